@@ -31,7 +31,7 @@ static bool script_interpreter(const char *text, size_t size, char out[PATH_MAX]
 	return true;
 }
 
-/* What a program's dynamic linker is. 0, or -1 and why it preloads nothing. */
+/* Checks a program's dynamic linker. 0, or -1 and why it preloads nothing. */
 static int interpreter_check(int fd, const Elf64_Ehdr *h, struct error *e)
 {
 	char path[PATH_MAX] = "";
@@ -69,7 +69,7 @@ static int file_check(const char *path, char next[PATH_MAX], struct error *e)
 
 	*next = 0;
 	if (fd < 0)
-		return 0; /* not readable: seen once it runs */
+		return 0; /* not readable: it will show once it runs */
 	n = pread(fd, &head, sizeof(head), 0);
 	if (n >= (ssize_t)sizeof(head.elf) && !memcmp(head.elf.e_ident, ELFMAG, SELFMAG))
 		err = interpreter_check(fd, &head.elf, e);
@@ -86,7 +86,7 @@ int heap_command_check(const char *name, struct error *e)
 	if (command_check(name, e))
 		return -1;
 	if (!command_path(name, path))
-		return 0; /* exec will say */
+		return 0; /* exec will report it */
 	for (int i = 0; i < SCRIPTS_MOST; i++) {
 		if (!i && command_rights(path) != RIGHTS_NONE)
 			return error_set(e, "a set-user-ID, set-group-ID or privileged program cannot be recorded: "

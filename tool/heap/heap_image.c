@@ -17,7 +17,7 @@ struct source {
 	uint64_t most;
 };
 
-/* Reads an array. False: out of memory, or it is not all there. */
+/* Reads an array. False: out of memory, or the file is too short. */
 static bool array_read(const struct source *s, uint64_t at, uint64_t count, size_t each, void *out)
 {
 	void *p = NULL;
@@ -35,7 +35,7 @@ static bool array_read(const struct source *s, uint64_t at, uint64_t count, size
 
 static int damaged(struct error *e) { return error_set(e, "its recording is damaged"); }
 
-/* Modules: each record whole, each path ended. */
+/* Checks the modules: records are whole, paths are terminated. */
 static int modules_index(struct heap_image *im, struct error *e)
 {
 	uint64_t at = 0, size = im->head.module_size;
@@ -88,7 +88,8 @@ static int part_read(struct heap_image *im, const struct source *s, bool all, st
 	struct heap_head *h = &im->head;
 	struct error head_error;
 
-	/* Leaves first, then nodes: what a leaf refers to is older than it. So the head is read again for the nodes. */
+	/* Leaves before nodes: a node is older than the leaves that refer to it. So the head is read again for the nodes.
+	 */
 	if (!s->read(s->context, 0, h, sizeof(*h)))
 		memset(h, 0, sizeof(*h));
 	if (head_check(h, e))
@@ -149,7 +150,7 @@ static int file_part(struct heap_image *im, int directory, const char *name, boo
 			close(fd);
 		return error_set(e, "its recording cannot be read");
 	}
-	/* The file is sparse: its arrays are no larger than what the disk holds of it, and a little of what is growing. */
+	/* The file is sparse: its arrays are at most as large as its blocks on disk, plus a little for growth. */
 	s.most = im->size = (uint64_t)st.st_blocks * 512;
 	s.most += 1 << 24;
 	ret = part_read(im, &s, all, e);

@@ -19,14 +19,14 @@ struct heap_image {
 	uint8_t *modules;                  /* head.module_size bytes of whole records */
 	const struct heap_module **module; /* by number, from 1 on */
 	size_t module_count;
-	uint64_t size; /* bytes of the file that hold something */
+	uint64_t size; /* bytes of the file that are in use */
 };
 
 /* Reads `size` bytes at `at` of a recording; false: they are not there. */
 typedef bool heap_read_fn(void *context, uint64_t at, void *to, size_t size);
 
 /*
- * Reads a recording of at most `most` bytes that hold something; the process may go on writing to it. 0, or -1 and the
+ * Reads a recording with at most `most` bytes in use; the process may continue to write to it. 0, or -1 and the
  * reason; heap_image_free() in both cases.
  */
 int heap_image_read(struct heap_image *im, heap_read_fn *read, void *context, uint64_t most, struct error *e);

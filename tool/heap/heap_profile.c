@@ -13,7 +13,7 @@ static const struct profile_type types[2 * MEASURE_COUNT] = {
 	{"peak_objects", "count"}, {"inuse_space", "bytes"},   {"inuse_objects", "count"},
 };
 
-/* What is made of one recording. */
+/* The profile of one recording. */
 struct conversion {
 	const struct heap_image *im;
 	struct profile *p;
@@ -74,7 +74,7 @@ static struct walk_frame frame_of(const struct conversion *c, const struct heap_
 	return (struct walk_frame){c->binary[m ? n->module : 0], m ? at - m->bias : at};
 }
 
-/* The profile's node for the way a walk ended, with this outermost frame. */
+/* The profile's node for how a walk ended, with this outermost frame. */
 static uint32_t root_of(const struct conversion *c, enum heap_stop how, const struct walk_frame *f)
 {
 	const struct binary *b = c->p->binaries.list[f->binary];

@@ -27,7 +27,7 @@
 struct seen {
 	char *name; /* "PID.N" */
 	long pid;
-	uint64_t modules; /* how many of it have been looked for */
+	uint64_t modules; /* how many of them have been opened */
 	bool done;
 };
 
@@ -189,7 +189,7 @@ static void modules_take(struct gathering *g, struct seen *s)
 	heap_image_free(&im);
 }
 
-/* Is there no such process? Only to be asked of one whose PID is as etch sees it: not in a container. */
+/* Has the process ended? Only for PIDs of etch's own namespace, not of a container's. */
 static bool is_gone(const struct gathering *g, const struct seen *s)
 {
 	struct heap_image im;

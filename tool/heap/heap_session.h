@@ -8,7 +8,7 @@
 struct heap_options {
 	char **command;
 	uint64_t sample;       /* bytes; 0: every allocation */
-	const char *directory; /* where recordings are meanwhile; null: /dev/shm, or $TMPDIR */
+	const char *directory; /* for recordings; null: /dev/shm, or $TMPDIR */
 	bool follow;           /* child processes, too */
 	bool to_stderr;        /* the command's standard output goes to standard error */
 };

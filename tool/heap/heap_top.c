@@ -35,7 +35,7 @@ static int rank_order(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Is this a function by which others allocate? */
+/* Does this function allocate for its callers? */
 static bool is_allocator(const char *name)
 {
 	static const char *const begins[] = {"operator new", "std::", "__gnu_cxx::"};
@@ -55,7 +55,7 @@ static const char *call_name(const struct profile *p, uint32_t call)
 	return p->names.list[function_name(p, (uint32_t)p->calls.list[call].b)];
 }
 
-/* The call that a sample counts for. */
+/* The call that a sample is attributed to. */
 static uint32_t allocating_call(const struct profile *p, uint32_t innermost)
 {
 	for (uint32_t at = innermost; at && !(uint32_t)p->calls.list[at].a; at = key_caller(&p->calls.list[at]))
@@ -186,7 +186,7 @@ bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out)
 	return true;
 }
 
-/* What is not known, and why. */
+/* Prints what is unknown, and why. */
 static void losses_put(const struct heap_profile *h, FILE *out)
 {
 	const struct profile *p = h->profile;

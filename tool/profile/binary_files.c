@@ -61,7 +61,7 @@ static int mapped_open(pid_t pid, const struct mapped_file *m)
 	return fd >= 0 ? fd : try_open(m->path, m);
 }
 
-/* The kernel's own library, the same in each process: a copy of ours, as a file. */
+/* The kernel's vdso is the same in each process: a file with a copy of etch's own. */
 static int vdso_open(void)
 {
 	const uint8_t *at = (const uint8_t *)getauxval(AT_SYSINFO_EHDR); // NOLINT

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The files that a profiled process has mapped: opened while the process lives, as it sees them (its root directory may
- * be a container's), and known by build-id, or device and inode. Each gets its unwind table when a walk first asks.
+ * be a container's), and known by build-id, or device and inode. Each gets its unwind table when a walk first needs it.
  */
 #ifndef PROFILE_BINARY_FILES_H
 #define PROFILE_BINARY_FILES_H
@@ -32,7 +32,7 @@ enum binary_table {
 	TABLE_NONE,
 };
 
-struct mapped_file { /* what the kernel says of the file behind a mapping */
+struct mapped_file { /* the kernel's description of the file behind a mapping */
 	const char *path;
 	uint64_t start, end; /* of the mapping */
 	uint8_t build_id[BUILD_ID_MOST];
@@ -74,7 +74,7 @@ long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m);
  * not be opened, less the file offset. False: the file has no code at that offset. */
 bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64_t *bias);
 /*
- * Is a link-time address in the code at which the kernel starts the program (psABI 3.4.1), which nobody has called? The
+ * Is a link-time address in the code at which the kernel starts the program (psABI 3.4.1), which has no caller? The
  * dynamic linker's and musl's has no .eh_frame; in its few instructions it calls a function that does not return.
  */
 static inline bool binary_is_entry(const struct binary *b, uint64_t at) { return b->entry && at - b->entry < 64; }

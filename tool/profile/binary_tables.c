@@ -22,7 +22,7 @@
 #include "shared/sidecars.h"
 #include "unwind/recover.h"
 
-/* The most that is read of a file: libetch's tables span 4 GiB of code at most. */
+/* Larger files are not read: libetch's tables span at most 4 GiB of code. */
 #define IMAGE_MOST ((uint64_t)1 << 32)
 /* Files without .eh_frame are analysed up to this size: samples wait for it. */
 #define ANALYSED_MOST ((uint64_t)16 << 20)
@@ -47,7 +47,7 @@ static bool table_copy(struct binary *b, const void *table, uint64_t size, enum 
 	return true;
 }
 
-/* A file of one segment, in memory: what etch_table_in_file() is shown instead of a mapping, which would end etch by
+/* A file of one segment, in memory, passed to etch_table_in_file() in place of a mapping, which would end etch by
  * SIGBUS if the file became shorter. */
 struct segment_file {
 	Elf64_Ehdr header;
@@ -175,7 +175,7 @@ static void image_describe(const struct binary *b, struct prepare_image *im)
 	im->phnum = b->phdr_count;
 }
 
-/* Gives back the memory of segments that only the making of a table reads. */
+/* Frees segments that are only read to make a table. */
 static void image_trim(struct binary *b)
 {
 	uint64_t cfi = 0;
@@ -213,7 +213,7 @@ static bool table_eh_frame(struct binary *b)
 	return true;
 }
 
-/* A file without .eh_frame, as Go's linker writes: rows from its code. */
+/* A file without .eh_frame, such as Go's linker writes: makes rows from its code. */
 static bool table_analysed(struct binary *b)
 {
 	const struct rewrite_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 0, .jobs = 1};

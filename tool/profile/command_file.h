@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of a command that is to be looked at, before it is run (command_file.c). */
+/* The file of a command, checked before it is run (command_file.c). */
 #ifndef PROFILE_COMMAND_FILE_H
 #define PROFILE_COMMAND_FILE_H
 
@@ -17,7 +17,7 @@ enum command_rights {
 	RIGHTS_CAPABILITIES, /* of the file */
 };
 
-/* The rights that the program at a path takes, and that its user does not have. */
+/* The privileges that the program at a path would gain over its user. */
 enum command_rights command_rights(const char *path);
 
 #endif

@@ -14,7 +14,7 @@
 #include "support/search.h"
 #include "support/vector.h"
 
-/* What is read of the file, which its process may go on to write. V8 writes some 100 bytes a function. */
+/* Bytes read of the file, which its process may still extend. V8 writes some 100 bytes a function. */
 #define MAP_MOST  ((uint64_t)256 << 20)
 #define LINE_MOST (NAME_KEPT + 64)
 
@@ -38,7 +38,7 @@ static int function_order(const void *a, const void *b)
 	return x->line < y->line ? -1 : 1;
 }
 
-/* The process's number in its own namespace, by which it names the file. */
+/* The PID in the process's own namespace, which is in the file's name. */
 static long own_number(pid_t pid)
 {
 	char path[64], line[256];

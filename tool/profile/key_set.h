@@ -38,7 +38,7 @@ struct string_set {
 
 /* The most bytes of a name that are kept: a file may have one of gigabytes. */
 #define NAME_KEPT 4096u
-/* Makes a name text: what is not UTF-8, or acts on what shows it, becomes '?'. Names come from files. */
+/* Makes a name printable: bytes that are not UTF-8, and control characters, become '?'. Names come from files. */
 void name_clean(char *name);
 /* The number of a string, which is copied if it is new: cleaned, and its first NAME_KEPT bytes. */
 uint32_t string_set_add(struct string_set *s, const char *name);

@@ -81,7 +81,7 @@ static long sysctl_read(const char *path)
 	return value;
 }
 
-/* Says why perf_event_open() was refused, and what helps. */
+/* Makes the message why perf_event_open() was refused, and what helps. */
 static int refused(int err, pid_t pid, const struct perf_options *o, struct error *e)
 {
 	long paranoid = sysctl_read("/proc/sys/kernel/perf_event_paranoid");
@@ -190,7 +190,7 @@ static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_op
 	return found;
 }
 
-/* Threads of a running process come and go: looks until there is none without an event. */
+/* Threads of a running process come and go: repeats until every thread has an event. */
 static int process_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e)
 {
 	struct seen_threads seen = {0};
@@ -223,7 +223,7 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 	if (!s->rings || !s->wrapped)
 		return error_memory(e);
 	s->count = cpus > 0 ? (size_t)cpus : 1;
-	/* A descriptor a thread and processor, and one a file that has samples. */
+	/* One descriptor per thread and processor, and one per file with samples. */
 	if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
@@ -248,7 +248,7 @@ static void ring_copy(const struct perf_ring *r, uint64_t at, void *to, size_t s
 	memcpy((char *)to + first, data, size - first);
 }
 
-/* Looks at the record at tail: sets its time. False: there is none. */
+/* Reads the time of the record at tail. False: there is none. */
 static bool ring_peek(struct perf_ring *r)
 {
 	struct perf_event_header h;
@@ -259,7 +259,7 @@ static bool ring_peek(struct perf_ring *r)
 		return false;
 	ring_copy(r, r->tail, &h, sizeof(h));
 	if (h.size < sizeof(h) || h.size > r->head - r->tail) {
-		r->tail = r->head; /* not a record: the kernel writes none like it */
+		r->tail = r->head; /* not a record of the kernel's */
 		return false;
 	}
 	/* A sample: header, ip, pid and tid, time. Any other record: ..., pid and tid, time. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's samples: perf_event_open(2) with one event and one ring buffer a processor, inherited by threads and
+ * The kernel's samples: perf_event_open(2) with one event and one ring buffer per processor, inherited by threads and
  * children. Records of all buffers are read in order of time. Layout of records: linux/perf_event.h.
  */
 #ifndef PROFILE_PERF_RING_H
@@ -51,7 +51,7 @@ typedef void perf_record_fn(void *ctx, const struct perf_event_header *h);
 
 /* Opens the events. 0, or -1 and a message that says what is missing; perf_close() also after a failure. */
 int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e);
-/* Reads what is there: all of it (`last`), or what is old enough that nothing before it can still come. */
+/* Reads the records that are there: all (`last`), or those old enough that no earlier one can still arrive. */
 void perf_read(struct perf_session *s, bool last, perf_record_fn *fn, void *ctx);
 /* Stops sampling. */
 void perf_stop(struct perf_session *s);

@@ -61,7 +61,7 @@ static void mapping_remove(struct process *p, size_t at)
 	memmove(&p->binary[at], &p->binary[at + 1], (p->count - at) * sizeof(*p->binary));
 }
 
-/* Takes a range out of what is mapped. */
+/* Removes a range from the mappings. */
 static bool mapping_cut(struct process *p, uint64_t start, uint64_t end)
 {
 	for (size_t i = 0; i < p->count;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The profiled processes: what each has mapped, and the names of its threads, as the kernel's records tell. */
+/* The profiled processes: what each has mapped, and the names of its threads, by the kernel's records. */
 #ifndef PROFILE_PROCESSES_H
 #define PROFILE_PROCESSES_H
 
@@ -33,13 +33,13 @@ struct process_list {
 struct process *process_get(struct process_list *l, pid_t pid);
 struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid);
 
-/* A file, or memory, is mapped at [start, start + size) from `offset` on; what was there is not any more. */
+/* A file, or memory, is mapped at [start, start + size) from `offset` on; earlier mappings there are gone. */
 bool process_map(struct process *p, struct binary_list *binaries, const struct mapped_file *m, uint64_t offset);
 /* An exec(2): nothing is mapped. */
 void process_clear(struct process *p);
 /* A fork(2): the child has what the parent has. */
 bool process_copy(struct process_list *l, pid_t parent, pid_t child);
-/* What is mapped in a process that runs, from /proc. False and a message: it cannot be read. */
+/* Reads the mappings of a running process from /proc. False and a message: they cannot be read. */
 bool process_read(struct process_list *l, pid_t pid, struct binary_list *binaries, struct error *e);
 /* The mapping of an address; -1: none. */
 long process_find(const struct process *p, uint64_t at);

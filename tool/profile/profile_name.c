@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names for the frames of a profile, from what is on this machine: symbol tables, debug files, a JIT's map file. A
+ * Names for the frames of a profile, from files of this machine: symbol tables, debug files, a JIT's map file. A
  * frame that nothing names is "[file+0x...]", with the function's first byte where .eh_frame tells it.
  */
 #include "profile/profile.h"
@@ -37,7 +37,7 @@ static bool name_demangle(const char *name, char *shown)
 	return good;
 }
 
-/* Of a longer name only the first bytes are looked at: parameters of templates make long ones, but not so long. */
+/* Only the first bytes of a longer name are read: template parameters make long names, but not that long. */
 #define MANGLED_MOST 65536u
 
 /* The number of a function. */
@@ -71,7 +71,7 @@ static bool place_add(struct profile *p, const struct source_frame *f, const cha
 	if (file == KEY_NONE || !room_make(&p->places, &p->place_room, p->place_count, sizeof(*p->places)))
 		return false;
 	place = &p->places[p->place_count++];
-	/* The file of the function itself is not known for all: of the line it is. */
+	/* The file of the line, since that of the function is not always known. */
 	*place = (struct profile_place){
 		.function = function_add(p, f->name, binary, NULL), .file = file, .line = f->line, .inlined = f->inlined};
 	return place->function != KEY_NONE;

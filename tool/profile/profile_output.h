@@ -15,16 +15,16 @@ struct profile_output {
 
 /* The words of --format, by kind; null ends them. */
 extern const char *const profile_kinds[];
-/* Decides the format that was not asked for by the file's name, and sees whether the output can be written. False: it
+/* Chooses the format by the file's name unless --format does, and checks that the output can be written. False: it
  * cannot, and a message has been printed. */
 bool profile_output_check(struct profile_output *o);
-/* Is standard output taken? The command's goes elsewhere then. */
+/* Does the profile go to standard output? The command's output then goes elsewhere. */
 static inline bool profile_output_is_stdout(const struct profile_output *o)
 {
 	return o->kind != KIND_NONE && !o->to.path;
 }
 #define PROFILE_TITLE_MOST 120
-/* What a profile of a command is called: the command, cut where it is long. */
+/* The title of a command's profile: the command, truncated. */
 void profile_title(char *const *command, char out[PROFILE_TITLE_MOST]);
 /* Writes a named profile. False: it could not, and a message has been printed. */
 bool profile_output_write(struct profile *p, const struct profile_output *o, const char *title);

@@ -136,7 +136,7 @@ static void take_fork(struct profile *p, const struct record_fork *r)
 		process_copy(&p->processes, (pid_t)r->ppid, (pid_t)r->pid);
 }
 
-/* A thread that ends waits for nothing. */
+/* A thread that ends does not wait. */
 static void take_exit(struct profile *p, const struct record_fork *r)
 {
 	struct thread *t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);

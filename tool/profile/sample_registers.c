@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Callee-saved registers of outer frames, by .eh_frame. Few rules count from one: the dynamic linker's lazy resolver
- * (rbx + 32), and some functions written by hand. lib/unwind/recover.c does the same for a process's own stack.
+ * Callee-saved registers of outer frames, by .eh_frame. Few CFAs are relative to one: the dynamic linker's lazy
+ * resolver (rbx + 32), and some functions written by hand. lib/unwind/recover.c does the same for a process's own
+ * stack.
  */
 #define ETCH_NO_MODULE /* no constructor for fault tables, which nothing here has */
 #include "profile/sample_walk.h"

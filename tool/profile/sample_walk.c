@@ -86,7 +86,7 @@ static enum stop stop_of(const struct process *p, const struct binary_list *bina
 }
 
 /*
- * Steps over a frame of code that nothing describes, a JIT's or an interpreter's: rbp is taken to point to the caller's
+ * Steps over a frame of undescribed code, a JIT's or an interpreter's: rbp is assumed to point to the caller's
  * rbp, with the return address behind. Where the caller is such code, too, its frame has to lie above; elsewhere rbp
  * may be anything. lib/unwind/fallback.c does the same for a process's own stack.
  */
@@ -112,7 +112,7 @@ static bool frame_pointer_step(const struct process *p, const struct binary_list
 	return true;
 }
 
-/* Steps to the caller's frame; `at`: the address that this one is looked up by. */
+/* Steps to the caller's frame; `at`: the address at which this frame is looked up. */
 static int walk_step(const struct process *p, struct binary_list *binaries, struct sample *s, struct cursor *c,
                      uint64_t at)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory with an unwind table for each program and library of a system, by build-id, as /var/cache/etch is: who
- * walks stacks finds tables of unchanged files there (shared/sidecars.h). `etch tables update` makes what is missing
- * and removes what no file needs; it keeps no list that could be wrong: what is done is what is in the directory.
+ * A directory such as /var/cache/etch with an unwind table, by build-id, for each program and library of a system:
+ * stack walkers find the tables of unchanged files there (shared/sidecars.h). `etch tables update` makes what is
+ * missing and removes what no file needs. It keeps no list that could be wrong: the directory is its own record.
  */
 #ifndef TABLES_TABLES_H
 #define TABLES_TABLES_H
@@ -42,7 +42,7 @@ struct tables_files {
 	size_t count;
 };
 
-/* Lists the programs and libraries of some operands; of none: of the system's directories, as packages fill them.
+/* Lists the programs and libraries of the operands; without operands, of the directories that packages install into.
  * False: out of memory. */
 bool tables_find(struct tables_files *out, char **operands, size_t count);
 void tables_files_free(struct tables_files *f);
@@ -60,7 +60,7 @@ struct tables_entry {
 /* What the last update has noted in DIRECTORY/.state. */
 struct tables_state {
 	char version[32]; /* of etch; empty: no update yet */
-	char end[16];     /* "complete", "time", "size"; "started": it was ended from outside, or runs */
+	char end[16];     /* "complete", "time", "size"; "started": it was killed, or is running */
 	long long since;  /* tables from before are of another version */
 	long long begun, seconds;
 };
@@ -78,7 +78,7 @@ int tables_directory_read(struct tables_directory *d, const char *path, struct e
 void tables_directory_free(struct tables_directory *d);
 /* The entry of a build-id, or null. */
 const struct tables_entry *tables_entry_find(const struct tables_directory *d, const char *id);
-/* Is it of the present version of etch? */
+/* Was it made by the present version of etch? */
 bool tables_entry_fresh(const struct tables_directory *d, const struct tables_entry *t);
 /* Makes the directory if need be and locks it until the process ends. 1; 0: another update has it; -1 and a message. */
 int tables_lock(const char *path, struct error *e);

@@ -20,7 +20,7 @@ static const char *const roots[] = {"/usr/lib",  "/usr/lib64", "/lib",  "/lib64"
 static const char *const left_out[] = {"/usr/lib/debug/", "/usr/lib/modules/", "/lib/modules/", "/usr/lib/firmware/"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* A directory, and not a link to one that is in the list, too, as /lib is where /usr is merged. */
+/* A directory, but not a link to another one in the list, as /lib is where /usr is merged. */
 static bool root_is(const char *path)
 {
 	struct stat st;
@@ -46,7 +46,7 @@ static bool is_left_out(const char *path)
 	return false;
 }
 
-/* Is there the segment that etch adds? */
+/* Has the file etch's segment? */
 static bool has_segment(const struct elf_headers *h, int fd)
 {
 	struct segment_note n;
@@ -58,7 +58,7 @@ static bool has_segment(const struct elf_headers *h, int fd)
 	return false;
 }
 
-/* Is there code in the file? Not in a debug file, nor where a library is of data alone. */
+/* Has the file code? Debug files and libraries of data alone have none. */
 static bool has_code(const struct elf_headers *h)
 {
 	if (h->eh.e_type != ET_EXEC && h->eh.e_type != ET_DYN)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `etch tables status`: what the directory has, and what it lacks; or where single files have their tables. */
+/* `etch tables status`: what the directory has and lacks; or where the tables of single files are. */
 #include "tables/tables.h"
 
 #include <inttypes.h>

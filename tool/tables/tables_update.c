@@ -46,7 +46,7 @@ struct update {
 	const struct tables_options *o;
 	struct tables_directory directory;
 	struct tables_files files;
-	const struct tables_file **todo; /* one a build-id */
+	const struct tables_file **todo; /* one per build-id */
 	size_t todo_count;
 	struct timespec begun;
 	uint64_t *bytes; /* in all tables; shared with the workers */
@@ -77,12 +77,12 @@ static enum outcome table_put(const struct update *u, const char *id, const void
 	return outfile_write(path, bytes, size, NULL, e->text, sizeof(e->text)) ? OUTCOME_FAILED : OUTCOME_MADE;
 }
 
-/* An empty file in place of a table: readers pass over it, and the next update does not try again. */
+/* Writes an empty file in place of a table: readers skip it, and the next update does not try again. */
 static enum outcome mark_put(const struct update *u, const struct tables_file *f)
 {
 	struct error e;
 
-	/* Not of a file that is gone by now. */
+	/* Not for a file that is gone by now. */
 	if (access(f->path, R_OK))
 		return OUTCOME_REFUSED;
 	return table_put(u, f->id, "", 0, &e) == OUTCOME_FAILED ? OUTCOME_FAILED : OUTCOME_REFUSED;
@@ -190,7 +190,7 @@ static void todo_list(struct update *u)
 	u->todo_count = kept;
 }
 
-/* Notes that an update has begun: what is not noted again was ended from outside. */
+/* Notes that an update has begun: if the note stays, it was killed. */
 static int state_begin(struct update *u, struct error *e)
 {
 	struct tables_state *s = &u->directory.state;
@@ -230,7 +230,7 @@ static void summary_print(const struct update *u)
 		       n[OUTCOME_SIZE] == 1 ? " is" : "s are");
 }
 
-/* Takes the tables away that nobody needs, then makes those that are missing. */
+/* Removes the tables that no file needs, then makes those that are missing. */
 static int tables_make(struct update *u, struct error *e)
 {
 	struct workers_run workers = {.jobs = u->o->jobs, .what = "tables", .work = work, .done = done, .ctx = u};
