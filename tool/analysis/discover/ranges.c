@@ -375,24 +375,30 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
 	free(r.list);
 }
 
-/* Merges the sorted ranges from index `before` on into the sorted ones before. */
-static void ranges_merge(struct code_ranges *p, size_t before)
+/* Merges the sorted ranges from index `before` on into the sorted ones before; moved[i]: the new index of i. */
+static void ranges_merge(struct code_ranges *p, size_t before, uint32_t *moved)
 {
-	size_t n = p->count - before, at = p->count;
+	size_t n = p->count - before, at, i;
 	struct code_range *fresh;
 
 	if (!n)
 		return;
 	fresh = mem_copy(p->list + before, n * sizeof(*fresh));
-	while (n) /* from the back, in place */
-		if (before && p->list[before - 1].start > fresh[n - 1].start)
-			p->list[--at] = p->list[--before];
-		else
-			p->list[--at] = fresh[--n];
+	for (; n; n--) { /* from the back, in place */
+		at = SEARCH(before, k, p->list[k].start < fresh[n - 1].start);
+		memmove(p->list + at + n, p->list + at, (before - at) * sizeof(*p->list));
+		p->list[at + n - 1] = fresh[n - 1];
+		for (i = at; i < before; i++)
+			moved[i] = (uint32_t)(i + n);
+		before = at;
+	}
+	for (i = 0; i < before; i++)
+		moved[i] = (uint32_t)i;
 	free(fresh);
 }
 
-size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count)
+size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
+                  uint32_t *moved)
 {
 	size_t before = p->count, added = 0, i, k = 0;
 
@@ -400,8 +406,7 @@ size_t ranges_add(struct code_ranges *p, const struct code_space *space, const u
 		const struct code_section *c;
 		uint64_t end;
 
-		while (k < before && p->list[k].end <= addrs[i])
-			k++;
+		k = SEARCH_IN(k, before, j, p->list[j].end <= addrs[i]);
 		c = k < before && p->list[k].start <= addrs[i] ? NULL : space_at(space, addrs[i]);
 		if (!c || (added && addrs[i] == p->list[p->count - 1].start))
 			continue;
@@ -418,7 +423,7 @@ size_t ranges_add(struct code_ranges *p, const struct code_space *space, const u
 		                                  .open = true});
 		added++;
 	}
-	ranges_merge(p, before);
+	ranges_merge(p, before, moved);
 	return added;
 }
 

@@ -21,9 +21,10 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
                   const struct runtime_codes *codes, struct code_ranges *out);
 /*
  * Adds an open code range for each of the addresses (sorted) that lies in none. It ends at the next code range, the
- * next address, or the section's end. Returns the number of ranges added.
+ * next address, or the section's end. Returns the number of ranges added; moved[i]: the new index of the range i.
  */
-size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count);
+size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
+                  uint32_t *moved);
 void ranges_free(struct code_ranges *p);
 
 #endif

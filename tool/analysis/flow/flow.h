@@ -223,6 +223,7 @@ struct flow_agreed {
 /* What the walk over a code range needs for itself. */
 struct flow_scratch {
 	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of the arrays of the other parts */
+	size_t at_size;                                                         /* flow.at is 0 from there on */
 	struct worklist list; /* blocks whose state changed, as indexes in flow.states; by offset, since most edges go
 	                       * forward */
 	uint32_t *todo;       /* offsets to decode from */
@@ -332,6 +333,8 @@ uint32_t range_number(const struct flow_env *env, uint64_t addr);
 
 /* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. */
 void ranges_index(struct flow_env *env);
+/* Updates them after the end of code range i has moved up from `was`. */
+void range_index_extend(struct flow_env *env, size_t i, uint64_t was);
 void ranges_index_free(struct flow_env *env);
 
 void flow_free(struct flow *f);

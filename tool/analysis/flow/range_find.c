@@ -74,3 +74,18 @@ void ranges_index(struct flow_env *env)
 		env->index[i] = (uint32_t)k;
 	}
 }
+
+void range_index_extend(struct flow_env *env, size_t i, uint64_t was)
+{
+	uint64_t at;
+
+	if (!env->index || i + 1 == env->range_count) {
+		ranges_index(env);
+		return;
+	}
+	env->spans[i].end = (uint32_t)(env->ranges[i].end - env->index_base);
+	/* the blocks that begin in what was added: so far the next code range was the first to end behind their start */
+	for (at = (was - env->index_base + (1u << INDEX_SHIFT) - 1) >> INDEX_SHIFT; at << INDEX_SHIFT < env->spans[i].end;
+	     at++)
+		env->index[at] = (uint32_t)i;
+}

@@ -163,6 +163,7 @@ void links_replace(struct work *w)
 		free(s->out_old);
 		s->out_old = s->out_new;
 		s->out_new = NULL;
+		touched_add(w, s);
 	}
 	old = w->edges.count;
 	for (k = 0; k < w->chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */

@@ -222,9 +222,11 @@ static uint64_t marked_sum(const struct work *w)
 	uint64_t sum = file_sum(w);
 	size_t i;
 
-	for (i = 0; i < w->ranges.count; i++)
-		if (w->state[i].run)
-			sum = mix(mix(sum, i), state_sum(&w->ranges.list[i], &w->state[i]));
+	for (i = 0; i < w->worklist_count; i++) {
+		uint32_t k = w->worklist[i];
+
+		sum = mix(mix(sum, k), state_sum(&w->ranges.list[k], &w->state[k]));
+	}
 	return sum;
 }
 
@@ -266,6 +268,7 @@ static void unsettled_mark(struct work *w, uint32_t since)
 		s->run = RUN_NEWS;
 	}
 	w->reference = 0;
+	worklist_collect(w);
 }
 
 void fixpoint_find(struct work *w)
@@ -273,6 +276,7 @@ void fixpoint_find(struct work *w)
 	bool more = true;
 	uint32_t since;
 
+	worklist_collect(w);
 	while (more) {
 		w->round++;
 		round_run(w);

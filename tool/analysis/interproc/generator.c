@@ -352,6 +352,7 @@ static void work_close(struct work *w)
 	links_free(&w->calls);
 	links_free(&w->tails);
 	free(w->place);
+	free(w->touched);
 	free(w->entries);
 	free(w->worklist);
 	free(w->undiscovered);

@@ -50,10 +50,20 @@ void identities_grow(struct work *w, size_t before)
 	}
 }
 
+void touched_add(struct work *w, struct range_state *s)
+{
+	if (s->touched)
+		return;
+	s->touched = true;
+	mem_room(&w->touched, &w->touched_room, w->touched_count, sizeof(*w->touched));
+	w->touched[w->touched_count++] = s->id;
+}
+
 /* Counts a link, or one that is dropped. */
 static void entry_count(struct work *w, const struct link *x, bool drop)
 {
 	uint32_t *count = w->entries[x->to].count, *at = &count[class_of[x->kind]];
+	struct range_state *s;
 	unsigned k, entered = 0;
 
 	*at += drop ? UINT32_MAX : 1;
@@ -62,7 +72,9 @@ static void entry_count(struct work *w, const struct link *x, bool drop)
 	for (k = 0; k < CLASSES; k++)
 		if (count[k])
 			entered |= entry_of[k];
-	w->state[w->place[x->to]].entered = (uint8_t)entered;
+	s = &w->state[w->place[x->to]];
+	s->entered = (uint8_t)entered;
+	touched_add(w, s);
 }
 
 void link_resolve(const struct work *w, struct link *x, uint32_t to)

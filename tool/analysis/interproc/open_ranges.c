@@ -139,14 +139,16 @@ void open_trim(struct work *w)
 void open_extend(struct work *w)
 {
 	bool some = false;
-	size_t i;
+	size_t k;
 
-	for (i = 0; i < w->ranges.count; i++) {
+	for (k = 0; k < w->worklist_count; k++) {
+		uint32_t i = w->worklist[k];
 		struct code_range *p = &w->ranges.list[i];
 		struct range_state *s = &w->state[i];
 		const struct code_section *c;
+		uint64_t was = p->end;
 
-		if (!s->run || !s->empty)
+		if (!s->empty)
 			continue;
 		s->was_empty = true;
 		c = s->run & RUN_NEWS ? space_at(&w->out->space, p->start) : NULL;
@@ -156,10 +158,9 @@ void open_extend(struct work *w)
 		if (i + 1 < w->ranges.count && p[1].start < p->end)
 			p->end = p[1].start;
 		s->empty = false;
+		range_index_extend(&w->env, i, was);
 		some = true;
 	}
-	if (!some)
-		return;
-	ranges_index(&w->env);
-	links_resolve(w);
+	if (some)
+		links_resolve(w);
 }

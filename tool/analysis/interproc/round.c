@@ -37,6 +37,45 @@ static void rows_cut(struct range_rows *r, uint64_t end)
 			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
 }
 
+bool worklist_collect(struct work *w)
+{
+	bool some = false;
+	size_t i;
+
+	if (w->worklist_room < w->ranges.count) {
+		free(w->worklist);
+		w->worklist_room = w->ranges.count + w->ranges.count / 8;
+		w->worklist = mem_alloc(w->worklist_room, sizeof(*w->worklist));
+	}
+	w->worklist_count = 0;
+	for (i = 0; i < w->ranges.count; i++)
+		if (w->state[i].run) {
+			w->worklist[w->worklist_count++] = (uint32_t)i;
+			some |= w->state[i].settling != ABANDONED;
+		}
+	return some;
+}
+
+/* Drops from the worklist what need not be analysed, and its marks. */
+static void worklist_sift(struct work *w)
+{
+	size_t i, n = w->worklist_count;
+
+	w->worklist_count = 0;
+	for (i = 0; i < n; i++) {
+		uint32_t k = w->worklist[i];
+
+		if (w->state[k].settling == ABANDONED) {
+			w->state[k].run = 0;
+		} else if (is_unchanged(w, k)) {
+			rows_cut(&w->state[k].rows, w->ranges.list[k].end);
+			w->state[k].run = 0;
+		} else {
+			w->worklist[w->worklist_count++] = k;
+		}
+	}
+}
+
 /* The number of the next chunk; >= chunk_count: none is left. */
 static size_t chunk_begin(struct work *w)
 {
@@ -102,18 +141,7 @@ void round_run(struct work *w)
 	pthread_t *threads = mem_zero((size_t)jobs, sizeof(*threads));
 	size_t k;
 
-	free(w->worklist);
-	w->worklist = mem_alloc(w->ranges.count, sizeof(*w->worklist));
-	w->worklist_count = 0;
-	for (k = 0; k < w->ranges.count; k++)
-		if (w->state[k].settling == ABANDONED) {
-			w->state[k].run = 0;
-		} else if (is_unchanged(w, (uint32_t)k)) {
-			rows_cut(&w->state[k].rows, w->ranges.list[k].end);
-			w->state[k].run = 0;
-		} else if (w->state[k].run) {
-			w->worklist[w->worklist_count++] = (uint32_t)k;
-		}
+	worklist_sift(w);
 	w->chunk_count = (w->worklist_count + CHUNK - 1) / CHUNK;
 	w->chunk_next = 0;
 	w->chunks = mem_zero(w->chunk_count, sizeof(*w->chunks));

@@ -28,6 +28,7 @@ static void edges_apply(struct work *w)
 {
 	const struct edge *list = w->edges.list;
 	size_t i, k = 0, n = w->edges.count;
+	uint64_t next = n ? list[0].target : UINT64_MAX;
 	bool join = false;
 
 	for (i = 0; i < w->ranges.count; i++) {
@@ -36,10 +37,13 @@ static void edges_apply(struct work *w)
 		uint64_t sum = 0;
 		size_t from;
 
+		if (next >= p->end && !s->edges_seen) /* most: no edges, now and before */
+			continue;
 		while (k < n && list[k].target < p->start)
 			k++;
 		for (from = k; k < n && list[k].target < p->end; k++)
 			sum = edges_sum(sum, &list[k]);
+		next = k < n ? list[k].target : UINT64_MAX;
 		if (sum == s->edges_seen && !s->run)
 			continue;
 		/* A part starts from the states of its edges, and the rules compared here cover only part of them. */
@@ -72,14 +76,10 @@ static void data_rejudge(struct work *w)
 /* Is there anything for another round to do? */
 static bool any_run(struct work *w)
 {
-	size_t i;
-
-	for (i = 0; i < w->ranges.count; i++)
-		if (w->state[i].run && w->state[i].settling != ABANDONED) {
-			open_extend(w);
-			return true;
-		}
-	return false;
+	if (!worklist_collect(w))
+		return false;
+	open_extend(w);
+	return true;
 }
 
 /*
@@ -132,8 +132,8 @@ bool round_prepare(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; i < w->ranges.count; i++)
-		w->state[i].run = 0;
+	for (i = 0; i < w->worklist_count; i++)
+		w->state[w->worklist[i]].run = 0;
 	/* First code with a stack of its own, whose starts are found otherwise, and all new code ranges: these renumber the
 	 * others, and what follows goes by number. */
 	own_stack_decide(w);

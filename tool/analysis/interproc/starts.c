@@ -5,6 +5,7 @@
  */
 #include "analysis/interproc/work.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Updates is_callee of code range `i`. */
@@ -21,42 +22,66 @@ static void callee_find(struct work *w, size_t i)
 		s->run |= RUN_NEWS;
 }
 
-/* Updates framed_part; marks those that tail-call a code range that has become one: they are parts too. */
-static void framed_parts_find(struct work *w)
+/* Updates what follows from range_state.entered; returns whether framed_part has changed. */
+static bool touched_judge(struct work *w, uint32_t i)
+{
+	struct range_state *s = &w->state[i];
+	bool was = s->framed_part;
+
+	if (s->entered & ENTRY_LED)
+		s->evidence |= EVIDENCE_LED;
+	callee_find(w, i);
+	/* The target of a call is a function, even if other code seemed to fall into it; that of a jump is code. */
+	if ((s->kind == RANGE_PART && s->entered & ENTRY_CALLED && !s->exit_sp_mismatch) ||
+	    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED)) {
+		s->kind = RANGE_FUNCTION;
+		s->run |= RUN_NEWS;
+	}
+	s->framed_part = range_is_framed_part(s);
+	return s->framed_part != was;
+}
+
+/* With ETCH_CHECK_STEPS (make asan): all other code ranges are as touched_judge() would leave them. */
+static void untouched_check(const struct work *w)
+{
+#ifdef ETCH_CHECK_STEPS
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		const struct range_state *s = &w->state[i];
+		bool called = s->entered & ENTRY_CALLED;
+
+		if ((called != s->is_callee && (called || s->callee_losses < CALLEE_LOSSES_MOST)) ||
+		    (s->entered & ENTRY_LED && !(s->evidence & EVIDENCE_LED)) || s->framed_part != range_is_framed_part(s) ||
+		    (s->kind == RANGE_PART && called && !s->exit_sp_mismatch) ||
+		    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED) || w->place[s->id] != i)
+			abort();
+	}
+#else
+	(void)w;
+#endif
+}
+
+/*
+ * All that this depends on changes only by a link to the start (entered) or by an analysis (frame, exit_sp_mismatch,
+ * and kind, but for changes to a kind that is not judged here): only such code ranges are looked at.
+ */
+void called_find(struct work *w)
 {
 	bool some = false;
 	size_t i;
 
-	for (i = 0; i < w->ranges.count; i++) {
-		struct range_state *s = &w->state[i];
-		bool part = range_is_framed_part(s);
+	for (i = 0; i < w->touched_count; i++) {
+		uint32_t k = w->place[w->touched[i]];
 
-		some |= part != s->framed_part;
-		s->framed_part = part;
+		w->state[k].touched = false;
+		some |= touched_judge(w, k);
 	}
-	for (i = 0; some && i < w->tails.count; i++)
+	w->touched_count = 0;
+	untouched_check(w);
+	for (i = 0; some && i < w->tails.count; i++) /* what tail-calls a part is one, too */
 		if (w->tails.list[i].to != NO_RANGE && w->state[w->place[w->tails.list[i].to]].framed_part)
 			w->state[w->place[w->tails.list[i].from]].run |= RUN_NEWS;
-}
-
-void called_find(struct work *w)
-{
-	size_t i;
-
-	for (i = 0; i < w->ranges.count; i++) {
-		struct range_state *s = &w->state[i];
-
-		if (s->entered & ENTRY_LED)
-			s->evidence |= EVIDENCE_LED;
-		callee_find(w, i);
-		/* The target of a call is a function, even if other code seemed to fall into it; that of a jump is code. */
-		if ((s->kind == RANGE_PART && s->entered & ENTRY_CALLED && !s->exit_sp_mismatch) ||
-		    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED)) {
-			s->kind = RANGE_FUNCTION;
-			s->run |= RUN_NEWS;
-		}
-	}
-	framed_parts_find(w);
 }
 
 /* Is the word at an offset of a data section an address in the middle of a code range? Then it and its neighbours are
@@ -157,32 +182,26 @@ static bool is_void(const struct work *w, uint32_t from)
 	return w->ranges.list[from].outermost && (w->state[from].run & RUN_LESS);
 }
 
-/* Do edges [*x, end) lead to the start of a code range with a frame, and has it no name? *x: moves behind them. */
-static bool is_jumped_to(const struct work *w, const struct code_range *p, const struct edge **x,
-                         const struct edge *end)
-{
-	bool is = false;
-
-	while (*x < end && (*x)->target < p->start)
-		++*x;
-	for (; *x < end && (*x)->target == p->start; ++*x)
-		is |= !(*x)->entry && !p->named && !p->outermost && !is_void(w, (*x)->from);
-	return is;
-}
-
 /* A code range that others jump to with a frame, without a name and never called, is a part of them. Its results from
  * when it was taken for a function are void, so it is marked and its edges are dropped. */
 void parts_find(struct work *w)
 {
+	const struct code_range *p = w->ranges.list, *last = p + w->ranges.count;
 	const struct edge *x = w->edges.list, *end = x + w->edges.count;
 	size_t i, k;
 
-	for (i = 0; i < w->ranges.count && x < end; i++) {
-		struct range_state *s = &w->state[i];
+	for (; x < end; x++) {
+		struct range_state *s;
 
+		while (p < last && p->start < x->target)
+			p++;
+		if (p == last)
+			break;
+		s = &w->state[p - w->ranges.list];
+		if (p->start != x->target || x->entry || p->named || p->outermost || is_void(w, x->from))
+			continue;
 		/* A part is not reset here: its incoming edges may be missing for one round only. */
-		if (!is_jumped_to(w, &w->ranges.list[i], &x, end) || s->entered & ENTRY_TAKEN ||
-		    (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
+		if (s->entered & ENTRY_TAKEN || (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
 			continue;
 		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced) /* the evidence alone may be a jump table's */
 			continue;

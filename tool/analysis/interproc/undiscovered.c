@@ -21,46 +21,30 @@ static void index_renew(struct work *w)
 	w->unindexed = false;
 }
 
-/*
- * Adds code ranges at the undiscovered targets; moved[i] becomes the new number of code range i. Returns their number.
- */
-static size_t ranges_grow(struct work *w, uint32_t *moved)
-{
-	size_t count = w->ranges.count, i, k = 0;
-	uint64_t *starts = mem_alloc(count, sizeof(*starts));
-	size_t added;
-
-	for (i = 0; i < count; i++)
-		starts[i] = w->ranges.list[i].start;
-	added = ranges_add(&w->ranges, &w->out->space, w->undiscovered, w->undiscovered_count);
-	for (i = 0; added > 0 && i < count; i++) {
-		while (w->ranges.list[k].start != starts[i])
-			k++;
-		moved[i] = (uint32_t)k;
-	}
-	free(starts);
-	w->undiscovered_count = 0;
-	w->env.ranges = w->ranges.list;
-	w->env.range_count = w->ranges.count;
-	return added;
-}
-
 /* Moves what is known of the first `count` code ranges to their new numbers, which keep their order: in place, from the
  * back. Marks the new ones. */
 static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
 	struct range_state *state = mem_resize(w->state, w->ranges.count, sizeof(*state));
-	uint32_t id = (uint32_t)w->ranges.count;
-	size_t i, old = count;
+	size_t i, from, old = count, end = w->ranges.count; /* up to `end`: to be filled, of the first `old` */
+	uint32_t id = (uint32_t)count;
 
 	identities_grow(w, count);
-	for (i = w->ranges.count; i > old; i--) { /* the first `old` are where they were */
-		if (old && moved[old - 1] == i - 1)
-			state[i - 1] = state[--old];
-		else
-			state[i - 1] = (struct range_state){.id = --id, .run = RUN_NEWS};
-		w->place[state[i - 1].id] = (uint32_t)i - 1;
+	while (old < end) {
+		size_t behind = old ? moved[old - 1] + 1 : 0;
+
+		for (i = behind; i < end; i++)
+			state[i] = (struct range_state){.id = id++, .run = RUN_NEWS};
+		if (behind == old)
+			break;
+		for (from = old; from && moved[from - 1] - (from - 1) == behind - old; from--)
+			;
+		memmove(state + from + (behind - old), state + from, (old - from) * sizeof(*state));
+		end = from + (behind - old);
+		old = from;
 	}
+	for (i = old; i < w->ranges.count; i++)
+		w->place[state[i].id] = (uint32_t)i;
 	w->state = state;
 	w->state_count = w->ranges.count;
 }
@@ -77,7 +61,9 @@ void undiscovered_add(struct work *w)
 		return;
 	}
 	moved = mem_alloc(before, sizeof(*moved));
-	if (ranges_grow(w, moved)) {
+	if (ranges_add(&w->ranges, &w->out->space, w->undiscovered, w->undiscovered_count, moved)) {
+		w->env.ranges = w->ranges.list;
+		w->env.range_count = w->ranges.count;
 		states_grow(w, moved, before);
 		w->unindexed = true;
 		index_renew(w);
@@ -86,6 +72,7 @@ void undiscovered_add(struct work *w)
 	} else {
 		index_renew(w);
 	}
+	w->undiscovered_count = 0;
 	free(moved);
 }
 

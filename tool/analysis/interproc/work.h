@@ -62,7 +62,9 @@ struct work {
 	size_t data_count;
 	/* the current round */
 	uint32_t *worklist; /* numbers of the code ranges of this round, then of the last one */
-	size_t worklist_count;
+	size_t worklist_count, worklist_room;
+	uint32_t *touched; /* identities of the code ranges that called_find() has to look at */
+	size_t touched_count, touched_room;
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
@@ -81,6 +83,8 @@ struct work {
 	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
 };
 
+/* Adds a code range to work.touched. */
+void touched_add(struct work *w, struct range_state *s);
 /* link_lists.c: makes room for facts by identity of all code ranges, `before` of which had it already. */
 void identities_grow(struct work *w, size_t before);
 /* Updates links after code ranges were added or extended. */
@@ -105,7 +109,10 @@ void edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 /* Checksum of the last results of a code range that others may depend on: links, edges, rows. */
 uint64_t range_sum(const struct flow *f, const struct range_rows *rows);
 
-/* round.c: analyses the code ranges marked `run` with options.jobs threads, and collects the results. */
+/* round.c: makes the marked code ranges (range_state.run) the worklist. Returns whether any of them is to be analysed.
+ */
+bool worklist_collect(struct work *w);
+/* Analyses those in the worklist with options.jobs threads, and collects the results. */
 void round_run(struct work *w);
 /* round_prepare.c: marks the code ranges of the next round. False: there are none. */
 bool round_prepare(struct work *w);
@@ -145,7 +152,7 @@ void open_cuts_note(struct work *w, const uint64_t *was);
 void open_extend(struct work *w);
 
 /* starts.c: is a start a function's or that of a part? */
-/* Updates EVIDENCE_LED, is_callee and framed_part of all code ranges. */
+/* Updates EVIDENCE_LED, is_callee and framed_part. */
 void called_find(struct work *w);
 /* Sets EVIDENCE_FUNCTION where data of the file holds the start of a code range. */
 void evidence_data(struct work *w);
