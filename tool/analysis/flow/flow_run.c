@@ -172,7 +172,24 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 
 /* ---- a code range ------------------------------------------------------------------------------- */
 
-/* Clears flow.at and flow.starts for `size` bytes. False: out of memory. */
+/* Of a code range of more bytes, only what was set of flow.at is cleared: flow may have reached little of it. */
+#define CLEARED_WHOLE 512u
+
+/* Clears what the last code range has left in flow.at, all of which is 0 then. */
+static void at_reset(struct flow *f)
+{
+	size_t i;
+
+	if (f->walk.at_size <= CLEARED_WHOLE) {
+		memset(f->at, 0, f->walk.at_size * sizeof(*f->at));
+		return;
+	}
+	for (i = 0; i < f->step_count; i++) /* each step is at its offset, and nothing else is */
+		f->at[f->step_at[i]] = 0;
+}
+
+/* Clears flow.at and flow.starts, for `size` bytes; the steps of the last code range are still there. False: out of
+ * memory. */
 static bool at_clear(struct flow *f, uint64_t size)
 {
 	uint64_t room = size + size / 2 + 64;
@@ -180,14 +197,16 @@ static bool at_clear(struct flow *f, uint64_t size)
 	if (size > f->walk.at_room) {
 		free(f->at);
 		free(f->starts);
-		f->walk.at_room = 0;
-		f->at = malloc(room * sizeof(*f->at));
+		f->walk.at_room = f->walk.at_size = 0;
+		f->at = calloc(room, sizeof(*f->at));
 		f->starts = malloc((room / 64 + 1) * sizeof(*f->starts));
 		if (!f->at || !f->starts)
 			return false;
 		f->walk.at_room = room;
+	} else if (f->at) {
+		at_reset(f);
 	}
-	memset(f->at, 0, size * sizeof(*f->at));
+	f->walk.at_size = size;
 	memset(f->starts, 0, (size / 64 + 1) * sizeof(*f->starts));
 	return true;
 }
@@ -212,6 +231,7 @@ static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 		memset(w->edge_hash, 0, w->edge_hash_size * sizeof(*w->edge_hash));
 	*w = (struct flow_scratch){
 		.at_room = w->at_room,
+		.at_size = w->at_size,
 		.step_room = w->step_room,
 		.state_room = w->state_room,
 		.jump_room = w->jump_room,
@@ -257,15 +277,17 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 {
 	const struct code_range *p = &env->ranges[number];
 	uint64_t size = p->end - p->start;
+	bool cleared;
 
 	if (!f->cache)
 		f->cache = step_cache_new(); /* null is allowed: decoding is then slower */
 	input_set(&f->in, env, number);
 	scratch_reset(&f->walk, f->found.edge_count);
 	result_reset(&f->found);
+	cleared = size < UINT32_MAX && at_clear(f, size);
 	f->step_count = f->state_count = f->jump_count = 0;
 	f->failed = false;
-	if (size >= UINT32_MAX || !at_clear(f, size))
+	if (!cleared)
 		return false;
 	if (p->fde >= 0 && !p->plt) {
 		lsda_call_sites(env->file, env->cfi, (size_t)p->fde, pad_add, f);
