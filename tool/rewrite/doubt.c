@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which files may become another one when they are rewritten twice (rewrite_doubt()). */
+/* Finds files that a second rewrite might change again (rewrite_doubt()). */
 #include "analysis/facts/cfi_file.h"
 #include "elf/dynamic.h"
 #include "elf/segment.h"
@@ -87,8 +87,8 @@ static bool frames_are_hidden(const struct elf_file *f)
 	return some && !agreed;
 }
 
-/* True if packed relocations (SHT_RELR) lead to what is not writable, as no linker makes them: their addends are what
- * is there, which may be a table that a rewrite changes. */
+/* True if packed relocations (SHT_RELR) apply to read-only data, which no linker writes: the addends are in that data,
+ * which may be a table that a rewrite changes. */
 static bool relr_is_odd(const struct elf_file *f, bool *no_memory)
 {
 	struct dynamic_reloc *r = NULL;

@@ -33,7 +33,7 @@ static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size
 	return rows;
 }
 
-/* The bytes of another module's object that a store is about, where its record can say them. */
+/* The bytes of another module's object that a store writes, if its record can express them. */
 static void fact_bytes(struct obj_row *row, const struct site *site)
 {
 	if (site->kind != SITE_STORE || !site->off_known || !site->size || site->size > 64 || site->off < 0 ||

@@ -25,7 +25,7 @@ static const char *hash_in(const struct elf_section *s)
 	return at && strspn(at, "0123456789abcdef") >= 16 && at[16] == '\0' ? at : NULL;
 }
 
-/* What says in the note that FDEs gave way. */
+/* The mark in the note that FDEs were replaced. */
 static const char *const replaced[] = {"", " --fix-cfi", " --eh-frame=all"};
 
 enum eh_replace note_replaces(const struct elf_file *f)

@@ -20,8 +20,9 @@ struct rewrite_options {
 	unsigned sframe;    /* version of the .sframe to make; 0: that which a linked file has from an earlier run */
 	bool eh_frame;      /* write an .eh_frame with FDEs for the code that has none; so does a file that has one from an
 	                     * earlier run */
-	enum eh_replace replace; /* with eh_frame: which FDEs of the linker give way; at least those of an earlier run */
-	int jobs;                /* threads of the analysis */
+	enum eh_replace
+		replace; /* with eh_frame: which FDEs of the linker are replaced; at least those of an earlier run */
+	int jobs;    /* threads of the analysis */
 };
 
 /* Counts of sites of one kind: loads, or calls and jumps through slots. */
@@ -63,7 +64,7 @@ void rewrite_result_free(struct rewrite_result *r);
  * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
  * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
  * the one that counts can depend on whether new sections come before or behind them.
- * *no_memory: it could not be told.
+ * *no_memory: it could not be decided.
  */
 const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory);
 
@@ -74,9 +75,9 @@ const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options
 #define NOTE_SECTION ".note.etch"
 int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace,
              struct error *e);
-/* Which FDEs gave way in an earlier run, by its note. */
+/* Which FDEs an earlier run replaced, by its note. */
 enum eh_replace note_replaces(const struct elf_file *f);
-/* Which FDEs give way in this one. */
+/* Which FDEs this run replaces. */
 enum eh_replace rewrite_replaces(const struct elf_file *f, const struct rewrite_options *o);
 
 bool rewrite_has_ex(const struct elf_file *f);
@@ -95,7 +96,7 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 /* Prints notes about moved headers of a linked file, which matter to tools that process it later. */
 void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done);
 
-/* What an object file gets of unwind rows. */
+/* The unwind sections that an object file gets. */
 struct object_unwind {
 	struct object_orc orc;
 	struct object_sframe sframe;

@@ -78,7 +78,7 @@ static int debug_make(struct elf_file *f, const struct rewrite_command *opt, str
 	return done->bytes ? folders_make(to->apart, strlen(opt->debug), e) : 0;
 }
 
-/* What the steps make of a file, and where it goes. Zeroed at first. */
+/* The result of the steps, and where it goes. Initially zeroed. */
 struct made {
 	struct scan scan;
 	struct rewrite_result done;

@@ -65,7 +65,7 @@ static void print_frames(const struct finding_printer *s, const struct findings 
 		           l->count - i == 1 ? "" : "s");
 }
 
-/* Names the FDEs that contradict the code, and what became of them. */
+/* Lists the FDEs that contradict the code, and whether they were replaced. */
 static void print_replaced(const struct finding_printer *s, const struct eh_replaced *x)
 {
 	size_t i;

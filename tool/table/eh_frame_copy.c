@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies the entries of a linker's .eh_frame: nothing changes but pointers that are relative to themselves. */
+/* Copies the entries of a linker's .eh_frame: only pointers that are relative to themselves change. */
 #include "table/eh_frames.h"
 
 #include "support/vector.h"

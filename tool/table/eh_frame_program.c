@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Call frame programs: the shortest that we know for a sequence of states. */
+/* Makes call frame programs, as short as possible, for a sequence of states. */
 #include "table/eh_frames.h"
 
 #include "table/sframe.h"
@@ -228,7 +228,7 @@ static bool ra_same(const struct etch_rule *a, const struct etch_rule *b)
 	return a->ra == b->ra && (a->ra != ETCH_RA_SLOT || a->cfa_add == b->cfa_add);
 }
 
-/* Does nothing but the offset of the CFA change, to one of a byte? So it is at most pushes and pops: two bytes. */
+/* Does only the offset of the CFA change, to one that fits a byte? Then pushes and pops suffice: two bytes. */
 static bool is_short(const struct frame_state *was, const struct frame_state *to)
 {
 	struct etch_rule rule = was->rule;
@@ -322,7 +322,7 @@ static size_t intervals_find(const struct frame_row *p, size_t count, struct int
 /* ---- PLT ---------------------------------------------------------------------- */
 
 #define PLT_BLOCK  16
-#define PLT_BLOCKS 4 /* from so many on the expression is smaller */
+#define PLT_BLOCKS 4 /* from this number on the expression is smaller */
 
 /* Number of rows from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from byte *push of
  * each block on. 0 where there are few. `end`: that of the last row. */
@@ -426,7 +426,7 @@ void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count,
 		advance_to(b, &at, rows[to].addr);
 		plt_put(b, push);
 		was = initial;
-		was.rule.cfa |= ETCH_CFA_DEREF; /* an expression: what follows has to say all of its CFA */
+		was.rule.cfa |= ETCH_CFA_DEREF; /* an expression: the next state must define its CFA in full */
 	}
 }
 

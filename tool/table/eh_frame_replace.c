@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which FDEs of the linker give way to new ones: those that the code proves wrong, or all. One does only where the code
- * proves each row of it and the place of each callee-saved register, and never where it has an LSDA or a personality.
+ * Decides which FDEs of the linker are replaced: those that the code proves wrong, or all. An FDE is replaced only if
+ * the code proves all its rows and the place of each callee-saved register, and if it has no LSDA and no personality.
  */
 #include "table/eh_frames.h"
 
@@ -42,7 +42,7 @@ static bool rows_are_proven(const struct row_list *rows, const struct cfi_fde *f
 	return true;
 }
 
-/* A code range begins with the FDE, and each callee-saved register has its place all through. */
+/* Does a code range begin with the FDE, and is the place of each callee-saved register known throughout? */
 static bool saves_are_proven(const struct save_list *saves, const struct cfi_fde *fde)
 {
 	size_t i = save_at(saves, fde->start), k;
@@ -56,7 +56,7 @@ static bool saves_are_proven(const struct save_list *saves, const struct cfi_fde
 	return true;
 }
 
-/* Is it for nothing but unwinding, and for as much code as its entry says? */
+/* Does the FDE serve only unwinding, and cover as much code as its entry says? */
 static bool is_plain(const struct cfi_file *cfi, const struct cfi_fde *x)
 {
 	const struct cfi_part *p = &cfi->parts[x->part];

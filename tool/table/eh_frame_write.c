@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes .eh_frame and .eh_frame_hdr: which code gets an FDE, and the table. */
+/* Makes .eh_frame and .eh_frame_hdr: decides which code gets an FDE, and builds the search table. */
 #include "table/eh_frames.h"
 
 #include "support/vector.h"
@@ -139,7 +139,7 @@ static bool is_gap(const struct writer *w, uint64_t addr)
 	return w->section == w->sections || w->section->addr > addr;
 }
 
-/* Moves on to `addr` in the lists, and returns how far what they say there goes, at most to `end`. */
+/* Advances in the lists to `addr`. Returns the address up to which their entries there hold, at most `end`. */
 static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
 	while (w->next < w->last && w->next->addr <= addr) {

@@ -3,7 +3,7 @@
  * Rows to .eh_frame and .eh_frame_hdr, for code that has no FDE. Formats: DWARF 5, 6.4; Linux Standard Base, "Exception
  * Frames".
  *
- * Readers differ in what they look at: libgcc, libunwind and LLVM's go through PT_GNU_EH_FRAME and its sorted table;
+ * Readers differ in what they read: libgcc, libunwind and LLVM's go through PT_GNU_EH_FRAME and its sorted table;
  * elfutils takes the first section .eh_frame and an .eh_frame_hdr with a lower number; gdb the last section .eh_frame.
  * So there is one .eh_frame with all FDEs: a copy of what the linker wrote, and the new ones behind it.
  */
@@ -27,8 +27,7 @@ struct eh_pointer {
 	uint8_t size;    /* 2, 4 or 8 */
 };
 
-/* Which FDEs of the linker give way to new ones, where the code proves all that they say, and there is no LSDA and no
- * personality. */
+/* Which FDEs of the linker are replaced, if the code proves all their rows and they have no LSDA and no personality. */
 enum eh_replace {
 	EH_REPLACE_NONE,
 	EH_REPLACE_WRONG, /* those that contradict the code (ETCH-C001) */
@@ -55,7 +54,7 @@ struct eh_replaced {
 	size_t wrong_count, room;
 };
 
-/* The contents of both sections, but for what depends on their addresses. */
+/* The contents of both sections, before addresses are filled in. */
 struct eh_frame {
 	uint8_t *frame, *hdr;
 	size_t frame_size, hdr_size;
@@ -71,8 +70,8 @@ struct eh_frame {
 };
 
 /*
- * Makes FDEs for the code that has none, or that gives up its own. A register that is not proven is undefined. No FDE
- * is for more than one section. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be copied. *out is
+ * Makes FDEs for code that has none, or whose own are replaced. A register that is not proven is undefined. No FDE
+ * spans sections. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be copied. *out is
  * to be freed by eh_frame_free() in any case.
  */
 int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,

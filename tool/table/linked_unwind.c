@@ -26,7 +26,7 @@ static struct segment_section *section_add(struct linked_unwind *u, const char *
 	return s;
 }
 
-/* Sets what the sections for other unwinders have besides contents. */
+/* Sets the properties, besides contents, of the sections for other unwinders. */
 static void section_traits(struct segment_section *s)
 {
 	if (!strcmp(s->name, SFRAME_SECTION)) {
@@ -150,7 +150,7 @@ int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *sp
 	return 0;
 }
 
-/* Completes what is for other unwinders. */
+/* Completes the sections for other unwinders. */
 static int others_fill(struct linked_unwind *u, struct error *e)
 {
 	int err = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the .sframe of an object file, compares it with the one that is there, and reads anyone's. */
+/* Makes the .sframe of an object file, compares it with an existing one, and reads that of any producer. */
 #include "table/object_sframe.h"
 
 #include "elf/segment.h"
@@ -39,7 +39,7 @@ static void rows_clip(const struct code_space *space, const struct row_list *row
 		section_clip(&space->list[i], rows, &row, out);
 }
 
-/* Makes the starts relocations. */
+/* Turns the starts into relocations. */
 static void starts_relocate(const struct code_space *space, const struct sframe *x, struct new_section *to)
 {
 	size_t i;
@@ -94,7 +94,7 @@ void object_sframe_free(struct object_sframe *t)
 
 /* ---- existing sections ------------------------------------------------------ */
 
-/* Does a section say what `wanted` says? The fields that are relocated have no contents. 1, 0, or -1 and a message. */
+/* Is a section equal to `wanted`? Relocated fields have no contents. 1, 0, or -1 and a message. */
 static int section_same(const struct elf_file *f, uint32_t section, const struct new_section *wanted, struct error *e)
 {
 	const struct elf_section *s = &f->sections[section];

@@ -10,7 +10,7 @@
 #include "table/sframe.h"
 
 struct object_sframe {
-	struct new_section *section; /* null: none, as no row can be said */
+	struct new_section *section; /* null: none, since no row can be expressed */
 	struct sframe counts;        /* of its contents, which the section owns */
 };
 

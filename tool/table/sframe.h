@@ -66,7 +66,7 @@ struct sframe_attr_v3 {
 #define SFRAME_CTRL_DEREF 2u
 #define SFRAME_CTRL_REG   1u
 
-/* The contents of a section, but for what depends on its address. */
+/* The contents of a section, before its address is filled in. */
 struct sframe {
 	uint8_t *bytes;
 	size_t size;

@@ -127,7 +127,7 @@ static bool falls_through(const struct insn *in)
 	return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
 }
 
-/* Initial state: the registers that are live behind an instruction for what comes behind it outside of the code. */
+/* Initial state: the registers that are live behind an instruction because code outside of the function reads them. */
 static uint16_t live_outside(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];

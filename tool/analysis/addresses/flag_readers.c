@@ -10,7 +10,7 @@ static bool is_inside(const struct track_func *f, const struct insn *in)
 	return in->target >= f->fn->start && in->target < f->fn->end;
 }
 
-/* The walk from one instruction that sets flags over what may run while they last. */
+/* The walk from an instruction that sets flags over the code that may run before they are set again. */
 struct flags_walk {
 	const struct track_func *f;
 	const uint8_t *live; /* of func_live_flags() */
@@ -39,7 +39,7 @@ static void walk_reach(struct flags_walk *w, size_t k)
 	w->todo[w->count++] = k;
 }
 
-/* Reaches what comes behind instruction k. False: control may leave the function with these flags. */
+/* Visits the successors of instruction k. False: control may leave the function with these flags. */
 static bool walk_on(struct flags_walk *w, size_t k)
 {
 	const struct track_func *f = w->f;
@@ -63,7 +63,7 @@ static bool walk_on(struct flags_walk *w, size_t k)
 	return in->flow != FLOW_JUMP_IND;
 }
 
-/* May control come to instruction k from elsewhere than from instructions of the walk? `i` began it. */
+/* May instruction k have a predecessor outside the walk, which began at `i`? */
 static bool is_entered(const struct flags_walk *w, size_t i)
 {
 	const struct track_func *f = w->f;
@@ -104,7 +104,7 @@ bool func_flag_readers(const struct track_func *f, const uint8_t *live, size_t i
 		const struct insn *in = &f->code->insns[w.todo[k]];
 
 		readers[w.todo[k]] = in->flags_read != 0;
-		/* What it leaves of these flags must not be mixed with its own. */
+		/* The flags that it keeps must not be mixed with those that it sets. */
 		if (!touches_flags(f, in))
 			known = walk_on(&w, w.todo[k]);
 		else

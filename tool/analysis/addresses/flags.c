@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Instructions that are looked at where a jump leaves the function. */
+/* Instructions read where a jump leaves the function. */
 #define LOOK_AHEAD 32u
 
 /*
@@ -35,7 +35,7 @@ static bool falls_through(const struct insn *in) { return in->flow == FLOW_NEXT 
 /*
  * Live flags at an address of another function: a part of this one that the compiler has moved away, or a tail call.
  * The instructions there are read in a straight line, over jumps inside that part, until all flags have been set.
- * Behind a branch, or a way back, all that have not been are taken to be live.
+ * Behind a branch, or a jump back, all others are assumed to be live.
  */
 static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 {
@@ -70,7 +70,7 @@ uint8_t func_live_elsewhere(const struct track_func *f, const struct insn *in)
 	return f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS;
 }
 
-/* Flags that are live behind instruction i for what comes behind it outside of the function. */
+/* Flags that are live behind instruction i because code outside of the function reads them. */
 static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
 	const struct track_func *f = l->f;

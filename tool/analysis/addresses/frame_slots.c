@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stack pointer at each instruction, from the entry of the function on, and what is read by it (frame_slots.h). */
+/* Tracks the stack pointer from the entry of a function, and what is read relative to it (frame_slots.h). */
 #include "analysis/addresses/frame_slots.h"
 
 #include <etch/orc.h>
@@ -29,7 +29,7 @@ static bool frame_pass(struct frame *x, size_t to, int64_t depth)
 	return true;
 }
 
-/* An indirect jump leads to what the function's tables lead to, or is a tail call. */
+/* An indirect jump leads to the targets of the function's tables, or is a tail call. */
 static bool frame_pass_switch(struct frame *x, int64_t depth)
 {
 	const struct track_entries *e = x->f->entries;

@@ -7,7 +7,7 @@
 
 /*
  * Does instruction i store a register to a word of the frame that the function itself never reads by the stack pointer?
- * It is no spill then, which the compiler would load again, but a variable that something points to, or an argument.
+ * Then it is not a spill, which would be loaded again, but a variable that something points to, or an argument.
  * False where it is not known.
  */
 bool frame_slot_is_variable(const struct track_func *f, size_t i);

@@ -17,8 +17,8 @@
 #include "analysis/addresses/imports.h"
 #include "elf/types.h"
 
-/* What an address in an object may mean beside it: compilers fold the constant part of an index into an address, and an
- * object may begin where another ends. Bits. */
+/* What else an address in an object may denote, as bits: compilers fold the constant part of an index into an address,
+ * and an object may begin where another ends. */
 enum beside {
 	BESIDE_END = 1, /* the end of the object before it */
 	BESIDE_ANY = 2, /* with an index, any object near: no array of this one begins there */
