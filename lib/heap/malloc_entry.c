@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * malloc_entry.c: the allocation functions of libetch-heap.so, which is preloaded: each calls the next one of its name
- * and tells the recorder. C++'s operator new comes by way of malloc(3).
+ * and reports to the recorder. C++'s operator new calls malloc(3).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -108,7 +108,7 @@ EXPORT void *realloc(void *block, size_t size)
 {
 	void *p = reallocated(block, size, FRAME);
 
-	__asm__ volatile("" : : "r"(p)); /* not a tail call: the frame is to be there */
+	__asm__ volatile("" : : "r"(p)); /* no tail call: the frame must exist */
 	return p;
 }
 
@@ -191,7 +191,7 @@ EXPORT int dlclose(void *handle)
 	return ret;
 }
 
-/* This library's, whatever the name means in the program. */
+/* This library's malloc, whatever the name means in the program. */
 extern __typeof__(malloc) own_malloc __attribute__((copy(malloc), alias("malloc"), visibility("hidden")));
 
 /* Do the program's calls of malloc(3) go elsewhere? */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * modules.c: the modules with code on a recorded stack: from libetch's lookup, which takes no lock, and what the
- * kernel says of the mapping. All copied, with the build-id, since the module may be unloaded and the process end.
+ * modules.c: the modules with code on a recorded stack: from libetch's lookup, which takes no lock, and the kernel's
+ * description of the mapping. Copied with the build-id, since the module may be unloaded and the process may end.
  */
 #include "heap/modules.h"
 
@@ -23,7 +23,7 @@ struct known {
 
 static struct known cache[PAGES];
 static struct {
-	struct known *list; /* sorted by nothing: programs have few mappings with code */
+	struct known *list; /* unsorted: programs have few mappings with code */
 	unsigned count, room;
 	unsigned numbers; /* of the file's records */
 } modules;
@@ -110,7 +110,7 @@ static bool mapping_find(uint64_t at, struct mapping *m)
 		have -= (size_t)(line - text);
 		memmove(text, line, have);
 		if (have == sizeof(text))
-			have = 0; /* no path is so long */
+			have = 0; /* no path is that long */
 	}
 	if (fd >= 0)
 		sys_call3(SYS_close, fd, 0, 0);

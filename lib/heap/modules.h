@@ -10,7 +10,7 @@
 uint16_t module_number(uint64_t at);
 /* Drops the cached modules: one was unloaded. */
 void modules_forget(void);
-/* In the child of a fork: the file is to be another. */
+/* In the child of a fork, which gets a file of its own. */
 void modules_clear(void);
 
 #endif

@@ -22,7 +22,7 @@ struct next_malloc {
 
 extern struct next_malloc next_malloc;
 
-/* Looks the functions up, once. False: this is a call from inside of that: use early_alloc(). */
+/* Looks the functions up, once. False: the lookup itself is calling; use early_alloc(). */
 bool next_malloc_find(void);
 static inline bool next_malloc_ready(void)
 {

@@ -107,7 +107,7 @@ static __attribute__((noinline)) bool begin(void)
 	return recording_on;
 }
 
-/* This thread's state, or null: nothing is to be recorded. */
+/* This thread's state; null: nothing must be recorded. */
 static inline struct heap_thread *enter(void)
 {
 	struct heap_thread *t;
@@ -250,7 +250,7 @@ static void block_add(void *block, size_t size, struct heap_thread *t, unsigned 
 
 	recording.head->stops[s->stop]++;
 	if (!b.leaf) {
-		t->generation = 0; /* not all nodes are there */
+		t->generation = 0; /* some nodes are missing */
 		recording.head->lost_stack++;
 	}
 	if (!live_add((uint64_t)(uintptr_t)block, &b, &was, &replaced))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recorder.h: what the allocation functions tell the recorder (recorder.c).
+ * recorder.h: what the allocation functions report to the recorder (recorder.c).
  *
  * Thread-safe; in a signal handler that has interrupted the recorder itself calls are counted as lost. `frame` is
  * __builtin_frame_address(0) of the function that the program has called. errno is kept.
@@ -28,7 +28,7 @@ void recorder_alloc(void *block, size_t size, const uint64_t *frame);
 void recorder_free(void *block);
 /* realloc(3) in two steps: the block leaves the table before another thread can get its address, ... */
 void recorder_realloc_begin(void *block, struct recorder_block *was);
-/* ... and what has become of it: moved, freed (null, size 0), or unchanged since it failed (null). */
+/* ... and the result: moved, freed (null, size 0), or unchanged because the call failed (null). */
 void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame);
 /* A library may have been unloaded. */
 void recorder_unloaded(void);

@@ -13,7 +13,7 @@
  */
 uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned known, enum heap_stop stop);
 
-/* A library has been unloaded: addresses may stand for other code now. Stacks from now on have new nodes. */
+/* A library has been unloaded: addresses may belong to other code now. Later stacks get new nodes. */
 void tree_unloaded(void);
 /* In the child of a fork: starts over. */
 void tree_clear(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * thread_state.c: a list of states, which only grows. No destructor runs at a thread's end, since destructors
- * allocate, too: a new thread looks at a few states, and takes one whose thread is gone.
+ * allocate, too: a new thread tries a few states, and takes one whose thread is gone.
  */
 #include "heap/thread_state.h"
 
@@ -10,7 +10,7 @@
 #include "common/sys.h"
 #include "heap/recording.h"
 
-#define LOOKS 8 /* states that a new thread looks at */
+#define LOOKS 8 /* states that a new thread tries */
 
 static __thread struct heap_thread *mine __attribute__((tls_model("initial-exec")));
 static struct heap_thread *all, *next_look;
@@ -30,7 +30,7 @@ static struct heap_thread *state_take(int tid)
 		if (!t)
 			return NULL;
 		owner = __atomic_load_n(&t->tid, __ATOMIC_RELAXED);
-		/* A thread that was ended inside the recorder has left `busy` set, and whatever else half done. */
+		/* A thread that was killed inside the recorder has left `busy` set, and perhaps other changes half done. */
 		if ((owner == tid || is_gone(pid, owner)) &&
 		    __atomic_compare_exchange_n(&t->tid, &owner, tid, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
 			__atomic_store_n(&next_look, t->next, __ATOMIC_RELAXED);

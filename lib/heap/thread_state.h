@@ -19,7 +19,7 @@ struct heap_stack {
 struct heap_thread {
 	struct heap_thread *next;
 	int tid;  /* of the thread that has it: taken over once there is no such thread */
-	int busy; /* the recorder runs in this thread: a signal handler is to stay out */
+	int busy; /* the recorder runs in this thread: a signal handler must not enter it */
 	uint64_t random;
 	uint64_t generation; /* of recording and code: stacks of another are not to be compared with */
 	int which;           /* stack[which] is the last one */

@@ -5,8 +5,8 @@
  * An attachment is a pattern, a function and its data. Each name of each module has a head in the module's
  * memory, with the calls of the attachments that match, in order. A change of what is attached makes
  * new lists for all heads that it concerns, in one mapping, and publishes them; then the
- * instructions follow: a jump where a list has a call, else a nop. Either order is right: code
- * that is jumped to finds an empty list, or a list is not looked at.
+ * instructions follow: a jump where a list has a call, else a nop. Either order is safe: code
+ * that is jumped to finds an empty list, or a list is not read.
  *
  * The old lists are unmapped, and a detached function is out of use, when every thread has left the
  * code that it was in (mark_readers.c). That is waited for without the lock.
@@ -111,7 +111,7 @@ static struct lists *owner_of(const struct etch_mark_call_ *calls)
 	return ((const struct list_owner *)(const void *)calls)[-1].lists;
 }
 
-/* A head does not use a list any more. */
+/* A head no longer uses a list. */
 static void calls_drop(const struct etch_mark_call_ *calls)
 {
 	struct lists *l = calls ? owner_of(calls) : NULL;
@@ -122,7 +122,7 @@ static void calls_drop(const struct etch_mark_call_ *calls)
 	}
 }
 
-/* Stands for a list that is yet to be made, and for an empty one. */
+/* In place of a list that is yet to be made, and of an empty one. */
 static const struct etch_mark_call_ to_make[1], empty[1];
 
 static void list_make(struct lists *l, struct etch_mark_head *h, const char *name)

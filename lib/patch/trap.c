@@ -371,8 +371,8 @@ static void report(const struct module *m, uint64_t at, uint64_t rip)
 }
 
 /*
- * Was the fault in text that mremap(2) had unmapped without mapping its copy (page_swap.c)? While a swap
- * goes on the copy is still to come; after it, the page is there. Then the instruction is repeated.
+ * Was the fault in text that mremap(2) had unmapped without mapping its copy (page_swap.c)? During a
+ * swap the copy is yet to be mapped; after it, the page is there. Then the instruction is repeated.
  */
 static int text_is_back(uint64_t at)
 {

@@ -22,7 +22,7 @@ static int reloc_order(const void *a, const void *b)
 	return x->target < y->target ? -1 : x->target > y->target;
 }
 
-/* Keeps one relocation of each address, whichever way they are looked up: a damaged object may have several. */
+/* Keeps one relocation per address, so that every lookup finds the same one: a damaged object may have several. */
 static size_t relocs_unique(struct flow_reloc *list, size_t count)
 {
 	size_t i, n = 0;
@@ -81,7 +81,7 @@ static int relocs_read(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Appends a row; merges it with the last one where both say the same. */
+/* Appends a row; merges it with the last one if they are equal. */
 static void row_append(struct row_list *l, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {
 	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
@@ -321,7 +321,8 @@ static int work_begin(struct work *w, struct error *e)
 	return w->options->observe ? observe_prepare(w, e) : 0;
 }
 
-/* After the last round: what takes all code ranges to be known, then the lists of the file. 0, or -1 and a message. */
+/* After the last round: passes that need all code ranges to be known, then the lists of the file. 0, or -1 and a
+ * message. */
 static int work_finish(struct work *w, struct error *e)
 {
 	const struct frames_options *o = w->options;

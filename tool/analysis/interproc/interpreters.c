@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers of interpreters without .eh_frame, as JavaScriptCore's LLInt has them: basic blocks of one computed goto
+ * Handlers of interpreters without .eh_frame, such as JavaScriptCore's LLInt: basic blocks of one computed goto
  * that lies in many code ranges, each entered through a table of their addresses only. No address in the file says
  * which handler follows which, and none has to: a handler may be followed by any other, so all of them begin and
  * dispatch in one frame. It is known where a function dispatches behind its prologue, push %rbp; mov %rsp, %rbp.
  *
- * Code is taken for a handler if it uses a frame that it has not made, and no call leads there. It stays one if it does
+ * Code is a candidate if it uses a frame that it has not made, and no call leads there. It is a handler if it does
  * not leave in another frame, and if a path through it
  *   - dispatches through such a table, rbp still being what it was; or
  *   - returns, or jumps as a tail call does, behind an epilogue by rbp, which takes [rbp + 8] for the return address;

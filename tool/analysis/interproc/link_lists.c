@@ -2,14 +2,14 @@
 /*
  * Links (links.h). A round pays for the code ranges that it has analysed, not for all: links name code ranges by
  * identities, so that new code ranges, which renumber the others, change none of them; a dropped link stays in its
- * place, and the list is compacted when many are; what links say of a start is counted, not collected.
+ * place, and the list is compacted when many are; what links show about a start is counted, not collected.
  */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
 
 #include <string.h>
 
-/* Counts of the links to the start of a code range, by what they say of it. */
+/* Counts of the links to the start of a code range, by what they show about it. */
 enum entry_class {
 	CLASS_CALL,
 	CLASS_TAIL,

@@ -17,15 +17,15 @@ struct link {
 	uint8_t kind;      /* enum flow_exit_kind, or LINK_DROPPED */
 	bool start;        /* the target is the start of `to` */
 	bool outside;      /* no code range holds the target, or one of the PLT does */
-	uint8_t entry;     /* ENTRY_*: what it says of the start of `to`; 0: nothing */
+	uint8_t entry;     /* ENTRY_*: what it shows about the start of `to`; 0: nothing */
 };
 
 /* Kind of a removed link that is still in the list: without code ranges, to be ignored. */
 #define LINK_DROPPED 6u
 
 /*
- * Most links are direct: to where code of this file begins. What is asked of the others only need not visit all; nor
- * need what is asked of one code range, by `of` and `into`.
+ * Most links are direct: to where code of this file begins. Queries about the others do not visit all links; neither do
+ * queries about one code range, by `of` and `into`.
  */
 struct links {
 	struct link *list; /* those of one code range are neighbours */

@@ -2,7 +2,7 @@
 /*
  * Chains of calls. Once a function is known to be noreturn, its callers may have lost their only way out, and so on. A
  * worklist follows these chains from callee to caller without waiting for a round. It ends, since noreturn is never
- * withdrawn. The worklist is ordered by size, the smallest first: a large code range is looked at again only after the
+ * withdrawn. The worklist is ordered by size, the smallest first: a large code range is examined again only after the
  * smaller ones are done.
  */
 #include "analysis/interproc/noreturn.h"

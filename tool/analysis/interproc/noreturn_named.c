@@ -41,7 +41,7 @@ static void name_add(void *ctx, const char *name)
 	w->names[w->name_count++] = mem_copy(name, strlen(name) + 1);
 }
 
-/* Bytes of .debug_info that are read at most: beyond, reading costs more time than the names are worth. */
+/* Most bytes of .debug_info to read: beyond that, reading costs more time than the names are worth. */
 #define DWARF_MOST ((uint64_t)32 << 20)
 
 /* Reads the names of the functions that DWARF marks as noreturn. */

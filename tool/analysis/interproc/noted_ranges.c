@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Code ranges that notes ask for (facts/notes.h): replacements, and code that no function symbol covers. */
+/* Adds code ranges given by notes (facts/notes.h): replacements, and code that no function symbol covers. */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
 #include "support/search.h"

@@ -34,8 +34,8 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 /*
  * An edge into the start of what is called, in another state than a function's entry, is doubtful: it may lead from
- * behind a call that does not come back, or from code whose frame is not known. Joined with the entry it would take all
- * rows away. Moves such edges of o->in to the back, for doubts_take(); returns the number of the others.
+ * behind a call that does not come back, or from code whose frame is not known. Joined with the entry it would remove
+ * all rows. Moves such edges of o->in to the back, for doubts_take(); returns the number of the others.
  */
 static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)
 {
@@ -172,7 +172,7 @@ static bool is_framed(const struct range_state *s)
 	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_NO_HANDLER) && !s->is_callee;
 }
 
-/* Does code that is taken for a handler of an interpreter leave in another frame than one does? */
+/* Does a presumed handler of an interpreter leave in another frame than a handler does? */
 static bool handler_fails(struct range_state *s, struct flow *f)
 {
 	if (!f->in.handler || !f->found.breaks_frame)
