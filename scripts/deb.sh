@@ -7,7 +7,7 @@
 #     DEBFULLNAME=... DEBEMAIL=... scripts/deb.sh    # the maintainer, as of dch(1)
 #
 # The same tree gives the same bytes: all times are those of the last commit, all paths are mapped away. debian/ is made
-# from scripts/deb, and exists in B only.
+# from scripts/deb, and exists in B only. B/deb/other-releases has etch for Debian's releases with other libraries.
 set -eu
 cd "$(dirname "$0")/.."
 out=${1-build}/deb
@@ -56,5 +56,9 @@ dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps >../log
 }
 cd ..
 rm -rf "etch-$version"
+# `apt install ./etch*.deb` has to do: what cannot be beside etch, or is for debuggers, lies apart.
+mkdir debug other-releases
+mv -- *-dbgsym_*.deb debug
+[ -z "$ZYDIS" ] || mv etch-static_*.deb other-releases
 echo "packages in $out:"
-ls -- *.deb
+ls -- *.deb */*.deb
