@@ -133,6 +133,13 @@ def etched_sites(n):
                       '.section etched_imv,"aw",@progbits\n.balign 8\n.globl o\n.type o,@object\n.size o,8\no: .quad 5', ""])
 
 
+def etched_fields(n):
+    """One etched object of n fields, each read once and stored to once."""
+    body = [f"movl o+{8 * i}(%rip),%eax\nmovl %eax,o+{8 * i}(%rip)" for i in range(n)]
+    return "\n".join([HEAD, ".globl f\n.type f,@function\nf: .cfi_startproc", *body, "ret\n.cfi_endproc\n.size f,.-f",
+                      f'.section etched,"aw",@progbits\n.balign 4096\n.type o,@object\n.size o,{8 * n}\no: .fill {n},8,5\n.balign 4096', ""])
+
+
 def etched_aliases(n):
     """n names for one etched object, which as many functions read."""
     lines = [HEAD]
@@ -390,6 +397,6 @@ OBJECTS |= {f.__name__: f for f in (tails, one_name, alias_tails, long_names, se
 LINKED = {f"{f.__name__}.so": code(f, True) for f in (
     shapes.functions, shapes.aliases, shapes.sections, shapes.chain, etched_objects, etched_sites, debug_lines, fixups, imports, pointers,
     shapes.landing_pads, calls)}
-LINKED |= {f"{f.__name__}.etched.so": etched(f) for f in (etched_objects, etched_sites, etched_aliases)}
+LINKED |= {f"{f.__name__}.etched.so": etched(f) for f in (etched_objects, etched_sites, etched_fields, etched_aliases)}
 LINKED["sframe_blocks.so"] = sframe_blocks
 ARCHIVES = {"archive.a": archive, "thin.a": thin_archive}

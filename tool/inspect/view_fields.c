@@ -5,6 +5,8 @@
 #include "inspect/inspect.h"
 #include "report/text.h"
 #include "support/memory.h"
+#include "support/search.h"
+#include "support/vector.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,9 +38,24 @@ struct field {
 	int32_t object;
 	uint64_t from, to;
 	enum when when;
-	bool whole; /* the whole object: it has facts about unknown bytes */
-	const struct site *const *sites;
-	size_t site_count; /* of its object */
+	bool whole;                /* the whole object: it has facts about unknown bytes */
+	const struct site **sites; /* of its object, in order: those that may be about it are among them */
+	size_t site_count;
+};
+
+/* The bytes that a site is about. */
+struct span {
+	uint64_t from, to, reach; /* reach: the greatest `to` of this span and those before it */
+	const struct site *site;
+};
+
+/* The sites of an object, by bytes: each field asks for its own. */
+struct spans {
+	struct span *list; /* by `from` */
+	size_t count;
+	const struct site **arrays; /* about any array */
+	size_t array_count;
+	const struct site **found; /* room for what spans_find() finds */
 };
 
 static bool is_read_of(const struct site *s, const struct field *f)
@@ -162,11 +179,70 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	free(why);
 }
 
+static int span_order(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	return x->from < y->from ? -1 : x->from > y->from;
+}
+
+static void spans_make(const struct object *o, const struct field *of, struct spans *out)
+{
+	uint64_t reach = 0;
+	size_t i;
+
+	out->list = mem_alloc(of->site_count, sizeof(*out->list));
+	out->arrays = mem_alloc(2 * of->site_count, sizeof(*out->arrays));
+	out->found = out->arrays + of->site_count;
+	out->count = out->array_count = 0;
+	for (i = 0; i < of->site_count; i++) {
+		const struct site *s = of->sites[i];
+		struct span x = {.from = (uint64_t)s->off, .to = (uint64_t)s->off + s->size, .site = s};
+		enum reach how = s->kind == SITE_LOAD            ? s->off_known && s->off >= 0 ? REACH_BYTES : REACH_ANY
+		                 : site_kind_is_patched(s->kind) ? REACH_ANY
+		                                                 : site_reach(o, s, &x.from, &x.to);
+
+		if (how == REACH_BYTES)
+			out->list[out->count++] = x;
+		else if (how == REACH_ARRAYS)
+			out->arrays[out->array_count++] = s;
+	}
+	sort_if_needed(out->list, out->count, sizeof(*out->list), span_order);
+	for (i = 0; i < out->count; i++)
+		out->list[i].reach = reach = out->list[i].to > reach ? out->list[i].to : reach;
+}
+
+static int site_order(const void *a, const void *b)
+{
+	const struct site *x = *(const struct site *const *)a, *y = *(const struct site *const *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Sets the sites of a field: those whose bytes overlap its own, and those about any array. */
+static void spans_find(const struct spans *x, const struct object *o, struct field *f)
+{
+	const struct member *m = x->array_count ? member_at(&o->members, f->from) : NULL;
+	size_t k = SEARCH(x->count, i, x->list[i].from < f->to), n = 0;
+
+	while (k && x->list[k - 1].reach > f->from)
+		if (x->list[--k].to > f->from)
+			x->found[n++] = x->list[k].site;
+	if (m && m->indexed) {
+		memcpy(x->found + n, x->arrays, x->array_count * sizeof(*x->found));
+		n += x->array_count;
+	}
+	sort_if_needed(x->found, n, sizeof(*x->found), site_order);
+	f->sites = x->found;
+	f->site_count = n;
+}
+
 static void object_show(const struct view *v, struct lines *lines, const struct field *of, bool all, struct listing *l,
                         struct sums *sums)
 {
 	const struct object *o = &v->scan.objects.list[of->object];
 	struct field f = *of;
+	struct spans spans;
 	size_t i;
 
 	if (!o->range_count) {
@@ -176,14 +252,18 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 		field_show(v, lines, &f, all, l, sums);
 		return;
 	}
+	spans_make(o, of, &spans);
 	for (i = 0; i < o->range_count; i++) {
 		const struct object_range *p = &o->ranges[i];
 
 		f.from = p->from;
 		f.to = p->to;
 		f.when = p->kept ? NEVER : p->facts || !o->in_part ? BY_SYNC : AT_START;
+		spans_find(&spans, o, &f);
 		field_show(v, lines, &f, all, l, sums);
 	}
+	free(spans.list);
+	free(spans.arrays);
 }
 
 static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }

@@ -7,6 +7,7 @@
 #include "elf/lines.h"
 #include "site/setup.h"
 #include "support/memory.h"
+#include "support/search.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,12 +44,9 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 
 const struct stored *object_stored(const struct object *o, uint64_t from, uint64_t to)
 {
-	size_t i;
+	size_t k = SEARCH(o->stored_count, i, o->stored[i].to <= from);
 
-	for (i = 0; i < o->stored_count; i++)
-		if (o->stored[i].from < to && from < o->stored[i].to)
-			return &o->stored[i];
-	return NULL;
+	return k < o->stored_count && o->stored[k].from < to ? &o->stored[k] : NULL;
 }
 
 bool object_armed_at(const struct object *o, uint64_t from, uint64_t to)
@@ -66,16 +64,18 @@ static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t t
 static bool fact_add(struct object *o, size_t *room, const struct site *site, bool kept)
 {
 	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
+	uint8_t bit = (uint8_t)((fact == ETCH_OBJ_STORED ? 1 : 2) << (kept ? 2 : 0));
 	uint64_t from, to;
 	size_t i;
 
 	switch (site_reach(o, site, &from, &to)) {
 	case REACH_BYTES: stored_add(o, room, from, to, fact, kept); return true;
 	case REACH_ARRAYS:
-		for (i = 0; i < o->members.count; i++)
+		for (i = 0; i < o->members.count && !(o->arrays_stored & bit); i++)
 			if (o->members.list[i].indexed)
 				stored_add(o, room, o->members.list[i].off, o->members.list[i].off + o->members.list[i].size, fact,
 				           kept);
+		o->arrays_stored |= bit;
 		return true;
 	default: return false;
 	}

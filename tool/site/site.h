@@ -49,6 +49,7 @@ struct object {
 	struct stored *stored;
 	size_t stored_count;
 	bool bounded;
+	uint8_t arrays_stored;       /* which facts about all its arrays `stored` has (fields.c) */
 	bool vague;                  /* linked: a table alone knows of a fact, so its bytes are not known */
 	struct members members;      /* from DWARF */
 	struct object_range *ranges; /* all bytes, in order; none where all have one record */
