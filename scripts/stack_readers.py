@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Who can walk the stacks of programs without unwind data, before and after `etch rewrite --eh-frame`.
 
-    scripts/stack_readers.py [--stops 200] [--steps 1000000] [--only musl,rust,git,node] [--json FILE]
+    scripts/stack_readers.py [--stops 200] [--steps 1000000] [--only musl,rust,git,node,chromium] [--json FILE]
 
 Each program is stopped at random times, and its main thread's stack is walked by gdb, by libunwind (libunwind-ptrace) and by
-eu-stack; `perf script` walks samples with copied stacks. A stack is complete if its last frame is in the program's entry
+eu-stack; `perf script` walks samples with copied stacks; libgcc's _Unwind_Backtrace from a signal handler, which is preloaded,
+or linked into the static programs (tests/unwind/own_stops.c). A stack is complete if its last frame is in the program's entry
 code. Then the program is stepped from its entry on by tests/unwind/saves.c: at each instruction, in all frames, the new
 .eh_frame has to give the CFA and rbx, rbp, r12 to r15 that were there when the call was made.
 
@@ -14,6 +15,7 @@ code. Then the program is stepped from its entry on by tests/unwind/saves.c: at 
            what lld links, libunwind 1.6 walks none, with whatever unwind data
     git    Debian's, stripped, its .eh_frame removed
     node   Debian's or another: V8's builtins have none
+    chromium  Debian's chromium-headless-shell, in one process: most of its code has none
 """
 
 import argparse
@@ -35,6 +37,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ETCH = ROOT / "build" / "etch"
 PIE = 0x555555554000    # without address randomization
 ENTRY = 0x100           # bytes of entry code: _start, and musl's _start_c
+STOPS = ROOT / "tests" / "unwind" / "own_stops.c"
+CHROMIUM = Path("/usr/lib/chromium/chromium-headless-shell")
 KEPT = ["rbx", "rbp", "r12", "r13", "r14", "r15"]   # as saves.c has them
 
 MUSL = r"""
@@ -132,14 +136,15 @@ def without_eh_frame(path, out):
 def programs(top, wanted):
     if "musl" in wanted and shutil.which("musl-gcc"):
         (top / "musl.c").write_text(MUSL)
-        run(["musl-gcc", "-O2", "-static", "-s", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-o",
-             top / "musl.linked", top / "musl.c"])
+        run(["musl-gcc", "-D_GNU_SOURCE", "-O2", "-static", "-s", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-o",
+             top / "musl.linked", top / "musl.c", STOPS, "-lgcc_eh"])
         without_eh_frame(top / "musl.linked", top / "musl.bare")
         yield Program("musl", top / "musl.bare", [])
     if "rust" in wanted and shutil.which("rustc"):
         (top / "rust.rs").write_text(RUST)
+        run(["gcc", "-O2", "-D_GNU_SOURCE", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-c", "-o", top / "stops.o", STOPS])
         run(["rustc", "-O", "-C", "panic=abort", "-C", "force-unwind-tables=no", "-C", "target-feature=+crt-static", "-C",
-             "relocation-model=static", "-C", "link-arg=-fuse-ld=bfd", "-o", top / "rust.bare", top / "rust.rs"])
+             "relocation-model=static", "-C", "link-arg=-fuse-ld=bfd", "-C", f"link-arg={top / 'stops.o'}", "-o", top / "rust.bare", top / "rust.rs"])
         yield Program("rust", top / "rust.bare", [])
     if "git" in wanted and shutil.which("git"):
         without_eh_frame(shutil.which("git"), top / "git.bare")
@@ -160,6 +165,12 @@ def programs(top, wanted):
         os.link(shutil.which("node"), top / "node.bare") if os.stat(top).st_dev == os.stat(shutil.which("node")).st_dev \
             else shutil.copy(shutil.which("node"), top / "node.bare")
         yield Program("node", top / "node.bare", ["--jitless", "-e", NODE])
+    if "chromium" in wanted and CHROMIUM.exists():
+        os.symlink(CHROMIUM, top / "chromium.bare")
+        for one in CHROMIUM.parent.iterdir():
+            os.symlink(one, top / one.name)
+        yield Program("chromium", top / "chromium.bare", ["--headless", "--no-sandbox", "--disable-gpu", "--no-zygote", "--single-process",
+                                                          f"--user-data-dir={top / 'profile'}", "--dump-dom", f"data:text/html,<script>{NODE}</script>"])
 
 
 # ---- readers ----------------------------------------------------------------------
@@ -238,7 +249,21 @@ def by_perf(p, path, _stops, top):
     return [[a for a in s if a < 1 << 47] for s in stacks if any(a < 1 << 47 for a in s)]
 
 
-READERS = {"gdb": by_gdb, "libunwind": by_libunwind, "eu-stack": by_eu_stack, "perf dwarf": by_perf}
+def by_libgcc(p, path, stops, top):
+    out = top / "own"
+    out.unlink(missing_ok=True)
+    own = [f"OWN_STOPS={out}", f"COUNT={stops}"]
+    if p.name not in ("musl", "rust"):
+        run(["gcc", "-O2", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", top / "stops.so", STOPS])
+        own.append(f"LD_PRELOAD={top / 'stops.so'}")
+    try:
+        subprocess.run(["setarch", "-R", "env", *own, str(path), *p.args], env=p.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=200)
+    except subprocess.TimeoutExpired:
+        pass
+    return hex_lines(out.read_text())
+
+
+READERS = {"libgcc": by_libgcc, "gdb": by_gdb, "libunwind": by_libunwind, "eu-stack": by_eu_stack, "perf dwarf": by_perf}
 
 
 # ---- step by step ------------------------------------------------------------------
@@ -286,7 +311,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stops", type=int, default=200)
     parser.add_argument("--steps", type=int, default=1000000)
-    parser.add_argument("--only", default="musl,rust,git,node")
+    parser.add_argument("--only", default="musl,rust,git,node,chromium")
     parser.add_argument("--readers", default=",".join(READERS))
     parser.add_argument("--json")
     args = parser.parse_args()
@@ -295,7 +320,7 @@ def main():
         for p in programs(Path(temp), args.only.split(",")):
             result[p.name] = {}
             for reader in filter(None, args.readers.split(",")):
-                if not shutil.which(reader.split()[0]) and reader != "libunwind":
+                if not shutil.which(reader.split()[0]) and not reader.startswith("lib"):
                     continue
                 for path in (p.bare, p.seen):
                     found = p.share(path, READERS[reader](p, path, args.stops, Path(temp)))

@@ -282,24 +282,17 @@ struct interval {
 	size_t from, to; /* the state of row `from` is remembered, and comes back at row `to` */
 };
 
-/* The pair for row `to`: the last row before it with the same state from which a remember_state nests with all
- * other pairs. False: there is none. */
-static bool interval_find(const struct frame_row *p, size_t to, const struct interval *list, size_t count,
-                          struct interval *out)
+/* The pair for row `to`: the last row before it with the same state, not before the end of the last pair: some readers
+ * have room for one state (async-profiler) or two (OpenTelemetry's profiler). False: there is none. */
+static bool interval_find(const struct frame_row *p, size_t to, size_t last_end, struct interval *out)
 {
-	size_t from = to - 1, i;
+	size_t from = to - 1;
 
-	while (from-- > 0 && to - from < 256) {
-		if (memcmp(&p[from].state, &p[to].state, sizeof(p[from].state)))
-			continue;
-		for (i = 0; i < count; i++)
-			if (list[i].from < from && from < list[i].to)
-				break;
-		if (i < count)
-			continue;
-		*out = (struct interval){from, to};
-		return true;
-	}
+	while (from-- > last_end && to - from < 256)
+		if (!memcmp(&p[from].state, &p[to].state, sizeof(p[from].state))) {
+			*out = (struct interval){from, to};
+			return true;
+		}
 	return false;
 }
 
@@ -314,7 +307,7 @@ static size_t intervals_find(const struct frame_row *p, size_t count, struct int
 			continue;
 		step.count = 0;
 		change_put(&step, &p[i - 1].state, &p[i].state);
-		n += step.count > 2 && interval_find(p, i, list, n, &list[n]);
+		n += step.count > 2 && interval_find(p, i, n ? list[n - 1].to : 0, &list[n]);
 	}
 	return n;
 }
@@ -374,12 +367,11 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 	struct program step;
 
 	for (i = 0; i < count; i++) {
-		unsigned remembered = 0;
-		bool restored = false;
+		bool remembered = false, restored = false;
 
 		for (k = 0; k < n; k++) {
 			restored |= list[k].to == i;
-			remembered += list[k].from == i;
+			remembered |= list[k].from == i;
 		}
 		step.count = 0;
 		if (i)
@@ -388,7 +380,7 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 			put(&step, CFA_RESTORE_STATE);
 		else
 			change_put(&step, was, &rows[i].state);
-		for (; remembered; remembered--)
+		if (remembered)
 			put(&step, CFA_REMEMBER);
 		bytes_put(b, step.bytes, step.count);
 		was = &rows[i].state;
