@@ -37,7 +37,7 @@ def source_reasons():
     """Every phrase for why a load stays a load, a call indirect, or an object is not armed."""
     text = code(*sorted(p for p in (ROOT / "tool").rglob("*.c") if p.parent.name != "elf"))
     found = set()
-    for statement in re.findall(r"(?:reason|unarmed|\*why)\s*=(?!=)([^;]*);", text):
+    for statement in re.findall(r"(?:reason|unarmed_why|\*why)\s*=(?!=)([^;]*);", text):
         found.update(literals(statement))
     for name in ("no_form", "insn_site_form", "addressing_set", "flags_classify", "insn_pv_form", "doubt_reason"):
         for statement in re.findall(r"return([^;]*);", function(text, name)):

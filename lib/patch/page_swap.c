@@ -62,7 +62,7 @@ static long runs_find(const struct list *l, struct swap_run *run)
 			on_page = i;
 		if (r.end > at)
 			r.last = i + 1;
-		if (w->swap != WORD_SWAP && w->swap != WORD_MAY)
+		if (w->swap != WORD_SWAP && w->swap != WORD_SWAP_OPTIONAL)
 			continue;
 		s = text_segment(at + (unsigned)__builtin_ctzll(w->mask) / 8, 1, &m);
 		if (!s)
@@ -296,8 +296,8 @@ static int run_move(struct swap_run *r)
 }
 
 /*
- * Separates the pages of each run from their mapping, which is what needs mappings: from then on a
- * move takes one away. So a process that is out of them is refused before the first page has
+ * Separates the pages of each run from their mapping. That split is what costs mappings: each later
+ * move frees one. So a process that is out of them is refused before the first page has
  * changed. The advice has no effect on pages that are about to be replaced.
  */
 static int runs_split(const struct swaps *s)
@@ -338,8 +338,8 @@ int swaps_prepare(struct swaps *s, struct list *l)
 			uint64_t *how = &l->word[k].swap;
 
 			if (!err && *how == WORD_STORE)
-				*how = WORD_WITH;
-			else if (err && *how == WORD_MAY)
+				*how = WORD_SWAP_ALONG;
+			else if (err && *how == WORD_SWAP_OPTIONAL)
 				*how = WORD_DROPPED;
 		}
 		if (!r->required)
@@ -401,15 +401,15 @@ void swaps_end(struct swaps *s)
 	s->count = 0;
 }
 
-int swaps_forgo(struct list *text)
+int swaps_cancel_optional(struct list *text)
 {
 	int any = 0;
 
 	for (size_t i = 0; i < text->count; i++) {
 		uint64_t *how = &text->word[i].swap;
 
-		any |= *how == WORD_MAY;
-		*how = *how == WORD_MAY ? WORD_DROPPED : *how == WORD_WITH ? WORD_STORE : *how;
+		any |= *how == WORD_SWAP_OPTIONAL;
+		*how = *how == WORD_SWAP_OPTIONAL ? WORD_DROPPED : *how == WORD_SWAP_ALONG ? WORD_STORE : *how;
 	}
 	return any;
 }

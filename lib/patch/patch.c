@@ -301,7 +301,7 @@ int txn_commit(struct txn *t)
 	int refused = commit_once(t), err = refused;
 
 	/* A load that crosses a word is right as it is, if that is what the system refuses. */
-	if (refused && swaps_forgo(&t->text))
+	if (refused && swaps_cancel_optional(&t->text))
 		err = commit_once(t);
 	/* A policy stays. Were it tried with each set, readers would see each value come, go and come again. */
 	if (refused == ETCH_EPERM && !err)

@@ -23,11 +23,11 @@ struct word {
 
 /* How a word of text is changed. */
 enum word_swap {
-	WORD_STORE,   /* by one store */
-	WORD_SWAP,    /* with its page */
-	WORD_MAY,     /* with its page; if that is refused, it may stay */
-	WORD_WITH,    /* with its page, which is swapped for another word's sake */
-	WORD_DROPPED, /* not at all */
+	WORD_STORE,         /* by one store */
+	WORD_SWAP,          /* with its page */
+	WORD_SWAP_OPTIONAL, /* with its page; if that is refused, it may stay */
+	WORD_SWAP_ALONG,    /* with its page, which is swapped for another word's sake */
+	WORD_DROPPED,       /* not at all */
 };
 
 /* Words that need no mapping; enough for a batch of 100 variables. */
@@ -222,7 +222,7 @@ int text_swappable(uint64_t at, unsigned size);
 /* The system's policy has refused a swap: sites that may stay loads do. Under the lock. */
 extern int swap_refused;
 /* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored
- * there becomes WORD_WITH; one that may stay and whose page has no copy, WORD_DROPPED. One at
+ * there becomes WORD_SWAP_ALONG; one that may stay and whose page has no copy, WORD_DROPPED. One at
  * a time, under the lock. 0, or an etch_error and nothing to end. */
 int swaps_prepare(struct swaps *s, struct list *text);
 /* Moves the copies over the pages. 0, or an etch_error with some of them moved. */
@@ -232,7 +232,7 @@ void swaps_undo(struct swaps *s);
 /* Releases what was not moved. */
 void swaps_end(struct swaps *s);
 /* Drops the words that may stay. Were there any? */
-int swaps_forgo(struct list *text);
+int swaps_cancel_optional(struct list *text);
 
 /* ---- the file of a module (text_file.c) ---------------------------------------- */
 

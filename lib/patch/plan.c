@@ -155,7 +155,7 @@ static int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t
 		return is_load ? 0 : ETCH_ETHREADS;
 	err = txn_bytes(t, site, len, have, want);
 	for (; i < t->text.count; i++)
-		t->text.word[i].swap = is_load ? WORD_MAY : WORD_SWAP;
+		t->text.word[i].swap = is_load ? WORD_SWAP_OPTIONAL : WORD_SWAP;
 	return err;
 }
 

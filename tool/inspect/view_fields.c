@@ -175,7 +175,7 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	listing_add(l, "%zu", reads);
 	listing_add(l, "%s", when_names[f->when]);
 	listing_add(l, "%zu", count);
-	listing_add(l, "%s", why && *why ? why : f->when == BY_SYNC && o->unarmed && !count ? o->unarmed : "-");
+	listing_add(l, "%s", why && *why ? why : f->when == BY_SYNC && o->unarmed_why && !count ? o->unarmed_why : "-");
 	free(why);
 }
 

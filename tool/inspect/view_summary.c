@@ -135,7 +135,7 @@ static bool objects_list(const struct view *v, struct listing *l)
 		else
 			listing_add(l, o->facts || !o->section ? "no" : "decided by the link step");
 		listing_add(l, "%s",
-		            linked && o->unarmed          ? o->unarmed
+		            linked && o->unarmed_why      ? o->unarmed_why
 		            : linked && !baked && !record ? "etch rewrite has not been run"
 		            : linked && !baked && open    ? "the link step has not run, and other files could store to it"
 		            : linked                      ? "no store, no escape"

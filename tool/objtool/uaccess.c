@@ -19,7 +19,8 @@
 
 /* What is known of a byte of code. */
 enum {
-	VISITED = 1,        /* a path came here while access was disabled; << 1: while it was enabled */
+	VISITED_DISABLED = 1, /* a path came here while access was disabled */
+	VISITED_ENABLED = 2,  /* likewise, while it was enabled */
 	IN_ALTERNATIVE = 4, /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
 };
 
@@ -35,7 +36,7 @@ struct access {
 	struct code_map map;
 	struct notes notes;
 	struct symbol_index names; /* for warnings */
-	uint8_t *bytes;            /* per byte of the space: VISITED, IN_ALTERNATIVE */
+	uint8_t *bytes;            /* per byte of the space: VISITED_*, IN_ALTERNATIVE */
 	struct path *paths;
 	size_t path_count, path_room;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
@@ -143,11 +144,11 @@ static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 }
 
 /* Adds the paths into an instruction's replacements, and to fixups. False: the instruction itself never runs. */
-static bool others_add(struct access *a, const struct path *p)
+static bool successors_add(struct access *a, const struct path *p)
 {
 	const struct notes *n = &a->notes;
 	const struct note *x;
-	bool counts = true;
+	bool runs = true;
 	size_t k;
 
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
@@ -156,8 +157,8 @@ static bool others_add(struct access *a, const struct path *p)
 		path_add(a, p, x->to);
 	k = SEARCH(n->replacement_count, i, n->replacements[i].at < p->at);
 	for (; k < n->replacement_count && n->replacements[k].at == p->at; k++)
-		counts &= !has_effect(a, n->replacements[k].from, n->replacements[k].size);
-	return counts;
+		runs &= !has_effect(a, n->replacements[k].from, n->replacements[k].size);
+	return runs;
 }
 
 /* Follows a jump. False: warned. */
@@ -176,7 +177,7 @@ static bool jump_follow(struct access *a, const struct path *p, const struct ste
 	return true;
 }
 
-/* Takes a call. False: warned; *continues: it may return. */
+/* Follows a call. False: warned; *continues: it may return. */
 static bool call_follow(struct access *a, struct path *p, const struct step *s, bool *continues)
 {
 	struct target t = target_of(&a->map, p->at, s);
@@ -262,21 +263,22 @@ static bool insn_visit(struct access *a, struct path p)
 	const struct part *part = part_at(&a->map, p.at);
 	size_t first = a->path_count;
 	const uint8_t *bytes;
-	bool fine = true;
+	uint8_t visited = p.enabled ? VISITED_ENABLED : VISITED_DISABLED;
+	bool ok = true;
 	struct step s;
 
-	if (!part || (!p.resumed && *byte_of(a, p.at) & VISITED << p.enabled))
+	if (!part || (!p.resumed && *byte_of(a, p.at) & visited))
 		return true;
 	bytes = part->code->bytes + (p.at - part->code->addr);
-	*byte_of(a, p.at) |= (uint8_t)(VISITED << p.enabled);
-	if (!p.resumed && others_add(a, &p)) {
+	*byte_of(a, p.at) |= visited;
+	if (!p.resumed && successors_add(a, &p)) {
 		path_add(a, &p, p.at);
 		a->paths[a->path_count - 1].resumed = true;
 	} else if (p.resumed && step_decode(a->map.cache, bytes, part->code->addr + part->code->size - p.at, p.at, &s)) {
-		fine = insn_follow(a, &p, bytes, &s);
+		ok = insn_follow(a, &p, bytes, &s);
 	}
 	paths_reverse(a, first);
-	return fine;
+	return ok;
 }
 
 /* Follows all paths from an address, unless others have been there. */
@@ -284,7 +286,8 @@ static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *f
 {
 	struct path p = {.enabled = function && linux_access_safe(function->name)};
 
-	if (!part_at(&a->map, at) || *byte_of(a, at) & (VISITED | VISITED << 1) || note_at(&a->notes, at, NOTE_IGNORE))
+	if (!part_at(&a->map, at) || *byte_of(a, at) & (VISITED_DISABLED | VISITED_ENABLED) ||
+	    note_at(&a->notes, at, NOTE_IGNORE))
 		return;
 	a->function = function;
 	a->safe = p.enabled;

@@ -255,7 +255,7 @@ struct link_step {
 	struct rewrite_result *out;
 	struct error *e;
 	bool sites;            /* the file has tables of sites */
-	bool bakes;            /* ... and --only selects them, so they are regenerated */
+	bool bakes;            /* it has some, and --only selects sites: they are regenerated */
 	bool ex;               /* its exception tables are made */
 	const uint8_t *before; /* its bytes before changes in place; null: no step makes any */
 	struct linked_tables now;
@@ -363,7 +363,7 @@ static int output_settle(const struct elf_file *f, const uint8_t *before, const 
 }
 
 /* Reads the tables of earlier steps. Without tables of sites the file has no etched object that libetch could find at
- * run time. 1: the file cannot have anything that was asked for; 0; -1 and a message. */
+ * run time. 1: nothing that was requested applies to this file; 0; -1 and a message. */
 static int tables_read(struct link_step *t)
 {
 	int r = linked_tables_read(t->f, &t->now, t->e);

@@ -264,33 +264,33 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
 		if (!object_is_imv(o) && !s->closed && is_exported(&exports, o))
-			o->unarmed = "exported: another module may store to it";
+			o->unarmed_why = "exported: another module may store to it";
 		else if (!o->value && (object_page(o->addr) < sh->sh_addr ||
 		                       object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
-			o->unarmed = "its section shares a page with other data (<etch/imv.h> would pad it)";
+			o->unarmed_why = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
-			o->unarmed = "its section is read-only";
+			o->unarmed_why = "its section is read-only";
 		else if (o->unrecorded)
-			o->unarmed = "no room in the tables of this file";
+			o->unarmed_why = "no room in the tables of this file";
 		else if (!now->module_count)
-			o->unarmed = "no module descriptor: no file that includes <etch/imv.h> was linked";
+			o->unarmed_why = "no module descriptor: no file that includes <etch/imv.h> was linked";
 		else if (relocs)
-			o->unarmed = "the file keeps the relocations of its code (--emit-relocs)";
+			o->unarmed_why = "the file keeps the relocations of its code (--emit-relocs)";
 		else if (!lib)
-			o->unarmed = "libetch, which would protect it, is not linked";
+			o->unarmed_why = "libetch, which would protect it, is not linked";
 		else
-			o->unarmed = NULL;
-		o->in_part = !o->unarmed && o->facts && o->bounded;
+			o->unarmed_why = NULL;
+		o->in_part = !o->unarmed_why && o->facts && o->bounded;
 		if (o->facts & ETCH_OBJ_STORED)
-			o->unarmed =
+			o->unarmed_why =
 				o->facts & ETCH_OBJ_ESCAPED ? "stored to directly, and its address escapes" : "stored to directly";
 		else if (o->facts & ETCH_OBJ_ESCAPED)
-			o->unarmed = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
-			                        : "its address escapes";
-		o->armed = !o->unarmed;
+			o->unarmed_why = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
+			                            : "its address escapes";
+		o->armed = !o->unarmed_why;
 	}
 	for (; i < s->objects.count; i++)
-		s->objects.list[i].unarmed = "defined in another module: decided at load time";
+		s->objects.list[i].unarmed_why = "defined in another module: decided at load time";
 	free(exports.list);
 }
 
@@ -402,7 +402,7 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 	struct targets targets = {0};
 	bool calls = kind == SITE_CALL;
 	int err = calls && targets_open(&targets, f, now, e) ? -1 : 0;
-	uint32_t alone = 0;
+	uint32_t checked_section = 0;
 	const char *why;
 	size_t i;
 
@@ -413,9 +413,9 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 		    !object_armed_at(&s->objects.list[site->object], (uint64_t)site->off, (uint64_t)site->off + site->size))
 			continue;
 		/* Sites were found in section contents, but segment contents are written: they must be the same bytes. */
-		if (site->section != alone)
+		if (site->section != checked_section)
 			err = elf_section_alone(f, site->section, e);
-		alone = site->section;
+		checked_section = site->section;
 		if (!err)
 			err = site_bake(s, site, f, calls ? &targets : NULL, counts, e);
 	}

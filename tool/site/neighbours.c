@@ -109,7 +109,7 @@ bool place_is_other(struct scan *s, const struct range *etched, const struct ins
 	return true;
 }
 
-/* The object may be meant by an address beside it: an array, perhaps, that the address may have been made for. */
+/* May an address beside the object be meant for it? It may be an array whose index was folded into the address. */
 static bool is_candidate(struct scan *s, size_t object)
 {
 	struct object *o = &s->objects.list[object];
@@ -180,13 +180,13 @@ static int site_spread(struct scan *s, size_t i)
 	return other >= 0 && other != site.object ? fact_copy(s, &site, (size_t)other) : 0;
 }
 
-/* Is the address of a use vague? As such, a pointer of the program's is in its object. */
+/* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object. */
 static bool is_vague(const struct site *site)
 {
 	return (site->beside & BESIDE_ANY) && !(site->off_known && (site->kind == SITE_STORE || site->as_pointer));
 }
 
-/* Adds the first of the vague uses near an object, but for its own: one fact is enough. */
+/* Adds the first of the vague uses near an object that is not its own: one fact is enough. */
 static int object_spread(struct scan *s, const struct vague_use *list, size_t count, size_t object)
 {
 	const struct object *o = &s->objects.list[object];

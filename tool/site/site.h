@@ -54,10 +54,10 @@ struct object {
 	struct members members;      /* from DWARF */
 	struct object_range *ranges; /* all bytes, in order; none where all have one record */
 	size_t range_count;
-	bool in_part;        /* linked: not armed, but the bytes without facts are from the start */
-	bool armed;          /* linked: armed from the start, by objects_judge() */
-	bool unrecorded;     /* linked: the tables have no room for its record */
-	const char *unarmed; /* linked: reason for not being armed, a phrase for messages; null when armed */
+	bool in_part;            /* linked: not armed, but the bytes without facts are from the start */
+	bool armed;              /* linked: armed from the start, by objects_judge() */
+	bool unrecorded;         /* linked: the tables have no room for its record */
+	const char *unarmed_why; /* linked: reason for not being armed, a phrase for messages; null when armed */
 };
 
 /* The etched objects of a file. */

@@ -133,7 +133,7 @@ struct flow_jump {
 	unsigned entries;      /* number of entries that are followed */
 	bool table, has_state; /* `what` is valid; `state` is valid */
 	bool is_new;           /* is in flow.walk.new_jumps */
-	uint16_t guess;        /* plausible entries of a table without a bound, by guessed_entries() */
+	uint16_t unbounded;    /* plausible entries of a table without a bound, by unbounded_entries() */
 };
 
 enum flow_start {
@@ -235,8 +235,8 @@ struct flow_scratch {
 	bool pads_deferred;     /* first walk: landing pads wait until pad_depth is known */
 	struct flow_dead *dead; /* in the order of the walk */
 	size_t dead_count, dead_room;
-	uint32_t guess_count;     /* entries read so far from tables without a bound */
-	size_t guess_next;        /* jumps before this index have been examined for such a table */
+	uint32_t unbounded_count; /* entries read so far from tables without a bound */
+	size_t unbounded_next;    /* jumps before this index have been examined for such a table */
 	uint32_t *table_at;       /* per jump: low 32 bits of its table's address, or 0; same room as flow.jumps */
 	uint32_t *table_sorted;   /* table_at, sorted, while tables_follow() has many; or null */
 	struct flow_inner *inner; /* sorted and disjoint: not decoded as code */

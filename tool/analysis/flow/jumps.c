@@ -320,7 +320,7 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	j->is_new = false;
 	j->entries = inner_bound(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
 	if (j->table && j->what.off && !j->what.most)
-		j->entries = j->guess;
+		j->entries = j->unbounded;
 	flow_agreed_undo(f, (size_t)(j - f->jumps));
 	state_copy(&s, &j->state);
 	state_unlimit(&s);
@@ -356,7 +356,7 @@ static void tables_follow(struct flow *f)
 }
 
 /* The most entries that are read from tables without a bound, per code range. */
-#define GUESS_MOST 65536u
+#define UNBOUNDED_MOST 65536u
 
 /*
  * Offset up to which a code range is searched for code that only its indirect jumps reach. In an open code range, which
@@ -374,8 +374,8 @@ static uint64_t looked_through(struct flow *f, const struct state *s)
 	for (k = 0; k < f->jump_count; k++) {
 		const struct flow_jump *j = &f->jumps[k];
 
-		for (i = 0; j->table && j->what.off && !j->what.most && f->walk.guess_count < GUESS_MOST;
-		     i++, f->walk.guess_count++) {
+		for (i = 0; j->table && j->what.off && !j->what.most && f->walk.unbounded_count < UNBOUNDED_MOST;
+		     i++, f->walk.unbounded_count++) {
 			uint64_t target = jump_table_target(f, &j->what, i);
 
 			if (!flow_inside(f, target) || inside_step(f, target - f->in.range->start))
@@ -404,14 +404,14 @@ static uint64_t next_table(const struct flow *f, uint64_t at)
 
 /* Number of entries of a table without a bound, up to the last plausible target inside the code range. Up to FIRST_MOST
  * implausible ones at its beginning are included. */
-static unsigned guessed_entries(struct flow *f, const struct value *t)
+static unsigned unbounded_entries(struct flow *f, const struct value *t)
 {
 	uint64_t end = next_table(f, (uint32_t)t->off), at = (uint32_t)t->off;
 	unsigned i, good = 0;
 
-	f->walk.guess_count += (uint32_t)(f->jump_count / 16);
-	for (i = 0; at + t->reg <= end && i < UINT16_MAX && f->walk.guess_count < GUESS_MOST;
-	     i++, at += t->reg, f->walk.guess_count++) {
+	f->walk.unbounded_count += (uint32_t)(f->jump_count / 16);
+	for (i = 0; at + t->reg <= end && i < UINT16_MAX && f->walk.unbounded_count < UNBOUNDED_MOST;
+	     i++, at += t->reg, f->walk.unbounded_count++) {
 		uint64_t target = jump_table_target(f, t, i);
 
 		if (flow_inside(f, target) && !inside_step(f, target - f->in.range->start))
@@ -424,17 +424,17 @@ static unsigned guessed_entries(struct flow *f, const struct value *t)
 
 /* Follows tables without a bound in code without symbols and FDEs, where each jump may have another frame. This comes
  * before the remaining code is given the state that all jumps agree on. */
-static void guesses_follow(struct flow *f)
+static void unbounded_follow(struct flow *f)
 {
-	for (;
-	     (f->in.own_stack || (f->in.relaxed && f->in.range->open)) && f->walk.guess_next < f->jump_count && !f->failed;
-	     f->walk.guess_next++) {
-		struct flow_jump *j = &f->jumps[f->walk.guess_next];
+	for (; (f->in.own_stack || (f->in.relaxed && f->in.range->open)) && f->walk.unbounded_next < f->jump_count &&
+	       !f->failed;
+	     f->walk.unbounded_next++) {
+		struct flow_jump *j = &f->jumps[f->walk.unbounded_next];
 
 		if (!j->table || !j->what.off || j->what.most || j->is_new)
 			continue;
-		j->guess = (uint16_t)guessed_entries(f, &j->what);
-		if (!j->guess)
+		j->unbounded = (uint16_t)unbounded_entries(f, &j->what);
+		if (!j->unbounded)
 			continue;
 		if (!room_make(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count,
 		               sizeof(*f->walk.new_jumps))) {
@@ -442,7 +442,7 @@ static void guesses_follow(struct flow *f)
 			return;
 		}
 		j->is_new = true;
-		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)f->walk.guess_next;
+		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)f->walk.unbounded_next;
 		tables_follow(f);
 	}
 }
@@ -455,7 +455,7 @@ void jumps_follow(struct flow *f)
 	struct state s;
 
 	tables_follow(f);
-	guesses_follow(f);
+	unbounded_follow(f);
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
 	f->walk.jumps_agreed = false; /* recomputed in each call */
@@ -480,7 +480,7 @@ void jumps_follow(struct flow *f)
 		flow_enter(f, f->in.range->start + off, &s);
 		flow_walk(f);
 		tables_follow(f);
-		guesses_follow(f);
+		unbounded_follow(f);
 		if (!flow_walked(f, off))
 			off++; /* out of memory, or it does not decode */
 	}

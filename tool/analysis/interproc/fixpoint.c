@@ -20,29 +20,32 @@
  *   only the entry point leads    entry_tail_find()              itself
  *   here
  *   code with its own stack       own_stack_decide()             code ranges that may be such code: without FDE
+ *   ends of what words refer to   data_rejudge()                 code ranges that those words alone lead to
+ *   joins before handlers were    joins_forget()                 code ranges whose incoming states were joined
+ *   found are void
  *
  *   callee --noreturn--> caller --its code ends at the call--> what that code called, jumped to, or fell into
  *   code range --frame of an edge out of it--> target --rows, function or part--> its own edges --> ...
  *
- * Termination. The following facts are monotonic; each changes a bounded number of times (the bound is given last):
- * - code ranges: no two begin at one address, and none is removed; bytes of code
- * - noreturn: never withdrawn (range_state.noreturn); 1 per code range
- * - evidence: a set that only grows; a bit each per code range
- * - frame, trial: change in one direction; 3 and 2 per code range
- * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; 1 per code range
- * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; CALLEE_LOSSES_MOST per code range
+ * Termination. The following facts are monotonic; each changes a bounded number of times:
+ * - code ranges: no two begin at one address, and none is removed; bound: bytes of code
+ * - noreturn: never withdrawn (range_state.noreturn); bound: 1 per code range
+ * - evidence: a set that only grows; bound: its bits, per code range
+ * - frame, trial: change in one direction; bound: 3 and 2 per code range
+ * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; bound: 1 per code range
+ * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; bound: that, per code range
  * - stages of the file: words_scanned, words_judged, wide_swept, gaps_swept, labels_cut, starts_classified; own stack
- *   or not (own_stack.differ); 1 each
- * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; 1 per code
- *   range
+ *   or not (own_stack.differ); bound: 1 each
+ * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; bound: 1
+ *   per code range
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
- *   register or stack slot from a value to unknown; the height of the lattice per target, anew each time that
- *   handlers_find() marks some
- * - settling, see below; 2 per code range
+ *   register or stack slot from a value to unknown; bound: the height of the lattice per target, restarted whenever
+ *   handlers_find() marks a code range, which `frame` bounds
+ * - settling, see below; bound: 2 per code range
  * All other facts (ends of open code ranges, parts, links and edges) may oscillate, but they are a function of the
  * previous round, and there are finitely many cases: while no monotonic fact changes, either a round has nothing to do
  * or an earlier state recurs. state_recurs() detects a recurrence; all code ranges analysed since then become
- * unsettled: they have no edges and links any more, and the rows of .eh_frame or none.
+ * unsettled: their edges and links are dropped, and they keep the rows of .eh_frame, if any.
  */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
@@ -216,7 +219,7 @@ static uint64_t work_sum(const struct work *w)
 	return sum;
 }
 
-/* The same of only the code ranges that are marked: where it differs, work_sum() differs, too. */
+/* The same over the marked code ranges only: a cheap filter, as a difference here is one of work_sum(). */
 static uint64_t marked_sum(const struct work *w)
 {
 	uint64_t sum = file_sum(w);
@@ -232,8 +235,8 @@ static uint64_t marked_sum(const struct work *w)
 
 /*
  * Does the state recur, i.e. is it the same as after an earlier round, *since? Cycle detection with one reference
- * round, which moves to the current round whenever their number has doubled (R. P. Brent, "An improved Monte Carlo
- * factorization algorithm", 1980). Starts at RECURRENCE_FROM, which few files reach.
+ * round, which moves to the current round whenever the number of rounds has doubled (R. P. Brent, "An improved Monte
+ * Carlo factorization algorithm", 1980). Starts at RECURRENCE_FROM, which few files reach.
  */
 static bool state_recurs(struct work *w, uint32_t *since)
 {

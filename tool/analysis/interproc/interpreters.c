@@ -5,11 +5,10 @@
  * which handler follows which, and none has to: a handler may be followed by any other, so all of them begin and
  * dispatch in one frame. It is known where a function dispatches behind its prologue, push %rbp; mov %rsp, %rbp.
  *
- * Code is a candidate if it uses a frame that it has not made, and no call leads there. It is a handler if it does
- * not leave in another frame, and if a path through it
+ * Code is a candidate if it uses a frame that it did not set up, and nothing calls it. It is a handler if it does not
+ * leave in another frame, and if a path through it
  *   - dispatches through such a table, rbp still being what it was; or
- *   - returns, or jumps as a tail call does, behind an epilogue by rbp, which takes [rbp + 8] for the return address;
- * or
+ *   - returns, or makes a tail call, behind an epilogue by rbp, which takes [rbp + 8] for the return address; or
  *   - continues, with that frame, in other code for which this holds;
  * or if code for which this holds continues in it with that frame, as where an exception is thrown.
  * So its row is the frame that exits show, which is right however it was entered.
@@ -63,9 +62,9 @@ static void tables_find(const struct work *w, struct tables *t)
 	free(other.list);
 }
 
-/* Cuts code ranges at the labels that a code range takes the addresses of, if these are many. taken: their number, by
- * identity. */
-static void labels_of(struct work *w, uint64_t *was, const uint32_t *taken)
+/* Cuts code ranges at the labels whose addresses one code range takes, if these are many. taken[id]: how many code
+ * range `id` takes; was: the ends before the cuts, for open_cuts_note(). */
+static void cut_at_labels(struct work *w, uint64_t *was, const uint32_t *taken)
 {
 	size_t i;
 
@@ -91,7 +90,7 @@ void labels_cut(struct work *w)
 		for (i = 0; i < w->calls.count; i++)
 			if (w->calls.list[i].kind == EXIT_REF)
 				taken[w->calls.list[i].from]++;
-		labels_of(w, was, taken);
+		cut_at_labels(w, was, taken);
 		w->unindexed = true;
 		open_cuts_note(w, was);
 		free(was);
@@ -102,9 +101,9 @@ void labels_cut(struct work *w)
 }
 
 /*
- * Forgets what edges have brought before handlers were found, and joined (edges_join()): it had no frame. Marks these
- * code ranges. Once for each time that code ranges are marked as handlers, when the frames of these have spread.
- * Returns whether there are any.
+ * Forgets the incoming states that were joined (edges_join()) before handlers were found, when they had no frame, and
+ * marks their code ranges. Runs once after each batch of new handlers, when their frames have propagated. Returns
+ * whether there are any.
  */
 static bool joins_forget(struct work *w)
 {

@@ -37,7 +37,7 @@ static void edges_apply(struct work *w)
 		uint64_t sum = 0;
 		size_t from;
 
-		if (next >= p->end && !s->edges_seen) /* most: no edges, now and before */
+		if (next >= p->end && !s->edges_seen) /* the common case: no edges now, none before */
 			continue;
 		while (k < n && list[k].target < p->start)
 			k++;
@@ -96,7 +96,7 @@ static bool stage_begin(struct work *w)
 		data_rejudge(w);
 		more = any_run(w);
 	}
-	if (!more && !w->words_judged) { /* by now it is known where those end that words have added all at once */
+	if (!more && !w->words_judged) { /* by now the code ranges that words have added have known ends */
 		w->words_judged = true;
 		data_rejudge(w);
 		more = any_run(w);

@@ -11,7 +11,8 @@
 #include "analysis/runtimes/columns.h"
 #include "arch/x86/stack.h"
 
-/* Words of an entry, by version of V8: 2, 3 or 8. Those behind the second describe metadata. */
+/* Words of an entry: 2, 3 or 8 by version of V8, with room for later ones. Those behind the second describe metadata.
+ */
 #define WORDS_LEAST 2u
 #define WORDS_MOST  12u
 /* V8's kCodeAlignment: 32, and 64 in later versions. */
@@ -19,9 +20,9 @@
 #define ALIGN_MOST  64u
 /* V8 has had more than 500 builtins ever since it embedded them. */
 #define BUILTINS_LEAST 256u
-/* Tables read in one file: a program has one V8. */
+/* Tables read in one file. One is expected; others look like one by accident. */
 #define TABLES_MOST 4u
-/* Most bytes read for each possible address of a blob, on average: the first bytes rule most of them out. */
+/* Bytes compared for each candidate address of a blob, on average, at most: the first ones rule most candidates out. */
 #define LOOKS_MOST 16u
 
 struct blob_table {
@@ -63,8 +64,8 @@ static void table_measure(struct blob_table *t, size_t words)
 }
 
 /*
- * Is one byte repeated between all builtins, if the blob is at an address, and is that byte padding? *looks: the number
- * of bytes that may be looked at still.
+ * If the blob were at an address, would every gap between its builtins be filled with one byte, of padding? *looks: how
+ * many bytes may still be compared.
  */
 static bool blob_is_at(const struct blob_table *t, const struct code_section *c, uint64_t addr, uint64_t *looks)
 {
