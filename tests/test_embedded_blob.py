@@ -40,6 +40,19 @@ def test_a_table_of_offsets_gives_the_rows_that_symbols_give(etch, tmp_path, wor
     assert rows[0] == rows[1]
 
 
+PART = "row undef\n movq -16(%rbp), %rbx\n movq 8(%rbx), %rbx\n addq $0xe2, %rbx\n row undef\n jmp *%rbx"
+HANDLER = "row 8\n movslq -24(%rbp), %rbx\n movq (%r15,%rbx,8), %rcx\n row 8\n jmp *%rcx"
+
+
+def test_a_builtin_that_goes_on_amidst_another_is_no_function(etch, tmp_path):
+    """It is in that one's frame; a handler, which reads that frame as well, is called."""
+    code, table = blob(3, 64)
+    code = code.replace(f"blobb4: {BUILTINS[1]}", f"blobb4: {PART}").replace(f"blobb7: {BUILTINS[1]}", f"blobb7: {HANDLER}")
+    assert PART in code and HANDLER in code
+    for typed in "", " .type blobb4, @function\n .size blobb4, blobe4-blobb4\n":
+        assert wrong(etch, tmp_path, source(typed + code, table), *LIBRARY, strip=not typed) == []
+
+
 TWO = [blob(3, 64, name) for name in ("one", "two")]
 FIRST_LENGTH = " .long blobb0-blob, blobe0-blobb0, 0\n"
 UNFIT = {

@@ -232,6 +232,7 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 		                                  .plt = r[i].plt,
 		                                  .convention = own ? own->runtime->convention : NULL,
 		                                  .function = own ? own->function : NULL,
+		                                  .part = own && own->part,
 		                                  .outermost = own && own->outermost});
 		taken_until = end;
 	}

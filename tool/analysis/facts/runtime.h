@@ -26,6 +26,7 @@ struct runtime_code {
 	uint64_t start, end; /* addresses of the code space */
 	const struct runtime *runtime;
 	bool listed;          /* it is one function, as the runtime's own table has it; else functions of other sources */
+	bool part;            /* it begins in the frame of another (code_range.part) */
 	const char *function; /* its name in that table; or null */
 	bool outermost;       /* that function is the outermost frame of a stack */
 	bool framed; /* begins with the frame of other code, which returns or jumps there: no function, whatever its

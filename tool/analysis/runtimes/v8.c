@@ -10,6 +10,7 @@
 
 #include "analysis/runtimes/columns.h"
 #include "arch/x86/stack.h"
+#include "etch/orc.h"
 
 /* Words of an entry: 2, 3 or 8 by version of V8, with room for later ones. Those behind the second describe metadata.
  */
@@ -104,13 +105,49 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
 	return found;
 }
 
-static void blob_add(const struct blob_table *t, uint64_t addr, struct runtime_codes *out)
+/*
+ * Does a builtin go on in the middle of another, in the frame of that? InterpreterEnterAtBytecode and its like do: they
+ * read by rbp, and all that they leave by is a jump to an address made of a start and a number.
+ */
+static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
+{
+	bool reads = false, leaves = false;
+	unsigned summed = 0; /* registers that a number has been added to */
+	uint64_t off;
+	struct step s;
+
+	for (off = 0; off < size && step_decode(NULL, bytes + off, size - off, addr + off, &s); off += s.len) {
+		if (!reads &&
+		    (s.op == STEP_PUSH || s.writes >> ETCH_REG_RBP & 1 || s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND))
+			return false;
+		reads |= s.b == ETCH_REG_RBP && (s.op == STEP_LOAD || s.op == STEP_FETCH || s.op == STEP_NONE);
+		if (s.flow == FLOW_RETURN)
+			return false;
+		if (s.flow == FLOW_JUMP_IND) {
+			if (s.deref || s.a >= 16 || !(summed >> s.a & 1))
+				return false;
+			leaves = true;
+		} else if (s.op == STEP_ADD && s.a < 16 && s.imm) {
+			summed |= 1u << s.a;
+		} else if (s.op != STEP_NONE && s.op != STEP_COMPARE && s.a < 16) {
+			summed &= ~(1u << s.a);
+		}
+	}
+	return reads && leaves;
+}
+
+static void blob_add(const struct blob_table *t, const struct code_section *c, uint64_t addr, struct runtime_codes *out)
 {
 	size_t i;
 
-	for (i = 0; i < t->count; i++)
-		runtime_code_add(
-			out, (struct runtime_code){.start = addr + offset_of(t, i), .end = addr + end_of(t, i), .listed = true});
+	for (i = 0; i < t->count; i++) {
+		uint64_t at = addr + offset_of(t, i), size = end_of(t, i) - offset_of(t, i);
+
+		runtime_code_add(out, (struct runtime_code){.start = at,
+		                                            .end = at + size,
+		                                            .listed = true,
+		                                            .part = is_part(c->bytes + (at - c->addr), size, at)});
+	}
 }
 
 /* Do these bytes begin with a table? */
@@ -148,7 +185,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 			tables++;
 			addr = blob_find(&t, space);
 			if (addr)
-				blob_add(&t, addr, out);
+				blob_add(&t, space_at(space, addr), addr, out);
 			k += (t.count * t.words - 1) & ~(size_t)1;
 		}
 	}
