@@ -115,6 +115,17 @@ def examples():
                                    marks=[pytest.mark.long] * other)
 
 
+def test_functions_are_where_the_tour_says():
+    """`function()` in `file`, and `file`: `function()`."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    path = r"`((?:tool|lib|tests|scripts)/[\w/.]+\.\w+)`"
+    found = [*re.findall(rf"`(\w+)\(\)`\s+in\s+{path}", text),
+             *((name, where) for where, name in re.findall(rf"{path}:\s+`(\w+)\(\)`", text))]
+    assert len(found) > 5
+    for name, where in found:
+        assert re.search(rf"\b{name}\(", (ROOT / where).read_text()), (name, where)
+
+
 def test_examples_are_found():
     shown = {p.values[0] for p in examples() if "shows" in p.values[1]}
     entries = {e.strip("`") for e in headings(FINDINGS)}
