@@ -28,13 +28,12 @@
  * its sites. If a set returns anything but 0, neither memory nor a site has changed.
  *
  * Thread safety: all functions may be called from any thread at any time, also while other threads dlopen, dlclose or
- * fork. Signal safety: a signal handler may read objects (plainly, by imv_read and _imv_read, through an ops table) and
- * call etch_strerror, and nothing else; etch/unwind.h, copy.h and extable.h say it of theirs. There is no queue for
- * sets from handlers: a set takes a lock, may wait for a page of text and interrupts all threads, so somebody has to
- * carry it out, and only the program knows which thread may, and when. Let the handler write to a pipe or store a flag,
- * as for all that is not async-signal-safe, and let that thread call etch_set. A handler that may interrupt a set must
- * not call fork(3), which would wait for the set (_Fork(3) does not). A handler that interrupts a call must return:
- * leaving it by siglongjmp(3) may leave libetch's lock held, as with malloc(3).
+ * fork. Signal safety: a signal handler may read objects (plainly, by imv_read and _imv_read, through an ops table)
+ * and call etch_strerror, and nothing else here. There is no queue for sets from handlers: a set takes a lock, may
+ * wait for a page of text and interrupts all threads, so somebody has to carry it out, and only the program knows
+ * which thread may, and when. Let the handler write to a pipe or store a flag, and let that thread call etch_set. A
+ * handler that may interrupt a set must not call fork(3), which would wait for the set (_Fork(3) does not). A handler
+ * that interrupts a call must return: leaving it by siglongjmp(3) may leave libetch's lock held, as with malloc(3).
  *
  * Cancellation: no function is a cancellation point. A thread may be canceled asynchronously inside one
  * (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): work begun under the lock is completed, and
