@@ -284,10 +284,10 @@ def rows_of(path, base):
 
 def libraries(p, path):
     """(path, base) of those it is linked with, where they are without address randomization."""
-    text = subprocess.run(["setarch", "-R", "env", "LD_TRACE_LOADED_OBJECTS=1", str(path)], env=p.env, capture_output=True, text=True, check=False).stdout
     with open(path, "rb") as f:
         if not any(s["p_type"] == "PT_INTERP" for s in ELFFile(f).iter_segments()):
             return
+    text = subprocess.run(["setarch", "-R", "env", "LD_TRACE_LOADED_OBJECTS=1", str(path)], env=p.env, capture_output=True, text=True, check=False).stdout
     for found in re.finditer(r"(/\S+) \(0x([0-9a-f]+)\)", text):
         yield Path(found.group(1)), int(found.group(2), 16)
 
