@@ -25,6 +25,7 @@
 #include "faults/chain.h"
 #include "patch/internal.h"
 #include "common/sys.h"
+#include "shared/search.h"
 
 /* ---- tables of modules ----------------------------------------------------------- */
 
@@ -299,17 +300,7 @@ ETCH_API void etch_extable_unload_v1(const struct etch_ex *start)
 /* Index of the first entry at or above `insn`. */
 static size_t ex_from(const struct ex_table *t, uint64_t insn)
 {
-	size_t low = 0, high = t->count;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if ((t->key ? t->key[mid].insn : insn_of(&t->ex[mid])) < insn)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return SEARCH(t->count, i, (t->key ? t->key[i].insn : insn_of(&t->ex[i])) < insn);
 }
 
 /* The result of a lookup: where to resume, and the entry. */

@@ -8,6 +8,7 @@
 #include "patch/static_branch.h"
 #include "patch/internal.h"
 #include "common/sys.h"
+#include "shared/search.h"
 
 /* A stable sort by key: radix sort of the bytes in which keys differ. Tables are mostly in text
  * order, which equal keys keep. temp: room for n more. */
@@ -123,19 +124,11 @@ static int objects_count(const struct module *m, struct counts *c)
 static int linked_count(const struct module *m, int kind, struct counts *c)
 {
 	const struct sites *s = &m->sites[kind];
-	size_t low = 0, high = s->count;
+	size_t k = SEARCH(s->count, i, s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT));
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (s->entry[mid].form != ETCH_FORM_NONE && !(s->entry[mid].flags & ETCH_IMV_GOT))
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	c->own[kind] = low;
-	for (; low < s->count && s->entry[low].form != ETCH_FORM_NONE; low++, c->got++)
-		if (!(s->entry[low].flags & ETCH_IMV_GOT) || !table_site_ok(m, &s->entry[low], kind == SITES_CALL))
+	c->own[kind] = k;
+	for (; k < s->count && s->entry[k].form != ETCH_FORM_NONE; k++, c->got++)
+		if (!(s->entry[k].flags & ETCH_IMV_GOT) || !table_site_ok(m, &s->entry[k], kind == SITES_CALL))
 			return 0;
 	return 1;
 }

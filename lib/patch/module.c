@@ -22,6 +22,7 @@
 #include "patch/internal.h"
 #include "patch/patch.h"
 #include "common/sys.h"
+#include "shared/search.h"
 
 struct module *module_list;
 unsigned long module_patched;
@@ -101,17 +102,7 @@ struct module *module_at(uint64_t at)
 
 size_t module_object_from(const struct module *m, uint64_t at)
 {
-	size_t low = 0, high = m->object_count;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (m->object[mid].addr + m->object[mid].size <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return SEARCH(m->object_count, i, m->object[i].addr + m->object[i].size <= at);
 }
 
 struct object *module_object(const struct module *m, uint64_t at)

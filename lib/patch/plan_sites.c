@@ -7,6 +7,7 @@
 
 #include "patch/static_branch.h"
 #include "patch/patch.h"
+#include "shared/search.h"
 
 /* An iterator over the sites of one module, in order of what they read. */
 struct walk {
@@ -16,20 +17,7 @@ struct walk {
 	size_t at, end; /* indexes in `entry` or `pair` */
 };
 
-static size_t pair_from(const struct pair *p, size_t n, uint64_t key)
-{
-	size_t low = 0, high = n;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (p[mid].key < key)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
+static size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
 
 /* kind: SITES_*. at: an index not behind the first site that reads from `from` on; null if unknown. */
 static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
@@ -42,17 +30,7 @@ static struct walk walk_own(const struct module *m, int kind, uint64_t from, con
 	} else if (!w.entry) {
 		w.at = pair_from(s->own, s->own_count, from);
 	} else {
-		size_t low = 0, high = s->own_count;
-
-		while (low < high) {
-			size_t mid = low + (high - low) / 2;
-
-			if (site_object(&s->entry[mid] - (s->entry[mid].form == ETCH_FORM_MORE)) < from)
-				low = mid + 1;
-			else
-				high = mid;
-		}
-		w.at = low;
+		w.at = SEARCH(s->own_count, i, site_object(&s->entry[i] - (s->entry[i].form == ETCH_FORM_MORE)) < from);
 	}
 	return w;
 }

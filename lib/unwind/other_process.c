@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/segment_note.h"
+#include "shared/search.h"
 #include "unwind/unwind_internal.h"
 
 /* The place in this process of a target's orc array with the given link-time address; null if
@@ -38,19 +39,11 @@ static int target_orc_open(const struct etch_target_module *t, struct etch_orc_t
 const struct unwind_module *lookup_target(const struct etch_target *target, uint64_t at, struct unwind_module *room)
 {
 	const struct etch_target_module *t;
-	size_t lo = 0, hi = target->module_count;
+	size_t k = SEARCH(target->module_count, i, target->modules[i].end <= at);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (target->modules[mid].end <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == target->module_count)
+	if (k == target->module_count)
 		return NULL;
-	t = &target->modules[lo];
+	t = &target->modules[k];
 	if (at < t->start || !t->table || !etch_unwind_header_valid(t->table, t->size) ||
 	    (t->table->encoding == ETCH_ENCODING_ORC && !target_orc_open(t, &room->orc)))
 		return NULL;

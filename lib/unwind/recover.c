@@ -12,6 +12,7 @@
 #define ETCH_CFI_DEPTH 8 /* maximum depth of remember_state; 200 bytes each */
 
 #include "unwind/eh_frame.h"
+#include "shared/search.h"
 #include "unwind/recover.h"
 #include "unwind/registered.h"
 
@@ -33,20 +34,13 @@ NO_ASAN static bool word_read(struct window *w, uint64_t at, uint64_t *v)
 bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
 {
 	struct etch_cfi_hdr h;
-	uint64_t lo = 0, hi;
+	size_t k;
 
 	if (!eh_frame_open(im, &h, cfi))
 		return false;
 	at -= im->bias;
-	for (hi = h.count; lo < hi;) { /* the first entry that starts above the address */
-		uint64_t mid = lo + (hi - lo) / 2;
-
-		if (etch_cfi_hdr_start(&h, mid) <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo && etch_cfi_at(cfi, etch_cfi_hdr_fde(&h, lo - 1) - h.eh_frame, fde) && at >= fde->start && at < fde->end;
+	k = SEARCH(h.count, i, etch_cfi_hdr_start(&h, i) <= at);
+	return k && etch_cfi_at(cfi, etch_cfi_hdr_fde(&h, k - 1) - h.eh_frame, fde) && at >= fde->start && at < fde->end;
 }
 
 /* Finds the row of .eh_frame for an address: of this module, or if the address is not in it, of what a JIT has

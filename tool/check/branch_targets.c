@@ -5,7 +5,7 @@
 #include "analysis/facts/lsda.h"
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
 #include "elf/hardening.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

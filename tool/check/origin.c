@@ -15,7 +15,7 @@
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
 #include "elf/lines.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The code of language runtimes whose conventions explain findings, by the table of analysis/runtimes. */
 #include "analysis/runtimes/runtimes.h"
 #include "check/check.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <string.h>
 

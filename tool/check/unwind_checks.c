@@ -3,7 +3,7 @@
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "elf/symbols.h"
 #include "table/linked_unwind.h"
 

@@ -2,7 +2,7 @@
 /* Decodes a function and replaces the addresses in its instructions by references. */
 #include "diff/address_fields.h"
 #include "diff/jump_tables.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/insn.h"
 #include "support/plain.h"

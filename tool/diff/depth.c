@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A linear pass over a function that tracks rsp by its instructions, and by unwind rows where they have it. */
 #include "diff/depth.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"

@@ -7,7 +7,7 @@
 #include "diff/depth.h"
 #include "support/plain.h"
 #include "support/progress.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "diff/jump_tables.h"
 
 #include "diff/body.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 

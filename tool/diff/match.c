@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds pairs of functions in several passes, from the most to the least reliable property. */
 #include "diff/match_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "diff/names.h"
 
 #include "diff/image.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Reads symbols, relocations and section addresses for lookups by place. */
 #include "diff/image.h"
 #include "diff/jump_tables.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

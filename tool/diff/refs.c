@@ -2,7 +2,7 @@
 /* Makes references: functions, symbols, contents of constants, jump tables, GOT slots, section bounds. */
 #include "diff/image.h"
 #include "diff/jump_tables.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/normal.h"
 #include "arch/x86/stack.h"

@@ -2,7 +2,7 @@
 /* Numbers of argument and result words of functions, from DWARF (types.h). */
 #include "elf/types_internal.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <dwarf.h>

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 /* Depth of scopes that is followed. */

@@ -2,7 +2,7 @@
 /* Source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the file. */
 #include "elf/lines_internal.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the Go runtime's function table (see pclntab.h). */
 #include "elf/pclntab.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

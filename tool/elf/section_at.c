@@ -4,7 +4,7 @@
  * the lowest number wins: a sweep over the addresses, with the open sections in a heap by number.
  */
 #include "elf/section_at.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/sort.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "elf/debug_copy.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Builds and searches sorted indexes of symbols (see symbols.h). */
 #include "elf/symbols.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/plain.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Resolves operands by relocations, symbols, PLT entries and GOT slots. */
 #include "inspect/operands.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/stack.h"
 #include "elf/dynamic.h"

@@ -4,7 +4,7 @@
 #include "inspect/view_code.h"
 
 #include "support/vector.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 

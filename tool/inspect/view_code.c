@@ -2,7 +2,7 @@
 /* etch inspect code: the instructions of a function, each with its unwind row, the locations of saved registers,
  * what leads to it, where it leads, and its site. */
 #include "inspect/view_code.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"

@@ -5,7 +5,7 @@
 #include "inspect/inspect.h"
 #include "report/text.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect marks: the markers of a file (etch/mark.h), from section __etch_mark. */
 #include "inspect/inspect.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <etch/branch_format.h>
 #include <inttypes.h>

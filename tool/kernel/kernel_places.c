@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Resolves the references in tables and in code to places (kernel.h). */
 #include "kernel/relocs.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/plain.h"
 #include "support/memory.h"
 

@@ -2,7 +2,7 @@
 /* Symbols of a kernel file by address: functions, objects and labels, from the file or from a
  * System.map. A vmlinux has 150,000 of them and takes a million lookups. */
 #include "kernel/kernel.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

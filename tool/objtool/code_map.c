@@ -3,7 +3,7 @@
 #include "objtool/code_map.h"
 #include "analysis/runtimes/linux_kernel.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "arch/x86/opcodes.h"
 #include "arch/x86/stack.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "objtool/objtool.h"
 #include "arch/x86/stack.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

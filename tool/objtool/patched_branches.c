@@ -6,7 +6,7 @@
 #include "arch/x86/stack.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

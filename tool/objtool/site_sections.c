@@ -2,7 +2,7 @@
 /* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites. */
 #include "objtool/objtool.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>

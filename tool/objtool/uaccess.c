@@ -11,7 +11,7 @@
 #include "objtool/objtool.h"
 #include "support/memory.h"
 #include "support/plain.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>

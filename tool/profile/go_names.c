@@ -8,7 +8,7 @@
 
 #include "elf/file.h"
 #include "elf/pclntab.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 struct go_names {
 	struct elf_file file;

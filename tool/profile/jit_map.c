@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "profile/key_set.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 /* Bytes read of the file, which its process may still extend. V8 writes some 100 bytes a function. */

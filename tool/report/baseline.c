@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads a baseline and matches its files and findings with those of this run. */
 #include "report/baseline.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "report/exchange.h"
 #include "report/listing.h"
 

@@ -3,7 +3,7 @@
  * armed. */
 #include "site/bake.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/sort.h"
 
 #include <etch/forms.h>

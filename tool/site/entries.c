@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Collects the entries of functions from operands, jump tables and data words. */
 #include "site/entries_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <etch/format.h>
 #include <stdlib.h>

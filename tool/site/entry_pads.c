@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Landing pads from .gcc_except_table and fixups from __ex_table: targets of calls that throw, and of faults. */
 #include "site/entries_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "analysis/facts/patched_edges.h"
 #include "analysis/facts/lsda.h"

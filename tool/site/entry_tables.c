@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Jump tables that belong to one function: who refers to their starts. */
 #include "site/entries_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 

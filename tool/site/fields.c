@@ -7,7 +7,7 @@
 #include "elf/lines.h"
 #include "site/setup.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <inttypes.h>
 #include <stdio.h>

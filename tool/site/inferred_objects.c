@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Infers the parts of stripped objects from the operands of code and from GOT slots. */
 #include "site/inferred_objects.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "elf/dynamic.h"
 #include "support/progress.h"

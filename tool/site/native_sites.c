@@ -3,7 +3,7 @@
 #include "site/native_sites.h"
 #include "arch/x86/cet.h"
 #include "arch/x86/opcodes.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <etch/pv_forms.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include "site/linked.h"
 #include "site/site.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 

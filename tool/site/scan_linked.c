@@ -2,7 +2,7 @@
 /* Finds etched objects and their uses in a linked file: by the addresses that instructions, dynamic relocations
  * and data words refer to, and by the tables that the object step has written. */
 #include "support/progress.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "site/linked.h"
 #include "site/inferred_objects.h"
 #include "site/site.h"

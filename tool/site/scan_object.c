@@ -2,7 +2,7 @@
 /* Finds etched objects and their uses in an object file (ET_REL): every relocation against an etched symbol, in
  * code and data. */
 #include "site/site.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <etch/branch_format.h>
 #include <etch/orc.h>

@@ -2,7 +2,7 @@
 /* Sites and facts of a linked file from the tables that the object step and earlier link steps have written. */
 #include "arch/x86/insn.h"
 #include "site/linked.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "table/linked_tables.h"
 
 #include <etch/pv_forms.h>

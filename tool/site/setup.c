@@ -4,7 +4,7 @@
 
 #include "elf/dynamic.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

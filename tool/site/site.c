@@ -3,7 +3,7 @@
  * tracker reports. */
 #include "analysis/addresses/flags.h"
 #include "site/site.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "site/classify.h"
 
 #include <etch/pv_forms.h>

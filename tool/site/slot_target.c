@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Computes initial slot targets from dynamic relocations and data, and call site images from target bodies. */
 #include "site/slot_target.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/insn.h"
 #include "site/site.h"

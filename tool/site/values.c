@@ -3,7 +3,7 @@
  * etch::ops (etch/pv.hpp) by the marks behind them in the data. */
 #include "site/site.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <inttypes.h>
 #include <stdio.h>

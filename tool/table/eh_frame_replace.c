@@ -6,7 +6,7 @@
 #include "table/eh_frames.h"
 
 #include "analysis/unwind/disagreement.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

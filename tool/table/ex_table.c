@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks of exception table entries against the code, and sorting of the tables in linked files. */
 #include "table/ex_table.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/insn.h"
 #include "analysis/discover/ranges.h"

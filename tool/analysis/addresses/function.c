@@ -4,7 +4,7 @@
 
 #include "analysis/facts/cfi_file.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "analysis/addresses/imports.h"
 
 #include "arch/x86/stack.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * use. */
 #include "analysis/addresses/track_internal.h"
 
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <etch/orc.h>
 
 #include "arch/x86/opcodes.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 static const uint8_t *bytes_of(const struct track *t, size_t i)

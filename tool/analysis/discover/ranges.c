@@ -3,7 +3,7 @@
 #include "analysis/discover/ranges.h"
 #include "arch/x86/stack.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/sort.h"
 #include "support/vector.h"
 

@@ -4,7 +4,7 @@
 
 #include "elf/segment.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/sort.h"
 
 #include <stdlib.h>

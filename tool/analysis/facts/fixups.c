@@ -2,7 +2,7 @@
 /* Reads etch's exception tables from linked files and, by their relocations, from object files. */
 #include "analysis/facts/fixups.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The list of notes: adding, sorting, lookup. */
 #include "analysis/facts/notes.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Builds the code space of space.h from section headers, or from program headers where a file has no sections. */
 #include "analysis/facts/space.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "analysis/flow/detail.h"
 
 #include "analysis/flow/flow_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

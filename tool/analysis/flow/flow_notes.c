@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What notes (facts/notes.h) change in the analysis of a code range: control flow of a step, states that are given. */
 #include "analysis/flow/flow_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /* The first pass over a code range: decodes all reachable instructions and marks the leaders of basic blocks. Also
  * flow_gets_out(), which answers by reachability alone. */
 #include "analysis/flow/flow_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Drives the analysis of one code range: resets struct flow, enters the range at its start, symbols and incoming edges,
  * walks it, then its landing pads, jump tables and dead code. Also facts about calls, faults and landing pads. */
 #include "analysis/flow/flow_internal.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

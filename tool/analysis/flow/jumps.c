@@ -3,7 +3,7 @@
  * state that the other indirect jumps agree on. */
 #include "analysis/flow/flow_internal.h"
 #include "support/vector.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Lookup of the code range that holds an address: binary search within a 256-byte block of an index. */
 #include "analysis/flow/flow.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include "support/sort.h"
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <string.h>
 

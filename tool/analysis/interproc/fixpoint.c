@@ -49,7 +49,7 @@
  */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "analysis/interproc/work.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
 

@@ -9,7 +9,7 @@
 #include "analysis/interproc/work.h"
 #include "elf/hardening.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <string.h>
 

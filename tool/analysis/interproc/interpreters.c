@@ -16,7 +16,7 @@
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdlib.h>
 

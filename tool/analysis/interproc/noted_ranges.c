@@ -2,7 +2,7 @@
 /* Adds code ranges given by notes (facts/notes.h): replacements, and code that no function symbol covers. */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 static int range_order(const void *a, const void *b)
 {

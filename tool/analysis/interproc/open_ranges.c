@@ -5,7 +5,7 @@
  */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 /* Cuts a code range at `end` and marks it; was[]: its end before the first cut, 0: not cut. */
 static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, unsigned run)

@@ -8,7 +8,7 @@
  */
 #include "analysis/lint/observe_internal.h"
 #include "support/vector.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
 

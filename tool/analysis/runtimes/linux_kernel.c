@@ -8,7 +8,7 @@
 #include "arch/x86/rule_text.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

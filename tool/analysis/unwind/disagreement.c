@@ -3,7 +3,7 @@
 #include "analysis/unwind/disagreement.h"
 
 #include "arch/x86/rule_text.h"
-#include "support/search.h"
+#include "shared/search.h"
 
 #include <stdio.h>
 #include <string.h>

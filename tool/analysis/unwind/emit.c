@@ -7,7 +7,7 @@
 
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/wide_findings.h"
-#include "support/search.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <inttypes.h>

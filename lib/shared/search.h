@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Binary search in sorted lists. */
-#ifndef SUPPORT_SEARCH_H
-#define SUPPORT_SEARCH_H
+/* Binary search in sorted lists, for the tool and the library: the condition stands in the code, so that nothing is
+ * called. */
+#ifndef SHARED_SEARCH_H
+#define SHARED_SEARCH_H
 
 #include <stddef.h>
 
