@@ -107,12 +107,13 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
 
 /*
  * Does a builtin go on in the middle of another, in the frame of that? InterpreterEnterAtBytecode and its like do: they
- * read by rbp, and all that they leave by is a jump to an address made of a start and a number.
+ * read by rbp, and leave only by a jump to an address that they make, a start and an offset in the code there; or, up
+ * to V8 10, to a handler that returns to such an address, which they push.
  */
 static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 {
-	bool reads = false, leaves = false;
-	unsigned summed = 0; /* registers that a number has been added to */
+	bool reads = false, leaves = false, pushed = false;
+	unsigned summed = 0; /* registers that an offset has been added to */
 	uint64_t off;
 	struct step s;
 
@@ -124,10 +125,12 @@ static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 		if (s.flow == FLOW_RETURN)
 			return false;
 		if (s.flow == FLOW_JUMP_IND) {
-			if (s.deref || s.a >= 16 || !(summed >> s.a & 1))
+			if (s.deref || s.a >= 16 || !(pushed || summed >> s.a & 1))
 				return false;
 			leaves = true;
-		} else if (s.op == STEP_ADD && s.a < 16 && s.imm) {
+		} else if (s.op == STEP_PUSH) {
+			pushed |= s.a < 16 && summed >> s.a & 1;
+		} else if (((s.op == STEP_ADD && s.imm) || s.op == STEP_ADDREG) && s.a < 16) {
 			summed |= 1u << s.a;
 		} else if (s.op != STEP_NONE && s.op != STEP_COMPARE && s.a < 16) {
 			summed &= ~(1u << s.a);
