@@ -279,10 +279,13 @@ static: $(B)/static/etch	## etch as one static file, build/static/etch: for imag
 deb:	## Debian packages of the tree, in build/deb
 	@scripts/deb.sh $(B)
 
+rpm:	## rpm packages of the tree, in build/rpm
+	@scripts/rpm.sh $(B)
+
 clean:	## remove what was built, and fetched sources; .venv stays
 	rm -rf $(B) build-asan build-fuzz
 
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs survey no-cfi deps install static deb clean help
+.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs survey no-cfi deps install static deb rpm clean help
