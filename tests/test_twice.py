@@ -276,6 +276,21 @@ def test_frames_that_no_program_header_names(etch, samples, tmp_path, hidden):
     assert same >= 3
 
 
+def test_frames_of_which_a_program_header_names_a_part(etch, samples, tmp_path):
+    """.eh_frame_hdr cannot be read by PT_GNU_EH_FRAME; by section headers it can, once they alone lead there."""
+    same = 0
+    for sample in ("program", "library", "moved"):
+        elf = twice.Elf(samples[sample])
+        elf.put(*elf.place(section(elf, ".eh_frame"), "type"), 5)
+        at = next(at for at in range(elf.phoff, elf.phoff + 56 * elf.phnum, 56) if struct.unpack_from("<I", elf.data, at)[0] == 0x6474e550)
+        struct.pack_into("<QQ", elf.data, at + 32, 7, 7)  # p_filesz, p_memsz
+        files = [tmp_path / f"{sample}{k}" for k in range(3)]
+        files[0].write_bytes(elf.data)
+        for options in ROWS:
+            same += twice_is_once(etch, files, options)
+    assert same >= 3
+
+
 @pytest.mark.parametrize("sample", ["done object", "done program", "done library", "done moved"])
 @pytest.mark.parametrize("where", [".comment", ".symtab", ".etch.undo"])
 def test_rows_for_other_tools_where_a_record_is_stale(etch, samples, tmp_path, sample, where):

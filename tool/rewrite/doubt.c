@@ -72,8 +72,8 @@ static bool name_is_taken(const struct elf_file *f)
 	return false;
 }
 
-/* True if section headers and program headers do not agree on where .eh_frame_hdr is: once PT_GNU_EH_FRAME leads to
- * another, only the section headers tell. */
+/* True if section headers and program headers do not agree on where .eh_frame_hdr is, and how large: once
+ * PT_GNU_EH_FRAME leads to another, only the section headers tell. */
 static bool frames_are_hidden(const struct elf_file *f)
 {
 	uint32_t hdr = cfi_file_hdr(f), i;
@@ -82,7 +82,8 @@ static bool frames_are_hidden(const struct elf_file *f)
 	for (i = 0; i < f->phdr_count; i++)
 		if (f->phdrs[i].p_type == PT_GNU_EH_FRAME) {
 			some = true;
-			agreed |= hdr && f->sections[hdr].sh.sh_addr == f->phdrs[i].p_vaddr;
+			agreed |= hdr && f->sections[hdr].sh.sh_addr == f->phdrs[i].p_vaddr &&
+			          f->sections[hdr].sh.sh_size == f->phdrs[i].p_filesz;
 		}
 	return some && !agreed;
 }
