@@ -126,11 +126,17 @@ def test_stripped(etch, burn, tmp_path):
     assert not any(re.search("hot|warm|cool|middle", name) for frames, _ in found for name in frames)
 
 
-def test_debug_file(etch, burn, tmp_path):
-    """... or by the debug file that .gnu_debuglink names."""
-    run(["objcopy", "--only-keep-debug", burn, tmp_path / "bare.debug"])
-    run(["objcopy", "--strip-all", f"--add-gnu-debuglink={tmp_path / 'bare.debug'}", burn, tmp_path / "bare"])
-    check_shares(folded(etch, tmp_path, tmp_path / "bare", "0.3")[0])
+@pytest.mark.parametrize("known_by", ["build-id", "checksum"])
+def test_debug_file(etch, sampled, tmp_path, known_by):
+    """... or by the debug file that .gnu_debuglink names, if it is the one."""
+    program, debug, bare = (tmp_path / name for name in ("burn", "bare.debug", "bare"))
+    run(["gcc", "-O1", "-pthread", BURN, "-o", program, "-Wl,--build-id=" + ("sha1" if known_by == "build-id" else "none")])
+    run(["objcopy", "--only-keep-debug", program, debug])
+    run(["objcopy", "--strip-all", f"--add-gnu-debuglink={debug}", program, bare])
+    check_shares(folded(etch, tmp_path, bare, "0.3")[0])
+    if known_by == "checksum":
+        debug.write_bytes(debug.read_bytes() + b"\n")
+        assert not leaves(folded(etch, tmp_path, bare, "0.1")[0])["hot"]
 
 
 def test_a_symbol_table_within(etch, burn, tmp_path):

@@ -14,6 +14,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #define FILE_MOST ((off_t)1 << 32) /* bytes of a file that is copied */
 #define ID_MOST   64u              /* bytes of a build-id; linkers write 8 to 32 */
@@ -48,20 +49,17 @@ struct wanted {
 	uint32_t sum;
 };
 
-/* The checksum in .gnu_debuglink: CRC-32 as in ISO 3309. */
+/* The checksum in .gnu_debuglink, which is zlib's. */
 static uint32_t checksum(int fd)
 {
-	uint8_t bytes[4096];
-	uint32_t sum = ~0u;
+	uint8_t bytes[1 << 16];
+	uLong sum = crc32(0, NULL, 0);
 	off_t at = 0;
-	ssize_t n, i;
-	int bit;
+	ssize_t n;
 
 	for (; (n = pread(fd, bytes, sizeof(bytes), at)) > 0; at += n)
-		for (i = 0; i < n; i++)
-			for (sum ^= bytes[i], bit = 0; bit < 8; bit++)
-				sum = sum >> 1 ^ (sum & 1 ? 0xedb88320u : 0);
-	return ~sum;
+		sum = crc32(sum, bytes, (uInt)n);
+	return (uint32_t)sum;
 }
 
 static bool is_wanted(int copy, const struct wanted *w)
