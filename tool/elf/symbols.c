@@ -15,6 +15,12 @@ bool symbol_is_function(const struct elf_file *f, const struct elf_symbol *s)
 	return s->section && s->name[0] && (s->type == STT_FUNC || s->type == STT_GNU_IFUNC);
 }
 
+bool symbol_is_sized_function(const struct elf_file *f, const struct elf_symbol *s)
+{
+	(void)f;
+	return s->section && s->type == STT_FUNC && s->size;
+}
+
 bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s)
 {
 	return symbol_is_function(f, s) || (s->section && s->name[0] && s->type == STT_OBJECT);

@@ -14,6 +14,8 @@ struct symbol_index {
 typedef bool symbol_wanted(const struct elf_file *f, const struct elf_symbol *s);
 /* A function that is defined here and has a name. */
 bool symbol_is_function(const struct elf_file *f, const struct elf_symbol *s);
+/* A function that is defined here and has a size, so that it is known which addresses are its own; not an IFUNC. */
+bool symbol_is_sized_function(const struct elf_file *f, const struct elf_symbol *s);
 /* A function or data object that is defined here and has a name. */
 bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s);
 

@@ -10,12 +10,6 @@
 
 enum ends { ENDS_UNKNOWN, ENDS_DEAD, ENDS_OTHERWISE };
 
-static bool is_sized_function(const struct elf_file *f, const struct elf_symbol *y)
-{
-	(void)f;
-	return y->section && y->type == STT_FUNC && y->size;
-}
-
 static bool is_label(const struct elf_file *f, const struct elf_symbol *y)
 {
 	(void)f;
@@ -131,7 +125,7 @@ static int parts_read(struct code_map *m, struct error *e)
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
-	if (parts_read(m, e) || symbol_index_build(m->f, is_sized_function, &m->functions, e) ||
+	if (parts_read(m, e) || symbol_index_build(m->f, symbol_is_sized_function, &m->functions, e) ||
 	    symbol_index_build(m->f, is_label, &m->labels, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 1);

@@ -78,12 +78,6 @@ static const struct elf_reloc *reloc_in(const struct pass *p, uint64_t at, unsig
 	return i < (size_t)p->count && p->relocs[i].offset < at + len ? &p->relocs[i] : NULL;
 }
 
-static bool is_sized_function(const struct elf_file *f, const struct elf_symbol *y)
-{
-	(void)f;
-	return y->section && y->type == STT_FUNC && y->size;
-}
-
 static int place_order(const void *a, const void *b)
 {
 	const struct safe_place *x = a, *y = b;
@@ -202,7 +196,7 @@ static int facts_read(const struct elf_file *f, struct facts *out, struct error 
 	free(r);
 	if (out->safe_count)
 		qsort(out->safe, out->safe_count, sizeof(*out->safe), place_order);
-	return symbol_index_build(f, is_sized_function, &out->functions, e) ||
+	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e) ||
 	               symbol_index_build(f, symbol_is_place, &out->names, e)
 	           ? -1
 	           : 0;

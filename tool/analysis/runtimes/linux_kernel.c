@@ -158,12 +158,6 @@ static void frame_add(struct notes *n, uint64_t at, const struct note_frame *fra
 	notes_add(n, NOTE_FRAME, at, n->frame_count++);
 }
 
-static bool is_sized_function(const struct elf_file *f, const struct elf_symbol *y)
-{
-	(void)f;
-	return y->section && y->type == STT_FUNC && y->size;
-}
-
 /* The function symbol that holds an address, or null; *start: its first address. */
 static const struct elf_symbol *function_of(const struct table *t, uint64_t addr, uint64_t *start)
 {
@@ -338,7 +332,7 @@ static int linux_read(const struct elf_file *f, const struct code_space *space, 
 	struct table t = {.f = f, .space = space, .out = out, .e = e};
 	uint32_t i;
 	size_t k;
-	int err = symbol_index_build(f, is_sized_function, &t.functions, e);
+	int err = symbol_index_build(f, symbol_is_sized_function, &t.functions, e);
 
 	for (i = 1; i < f->section_count && !err; i++)
 		for (k = 0; k < sizeof(specials) / sizeof(specials[0]) && !err; k++)
@@ -349,42 +343,6 @@ static int linux_read(const struct elf_file *f, const struct code_space *space, 
 		return -1;
 	notes_sort(out);
 	return 0;
-}
-
-/* Sorted by strcmp(). Linux 6.1: global functions declared __noreturn (tools/objtool/check.c lists them too). */
-static const char *const noreturn[] = {
-	"__invalid_creds",
-	"__module_put_and_kthread_exit",
-	"__reiserfs_panic",
-	"__stack_chk_fail",
-	"__ubsan_handle_builtin_unreachable",
-	"cpu_bringup_and_idle",
-	"cpu_startup_entry",
-	"do_exit",
-	"do_group_exit",
-	"do_task_dead",
-	"ex_handler_msr_mce",
-	"fortify_panic",
-	"kthread_complete_and_exit",
-	"kthread_exit",
-	"kunit_try_catch_throw",
-	"lbug_with_loc",
-	"machine_real_restart",
-	"make_task_dead",
-	"panic",
-	"rewind_stack_and_make_dead",
-	"sev_es_terminate",
-	"snp_abort",
-	"stop_this_cpu",
-	"usercopy_abort",
-	"xen_start_kernel",
-};
-
-static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
-
-bool linux_noreturn(const char *name)
-{
-	return bsearch(name, noreturn, sizeof(noreturn) / sizeof(noreturn[0]), sizeof(noreturn[0]), name_order) != NULL;
 }
 
 const struct profile linux_profile = {.name = "linux",
