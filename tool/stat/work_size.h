@@ -19,7 +19,7 @@ struct work_sizes {
 int work_sizes_parse(struct work_sizes *w, const char *text, struct error *e);
 /* Does a word of the command hold a size? */
 bool work_sizes_in(char **argv);
-/* The command of a size, malloc'd in one piece. */
+/* The command of a size, malloc'd as one block. */
 char **work_command(char **argv, const char *size);
 /* Makes of the readings of both sizes one of a unit of work. */
 void work_unit(const struct work_sizes *w, const struct reading got[2], struct reading *out);
