@@ -428,5 +428,5 @@ def test_guide():
     assert (GOLDEN / "view.txt").read_text() in guide
     assert {p.name for p in SCHEMAS.glob("inspect-*.json")} == set(re.findall(r"schemas/(inspect-\w+\.json)", guide))
     code = json.loads((SCHEMAS / "inspect-code.json").read_text())["properties"]["code"]["items"]["properties"]
-    for member in code:
-        assert f"`{member}`" in guide, member
+    for name, member in code.items():
+        assert "description" in member, name

@@ -4,10 +4,13 @@
  * copy with the changes is prepared elsewhere and moved over the old pages by one mremap(2).
  *
  * The kernel holds mmap_lock for writing over the whole call. It unmaps the old pages and flushes
- * the TLB of every CPU that runs the process before it installs the first page of the copy, and a
- * fault in between waits for the lock. So an instruction, also one that crosses a page inside one
- * run, is fetched whole from the old pages or whole from the new ones. The barrier that follows
- * (sync.c) discards what was fetched before. docs/live-patching.md has the argument in full.
+ * the TLB of every CPU that runs the process (mremap_to(), do_vmi_munmap(); tlb_finish_mmu() returns
+ * when each has acknowledged) before it installs the first page of the copy (move_page_tables()), and
+ * a fault in between waits for the lock (lock_vma_under_rcu() finds no mapping, or a detached one). So
+ * an instruction, also one that crosses a page inside one run, is fetched whole from the old pages or
+ * whole from the new ones. The barrier that follows (sync.c) discards what was fetched before.
+ * mremap_to() and move_vma() (6.1; later vrm_*()) check addresses, limits and the segment's kind before
+ * the unmapping. docs/live-patching.md has the argument in full.
  *
  * The copy is a private mapping of the same file at the same offset, so that /proc/self/maps,
  * profilers and uprobes see what they saw. It is never writable and executable.
