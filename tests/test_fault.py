@@ -423,7 +423,10 @@ def crash():
     if event == "kill": os.kill(os.getpid(), signal.SIGSEGV)
     if event == "thread":
         import threading
-        t = threading.Thread(target=lambda: ctypes.string_at(16)); t.start(); t.join()
+        go, never = threading.Lock(), threading.Lock()
+        go.acquire(); never.acquire()
+        threading.Thread(target=lambda: go.acquire() and ctypes.string_at(16)).start()
+        go.release(); never.acquire()  # one line, that the report names wherever in it this thread is
 crash()
 """
 
