@@ -146,6 +146,16 @@ def test_two_run_time_systems(etch, tmp_path):
     assert at(rows(etch, path), symbol(path, "work_info"))[0] == "undef"
 
 
+@pytest.mark.parametrize("other,known", [("libHSu-1.0-ghc9.8.4.so", True), ("libHSu-1.0-ghc9.10.1.so", False)])
+def test_two_releases(etch, other, known, tmp_path):
+    """Of the libraries that are named, a release whose frame is not known leaves nothing to say."""
+    needed = code_library(tmp_path, other)
+    library = code_library(tmp_path, "libHSt-1.0-ghc9.0.2.so", "-Wl,--no-as-needed", needed)
+    assert other in run(["readelf", "-dW", library]).stdout
+    first = at(rows(etch, library), symbol(library, "work_info"))
+    assert (first == (f"rsp+{FRAME}", "cfa-48")) == known and (known or first[0] == "undef")
+
+
 def test_looked_through_twice(etch, tmp_path):
     """What is left where code has been found by an address begins in the state that the jumps agree on, also where they did
     before and none is new: not with what was on the stack, of which valgrind knows."""
