@@ -118,7 +118,7 @@ int main(int argc, char **argv)
 	}
 	if (etch_info(&info))
 		return 1;
-	fprintf(stderr, "sites=%lu armed=%lu loads=%lu fixed=%lu patched_at_start=%lu\n", info.sites, info.armed,
-	        info.loads, info.fixed, info.patched_at_start);
+	fprintf(stderr, "sites=%lu armed=%lu unfit=%lu loads=%lu fixed=%lu patched_at_start=%lu\n", info.sites, info.armed,
+	        info.unfit, info.loads, info.fixed, info.patched_at_start);
 	return 0;
 }
