@@ -5,6 +5,7 @@
 #include "report/text.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,13 @@ bool argument_format(const char *text, enum format *out)
 
 	*out = i < 0 ? FORMAT_TEXT : (enum format)i;
 	return i >= 0;
+}
+
+bool arguments_none(const char *command, int argc, char **argv)
+{
+	if (optind < argc)
+		text_error(NULL, "unexpected argument '%s'; a command follows --: etch %s -- COMMAND", argv[optind], command);
+	return optind >= argc;
 }
 
 int processors(void)

@@ -107,10 +107,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt))
 			return EXIT_UNUSABLE;
 	}
-	if (optind == argc)
-		return -1;
-	text_error(NULL, "unexpected argument '%s'; a command follows --: etch heap -- COMMAND", argv[optind]);
-	return EXIT_UNUSABLE;
+	return arguments_none("heap", argc, argv) ? -1 : EXIT_UNUSABLE;
 }
 
 static bool command_take(struct options *opt, char **command)

@@ -138,10 +138,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt))
 			return EXIT_UNUSABLE;
 	}
-	if (optind == argc)
-		return -1;
-	text_error(NULL, "unexpected argument '%s'; a command follows --: etch profile -- COMMAND", argv[optind]);
-	return EXIT_UNUSABLE;
+	return arguments_none("profile", argc, argv) ? -1 : EXIT_UNUSABLE;
 }
 
 /* What is sampled: a command or a process. */

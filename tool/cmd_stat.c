@@ -173,10 +173,8 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt, &cpu))
 			return EXIT_UNUSABLE;
 	}
-	if (optind < argc) {
-		text_error(NULL, "unexpected argument '%s'; a command follows --: etch stat -- COMMAND", argv[optind]);
+	if (!arguments_none("stat", argc, argv))
 		return EXIT_UNUSABLE;
-	}
 	if (opt->output.path && opt->output.fd >= 0) {
 		fprintf(stderr, "etch: --output and --log-fd exclude each other\n");
 		return EXIT_UNUSABLE;

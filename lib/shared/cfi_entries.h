@@ -279,6 +279,12 @@ static inline bool etch_cfi_augmentation(struct etch_cie *cie, const uint8_t *s,
 	return true;
 }
 
+/* The register of the return address, whose field in a CIE depends on the version. */
+static inline uint64_t etch_cfi_return_register(struct etch_cfi_in *in, uint8_t version)
+{
+	return version == 1 ? etch_cfi_u(in, 1) : etch_cfi_uleb(in);
+}
+
 static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct etch_cie *cie)
 {
 	struct etch_cfi_in in;
@@ -309,7 +315,7 @@ static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct et
 		return false;
 	cie->code_align = etch_cfi_uleb(&in);
 	cie->data_align = etch_cfi_sleb(&in);
-	ra = version == 1 ? etch_cfi_u(&in, 1) : etch_cfi_uleb(&in);
+	ra = etch_cfi_return_register(&in, version);
 	if (in.bad || ra != 16)
 		return false;
 	if (*s == 'z') {

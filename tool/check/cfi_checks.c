@@ -50,10 +50,7 @@ static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 		return NULL;
 	etch_cfi_uleb(&in);
 	etch_cfi_sleb(&in);
-	if (version == 1)
-		etch_cfi_u(&in, 1);
-	else
-		etch_cfi_uleb(&in);
+	etch_cfi_return_register(&in, version);
 	if (in.bad)
 		return "its fields extend past its end";
 	if (c->bytes[string] == 'z') {

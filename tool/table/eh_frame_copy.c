@@ -81,10 +81,7 @@ static bool personality_note(struct copy *c, const struct etch_cie *cie, struct 
 		etch_cfi_u(&in, 2);
 	etch_cfi_uleb(&in);
 	etch_cfi_sleb(&in);
-	if (version == 1)
-		etch_cfi_u(&in, 1);
-	else
-		etch_cfi_uleb(&in);
+	etch_cfi_return_register(&in, version);
 	etch_cfi_uleb(&in); /* length of the data, up to cie->program */
 	in.end = cie->program;
 	while (*++s && !in.bad) {

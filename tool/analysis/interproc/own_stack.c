@@ -112,12 +112,9 @@ static void range_convert(const struct work *w, struct range_state *s, uint64_t 
 	struct range_rows *r = &s->rows;
 	uint32_t i;
 
-	r->undefined = 0;
-	for (i = 0; i < r->count; i++) {
+	for (i = 0; i < r->count; i++)
 		rule_convert(&w->own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
-		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
-			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
-	}
+	range_rows_sum(r, end);
 }
 
 /* C code is called or returns; code with a stack of its own does neither. */

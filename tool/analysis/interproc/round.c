@@ -28,13 +28,9 @@ static bool is_unchanged(const struct work *w, uint32_t number)
 /* Drops the rows from `end` on. */
 static void rows_cut(struct range_rows *r, uint64_t end)
 {
-	uint32_t i;
-
 	while (r->count && r->rows[r->count - 1].addr >= end)
 		r->count--;
-	for (r->undefined = 0, i = 0; i < r->count; i++)
-		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
-			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
+	range_rows_sum(r, end);
 }
 
 bool worklist_collect(struct work *w)

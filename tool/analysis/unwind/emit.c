@@ -392,9 +392,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	out->count = (uint32_t)e->count;
 	for (i = 0; i < e->count; i++)
 		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
-	for (i = 0; i < e->count; i++)
-		if (e->rows[i].rule.kind == ETCH_RULE_UNDEF)
-			out->undefined += (i + 1 < e->count ? e->rows[i + 1].addr : p->end) - e->rows[i].addr;
+	range_rows_sum(out, p->end);
 	return true;
 }
 
@@ -413,6 +411,16 @@ const struct row *range_row_at(const struct range_rows *r, uint64_t addr)
 	size_t n = SEARCH(r->count, i, r->rows[i].addr <= addr);
 
 	return n ? &r->rows[n - 1] : NULL;
+}
+
+void range_rows_sum(struct range_rows *r, uint64_t end)
+{
+	uint32_t i;
+
+	r->undefined = 0;
+	for (i = 0; i < r->count; i++)
+		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
+			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
 }
 
 void range_rows_free(struct range_rows *p)

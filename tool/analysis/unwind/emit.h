@@ -61,6 +61,8 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out);
 void emit_free(struct emit *e);
 /* The row that covers an address, or null: it is below the first. */
 const struct row *range_row_at(const struct range_rows *r, uint64_t addr);
+/* Sets r->undefined, for a code range that ends at `end`. */
+void range_rows_sum(struct range_rows *r, uint64_t end);
 void range_rows_free(struct range_rows *p);
 
 /* emit_saves.c: the saves of the code range. Before flow_states(), to collect them where no FDE says them; and at the
