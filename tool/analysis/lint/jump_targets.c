@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H004: targets in jump tables of tracked jumps that have no endbr64. See jump_targets.h. */
+/* ETCH-H004 (jump_targets.h): one pass over the indirect jumps of a code range and the entries of their tables. */
 #include "analysis/lint/jump_targets.h"
 
 #include "arch/x86/cet.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Is there an endbr64 at a target, or is it outside of the code? */
+/* Has a target an endbr64? One outside of the code is no matter of this finding. */
 static bool target_is_good(const struct flow *f, uint64_t target)
 {
 	const struct code_section *c = space_at(f->in.env->space, target);
@@ -16,7 +16,8 @@ static bool target_is_good(const struct flow *f, uint64_t target)
 	return !c || insn_is_endbr(c->bytes + (target - c->addr), c->size - (target - c->addr));
 }
 
-/* Adds one finding per table: at the first bad target, with the number of further ones. False: out of memory. */
+/* Adds one finding per table: at its first target without endbr64, with the number of the others. `at`: address of the
+ * jump. False: out of memory. */
 static bool table_look(const struct flow *f, uint64_t at, const struct flow_jump *j, struct findings *out)
 {
 	uint64_t first = 0;

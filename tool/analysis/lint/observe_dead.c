@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-F002: unreachable instructions, and the reason why nothing reaches them. */
+/* ETCH-F002: instructions that no path reaches, and why. Padding and data are none. */
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/lint/observe_internal.h"
 
@@ -14,8 +14,8 @@ static bool is_zero(const struct observe *o, uint64_t off, uint64_t end)
 	return off == end;
 }
 
-/* Trims nops, traps and zeros from both ends of [*off, *end); *count: the other instructions, *final: the offset of the
- * last one. False: there are none, or the bytes do not decode, i.e. are data. */
+/* Trims nops, traps and zeros from both ends of the offsets [*off, *end). *count: of the other instructions; *final:
+ * the offset of the last. False: none remain, or the bytes do not decode and so are data. */
 static bool run_measure(struct observe *o, uint64_t *off, uint64_t *end, uint64_t *final, unsigned *count)
 {
 	uint64_t at = *off, last = 0;
@@ -55,8 +55,8 @@ static bool has_open_jump(const struct flow *f)
 }
 
 /*
- * Is a function noreturn by its name or its code? Calls of it without code behind them, the evidence for imported
- * functions, are not enough: whether error(3) returns depends on its first argument.
+ * Is a function noreturn by its name or its code? That no code follows calls of it, which is evidence elsewhere, proves
+ * nothing here: whether error(3) returns depends on its first argument.
  */
 static bool is_certain(const struct observe *o, uint64_t target)
 {
@@ -71,7 +71,8 @@ static bool is_certain(const struct observe *o, uint64_t target)
 	return p && !p->plt;
 }
 
-/* Text of why the code behind step s (index `before`; null: none) is not reached, or what could still lead there. */
+/* Writes why the code behind step s is not reached, or what could still lead there. `before`: the index of s, which is
+ * null where no reachable step precedes. */
 static void describe_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
 {
 	static const char *const nothing = "and no reachable code leads here";
@@ -80,7 +81,7 @@ static void describe_way(const struct observe *o, const struct step *s, uint32_t
 	if (has_open_jump(o->f)) {
 		snprintf(out, size, "only an indirect jump with an unknown table could lead here");
 	} else if (!s || o->f->in.start == START_PART || (s->flow != FLOW_CALL && !o->f->in.range->named)) {
-		/* a switch in the hot part may jump into the cold part */
+		/* A switch in the hot part may jump into the cold part. */
 		snprintf(out, size, "only an indirect jump in another part of the function could lead here");
 	} else if (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) {
 		describe_target(o, flow_exit_target(s), what);
@@ -101,7 +102,7 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	uint64_t final = 0;
 	unsigned count;
 
-	/* Without symbol and FDE the end of the code range is a guess: the bytes may be other functions. */
+	/* Without symbol and FDE the end of the code range is inferred: the bytes may be other functions. */
 	if ((o->f->in.range->fde < 0 && !o->f->in.range->named) || !run_measure(o, &off, &end, &final, &count))
 		return;
 	s = before == NO_STEP ? NULL : &o->f->steps[before];
@@ -113,7 +114,7 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	            count == 1 ? "is" : "are", why);
 	describe_insn(o, off, insn);
 	OBSERVE_FACT_AT(o, x, off, "the first", "%s", insn);
-	if (count > 1) { /* observe_edges() reads the fact "the last" */
+	if (count > 1) { /* observe_edges() looks for the fact "the last" */
 		describe_insn(o, final, insn);
 		OBSERVE_FACT_AT(o, x, final, "the last", "%s", insn);
 	}

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-S006: the direction flag is set at a call, a return or a jump to another function. Follows all paths from each
- * instruction that sets the flag; the psABI (3.2.1) has it clear at entry and return of a function.
+ * ETCH-S006: the direction flag is set at a call, a return or a jump to another function. The psABI (3.2.1) requires it
+ * clear on entry to a function and on return. Follows all paths from each instruction that sets the flag.
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
 
-/* The domain of the set flag: nodes are steps, and their state is that a path leads there. */
+/* The analysis: nodes are steps, and the state of one is whether a path leads there with the flag set. */
 struct way {
 	struct observe *o;
-	bool *seen; /* per step: visited; from all instructions that set the flag */
+	bool *seen; /* that state; kept for the next instruction that sets the flag, so that each exit has one finding */
 	struct worklist list;
-	uint64_t set; /* offset of the instruction that sets the flag */
-	char insn[DESCRIPTION_MOST];
+	uint64_t set;                /* offset of the instruction that has set the flag */
+	char insn[DESCRIPTION_MOST]; /* its text */
 };
 
 static bool way_join(void *ctx, uint32_t step, const void *state)
@@ -30,7 +30,7 @@ static bool way_fails(const void *ctx) { return ((const struct way *)ctx)->o->fa
 
 static const struct dataflow_domain ways = {.join = way_join, .transfer = way_transfer, .stops = way_fails};
 
-/* The flag is set at an offset, unless that is out of the code that flow has reached. */
+/* Passes the set flag to the step at an offset, if flow has reached it. */
 static void flag_pass(struct way *w, uint64_t off)
 {
 	if (off < w->o->size && flow_walked(w->o->f, off))
@@ -49,7 +49,7 @@ static void flag_report(struct way *w, uint64_t off, const char *what)
 	OBSERVE_FACT_AT(o, x, off, "still set at", "%s", insn);
 }
 
-/* Visits an instruction before which the flag is set. */
+/* Reports an exit with the flag set, or passes the flag on to the successors. */
 static void way_transfer(void *ctx, uint32_t step)
 {
 	struct way *w = ctx;
@@ -58,11 +58,11 @@ static void way_transfer(void *ctx, uint32_t step)
 	uint64_t target = (uint64_t)in->imm, off = f->step_at[step];
 
 	if (in->direction != DIRECTION_KEPT)
-		return; /* cleared; or set again, which has a traversal of its own */
+		return; /* cleared; or set again, from where observe_flag() starts too */
 	switch (in->flow) {
 	case FLOW_RETURN: flag_report(w, off, "return"); return;
 	case FLOW_CALL:
-	case FLOW_CALL_IND: flag_report(w, off, "call"); return; /* one finding per path is enough */
+	case FLOW_CALL_IND: flag_report(w, off, "call"); return; /* one finding a path */
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (flow_inside(f, target))

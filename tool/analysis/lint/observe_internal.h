@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the implementation of analysis/lint/observe.h: observe_range.c (one pass over the instructions),
- * observe_stack.c and observe_meet.c (passes over the states, where the first pass gives reason to), observe_flag.c
- * (direction flag), observe_dead.c (unreachable code), observe_text.c (text of instructions and states).
+ * Shared by the files behind analysis/lint/observe.h: observe_range.c (the pass over the instructions, which decides on
+ * the others), observe_stack.c and observe_meet.c (passes over the states), observe_flag.c (direction flag),
+ * observe_dead.c (unreachable code), observe_text.c (text of instructions and states).
  */
 #ifndef ANALYSIS_LINT_OBSERVE_INTERNAL_H
 #define ANALYSIS_LINT_OBSERVE_INTERNAL_H
@@ -10,10 +10,10 @@
 #include "analysis/flow/flow_internal.h"
 #include "analysis/lint/observe.h"
 
-#define INSN_LONGEST 15u
-#define INNER_MOST   16u
+#define INSN_LONGEST 15u /* bytes: Intel SDM, volume 2, 2.3.11 */
+#define INNER_MOST   16u /* remembered targets of ETCH-F005; a forgotten one is reported again */
 
-/* One observe_range(). */
+/* What observe_range() works with. */
 struct observe {
 	struct flow *f;
 	struct findings *out;
@@ -21,11 +21,11 @@ struct observe {
 	uint64_t size; /* bytes of the code range */
 	bool certain;  /* the assumed state at the start of the code range is certain */
 	bool failed;
-	struct etch_cfi_row *cfi; /* rows of the code range's FDE; set only during observe_stack() */
+	struct etch_cfi_row *cfi; /* rows of the code range's FDE, sorted; set by observe_stack(), while it runs */
 	size_t cfi_count, cfi_room;
-	bool stack, flag;           /* the instructions give reason for observe_stack(), observe_flag() */
-	uint64_t inner[INNER_MOST]; /* targets of ETCH-F005 findings; a ring */
-	unsigned inner_count;
+	bool stack, flag; /* an instruction makes observe_stack(), observe_flag() worth while; set by steps_look() */
+	uint64_t inner[INNER_MOST]; /* the last targets that have an ETCH-F005 finding; a ring */
+	unsigned inner_count;       /* targets ever put there */
 };
 
 #define DESCRIPTION_MOST 200u /* bytes of each `out` of observe_text.c */
@@ -34,12 +34,12 @@ struct observe {
 void observe_stack(struct observe *o);
 /* The row of .eh_frame for an address of the code range, or null. */
 const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr);
-/* observe_meet.c: ETCH-S001. Sets lost[] of each state of the flow analysis where paths with different frames join. */
+/* observe_meet.c: ETCH-S001. Sets lost[k] for each state k of the flow where paths with different frames join. */
 void observe_meet(struct observe *o, bool *lost);
 /* observe_flag.c: ETCH-S006. */
 void observe_flag(struct observe *o);
-/* observe_dead.c: ETCH-F002. The bytes at offsets [off, end) are unreachable, or reachable only behind noreturn calls;
- * before: index of the last reachable step before them, or NO_STEP. */
+/* observe_dead.c: ETCH-F002 for offsets [off, end), which no path reaches but behind noreturn calls. before: index of
+ * the last reachable step before them, or NO_STEP. */
 void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before);
 
 /* observe_text.c: the instruction at an offset: "mov %rax, %rsp". */
@@ -56,7 +56,7 @@ bool observe_goes_on(const struct observe *o, const struct step *in);
 /* Does a function begin at an address, by .eh_frame or symbols? */
 bool observe_is_function(const struct flow_env *env, uint64_t addr);
 
-/* Add a finding, or a fact to it; o->failed: out of memory. */
+/* Add a finding, or a fact to one; without memory they set o->failed. */
 #define OBSERVE(o, ...) observe_made((o), finding_add((o)->out, __VA_ARGS__))
 static inline struct finding *observe_made(struct observe *o, struct finding *x)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-S001: paths join with different frames. The states of the flow analysis do not show it, since they are joins of
- * all paths. So the basic blocks are solved once more in a domain whose join keeps the state that arrives first; a
- * later arrival with another rsp is the finding.
+ * ETCH-S001: paths join with different frames. The states of the flow analysis cannot show it: they are the joins.
+ * So the basic blocks are solved once more in a domain whose join keeps the state that arrives first; a later arrival
+ * with another rsp is the finding.
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An arrival by falling through a call, postponed until all others have arrived: if it differs from these, it is taken
- * as a sign that the call does not return, not as a finding. */
+/* An arrival by falling through a call, postponed until all others have arrived: where it differs from these, the call
+ * probably does not return, and there is no finding. */
 struct late {
 	struct state state;
-	uint32_t from;
-	uint32_t to; /* offset of the leader */
+	uint32_t from; /* offset of the last instruction before it */
+	uint32_t to;   /* offset of the basic block */
 };
 
 #define MEETINGS_MOST 16u /* findings per code range: one mismatch often causes others behind it */
@@ -24,20 +24,23 @@ struct late {
 /* The first arrival at a basic block. */
 struct arrival {
 	struct state state;
-	uint32_t from;       /* offset of the predecessor instruction; NO_STEP: an entry */
-	bool here, reported; /* there is one; it has a finding */
+	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
+	bool here;     /* it has come */
+	bool reported; /* a later one has a finding beside it */
 };
 
+/* The analysis: nodes are the states (basic blocks) of the flow analysis, by index. */
 struct meet {
 	struct observe *o;
-	struct arrival *first; /* per state (basic block) of the flow analysis */
-	struct worklist list;  /* of indices of `first` */
+	struct arrival *first; /* per node */
+	struct worklist list;
 	struct late *late;
 	size_t late_count, late_room;
-	unsigned reported;
-	bool *lost; /* out, per state: the frame was lost in this join */
+	unsigned reported; /* nodes with a finding, or that had one but for MEETINGS_MOST */
+	bool *lost;        /* result, per node: the frame is lost in this join */
 };
 
+/* ETCH-S001 at node k: its first arrival, and s, which comes from offset `from`. */
 static void meeting_report(struct meet *m, uint32_t k, const struct state *s, uint32_t from)
 {
 	struct observe *o = m->o;
@@ -76,8 +79,7 @@ static bool is_inside(const struct meet *m, uint32_t off)
 	return false;
 }
 
-/* Does it matter that rsp is unknown behind the join? Not where rbp holds the frame in both states, and rsp is known
- * again at all exits. */
+/* Is the frame lost with rsp? Not where both states have it in rbp, and rsp is known again at all exits. */
 static bool matters(const struct meet *m, const struct state *s, const struct state *other)
 {
 	struct value a = s->reg[ETCH_REG_RBP], b = other->reg[ETCH_REG_RBP];
@@ -92,7 +94,7 @@ struct incoming_state {
 	bool late;     /* by falling through a call, so that a difference is no finding */
 };
 
-/* The first state stays, and later ones are compared with it by rsp. */
+/* Keeps the first state; reports a later one with another rsp, unless one of the two paths is in doubt. */
 static bool meet_join(void *ctx, uint32_t k, const void *state)
 {
 	struct meet *m = ctx;
@@ -133,7 +135,7 @@ static void arrive(struct meet *m, uint64_t off, const struct incoming_state *c)
 		dataflow_pass(&meetings, &m->list, m, f->leader[f->at[off] - 1] - 1, c);
 }
 
-/* Postpones an arrival by falling through a call. */
+/* Postpones an arrival at an offset by falling through a call. */
 static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t from)
 {
 	struct late *l;
@@ -145,7 +147,8 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 	l->to = (uint32_t)off;
 }
 
-/* Walks basic block k from its first state, and arrives at its successors. */
+/* Walks basic block k from its first state, and passes the states behind its instructions to its successors. Padding
+ * behind a call belongs to the call. */
 static void meet_transfer(void *ctx, uint32_t k)
 {
 	struct meet *m = ctx;
@@ -180,6 +183,7 @@ static void meet_transfer(void *ctx, uint32_t k)
 	}
 }
 
+/* Does .eh_frame contradict a state at an offset? */
 static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s)
 {
 	const struct etch_cfi_row *row = observe_cfi(m->o, m->o->f->in.range->start + off);
@@ -187,14 +191,14 @@ static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s
 	return row && state_witness(s, &row->rule) == WITNESS_DENIES;
 }
 
-/* .eh_frame has the frame of the code at the call, and another one behind it: by its author the call does not
- * return. */
+/* Does .eh_frame agree with the code at the call, and contradict it behind? Then whoever wrote it knew that the call
+ * does not return. */
 static bool is_end(const struct meet *m, const struct late *l)
 {
 	return cfi_denies(m, l->to, &l->state) && !cfi_denies(m, l->from, &l->state);
 }
 
-/* Solves, and only then, one by one, lets the postponed arrive. */
+/* Solves; then passes the postponed arrivals, one by one, since each may bring others. */
 static void meet_solve(struct meet *m)
 {
 	dataflow_solve(&meetings, &m->list, m);
@@ -207,7 +211,8 @@ static void meet_solve(struct meet *m)
 	}
 }
 
-/* Walks from all roots, in order of address: entries, landing pads, targets of jump tables. */
+/* Solves from all roots, in order of address: the start, then each live basic block that has not been reached (entries
+ * inside, landing pads, targets of jump tables). */
 static void meet_all(struct meet *m)
 {
 	struct flow *f = m->o->f;

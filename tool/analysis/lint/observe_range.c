@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * observe_range(): one pass over the instructions of a code range, in order of address, and over its exits. Adds the
- * findings that need no states (ETCH-D005, D006, F001, F003, F005, F006), and decides whether the passes over the
- * states are worth while, each of which costs as much as making the rows.
+ * observe_range(): one pass over the instructions of a code range, in order of address. Adds the findings that need no
+ * states (ETCH-D005, D006, F001, F003, F005, F006), and decides whether the passes over the states are worth while:
+ * each costs as much as making the rows.
  */
 #include "analysis/lint/observe_internal.h"
 
@@ -14,14 +14,15 @@
 
 /* ETCH-D006 findings per code range, at most: hostile files may overlap everywhere. */
 #define OVERLAPS_MOST 16u
-/* Bytes of a code range whose rows of .eh_frame are read; of a longer one the symbol is enough. */
+/* Bytes of a code range whose rows of .eh_frame are read, all of them for each jump to it; a longer one is a function
+ * by its symbol. */
 #define FDE_MOST (64u << 10)
 /* Bytes of nops that count as alignment between functions, at most. */
 #define PADDING_MOST 256u
 
 /* ---- starts of functions --------------------------------------------------- */
 
-/* How the row of .eh_frame at addr compares with the state of a function's entry. */
+/* Whether the row of .eh_frame at addr fits a function's entry. */
 struct first_row {
 	uint64_t addr;
 	enum witness says;
@@ -66,7 +67,7 @@ bool observe_goes_on(const struct observe *o, const struct step *in)
 	}
 }
 
-/* May the instruction make rsp unknown? Not by a copy from rbp, which frees a frame. */
+/* May the instruction make rsp unknown? A copy from rbp frees a frame, and does not. */
 static bool moves_stack(const struct step *in)
 {
 	if (in->writes >> ETCH_REG_RSP & 1)
@@ -89,7 +90,7 @@ static bool moves_stack(const struct step *in)
 	}
 }
 
-/* ETCH-D005: control comes from `off`, by a jump or falling through, to undecodable bytes at `to`. */
+/* ETCH-D005: control comes from offset `off`, by a jump or falling through, to bytes at `to` that do not decode. */
 static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
 {
 	char insn[DESCRIPTION_MOST];
@@ -127,7 +128,7 @@ static uint64_t behind(struct observe *o, const struct code_section *c)
 	return at;
 }
 
-/* ETCH-F001, F006: the last instruction of a code range falls through. */
+/* ETCH-F001, F006: the last instruction of a code range, at `off`, falls through. */
 static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow_env *env = o->f->in.env;
@@ -154,7 +155,7 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	}
 }
 
-/* ETCH-F005: a call into the middle of its own function. */
+/* ETCH-F005: a call into the middle of its own function; once per target. */
 static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
@@ -177,7 +178,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	o->failed |= !finding_fact_at(x, 0, target, "call target", "%s", to);
 }
 
-/* Findings about an instruction on a certain path that need no state. */
+/* The findings about an instruction that need no state, where it is certain that control comes there. */
 static void step_look(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
@@ -199,7 +200,7 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 
 /* ---- instructions inside others --------------------------------------------------- */
 
-/* ETCH-D006, if a direct branch leads to the inner one of two overlapping instructions. */
+/* ETCH-D006: a direct branch leads to the inner one of two overlapping instructions, at these offsets. */
 static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 {
 	const struct flow *f = o->f;
@@ -226,6 +227,7 @@ static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 	}
 }
 
+/* ETCH-D006: looks for reached instructions that begin inside another. */
 static void overlaps_look(struct observe *o)
 {
 	const struct flow *f = o->f;
@@ -248,7 +250,7 @@ static void overlaps_look(struct observe *o)
 
 /* ---- targets outside of the code --------------------------------------------------------- */
 
-/* Is a target data, or in no section? Address 0 is no error: an undefined weak symbol, which the code tests first. */
+/* Is a target data, or in no section? Address 0 is an undefined weak symbol, which the code tests first. */
 static bool is_missing(const struct flow_env *env, uint64_t target)
 {
 	const struct elf_file *file = env->file;
@@ -262,7 +264,7 @@ static bool is_missing(const struct flow_env *env, uint64_t target)
 	return target && !elf_is_object(file) && !space_at(env->space, target);
 }
 
-/* ETCH-F003. */
+/* ETCH-F003: the target of a direct call or jump at `off` is no code. */
 static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct elf_file *file = o->f->in.env->file;
@@ -297,7 +299,7 @@ static bool any_missing(const struct flow *f)
 
 /* ---- a code range ---------------------------------------------------------------------------- */
 
-/* Does an exit jump with a frame to the start of a function? */
+/* Does the code range jump with a frame to the start of a function? */
 static bool exits_with_frame(const struct flow *f)
 {
 	uint64_t asked = 0;
@@ -315,7 +317,7 @@ static bool exits_with_frame(const struct flow *f)
 	return false;
 }
 
-/* Has a join of paths lost the frame? */
+/* Has a basic block a state without a row, so that a join of paths has lost the frame? */
 static bool loses_frame(const struct flow *f)
 {
 	struct etch_rule rule;
@@ -334,7 +336,8 @@ static bool loses_frame(const struct flow *f)
 	return false;
 }
 
-/* Visits the instructions in order of address, without those inside others. Returns their number. */
+/* Visits the instructions in order of address, without those inside others, and the gaps between them. missing: some
+ * target is no code. Returns the number of instructions. */
 static size_t steps_look(struct observe *o, bool missing)
 {
 	struct flow *f = o->f;

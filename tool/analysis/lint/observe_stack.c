@@ -4,7 +4,8 @@
  * F004), and places where the frame becomes unknown (S003, S004).
  *
  * There is no finding where the evidence is doubtful: in code that only indirect jumps reach (weak states), where
- * .eh_frame agrees with the code, so that the frame is intended, and at a return to an address that was pushed for it.
+ * .eh_frame agrees with the code, so that the frame is intended, and at a return to an address that was pushed for it
+ * (is_jump()).
  */
 #include "analysis/lint/observe_internal.h"
 #include "support/vector.h"
@@ -61,7 +62,7 @@ const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
 	return lo < o->cfi_count && o->cfi[lo].start <= addr ? &o->cfi[lo] : NULL;
 }
 
-/* Has .eh_frame the CFA that the code has, or one that cannot be compared? */
+/* Has .eh_frame the CFA that the code has at addr, or one that cannot be compared with it? */
 static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row = observe_cfi(k->o, addr);
@@ -77,7 +78,7 @@ static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 
 /* ---- exits ------------------------------------------------------------------------ */
 
-/* Is the value known to differ from the caller's value of register r? */
+/* Is a value certainly another one than the caller's of register r? */
 static bool is_other(struct value v, unsigned r)
 {
 	switch (v.kind) {
@@ -91,8 +92,8 @@ static bool is_other(struct value v, unsigned r)
 }
 
 /*
- * A callee-saved register that is not restored, or 16. Of a function that other files cannot see only registers that it
- * saves count: local helpers may have conventions of their own.
+ * The first callee-saved register that is not restored, or 16. In a function that other files cannot see only registers
+ * that it saves count: local helpers may have conventions of their own.
  */
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
@@ -105,7 +106,7 @@ static unsigned register_lost(const struct stack *k, const struct state *s)
 	return 16;
 }
 
-/* The last change of register r to value v, or null; lowers: only one that decreased it. */
+/* The last change of register r to value v, or null. lowers: only one that decreased it counts. */
 static const struct trace *trace_find(const struct stack *k, unsigned r, struct value v, bool lowers)
 {
 	unsigned i;
@@ -120,7 +121,7 @@ static const struct trace *trace_find(const struct stack *k, unsigned r, struct 
 	return NULL;
 }
 
-/* Adds facts about rsp at an exit: its value, what was pushed last, and its last change. */
+/* Adds facts to a finding about rsp at an exit: its value, what was pushed last, and its last change. */
 static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -154,8 +155,8 @@ static struct value top_of(const struct state *s)
 }
 
 /*
- * Is a return a jump to an address that was pushed for it, as in retpolines? Without .eh_frame in doubt yes: not if the
- * top of the stack is a register of the caller, or was made by other than a push (room for locals).
+ * Is a return a jump to an address that was pushed for it, as in retpolines? Without .eh_frame it is, unless the top of
+ * the stack is a register of the caller, or was made by something else than a push (room for locals).
  */
 static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 {
@@ -172,7 +173,7 @@ static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 	return t && k->o->f->steps[k->o->f->at[t->off] - 1].op == STEP_PUSH;
 }
 
-/* ETCH-S002 and S005, at a return. */
+/* ETCH-S002 and S005: a return with a wrong rsp, or with a callee-saved register that is not restored. */
 static void return_look(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -211,7 +212,8 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	}
 }
 
-/* ETCH-F004, at a jump or branch out of the code range. */
+/* ETCH-F004: a jump or branch to another function with a wrong rsp, or with a callee-saved register that is not
+ * restored. */
 static void tail_look(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -268,7 +270,7 @@ static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
 	return row && (row->rule.kind != ETCH_RULE_UNDEF || row->why);
 }
 
-/* Does the instruction set rsp, other than by a push or pop of another register? */
+/* Does the instruction set rsp, other than by a push or by a pop of another register? */
 static bool sets_stack(const struct step *in)
 {
 	return (in->writes >> ETCH_REG_RSP & 1) || in->op == STEP_LEAVE ||
@@ -278,7 +280,7 @@ static bool sets_stack(const struct step *in)
 	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
 }
 
-/* ETCH-S003 or S004: the frame becomes unknown at `off`. */
+/* ETCH-S003 or S004: the frame becomes unknown at `off`; unless ETCH-S001 says so already. */
 static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -290,7 +292,7 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 	k->unknown = off;
 	k->unknown_finding = 0;
 	if (leader && k->lost[leader - 1])
-		return; /* there is an ETCH-S001 */
+		return;
 	if (k->next == off && k->last != NOWHERE && !(leader && s->weak)) {
 		const struct step *in = &f->steps[f->at[k->last] - 1];
 
@@ -313,7 +315,7 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 	k->unknown_finding = o->out->count;
 }
 
-/* The frame is known again at `off`: completes the finding with the length. */
+/* The frame is known again at `off`: adds to the finding for how many bytes it was not. */
 static void unknown_end(struct stack *k, uint64_t off)
 {
 	struct observe *o = k->o;
@@ -333,7 +335,8 @@ static void trace_keep(struct stack *k, unsigned r, struct value was, struct val
 	k->trace[k->traces++ % TRACES] = (struct trace){is, k->last, (uint8_t)r, is.off < was.off};
 }
 
-/* Records the effect of the last instruction, given the state behind it. */
+/* Records what the last instruction has done to rsp, the top of the stack and callee-saved registers, by the state
+ * behind it. Nothing at a leader and behind a gap, where control may come from elsewhere. */
 static void last_learn(struct stack *k, uint64_t off, const struct state *s, bool leader)
 {
 	const struct step *in = &k->o->f->steps[k->o->f->at[k->last] - 1];
@@ -356,7 +359,7 @@ static void last_learn(struct stack *k, uint64_t off, const struct state *s, boo
 			trace_keep(k, r, k->before.reg[r], s->reg[r]);
 }
 
-/* Records the first save of each callee-saved register. */
+/* Records which callee-saved registers the code saves, and where first. */
 static void step_learn(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
 	if ((in->op == STEP_PUSH || in->op == STEP_STORE) && in->a < 16) {
@@ -369,6 +372,7 @@ static void step_learn(struct stack *k, uint64_t off, const struct step *in, con
 	}
 }
 
+/* Visits an instruction, by flow_look(): s is the state before it. */
 static void state_look(void *ctx, uint64_t addr, unsigned len, const struct state *s, bool same)
 {
 	struct stack *k = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text of instructions, targets and states for findings. `out` has DESCRIPTION_MOST bytes. */
+/* Text of instructions, targets and states for findings; longer text than DESCRIPTION_MOST is truncated. */
 #include "analysis/lint/observe_internal.h"
 
 #include "arch/x86/insn.h"
