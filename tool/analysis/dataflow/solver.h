@@ -3,20 +3,20 @@
  * The worklist solver of all dataflow analyses: iterates transfer functions over the nodes of a graph (instructions,
  * basic blocks, code ranges) until no state changes.
  *
- * An analysis is a domain. It keeps the state of each node itself and enumerates the edges, since the graph may grow
- * while it is solved: a jump table that is understood, a call that turns out to be noreturn. Initial states are passed
- * to the entry nodes (for a backward analysis, to the exits) before dataflow_solve(), and between two calls of it.
+ * An analysis is a domain. It keeps the state of each node itself, and enumerates the edges, since the graph may change
+ * while it is solved: a jump table is understood, a call turns out to be noreturn. Initial states are passed to the
+ * entry nodes (in a backward analysis, the exits) before dataflow_solve(), and between two calls of it.
  *
- * It ends if join() is monotone on a lattice of finite height, which is for the domain to show.
+ * It ends if join() only ever moves up a lattice of finite height, which is for the domain to show.
  *
- * The functions are inline and a domain is a constant, so that the compiler resolves the calls through it.
+ * The functions are inline and a domain is a constant, so that the compiler turns calls through it into direct ones.
  */
 #ifndef ANALYSIS_DATAFLOW_SOLVER_H
 #define ANALYSIS_DATAFLOW_SOLVER_H
 
 #include "analysis/dataflow/worklist.h"
 
-/* `ctx` is the analysis in progress, as given to dataflow_solve(). */
+/* What an analysis brings. `ctx` is its data, as given to dataflow_solve(). */
 struct dataflow_domain {
 	/* Joins a state that arrives along an edge into the one at `node`. True: that has changed, so that the node has to
 	 * be visited (again). */
@@ -29,7 +29,7 @@ struct dataflow_domain {
 	bool (*stops)(const void *ctx);
 };
 
-/* Puts a node on the worklist, whatever its state. */
+/* Adds a node to the worklist, whatever its state. */
 static inline void dataflow_visit(const struct dataflow_domain *d, struct worklist *l, void *ctx, uint32_t node)
 {
 	if (d->rank)
@@ -46,7 +46,7 @@ static inline void dataflow_pass(const struct dataflow_domain *d, struct worklis
 		dataflow_visit(d, l, ctx, node);
 }
 
-/* Visits nodes until the worklist is empty: at the fixpoint of what has been passed so far. */
+/* Visits nodes until the worklist is empty, at the fixpoint of what has been passed so far, or the domain stops. */
 static inline void dataflow_solve(const struct dataflow_domain *d, struct worklist *l, void *ctx)
 {
 	while (l->count && !(d->stops && d->stops(ctx)))

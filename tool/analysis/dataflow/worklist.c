@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The worklist's heap, and its set of nodes. */
+/* The worklist's binary heap of ranked nodes, and the growth of its set. */
 #include "analysis/dataflow/worklist.h"
 
 #include <string.h>

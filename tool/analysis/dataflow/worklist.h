@@ -24,7 +24,8 @@ struct worklist {
 /* Is a node in the list? */
 static inline bool worklist_has(const struct worklist *l, uint32_t node) { return node < l->nodes && l->queued[node]; }
 
-void worklist_widen(struct worklist *l, uint32_t node); /* so that `queued` has the node */
+/* Grows `queued` so that it has the node. */
+void worklist_widen(struct worklist *l, uint32_t node);
 
 /* Marks a node as being in the list. False: it is already. */
 static inline bool worklist_mark(struct worklist *l, uint32_t node)
@@ -36,7 +37,7 @@ static inline bool worklist_mark(struct worklist *l, uint32_t node)
 	return l->queued[node] = true;
 }
 
-/* Adds a node, unless it is in the list. */
+/* Add a node, unless it is in the list. */
 static inline void worklist_push(struct worklist *l, uint32_t node)
 {
 	if (!worklist_mark(l, node))
@@ -46,7 +47,7 @@ static inline void worklist_push(struct worklist *l, uint32_t node)
 }
 void worklist_push_ranked(struct worklist *l, uint32_t node, uint32_t rank);
 
-/* Takes the next node out of a list that is not empty. */
+/* Take the next node out of a list that is not empty. */
 static inline uint32_t worklist_pop(struct worklist *l)
 {
 	uint32_t node = (uint32_t)l->items[--l->count];

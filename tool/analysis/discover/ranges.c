@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects candidates for code ranges from all sources, sorts them, and cuts each section of the code space by rank. */
+/* Collects candidates for code ranges from all sources, sorts them, and cuts each section of the code space by them. */
 #include "analysis/discover/ranges.h"
 #include "arch/x86/stack.h"
 #include "support/memory.h"
@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What one source takes for a code range. */
 struct candidate {
 	uint64_t start, end; /* end 0: unknown, up to the next candidate */
-	long fde;
-	int rank; /* of overlapping candidates, the lowest rank wins */
+	long fde;            /* index, or -1 */
+	int rank; /* 0 PLT entry, 1 FDE, 2 the other sources, 3 .init and .fini: where two overlap, the lower wins */
 	bool named, plt, exported;
 	const struct runtime_code *own; /* its function in a runtime's own table, or null */
 };
@@ -29,6 +30,7 @@ static void candidate_add(struct candidates *r, struct candidate x)
 	r->list[r->count++] = x;
 }
 
+/* By start, then by rank; named ones first. */
 static int range_order(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -37,7 +39,7 @@ static int range_order(const void *a, const void *b)
 		return x->start < y->start ? -1 : 1;
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
-	return y->named - x->named; /* named ones first */
+	return y->named - x->named;
 }
 
 /* Entry size of a PLT section (.plt, .plt.got, .plt.sec, .iplt), or 0 for other sections. Linkers write entries of 16
@@ -59,7 +61,7 @@ static bool is_part(const char *name)
 	return dot && (!dot[5] || dot[5] == '.');
 }
 
-/* Adds the function symbols of one symbol table. */
+/* Adds the functions of one symbol table, and labels that other files can see, as unnamed. */
 static void symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
                         uint32_t n, struct candidates *out)
 {
@@ -139,7 +141,7 @@ static void arrays_add(const struct elf_file *f, const struct code_space *space,
 	}
 }
 
-/* Adds the functions of runtimes' own tables. */
+/* Adds the functions that runtimes list in tables of their own. */
 static void own_add(const struct code_space *space, const struct runtime_codes *codes, struct candidates *out)
 {
 	size_t i;
@@ -159,8 +161,8 @@ static void range_push(struct code_ranges *p, struct code_range x)
 	p->list[p->count++] = x;
 }
 
-/* Does a label of no function lie inside an instruction of a sized function? Such bytes are meant to be run both ways:
- * as the retpolines of Linux, whose untraining hides a return in an operand. */
+/* Does a label of no function lie inside an instruction of a sized function? Such bytes are executed both ways: Linux's
+ * code that untrains return predictions hides a return in an operand. */
 static bool hides_in_instruction(const struct code_section *c, const struct candidate *function, uint64_t label)
 {
 	uint64_t at = function->start;
@@ -171,7 +173,7 @@ static bool hides_in_instruction(const struct code_section *c, const struct cand
 	return at > label;
 }
 
-/* Does a runtime tell that no function begins at the symbol at an address? */
+/* Does a runtime's table say that the symbol at an address begins no function? */
 static bool is_framed(const struct runtime_codes *codes, uint64_t addr)
 {
 	size_t k = SEARCH(codes->count, i, codes->list[i].start < addr);
@@ -182,21 +184,20 @@ static bool is_framed(const struct runtime_codes *codes, uint64_t addr)
 	return false;
 }
 
-/* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Of overlapping ones, that of the lowest
- * rank keeps all of its bytes. */
+/* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Where two overlap, the one of lower rank
+ * keeps all of its bytes; a function symbol inside a range becomes an entry of it. */
 static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct runtime_codes *codes,
                        const struct candidate *r, size_t n)
 {
 	uint64_t limit = c->addr + c->size, taken_until = c->addr;
 	size_t i, k;
 
-	/* FDEs and PLT entries keep what they cover; symbols fill the gaps. */
 	for (i = 0; i < n; i++) {
 		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
 		bool named = r[i].named, exported = r[i].exported;
 		const struct runtime_code *own = r[i].own;
 
-		if (start < taken_until) { /* inside the previous range: a symbol is an entry of that */
+		if (start < taken_until) { /* inside the previous range */
 			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start &&
 			    !is_framed(codes, start))
 				p->entries[p->entry_count++] = start;
@@ -260,7 +261,7 @@ static bool needs(const struct elf_file *f)
 
 /*
  * Is e_entry an outermost frame? In programs and the dynamic linker; not in libraries that can be run to print their
- * version, as libc.so, nor where an old linker has filled it in for a library.
+ * version, as libc.so, nor where an old linker has filled it in for a library. interpreted: the file has PT_INTERP.
  */
 static bool entry_is_outermost(const struct elf_file *f, const struct code_space *space, bool interpreted)
 {
@@ -301,6 +302,7 @@ static void sections_add(const struct elf_file *f, const struct code_space *spac
 	}
 }
 
+/* Adds the ranges of FDEs. */
 static void fdes_add(const struct cfi_file *cfi, struct candidates *out)
 {
 	size_t i;
@@ -329,7 +331,7 @@ static void sections_cut(struct code_ranges *out, const struct code_space *space
 	}
 }
 
-/* Gives each code range its slice of the entries. */
+/* Sorts the entries, and gives each code range its slice of them. */
 static void entries_assign(struct code_ranges *out)
 {
 	size_t i, k;
@@ -376,7 +378,8 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
 	free(r.list);
 }
 
-/* Merges the sorted ranges from index `before` on into the sorted ones before; moved[i]: the new index of i. */
+/* Merges the sorted ranges from index `before` on into the sorted ones before it; moved[i]: the new index of range i.
+ */
 static void ranges_merge(struct code_ranges *p, size_t before, uint32_t *moved)
 {
 	size_t n = p->count - before, at, i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cuts the code of a file into code ranges. By precedence: PLT entries; FDEs; function symbols, init and fini arrays,
- * functions of runtimes' own tables and the entry point; the sections .init and .fini.
+ * Cuts the code of a file into code ranges. Their sources, those that win first: PLT entries; FDEs; function symbols,
+ * init and fini arrays, runtimes' tables of functions and the entry point; the sections .init and .fini.
  */
 #ifndef ANALYSIS_DISCOVER_RANGES_H
 #define ANALYSIS_DISCOVER_RANGES_H
@@ -9,6 +9,7 @@
 #include "analysis/discover/code_range.h"
 #include "analysis/facts/cfi_file.h"
 
+/* Those of a file. */
 struct code_ranges {
 	struct code_range *list; /* sorted by start, none overlap */
 	size_t count, room;
@@ -16,12 +17,13 @@ struct code_ranges {
 	size_t entry_count;
 };
 
-/* `codes`: of language runtimes; only functions of their own tables count here. */
+/* Fills *out, to be freed by ranges_free(). codes: what language runtimes say of the code; their tables of functions
+ * are a source. */
 void ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                   const struct runtime_codes *codes, struct code_ranges *out);
 /*
- * Adds an open code range for each of the addresses (sorted) that lies in none. It ends at the next code range, the
- * next address, or the section's end. Returns the number of ranges added; moved[i]: the new index of the range i.
+ * Adds an open code range at each of the sorted addresses that lies in none; it ends at the next code range, the next
+ * address, or the section's end. Returns the number of ranges added. moved[i]: the new index of range i.
  */
 size_t ranges_add(struct code_ranges *p, const struct code_space *space, const uint64_t *addrs, size_t count,
                   uint32_t *moved);
