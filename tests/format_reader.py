@@ -6,7 +6,7 @@ import struct
 
 from elftools.elf.elffile import ELFFile
 
-from documents import FORMATS, table
+from documents import FORMATS, listing, record
 
 
 # ---- formats.md: records --------------------------------------------------------
@@ -14,14 +14,23 @@ from documents import FORMATS, table
 SIZES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
-def record(name):
-    """[(offset, size, field)] of one record, as formats.md has it."""
-    rows = table(FORMATS, f"<!-- struct {name} -->")
-    return [(int(r[0]), int(r[1]), r[2].strip("`")) for r in rows]
+def declared():
+    """The fields of struct etch_unwind, whose layout the page has as declarations of C, an offset before each line."""
+    out, at = [], 0
+    for row in listing(FORMATS, "struct etch_unwind"):
+        offset, line = row.split(None, 1)
+        assert int(offset) == at
+        for declaration in line.split(";"):
+            kind, names = declaration.split(None, 1)
+            for name, many in re.findall(r"(\w+)(?:\[(\d+)\])?", names):
+                out.append((at, int(kind[1:]) // 8 * int(many or 1), name))
+                at += out[-1][1]
+    return out
 
 
-RECORDS = {n: record(n) for n in ("etch_imv", "etch_imv_more", "etch_native", "etch_inline", "etch_branch", "etch_mark", "etch_ex", "etch_obj", "etch_module", "segment_note", "etch_rule", "etch_orc",
-                                  "etch_unwind", "etch_escape", "etch_run", "etch_map_rule")}
+RECORDS = {n: [r[:3] for r in record(FORMATS, n)] for n in (
+    "etch_imv", "etch_imv_more", "etch_native", "etch_inline", "etch_branch", "etch_mark", "etch_ex", "etch_obj", "etch_module",
+    "segment_note", "etch_rule", "etch_orc", "etch_escape", "etch_run", "etch_map_rule")} | {"etch_unwind": declared()}
 
 
 def total(name):
@@ -29,65 +38,92 @@ def total(name):
     return offset + size
 
 
-def flags_of(struct_name, row_field):
-    """{name: mask} from the sentence "bit N `NAME`" of a record's field."""
-    for r in table(FORMATS, f"<!-- struct {struct_name} -->"):
-        if r[2].strip("`") == row_field:
-            return {n: 1 << int(b) for b, n in re.findall(r"bit (\d+) `(\w+)`", r[3])}
-    raise AssertionError(row_field)
+def flags_of(name, field):
+    """{name: mask} from "bit N NAME" of a record's field."""
+    content = next(r[3] for r in record(FORMATS, name) if r[2] == field)
+    return {n: 1 << int(b) for b, n in re.findall(r"bit (\d+) (\w+)", content)}
+
+
+def numbered(head):
+    """Names of a listing, by their numbers."""
+    rows = [row.split(None, 2)[:2] for row in listing(FORMATS, head)]
+    assert [int(n) for n, _ in rows] == list(range(len(rows)))
+    return [name for _, name in rows]
 
 
 IMV_FLAGS = flags_of("etch_imv", "flags")
 NATIVE_FLAGS = flags_of("etch_native", "flags")
-EX_TYPES = [n for _, n in sorted(re.findall(r"^\| (\d) \| (plain|efault|zero|len) \|", FORMATS, re.M))]
+EX_TYPES = numbered("types: before the fixup is entered")
 MODULE_FLAGS = flags_of("etch_module", "flags")
-OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^\| (0x[0-9a-f]+) \| `(\w+)` \| (?:object|fact) \|", FORMATS, re.M)}
+OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^(0x[0-9a-f]+)  (\w+) ", FORMATS, re.M)}
 OBJ_MORE = flags_of("etch_obj", "more")
-KINDS = [n for _, n in sorted((int(a), b) for a, b in
-                              re.findall(r"^\| (\d) \| (none|object|store|escape) \|[^|]+\|$", FORMATS, re.M))]
-ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in
-                                   re.findall(r"^\| (\d) \| (pc|absolute|register|offset) \|", FORMATS, re.M))]
-PV_FORMS = {int(n): name for n, name in re.findall(r"(\d+) (call|jmp) \(`ff", FORMATS)}
-PV_ADDRESSING = [n for _, n in sorted((int(a), b) for a, b in re.findall(r"^\| (\d) \| (rip|abs|base|reg) \|", FORMATS, re.M))]
+KINDS = re.findall(r"\d (\w+)", re.sub(r"\([^)]*\)", "", next(r[3] for r in record(FORMATS, "etch_obj") if r[2] == "kind")))
+ADDRESSING = numbered("addressing: the memory operand of the load")
+PV_FORMS = {int(n): name for n, name in re.findall(r"(\d+) (call|jmp) \(ff", FORMATS)}
+PV_ADDRESSING = numbered("addressing: the operand of the call or jump")
 
 
 # ---- formats.md: the instruction forms --------------------------------------------
 
+def family(row):
+    """(number, name, bits read, bits of the operand, the other columns) of each form in a row of the table."""
+    numbers, names, *columns = re.split(r"  +", row)
+    first, _, last = numbers.partition("-")
+    head, *more = names.split(", ")[0].split()
+    stem = re.match("[a-zA-Z]+", head).group(0)
+    sizes = [s.split("_") for s in [head[len(stem):], *more]]
+    operations = [(0, stem)]
+    if stem == "OP":
+        operations = [(int(n), name) for n, name in re.findall(r"(\d) (\w+)", re.search(r"^OP: n = (.*)$", FORMATS, re.M).group(1))]
+        assert [n for n, _ in operations] == list(range(8))
+    number = int(first)
+    for n, name in operations:
+        for size in sizes:
+            width = int(size[-1])
+            w = width > 8
+            cells = [re.sub(r"\b([0-9a-f]{2})((?:\+8n|\+w)+)", lambda m: "%02x" % (int(m[1], 16) + 8 * n * ("8n" in m[2]) + w * ("w" in m[2])),
+                            c).replace("/n", f"/{n}") for c in columns]
+            yield number, name + "_".join(size), int(size[0]), width, cells
+            number += 1
+    assert number - 1 == int(last or first)
+
+
 class Form:
-    """One row of the table of forms."""
+    """One form of the table."""
 
-    def __init__(self, row):
-        self.number, self.name, self.reads = int(row[0]), row[1], int(row[2])
-        self.load = row[3].strip("`").split()
-        self.imms = [i.strip("` ").split() for i in row[4].split(" or ")]
-        self.fits = (row[5] or "all").split(", ")
-        self.width = 8 if "REX.W" in self.load or "/6" in self.load else 2 if "66" in self.load else \
-            1 if self.imms[0][-1] == "ib" else 4
-        self.byte = self.imms[0][-1] == "ib"
-
-
-def operations(row):
-    """A row of the table; of one about operation n, the eight that it stands for."""
-    if "+ 4n" not in row[0]:
-        return [row]
-    names = re.findall(r"(\d) (\w+)", re.search(r"OP is operation n: (.*) \(", FORMATS).group(1))
-    assert [int(n) for n, _ in names] == list(range(8))
-    return [[str(int(row[0].split()[0]) + 4 * n), row[1].replace("OP", name), row[2],
-             re.sub(r"(\w\w)\+8n", lambda m: f"{int(m.group(1), 16) + 8 * n:02x}", row[3]), row[4].replace("/n", f"/{n}"), row[5]]
-            for n, (_, name) in enumerate(names)]
+    def __init__(self, number, name, read, width, cells):
+        self.number, self.name, self.reads, self.width = number, name, read // 8, width
+        before = ["66"] if width == 16 else ["REX.W"] if width == 64 and name != "push64" else []
+        size = {8: "ib", 16: "iw"}.get(width, "id")
+        self.load, self.imms = before + cells[0].split(), [before + cells[1].split() + [size]]
+        self.fits = cells[2].split(" or ") if len(cells) > 2 and width == 64 else ["all"]
+        if "u32" in self.fits:
+            self.imms.append([w for w in self.imms[0] if w != "REX.W"])
+        self.byte = width == 8
 
 
-FORM = {f.number: f for row in table(FORMATS, "not in the table are malformed") for f in map(Form, operations(row))}
+FORM = {f[0]: Form(*f) for row in listing(FORMATS, "form   name                       load         immediate  fits")
+        for f in family(row)}
 
 
 # {number: (name, bytes read, encodings, bytes of the constant in each)}
-COMPARE = {int(r[0]): (r[1], int(r[2]), [i.strip("` ").split() for i in r[3].split(",")], [int(n) for n in r[4].split(",")])
-           for r in table(FORMATS, "### Compares with a constant")}
+COMPARE = {}
+for _row in listing(FORMATS, "form   name             load      constant"):
+    for _number, _name, _read, _width, (_load, _constant) in family(_row):
+        _before = ["66"] if _width == 16 else ["REX.W"] if _width == 64 else []
+        _sizes = [int(n) for n in re.match(r"(\d), (\d), (\d), (\d) bytes", _constant).groups()]
+        COMPARE[_number] = (_name, _read // 8, [_before + _load.split()], [_sizes[[8, 16, 32, 64].index(_width)]])
+        _short = re.search("or ([0-9a-f]{2}) (/.) with (.), but for (.*)$", _constant)
+        if _short and _name != _short[4]:
+            COMPARE[_number][2].append([*_before, _short[1], _short[2]])
+            COMPARE[_number][3].append(int(_short[3]))
 NAMES = {n: f.name for n, f in FORM.items()} | {n: c[0] for n, c in COMPARE.items()}
 NEED = flags_of("etch_imv_more", "need")
-SECOND = next(int(r[3]) for r in table(FORMATS, "<!-- struct etch_imv_more -->") if r[2].strip("`") == "form")
-GIVES = [[re.match("`([0-9a-f ]+)`", c.strip()) for c in r[1:3]] for r in table(FORMATS, "<!-- flags given -->")]
-GIVES = [[bytes.fromhex(w.group(1)) if w else bytes.fromhex(pair[0].group(1)) for w in pair] for pair in GIVES]
+SECOND = next(int(r[3]) for r in record(FORMATS, "etch_imv_more") if r[2] == "form")
+# [(in a site of 7 bytes and more, in a shorter one)]
+GIVES = [[bytes.fromhex(w) for w in re.findall(r"(?<=  )(?:[0-9a-f]{2}(?: |$))+", row)]
+         for row in listing(FORMATS, "first that is true  in a site of 7 bytes and more           in a shorter one")]
+GIVES = [g if len(g) == 2 else [g[0], g[0]] for g in GIVES]
 
 
 def encode_compare(form, base, addressing, length, rex, site, obj, disp, imm, sizes):
@@ -151,7 +187,7 @@ def encode_load(form, reg, base, addressing, rex, site, obj):
 def encode_imm(form, reg, length, rex, data):
     """The steps of "The immediate"; None where the value does not fit."""
     f = FORM[form]
-    v = int.from_bytes(data[:f.reads], "little", signed=f.name.startswith("movsx")) % 2**(8 * f.width)
+    v = int.from_bytes(data[:f.reads], "little", signed=f.name.startswith("movsx")) % 2**f.width
     words = None
     if "all" in f.fits or v < 2**31 or v >= 2**64 - 2**31:
         words = f.imms[0]

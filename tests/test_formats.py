@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from test_docs import PRELUDE
 
 from conftest import INCLUDE, ROOT, Flow, run
-from documents import FORMATS, code, enum, table
+from documents import FORMATS, code, enum, listing, record
 from format_reader import (ADDRESSING, COMPARE, FORM, IMV_FLAGS, KINDS, MODULE_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, PV_ADDRESSING,
                            PV_FORMS, RECORDS, SECOND, Reader, encode_compare, encode_flags, encode_imm, encode_load, total)
 
@@ -59,11 +59,10 @@ def test_flags_and_names_are_those_of_the_header():
     assert list(enum(INCLUDE / "etch" / "format.h", "etch_addressing").values()) == [0, 1, 2, 3] and len(ADDRESSING) == 4
     forms = enum(INCLUDE / "etch" / "pv_forms.h", "etch_pv_form")
     assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
-    names = [r[0].strip("`") for r in table(FORMATS, "## Sections\n")]
+    names = [row.split()[0] for row in listing(FORMATS, "name            flags  align  content")]
     text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h", INCLUDE / "etch" / "branch_format.h")
     assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo", ".sframe", ".eh_frame", ".eh_frame_hdr"]) == sorted(names)
-    magic = dict((f, r) for _, _, f, r in ((r[0], r[1], r[2].strip("`"), r[3])
-                                           for r in table(FORMATS, "<!-- struct etch_module -->")))
+    magic = {field: content for _, _, field, content in record(FORMATS, "etch_module")}
     assert int(magic["magic"].split(",")[0], 16) == define("ETCH_MODULE_MAGIC")
     assert int(magic["version"]) == define("ETCH_MODULE_VERSION")
 
@@ -141,13 +140,32 @@ def test_compares_with_a_constant_are_forms_h(forms_h):
     assert compared > 20000
 
 
-def test_the_examples_of_encodings():
-    for form, regs, shape, load, value, immediate in table(FORMATS, "<!-- encodings -->"):
-        form, regs, shape = int(form), int(regs, 16), int(shape, 16)
+# (form, regs, shape, load, value, immediate), with a load at 0x1000 that reads from 0x4000
+ENCODINGS = [
+    (3, 0x00, 0x06, "8b 05 fa 2f 00 00", 1, "c7 c0 01 00 00 00"),
+    (6, 0x01, 0x07, "0f b6 0d f9 2f 00 00", 255, "40 c7 c1 ff 00 00 00"),
+    (1, 0x04, 0x06, "8a 25 fa 2f 00 00", 7, "2e 2e 2e c6 c4 07"),
+    (4, 0x00, 0x47, "48 8b 05 f9 2f 00 00", 2**64 - 1, "48 c7 c0 ff ff ff ff"),
+    (4, 0x00, 0x47, "48 8b 05 f9 2f 00 00", 2**32 - 1, "40 c7 c0 ff ff ff ff"),
+    (4, 0x00, 0x47, "48 8b 05 f9 2f 00 00", 2**32, None),
+    (46, 0x07, 0x06, "3b 3d fa 2f 00 00", 64, "81 ff 40 00 00 00"),
+    (3, 0x02, 0x17, "8b 14 25 00 40 00 00", 2, "40 c7 c2 02 00 00 00"),
+    (3, 0xc0, 0x68, "41 8b 84 24 00 00 00 00", 2, "2e 40 c7 c0 02 00 00 00"),
+    (54, 0x0b, 0x48, "44 0f af 1d f8 2f 00 00", 3, "2e 45 69 db 03 00 00 00"),
+    (56, 0x00, 0x06, "ff 35 fa 2f 00 00", 5, "40 68 05 00 00 00"),
+]
+
+
+def test_examples_of_encodings():
+    """Those above, and those of the page."""
+    rows = [re.split("  +", row) for row in listing(FORMATS, "form  regs  shape  load                     value  immediate")]
+    pages = [(int(f), int(regs, 16), int(shape, 16), load, int(value), immediate) for f, regs, shape, load, value, immediate in rows]
+    assert len(pages) == 2
+    for form, regs, shape, load, value, immediate in ENCODINGS + pages:
         got = encode_load(form, regs & 15, regs >> 4, shape >> 4 & 3, shape >> 6 & 1, 0x1000, 0x4000)
-        assert got == bytes.fromhex(load.strip("`")) and len(got) == shape & 15
-        got = encode_imm(form, regs & 15, shape & 15, shape >> 6 & 1, int(value).to_bytes(8, "little"))
-        assert got == (None if immediate == "does not fit" else bytes.fromhex(immediate.strip("`")))
+        assert got == bytes.fromhex(load) and len(got) == shape & 15
+        got = encode_imm(form, regs & 15, shape & 15, shape >> 6 & 1, value.to_bytes(8, "little"))
+        assert got == (immediate and bytes.fromhex(immediate))
 
 
 # ---- formats.md: a second reader ---------------------------------------------------

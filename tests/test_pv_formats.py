@@ -202,3 +202,22 @@ def test_second_reader_agrees(flow):
         assert mine[name] == tool[name], name
     assert [r["state"] for r in mine["inline"]] == 2 * ["in place"]
     assert len(mine["pv"]) >= 18 and {n["flags"] for n in mine["native"]} == {"checked", "checked,one"}
+
+
+def test_a_pointer_in_a_register_that_came_through_the_got(flow_gcc):
+    """Addressing 3 with GOT: the displacement is that of the slot from the object's address."""
+    obj = flow_gcc.compile("#include <etch/pv.h>\nstruct config { long n, m; int (*hook)(void); };\n"
+                           "extern struct config theirs;\nETCH_DECLARE(theirs);\n"
+                           "int f(void);\nint f(void) { int (*h)(void) = theirs.hook; return h ? h() + 1 : 0; }\n", ("-O2", "-fPIC"))
+    flow_gcc.rewrite(obj)
+    path = flow_gcc.link([obj], ["-shared"], shared_lib=True)
+    flow_gcc.rewrite(path)
+    r = Reader(path)
+    entry, = [e for e in r.pv if e["form"]]
+    assert (entry["form"], entry["addressing"], entry["disp"]) == (CALL, 3, 16) and entry["flags"] & 15 == IMV_FLAGS["GOT"]
+    assert r.bytes(entry["site"], entry["length"]) == indirect(entry, None)
+    with open(path, "rb") as f:
+        elf = ELFFile(f)
+        names = {x["r_offset"]: elf.get_section_by_name(".dynsym").get_symbol(x["r_info_sym"]).name
+                 for x in elf.get_section_by_name(".rela.dyn").iter_relocations() if x["r_info_type"] == 6}
+    assert names[entry["obj"]] == "theirs"

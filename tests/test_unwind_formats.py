@@ -2,20 +2,21 @@
 """The sections of docs/formats.md on unwind tables are enough to write a reader from:
 this one shares nothing with etch and says what `etch inspect orc` says."""
 import bisect
+import re
 import struct
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from conftest import run
-from documents import FORMATS, table
+from documents import FORMATS
 from format_reader import RECORDS, SIZES, total
 
 LIBDIR = "/usr/lib/x86_64-linux-gnu/"
 FILES = {"libc": LIBDIR + "libc.so.6", "libz": LIBDIR + "libz.so.1"}
 NAMES = "rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15".split()
 KINDS = ["undef", "call", "signal", "end"]
-SOURCES = [r[1].strip("`") for r in table(FORMATS, "Where a row is from has a number too:")]
+SOURCES = [name for _, name in sorted(re.findall(r"(\d) `(\w+)`", re.search(r"A row's \*\*source\*\* .*?\n\n", FORMATS, re.S).group(0)))]
 SIGNED = {"etch_rule": {"cfa_off", "cfa_add", "bp_off"}, "etch_orc": {"sp_offset", "bp_offset"},
           "etch_map_rule": {"cfa", "bp"}}
 UNDEF = (0, 0, 0, 0, 0, 0, 0)
@@ -124,9 +125,10 @@ class Table:
         h, rows = self.header, []
         (ip_at, ip), (_, orc), (_, lookup) = (self.sections[n] for n in (".orc_unwind_ip", ".orc_unwind", ".orc_lookup"))
         assert (h["orc_ip"], len(ip), len(orc)) == (ip_at, 4 * h["rows"], 6 * h["rows"])
-        columns = table(FORMATS, "<!-- orc registers -->")
-        sp = {int(r[0]): r[1].split() for r in columns}
-        bp = {int(r[0]): int(r[2][5]) for r in columns if r[2] != "-"}
+        of_cfa, of_rbp = (re.findall(r"(\d+) ([^,;\n]+)", re.search(rf"^{name} register: (.*?)^\w", FORMATS, re.M | re.S).group(1))
+                          for name in ("CFA", "rbp"))
+        sp = {int(number): register.split() for number, register in of_cfa}
+        bp = {int(number): int(rule[3]) for number, rule in of_rbp}
         for i in range(h["rows"]):
             e = unpack("etch_orc", orc, 6 * i)
             address = ip_at + 4 * i + struct.unpack_from("<i", ip, 4 * i)[0]

@@ -109,13 +109,16 @@ def entry(k, s, at, **fields):
     return place, {"instruction": k.text(place), **{n: str(v) for n, v in fields.items()}}
 
 
+# Of asm/extable_fixup_types.h, without EX_TYPE_.
+EX_TYPES = ("none default fault uaccess copy clear-fs fpu-restore bpf wrmsr rdmsr wrmsr-safe rdmsr-safe wrmsr-in-mce "
+            "rdmsr-in-mce default-mce-safe fault-mce-safe pop-reg imm-reg fault-sgx ucopy-len zeropad eretu").split()
+
+
 def ex_table(k, s, data, start, end):
-    types = ("none default fault uaccess copy clear-fs fpu-restore bpf wrmsr rdmsr wrmsr-safe rdmsr-safe wrmsr-in-mce "
-             "rdmsr-in-mce default-mce-safe fault-mce-safe pop-reg imm-reg fault-sgx ucopy-len zeropad eretu").split()
     for at in range(start, end, 12):
         d, = struct.unpack_from("<I", data, at + 8)
         imm, = struct.unpack_from("<h", data, at + 10)
-        yield entry(k, s, at, fixup=k.text(k.ref(s, at + 4, "i")), type=types[d & 255], register=d >> 8 & 15,
+        yield entry(k, s, at, fixup=k.text(k.ref(s, at + 4, "i")), type=EX_TYPES[d & 255], register=d >> 8 & 15,
                     flags=d >> 12 & 15, immediate=imm)
 
 
