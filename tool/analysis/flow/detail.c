@@ -23,6 +23,7 @@ struct detail_part {
 	size_t pad_count, pad_room;
 };
 
+/* detail_take() in progress. */
 struct collector {
 	const struct detail *detail;
 	struct detail_part *part;
@@ -45,8 +46,8 @@ static const struct slot *slot_of(const struct state *s, unsigned r)
 	return best;
 }
 
-/* Does a slot lie in the live part of the stack? After a pop the memory still holds the value, but signal handlers may
- * overwrite it (below the red zone, if the value is in no register). */
+/* Does a slot lie in the live part of the stack? After a pop the memory still holds the value, until a signal handler
+ * overwrites it; the red zone, which that leaves alone, counts where the value is in no register. */
 static bool is_on_stack(const struct state *s, const struct slot *x, bool in_register)
 {
 	struct value sp = s->reg[ETCH_REG_RSP];
@@ -56,6 +57,8 @@ static bool is_on_stack(const struct state *s, const struct slot *x, bool in_reg
 	return x->at >= sp.off - (in_register ? 0 : RED_ZONE);
 }
 
+/* Where the value is that register r held at the function's entry: on the stack; where no live slot has it, in the
+ * register itself, or in another. */
 static void saved_find(const struct state *s, unsigned r, struct detail_insn *out)
 {
 	bool same = s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r;
@@ -88,6 +91,7 @@ static void saved_find(const struct state *s, unsigned r, struct detail_insn *ou
 		}
 }
 
+/* Appends the state before an instruction, by flow_look(). */
 static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct collector *t = ctx;
@@ -118,6 +122,7 @@ static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state
 			saved_find(before, r, x);
 }
 
+/* Appends a jump through a table. False: out of memory. */
 static bool jump_take(struct detail_part *d, const struct flow *f, uint64_t addr, const struct flow_jump *j)
 {
 	if (!j->table)
@@ -137,6 +142,7 @@ static bool jump_take(struct detail_part *d, const struct flow *f, uint64_t addr
 	return true;
 }
 
+/* Are details of a code range requested? */
 static bool is_asked(const struct detail *d, uint64_t start, uint64_t end)
 {
 	return d->vague ? d->at >= start && d->at < end : start < d->to && end > d->from;
@@ -303,7 +309,6 @@ const struct detail_target *detail_targets_of(const struct detail *d, uint64_t a
 	return d->target_count ? bsearch(&key, d->targets, d->target_count, sizeof(key), target_order) : NULL;
 }
 
-/* Binary search: the call sites of an LSDA do not overlap. */
 const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr)
 {
 	size_t lo = SEARCH(d->pad_count, i, d->pads[i].start <= addr);

@@ -22,6 +22,7 @@ enum detail_where {
 	WHERE_REGISTER, /* in register `off` */
 };
 
+/* The state before a reached instruction. */
 struct detail_insn {
 	uint64_t addr;
 	struct etch_rule rule; /* the rule that the code proves; kind UNDEF: none */
@@ -29,7 +30,7 @@ struct detail_insn {
 	uint8_t where[16];     /* per register: enum detail_where; set for callee-saved registers other than rsp */
 	bool weak;             /* the state is weak: see struct state */
 	bool dead;             /* reached only by returns of noreturn calls */
-	bool ends;             /* a noreturn call, or a system call that exits */
+	bool ends;             /* control does not continue: a noreturn call, or a system call that exits */
 };
 
 /* An indirect jump through a table. */
@@ -61,8 +62,9 @@ struct flow;
 struct code_range;
 struct elf_file;
 
+/* What is requested, and what there is of it. Addresses are those of struct code_space. */
 struct detail {
-	uint64_t from, to; /* requested interval; all addresses here are those of struct code_space */
+	uint64_t from, to; /* requested interval */
 	bool vague;        /* function starts in the interval are unknown: take only the code range that holds `at` */
 	uint64_t at;
 	struct detail_insn *insns; /* sorted by address; reached instructions only */

@@ -14,7 +14,7 @@ bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t s
 	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0) || insn_is_endbr(bytes, size);
 }
 
-/* Does code look like a prologue? */
+/* Does a function's prologue seem to begin at an offset? */
 static bool begins_function(struct flow *f, uint64_t off)
 {
 	const struct code_range *p = f->in.range;
@@ -38,7 +38,7 @@ static uint16_t address_registers(const struct step *s)
 	return (uint16_t)((s->b < 16 && (is_access(s->op) || s->deref) ? 1u << s->b : 0) | (indexed ? 1u << s->index : 0));
 }
 
-/* Is code not the start of a function: does it use a callee-saved register that it has not saved? */
+/* Does code at an offset use a callee-saved register that it has not saved? Then no function begins there. */
 static bool is_amidst(struct flow *f, uint64_t off)
 {
 	uint16_t saved = 0;
@@ -61,7 +61,7 @@ static bool is_amidst(struct flow *f, uint64_t off)
 	return false;
 }
 
-/* Does code begin with push %rbp; mov %rsp, %rbp? */
+/* Does the code range begin with push %rbp; mov %rsp, %rbp? */
 static bool makes_frame(struct flow *f)
 {
 	uint32_t i = flow_step(f, 0), k;
@@ -79,7 +79,7 @@ bool flow_begins(struct flow *f)
 	uint64_t off = 0;
 	unsigned n;
 
-	if (makes_frame(f)) /* wherever it is: with -Oz functions are not aligned */
+	if (makes_frame(f)) /* at any address: with -Oz functions are not aligned */
 		return true;
 	if (is_amidst(f, 0) || (p->start % FUNCTION_ALIGN && !insn_is_endbr(p->bytes, p->end - p->start)))
 		return false;
@@ -96,8 +96,7 @@ bool flow_begins(struct flow *f)
 /* Instructions examined behind a call of the next instruction, for uses of the pushed return address. */
 #define ASKED_MOST 8u
 
-/* What code does with the return address on top of the stack, within its first instructions: nothing that shows,
- * RA_READ, or RA_POPPED. */
+/* What code does with a return address on top of the stack, within ASKED_MOST instructions; 0: nothing that shows. */
 enum { RA_READ = 1, RA_POPPED = 2 };
 
 static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
@@ -203,7 +202,7 @@ static bool uses_number(const struct step *s, unsigned r)
 	}
 }
 
-/* Does the instruction use a register in `left` (`memory`: as an address)? Removes from `left` those it settles. */
+/* Does the instruction use a register in *left (memory: as an address)? Removes from *left those that it settles. */
 static bool uses_any(const struct step *s, bool memory, unsigned *left)
 {
 	unsigned mask;
@@ -306,7 +305,8 @@ static bool leads_home(const struct flow *f)
 	return false;
 }
 
-/* Does the code use a frame of other code? `returns`: it returns to a caller, so only rbp counts (see below). */
+/* Does the code range use a frame that other code has made: registers or stack of its caller? returns: it returns to a
+ * caller, so that only rbp counts (flow_begins_framed()). */
 static bool uses_frame(struct flow *f, bool returns)
 {
 	unsigned left = returns ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | STEP_SCRATCH, n;
@@ -338,10 +338,10 @@ static bool uses_frame(struct flow *f, bool returns)
 }
 
 /*
- * No convention passes an argument in rbp, but some pass one or two in the other registers (nested functions of C
- * do). Such functions return, or restore a register before a tail call (flow.found.returns_to_caller), as
- * nearly all functions with stack arguments do; the handlers of an interpreter do neither. In them only rbp
- * counts, and only as an address.
+ * What tells code that begins in a frame of other code, as an interpreter's handlers do, from a function whose
+ * arguments are in unusual places: no convention passes an argument in rbp, but some pass one or two in the other
+ * registers (nested functions of C do) or on the stack. Such functions return, or restore a register before a tail call
+ * (flow.found.returns_to_caller); handlers do neither. So in code that returns only rbp counts, and only as an address.
  */
 bool flow_begins_framed(struct flow *f)
 {

@@ -50,7 +50,7 @@ static void edge_add(struct flow *f, uint64_t target, const struct state *s)
 	f->found.edge_count++;
 }
 
-/* A jump out of the code range. */
+/* Adds a jump out of the code range, in state s: a tail call, or an edge to another part of the function. */
 static void leave(struct flow *f, uint64_t target, const struct state *s)
 {
 	const struct code_range *p;
@@ -192,6 +192,7 @@ static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 	edge_add(f, pad, &after);
 }
 
+/* What a return shows of the code range. */
 static void return_note(struct flow *f, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
@@ -242,12 +243,13 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 	}
 }
 
+/* What an indirect jump shows of the code range, and the exits by its table. */
 static void jump_ind_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
 	struct etch_rule run;
 
-	/* more popped than pushed: the range did not begin with a return address */
+	/* More popped than pushed: the range did not begin with a return address. */
 	f->found.exit_sp_mismatch |= sp.kind == VALUE_CFA && sp.off > 0;
 	f->found.non_c_frame |= leaves_no_c_frame(f->in.env->own_stack, f->in.range, in, before);
 	if (f->in.env->runtime->enters(in, before, &run))
@@ -300,7 +302,7 @@ static bool call_note(struct flow *f, const struct step *in, uint64_t behind)
 	return false;
 }
 
-/* The edges by notes: to other code that may stand in the place of an instruction, or follow its fault. */
+/* Adds the edges of an instruction by notes: to code that may stand in its place, or that its fault leads to. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 {
 	const struct notes *n = f->in.env->notes;
@@ -319,7 +321,7 @@ void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 	}
 }
 
-/* The end of a replacement: behind the code in whose place it stands. */
+/* Adds the edges from the end of a replacement: to what is behind the code in whose place it stands. */
 static void resume_note(struct flow *f, const struct state *after)
 {
 	uint64_t end = f->in.range->end;
@@ -381,8 +383,8 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 		next_note(f, off, in, before, behind && in->padding);
 }
 
-/* An address that is loaded from does not count; in a file that is not linked to a fixed address, only lea of a
- * rip-relative one does. */
+/* Does the instruction take an address, in in->imm? One that it loads from does not count; in a file that is not linked
+ * to a fixed address, only lea of a rip-relative one does. */
 bool flow_takes_address(const struct flow *f, const struct step *in)
 {
 	if (!in->imm || f->in.env->reloc_count)
@@ -390,7 +392,7 @@ bool flow_takes_address(const struct flow *f, const struct step *in)
 	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->in.env->file->eh.e_type != ET_DYN;
 }
 
-/* An address that the entry point takes, such as main, is called. */
+/* Notes an address that the code takes. What the entry point takes, such as main, is called. */
 void flow_ref_note(struct flow *f, uint64_t addr)
 {
 	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;

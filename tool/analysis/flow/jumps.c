@@ -56,7 +56,7 @@ static bool jumps_agree(struct flow *f, struct state *out)
 	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Index of the first of flow.walk.inner that ends behind an offset. */
+/* Index of the first range of flow.walk.inner that ends behind an offset. */
 static size_t inner_at(const struct flow *f, uint64_t off)
 {
 	return SEARCH(f->walk.inner_count, i, f->walk.inner[i].end <= off);
@@ -166,7 +166,7 @@ static int word32_order(const void *a, const void *b)
 /* Up to this many new jumps, each searches flow.walk.table_at linearly; with more, the list is sorted first. */
 #define FRESH_FEW 16u
 
-/* Makes flow.walk.table_sorted. False: out of memory. */
+/* Sorts flow.walk.table_at into table_sorted. False: out of memory. */
 static bool starts_sort(struct flow *f)
 {
 	uint32_t *list = f->jump_count ? malloc(f->jump_count * sizeof(*list)) : NULL;
@@ -196,7 +196,7 @@ static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 	return false;
 }
 
-/* lands_wrong(): does the row of .eh_frame at `addr` contradict the state? */
+/* For lands_wrong(): whether the row of .eh_frame at `addr` contradicts the state. */
 struct landing {
 	const struct state *state;
 	uint64_t addr;
@@ -293,8 +293,8 @@ static bool inner_bound(struct flow *f, struct flow_jump *j)
 	return j->what.most != 0;
 }
 
-/* Number of entries of a jump's table, if the code shows a bound and all entries lead to instructions; else 0. A bound
- * above the table's size, since the compiler knew a lower one, thus counts as none. */
+/* Number of entries of a jump's table, if the code shows a bound and all entries lead to instructions; else 0. So a
+ * bound that is above the table's size, where the compiler knew a lower one, counts as none. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 {
 	unsigned i;
@@ -311,7 +311,8 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 	return i;
 }
 
-/* Determines the entries of a jump's table and enters their targets inside the code range. */
+/* Determines how many entries of a jump's table can be followed, and enters their targets inside the code range; those
+ * of a table without a bound in a weak state. */
 static void table_follow(struct flow *f, struct flow_jump *j)
 {
 	struct state s;

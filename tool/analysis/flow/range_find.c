@@ -15,7 +15,7 @@ static const struct code_range *range_in_index(const struct flow_env *env, uint3
 
 	if (hi > env->range_count)
 		hi = env->range_count;
-	lo = SEARCH_IN(lo, hi, i, env->spans[i].end <= at); /* mostly among one or a few */
+	lo = SEARCH_IN(lo, hi, i, env->spans[i].end <= at); /* few begin in one block */
 	return lo < env->range_count && env->spans[lo].start <= at && at < env->spans[lo].end ? &env->ranges[lo] : NULL;
 }
 
@@ -57,7 +57,7 @@ void ranges_index(struct flow_env *env)
 	env->index_base = env->ranges[0].start;
 	env->index_span = env->ranges[env->range_count - 1].end - env->index_base;
 	n = (env->index_span >> INDEX_SHIFT) + 2;
-	if (n > 64 * env->range_count + 4096) { /* sparse: the index would be larger than the list, search that */
+	if (n > 64 * env->range_count + 4096) { /* sparse: the index would be larger than the list, which is searched */
 		env->index_span = 0;
 		return;
 	}
@@ -84,7 +84,7 @@ void range_index_extend(struct flow_env *env, size_t i, uint64_t was)
 		return;
 	}
 	env->spans[i].end = (uint32_t)(env->ranges[i].end - env->index_base);
-	/* the blocks that begin in what was added: so far the next code range was the first to end behind their start */
+	/* For blocks that begin in what was added, the next code range was the first to end behind their start. */
 	for (at = (was - env->index_base + (1u << INDEX_SHIFT) - 1) >> INDEX_SHIFT; at << INDEX_SHIFT < env->spans[i].end;
 	     at++)
 		env->index[at] = (uint32_t)i;

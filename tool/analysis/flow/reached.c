@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bitmaps of reached instructions, one per section: filled by the workers of the analysis, see reached.h. */
+/* Bitmaps of reached instructions (reached.h), which the workers of the analysis fill at once. */
 #include "analysis/flow/reached.h"
 
 #include "analysis/flow/flow.h"
