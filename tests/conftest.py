@@ -245,6 +245,22 @@ def once(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def go(once):
+    """go(*arguments, cwd, **environment): runs Go, one at a time with the user's cache: its standard library and pprof, of
+    which it has the source only, are compiled once for all tests, which takes it half a minute."""
+    path = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if not path:
+        pytest.skip("no Go here, and etch does not need it")
+    directory = once("go", lambda out: None)
+
+    def get(*arguments, cwd=None, **environment):
+        with open(directory / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return run([path, *arguments], cwd=cwd, env={**os.environ, **environment}, timeout=3 * TIMEOUT)
+    return get
+
+
+@pytest.fixture(scope="session")
 def stepper(build, once):
     """stepper(library): the directory of the stepper and of the shadow stack (tests/unwind/dynamic.py); `library`: with
     libetch, which they then compare beside."""

@@ -563,15 +563,13 @@ func main() {
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_go(build, tmp_path, early):
+def test_go(build, go, tmp_path, early):
     """Go's handler is in front or behind; a nil dereference is a panic, at the end too."""
-    if not shutil.which("go"):
-        pytest.skip("no Go here, and etch does not need it")
     text = GO.replace("INCLUDE", str(INCLUDE)).replace("BUILD", str(build))
     text = text.replace("EARLY", "static __attribute__((constructor)) void early(void) { etch_fault_init(); }" if early else "")
     (tmp_path / "main.go").write_text(text)
-    env = dict(os.environ, GOPROXY="off", GOTOOLCHAIN="local", CGO_ENABLED="1", GO111MODULE="off", GOFLAGS="")
-    run(["go", "build", "-p", "1", "-o", "t", "main.go"], cwd=tmp_path, env=env)
+    go("build", "-p", "1", "-o", "t", "main.go", cwd=tmp_path,
+       GOPROXY="off", GOTOOLCHAIN="local", CGO_ENABLED="1", GO111MODULE="off", GOFLAGS="")
     for mode in ("without", "with"):
         assert run([tmp_path / "t", mode]).stdout == "7\n"
         p = run([tmp_path / "t", mode, "crash"], ok=2)

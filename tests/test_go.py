@@ -228,10 +228,9 @@ def differences(etch, program, text_at=None):
 
 
 @pytest.mark.parametrize("kind", ["exe", "pie"] if os.environ.get("ETCH_TESTS") == "all" and shutil.which("go") else [])
-def test_rows_are_those_of_the_go_linker(etch, tmp_path, kind):
+def test_rows_are_those_of_the_go_linker(etch, go, tmp_path, kind):
     (tmp_path / "main.go").write_text(PROGRAM)
-    env = {"PATH": "/usr/bin:/bin:" + str(shutil.which("go")).rpartition("/")[0], "HOME": str(tmp_path), "GOFLAGS": "-mod=mod"}
-    run(["go", "build", "-ldflags=-s -w", f"-buildmode={kind}", "-o", "a", "main.go"], cwd=tmp_path, env=env)
+    go("build", "-ldflags=-s -w", f"-buildmode={kind}", "-o", "a", "main.go", cwd=tmp_path, GOFLAGS="-mod=mod")
     before = run([tmp_path / "a"]).stdout
     run([etch, "rewrite", tmp_path / "a"])
     assert run([tmp_path / "a"]).stdout == before

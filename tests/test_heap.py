@@ -193,13 +193,10 @@ def test_pprof(etch, work, tmp_path):
     assert [s.values for s in busy] == [[100000, 1000, 0, 0, 0, 0]] and busy[0].names[1:3] == ["all", "main"]
 
 
-def test_go_reads_pprof(etch, work, tmp_path):
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if not go:
-        pytest.skip("go is not installed")
+def test_go_reads_pprof(etch, work, go, tmp_path):
     out = tmp_path / "a.pb.gz"
     heap(etch, work, options=["-o", out])
-    text = run([go, "tool", "pprof", "-sample_index=inuse_space", "-unit=B", "-top", out], env={**os.environ, "HOME": str(tmp_path)}).stdout
+    text = go("tool", "pprof", "-sample_index=inuse_space", "-unit=B", "-top", out).stdout
     assert re.search(r"^ +10000B .* leaky$", text, re.M) and "busy" not in text
 
 

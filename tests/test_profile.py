@@ -190,11 +190,8 @@ fn main() { std::process::exit((spin(100_000_000) == 1) as i32); }
 
 
 @pytest.mark.parametrize("flags", ["", "-s -w"], ids=["symbols", "stripped"])
-def test_go(etch, tmp_path, sampled, flags):
+def test_go(etch, go, tmp_path, sampled, flags):
     """Go's linker writes no .eh_frame: the code is analysed, and where symbols are gone its own table has the names."""
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if not go:
-        pytest.skip("go is not installed")
     (tmp_path / "go.mod").write_text("module a\ngo 1.20\n")
     (tmp_path / "main.go").write_text("""package main
 import "os"
@@ -204,8 +201,7 @@ func spin(n int) int { s := 1; for i := 0; i < n; i++ { s = s*3 + i }; return s 
 func outer(n int) int { return spin(n) + 1 }
 func main() { if outer(400000000) == 1 { os.Exit(1) } }
 """)
-    env = {**os.environ, "HOME": str(tmp_path), "GOFLAGS": "-mod=mod"}
-    run([go, "build", f"-ldflags={flags}", "-o", tmp_path / "a", "."], cwd=tmp_path, env=env)
+    go("build", f"-ldflags={flags}", "-o", tmp_path / "a", ".", cwd=tmp_path, GOFLAGS="-mod=mod")
     found, table = folded(etch, tmp_path, tmp_path / "a")
     assert leaves(found).most_common(1)[0][0] == "main.spin"
     chains = {tuple(f[1:]) for f, _ in found if f[-1] == "main.spin"}
@@ -377,13 +373,10 @@ def test_pprof(etch, burn, tmp_path):
             assert s.mappings[0] == (str(burn), run(["readelf", "-n", burn]).stdout.partition("Build ID: ")[2].split()[0])
 
 
-def test_go_reads_pprof(etch, burn, tmp_path):
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if not go:
-        pytest.skip("go is not installed")
+def test_go_reads_pprof(etch, burn, go, tmp_path):
     out = tmp_path / "a.pb.gz"
     run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.3"])
-    text = run([go, "tool", "pprof", "-sample_index=samples", "-top", out], env={**os.environ, "HOME": str(tmp_path)}).stdout
+    text = go("tool", "pprof", "-sample_index=samples", "-top", out).stdout
     assert re.findall(r"^ +\d+ .* (\w+)$", text, re.M)[:3] == ["hot", "warm", "cool"]
 
 
