@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The transfer function of one instruction, around state_transfer(): it also tracks the last compare, applies what a
- * branch's outcome proves of the compared values, and tells whether the unwind rule may have changed. */
+/* The transfer function of one instruction: state_transfer(), and the last compare, what a branch on it proves of the
+ * compared values, and whether the unwind rule may have changed. */
 #include "analysis/flow/flow_internal.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static bool stores_at(const struct step *in, unsigned base)
 	       (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
 }
 
-/* Refines the state by the outcome of a branch on the last compare. */
+/* Refines the state on one way of a branch by what its outcome says of the last compare. */
 static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
 {
 	static const uint8_t opposite[] = {
@@ -74,7 +74,7 @@ static void compared_watch(struct compared *c)
 		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
 }
 
-/* Records the compare after an instruction that writes flags, if its outcome can refine a state. */
+/* Takes an instruction that writes flags for the last compare, if a branch on it can refine a state. */
 static void compared_set(struct compared *c, const struct step *in, const struct state *s)
 {
 	c->op = STEP_NONE;
@@ -90,7 +90,7 @@ static void compared_set(struct compared *c, const struct step *in, const struct
 	c->imm = in->imm;
 }
 
-/* The fall-through edge of a branch. */
+/* The way of a branch that is not taken. */
 static void advance_branch(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (c->op != STEP_NONE)
@@ -204,6 +204,7 @@ static inline __attribute__((always_inline)) unsigned changed_registers(const st
 	}
 }
 
+/* May a rule be made of the value of any of these registers? */
 static inline bool any_rules(const struct state *s, unsigned mask)
 {
 	for (; mask; mask &= mask - 1)
@@ -212,7 +213,7 @@ static inline bool any_rules(const struct state *s, unsigned mask)
 	return false;
 }
 
-/* flow_advance_same() for instructions other than FLOW_NEXT. */
+/* flow_advance_same() for branches, calls and what ends a path. */
 static __attribute__((noinline)) bool advance_way_same(const struct step *in, struct state *s, uint32_t off,
                                                        struct compared *c)
 {

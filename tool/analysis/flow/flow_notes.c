@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A jump or nop that is patched at run time: a branch of unknown outcome. */
+/* Makes a branch of unknown outcome of a jump or nop that is patched at run time. */
 static void step_branch(struct step *s, uint64_t target)
 {
 	s->flow = FLOW_BRANCH;
@@ -17,7 +17,7 @@ static void step_branch(struct step *s, uint64_t target)
 	s->effects |= EFFECT_CONTROL;
 }
 
-/* iret in a function is to itself, behind it: what it pops is all that it does. Elsewhere it leaves, as sysret does. */
+/* An iret in a function returns to the next instruction, and only pops; elsewhere it leaves, as sysret does. */
 static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct code_range *p = f->in.range;
@@ -43,7 +43,7 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
 		step_branch(s, x->to);
-	/* Of a replacement: a jump to its end. */
+	/* A jump to the end of a replacement leads behind what it replaces. */
 	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
 		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
 	x = note_at(n, addr, NOTE_INDIRECT);
@@ -78,6 +78,7 @@ bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t ad
 	return true;
 }
 
+/* The address of basic block k. */
 static uint64_t block_address(const struct flow *f, uint32_t k)
 {
 	return f->in.range->start + f->step_at[f->step_of_state[k]];
@@ -92,7 +93,7 @@ bool flow_note_bars(const struct flow *f, uint32_t k)
 	return !f->walk.by_note && note_at(f->in.env->notes, addr, NOTE_RESTORE);
 }
 
-/* The state that a frame describes. Registers but rbp are unknown; rbp counts as the caller's, as ORC has it. */
+/* The state that a note of a frame describes. Registers but rbp are unknown; rbp is the caller's, as in ORC. */
 static void frame_state(const struct note_frame *frame, struct state *s)
 {
 	struct slot *x;

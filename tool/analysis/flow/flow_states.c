@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reports the states of a code range at the fixpoint, in order of address, to a callback, and collects its results
- * (exits.c). */
+/* Passes the states of a code range at the fixpoint to a callback, in order of address, and collects the results of its
+ * instructions (exits.c). */
 #include "analysis/flow/flow_internal.h"
 
 #include "analysis/flow/state_saves.h"
@@ -21,7 +21,7 @@ static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t si
 	return size;
 }
 
-/* A cursor over the states of one basic block, advanced on demand. */
+/* A cursor over the states of one basic block, which moves only where somebody asks for a state. */
 struct block {
 	const struct state *s; /* before the instruction at `at`: `own`, or still that of the leader */
 	uint64_t at;
@@ -29,6 +29,7 @@ struct block {
 	struct state own;
 };
 
+/* Sets the cursor to the state before the instruction at `off`. */
 static void block_begin(struct block *b, const struct state *s, uint64_t off)
 {
 	b->s = s;
@@ -36,7 +37,7 @@ static void block_begin(struct block *b, const struct state *s, uint64_t off)
 	b->c = (struct compared){0};
 }
 
-/* Advances to an instruction of the block and returns the state before it. */
+/* Moves the cursor to an instruction of the block, and returns the state before it. */
 static const struct state *block_state(struct block *b, const struct flow *f, uint64_t off)
 {
 	if (b->at < off && b->s != &b->own) {
@@ -58,13 +59,14 @@ struct cut {
 	struct state s;
 };
 
+/* Keeps the state behind the instruction that ends at `next`, as another basic block begins inside of it. */
 static void block_cut(struct block *b, const struct flow *f, uint64_t next, struct cut *cut)
 {
 	state_copy(&cut->s, block_state(b, f, next));
 	cut->at = next;
 }
 
-/* Goes on with the block that was cut, at `off`; the one before it is cut if it was to go on at `next`, behind. */
+/* Continues the block that was cut, at `off`; cuts the one before in its turn if that continues behind, at `next`. */
 static void block_resume(struct block *b, const struct flow *f, uint64_t off, uint64_t next, struct cut *cut)
 {
 	struct state there;
@@ -98,8 +100,8 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	return same;
 }
 
-/* Behind an instruction with the same rule: are the callee-saved registers certainly where they were? All but its own
- * write to one of them moves the rule, too. */
+/* Behind an instruction that leaves the rule: are the callee-saved registers certainly where they were? Whatever else
+ * than a write to one of them moves them, moves the rule, too. */
 static inline bool step_keeps_saves(const struct flow *f, uint32_t number)
 {
 	return !(f->steps[number].touches & f->saves.registers) || ((f->seen[number] & FLOW_IDLE) && !f->in.range->open);
@@ -193,11 +195,17 @@ static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f,
 /* What a walk over the states is for. */
 enum purpose { NOTE /* collect the results */, LOOK };
 
-/* Calls fn for each walked instruction in order of address. */
+/*
+ * Calls fn for each walked instruction in order of address, but those below flow.skip.below whose rule is that of the
+ * last call. Blocks may overlap, where one begins inside an instruction of another: the one that is cut continues
+ * behind.
+ */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
-	bool same = false, behind = false, kept = false; /* kept: f->saves.fn need not be called */
+	bool same = false;   /* the rule is that of the last call */
+	bool behind = false; /* only padding lies between a call and this instruction */
+	bool kept = false;   /* f->saves.fn need not be called */
 	struct cut cut;
 	struct block b;
 

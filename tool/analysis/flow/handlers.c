@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+/* Adds a slot with an entry value at CFA + at; the caller sets of which register. */
 static struct value *slot_put(struct state *s, int32_t at)
 {
 	struct slot *x = &s->slot[s->slot_count++];
@@ -44,10 +45,10 @@ bool flow_has_frame(const struct state *s)
 /* Is a value of rbp the caller's, which a handler can only have from the frame? */
 static bool is_callers(const struct value *bp) { return bp->kind == VALUE_ENTRY && bp->reg == ETCH_REG_RBP; }
 
-/* Is the frame gone: the return address on top, and rbp the caller's? */
+/* Has the handler taken the frame down: is the return address on top, and rbp the caller's? */
 static bool is_left(const struct state *s) { return state_returns(s) && is_callers(&s->reg[ETCH_REG_RBP]); }
 
-/* A jump through a table of addresses that the file does not show entry by entry. */
+/* Notes a jump through a table of addresses that is not followed: the dispatch of an interpreter, perhaps. */
 static void dispatch_note(struct flow *f, const struct flow_jump *j, const struct state *before)
 {
 	struct etch_rule rule;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tells helpers from functions among call targets inside an open code range: assembly calls local helpers in the
- * middle of its own function, but the target may also be the next function. A target that some jump passes over is
- * a helper. Fall-through edges do not count, since a call in front of the target may be noreturn.
+ * Which call targets inside an open code range are local helpers, as assembly has them in the middle of a function, and
+ * which begin the next function? A target that some jump passes over is a helper. Falling through into one shows
+ * nothing: a call in front of it may be noreturn.
  */
 #include "analysis/flow/flow_internal.h"
 
 #include <stdlib.h>
 
-/* Counts a jump between two offsets for every offset that it passes over (as differences; summed by paths_make()). */
+/* Counts a jump between two offsets at every offset that it passes over: as differences, which paths_make() sums. */
 static void path_add(struct flow *f, uint64_t from, uint64_t to)
 {
 	f->walk.paths[from < to ? from + 1 : to + 1]++;
 	f->walk.paths[from < to ? to + 1 : from + 1]--;
 }
 
+/* Counts the jumps inside the code range that step i makes. */
 static void paths_of(struct flow *f, uint32_t i)
 {
 	uint64_t off = f->step_at[i];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The lattice of abstract states: the join, comparison, refinement by compares, and what is forgotten. */
+/* The lattice of abstract states: join, comparison, refinement by compares, and what is forgotten. */
 #include "analysis/flow/state_internal.h"
 
+/* What holds of a value that is a on one path and b on another. A bound is never raised: a loop would raise it for
+ * ever. */
 static struct value value_join(struct value a, struct value b)
 {
 	if (value_same(a, b))
@@ -11,8 +13,7 @@ static struct value value_join(struct value a, struct value b)
 		return a;
 	}
 	if ((a.kind == VALUE_BELOW || a.kind == VALUE_CONST) && (b.kind == VALUE_BELOW || b.kind == VALUE_CONST))
-		return a.off == b.off || a.off > b.off ? value_of(VALUE_BELOW, 0, a.off)
-		                                       : VALUE_NONE; /* never raised: joins must terminate */
+		return a.off == b.off || a.off > b.off ? value_of(VALUE_BELOW, 0, a.off) : VALUE_NONE;
 	return VALUE_NONE;
 }
 

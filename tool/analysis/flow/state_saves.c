@@ -16,7 +16,7 @@ static bool is_safe(const struct state *s, const struct slot *x)
 	return (int64_t)x->at >= (int64_t)sp.off - RED_ZONE;
 }
 
-static const uint8_t registers[5] = {3, 12, 13, 14, 15};
+static const uint8_t registers[5] = {3, 12, 13, 14, 15}; /* rbx, r12 to r15, as in struct etch_cfi_saves */
 
 unsigned saves_registers(const struct etch_cfi_saves *saves)
 {
@@ -48,6 +48,7 @@ struct nearest {
 	const struct slot *slot[6];
 };
 
+/* Finds these slots, without those that others may have overwritten. */
 static void nearest_slots(const struct state *s, struct nearest *n)
 {
 	static const uint8_t place[16] = {[3] = 1, [12] = 2, [13] = 3, [14] = 4, [15] = 5, [RBP] = 6}; /* + 1 */
