@@ -100,7 +100,7 @@ struct flow_env {
 	uint64_t index_base, index_span;
 	const struct fixups *fixups; /* may be null */
 	const struct notes *notes;   /* null: there are none */
-	uint8_t abi_flags;           /* ABI_* of all states */
+	uint8_t abi_flags;           /* ABI_* of the file */
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
@@ -154,8 +154,10 @@ struct flow_input {
 	size_t readable;            /* bytes of the file from the range's start on: at least its size */
 	const struct fixup *fixups; /* of instructions of the code range */
 	size_t fixup_count;
-	bool noted;  /* the file has notes (env->notes) */
-	bool throws; /* any instruction may have an edge of its own: there are fixups or notes */
+	uint8_t abi_flags; /* ABI_* of all states */
+	bool noted;        /* the file has notes (env->notes) */
+	bool settles;      /* steps depend on their context */
+	bool throws;       /* any instruction may have an edge of its own: there are fixups or notes */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;
@@ -286,6 +288,8 @@ struct flow {
 	size_t state_count;
 	struct flow_jump *jumps; /* indirect jumps */
 	size_t jump_count;
+	int32_t *tails; /* tails.c, per step: where the return address is above rsp; negative: unknown */
+	size_t tail_room;
 	/* Set by the callback of flow_states(), which then skips instructions that end at or below `below` while the rule
 	 * stays the same. `last` and `end`: address and end of the last instruction skipped. */
 	struct flow_skip {
@@ -313,6 +317,11 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /* Reports the states again, without touching the results. */
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
+
+/* tails.c: before flow_states(), in a code range with ABI_FRAMES_BY_RBP whose end is given. False: out of memory. */
+bool flow_tails_find(struct flow *f);
+/* ... and in its callback: the rule by the tail calls that lead on from an instruction whose state proves none. */
+bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, struct etch_rule *out);
 
 /*
  * May a code range return to its caller? By reachability alone, from its start, its symbols and the addresses `in` that

@@ -114,6 +114,11 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 		s->touches |= 1u << ETCH_REG_RSP;
 		s->effects |= EFFECT_OTHER;
 	}
+	if ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && s->op == STEP_NONE && s->b == ETCH_REG_RSP &&
+	    s->index != INSN_NO_REG) {
+		s->op = STEP_STORE; /* perhaps, and then of an unknown value: see state_stored_among() */
+		s->touches |= 1u << ETCH_REG_RSP;
+	}
 	if (f->in.noted)
 		flow_note_step(f, s, addr);
 }
@@ -131,7 +136,7 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	s = &f->steps[n];
 	if (!step_decode_in(f->cache, f->in.range->bytes + off, f->in.range->end - addr, f->in.readable - off, addr, s))
 		return NO_STEP;
-	if (s->flow != FLOW_NEXT || s->op == STEP_HALT || f->in.noted)
+	if (s->flow != FLOW_NEXT || s->op == STEP_HALT || f->in.settles)
 		step_settle(f, s, addr);
 	f->walk.effects |= s->effects;
 	f->step_at[n] = (uint32_t)off;
@@ -251,9 +256,9 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 	size_t readable = f->in.readable, n = f->step_count;
 	uint32_t *at = f->at;
 	bool on = true;
-	unsigned noted = f->in.noted;
+	unsigned settles = f->in.settles;
 
-	_Static_assert(FLOW_NEXT == 0, "its bits are joined with those of `noted`");
+	_Static_assert(FLOW_NEXT == 0, "its bits are joined with those of `settles`");
 
 	while (off < size && !at[off]) {
 		struct step *s;
@@ -270,7 +275,7 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 		f->seen[n] = FLOW_SCANNED;
 		at[off] = (uint32_t)++n;
 		starts[off / 64] |= (uint64_t)1 << off % 64;
-		if ((s->flow | noted) != FLOW_NEXT || s->op == STEP_HALT) /* one test for both: this loop is hot */
+		if ((s->flow | settles) != FLOW_NEXT || s->op == STEP_HALT) /* one test for both: this loop is hot */
 			step_settle(f, s, start + off);
 		f->walk.effects |= s->effects;
 		on = !one && s->flow == FLOW_NEXT;

@@ -14,6 +14,7 @@ void flow_free(struct flow *f)
 	free(f->at);
 	free(f->starts);
 	free(f->steps);
+	free(f->tails);
 	free(f->step_at);
 	free(f->leader);
 	free(f->seen);
@@ -270,6 +271,8 @@ static void input_set(struct flow_input *in, const struct flow_env *env, uint32_
 	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
 	in->fixup_count = in->fixups ? in->fixup_count : 0;
 	in->noted = env->notes != NULL;
+	in->abi_flags = env->abi_flags | (code_convention(p)->frames_by_rbp ? ABI_FRAMES_BY_RBP : 0);
+	in->settles = in->noted || in->abi_flags;
 	in->throws = in->fixup_count || in->noted;
 }
 

@@ -27,8 +27,7 @@ static inline __attribute__((always_inline)) bool block_join(void *ctx, uint32_t
 		state_copy(&f->states[k], s);
 		if (f->found.no_constants && f->states[k].constants)
 			state_drop_constants(&f->states[k]);
-		if (f->in.noted)
-			f->states[k].abi_flags = f->in.env->abi_flags;
+		f->states[k].abi_flags = f->in.abi_flags;
 		f->state_live[k] |= LIVE;
 		return true;
 	}

@@ -40,6 +40,7 @@ enum {
 	ABI_NO_RED_ZONE = 1,    /* profile.no_red_zone */
 	ABI_SWITCHES_STACK = 2, /* profile.switches_stack */
 	ABI_TRAPS_CONTINUE = 4, /* profile.traps_continue */
+	ABI_FRAMES_BY_RBP = 8,  /* convention.frames_by_rbp of the code range */
 };
 
 struct value {
@@ -68,7 +69,7 @@ struct state {
 	uint8_t slot_count;
 	uint8_t constants; /* EFFECT_CONSTANT: constants, addresses in the file and bounds are followed; 0: not */
 	uint8_t frame;     /* 0: that of a call; else enum frame_kind */
-	uint8_t abi_flags; /* ABI_* of the file */
+	uint8_t abi_flags; /* ABI_* of the file and the code range */
 	int32_t lowest;    /* lower bound of all slots relative to the CFA: lets most stores skip the list */
 	struct slot slot[STATE_SLOTS];
 };

@@ -82,4 +82,13 @@ static inline struct value slot_load(const struct state *s, struct value address
 /* state_step.c: forgets the realigned base and all that is relative to it. */
 void state_unalign(struct state *s);
 
+static inline bool state_has_callers_rbp(const struct state *s)
+{
+	return s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP;
+}
+
+/* state_frames.c, only with ABI_FRAMES_BY_RBP: after a push of a value; after a store to some word above rsp. */
+void state_pushed(struct state *s, struct value v);
+void state_stored_among(struct state *s);
+
 #endif

@@ -30,7 +30,7 @@ static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 	/* If both the register and a slot hold it, the register counts once it was reloaded or popped: memory below rsp may
 	 * be overwritten. */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && x->aligned && s->abi_flags) ||
+	    (s->reg[RBP].most || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) ||
 	     (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
@@ -170,8 +170,9 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 	memset(out, 0, sizeof(*out));
 	if (noted && s->frame == FRAME_MIXED)
 		return;
-	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && s->abi_flags)) ? slot_at(s, s->reg[RBP])
-	                                                                                         : NULL;
+	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && (s->abi_flags & ABI_NO_RED_ZONE)))
+	        ? slot_at(s, s->reg[RBP])
+	        : NULL;
 	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
 	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
 	    !rule_slot(s, RSP, out)) {
@@ -193,10 +194,31 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 		memset(out, 0, sizeof(*out));
 }
 
-/* Of a file with notes, apart: all others pay nothing for them. */
+/*
+ * Where callers find their frames by rbp, and rbp is the caller's, the return address is all that this frame has to
+ * give. While a register holds it, words are put onto the stack or taken off, as many as a register says: the frame is
+ * then what is above rsp, as when the address is pushed again.
+ */
+static void rule_return(const struct state *s, struct etch_rule *out)
+{
+	static const uint8_t order[] = {STEP_KEPT_FIRST};
+	unsigned i;
+
+	if (!(s->abi_flags & ABI_FRAMES_BY_RBP) || !state_has_callers_rbp(s))
+		return;
+	for (i = 0; i < sizeof(order) && !is_ra(s->reg[order[i]]); i++)
+		;
+	if (i == sizeof(order))
+		return;
+	*out = (struct etch_rule){.cfa = RSP, .kind = ETCH_RULE_CALL, .ra = (uint8_t)(ETCH_RA_REG | order[i])};
+}
+
+/* Of a file with notes, or code of another convention, apart: all others pay nothing for them. */
 static __attribute__((noinline, cold)) void rule_noted(const struct state *s, struct etch_rule *out)
 {
 	rule_make(s, out, true);
+	if (out->kind == ETCH_RULE_UNDEF || (out->cfa == RSP && out->cfa_off < 0))
+		rule_return(s, out);
 }
 
 void state_rule(const struct state *s, struct etch_rule *out)
@@ -205,6 +227,22 @@ void state_rule(const struct state *s, struct etch_rule *out)
 		rule_noted(s, out);
 	else
 		rule_make(s, out, false);
+}
+
+void state_leaves_check(const struct state *s, const struct step *in)
+{
+	bool known = true;
+	struct state done;
+	unsigned r;
+
+	for (r = 0; r < 16; r++)
+		known &= (s->known >> r & 1) || s->reg[r].kind == VALUE_ANY;
+	state_copy(&done, s);
+	state_transfer(&done, in, 0);
+	if (known && state_same(&done, s))
+		return;
+	fprintf(stderr, "state: an instruction of kind %u changes what it is said to leave\n", in->op);
+	abort();
 }
 
 /* Checks state_rules_same() in builds with ETCH_CHECK_STEPS (make asan). */

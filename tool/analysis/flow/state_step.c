@@ -278,6 +278,8 @@ static void transfer_push(struct state *s, const struct step *in)
 		push_frame(s);
 	else
 		push(s, v, in->imm);
+	if (__builtin_expect(s->abi_flags & ABI_FRAMES_BY_RBP, 0))
+		state_pushed(s, v);
 }
 
 static void transfer_pop(struct state *s, const struct step *in)
@@ -285,6 +287,8 @@ static void transfer_pop(struct state *s, const struct step *in)
 	struct value v = in->imm == 8 ? slot_load(s, s->reg[RSP]) : VALUE_NONE, to;
 
 	s->reg[RSP] = value_moved(s->reg[RSP], in->imm);
+	if (__builtin_expect(s->abi_flags & ABI_FRAMES_BY_RBP, 0) && v.kind == VALUE_ENTRY && v.reg == REG_RA)
+		slots_trim(s, 0); /* the frame is gone: who knows how far rsp will move from there */
 	if (in->a < 16) {
 		s->reg[in->a] = v;
 	} else if (in->size) { /* to memory: rsp counts as popped (SDM 2, POP) */
@@ -340,6 +344,10 @@ static void transfer_store(struct state *s, const struct step *in, uint32_t at)
 
 	if (in->b >= 16)
 		return;
+	if (__builtin_expect(s->abi_flags & ABI_FRAMES_BY_RBP, 0) && in->index != INSN_NO_REG) {
+		state_stored_among(s);
+		return;
+	}
 	if (saves_sp_elsewhere(s, in)) {
 		s->align = at + 1;
 		s->reg[in->b] = value_of(VALUE_ALIGNED, 0, 0);
@@ -470,22 +478,6 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 		transfer_other(s, in, at, sp);
 	else
 		known_set_one(s, in, sp.off);
-}
-
-void state_leaves_check(const struct state *s, const struct step *in)
-{
-	bool known = true;
-	struct state done;
-	unsigned r;
-
-	for (r = 0; r < 16; r++)
-		known &= (s->known >> r & 1) || s->reg[r].kind == VALUE_ANY;
-	state_copy(&done, s);
-	state_transfer(&done, in, 0);
-	if (known && state_same(&done, s))
-		return;
-	fprintf(stderr, "state: an instruction of kind %u changes what it is said to leave\n", in->op);
-	abort();
 }
 
 void state_call(struct state *s)

@@ -16,7 +16,7 @@ int ocaml_detect(const struct elf_file *f, const struct code_space *space, struc
 int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 int v8_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 
-extern const struct convention convention_go, convention_ocaml;
+extern const struct convention convention_go, convention_ocaml, convention_v8;
 extern const struct flow_runtime ghc_flow;
 
 /* noreturn_names.c */

@@ -8,12 +8,12 @@
 #include "analysis/runtimes/columns.h"
 #include "support/memory.h"
 
-/* GHC's code is found by the jump into it, not before the analysis. Dart's and V8's conventions are not followed. */
+/* GHC's code is found by the jump into it, not before the analysis. Dart's convention is not followed. */
 const struct runtime runtimes[] = {
 	{.name = "C", .noreturn = noreturn_c},
 	{.name = "OCaml", .detect = ocaml_detect, .convention = &convention_ocaml, .noreturn = noreturn_ocaml},
 	{.name = "Dart", .detect = dart_detect, .lists = true},
-	{.name = "V8", .detect = v8_detect, .lists = true},
+	{.name = "V8", .detect = v8_detect, .lists = true, .convention = &convention_v8},
 	{.name = "Go", .detect = go_detect, .convention = &convention_go, .noreturn = noreturn_go},
 	{.name = "GHC", .own_stack = &ghc_flow},
 	{.name = "Mono", .noreturn = noreturn_mono},

@@ -245,8 +245,11 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 		return;
 	}
 	e->stale = false;
-	if (fresh)
+	if (fresh) {
 		rule_of(e, before, &e->rule);
+		if (e->rule.kind == ETCH_RULE_UNDEF && e->tails)
+			flow_tail_rule(e->flow, addr, before, &e->rule);
+	}
 	if (addr > e->at) {
 		fill(e, addr);
 		fresh = true;
@@ -375,6 +378,9 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* e->at is at the end: nothing is added */
 	emit_saves_begin(e, f);
+	e->tails = (f->in.abi_flags & ABI_FRAMES_BY_RBP) && !p->open;
+	if (e->tails && !flow_tails_find(f))
+		return false;
 	flow_states(f, state_add, e);
 	f->saves.fn = NULL;
 	quiet_take(e, f);

@@ -50,6 +50,7 @@ struct emit {
 	struct etch_rule rule;       /* of the last state */
 	bool stale;                  /* `rule` is out of date: it changed in an instruction inside another one */
 	const struct state *state;   /* before the current instruction; borrowed from the flow analysis */
+	bool tails;                  /* flow_tail_rule() may have a rule where the state has none */
 	enum flow_start start;       /* the code range's start by .eh_frame; START_ASSUMED where that has no row */
 };
 

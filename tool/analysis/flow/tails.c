@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where is the return address, by what the code does next? A tail call leaves it on top of the stack for the callee, so
+ * it lies there before each instruction that leads to none but tail calls, as far above rsp as these move it: a
+ * backward analysis, of one number an instruction. For code whose callers find their frames by rbp
+ * (convention.frames_by_rbp): there this is a frame, even where no path says what rsp was at the entry.
+ *
+ * What may write to the place of the return address ends it, as does a call, whose callee may take arguments off the
+ * stack, and a return, since code may have put the address of other code there.
+ */
+#include "analysis/flow/flow_internal.h"
+#include "arch/x86/insn.h"
+#include "support/vector.h"
+
+#define TAIL_ANY  (-2) /* no path from there is known to end */
+#define TAIL_NONE (-1) /* unknown */
+#define WORD      8
+
+/* The farthest above rsp. */
+#define TAIL_MOST (1 << 20)
+
+static int32_t meet(int32_t a, int32_t b) { return a == TAIL_ANY ? b : b == TAIL_ANY || a == b ? a : TAIL_NONE; }
+
+static const uint8_t *bytes_at(const struct flow *f, uint64_t off) { return f->in.range->bytes + off; }
+
+/* May an instruction whose effect on memory is not in its step write there? */
+static bool may_write(const struct flow *f, const struct step *in, uint64_t off)
+{
+	struct insn x;
+
+	return !insn_decode(bytes_at(f, off), in->len, f->in.range->start + off, &x) || x.mem == MEM_WRITE ||
+	       x.mem == MEM_UPDATE || x.string;
+}
+
+static bool overlaps(const struct step *in, int32_t k) { return in->disp < k + WORD && k < in->disp + in->size; }
+
+/* Does it push a word of the stack? The address is that of rsp before the push (SDM 2, PUSH). */
+static bool copies_top(const struct step *in)
+{
+	return in->a == INSN_NO_REG && in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && in->imm == WORD;
+}
+
+static bool changes_rbp(const struct step *in)
+{
+	return in->a == ETCH_REG_RBP && in->op != STEP_PUSH && in->op != STEP_STORE && in->op != STEP_COMPARE &&
+	       in->op != STEP_LIMIT;
+}
+
+/* The distance before an instruction, from the one behind it, which is not negative. */
+static int32_t before(const struct flow *f, const struct step *in, uint64_t off, int32_t k)
+{
+	int64_t to = k;
+	bool moves = in->a == ETCH_REG_RSP;
+
+	/* rbp has to be the caller's at the tail call, too */
+	if ((in->writes & (1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP)) || changes_rbp(in))
+		return TAIL_NONE;
+	switch (in->op) {
+	case STEP_PUSH: to = !k && copies_top(in) ? in->disp : k - in->imm; break;
+	case STEP_POP: to = moves || in->size ? TAIL_NONE : k + in->imm; break;
+	case STEP_ADD: to = moves ? k + in->imm : k; break;
+	case STEP_ADDRESS: to = !moves ? k : in->b == ETCH_REG_RSP ? (int64_t)k + in->disp : TAIL_NONE; break;
+	case STEP_STORE: to = in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && !overlaps(in, k) ? k : TAIL_NONE; break;
+	case STEP_MOVE:
+	case STEP_LOAD:
+	case STEP_FETCH:
+	case STEP_ENTRY:
+	case STEP_SUM:
+	case STEP_CONST:
+	case STEP_EXTEND:
+	case STEP_ADDREG:
+	case STEP_SUBREG: to = moves ? TAIL_NONE : k; break;
+	case STEP_COMPARE:
+	case STEP_LIMIT: break;
+	case STEP_NONE: to = may_write(f, in, off) ? TAIL_NONE : k; break;
+	default: to = TAIL_NONE;
+	}
+	return to < 0 || to > TAIL_MOST ? TAIL_NONE : (int32_t)to;
+}
+
+/* Instructions in front of a jump that are searched for the load of its register. */
+#define LOAD_MOST 16u
+
+/* Does the jump at an offset go through a register that has been loaded from memory just before, not computed? */
+static bool is_loaded(const struct flow *f, const struct step *jump, uint64_t off)
+{
+	struct insn x;
+	unsigned n;
+
+	for (n = 0; n < LOAD_MOST && off && !f->leader[f->at[off] - 1]; n++) {
+		uint64_t back = 1;
+
+		while (back <= off && back < STEP_LEN_MOST && !f->at[off - back])
+			back++;
+		if (back > off || !f->at[off - back] || f->steps[f->at[off - back] - 1].len != back)
+			return false;
+		off -= back;
+		if (!insn_decode(bytes_at(f, off), back, f->in.range->start + off, &x) || x.flow != FLOW_NEXT)
+			return false;
+		if (x.writes >> jump->a & 1)
+			return x.move == MOVE_LOAD && x.dst == jump->a;
+	}
+	return false;
+}
+
+/* Is an indirect jump a tail call? Not one through a table of the file; its targets are in the code range. */
+static bool is_tail(const struct flow *f, const struct step *in, uint64_t off)
+{
+	const struct flow_jump *j = in->number ? &f->jumps[in->number - 1] : NULL;
+
+	return j && j->has_state && !in->deref && in->a < 16 &&
+	       !(j->table && (j->what.off || j->what.reg != sizeof(uint64_t))) && is_loaded(f, in, off);
+}
+
+/* The distance at the target of a direct jump. */
+static int32_t at_target(const struct flow *f, uint64_t to)
+{
+	const struct code_range *p;
+
+	if (flow_inside(f, to)) {
+		uint32_t i = f->at[to - f->in.range->start];
+
+		return i && (f->seen[i - 1] & FLOW_WALKED) ? f->tails[i - 1] : TAIL_NONE;
+	}
+	p = range_at(f->in.env, to);
+	return p && p->start == to && !p->part ? 0 : TAIL_NONE;
+}
+
+static int32_t at_next(const struct flow *f, uint64_t off)
+{
+	uint64_t size = f->in.range->end - f->in.range->start;
+
+	return off < size && f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED) ? f->tails[f->at[off] - 1] : TAIL_NONE;
+}
+
+static int32_t distance(const struct flow *f, const struct step *in, uint64_t off)
+{
+	int32_t k = TAIL_NONE;
+
+	switch (in->flow) {
+	case FLOW_NEXT: k = at_next(f, off + in->len); return k < 0 ? k : before(f, in, off, k);
+	case FLOW_BRANCH: return meet(at_next(f, off + in->len), at_target(f, (uint64_t)in->imm));
+	case FLOW_JUMP: return at_target(f, (uint64_t)in->imm);
+	case FLOW_JUMP_IND: return is_tail(f, in, off) ? 0 : TAIL_NONE;
+	case FLOW_CALL:
+	case FLOW_CALL_IND: return flow_comes_back(f, in) ? TAIL_NONE : TAIL_ANY;
+	case FLOW_STOP: return TAIL_ANY;
+	default: return TAIL_NONE;
+	}
+}
+
+bool flow_tails_find(struct flow *f)
+{
+	uint64_t size = f->in.range->end - f->in.range->start, off;
+	bool some = true;
+	size_t i;
+
+	while (f->tail_room < f->step_count)
+		if (!room_make(&f->tails, &f->tail_room, f->tail_room, sizeof(*f->tails)))
+			return false;
+	for (i = 0; i < f->step_count; i++)
+		f->tails[i] = TAIL_ANY;
+	while (some)
+		for (some = false, off = size; off--;) {
+			uint32_t k = f->at[off];
+			int32_t was, now;
+
+			if (!k || !(f->seen[k - 1] & FLOW_WALKED) || (was = f->tails[k - 1]) == TAIL_NONE)
+				continue;
+			now = meet(was, distance(f, &f->steps[k - 1], off));
+			some |= now != was;
+			f->tails[k - 1] = now;
+			f->seen[k - 1] |= FLOW_MOVES; /* the rule may change without a change of the state */
+		}
+	return true;
+}
+
+bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, struct etch_rule *out)
+{
+	uint32_t i = f->at[addr - f->in.range->start];
+
+	if (!i || f->tails[i - 1] < 0 || s->reg[ETCH_REG_RBP].kind != VALUE_ENTRY ||
+	    s->reg[ETCH_REG_RBP].reg != ETCH_REG_RBP)
+		return false;
+	*out = (struct etch_rule){.kind = ETCH_RULE_CALL, .cfa = ETCH_REG_RSP, .cfa_off = f->tails[i - 1] + WORD};
+	return true;
+}
