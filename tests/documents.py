@@ -29,19 +29,6 @@ def function(text, name):
     return m.group(0)
 
 
-def table(text, after):
-    """Rows of the markdown table that follows `after`, cells stripped."""
-    rows = []
-    for line in text[text.index(after) + len(after):].lstrip("\n").splitlines():
-        if not line.startswith("|"):
-            if rows:
-                break
-            continue
-        rows.append([c.strip() for c in line.strip("|").split("|")])
-    assert len(rows) > 2, after
-    return rows[2:]  # without the header and its rule
-
-
 def listing(text, head):
     """Lines of a listing from the one that is `head` on, up to an empty line; a line that is indented more than the first
     goes on with the one before it."""
