@@ -162,8 +162,9 @@ static int functions_fold(struct fold *f, struct error *e)
 
 /* ---- of a runtime ------------------------------------------------------------------------ */
 
+/* How many findings of one kind are in the code of a runtime. */
 struct kind_count {
-	const char *id; /* counts of one kind of finding in the code of a runtime */
+	const char *id;
 	const struct finding *first;
 	size_t places, functions;
 	const struct elf_symbol *last;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-C005 to C007: tables of others that unwinders go by, .eh_frame_hdr and .sframe, against what they are made for.
- */
+/* ETCH-C005 to ETCH-C007: .eh_frame_hdr against .eh_frame, .sframe against the code. */
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/disagreement.h"
 #include "arch/x86/rule_text.h"
@@ -144,8 +143,9 @@ static int indexes_check(struct subject *s, struct error *e)
 
 /* ---- .sframe ------------------------------------------------------------------- */
 
-/* True if SFrame's rule leads to another frame than a row that is proven. rbp: where it is saved, a row may still say
- * that the register has it, and after it is restored the other way round. */
+/* True if SFrame's rule leads to another frame than a proven row. The places of rbp are compared only where both name a
+ * slot: around the instructions that save and restore rbp it is in the slot and in the register, and either is right.
+ */
 static bool rules_differ(const struct etch_rule *sframe, const struct etch_rule *row)
 {
 	if (row->kind != ETCH_RULE_CALL)
@@ -275,8 +275,8 @@ static struct rule_check rule_at(const struct cfi_file *cfi, uint64_t addr)
 	return l;
 }
 
-/* The analysis goes by the linker's FDEs. Where unwinders find another rule than theirs, that is no mistake any more.
- */
+/* Drops findings about the linker's FDEs, by which the analysis goes, where the FDEs that unwinders read have another
+ * rule: etch has replaced them. */
 static int replaced_drop(struct subject *s, struct error *e)
 {
 	struct findings *l = &s->frames.findings;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes and how many there are: an argument where several of these go into one function. */
+/* A span of bytes, as one argument. */
 #ifndef SUPPORT_BYTES_H
 #define SUPPORT_BYTES_H
 

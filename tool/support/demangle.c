@@ -17,8 +17,8 @@ struct output {
 	jmp_buf too_long;
 };
 
-/* There is no other way to stop a demangler than to leave it here. They work on the stack: what is lost is at most the
- * copy of one identifier in Punycode (RFC 2603). */
+/* A demangler can only be stopped by longjmp() out of its callback. Both work on the stack; what leaks is at most the
+ * copy of one identifier in Punycode (Rust RFC 2603). */
 static void output_add(const char *text, size_t size, void *opaque)
 {
 	struct output *o = opaque;

@@ -38,7 +38,7 @@ void mem_double(void *array, size_t *room, size_t size)
 	size_t want = *room ? 2 * *room : 64;
 	void *p;
 
-	memcpy(&p, array, sizeof(p)); /* of whatever type its elements are */
+	memcpy(&p, array, sizeof(p)); /* `array` is a T ** for any T */
 	p = mem_resize(p, want, size);
 	memcpy(array, &p, sizeof(p));
 	*room = want;

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Is standard output a terminal that shows colours, and wanted to (no-color.org)? */
+/* Is standard output a terminal that shows colours, and is NO_COLOR unset or empty (no-color.org)? */
 bool terminal_has_colours(void);
 
 #endif

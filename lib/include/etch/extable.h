@@ -6,6 +6,13 @@
  *     {
  *             int err = 0, v;
  *
+ *             __asm__ __volatile__("2: {movl %2, %1|mov %1, %2}\n3:\n\t"
+ *                                  ETCH_EX_EFAULT("2b", "3b", "%0")
+ *                                  : "+r"(err), "=r"(v) : "m"(*p));
+ *             *out = v;
+ *             return err;             // 0, or -EFAULT and a value without meaning
+ *     }
+ *
  * Each macro adds an entry to the section __ex_table: the address of the instruction, the
  * address to resume at when it faults (the fixup), and what to do to a register before. The
  * idea, the name and the types are Linux's (Documentation/arch/x86/exception-tables.rst). After
@@ -17,12 +24,6 @@
  * the COMDAT group of that section ("?"); without that, linkers reject a template instantiated
  * in two files. Entries survive --gc-sections, and so does the code that they refer to
  * (SHF_GNU_RETAIN, "R": lld drops the table otherwise).
- *
- * The header also works in assembly files (.S), with the same names as macros of the
- * assembler: ETCH_EX_PLAIN 1b, 2f. Use a macro in the section of the instruction: its
- * entry then comes and goes with the COMDAT group of that section ("?"), without which no
- * linker takes a template in two files. Entries survive --gc-sections, and so does the
- * code that they name (SHF_GNU_RETAIN, "R": lld drops the table otherwise).
  */
 #ifndef ETCH_EXTABLE_H
 #define ETCH_EXTABLE_H
