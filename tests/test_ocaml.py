@@ -247,3 +247,72 @@ def test_code_behind_a_call_that_never_returns(etch, tmp_path):
     assert {n: rows[n] for n in ("behind", "inside", "one", "two", "common", "last", "three", "handler")} == {
         "behind": "rsp+32", "inside": "rsp+48", "one": "rsp+48", "two": "rsp+48", "common": "rsp+32", "last": "rsp+8",
         "three": "undef", "handler": "rsp+32"}
+
+
+# OCaml 5 puts what is rarely run behind a function's last return, in the CFI of that place, though a trap frame is on the
+# stack where it comes from and goes back to. Here both paths into the second trap are known: the handler of the first, where
+# {frame} is what .eh_frame adds to the frame, and the code without an exception.
+SLOW = mark("camlM", ".", "code_begin") + """
+	.globl	camlM__f
+	.type	camlM__f, @function
+camlM__f:
+	.cfi_startproc
+	subq	$24, %rsp
+	.cfi_adjust_cfa_offset 24
+	leaq	first(%rip), %r11
+	pushq	%r11
+	.cfi_adjust_cfa_offset 8
+	pushq	0x30(%r14)
+	.cfi_adjust_cfa_offset 8
+	movq	%rsp, 0x30(%r14)
+	call	camlM__g@PLT
+	popq	0x30(%r14)
+	.cfi_adjust_cfa_offset -8
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	jmp	joined
+	.cfi_adjust_cfa_offset {frame}
+first:	movq	%rax, (%rsp)
+	.cfi_adjust_cfa_offset -{frame}
+joined:	leaq	second(%rip), %r11
+	pushq	%r11
+	.cfi_adjust_cfa_offset 8
+	pushq	0x30(%r14)
+	.cfi_adjust_cfa_offset 8
+	movq	%rsp, 0x30(%r14)
+	subq	$24, %r15
+	cmpq	(%r14), %r15
+branch:	jb	slow
+back:	popq	0x30(%r14)
+	.cfi_adjust_cfa_offset -8
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+second:	addq	$24, %rsp
+	.cfi_adjust_cfa_offset -24
+	ret
+	.cfi_adjust_cfa_offset 24
+slow:	call	caml_call_gc@PLT
+again:	jmp	back
+	.cfi_endproc
+	.size	camlM__f, . - camlM__f
+""" + mark("camlM", ".", "code_end")
+
+
+@pytest.mark.parametrize("frame", [0, 8], ids=["both", "code"])
+def test_slow_path_below_a_trap(etch, tmp_path, frame):
+    """Where .eh_frame has the frame that a handler begins with, what the code shows from there on is proved; where it has
+    another, .eh_frame is taken."""
+    path = assemble(tmp_path, "\t.text\n" + SLOW.format(frame=frame), "-shared")
+    at = {line.split()[2]: int(line.split()[0], 16) for line in run(["nm", path]).stdout.splitlines() if " t " in line}
+    lines = run(["readelf", "-wF", path]).stdout.split(f"pc={at_function(path):016x}")[1].splitlines()
+    cfi = {int(x[0], 16): x[1] for x in map(str.split, lines) if len(x) > 2 and len(x[0]) == 16}
+    table = [line.split("\t") for line in run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()[1:]]
+    rows = {name: [r[2] for r in table if int(r[0], 16) <= at[name]][-1] for name in at}
+    truth = {name: cfi[max(a for a in cfi if a <= at[name])] for name in ("branch", "back", "slow", "again", "first")}
+    assert truth["branch"] == truth["back"] == "rsp+48" and truth["slow"] == truth["again"] == "rsp+32"
+    assert rows["first"] == truth["first"] and rows["back"] == rows["branch"] == truth["back"]
+    assert rows["slow"] == rows["again"] == (truth["slow"] if frame else truth["branch"])
+
+
+def at_function(path):
+    return next(int(line.split()[0], 16) for line in run(["nm", path]).stdout.splitlines() if line.endswith(" T camlM__f"))

@@ -175,7 +175,7 @@ bool flow_is_helper(struct flow *f, uint64_t target);
 /* traps.c: the address of the exception handler that the instruction at an offset links into the runtime's list, or 0;
  * and the state at that handler, from the state before this instruction. */
 uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off);
-void flow_trap_state(const struct state *head, struct state *out);
+void flow_trap_state(const struct flow *f, const struct state *head, uint64_t handler, struct state *out);
 
 /* handlers.c */
 /* The state in which the handlers of an interpreter begin: a frame of push %rbp; mov %rsp, %rbp, and rsp unknown. */

@@ -289,7 +289,7 @@ static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
 	if (!handler || w->s.reg[ETCH_REG_RSP].kind != VALUE_CFA)
 		return;
 	f->walk.has_traps = true;
-	flow_trap_state(&w->s, &s);
+	flow_trap_state(f, &w->s, handler, &s);
 	flow_enter(f, handler, &s);
 }
 

@@ -62,7 +62,17 @@ uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off)
 	return flow_inside(f, (uint64_t)in->imm) ? (uint64_t)in->imm : 0;
 }
 
-void flow_trap_state(const struct state *head, struct state *out)
+/* Does .eh_frame have the CFA of a state at an address? */
+static bool has_cfa(const struct flow *f, uint64_t addr, const struct state *s)
+{
+	const struct etch_cfi_row *row = flow_cfi_at(f, addr);
+	struct value sp = s->reg[ETCH_REG_RSP];
+
+	return row && row->rule.kind == ETCH_RULE_CALL && row->rule.cfa == ETCH_REG_RSP && sp.kind == VALUE_CFA &&
+	       row->rule.cfa_off == -(int64_t)sp.off;
+}
+
+void flow_trap_state(const struct flow *f, const struct state *head, uint64_t handler, struct state *out)
 {
 	unsigned r, i = 0;
 
@@ -78,5 +88,6 @@ void flow_trap_state(const struct state *head, struct state *out)
 			i++;
 		else
 			out->slot[i] = out->slot[--out->slot_count];
-	out->weak = true; /* the frame at the raise is not proven here; .eh_frame takes precedence */
+	/* The frame at the raise is not proven here: .eh_frame takes precedence. Where it says the same, both have it. */
+	out->weak = head->weak || !has_cfa(f, handler, out);
 }
