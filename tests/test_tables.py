@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import build_id, need, run
+from conftest import INCLUDE, build_id, need, run
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 
@@ -204,21 +204,80 @@ def test_messages(etch, tmp_path, argv, message):
     assert p.stderr.startswith(f"etch: {message}") and p.stderr.count("\n") == 1
 
 
-def test_readers_look_in_the_order_that_is_said(etch, system, tmp_path):
-    """etch profile, by the files that it asks for."""
+def test_a_file_rewritten_without_a_table_gets_one(build, etch, tmp_path):
+    (tmp_path / "main.c").write_text("#include <etch/imv.h>\nDEFINE_IMV(int, value) = 3;\nint main(void) { return imv_read(value); }\n")
+    run(["gcc", "-O2", f"-I{INCLUDE}", "-o", tmp_path / "etched", tmp_path / "main.c", build / "libetch.a"])
+    run([etch, "rewrite", "--only", "imv", tmp_path / "etched"])
+    sections = run(["readelf", "-SW", tmp_path / "etched"]).stdout
+    assert ".etch.segment" in sections and ".etch.unwind" not in sections
+    cache = tmp_path / "cache"
+    assert update(etch, cache, tmp_path / "etched").stdout.startswith("1 table made")
+    p = run([etch, "tables", "status", "--directory", cache, tmp_path / "etched"])
+    assert p.stdout.splitlines()[1].endswith(f" {cache}/{build_id(tmp_path / 'etched')}")
+
+
+def test_what_cannot_be_read_is_said_with_the_reason(etch, tmp_path):
+    (tmp_path / "empty").mkdir()
+    os.symlink("gone", tmp_path / "link")
+    p = run([etch, "tables", "status", "--format", "tsv", tmp_path / "link", tmp_path / "empty"], ok=2)
+    assert [line.split("\t")[2] for line in p.stdout.splitlines()[1:]] == [
+        "cannot be read: No such file or directory", "cannot be read: is a directory without x86-64 ELF files"]
+
+
+@pytest.fixture(scope="module")
+def spin(etch, tmp_path_factory):
+    """A program that `etch profile` samples; the directories in which it looks for the program's table."""
     need("strace")
     if run([etch, "profile", "-q", "--", "true"], ok=(0, 2)).returncode:
         pytest.skip("no samples here")
-    (tmp_path / "spin.c").write_text("int main(void) { for (volatile unsigned i = 0; i < 200000000; i++); }\n")
-    run(["gcc", "-O1", "-o", tmp_path / "spin", tmp_path / "spin.c"])
-    name = build_id(tmp_path / "spin")
+    tmp = tmp_path_factory.mktemp("spin")
+    (tmp / "spin.c").write_text("int main(void) { for (volatile unsigned i = 0; i < 200000000; i++); }\n")
+    run(["gcc", "-O1", "-o", tmp / "spin", tmp / "spin.c"])
 
-    def asked():
+    def asked(side):
         # Its calls alone, not the command's.
-        run(["strace", "-e", "trace=access,faccessat,faccessat2,openat", "-o", tmp_path / "log", etch, "profile", "-q", "--", tmp_path / "spin"],
-            env={**os.environ, "ETCH_SIDECAR_DIR": str(tmp_path / "side")})
-        return re.findall(r'"([^"]*)/%s"' % name, (tmp_path / "log").read_text())
+        run(["strace", "-e", "trace=access,faccessat,faccessat2,openat", "-o", tmp / "log", etch, "profile", "-q", "--", tmp / "spin"],
+            env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+        return re.findall(r'"([^"]*)/%s"' % build_id(tmp / "spin"), (tmp / "log").read_text())
+    return tmp / "spin", asked
+
+
+def test_readers_look_in_the_order_that_is_said(etch, spin, tmp_path):
+    """etch profile, by the files that it asks for."""
+    program, asked = spin
     places = [str(tmp_path / "side"), "/usr/lib/etch/unwind", "/var/cache/etch"]
-    assert asked() == places
-    update(etch, tmp_path / "side", "-q", tmp_path / "spin")
-    assert asked() == places[:1] * 2    # is it there, and its bytes
+    assert asked(tmp_path / "side") == places
+    update(etch, tmp_path / "side", "-q", program)
+    assert asked(tmp_path / "side") == places[:1] * 2    # is it there, and its bytes
+
+
+@pytest.mark.parametrize("what, taken", [("link", True), ("hard link", True), ("link to nothing", False), ("shorter", False),
+                                         ("another file's", False), ("empty", False), ("directory", False)])
+def test_status_says_what_readers_take(etch, spin, tmp_path, what, taken):
+    """A reader that passes a table over goes on to the next directory."""
+    program, asked = spin
+    update(etch, tmp_path / "cache", "-q", program, "/usr/bin/env")
+    table, side = tmp_path / "cache" / build_id(program), tmp_path / "side"
+    side.mkdir()
+    it = side / table.name
+    if "link" in what:
+        (os.link if what == "hard link" else os.symlink)(table if what != "link to nothing" else tmp_path / "none", it)
+    elif what == "directory":
+        it.mkdir()
+    else:
+        it.write_bytes({"shorter": table.read_bytes()[:-8], "empty": b"",
+                        "another file's": (tmp_path / "cache" / build_id("/usr/bin/env")).read_bytes()}[what])
+    p = run([etch, "tables", "status", "--directory", tmp_path / "nothing", program], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+    said = p.stdout.splitlines()[1]
+    assert said.endswith(f" {it}") if taken else " none: made from .eh_frame" in said
+    assert ("/usr/lib/etch/unwind" not in asked(side)) == taken
+
+
+def test_a_directory_of_links_is_counted_and_cleared(etch, system, tmp_path):
+    update(etch, tmp_path / "tables", "-q", system)
+    (tmp_path / "cache").mkdir()
+    for name in tables(tmp_path / "tables"):
+        os.symlink(tmp_path / "tables" / name, tmp_path / "cache" / name)
+    assert json.loads(run([etch, "tables", "--format", "json", "--directory", tmp_path / "cache"]).stdout)["tables"] == 3
+    assert run([etch, "tables", "clear", "--directory", tmp_path / "cache"]).stdout == "3 tables removed\n"
+    assert not (tmp_path / "cache").exists() and len(tables(tmp_path / "tables")) == 3

@@ -7,8 +7,6 @@
 #include "profile/binary_files.h"
 
 #include <etch/orc_lookup.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,9 +14,9 @@
 #include <unistd.h>
 
 #include "elf/file.h"
-#include "elf/segment.h"
-#include "rewrite/rewrite.h"
 #include "profile/binary_fde.h"
+#include "rewrite/rewrite.h"
+#include "rewrite/table_read.h"
 #include "shared/sidecars.h"
 #include "unwind/recover.h"
 
@@ -47,89 +45,31 @@ static bool table_copy(struct binary *b, const void *table, uint64_t size, enum 
 	return true;
 }
 
-/* A file of one segment, in memory, passed to etch_table_in_file() in place of a mapping, which would end etch by
- * SIGBUS if the file became shorter. */
-struct segment_file {
-	Elf64_Ehdr header;
-	Elf64_Phdr segment;
-	uint8_t bytes[];
-};
-
-static struct segment_file *segment_file_make(const struct binary *b, const Elf64_Phdr *p)
+static bool table_take(struct binary *b, const struct table_copy *c, enum binary_table from)
 {
-	struct segment_file *s = memory_map(sizeof(*s) + p->p_filesz);
-
-	if (!s)
-		return NULL;
-	s->header = (Elf64_Ehdr){.e_machine = EM_X86_64,
-	                         .e_phoff = offsetof(struct segment_file, segment),
-	                         .e_phentsize = sizeof(Elf64_Phdr),
-	                         .e_phnum = 1};
-	memcpy(s->header.e_ident, ELFMAG, SELFMAG);
-	s->header.e_ident[EI_CLASS] = ELFCLASS64;
-	s->header.e_ident[EI_DATA] = ELFDATA2LSB;
-	s->segment = *p;
-	s->segment.p_offset = offsetof(struct segment_file, bytes);
-	if (pread(b->fd, s->bytes, p->p_filesz, (off_t)p->p_offset) == (ssize_t)p->p_filesz)
-		return s;
-	munmap(s, sizeof(*s) + p->p_filesz);
-	return NULL;
+	b->table = c->table;
+	b->table_size = c->size;
+	b->table_address = c->address;
+	b->table_from = from;
+	return true;
 }
 
 static bool table_own(struct binary *b)
 {
-	bool got = false;
+	struct table_copy c;
 
-	for (unsigned i = b->phdr_count; !got && i--;) {
-		const Elf64_Phdr *p = &b->phdrs[i];
-		uint64_t size = 0, address = 0;
-		const struct etch_unwind *u;
-		struct segment_file *s;
-		struct segment_note n;
-
-		if (p->p_type != PT_LOAD || p->p_flags != PF_R || p->p_filesz < sizeof(n) || p->p_filesz > IMAGE_MOST ||
-		    pread(b->fd, &n, sizeof(n), (off_t)p->p_offset) != sizeof(n) || n.type != SEGMENT_NOTE_TYPE)
-			continue;
-		s = segment_file_make(b, p);
-		if (!s)
-			return false;
-		u = etch_table_in_file(s, sizeof(*s) + p->p_filesz, &size, &address);
-		got = u && table_copy(b, u, size, TABLE_OWN) && etch_unwind_header_valid(b->table, size);
-		b->table_address = address;
-		munmap(s, sizeof(*s) + p->p_filesz);
-	}
-	return got;
-}
-
-static bool sidecar_in(struct binary *b, const char *directory)
-{
-	char path[PATH_MAX];
-	const struct etch_unwind *u;
-	uint8_t *bytes = NULL;
-	struct error e;
-	size_t n, size;
-	bool good;
-
-	if (!directory || !*directory || strlen(directory) > PATH_MAX - 2 * BUILD_ID_MOST - 2)
-		return false;
-	n = (size_t)snprintf(path, sizeof(path), "%s/", directory);
-	for (unsigned i = 0; i < b->build_id_size; i++)
-		n += (size_t)snprintf(path + n, sizeof(path) - n, "%02x", b->build_id[i]);
-	if (access(path, R_OK) || file_read(path, &bytes, &size, &e))
-		return false;
-	u = (const void *)bytes;
-	good = size >= sizeof(*u) && etch_unwind_valid(u, size) && u->encoding == ETCH_ENCODING_BLOCK &&
-	       !memcmp(u->build_id, b->build_id,
-	               b->build_id_size < sizeof(u->build_id) ? b->build_id_size : sizeof(u->build_id)) &&
-	       table_copy(b, u, size, TABLE_SIDECAR);
-	free(bytes);
-	return good;
+	return table_own_read(b->fd, b->phdrs, b->phdr_count, &c) && table_take(b, &c, TABLE_OWN);
 }
 
 static bool table_sidecar(struct binary *b)
 {
-	return b->build_id_size && (sidecar_in(b, secure_getenv(SIDECARS_VARIABLE)) || sidecar_in(b, SIDECARS_PACKAGED) ||
-	                            sidecar_in(b, SIDECARS_CACHE));
+	const char *const places[] = {secure_getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, SIDECARS_CACHE};
+	struct table_copy c;
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (table_sidecar_read(places[i], b->build_id, b->build_id_size, &c))
+			return table_take(b, &c, TABLE_SIDECAR);
+	return false;
 }
 
 /* Reads the segments to where they lie relative to each other. */

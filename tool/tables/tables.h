@@ -23,7 +23,7 @@
 
 enum tables_kind {
 	TABLES_WANTED, /* has a build-id and no table of its own */
-	TABLES_OWN,    /* rewritten by etch */
+	TABLES_OWN,    /* etch rewrite has put one into it */
 	TABLES_NO_ID,
 	TABLES_OTHER, /* no program or library with code */
 	TABLES_UNREAD,
@@ -32,8 +32,10 @@ enum tables_kind {
 struct tables_file {
 	const char *path;
 	enum tables_kind kind;
-	const char *error;       /* TABLES_UNREAD: why */
-	char id[TABLES_ID_MOST]; /* hexadecimal; empty: none */
+	const char *error; /* TABLES_UNREAD: why */
+	uint8_t build_id[BUILD_ID_MOST];
+	unsigned build_id_size;
+	char id[TABLES_ID_MOST]; /* the build-id in hexadecimal; empty: none */
 };
 
 struct tables_files {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf/segment.h"
+#include "rewrite/table_read.h"
 #include "support/memory.h"
 
 /* Where packages install programs and libraries; libraries first, which most programs share. */
@@ -46,16 +46,14 @@ static bool is_left_out(const char *path)
 	return false;
 }
 
-/* Has the file etch's segment? */
-static bool has_segment(const struct elf_headers *h, int fd)
+/* Has the file a table in etch's segment? */
+static bool has_table(const struct elf_headers *h, int fd)
 {
-	struct segment_note n;
+	struct table_copy c;
+	bool has = table_own_read(fd, h->phdrs, h->phdr_count, &c);
 
-	for (unsigned i = 0; i < h->phdr_count; i++)
-		if (h->phdrs[i].p_type == PT_LOAD && h->phdrs[i].p_flags == PF_R &&
-		    pread(fd, &n, sizeof(n), (off_t)h->phdrs[i].p_offset) == (ssize_t)sizeof(n) && n.type == SEGMENT_NOTE_TYPE)
-			return true;
-	return false;
+	table_copy_free(&c);
+	return has;
 }
 
 /* Has the file code? Debug files and libraries of data alone have none. */
@@ -80,10 +78,12 @@ static void file_look(struct tables_file *f, const struct input *in)
 	if (fd < 0)
 		return;
 	if (elf_headers_read(&h, fd)) {
+		memcpy(f->build_id, h.build_id, h.build_id_size);
+		f->build_id_size = h.build_id_size;
 		for (unsigned i = 0; i < h.build_id_size; i++)
 			snprintf(f->id + 2 * i, 3, "%02x", h.build_id[i]);
 		if (has_code(&h))
-			f->kind = has_segment(&h, fd) ? TABLES_OWN : h.build_id_size ? TABLES_WANTED : TABLES_NO_ID;
+			f->kind = has_table(&h, fd) ? TABLES_OWN : h.build_id_size ? TABLES_WANTED : TABLES_NO_ID;
 		elf_headers_free(&h);
 	}
 	close(fd);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "report/text.h"
+#include "rewrite/table_read.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
 
@@ -134,41 +135,44 @@ int tables_status(const struct tables_options *o)
 	return EXIT_CLEAN;
 }
 
-/* The first sidecar of a file, in the order in which readers look; null: none. malloc'd. */
-static char *sidecar_find(const struct tables_options *o, const char *id)
+/* The first sidecar of a file that its readers take, in the order in which they look; null: none. malloc'd. */
+static char *sidecar_find(const struct tables_options *o, const struct tables_file *f)
 {
 	const char *const places[] = {getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, o->directory};
-	struct tables_directory d;
-	struct error e;
+	struct table_copy c;
+	char *path;
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		const struct tables_entry *t;
-		char *path = NULL;
-
-		if (!places[i] || !*places[i] || tables_directory_read(&d, places[i], &e))
+		if (!table_sidecar_read(places[i], f->build_id, f->build_id_size, &c))
 			continue;
-		t = tables_entry_find(&d, id);
-		if (t && t->size && asprintf(&path, "%s/%s", places[i], id) < 0)
-			path = NULL;
-		tables_directory_free(&d);
-		if (path)
-			return path;
+		table_copy_free(&c);
+		return asprintf(&path, "%s/%s", places[i], f->id) < 0 ? NULL : path;
 	}
 	return NULL;
 }
 
+/* Which table a file has, in words. malloc'd; null: out of memory. */
+static char *table_text(const struct tables_options *o, const struct tables_file *f)
+{
+	char *text;
+
+	if (f->kind == TABLES_UNREAD)
+		return asprintf(&text, "cannot be read: %s", f->error) < 0 ? NULL : text;
+	if (f->kind == TABLES_OTHER)
+		return strdup("no program or library with code");
+	if (f->kind == TABLES_OWN)
+		return strdup("the file itself");
+	text = sidecar_find(o, f);
+	return text ? text : strdup("none: made from .eh_frame by each process that needs it");
+}
+
 static bool row_put(struct listing *l, const struct tables_options *o, const struct tables_file *f)
 {
-	char *path = *f->id ? sidecar_find(o, f->id) : NULL;
-	const char *from = f->kind == TABLES_UNREAD  ? "cannot be read"
-	                   : f->kind == TABLES_OTHER ? "no program or library with code"
-	                   : f->kind == TABLES_OWN   ? "the file itself"
-	                   : path                    ? path
-	                                             : "none: made from .eh_frame by each process that needs it";
-	bool good =
-		listing_add(l, "%s", f->path) && listing_add(l, "%s", *f->id ? f->id : "-") && listing_add(l, "%s", from);
+	char *from = table_text(o, f);
+	bool good = from && listing_add(l, "%s", f->path) && listing_add(l, "%s", *f->id ? f->id : "-") &&
+	            listing_add(l, "%s", from);
 
-	free(path);
+	free(from);
 	return good;
 }
 
