@@ -32,8 +32,8 @@ class Cargo:
         for name in ("RUSTFLAGS", "ETCH_DYNAMIC", "MAKEFLAGS", "CARGO_MAKEFLAGS"):
             self.env.pop(name, None)
 
-    def __call__(self, *args, cwd=None, ok=0, **env):
-        return run(["cargo", *args], cwd=cwd or self.dir / "crate", env={**self.env, **env}, ok=ok)
+    def __call__(self, *args, cwd=None, ok=0, timeout=300, **env):
+        return run(["cargo", *args], cwd=cwd or self.dir / "crate", env={**self.env, **env}, ok=ok, timeout=timeout)
 
     def built(self, *args, **kw):
         """The program that a command of cargo has made last."""
@@ -127,15 +127,34 @@ int main(void)
     assert list(errors) == second.split()
 
 
+def miri():
+    """The toolchain that has it, or null."""
+    return next((t for t in ("+stable", "+nightly")
+                 if not subprocess.run(["cargo", t, "miri", "--version"], capture_output=True).returncode), None)
+
+
 def test_under_miri(cargo):
     """What Miri can run of it, by Miri where cargo has it; the code for that by the compiler in any case."""
     out = cargo("test", "--tests", RUSTFLAGS="--cfg miri", CARGO_TARGET_DIR=str(cargo.dir / "miri"))
     assert re.search(r"^test result: ok\. 7 passed", out.stdout, re.M) and "warning" not in out.stderr
-    for toolchain in ("+stable", "+nightly"):
-        if subprocess.run(["cargo", toolchain, "miri", "--version"], capture_output=True).returncode == 0:
-            out = cargo(toolchain, "miri", "test", "--tests").stdout
-            assert re.search(r"^test result: ok\. 7 passed", out, re.M)
-            return
+    if toolchain := miri():
+        out = cargo(toolchain, "miri", "test", "--tests", timeout=1800).stdout
+        assert re.search(r"^test result: ok\. 7 passed", out, re.M)
+
+
+@pytest.mark.long
+def test_under_miri_by_both_models_of_aliasing(cargo):
+    """With threads in eight orders; examples of the documentation, too."""
+    toolchain = miri()
+    if not toolchain:
+        pytest.skip("cargo has no miri: rustup component add --toolchain nightly miri rust-src")
+    cargo(toolchain, "miri", "test", "--tests", timeout=1800,
+          MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check -Zmiri-many-seeds=0..8")
+    cargo(toolchain, "miri", "test", "--tests", timeout=1800, MIRIFLAGS="-Zmiri-tree-borrows")
+    out = cargo(toolchain, "miri", "test", "--doc", timeout=1800).stdout
+    assert re.search(r"^test result: ok\. 4 passed; 0 failed", out, re.M)
+    out = cargo(toolchain, "miri", "run", "--example", "server", timeout=1800).stdout
+    assert out == "503\nrequest 200\n200\n0 instructions differ from memory\n"
 
 
 def test_a_program_with_panic_abort_and_without_unwind_data_is_walked(cargo, etch):
