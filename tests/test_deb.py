@@ -93,7 +93,7 @@ def packages(tmp_path_factory):
     out = []
     for name in ("a", "another"):
         folder = tmp_path_factory.mktemp(name)
-        run([ROOT / "scripts" / "deb.sh", folder], timeout=1800)
+        run([ROOT / "scripts" / "deb.sh", folder], timeout=3600)
         out.append(folder / "deb")
     return out
 
@@ -113,7 +113,7 @@ def clean_system(packages, root, suite, include):
     """The packages in /root of a Debian with little else."""
     if os.geteuid() or not shutil.which("debootstrap"):
         pytest.skip("needs root and debootstrap")
-    p = run(["debootstrap", "--variant=minbase", f"--include={include}", suite, root], ok=None, timeout=900)
+    p = run(["debootstrap", "--variant=minbase", f"--include={include}", suite, root], ok=None, timeout=3600)
     if p.returncode:
         pytest.skip("debootstrap cannot fetch the packages: " + p.stdout.splitlines()[-1])
     shutil.copytree(packages[0], root / "root", dirs_exist_ok=True)
@@ -129,7 +129,7 @@ def test_a_clean_system(packages, tmp_path_factory, suite):
     clean_system(packages, root, suite, "ca-certificates,python3")
     run(["mount", "-t", "proc", "proc", root / "proc"])
     try:
-        p = run(["chroot", root, "sh", "-c", TRY], timeout=900, env={**os.environ, "PLACE": SUITES[suite]})
+        p = run(["chroot", root, "sh", "-c", TRY], timeout=3600, env={**os.environ, "PLACE": SUITES[suite]})
     finally:
         subprocess.run(["umount", root / "proc"], check=True)
     # The table goes to standard error.
@@ -146,12 +146,12 @@ def test_the_timer_under_systemd(packages, tmp_path_factory):
         pytest.skip("systemd-nspawn is not installed")
     root = tmp_path_factory.mktemp("systemd")
     clean_system(packages, root, "bookworm", "ca-certificates,systemd,systemd-sysv,dbus")
-    run(["chroot", root, "sh", "-c", "apt-get update -qq && apt-get install -y -qq /root/etch_*.deb"], timeout=900)
+    run(["chroot", root, "sh", "-c", "apt-get update -qq && apt-get install -y -qq /root/etch_*.deb"], timeout=3600)
     (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
     (root / "root/timer").write_text(TIMER)
     (root / "etc/systemd/system/timer-test.service").write_text(START)
     run(["chroot", root, "systemctl", "enable", "timer-test.service"])
-    run(["systemd-nspawn", "-D", root, "-b", "--register=no", "--keep-unit", "--console=pipe"], stdin=subprocess.DEVNULL, timeout=900)
+    run(["systemd-nspawn", "-D", root, "-b", "--register=no", "--keep-unit", "--console=pipe"], stdin=subprocess.DEVNULL, timeout=3600)
     said, installed, timed = ((root / "root" / name).read_text() for name in ("said", "installed", "timed"))
     assert said.split("\n") == ["active", "success", "success", ""], said + (root / "root/errors").read_text()
     for counts in (json.loads(installed), json.loads(timed)):
