@@ -55,7 +55,7 @@ IMV_FLAGS = flags_of("etch_imv", "flags")
 NATIVE_FLAGS = flags_of("etch_native", "flags")
 EX_TYPES = numbered("types: before the fixup is entered")
 MODULE_FLAGS = flags_of("etch_module", "flags")
-OBJ_FLAGS = {n: int(m, 16) for m, n in re.findall(r"^(0x[0-9a-f]+)  (\w+) ", FORMATS, re.M)}
+OBJ_FLAGS = flags_of("etch_obj", "flags")
 OBJ_MORE = flags_of("etch_obj", "more")
 KINDS = re.findall(r"\d (\w+)", re.sub(r"\([^)]*\)", "", next(r[3] for r in record(FORMATS, "etch_obj") if r[2] == "kind")))
 ADDRESSING = numbered("addressing: the memory operand of the load")
