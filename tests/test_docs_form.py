@@ -23,11 +23,6 @@ def prose(page):
     return re.sub(r"(?ms)^```.*?^```$|<!--.*?-->", "", page.read_text())
 
 
-def words(text):
-    """Tokens with two letters in a row: neither numbers and bytes nor the bars of tables."""
-    return [w for w in text.split() if re.search(r"[A-Za-z]{2}|^[aAI]$", w)]
-
-
 def links(page):
     return re.findall(r"\]\(([^)\s]+)\)", prose(page))
 
@@ -41,8 +36,11 @@ def ids(pages):
     return [str(p.relative_to(ROOT)) for p in pages]
 
 
-def test_guides_and_reference_are_at_most_35000_words():
-    count = {str(p.relative_to(DOCS)): len(words(prose(p))) for p in [*REFERENCE, *GUIDES] if p != DOCS / "README.md"}
+def test_all_but_reports_are_at_most_35000_words():
+    """As `wc -w` counts them, with code and tables."""
+    pages = [p for p in sorted(DOCS.rglob("*.md")) if p not in REPORTS]
+    count = {str(p.relative_to(DOCS)): len(p.read_text().split()) for p in pages}
+    assert {"formats.md", "guides/make.md"} < set(count)
     assert sum(count.values()) <= 35000, count
 
 
