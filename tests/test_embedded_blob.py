@@ -40,15 +40,15 @@ def test_a_table_of_offsets_gives_the_rows_that_symbols_give(etch, tmp_path, wor
     assert rows[0] == rows[1]
 
 
-PART = "row undef\n movq -16(%rbp), %rbx\n movq 8(%rbx), %rbx\n addq $0xe2, %rbx\n row undef\n jmp *%rbx"
-PUSHES = "row undef\n movq -16(%rbp), %rbx\n movq 8(%rbx), %rbx\n addq $0xdc, %rbx\n pushq %rbx\n movq (%r15,%r10,8), %rcx\n row undef\n jmp *%rcx"
+PART = "row rbp16\n movq -16(%rbp), %rbx\n movq 8(%rbx), %rbx\n addq $0xe2, %rbx\n row rbp16\n jmp *%rbx"
+PUSHES = "row rbp16\n movq -16(%rbp), %rbx\n movq 8(%rbx), %rbx\n addq $0xdc, %rbx\n pushq %rbx\n movq (%r15,%r10,8), %rcx\n row rbp16\n jmp *%rcx"
 HANDLER = "row 8\n movslq -24(%rbp), %rbx\n movq (%r15,%rbx,8), %rcx\n row 8\n jmp *%rcx"
 
 
 @pytest.mark.parametrize("part", [PART, PART.replace("addq $0xe2", "addq %rax"), PUSHES], ids=["number", "register", "pushed"])
 def test_a_builtin_that_goes_on_amidst_another_is_no_function(etch, tmp_path, part):
-    """It is in that one's frame, whether it jumps there itself or has a handler return there; a handler, which reads that frame
-    as well, is called."""
+    """It is in that one's frame, which rbp points to, whether it jumps there itself or has a handler return there; a handler,
+    which reads that frame as well, is called."""
     code, table = blob(3, 64)
     code = code.replace(f"blobb4: {BUILTINS[1]}", f"blobb4: {part}").replace(f"blobb7: {BUILTINS[1]}", f"blobb7: {HANDLER}")
     assert part in code and HANDLER in code

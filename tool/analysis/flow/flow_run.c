@@ -376,6 +376,40 @@ static void constants_settle(struct flow *f, bool force_constants)
 			state_drop_constants(&f->states[i]);
 }
 
+/*
+ * Does the code range go on in the frame of other code, where each frame is found by rbp? Not if it is known what jumps
+ * to it, and that in another state.
+ */
+static bool begins_amidst(const struct flow *f, const struct flow_edge *in, size_t count)
+{
+	size_t i;
+
+	if (!f->in.range->part || !(f->in.abi_flags & ABI_FRAMES_BY_RBP))
+		return false;
+	for (i = 0; i < count; i++)
+		if (in[i].target == f->in.range->start && !flow_has_frame(&in[i].state))
+			return false;
+	return true;
+}
+
+static void enter_amidst(struct flow *f)
+{
+	struct state s;
+
+	flow_handler_state(&s);
+	flow_enter(f, f->in.range->start, &s);
+}
+
+/* Is an edge into the code range not followed? */
+static bool is_refused(const struct flow *f, const struct flow_edge *x)
+{
+	bool first = x->target == f->in.range->start;
+
+	return f->in.range->plt || (first && f->in.start == START_FUNCTION) ||
+	       (is_called(&x->state) && (f->in.framed || is_elsewhere(f, x->target))) ||
+	       (f->in.handler && is_unknown(&x->state));
+}
+
 /* Analyses the code range with or without constants. False: out of memory, or too large. */
 static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
                      size_t in_count, bool force_constants)
@@ -395,6 +429,8 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		flow_note_enter(f);
 	if ((start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
 		flow_enter(f, f->in.range->start, &entry);
+	if (begins_amidst(f, in, in_count))
+		enter_amidst(f);
 	if (f->in.framed) { /* walked all the same: the calls that it makes are results */
 		if (f->in.handler)
 			flow_handler_state(&entry);
@@ -406,9 +442,7 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		if (!is_elsewhere(f, env->entries[f->in.range->entry + i]))
 			flow_enter(f, env->entries[f->in.range->entry + i], &entry);
 	for (i = 0; i < in_count; i++) /* not every edge is ever taken: __builtin_unreachable() */
-		if (!f->in.range->plt && (start != START_FUNCTION || in[i].target != f->in.range->start) &&
-		    !(is_called(&in[i].state) && (f->in.framed || is_elsewhere(f, in[i].target))) &&
-		    !(f->in.handler && is_unknown(&in[i].state)))
+		if (!is_refused(f, &in[i]))
 			flow_enter(f, in[i].target, &in[i].state);
 	constants_settle(f, force_constants);
 	flow_walk(f);
