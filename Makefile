@@ -33,7 +33,7 @@ LIB_INC  := -Ilib -Ilib/include
 # being an instruction (-fno-math-errno). Each library costs a process 0.1 ms.
 archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
 TOOL_LIBS := $(foreach lib,dw elf json-c xxhash protobuf-c lzma bz2 z iberty,$(call archive,$(lib))) -lZydis -lm
-SANITIZE := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
+SANITIZE := -Og -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
 TOOL_SRC := $(sort $(shell find tool -name '*.c'))
 # lib/interfaces is not part of libetch: a library that has the names of other unwinders' functions.
