@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Markers (etch/mark.h): called while something is attached, nops else; and `etch inspect marks`."""
+import functools
 import json
 import re
+import shutil
 import struct
 import subprocess
 
@@ -51,10 +53,28 @@ def mode(request, tmp_path_factory, build):
     return Flow(tmp_path_factory.mktemp("marks"), build, cc), flags, ldflags, cxx
 
 
-def made(mode, stage):
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory, build):
+    """plugins(compiler, stage): the plugin, which is the same for all modes of a compiler."""
+    @functools.cache
+    def get(cc, stage):
+        flow = Flow(tmp_path_factory.mktemp("plugin"), build, cc)
+        out = flow.tmp / "plugin.so"
+        run([cc, "-shared", "-fPIC", "-o", out, flow.compile(LIB / "marks_plugin.c", [*WARNINGS, "-O2", "-fPIC"]),
+             f"-L{build}", "-letch", f"-Wl,-rpath,{build}"])
+        if stage == "both":
+            flow.rewrite(out)
+        return out
+    return get
+
+
+def made(mode, plugins, stage):
     flow, flags, ldflags, cxx = mode
-    source = flow.source((LIB / "marks.c").read_text(), "marks.cc") if cxx else LIB / "marks.c"
-    obj = flow.compile(source, [*WARNINGS, *flags, *["-Wno-cast-function-type"] * cxx], f"{stage}.o")
+    if not (flow.tmp / "marks.o").exists():
+        source = flow.source((LIB / "marks.c").read_text(), "marks.cc") if cxx else LIB / "marks.c"
+        flow.compile(source, [*WARNINGS, *flags, *["-Wno-cast-function-type"] * cxx], "marks.o")
+    obj = flow.tmp / f"{stage}.o"
+    shutil.copy(flow.tmp / "marks.o", obj)
     if stage == "both":
         flow.rewrite(obj)
     shared = not any("static" in f for f in ldflags)
@@ -64,27 +84,20 @@ def made(mode, stage):
         once = out.read_bytes()
         flow.rewrite(out)
         assert out.read_bytes() == once
-    if not shared:
-        return out, None
-    plugin = flow.tmp / f"plugin-{stage}.so"
-    run([flow.cc, "-shared", "-fPIC", "-o", plugin, flow.compile(LIB / "marks_plugin.c", [*WARNINGS, "-O2", "-fPIC"], f"plugin-{stage}.o"),
-         f"-L{flow.build}", "-letch", f"-Wl,-rpath,{flow.build}"])
-    if stage == "both":
-        flow.rewrite(plugin)
-    return out, plugin
+    return out, plugins(flow.cc, stage) if shared else None
 
 
 @pytest.mark.parametrize("stage", ["plain", "both"])
-def test_runs(mode, stage):
-    out, plugin = made(mode, stage)
+def test_runs(mode, plugins, stage):
+    out, plugin = made(mode, plugins, stage)
     p = run([out, plugin or "", "40"])
     assert p.stdout == expected(plugin, True)
     assert int(re.search(r"markers, (\d+) calls", p.stderr)[1]) > 0
 
 
 @pytest.mark.long
-def test_long(mode):
-    out, plugin = made(mode, "plain")
+def test_long(mode, plugins):
+    out, plugin = made(mode, plugins, "plain")
     assert run([out, plugin or "", "20000"], timeout=3000).stdout == expected(plugin, True)
 
 
