@@ -25,7 +25,7 @@ grep -c '^<svg' picture.svg
 cd /root
 etch heap -- python3 -m json.tool $PLACE/big.json out.json 2>&1 | grep -c 'in all'
 # A system whose every file has its table: those that are there, and what comes later. The installation makes tables for
-# a minute at most.
+# half a minute at most.
 apt-get install -y -qq ./etch-tables_*.deb >/dev/null
 etch tables | grep -c 'last update: '
 etch tables update -q

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""scripts/gdb_frames.py, the judge of docs/reports/*-found-bugs.md: what it says of rows that are wrong, and that are right."""
+"""scripts/gdb_frames.py, the judge of docs/reports/*-found-bugs.md, and scripts/llvm_frames.py, who was asked beside it: what they
+say of rows that are wrong, and that are right."""
 import json
 import re
 import subprocess
+
+import pytest
 
 from conftest import ROOT, run
 
@@ -48,13 +51,19 @@ kept_lost:
 """
 
 
-def test_it_agrees_with_what_is_known(etch, tmp_path):
+@pytest.fixture
+def library(tmp_path):
+    """Its file, and the addresses of its labels."""
     source = tmp_path / "choose.s"
     source.write_text("\t.text\nlook:\tret\n" + CHOOSE.replace("NAME", "wrong").replace("MENDED", "") +
                       CHOOSE.replace("NAME", "mended").replace("MENDED", ".cfi_def_cfa_offset 16") + KEPT)
     library = tmp_path / "choose.so"
     run(["cc", "-shared", "-nostdlib", "-o", library, source])
-    at = {name: int(a, 16) for a, name in re.findall(r"^(\w+) \w (\w+)$", run(["nm", library]).stdout, re.M)}
+    return library, {name: int(a, 16) for a, name in re.findall(r"^(\w+) \w (\w+)$", run(["nm", library]).stdout, re.M)}
+
+
+def test_it_agrees_with_what_is_known(etch, library):
+    library, at = library
 
     def judge(address):
         return subprocess.run([ROOT / "scripts" / "gdb_frames.py", library, f"{address:x}"], capture_output=True, text=True)
@@ -66,3 +75,13 @@ def test_it_agrees_with_what_is_known(etch, tmp_path):
         p = judge(at[name])
         assert (p.returncode, said in p.stdout) == (status, True), p.stdout + p.stderr
     assert judge(0).returncode == 2 and "no FDE" in judge(0).stdout
+
+
+def test_what_llvm_says(library):
+    library, at = library
+    for name, status, said in (("wrong_test", 1, "modified CFA register RSP but not changed CFA rule"), ("kept_lost", 1, "changed register RBP"),
+                               ("mended_test", 0, "CFA offset is changed from 32 to 16"), ("wrong_end", 0, "CFA offset is changed from 16 to 8")):
+        p = subprocess.run([ROOT / "scripts" / "llvm_frames.py", library, f"{at[name]:x}"], capture_output=True, text=True)
+        if "no llvm-mc with" in p.stdout:
+            pytest.skip(p.stdout.strip())
+        assert (p.returncode, said in p.stdout) == (status, True), p.stdout + p.stderr
