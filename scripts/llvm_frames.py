@@ -9,6 +9,7 @@ Prints what it says of the instruction that ends at ADDRESS, and how much of the
 a function may change. Exit status: 0 it sees no error there; 1 it does; 2 it cannot be asked. LLVM_MC names the program,
 else the newest there is."""
 
+import argparse
 import os
 import re
 import shutil
@@ -127,6 +128,8 @@ def main(path, address):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    sys.exit(main(*sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("address")
+    a = parser.parse_args()
+    sys.exit(main(a.file, a.address))
