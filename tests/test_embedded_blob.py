@@ -56,6 +56,18 @@ def test_a_builtin_that_goes_on_amidst_another_is_no_function(etch, tmp_path, pa
         assert wrong(etch, tmp_path, source(typed + code, table), *LIBRARY, strip=not typed) == []
 
 
+def test_a_tail_call_through_the_isolate_is_one(etch, tmp_path):
+    """Its table of builtins is at a callee-saved register, as other compilers' code without C's frames has it. Who jumps to such
+    a builtin, or is jumped to by it, has the frames of a function, too."""
+    code, table = blob(3, 64)
+    through = "row 8\n incq %rcx\n pushq %rcx\n row 16\n popq %rax\n row 8\n jmp *0x6130(%r13)"
+    to = "row 8\n pushq %rbp\n row 16\n movq %rsp, %rbp\n row rbp16\n call *(%rsi)\n leave\n row 8\n jmp blobb4"
+    code = code.replace(f"blobb4: {BUILTINS[1]}", f"blobb4: {through}").replace(f"blobb7: {BUILTINS[1]}", f"blobb7: {to}")
+    assert through in code and to in code
+    for typed in "", " .type blobb4, @function\n .size blobb4, blobe4-blobb4\n":
+        assert wrong(etch, tmp_path, source(typed + code, table), *LIBRARY, strip=not typed) == []
+
+
 TWO = [blob(3, 64, name) for name in ("one", "two")]
 FIRST_LENGTH = " .long blobb0-blob, blobe0-blobb0, 0\n"
 UNFIT = {

@@ -216,8 +216,9 @@ static void symbols_read(const struct elf_file *f, const struct code_space *spac
 /*
  * A JavaScript function takes its arguments off the stack, as many as it was given, and V8's collector of garbage finds
  * each frame that calls by its rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address behind).
+ * Builtins tail-call one another through a register that points to the isolate, which has a table of them, too.
  */
-const struct convention convention_v8 = {.keeps_rbp = true, .frames_by_rbp = true};
+const struct convention convention_v8 = {.keeps_rbp = true, .frames_by_rbp = true, .jumps_by_any = true};
 
 int v8_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
 {
