@@ -137,7 +137,7 @@ $(B)/o/lib/%.o: lib/%.S
 STRUCTURE_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/structure*.c)))
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(filter-out %/target_profile.c %/target_objtool.c,$(wildcard tests/fuzz/target*.c)))) \
 	$(filter-out $(B)/o/tool/main.o $(B)/o/tool/cmd_profile.o $(B)/o/tool/profile/% $(B)/o/tool/cmd_heap.o $(B)/o/tool/heap/%,$(TOOL_OBJ)) \
-	$(B)/o/lib/patch/encoders.o $(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/faults/chain.o
+	$(B)/o/lib/patch/encoders.o $(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/unwind/other_process.o $(B)/o/lib/faults/chain.o
 MUTANT_OBJ := $(patsubst %,$(B)/o/tests/fuzz/%.o,mutants target_common target_diff target_elf target_inspect target_objtool \
 	target_profile target_whole) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) $(WALK_OBJ)
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
