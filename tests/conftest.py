@@ -297,7 +297,8 @@ GRIDS = {"test_acceptance.py": 6, "test_acceptance.py::test_readers": 14, "test_
          "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_unwind_dynamic.py::test_signals": 3, "test_fault.py": 4, "test_fault.py::test_macros": 8, "test_formats.py::test_second_reader_agrees": 2, "test_extable_tool.py": 3,
          "test_unwind_tables.py::test_mistakes_are_noticed": 9, "test_forms_encoding.py::test_mistakes_are_noticed": 5, "test_forms_encoding.py": 2,
          "test_pv_encoding.py::test_mistakes_are_noticed": 3, "test_diff.py::test_where_code_lies_is_no_difference": 3,
-         "test_stat_noise.py::test_equal_commands_are_seldom_called_different": 3, "test_lib_forms.py": 3, "test_lib_pv.py": 3}
+         "test_stat_noise.py::test_equal_commands_are_seldom_called_different": 3, "test_lib_forms.py": 3, "test_lib_pv.py": 3,
+         "test_marks.py::test_runs": 2}
 
 
 def grid_part(cases, one_of):
