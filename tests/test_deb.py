@@ -114,6 +114,7 @@ def clean_system(packages, root, suite, include):
     if os.geteuid() or not shutil.which("debootstrap"):
         pytest.skip("needs root and debootstrap")
     p = run(["debootstrap", "--variant=minbase", f"--include={include}", suite, root], ok=None, timeout=3600)
+    root.chmod(0o755)    # pytest makes directories for root alone; this one is `/` of the system's users, too
     if p.returncode:
         pytest.skip("debootstrap cannot fetch the packages: " + p.stdout.splitlines()[-1])
     shutil.copytree(packages[0], root / "root", dirs_exist_ok=True)
