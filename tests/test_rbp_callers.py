@@ -24,4 +24,4 @@ def test_the_caller_is_found_at_every_instruction(tmp_path, build):
         assert not int(wrong), line
         assert int(stopped) <= STOPS.get(name, (0, 0))[0], line
         assert int(right), line
-    assert len(seen) == 12 and all(seen[name][1] == of for name, (_, of) in STOPS.items()), seen
+    assert len(seen) == 13 and all(seen[name][1] == of for name, (_, of) in STOPS.items()), seen

@@ -75,6 +75,9 @@ BUILTIN(Adapts, "	mov %rdx,%rcx\n	test %rcx,%rcx\n	jle 3f\n	mov %rsp,%r8\n	lea (
 BUILTIN(Dispatches, "	push %rbp\n	mov %rsp,%rbp\n	sub $32,%rsp\n	mov %rax,-8(%rbp)\n	test %rdx,%rdx\n	je 1f\n	push $1\n	push $2\n"
                     "	mov $2,%eax\n	call Builtins_Call\n1:	mov -8(%rbp),%rax\n	mov (%r13),%rcx\n	mov (%rbp),%rbp\n	add $40,%rsp\n"
                     "	jmp *%rcx\n")
+/* ... and on all: what the code has pushed is gone, though no path says so */
+BUILTIN(Always, "	push %rbp\n	mov %rsp,%rbp\n	sub $24,%rsp\n	mov %rax,-8(%rbp)\n	push $1\n	push $2\n	mov $2,%eax\n	call Builtins_Call\n"
+                "	mov -8(%rbp),%rax\n	mov (%r13),%rcx\n	mov (%rbp),%rbp\n	add $32,%rsp\n	nop\n	jmp *%rcx\n")
 /* ... and puts a new argument where its return address was */
 BUILTIN(Replaces, "	push %rbp\n	mov %rsp,%rbp\n	sub $32,%rsp\n	mov %rax,-8(%rbp)\n	test %rdx,%rdx\n	je 1f\n	push $1\n	mov $1,%eax\n"
                   "	call Builtins_Call\n1:	mov -8(%rbp),%rax\n	mov (%rbp),%rbp\n	add $40,%rsp\n	push %rbx\n	push 8(%rsp)\n"
@@ -89,7 +92,7 @@ BUILTIN(Replacement, "	push %rbp\n	mov %rsp,%rbp\n	push %rdi\n	push $0\n	lea 1f(
 __asm__(".text\nblob_end:\n");
 
 #define ALL(X) X(Call) X(InterpreterEntryTrampoline) X(CEntry_Return1) X(Pushes) X(Resumes) X(Bound) X(Applies) X(Adapts) \
-	X(Dispatches) X(Replaces) X(Framed) X(Replacement)
+	X(Dispatches) X(Always) X(Replaces) X(Framed) X(Replacement)
 
 static unsigned right, stopped, wrong;
 static uint64_t stops[8];

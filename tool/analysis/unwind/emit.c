@@ -232,6 +232,17 @@ static void fill(struct emit *e, uint64_t to)
 	e->at = to;
 }
 
+/*
+ * Is a rule none, or by rsp with the return address where the call has put it? Where callers find their frames by rbp,
+ * a callee may have taken off the stack what was pushed for it: then rsp is not what it was before the call, and the
+ * tail calls that follow know better.
+ */
+static bool is_doubtful(const struct etch_rule *rule)
+{
+	return rule->kind == ETCH_RULE_UNDEF ||
+	       (rule->kind == ETCH_RULE_CALL && rule->cfa == ETCH_REG_RSP && rule->ra == ETCH_RA_CFA);
+}
+
 /* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
 static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t addr, unsigned len,
                                                     const struct state *before, bool same)
@@ -247,7 +258,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	e->stale = false;
 	if (fresh) {
 		rule_of(e, before, &e->rule);
-		if (e->rule.kind == ETCH_RULE_UNDEF && e->tails)
+		if (e->tails && is_doubtful(&e->rule))
 			flow_tail_rule(e->flow, addr, before, &e->rule);
 	}
 	if (addr > e->at) {
