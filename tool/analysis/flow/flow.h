@@ -3,9 +3,9 @@
  * The dataflow analysis of one code range: every instruction that is reachable from its entries, and the abstract state
  * (state.h) before each, computed by a worklist to the fixpoint. A failure concerns one code range only.
  *
- * A jump table that cannot be read does no harm: an indirect jump changes no stack state, so code that nothing else
- * reaches begins with the state at the code range's indirect jumps, if these agree (jumps.c). A landing pad begins with
- * the frame of the call site that throws, a fixup with that of the instruction that faults.
+ * A jump table that cannot be read costs little: an indirect jump does not change the stack, so code that nothing else
+ * reaches is given the state at the code range's indirect jumps, if these agree (jumps.c). A landing pad is given the
+ * frame of the call site that throws, a fixup that of the instruction that faults.
  */
 #ifndef ANALYSIS_FLOW_FLOW_H
 #define ANALYSIS_FLOW_FLOW_H
@@ -25,20 +25,22 @@ struct flow_edge {
 	struct state state;
 };
 
+/* What kind of reference a flow_exit is. */
 enum flow_exit_kind {
 	EXIT_CALL = 0,
 	EXIT_LAST = 1,  /* a call with only padding behind it in its code range: perhaps noreturn */
 	EXIT_FRESH = 2, /* a call whose next instruction has no other known predecessor */
 	EXIT_TAIL = 3,  /* a tail call: a jump to a function's start in the state of an entry */
-	EXIT_PART = 4,  /* a jump to the start of another code range with this one's frame still there */
+	EXIT_PART = 4,  /* a jump to the start of another code range, in this one's frame */
 	EXIT_REF = 5,   /* an address taken in code, perhaps of a function */
 };
 
+/* A reference from a code range to code: a call, a jump out of the range, or an address taken. */
 struct flow_exit {
 	uint64_t target; /* address, or FLOW_EXTERN | symbol number, or FLOW_SLOT | address of a GOT slot */
-	uint32_t kind;
-	uint32_t from; /* code range */
-	uint32_t to;   /* code range that holds the target, or NO_RANGE */
+	uint32_t kind;   /* enum flow_exit_kind */
+	uint32_t from;   /* code range */
+	uint32_t to;     /* code range that holds the target, or NO_RANGE */
 };
 #define NO_RANGE       UINT32_MAX
 #define FUNCTION_ALIGN 16u /* alignment of functions by most compilers, in bytes */
@@ -54,14 +56,14 @@ struct flow_env;
  * (flow_env.own_stack).
  */
 struct flow_runtime {
-	/* May a range be such code? */
+	/* May a range be code with a stack of its own? */
 	bool (*may_be)(const struct code_range *p);
 	/* Does such code begin at an address of the code space, by the data in front of it? own_stack_begins() asks. */
 	bool (*begins)(const struct flow_env *env, uint64_t addr);
 	/* The rule of such code in a program linked with the shared library `name`: 1 and *out; -1: the rule of that
 	 * release is not known; 0: not a library of the runtime. */
 	int (*library)(const char *name, struct etch_rule *out);
-	int32_t reserved; /* bytes above rsp that the rule leaves to such code: as far as it may move rsp */
+	int32_t reserved; /* bytes above rsp that are such code's to use, and the farthest that it may move rsp */
 	/* Is an indirect jump, in state s, the one by which C enters such code? Then *out is the rule of all such code. */
 	bool (*enters)(const struct step *in, const struct state *s, struct etch_rule *out);
 	/* Walks from the addresses that the code of the range returns to. True: there were new ones; call it again, at most
@@ -70,9 +72,9 @@ struct flow_runtime {
 	unsigned follow_most;
 	/* Does the range have a jump table whose targets are not all known? */
 	bool (*switches)(const struct flow *f);
-	/* Do the states at its indirect jumps have the same rsp? Then *out is a state with only that. */
+	/* Do the states at its indirect jumps have the same rsp? Then *out is a state in which only rsp is known. */
 	bool (*agree)(struct flow *f, struct state *out);
-	/* Size of the data at an offset, in front of reached code; 0: there is none. */
+	/* Size of the runtime's data at an offset, in front of reached code; 0: there is none. */
 	uint64_t (*table)(const struct flow *f, uint64_t off);
 };
 
@@ -88,10 +90,10 @@ struct flow_env {
 	const uint64_t *entries;  /* addresses of symbols inside code ranges, sorted: code_range.entry indexes it */
 	const uint64_t *noreturn; /* targets (as flow_exit.target) of noreturn calls, sorted */
 	size_t noreturn_count;
-	const uint64_t *noreturn_named; /* those of them that are known by name, sorted */
+	const uint64_t *noreturn_named; /* those of `noreturn` that are known by name, sorted */
 	size_t noreturn_named_count;
 	uint64_t noreturn_bits[NORETURN_BITS / 64]; /* by noreturn_hash(): a bit of 0 means not in `noreturn` */
-	const bool *stops; /* per code range: found to be noreturn since that list was made; or null */
+	const bool *stops; /* per code range: found to be noreturn since `noreturn` was made; or null */
 	const struct code_space *space;
 	uint32_t *index; /* from address to code range: made by ranges_index() */
 	struct range_span {
@@ -104,7 +106,7 @@ struct flow_env {
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
-	struct flow_reloc *relocs; /* ET_REL: relocations of code, sorted by address, one each */
+	struct flow_reloc *relocs; /* ET_REL: relocations of code, sorted by address; at most one at each */
 	size_t reloc_count;
 };
 
@@ -123,7 +125,7 @@ static inline bool noreturn_may_hold(const struct flow_env *env, uint64_t target
 /* ET_REL: the field at `addr` refers to `target`. */
 struct flow_reloc {
 	uint64_t addr;
-	uint64_t target; /* address of the space, or FLOW_EXTERN | symbol; addend included where an address */
+	uint64_t target; /* address of the code space with the addend, or FLOW_EXTERN | symbol number */
 };
 
 /* An indirect jump, and the table that it takes its target from, if any. */
@@ -136,9 +138,10 @@ struct flow_jump {
 	uint16_t unbounded;    /* plausible entries of a table without a bound, by unbounded_entries() */
 };
 
+/* What the start of a code range is. */
 enum flow_start {
 	START_FUNCTION, /* a function begins there: certain */
-	START_ASSUMED,  /* assumed, for want of evidence */
+	START_ASSUMED,  /* assumed to be a function's, for want of evidence */
 	START_PART,     /* only where edges lead, with the state that they bring */
 	START_NOWHERE,  /* no path leads into it */
 };
@@ -156,7 +159,7 @@ struct flow_input {
 	size_t fixup_count;
 	uint8_t abi_flags; /* ABI_* of all states */
 	bool noted;        /* the file has notes (env->notes) */
-	bool settles;      /* steps depend on their context */
+	bool settles;      /* every decoded step is adjusted to its context */
 	bool throws;       /* any instruction may have an edge of its own: there are fixups or notes */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
@@ -178,24 +181,25 @@ struct flow_result {
 	uint64_t insn_count;           /* number of instructions decoded */
 	uint64_t extent;               /* end of the last reached instruction, as an offset */
 	struct etch_rule runtime_rule; /* the rule by runtime->enters(); kind UNDEF: none */
-	uint32_t dispatch;             /* table of a jump that is not followed, with a frame of push %rbp; mov %rsp, %rbp */
-	uint32_t dispatch_otherwise;   /* likewise, in another frame; 0: none */
+	uint32_t dispatch;             /* table of a jump that is not followed, in a frame of push %rbp; mov %rsp, %rbp;
+	                                * 0: none */
+	uint32_t dispatch_otherwise;   /* likewise, in another frame */
 	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */
-	bool exit_sp_varies;           /* some exit has rsp elsewhere or unknown, so exit_sp_delta does not count */
-	bool exit_sp_mismatch;         /* leaves with a frame left or more popped than pushed: not begun as a function */
+	bool exit_sp_varies;           /* some exit has another rsp, or an unknown one: exit_sp_delta does not count */
+	bool exit_sp_mismatch;   /* leaves with part of a frame, or more popped than pushed: not begun as a function */
 	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
 	bool exits_balanced;     /* some exit is a return or tail call in the state of an entry */
-	bool returns_unbalanced; /* returns with a frame left or a callee-saved register lost, unless from a local helper */
-	bool inner_returns;     /* behind a jump that is not followed, a return as a function's in the state of that jump */
-	bool returns_to_caller; /* has a return with rsp as at entry, or a tail call behind the restore of a register */
-	bool return_certain;    /* has a return that is reached in a state not weak */
-	bool may_return;        /* may return to its caller */
-	bool non_c_frame;       /* leaves in a way that no C function can, so its frames are not C's */
-	bool keeps_frame;       /* a handler: it returns, or jumps as a tail call does, by the frame of rbp */
-	bool breaks_frame;      /* a handler: an exit shows that it is another */
-	bool replaces_sp;       /* its first instruction replaces rsp, as where makecontext() contexts begin */
-	bool broken;            /* runs into bytes that do not decode */
-	bool no_constants;      /* constants were not followed */
+	bool returns_unbalanced; /* returns with part of a frame or a callee-saved register lost; local helpers excepted */
+	bool inner_returns;      /* a return is in the state of an entry, a weak one, behind a jump not followed */
+	bool returns_to_caller;  /* has a return with rsp as at entry, or a tail call behind the restore of a register */
+	bool return_certain;     /* has a return that is reached in a state not weak */
+	bool may_return;         /* may return to its caller */
+	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
+	bool keeps_frame;        /* of a handler: it returns, or makes a tail call, from the frame that rbp points to */
+	bool breaks_frame;       /* of a handler: an exit shows that its frame is another */
+	bool replaces_sp;        /* its first instruction replaces rsp, as where makecontext() contexts begin */
+	bool broken;             /* runs into bytes that do not decode */
+	bool no_constants;       /* constants were not followed */
 };
 
 /* A call site of the LSDA. */
@@ -214,7 +218,7 @@ struct flow_inner {
 	uint32_t start, end;
 };
 
-/* Join over the open jumps (is_open()) among the first `upto`. */
+/* Join of the states at the open indirect jumps (is_open() in jumps.c) among the first `upto`. */
 struct flow_agreed {
 	size_t upto;
 	struct state state;
@@ -224,8 +228,8 @@ struct flow_agreed {
 
 /* What the walk over a code range needs for itself. */
 struct flow_scratch {
-	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of the arrays of the other parts */
-	size_t at_size;                                                         /* flow.at is 0 from there on */
+	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of arrays elsewhere in struct flow */
+	size_t at_size;       /* size of the range; flow.at is 0 from there on */
 	struct worklist list; /* blocks whose state changed, as indexes in flow.states; by offset, since most edges go
 	                       * forward */
 	uint32_t *todo;       /* offsets to decode from */
@@ -318,21 +322,23 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 /* Reports the states again, without touching the results. */
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
-/* tails.c: before flow_states(), in a code range with ABI_FRAMES_BY_RBP whose end is given. False: out of memory. */
+/* tails.c: finds where tail calls need the return address, for flow_tail_rule(). Called before flow_states(), in a code
+ * range with ABI_FRAMES_BY_RBP that is not open. False: out of memory. */
 bool flow_tails_find(struct flow *f);
-/* ... and in its callback: the rule by the tail calls that lead on from an instruction whose state proves none. */
+/* After flow_tails_find(), in the callback of flow_states(): the rule before an instruction by the tail calls that
+ * follow it, for where the state proves none. False: they show none. */
 bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, struct etch_rule *out);
 
 /*
  * May a code range return to its caller? By reachability alone, from its start, its symbols and the addresses `in` that
- * others jump to; true where deciding would take states.
+ * others jump to; true where it would take states to decide.
  */
 bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, const uint64_t *in, size_t in_count);
 
 /* Does a function begin with this instruction, decoded from `bytes`: endbr64, a push of a callee-saved register, or an
  * allocation on the stack? */
 bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size);
-/* Does code take the return address off the stack that a call of it has pushed? Then it is no function. */
+/* Does the code at an offset pop the return address that a call of it has pushed? Then no function begins there. */
 bool code_pops_return_address(const struct code_range *p, uint64_t off);
 
 /* The code range that holds an address, or null. */
@@ -342,7 +348,7 @@ uint32_t range_number(const struct flow_env *env, uint64_t addr);
 
 /* Makes env->index and env->spans, which speed up range_at(); ranges_index_free() frees them. */
 void ranges_index(struct flow_env *env);
-/* Updates them after the end of code range i has moved up from `was`. */
+/* Updates what ranges_index() has made, after the end of code range i has moved up from `was`. */
 void range_index_extend(struct flow_env *env, size_t i, uint64_t was);
 void ranges_index_free(struct flow_env *env);
 

@@ -18,7 +18,7 @@
 struct compared {
 	uint8_t op; /* STEP_COMPARE, STEP_LIMIT, or STEP_NONE */
 	uint8_t a, b, size;
-	uint8_t killed_by; /* EFFECT_* of instructions that may invalidate it; with a memory operand, of all */
+	uint8_t killed_by; /* EFFECT_* of instructions that may invalidate it; with a memory operand, EFFECT_ALL */
 	uint16_t watch;    /* mask of registers that it depends on */
 	int32_t disp;
 	int64_t imm;
@@ -35,7 +35,7 @@ static inline bool flow_inside(const struct flow *f, uint64_t addr)
 {
 	return addr >= f->in.range->start && addr < f->in.range->end;
 }
-/* Is an address inside of an instruction decoded before, so that its code is hidden there? */
+/* Does an address lie inside a decoded instruction, and no decoded instruction begin there? */
 static inline bool flow_hidden(const struct flow *f, uint64_t addr)
 {
 	uint64_t off = addr - f->in.range->start, back;
@@ -45,7 +45,7 @@ static inline bool flow_hidden(const struct flow *f, uint64_t addr)
 			return !f->at[off];
 	return false;
 }
-/* Does it call a helper inside the code range? What is called inside of an instruction is a function of its own. */
+/* Is it a call of a helper inside the code range? A target inside another instruction is a function of its own. */
 static inline bool flow_calls_inside(const struct flow *f, const struct step *in)
 {
 	uint64_t to = (uint64_t)in->imm;
@@ -92,23 +92,30 @@ void flow_queue(struct flow *f, uint32_t state);
  * fixpoint. */
 void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
 void flow_walk(struct flow *f);
-/* Walks the landing pads, once pad_depth is known; the code that only follows noreturn calls. */
+/* Walks the landing pads; after flow_walk(), by which pad_depth is known. */
 void flow_walk_pads(struct flow *f);
+/* Walks the code that only follows noreturn calls. */
 void flow_dead_follow(struct flow *f);
 
 /* flow_run.c */
+/* Target of a call or jump, as in flow_exit.target; 0: the instruction alone does not tell. */
 uint64_t flow_exit_target(const struct step *s);
+/* Does a call return to the next instruction, by what is known of its target? */
 bool flow_comes_back(const struct flow *f, const struct step *s);
+/* Is the target of a call or jump known not to return? */
 bool flow_is_noreturn(const struct flow *f, const struct step *s);
+/* Landing pad of the instruction at an address, or 0. */
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
+/* Is a jump to a target outside of the code range, in state s, a tail call? */
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
-/* The entry of etch's exception table for the instruction at an address, or null. flow_fault() makes the state at its
- * fixup; flow_land() that at a call's landing pad. */
+/* The entry of etch's exception table for the instruction at an address, or null. */
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
-/* Behind one of them: the next edge of patched_edges_add() from the same instruction, or null. */
+/* Behind entry x, the next one from the same instruction, which patched_edges_add() has made; or null. */
 const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x);
+/* Makes the state at the fixup of an instruction that faults. */
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
+/* Makes the state at the landing pad of a call that throws. */
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
 /* exits.c */
 /* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
@@ -182,7 +189,7 @@ void flow_trap_state(const struct flow *f, const struct state *head, uint64_t ha
 void flow_handler_state(struct state *s);
 /* Does a state prove such a frame? */
 bool flow_has_frame(const struct state *s);
-/* Adds to the results what an instruction says of it. */
+/* Adds to the results what an instruction shows of a handler's frame, or of the dispatch to handlers. */
 void flow_handler_note(struct flow *f, const struct step *in, const struct state *before);
 
 /* flow_notes.c: what notes change (facts/notes.h); only for files that have some. */
@@ -193,7 +200,7 @@ bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t ad
                       struct state *out);
 /* Does a note fix the state of block k, so that the one being passed to it does not count? */
 bool flow_note_bars(const struct flow *f, uint32_t k);
-/* Enters the range where notes give a frame. Before all other entries, which these do not change. */
+/* Enters the range where notes give a frame. Called before all other entries, which then cannot change that frame. */
 void flow_note_enter(struct flow *f);
 
 /* jumps.c */

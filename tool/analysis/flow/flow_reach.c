@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+/* Makes room for more steps. False: out of memory. */
 static bool steps_grow(struct flow *f)
 {
 	size_t want = f->walk.step_room ? 2 * f->walk.step_room : 1024;
@@ -30,6 +31,7 @@ static bool steps_grow(struct flow *f)
 	return true;
 }
 
+/* Makes room for the states of more blocks. False: out of memory. */
 static bool states_grow(struct flow *f)
 {
 	size_t want = f->walk.state_room ? 2 * f->walk.state_room : 128;
@@ -116,7 +118,7 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 	}
 	if ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && s->op == STEP_NONE && s->b == ETCH_REG_RSP &&
 	    s->index != INSN_NO_REG) {
-		s->op = STEP_STORE; /* perhaps, and then of an unknown value: see state_stored_among() */
+		s->op = STEP_STORE; /* possibly one, of an unknown value: state_stored_among() */
 		s->touches |= 1u << ETCH_REG_RSP;
 	}
 	if (f->in.noted)
@@ -199,7 +201,7 @@ static void todo_add(struct flow *f, uint64_t off)
 		f->walk.todo[f->walk.todo_count++] = (uint32_t)off;
 }
 
-/* Adds a jump target: if it is in the code range, it begins a block and is decoded from later. */
+/* Makes a jump target in the code range the leader of a block, and puts it on the list of what to decode. */
 static void scan_later(struct flow *f, uint64_t addr)
 {
 	uint64_t off = addr - f->in.range->start;
@@ -246,8 +248,9 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 }
 
 /*
- * flow_step_new() for a straight run: decodes from *from on. True: stopped at a control-flow instruction, or with `one`
- * at the first instruction, and *from is its offset. False: *from is decoded already, does not decode, or is the end.
+ * Decodes straight-line code from *from on, as flow_step_new() does one instruction. True: stopped at a control-flow
+ * instruction, or with `one` at the first instruction, and *from is its offset. False: stopped at *from, which is
+ * decoded already, does not decode, or is the end.
  */
 static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 {

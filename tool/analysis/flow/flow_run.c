@@ -69,12 +69,13 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 	return f->in.env->stops && stops_at(f->in.env, target);
 }
 
-/* Calls of the entry point always count as returning: hlt stands behind them. */
+/* Calls by the file's entry point always count as returning: hlt stands behind them. */
 bool flow_comes_back(const struct flow *f, const struct step *s)
 {
 	return f->in.range->outermost || !flow_is_noreturn(f, s);
 }
 
+/* Callback of lsda_call_sites(). */
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 {
 	struct flow *f = ctx;
@@ -94,7 +95,7 @@ static int pad_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Landing pad of the instruction at addr, or 0. Call sites do not overlap. */
+/* By binary search, since call sites do not overlap. */
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr)
 {
 	size_t lo = SEARCH(f->walk.pad_count, i, f->walk.pads[i].end <= addr);
@@ -173,10 +174,11 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 
 /* ---- a code range ------------------------------------------------------------------------------- */
 
-/* Of a code range of more bytes, only what was set of flow.at is cleared: flow may have reached little of it. */
+/* Bytes of a code range up to which flow.at is cleared as a whole; beyond, only where a step has set it, which may be
+ * little of a large range. */
 #define CLEARED_WHOLE 512u
 
-/* Clears what the last code range has left in flow.at, all of which is 0 then. */
+/* Clears what the last code range has left in flow.at. */
 static void at_reset(struct flow *f)
 {
 	size_t i;
@@ -189,8 +191,8 @@ static void at_reset(struct flow *f)
 		f->at[f->step_at[i]] = 0;
 }
 
-/* Clears flow.at and flow.starts, for `size` bytes; the steps of the last code range are still there. False: out of
- * memory. */
+/* Makes flow.at and flow.starts all 0 for `size` bytes, by the steps of the last code range, which must still be there.
+ * False: out of memory. */
 static bool at_clear(struct flow *f, uint64_t size)
 {
 	uint64_t room = size + size / 2 + 64;
@@ -223,7 +225,7 @@ static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 /* Forgets what was found of the last code range; the arrays stay. */
 static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edges = r->edges, .exits = r->exits}; }
 
-/* Likewise for the walk. */
+/* Resets what the walk over the last code range has left; the arrays stay. */
 static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 {
 	free(w->paths);
@@ -354,8 +356,8 @@ static void state_unknown(struct state *s)
 	s->weak = true;
 }
 
-/* Does a state know nothing of the frame? Where an interpreter continues in another frame, as after an exception, it
- * has loaded rbp, and the code that follows finds the frame as from any other predecessor. */
+/* Does a state prove no rule? An interpreter that goes on in another frame, as after an exception, has loaded rbp, so
+ * the handler finds that frame by rbp, as from any other predecessor. */
 static bool is_unknown(const struct state *s)
 {
 	struct etch_rule rule;
@@ -377,8 +379,8 @@ static void constants_settle(struct flow *f, bool force_constants)
 }
 
 /*
- * Does the code range go on in the frame of other code, where each frame is found by rbp? Not if it is known what jumps
- * to it, and that in another state.
+ * Does the code range begin in the frame of other code, which rbp points to? A part does, where callers find their
+ * frames by rbp, unless something is known to jump to it in another state.
  */
 static bool begins_amidst(const struct flow *f, const struct flow_edge *in, size_t count)
 {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * Under an FDE over several functions, does a weak state meet one that is not? The weak path may begin in data, or in
- * code that nothing leads to, and have the frame of another function: what is proven stays.
+ * Does one state outweigh a weaker one instead of being joined with it? Where one FDE covers several functions: the
+ * weak path may begin in data, or in code that nothing leads to, and have the frame of another function.
  */
 static bool is_outweighed(const struct flow *f, const struct state *weak, const struct state *proven)
 {
@@ -43,7 +43,8 @@ static uint32_t block_rank(const void *ctx, uint32_t k)
 	return f->step_at[f->step_of_state[k]];
 }
 
-/* Is something missing that the range has to be walked again for, with constants? */
+/* Is there no use in walking on? Out of memory, or constants are needed that are not followed: flow_run() walks the
+ * range again with them. */
 static bool walk_stops(const void *ctx)
 {
 	const struct flow *f = ctx;
@@ -138,6 +139,7 @@ static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
 	return (f->state_live[k] & LIVE) && mine.kind == VALUE_CFA && its.kind == VALUE_CFA && mine.off != its.off;
 }
 
+/* Records the code behind a noreturn call, with the state at that call, for flow_dead_follow(). */
 static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
 	if (off >= f->in.range->end - f->in.range->start)
@@ -234,10 +236,11 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 }
 
 /*
- * Is a call inside the code range a push? Some compilers so put the address of the exception handler behind the call
- * on the stack, and continue at the target in the same frame. .eh_frame tells: then the CFA at the target is that of
- * the call, rsp being one word lower; at a function it would be rsp + 8. And so does code that pops the address at
- * once: what is behind the call is data then, or code entered otherwise. *out: the state at the target.
+ * Is a call inside the code range a push and a jump? Some compilers push the address of an exception handler this way:
+ * it lies behind the call, and control continues at the target in the same frame. .eh_frame shows it: the CFA at the
+ * target is that at the call, with rsp one word lower; at a function's start it would be rsp + 8. A target that pops
+ * the address at once shows it, too: what lies behind such a call is data, or code entered in another way. *out: the
+ * state at the target.
  */
 static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
 {
@@ -280,7 +283,7 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 	return false;
 }
 
-/* An instruction that saves rsp may install an exception handler (traps.c): enters that. */
+/* If an instruction that saves rsp installs an exception handler (traps.c), enters the handler. */
 static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
 {
 	uint64_t handler = flow_trap(f, &f->steps[number], w->off);
@@ -393,7 +396,7 @@ void flow_walk(struct flow *f)
 {
 	size_t i;
 
-	if (f->walk.dirty) { /* see walked_again() */
+	if (f->walk.dirty) { /* set by walked_again() */
 		f->walk.dirty = false;
 		for (i = 0; i < f->state_count; i++)
 			if (f->state_live[i] & LIVE)

@@ -12,6 +12,7 @@
 #include "analysis/facts/notes.h"
 #include "arch/x86/stack.h"
 
+/* What is known of a value. */
 enum value_kind {
 	VALUE_ANY = 0,  /* unknown */
 	VALUE_CFA,      /* CFA + off */
@@ -26,16 +27,17 @@ enum value_kind {
 
 #define REG_RA 16u
 
-/* What frame a state is in, where a note says so (facts/notes.h). In all but the last the CFA is what the note says. */
+/* The kind of a state's frame: that of a call, unless a note says otherwise (facts/notes.h). Of frames by notes, the
+ * CFA is the note's. */
 enum frame_kind {
 	FRAME_CALL = 0,
 	FRAME_REGS = RULE_REGS,
 	FRAME_REGS_PARTIAL = RULE_REGS_PARTIAL,
 	FRAME_END = ETCH_RULE_END,
-	FRAME_MIXED = 255, /* two of them have met: no rule */
+	FRAME_MIXED = 255, /* join of two kinds: no rule */
 };
 
-/* Where code of the file departs from the psABI, by the runtime's profile. */
+/* Where code departs from the psABI, by the file's profile (facts/notes.h) or the code range's convention. */
 enum {
 	ABI_NO_RED_ZONE = 1,    /* profile.no_red_zone */
 	ABI_SWITCHES_STACK = 2, /* profile.switches_stack */
@@ -43,6 +45,7 @@ enum {
 	ABI_FRAMES_BY_RBP = 8,  /* convention.frames_by_rbp of the code range */
 };
 
+/* A value in a register or slot, as far as it is known; which fields count, `kind` says. */
 struct value {
 	int32_t off;
 	uint8_t kind, reg;
@@ -53,17 +56,18 @@ struct value {
 struct slot {
 	int32_t at;
 	uint8_t aligned; /* `at` is relative to the realigned base, else to the CFA */
-	uint8_t zero[3];
+	uint8_t zero[3]; /* always 0: slot_place() reads the fields up to here as one number */
 	struct value value;
 };
 
 /* Room for all saved registers and some copies of the CFA. */
 #define STATE_SLOTS 16u
 
+/* What is known before one instruction, on all paths that lead to it. */
 struct state {
 	struct value reg[16];
 	uint32_t align; /* offset + 1 of the instruction that realigned rsp; 0 = none */
-	uint16_t known; /* mask of registers that may not be VALUE_ANY */
+	uint16_t known; /* mask of registers: all others are VALUE_ANY */
 	bool weak;      /* some path here is inferred, as from indirect jumps: alone it does not overrule .eh_frame */
 	bool dead;      /* every path here follows a noreturn call */
 	uint8_t slot_count;
@@ -74,7 +78,7 @@ struct state {
 	struct slot slot[STATE_SLOTS];
 };
 
-/* At a function's entry. */
+/* The state at a function's entry. */
 extern const struct state state_at_entry;
 /* Copies only the few slots in use. A loop is faster here than assignment or a memcpy() of variable length. */
 static inline void state_copy(struct state *to, const struct state *from)
@@ -109,8 +113,9 @@ static inline bool state_rules(const struct state *s, unsigned r)
 	return s->reg[r].kind == VALUE_CFA || s->reg[r].kind == VALUE_ALIGNED ||
 	       (s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == REG_RA);
 }
-/* The effect of one instruction at offset `at`; the effect of a call that returns. */
+/* The transfer function of an instruction, at offset `at` of the code range. */
 void state_transfer(struct state *s, const struct step *in, uint32_t at);
+/* The effect of a call that returns: what the callee need not preserve is unknown. */
 void state_call(struct state *s);
 /* Joins `other` into *s. True: *s changed. */
 bool state_join(struct state *s, const struct state *other);
@@ -136,6 +141,7 @@ bool state_returns(const struct state *s);
 /* The rule that the state proves; kind UNDEF when it proves no CFA. */
 void state_rule(const struct state *s, struct etch_rule *out);
 
+/* What a state shows of a rule. */
 enum witness {
 	WITNESS_SILENT,   /* the state neither proves nor contradicts the rule */
 	WITNESS_CONFIRMS, /* all parts of the rule are proven */
@@ -143,7 +149,7 @@ enum witness {
 };
 /* Judges a rule from another source, such as .eh_frame, by the state. */
 enum witness state_witness(const struct state *s, const struct etch_rule *rule);
-/* The same for a rule equal to that of state_rule(), faster: only its return address needs a look. */
+/* state_witness() for a rule equal to that of state_rule(), but faster: only the return address is left to judge. */
 enum witness state_witness_own(const struct state *s, const struct etch_rule *rule);
 /* Do both states give the same result for every rule? False: perhaps not. */
 bool state_rules_same(const struct state *a, const struct state *b);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * States in code whose callers find their frames by rbp (convention.frames_by_rbp). There a function may take its
- * arguments off the stack, or push others, as many as a register says, and call another in its own place: it pops the
- * return address, moves rsp, and pushes the address again. From there on the frame is as at an entry.
+ * States in code whose callers find their frames by rbp (convention.frames_by_rbp). Before a tail call such code may
+ * take its arguments off the stack, or push others, as many as a register says: it pops the return address, moves rsp,
+ * and pushes the address again. From there on the frame is as at a function's entry.
  */
 #include "analysis/flow/state_internal.h"
 
 static bool is_return_address(struct value v) { return v.kind == VALUE_ENTRY && v.reg == REG_RA; }
 
-/* Begins a frame with the return address on top of the stack; what was known of another is not. */
+/* Makes the return address on top of the stack the whole frame; all that is relative to the old CFA is forgotten. */
 static void frame_begin(struct state *s)
 {
 	unsigned r;
@@ -31,7 +31,7 @@ void state_pushed(struct state *s, struct value v)
 		frame_begin(s);
 }
 
-/* Words are copied over the frame, the return address among them: where it is shows only when all are copied. */
+/* Code is moving the words of the frame, the return address among them: no slot is known to hold it meanwhile. */
 void state_stored_among(struct state *s)
 {
 	unsigned i = 0;

@@ -40,14 +40,14 @@ static inline struct value value_moved(struct value v, int64_t n)
 
 static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
 
-/* Is a value an address of the frame, or one that the caller needs back? Others are only kept while constants are
- * followed, and no rule is made of them. */
+/* Is a value an address of the frame, or one that the caller needs back? Only of these are rules made; others are kept
+ * only while constants are followed. */
 static inline bool value_is_plain(struct value v)
 {
 	return is_address(v) || (v.kind == VALUE_ENTRY && (v.reg == REG_RA || (STEP_CALLEE_SAVED >> v.reg & 1)));
 }
 
-/* The location of a slot (at, aligned, zeros) as one number, for one comparison. */
+/* The location of a slot (at, aligned, zero) as one number, so that one comparison does. */
 static inline uint64_t slot_place(const struct slot *x)
 {
 	uint64_t place;
@@ -87,8 +87,10 @@ static inline bool state_has_callers_rbp(const struct state *s)
 	return s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP;
 }
 
-/* state_frames.c, only with ABI_FRAMES_BY_RBP: after a push of a value; after a store to some word above rsp. */
+/* state_frames.c; only with ABI_FRAMES_BY_RBP. After a push of v: begins a frame if v is the return address, and rsp
+ * unknown. */
 void state_pushed(struct state *s, struct value v);
+/* Likewise; after a store to an unknown word above rsp. */
 void state_stored_among(struct state *s);
 
 #endif

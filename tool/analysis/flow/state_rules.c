@@ -23,12 +23,13 @@ static const struct slot *rbp_slot(const struct state *s)
 	return best;
 }
 
+/* How the caller's rbp is found. False: the state does not show it. */
 static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
-	/* If both the register and a slot hold it, the register counts once it was reloaded or popped: memory below rsp may
-	 * be overwritten. */
+	/* Where both the register and a slot hold it, the slot is used until the register was reloaded or the slot popped:
+	 * memory below rsp may be overwritten. */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
 	    (s->reg[RBP].most || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) ||
 	     (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
@@ -195,9 +196,9 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 }
 
 /*
- * Where callers find their frames by rbp, and rbp is the caller's, the return address is all that this frame has to
- * give. While a register holds it, words are put onto the stack or taken off, as many as a register says: the frame is
- * then what is above rsp, as when the address is pushed again.
+ * The rule where callers find their frames by rbp, rbp is the caller's, and a register holds the return address. Code
+ * then moves rsp, by as many words as a register says, before it pushes the address again. The caller needs nothing but
+ * the return address, so the CFA is taken to be rsp, as it is right before that push.
  */
 static void rule_return(const struct state *s, struct etch_rule *out)
 {
@@ -213,7 +214,7 @@ static void rule_return(const struct state *s, struct etch_rule *out)
 	*out = (struct etch_rule){.cfa = RSP, .kind = ETCH_RULE_CALL, .ra = (uint8_t)(ETCH_RA_REG | order[i])};
 }
 
-/* Of a file with notes, or code of another convention, apart: all others pay nothing for them. */
+/* state_rule() for files with notes, and code of another convention; out of line, so that others pay nothing for it. */
 static __attribute__((noinline, cold)) void rule_noted(const struct state *s, struct etch_rule *out)
 {
 	rule_make(s, out, true);

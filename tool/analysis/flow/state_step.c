@@ -153,8 +153,8 @@ static inline bool is_frame_pointer(const struct state *s, struct value v)
 }
 
 /*
- * push %rbp. A pushed frame pointer is kept as a slot, since it is popped again and no local variable: some code so
- * makes a second frame around calls of C, for which it aligns the stack.
+ * push %rbp. A pushed frame pointer is kept as a slot: it is popped again, and is no local variable's address. Some
+ * code makes a second frame this way, to align the stack for a call of C.
  */
 static void push_frame(struct state *s)
 {
@@ -288,7 +288,7 @@ static void transfer_pop(struct state *s, const struct step *in)
 
 	s->reg[RSP] = value_moved(s->reg[RSP], in->imm);
 	if (__builtin_expect(s->abi_flags & ABI_FRAMES_BY_RBP, 0) && v.kind == VALUE_ENTRY && v.reg == REG_RA)
-		slots_trim(s, 0); /* the frame is gone: who knows how far rsp will move from there */
+		slots_trim(s, 0); /* the frame is gone, and rsp may move any distance from there */
 	if (in->a < 16) {
 		s->reg[in->a] = v;
 	} else if (in->size) { /* to memory: rsp counts as popped (SDM 2, POP) */
@@ -329,8 +329,8 @@ static void transfer_load(struct state *s, const struct step *in)
 }
 
 /*
- * mov %rsp, (%reg), where the file switches stacks so: the register points to the top of another stack, which becomes
- * the base of addresses there, as that of a realigned frame.
+ * Is it mov %rsp, (%reg) in a file where that switches stacks (profile.switches_stack)? The register points to the top
+ * of another stack, which becomes the base of addresses there, as that of a realigned frame.
  */
 static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 {
@@ -338,6 +338,7 @@ static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 	       !in->disp && in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
 }
 
+/* A store to the frame, or one of rsp that switches stacks. */
 static void transfer_store(struct state *s, const struct step *in, uint32_t at)
 {
 	struct value to;
@@ -402,7 +403,8 @@ static void transfer_lea(struct state *s, const struct step *in)
 	s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
 }
 
-/* Without a red zone: forgets all that lies below rsp, whose value was `sp`. A realigned frame is, once rsp is back. */
+/* Without a red zone: forgets all slots below rsp, whose value was `sp`; also those of a realigned frame, once rsp has
+ * left it. */
 static void stack_shrink(struct state *s, struct value sp)
 {
 	unsigned i;

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where is the return address, by what the code does next? A tail call leaves it on top of the stack for the callee, so
- * it lies there before each instruction that leads to none but tail calls, as far above rsp as these move it: a
- * backward analysis, of one number an instruction. For code whose callers find their frames by rbp
- * (convention.frames_by_rbp): there this is a frame, even where no path says what rsp was at the entry.
+ * A backward dataflow analysis: how far above rsp the return address lies before each instruction, by the tail calls
+ * that follow. At a tail call it is on top of the stack, for the callee; each instruction before it changes that
+ * distance by what it moves rsp. Where paths disagree, or one ends in anything else, the distance is unknown.
  *
- * What may write to the place of the return address ends it, as does a call, whose callee may take arguments off the
- * stack, and a return, since code may have put the address of other code there.
+ * This serves code whose callers find their frames by rbp (convention.frames_by_rbp): there the place of the return
+ * address is all that a rule needs, even where no path shows how far rsp is from that at the entry.
+ *
+ * The distance is also unknown before an instruction that may write to that place; before a call that returns, since
+ * its callee may take arguments off the stack; before a return, since the address may be one that code has put there.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
 #include "support/vector.h"
 
-#define TAIL_ANY  (-2) /* no path from there is known to end */
-#define TAIL_NONE (-1) /* unknown */
+#define TAIL_ANY  (-2) /* top of the lattice: no path from there is known to end */
+#define TAIL_NONE (-1) /* bottom: unknown */
 #define WORD      8
 
-/* The farthest above rsp. */
+/* The largest distance, in bytes; a larger one is unknown. */
 #define TAIL_MOST (1 << 20)
 
+/* The meet: the distance where two paths lead on from. */
 static int32_t meet(int32_t a, int32_t b) { return a == TAIL_ANY ? b : b == TAIL_ANY || a == b ? a : TAIL_NONE; }
 
 static const uint8_t *bytes_at(const struct flow *f, uint64_t off) { return f->in.range->bytes + off; }
@@ -46,7 +49,7 @@ static bool changes_rbp(const struct step *in)
 	       in->op != STEP_LIMIT;
 }
 
-/* The distance before an instruction, from the one behind it, which is not negative. */
+/* The transfer function: the distance before an instruction without control flow, from that behind it, k >= 0. */
 static int32_t before(const struct flow *f, const struct step *in, uint64_t off, int32_t k)
 {
 	int64_t to = k;
@@ -103,7 +106,7 @@ static bool is_loaded(const struct flow *f, const struct step *jump, uint64_t of
 	return false;
 }
 
-/* Is an indirect jump a tail call? Not one through a table of the file; its targets are in the code range. */
+/* Is an indirect jump a tail call? One through a table in the file is not: its targets are in the code range. */
 static bool is_tail(const struct flow *f, const struct step *in, uint64_t off)
 {
 	const struct flow_jump *j = in->number ? &f->jumps[in->number - 1] : NULL;
@@ -126,6 +129,7 @@ static int32_t at_target(const struct flow *f, uint64_t to)
 	return p && p->start == to && !p->part ? 0 : TAIL_NONE;
 }
 
+/* The distance at an offset that control falls through to. */
 static int32_t at_next(const struct flow *f, uint64_t off)
 {
 	uint64_t size = f->in.range->end - f->in.range->start;
@@ -133,6 +137,7 @@ static int32_t at_next(const struct flow *f, uint64_t off)
 	return off < size && f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED) ? f->tails[f->at[off] - 1] : TAIL_NONE;
 }
 
+/* The distance before an instruction, from those at its successors. */
 static int32_t distance(const struct flow *f, const struct step *in, uint64_t off)
 {
 	int32_t k = TAIL_NONE;

@@ -88,6 +88,6 @@ void flow_trap_state(const struct flow *f, const struct state *head, uint64_t ha
 			i++;
 		else
 			out->slot[i] = out->slot[--out->slot_count];
-	/* The frame at the raise is not proven here: .eh_frame takes precedence. Where it says the same, both have it. */
+	/* The frame at the raise is not proven here: .eh_frame takes precedence, and proves it if it has the same CFA. */
 	out->weak = head->weak || !has_cfa(f, handler, out);
 }

@@ -7,10 +7,11 @@
 
 /* Appends code to a list. */
 void runtime_code_add(struct runtime_codes *out, struct runtime_code x);
-/* Appends the code of all symbols with such a name. */
+/* Appends the code of all symbols whose name passes a test. */
 void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
                          struct runtime_codes *out);
 
+/* Columns detect, convention and own_stack; each in the file of its runtime. */
 int go_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 int ocaml_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
@@ -19,7 +20,7 @@ int v8_detect(const struct elf_file *f, const struct code_space *space, struct r
 extern const struct convention convention_go, convention_ocaml, convention_v8;
 extern const struct flow_runtime ghc_flow;
 
-/* noreturn_names.c */
+/* noreturn_names.c; each ends with a null pointer. */
 extern const char *const noreturn_c[], *const noreturn_go[], *const noreturn_mono[], *const noreturn_ocaml[];
 
 #endif

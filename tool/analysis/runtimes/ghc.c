@@ -30,10 +30,10 @@ static bool ghc_is_run(const struct step *in, const struct state *s, struct etch
 	       out->ra == ETCH_RA_CFA && (out->bp == ETCH_BP_CFA || out->bp == ETCH_BP_RSP);
 }
 
-/* Such code has no .eh_frame, and is no PLT entry. */
+/* May a range be code of GHC? That has no .eh_frame, and is no PLT entry. */
 static bool ghc_may_be(const struct code_range *p) { return p->fde < 0 && !p->plt && !p->function && !p->outermost; }
 
-/* Behind an info table. */
+/* Does code of GHC begin at an address: is an info table in front of it? */
 static bool ghc_begins(const struct flow_env *env, uint64_t addr)
 {
 	const struct code_section *c = space_at(env->space, addr);
@@ -77,7 +77,8 @@ static bool ghc_switches(const struct flow *f)
 	return false;
 }
 
-/* Do all indirect jumps have rsp as StgRun has set it? *out: a state with only that. Incremental, as jumps_agree(). */
+/* Do all indirect jumps have rsp as StgRun has set it? *out: a state in which only rsp is known. Incremental, as
+ * jumps_agree() is. */
 static bool ghc_agree(struct flow *f, struct state *out)
 {
 	struct flow_agreed *a = &f->walk.agreed;
@@ -105,7 +106,7 @@ static uint64_t ghc_table(const struct flow *f, uint64_t off)
 	return 0;
 }
 
-/* By the GHC release in a name such as libHSbase-4.15.1.0-ghc9.0.2.so. */
+/* The rule, by the GHC release in a library's name such as libHSbase-4.15.1.0-ghc9.0.2.so. */
 static int ghc_library(const char *name, struct etch_rule *out)
 {
 	const char *at = strncmp(name, "libHS", 5) ? NULL : strstr(name, "-ghc");

@@ -28,12 +28,14 @@ struct table {
 	struct error *e;
 };
 
+/* A kind of special section. `entry` reads one of its entries into notes: 0, or -1 and a message. */
 struct special {
 	const char *name;
 	size_t size; /* of an entry, bytes */
 	int (*entry)(struct table *t, uint64_t at);
 };
 
+/* Sets the message of a malformed entry. Returns -1. */
 static int bad(struct table *t, uint64_t at, const char *what)
 {
 	return error_set(t->e, "section %s, entry at %#llx: %s", t->section->name, (unsigned long long)at, what);
@@ -47,7 +49,8 @@ static const struct elf_reloc *reloc_of(const struct table *t, uint64_t at)
 	return k < t->count && t->relocs[k].offset == at ? &t->relocs[k] : NULL;
 }
 
-/* Sections that the kernel's build drops, or that are dropped at link time (COMDAT), have no place in the space. */
+/* What a field points to: code of the file; something else, such as data, or code of another file or dropped by the
+ * build (COMDAT); nothing, where it has no relocation. */
 enum place { AT_CODE, AT_DATA, AT_NOTHING };
 
 /* Where the field at an offset points: *addr is an address of the code space, up to the end of a section. */
@@ -110,6 +113,8 @@ static int exception_entry(struct table *t, uint64_t at)
 /* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
 enum { ALT_REPLACEMENT = 4, ALT_LENGTH = 10, ALT_REPLACEMENT_LENGTH = 11 };
 
+/* Control may enter the replacement in place of the code, and goes on behind the code. Without a replacement, nops take
+ * the place of the code. */
 static int alternative_entry(struct table *t, uint64_t at)
 {
 	unsigned length = t->section->data[at + ALT_LENGTH], size = t->section->data[at + ALT_REPLACEMENT_LENGTH];
@@ -140,6 +145,7 @@ static int alternative_entry(struct table *t, uint64_t at)
 enum { HINT_OFFSET = 4, HINT_REG = 6, HINT_TYPE = 7, HINT_END = 8, HINT_SIZE = 12 };
 enum { HINT_CALL, HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC, HINT_ENTRY, HINT_SAVE, HINT_RESTORE };
 
+/* Sets the register of the CFA, and whether the CFA is in memory, by a register number of ORC. False: unknown. */
 static bool hint_register(unsigned orc, struct note_frame *out)
 {
 	static const uint8_t numbers[] = {NOTE_NO_REG, 0xff, 2, 7, 5, 4, 10, 13, 5, 4};
@@ -168,6 +174,7 @@ static const struct elf_symbol *function_of(const struct table *t, uint64_t addr
 	return y;
 }
 
+/* Makes t->saves. */
 static void saves_read(struct table *t)
 {
 	uint64_t size = t->section->sh.sh_size, k, there;
@@ -197,6 +204,7 @@ static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
 	return 0;
 }
 
+/* Gives the instruction at the hint's address the frame that it describes. */
 static int hint_entry(struct table *t, uint64_t at)
 {
 	const uint8_t *raw = t->section->data + at;
@@ -246,7 +254,7 @@ static int ignore_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* The sections, and what an entry of each is. */
+/* The special sections that are read. */
 static const struct special specials[] = {
 	{".discard.reachable", 4, reachable_entry},
 	{".discard.unreachable", 4, unreachable_entry},
@@ -258,6 +266,7 @@ static const struct special specials[] = {
 	{".discard.func_stack_frame_non_standard", 8, ignore_entry},
 };
 
+/* Reads the entries of a special section. */
 static int table_read(struct table *t, const struct special *kind, uint32_t section)
 {
 	uint32_t rel = elf_section_rela(t->f, section, 1);
@@ -297,10 +306,11 @@ static unsigned thunk_register(const char *name)
 	return i;
 }
 
-/* Where gcc has put tables of labels, jumps to retpolines may be computed gotos. Without one they are tail calls: with
- * retpolines the kernel is built without jump tables. */
+/* gcc's tables of labels. Only where a file has some may jumps to retpolines be computed gotos; others are tail calls,
+ * since with retpolines the kernel is built without jump tables. */
 #define LABEL_TABLES ".rodata..c_jump_table"
 
+/* Adds a note for each jump to a retpoline, if it may be a computed goto. */
 static int thunks_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
 {
 	uint32_t i, rel, end = elf_section_find(f, LABEL_TABLES, 1) ? f->section_count : 0;

@@ -10,7 +10,7 @@ extern const struct profile linux_profile;
 
 /* May a function be called while access to user memory is enabled? */
 bool linux_access_safe(const char *name);
-/* Does a global function of this name not return? */
+/* Is a global function of this name noreturn? */
 bool linux_noreturn(const char *name);
 
 #endif

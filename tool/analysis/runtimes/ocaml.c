@@ -29,6 +29,7 @@ struct mark {
 	bool end;
 };
 
+/* Sorted by module, code_begin before code_end, and address. */
 struct marks {
 	struct mark *list;
 	size_t count, room;

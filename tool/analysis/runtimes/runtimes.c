@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of language runtimes, and what is asked of all its rows: which code of a file is theirs, and which names
+ * are those of noreturn functions. */
 #include "analysis/runtimes/runtimes.h"
 
 #include <pthread.h>

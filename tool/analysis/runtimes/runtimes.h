@@ -17,9 +17,9 @@ int runtimes_detect(const struct elf_file *f, const struct code_space *space, bo
  * a message (malformed); ranges_free() in both cases. */
 int runtimes_ranges(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                     struct code_ranges *out, struct error *e);
-/* The hooks for code with a stack of its own. At most one row has them: they know each other's states. */
+/* The hooks for code with a stack of its own. One row has them: flow_env.runtime holds one, and is never null. */
 const struct flow_runtime *runtimes_own_stack(void);
-/* Is `name` that of a function that does not return, of any row? Thread-safe. */
+/* Does a row list `name` as that of a noreturn function? Thread-safe. */
 bool runtimes_noreturn(const char *name);
 
 #endif

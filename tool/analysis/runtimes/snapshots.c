@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that a virtual machine's build has compiled ahead of time, under symbols of its own: the snapshots of Dart. */
+/* Dart: its compiler puts the code of a program into snapshots, each under a symbol of its own. Also the search for a
+ * runtime's code by names of symbols. */
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"

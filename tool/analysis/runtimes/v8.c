@@ -26,10 +26,11 @@
 /* Bytes compared for each candidate address of a blob, on average, at most: the first ones rule most candidates out. */
 #define LOOKS_MOST 16u
 
+/* A table of builtins that has been found, and the layout that it must have to be one. */
 struct blob_table {
-	const uint8_t *bytes; /* of the first entry */
-	size_t count;         /* number of entries */
-	unsigned words, align;
+	const uint8_t *bytes;  /* of the first entry */
+	size_t count;          /* number of entries */
+	unsigned words, align; /* words of an entry; kCodeAlignment */
 };
 
 static uint32_t word_at(const uint8_t *bytes, size_t i)
@@ -106,9 +107,9 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
 }
 
 /*
- * Does a builtin go on in the middle of another, in the frame of that? InterpreterEnterAtBytecode and its like do: they
- * read by rbp, and leave only by a jump to an address that they make, a start and an offset in the code there; or, up
- * to V8 10, to a handler that returns to such an address, which they push.
+ * Does a builtin continue in the middle of another, in that one's frame? InterpreterEnterAtBytecode and its like do:
+ * they read memory relative to rbp, and leave only by a jump to an address that they compute, the start of code plus an
+ * offset in it; or, up to V8 10, to a handler that returns to such an address, which they push.
  */
 static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 {
@@ -153,7 +154,7 @@ static void blob_add(const struct blob_table *t, const struct code_section *c, u
 	}
 }
 
-/* Do these bytes begin with a table? */
+/* Do these bytes begin with a table? Then *t is it. */
 static bool table_open(const uint8_t *bytes, size_t words, struct blob_table *t)
 {
 	t->bytes = bytes;
@@ -198,7 +199,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 
 static bool is_builtin(const char *name) { return !strncmp(name, "Builtins_", 9); }
 
-/* Two of V8's builtins identify V8. */
+/* Appends the builtins that have symbols, if two of their names identify V8. */
 static void symbols_read(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -214,9 +215,9 @@ static void symbols_read(const struct elf_file *f, const struct code_space *spac
 }
 
 /*
- * A JavaScript function takes its arguments off the stack, as many as it was given, and V8's collector of garbage finds
- * each frame that calls by its rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address behind).
- * Builtins tail-call one another through a register that points to the isolate, which has a table of them, too.
+ * A JavaScript function takes its arguments off the stack, as many as it was given, so V8's garbage collector finds the
+ * frames of callers by rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address at rbp + 8).
+ * Builtins also tail-call one another through a table in the isolate, which a register points to.
  */
 const struct convention convention_v8 = {.keeps_rbp = true, .frames_by_rbp = true, .jumps_by_any = true};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Words the disagreements of code and .eh_frame, and sums up those of one FDE. */
+/* Writes the findings where code and .eh_frame disagree, and merges those of one FDE. */
 #include "analysis/unwind/disagreement.h"
 
 #include "arch/x86/rule_text.h"

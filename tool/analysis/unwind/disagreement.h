@@ -6,7 +6,7 @@
 #include "etch/orc.h"
 #include "report/finding.h"
 
-/* Their ID. */
+/* The ID of these findings. */
 #define CONTRADICTED "ETCH-C001"
 
 /* Up to so many contradicted functions of one FDE have findings of their own. */

@@ -50,6 +50,7 @@ static bool is_rbp_alone(const struct emit *e, const struct etch_rule *cfi)
 	return !code_convention(e->range)->keeps_rbp && cfi->bp == ETCH_BP_SAME && !memcmp(&rule, cfi, sizeof(rule));
 }
 
+/* Adds a row of .eh_frame, clipped to the code range. Callback of cfi_file_rows(). */
 static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct emit *e = ctx;
@@ -67,7 +68,7 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 		e->cfi[e->cfi_count++] = r;
 }
 
-/* Is the callee of this code range the first frame of its stack? (By convention of its language.) */
+/* Is what this code range calls the outermost frame of a stack, by the convention of its language? */
 static bool begins_stack(const struct code_range *p)
 {
 	return p->function && code_convention(p)->begins_stack && code_convention(p)->begins_stack(p->function);
@@ -94,9 +95,9 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->in.readable - (addr - e->range->start); }
 
 /*
- * A weak state (the join over indirect jumps) alone does not contradict .eh_frame. It may, if the previous
- * instruction's state was compared with the same row and execution falls through from there: the effect of one
- * instruction is certain.
+ * May a weak state, as of the join over indirect jumps, contradict .eh_frame at an address? Alone it may not. It may if
+ * the state before the previous instruction was compared with the same row and control falls through from there: the
+ * effect of one instruction is certain.
  */
 static bool is_anchored(const struct emit *e, uint64_t addr)
 {
@@ -110,9 +111,9 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 }
 
 /*
- * Has an instruction replaced rsp by an unknown value, with no word of it in .eh_frame, whose CFA is by rsp and was
- * confirmed until then? Where a callee-saved register still holds the CFA, the code's rule is right: so C is
- * called on another stack. Where none does, rsp may be that of another frame, which .eh_frame describes.
+ * Has an instruction replaced rsp by an unknown value inside one row of .eh_frame, whose CFA is relative to rsp and was
+ * confirmed until then? While a callee-saved register holds the CFA, as where C is called on another stack, the code's
+ * rule is right. Where none does, rsp may be that of another frame, which .eh_frame describes.
  */
 static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
@@ -127,7 +128,8 @@ static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_c
 	return e->sp_replaced == cfi->start;
 }
 
-/* Does it enter code with a stack of its own (flow_runtime.enters)? That returns behind the jump, rsp unchanged. */
+/* Does the range jump to code with a stack of its own (flow_runtime.enters)? That returns behind the jump with the same
+ * rsp, so a weak state there is right. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. */
@@ -202,7 +204,7 @@ static void fill(struct emit *e, uint64_t to)
 	struct row *last;
 	uint64_t at = e->at;
 
-	if (e->count && !e->flow->in.env->notes) /* notes come with tables that say nothing of padding */
+	if (e->count && !e->flow->in.env->notes) /* files with notes have tables that say nothing of padding */
 		at += padding(e, at, to);
 	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
 		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
@@ -233,9 +235,9 @@ static void fill(struct emit *e, uint64_t to)
 }
 
 /*
- * Is a rule none, or by rsp with the return address where the call has put it? Where callers find their frames by rbp,
- * a callee may have taken off the stack what was pushed for it: then rsp is not what it was before the call, and the
- * tail calls that follow know better.
+ * Where callers find their frames by rbp, may flow_tail_rule() replace a rule? It may if there is none, or if it is by
+ * rsp, with the return address where the call has put it: a callee may have taken its arguments off the stack, so that
+ * rsp behind a call is not what it was before.
  */
 static bool is_doubtful(const struct etch_rule *rule)
 {
@@ -293,7 +295,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	                                                     : e->cfi[e->cfi_at].start;
 }
 
-/* Instructions that flow_states() skipped (flow.skip) have the row of the one before. */
+/* Takes note of the instructions that flow_states() has skipped (flow.skip): they have the row of the one before. */
 static inline void quiet_take(struct emit *e, const struct flow *f)
 {
 	if (f->skip.below && f->skip.end > e->at) {
@@ -302,6 +304,8 @@ static inline void quiet_take(struct emit *e, const struct flow *f)
 	}
 }
 
+/* Adds the rows of one instruction: nothing, if neither the rule nor the row of .eh_frame changes. Callback of
+ * flow_states(). */
 static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -351,7 +355,7 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 		cfi_add(e, &e->shared[i]);
 }
 
-/* The code range's start by .eh_frame. */
+/* What begins at the code range's start, by .eh_frame's row there. */
 static enum flow_start start_of(const struct emit *e)
 {
 	if (!e->cfi_count || e->cfi[0].start > e->range->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)

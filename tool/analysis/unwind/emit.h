@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unwind rows of one code range, from the abstract states of the flow analysis and from .eh_frame as second witness. If
- * both agree, or the state proves nothing, the row is .eh_frame's; if the state contradicts .eh_frame, the row is that
- * of the code, and there is a finding.
+ * Unwind rows of one code range, from two sources: the abstract states of the flow analysis, and .eh_frame. If both
+ * agree, or the state proves nothing, the row is .eh_frame's; if the state contradicts .eh_frame, the row is that of
+ * the code, and there is a finding.
  */
 #ifndef ANALYSIS_UNWIND_EMIT_H
 #define ANALYSIS_UNWIND_EMIT_H
@@ -16,7 +16,7 @@
 struct range_rows {
 	struct row *rows; /* cover the code range; neighbours differ */
 	uint32_t count;
-	struct save_row *saves; /* where emit.saves asks for them; the first begins at the code range's start */
+	struct save_row *saves; /* if emit.saves_of asks for them; the first begins at the code range's start */
 	uint32_t save_count;
 	struct findings findings; /* with addresses of the code space, and section 0 */
 	uint64_t undefined;       /* bytes whose row is UNDEF */
@@ -40,18 +40,18 @@ struct emit {
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
 	bool wants_constants;        /* analysis with constants (flow.in.force_constants) may prove more */
-	bool one_rule;               /* one row for the whole code range, not that of an entry: may be of many functions */
-	bool inferred;               /* row.inferred of the row being added */
-	bool agreed;                 /* the last state confirmed or contradicted .eh_frame's row */
-	uint64_t sp_replaced;        /* start of the last row of .eh_frame in which is_stack_replaced(); UINT64_MAX: none */
-	uint64_t last;               /* address of the last instruction */
-	uint64_t at;                 /* rows are complete below this address */
-	uint64_t cfi_same_below;     /* .eh_frame has the same row from `at` up to here */
-	struct etch_rule rule;       /* of the last state */
-	bool stale;                  /* `rule` is out of date: it changed in an instruction inside another one */
-	const struct state *state;   /* before the current instruction; borrowed from the flow analysis */
-	bool tails;                  /* flow_tail_rule() may have a rule where the state has none */
-	enum flow_start start;       /* the code range's start by .eh_frame; START_ASSUMED where that has no row */
+	bool one_rule;        /* .eh_frame has one row for all of the range, not an entry's: perhaps for many functions */
+	bool inferred;        /* row.inferred of the row being added */
+	bool agreed;          /* the last state confirmed or contradicted .eh_frame's row */
+	uint64_t sp_replaced; /* start of the last row of .eh_frame in which rsp was replaced; UINT64_MAX: none */
+	uint64_t last;        /* address of the last instruction */
+	uint64_t at;          /* rows are complete below this address */
+	uint64_t cfi_same_below;   /* .eh_frame has the same row from `at` up to here */
+	struct etch_rule rule;     /* of the last state */
+	bool stale;                /* `rule` is out of date: it changed in an instruction inside another one */
+	const struct state *state; /* before the current instruction; borrowed from the flow analysis */
+	bool tails;                /* flow_tail_rule() may have a rule where the state has none */
+	enum flow_start start;     /* the code range's start by .eh_frame; START_ASSUMED where that has no row */
 };
 
 /* Begins a code range: reads its rows of .eh_frame, unless no_cfi. False: out of memory. */
@@ -66,9 +66,11 @@ const struct row *range_row_at(const struct range_rows *r, uint64_t addr);
 void range_rows_sum(struct range_rows *r, uint64_t end);
 void range_rows_free(struct range_rows *p);
 
-/* emit_saves.c: the saves of the code range. Before flow_states(), to collect them where no FDE says them; and at the
- * end, to collect those of FDEs that turned out wrong, and to copy them to *out. False: out of memory. */
+/* emit_saves.c: where callee-saved registers are. Called before flow_states(), which then collects the saves, if
+ * emit.saves_of asks for them whatever the rows will be. */
 void emit_saves_begin(struct emit *e, struct flow *f);
+/* Called after flow_states(): collects the saves if only the rows have shown that they are needed, and copies them to
+ * *out. False: out of memory. */
 bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Notes where the callee-saved registers are before an instruction. */
+/* Adds a row where the callee-saved registers are not where they were. Callback of flow.saves. */
 static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -54,7 +54,7 @@ static bool wants_saves(const struct emit *e)
 	return e->saves_of == SAVES_ALL || (e->saves_of != SAVES_NONE && !is_covered(e));
 }
 
-/* Are they needed since the rows contradict .eh_frame? */
+/* Are saves needed only because the rows contradict .eh_frame? */
 static bool wants_saves_now(const struct emit *e)
 {
 	size_t i;
@@ -65,7 +65,7 @@ static bool wants_saves_now(const struct emit *e)
 	return false;
 }
 
-/* For flow_look(): only the saves are wanted. */
+/* Callback of flow_look(), which is called for the saves only: skips what it can. */
 static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;

@@ -6,15 +6,15 @@
 
 #include "analysis/facts/cfi_file.h"
 
-/* Of which code is it asked where callee-saved registers are? */
+/* For which code it is to be found where callee-saved registers are. */
 enum saves_of {
 	SAVES_NONE,
 	SAVES_MISSING, /* of code ranges where .eh_frame has no rows */
-	SAVES_WRONG,   /* and of those where it contradicts the code */
+	SAVES_WRONG,   /* of these, and of code ranges where it contradicts the code */
 	SAVES_ALL,
 };
 
-/* From addr on, up to the next: where the caller's rbx and r12 to r15 are. */
+/* Where the caller's rbx and r12 to r15 are, from addr up to the next row. */
 struct save_row {
 	uint64_t addr;
 	struct etch_cfi_saves saves;

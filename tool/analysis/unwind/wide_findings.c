@@ -29,7 +29,7 @@ static uint64_t *functions_of(const struct flow *f, size_t *count)
 	return list;
 }
 
-/* Number of these functions with a row of the code where .eh_frame has another. */
+/* Number of the functions at `starts` that have a row by the code where .eh_frame has another. */
 static size_t contradicted(const struct row_list *rows, uint64_t range_end, const struct etch_cfi_row *cfi,
                            size_t cfi_count, const uint64_t *starts, size_t count)
 {
