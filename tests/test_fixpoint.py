@@ -11,6 +11,7 @@ import re
 import pytest
 
 from conftest import run
+from marked_rows import LIBRARY, PACKED, wrong
 
 # Longer than the tests take by far: what has no end is ended.
 SECONDS = 120
@@ -162,6 +163,63 @@ def test_no_two_rounds_agree(etch, tmp_path):
     got = {at - g: cfa for at, cfa in by_byte(rows(etch, out))}
     assert [got.get(i) for i in range(3)] == ["rsp+8", "rsp+16", "rsp+8"]
     assert {got.get(i, "undef") for i in range(-15, -7)} == {"undef"}
+
+
+# `late` is all that calls `f`, and is found rounds after it: its address is taken by what data refers to over several steps.
+# Until then `f` may be data, since it jumps into a named function, and nothing of it is analysed.
+LATE = """
+	.macro	takes name, next
+	.p2align 4
+\\name:	pushq	%rbx
+	row	16
+	leaq	\\next(%rip), %rax
+	call	*%rax
+	popq	%rbx
+	row	8
+	ret
+	.endm
+	.globl	named
+	.type	named, @function
+named:	row	8
+	testl	%edi, %edi
+	je	inside
+	movl	$1, %eax
+inside:	testl	%edi, %edi
+	ret
+	.size	named, . - named
+	.p2align 4
+f:	pushq	%rbx
+	row	16
+	movq	%rdi, %rbx
+	popq	%rbx
+	row	8
+	jmp	inside
+	.p2align 4
+late:	pushq	%rbx
+	row	16
+	call	f
+	row	16
+	movq	%rbx, %rax
+	pushq	%rcx
+	row	24
+	popq	%rcx
+	popq	%rbx
+	row	8
+	ret
+	takes	first, second
+	takes	second, third
+	takes	third, fourth
+	takes	fourth, late
+	.data
+	.p2align 3
+	.quad	f, first
+"""
+
+
+@pytest.mark.parametrize("flags", [LIBRARY, PACKED], ids=["relocations", "packed"])
+def test_nothing_is_known_of_the_end_of_what_has_not_been_analysed(etch, tmp_path, flags):
+    """It is not noreturn, which would never be withdrawn: code behind calls of it has rows."""
+    assert not wrong(etch, tmp_path, LATE, *flags)
 
 
 def scaled(etch, path, tmp_path):

@@ -80,10 +80,11 @@ bool call_resumes(const struct code_range *p)
 	return p->function && code_convention(p)->resumes && code_convention(p)->resumes(p->function);
 }
 
-/* Part of other code that no edge has led to yet: nothing is known of its end. */
+/* No flow has been followed in it yet, or it is part of other code and no edge has led to it: nothing is known of its
+ * end. */
 static bool is_unseen(const struct work *w, size_t range)
 {
-	return w->ranges.list[range].part && !w->state[range].edge_runs;
+	return w->state[range].empty || (w->ranges.list[range].part && !w->state[range].edge_runs);
 }
 
 /*
