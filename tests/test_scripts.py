@@ -23,13 +23,28 @@ def test_scripts_are_found():
     assert len(PINNED) >= 6
 
 
-def compare_builds(old, new, *words):
-    return subprocess.run([ROOT / "scripts" / "compare_builds", *words, old, new, "/bin/true", "/bin/false"],
+def compare_builds(old, new, *words, paths=("/bin/true", "/bin/false")):
+    return subprocess.run([ROOT / "scripts" / "compare_builds", *words, old, new, *paths],
                           text=True, capture_output=True)
 
 
+def filtered(build, tmp_path, command, awk):
+    """A build of etch whose output of one command goes through awk."""
+    (tmp_path / "filter.awk").write_text(awk)
+    other = tmp_path / "etch"
+    other.write_text(f"""#!/bin/sh
+[ "$1 $2" = "{command}" ] || exec {build / "etch"} "$@"
+out=$({build / "etch"} "$@")
+status=$?
+printf '%s\\n' "$out" | awk -F'\\t' -vOFS='\\t' -f {tmp_path / "filter.awk"}
+exit $status
+""")
+    other.chmod(0o755)
+    return other
+
+
 def test_a_build_is_the_same_as_itself(build):
-    p = compare_builds(build / "etch", build / "etch", "--views", "rewrite,undo,check,orc")
+    p = compare_builds(build / "etch", build / "etch", "--views", "rewrite,undo,check,orc,rows,findings,restored")
     assert (p.returncode, p.stdout) == (0, "2 files, 2 the same in every view, 0 not\n")
 
 
@@ -44,3 +59,67 @@ exit 0
     p = compare_builds(build / "etch", other, "--views", "rewrite,check")
     assert p.returncode == 1 and "2 files, 0 the same in every view, 2 not; rewrite 2\n" in p.stdout
     assert p.stdout.count(": rewrite: other bytes") == 2
+
+
+FRAMES = """
+.globl f, g
+.type f, @function
+.type g, @function
+f: .cfi_startproc
+   push %rbx
+   .cfi_adjust_cfa_offset 8
+   call g
+   pop %rbx
+   .cfi_adjust_cfa_offset -8
+   ret
+   .cfi_endproc
+g: .cfi_startproc
+   nop
+   ret
+   .cfi_endproc
+"""
+
+
+@pytest.mark.parametrize("awk, what", [
+    ('$3 == "rsp+16" { $3 = $4 = $5 = $6 = "undef" } 1', "lost 6 (#1 .text 1 rsp+16 cfa-8 call same for none)"),
+    ('$3 == "rsp+16" { $3 = "rsp+24" } 1', "another 6 (#1 .text 1 rsp+16 cfa-8 call same for rsp+24 cfa-8 call same)"),
+    ('$3 == "rsp+16" { $4 = "undef" } 1', "rbp 6 (#1 .text 1 rsp+16 cfa-8 call same for rsp+16 cfa-8 call undef)"),
+    # The same rows, cut in other places.
+    ('$3 == "rsp+16" { $2 = 5; print; $1 = 6; $2 = 1 } 1', None),
+])
+def test_rows_are_compared_by_byte(build, tmp_path, awk, what):
+    """push of f is one byte, what lies behind it up to the end of pop six; f is in the archive's second member."""
+    for name, text in (("one", "nop\n"), ("two", FRAMES)):
+        (tmp_path / f"{name}.s").write_text(text)
+        subprocess.run(["gcc", "-c", "-o", tmp_path / f"{name}.o", tmp_path / f"{name}.s"], check=True)
+    archive = tmp_path / "lib.a"
+    subprocess.run(["ar", "rcs", archive, tmp_path / "one.o", tmp_path / "two.o"], check=True)
+    p = compare_builds(build / "etch", filtered(build, tmp_path, "inspect orc", awk), "--views", "rows", paths=[archive])
+    if what is None:
+        assert (p.returncode, p.stdout) == (0, "1 files, 1 the same in every view, 0 not\n")
+    else:
+        assert (p.returncode, p.stdout.splitlines()[0]) == (1, f"{archive}: rows: {what}")
+
+
+def test_findings_are_compared_by_place(build, tmp_path):
+    """A finding that is gone is told, another text is not."""
+    (tmp_path / "f.s").write_text(FRAMES.replace(".cfi_adjust_cfa_offset 8", ".cfi_adjust_cfa_offset 16"))
+    subprocess.run(["gcc", "-c", "-o", tmp_path / "f.o", tmp_path / "f.s"], check=True)
+    for awk, what in (('{ sub(/"text": "[^"]*"/, "\\"text\\": \\"x\\"") } 1', None),
+                      ('{ sub("ETCH-C001", "ETCH-C999") } 1', "gone ETCH-C001 1")):
+        p = compare_builds(build / "etch", filtered(build, tmp_path, "check --format", awk), "--views", "findings",
+                           paths=[tmp_path / "f.o"])
+        assert p.returncode == (what is not None), p.stdout + p.stderr
+        assert what is None or what in p.stdout and "new ETCH-C999 1" in p.stdout
+
+
+def test_an_input_that_does_not_come_back_is_told(build, tmp_path):
+    other = tmp_path / "etch"
+    other.write_text(f"""#!/bin/sh
+{build / "etch"} "$@" || exit
+[ "$1 $2" = "rewrite --undo" ] && printf x >>"$3"
+exit 0
+""")
+    other.chmod(0o755)
+    p = compare_builds(build / "etch", other, "--views", "restored")
+    assert p.returncode == 1 and p.stdout.count(": restored: [0, 0, 'the input'] for [0, 0, 'other bytes']") == 2
