@@ -81,9 +81,9 @@ g: .cfi_startproc
 
 
 @pytest.mark.parametrize("awk, what", [
-    ('$3 == "rsp+16" { $3 = $4 = $5 = $6 = "undef" } 1', "lost 6 (#1 .text 1 rsp+16 cfa-8 call same for none)"),
-    ('$3 == "rsp+16" { $3 = "rsp+24" } 1', "another 6 (#1 .text 1 rsp+16 cfa-8 call same for rsp+24 cfa-8 call same)"),
-    ('$3 == "rsp+16" { $4 = "undef" } 1', "rbp 6 (#1 .text 1 rsp+16 cfa-8 call same for rsp+16 cfa-8 call undef)"),
+    ('$3 == "rsp+16" { $3 = $4 = $5 = $6 = "undef" } 1', "lost 6 (two.o .text 1 rsp+16 cfa-8 call same for none)"),
+    ('$3 == "rsp+16" { $3 = "rsp+24" } 1', "another 6 (two.o .text 1 rsp+16 cfa-8 call same for rsp+24 cfa-8 call same)"),
+    ('$3 == "rsp+16" { $4 = "undef" } 1', "rbp 6 (two.o .text 1 rsp+16 cfa-8 call same for rsp+16 cfa-8 call undef)"),
     # The same rows, cut in other places.
     ('$3 == "rsp+16" { $2 = 5; print; $1 = 6; $2 = 1 } 1', None),
 ])

@@ -193,6 +193,45 @@ third:	begin
 	.cfi_endproc
 """
 
+# Ends that functions jump to in their frame, with names, in one FDE that is right for all of it (__resms64fx_12 of libgcc and
+# its like); a function between them has a frame of its own.
+ENDS = FUNCTION + """
+	.macro	end_at name
+	.globl	\\name
+	.type	\\name, @function
+\\name:	row	rbp16
+	.endm
+	wide	all
+	row	rbp16
+	movq	-16(%rsi), %r13
+	end_at	some
+	movq	-8(%rsi), %rbx
+	row	rbp16
+	leave
+	.cfi_remember_state
+	.cfi_def_cfa %rsp, 8
+	row	8
+	ret
+	.cfi_restore_state
+	.p2align 4, 0xcc
+	.type	function, @function
+	.globl	function
+function: begin
+	nop
+	end
+	end_at	another
+	testl	%edi, %edi
+	je	1f
+	movq	-8(%rsi), %rbx
+1:	row	rbp16
+	movq	%rbp, %rsp
+	popq	%rbp
+	.cfi_def_cfa %rsp, 8
+	row	8
+	ret
+	.cfi_endproc
+"""
+
 # A slow path that nothing leads to, as compilers leave some behind, and that goes back into the function. An indirect jump, whose state
 # it is given, knows nothing of rsp: the function's own instructions do, up to the frame within the frame and its end.
 UNUSED = FUNCTION + """
@@ -301,6 +340,10 @@ def test_rows_are_those_of_the_code_and_not_of_the_fde(etch, tmp_path, source, s
 
 def test_what_an_indirect_jump_says_of_the_bytes_before_a_function_is_nothing_of_it(etch, tmp_path):
     assert not wrong(etch, tmp_path, BEFORE, *LIBRARY, strip=False)
+
+
+def test_a_symbol_at_the_end_of_functions_begins_none(etch, tmp_path):
+    assert not wrong(etch, tmp_path, ENDS, *LIBRARY, strip=False)
 
 
 def test_code_that_nothing_leads_to_takes_no_proof_away(etch, tmp_path):
@@ -456,10 +499,10 @@ plain:	row	8
 	.p2align 4, 0xcc
 	.type	"stub DeoptimizeLazyFromReturn", @function
 "stub DeoptimizeLazyFromReturn":
-	row	{there}
+	row	rbp16
 	movl	$0xf1f1f1f1, %r11d
 	pushq	%r11
-	row	{there2}
+	row	rbp16
 	movl	$0xe1e1e1e1, %r11d
 	pushq	%r11
 	pushq	%rbp
@@ -506,7 +549,7 @@ another: row	8
 
 @pytest.mark.parametrize("dart", [True, False], ids=["dart", "another"])
 def test_stubs_that_no_call_enters_have_the_frame_of_who_returns_there(etch, tmp_path, dart):
-    source = STUBS.format(there="rbp16" if dart else 8, there2="rbp16" if dart else 16)
-    if not dart:                                 # no snapshot: then the names say nothing
+    source = STUBS.format(there="rbp16" if dart else 8)
+    if not dart:         # no snapshot: then the names say nothing, and only the first shows by itself whose frame it leaves
         source = source.replace("_kDartVmSnapshotText", "text")
     assert wrong(etch, tmp_path, source, *LIBRARY, strip=False) == []

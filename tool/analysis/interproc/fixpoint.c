@@ -279,6 +279,7 @@ void fixpoint_find(struct work *w)
 	bool more = true;
 	uint32_t since;
 
+	wide_named(w);
 	worklist_collect(w);
 	while (more) {
 		w->round++;

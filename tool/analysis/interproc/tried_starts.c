@@ -29,6 +29,9 @@ void starts_free(struct starts *s)
 /* Bytes that are tried as one function, at most; bounds the memory of the analysis, which is per byte. */
 #define TRIED_MOST (1u << 20)
 
+/* Bytes from a symbol on that are tried as the end of functions; bounds the time where one FDE has thousands. */
+#define END_MOST 1024u
+
 /* The exits of a tried function: some are seen; some are not those of a function. */
 struct ending {
 	const struct flow *flow;
@@ -59,11 +62,9 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 	x->wrong |= !is_balanced(x, before);
 }
 
-/*
- * Is [start, end) a function? Analysed on its own, all its returns and all jumps out of it have to be balanced, and it
- * has to return. A candidate inside another function pops that function's frame too, which is not balanced.
- */
-static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)
+/* Analyses [start, end) of a code range on its own, as a function; calls note for its states. */
+static void try_alone(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end,
+                      flow_state_fn *note, void *ctx)
 {
 	const struct code_range p = {.start = start,
 	                             .end = end,
@@ -71,9 +72,7 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	                             .fde = -1,
 	                             .inferred = true,
 	                             .open = true};
-	struct ending x = {.flow = f, .framed = insn_is_frame_prologue(p.bytes, end - start)};
 	struct flow_env env = w->env;
-	size_t i;
 
 	env.ranges = &p;
 	env.range_count = 1;
@@ -87,10 +86,50 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 	if (!flow_run(f, &env, 0, NULL, 0, START_FUNCTION))
 		bounds_exhausted();
 	f->skip.below = 0;
-	flow_states(f, ending_note, &x);
+	flow_states(f, note, ctx);
+}
+
+/*
+ * Is [start, end) a function? Analysed on its own, all its returns and all jumps out of it have to be balanced, and it
+ * has to return. A candidate inside another function pops that function's frame too, which is not balanced.
+ */
+static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)
+{
+	struct ending x = {.flow = f, .framed = insn_is_frame_prologue(in->bytes + (start - in->start), end - start)};
+	size_t i;
+
+	try_alone(w, f, in, start, end, ending_note, &x);
 	for (i = 0; i < f->found.edge_count; i++)
 		x.wrong |= !is_balanced(&x, &f->found.edges[i].state);
 	return x.some && !x.wrong && !f->found.broken;
+}
+
+/* Does an instruction make the rbp of the start rsp? */
+struct frame_leaving {
+	const struct flow *flow;
+	bool found;
+};
+
+static void leaving_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct frame_leaving *x = ctx;
+	const struct value *bp = &before->reg[ETCH_REG_RBP];
+	uint32_t i = x->flow->at[addr - x->flow->in.range->start];
+	const struct step *in;
+
+	(void)len, (void)same;
+	if (!i || bp->kind != VALUE_ENTRY || bp->reg != ETCH_REG_RBP)
+		return;
+	in = &x->flow->steps[i - 1];
+	x->found |= in->op == STEP_LEAVE || (in->op == STEP_MOVE && in->a == ETCH_REG_RSP && in->b == ETCH_REG_RBP);
+}
+
+bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start)
+{
+	struct frame_leaving x = {.flow = f};
+
+	try_alone(w, f, in, start, in->end - start > END_MOST ? start + END_MOST : in->end, leaving_note, &x);
+	return x.found;
 }
 
 void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)

@@ -2,7 +2,8 @@
 /*
  * Functions under an FDE that describes none of them: a compiler may write one FDE over all of its code, and assembly
  * may have one pair of .cfi_startproc and .cfi_endproc around several functions. Symbols give their starts (ranges.c);
- * in a stripped file calls, address references and the code itself do. Starts become entries of their code range.
+ * in a stripped file calls, address references and the code itself do. Starts become entries of their code range. A
+ * symbol may also mark the end of functions, which jump to it in their frame, as libgcc's __resms64fx_12 is: no entry.
  *
  * Only addresses are considered whose row is .eh_frame's alone, not proven by code, and contradicts a function's entry.
  */
@@ -31,6 +32,67 @@ static bool may_begin(const struct work *w, uint32_t range, uint64_t addr)
 	/* At its start an FDE may describe code entered with words pushed, as ld.so's resolvers are by the PLT. */
 	return addr != p->start || row->rule.cfa != ETCH_REG_RSP;
 }
+
+/* ---- symbols that begin none ------------------------------------------------------------------ */
+
+/* The entries of a code range where a function's entry has another row than the FDE. */
+struct contradicted {
+	const struct code_ranges *ranges;
+	uint32_t at, end; /* the entries of the code range that are left */
+	struct starts starts;
+};
+
+static void contradicted_add(void *ctx, const struct etch_cfi_row *row)
+{
+	struct contradicted *x = ctx;
+	bool denied = state_witness(&state_at_entry, &row->rule) == WITNESS_DENIES;
+
+	for (; x->at < x->end && x->ranges->entries[x->at] < row->end; x->at++)
+		if (denied)
+			start_put(&x->starts, x->ranges->entries[x->at]);
+}
+
+/* Drops the sorted starts from the entries of the code ranges. */
+static void entries_drop(struct code_ranges *p, const struct starts *s)
+{
+	size_t i, from, to = 0;
+
+	for (i = 0; i < p->count; i++) {
+		struct code_range *x = &p->list[i];
+		size_t end = x->entry + x->entry_count;
+
+		for (from = x->entry, x->entry = (uint32_t)to; from < end; from++)
+			if (!word_has(s->list, s->count, p->entries[from]))
+				p->entries[to++] = p->entries[from];
+		x->entry_count = (uint32_t)(to - x->entry);
+	}
+	p->entry_count = to;
+}
+
+void wide_named(struct work *w)
+{
+	struct contradicted x = {.ranges = &w->ranges};
+	size_t i, k = 0, n = 0;
+
+	for (i = 0; i < w->ranges.count && !w->options->no_cfi; i++) {
+		const struct code_range *p = &w->ranges.list[i];
+
+		if (!p->entry_count || p->fde < 0 || p->plt)
+			continue;
+		x.at = p->entry;
+		x.end = p->entry + p->entry_count;
+		cfi_file_rows(&w->cfi, (size_t)p->fde, 0, contradicted_add, &x);
+		for (; k < x.starts.count; k++)
+			if (start_leaves_frame(w, &x.starts.flow, p, x.starts.list[k]))
+				x.starts.list[n++] = x.starts.list[k];
+		k = x.starts.count = n;
+	}
+	if (n)
+		entries_drop(&w->ranges, &x.starts);
+	starts_free(&x.starts);
+}
+
+/* ---- starts that calls lead to ---------------------------------------------------------------- */
 
 /* Makes the starts entries of the code ranges that hold them, and marks these. */
 static void entries_add(struct work *w, struct starts *s)

@@ -164,7 +164,10 @@ void parts_find(struct work *w);
 /* non_c_frames.c: spreads non_c_frame over jumps (not calls), in both directions. */
 void non_c_frames_spread(struct work *w);
 
-/* wide_fde.c: functions under an FDE that describes none of them. Makes targets of calls entries. */
+/* wide_fde.c: functions under an FDE that describes none of them. Drops the symbols that are no functions from the
+ * entries of code ranges, before the first round. */
+void wide_named(struct work *w);
+/* Makes targets of calls entries. */
 void wide_called(struct work *w);
 /* Makes code that begins and ends as functions do entries, once the call graph is complete. */
 void wide_sweep(struct work *w);
