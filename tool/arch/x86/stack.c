@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RSP 4u
+#define RSP         4u
+#define CACHES_KEPT 4u /* of one thread, and what other passes use beside it */
 
 static ZydisDecoder lengths; /* minimal mode: prefixes, opcode and ModRM, no operands */
 static pthread_once_t lengths_once = PTHREAD_ONCE_INIT;
@@ -20,14 +21,41 @@ static void lengths_init(void)
 	ZydisDecoderEnableMode(&lengths, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 }
 
-struct step_cache *step_cache_new(void) { return calloc(1, sizeof(struct step_cache)); }
+/* What is decoded depends on bytes alone: a cache that was freed serves the next pass, round or file. A small object is
+ * read by several passes, and most of their time was decoding the first instruction of each form again. */
+static struct step_cache *kept[CACHES_KEPT];
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct step_cache *step_cache_new(void)
+{
+	struct step_cache *c = NULL;
+	size_t i;
+
+	pthread_mutex_lock(&kept_lock);
+	for (i = 0; i < CACHES_KEPT && !c; i++) {
+		c = kept[i];
+		kept[i] = NULL;
+	}
+	pthread_mutex_unlock(&kept_lock);
+	return c ? c : calloc(1, sizeof(struct step_cache));
+}
 
 void step_cache_free(struct step_cache *c)
 {
-	if (c) {
-		free(c->forms.list);
-		encodings_free(&c->encodings);
-	}
+	size_t i;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&kept_lock);
+	for (i = 0; i < CACHES_KEPT && kept[i]; i++)
+		;
+	if (i < CACHES_KEPT)
+		kept[i] = c;
+	pthread_mutex_unlock(&kept_lock);
+	if (i < CACHES_KEPT)
+		return;
+	free(c->forms.list);
+	encodings_free(&c->encodings);
 	free(c);
 }
 
