@@ -10,9 +10,11 @@ Exit status 1 where anything differs.
 """
 
 import argparse
+import atexit
 import collections
-import os
+import functools
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -29,6 +31,8 @@ WARNED = ("found in RETPOLINE build", "found in RETHUNK build", "missing int3 af
 SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
 REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
 NONE = b"\0" * 6
+# Of a run: CPU time in microseconds, KiB of memory at its most, and of this what no file's pages are.
+Used = collections.namedtuple("Used", "cpu memory own")
 
 
 class Object:
@@ -127,14 +131,22 @@ def judge(mine, theirs):
     return "etch none" if mine == NONE else "objtool none" if theirs == NONE else "differ"
 
 
+@functools.lru_cache(None)
+def usage():
+    """The program that measures others, compiled."""
+    directory = tempfile.TemporaryDirectory()
+    atexit.register(directory.cleanup)
+    out = Path(directory.name, "usage")
+    subprocess.run(["cc", "-O2", "-o", out, ROOT / "scripts" / "parity" / "usage.c"], check=True)
+    return out
+
+
 def run(argv):
-    """(exit status, standard error, CPU seconds, KiB)."""
-    with tempfile.TemporaryFile() as errors:
-        p = subprocess.Popen([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=errors)
-        _, status, usage = os.wait4(p.pid, 0)
-        p.returncode = os.waitstatus_to_exitcode(status)
-        errors.seek(0)
-        return p.returncode, errors.read().decode(errors="replace"), usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+    """(exit status, standard error, Used)."""
+    with tempfile.NamedTemporaryFile("r") as used:
+        p = subprocess.run([str(a) for a in (usage(), used.name, *argv)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                           text=True, errors="replace", check=False)
+        return p.returncode, p.stderr, Used(*map(int, used.read().split()))
 
 
 def warned(errors):
@@ -150,8 +162,8 @@ def compare(path, name, etch, objtool):
         a, b = Path(d, "etch.o"), Path(d, "objtool.o")
         shutil.copy(path, a)
         shutil.copy(path, b)
-        status, errors, out["etch_cpu"], out["etch_kb"] = run([etch, "objtool", *args, a])
-        _, out["objtool_errors"], out["objtool_cpu"], out["objtool_kb"] = run([objtool, *args, b])
+        status, errors, out["etch_used"] = run([etch, "objtool", *args, a])
+        _, out["objtool_errors"], out["objtool_used"] = run([objtool, *args, b])
         if status:
             out["parts"].append(f"refused: {errors.strip()}")
             return out
@@ -173,6 +185,19 @@ def compare(path, name, etch, objtool):
     return out
 
 
+def costs(results):
+    """Lines about time and memory: medians over the objects, each with its ratio, and sums."""
+    for key, what, unit, by in (("cpu", "CPU time", "ms", 1000), ("memory", "memory with files' pages", "MB", 1024),
+                                ("own", "memory of its own", "MB", 1024)):
+        mine, theirs = ([getattr(r[who], key) for r in results] for who in ("etch_used", "objtool_used"))
+        ratio = statistics.median(a / max(b, 1) for a, b in zip(mine, theirs))
+        yield f"{what}, median: etch, objtool, ratio", \
+            f"{statistics.median(mine) / by:.2f} {unit}, {statistics.median(theirs) / by:.2f} {unit}, {ratio:.2f}"
+        if key == "cpu":
+            yield f"{what}, sum: etch, objtool, ratio", \
+                f"{sum(mine) / 1e6:.1f} s, {sum(theirs) / 1e6:.1f} s, {sum(mine) / max(sum(theirs), 1):.2f}"
+
+
 def report(results, opt):
     bytes_, parts, first = collections.Counter(), collections.Counter(), {}
     for r in results:
@@ -183,15 +208,13 @@ def report(results, opt):
     tables = [r for r in results if r.get("table")]
     same = [r for r in results if not r["parts"]]
     total = sum(bytes_.values()) or 1
-    sum_ = lambda key: sum(r[key] for r in results)  # noqa: E731
     lines = [("objects", len(results)), ("with an ORC table of objtool's", len(tables)),
              ("refused by etch", parts["refused"]),
              ("ORC the same", sum("orc" not in r["parts"] and not any(p.startswith("refused") for p in r["parts"]) for r in tables)),
              ("all the same: ORC, sites, code, warnings", len(same)),
              *((f"{s} differs", parts[s]) for s in (*SITES, "code", "warnings")),
              *((c, f"{bytes_[c]:,} bytes ({100 * bytes_[c] / total:.4f}%)") for c in CLASSES),
-             ("CPU time of etch, objtool = 1", f"{sum_('etch_cpu') / (sum_('objtool_cpu') or 1):.2f}"),
-             ("memory of etch, objtool = 1, median", f"{sorted(r['etch_kb'] / r['objtool_kb'] for r in results)[len(results) // 2]:.2f}")]
+             *costs(results)]
     for key, value in lines:
         print(f"| {key} | {value} |" if opt.markdown else f"{key:40} {value}")
     for kind, (name, x) in first.items():
