@@ -6,7 +6,7 @@ import bisect
 
 import pytest
 
-from conftest import run
+from conftest import INCLUDE, TESTS, run
 from marked_rows import LIBRARY, PROGRAM, wrong
 
 # run() makes the frame; from there each handler jumps to the next through a table. What the handlers call is code like any
@@ -137,6 +137,17 @@ def test_handlers_that_a_table_leads_to_are_no_functions(etch, tmp_path, table, 
         if cfa not in RIGHT[name.split(".")[1]]:
             bad.append((name, cfa))
     assert not bad
+
+
+def test_every_instruction_of_handlers_has_the_true_caller(etch, tmp_path, build):
+    out = tmp_path / "handlers"
+    run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", "-o", out,
+         TESTS / "unwind" / "handlers.c", build / "libetch.a", "-pthread"])
+    run([etch, "rewrite", out])
+    seen = [line.split() for line in run([out]).stdout.splitlines()]
+    assert [s[0] for s in seen] == ["calls", "tail", "catch", "both"]
+    for _, right, stopped, wrong, *at in seen:
+        assert (int(stopped), int(wrong)) == (0, 0) and int(right) > 30, seen
 
 
 # shared() is found to be jumped to by one handler after another, of whose frames nothing is known before all of them are:

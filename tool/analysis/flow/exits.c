@@ -364,7 +364,7 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 	if (before->dead)
 		return;
 	if (in->flow == FLOW_JUMP_IND || f->in.handler)
-		flow_handler_note(f, in, before);
+		flow_handler_note(f, off, in, before);
 	switch (in->flow) {
 	case FLOW_RETURN: return_note(f, before); return;
 	case FLOW_STOP: return;

@@ -257,6 +257,7 @@ struct flow_scratch {
 	uint8_t effects;           /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
 	bool jumps_agreed;         /* jumps_agree() returned true and no jump has changed since */
 	bool has_helpers;          /* has calls of targets inside of it */
+	bool takes_own_address;    /* has a call of the next instruction, to obtain its address */
 	bool has_traps;            /* links exception handlers into a list (traps.c) */
 	bool by_note;              /* the edge being walked is a NOTE_EDGE */
 	bool dirty;                /* a block was split after a walk had passed; all blocks must be walked again */
@@ -323,7 +324,7 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /* tails.c: finds where tail calls need the return address, for flow_tail_rule(). Called before flow_states(), in a code
- * range with ABI_FRAMES_BY_RBP that is not open. False: out of memory. */
+ * range with ABI_FRAMES_BY_RBP or ABI_HANDLER that is not open. False: out of memory. */
 bool flow_tails_find(struct flow *f);
 /* After flow_tails_find(), in the callback of flow_states(): the rule before an instruction by the tail calls that
  * follow it, for where the state proves none. False: they show none. */

@@ -179,18 +179,22 @@ bool flow_uses_return_address(struct flow *f, uint64_t off);
 /* helpers.c: is a call target inside an open code range a helper in the middle of the calling function? */
 bool flow_is_helper(struct flow *f, uint64_t target);
 
+/* labels.c: notes the addresses that the code takes relative to one of its own, from a call of the next instruction. */
+void flow_labels_note(struct flow *f);
+
+/* tails.c: is the register of a jump at an offset loaded from memory just before it? Then *out is that load. */
+bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *out);
+
 /* traps.c: the address of the exception handler that the instruction at an offset links into the runtime's list, or 0;
  * and the state at that handler, from the state before this instruction. */
 uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off);
 void flow_trap_state(const struct flow *f, const struct state *head, uint64_t handler, struct state *out);
 
 /* handlers.c */
-/* The state in which the handlers of an interpreter begin: a frame of push %rbp; mov %rsp, %rbp, and rsp unknown. */
-void flow_handler_state(struct state *s);
-/* Does a state prove such a frame? */
+/* Does a state prove the frame in which handlers begin (state_handler())? */
 bool flow_has_frame(const struct state *s);
 /* Adds to the results what an instruction shows of a handler's frame, or of the dispatch to handlers. */
-void flow_handler_note(struct flow *f, const struct step *in, const struct state *before);
+void flow_handler_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before);
 
 /* flow_notes.c: what notes change (facts/notes.h); only for files that have some. */
 /* Adjusts a decoded step. */

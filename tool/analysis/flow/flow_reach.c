@@ -115,11 +115,16 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 		s->imm = 8;
 		s->touches |= 1u << ETCH_REG_RSP;
 		s->effects |= EFFECT_OTHER;
+		f->walk.takes_own_address = true;
 	}
 	if ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && s->op == STEP_NONE && s->b == ETCH_REG_RSP &&
 	    s->index != INSN_NO_REG) {
 		s->op = STEP_STORE; /* possibly one, of an unknown value: state_stored_among() */
 		s->touches |= 1u << ETCH_REG_RSP;
+	}
+	if (f->in.handler && s->op == STEP_LOAD && s->a == ETCH_REG_RBP) { /* state_rbp_loaded() */
+		s->touches |= 1u << ETCH_REG_RSP;
+		s->effects |= EFFECT_OTHER;
 	}
 	if (f->in.noted)
 		flow_note_step(f, s, addr);

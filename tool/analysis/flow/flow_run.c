@@ -273,7 +273,8 @@ static void input_set(struct flow_input *in, const struct flow_env *env, uint32_
 	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
 	in->fixup_count = in->fixups ? in->fixup_count : 0;
 	in->noted = env->notes != NULL;
-	in->abi_flags = env->abi_flags | (code_convention(p)->frames_by_rbp ? ABI_FRAMES_BY_RBP : 0);
+	in->abi_flags =
+		env->abi_flags | (code_convention(p)->frames_by_rbp ? ABI_FRAMES_BY_RBP : 0) | (in->handler ? ABI_HANDLER : 0);
 	in->settles = in->noted || in->abi_flags;
 	in->throws = in->fixup_count || in->noted;
 }
@@ -398,7 +399,7 @@ static void enter_amidst(struct flow *f)
 {
 	struct state s;
 
-	flow_handler_state(&s);
+	state_handler(&s);
 	flow_enter(f, f->in.range->start, &s);
 }
 
@@ -435,7 +436,7 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		enter_amidst(f);
 	if (f->in.framed) { /* walked all the same: the calls that it makes are results */
 		if (f->in.handler)
-			flow_handler_state(&entry);
+			state_handler(&entry);
 		else
 			state_unknown(&entry);
 		flow_enter(f, f->in.range->start, &entry);

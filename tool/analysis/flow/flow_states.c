@@ -261,6 +261,11 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 	}
 }
 
-void flow_states(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, NOTE); }
+void flow_states(struct flow *f, flow_state_fn *fn, void *ctx)
+{
+	states_each(f, fn, ctx, NOTE);
+	if (f->walk.takes_own_address)
+		flow_labels_note(f);
+}
 
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx) { states_each(f, fn, ctx, LOOK); }

@@ -5,31 +5,7 @@
  * interproc/interpreters.c decides, by what is noted here.
  */
 #include "analysis/flow/flow_internal.h"
-
-#include <string.h>
-
-/* Adds a slot with an entry value at CFA + at; the caller sets of which register. */
-static struct value *slot_put(struct state *s, int32_t at)
-{
-	struct slot *x = &s->slot[s->slot_count++];
-
-	memset(x, 0, sizeof(*x));
-	x->at = at;
-	x->value.kind = VALUE_ENTRY;
-	return &x->value;
-}
-
-void flow_handler_state(struct state *s)
-{
-	memset(s, 0, offsetof(struct state, slot));
-	s->reg[ETCH_REG_RBP] = (struct value){.kind = VALUE_CFA, .off = -16};
-	s->known = 1u << ETCH_REG_RBP | 1u << ETCH_REG_RSP;
-	s->lowest = -16;
-	s->constants = EFFECT_CONSTANT;
-	s->weak = true;
-	slot_put(s, -8)->reg = REG_RA;
-	slot_put(s, -16)->reg = ETCH_REG_RBP;
-}
+#include "arch/x86/insn.h"
 
 bool flow_has_frame(const struct state *s)
 {
@@ -48,26 +24,42 @@ static bool is_callers(const struct value *bp) { return bp->kind == VALUE_ENTRY 
 /* Has the handler taken the frame down: is the return address on top, and rbp the caller's? */
 static bool is_left(const struct state *s) { return state_returns(s) && is_callers(&s->reg[ETCH_REG_RBP]); }
 
+/*
+ * What identifies the table of addresses that a jump goes through, if it is not followed: its address, or that of the
+ * word that its address is loaded from, such as a GOT slot, with the low bit set. 0: it goes through no table, or an
+ * unknown one.
+ */
+static uint32_t table_of(const struct flow *f, uint64_t off, const struct step *in, const struct flow_jump *j)
+{
+	struct insn load;
+
+	if (!j->table || j->entries || j->what.reg != 8)
+		return 0;
+	if (j->what.off || !in->deref || !flow_loaded(f, off, in->b, &load) || load.base != INSN_PC_REG || load.segment)
+		return (uint32_t)j->what.off;
+	return (uint32_t)(load.addr + load.len + (uint64_t)load.disp) | 1;
+}
+
 /* Notes a jump through a table of addresses that is not followed: the dispatch of an interpreter, perhaps. */
-static void dispatch_note(struct flow *f, const struct flow_jump *j, const struct state *before)
+static void dispatch_note(struct flow *f, uint32_t table, const struct state *before)
 {
 	struct etch_rule rule;
 
-	if (!j->table || j->entries || j->what.reg != 8 || !j->what.off)
+	if (!table)
 		return;
 	state_rule(before, &rule);
 	if (flow_has_frame(before)) {
-		f->found.dispatch = (uint32_t)j->what.off;
+		f->found.dispatch = table;
 	} else if (rule.kind != ETCH_RULE_UNDEF) {
-		f->found.dispatch_otherwise = (uint32_t)j->what.off;
+		f->found.dispatch_otherwise = table;
 		f->found.breaks_frame = true;
 	}
 }
 
-void flow_handler_note(struct flow *f, const struct step *in, const struct state *before)
+void flow_handler_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	if (in->flow == FLOW_JUMP_IND && in->number)
-		dispatch_note(f, &f->jumps[in->number - 1], before);
+		dispatch_note(f, table_of(f, off, in, &f->jumps[in->number - 1]), before);
 	if (!f->in.handler)
 		return;
 	if (in->flow == FLOW_RETURN) {

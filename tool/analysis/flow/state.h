@@ -43,6 +43,7 @@ enum {
 	ABI_SWITCHES_STACK = 2, /* profile.switches_stack */
 	ABI_TRAPS_CONTINUE = 4, /* profile.traps_continue */
 	ABI_FRAMES_BY_RBP = 8,  /* convention.frames_by_rbp of the code range */
+	ABI_HANDLER = 16,       /* the code range is a handler of an interpreter (interproc/interpreters.c) */
 };
 
 /* A value in a register or slot, as far as it is known; which fields count, `kind` says. */
@@ -80,6 +81,9 @@ struct state {
 
 /* The state at a function's entry. */
 extern const struct state state_at_entry;
+/* Sets the state in which handlers of an interpreter begin: in a frame of push %rbp; mov %rsp, %rbp, and rsp unknown.
+ */
+void state_handler(struct state *s);
 /* Copies only the few slots in use. A loop is faster here than assignment or a memcpy() of variable length. */
 static inline void state_copy(struct state *to, const struct state *from)
 {

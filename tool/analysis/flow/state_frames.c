@@ -3,13 +3,20 @@
  * States in code whose callers find their frames by rbp (convention.frames_by_rbp). Before a tail call such code may
  * take its arguments off the stack, or push others, as many as a register says: it pops the return address, moves rsp,
  * and pushes the address again. From there on the frame is as at a function's entry.
+ *
+ * Also states in the handlers of an interpreter (interproc/interpreters.c), whose frames rbp points to. For a tail call
+ * they make the callee's frame on top of the stack, with a copy of the return address, before they copy it to where
+ * their own frame ends.
  */
 #include "analysis/flow/state_internal.h"
 
+#include <string.h>
+
 static bool is_return_address(struct value v) { return v.kind == VALUE_ENTRY && v.reg == REG_RA; }
 
-/* Makes the return address on top of the stack the whole frame; all that is relative to the old CFA is forgotten. */
-static void frame_begin(struct state *s)
+/* Makes the return address, `above` bytes above rsp, the whole frame; all that is relative to the old CFA is forgotten.
+ */
+static void frame_begin(struct state *s, int32_t above)
 {
 	unsigned r;
 
@@ -22,13 +29,13 @@ static void frame_begin(struct state *s)
 	memset(&s->slot[0], 0, sizeof(s->slot[0]));
 	s->slot[0].at = -8;
 	s->slot[0].value = value_of(VALUE_ENTRY, REG_RA, 0);
-	s->reg[RSP] = value_of(VALUE_CFA, 0, -8);
+	s->reg[RSP] = value_of(VALUE_CFA, 0, -8 - above);
 }
 
 void state_pushed(struct state *s, struct value v)
 {
 	if (s->reg[RSP].kind != VALUE_CFA && is_return_address(v) && state_has_callers_rbp(s))
-		frame_begin(s);
+		frame_begin(s, 0);
 }
 
 /* Code is moving the words of the frame, the return address among them: no slot is known to hold it meanwhile. */
@@ -41,4 +48,54 @@ void state_stored_among(struct state *s)
 			slot_drop(s, i);
 		else
 			i++;
+}
+
+/* Adds a slot with the entry value of a register at CFA + at. */
+static void entry_put(struct state *s, int32_t at, unsigned reg)
+{
+	struct slot *x = &s->slot[s->slot_count++];
+
+	memset(x, 0, sizeof(*x));
+	x->at = at;
+	x->value = value_of(VALUE_ENTRY, (uint8_t)reg, 0);
+}
+
+void state_handler(struct state *s)
+{
+	memset(s, 0, offsetof(struct state, slot));
+	s->reg[RBP] = value_of(VALUE_CFA, 0, -16);
+	s->known = bit(RBP) | bit(RSP);
+	s->lowest = -16;
+	s->constants = EFFECT_CONSTANT;
+	s->weak = true;
+	entry_put(s, -8, REG_RA);
+	entry_put(s, -16, RBP);
+}
+
+/* A load of rbp from elsewhere than the frame: where an exception is caught, the frame that goes on. */
+static void frame_switch(struct state *s)
+{
+	struct state was = {.frame = s->frame, .abi_flags = s->abi_flags, .constants = s->constants, .dead = s->dead};
+
+	state_handler(s);
+	s->frame = was.frame;
+	s->abi_flags = was.abi_flags;
+	s->constants = was.constants;
+	s->dead = was.dead;
+}
+
+void state_rbp_loaded(struct state *s, struct value from)
+{
+	struct value sp = s->reg[RSP];
+	unsigned i;
+
+	if (!is_address(from)) {
+		frame_switch(s);
+		return;
+	}
+	for (i = 0; i < s->slot_count && sp.kind == VALUE_ALIGNED && state_has_callers_rbp(s); i++)
+		if (s->slot[i].aligned && s->slot[i].at >= sp.off && is_return_address(s->slot[i].value)) {
+			frame_begin(s, s->slot[i].at - sp.off);
+			return;
+		}
 }

@@ -92,5 +92,7 @@ static inline bool state_has_callers_rbp(const struct state *s)
 void state_pushed(struct state *s, struct value v);
 /* Likewise; after a store to an unknown word above rsp. */
 void state_stored_among(struct state *s);
+/* Only with ABI_HANDLER. After a load of rbp from an address. */
+void state_rbp_loaded(struct state *s, struct value from);
 
 #endif

@@ -326,6 +326,8 @@ static void transfer_load(struct state *s, const struct step *in)
 	if (v.kind == VALUE_ENTRY)
 		v.most = 1;
 	s->reg[in->a] = v;
+	if (__builtin_expect(s->abi_flags & ABI_HANDLER, 0) && in->a == RBP)
+		state_rbp_loaded(s, from);
 }
 
 /*

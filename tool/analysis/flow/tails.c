@@ -4,8 +4,9 @@
  * that follow. At a tail call it is on top of the stack, for the callee; each instruction before it changes that
  * distance by what it moves rsp. Where paths disagree, or one ends in anything else, the distance is unknown.
  *
- * This serves code whose callers find their frames by rbp (convention.frames_by_rbp): there the place of the return
- * address is all that a rule needs, even where no path shows how far rsp is from that at the entry.
+ * This serves code whose callers find their frames by rbp (convention.frames_by_rbp, and handlers of an interpreter):
+ * there the place of the return address is all that a rule needs, even where no path shows how far rsp is from that at
+ * the entry.
  *
  * The distance is also unknown before an instruction that may write to that place; before a call that returns, since
  * its callee may take arguments off the stack; before a return, since the address may be one that code has put there.
@@ -81,16 +82,19 @@ static int32_t before(const struct flow *f, const struct step *in, uint64_t off,
 	return to < 0 || to > TAIL_MOST ? TAIL_NONE : (int32_t)to;
 }
 
-/* Instructions in front of a jump that are searched for the load of its register. */
+static bool is_callers_rbp(const struct state *s)
+{
+	return s->reg[ETCH_REG_RBP].kind == VALUE_ENTRY && s->reg[ETCH_REG_RBP].reg == ETCH_REG_RBP;
+}
+
+/* Instructions that are searched backward for the load of a register. */
 #define LOAD_MOST 16u
 
-/* Does the jump at an offset go through a register that has been loaded from memory just before, not computed? */
-static bool is_loaded(const struct flow *f, const struct step *jump, uint64_t off)
+bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *out)
 {
-	struct insn x;
 	unsigned n;
 
-	for (n = 0; n < LOAD_MOST && off && !f->leader[f->at[off] - 1]; n++) {
+	for (n = 0; reg < 16 && n < LOAD_MOST && off && !f->leader[f->at[off] - 1]; n++) {
 		uint64_t back = 1;
 
 		while (back <= off && back < STEP_LEN_MOST && !f->at[off - back])
@@ -98,21 +102,29 @@ static bool is_loaded(const struct flow *f, const struct step *jump, uint64_t of
 		if (back > off || !f->at[off - back] || f->steps[f->at[off - back] - 1].len != back)
 			return false;
 		off -= back;
-		if (!insn_decode(bytes_at(f, off), back, f->in.range->start + off, &x) || x.flow != FLOW_NEXT)
+		if (!insn_decode(bytes_at(f, off), back, f->in.range->start + off, out) || out->flow != FLOW_NEXT)
 			return false;
-		if (x.writes >> jump->a & 1)
-			return x.move == MOVE_LOAD && x.dst == jump->a;
+		if (out->writes >> reg & 1)
+			return out->move == MOVE_LOAD && out->dst == reg;
 	}
 	return false;
 }
 
-/* Is an indirect jump a tail call? One through a table in the file is not: its targets are in the code range. */
+/*
+ * Is an indirect jump a tail call? One through a table in the file is not: its targets are in the code range. In the
+ * handler of an interpreter it is one if rbp is the caller's.
+ */
 static bool is_tail(const struct flow *f, const struct step *in, uint64_t off)
 {
 	const struct flow_jump *j = in->number ? &f->jumps[in->number - 1] : NULL;
+	struct insn load;
 
-	return j && j->has_state && !in->deref && in->a < 16 &&
-	       !(j->table && (j->what.off || j->what.reg != sizeof(uint64_t))) && is_loaded(f, in, off);
+	if (!j || !j->has_state)
+		return false;
+	if (f->in.handler)
+		return is_callers_rbp(&j->state);
+	return !in->deref && in->a < 16 && !(j->table && (j->what.off || j->what.reg != sizeof(uint64_t))) &&
+	       flow_loaded(f, off, in->a, &load);
 }
 
 /* The distance at the target of a direct jump. */
@@ -125,7 +137,7 @@ static int32_t at_target(const struct flow *f, uint64_t to)
 
 		return i && (f->seen[i - 1] & FLOW_WALKED) ? f->tails[i - 1] : TAIL_NONE;
 	}
-	p = range_at(f->in.env, to);
+	p = f->in.handler ? NULL : range_at(f->in.env, to);
 	return p && p->start == to && !p->part ? 0 : TAIL_NONE;
 }
 
@@ -184,8 +196,7 @@ bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, 
 {
 	uint32_t i = f->at[addr - f->in.range->start];
 
-	if (!i || f->tails[i - 1] < 0 || s->reg[ETCH_REG_RBP].kind != VALUE_ENTRY ||
-	    s->reg[ETCH_REG_RBP].reg != ETCH_REG_RBP)
+	if (!i || f->tails[i - 1] < 0 || !is_callers_rbp(s))
 		return false;
 	*out = (struct etch_rule){.kind = ETCH_RULE_CALL, .cfa = ETCH_REG_RSP, .cfa_off = f->tails[i - 1] + WORD};
 	return true;

@@ -3,11 +3,14 @@
  * Handlers of interpreters without .eh_frame, such as JavaScriptCore's LLInt: basic blocks of one computed goto
  * that lies in many code ranges, each entered through a table of their addresses only. No address in the file says
  * which handler follows which, and none has to: a handler may be followed by any other, so all of them begin and
- * dispatch in one frame. It is known where a function dispatches behind its prologue, push %rbp; mov %rsp, %rbp.
+ * dispatch in one frame. It is known where a function dispatches behind its prologue, push %rbp; mov %rsp, %rbp. A
+ * table is known by its address or, in libraries, by the word that its address is loaded from.
  *
- * Code is a candidate if it uses a frame that it did not set up, and nothing calls it. It is a handler if it does not
- * leave in another frame, and if a path through it
- *   - dispatches through such a table, rbp still being what it was; or
+ * Code is a candidate if it uses a frame that it did not set up, and nothing calls it; or if nothing is known of it but
+ * that its address is taken, and it dispatches through such a table. It is a handler if it does not leave in another
+ * frame, and if a path through it
+ *   - dispatches through such a table, rbp still being what it was, or being loaded from elsewhere, with the frame that
+ *     goes on where an exception is caught; or
  *   - returns, or makes a tail call, behind an epilogue by rbp, which takes [rbp + 8] for the return address; or
  *   - continues, with that frame, in other code for which this holds;
  * or if code for which this holds continues in it with that frame, as where an exception is thrown.
@@ -39,6 +42,15 @@ static void table_put(struct tables *t, uint32_t addr)
 	t->list[t->count++] = addr;
 }
 
+/* May a code range that is analysed as a function be a label as well: is nothing known of its start but that its
+ * address is taken? */
+static bool may_be_label(const struct work *w, size_t i)
+{
+	const struct range_state *s = &w->state[i];
+
+	return w->ranges.list[i].inferred && s->frame == FRAME_OWN && !s->evidence && s->entered == ENTRY_TAKEN;
+}
+
 /* Finds these tables; not those through which some function dispatches in another frame. */
 static void tables_find(const struct work *w, struct tables *t)
 {
@@ -51,7 +63,8 @@ static void tables_find(const struct work *w, struct tables *t)
 		if (s->last_start == START_PART || w->ranges.list[i].fde >= 0)
 			continue;
 		table_put(t, s->dispatch);
-		table_put(&other, s->dispatch_otherwise);
+		if (!may_be_label(w, i))
+			table_put(&other, s->dispatch_otherwise);
 	}
 	t->count = words_unique(t->list, t->count);
 	other.count = words_unique(other.list, other.count);
@@ -123,16 +136,24 @@ static bool joins_forget(struct work *w)
 	return some;
 }
 
-/* Marks as handlers the code ranges that begin in a frame of other code. */
-static void handlers_try(struct work *w)
+/* Marks as handlers the code ranges that begin in a frame of other code, and labels that dispatch in the frame in which
+ * they begin. */
+static void handlers_try(struct work *w, const struct tables *t)
 {
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if ((s->frame != FRAME_OTHER && s->frame != FRAME_TABLE) || s->is_callee || w->ranges.list[i].fde >= 0)
+		bool label = may_be_label(w, i) && is_table(t, s->dispatch_otherwise);
+
+		if ((s->frame != FRAME_OTHER && s->frame != FRAME_TABLE && !label) || s->is_callee ||
+		    w->ranges.list[i].fde >= 0)
 			continue;
+		if (label) {
+			s->kind = RANGE_PART;
+			s->relaxed_rules = false;
+		}
 		s->frame = FRAME_HANDLER;
 		s->run |= RUN_NEWS;
 		w->handlers_tried = true;
@@ -201,6 +222,6 @@ void handlers_find(struct work *w)
 		s->run |= RUN_NEWS;
 	}
 	if (t.count)
-		handlers_try(w);
+		handlers_try(w, &t);
 	free(t.list);
 }

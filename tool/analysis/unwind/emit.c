@@ -393,7 +393,7 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* e->at is at the end: nothing is added */
 	emit_saves_begin(e, f);
-	e->tails = (f->in.abi_flags & ABI_FRAMES_BY_RBP) && !p->open;
+	e->tails = ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && !p->open) || (f->in.abi_flags & ABI_HANDLER);
 	if (e->tails && !flow_tails_find(f))
 		return false;
 	flow_states(f, state_add, e);
