@@ -17,7 +17,7 @@ is not the one written here. Ways to it, in order:
 
 With ETCH_FETCH=debian or =npm only that way is tried.
 
-`linux` is the distribution's kernel, some of its modules and vmlinux, `objtool` Linux 6.1's; `binutils` and
+`linux` is the distribution's kernel, some of its modules and vmlinux, `objtool` Linux 6.1's, `objtool-6.12`; `binutils` and
 `binutils-trixie` are programs of Debian testing and 13: as they are now, since older ones are taken away when there is a newer one. apt
 checks them against the signed lists.
 """
@@ -144,8 +144,9 @@ def from_debian(work, package, archive, sha256):
     unpack(path, work / "tree")
 
 
-def from_debian_files(work, package, wanted, depends=None):
-    """Files of a binary package whose path matches; with `depends`, of the package of that kind that it depends on."""
+def from_debian_files(work, package, wanted, depends=()):
+    """Files of a binary package whose path matches; with `depends`, of the package that it depends on, and so on: how the name
+    of each begins, in order."""
     system = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     own = apt_options("deb")
     # The system's package lists do, where there are any and they are not too old.
@@ -154,10 +155,10 @@ def from_debian_files(work, package, wanted, depends=None):
             if options is own:
                 call(["apt-get", "-q", *own, "update"])
             name = package
-            if depends:
-                found = re.search(rf"Depends: ({depends}\S*)", call(["apt-cache", *options, "depends", package]))
+            for prefix in depends:
+                found = re.search(rf"Depends: ({prefix}\S*)", call(["apt-cache", *options, "depends", name]))
                 if not found:
-                    raise Unavailable(f"{package} depends on no {depends}")
+                    raise Unavailable(f"{name} depends on no {prefix}")
                 name = found.group(1)
             call(["apt-get", "-q", *options, "download", name], cwd=work)
             break
@@ -328,10 +329,13 @@ SOURCES = {
         "debian": lambda work: from_debian_files(
             work, "linux-image-cloud-amd64",
             r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$",
-            "linux-image-"),
+            ["linux-image-"]),
     }),
     # The kernel's own, as its build makes it.
     "objtool": (None, {"debian": lambda work: from_debian_files(work, "linux-kbuild-6.1", r"/objtool/objtool$")}),
+    "objtool-6.12": (None, {
+        "debian": lambda work: from_debian_files(work, "linux-headers-6.12-amd64", r"/objtool/objtool\.real-x86$",
+                                                 ["linux-headers-6.12", "linux-kbuild-6.12"])}),
     "memcached": (None, {
         "debian": lambda work: from_debian(
             work, "memcached", "memcached_1.6.18.orig.tar.xz",

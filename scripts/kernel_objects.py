@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Objects of Debian's Linux 6.1 as they are before objtool runs, for scripts/parity/kernel.py.
+"""Objects of Debian's Linux as they are before objtool runs, for scripts/parity/kernel.py.
 
     scripts/kernel_objects.py            makes them, if they are not there; prints the directory
 
-Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB; about 20 minutes of two processors. The source is the newest
-package linux-source-6.1; the configuration is tinyconfig with KERNEL_OPTIONS, which turns on ORC, retpolines, return
+Of Linux 6.1; of 6.12 with KERNEL=6.12 in the environment. Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB; about 20 minutes of two processors. The source is the newest
+package linux-source-VERSION; the configuration is tinyconfig with KERNEL_OPTIONS, which turns on ORC, retpolines, return
 thunks, static keys and calls, SLS, modules. Nothing of it is installed. In DIRECTORY:
 
-    linux-source-6.1/   the source
+    linux-source-6.1/   the source; 6.12 has a directory of its own
     objtool/, etch/     the kernel built by its own objtool; by `etch objtool` (scripts/vm/kernel.py)
     kept/               each object that objtool was run on, as it was before, and NAME.o.args: objtool's options
 """
@@ -22,8 +22,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-DIRECTORY = Path(os.environ.get("ETCH_KERNEL", "/var/tmp/etch-kernel"))
-PACKAGE = "linux-source-6.1"
+RELEASE = os.environ.get("KERNEL", "6.1")
+DIRECTORY = Path(os.environ.get("ETCH_KERNEL", "/var/tmp/etch-kernel" if RELEASE == "6.1" else f"/var/tmp/etch-kernel-{RELEASE}"))
+PACKAGE = f"linux-source-{RELEASE}"
 KERNEL_OPTIONS = """
 64BIT PRINTK PRINTK_TIME BUG EARLY_PRINTK TTY SERIAL_8250 SERIAL_8250_CONSOLE PROC_FS PROC_SYSCTL SYSFS TMPFS DEVTMPFS
 BLK_DEV_INITRD RD_GZIP BINFMT_ELF BINFMT_SCRIPT MODULES MODULE_UNLOAD KALLSYMS KALLSYMS_ALL DEBUG_KERNEL MAGIC_SYSRQ
@@ -33,8 +34,11 @@ MULTIUSER POSIX_TIMERS HIGH_RES_TIMERS NO_HZ_IDLE CGROUPS IA32_EMULATION BLOCK E
 FUNCTION_TRACER DYNAMIC_FTRACE RUNTIME_TESTING_MENU DEBUG_FS IO_URING BPF_SYSCALL SECCOMP AIO RELOCATABLE CRYPTO
 CC_OPTIMIZE_FOR_PERFORMANCE KERNEL_GZIP MEMBARRIER ADVISE_SYSCALLS RSEQ UPROBE_EVENTS MEMCG TRANSPARENT_HUGEPAGE HUGETLBFS
 SLUB FAULT_INJECTION FAULT_INJECTION_DEBUG_FS FAILSLAB FAIL_PAGE_ALLOC
+MITIGATION_RETPOLINE MITIGATION_RETHUNK MITIGATION_SLS MITIGATION_UNRET_ENTRY
 """
 MODULES = "LKDTM"
+# With IBT objtool runs once, on vmlinux.o, and call depths are tracked by it alone.
+OFF = "RANDOMIZE_BASE X86_KERNEL_IBT MITIGATION_CALL_DEPTH_TRACKING"
 WRAPPER = """#!/bin/sh
 # Keeps an object as it is before objtool runs, and the options.
 for file; do :; done
@@ -71,7 +75,7 @@ def configure(tree, out, log):
     make(tree, out, log, "tinyconfig")
     fragment = out / "etch.config"
     fragment.write_text("".join(f"CONFIG_{name}=y\n" for name in KERNEL_OPTIONS.split()) +
-                        "".join(f"CONFIG_{name}=m\n" for name in MODULES.split()) + "CONFIG_RANDOMIZE_BASE=n\n")
+                        "".join(f"CONFIG_{name}=m\n" for name in MODULES.split()) + "".join(f"CONFIG_{name}=n\n" for name in OFF.split()))
     call([tree / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", fragment], log, cwd=out)
     make(tree, out, log, "olddefconfig")
 

@@ -353,6 +353,12 @@ def objtool():
 
 
 @pytest.fixture(scope="session")
+def objtool_6_12():
+    """The path of Linux 6.12's objtool."""
+    return fetched_or_skipped("objtool-6.12", "objtool of Linux 6.12") / "objtool.real-x86"
+
+
+@pytest.fixture(scope="session")
 def binutils():
     """The directory of an assembler, a linker and a readelf that know SFrame 3, of Debian testing."""
     return fetched_or_skipped("binutils", "binutils that reads SFrame 3")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`etch objtool` on small objects with the special sections of Linux 6.1, made by hand; read back by
+"""`etch objtool` on small objects with the special sections of Linux, made by hand; read back by
 scripts/parity/kernel.py, which knows nothing of etch's readers. Against the kernel's own objtool: that script."""
 
 import random
@@ -127,6 +127,21 @@ def test_hints(etch, tmp_path):
                      (11, "none")]
 
 
+def test_hints_of_6_12(etch, tmp_path, monkeypatch):
+    """Numbers of their own, rows with types, and a flag: the interrupted code was not behind a call."""
+    monkeypatch.setenv("KERNELVERSION", "6.12.117")
+    undefined, end, call, regs, partial, func = range(6)
+    body = (f"1:\n{hint('1b', end)}swapgs\nmov %rsp, %rdi\n2:\n{hint('2b', partial, SP, 8, 1)}push %rax\n"
+            f"push %rbx\n3:\n{hint('3b', regs)}push %rdi\n4:\n{hint('4b', call, R10, 16)}nop\n5:\n{hint('5b', func)}nop\n"
+            f"6:\n{hint('6b', undefined, 0)}ret\n")
+    path = assemble(tmp_path, "entry:\n" + body)
+    objtool(etch, path, "--orc")
+    o = parity.Object(path)
+    assert [(at, parity.entry_text(e, "6.12")) for at, e in o.orc()[o.find(".text")[0]]] == [
+        (0, "end"), (6, "sp+8 iret signal"), (7, "sp+16 iret signal"), (8, "sp+0 regs"), (9, "r10+16 call"), (10, "sp+8 call"),
+        (11, "none"), (12, "none")]
+
+
 def test_saved_frame_is_restored(etch, tmp_path):
     body = f"push %rbx\n1:\n{hint('1b', SAVE)}push %rax\npush %rcx\niretq\n2:\n{hint('2b', RESTORE)}pop %rbx\nret\n"
     table = made(etch, tmp_path, function("f", body))
@@ -242,7 +257,8 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = ["ibt", "mcount", "noinstr", "unret", "stackval", "dump", "link", "sec-address", "backtrace"]
+OPTIONS = ["ibt", "mcount", "noinstr", "unret", "stackval", "dump", "link", "sec-address", "backtrace", "hacks=skylake", "prefix=16",
+           "cfi", "mnop", "verbose"]
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -250,8 +266,10 @@ def test_what_is_not_implemented_is_named(etch, tmp_path, option):
     path = assemble(tmp_path, KEYED)
     was = path.read_bytes()
     error = objtool(etch, path, "--orc", f"--{option}", ok=2).stderr
-    assert error.count("\n") == 1 and f"--{option} " in error and path.read_bytes() == was
-    objtool(etch, path, "--orc", f"--{option}", f"--skip={option}")
+    name, _, value = option.partition("=")
+    assert error.count("\n") == 1 and (f"--{option} " in error or f"--{name} " in error) and path.read_bytes() == was
+    assert "skylake" not in option or "skylake" in objtool(etch, path, "--hacks=jump_label", f"--{option}", "--orc", ok=2).stderr
+    objtool(etch, path, "--orc", f"--{option}", f"--skip={value if name == 'hacks' else name}")
     assert rows(path)
 
 
@@ -259,9 +277,10 @@ def test_fallback_gets_the_rest(etch, tmp_path):
     path, log, other = assemble(tmp_path, KEYED), tmp_path / "log", tmp_path / "objtool"
     other.write_text(f"#!/bin/sh\necho \"$@\" >{log}\n")
     other.chmod(0o755)
-    args = ["--orc", "--noinstr", "--stackval", "--module", "--skip=stackval", f"--fallback={other}"]
+    args = ["--orc", "--noinstr", "--stackval", "--module", "--skip=stackval", "--prefix=16", "--hacks=jump_label,skylake",
+            f"--fallback={other}"]
     objtool(etch, path, *args)
-    assert log.read_text().split() == ["--noinstr", "--module", str(path)] and rows(path)
+    assert log.read_text().split() == ["--noinstr", "--hacks=skylake", "--prefix=16", "--module", str(path)] and rows(path)
     other.write_text("#!/bin/sh\nexit 3\n")
     path = assemble(tmp_path, KEYED)
     objtool(etch, path, *args, ok=3)
@@ -284,10 +303,10 @@ def test_another_release_is_refused(etch, tmp_path, monkeypatch):
     """Nothing in an object says which release's numbers its hints have; the kernel's build does."""
     path = assemble(tmp_path, KEYED)
     was = path.read_bytes()
-    for version in ("6.12.117", "5.10", "6", "6.10-rc1"):
+    for version in ("6.13.1", "5.10", "6", "6.10-rc1", "6.120"):
         monkeypatch.setenv("KERNELVERSION", version)
         error = objtool(etch, path, "--orc", ok=2).stderr
-        assert error == f"etch: objtool reads objects of Linux 6.1, and KERNELVERSION is {version}\n"
+        assert error == f"etch: objtool reads objects of Linux 6.1 and 6.12, and KERNELVERSION is {version}\n"
         assert path.read_bytes() == was
     for version in ("6.1", "6.1.192", "6.1-rc3", ""):
         monkeypatch.setenv("KERNELVERSION", version)

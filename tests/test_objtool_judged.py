@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`etch objtool` beside Linux 6.1's objtool on two objects with all that a kernel says of its code: C as gcc compiles it with
+"""`etch objtool` beside the objtool of Linux 6.1 and 6.12 on two objects with all that a kernel says of its code: C as gcc compiles it with
 the kernel's options, and entry code; and what both warn of access to user memory. What objtool made of the entry code and
 warned of is in tests/kernel/*.objtool too (written by `python tests/test_objtool_judged.py OBJTOOL`), so that one half needs
 no objtool. All objects of a kernel:
@@ -23,6 +23,8 @@ FLAGS = ("-O2 -mcmodel=kernel -mno-red-zone -mno-sse -fno-pic -ffreestanding -fn
          "-fcf-protection=none -fno-stack-protector").split()
 OPTIONS = "--hacks=jump_label --hacks=noinstr --orc --retpoline --rethunk --sls --static-call --uaccess".split()
 TABLES = ("__jump_table", ".altinstructions", ".discard.reachable", "__ex_table")
+# Of a kernel of the other release.
+LINUX_6_12 = ["-DLINUX_6_12"]
 # What each source must bring, or nothing was compared.
 BRINGS = {"annotated.c": {*TABLES, ".discard.retpoline_safe"},
           "entry.S": {".altinstructions", ".discard.unwind_hints", ".discard.intra_function_calls",
@@ -31,9 +33,9 @@ ROWS = {"annotated.c": {"sp+8 call", "bp+16 bp=prev-16 call", "none"},
         "entry.S": {"end", "sp+0 regs", "sp+8 iret", "bp+24 call", "(sp)+16 call", "sp+32 call", "none"}}
 
 
-def compiled(directory, source, compiler="gcc"):
+def compiled(directory, source, compiler="gcc", flags=()):
     path = directory / Path(source).with_suffix(".o").name
-    run([compiler, *FLAGS, "-c", KERNEL / source, "-o", path])
+    run([compiler, *FLAGS, *flags, "-c", KERNEL / source, "-o", path])
     path.with_name(f"{path.name}.args").write_text(" ".join([*OPTIONS, path.name]))
     return path
 
@@ -58,6 +60,33 @@ def test_the_same_as_objtool(etch, objtool, tmp_path, source):
     done = parity.Object(path)
     assert ROWS[source] <= {parity.entry_text(e) for table in done.orc().values() for _, e in table}
     assert all(done.sites(s) for s in parity.SITES)
+
+
+SIGNALS = {"annotated.c": {"sp+8 call", "bp+16 bp=prev-16 call", "none"},
+           "entry.S": {"end", "sp+0 regs signal", "sp+8 iret signal", "sp+8 iret", "bp+24 call", "(sp)+16 call", "none"}}
+
+
+@pytest.mark.parametrize("source", ["annotated.c", "entry.S"])
+def test_the_same_as_objtool_6_12(etch, objtool_6_12, tmp_path, monkeypatch, source):
+    path = compiled(tmp_path, source, flags=LINUX_6_12)
+    result = parity.compare(path, source, etch, objtool_6_12, "6.12")
+    assert not result["parts"] and not result["examples"], (result, result["objtool_errors"])
+    assert set(result["bytes"]) == {"equal", "both none"} and result["bytes"]["equal"] > 250
+    monkeypatch.setenv("KERNELVERSION", "6.12.117")
+    run([etch, "objtool", *OPTIONS, path])
+    done = parity.Object(path)
+    assert SIGNALS[source] <= {parity.entry_text(e, "6.12") for table in done.orc().values() for _, e in table}
+
+
+def test_lkgs_is_decoded(etch, objtool_6_12, tmp_path):
+    """It is newer than the decoder; 6.12 has it among the replacements of alternatives."""
+    source, path = tmp_path / "a.s", tmp_path / "a.o"
+    source.write_text(".globl f\n.type f, @function\nf: push %rbx\n.byte 0xf2, 0x0f, 0x00, 0xf7\ntest %edi, %edi\npop %rbx\n"
+                      "jmp __x86_return_thunk\nint3\n.size f, . - f\n")
+    run(["as", "-o", path, source])
+    path.with_name("a.o.args").write_text("--orc --rethunk a.o")
+    result = parity.compare(path, "a.o", etch, objtool_6_12, "6.12")
+    assert not result["parts"] and result["bytes"]["equal"] >= 13 and "decode" not in result["etch_errors"], result
 
 
 def test_the_same_as_objtool_said(etch, tmp_path):

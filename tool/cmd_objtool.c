@@ -16,24 +16,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RELEASE "6.1"
+#define SKYLAKE 'k' /* of --hacks, no option of its own */
 
-/* objtool's passes and options that etch lacks. Each is an error unless --fallback takes it or --skip drops it.
- * `action`: it is a pass, not an option of one. */
+/* objtool's passes and options that etch lacks, the last ones of releases behind 6.1. Each is an error unless
+ * --fallback takes it or --skip drops it, by the part of its name behind '='. `action`: it is a pass, not an option of
+ * one. */
 static const struct unsupported {
 	char option;
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'i', "ibt", true},   {'m', "mcount", true},       {'n', "noinstr", true},
-	{'R', "unret", true}, {'s', "stackval", true},     {'D', "dump", true},
-	{'L', "link", false}, {'A', "sec-address", false}, {'T', "backtrace", false},
+	{'i', "ibt", true},        {'m', "mcount", true},
+	{'n', "noinstr", true},    {'R', "unret", true},
+	{'s', "stackval", true},   {'D', "dump", true},
+	{'L', "link", false},      {'A', "sec-address", false},
+	{'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
+	{'P', "prefix", true},     {'C', "cfi", true},
+	{'O', "mnop", false},      {'v', "verbose", false},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
 struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
+	const char *values[UNSUPPORTED_COUNT]; /* given with it, or null */
 	bool no_unreachable, acts, no_uaccess;
 	const char *fallback;
 };
@@ -42,8 +48,8 @@ static void help(void)
 {
 	printf("Usage: etch objtool ACTION... [OPTION...] FILE.o\n"
 	       "\n"
-	       "What the build of Linux 6.1 needs from objtool, for one object, in place: unwind rows,\n"
-	       "tables of code that the kernel patches, changes of code.\n"
+	       "What the build of Linux 6.1 or 6.12 needs from objtool, for one object, in place: unwind\n"
+	       "rows, tables of code that the kernel patches, changes of code.\n"
 	       "\n"
 	       "Actions:\n"
 	       "  -h, --hacks[=LIST]     jump_label: jumps of static keys become nops; noinstr: calls of\n"
@@ -75,9 +81,14 @@ static void help(void)
 	       "      --link\n"
 	       "      --sec-address\n"
 	       "      --backtrace\n"
+	       "      --hacks=skylake\n"
+	       "      --prefix=N\n"
+	       "      --cfi\n"
+	       "      --mnop\n"
+	       "  -v, --verbose\n"
 	       "\n"
-	       "More options are read from the environment variable OBJTOOL_ARGS. Where KERNELVERSION, which\n"
-	       "the kernel's build sets, is another release than 6.1, objects are refused.\n"
+	       "More options are read from the environment variable OBJTOOL_ARGS. KERNELVERSION, which the\n"
+	       "kernel's build sets, says the release; without it 6.1. Objects of others are refused.\n"
 	       "\n"
 	       "Exit status: 0 done, even with warnings; 2 the file could not be read or written, or\n"
 	       "the command line is wrong.\n");
@@ -97,16 +108,6 @@ static bool list_has(const char *list, const char *word)
 	return false;
 }
 
-static bool hacks_take(struct command_line *c, const char *list)
-{
-	c->make.jump_label |= !list || list_has(list, "jump_label");
-	c->make.noinstr_hack |= !list || list_has(list, "noinstr");
-	if (c->make.jump_label || c->make.noinstr_hack)
-		return true;
-	fprintf(stderr, "etch: --hacks is jump_label or noinstr, not '%s'\n", list);
-	return false;
-}
-
 static bool skip_take(struct command_line *c, const char *list)
 {
 	bool any = list_has(list, "uaccess");
@@ -114,7 +115,9 @@ static bool skip_take(struct command_line *c, const char *list)
 
 	c->no_uaccess |= any;
 	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
-		c->skipped[i] |= list_has(list, unsupported[i].name);
+		const char *value = strchr(unsupported[i].name, '=');
+
+		c->skipped[i] |= list_has(list, value ? value + 1 : unsupported[i].name);
 		any |= c->skipped[i];
 	}
 	if (!any)
@@ -123,18 +126,41 @@ static bool skip_take(struct command_line *c, const char *list)
 }
 
 /* False: no such option. */
-static bool unsupported_take(struct command_line *c, int option)
+static bool unsupported_take(struct command_line *c, int option, const char *value)
 {
 	size_t i;
 
 	for (i = 0; i < UNSUPPORTED_COUNT; i++)
 		if (unsupported[i].option == option) {
 			c->asked[i] = true;
+			c->values[i] = value;
 			c->acts |= unsupported[i].action;
 			return true;
 		}
 	fprintf(stderr, "etch: see etch objtool --help\n");
 	return false;
+}
+
+static bool hacks_take(struct command_line *c, const char *list)
+{
+	size_t n;
+
+	c->make.jump_label |= !list;
+	c->make.noinstr_hack |= !list;
+	for (; list; list = list[n] ? list + n + 1 : NULL) {
+		n = strcspn(list, ",");
+		if (n == strlen("jump_label") && !strncmp(list, "jump_label", n))
+			c->make.jump_label = true;
+		else if (n == strlen("noinstr") && !strncmp(list, "noinstr", n))
+			c->make.noinstr_hack = true;
+		else if (n == strlen("skylake") && !strncmp(list, "skylake", n))
+			unsupported_take(c, SKYLAKE, NULL);
+		else {
+			fprintf(stderr, "etch: --hacks takes jump_label, noinstr and skylake, not '%.*s'\n", (int)n, list);
+			return false;
+		}
+	}
+	return true;
 }
 
 static bool option_take(struct command_line *c, int option, const char *arg)
@@ -156,7 +182,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'S': o->stats = true; return true;
 	case 'F': c->fallback = arg; return true;
 	case 'X': return skip_take(c, arg);
-	default: return unsupported_take(c, option);
+	default: return unsupported_take(c, option, arg);
 	}
 }
 
@@ -187,13 +213,17 @@ static int options_read(struct command_line *c, int argc, char **argv)
 		{"link", no_argument, NULL, 'L'},
 		{"sec-address", no_argument, NULL, 'A'},
 		{"backtrace", no_argument, NULL, 'T'},
+		{"prefix", required_argument, NULL, 'P'},
+		{"cfi", no_argument, NULL, 'C'},
+		{"mnop", no_argument, NULL, 'O'},
+		{"verbose", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'H'},
 		{0, 0, NULL, 0},
 	};
 	int o;
 
 	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, starts afresh */
-	while ((o = getopt_long(argc, argv, "h::orltimnsu", longs, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "h::orltimnsuv", longs, NULL)) != -1) {
 		if (o == 'H') {
 			help();
 			return 0;
@@ -239,7 +269,8 @@ static int fallback_run(const struct command_line *c, char *file)
 	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
 		if (!c->asked[i] || c->skipped[i])
 			continue;
-		snprintf(words[i], sizeof(words[i]), "--%s", unsupported[i].name);
+		snprintf(words[i], sizeof(words[i]), "--%s%s%s", unsupported[i].name, c->values[i] ? "=" : "",
+		         c->values[i] ? c->values[i] : "");
 		argv[argc++] = words[i];
 		acts |= unsupported[i].action;
 	}
@@ -282,17 +313,25 @@ static bool unsupported_check(const struct command_line *c)
 	return true;
 }
 
-/* False, and a message: the kernel's build says, in KERNELVERSION, that it is of another release. Nothing in an object
- * does, and 6.4 gave the types of .discard.unwind_hints other numbers. */
-static bool release_check(void)
+/* The release by KERNELVERSION, which the kernel's build sets; or null and a message. Nothing in an object says it. */
+static const struct linux_release *release_find(void)
 {
 	const char *version = getenv("KERNELVERSION");
-	size_t n = strlen(RELEASE);
+	size_t i;
 
-	if (!version || !*version || (!strncmp(version, RELEASE, n) && !isdigit((unsigned char)version[n])))
-		return true;
-	fprintf(stderr, "etch: objtool reads objects of Linux " RELEASE ", and KERNELVERSION is %s\n", version);
-	return false;
+	if (!version || !*version)
+		return &linux_releases[0];
+	for (i = 0; i < LINUX_RELEASES; i++) {
+		size_t n = strlen(linux_releases[i].name);
+
+		if (!strncmp(version, linux_releases[i].name, n) && !isdigit((unsigned char)version[n]))
+			return &linux_releases[i];
+	}
+	fprintf(stderr, "etch: objtool reads objects of Linux");
+	for (i = 0; i < LINUX_RELEASES; i++)
+		fprintf(stderr, "%s %s", i ? " and" : "", linux_releases[i].name);
+	fprintf(stderr, ", and KERNELVERSION is %s\n", version);
+	return NULL;
 }
 
 int cmd_objtool(int argc, char **argv)
@@ -313,7 +352,8 @@ int cmd_objtool(int argc, char **argv)
 		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (!release_check() || !unsupported_check(&c))
+	c.make.release = release_find();
+	if (!c.make.release || !unsupported_check(&c))
 		return EXIT_UNUSABLE;
 	c.make.uaccess &= !c.no_uaccess;
 	bounds_memory_ends();

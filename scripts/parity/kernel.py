@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """`etch objtool` beside the kernel's objtool, on objects as they are before either (scripts/kernel_objects.py).
 
-    scripts/parity/kernel.py [--etch build/etch] [--limit N] [--only TEXT] [--examples N] [--markdown]
+    [KERNEL=6.12] scripts/parity/kernel.py [--etch build/etch] [--limit N] [--only TEXT] [--examples N] [--markdown]
 
 Both tools run with the options of the kernel's build, each on a copy.
 The unwind tables are compared byte by byte of text, the lists of sites, the code and its relocations as a whole.
@@ -13,6 +13,7 @@ import argparse
 import atexit
 import collections
 import functools
+import os
 import shutil
 import statistics
 import struct
@@ -27,10 +28,13 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import kernel_objects  # noqa: E402
 
 CLASSES = ("equal", "both none", "etch none", "objtool none", "differ")
-WARNED = ("found in RETPOLINE build", "found in RETHUNK build", "missing int3 after", "UACCESS")
+WARNED = ("RETPOLINE build", "RETHUNK build", "missing int3 after", "UACCESS")
 SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
 REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
 NONE = b"\0" * 6
+# Types of rows from bit 8 on, and the flag behind them.
+KINDS = {"6.1": (["call", "regs", "iret", "?"], " end"),
+         "6.12": (["none", "end", "call", "regs", "iret", "?", "?", "?"], " signal")}
 # Of a run: CPU time in microseconds, KiB of memory at its most, and of this what no file's pages are.
 Used = collections.namedtuple("Used", "cpu memory own")
 
@@ -103,11 +107,14 @@ class Object:
         return f"{name}+{off - start:#x}"
 
 
-def entry_text(entry):
+def entry_text(entry, release="6.1"):
+    """struct orc_entry. Since 6.4 each row has a type."""
     sp, bp, bits = struct.unpack("<hhH", entry)
+    kinds, flag = KINDS[release]
+    kind, flagged = kinds[bits >> 8 & len(kinds) - 1], bits >> 8 & len(kinds)
     if not bits & 15:
-        return "end" if bits >> 10 & 1 else "none"
-    kind = ["call", "regs", "iret", "?"][bits >> 8 & 3] + (" end" if bits >> 10 & 1 else "")
+        return kind if release != "6.1" else "end" if flagged else "none"
+    kind += flag if flagged else ""
     rest = "" if not bits >> 4 & 15 else f" bp={REGISTERS[bits >> 4 & 15]}{bp:+d}"
     return f"{REGISTERS[bits & 15]}{sp:+d}{rest} {kind}"
 
@@ -141,20 +148,22 @@ def usage():
     return out
 
 
-def run(argv):
+def run(argv, release=""):
     """(exit status, standard error, Used)."""
     with tempfile.NamedTemporaryFile("r") as used:
         p = subprocess.run([str(a) for a in (usage(), used.name, *argv)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                           text=True, errors="replace", check=False)
+                           text=True, errors="replace", check=False, env=dict(os.environ, KERNELVERSION=release))
         return p.returncode, p.stderr, Used(*map(int, used.read().split()))
 
 
-def warned(errors):
-    """The warnings that both have, without the file's name; the order is each one's own."""
-    return sorted(x.split("objtool: ", 1)[1] for x in errors.splitlines() if "objtool: " in x and any(w in x for w in WARNED))
+def warned(errors, release):
+    """The warnings that both have, without the file's name; the order is each one's own. Later objtools warn once of a function:
+    of these their names."""
+    found = [x.split("objtool: ", 1)[1] for x in errors.splitlines() if "objtool: " in x and any(w in x for w in WARNED)]
+    return sorted(found) if release == "6.1" else sorted({x.split("+")[0] for x in found})
 
 
-def compare(path, name, etch, objtool):
+def compare(path, name, etch, objtool, release="6.1"):
     """What one object adds to the report."""
     args = Path(f"{path}.args").read_text().split()[:-1]
     out = {"name": name, "bytes": collections.Counter(), "examples": [], "parts": []}
@@ -162,7 +171,7 @@ def compare(path, name, etch, objtool):
         a, b = Path(d, "etch.o"), Path(d, "objtool.o")
         shutil.copy(path, a)
         shutil.copy(path, b)
-        status, errors, out["etch_used"] = run([etch, "objtool", *args, a])
+        status, errors, out["etch_used"] = run([etch, "objtool", *args, a], release)
         _, out["objtool_errors"], out["objtool_used"] = run([objtool, *args, b])
         if status:
             out["parts"].append(f"refused: {errors.strip()}")
@@ -176,11 +185,11 @@ def compare(path, name, etch, objtool):
             kind = judge(x, y)
             out["bytes"][kind] += end - start
             if kind not in CLASSES[:2]:
-                out["examples"].append((kind, end - start, was.where(section, start), entry_text(x), entry_text(y)))
+                out["examples"].append((kind, end - start, was.where(section, start), entry_text(x, release), entry_text(y, release)))
     if rows != other:
         out["parts"].append("orc")
     out["parts"] += [s for s in SITES if mine.sites(s) != theirs.sites(s)]
-    out["parts"] += ["warnings"] if warned(errors) != warned(out["objtool_errors"]) else []
+    out["parts"] += ["warnings"] if warned(errors, release) != warned(out["objtool_errors"], release) else []
     out["parts"] += ["code"] if mine.code(count) != theirs.code(count) else []
     return out
 
@@ -244,7 +253,8 @@ def main():
     kept, objtool = kernel_objects.objects()
     paths = sorted(x for x in kept.rglob("*.o") if opt.only in str(x))[:opt.limit]
     with ThreadPoolExecutor(opt.jobs) as pool:
-        results = list(pool.map(lambda x: compare(x, str(x.relative_to(kept)), opt.etch, objtool), paths))
+        results = list(pool.map(lambda x: compare(x, str(x.relative_to(kept)), opt.etch, objtool, kernel_objects.RELEASE),
+                                paths))
     return report(results, opt)
 
 

@@ -39,6 +39,7 @@ static void result_check(const char *path, const uint8_t *data, size_t size, boo
 void fuzz_objtool_how(const char *path, const uint8_t *data, size_t size, unsigned how)
 {
 	const struct objtool_options o = {
+		.release = &linux_releases[how >> 12 & 1],
 		.jump_label = how & 1, .noinstr_hack = how & 2, .orc = how & 4, .retpoline = how & 8, .rethunk = how & 16,
 		.sls = how & 32, .static_call = how & 64, .module = how & 128, .dry_run = !(how & 0x700), .stats = true, .uaccess = how & 0x800};
 	struct fuzz_out out;

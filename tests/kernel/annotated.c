@@ -6,8 +6,13 @@
 #define KEY(code) \
 	".pushsection __jump_table, \"aw\"\n.balign 8\n.long 1b - ., %l[yes] - .\n.quad %c0 + " #code " - .\n.popsection\n"
 #define ALTERNATIVE(feature, to) \
-	".pushsection .altinstructions, \"a\"\n.long 661b - ., 663f - .\n.word " #feature \
+	".pushsection .altinstructions, \"a\"\n.long 661b - ., 663f - .\n.word " #feature FLAGS \
 	"\n.byte 662b - 661b, 664f - 663f\n.popsection\n.pushsection .altinstr_replacement, \"ax\"\n663: " to "\n664:\n.popsection\n"
+#ifdef LINUX_6_12
+#define FLAGS ", 0"
+#else
+#define FLAGS ""
+#endif
 #define GOES_ON ".pushsection .discard.reachable\n.long 2b - .\n.popsection\n"
 #define FIXUP(type) ".pushsection __ex_table, \"a\"\n.balign 4\n.long 1b - ., 2b - ., " #type "\n.popsection\n"
 

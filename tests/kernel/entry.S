@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Entry code as a kernel has it, with unwind hints of Linux 6.1: frames of interrupts, saved and restored frames, other
+ * Entry code as a kernel has it, with unwind hints of Linux 6.1 or, with LINUX_6_12, 6.12: frames of interrupts, saved and restored frames, other
  * stacks, calls that only push, code retbleed_return_thunk in an instruction. For tests/test_objtool_judged.py.
  */
+#ifdef LINUX_6_12
+#define ENTRY   1
+#define CALL    2
+#define REGS    3
+#define PARTIAL 4
+#define FUNC    5
+#define SAVE    6
+#define RESTORE 7
+#define SIGNAL  1
+#else
 #define CALL    0
 #define REGS    1
 #define PARTIAL 2
@@ -10,6 +20,8 @@
 #define ENTRY   4
 #define SAVE    5
 #define RESTORE 6
+#define SIGNAL  0
+#endif
 #define RSP     5
 #define BP      4
 #define SP_IND  9
@@ -57,6 +69,9 @@
 	.pushsection .altinstructions, "a"
 	.long 661b - ., .Lnew\@ - .
 	.word \feature
+#ifdef LINUX_6_12
+	.word 0
+#endif
 	.byte 662b - 661b, .Lend\@ - .Lnew\@
 	.popsection
 .endm
@@ -92,13 +107,13 @@ enter:
 	push %r13
 	push %r14
 	push %r15
-	hint REGS RSP
+	hint REGS RSP 0 SIGNAL
 	mov %rsp, %rdi
 	call handle
 	jne 1f
 	call panic
 1:	add $120, %rsp
-	hint PARTIAL RSP 8
+	hint PARTIAL RSP 8 SIGNAL
 	add $8, %rsp
 	swapgs
 	iretq
@@ -210,7 +225,11 @@ function its_own
 	int3
 end its_own
 	.pushsection .discard.func_stack_frame_non_standard, "aw"
+#ifdef LINUX_6_12
+	.long its_own - .
+#else
 	.quad its_own
+#endif
 	.popsection
 
 function tails

@@ -88,7 +88,7 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	const struct part *p = y ? part_at(m, t->at) : NULL;
 
 	if (!p || y->bind != STB_LOCAL)
-		return t->name && (!y || y->bind == STB_GLOBAL) && linux_noreturn(t->name);
+		return t->name && (!y || y->bind == STB_GLOBAL) && m->release->profile->noreturn(t->name);
 	if (!m->ends[k] && depth <= DEPTH_MOST) {
 		m->ends[k] = ENDS_OTHERWISE; /* where it comes back to itself */
 		m->ends[k] = function_ends_dead(m, y, p, depth) ? ENDS_DEAD : ENDS_OTHERWISE;
@@ -98,10 +98,11 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 
 bool calls_dead(const struct code_map *m, const struct target *t) { return dead_within(m, t, 0); }
 
-void code_map_open(const struct elf_file *f, struct code_map *out)
+void code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->f = f;
+	out->release = release;
 	space_build(f, &out->space);
 }
 

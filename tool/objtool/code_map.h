@@ -4,6 +4,7 @@
 #define OBJTOOL_CODE_MAP_H
 
 #include "analysis/facts/space.h"
+#include "analysis/runtimes/linux_kernel.h"
 #include "arch/x86/stack.h"
 #include "elf/symbols.h"
 
@@ -16,6 +17,7 @@ struct part {
 
 struct code_map {
 	const struct elf_file *f;
+	const struct linux_release *release;
 	struct code_space space;
 	struct part *parts; /* as space.list */
 	struct step_cache *cache;
@@ -30,7 +32,7 @@ struct target {
 };
 
 /* An empty map with its space; then code_map_read() fills it: 0, or -1 and a message. code_map_free() when done. */
-void code_map_open(const struct elf_file *f, struct code_map *out);
+void code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out);
 int code_map_read(struct code_map *m, struct error *e);
 void code_map_free(struct code_map *m);
 

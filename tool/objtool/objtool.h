@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `etch objtool`: what the build of Linux 6.1 needs from objtool, for one object file, in place. Formats are the
+ * `etch objtool`: what the build of Linux needs from objtool, for one object file, in place. Formats are the
  * kernel's: arch/x86/include/asm/orc_types.h, include/linux/static_call_types.h, tools/objtool.
  */
 #ifndef OBJTOOL_OBJTOOL_H
 #define OBJTOOL_OBJTOOL_H
 
 #include "analysis/interproc/frames.h"
+#include "analysis/runtimes/linux_kernel.h"
 #include "elf/object_write.h"
 #include "elf/symbols.h"
 
 struct objtool_options {
+	const struct linux_release *release;
 	bool jump_label, noinstr_hack; /* --hacks */
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
 	bool module;  /* the object is part of a module */
@@ -52,7 +54,7 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 void branch_sites_free(struct branches *b);
 
 /* uaccess.c: prints the warnings of --uaccess. 0, or -1 and a message: malformed notes or relocations. */
-int uaccess_check(const struct elf_file *f, struct error *e);
+int uaccess_check(const struct elf_file *f, const struct linux_release *release, struct error *e);
 
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
@@ -60,9 +62,9 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 #define SITE_SECTIONS 3u
 
 /* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
- * express become UNDEFINED; *lost is their number. */
-int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,
-                 struct error *e);
+ * express become UNDEFINED; *lost is their number. `typed`: linux_release.typed_rows. */
+int orc_sections(const struct elf_file *f, bool typed, struct frames *frames, struct new_section *out, size_t *count,
+                 size_t *lost, struct error *e);
 
 /* hacks.c: changes code bytes and relocations of f in place. 0, or -1 and a message. */
 int keys_hack(struct elf_file *f, struct error *e);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The steps of `etch objtool` for one file. */
 #include "objtool/objtool.h"
-#include "analysis/runtimes/linux_kernel.h"
 #include "elf/outfile.h"
 
 #include <stdio.h>
@@ -20,15 +19,16 @@ void objtool_warn(const struct elf_file *f, const struct symbol_index *names, ui
 }
 
 /* Makes the rows, from the code as the compiler wrote it. */
-static int orc_pass(const struct elf_file *f, struct new_section *out, size_t *count, struct error *e)
+static int orc_pass(const struct elf_file *f, const struct linux_release *release, struct new_section *out,
+                    size_t *count, struct error *e)
 {
-	const struct frames_options options = {.jobs = 1, .profile = &linux_profile};
+	const struct frames_options options = {.jobs = 1, .profile = release->profile};
 	struct frames frames;
 	size_t lost = 0;
 	int err = frames_find(f, &options, &frames, e);
 
 	if (!err)
-		err = orc_sections(f, &frames, out, count, &lost, e);
+		err = orc_sections(f, release->typed_rows, &frames, out, count, &lost, e);
 	if (!err && lost)
 		fprintf(stderr, "%s: warning: objtool: %zu rows do not fit an ORC entry\n", f->path, lost);
 	frames_free(&frames);
@@ -61,9 +61,9 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	/* Branches first, so that warnings come in file order. */
 	if (branch_sites_find(f, o, b, e) || sites_sections(f, o, b, sections, count, e))
 		return -1;
-	if (o->uaccess && uaccess_check(f, e))
+	if (o->uaccess && uaccess_check(f, o->release, e))
 		return -1;
-	if (o->orc && orc_pass(f, sections, count, e))
+	if (o->orc && orc_pass(f, o->release, sections, count, e))
 		return -1;
 	/* Passes that change code come last. */
 	if (o->dry_run || (!o->jump_label && !o->noinstr_hack))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unwind rows in the kernel's own form: .orc_unwind_ip and .orc_unwind, one pair a file, in the layout of Linux 6.1.
+ * Unwind rows in the kernel's own form: .orc_unwind_ip and .orc_unwind, one pair a file.
  * The kernel looks a row up by address alone, so where code may be replaced at run time one row has to hold for each
  * byte of either.
  */
@@ -12,14 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* struct orc_entry, little-endian (arch/x86/include/asm/orc_types.h of 6.1). */
+/* struct orc_entry, little-endian (arch/x86/include/asm/orc_types.h). */
 struct entry {
 	int16_t sp_offset, bp_offset;
-	uint16_t bits; /* 0-3 sp_reg, 4-7 bp_reg, 8-9 type, 10 end */
+	uint16_t bits; /* 0-3 sp_reg, 4-7 bp_reg; 6.1: 8-9 type, 10 end; 6.4 and later: 8-10 type, 11 signal */
 };
-enum { ENTRY_SIZE = 6, TYPE_CALL = 0, TYPE_REGS = 1, TYPE_REGS_PARTIAL = 2, TYPE_SHIFT = 8, END_BIT = 1 << 10 };
+enum { ENTRY_SIZE = 6, TYPE_SHIFT = 8 };
+
+/* Bits of an entry by the kind of its rule. */
+struct types {
+	uint16_t end, call, regs, regs_partial, signal;
+};
+static const struct types types_6_1 = {.end = 1 << 10, .regs = 1 << TYPE_SHIFT, .regs_partial = 2 << TYPE_SHIFT};
+static const struct types types_6_4 = {.end = 1 << TYPE_SHIFT,
+                                       .call = 2 << TYPE_SHIFT,
+                                       .regs = 3 << TYPE_SHIFT,
+                                       .regs_partial = 4 << TYPE_SHIFT,
+                                       .signal = 1 << 11};
 
 struct maker {
+	const struct types *types;
 	struct new_section *ip, *orc;
 	size_t room, orc_room, lost;
 };
@@ -40,21 +52,23 @@ static unsigned base_of(const struct etch_rule *r)
 }
 
 /* False: the rule has no entry. */
-static bool entry_pack(const struct etch_rule *r, struct entry *out)
+static bool entry_pack(const struct types *types, const struct etch_rule *r, struct entry *out)
 {
 	unsigned base = base_of(r);
 	int32_t off = base == ETCH_ORC_SP_IND ? r->cfa_add : r->cfa_off, bp_off = 0;
-	unsigned bp = ETCH_ORC_UNDEFINED, type = TYPE_CALL;
+	unsigned bp = ETCH_ORC_UNDEFINED, kind = r->kind & ~RULE_SIGNAL;
+	uint16_t type = types->call;
 
 	memset(out, 0, sizeof(*out));
 	if (r->kind == ETCH_RULE_UNDEF)
 		return true;
 	if (r->kind == ETCH_RULE_END) {
-		out->bits = END_BIT;
+		out->bits = types->end;
 		return true;
 	}
-	if (r->kind == RULE_REGS || r->kind == RULE_REGS_PARTIAL) {
-		type = r->kind == RULE_REGS ? TYPE_REGS : TYPE_REGS_PARTIAL;
+	if (kind == RULE_REGS || kind == RULE_REGS_PARTIAL) {
+		type = kind == RULE_REGS ? types->regs : types->regs_partial;
+		type |= r->kind & RULE_SIGNAL ? types->signal : 0;
 	} else {
 		if (r->kind != ETCH_RULE_CALL || r->ra != ETCH_RA_CFA)
 			return false;
@@ -70,7 +84,7 @@ static bool entry_pack(const struct etch_rule *r, struct entry *out)
 		return false;
 	out->sp_offset = (int16_t)off;
 	out->bp_offset = (int16_t)bp_off;
-	out->bits = (uint16_t)(base | bp << 4 | type << TYPE_SHIFT);
+	out->bits = (uint16_t)(base | bp << 4 | type);
 	return true;
 }
 
@@ -106,7 +120,7 @@ static void section_add(struct maker *m, const struct code_section *c, const str
 	for (i = *row; i < rows->count && rows->rows[i].addr < c->addr + c->size; i++) {
 		const struct row *r = &rows->rows[i];
 
-		if (!entry_pack(&r->rule, &now)) {
+		if (!entry_pack(m->types, &r->rule, &now)) {
 			m->lost++;
 			now = none;
 		}
@@ -159,17 +173,17 @@ static void version_add(struct merged *m, const struct row_list *rows, const str
 /* A shorter replacement is padded with nops. Bytes at which no version has an instruction get the rule behind the
  * original, if the replacement falls through to it. */
 static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
-                        const struct replacement *x)
+                        const struct replacement *x, uint64_t end)
 {
 	const struct code_section *c = x->size ? space_at(space, x->from) : NULL;
 	struct step s = {.flow = FLOW_NEXT};
-	const struct row *r = row_at(rows, x->end);
+	const struct row *r = row_at(rows, end);
 	uint64_t i;
 
 	for (i = 0; c && i < x->size; i += s.len)
 		if (!step_decode(NULL, c->bytes + (x->from + i - c->addr), x->size - i, x->from + i, &s))
 			return;
-	if (x->size >= x->end - x->at || m->has[x->size] || !r || r->rule.kind == ETCH_RULE_UNDEF ||
+	if (x->size >= end - x->at || m->has[x->size] || !r || r->rule.kind == ETCH_RULE_UNDEF ||
 	    (s.flow != FLOW_NEXT && s.flow != FLOW_CALL && s.flow != FLOW_CALL_IND))
 		return;
 	m->has[x->size] = true;
@@ -203,28 +217,29 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 	size_t i, k, v, next = 0;
 
 	for (i = 0; i < n->replacement_count; i = k) {
-		const struct replacement *x = &n->replacements[i];
+		uint64_t at = n->replacements[i].at, end = n->replacements[i].end;
 		struct merged m;
 		const struct row *behind;
 
 		memset(&m, 0, sizeof(m));
-		for (k = i + 1; k < n->replacement_count && n->replacements[k].at == x->at; k++)
-			;
-		if (x->end - x->at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= x->at))
+		/* Where alternatives are nested, the outer one's original is the longer. */
+		for (k = i + 1; k < n->replacement_count && n->replacements[k].at == at; k++)
+			end = n->replacements[k].end > end ? n->replacements[k].end : end;
+		if (end - at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= at))
 			continue; /* overlaps the one before */
 		version_add(&m, rows, space, &n->replacements[k - 1]);
-		version_add(&m, rows, space, &(struct replacement){x->at, x->end, x->at, x->end - x->at});
+		version_add(&m, rows, space, &(struct replacement){at, end, at, end - at});
 		for (v = k - 1; v-- > i;)
 			version_add(&m, rows, space, &n->replacements[v]);
 		for (v = k; v-- > i;)
-			filling_add(&m, rows, space, &n->replacements[v]);
-		while (next < rows->count && rows->rows[next].addr < x->at)
+			filling_add(&m, rows, space, &n->replacements[v], end);
+		while (next < rows->count && rows->rows[next].addr < at)
 			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule), next++;
-		behind = row_at(rows, x->end);
-		merged_put(&m, &out, x->at, x->end);
+		behind = row_at(rows, end);
+		merged_put(&m, &out, at, end);
 		if (behind)
-			row_put(&out, x->end, &behind->rule);
-		while (next < rows->count && rows->rows[next].addr <= x->end)
+			row_put(&out, end, &behind->rule);
+		while (next < rows->count && rows->rows[next].addr <= end)
 			next++;
 	}
 	for (; next < rows->count; next++)
@@ -266,11 +281,11 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 	*rows = out;
 }
 
-int orc_sections(const struct elf_file *f, struct frames *frames, struct new_section *out, size_t *count, size_t *lost,
-                 struct error *e)
+int orc_sections(const struct elf_file *f, bool typed, struct frames *frames, struct new_section *out, size_t *count,
+                 size_t *lost, struct error *e)
 {
 	struct new_section *pair = &out[*count];
-	struct maker m = {.ip = &pair[1], .orc = &pair[0]};
+	struct maker m = {.types = typed ? &types_6_4 : &types_6_1, .ip = &pair[1], .orc = &pair[0]};
 	size_t i, row = 0;
 
 	if (elf_section_find(f, ETCH_SEC_ORC, 1))

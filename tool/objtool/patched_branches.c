@@ -8,6 +8,7 @@
 #include "support/memory.h"
 #include "shared/search.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,14 +128,16 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 {
 	const struct objtool_options *o = p->o;
 	bool returns = s->flow == FLOW_RETURN;
-	const char *text = returns                    ? "'naked' return found in RETHUNK build"
-	                   : s->flow == FLOW_JUMP_IND ? "indirect jump found in RETPOLINE build"
-	                                              : "indirect call found in RETPOLINE build";
+	const char *what = returns ? "'naked' return" : s->flow == FLOW_JUMP_IND ? "indirect jump" : "indirect call";
+	char text[64];
 
 	if (is_safe(p, at))
 		return;
-	if (o->retpoline && (!returns || o->rethunk) && (o->module || strcmp(p->section->name, ".init.text")))
+	if (o->retpoline && (!returns || o->rethunk) && (o->module || strcmp(p->section->name, ".init.text"))) {
+		snprintf(text, sizeof(text), "%s found in %s%s build", what, o->release->option_prefix,
+		         returns ? "RETHUNK" : "RETPOLINE");
 		objtool_warn(p->f, &p->facts->names, p->number, at, text);
+	}
 	if (o->sls && s->flow != FLOW_CALL_IND) {
 		p->sls.at = at;
 		p->sls.text = returns ? "missing int3 after ret" : "missing int3 after indirect jump";

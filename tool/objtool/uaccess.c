@@ -75,7 +75,7 @@ static bool call_check(const struct access *a, const struct path *p, const char 
 {
 	char text[200];
 
-	if (!p->enabled || (name && linux_access_safe(name)))
+	if (!p->enabled || (name && a->map.release->access_safe(name)))
 		return true;
 	snprintf(text, sizeof(text), "call to %.120s() with UACCESS enabled", name ? name : "{dynamic}");
 	plain(text);
@@ -284,7 +284,7 @@ static bool insn_visit(struct access *a, struct path p)
 /* Follows all paths from an address, unless others have been there. */
 static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
 {
-	struct path p = {.enabled = function && linux_access_safe(function->name)};
+	struct path p = {.enabled = function && a->map.release->access_safe(function->name)};
 
 	if (!part_at(&a->map, at) || *byte_of(a, at) & (VISITED_DISABLED | VISITED_ENABLED) ||
 	    note_at(&a->notes, at, NOTE_IGNORE))
@@ -315,13 +315,13 @@ static void all_walk(struct access *a)
 }
 
 /* Can there be any warning? Few objects have such code. */
-static bool has_work(const struct elf_file *f, const struct code_space *space)
+static bool has_work(const struct elf_file *f, const struct linux_release *release, const struct code_space *space)
 {
 	uint64_t at;
 	size_t i;
 
 	for (i = 0; i < f->symbol_count; i++)
-		if (f->symbols[i].section && linux_access_safe(f->symbols[i].name))
+		if (f->symbols[i].section && release->access_safe(f->symbols[i].name))
 			return true;
 	for (i = 0; i < space->count; i++)
 		for (at = 0; at < space->list[i].size; at++)
@@ -345,15 +345,15 @@ static void alternatives_mark(struct access *a)
 	}
 }
 
-int uaccess_check(const struct elf_file *f, struct error *e)
+int uaccess_check(const struct elf_file *f, const struct linux_release *release, struct error *e)
 {
 	struct access a = {0};
 	int err = 0;
 
-	code_map_open(f, &a.map);
-	if (has_work(f, &a.map.space)) {
+	code_map_open(f, release, &a.map);
+	if (has_work(f, release, &a.map.space)) {
 		a.bytes = mem_zero(a.map.space.span, 1);
-		err = code_map_read(&a.map, e) || linux_profile.read(f, &a.map.space, &a.notes, e) ||
+		err = code_map_read(&a.map, e) || release->profile->read(f, &a.map.space, &a.notes, e) ||
 		              symbol_index_build(f, symbol_is_place, &a.names, e)
 		          ? -1
 		          : 0;

@@ -34,10 +34,11 @@ struct note {
 enum {
 	RULE_REGS = 16,         /* at the CFA lie all registers of what was interrupted: struct pt_regs */
 	RULE_REGS_PARTIAL = 17, /* likewise, only what the CPU has pushed: the frame that iret pops */
+	RULE_SIGNAL = 2,        /* flag of these two: the interrupted code was at that instruction, not behind a call */
 };
 
 struct note_frame {
-	uint8_t kind;  /* ETCH_RULE_CALL, ETCH_RULE_END, RULE_REGS, RULE_REGS_PARTIAL */
+	uint8_t kind;  /* ETCH_RULE_CALL, ETCH_RULE_END, RULE_REGS, RULE_REGS_PARTIAL, these with RULE_SIGNAL */
 	uint8_t reg;   /* base of the CFA: 0 to 15; 16: the CFA is not known */
 	bool deref;    /* the CFA is *reg + off if reg is rsp, else *(reg + off) */
 	bool function; /* as at a function's start; the other fields are not used */

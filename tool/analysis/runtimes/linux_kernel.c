@@ -17,6 +17,7 @@
 /* A section while its entries are read. */
 struct table {
 	const struct elf_file *f;
+	const struct layout *layout;
 	const struct code_space *space;
 	const struct elf_section *section;
 	struct elf_reloc *relocs; /* sorted by offset */
@@ -28,10 +29,19 @@ struct table {
 	struct error *e;
 };
 
+/* What differs between releases. */
+struct layout {
+	unsigned alternative_size, alternative_length; /* struct alt_instr; where its two lengths are */
+	const uint8_t *hints;                          /* enum hint, by the numbers of the release */
+	unsigned hint_count;
+	bool hints_end;           /* byte HINT_END is `end` of struct unwind_hint, else `signal` */
+	const char *label_tables; /* section of gcc's tables of labels */
+};
+
 /* A kind of special section. `entry` reads one of its entries into notes: 0, or -1 and a message. */
 struct special {
 	const char *name;
-	size_t size; /* of an entry, bytes */
+	size_t size; /* of an entry, bytes; 0: by the layout */
 	int (*entry)(struct table *t, uint64_t at);
 };
 
@@ -111,13 +121,14 @@ static int exception_entry(struct table *t, uint64_t at)
 }
 
 /* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
-enum { ALT_REPLACEMENT = 4, ALT_LENGTH = 10, ALT_REPLACEMENT_LENGTH = 11 };
+enum { ALT_REPLACEMENT = 4 };
 
 /* Control may enter the replacement in place of the code, and goes on behind the code. Without a replacement, nops take
  * the place of the code. */
 static int alternative_entry(struct table *t, uint64_t at)
 {
-	unsigned length = t->section->data[at + ALT_LENGTH], size = t->section->data[at + ALT_REPLACEMENT_LENGTH];
+	const uint8_t *lengths = t->section->data + at + t->layout->alternative_length;
+	unsigned length = lengths[0], size = lengths[1];
 	uint64_t code, from = 0;
 	struct notes *n = t->out;
 
@@ -141,9 +152,31 @@ static int alternative_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* .discard.unwind_hints: struct unwind_hint (include/linux/objtool.h); registers by asm/orc_types.h. */
+/* .discard.unwind_hints: struct unwind_hint (include/linux/objtool_types.h); registers by asm/orc_types.h. */
 enum { HINT_OFFSET = 4, HINT_REG = 6, HINT_TYPE = 7, HINT_END = 8, HINT_SIZE = 12 };
-enum { HINT_CALL, HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC, HINT_ENTRY, HINT_SAVE, HINT_RESTORE };
+enum hint {
+	HINT_CALL,
+	HINT_REGS,
+	HINT_REGS_PARTIAL,
+	HINT_FUNC,
+	HINT_ENTRY,
+	HINT_SAVE,
+	HINT_RESTORE,
+	HINT_UNDEFINED,
+	HINT_END_OF_STACK,
+	HINT_UNKNOWN
+};
+static const uint8_t hints_6_1[] = {HINT_CALL,  HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC,
+                                    HINT_ENTRY, HINT_SAVE, HINT_RESTORE};
+static const uint8_t hints_6_12[] = {HINT_UNDEFINED,    HINT_END_OF_STACK, HINT_CALL, HINT_REGS,
+                                     HINT_REGS_PARTIAL, HINT_FUNC,         HINT_SAVE, HINT_RESTORE};
+
+static enum hint hint_of(const struct table *t, uint64_t at)
+{
+	unsigned type = t->section->data[at + HINT_TYPE];
+
+	return type < t->layout->hint_count ? t->layout->hints[type] : HINT_UNKNOWN;
+}
 
 /* Sets the register of the CFA, and whether the CFA is in memory, by a register number of ORC. False: unknown. */
 static bool hint_register(unsigned orc, struct note_frame *out)
@@ -181,7 +214,7 @@ static void saves_read(struct table *t)
 
 	t->saves = mem_alloc(size / HINT_SIZE + 1, sizeof(*t->saves));
 	for (k = 0; k + HINT_SIZE <= size; k += HINT_SIZE)
-		if (t->section->data[k + HINT_TYPE] == HINT_SAVE && field(t, k, &there) == AT_CODE)
+		if (hint_of(t, k) == HINT_SAVE && field(t, k, &there) == AT_CODE)
 			t->saves[t->save_count++] = there;
 	t->save_count = words_unique(t->saves, t->save_count);
 }
@@ -216,20 +249,24 @@ static int hint_entry(struct table *t, uint64_t at)
 		return bad(t, at, "refers to no code");
 	memcpy(&off, raw + HINT_OFFSET, sizeof(off));
 	frame.off = off;
-	switch (raw[HINT_TYPE]) {
+	switch (hint_of(t, at)) {
 	case HINT_SAVE: return 0;
 	case HINT_RESTORE: return restore_entry(t, at, addr);
 	case HINT_FUNC: frame.function = true; break;
 	case HINT_REGS: frame.kind = RULE_REGS; break;
 	case HINT_REGS_PARTIAL: frame.kind = RULE_REGS_PARTIAL; break;
+	case HINT_END_OF_STACK: frame.kind = ETCH_RULE_END; break;
+	case HINT_UNDEFINED:
 	case HINT_CALL:
 	case HINT_ENTRY: break;
 	default: return bad(t, at, "a hint of an unknown type");
 	}
 	if (!frame.function && !hint_register(raw[HINT_REG], &frame))
 		return bad(t, at, "a hint with an unknown register");
-	if (raw[HINT_END])
+	if (raw[HINT_END] && t->layout->hints_end)
 		frame.kind = ETCH_RULE_END;
+	else if (raw[HINT_END] && (frame.kind == RULE_REGS || frame.kind == RULE_REGS_PARTIAL))
+		frame.kind |= RULE_SIGNAL;
 	frame_add(t->out, addr, &frame);
 	return 0;
 }
@@ -237,7 +274,8 @@ static int hint_entry(struct table *t, uint64_t at)
 /* .discard.intra_function_calls: calls that fill the return stack buffer, or take their own address. */
 static int push_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_PUSH); }
 
-/* .discard.func_stack_frame_non_standard: pointers to functions whose frames cannot be told. */
+/* .discard.func_stack_frame_non_standard: functions whose frames cannot be told: pointers by C, 4 bytes relative by
+ * assembly since 6.12. The latter half of a pointer has no relocation. */
 static int ignore_entry(struct table *t, uint64_t at)
 {
 	const struct code_section *c;
@@ -260,16 +298,17 @@ static const struct special specials[] = {
 	{".discard.unreachable", 4, unreachable_entry},
 	{"__jump_table", 16, key_entry},
 	{"__ex_table", 12, exception_entry},
-	{".altinstructions", 12, alternative_entry},
+	{".altinstructions", 0, alternative_entry},
 	{".discard.unwind_hints", HINT_SIZE, hint_entry},
 	{".discard.intra_function_calls", 4, push_entry},
-	{".discard.func_stack_frame_non_standard", 8, ignore_entry},
+	{".discard.func_stack_frame_non_standard", 4, ignore_entry},
 };
 
 /* Reads the entries of a special section. */
 static int table_read(struct table *t, const struct special *kind, uint32_t section)
 {
 	uint32_t rel = elf_section_rela(t->f, section, 1);
+	size_t size = kind->size ? kind->size : t->layout->alternative_size;
 	uint64_t at;
 	int err = 0;
 	long n = 0;
@@ -280,13 +319,13 @@ static int table_read(struct table *t, const struct special *kind, uint32_t sect
 	t->save_count = 0;
 	if (!t->section->data)
 		return 0;
-	if (t->section->sh.sh_size % kind->size)
+	if (t->section->sh.sh_size % size)
 		return error_set(t->e, "section %s: size %llu is not a multiple of %zu", t->section->name,
-		                 (unsigned long long)t->section->sh.sh_size, kind->size);
+		                 (unsigned long long)t->section->sh.sh_size, size);
 	if (rel && (n = elf_relocs(t->f, rel, &t->relocs, t->e)) < 0)
 		return -1;
 	t->count = (size_t)n;
-	for (at = 0; at < t->section->sh.sh_size && !err; at += kind->size)
+	for (at = 0; at < t->section->sh.sh_size && !err; at += size)
 		err = kind->entry(t, at);
 	free(t->relocs);
 	free(t->saves);
@@ -306,14 +345,12 @@ static unsigned thunk_register(const char *name)
 	return i;
 }
 
-/* gcc's tables of labels. Only where a file has some may jumps to retpolines be computed gotos; others are tail calls,
- * since with retpolines the kernel is built without jump tables. */
-#define LABEL_TABLES ".rodata..c_jump_table"
-
-/* Adds a note for each jump to a retpoline, if it may be a computed goto. */
-static int thunks_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
+/* Adds a note for each jump to a retpoline, if it may be a computed goto: only where a file has tables of labels.
+ * Others are tail calls, since with retpolines the kernel is built without jump tables. */
+static int thunks_read(const struct elf_file *f, const struct code_space *space, const char *label_tables,
+                       struct notes *out, struct error *e)
 {
-	uint32_t i, rel, end = elf_section_find(f, LABEL_TABLES, 1) ? f->section_count : 0;
+	uint32_t i, rel, end = elf_section_find(f, label_tables, 1) ? f->section_count : 0;
 
 	for (i = 1; i < end; i++) {
 		const struct code_section *c = space_of(space, i);
@@ -337,9 +374,10 @@ static int thunks_read(const struct elf_file *f, const struct code_space *space,
 	return 0;
 }
 
-static int linux_read(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
+static int linux_read(const struct layout *layout, const struct elf_file *f, const struct code_space *space,
+                      struct notes *out, struct error *e)
 {
-	struct table t = {.f = f, .space = space, .out = out, .e = e};
+	struct table t = {.f = f, .layout = layout, .space = space, .out = out, .e = e};
 	uint32_t i;
 	size_t k;
 	int err = symbol_index_build(f, symbol_is_sized_function, &t.functions, e);
@@ -349,16 +387,47 @@ static int linux_read(const struct elf_file *f, const struct code_space *space, 
 			if (elf_name_is(f->sections[i].name, specials[k].name))
 				err = table_read(&t, &specials[k], i);
 	symbol_index_free(&t.functions);
-	if (err || thunks_read(f, space, out, e))
+	if (err || thunks_read(f, space, layout->label_tables, out, e))
 		return -1;
 	notes_sort(out);
 	return 0;
 }
 
-const struct profile linux_profile = {.name = "linux",
-                                      .no_red_zone = true,
-                                      .functions_only = true,
-                                      .switches_stack = true,
-                                      .traps_continue = true,
-                                      .noreturn = linux_noreturn,
-                                      .read = linux_read};
+static int read_6_1(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
+{
+	static const struct layout layout = {.alternative_size = 12,
+	                                     .alternative_length = 10,
+	                                     .hints = hints_6_1,
+	                                     .hint_count = sizeof(hints_6_1),
+	                                     .hints_end = true,
+	                                     .label_tables = ".rodata..c_jump_table"};
+
+	return linux_read(&layout, f, space, out, e);
+}
+
+static int read_6_12(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
+{
+	static const struct layout layout = {.alternative_size = 14,
+	                                     .alternative_length = 12,
+	                                     .hints = hints_6_12,
+	                                     .hint_count = sizeof(hints_6_12),
+	                                     .label_tables = ".data.rel.ro.c_jump_table"};
+
+	return linux_read(&layout, f, space, out, e);
+}
+
+/* Conventions of all kernels. */
+#define LINUX_PROFILE \
+	.name = "linux", .no_red_zone = true, .functions_only = true, .switches_stack = true, .traps_continue = true
+
+static const struct profile profile_6_1 = {LINUX_PROFILE, .noreturn = linux_6_1_noreturn, .read = read_6_1};
+static const struct profile profile_6_12 = {LINUX_PROFILE, .noreturn = linux_6_12_noreturn, .read = read_6_12};
+
+const struct linux_release linux_releases[LINUX_RELEASES] = {
+	{.name = "6.1", .profile = &profile_6_1, .option_prefix = "", .access_safe = linux_6_1_access_safe},
+	{.name = "6.12",
+     .profile = &profile_6_12,
+     .option_prefix = "MITIGATION_",
+     .typed_rows = true,
+     .access_safe = linux_6_12_access_safe},
+};

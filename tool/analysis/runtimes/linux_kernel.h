@@ -5,12 +5,24 @@
 
 #include "analysis/facts/notes.h"
 
-/* Layouts are those of Linux 6.1 (arch/x86/include/asm, include/linux/objtool.h, tools/objtool/arch/x86). */
-extern const struct profile linux_profile;
+/* A release: its layouts (arch/x86/include/asm, include/linux/objtool_types.h, tools/objtool/arch/x86) and names. */
+struct linux_release {
+	const char *name; /* "6.1": what KERNELVERSION begins with */
+	const struct profile *profile;
+	const char *option_prefix; /* of CONFIG_RETPOLINE and CONFIG_RETHUNK, as warnings name them */
+	bool typed_rows;           /* .orc_unwind: each row has a type, 0 is UNDEFINED; since 6.4 */
+	/* May a function be called while access to user memory is enabled? */
+	bool (*access_safe)(const char *name);
+};
 
-/* May a function be called while access to user memory is enabled? */
-bool linux_access_safe(const char *name);
-/* Is a global function of this name noreturn? */
-bool linux_noreturn(const char *name);
+/* The first is for objects of which nothing says where they are from. */
+#define LINUX_RELEASES 2u
+extern const struct linux_release linux_releases[LINUX_RELEASES];
+
+/* linux_names.c: is a global function of this name noreturn; may it be called while access is enabled? */
+bool linux_6_1_noreturn(const char *name);
+bool linux_6_12_noreturn(const char *name);
+bool linux_6_1_access_safe(const char *name);
+bool linux_6_12_access_safe(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of Linux 6.1 that are known by name; tools/objtool/check.c lists them too. */
+/* Functions of Linux that are known by name; tools/objtool lists them too. */
 #include "analysis/runtimes/linux_kernel.h"
 
 #include <stdlib.h>
@@ -7,9 +7,8 @@
 
 /* Lists are sorted by strcmp(). */
 
-/* Global functions declared __noreturn. */
+/* Global functions declared __noreturn: in both releases, in one. */
 static const char *const noreturn[] = {
-	"__invalid_creds",
 	"__module_put_and_kthread_exit",
 	"__reiserfs_panic",
 	"__stack_chk_fail",
@@ -20,11 +19,9 @@ static const char *const noreturn[] = {
 	"do_group_exit",
 	"do_task_dead",
 	"ex_handler_msr_mce",
-	"fortify_panic",
 	"kthread_complete_and_exit",
 	"kthread_exit",
 	"kunit_try_catch_throw",
-	"lbug_with_loc",
 	"machine_real_restart",
 	"make_task_dead",
 	"panic",
@@ -34,6 +31,36 @@ static const char *const noreturn[] = {
 	"stop_this_cpu",
 	"usercopy_abort",
 	"xen_start_kernel",
+};
+static const char *const noreturn_6_1[] = {
+	"__invalid_creds",
+	"fortify_panic",
+	"lbug_with_loc",
+};
+static const char *const noreturn_6_12[] = {
+	"__fortify_panic",
+	"__ia32_sys_exit",
+	"__ia32_sys_exit_group",
+	"__kunit_abort",
+	"__tdx_hypercall_failed",
+	"__x64_sys_exit",
+	"__x64_sys_exit_group",
+	"arch_cpu_idle_dead",
+	"bch2_trans_in_restart_error",
+	"bch2_trans_restart_error",
+	"bch2_trans_unlocked_error",
+	"hlt_play_dead",
+	"hv_ghcb_terminate",
+	"mpt_halt_firmware",
+	"nmi_panic_self_stop",
+	"panic_smp_self_stop",
+	"rest_init",
+	"rust_begin_unwind",
+	"rust_helper_BUG",
+	"start_kernel",
+	"x86_64_start_kernel",
+	"x86_64_start_reservations",
+	"xen_cpu_bringup_again",
 };
 
 /* What may be called while access to user memory is enabled: what compilers' instrumentation calls, and copies from and
@@ -180,9 +207,6 @@ static const char *const access_safe[] = {
 	"__ubsan_handle_type_mismatch",
 	"__ubsan_handle_type_mismatch_v1",
 	"check_kcov_mode",
-	"clear_user_erms",
-	"clear_user_original",
-	"clear_user_rep_good",
 	"copy_mc_enhanced_fast_string",
 	"copy_mc_fragile",
 	"copy_mc_fragile_handle_tail",
@@ -203,10 +227,24 @@ static const char *const access_safe[] = {
 	"write_comp_data",
 };
 
+static const char *const access_safe_6_1[] = {
+	"clear_user_erms",
+	"clear_user_original",
+	"clear_user_rep_good",
+};
+static const char *const access_safe_6_12[] = {
+	"__stack_chk_fail",     "__ubsan_handle_load_invalid_value",
+	"copy_to_nontemporal",  "kmsan_disable_current",
+	"kmsan_enable_current", "rep_movs_alternative",
+	"rep_stos_alternative", "stackleak_track_stack",
+};
+
 static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
 
 #define LISTED(list, name) (bsearch(name, list, sizeof(list) / sizeof(*(list)), sizeof(*(list)), name_order) != NULL)
 
-bool linux_noreturn(const char *name) { return LISTED(noreturn, name); }
+bool linux_6_1_noreturn(const char *name) { return LISTED(noreturn, name) || LISTED(noreturn_6_1, name); }
+bool linux_6_12_noreturn(const char *name) { return LISTED(noreturn, name) || LISTED(noreturn_6_12, name); }
 
-bool linux_access_safe(const char *name) { return LISTED(access_safe, name); }
+bool linux_6_1_access_safe(const char *name) { return LISTED(access_safe, name) || LISTED(access_safe_6_1, name); }
+bool linux_6_12_access_safe(const char *name) { return LISTED(access_safe, name) || LISTED(access_safe_6_12, name); }

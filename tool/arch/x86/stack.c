@@ -161,6 +161,23 @@ void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const s
 	abort();
 }
 
+/* Decodes what Zydis does not know, and kernels have: LKGS of a register (Intel, Flexible Return and Event Delivery).
+ */
+static bool step_newer(const uint8_t *bytes, size_t avail, struct step *out)
+{
+	static const uint8_t lkgs[] = {0xf2, 0x0f, 0x00};
+	enum { LKGS_SIZE = 4, MODRM_KIND = 0xf8, MODRM_LKGS = 0xf0 };
+
+	if (avail < LKGS_SIZE || memcmp(bytes, lkgs, sizeof(lkgs)) || (bytes[sizeof(lkgs)] & MODRM_KIND) != MODRM_LKGS)
+		return false;
+	memset(out, 0, sizeof(*out));
+	out->a = out->b = out->index = INSN_NO_REG;
+	out->len = LKGS_SIZE;
+	out->touches = touches(out);
+	out->effects = effects(out);
+	return true;
+}
+
 /* Decodes all operands with Zydis, without a form. */
 static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
@@ -168,7 +185,7 @@ static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, stru
 	ZydisDecodedInstruction z;
 
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
-		return false;
+		return step_newer(bytes, avail, out);
 	memset(out, 0, sizeof(*out));
 	out->a = out->b = out->index = INSN_NO_REG;
 	out->len = z.length;
@@ -200,7 +217,7 @@ static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *cod
 	if (!fresh_form) {
 		pthread_once(&lengths_once, lengths_init);
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, code->bytes, code->avail, &z)))
-			return false;
+			return step_newer(code->bytes, code->avail, out);
 		key = raw_key(&z);
 		known = key ? form_find(&cache->forms, key, &slot) : NULL;
 		raw_of(&z, &raw);
@@ -213,7 +230,7 @@ static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *cod
 		return true;
 	}
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), code->bytes, code->avail, &z, ops)))
-		return false;
+		return step_newer(code->bytes, code->avail, out);
 	key = raw_key(&z);
 	if (!key || !form_make(&z, ops, &fresh))
 		return step_in_full(code->bytes, code->avail, addr, out);
