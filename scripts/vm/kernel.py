@@ -15,10 +15,13 @@ objtool's kernel in the place of etch's. So:
 - A stack is the names and offsets of its frames, from the innermost on, of those that the unwinder vouches for. Entries with
   '?' are words that lie on the stack from earlier calls. Where a walk breaks off the frames behind are such entries, and the
   stack is another.
-- All tasks are compared by name, stack and number, but workers (kworker/...): how many there are, and what they did last,
-  which their names end in, depends on when work came. Of those each stack that one kernel has must be one of the other's.
-- Which processor is idle, and where in do_idle() it is interrupted, is a matter of time: such a stack has to be whole.
-- In __switch_to() the kernel itself takes no stack for the running task's: such a trace is empty, and left out.
+- All tasks are compared by name, stack and number, but those of TIMED: how many workers there are, and what they did last, which
+  their names end in, depends on when work came, as what RCU's thread waits for does. Their stacks have to be whole: they end
+  where objtool's kernel lets a stack end.
+- So do the stacks of what a processor was interrupted in by sysrq l: it is a matter of time what that was.
+- Of a task that is running /proc has no stack: it is asked for again, ten times. A walk that breaks off stays as it is.
+- Nor has sysrq t: an empty trace of a task in state R is left out. In __switch_to() the kernel itself takes no stack for the
+  running task's: such a trace is empty, too.
 - Of code each page: those alone differ that differ in the files (they name the ends of ORC's tables).
 """
 
@@ -36,6 +39,7 @@ import machine  # noqa: E402
 from elftools.elf.elffile import ELFFile  # noqa: E402
 
 WALKS = ROOT / "tests" / "kernel" / "walks"
+TIMED = ("kworker", "rcu_sched", "rcu_preempt", "interrupted")
 # Command lines, and the processor that asks for it: Zen 2 needs its returns untrained.
 BOOTS = {
     "as it comes": ("", "max"),
@@ -43,14 +47,19 @@ BOOTS = {
     "retpoline, returns as they are": ("spectre_v2=retpoline retbleed=off spec_rstack_overflow=off", "EPYC-Rome"),
     "no mitigations": ("mitigations=off", "EPYC-Rome"),
 }
-# Parts are divided by lines of '@@'. A part that ends its process runs in a shell of its own.
+# Parts are divided by lines of '@@'. A part that ends its process runs in a shell of its own. What the kernel says of it goes to
+# the serial line at once, between what is still in the terminal's buffer: therefore the pauses.
 COMMANDS = r"""
 T=/sys/kernel/tracing
 part() { echo; echo "@@ $1"; }
 part boot; dmesg
 part vulnerabilities; for f in /sys/devices/system/cpu/vulnerabilities/*; do echo "${f##*/}: $(cat $f)"; done
 part stacks
-for p in /proc/[0-9]*; do echo "task $(cat $p/comm)"; cat $p/stack; done
+for p in /proc/[0-9]*; do
+	echo "task $(cat $p/comm)"
+	for try in 1 2 3 4 5 6 7 8 9 10; do stack=$(cat $p/stack); [ "$stack" ] && break; sleep 0.1; done
+	echo "$stack"
+done
 part sysrq; sleep 1; dmesg -c >/dev/null
 for key in l t w; do echo $key >/proc/sysrq-trigger; done; sleep 1; dmesg -c
 part tracepoints
@@ -70,7 +79,8 @@ insmod /t/etch_walks.ko walks=WALKS period=200; kill $!; wait; rmmod etch_walks;
 part modules
 for i in 1 2 3; do insmod /t/lkdtm.ko; rmmod lkdtm; done; insmod /t/lkdtm.ko && echo loaded
 for crash in WARNING EXCEPTION BUG; do
-	part $crash; dmesg -c >/dev/null; (echo $crash >/sys/kernel/debug/provoke-crash/DIRECT) 2>/dev/null; dmesg -c
+	part $crash; dmesg -c >/dev/null; sleep 1; (echo $crash >/sys/kernel/debug/provoke-crash/DIRECT) 2>/dev/null; sleep 1
+	dmesg -c; sleep 1
 done
 """
 
@@ -107,32 +117,40 @@ def tasks(found):
     out = collections.Counter()
     for task, frames in found:
         task = task.split("/")[0] if task.startswith("kworker/") else task
-        out[task, frames] = 1 if task in ("kworker", "idle") else out[task, frames] + 1
+        key = task, tuple(frames[-1:] if task in TIMED else frames)
+        out[key] = 1 if task in TIMED else out[key] + 1
     return out
 
 
 def stacks(text):
     """Of /proc."""
-    return tasks((task, tuple(said.split("\n"))) for task, said in re.findall(r"^task (.*)\n((?:\[<0>\].*\n)*)", text, re.M))
+    return tasks((task, said.split("\n")[:-1]) for task, said in re.findall(r"^task (.*)\n((?:\[<0>\].*\n)*)", text, re.M))
 
 
 def traces(text):
     """Of a log."""
-    found, task, frames, switches = [], "", None, False
+    found, task, frames, running = [], "", None, False
     for line in [*text.splitlines(), ""]:
         if frames is not None and not line.startswith(" "):
-            idle = any(x.startswith("do_idle+") for x in frames)
-            if frames or not switches:
-                found.append(("idle", tuple(frames[-1:])) if idle else (task, tuple(frames)))
-            task, frames, switches = "", None, False
-        said = re.match(r"task:(\S+)", line)
-        task = said.group(1) if said else task
-        switches |= line.startswith("RIP: 0010:__switch_to+")
+            if frames or not running:
+                found.append((task, frames))
+            task, frames, running = "", None, False
+        said = re.match(r"task:(\S+) +state:(\S)", line)
+        task, running = (said.group(1), said.group(2) == "R") if said else (task, running)
+        if line.startswith("NMI backtrace for cpu"):
+            task = "?"
+        if line.startswith("RIP: 0010:") and task == "?":
+            task, running = "interrupted", line.startswith("RIP: 0010:__switch_to+")
         if line == "Call Trace:":
             frames = []
         elif frames is not None and re.match(r" +[\w.]+\+0x", line):
             frames.append(line.strip())
     return tasks(found)
+
+
+def whole(counts, ends):
+    """Without the stacks of TIMED that end where stacks may end."""
+    return collections.Counter({x: n for x, n in counts.items() if x[0] not in TIMED or x[1] not in ends})
 
 
 def pages(text):
@@ -170,6 +188,8 @@ def compare(boot, theirs, mine, files, names):
         print(f"| {what} | {a} | {b} | {'**differs**' if bad else 'ok'} |", flush=True)
 
     def both(what, a, b):
+        ends = {x[1][-1:] for x in a if x[1]}
+        a, b = whole(a, ends), whole(b, ends)
         row(what, sum(a.values()), sum((a & b).values()), not a or a != b)
         for who, more in zip(names, (a - b, b - a)):
             for task, frames in more:
