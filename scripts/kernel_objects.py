@@ -4,7 +4,7 @@
 
     scripts/kernel_objects.py            makes them, if they are not there; prints the directory
 
-Of Linux 6.1; of 6.12 with KERNEL=6.12 in the environment. Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB; about 20 minutes of two processors. The source is the newest
+Of Linux 6.1; of 6.12 with ETCH_KERNEL_RELEASE=6.12 in the environment. Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB; about 20 minutes of two processors. The source is the newest
 package linux-source-VERSION; the configuration is tinyconfig with KERNEL_OPTIONS, which turns on ORC, retpolines, return
 thunks, static keys and calls, SLS, modules. Nothing of it is installed. In DIRECTORY:
 
@@ -22,7 +22,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-RELEASE = os.environ.get("KERNEL", "6.1")
+RELEASE = os.environ.get("ETCH_KERNEL_RELEASE", "6.1")
 DIRECTORY = Path(os.environ.get("ETCH_KERNEL", "/var/tmp/etch-kernel" if RELEASE == "6.1" else f"/var/tmp/etch-kernel-{RELEASE}"))
 PACKAGE = f"linux-source-{RELEASE}"
 KERNEL_OPTIONS = """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """`etch objtool` beside the kernel's objtool, on objects as they are before either (scripts/kernel_objects.py).
 
-    [KERNEL=6.12] scripts/parity/kernel.py [--etch build/etch] [--limit N] [--only TEXT] [--examples N] [--markdown]
+    [ETCH_KERNEL_RELEASE=6.12] scripts/parity/kernel.py [--etch build/etch] [--limit N] [--only TEXT] [--examples N] [--markdown]
 
 Both tools run with the options of the kernel's build, each on a copy.
 The unwind tables are compared byte by byte of text, the lists of sites, the code and its relocations as a whole.
