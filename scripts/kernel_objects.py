@@ -4,9 +4,10 @@
 
     scripts/kernel_objects.py            makes them, if they are not there; prints the directory
 
-Of Linux 6.1; of 6.12 with ETCH_KERNEL_RELEASE=6.12 in the environment. Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB; about 20 minutes of two processors. The source is the newest
-package linux-source-VERSION; the configuration is tinyconfig with KERNEL_OPTIONS, which turns on ORC, retpolines, return
-thunks, static keys and calls, SLS, modules. Nothing of it is installed. In DIRECTORY:
+Of Linux 6.1; of 6.12 with ETCH_KERNEL_RELEASE=6.12 in the environment. Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB;
+about 20 minutes of two processors. The source is the newest package linux-source-VERSION; the configuration is tinyconfig with
+KERNEL_OPTIONS, which turns on ORC, retpolines, return thunks, static keys and calls, SLS, modules. Nothing of it is installed.
+In DIRECTORY:
 
     linux-source-6.1/   the source; 6.12 has a directory of its own
     objtool/, etch/     the kernel built by its own objtool; by `etch objtool` (scripts/vm/kernel.py)

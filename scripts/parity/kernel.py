@@ -6,6 +6,7 @@
 
 Both tools run with the options of the kernel's build, each on a copy.
 The unwind tables are compared byte by byte of text, the lists of sites, the code and its relocations as a whole.
+With --linked one object is compared: vmlinux.o, which `ld -r` makes of those that are no part of a module.
 Exit status 1 where anything differs.
 """
 
@@ -207,6 +208,16 @@ def costs(results):
                 f"{sum(mine) / 1e6:.1f} s, {sum(theirs) / 1e6:.1f} s, {sum(mine) / max(sum(theirs), 1):.2f}"
 
 
+def linked(paths, directory):
+    """vmlinux.o of the objects."""
+    out = Path(directory, "vmlinux.o")
+    options = {p: Path(f"{p}.args").read_text().split()[:-1] for p in paths}
+    whole = [p for p in paths if "--module" not in options[p]]
+    subprocess.run(["ld", "-r", "-z", "noexecstack", "-o", out, *whole], check=True)
+    Path(f"{out}.args").write_text(" ".join([*options[whole[0]], out.name]))
+    return out
+
+
 def report(results, opt):
     bytes_, parts, first = collections.Counter(), collections.Counter(), {}
     for r in results:
@@ -246,12 +257,16 @@ def main():
     p.add_argument("--etch", default=ROOT / "build" / "etch")
     p.add_argument("--limit", type=int)
     p.add_argument("--only", default="")
+    p.add_argument("--linked", action="store_true")
     p.add_argument("--examples", type=int, default=0, help="show the N largest differences")
     p.add_argument("--markdown", action="store_true")
     p.add_argument("-j", "--jobs", type=int, default=1)
     opt = p.parse_args()
     kept, objtool = kernel_objects.objects()
     paths = sorted(x for x in kept.rglob("*.o") if opt.only in str(x))[:opt.limit]
+    if opt.linked:
+        with tempfile.TemporaryDirectory() as d:
+            return report([compare(linked(paths, d), "vmlinux.o", opt.etch, objtool, kernel_objects.RELEASE)], opt)
     with ThreadPoolExecutor(opt.jobs) as pool:
         results = list(pool.map(lambda x: compare(x, str(x.relative_to(kept)), opt.etch, objtool, kernel_objects.RELEASE),
                                 paths))
