@@ -11,7 +11,7 @@ import re
 import pytest
 
 from conftest import run
-from marked_rows import LIBRARY, PACKED, wrong
+from marked_rows import LIBRARY, PACKED, PROGRAM, wrong
 
 # Longer than the tests take by far: what has no end is ended.
 SECONDS = 120
@@ -220,6 +220,50 @@ late:	pushq	%rbx
 def test_nothing_is_known_of_the_end_of_what_has_not_been_analysed(etch, tmp_path, flags):
     """It is not noreturn, which would never be withdrawn: code behind calls of it has rows."""
     assert not wrong(etch, tmp_path, LATE, *flags)
+
+
+# `part` is jumped to within a frame, until it is known that `dies` does not return; only then the words of data are looked at, which
+# lead to the function that ends in a jump there.
+VOID = """
+	.globl	_start
+_start:	xorl	%ebp, %ebp
+	call	early
+	ud2
+	.p2align 4
+early:	pushq	%rbx
+	row	16
+	call	dies
+	jmp	part
+	.p2align 4
+dies:	subq	$8, %rsp
+	row	16
+	movl	$60, %eax
+	syscall
+	ud2
+	.p2align 4
+part:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	movl	$1, %edi
+	call	dies
+	.p2align 4
+late:	row	8
+	pushq	%rbx
+	row	16
+	movq	%rdi, %rbx
+	popq	%rbx
+	row	8
+	jmp	part
+	.data
+	.p2align 3
+	.quad	late
+"""
+
+
+def test_what_was_a_part_of_code_that_is_not_reached_is_a_function(etch, tmp_path):
+    assert not wrong(etch, tmp_path, VOID, *PROGRAM)
 
 
 def scaled(etch, path, tmp_path):

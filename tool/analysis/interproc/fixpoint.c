@@ -20,7 +20,8 @@
  *   only the entry point leads    entry_tail_find()              itself
  *   here
  *   code with its own stack       own_stack_decide()             code ranges that may be such code: without FDE
- *   ends of what words refer to   data_rejudge()                 code ranges that those words alone lead to
+ *   ends of what words refer to   starts_rejudge()               code ranges that those words alone lead to, and
+ *                                                                parts that no frame leads into any more
  *   joins before handlers were    joins_forget()                 code ranges whose incoming states were joined
  *   found are void
  *

@@ -61,13 +61,23 @@ static void edges_apply(struct work *w)
 		edges_restart(w);
 }
 
-/* Code ranges taken for data are judged again, now that the words of data have been scanned. */
-static void data_rejudge(struct work *w)
+/*
+ * Was the start taken for data, or for that of a part into which no frame leads any more, though other code ends in a
+ * jump there? Code that turned out to lie behind a noreturn call may have been the part's other half.
+ */
+static bool is_misjudged(const struct range_state *s)
+{
+	return s->kind == RANGE_DATA ||
+	       (s->kind == RANGE_PART && s->empty && s->entered & ENTRY_TAKEN && s->entered & ENTRY_LED);
+}
+
+/* Judges such code ranges again, now that the words of data have been scanned and the ends of functions are known. */
+static void starts_rejudge(struct work *w)
 {
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++)
-		if (w->state[i].kind == RANGE_DATA) {
+		if (is_misjudged(&w->state[i])) {
 			w->state[i].kind = RANGE_FUNCTION;
 			w->state[i].run |= RUN_NEWS;
 		}
@@ -93,12 +103,12 @@ static bool stage_begin(struct work *w)
 	if (!more && !w->words_scanned) { /* a word of data may be the label of a jump table: by now those are known */
 		w->words_scanned = true;
 		undiscovered_in_words(w);
-		data_rejudge(w);
+		starts_rejudge(w);
 		more = any_run(w);
 	}
 	if (!more && !w->words_judged) { /* by now the code ranges that words have added have known ends */
 		w->words_judged = true;
-		data_rejudge(w);
+		starts_rejudge(w);
 		more = any_run(w);
 	}
 	if (!more && !w->wide_swept) {

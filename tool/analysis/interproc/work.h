@@ -74,7 +74,7 @@ struct work {
 	uint64_t reference_sum, reference_marked; /* its work_sum(), its marked_sum() */
 	bool starts_classified;                   /* starts_classify() has run */
 	bool words_scanned;                       /* undiscovered_in_words() has run */
-	bool words_judged;                        /* data_rejudge() has run since */
+	bool words_judged;                        /* starts_rejudge() has run since */
 	bool wide_swept;                          /* wide_sweep() has run */
 	bool gaps_swept;                          /* gaps_sweep() has run */
 	bool labels_cut;                          /* labels_cut() has run */
