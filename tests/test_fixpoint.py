@@ -266,6 +266,33 @@ def test_what_was_a_part_of_code_that_is_not_reached_is_a_function(etch, tmp_pat
     assert not wrong(etch, tmp_path, VOID, *PROGRAM)
 
 
+# A global label in a function cuts it, as those of the kernel's assembly do. What lies behind the jump begins with a load from the
+# frame, so it is no function; the branch says whose frame that is.
+CUT = """
+	.globl	cut, label, after
+	.type	cut, @function
+cut:	row	8
+	subq	$24, %rsp
+	row	32
+	movq	%rdi, 8(%rsp)
+	testl	%esi, %esi
+label:	row	32
+	jne	1f
+	addq	$24, %rsp
+after:	jmp	outside
+1:	row	32
+	movq	8(%rsp), %rax
+	addq	$24, %rsp
+	row	8
+	jmp	outside
+	.size	cut, . - cut
+"""
+
+
+def test_a_part_that_only_a_branch_leads_to_has_its_frame(etch, tmp_path):
+    assert not wrong(etch, tmp_path, CUT, *LIBRARY, strip=False)
+
+
 def scaled(etch, path, tmp_path):
     p = run(["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={tmp_path / 'counts'}",
              etch, "rewrite", "-o", tmp_path / "out.o", path], timeout=600)

@@ -172,6 +172,20 @@ static bool is_framed(const struct range_state *s)
 	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_NO_HANDLER) && !s->is_callee;
 }
 
+/* Do the edges that lead to the start of such a range say whose frame that is? Nothing but jumps is known to lead
+ * there: no address in code, and no word of data. */
+static bool is_known_part(const struct worker *o, const struct code_range *p, const struct range_state *s, size_t in)
+{
+	size_t i;
+
+	if (s->frame != FRAME_OTHER || s->entered & ENTRY_TAKEN || s->evidence & (EVIDENCE_WORD | EVIDENCE_FUNCTION))
+		return false;
+	for (i = 0; i < in; i++)
+		if (o->in[i].target == p->start && !o->in[i].state.weak)
+			return true;
+	return false;
+}
+
 /* Does a presumed handler of an interpreter leave in another frame than a handler does? */
 static bool handler_fails(struct range_state *s, struct flow *f)
 {
@@ -365,7 +379,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 	referred = is_only_referred(p, s, all);
 	f->in.pushed = 0;
 	f->in.relaxed = s->relaxed_rules;
-	f->in.framed = is_framed(s);
+	f->in.framed = is_framed(s) && !is_known_part(o, p, s, all);
 	f->in.handler = f->in.framed && s->frame == FRAME_HANDLER;
 	f->in.force_constants = w->options->observe || w->options->detail;
 	do {
