@@ -20,8 +20,8 @@ objtool's kernel in the place of etch's. So:
   where objtool's kernel lets a stack end.
 - So do the stacks of what a processor was interrupted in by sysrq l: it is a matter of time what that was.
 - Of a task that is running /proc has no stack: it is asked for again, ten times. A walk that breaks off stays as it is.
-- Nor has sysrq t: an empty trace of a task in state R is left out. In __switch_to() the kernel itself takes no stack for the
-  running task's: such a trace is empty, too.
+- Nor has sysrq t: an empty trace is left out. One that breaks off has at least the frame of __schedule(). In __switch_to() the
+  kernel itself takes no stack for the running task's: such a trace is empty, too.
 - Of code each page: those alone differ that differ in the files (they name the ends of ORC's tables).
 """
 
@@ -136,8 +136,8 @@ def traces(text):
             if frames or not running:
                 found.append((task, frames))
             task, frames, running = "", None, False
-        said = re.match(r"task:(\S+) +state:(\S)", line)
-        task, running = (said.group(1), said.group(2) == "R") if said else (task, running)
+        said = re.match(r"task:(\S+)", line)
+        task, running = (said.group(1), True) if said else (task, running)
         if line.startswith("NMI backtrace for cpu"):
             task = "?"
         if line.startswith("RIP: 0010:") and task == "?":
