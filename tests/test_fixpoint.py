@@ -293,6 +293,26 @@ def test_a_part_that_only_a_branch_leads_to_has_its_frame(etch, tmp_path):
     assert not wrong(etch, tmp_path, CUT, *LIBRARY, strip=False)
 
 
+def test_where_an_address_leads_to_a_part_too_its_frame_is_unknown(etch, tmp_path):
+    """The address is found last: in a function that only a word of data leads to."""
+    source = CUT.replace("1:	row	32", "1:	row	undef").replace("addq	$24, %rsp\n	row	8\n	jmp	outside\n	.size", "ud2\n	.size")
+    assert not wrong(etch, tmp_path, source + """
+	.globl	_start
+_start:	call	cut
+	ud2
+outside: ret
+	.p2align 4
+late:	pushq	%rbx
+	leaq	1b(%rip), %rbx
+	call	*%rbx
+	popq	%rbx
+	ret
+	.data
+	.p2align 3
+	.quad	late
+""", *PROGRAM, strip=False)
+
+
 def scaled(etch, path, tmp_path):
     p = run(["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={tmp_path / 'counts'}",
              etch, "rewrite", "-o", tmp_path / "out.o", path], timeout=600)

@@ -174,6 +174,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		s->is_callee,
 		s->callee_losses,
 		s->framed_part,
+		s->known_part,
 		s->relaxed_rules,
 		s->noreturn,
 		s->last_start,

@@ -379,7 +379,8 @@ bool range_analyze(struct worker *o, uint32_t number)
 	referred = is_only_referred(p, s, all);
 	f->in.pushed = 0;
 	f->in.relaxed = s->relaxed_rules;
-	f->in.framed = is_framed(s) && !is_known_part(o, p, s, all);
+	s->known_part = is_known_part(o, p, s, all);
+	f->in.framed = is_framed(s) && !s->known_part;
 	f->in.handler = f->in.framed && s->frame == FRAME_HANDLER;
 	f->in.force_constants = w->options->observe || w->options->detail;
 	do {

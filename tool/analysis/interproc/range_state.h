@@ -86,6 +86,7 @@ struct range_state {
 	bool is_callee;        /* its start is called (ENTRY_CALLED), as of the last round; see callee_losses */
 	uint8_t callee_losses; /* number of times that `is_callee` was withdrawn; at most CALLEE_LOSSES_MOST */
 	bool framed_part;      /* range_is_framed_part(), as of the last called_find() */
+	bool known_part;       /* analysed in the frame that branches to its start have: nothing else leads there */
 	bool touched;          /* in work.touched */
 	bool relaxed_rules;    /* it is a function only if analysed with flow.in.relaxed */
 	bool noreturn;         /* never withdrawn */

@@ -37,6 +37,8 @@ static bool touched_judge(struct work *w, uint32_t i)
 		s->kind = RANGE_FUNCTION;
 		s->run |= RUN_NEWS;
 	}
+	if (s->known_part && s->entered & ENTRY_TAKEN) /* no longer */
+		s->run |= RUN_NEWS;
 	s->framed_part = range_is_framed_part(s);
 	return s->framed_part != was;
 }
