@@ -104,6 +104,77 @@ def test_what_words_lead_to_is_judged_when_its_ends_are_known(etch, tmp_path, fl
     assert not wrong(etch, tmp_path, ENDS, *flags)
 
 
+# What words lead to ends in a jump to a function that nothing else leads to, or that lies behind a jump to it: its frame
+# pointer says that it is one. `label` jumps to code that says nothing.
+TAILS = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+leaf:	row	8
+	movq	(%rdi), %rax
+	movb	$0, (%rax)
+	testl	%esi, %esi
+	jne	1f
+	jmp	framed
+1:	ud2
+	.p2align 4, 0xcc
+thunk:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	popq	%rbp
+	row	8
+	jmp	behind
+	.p2align 4, 0xcc
+behind:	row	8
+	pushq	%rbp
+	movq	%rsp, %rbp
+	row	rbp16
+	call	*%rdi
+	popq	%rbp
+	row	8
+	ret
+	.p2align 4, 0xcc
+label:	row	undef
+	movq	(%rdi), %rax
+	jmp	plain
+	.p2align 4, 0xcc
+again:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	popq	%rbp
+	row	8
+	jmp	behind
+	.p2align 4, 0xcc
+framed:	row	8
+	pushq	%rbp
+	movq	%rsp, %rbp
+	row	rbp16
+	call	*%rdi
+	popq	%rbp
+	row	8
+	ret
+	.p2align 4, 0xcc
+plain:	row	undef
+	movl	$1, %eax
+	jmp	*(%rax)
+	.data
+	.p2align 3
+	.quad	leaf, 0, thunk, 0, label, 0, again, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
+def test_what_words_lead_to_may_end_in_a_jump_to_a_frame(etch, tmp_path, flags):
+    assert not wrong(etch, tmp_path, TAILS, *flags)
+
+
 # Words of data: functions, and numbers that happen to be addresses in their middle: in an instruction, and between two of
 # which the first goes on. Behind a return, a jump or a call without padding a function may begin.
 NUMBERS = """

@@ -118,12 +118,18 @@ static bool has_own_stack(const struct flow *f)
 	return f->in.own_stack && (f->found.non_c_frame || own_stack_begins(f->in.env, f->in.range->start));
 }
 
+/* Does a function begin at an address of a code range: is it aligned, and makes a frame with a frame pointer? */
+static bool is_prologue_at(const struct code_range *p, uint64_t addr)
+{
+	return addr % FUNCTION_ALIGN == 0 && insn_is_frame_prologue(p->bytes + (addr - p->start), p->end - addr);
+}
+
 /*
  * False: code of which only the address is taken (is_only_referred()) is a function. It has to end as one on all paths,
  * and its edges may lead only to other inferred code or to starts of functions. Otherwise it may be data: it gets no
  * rows and its results are ignored. Where the address is a mere word of data, it may be the label of a jump table,
- * whose code can look like a function in the entry state; an edge in that state has to lead to a start, and to known
- * code where no frame pointer shows the function.
+ * whose code can look like a function in the entry state; an edge in that state has to lead to a start, and where no
+ * frame pointer shows the function, to known code or to such a function.
  */
 static bool may_be_data(const struct work *w, struct flow *f)
 {
@@ -139,12 +145,14 @@ static bool may_be_data(const struct work *w, struct flow *f)
 	for (i = 0; i < f->found.edge_count; i++) {
 		const struct code_range *to = range_at(f->in.env, f->found.edges[i].target);
 		bool entry = state_is_entry(&f->found.edges[i].state);
+		bool leads = to && is_prologue_at(to, f->found.edges[i].target);
 
-		if (to && (!to->inferred || (word && entry && to->start != f->found.edges[i].target)))
+		if (to && (!to->inferred || (word && entry && to->start != f->found.edges[i].target && !leads)))
 			return true;
 		if (!to && word && entry && f->found.edges[i].target % FUNCTION_ALIGN)
 			return true;
-		ends |= entry && (!word || (to ? w->state[to - f->in.env->ranges].evidence & EVIDENCE_LED : framed));
+		leads |= to && (w->state[to - f->in.env->ranges].evidence & EVIDENCE_LED);
+		ends |= entry && (!word || (to ? leads : framed));
 	}
 	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
 	ends |= !word && !f->found.may_return && !f->found.edge_count &&
