@@ -110,10 +110,13 @@ def kernel_notes():
 
 
 def kernel_code():
-    """C and entry code with the same, and gcc's options for them."""
-    from test_objtool_judged import FLAGS, KERNEL as where
-    return [("annotated.o", "c", (where / "annotated.c").read_text(), FLAGS),
-            ("entry.o", "assembler-with-cpp", (where / "entry.S").read_text(), FLAGS),
+    """C and entry code with the same, of both releases, and gcc's options for them."""
+    from test_objtool_judged import FLAGS, KERNEL as where, LINUX_6_12
+    code = (where / "annotated.c").read_text()
+    entry = (where / "entry.S").read_text()
+    return [("annotated.o", "c", code, FLAGS), ("annotated-6.12.o", "c", code, FLAGS + LINUX_6_12),
+            ("entry.o", "assembler-with-cpp", entry, FLAGS),
+            ("entry-6.12.o", "assembler-with-cpp", entry, FLAGS + LINUX_6_12),
             ("access.o", "assembler-with-cpp", (where / "access.S").read_text(), FLAGS)]
 
 
