@@ -4,7 +4,7 @@
 
     scripts/kernel_objects.py            makes them, if they are not there; prints the directory
 
-Of Linux 6.1; of 6.12 with ETCH_KERNEL_RELEASE=6.12 in the environment. Needs apt, gcc, flex, bison, bc, libelf-dev, and 3 GB;
+Of Linux 6.1; of 6.12 with ETCH_KERNEL_RELEASE=6.12 in the environment. Needs apt, gcc, what PACKAGES lists, and 3 GB;
 about 20 minutes of two processors. The source is the newest package linux-source-VERSION; the configuration is tinyconfig with
 KERNEL_OPTIONS, which turns on ORC, retpolines, return thunks, static keys and calls, SLS, modules. Nothing of it is installed.
 In DIRECTORY:
@@ -23,6 +23,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+# What the kernel's build needs, and Debian's packages for it; installed where the user may.
+PACKAGES = {"/usr/bin/flex": "flex", "/usr/bin/bison": "bison", "/usr/bin/bc": "bc", "/usr/include/gelf.h": "libelf-dev"}
 RELEASE = os.environ.get("ETCH_KERNEL_RELEASE", "6.1")
 DIRECTORY = Path(os.environ.get("ETCH_KERNEL", "/var/tmp/etch-kernel" if RELEASE == "6.1" else f"/var/tmp/etch-kernel-{RELEASE}"))
 PACKAGE = f"linux-source-{RELEASE}"
@@ -56,6 +58,14 @@ def call(argv, log, **more):
         sys.exit(f"kernel_objects: {' '.join(map(str, argv[:4]))} failed: see {log}")
 
 
+def install(log):
+    missing = [package for path, package in PACKAGES.items() if not Path(path).exists()]
+    if missing and os.geteuid():
+        sys.exit(f"kernel_objects: needs {', '.join(missing)}")
+    if missing:
+        call(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], log)
+
+
 def unpack(where, log):
     """The package's tarball, unpacked."""
     call(["apt-get", "download", "-q", PACKAGE], log, cwd=where)
@@ -75,8 +85,8 @@ def configure(tree, out, log):
     out.mkdir(exist_ok=True)
     make(tree, out, log, "tinyconfig")
     fragment = out / "etch.config"
-    fragment.write_text("".join(f"CONFIG_{name}=y\n" for name in KERNEL_OPTIONS.split()) +
-                        "".join(f"CONFIG_{name}=m\n" for name in MODULES.split()) + "".join(f"CONFIG_{name}=n\n" for name in OFF.split()))
+    wanted = [(KERNEL_OPTIONS, "y"), (MODULES, "m"), (OFF, "n")]
+    fragment.write_text("".join(f"CONFIG_{name}={value}\n" for names, value in wanted for name in names.split()))
     call([tree / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", fragment], log, cwd=out)
     make(tree, out, log, "olddefconfig")
 
@@ -95,6 +105,7 @@ def objects(where=DIRECTORY, jobs=2):
     tree, out, kept, log = where / PACKAGE, where / "objtool", where / "kept", where / "log"
     where.mkdir(parents=True, exist_ok=True)
     if not (where / "done").exists():
+        install(log)
         if not tree.exists():
             unpack(where, log)
         configure(tree, out, log)
