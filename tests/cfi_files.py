@@ -60,3 +60,28 @@ def check_against(truth, ours):
     assert c.covered == sum(c.bytes.values()) > 0
     assert c.bytes.get("equal", 0) >= 0.99 * c.covered
     return c
+
+
+KEPT = {3: 0, 6: 1, 12: 2, 13: 3, 14: 4, 15: 5}  # DWARF numbers, and the places in saves.c
+
+
+def rows_for_saves(path, out):
+    """The rows of .eh_frame, computed by pyelftools, for saves.c."""
+    found = []
+    for fde in rows.elf_entries(path):
+        if not isinstance(fde, rows.FDE) or not fde["address_range"]:
+            continue
+        end = fde["initial_location"] + fde["address_range"]
+        lines = sorted({line["pc"]: line for line in fde.get_decoded().table}.items())
+        for i, (pc, line) in enumerate(lines):
+            cfa = line["cfa"]
+            ra = line.get(16)
+            reg = {7: 4, 6: 5}.get(cfa.reg, -1) if cfa.expr is None and ra and ra.type == "OFFSET" and ra.arg == -8 else -1
+            kept = [(0, 0)] * 6
+            for dwarf, place in KEPT.items():
+                rule = line.get(dwarf)
+                if rule is not None:
+                    kept[place] = {"OFFSET": (1, rule.arg), "SAME_VALUE": (0, 0)}.get(rule.type, (2, 0))
+            found.append((pc, lines[i + 1][0] if i + 1 < len(lines) else end, reg, cfa.offset if reg > 0 else 0, kept))
+    out.write_text("".join(f"{a:x} {b:x} {reg} {off} " + " ".join(f"{h} {o}" for h, o in kept) + "\n"
+                           for a, b, reg, off, kept in sorted(found) if a < b))

@@ -11,6 +11,7 @@ import pytest
 from elftools.dwarf.callframe import instruction_name
 from elftools.elf.elffile import ELFFile
 
+from cfi_files import rows_for_saves
 from conftest import TESTS, fetch, run
 
 sys.path.insert(0, str(TESTS / "unwind"))
@@ -156,30 +157,6 @@ def test_gdb_walks_a_stripped_static_program(programs, build, tmp_path):
     assert len(full) >= 7 and full[1:2] == bare[1:2]
 
 
-KEPT = {3: 0, 6: 1, 12: 2, 13: 3, 14: 4, 15: 5}  # DWARF numbers, and the places in saves.c
-
-
-def saves_write(path, out):
-    """The rows of .eh_frame, computed by pyelftools, for saves.c."""
-    found = []
-    for fde in unwind_rows.elf_entries(path):
-        if not isinstance(fde, unwind_rows.FDE) or not fde["address_range"]:
-            continue
-        end = fde["initial_location"] + fde["address_range"]
-        lines = sorted({line["pc"]: line for line in fde.get_decoded().table}.items())
-        for i, (pc, line) in enumerate(lines):
-            cfa = line["cfa"]
-            reg = {7: 4, 6: 5}.get(cfa.reg, -1) if cfa.expr is None else -1
-            kept = [(0, 0)] * 6
-            for dwarf, place in KEPT.items():
-                rule = line.get(dwarf)
-                if rule is not None:
-                    kept[place] = {"OFFSET": (1, rule.arg), "SAME_VALUE": (0, 0)}.get(rule.type, (2, 0))
-            found.append((pc, lines[i + 1][0] if i + 1 < len(lines) else end, reg, cfa.offset if reg > 0 else 0, kept))
-    out.write_text("".join(f"{a:x} {b:x} {reg} {off} " + " ".join(f"{h} {o}" for h, o in kept) + "\n"
-                           for a, b, reg, off, kept in sorted(found) if a < b))
-
-
 @pytest.mark.parametrize("name", ["musl", "static"])
 def test_saved_registers_step_by_step(name, programs, build, tmp_path):
     """At each instruction, and in all its callers: what the rows say of rbx, rbp, r12 to r15 is what the caller had."""
@@ -187,7 +164,7 @@ def test_saved_registers_step_by_step(name, programs, build, tmp_path):
         pytest.skip(f"no compiler for {name}")
     strip_cfi(programs[name], tmp_path / "t")
     run([build / "etch", "rewrite", "--eh-frame", tmp_path / "t"])
-    saves_write(tmp_path / "t", tmp_path / "rows")
+    rows_for_saves(tmp_path / "t", tmp_path / "rows")
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "saves", TESTS / "unwind" / "saves.c"])
     p = run([tmp_path / "saves", tmp_path / "rows", os.environ.get("ETCH_STEPS", "30000"), tmp_path / "t"])
     *shown, last = p.stdout.splitlines()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cfi_files import rows_for_saves
 from conftest import TESTS, run
-from test_eh_frame import THROW, fdes, saves_write
+from test_eh_frame import THROW, fdes
 
 WRONG = """
 	.text
@@ -120,7 +121,7 @@ def test_all_step_by_step(build, tmp_path):
     run(["gcc", "-O2", "-static", "-o", tmp_path / "t", tmp_path / "t.c"])
     out = run([build / "etch", "rewrite", "-v", "--eh-frame=all", tmp_path / "t"]).stdout
     assert int(re.search(r"(\d+) FDEs of the linker replaced", out)[1]) > 1000
-    saves_write(tmp_path / "t", tmp_path / "rows")
+    rows_for_saves(tmp_path / "t", tmp_path / "rows")
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "saves", TESTS / "unwind" / "saves.c"])
     last = run([tmp_path / "saves", tmp_path / "rows", os.environ.get("ETCH_STEPS", "30000"), tmp_path / "t"]).stdout.splitlines()[-1]
     count = dict(zip(last.split()[::2], map(int, last.split()[1::2])))

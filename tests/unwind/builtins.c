@@ -24,11 +24,12 @@ extern const char blob_begin[], blob_end[];
 extern void *target;
 void invoke(void (*shape)(void));
 
-/* rax: number of arguments, which are on the stack; rbx: the last of as many more; rdx: how many words to add. */
+/* rax: number of arguments, which are on the stack, below a word that may be taken for one; rbx: the last of as many
+ * more; rdx: how many words to add. */
 __asm__(".text\n"
         ".globl invoke\n.type invoke,@function\n"
         "invoke:\n"
-        "	push %rbp\n	mov %rsp,%rbp\n	push %rbx\n	push %r12\n	push %r13\n	push %r14\n	push %r15\n"
+        "	push %rbp\n	mov %rsp,%rbp\n	push %rbx\n	push %r12\n	push %r13\n	push %r14\n	push %r15\n	push $0\n"
         "	mov %rbp,want_bp(%rip)\n	lea 1f(%rip),%rcx\n	mov %rcx,want_ip(%rip)\n	mov %rdi,%rcx\n"
         "	mov count(%rip),%rax\n	mov %rax,%r8\n	lea arguments(%rip),%r13\n"
         "2:	test %r8,%r8\n	je 3f\n	push (%r13,%r8,8)\n	dec %r8\n	jmp 2b\n"
@@ -98,6 +99,18 @@ BUILTIN(Replaces,
         "mov $1,%eax\n"
         "	call Builtins_Call\n1:	mov -8(%rbp),%rax\n	mov (%rbp),%rbp\n	add $40,%rsp\n	push %rbx\n	push 8(%rsp)\n"
         "	mov %rax,16(%rsp)\n	add $2,%rax\n	jmp Builtins_Call\n")
+/* a handler of an interpreter: goes on by a table in memory. What a compiler left behind its jump is never run */
+BUILTIN(
+	Handler,
+	"	push %rbp\n	mov %rsp,%rbp\n	sub $24,%rsp\n	mov %rax,-8(%rbp)\n	test %rdx,%rdx\n	jne 2f\n"
+	"1:	mov -8(%rbp),%rax\n	xor %r8d,%r8d\n	mov (%r13,%r8,8),%r8\n	mov (%rbp),%rbp\n	mov %r8,%rcx\n	add $32,%rsp\n"
+	"	jmp *%rcx\n	jmp 2f\n"
+	"2:	push %rdi\n	mov $1,%eax\n	call Builtins_Call\n	nop\n	jmp 1b\n")
+/* what C calls: keeps the registers that C keeps, though others do not */
+BUILTIN(JSEntry, "	push %rbp\n	mov %rsp,%rbp\n	push $2\n	push %r12\n	push %r13\n	push %r14\n	push %r15\n	push %rbx\n"
+                 "	xor %ebx,%ebx\n	mov %rax,%r12\n	xor %eax,%eax\n	call Builtins_Call\n	mov %r12,%rax\n"
+                 "	pop %rbx\n	pop %r15\n	pop %r14\n	pop %r13\n	pop %r12\n	add $8,%rsp\n	pop %rbp\n"
+                 "	pop %r10\n	lea (%rsp,%rax,8),%rsp\n	push %r10\n	ret\n")
 /* leaves the frame of the code that called it, which set up none of its own; `Framed` does so */
 BUILTIN(Leaves, "	pop %r10\n	pop %rdi\n	mov %rbp,%rsp\n	pop %rbp\n	jmp Builtins_Call\n")
 BUILTIN(Framed, "	push %rbp\n	mov %rsp,%rbp\n	push %rdi\n	call Builtins_Leaves\n	int3\n")
@@ -108,10 +121,13 @@ BUILTIN(Replacement,
 
 __asm__(".text\nblob_end:\n");
 
-#define ALL(X)                                                                                                       \
-	X(Call)                                                                                                          \
-	X(InterpreterEntryTrampoline) X(CEntry_Return1) X(Pushes) X(Resumes) X(Bound) X(Applies) X(Adapts) X(Dispatches) \
-		X(Always) X(Replaces) X(Framed) X(Replacement)
+#define ALL(X)                                                                                                   \
+	X(Call)                                                                                                      \
+	X(InterpreterEntryTrampoline)                                                                                \
+	X(CEntry_Return1)                                                                                            \
+	X(Pushes)                                                                                                    \
+	X(Resumes) X(Bound) X(Applies) X(Adapts) X(Dispatches) X(Always) X(Replaces) X(Handler) X(JSEntry) X(Framed) \
+		X(Replacement)
 
 static unsigned right, stopped, wrong;
 static uint64_t stops[8];

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * saves [-e ENTRY] ROWS STEPS PROGRAM [ARG...]: single-steps a program under ptrace, without address randomization and
- * from the address ENTRY on (hexadecimal; default: its first instruction), and judges what rows say of rbx, rbp and r12 to r15: at each call it keeps their values, and at each instruction the rows of all
- * frames have to give them back. ROWS: lines "start end cfa-register cfa-offset (how offset) x 6" in hexadecimal and
- * decimal, sorted; registers rsp 4, rbp 5; how 0 same, 1 at CFA + offset, 2 unknown. Prints counts.
+ * saves [-e ENTRY | -a SECONDS] [-m START-END] ROWS STEPS PROGRAM [ARG...]: single-steps a program under ptrace,
+ * without address randomization, and judges what rows say of rbx, rbp and r12 to r15: at each call it keeps their
+ * values, and at each instruction the rows of all frames have to give them back. ROWS: lines "start end cfa-register
+ * cfa-offset (how offset) x 6" in hexadecimal and decimal, sorted; how 0 same, 1 at CFA + offset, 2 unknown. Prints
+ * counts.
+ *
+ * -e: from the address ENTRY on (hexadecimal) instead of the first instruction. -a: the thread that has used the most
+ * processor time SECONDS after the start, from there on; of frames, those whose call was seen. -m: code that moves its
+ * return address and arguments on the stack. Its frames are judged by return address and rbp instead of the CFA.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +40,12 @@ struct call {
 	unsigned long cfa, ra, kept[KEPT];
 };
 
+static unsigned long moving_start, moving_end; /* -m */
 static struct row *rows;
 static size_t row_count;
 static struct call calls[4096];
 static size_t depth;
+static pid_t child; /* with -a */
 static unsigned long counts[8];
 enum { STEPS, FRAMES, VALUES, UNKNOWN, NO_ROW, WRONG_FRAME, WRONG_VALUE };
 
@@ -81,6 +90,8 @@ static unsigned long word(pid_t pid, unsigned long at)
 	return process_vm_readv(pid, &to, 1, &from, 1, 0) == 8 ? v : 0xdead;
 }
 
+static int is_moving(unsigned long ip) { return ip - moving_start < moving_end - moving_start; }
+
 /* Walks all frames by the rows and holds each against the call that made it. */
 static void judge(pid_t pid, const struct user_regs_struct *r)
 {
@@ -98,7 +109,7 @@ static void judge(pid_t pid, const struct user_regs_struct *r)
 		}
 		cfa = (x->reg == 4 ? sp : v[RBP]) + (unsigned long)x->off;
 		counts[FRAMES]++;
-		if (cfa != calls[d].cfa) {
+		if (is_moving(ip) ? word(pid, cfa - 8) != calls[d].ra : cfa != calls[d].cfa) {
 			if (counts[WRONG_FRAME]++ < 5)
 				printf("frame %llx at %lx: cfa %lx, not %lx\n", r->rip, ip, cfa, calls[d].cfa);
 			return;
@@ -118,14 +129,21 @@ static void judge(pid_t pid, const struct user_regs_struct *r)
 	}
 }
 
+/* The most bytes of arguments that are taken off the stack before a return. */
+#define MOVED_MOST 512
+
 static void follow(pid_t pid, const struct user_regs_struct *was, const struct user_regs_struct *now)
 {
-	while (depth && now->rsp >= calls[depth - 1].cfa) /* returned, or jumped out */
+	while (depth &&
+	       now->rsp >= calls[depth - 1].cfa + (is_moving(was->rip) ? MOVED_MOST : 0)) /* returned, or jumped out */
+		depth--;
+	if (depth && is_moving(was->rip) && now->rip == calls[depth - 1].ra && now->rsp > was->rsp)
 		depth--;
 	if (now->rsp == was->rsp - 8 && depth < 4096) {
 		unsigned long ra = word(pid, now->rsp);
 
-		if (ra - was->rip >= 2 && ra - was->rip <= 8 && ra != now->rip) /* a call: it pushed the address behind itself */
+		if (ra - was->rip >= 2 && ra - was->rip <= 8 &&
+		    ra != now->rip) /* a call: it pushed the address behind itself */
 			calls[depth++] =
 				(struct call){now->rsp + 8, ra, {was->rbx, was->rbp, was->r12, was->r13, was->r14, was->r15}};
 	}
@@ -148,34 +166,86 @@ static void run_to(pid_t pid, unsigned long at)
 	ptrace(PTRACE_SETREGS, pid, 0, &r);
 }
 
-int main(int argc, char **argv)
+/* The thread of a process that has used the most processor time. */
+static pid_t busiest(pid_t pid)
 {
-	struct user_regs_struct was, now;
-	unsigned long limit, entry = 0;
-	int status;
-	pid_t pid;
+	char path[300], text[1024];
+	unsigned long most = 0, user;
+	pid_t found = pid;
+	struct dirent *d;
+	DIR *dir;
 
-	if (argc > 2 && !strcmp(argv[1], "-e")) {
-		entry = strtoul(argv[2], NULL, 16);
-		argv += 2;
-		argc -= 2;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (d = readdir(dir))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", pid, d->d_name);
+		f = *d->d_name != '.' ? fopen(path, "r") : NULL;
+		if (f && fgets(text, sizeof(text), f) && strrchr(text, ')') &&
+		    sscanf(strrchr(text, ')') + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu", &user) == 1 &&
+		    user > most) {
+			most = user;
+			found = atoi(d->d_name);
+		}
+		if (f)
+			fclose(f);
 	}
-	if (argc < 4)
-		return 2;
-	rows_read(argv[1]);
-	limit = strtoul(argv[2], NULL, 10);
-	pid = fork();
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* Starts the program. Returns the thread to step, which is stopped. */
+static pid_t begin(char **argv, unsigned long entry, unsigned seconds)
+{
+	pid_t pid = fork();
+	int status;
+
 	if (!pid) {
 		personality(ADDR_NO_RANDOMIZE);
-		ptrace(PTRACE_TRACEME, 0, 0, 0);
-		execv(argv[3], argv + 3);
+		if (!seconds)
+			ptrace(PTRACE_TRACEME, 0, 0, 0);
+		else
+			freopen("/dev/null", "w", stdout);
+		execv(argv[0], argv);
 		_exit(127);
 	}
-	waitpid(pid, &status, 0);
+	if (seconds) {
+		child = pid;
+		sleep(seconds);
+		pid = busiest(pid);
+		if (ptrace(PTRACE_SEIZE, pid, 0, 0) || ptrace(PTRACE_INTERRUPT, pid, 0, 0))
+			exit(2);
+	}
+	waitpid(pid, &status, __WALL);
 	if (entry)
 		run_to(pid, entry);
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long limit, entry = 0;
+	struct user_regs_struct was, now;
+	unsigned seconds = 0;
+	int status, option;
+	pid_t pid;
+
+	while ((option = getopt(argc, argv, "+e:a:m:")) != -1)
+		if (option == 'e')
+			entry = strtoul(optarg, NULL, 16);
+		else if (option == 'a')
+			seconds = (unsigned)atoi(optarg);
+		else if (option != 'm' || sscanf(optarg, "%lx-%lx", &moving_start, &moving_end) != 2)
+			return 2;
+	if (argc < optind + 3)
+		return 2;
+	rows_read(argv[optind]);
+	limit = strtoul(argv[optind + 1], NULL, 10);
+	pid = begin(argv + optind + 2, entry, seconds);
 	ptrace(PTRACE_GETREGS, pid, 0, &was);
-	while (counts[STEPS] < limit && !ptrace(PTRACE_SINGLESTEP, pid, 0, 0) && waitpid(pid, &status, 0) == pid &&
+	while (counts[STEPS] < limit && !ptrace(PTRACE_SINGLESTEP, pid, 0, 0) && waitpid(pid, &status, __WALL) == pid &&
 	       WIFSTOPPED(status)) {
 		ptrace(PTRACE_GETREGS, pid, 0, &now);
 		follow(pid, &was, &now);
@@ -183,7 +253,7 @@ int main(int argc, char **argv)
 		counts[STEPS]++;
 		was = now;
 	}
-	ptrace(PTRACE_KILL, pid, 0, 0);
+	kill(child ? child : pid, SIGKILL);
 	printf("steps %lu frames %lu values %lu unknown %lu no-row %lu wrong-frame %lu wrong-value %lu\n", counts[STEPS],
 	       counts[FRAMES], counts[VALUES], counts[UNKNOWN], counts[NO_ROW], counts[WRONG_FRAME], counts[WRONG_VALUE]);
 	return 0;

@@ -133,6 +133,7 @@ struct flow_jump {
 	struct state state;
 	struct value what;     /* the table's address and size, by state_table() */
 	unsigned entries;      /* number of entries that are followed */
+	uint32_t step;         /* index of its instruction in flow.steps */
 	bool table, has_state; /* `what` is valid; `state` is valid */
 	bool is_new;           /* is in flow.walk.new_jumps */
 	uint16_t unbounded;    /* plausible entries of a table without a bound, by unbounded_entries() */

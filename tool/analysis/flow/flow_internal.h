@@ -207,6 +207,9 @@ bool flow_note_bars(const struct flow *f, uint32_t k);
 /* Enters the range where notes give a frame. Called before all other entries, which then cannot change that frame. */
 void flow_note_enter(struct flow *f);
 
+/* tails.c: is an indirect jump a tail call, in code whose callers find their frames by rbp? */
+bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j);
+
 /* jumps.c */
 /* Restarts the join over indirect jumps, if it includes this jump, whose state has changed. */
 static inline void flow_agreed_undo(struct flow *f, size_t jump)

@@ -122,6 +122,7 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 	if (!f->jumps[i].is_new)
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)i;
 	f->jumps[i].has_state = f->jumps[i].is_new = true;
+	f->jumps[i].step = step;
 	state_copy(&f->jumps[i].state, s);
 	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
 	f->walk.table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;

@@ -10,7 +10,8 @@
 
 /*
  * Is an indirect jump open: may it reach code of this range that is not known as its target? Not if all of its table's
- * entries are known, nor if it is a tail call: a jump with the return address on top and no table.
+ * entries are known, nor if it is a tail call: a jump with the return address on top and no table, or what is one by a
+ * convention (flow_jump_is_tail()), as of an interpreter's handlers, which go on by a table in memory.
  */
 static bool is_open(const struct flow *f, const struct flow_jump *j)
 {
@@ -18,6 +19,8 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
 
 	if (j->what.most && j->entries == j->what.most)
 		return false; /* all of its targets are known */
+	if ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && flow_jump_is_tail(f, j))
+		return false;
 	if (j->table || f->in.range->plt)
 		return true;
 	/* rsp alone decides, not state_is_entry(): some conventions preserve no callee-saved register. */

@@ -114,17 +114,19 @@ bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *
  * Is an indirect jump a tail call? One through a table in the file is not: its targets are in the code range. In the
  * handler of an interpreter it is one if rbp is the caller's.
  */
-static bool is_tail(const struct flow *f, const struct step *in, uint64_t off)
+bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 {
-	const struct flow_jump *j = in->number ? &f->jumps[in->number - 1] : NULL;
+	const struct step *in = &f->steps[j->step];
 	struct insn load;
 
-	if (!j || !j->has_state)
+	if (!j->has_state)
 		return false;
 	if (f->in.handler)
 		return is_callers_rbp(&j->state);
-	return !in->deref && in->a < 16 && !(j->table && (j->what.off || j->what.reg != sizeof(uint64_t))) &&
-	       flow_loaded(f, off, in->a, &load);
+	if (in->deref || in->a >= 16)
+		return false;
+	return j->table ? !j->what.off && j->what.reg == sizeof(uint64_t)
+	                : flow_loaded(f, f->step_at[j->step], in->a, &load);
 }
 
 /* The distance at the target of a direct jump. */
@@ -158,7 +160,7 @@ static int32_t distance(const struct flow *f, const struct step *in, uint64_t of
 	case FLOW_NEXT: k = at_next(f, off + in->len); return k < 0 ? k : before(f, in, off, k);
 	case FLOW_BRANCH: return meet(at_next(f, off + in->len), at_target(f, (uint64_t)in->imm));
 	case FLOW_JUMP: return at_target(f, (uint64_t)in->imm);
-	case FLOW_JUMP_IND: return is_tail(f, in, off) ? 0 : TAIL_NONE;
+	case FLOW_JUMP_IND: return in->number && flow_jump_is_tail(f, &f->jumps[in->number - 1]) ? 0 : TAIL_NONE;
 	case FLOW_CALL:
 	case FLOW_CALL_IND: return flow_comes_back(f, in) ? TAIL_NONE : TAIL_ANY;
 	case FLOW_STOP: return TAIL_ANY;

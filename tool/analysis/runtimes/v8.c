@@ -217,9 +217,11 @@ static void symbols_read(const struct elf_file *f, const struct code_space *spac
 /*
  * A JavaScript function takes its arguments off the stack, as many as it was given, so V8's garbage collector finds the
  * frames of callers by rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address at rbp + 8).
- * Builtins also tail-call one another through a table in the isolate, which a register points to.
+ * No other register is preserved, but by what C calls, such as JSEntry. Builtins also tail-call one another through a
+ * table in the isolate, which a register points to.
  */
-const struct convention convention_v8 = {.keeps_rbp = true, .frames_by_rbp = true, .jumps_by_any = true};
+const struct convention convention_v8 = {
+	.keeps_none = true, .keeps_rbp = true, .frames_by_rbp = true, .jumps_by_any = true};
 
 int v8_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
 {

@@ -24,10 +24,6 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 		return;
 	row.bp = state_saves(before, &row.saves);
 	want->registers = saves_registers(&row.saves);
-	if (code_convention(e->range)->keeps_none) {
-		memset(&row.saves, 0, sizeof(row.saves));
-		memset(row.saves.how, ETCH_SAVE_OTHER, sizeof(row.saves.how));
-	}
 	if (l->count && l->rows[l->count - 1].bp == row.bp &&
 	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
 		return;
@@ -76,6 +72,36 @@ static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *
 	e->flow->skip.below = UINT64_MAX;
 }
 
+/* Does the code save all registers? So does what C calls, by its convention, whatever that of the rest is. */
+static bool saves_all(const struct save_list *l)
+{
+	static const uint8_t all[5] = {ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA};
+	size_t i;
+
+	_Static_assert(sizeof(l->rows->saves.how) == sizeof(all), "one for each register");
+	for (i = 0; i < l->count; i++)
+		if (!memcmp(l->rows[i].saves.how, all, sizeof(all)))
+			return true;
+	return false;
+}
+
+/* By a convention that keeps none of the registers, nothing is known of the caller's: those at the entry may be of
+ * another function, which has called this one in its own place. Merges rows that are equal then. */
+static void saves_drop(struct save_list *l)
+{
+	size_t i, to = 0;
+
+	for (i = 0; i < l->count; i++) {
+		struct save_row *r = &l->rows[i];
+
+		memset(&r->saves, 0, sizeof(r->saves));
+		memset(r->saves.how, ETCH_SAVE_OTHER, sizeof(r->saves.how));
+		if (!to || l->rows[to - 1].bp != r->bp)
+			l->rows[to++] = *r;
+	}
+	l->count = to;
+}
+
 void emit_saves_begin(struct emit *e, struct flow *f)
 {
 	e->saves.count = 0;
@@ -92,6 +118,8 @@ bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out)
 	f->saves = (struct flow_saves){0};
 	if (e->failed || !e->saves.count)
 		return !e->failed;
+	if (code_convention(e->range)->keeps_none && !saves_all(&e->saves))
+		saves_drop(&e->saves);
 	out->saves = malloc(e->saves.count * sizeof(*out->saves));
 	if (!out->saves)
 		return false;
