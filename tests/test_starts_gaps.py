@@ -119,6 +119,41 @@ PLAIN = ENTRY + """
 	ret
 """
 
+# A handler whose address is taken, and what it alone calls: one that only calls, and one that leaves with another rsp, as an unwinder does.
+HANDLER = ENTRY.replace("call\tknown", "leaq\thandler(%rip), %rdi\n\tcall\tknown") + """
+	.p2align 4
+handler:	row	8
+	pushq	%rbx
+	row	16
+	call	caller
+	call	leaver
+	movl	%eax, %ebx
+	row	16
+	popq	%rbx
+	row	8
+	ret
+	.p2align 4
+caller:	row	8
+	subq	$8, %rsp
+	row	16
+	call	last
+	addq	$8, %rsp
+	row	8
+	ret
+	.p2align 4
+leaver:	pushq	%rbx
+	movq	%rdi, %rbx
+	call	caller
+	leaq	8(%rsp, %rsi), %rsp
+	movq	%rbx, (%rsp)
+	ret
+	.p2align 4
+last:	row	8
+	movl	%edi, %eax
+	row	8
+	ret
+"""
+
 # Bytes like a prologue's in data, a frame that is not taken down, and what never returns begin no function.
 NONE = ENTRY + """
 	.p2align 4, 0xcc
@@ -162,7 +197,7 @@ NONE = ENTRY + """
 
 
 @pytest.mark.parametrize("flags", [LIBRARY, PROGRAM], ids=["library", "program"])
-@pytest.mark.parametrize("source", [FUNCTIONS, PLAIN, NONE], ids=["functions", "plain", "none"])
+@pytest.mark.parametrize("source", [FUNCTIONS, PLAIN, HANDLER, NONE], ids=["functions", "plain", "handler", "none"])
 def test_prologues_between_functions(etch, tmp_path, source, flags):
     assert not wrong(etch, tmp_path, source, *flags)
 

@@ -4,6 +4,9 @@
  * such functions, as in builtins of a virtual machine and in stripped programs that are not position-independent. Where
  * .eh_frame and symbols say nothing, each prologue is tried as a function's start. Like any start of which only the
  * address is known, it is judged once more by its exits and edges (may_be_data()).
+ *
+ * A code range that was taken for data, though its address is taken by code, is part of such a gap: its end was not
+ * known, so that other functions have been followed with it, and the functions behind it are known by now.
  */
 #include "analysis/interproc/tried_starts.h"
 
@@ -16,6 +19,21 @@ static void gap_look(struct work *w, struct starts *s, const struct code_section
 	s->count = 0;
 	prologues_find(s, &gap, start, end, false);
 	starts_try(w, s, &gap, 0, end);
+}
+
+/* Is code range `k` what was taken for data, and is it of no size, since nothing of it counts as code? */
+static bool is_gap(const struct work *w, size_t k)
+{
+	const struct range_state *s = &w->state[k];
+
+	return s->kind == RANGE_DATA && !(s->evidence & EVIDENCE_WORD) && w->ranges.list[k].open;
+}
+
+/* Judges code range `k`, which has been tried as a function, again. */
+static void range_rejudge(struct work *w, size_t k)
+{
+	w->state[k].kind = RANGE_FUNCTION;
+	w->state[k].run |= RUN_NEWS;
 }
 
 void gaps_sweep(struct work *w)
@@ -31,18 +49,24 @@ void gaps_sweep(struct work *w)
 		const struct code_section *c = &space->list[i];
 
 		for (at = c->addr; at < c->addr + c->size; at = end) {
+			bool known;
+
 			while (k < w->ranges.count && w->ranges.list[k].end <= at)
 				k++;
 			end = c->addr + c->size;
-			if (k < w->ranges.count && w->ranges.list[k].start <= at) {
+			known = k < w->ranges.count && w->ranges.list[k].start <= at;
+			if (known && !is_gap(w, k)) {
 				end = w->ranges.list[k].end;
 				continue;
 			}
-			if (k < w->ranges.count && w->ranges.list[k].start < end)
-				end = w->ranges.list[k].start;
+			if (k + known < w->ranges.count && w->ranges.list[k + known].start < end)
+				end = w->ranges.list[k + known].start;
 			gap_look(w, &s, c, at, end);
 			for (n = 0; n < s.count; n++)
-				undiscovered_put(w, s.list[n]);
+				if (known && s.list[n] == w->ranges.list[k].start)
+					range_rejudge(w, k);
+				else
+					undiscovered_put(w, s.list[n]);
 		}
 	}
 	starts_free(&s);
