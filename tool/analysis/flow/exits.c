@@ -2,6 +2,7 @@
 /* What one instruction adds to the results of its code range (struct flow_result), by the state before it at the
  * fixpoint: exits, edges out of the range, and what they tell of it. */
 #include "analysis/flow/flow_internal.h"
+#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -239,6 +240,7 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 		if (f->in.range->inferred && is_epilogue_jump(f, off, before))
 			f->found.exits_balanced = f->found.returns_to_caller = true;
 		f->found.exits_balanced |= f->in.range->inferred && balanced && is_argument_jump(f, off, in);
+		f->found.jumps_by |= !in->deref && in->a < 16 ? (uint16_t)(1u << in->a) : 0;
 		f->found.may_return = true;
 	}
 }
@@ -392,8 +394,16 @@ bool flow_takes_address(const struct flow *f, const struct step *in)
 	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->in.env->file->eh.e_type != ET_DYN;
 }
 
+/* Adds the exit of an address that is taken at an offset. */
+static void ref_add(struct flow *f, uint64_t off, uint64_t addr, unsigned kind)
+{
+	flow_exit_add(f, addr, kind);
+	if (!f->failed)
+		f->found.exits[f->found.exit_count - 1].at = (uint32_t)off;
+}
+
 /* Notes an address that the code takes. What the entry point takes, such as main, is called. */
-void flow_ref_note(struct flow *f, uint64_t addr)
+void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 {
 	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;
 	const struct code_section *c;
@@ -401,14 +411,72 @@ void flow_ref_note(struct flow *f, uint64_t addr)
 
 	if (p) {
 		if (p->start == addr ? !p->named : p->open)
-			flow_exit_add(f, addr, kind);
+			ref_add(f, off, addr, kind);
 		return;
 	}
 	/* Outside of all code ranges: assembly without .eh_frame is called through tables of pointers that other code
 	 * fills in. */
 	c = space_at(f->in.env->space, addr);
 	if (c && !elf_is_object(f->in.env->file))
-		flow_exit_add(f, addr, kind);
+		ref_add(f, off, addr, kind);
+}
+
+/* Adds an edge to a continuation, in state s: a function only where a call has led to the jump. */
+static void continuation_enter(struct flow *f, uint64_t label, const struct state *s)
+{
+	const struct code_range *p = range_at(f->in.env, label);
+
+	edge_add(f, label, s);
+	if (!p || p->start == label)
+		flow_exit_add(f, label, EXIT_PART);
+	else
+		f->found.may_return = true;
+}
+
+/* Makes the state at a continuation from that of the instruction, or of the entry of what that calls: what code has
+ * stored meanwhile, other than the caller's registers, is unknown. */
+static void continuation_state(struct state *s, int32_t moved, unsigned writes)
+{
+	unsigned i, n, r;
+
+	state_call(s);
+	for (r = 0; r < 16; r++)
+		if (writes >> r & 1)
+			s->reg[r] = (struct value){0};
+	for (i = n = 0; i < s->slot_count; i++)
+		if (s->slot[i].value.kind == VALUE_ENTRY)
+			s->slot[n++] = s->slot[i];
+	s->slot_count = (uint8_t)n;
+	if (s->reg[ETCH_REG_RSP].kind != VALUE_ANY)
+		s->reg[ETCH_REG_RSP].off += moved;
+}
+
+void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before)
+{
+	const struct flow_env *env = f->in.env;
+	uint64_t addr = f->in.range->start + off;
+	size_t i = SEARCH(env->continuation_count, k, env->continuations[k].at < addr);
+	const struct flow_continuation *c = &env->continuations[i];
+	struct state s;
+
+	if (i == env->continuation_count || c->at != addr || before->dead)
+		return;
+	if (c->unknown) {
+		flow_unknown_state(&s);
+		continuation_enter(f, c->label, &s);
+	}
+	if (c->jumped) {
+		state_copy(&s, before);
+		continuation_state(&s, c->jump_moved, c->writes);
+		continuation_enter(f, c->label, &s);
+	}
+	if (c->called) {
+		state_entry(&s);
+		s.abi_flags = before->abi_flags;
+		s.weak = before->weak;
+		continuation_state(&s, c->call_moved, c->writes);
+		continuation_enter(f, c->label, &s);
+	}
 }
 
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before)

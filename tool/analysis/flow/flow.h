@@ -41,11 +41,25 @@ struct flow_exit {
 	uint32_t kind;   /* enum flow_exit_kind */
 	uint32_t from;   /* code range */
 	uint32_t to;     /* code range that holds the target, or NO_RANGE */
+	uint32_t at;     /* EXIT_REF: offset of the instruction */
 };
 #define NO_RANGE       UINT32_MAX
 #define FUNCTION_ALIGN 16u /* alignment of functions by most compilers, in bytes */
 #define FLOW_EXTERN    ((uint64_t)1 << 62)
 #define FLOW_SLOT      ((uint64_t)1 << 61)
+
+/*
+ * A continuation: an address of code that an instruction hands on in a register, for other code to jump to, in the
+ * frame of that instruction or of what it calls (interproc/continuations.c).
+ */
+struct flow_continuation {
+	uint64_t at, label; /* the instruction; the address */
+	bool jumped, called;
+	bool unknown;       /* that frame is not known */
+	int32_t jump_moved; /* jumped: rsp at the label minus rsp at the instruction */
+	int32_t call_moved; /* called: rsp at the label minus rsp at the start of the callee */
+	uint16_t writes;    /* registers that have changed until then */
+};
 
 struct flow;
 struct flow_env;
@@ -100,9 +114,11 @@ struct flow_env {
 		uint32_t start, end;
 	} * spans; /* of the code ranges, relative to index_base */
 	uint64_t index_base, index_span;
-	const struct fixups *fixups; /* may be null */
-	const struct notes *notes;   /* null: there are none */
-	uint8_t abi_flags;           /* ABI_* of the file */
+	const struct fixups *fixups;                   /* may be null */
+	const struct notes *notes;                     /* null: there are none */
+	const struct flow_continuation *continuations; /* sorted by `at` */
+	size_t continuation_count;
+	uint8_t abi_flags; /* ABI_* of the file */
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
@@ -186,6 +202,7 @@ struct flow_result {
 	                                * 0: none */
 	uint32_t dispatch_otherwise;   /* likewise, in another frame */
 	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */
+	uint16_t jumps_by;             /* registers of the indirect jumps without a known target */
 	bool exit_sp_varies;           /* some exit has another rsp, or an unknown one: exit_sp_delta does not count */
 	bool exit_sp_mismatch;   /* leaves with part of a frame, or more popped than pushed: not begun as a function */
 	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */

@@ -113,6 +113,8 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
 /* Behind entry x, the next one from the same instruction, which patched_edges_add() has made; or null. */
 const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x);
+/* Makes the state of an unknown frame: rsp is the base of a realigned frame, and nothing else is known. */
+void flow_unknown_state(struct state *s);
 /* Makes the state at the fixup of an instruction that faults. */
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out);
 /* Makes the state at the landing pad of a call that throws. */
@@ -123,8 +125,10 @@ bool flow_takes_address(const struct flow *f, const struct step *in);
 /* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
  * a call and this instruction. */
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
-/* Adds an exit for an address taken, perhaps of a function. space_may_hold() must be true of it. */
-void flow_ref_note(struct flow *f, uint64_t addr);
+/* Adds an exit for an address taken at an offset, perhaps of a function. space_may_hold() must be true of it. */
+void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr);
+/* Adds the edges to the continuation that the instruction at an offset hands on, if it is one. */
+void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before);
 /* Adds the edges by NOTE_EDGE out of the code range. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before);
 /* Adds the exit of an instruction whose fixup is outside of the code range. */

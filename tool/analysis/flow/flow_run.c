@@ -158,8 +158,8 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 	if (!room_make(&f->found.exits, &f->walk.exit_room, f->found.exit_count, sizeof(*f->found.exits)))
 		f->failed = true;
 	else
-		f->found.exits[f->found.exit_count++] =
-			(struct flow_exit){target, kind, f->in.number, range_number(f->in.env, target)};
+		f->found.exits[f->found.exit_count++] = (struct flow_exit){
+			.target = target, .kind = kind, .from = f->in.number, .to = range_number(f->in.env, target)};
 }
 
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
@@ -345,8 +345,7 @@ static bool is_called(const struct state *s)
 	return s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
 }
 
-/* The state of an unknown frame: rsp is the base of a realigned frame, and nothing else is known. */
-static void state_unknown(struct state *s)
+void flow_unknown_state(struct state *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->reg[ETCH_REG_RSP].kind = VALUE_ALIGNED;
@@ -438,7 +437,7 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		if (f->in.handler)
 			state_handler(&entry);
 		else
-			state_unknown(&entry);
+			flow_unknown_state(&entry);
 		flow_enter(f, f->in.range->start, &entry);
 	}
 	for (i = 0; i < f->in.range->entry_count; i++)

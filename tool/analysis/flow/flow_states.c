@@ -128,7 +128,9 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
 
 	if (in.flow == FLOW_NEXT && space_may_hold(f->in.env->space, (uint64_t)in.imm) && flow_takes_address(f, &in))
-		flow_ref_note(f, (uint64_t)in.imm);
+		flow_ref_note(f, off, (uint64_t)in.imm);
+	if (f->in.env->continuation_count && in.flow == FLOW_NEXT && in.imm)
+		flow_continuation_note(f, off, s);
 	if (f->in.fixup_count)
 		flow_fault_note(f, addr, &in, s);
 	if (f->in.noted)

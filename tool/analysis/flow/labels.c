@@ -25,7 +25,7 @@ static void block_note(struct flow *f, uint64_t off, unsigned r, uint64_t own)
 		if (in.flow != FLOW_NEXT)
 			return;
 		if (in.op == STEP_ADDRESS && in.b == r)
-			flow_ref_note(f, own + (uint64_t)(int64_t)in.disp);
+			flow_ref_note(f, off, own + (uint64_t)(int64_t)in.disp);
 		if ((in.writes >> r & 1) || (in.a == r && in.op != STEP_PUSH && in.op != STEP_STORE && in.op != STEP_COMPARE))
 			return;
 		off += in.len;

@@ -10,6 +10,7 @@
  *                                 wide_called(), wide_sweep(),   the wide_ ones the code range of the FDE
  *                                 gaps_sweep(), labels_cut()
  *   handler of an interpreter     handlers_find()                itself
+ *   frame of a continuation       continuations_find()           itself, and what hands it on
  *   end of an open code range     open_trim(), open_extend()     itself
  *   function is noreturn          noreturn_find()                callers with code behind the call; along chains of
  *                                                                calls without rounds (noreturn_chains.c)
@@ -35,10 +36,10 @@
  * - frame, trial: change in one direction; bound: 3 and 2 per code range
  * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; bound: 1 per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; bound: that, per code range
- * - stages of the file: words_scanned, words_judged, wide_swept, gaps_swept, labels_cut, starts_classified; own stack
- *   or not (own_stack.differ); bound: 1 each
+ * - stages of the file: words_scanned, words_judged, wide_swept, gaps_swept, continuation_runs, labels_cut,
+ *   starts_classified; own stack or not (own_stack.differ); bound: CONTINUATION_RUNS for that one, else 1
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; bound: 1
- *   per code range
+ *   per code range, and once more for each continuations_find(), which begins anew, as it does with `frame`
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
  *   register or stack slot from a value to unknown; bound: the height of the lattice per target, restarted whenever
  *   handlers_find() marks a code range, which `frame` bounds
@@ -208,7 +209,8 @@ static uint64_t file_sum(const struct work *w)
 {
 	return mix(mix(w->noreturn_count, w->ranges.count),
 	           w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 |
-	               w->gaps_swept << 4 | w->labels_cut << 5 | w->words_judged << 6 | w->handlers_tried << 7);
+	               w->gaps_swept << 4 | w->labels_cut << 5 | w->words_judged << 6 | w->handlers_tried << 7 |
+	               w->continuation_runs << 8);
 }
 
 static uint64_t work_sum(const struct work *w)

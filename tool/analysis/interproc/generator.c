@@ -350,6 +350,7 @@ static void work_close(struct work *w)
 	}
 	free(w->state);
 	free(w->edges.list);
+	free(w->continuations);
 	links_free(&w->calls);
 	links_free(&w->tails);
 	free(w->place);

@@ -48,7 +48,8 @@ static bool may_be_label(const struct work *w, size_t i)
 {
 	const struct range_state *s = &w->state[i];
 
-	return w->ranges.list[i].inferred && s->frame == FRAME_OWN && !s->evidence && s->entered == ENTRY_TAKEN;
+	return w->ranges.list[i].inferred && s->frame == FRAME_OWN && !s->evidence &&
+	       s->entered == (ENTRY_TAKEN | ENTRY_REFERRED);
 }
 
 /* Finds these tables; not those through which some function dispatches in another frame. */

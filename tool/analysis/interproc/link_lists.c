@@ -29,9 +29,9 @@ static const uint8_t class_of[] = {
 
 static const uint8_t entry_of[] = {
 	[CLASS_CALL] = ENTRY_CALLED | ENTRY_LED | ENTRY_TAKEN,
-	[CLASS_TAIL] = ENTRY_LED | ENTRY_TAKEN,
+	[CLASS_TAIL] = ENTRY_LED | ENTRY_TAKEN | ENTRY_TAILED,
 	[CLASS_PART] = ENTRY_LED,
-	[CLASS_REF] = ENTRY_TAKEN,
+	[CLASS_REF] = ENTRY_TAKEN | ENTRY_REFERRED,
 };
 
 void identities_grow(struct work *w, size_t before)
@@ -93,7 +93,7 @@ void links_put(const struct work *w, struct links *l, const struct flow_exit *x)
 
 	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
 	out = &l->list[l->count++];
-	*out = (struct link){.target = x->target, .from = w->state[x->from].id, .kind = (uint8_t)x->kind};
+	*out = (struct link){.target = x->target, .from = w->state[x->from].id, .kind = (uint8_t)x->kind, .next = x->at};
 	link_resolve(w, out, x->to);
 }
 

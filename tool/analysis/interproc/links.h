@@ -13,7 +13,7 @@
 struct link {
 	uint64_t target;
 	uint32_t from, to; /* identities of code ranges (work.place); to: NO_RANGE where none holds the target */
-	uint32_t next;     /* of `into`: the next link to the same start, + 1; 0: none */
+	uint32_t next;     /* of `into`: the next link to the same start, + 1; 0: none. EXIT_REF: flow_exit.at */
 	uint8_t kind;      /* enum flow_exit_kind, or LINK_DROPPED */
 	bool start;        /* the target is the start of `to` */
 	bool outside;      /* no code range holds the target, or one of the PLT does */

@@ -14,6 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Are all frames known that a code range begins in, since nothing but jumps leads there? In files with continuations,
+ * of which the frames are known; elsewhere such code is often a handler of an interpreter. */
+static bool frames_known(const struct flow_env *env, const struct range_state *s)
+{
+	return env->continuation_count && range_is_only_led_to(s);
+}
+
 enum flow_start range_start(const struct flow_env *env, const struct code_range *p, const struct range_state *s,
                             const struct emit *e)
 {
@@ -21,6 +28,10 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 	if (start != START_ASSUMED)
 		return start;
+	if (range_is_continuation(s))
+		return s->evidence & EVIDENCE_CONTINUED ? START_PART : START_FUNCTION;
+	if (frames_known(env, s))
+		return s->entered & ENTRY_TAILED ? START_ASSUMED : START_PART;
 	if (p->part || range_is_framed_part(s))
 		return START_PART;
 	if (range_is_tried(s) || (p->fde < 0 && !p->plt && own_stack_begins(env, p->start)))
@@ -170,7 +181,7 @@ static bool jumps_to_part(const struct work *w, const struct flow *f)
 
 	for (i = 0; i < f->found.exit_count; i++)
 		if (f->found.exits[i].kind == EXIT_TAIL && f->found.exits[i].to != NO_RANGE &&
-		    w->state[f->found.exits[i].to].framed_part)
+		    w->state[f->found.exits[i].to].framed_part && !frames_known(&w->env, &w->state[f->found.exits[i].to]))
 			return true;
 	return false;
 }
@@ -192,6 +203,16 @@ static bool is_known_part(const struct worker *o, const struct code_range *p, co
 		if (o->in[i].target == p->start && !o->in[i].state.weak)
 			return true;
 	return false;
+}
+
+/* Does a jump lead to the start of a code range, in a state that is known? */
+static bool is_reached(const struct worker *o, const struct code_range *p, const struct range_state *s, size_t edges)
+{
+	size_t i;
+
+	for (i = 0; i < edges && o->in[i].target != p->start; i++)
+		;
+	return i < edges || s->entered & ENTRY_TAILED;
 }
 
 /* Does a presumed handler of an interpreter leave in another frame than a handler does? */
@@ -319,7 +340,8 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	if (pushed_find(f, &o->emit) || handler_fails(s, f))
 		return true;
 	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART &&
-	    !has_own_stack(f) && (flow_begins_framed(f) || jumps_to_part(w, f))) {
+	    !range_is_continuation(s) && !frames_known(&w->env, s) && !has_own_stack(f) &&
+	    (flow_begins_framed(f) || jumps_to_part(w, f))) {
 		s->kind = RANGE_PART;
 		s->relaxed_rules = f->in.relaxed = false;
 		s->frame = f->found.broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
@@ -388,7 +410,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 	f->in.pushed = 0;
 	f->in.relaxed = s->relaxed_rules;
 	s->known_part = is_known_part(o, p, s, all);
-	f->in.framed = is_framed(s) && !s->known_part;
+	f->in.framed = is_framed(s) && !s->known_part && !(frames_known(&w->env, s) && is_reached(o, p, s, in));
 	f->in.handler = f->in.framed && s->frame == FRAME_HANDLER;
 	f->in.force_constants = w->options->observe || w->options->detail;
 	do {

@@ -158,6 +158,7 @@ void range_keep(struct worker *o, uint32_t number)
 	s->cut_is_neutral = is_cut_neutral(f);
 	s->last_start = f->in.start;
 	s->dispatch = f->found.dispatch;
+	s->jumps_by = f->found.jumps_by;
 	s->keeps_frame = f->found.keeps_frame;
 	s->dispatch_otherwise = f->found.dispatch_otherwise;
 	s->cfi_one_row = o->emit.cfi_count == 1;

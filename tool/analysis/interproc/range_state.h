@@ -21,19 +21,24 @@ enum range_kind {
 /* How other code leads to the start of a code range, by all links known now. */
 enum {
 	ENTRY_CALLED = 1,
-	ENTRY_LED = 2,   /* called or jumped to */
-	ENTRY_TAKEN = 4, /* called, tail-called, or its address is taken */
+	ENTRY_LED = 2,      /* called or jumped to */
+	ENTRY_TAKEN = 4,    /* called, tail-called, or its address is taken */
+	ENTRY_REFERRED = 8, /* its address is taken */
+	ENTRY_TAILED = 16,  /* tail-called */
 };
 
 /* Evidence about the start of a code range. A set that only grows, and only between rounds. */
 enum {
-	EVIDENCE_LED = 1,      /* some call or jump has led there */
-	EVIDENCE_FUNCTION = 2, /* data holds its address; or, from starts_classify() on, ENTRY_TAKEN */
-	EVIDENCE_WORD = 4,     /* it was found only by a plain word of data */
-	EVIDENCE_SHARED = 8,   /* the file's entry point and other code lead there */
+	EVIDENCE_LED = 1,        /* some call or jump has led there */
+	EVIDENCE_FUNCTION = 2,   /* data holds its address; or, from starts_classify() on, ENTRY_TAKEN */
+	EVIDENCE_WORD = 4,       /* it was found only by a plain word of data */
+	EVIDENCE_SHARED = 8,     /* the file's entry point and other code lead there */
+	EVIDENCE_CONTINUED = 16, /* a continuation, in frames that are known from where its address is handed on */
+	EVIDENCE_RETURNED = 32,  /* a continuation that begins as a function: in the frame of a callee's entry */
 };
 
-/* Whose frame is there at the start of a code range, by its own code. Only grows. */
+/* Whose frame is there at the start of a code range, by its own code. Only grows, until it is found to be a
+ * continuation. */
 enum start_frame {
 	FRAME_OWN,        /* none yet: as at the start of a function */
 	FRAME_OTHER,      /* that of other code: a part of a function, or an interpreter's handler */
@@ -102,10 +107,11 @@ struct range_state {
 	bool flows_to_end;     /* its flow reaches its last byte */
 	uint32_t dispatch;     /* flow.found.dispatch and dispatch_otherwise */
 	uint32_t dispatch_otherwise;
-	bool keeps_frame; /* flow.found.keeps_frame */
-	bool is_handler;  /* scratch of handlers_find() */
-	bool cfi_one_row; /* .eh_frame has one row for the whole code range */
-	bool cfi_denied;  /* .eh_frame contradicts the code at a function entry inside */
+	bool keeps_frame;  /* flow.found.keeps_frame */
+	uint16_t jumps_by; /* flow.found.jumps_by */
+	bool is_handler;   /* scratch of handlers_find() */
+	bool cfi_one_row;  /* .eh_frame has one row for the whole code range */
+	bool cfi_denied;   /* .eh_frame contradicts the code at a function entry inside */
 
 	/* Open code ranges: where their flow ends. */
 	uint64_t reached;    /* address of the end of its flow */
@@ -133,6 +139,19 @@ struct range_state {
 static inline bool range_is_tried(const struct range_state *s)
 {
 	return s->trial == TRIAL_RUNNING || s->trial == TRIAL_PASSED;
+}
+
+/* Is it a continuation of which the frame is known, and that nothing calls? */
+static inline bool range_is_continuation(const struct range_state *s)
+{
+	return s->evidence & (EVIDENCE_CONTINUED | EVIDENCE_RETURNED) && !s->is_callee;
+}
+
+/* Does it begin in a frame of other code, and do nothing but jumps and what lies in front of it lead there? */
+static inline bool range_is_only_led_to(const struct range_state *s)
+{
+	return s->frame == FRAME_OTHER && !s->is_callee && !(s->entered & (ENTRY_CALLED | ENTRY_REFERRED)) &&
+	       !(s->evidence & ~(unsigned)EVIDENCE_LED);
 }
 
 /* Does it begin with the frame of other code, and no call leads there? */

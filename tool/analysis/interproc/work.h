@@ -11,6 +11,7 @@
  *   round_prepare.c   between two rounds, by these:
  *     undiscovered.c, open_ranges.c, gap_sweep.c, own_stack_starts.c   where code ranges begin and end
  *     starts.c, entry_tail.c, wide_fde.c, tried_starts.c         what begins there (range_state.h)
+ *     continuations.c, continuation_walk.c, interpreters.c       in whose frame
  *     returns.c, noreturn_*.c                                    which functions return
  *   observe_edges.c, non_c_frames.c, own_stack.c, fixup_frames.c   after the last round
  */
@@ -77,6 +78,8 @@ struct work {
 	bool words_judged;                        /* starts_rejudge() has run since */
 	bool wide_swept;                          /* wide_sweep() has run */
 	bool gaps_swept;                          /* gaps_sweep() has run */
+	uint32_t continuation_runs;               /* of continuations_find() */
+	struct flow_continuation *continuations;  /* env.continuations */
 	bool labels_cut;                          /* labels_cut() has run */
 	bool handlers_tried;                      /* handlers_find() has marked some, and their frames spread */
 	bool entry_tail;                          /* some code range has entry_tail */
@@ -174,6 +177,11 @@ void wide_sweep(struct work *w);
 
 /* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. */
 void gaps_sweep(struct work *w);
+
+/* continuations.c: finds the frames of continuations, once all other evidence is there. The code of continuations may
+ * hand on others: CONTINUATION_RUNS times. */
+#define CONTINUATION_RUNS 6u
+void continuations_find(struct work *w);
 
 /* interpreters.c: handlers of interpreters. */
 /* Makes code ranges at the labels of an interpreter that stores them into a table, once all other evidence is there. */

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A walk over instructions from an address on, along jumps and branches and past calls, that follows rsp and what
+ * registers hold. All jumps through a register to a continuation have to find rsp in one place, relative to the start:
+ * then whichever of them is taken, the frame at its target is known. That counts the jumps of the continuations whose
+ * addresses the code itself hands on, since the one from outside may wait meanwhile in another register, or on the
+ * stack. What the code of a call does is found once for each callee.
+ */
+#include "analysis/interproc/continuation_walk.h"
+
+#include "support/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VISITS_MOST 8192u    /* instructions that one walk reaches; code with more of them proves nothing */
+#define STEPS_MOST  4000000u /* of all walks over a file */
+#define DEPTH_MOST  12u      /* calls within calls that are followed */
+#define STACK       ETCH_REG_RSP
+#define ALL         0xffffu
+
+/* What an instruction does with the registers, as far as it matters here. */
+enum op_kind {
+	OP_OTHER, /* computes what it writes */
+	OP_COPY,  /* dst = src */
+	OP_LABEL, /* dst = target, an address of code */
+	OP_LOAD,  /* dst = 8 bytes of stack */
+	OP_JUMP,  /* jumps to src, or calls it */
+	OP_FAILS, /* moves rsp by an unknown amount, or is no instruction */
+};
+
+struct op {
+	uint64_t addr, target;
+	int32_t moves; /* added to rsp */
+	uint16_t uses; /* registers whose values it uses otherwise than to copy, save or jump */
+	uint16_t writes;
+	uint8_t len, flow, kind, dst, src;
+	bool spills; /* src is saved on the stack */
+};
+
+/* What is known before an instruction, on all ways to it. */
+struct visit {
+	uint64_t addr;
+	int32_t moved;
+	uint16_t fresh; /* registers that hold, on some way, what they held at the start */
+	uint16_t local; /* likewise at the start of a continuation that the code hands on itself */
+	uint16_t odd;   /* registers that may hold a computed number, such as one from a jump table */
+	bool queued;
+};
+
+struct hash {
+	uint32_t *slot; /* index + 1; 0: free */
+	size_t size;    /* a power of two */
+};
+
+/* One walk. */
+struct walk_over {
+	struct visit *list;
+	size_t count, room;
+	struct hash hash;
+	uint32_t *todo;
+	size_t todo_count, todo_room;
+	uint64_t *labels; /* continuations that the code hands on */
+	size_t label_count, label_room;
+	uint16_t saved;     /* fresh or local registers of which a copy is made, in another register or on the stack */
+	uint16_t used;      /* fresh registers whose values are used otherwise */
+	bool returns_moved; /* a return has another rsp than the start */
+	bool keeps_all;     /* a way goes on although no register holds what it held at the start */
+	struct passed found;
+};
+
+struct callee {
+	uint64_t addr;
+	struct passed found;
+};
+
+struct continuation_walk {
+	const struct work *w;
+	struct op *ops;
+	size_t op_count, op_room;
+	struct hash op_hash;
+	struct callee *callees;
+	size_t callee_count, callee_room;
+	struct hash callee_hash;
+	unsigned steps, depth;
+};
+
+/* ---- hash tables by address -------------------------------------------------------------------- */
+
+/* The address is the first member of each element. */
+static uint64_t key_of(const void *list, size_t i, size_t size)
+{
+	uint64_t key;
+
+	memcpy(&key, (const char *)list + i * size, sizeof(key));
+	return key;
+}
+
+static uint32_t *hash_slot(const struct hash *h, const void *list, size_t size, uint64_t addr)
+{
+	size_t i = (size_t)(addr * 0x9e3779b97f4a7c15u >> 32) & (h->size - 1);
+
+	while (h->slot[i] && key_of(list, h->slot[i] - 1, size) != addr)
+		i = (i + 1) & (h->size - 1);
+	return &h->slot[i];
+}
+
+/* Makes room for one more than `count` elements. */
+static void hash_room(struct hash *h, const void *list, size_t size, size_t count)
+{
+	size_t i;
+
+	if (2 * (count + 1) <= h->size)
+		return;
+	free(h->slot);
+	h->size = h->size ? 2 * h->size : 64;
+	h->slot = mem_zero(h->size, sizeof(*h->slot));
+	for (i = 0; i < count; i++)
+		*hash_slot(h, list, size, key_of(list, i, size)) = (uint32_t)i + 1;
+}
+
+/* ---- instructions ------------------------------------------------------------------------------ */
+
+static uint16_t mask_of(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
+
+/* Is the instruction's memory operand on the stack? */
+static bool is_on_stack(const struct insn *in) { return in->base == STACK && in->index == INSN_NO_REG && !in->segment; }
+
+static bool is_one(uint16_t mask) { return mask && !(mask & (mask - 1)); }
+
+/* Is it a plain store of a register to the stack? */
+static bool is_spill(const struct insn *in, uint16_t saved)
+{
+	return in->flow == FLOW_NEXT && in->mem == MEM_WRITE && in->mem_size == 8 && is_on_stack(in) && !in->writes &&
+	       is_one(saved);
+}
+
+static void op_make(struct continuation_walk *c, const struct code_section *s, uint64_t addr, struct op *out)
+{
+	const uint8_t *bytes = s->bytes + (addr - s->addr);
+	struct insn in;
+	int64_t by = 0;
+	uint16_t saved;
+
+	*out = (struct op){.addr = addr, .kind = OP_FAILS};
+	if (!insn_decode(bytes, s->size - (addr - s->addr), addr, &in))
+		return;
+	out->len = in.len;
+	out->flow = in.flow;
+	out->target = in.target;
+	out->writes = in.writes & (uint16_t)~mask_of(STACK);
+	out->uses = (uint16_t)((in.reads | mask_of(in.base) | mask_of(in.index)) & ~mask_of(STACK));
+	out->dst = in.dst;
+	out->src = in.src;
+	if ((in.reads | in.writes) & mask_of(STACK) && in.flow == FLOW_NEXT && !insn_stack_move(bytes, &in, &by) &&
+	    in.writes & mask_of(STACK))
+		return;
+	out->moves = (int32_t)by;
+	out->kind = OP_OTHER;
+	saved = in.reads & (uint16_t)~mask_of(STACK);
+	if (in.padding) {
+		out->writes = out->uses = 0;
+	} else if ((in.flow == FLOW_JUMP_IND || in.flow == FLOW_CALL_IND) && in.mem == MEM_NONE) {
+		out->kind = OP_JUMP;
+		out->uses = 0;
+	} else if (in.move == MOVE_COPY && in.src < 16) {
+		out->kind = OP_COPY;
+		out->uses = 0;
+	} else if (in.move == MOVE_ADDRESS && in.base == INSN_PC_REG) {
+		out->target = addr + in.len + (uint64_t)in.disp;
+		out->kind = space_at(&c->w->out->space, out->target) ? OP_LABEL : OP_OTHER;
+	} else if (in.move == MOVE_LOAD && is_on_stack(&in)) {
+		out->kind = OP_LOAD;
+	} else if (by == 8 && in.move == MOVE_NONE && is_one(out->writes)) { /* pop */
+		out->kind = OP_LOAD;
+		out->dst = (uint8_t)__builtin_ctz(out->writes);
+	} else if (is_spill(&in, saved) || (by == -8 && in.move == MOVE_NONE && in.mem == MEM_NONE && is_one(saved))) {
+		out->spills = true;
+		out->src = (uint8_t)__builtin_ctz(saved);
+		out->uses = 0;
+	}
+}
+
+/* The instruction at an address; null: it is no code, or described by an FDE. */
+static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
+{
+	const struct code_section *s;
+	const struct code_range *p;
+	uint32_t *at;
+
+	hash_room(&c->op_hash, c->ops, sizeof(*c->ops), c->op_count);
+	at = hash_slot(&c->op_hash, c->ops, sizeof(*c->ops), addr);
+	if (*at)
+		return &c->ops[*at - 1];
+	p = range_at(&c->w->env, addr);
+	s = space_at(&c->w->out->space, addr);
+	if (!s || (p && (p->fde >= 0 || p->plt)))
+		return NULL;
+	mem_room(&c->ops, &c->op_room, c->op_count, sizeof(*c->ops));
+	op_make(c, s, addr, &c->ops[c->op_count]);
+	*at = (uint32_t)++c->op_count;
+	return &c->ops[c->op_count - 1];
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------- */
+
+/* A way arrives at v->addr. */
+static void arrive(struct walk_over *o, const struct visit *v)
+{
+	struct visit *x;
+	uint32_t *at;
+	bool first;
+
+	if (!v->fresh && !o->keeps_all)
+		return;
+	hash_room(&o->hash, o->list, sizeof(*o->list), o->count);
+	at = hash_slot(&o->hash, o->list, sizeof(*o->list), v->addr);
+	first = !*at;
+	if (first) {
+		mem_room(&o->list, &o->room, o->count, sizeof(*o->list));
+		o->list[o->count] = *v;
+		*at = (uint32_t)++o->count;
+	}
+	x = &o->list[*at - 1];
+	o->found.unsure |= x->moved != v->moved || o->count > VISITS_MOST;
+	o->found.differ |= x->moved != v->moved && v->local; /* in a continuation */
+	if (first || (!x->queued && ((v->fresh & ~x->fresh) | (v->local & ~x->local) | (v->odd & ~x->odd)))) {
+		x->queued = true;
+		mem_room(&o->todo, &o->todo_room, o->todo_count, sizeof(*o->todo));
+		o->todo[o->todo_count++] = *at - 1;
+	}
+	x->fresh |= v->fresh;
+	x->local |= v->local;
+	x->odd |= v->odd;
+}
+
+/* Notes jumps to continuations through the registers `by`, with rsp moved by `moved`. */
+static void jumps_note(struct passed *p, unsigned way, uint16_t by, int32_t moved)
+{
+	p->differ |= p->jumps[way] && p->moved[way] != moved;
+	p->unsure |= p->differ;
+	p->jumps[way] = true;
+	p->moved[way] = moved;
+	p->by[way] |= by;
+}
+
+static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out);
+
+/* A call: what the callee jumps to, and what it leaves of the registers. */
+static void walk_call(struct continuation_walk *c, struct walk_over *o, const struct op *in, struct visit *v)
+{
+	struct passed sub;
+	unsigned way;
+
+	if (in->kind == OP_JUMP && !(v->odd & mask_of(in->src))) { /* a continuation, called */
+		jumps_note(&o->found, BY_CALL, (v->fresh | v->local) & mask_of(in->src), 0);
+		sub = (struct passed){0};
+	} else if (in->flow == FLOW_CALL_IND || !op_at(c, in->target)) {
+		sub = (struct passed){.writes = (uint16_t) ~(STEP_CALLEE_SAVED | mask_of(STACK))};
+	} else {
+		callee_find(c, in->target, &sub);
+		o->found.unsure |= sub.unsure;
+		for (way = 0; way < WAYS; way++)
+			if (sub.by[way] & (v->fresh | v->local))
+				jumps_note(&o->found, BY_CALL, sub.by[way] & v->fresh, sub.moved[way]);
+	}
+	o->found.writes |= sub.writes;
+	v->fresh &= (uint16_t)~sub.writes;
+	v->local &= (uint16_t)~sub.writes;
+	v->odd |= sub.writes;
+}
+
+/* An instruction that execution continues behind. */
+static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
+{
+	uint16_t to = mask_of(in->dst), from = mask_of(in->src);
+	bool odd = in->kind == OP_COPY && v->odd & from;
+
+	o->used |= in->uses & v->fresh;
+	if (in->spills || in->kind == OP_COPY) {
+		o->saved |= (v->fresh | v->local) & from;
+		o->keeps_all |= v->fresh & from;
+	}
+	if (in->kind == OP_LABEL) {
+		mem_room(&o->labels, &o->label_room, o->label_count, sizeof(*o->labels));
+		o->labels[o->label_count++] = in->target;
+	}
+	o->found.writes |= in->writes;
+	v->fresh &= (uint16_t)~in->writes;
+	v->local &= (uint16_t)~in->writes;
+	v->odd |= in->writes;
+	if ((in->kind == OP_COPY || in->kind == OP_LABEL || in->kind == OP_LOAD) && !odd)
+		v->odd &= (uint16_t)~to;
+	v->moved += in->moves;
+}
+
+/* A jump through a register or memory. */
+static void walk_jump(struct walk_over *o, const struct op *in, const struct visit *v)
+{
+	if (in->kind != OP_JUMP || v->odd & mask_of(in->src))
+		o->found.unsure = true; /* by a table, or a pointer from memory */
+	else
+		jumps_note(&o->found, BY_JUMP, (v->fresh | v->local) & mask_of(in->src), v->moved);
+	o->found.waits |= v->fresh & (uint16_t)~mask_of(in->src);
+}
+
+/* A jump from where one register is followed: what its target does is found once for all that jump there. */
+static void walk_join(struct continuation_walk *c, struct walk_over *o, uint64_t target, const struct visit *v)
+{
+	struct passed sub;
+
+	if (!op_at(c, target))
+		return;
+	callee_find(c, target, &sub);
+	o->found.unsure |= sub.unsure;
+	o->found.differ |= sub.differ;
+	o->found.writes |= sub.writes;
+	if (sub.jumps[BY_JUMP])
+		jumps_note(&o->found, BY_JUMP, sub.by[BY_JUMP] & v->fresh, v->moved + sub.moved[BY_JUMP]);
+	if (sub.by[BY_CALL] & v->fresh)
+		jumps_note(&o->found, BY_CALL, sub.by[BY_CALL] & v->fresh, sub.moved[BY_CALL]);
+}
+
+/* Walks over the instruction of a visit. one: only one register is followed. */
+static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t i, bool one)
+{
+	struct visit v = o->list[i], taken;
+	const struct op *at = op_at(c, v.addr);
+	struct op in;
+
+	o->list[i].queued = v.queued = false;
+	if (!at)
+		return; /* C, for which a continuation is a function */
+	in = *at;   /* the list may move */
+	o->found.unsure |= in.kind == OP_FAILS || ++c->steps > STEPS_MOST;
+	taken = v;
+	taken.addr = in.target;
+	v.addr += in.len;
+	switch (in.flow) {
+	case FLOW_RETURN: *(v.moved ? &o->returns_moved : &o->found.returns) = true; return;
+	case FLOW_STOP: return;
+	case FLOW_JUMP_IND: walk_jump(o, &in, &v); return;
+	case FLOW_JUMP:
+		if (one)
+			walk_join(c, o, in.target, &v);
+		else
+			arrive(o, &taken);
+		return;
+	case FLOW_BRANCH: arrive(o, &taken); break;
+	case FLOW_CALL:
+	case FLOW_CALL_IND: walk_call(c, o, &in, &v); break;
+	default: walk_next(o, &in, &v); break;
+	}
+	arrive(o, &v);
+}
+
+/* Walks from the start, with the registers `fresh`, and from the continuations that the code hands on. *moved, unless
+ * null: rsp at the instruction at `at`, relative to the start; unsure if it is not reached. */
+static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh, struct passed *out, uint64_t at,
+                     int32_t *moved)
+{
+	struct walk_over o = {.keeps_all = fresh == ALL};
+	struct visit first = {.addr = addr, .fresh = fresh};
+	size_t i, done = 0;
+
+	arrive(&o, &first);
+	while (!o.found.unsure && (o.todo_count || (o.found.jumps[BY_JUMP] && done < o.label_count))) {
+		if (o.todo_count) {
+			walk_step(c, &o, o.todo[--o.todo_count], fresh != ALL);
+			continue;
+		}
+		for (o.keeps_all = true, i = o.label_count; done < i; done++) {
+			struct visit label = {.addr = o.labels[done], .moved = o.found.moved[BY_JUMP], .local = ALL};
+
+			arrive(&o, &label);
+		}
+	}
+	if (moved) {
+		i = *hash_slot(&o.hash, o.list, sizeof(*o.list), at);
+		o.found.unsure |= !i;
+		*moved = i ? o.list[i - 1].moved : 0;
+	}
+	*out = o.found;
+	if (o.found.jumps[BY_JUMP]) /* one of them may be through the copy */
+		out->by[BY_JUMP] |= o.saved;
+	out->returns &= !o.returns_moved;
+	out->waits &= (uint16_t)~o.used;
+	out->by[BY_JUMP] &= (uint16_t)~o.used;
+	out->by[BY_CALL] &= (uint16_t)~o.used;
+	free(o.list);
+	free(o.hash.slot);
+	free(o.todo);
+	free(o.labels);
+}
+
+/* What the code from `addr` on does with all registers. */
+static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out)
+{
+	uint32_t *at, number;
+
+	hash_room(&c->callee_hash, c->callees, sizeof(*c->callees), c->callee_count);
+	at = hash_slot(&c->callee_hash, c->callees, sizeof(*c->callees), addr);
+	if (!*at) {
+		mem_room(&c->callees, &c->callee_room, c->callee_count, sizeof(*c->callees));
+		c->callees[c->callee_count] = (struct callee){.addr = addr, .found.unsure = true}; /* if it calls itself */
+		number = *at = (uint32_t)++c->callee_count;
+		if (c->depth < DEPTH_MOST) {
+			c->depth++;
+			walk_all(c, addr, ALL, out, 0, NULL);
+			c->depth--;
+			c->callees[number - 1].found = *out;
+		}
+		*out = c->callees[number - 1].found;
+		return;
+	}
+	*out = c->callees[*at - 1].found;
+}
+
+bool continuation_returns(struct continuation_walk *c, uint64_t addr)
+{
+	struct passed found;
+
+	callee_find(c, addr, &found);
+	return !found.unsure && found.returns;
+}
+
+void continuation_follow(struct continuation_walk *c, uint64_t addr, unsigned r, struct passed *out)
+{
+	walk_all(c, addr, mask_of(r), out, 0, NULL);
+}
+
+void continuation_follow_waiting(struct continuation_walk *c, uint64_t start, uint64_t at, struct passed *out)
+{
+	int32_t moved;
+
+	walk_all(c, start, ALL, out, at, &moved);
+	out->moved[BY_JUMP] -= moved;
+	out->unsure |= out->jumps[BY_CALL]; /* one of them may be where it goes */
+}
+
+struct continuation_walk *continuation_walk_new(const struct work *w)
+{
+	struct continuation_walk *c = mem_zero(1, sizeof(*c));
+
+	c->w = w;
+	return c;
+}
+
+void continuation_walk_free(struct continuation_walk *c)
+{
+	free(c->ops);
+	free(c->op_hash.slot);
+	free(c->callees);
+	free(c->callee_hash.slot);
+	free(c);
+}

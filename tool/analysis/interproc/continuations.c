@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Continuations: assembly may hand on an address of its own code in a register, and jump, or call; what it jumps to
+ * ends by a jump through that register. Nothing says where this jump leads, and its target is no function: it runs in
+ * the frame of the code that jumps there. What does say it is the code that hands the address on, if all of what it
+ * jumps to finds rsp in one place at such jumps (continuation_walk.c). Run between rounds, once.
+ *
+ * A code range is a continuation if only the code takes its address, each time to hand it on so.
+ */
+#include "analysis/interproc/continuation_walk.h"
+#include "support/memory.h"
+#include "shared/search.h"
+
+#include <stdlib.h>
+
+#define ALL_REGISTERS 0xffffu
+
+/* What a code range is, while its addresses are followed. */
+enum { NOT_ONE, PERHAPS, IS_ONE };
+
+struct continuations {
+	struct flow_continuation *list;
+	size_t count, room;
+	uint8_t *is; /* by number of a code range: the above */
+};
+
+/* Registers that code without FDE jumps through to where nothing shows. */
+static uint16_t jumped_through(const struct work *w)
+{
+	uint16_t by = 0;
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		if (w->ranges.list[i].fde < 0 && !w->ranges.list[i].plt)
+			by |= w->state[i].jumps_by;
+	return by;
+}
+
+static bool is_inferred(const struct code_range *p) { return p->inferred && p->fde < 0 && !p->plt; }
+
+/* May a code range be a continuation, by what leads there? */
+static bool may_be_one(const struct work *w, size_t i)
+{
+	const struct code_range *p = &w->ranges.list[i];
+	const struct range_state *s = &w->state[i];
+
+	return is_inferred(p) && !p->named && !p->outermost && !(s->evidence & EVIDENCE_FUNCTION) &&
+	       !(s->entered & ENTRY_CALLED) && s->settling == SETTLING;
+}
+
+/* The register that the instruction at an address puts `label` into, and its end; or INSN_NO_REG. */
+static unsigned taken_into(const struct work *w, uint64_t addr, uint64_t label, uint64_t *end)
+{
+	const struct code_section *s = space_at(&w->out->space, addr);
+	struct step in;
+
+	if (!s || !step_decode(NULL, s->bytes + (addr - s->addr), s->size - (addr - s->addr), addr, &in))
+		return INSN_NO_REG;
+	*end = addr + in.len;
+	return (in.op == STEP_ADDRESS || in.op == STEP_CONST) && in.a < 16 && (uint64_t)in.imm == label ? in.a
+	                                                                                                : INSN_NO_REG;
+}
+
+/* Follows the address that a link takes. False: nothing shows that it is handed on. */
+static bool link_follow(const struct work *w, struct continuation_walk *c, struct continuations *all, uint16_t by,
+                        const struct link *x)
+{
+	uint64_t at = w->ranges.list[w->place[x->from]].start + x->next, end;
+	unsigned r = taken_into(w, at, x->target, &end);
+	struct passed found;
+
+	if (r >= 16 || !(by >> r & 1))
+		return false;
+	continuation_follow(c, end, r, &found);
+	if (!((found.by[BY_JUMP] | found.by[BY_CALL]) >> r & 1) && found.waits >> r & 1) {
+		continuation_follow_waiting(c, w->ranges.list[w->place[x->from]].start, at, &found);
+		found.by[BY_CALL] = 0;
+		found.by[BY_JUMP] = found.jumps[BY_JUMP] ? ALL_REGISTERS : 0;
+	}
+	if ((found.unsure && !found.differ) || !((found.by[BY_JUMP] | found.by[BY_CALL]) >> r & 1))
+		return false;
+	if (found.unsure && continuation_returns(c, x->target))
+		found = (struct passed){.by[BY_CALL] = (uint16_t)(1u << r)};
+	mem_room(&all->list, &all->room, all->count, sizeof(*all->list));
+	all->list[all->count++] = (struct flow_continuation){
+		.at = at,
+		.label = x->target,
+		.jumped = !found.unsure && found.by[BY_JUMP] >> r & 1,
+		.called = !found.unsure && found.by[BY_CALL] >> r & 1,
+		.unknown = found.unsure,
+		.jump_moved = found.moved[BY_JUMP],
+		.call_moved = found.moved[BY_CALL],
+		.writes = found.writes,
+	};
+	return true;
+}
+
+/* A continuation of an earlier run has an address taken that is not handed on: no frame there is certain. */
+static void link_doubt(const struct work *w, struct continuations *all, const struct link *x)
+{
+	mem_room(&all->list, &all->room, all->count, sizeof(*all->list));
+	all->list[all->count++] = (struct flow_continuation){
+		.at = w->ranges.list[w->place[x->from]].start + x->next, .label = x->target, .unknown = true};
+}
+
+/* Follows the addresses that code takes. Those in the middle of a code range have other predecessors, too. */
+static void links_follow(const struct work *w, struct continuations *all, uint16_t by)
+{
+	struct continuation_walk *c = continuation_walk_new(w);
+	size_t i;
+
+	for (i = 0; i < w->calls.count; i++) {
+		const struct link *x = &w->calls.list[i]; /* link.to may be older than the cut at its target */
+		uint32_t to = x->kind == EXIT_REF ? range_number(&w->env, x->target) : NO_RANGE;
+		bool start = to != NO_RANGE && w->ranges.list[to].start == x->target;
+
+		if (to == NO_RANGE || !is_inferred(&w->ranges.list[to]) || (start && all->is[to] == NOT_ONE))
+			continue;
+		if (link_follow(w, c, all, by, x)) {
+			if (start)
+				all->is[to] = IS_ONE;
+		} else if (start && w->state[to].evidence & (EVIDENCE_CONTINUED | EVIDENCE_RETURNED)) {
+			link_doubt(w, all, x);
+		} else if (start) {
+			all->is[to] = NOT_ONE;
+		}
+	}
+	continuation_walk_free(c);
+}
+
+static int continuation_order(const void *a, const void *b)
+{
+	const struct flow_continuation *x = a, *y = b;
+
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Was a continuation found in an earlier run? */
+static bool is_old(const struct work *w, const struct flow_continuation *x)
+{
+	size_t n = w->env.continuation_count, i = SEARCH(n, k, w->continuations[k].at < x->at);
+
+	const struct flow_continuation *y = &w->continuations[i];
+
+	return i < n && y->at == x->at && y->unknown == x->unknown && y->jumped == x->jumped && y->called == x->called &&
+	       y->jump_moved == x->jump_moved && y->call_moved == x->call_moved && y->writes == x->writes;
+}
+
+/* Makes a code range a continuation. */
+static void range_take(struct work *w, uint32_t to, const struct flow_continuation *x)
+{
+	struct range_state *s = &w->state[to];
+	bool returned = x->called && !x->jumped && !x->call_moved;
+
+	s->evidence |= returned ? EVIDENCE_RETURNED : EVIDENCE_CONTINUED;
+	s->frame = FRAME_OWN;
+	touched_add(w, s);
+}
+
+/* Makes code ranges continuations, and marks them and what hands them on. Returns whether any is new. */
+static bool continuations_take(struct work *w, struct continuations *all)
+{
+	size_t i, k, fresh = 0;
+
+	for (i = k = 0; i < all->count; i++) {
+		const struct flow_continuation *x = &all->list[i];
+		uint32_t to = range_number(&w->env, x->label), from = range_number(&w->env, x->at);
+		bool start = w->ranges.list[to].start == x->label;
+
+		if (start && all->is[to] != IS_ONE)
+			continue;
+		if (!is_old(w, x) || (start && !(w->state[to].evidence & (EVIDENCE_CONTINUED | EVIDENCE_RETURNED)))) {
+			if (start)
+				range_take(w, to, x);
+			w->state[to].run |= RUN_NEWS;
+			w->state[from].run |= RUN_NEWS;
+			fresh++;
+		}
+		all->list[k++] = *x;
+	}
+	qsort(all->list, k, sizeof(*all->list), continuation_order);
+	free(w->continuations);
+	w->env.continuations = w->continuations = all->list;
+	w->env.continuation_count = k;
+	return fresh != 0;
+}
+
+/*
+ * What edges have brought so far may come from continuations whose frames were not known: marks the code ranges that
+ * have any, and forgets it.
+ */
+static void edges_forget(struct work *w)
+{
+	size_t i, k;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (w->ranges.list[i].fde >= 0 || !(s->edges_seen || s->join_count || range_is_only_led_to(s)))
+			continue;
+		if (s->edges_seen) { /* it is code, though no edge says so in the next round */
+			s->evidence |= EVIDENCE_LED;
+			touched_add(w, s);
+		}
+		s->joined = false;
+		s->join_count = 0;
+		s->edge_runs = 0;
+		s->edges_seen = 0;
+		s->run |= RUN_NEWS;
+	}
+	for (i = k = 0; i < w->edges.count; i++)
+		if (!w->state[w->edges.list[i].from].run)
+			w->edges.list[k++] = w->edges.list[i];
+	w->edges.count = k;
+}
+
+void continuations_find(struct work *w)
+{
+	struct continuations all = {0};
+	uint16_t by = elf_is_object(w->file) || w->env.own_stack ? 0 : jumped_through(w);
+	size_t i;
+
+	w->continuation_runs++;
+	if (!by)
+		return;
+	all.is = mem_zero(w->ranges.count, sizeof(*all.is));
+	for (i = 0; i < w->ranges.count; i++)
+		all.is[i] = may_be_one(w, i) ? PERHAPS : NOT_ONE;
+	links_follow(w, &all, by);
+	if (continuations_take(w, &all))
+		edges_forget(w);
+	free(all.is);
+}
