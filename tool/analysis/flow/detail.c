@@ -249,7 +249,7 @@ static int pad_order(const void *a, const void *b)
 
 /* Lists the targets of all jump tables. Tables may be shared or overlap, so detail_targets_most() bounds the total in
  * proportion to the code. */
-static bool targets_find(struct detail *d, const struct elf_file *file)
+static bool targets_find(struct detail *d, const struct flow_env *env)
 {
 	uint64_t most = detail_targets_most(d), i;
 	size_t k;
@@ -265,13 +265,13 @@ static bool targets_find(struct detail *d, const struct elf_file *file)
 			if (!room_make(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets)))
 				return false;
 			d->targets[d->target_count++] =
-				(struct detail_target){j->addr, jump_table_entry(file, &range, &what, (unsigned)i), (unsigned)i};
+				(struct detail_target){j->addr, jump_table_entry(env, &range, &what, (unsigned)i), (unsigned)i};
 		}
 	}
 	return true;
 }
 
-bool detail_sort(struct detail *d, const struct elf_file *file)
+bool detail_sort(struct detail *d, const struct flow_env *env)
 {
 	if (d->insn_count)
 		qsort(d->insns, d->insn_count, sizeof(*d->insns), insn_order);
@@ -279,7 +279,7 @@ bool detail_sort(struct detail *d, const struct elf_file *file)
 		qsort(d->jumps, d->jump_count, sizeof(*d->jumps), jump_order);
 	if (d->pad_count)
 		qsort(d->pads, d->pad_count, sizeof(*d->pads), pad_order);
-	return targets_find(d, file);
+	return targets_find(d, env);
 }
 
 void detail_targets_sort(struct detail *d)

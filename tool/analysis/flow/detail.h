@@ -85,8 +85,9 @@ bool detail_take(const struct detail *d, struct detail_part **part, struct flow 
 void detail_part_free(struct detail_part **part);
 /* Appends the results of one code range, once its last round is over. False: out of memory. */
 bool detail_add(struct detail *d, const struct detail_part *part);
+struct flow_env;
 /* Sorts all lists by address and reads the targets of the jump tables. False: out of memory. */
-bool detail_sort(struct detail *d, const struct elf_file *file);
+bool detail_sort(struct detail *d, const struct flow_env *env);
 /* The most targets that are listed, over all jumps. */
 static inline uint64_t detail_targets_most(const struct detail *d) { return 65536 + 4 * (d->to - d->from); }
 /* Call after adding to detail.targets, before detail_targets_of(). */

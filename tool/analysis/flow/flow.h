@@ -61,6 +61,11 @@ struct flow_continuation {
 	uint16_t writes;    /* registers that have changed until then */
 };
 
+/* A word of data that is an address of code once it is relocated, whatever the file has there. */
+struct flow_pointer {
+	uint64_t place, target;
+};
+
 struct flow;
 struct flow_env;
 
@@ -114,8 +119,10 @@ struct flow_env {
 		uint32_t start, end;
 	} * spans; /* of the code ranges, relative to index_base */
 	uint64_t index_base, index_span;
-	const struct fixups *fixups;                   /* may be null */
-	const struct notes *notes;                     /* null: there are none */
+	const struct fixups *fixups;         /* may be null */
+	const struct notes *notes;           /* null: there are none */
+	const struct flow_pointer *pointers; /* sorted by place; not those by SHT_RELR, which the file has in full */
+	size_t pointer_count;
 	const struct flow_continuation *continuations; /* sorted by `at` */
 	size_t continuation_count;
 	uint8_t abi_flags; /* ABI_* of the file */

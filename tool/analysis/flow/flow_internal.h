@@ -226,9 +226,10 @@ static inline void flow_agreed_undo(struct flow *f, size_t jump)
 /* Follows jump tables that are understood. Code that nothing else reaches is then entered in the state that the other
  * indirect jumps agree on, as a weak state, which never wins over .eh_frame; where they disagree it has no state. */
 void jumps_follow(struct flow *f);
+/* table_entries.c */
 /* Target of entry i of a jump table of this code range; 0: the entry is not in the file. */
 uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);
 /* Likewise, for a jump in code range `p`, without a struct flow. */
-uint64_t jump_table_entry(const struct elf_file *file, const struct code_range *p, const struct value *t, unsigned i);
+uint64_t jump_table_entry(const struct flow_env *env, const struct code_range *p, const struct value *t, unsigned i);
 
 #endif

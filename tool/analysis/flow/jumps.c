@@ -115,34 +115,6 @@ static uint64_t data_until(const struct flow *f, uint64_t off)
 	return off > to ? to : 0;
 }
 
-/* Target of the table entry at `bytes`: an address, or 4 bytes relative to the table. */
-static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
-{
-	uint64_t target;
-	int32_t rel;
-
-	if (t->reg == 8) {
-		memcpy(&target, bytes, 8);
-		return target;
-	}
-	memcpy(&rel, bytes, 4);
-	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
-}
-
-uint64_t jump_table_entry(const struct elf_file *file, const struct code_range *p, const struct value *t, unsigned i)
-{
-	uint64_t at = (uint64_t)(uint32_t)t->off + (uint64_t)i * t->reg;
-	const uint8_t *bytes =
-		at >= p->start && at < p->end && p->end - at >= t->reg ? p->bytes + (at - p->start) : elf_at(file, at, t->reg);
-
-	return bytes ? entry_target(t, bytes) : 0;
-}
-
-uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i)
-{
-	return jump_table_entry(f->in.env->file, f->in.range, t, i);
-}
-
 /* Is an offset inside a walked instruction, not at its start? */
 static bool inside_step(const struct flow *f, uint64_t off)
 {
@@ -246,7 +218,7 @@ static unsigned inner_entries(const struct flow *f, const struct value *t)
 	unsigned i;
 
 	for (i = 0; i < UINT16_MAX && end - off >= t->reg && !any_reached(f, off, t->reg); i++, off += t->reg) {
-		uint64_t target = entry_target(t, f->in.range->bytes + off) - f->in.range->start;
+		uint64_t target = jump_table_target(f, t, i) - f->in.range->start;
 
 		if (target >= size || (target >= start && target < off + t->reg) || inside_step(f, target))
 			break;

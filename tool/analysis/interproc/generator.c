@@ -268,7 +268,7 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 		if (p->start < d->to && p->end > d->from && !detail_add(d, w->state[i].detail))
 			return error_memory(e);
 	}
-	return detail_sort(d, w->file) ? 0 : error_memory(e);
+	return detail_sort(d, &w->env) ? 0 : error_memory(e);
 }
 
 /* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
@@ -359,6 +359,7 @@ static void work_close(struct work *w)
 	free(w->worklist);
 	free(w->undiscovered);
 	free(w->data);
+	free(w->pointers);
 	free(w->noreturn);
 	free(w->noreturn_named);
 	for (i = 0; i < w->name_count; i++)

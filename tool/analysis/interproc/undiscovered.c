@@ -89,11 +89,18 @@ static void undiscovered_note(struct work *w, uint64_t target)
 		undiscovered_put(w, target);
 }
 
-/* Collects the addresses of code that relocations put into data (work.data), sorted. */
+static int pointer_order(const void *a, const void *b)
+{
+	const struct flow_pointer *x = a, *y = b;
+
+	return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* Collects the addresses of code that relocations put into data (work.data), sorted; also by place (env.pointers). */
 static void data_read(struct work *w)
 {
 	const struct elf_file *f = w->file;
-	size_t room = 0;
+	size_t room = 0, pointer_room = 0;
 	uint32_t i;
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
@@ -112,12 +119,19 @@ static void data_read(struct work *w)
 				continue;
 			mem_room(&w->data, &room, w->data_count, sizeof(*w->data));
 			w->data[w->data_count++] = addr;
+			if (r[j].type != R_X86_64_RELATIVE)
+				continue;
+			mem_room(&w->pointers, &pointer_room, w->env.pointer_count, sizeof(*w->pointers));
+			w->pointers[w->env.pointer_count++] = (struct flow_pointer){r[j].offset, addr};
 		}
 		if (n >= 0)
 			free(r);
 	}
 	sort_words(w->data, w->data_count);
 	w->data_count = words_unique(w->data, w->data_count);
+	if (w->env.pointer_count)
+		qsort(w->pointers, w->env.pointer_count, sizeof(*w->pointers), pointer_order);
+	w->env.pointers = w->pointers;
 }
 
 bool section_is_own(const struct elf_section *s) { return !strncmp(s->name, ".etch", 5); }

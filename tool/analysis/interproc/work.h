@@ -61,6 +61,7 @@ struct work {
 	size_t undiscovered_count, undiscovered_room;
 	uint64_t *data; /* addresses of code that relocations put into data, sorted */
 	size_t data_count;
+	struct flow_pointer *pointers; /* env.pointers */
 	/* the current round */
 	uint32_t *worklist; /* numbers of the code ranges of this round, then of the last one */
 	size_t worklist_count, worklist_room;
