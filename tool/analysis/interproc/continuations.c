@@ -214,20 +214,23 @@ static void edges_forget(struct work *w)
 	w->edges.count = k;
 }
 
-void continuations_find(struct work *w)
+bool continuations_find(struct work *w)
 {
 	struct continuations all = {0};
 	uint16_t by = elf_is_object(w->file) || w->env.own_stack ? 0 : jumped_through(w);
+	bool fresh;
 	size_t i;
 
 	w->continuation_runs++;
 	if (!by)
-		return;
+		return false;
 	all.is = mem_zero(w->ranges.count, sizeof(*all.is));
 	for (i = 0; i < w->ranges.count; i++)
 		all.is[i] = may_be_one(w, i) ? PERHAPS : NOT_ONE;
 	links_follow(w, &all, by);
-	if (continuations_take(w, &all))
+	fresh = continuations_take(w, &all);
+	if (fresh)
 		edges_forget(w);
 	free(all.is);
+	return fresh;
 }

@@ -121,10 +121,8 @@ static bool stage_begin(struct work *w)
 		gaps_sweep(w);
 		more = any_run(w);
 	}
-	while (!more && w->continuation_runs < CONTINUATION_RUNS) {
-		continuations_find(w);
+	if (!more && w->continuation_runs < CONTINUATION_RUNS && continuations_find(w))
 		more = any_run(w);
-	}
 	if (!more && !w->labels_cut) {
 		w->labels_cut = true;
 		labels_cut(w);

@@ -180,9 +180,9 @@ void wide_sweep(struct work *w);
 void gaps_sweep(struct work *w);
 
 /* continuations.c: finds the frames of continuations, once all other evidence is there. The code of continuations may
- * hand on others: CONTINUATION_RUNS times. */
+ * hand on others: at most CONTINUATION_RUNS times. Returns whether any is new. */
 #define CONTINUATION_RUNS 6u
-void continuations_find(struct work *w);
+bool continuations_find(struct work *w);
 
 /* interpreters.c: handlers of interpreters. */
 /* Makes code ranges at the labels of an interpreter that stores them into a table, once all other evidence is there. */
