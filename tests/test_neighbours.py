@@ -82,7 +82,8 @@ def outcome(flow, mark, flags, marked, steps):
 CASES = [(cc, level, place, mark, steps, debug)
          for cc, level, place in [("gcc", "-O2", "-fPIE"), ("gcc", "-O1", "-fno-pie"), ("clang", "-O2", "-fPIE"),
                                   ("clang", "-O3", "-fno-pie")]
-         for mark, steps, debug in [("ETCHED_SHARED", "linked", "-g"), ("static ETCHED_SHARED", "object", "-g0"),
+         for mark, steps, debug in [("ETCHED_SHARED", "linked", "-g"), ("static ETCHED_SHARED", "object", "-g0"), ("ETCHED_DENSE", "linked", "-g"),
+                                    ("static ETCHED_DENSE", "object linked", "-g0"),
                                     ("static ETCHED_SHARED", "object linked", "-g")]]
 
 
@@ -95,7 +96,7 @@ def test_of_objects_side_by_side_none_keeps_a_stale_value(flow_in, case):
 
 @pytest.mark.parametrize("cc,place,name", [("gcc", "-fPIE", "arr"), ("gcc", "-fno-pie", "arr"), ("clang", "-fno-pie", "table"),
                                            ("clang", "-fno-pie", "wide"), ("gcc", "-fPIE", "last")])
-@pytest.mark.parametrize("mark", ["ETCHED", "static ETCHED_SHARED"])
+@pytest.mark.parametrize("mark", ["ETCHED", "static ETCHED_SHARED", "static ETCHED_DENSE"])
 def test_nor_does_an_object_alone_of_which_an_address_is_outside_of_its_section(flow_in, cc, place, name, mark):
     """gcc: lea arr-8(%rip). Taken for no use of arr, the store would end the program."""
     flow = flow_in(cc)

@@ -46,7 +46,7 @@ int range_check(uint64_t at, uint64_t size)
 				o++;
 			return size <= o->addr + o->size - at ? 0 : ETCH_EINVAL;
 		}
-		for (int k = 0; k < 2; k++)
+		for (int k = 0; k < 3; k++)
 			if (at >= m->etched[k].start && at < m->etched[k].stop)
 				return size <= m->etched[k].stop - at && (!o || size <= o->addr - at) ? 0 : ETCH_EINVAL;
 	}

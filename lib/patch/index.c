@@ -177,7 +177,7 @@ static void object_add(struct module *m, const struct etch_obj *r)
 		return;
 	if (r->flags & ETCH_OBJ_ARMED)
 		flags |= OBJECT_ARMED;
-	if (r->flags & ETCH_OBJ_VALUE)
+	if ((r->flags & ETCH_OBJ_VALUE) || ((r->more & ETCH_OBJ_DENSE) && m->etched[2].start == m->etched[2].stop))
 		flags |= OBJECT_WRITABLE;
 	/* Without the link step the other files that could store to an open object are unknown. */
 	if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
@@ -228,12 +228,15 @@ static void objects_fill(struct module *m, const struct counts *c, struct pair *
 	}
 }
 
-/* Code stores to these objects, or may. Fields share pages with others: their page stays writable, so that they stay
- * unarmed even after etch_sync. */
+/* Code stores to these objects, or may. Fields and dense objects share pages with others: their page stays writable, so
+ * that they stay unarmed even after etch_sync. */
 void objects_fact(struct module *m, size_t first, size_t end)
 {
-	for (; first < end; first++)
-		m->object[first].flags |= OBJECT_FACT | (module_has_fields(m, &m->object[first]) ? OBJECT_KEPT : 0);
+	for (; first < end; first++) {
+		struct object *o = &m->object[first];
+
+		o->flags |= OBJECT_FACT | (module_has_fields(m, o) || module_is_dense(m, o) ? OBJECT_KEPT : 0);
+	}
 }
 
 static void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
@@ -310,6 +313,7 @@ struct module *module_new(const struct image *im, const struct module_arguments 
 	m->path = (const char *)at;
 	m->etched[0] = args->etched;
 	m->etched[1] = args->scalar;
+	m->etched[2] = args->dense;
 	if (m->bad || (!c.objects && !own && !far))
 		return m;
 

@@ -54,14 +54,16 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 
 /* ---- modules ------------------------------------------------------------- */
 
-#define OBJECT_ARMED    1u   /* its live sites hold immediates */
-#define OBJECT_FACT     2u   /* code stores to it plainly, or its address escapes */
-#define OBJECT_CHANGING 4u   /* ARMED is about to be set; used inside one call */
-#define OBJECT_SEALED   8u   /* the sites that are not live are armed too: etch_seal */
-#define OBJECT_SEALING  16u  /* SEALED is about to be set */
-#define OBJECT_WRITABLE 32u  /* its page is never made read-only: other data is on it (ETCH_OBJ_VALUE) */
-#define OBJECT_FIELD    64u  /* the bytes behind those of the object before: the next field of the same variable */
-#define OBJECT_KEPT     128u /* code stores to it after etch_sync too: it is never armed */
+#define OBJECT_ARMED    1u  /* its live sites hold immediates */
+#define OBJECT_FACT     2u  /* code stores to it plainly, or its address escapes */
+#define OBJECT_CHANGING 4u  /* ARMED is about to be set; used inside one call */
+#define OBJECT_SEALED   8u  /* the sites that are not live are armed too: etch_seal */
+#define OBJECT_SEALING  16u /* SEALED is about to be set */
+#define OBJECT_WRITABLE                                                                                             \
+	32u                   /* its page is never made read-only: other data is on it (ETCH_OBJ_VALUE, ETCH_OBJ_DENSE) \
+	                       */
+#define OBJECT_FIELD 64u  /* the bytes behind those of the object before: the next field of the same variable */
+#define OBJECT_KEPT  128u /* code stores to it after etch_sync too: it is never armed */
 
 /* 16 bytes: the main memory cost of a module with many objects. */
 struct object {
@@ -112,7 +114,7 @@ struct module {
 	size_t far_count;
 	struct object *object; /* by address, without overlap */
 	size_t object_count;
-	struct bounds etched[2]; /* of the etched sections */
+	struct bounds etched[3]; /* of the etched sections; the third shares its pages with other data */
 	uint64_t page;           /* first page of the etched objects */
 	size_t pages;
 	uint8_t *readonly; /* one bit per page: read-only outside a set */
@@ -122,7 +124,7 @@ struct module {
 /* The arguments that the constructor passes. */
 struct module_arguments {
 	const struct etch_module *desc;
-	struct bounds imv, obj, etched, scalar, pv, native, in_place, branch, mark;
+	struct bounds imv, obj, etched, scalar, pv, native, in_place, branch, mark, dense;
 };
 
 /* All loaded modules, newest first. Changed under the lock. */
@@ -146,6 +148,8 @@ size_t module_object_from(const struct module *m, uint64_t at);
 struct object *module_object_anywhere(uint64_t at, struct module **owner);
 /* Widens a range of a module's objects to whole variables: fields belong together. */
 void module_fields_all(const struct module *m, size_t *first, size_t *end);
+/* Is this object one that is armed on facts alone, since its page is not protected? */
+int module_is_dense(const struct module *m, const struct object *o);
 /* Is the variable of this object one of several fields? */
 int module_has_fields(const struct module *m, const struct object *o);
 /* Are all objects armed that a site reads which starts in `o`? One that reads a part of another variable is none: that

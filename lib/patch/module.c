@@ -201,11 +201,10 @@ int module_page_readonly(const struct module *m, uint64_t at)
  * custom linker script) the padding of etch/imv.h guarantees it. */
 static int page_is_etched(const struct module *m, uint64_t page)
 {
-	uint64_t have = 0;
+	uint64_t have = 0, any = 0;
 
-	if (m->etched[0].start == m->etched[0].stop && m->etched[1].start == m->etched[1].stop)
-		return 1;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
+		any |= m->etched[i].stop - m->etched[i].start;
 		uint64_t from = m->etched[i].start, to = m->etched[i].stop;
 
 		if (from < page)
@@ -215,7 +214,19 @@ static int page_is_etched(const struct module *m, uint64_t page)
 		if (from < to)
 			have += to - from;
 	}
-	return have == ETCH_PAGE;
+	return have == ETCH_PAGE || !any;
+}
+
+int module_is_dense(const struct module *m, const struct object *o)
+{
+	uint64_t page = PAGE_OF(o->addr);
+
+	if (!(m->obj[o->record].more & ETCH_OBJ_DENSE))
+		return 0;
+	for (; !(o->flags & OBJECT_WRITABLE) && page < o->addr + o->size; page += ETCH_PAGE)
+		if (!page_is_etched(m, page))
+			return 1;
+	return !!(o->flags & OBJECT_WRITABLE);
 }
 
 /* A page is read-only if and only if every object on it is armed. */
@@ -384,11 +395,11 @@ static void module_load(const struct module_arguments *args)
 
 ETCH_API void etch_module_load_v2(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
 {
-	struct bounds b[9] = {{0, 0}};
+	struct bounds b[10] = {{0, 0}};
 
-	for (unsigned i = 0; i < count && i < 9; i++)
+	for (unsigned i = 0; i < count && i < 10; i++)
 		b[i] = bounds_of(bounds[i].start, bounds[i].stop);
-	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8]});
+	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9]});
 }
 
 ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,

@@ -30,12 +30,14 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 enum rearm { RELEASE, SYNC, SEAL };
 
 /*
- * Does a field stay as it is when etch_sync arms its variable? Code stores to it later; or, where the call does not
- * come from the variable's own module, perhaps later: the link step knows which code runs after the calls in its file.
+ * Does a field or a dense object stay as it is when etch_sync arms its variable? Code stores to it later; or, where the
+ * call does not come from the variable's own module, perhaps later: the link step, and nobody without it, knows which
+ * code runs after the calls in its file.
  */
 static int is_kept(const struct module *m, const struct object *o, int own)
 {
-	return module_has_fields(m, o) && (o->flags & (own ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
+	return (module_has_fields(m, o) || module_is_dense(m, o)) &&
+	       (o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
 }
 
 /* Arms or disarms the objects in a range. The flags that determine page protection are changed

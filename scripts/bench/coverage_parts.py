@@ -6,7 +6,8 @@ Reads are counted by objdump, in the unprocessed program: instructions whose ope
 offset from a register that holds it (from a lea or mov before, up to the next call or label), but for stores, leas, and
 what reads and writes at once. Scalars are all reads but those of array elements (an index in the operand) and those of
 several fields at once (16 bytes and more). The program arms everything by one etch_sync an object, beside a thread.
-With ETCH_BEFORE=DIR (a checkout that is built) the same objects are linked with its libetch and rewritten by its etch."""
+ETCH_MARK=ETCHED_DENSE marks with that in place of ETCHED,
+ETCH_LINK has more words for the link command. With ETCH_BEFORE=DIR (a checkout that is built) the same objects are linked with its libetch and rewritten by its etch."""
 import collections
 import os
 import pathlib
@@ -90,7 +91,8 @@ def event():
 def built(name, cc, marked=True):
     """Fetches, marks and compiles; the directory, the link command, and the objects that the program has."""
     source, marks, configure, make, program, objects = PROGRAMS[name]
-    at = OUT / "coverage" / (("" if marked else "unmarked-") + cc.replace(" ", "-")) / name
+    mark = os.environ.get("ETCH_MARK", "ETCHED") if marked else "unmarked"
+    at = OUT / "coverage" / (("" if mark == "ETCHED" else mark + "-") + cc.replace(" ", "-")) / name
     words = {"cc": COMPILERS[cc], "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
     done = at / ".linked-by"
     if not done.exists():
@@ -101,7 +103,7 @@ def built(name, cc, marked=True):
             for path in at.glob(pattern):
                 text = path.read_text(errors="surrogateescape")
                 for old, new in edits:
-                    text, n = re.subn(old, new, text, flags=re.M)
+                    text, n = re.subn(old, re.sub(r"\bETCHED\b", mark, new), text, flags=re.M)
                     lines += n
                 path.write_text(text, errors="surrogateescape")
         if marked and not lines:
@@ -140,7 +142,7 @@ def linked(name, cc, root, tag, text=PROBE, main=None):
     probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects),
                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
     sh(cc.split()[-1], "-O1", f"-I{root}/lib/include", "-c", "-o", probe.with_suffix(".o"), probe)
-    link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a"], main, cc)
+    link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a", *os.environ.get("ETCH_LINK", "").split()], main, cc)
     plain = out.with_suffix(out.suffix + ".plain")
     shutil.copy(out, plain)
     subprocess.run([f"{root}/build/etch", "rewrite", out], check=True, capture_output=True)

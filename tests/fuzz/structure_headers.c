@@ -144,7 +144,7 @@ static const char *const names[] = {
 	".got.plt", ".dynamic", ".dynsym", ".symtab", ".strtab", ".init_array", ".note.gnu.property", ".note.gnu.build-id",
 	".gopclntab", ".modinfo", ".orc_unwind", ".orc_unwind_ip", ".orc_lookup", ".orc_header", "__ex_table", "__imv",
 	"__pv_sites", "__pv_native", "__pv_inline", "__etch_obj", "__etch_mod", "__etch_names", ".etch.unwind", ".etch.undo", ".etch.x",
-	"etched", "etched_imv", "__jump_table", "__bug_table", ".altinstructions", "__ksymtab", ".static_call_sites",
+	"etched", "etched_imv", "etched_dense", "__jump_table", "__bug_table", ".altinstructions", "__ksymtab", ".static_call_sites",
 	"__mcount_loc", ".debug_info", ".debug_line", ".zdebug_info", ".group", ".rela.text", ".init", ".fini", ".data.rel.ro.gopclntab"};
 
 /* The name of another, or one that means something, written over the one that was. */

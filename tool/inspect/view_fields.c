@@ -75,6 +75,8 @@ static bool is_reason(const struct view *v, const struct site *s, const struct f
 	if (site_kind_is_patched(s->kind) || (s->recorded && !f->whole))
 		return false;
 	reach = site_reach(o, s, &from, &to);
+	if (f->whole && o->dense)
+		return f->when != NEVER || s->late;
 	if (f->whole)
 		return o->bounded || reach == REACH_ANY;
 	if (f->when == NEVER && !s->late)
@@ -160,7 +162,7 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	sums->reads[when] += reads;
 	for (i = 0; f->whole && o->facts && i < f->site_count; i++)
 		sums->stores += f->sites[i]->kind == SITE_STORE;
-	sums->vague = f->whole && o->facts ? count : 0;
+	sums->vague = f->whole && o->facts && !o->dense ? count : 0;
 	listing_add(l, "%s", o->name);
 	if (f->to - f->from == o->size)
 		listing_add(l, "-");
@@ -247,7 +249,7 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 	if (!o->range_count) {
 		f.to = o->size;
-		f.when = o->armed ? AT_START : BY_SYNC;
+		f.when = o->armed ? AT_START : o->kept ? NEVER : BY_SYNC;
 		f.whole = true;
 		field_show(v, lines, &f, all, l, sums);
 		return;

@@ -53,17 +53,17 @@ static bool has_code_section(const struct elf_file *f)
  * that show that it is something else. */
 static bool name_is_taken(const struct elf_file *f)
 {
-	static const char *const names[] = {ETCH_SEC_OBJECT, ETCH_SEC_SCALAR, /* these two are writable */ ETCH_SEC_IMV,
-	                                    ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_MODULE,
-	                                    ETCH_SEC_NATIVE, ETCH_SEC_INLINE, ETCH_SEC_ORC_IP,
-	                                    ETCH_SEC_ORC};
+	static const char *const names[] = {
+		ETCH_SEC_OBJECT, ETCH_SEC_SCALAR, ETCH_SEC_DENSE,  /* these three are writable */ ETCH_SEC_IMV,
+		ETCH_SEC_PV,     ETCH_SEC_OBJ,    ETCH_SEC_MODULE, ETCH_SEC_NATIVE,
+		ETCH_SEC_INLINE, ETCH_SEC_ORC_IP, ETCH_SEC_ORC};
 	uint32_t i;
 	size_t k;
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
 		const Elf64_Shdr *sh = &f->sections[i].sh;
 		bool data = sh->sh_type == SHT_PROGBITS && !(sh->sh_flags & SHF_EXECINSTR);
-		size_t count = !data ? sizeof(names) / sizeof(*names) : sh->sh_flags & SHF_WRITE ? 0 : 2;
+		size_t count = !data ? sizeof(names) / sizeof(*names) : sh->sh_flags & SHF_WRITE ? 0 : 3;
 
 		for (k = 0; k < count; k++)
 			if (!strcmp(f->sections[i].name, names[k]))

@@ -91,7 +91,8 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
 			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
 				rows[n].ref = now->obj[k].ref;
-		rows[n].more = o->vague ? ETCH_OBJ_VAGUE : 0;
+		rows[n].more = (uint16_t)((o->vague ? ETCH_OBJ_VAGUE : 0) | (o->dense ? ETCH_OBJ_DENSE : 0) |
+		                          (o->kept && o->range_count <= 1 ? ETCH_OBJ_KEPT : 0));
 		n++;
 		if (o->range_count > 1)
 			n = range_rows(rows, n - 1, o);

@@ -46,16 +46,18 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 
 	for (i = 0; i < s->objects.defined && ok; i++) {
 		const struct object *o = &s->objects.list[i];
+		bool open = s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o);
+		const struct etch_obj x = {.size = (uint32_t)o->size,
+		                           .kind = ETCH_OBJ_OBJECT,
+		                           .flags = (o->value    ? ETCH_OBJ_VALUE
+		                                     : o->shared ? ETCH_OBJ_SHARED
+		                                                 : 0) |
+		                                    (open ? ETCH_OBJ_OPEN : 0),
+		                           .more = o->dense ? ETCH_OBJ_DENSE : 0};
 
 		if (o->size > UINT32_MAX)
 			return error_set(e, "etched object %s is larger than 4 GiB", o->name);
-		ok = object_tables_object(
-			t, o->section, o->addr, (uint32_t)o->size,
-			(o->value    ? ETCH_OBJ_VALUE
-		     : o->shared ? ETCH_OBJ_SHARED
-		                 : 0) |
-				(s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o) ? ETCH_OBJ_OPEN : 0),
-			o->name);
+		ok = object_tables_object(t, o->section, o->addr, &x, o->name);
 	}
 	for (i = 0; i < s->site_count && ok; i++) {
 		const struct site *site = &s->sites[i];

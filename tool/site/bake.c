@@ -265,8 +265,9 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 
 		if (!object_is_imv(o) && !s->closed && is_exported(&exports, o))
 			o->unarmed_why = "exported: another module may store to it";
-		else if (!o->value && (object_page(o->addr) < sh->sh_addr ||
-		                       object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
+		else if (!o->value && !o->dense &&
+		         (object_page(o->addr) < sh->sh_addr ||
+		          object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
 			o->unarmed_why = "its section shares a page with other data (<etch/imv.h> would pad it)";
 		else if (!(sh->sh_flags & SHF_WRITE))
 			o->unarmed_why = "its section is read-only";

@@ -230,7 +230,7 @@ int scan_fields_find(struct scan *s)
 		struct site *site = &s->sites[i];
 		struct object *o = &s->objects.list[site->object];
 
-		if (site_kind_is_patched(site->kind) || !o->bounded)
+		if (site_kind_is_patched(site->kind) || !(o->bounded || o->dense))
 			continue;
 		seen[site->object] |= site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
 		if (!setup_tried)
@@ -238,6 +238,9 @@ int scan_fields_find(struct scan *s)
 		setup_tried = true;
 		/* An address may be kept, and written through later. */
 		site->late = site->kind != SITE_STORE || setup_runs_after(&setup, site->section, site->addr);
+		o->kept |= o->dense && (site->late || site->recorded);
+		if (!o->bounded)
+			continue;
 		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site, site->late)) {
 			o->bounded = false;
 			o->vague = site->recorded;
@@ -247,6 +250,7 @@ int scan_fields_find(struct scan *s)
 		struct object *o = &s->objects.list[i];
 
 		o->bounded &= o->facts == seen[i];
+		o->kept |= o->dense && (o->facts & ~seen[i]);
 		stored_merge(o);
 		ranges_make(o);
 	}

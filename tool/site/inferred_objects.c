@@ -29,7 +29,7 @@ static bool has_parts(const struct elf_section *x, bool *shared)
 /* Alignment of the objects in a section (docs/formats.md). */
 static uint64_t granule(const struct elf_section *x, bool shared)
 {
-	return !shared && !(x->sh.sh_addr % ETCH_PAGE) ? ETCH_PAGE : 8;
+	return elf_name_is(x->name, ETCH_SEC_OBJECT) && !shared && !(x->sh.sh_addr % ETCH_PAGE) ? ETCH_PAGE : 8;
 }
 
 static int place_add(struct places *p, uint64_t at)

@@ -165,6 +165,9 @@ static int external_slots_take(struct scan *s, const struct linked_tables *now)
 	return 0;
 }
 
+/* Bytes of a function of the start files. */
+#define TM_CLONES_MOST 0x50u
+
 /* ---- code ---------------------------------------------------------------- */
 
 /* Context for scanning the code. */
@@ -262,6 +265,27 @@ static int undecoded_take(struct code_scan *c, const struct func *fn)
 	return 0;
 }
 
+/*
+ * Is this the end of the data before an etched section, in the start files' (de)register_tm_clones? They compare
+ * __TMC_END__ with itself; where no padding is between, that is the address of the section's first object.
+ */
+static bool is_end_of_data(const struct elf_file *f, const struct insn *in, uint64_t at)
+{
+	static const char *const names[] = {"deregister_tm_clones", "register_tm_clones"};
+	uint32_t section = elf_section_at(f, at), i;
+
+	if (!section || f->sections[section].sh.sh_addr != at)
+		return false;
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+
+		if (y->bind == STB_LOCAL && y->type == STT_FUNC && in->addr - y->value < TM_CLONES_MOST &&
+		    (!strcmp(y->name, names[0]) || !strcmp(y->name, names[1])))
+			return true;
+	}
+	return false;
+}
+
 /* Resolves the operands of a function to mem[] and imm[]. False: it refers to no etched object. */
 static bool refs_fill(struct code_scan *c, const struct func_code *code, struct ref *mem, struct ref *imm)
 {
@@ -270,11 +294,14 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 
 	for (i = 0; i < code->count; i++) {
 		const struct insn *in = &code->insns[i];
+		bool absolute = c->absolute && in->imm_len >= 4;
 		const struct slot *slot;
 		uint64_t at;
 
 		mem[i] = imm[i] = (struct ref){.object = -1};
 		at = insn_place(in, c->absolute);
+		if (at && in_range(&c->range, at) && is_end_of_data(c->s->file, in, at))
+			continue;
 		if (at && in_range(&c->range, at))
 			mem[i] = ref_to(c->s, at, in, false);
 		if (at && mem[i].object < 0 && !in->no_escape && may_be_etched(c, in, at))
@@ -285,9 +312,11 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 		if (in->imm_len == 8 && c->got &&
 		    (is_unnamed_etched(c, (uint64_t)in->imm + c->got) || slot_at(c->s, (uint64_t)in->imm + c->got)))
 			c->unresolved = true;
-		if (c->absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT && in_range(&c->range, (uint64_t)in->imm))
+		if (absolute && in_range(&c->range, (uint64_t)in->imm) && is_end_of_data(c->s->file, in, (uint64_t)in->imm))
+			continue;
+		if (absolute && in->flow == FLOW_NEXT && in_range(&c->range, (uint64_t)in->imm))
 			imm[i] = ref_to(c->s, (uint64_t)in->imm, in, true);
-		else if (c->absolute && in->imm_len >= 4 && in->move != MOVE_NONE && in->move != MOVE_ADD &&
+		else if (absolute && in->move != MOVE_NONE && in->move != MOVE_ADD &&
 		         place_is_beside(c->s, &c->etched, (uint64_t)in->imm))
 			c->unresolved = true;
 		any |= mem[i].object >= 0 || imm[i].object >= 0;

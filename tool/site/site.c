@@ -30,6 +30,13 @@ bool list_grow(void **list, size_t count, size_t *room, size_t size)
 	return true;
 }
 
+/* Is this a section of dense objects? One that a linker script has made of whole pages is as good as the others. */
+static bool section_is_dense(const struct elf_file *f, const struct elf_section *x)
+{
+	return elf_name_is(x->name, ETCH_SEC_DENSE) &&
+	       (elf_is_object(f) || ((x->sh.sh_addr | x->sh.sh_size) & (ETCH_PAGE - 1)));
+}
+
 int scan_object_add(struct scan *s, const struct object *o)
 {
 	struct object *p = realloc(s->objects.list, (s->objects.count + 1) * sizeof(*p));
@@ -41,7 +48,8 @@ int scan_object_add(struct scan *s, const struct object *o)
 		return error_memory(&s->error);
 	}
 	s->objects.list = p;
-	p[s->objects.count++] = *o;
+	p[s->objects.count] = *o;
+	p[s->objects.count++].dense = o->section && !o->value && section_is_dense(s->file, &s->file->sections[o->section]);
 	return 0;
 }
 
@@ -229,7 +237,8 @@ void scan_free(struct scan *s)
 bool section_is_etched(const struct elf_section *s, bool *shared)
 {
 	*shared = elf_name_is(s->name, ETCH_SEC_SCALAR);
-	return (*shared || elf_name_is(s->name, ETCH_SEC_OBJECT)) && (s->sh.sh_flags & SHF_ALLOC);
+	return (*shared || elf_name_is(s->name, ETCH_SEC_OBJECT) || elf_name_is(s->name, ETCH_SEC_DENSE)) &&
+	       (s->sh.sh_flags & SHF_ALLOC);
 }
 
 /* ---- names --------------------------------------------------------------- */

@@ -38,6 +38,8 @@ struct object {
 	uint64_t size;    /* bytes; 0 if defined in another file */
 	uint32_t symbol;  /* ET_REL: symbol index of an undefined one */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
+	bool dense;       /* in ETCH_SEC_DENSE, beside other data: on pages that stay writable */
+	bool kept;        /* linked, dense: something may store to it after etch_sync */
 	bool inferred;    /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
 	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
@@ -238,7 +240,7 @@ bool object_is_imv(const struct object *o);
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
 /* Adds the cells of etch::value in writable sections, by the marks behind them (etch/format.h). */
 int scan_values_add(struct scan *s);
-/* True for the sections of ETCHED and DEFINE_IMV. *shared: it is the section of scalars. */
+/* True for the sections of ETCHED, DEFINE_IMV and ETCHED_DENSE. *shared: it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
 
 #endif

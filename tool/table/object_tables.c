@@ -85,12 +85,12 @@ bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, 
 	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_SECTION, section, (int64_t)at);
 }
 
-bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, uint32_t size, uint8_t flags,
+bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
                           const char *name)
 {
 	/* The section of names is created first: records refer to it by index. */
 	struct new_section *names = section_for(t, ETCH_SEC_NAMES, 0, 1), *sec = section_for(t, ETCH_SEC_OBJ, section, 4);
-	struct etch_obj x = {.kind = ETCH_OBJ_OBJECT, .flags = flags, .size = size};
+	struct etch_obj x = *what;
 	uint64_t here, name_at;
 
 	if (!names || !sec)

@@ -33,6 +33,7 @@ extern "C" {
 
 #define ETCH_SEC_OBJECT "etched"       /* ETCHED objects: each on pages of its own */
 #define ETCH_SEC_SCALAR "etched_imv"   /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
+#define ETCH_SEC_DENSE  "etched_dense" /* ETCHED_DENSE objects: without padding, beside other data */
 #define ETCH_SEC_IMV    "__imv"        /* struct etch_imv[] */
 #define ETCH_SEC_PV     "__pv_sites"   /* struct etch_imv[], of the forms of etch/pv_forms.h */
 #define ETCH_SEC_NATIVE "__pv_native"  /* struct etch_native[] */
@@ -187,7 +188,11 @@ enum etch_obj_kind {
 #define ETCH_OBJ_FIELD 0x01u /* object: continues the previous record; fact with GOT: `size` is its bytes */
 #define ETCH_OBJ_KEPT  0x02u /* object: something stores to it after etch_sync too, which leaves it as it is */
 #define ETCH_OBJ_VAGUE 0x04u /* object: the bytes of its facts are not known; for the next link step */
-#define ETCH_OBJ_MORE  0x07u /* every defined bit */
+/* Object, set by the object step already: in ETCH_SEC_DENSE. Where that is not whole pages its page stays writable, so
+ * that etch_sync arms it only where nothing stores to it later (ETCH_OBJ_KEPT); without the link step, where no record
+ * of a fact is about it. */
+#define ETCH_OBJ_DENSE 0x08u
+#define ETCH_OBJ_MORE  0x0fu /* every defined bit */
 /* The bytes of a fact with FIELD: the first one, relative to the object, and their number. */
 #define ETCH_FACT_BYTES(from, count) ((uint32_t)(from) | (uint32_t)(count) << 24)
 #define ETCH_FACT_FROM(size)         ((uint32_t)(size)&0xffffffu)
@@ -201,7 +206,7 @@ struct etch_obj {
 	int32_t ref;   /* object: its name, NUL-terminated; fact: where; relative to &ref */
 	uint8_t kind;  /* enum etch_obj_kind */
 	uint8_t flags; /* ETCH_OBJ_* */
-	uint16_t more; /* ETCH_OBJ_FIELD, ETCH_OBJ_KEPT, ETCH_OBJ_VAGUE */
+	uint16_t more; /* ETCH_OBJ_FIELD, ETCH_OBJ_KEPT, ETCH_OBJ_VAGUE, ETCH_OBJ_DENSE */
 };
 
 /* ---- __etch_mod: one module (program or shared object) ------------------- */

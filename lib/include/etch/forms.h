@@ -459,7 +459,7 @@ static inline int etch_obj_valid(const struct etch_obj *o, int linked)
 {
 	if (o->kind == ETCH_OBJ_NONE)
 		return !o->addr && !o->size && !o->ref && !o->flags && !o->more;
-	if ((o->more & ~ETCH_OBJ_MORE) || (o->more && !linked) || o->kind > ETCH_OBJ_ESCAPE)
+	if ((o->more & ~ETCH_OBJ_MORE) || ((o->more & ~ETCH_OBJ_DENSE) && !linked) || o->kind > ETCH_OBJ_ESCAPE)
 		return 0;
 	if (o->kind != ETCH_OBJ_OBJECT)
 		return !(o->flags & ~ETCH_OBJ_GOT) && !(o->more & ~ETCH_OBJ_FIELD) &&

@@ -109,13 +109,14 @@ const char *etch_strerror(int error);
 /* ---- marking objects ----------------------------------------------------- */
 
 /*
- * ETCHED marks a variable: static or global, of any type but thread-local or const. Each one gets pages of its own, so
- * that it can be read-only while its neighbours are not. For many small ones use one struct, DEFINE_IMV, or
- * ETCHED_SHARED: those share pages, which are read-only only while every object on them that the same source file
- * defines is armed.
+ * ETCHED marks a variable, static or global, of any type but thread-local or const, and gives it pages of its own,
+ * which are read-only while it is armed. Those of DEFINE_IMV and ETCHED_SHARED share pages with others of their source
+ * file. ETCHED_DENSE costs no memory: such variables lie as unmarked ones do, and nothing protects them, so that
+ * etch_sync arms those alone (by field) to which the link step sees no later store.
  */
 #define ETCHED        __attribute__((section("etched"), aligned(4096)))
 #define ETCHED_SHARED __attribute__((section("etched_imv"), aligned(8)))
+#define ETCHED_DENSE  __attribute__((section("etched_dense")))
 
 /*
  * ETCH_DECLARE(symbol): declares `symbol` as etched in a file that uses but does not define it. Needed only for objects
@@ -215,9 +216,8 @@ const char *etch_strerror(int error);
 /* ---- sets ---------------------------------------------------------------- */
 
 /*
- * The address of an etched object, taken by an instruction that the tool recognizes as permitted: a lea with a ds
- * prefix, which no compiler emits. An address taken in any other way counts as an escape, and the object's sites remain
- * loads until etch_sync. Pass the result to functions of this header only.
+ * The address of an etched object, by an instruction that the tool recognizes: a lea with a ds prefix, which no
+ * compiler emits. Any other counts as an escape. Pass the result to functions of this header only.
  */
 #define ETCH_ADDR(lvalue)                                                                                         \
 	(__extension__({                                                                                              \
@@ -397,9 +397,9 @@ int etch_info(struct etch_info *info);
 
 /*
  * Called by the constructor below; not for programs. Bounds of the module's sections, in the order __imv, __etch_obj,
- * etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch, __etch_mark; null for a section that the
- * module lacks. Addresses inside etched and etched_imv may be set, which is a plain store, even in a file that the tool
- * has not processed. Modules compiled with older headers call v1, which passes the first four.
+ * etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch, __etch_mark, etched_dense; null for one that
+ * the module lacks. Addresses inside etched sections may be set, by a plain store, in a file that the tool has not
+ * seen, too. Modules compiled with older headers call v1, which passes the first four.
  */
 struct etch_bounds {
 	const void *start, *stop;
@@ -439,9 +439,8 @@ __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_ob
         ".hidden __start___pv_inline, __stop___pv_inline\n\t"
         ".weak __start___etch_branch, __stop___etch_branch, __start___etch_mark, __stop___etch_mark\n\t"
         ".hidden __start___etch_branch, __stop___etch_branch, __start___etch_mark, __stop___etch_mark");
-/* Bounds of the etched sections; null if the module has no such section. Read through the GOT,
- * since the symbols may be undefined, and with the ds prefix of ETCH_ADDR, so that the first
- * object's address does not count as escaped. */
+/* Bounds of the etched sections, null without such a section. Through the GOT, since the symbols may be undefined, and
+ * with the ds prefix of ETCH_ADDR, so that the first object's address does not count as escaped. */
 #define ETCH_BOUND_(symbol)                                                \
 	(__extension__({                                                       \
 		const void *etch_a_;                                               \
@@ -470,7 +469,8 @@ void etch_module_ctor_(void)
 	                                     {etch_native_start_, etch_native_stop_},
 	                                     {etch_inline_start_, etch_inline_stop_},
 	                                     {etch_branch_start_, etch_branch_stop_},
-	                                     {etch_mark_start_, etch_mark_stop_}};
+	                                     {etch_mark_start_, etch_mark_stop_},
+	                                     {ETCH_BOUND_("__start_etched_dense"), ETCH_BOUND_("__stop_etched_dense")}};
 
 	etch_module_load_v2(&etch_module_, bounds, sizeof(bounds) / sizeof(bounds[0]));
 }

@@ -61,6 +61,7 @@ extern "C" fn load() {
         bounds!("__pv_inline"),
         bounds!("__etch_branch"),
         bounds!("__etch_mark"),
+        bounds!("etched_dense"),
     ];
     let module = address!("etch_module_");
     // SAFETY: the module's own descriptor and sections.
