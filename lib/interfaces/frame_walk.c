@@ -54,19 +54,12 @@ static int behind_follow(struct frame_walk *w)
 	return behind_is_here(w);
 }
 
-int frame_walk_register(struct frame_walk *w, unsigned reg, uint64_t *value)
+int frame_walk_saved_register(struct frame_walk *w, unsigned reg, uint64_t *value)
 {
-	const struct cursor *c = &w->cursor;
-
-	if (reg > ETCH_RIP)
-		return 0;
-	if (c->known & KNOWN(reg)) {
-		*value = c->reg[reg];
-		return 1;
-	}
 	/* Elsewhere .eh_frame has no rule for the others: behind.known then only means that no rule has
 	 * changed them. */
-	if (!(CALLEE_SAVED_REGISTERS & KNOWN(reg)) || !behind_follow(w) || !(w->behind.known & KNOWN(reg)))
+	if (reg > ETCH_RIP || !(CALLEE_SAVED_REGISTERS & KNOWN(reg)) || !behind_follow(w) ||
+	    !(w->behind.known & KNOWN(reg)))
 		return 0;
 	*value = w->behind.reg[reg];
 	return 1;
@@ -83,10 +76,8 @@ int frame_walk_registers(struct frame_walk *w)
 	return c->known != before;
 }
 
-int frame_walk_step(struct frame_walk *w)
+int frame_walk_stepped(struct frame_walk *w, int ret)
 {
-	int ret = cursor_step(&w->cursor);
-
 	if (ret == ETCH_UNWIND_REGISTER && frame_walk_registers(w))
 		ret = cursor_step(&w->cursor);
 	if (ret == ETCH_UNWIND_OK && w->cursor.known == KNOWN_ALL)

@@ -26,11 +26,28 @@ void frame_walk_start(struct frame_walk *w, const uint64_t reg[17], uint32_t kno
 /* Begins at the frame that a signal handler's third argument describes. */
 void frame_walk_from(struct frame_walk *w, const void *ucontext);
 
+/* As frame_walk_step(), of which `ret` is the first outcome. */
+int frame_walk_stepped(struct frame_walk *w, int ret);
+
 /* Moves to the caller's frame; returns as cursor_step(). */
-int frame_walk_step(struct frame_walk *w);
+static inline int frame_walk_step(struct frame_walk *w)
+{
+	int ret = cursor_step(&w->cursor);
+
+	return __builtin_expect(ret == ETCH_UNWIND_OK && !w->cursor.interrupted, 1) ? ret : frame_walk_stepped(w, ret);
+}
+
+/* As frame_walk_register(), for a register that the cursor does not know. */
+int frame_walk_saved_register(struct frame_walk *w, unsigned reg, uint64_t *value);
 
 /* Reads a register (enum etch_reg) of the frame. Returns 1, or 0 if its value is unknown. */
-int frame_walk_register(struct frame_walk *w, unsigned reg, uint64_t *value);
+static inline int frame_walk_register(struct frame_walk *w, unsigned reg, uint64_t *value)
+{
+	if (reg > ETCH_RIP || !(w->cursor.known & KNOWN(reg)))
+		return frame_walk_saved_register(w, reg, value);
+	*value = w->cursor.reg[reg];
+	return 1;
+}
 
 /* Adds what .eh_frame says of the frame's callee-saved registers to what the cursor knows; 1 if that is more. */
 int frame_walk_registers(struct frame_walk *w);

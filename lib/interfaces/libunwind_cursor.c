@@ -27,6 +27,7 @@ enum {
 };
 
 #define UNW_INIT_SIGNAL_FRAME 1
+#define UNW_RSP               7
 #define UNW_CFA               17
 
 #define CURSOR_WORDS 127 /* UNW_TDEP_CURSOR_LEN */
@@ -141,7 +142,7 @@ static int cursor_yield(struct unw_cursor *c)
 	ret = init(c, was.context, was.flags);
 	for (uint32_t i = 0; ret >= 0 && i < was.steps; i++)
 		ret = step(c);
-	if (ret >= 0 && !get(c, ETCH_RIP, &ip) && !get(c, 7, &sp) && ip == was.walk.cursor.reg[ETCH_RIP] &&
+	if (ret >= 0 && !get(c, ETCH_RIP, &ip) && !get(c, UNW_RSP, &sp) && ip == was.walk.cursor.reg[ETCH_RIP] &&
 	    sp == was.walk.cursor.reg[ETCH_RSP])
 		return 0;
 	*c = was;
@@ -150,17 +151,8 @@ static int cursor_yield(struct unw_cursor *c)
 
 /* ---- steps and registers ----------------------------------------------------------- */
 
-INTERFACE int _ULx86_64_step(struct unw_cursor *c)
+static __attribute__((noinline)) int step_failed(struct unw_cursor *c, int ret)
 {
-	int ret;
-
-	if (__builtin_expect(!is_ours(c), 0))
-		return GO_ON(NEXT_STEP, _ULx86_64_step, c);
-	ret = frame_walk_step(&c->walk);
-	if (ret == ETCH_UNWIND_OK) {
-		c->steps++;
-		return 1;
-	}
 	if (c->may_make_tables) {
 		c->may_make_tables = 0;
 		own_tables_after(&c->walk.cursor);
@@ -174,16 +166,37 @@ INTERFACE int _ULx86_64_step(struct unw_cursor *c)
 	}
 }
 
-INTERFACE int _ULx86_64_get_reg(struct unw_cursor *c, int reg, uint64_t *value)
+static __attribute__((noinline)) int step_next(struct unw_cursor *c) { return GO_ON(NEXT_STEP, _ULx86_64_step, c); }
+
+INTERFACE int _ULx86_64_step(struct unw_cursor *c)
 {
+	int ret;
+
 	if (__builtin_expect(!is_ours(c), 0))
+		return step_next(c);
+	ret = frame_walk_step(&c->walk);
+	if (__builtin_expect(ret != ETCH_UNWIND_OK, 0))
+		return step_failed(c, ret);
+	c->steps++;
+	return 1;
+}
+
+static __attribute__((noinline)) int get_any_reg(struct unw_cursor *c, int reg, uint64_t *value)
+{
+	if (!is_ours(c))
 		return GO_ON(NEXT_GET_REG, _ULx86_64_get_reg, c, reg, value);
-	if (reg == UNW_CFA) {
-		*value = c->walk.cursor.reg[ETCH_RSP];
-		return 0;
-	}
+	if (reg == UNW_CFA)
+		reg = UNW_RSP;
 	if (reg < 0 || reg > ETCH_RIP || !frame_walk_register(&c->walk, frame_walk_dwarf((unsigned)reg), value))
 		return ERROR_BADREG;
+	return 0;
+}
+
+INTERFACE int _ULx86_64_get_reg(struct unw_cursor *c, int reg, uint64_t *value)
+{
+	if (__builtin_expect(!is_ours(c) || (reg != ETCH_RIP && reg != UNW_RSP), 0))
+		return get_any_reg(c, reg, value);
+	*value = c->walk.cursor.reg[reg == ETCH_RIP ? ETCH_RIP : ETCH_RSP];
 	return 0;
 }
 

@@ -14,12 +14,13 @@
 #include <ucontext.h>
 
 #include "unwind/cursor.h"
+#include "unwind/plain_frames.h"
 #include "unwind/recover.h"
 
 /* Maximum number of steps that may lead to another stack: signal frames, and CFAs that are loaded
  * or relative to a register other than rsp and rbp. */
 #define SWITCHES 64
-/* Maximum number of frames of one walk: 16 bytes each on a stack of 1 GiB. */
+/* Maximum number of frames of one walk, plain ones apart: 16 bytes each on a stack of 1 GiB. */
 #define FRAMES (1u << 26)
 /* Bytes below rsp that signal handlers do not touch (psABI 3.2.2). */
 #define RED_ZONE 128
@@ -39,6 +40,8 @@ NO_ASAN static int word_read(struct cursor *c, uint64_t at, uint64_t *v)
 	}
 	return memory_read(at, v) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
 }
+
+static const word lost = 0; /* stands for the slot of an rbp that is not saved */
 
 /* The order in which the kernel saves the interrupted registers: struct sigcontext has r8-r15,
  * rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (asm/sigcontext.h); gregset_t is the same. */
@@ -60,6 +63,7 @@ const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
 	c->shared = m == &c->room ? NULL : m;
 	if (!m) {
 		c->room.text_size = 0;
+		c->room.by = PLAIN_FULL;
 		if (c->without_tables && !c->target && !loaded_image(at, &c->bare))
 			c->bare.start = c->bare.end = 0;
 	}
@@ -241,7 +245,42 @@ static int cursor_rule(struct cursor *c, struct etch_rule *r)
 	return ETCH_UNWIND_OK;
 }
 
-int cursor_step(struct cursor *c)
+/*
+ * Steps over a plain frame (plain_frames.h) by its map byte, as most frames of a walk can be: 1. Or returns 0 with the
+ * cursor unchanged: another kind of frame, or the first one of a module or a window. Not counted in c->frames: such
+ * frames ascend on one stack.
+ */
+NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct cursor *c)
+{
+	const struct unwind_module *m = c->shared ? c->shared : &c->room;
+	uint64_t bp = c->known & KNOWN(ETCH_RBP) ? c->reg[ETCH_RBP] : 0;
+	struct frame f = {c->reg[ETCH_RIP], c->reg[ETCH_RSP], &lost};
+	struct plain p;
+
+	p.block = &m->block;
+	p.map = m->map;
+	p.text = m->text;
+	p.size = m->text_size;
+	p.lo = c->window.lo;
+	p.hi = c->window.hi;
+	p.span = p.hi - 8 - p.lo;
+	/* An empty window, as that of another process, has no room. An unknown rbp is 0: no CFA. */
+	if (c->interrupted || m->by < PLAIN_MAP_6 || f.sp - p.lo - STEP_ROOM >= p.hi - p.lo ||
+	    !map_step(&p, &f, bp, (enum plain_by)(m->by & PLAIN_SHIFT)) || !f.ip)
+		return 0;
+	if (f.slot != &lost) {
+		if (memory_read((uint64_t)(uintptr_t)f.slot, &bp))
+			return 0;
+		c->reg[ETCH_RBP] = bp;
+		c->known |= KNOWN(ETCH_RBP);
+	}
+	c->reg[ETCH_RIP] = f.ip;
+	c->reg[ETCH_RSP] = f.sp;
+	c->known &= KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | KNOWN(ETCH_RBP);
+	return 1;
+}
+
+NO_ASAN static __attribute__((noinline)) int step_any(struct cursor *c)
 {
 	struct etch_rule r;
 	int ret = cursor_rule(c, &r);
@@ -255,6 +294,8 @@ int cursor_step(struct cursor *c)
 		c->frames++;
 	return ret;
 }
+
+NO_ASAN int cursor_step(struct cursor *c) { return step_by_map(c) ? ETCH_UNWIND_OK : step_any(c); }
 
 int cursor_at_signal(struct cursor *c)
 {
@@ -276,6 +317,7 @@ void cursor_start(struct cursor *c)
 	c->window.lo = c->window.hi = 0;
 	c->shared = NULL;
 	c->room.text = c->room.text_size = 0;
+	c->room.by = PLAIN_FULL;
 	stack_begin();
 }
 

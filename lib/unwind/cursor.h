@@ -20,7 +20,7 @@ struct cursor {
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
 	struct window window;
 	const struct unwind_module *shared; /* the module that rip was in last; null: the module is in `room` */
-	struct unwind_module room;          /* text_size 0: empty */
+	struct unwind_module room;          /* text_size 0 and PLAIN_FULL: empty */
 };
 
 enum cursor_without {

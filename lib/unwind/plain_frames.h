@@ -16,8 +16,6 @@ struct plain {
 	uint64_t text, size, text_1; /* text_1: text + 1 */
 	uint64_t lo, hi, span;       /* the window; span = hi - lo - 8 */
 	uint64_t map;                /* the map's address minus text >> shift: indexed by address >> shift */
-	uint64_t codes;              /* map bytes from ETCH_MAP_STEPS to here are rules of the palette */
-	const struct etch_map_rule *palette;
 	const struct etch_block *block;
 };
 
@@ -42,28 +40,18 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
 	return 1;
 }
 
-/* Steps by a rule of the map's palette, as plain_move(). */
+/* Steps by a rule of the map's palette, as plain_move(). Returns 0 if the code stands for none. */
 NO_ASAN static inline __attribute__((always_inline)) int palette_step(const struct plain *p, struct frame *f,
                                                                       uint64_t bp, uint64_t code)
 {
-	const struct etch_map_rule *r = &p->palette[code - ETCH_MAP_STEPS];
-	uint64_t cfa = (r->flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)r->cfa;
+	const struct etch_map_rule *r = &p->block->map_palette[code - ETCH_MAP_STEPS];
+	uint64_t cfa;
 
+	if (code >= p->block->map_codes)
+		return 0;
+	cfa = (r->flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)r->cfa;
 	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)r->bp, r->bp != 0);
 }
-
-/* How a walk steps: by the full table, a map of an earlier version, or a map with granules of 64 or 128 bytes, in which
- * frames behind rbp may be frequent. */
-enum plain_by {
-	PLAIN_FULL = 0,
-	PLAIN_OLD_MAP = 1,
-	PLAIN_SHIFT = 7,
-	PLAIN_RBP = 8,
-	PLAIN_MAP_6 = 6,
-	PLAIN_MAP_7 = 7,
-	PLAIN_MAP_6_RBP = PLAIN_MAP_6 | PLAIN_RBP,
-	PLAIN_MAP_7_RBP = PLAIN_MAP_7 | PLAIN_RBP,
-};
 
 /* Bytes between rsp and the window's lower end that map_step() needs: it reads rbp at CFA - 48 and up. */
 #define STEP_ROOM 48u
@@ -85,7 +73,7 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct p
 		return 0;
 	code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> (by & PLAIN_SHIFT)));
 	if (ETCH_UNLIKELY(code >= ETCH_MAP_STEPS))
-		return code < p->codes && palette_step(p, f, bp, code);
+		return palette_step(p, f, bp, code);
 	if (by & PLAIN_RBP) {
 		bp -= 16 * (ETCH_MAP_RBP_FRAME & 31); /* such that the sum below is rbp + 16 */
 		__asm__("cmpl %2, %k1\n\tcmove %3, %0" : "+r"(base) : "r"(code), "i"(ETCH_MAP_RBP_FRAME), "r"(bp) : "cc");

@@ -93,9 +93,24 @@ static inline int window_has(const struct window *w, uint64_t at)
 
 /* ---- modules (lookup.c, other_process.c) ---------------------------------------------- */
 
-/* The table of a module, opened for lookups. */
+/* How a walk steps over plain frames (plain_frames.h): by the full table, a map of an earlier version, or a map with
+ * granules of 64 or 128 bytes, in which frames behind rbp may be frequent. */
+enum plain_by {
+	PLAIN_FULL = 0,
+	PLAIN_OLD_MAP = 1,
+	PLAIN_SHIFT = 7,
+	PLAIN_RBP = 8,
+	PLAIN_MAP_6 = 6,
+	PLAIN_MAP_7 = 7,
+	PLAIN_MAP_6_RBP = PLAIN_MAP_6 | PLAIN_RBP,
+	PLAIN_MAP_7_RBP = PLAIN_MAP_7 | PLAIN_RBP,
+};
+
+/* The table of a module, opened for lookups. What a plain walk needs comes first, to be in one cache line. */
 struct unwind_module {
 	uint64_t text, text_size; /* run-time address of the first byte covered; size in bytes */
+	uint64_t map;             /* from PLAIN_MAP_6 on: the map's address minus text >> shift */
+	enum plain_by by;
 	int encoding;
 	union {
 		struct etch_block block;
@@ -118,8 +133,16 @@ static inline void module_open(struct unwind_module *m, const struct etch_unwind
 	m->text = bias + u->text;
 	m->text_size = u->text_size;
 	m->encoding = u->encoding;
-	if (u->encoding == ETCH_ENCODING_BLOCK)
-		etch_block_open(u, &m->block);
+	m->by = PLAIN_FULL;
+	m->map = 0;
+	if (u->encoding != ETCH_ENCODING_BLOCK)
+		return;
+	etch_block_open(u, &m->block);
+	if (m->block.map && !m->block.map_steps)
+		m->by = PLAIN_OLD_MAP;
+	else if (m->block.map)
+		m->by = (enum plain_by)(m->block.map_shift | (m->block.map_rbp ? PLAIN_RBP : 0));
+	m->map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
 }
 
 /* The table inside a module, or null; the index of the program header of its segment, and the

@@ -18,22 +18,16 @@ NO_ASAN static void **plain_module(const struct unwind_module *m, const struct w
                                    struct trace *t, void **out, void **end)
 {
 	struct plain p;
-	enum plain_by by;
 
 	p.block = &m->block;
-	p.palette = m->block.map_palette;
-	p.codes = m->block.map_codes;
-	p.map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
+	p.map = m->map;
 	p.text = m->text;
 	p.text_1 = m->text + 1;
 	p.size = m->text_size;
 	p.lo = window->lo;
 	p.hi = window->hi;
 	p.span = p.hi - 8 - p.lo;
-	by = !m->block.map         ? PLAIN_FULL
-	     : !m->block.map_steps ? PLAIN_OLD_MAP
-	                           : (enum plain_by)(m->block.map_shift | (m->block.map_rbp ? PLAIN_RBP : 0));
-	return t->previous ? reuse_walk(&p, f, t, out, end, by) : plain_walk(&p, f, out, end, by);
+	return t->previous ? reuse_walk(&p, f, t, out, end, m->by) : plain_walk(&p, f, out, end, m->by);
 }
 
 /*
