@@ -37,7 +37,8 @@ typedef void etch_cfi_row_fn(void *ctx, const struct etch_cfi_row *row);
  */
 static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
 
-/* The row of an FDE for an address in its range; start == end and kind UNDEF: there is none. */
+/* The row of an FDE for an address in its range, or its part up to there; start == end and kind UNDEF: there is none.
+ */
 static inline struct etch_cfi_row etch_cfi_row_at(const struct etch_fde *fde, unsigned flags, uint64_t at);
 
 /* ---- programs --------------------------------------------------------------- */
@@ -56,7 +57,8 @@ struct etch_cfi_run {
 	struct etch_cfi_state state, initial;
 	struct etch_cfi_state stack[ETCH_CFI_DEPTH];
 	unsigned depth;
-	uint64_t at; /* current location of the program */
+	uint64_t at;   /* current location of the program */
+	uint64_t from; /* no rows are needed up to here */
 	bool in_cie, changed;
 	struct etch_rule rule; /* valid for `state` while !changed */
 	struct etch_cfi_term step;
@@ -92,6 +94,8 @@ static inline void etch_cfi_hold(struct etch_cfi_run *run, uint64_t end)
 	if (at >= end)
 		return;
 	run->at = end;
+	if (end <= run->from)
+		return;
 	if (run->changed) {
 		memset(&run->saves, 0, sizeof(run->saves));
 		run->why = etch_cfi_rule(run->fde, &run->state, &run->rule, &run->step,
@@ -349,7 +353,9 @@ static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint6
 	return !in.bad;
 }
 
-static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx)
+/* As etch_cfi_rows(), without rows that end at `from` or below; the first one need not be whole. */
+static inline void etch_cfi_rows_from(const struct etch_fde *fde, unsigned flags, uint64_t from, etch_cfi_row_fn *fn,
+                                      void *ctx)
 {
 	struct etch_cfi_run run;
 	bool good;
@@ -362,6 +368,7 @@ static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etc
 	memset(&run.state, 0, sizeof(run.state));
 	run.depth = 0;
 	run.at = fde->start;
+	run.from = from;
 	run.in_cie = true;
 	run.changed = true;
 	good = etch_cfi_program(&run, fde->cie.program, fde->cie.program_end);
@@ -378,6 +385,11 @@ static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etc
 	etch_cfi_hold(&run, fde->end);
 	if (run.row.start != run.row.end)
 		fn(ctx, &run.row);
+}
+
+static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx)
+{
+	etch_cfi_rows_from(fde, flags, 0, fn, ctx);
 }
 
 struct etch_cfi_wanted {
@@ -402,7 +414,7 @@ static inline struct etch_cfi_row etch_cfi_row_at(const struct etch_fde *fde, un
 	w.at = at;
 	w.row.rule.kind = ETCH_RULE_UNDEF;
 	upto.end = at + 1; /* later rows are not needed */
-	etch_cfi_rows(&upto, flags, etch_cfi_row_take, &w);
+	etch_cfi_rows_from(&upto, flags, at, etch_cfi_row_take, &w);
 	return w.row;
 }
 

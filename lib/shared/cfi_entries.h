@@ -126,6 +126,10 @@ static inline uint64_t etch_cfi_leb(struct etch_cfi_in *in, bool is_signed)
 	unsigned shift = 0;
 	uint8_t b, rest;
 
+	if (in->at < in->end && in->cfi->bytes[in->at] < 0x80) { /* nearly all */
+		b = in->cfi->bytes[in->at++];
+		return is_signed && (b & 0x40) ? b | ~(uint64_t)0x7f : b;
+	}
 	do {
 		if (in->at == in->end) {
 			in->bad = true;

@@ -132,6 +132,11 @@ static inline bool etch_cfi_saved(const struct etch_cfi *c, const struct etch_cf
 	}
 	if (r->how == ETCH_HOW_UNDEF)
 		return true;
+	if (r->how == ETCH_HOW_OFFSET && etch_cfi_i32(r->off)) { /* as below, without a term */
+		*how = ETCH_BP_CFA;
+		*out = (int32_t)r->off;
+		return true;
+	}
 	t = etch_cfi_location(c, r);
 	if (etch_cfi_from_cfa(t, cfa, &off)) {
 		if (!etch_cfi_i32(off))
@@ -212,6 +217,22 @@ static inline const char *etch_cfi_rule_signal(const struct etch_cfi *c, const s
 	return NULL;
 }
 
+/* Fills in the zeroed rule of the usual state: the CFA rsp or rbp plus an offset, the return address where a call has
+ * pushed it. False for any other state. */
+static inline bool etch_cfi_rule_usual(const struct etch_cfi_state *s, struct etch_rule *rule)
+{
+	const struct etch_cfi_reg *ra = &s->cols[ETCH_COL_RA];
+
+	if (s->cfa_how != ETCH_HOW_OFFSET || s->cfa_big || (s->cfa_reg != 6 && s->cfa_reg != 7) ||
+	    !etch_cfi_i32(s->cfa_off) || ra->how != ETCH_HOW_OFFSET || ra->off != -8 ||
+	    s->cols[ETCH_COL_RSP].how != ETCH_HOW_NONE)
+		return false;
+	rule->kind = ETCH_RULE_CALL;
+	rule->cfa = etch_cfi_register(s->cfa_reg);
+	rule->cfa_off = (int32_t)s->cfa_off;
+	return true;
+}
+
 /* As etch_cfi_rule(), except that the rule's kind stays UNDEF on an early return. */
 static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const struct etch_cfi_state *s,
                                             struct etch_rule *rule, struct etch_cfi_term *step,
@@ -225,6 +246,10 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 	const char *why;
 	unsigned i;
 
+	if (etch_cfi_rule_usual(s, rule)) {
+		cfa = (struct etch_cfi_term){ETCH_TERM_REG, s->cfa_reg, 0, 0, s->cfa_off};
+		goto saved;
+	}
 	why = etch_cfi_rule_cfa(c, s, &cfa);
 	if (why)
 		return why;
@@ -255,6 +280,7 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 			rule->cfa_add = (int32_t)ra_off;
 		}
 	}
+saved:
 	for (i = 0; saves && i < 5; i++)
 		etch_cfi_saved(c, &s->cols[saved[i]], cfa, &saves->how[i], &saves->off[i]);
 	if (!etch_cfi_saved(c, &s->cols[ETCH_COL_RBP], cfa, &rule->bp, &rule->bp_off))

@@ -13,21 +13,26 @@
 
 /* ---- memory -------------------------------------------------------------------- */
 
-static void *array_add(struct array *a, uint64_t each)
+static __attribute__((noinline)) bool array_grow(struct array *a, uint64_t each)
 {
-	if (a->count == a->room) {
-		uint64_t room = a->room ? 2 * a->room : 65536 / each;
-		long p;
+	uint64_t room = a->room ? 2 * a->room : 65536 / each;
+	long p;
 
-		if (a->list)
-			p = sys_call6(SYS_mremap, (long)a->list, (long)(a->room * each), (long)(room * each), MREMAP_MAYMOVE, 0, 0);
-		else
-			p = (long)sys_map(room * each, 0);
-		if (!p || (p < 0 && p > -4096))
-			return NULL;
-		a->list = (void *)p;
-		a->room = room;
-	}
+	if (a->list)
+		p = sys_call6(SYS_mremap, (long)a->list, (long)(a->room * each), (long)(room * each), MREMAP_MAYMOVE, 0, 0);
+	else
+		p = (long)sys_map(room * each, 0);
+	if (!p || (p < 0 && p > -4096))
+		return false;
+	a->list = (void *)p;
+	a->room = room;
+	return true;
+}
+
+static inline void *array_add(struct array *a, uint64_t each)
+{
+	if (a->count == a->room && !array_grow(a, each))
+		return NULL;
 	return (char *)a->list + a->count++ * each;
 }
 

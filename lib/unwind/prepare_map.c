@@ -53,41 +53,48 @@ static void granule_note(struct table_builder *m, uint64_t offset, uint32_t rule
 		*g = rule + 1;
 }
 
+/* Which of the up to 16 bytes at p may begin a call: E8, or FF with /2 behind it. At the end of the code: all. */
+static unsigned calls_maybe(const uint8_t *p, uint64_t avail)
+{
+	__m128i here, next, e8, ff, two;
+
+	if (avail < 17)
+		return (1u << (avail < 16 ? avail : 16)) - 1;
+	here = _mm_loadu_si128((const __m128i *)(const void *)p);
+	next = _mm_and_si128(_mm_loadu_si128((const __m128i *)(const void *)(p + 1)), _mm_set1_epi8(0x38));
+	e8 = _mm_cmpeq_epi8(here, _mm_set1_epi8((char)0xe8));
+	ff = _mm_cmpeq_epi8(here, _mm_set1_epi8((char)0xff));
+	two = _mm_cmpeq_epi8(next, _mm_set1_epi8(0x10));
+	return (unsigned)_mm_movemask_epi8(_mm_or_si128(e8, _mm_and_si128(ff, two)));
+}
+
 /* Records all calls of one segment. A row is looked up at the byte before the return address, as
  * for any return address. */
 static void calls_note(struct table_builder *m, const uint8_t *code, uint64_t size, uint64_t offset)
 {
 	const struct ranked_rule *rules = m->rules.list;
 	const struct entry *rows = m->rows.list;
-	const __m128i e8 = _mm_set1_epi8((char)0xe8), ff = _mm_set1_epi8((char)0xff);
 	struct etch_map_rule unused;
-	uint64_t i, row = 0;
+	uint64_t at, i, row = 0;
 
-	for (i = 0; i < size; i++) {
-		unsigned n;
-		uint64_t last;
+	for (at = 0; at < size; at += 16) {
+		unsigned maybe = calls_maybe(code + at, size - at), n;
 
-		while (size - i > 16) { /* most bytes cannot start a call */
-			__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(code + i));
-			unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, e8), _mm_cmpeq_epi8(v, ff)));
+		for (; maybe; maybe &= maybe - 1) {
+			uint64_t last;
 
-			if (hits) {
-				i += (unsigned)__builtin_ctz(hits);
-				break;
-			}
-			i += 16;
+			i = at + (unsigned)__builtin_ctz(maybe);
+			n = call_length(m, code + i, size - i, offset + i, i && code[i - 1] == 0x67);
+			if (!n)
+				continue;
+			last = offset + i + n - 1;
+			while (row + 1 < m->rows.count && rows[row + 1].at <= last)
+				row++;
+			while (rows[row].at > last) /* the previous call ended behind this one */
+				row--;
+			granule_note(m, last + 1,
+			             etch_map_rule_pack(&rules[rows[row].rule].rule, &unused) ? rows[row].rule : NO_ID);
 		}
-		if (code[i] != 0xe8 && code[i] != 0xff)
-			continue;
-		n = call_length(m, code + i, size - i, offset + i, i && code[i - 1] == 0x67);
-		if (!n)
-			continue;
-		last = offset + i + n - 1;
-		while (row + 1 < m->rows.count && rows[row + 1].at <= last)
-			row++;
-		while (rows[row].at > last) /* the previous call ended behind this one */
-			row--;
-		granule_note(m, last + 1, etch_map_rule_pack(&rules[rows[row].rule].rule, &unused) ? rows[row].rule : NO_ID);
 	}
 }
 

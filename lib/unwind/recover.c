@@ -44,8 +44,8 @@ bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *c
 }
 
 /* Finds the row of .eh_frame for an address: of this module, or if the address is not in it, of what a JIT has
- * registered. False if there is none. */
-static bool row_find(const struct prepare_image *im, uint64_t at, struct etch_cfi_row *out)
+ * registered. False if there is none. flags: as etch_cfi_rows(). */
+static bool row_find(const struct prepare_image *im, uint64_t at, unsigned flags, struct etch_cfi_row *out)
 {
 	struct etch_cfi cfi;
 	struct etch_fde fde;
@@ -57,7 +57,7 @@ static bool row_find(const struct prepare_image *im, uint64_t at, struct etch_cf
 	} else if (!registered_fde(at, &cfi, &fde)) {
 		return false;
 	}
-	*out = etch_cfi_row_at(&fde, ETCH_CFI_SAVES, at);
+	*out = etch_cfi_row_at(&fde, flags, at);
 	return out->rule.kind != ETCH_RULE_UNDEF;
 }
 
@@ -65,7 +65,7 @@ bool recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule 
 {
 	struct etch_cfi_row row;
 
-	if (!row_find(im, at, &row))
+	if (!row_find(im, at, 0, &row))
 		return false;
 	*rule = row.rule;
 	return true;
@@ -105,7 +105,7 @@ bool recover_step(struct recover_frame *f, recover_image_fn *image)
 
 	if (!image(f->reg[ETCH_RIP] - !f->interrupted, &im))
 		im.start = im.end = 0;
-	if (!row_find(&im, f->reg[ETCH_RIP] - !f->interrupted, &row) || r->kind != ETCH_RULE_CALL)
+	if (!row_find(&im, f->reg[ETCH_RIP] - !f->interrupted, ETCH_CFI_SAVES, &row) || r->kind != ETCH_RULE_CALL)
 		return false;
 	reg = r->cfa & 15;
 	if (!(f->known & KNOWN(reg)))
