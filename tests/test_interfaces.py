@@ -13,7 +13,8 @@ HERE = TESTS / "interfaces"
 C = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 # What the linker would leave out if the program did not refer to it.
 STOCK = ["-Wl,--no-as-needed", "-lc", "-lgcc_s", "-lunwind", "-Wl,--as-needed", "-pthread"]
-MODES = {"lazy": {}, "never": {"ETCH_UNWIND_TABLES": "never"}, "start": {"ETCH_UNWIND_TABLES": "start"}}
+# When tables are made: when it pays, at the end of the first walk, never, before main.
+MODES = {mode: {"ETCH_UNWIND_TABLES": mode} for mode in ("", "first", "never", "start")}
 WALKS = ["backtrace", "gcc", "unw_backtrace", "unw_step"]
 
 
@@ -106,6 +107,56 @@ def test_code_made_at_run_time(library, tmp_path):
     assert run([exe], env=preloaded(library, ETCH_UNWIND_FRAME_POINTERS="1")).stdout.splitlines() == guessed
 
 
+# Frames of another size, in code of the same size.
+PLUGIN = """int call(int (*fn)(void));
+int call(int (*fn)(void)) { char pad[ROOM]; int r; __asm__ volatile("" : : "r"(pad) : "memory"); r = fn(); __asm__ volatile("" : "+r"(r)); return r; }"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("id", ["sha1", "none"])
+def test_a_plugin_that_is_replaced_by_another_file(build, id, mode, tmp_path):
+    """Rules that were kept of the first do not hold for the second, which lies at the same addresses."""
+    (tmp_path / "plugin.c").write_text(PLUGIN)
+    for room in (24, 56):
+        run(["gcc", *C, "-fPIC", "-shared", f"-DROOM={room}", f"-Wl,--build-id={id}", "-o", tmp_path / f"{room}.so", tmp_path / "plugin.c"])
+    run(["gcc", *C, "-o", tmp_path / "replaced", HERE / "replaced.c", f"-L{build}", "-letch-unwind", f"-Wl,-rpath,{build}"])
+    p = run([tmp_path / "replaced", tmp_path / "plugin.so", tmp_path / "24.so", tmp_path / "56.so"], env={**os.environ, **MODES[mode]}, ok=None)
+    assert p.stdout == "15 walks, 4 loads at the same address\n", p.stdout
+
+
+@pytest.mark.parametrize("mode,made", [("", [False, True]), ("first", [True, True]), ("never", [False, False])])
+def test_tables_are_made_when_they_pay(library, mode, made, tmp_path):
+    """A table is memory without a name that can only be read."""
+    (tmp_path / "often.c").write_text("""
+#include <execinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int tables(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[4096], *perm;
+	int n = 0;
+	while (fgets(line, sizeof line, f))
+		n += (perm = strchr(line, ' ')) && !strncmp(perm, " r--p", 5) && !strpbrk(line, "[/");
+	fclose(f);
+	return n;
+}
+int main(void)
+{
+	void *ips[32];
+	backtrace(ips, 32);
+	printf("%d\\n", tables());
+	for (int i = 0; i < 30000; i++)
+		backtrace(ips, 32);
+	printf("%d\\n", tables());
+	return 0;
+}""")
+    run(["gcc", *C, "-o", tmp_path / "often", tmp_path / "often.c"])
+    found = run([tmp_path / "often"], env=preloaded(library, ETCH_UNWIND_TABLES=mode)).stdout.split()
+    assert [n != "0" for n in found] == made, found
+
+
 def test_what_it_exports(library):
     """Nothing that raises or resumes."""
     names = {line.split()[-1] for line in run(["nm", "-D", "--defined-only", library]).stdout.splitlines()}
@@ -165,14 +216,16 @@ def storm(zoo, library, walk, what, count, **env):
 @pytest.mark.parametrize("what", ["dlopen", "throw", "malloc", "fork", "thread", "format"])
 @pytest.mark.parametrize("walk", WALKS)
 def test_storm(zoo, library, walk, what):
-    storm(zoo, library, walk, what, SIGNALS)
+    """With tables from the first walk on, and with rules that are kept."""
+    storm(zoo, library, walk, what, SIGNALS, ETCH_UNWIND_TABLES="first" if WALKS.index(walk) + len(what) & 1 else "")
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("mode", ["", "first"])
 @pytest.mark.parametrize("what", ["dlopen", "throw", "malloc", "fork", "thread", "format"])
 @pytest.mark.parametrize("walk", WALKS)
-def test_storm_for_long(zoo, library, walk, what):
-    storm(zoo, library, walk, what, int(os.environ.get("ETCH_STORM", "200000")))
+def test_storm_for_long(zoo, library, walk, what, mode):
+    storm(zoo, library, walk, what, int(os.environ.get("ETCH_STORM", "200000")), ETCH_UNWIND_TABLES=mode)
 
 
 # ---- programs as they are -----------------------------------------------------------------------

@@ -69,19 +69,6 @@ static void marker_map(void)
 	marker = page ? page : &no_marker;
 }
 
-/* Walks keep the rules that they have read, and make tables where that pays: most processes are short. Libraries
- * allocate before this one's constructors run. */
-static void walks_prepare(void)
-{
-	static bool done;
-	void *room = done ? NULL : sys_map(FALLBACK_ROOM, 0);
-
-	if (room)
-		fallback_keep(room);
-	done = true;
-	own_tables_wait();
-}
-
 /* The first call in this process. */
 static __attribute__((noinline)) bool begin(void)
 {
@@ -96,7 +83,7 @@ static __attribute__((noinline)) bool begin(void)
 	tree_clear();
 	thread_states_clear();
 	generation++;
-	walks_prepare();
+	own_tables_wait(); /* libraries allocate before the constructors of this one */
 	if (!marker)
 		marker_map();
 	recording_on = recording_open(parent);
@@ -356,7 +343,6 @@ void recorder_unloaded(void)
 
 	if (!t)
 		return;
-	fallback_forget();
 	lock();
 	tree_unloaded();
 	__atomic_fetch_add(&generation, 1, __ATOMIC_RELAXED);

@@ -23,14 +23,16 @@
 /* Modules that have been tried: a module that no table can be made for is not tried again. */
 #define TRIED 256
 
-/* With patience: how many walks without a table cost as much as a function's part of a table. Making takes some 5,700
- * instructions a function, a walk that has the rules at hand some 1,500 more than one with a table. */
-#define WALKS_PER_FUNCTION 4
+/* With patience: what walks without a table cost and what a function's part of a table does. The unit is what a walk of
+ * 24 frames that has the rules at hand costs more than one with a table, some 1,500 instructions (callgrind). */
+#define WALK_COST     1
+#define READ_COST     2 /* of a rule of .eh_frame */
+#define FUNCTION_COST 3
 
 static uint64_t tried[TRIED];
-/* Walks that met a module without a table, by the module's slot. If two modules or threads disturb a count, a table is
- * made sooner or later than it pays, which is harmless. */
-static unsigned walks[TRIED];
+/* What walks that met a module without a table have cost, by the module's slot. If two modules or threads disturb a
+ * sum, a table is made sooner or later than it pays, which is harmless. */
+static unsigned cost[TRIED];
 static int patience;
 static unsigned without_tables = CURSOR_CFI;
 static int never;
@@ -40,7 +42,15 @@ unsigned frame_walk_without_tables(void) { return __atomic_load_n(&without_table
 /* Calls fn(arg) on the stack that ends at `top`. (call_on_x86.S) */
 void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 
-void own_tables_wait(void) { patience = 1; }
+void own_tables_wait(void)
+{
+	static int kept;
+	void *room = kept ? NULL : sys_map(FALLBACK_ROOM, 0);
+
+	if (room)
+		fallback_keep(room);
+	kept = patience = 1;
+}
 
 static unsigned slot_index(const struct prepare_image *im) { return im->start / 4096 * 0x9e3779b97f4a7c15u >> 56; }
 
@@ -54,11 +64,11 @@ static int is_due(const struct prepare_image *im)
 	for (unsigned i = 0; i < im->phnum; i++)
 		if (im->phdr[i].p_type == PT_GNU_EH_FRAME) /* .eh_frame_hdr: 8 bytes a function */
 			functions = im->phdr[i].p_memsz / 8;
-	return __atomic_load_n(&walks[slot_index(im)], __ATOMIC_RELAXED) > WALKS_PER_FUNCTION * (functions + 100);
+	return __atomic_load_n(&cost[slot_index(im)], __ATOMIC_RELAXED) > FUNCTION_COST * (functions + 100);
 }
 
 /* A walk has met this module. Is its table to be made? */
-static int walk_counts(uint64_t at)
+static int walk_counts(uint64_t at, uint32_t reads)
 {
 	struct prepare_image im;
 
@@ -66,17 +76,17 @@ static int walk_counts(uint64_t at)
 		return 1;
 	if (!loaded_image(at, &im))
 		return 0;
-	__atomic_fetch_add(&walks[slot_index(&im)], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&cost[slot_index(&im)], WALK_COST + READ_COST * reads, __ATOMIC_RELAXED);
 	return is_due(&im);
 }
 
-/* None could be made now, as while constructors run: again after as many walks. */
-static void walks_forget(uint64_t at)
+/* None could be made now, as in a signal handler or while constructors run: again after as many walks. */
+static void cost_forget(uint64_t at)
 {
 	struct prepare_image im;
 
 	if (patience && loaded_image(at, &im))
-		__atomic_store_n(&walks[slot_index(&im)], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&cost[slot_index(&im)], 0, __ATOMIC_RELAXED);
 }
 
 /* The slot of a module, and what it holds if the module has been tried. The key says which file it is as
@@ -155,15 +165,15 @@ static void tables_make(void *arg)
 	}
 }
 
-__attribute__((noinline)) void own_tables_make(uint64_t untabled)
+__attribute__((noinline)) void own_tables_make(uint64_t untabled, uint32_t reads)
 {
 	struct found found = {.count = 0};
 	char *stack;
 
-	if (never || !walk_counts(untabled - 1) || is_tried(untabled - 1))
+	if (never || !walk_counts(untabled - 1, reads) || is_tried(untabled - 1))
 		return;
 	if (!stack_modules(&found) || !found.count) {
-		walks_forget(untabled - 1);
+		cost_forget(untabled - 1);
 		return;
 	}
 	stack = sys_map(STACK_SIZE, MAP_NORESERVE | MAP_STACK);
@@ -181,6 +191,8 @@ static __attribute__((constructor(102))) void own_tables_start(void)
 	if (pointers && *pointers == '1')
 		without_tables |= CURSOR_FRAME_POINTERS;
 	never = make && !strcmp(make, "never");
+	if (!make || strcmp(make, "first"))
+		own_tables_wait();
 	if (make && !strcmp(make, "start"))
 		etch_unwind_prepare();
 }

@@ -64,8 +64,11 @@ const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
 	if (!m) {
 		c->room.text_size = 0;
 		c->room.by = PLAIN_FULL;
-		if (c->without_tables && !c->target && !loaded_image(at, &c->bare))
-			c->bare.start = c->bare.end = 0;
+		if (c->without_tables && !c->target) {
+			if (!loaded_image(at, &c->bare))
+				c->bare.start = c->bare.end = 0;
+			c->bare_key = fallback_key(&c->bare);
+		}
 	}
 	return m;
 }
@@ -311,6 +314,7 @@ void cursor_start(struct cursor *c)
 	c->frames = c->switches = 0;
 	c->without_tables = 0;
 	c->untabled = 0;
+	c->reads = 0;
 	c->bare.start = c->bare.end = 0;
 	c->target = NULL;
 	c->saved = NULL;

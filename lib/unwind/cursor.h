@@ -15,7 +15,9 @@ struct cursor {
 	int interrupted;                  /* rip is an interrupted instruction: look it up itself, not rip - 1 */
 	int without_tables;               /* enum cursor_without: how to step where no table covers rip */
 	uint64_t untabled;                /* with CURSOR_CFI: the first rip that no table covered; 0: none */
+	uint32_t reads;                   /* with CURSOR_CFI: rules read from .eh_frame, those kept apart */
 	struct prepare_image bare;        /* with it: the module last met that has no table; end 0: none */
+	uint64_t bare_key;                /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
 	const struct etch_target *target; /* null: this process */
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
 	struct window window;
@@ -70,11 +72,13 @@ int cursor_at_signal(struct cursor *c);
 int cursor_fallback(struct cursor *c, struct etch_rule *r);
 
 /* Keeps the rules that walks without tables have read, in zeroed memory that stays. Before that, each walk reads them
- * again. After a module was unloaded: fallback_forget(). Both may run beside walks and in signal handlers. (fallback.c)
- */
+ * again. May run beside walks and in signal handlers. (fallback.c) */
 #define FALLBACK_ROOM (640u << 10)
 void fallback_keep(void *room);
-void fallback_forget(void);
+
+/* A module's key for these rules; 0: they are not kept, since nothing tells it from another file that may be loaded
+ * at its place. (fallback.c) */
+uint64_t fallback_key(const struct prepare_image *im);
 
 /* Walks over plain frames without a table whose rules are kept, in c's window: stores their callers' rips. Stops at
  * any other frame. Returns the end of what it stored. (fallback.c) */

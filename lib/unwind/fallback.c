@@ -10,6 +10,7 @@
 #include "unwind/cursor.h"
 #include "unwind/plain_frames.h"
 #include "unwind/recover.h"
+#include "unwind/table_cache.h"
 
 /* Offset of the interrupted rsp from rsp in the restorer: struct ucontext begins there
  * (asm-generic/ucontext.h, asm/sigcontext.h). */
@@ -63,17 +64,30 @@ struct kept_rule {
 #define KEPT (FALLBACK_ROOM / sizeof(struct kept_rule))
 
 static struct kept_rule *kept;
-static uint64_t generation;
 
 void fallback_keep(void *room) { __atomic_store_n(&kept, room, __ATOMIC_RELEASE); }
 
-void fallback_forget(void) { __atomic_fetch_add(&generation, 1, __ATOMIC_RELAXED); }
-
-/* Tells modules that lay at the same address apart, as well as can be told without reading them. */
-static uint64_t image_key(const struct prepare_image *im)
+/* The same build-id at the same place is the same file, and has the same rules. */
+uint64_t fallback_key(const struct prepare_image *im)
 {
-	return (im->start ^ (im->end - im->start) << 20 ^ im->phdr[im->phnum - 1].p_vaddr << 1 ^ im->phdr[0].p_offset) +
-	       __atomic_load_n(&generation, __ATOMIC_RELAXED) * 0x9e3779b97f4a7c15u;
+	struct identity id;
+	uint64_t key = im->start, word;
+
+	if (!__atomic_load_n(&kept, __ATOMIC_RELAXED) || im->end <= im->start)
+		return 0;
+	if (loaded_is_permanent(im))
+		return key;
+	memset(id.id, 0, sizeof(id.id));
+	id.id_size = 0;
+	image_build_id(im, &id);
+	if (!id.id_size)
+		return 0;
+	for (unsigned i = 0; i < sizeof(id.id); i += 8) {
+		memcpy(&word, id.id + i, 8);
+		key = (key ^ word) * 0x9e3779b97f4a7c15u;
+		key ^= key >> 32;
+	}
+	return key | 1;
 }
 
 static struct kept_rule *kept_slot(uint64_t at)
@@ -107,19 +121,17 @@ static void kept_set(struct kept_rule *k, uint64_t at, uint64_t image, const str
 }
 
 /* The rule of .eh_frame, from what is kept if it has been read before. */
-static bool rule_read(const struct prepare_image *im, uint64_t at, struct etch_rule *r)
+static bool rule_read(struct cursor *c, uint64_t at, struct etch_rule *r)
 {
-	struct kept_rule *k = kept_slot(at);
-	uint64_t image;
+	struct kept_rule *k = c->bare_key ? kept_slot(at) : NULL;
 
-	if (!k || im->end <= im->start)
-		return recover_rule(im, at, r);
-	image = image_key(im);
-	if (kept_find(k, at, image, r))
+	if (k && kept_find(k, at, c->bare_key, r))
 		return true;
-	if (!recover_rule(im, at, r))
+	if (!recover_rule(&c->bare, at, r))
 		return false;
-	kept_set(k, at, image, r);
+	c->reads++;
+	if (k)
+		kept_set(k, at, c->bare_key, r);
 	return true;
 }
 
@@ -143,14 +155,16 @@ NO_ASAN static int kept_move(const struct window *w, struct frame *f, const stru
 
 NO_ASAN void **kept_frames(struct cursor *c, struct frame *f, void **out, void **end)
 {
-	uint64_t image = c->bare.end > c->bare.start ? image_key(&c->bare) : 0;
 	struct etch_rule r;
+
+	if (!c->bare_key)
+		return out;
 
 	while (out < end && f->ip - 1 - c->bare.start < c->bare.end - c->bare.start) {
 		uint64_t at = f->ip - 1;
 		const struct kept_rule *k = kept_slot(at);
 
-		if (!k || !kept_find(k, at, image, &r) || !kept_move(&c->window, f, &r))
+		if (!k || !kept_find(k, at, c->bare_key, &r) || !kept_move(&c->window, f, &r))
 			break;
 		if (!c->untabled)
 			c->untabled = at + 1;
@@ -167,7 +181,7 @@ int cursor_fallback(struct cursor *c, struct etch_rule *r)
 		return ETCH_UNWIND_NOTABLE;
 	if (!c->untabled)
 		c->untabled = ip;
-	if (rule_read(&c->bare, ip - !c->interrupted, r))
+	if (rule_read(c, ip - !c->interrupted, r))
 		return ETCH_UNWIND_OK;
 	/* The first address of a function as a return address: makecontext's, a thread's, a restorer's. */
 	if (!c->interrupted && recover_rule(&c->bare, ip, r) && r->kind != ETCH_RULE_CALL)

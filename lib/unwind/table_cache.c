@@ -118,8 +118,7 @@ static void *permanent_alloc(uint64_t size)
 	return p;
 }
 
-/* Stores a module's build-id note (gABI "Note Section") in *id. */
-static void image_build_id(const struct prepare_image *im, struct identity *id)
+void image_build_id(const struct prepare_image *im, struct identity *id)
 {
 	for (unsigned i = 0; i < im->phnum; i++) {
 		const Elf64_Phdr *p = &im->phdr[i];

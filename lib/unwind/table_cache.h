@@ -29,6 +29,10 @@ struct cached_table {
  * Async-signal-safe. */
 const struct cached_table *cache_find(const struct prepare_image *im);
 
+/* Stores a module's build-id note (gABI "Note Section") in *id, whose id_size stays as it is if there is none.
+ * Async-signal-safe. */
+void image_build_id(const struct prepare_image *im, struct identity *id);
+
 /* The following functions are not thread-safe. */
 
 /* Computes a module's identity: 1, or 0 if it has none. */
