@@ -291,9 +291,20 @@ static inline uint32_t etch_map_step(const struct etch_map_rule *m)
 /* Are frames behind rbp frequent in a map? One of 32 granules: readers then select without a branch. */
 static inline uint16_t etch_map_rbp(const uint8_t *map, uint64_t granules)
 {
-	uint64_t steps = 0, rbp = 0, i;
+	const __m128i none = _mm_setzero_si128(), one = _mm_set1_epi8(1), last = _mm_set1_epi8((char)(ETCH_MAP_STEPS - 1)),
+				  frame = _mm_set1_epi8((char)ETCH_MAP_RBP_FRAME);
+	__m128i step_sum = none, rbp_sum = none, v;
+	uint64_t steps, rbp, i = 0;
 
-	for (i = 0; i < granules; i++) {
+	for (; i + 16 <= granules; i += 16) {
+		v = _mm_loadu_si128((const __m128i *)(const void *)(map + i));
+		step_sum = _mm_add_epi64(step_sum,
+		                         _mm_sad_epu8(_mm_and_si128(one, _mm_cmpeq_epi8(none, _mm_subs_epu8(v, last))), none));
+		rbp_sum = _mm_add_epi64(rbp_sum, _mm_sad_epu8(_mm_and_si128(one, _mm_cmpeq_epi8(v, frame)), none));
+	}
+	steps = (uint64_t)_mm_cvtsi128_si64(step_sum) + (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(step_sum, none));
+	rbp = (uint64_t)_mm_cvtsi128_si64(rbp_sum) + (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(rbp_sum, none));
+	for (; i < granules; i++) {
 		steps += map[i] < ETCH_MAP_STEPS;
 		rbp += map[i] == ETCH_MAP_RBP_FRAME;
 	}

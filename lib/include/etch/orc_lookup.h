@@ -38,23 +38,27 @@ static inline uint32_t etch_run_rows(const struct etch_block *t, uint32_t run)
 	return n < 2 ? 0 : n;
 }
 
+/* What the check of a table has seen so far. */
+struct etch_block_check {
+	uint32_t escape;               /* number of escapes used */
+	uint8_t runs[ETCH_IDX_ESCAPE]; /* rows of each run */
+};
+
 /* Checks entry i of the c entries in the record at `at`. Returns the number of rows that the entry
  * stands for, or 0 if it is malformed. `left`: bytes of text from the block's start to the end of
  * text. */
 static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, uint32_t i, uint32_t c, uint64_t left,
-                                       uint32_t *escape)
+                                       struct etch_block_check *check)
 {
 	uint32_t off = t->pool[at + i], idx = t->pool[at + c + i], n = 1;
 
 	if (idx == ETCH_IDX_ESCAPE) {
-		if (*escape == t->escape_count || t->escape[*escape].at != at + c + i ||
-		    t->escape[*escape].rule >= t->palette_count)
+		if (check->escape == t->escape_count || t->escape[check->escape].at != at + c + i ||
+		    t->escape[check->escape].rule >= t->palette_count)
 			return 0;
-		++*escape;
+		check->escape++;
 	} else if (idx >= t->first_run) {
-		n = etch_run_rows(t, idx - t->first_run);
-		if (!n)
-			return 0;
+		n = check->runs[idx - t->first_run];
 		off += t->run[idx - t->first_run].off[n - 1];
 	} else if (idx >= t->direct) {
 		return 0;
@@ -68,23 +72,27 @@ static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, 
 static inline int etch_block_valid(const struct etch_unwind *u, const struct etch_block *t)
 {
 	uint64_t blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT, rows = 1, b;
-	uint32_t i, at = 1, escape = 0;
+	struct etch_block_check check;
+	uint32_t i, at = 1;
 
 	for (i = 0; i < t->palette_count; i++)
 		if (!etch_rule_valid(&t->palette[i]))
 			return 0;
 	if (u->version != (t->map_steps ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(t->palette, t->palette_count)))
 		return 0;
-	for (i = 0; i < u->run_count; i++)
-		if (!etch_run_rows(t, i))
+	for (i = 0; i < u->run_count; i++) {
+		check.runs[i] = (uint8_t)etch_run_rows(t, i);
+		if (!check.runs[i])
 			return 0;
+	}
+	check.escape = 0;
 	/* The byte before the first record is the rule inherited by block 0 and cannot be a run.
 	 * Records are contiguous and fill the pool. */
 	if (t->pool[0] >= t->direct) {
 		if (t->pool[0] != ETCH_IDX_ESCAPE || !t->escape_count || t->escape[0].at ||
 		    t->escape[0].rule >= t->palette_count)
 			return 0;
-		escape = 1;
+		check.escape = 1;
 	}
 	if (etch_block_record(t, 0) != at || (blocks && etch_block_record(t, 1) > at && !t->pool[at]))
 		return 0; /* the row at `text` is the byte before the first record */
@@ -94,7 +102,7 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 		if (next < at || next > t->pool_end || ((next - at) & 1))
 			return 0;
 		for (i = 0; i < c; i++) {
-			uint32_t n = etch_entry_rows(t, at, i, c, u->text_size - (b << ETCH_BLOCK_SHIFT), &escape);
+			uint32_t n = etch_entry_rows(t, at, i, c, u->text_size - (b << ETCH_BLOCK_SHIFT), &check);
 
 			if (!n)
 				return 0;
@@ -102,7 +110,25 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 		}
 		at = next;
 	}
-	return at == t->pool_end && escape == t->escape_count && rows == u->rows;
+	return at == t->pool_end && check.escape == t->escape_count && rows == u->rows;
+}
+
+/* The first granule from g on whose byte is neither a rule nor the full table; `granules` if there is none. */
+static inline uint64_t etch_map_exception_next(const struct etch_block *t, uint64_t g, uint64_t granules)
+{
+	const __m128i codes = _mm_set1_epi8((char)t->map_codes), full = _mm_set1_epi8((char)ETCH_MAP_FULL);
+
+	for (; g + 16 <= granules; g += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(t->map + g));
+		__m128i rest = _mm_andnot_si128(_mm_cmpeq_epi8(v, full), _mm_cmpeq_epi8(v, _mm_max_epu8(v, codes)));
+		int hits = _mm_movemask_epi8(rest);
+
+		if (hits)
+			return g + (unsigned)__builtin_ctz((unsigned)hits);
+	}
+	while (g < granules && (t->map[g] < t->map_codes || t->map[g] == ETCH_MAP_FULL))
+		g++;
+	return g;
 }
 
 static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_block *t)
@@ -122,13 +148,11 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 	for (i = 0; i < u->map_page_count; i++)
 		if (t->map_page[i] > t->map_unit_count || (i ? t->map_page[i] < t->map_page[i - 1] : t->map_page[i]))
 			return 0;
-	for (g = 0; g < granules; g++) {
+	for (g = etch_map_exception_next(t, 0, granules); g < granules; g = etch_map_exception_next(t, g + 1, granules)) {
 		uint64_t page = g >> t->map_page_shift;
 		uint32_t code = t->map[g], unit, n = 0, split = 0;
 		uint32_t end = page + 1 < u->map_page_count ? t->map_page[page + 1] : t->map_unit_count;
 
-		if (code == ETCH_MAP_FULL || code < t->map_codes)
-			continue;
 		if (code < ETCH_MAP_CODES)
 			return 0;
 		for (unit = t->map_page[page] + (ETCH_MAP_UNIT - code);; unit++) {
