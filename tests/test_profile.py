@@ -139,6 +139,26 @@ def test_debug_file(etch, sampled, tmp_path, known_by):
         assert not leaves(folded(etch, tmp_path, bare, "0.1")[0])["hot"]
 
 
+def test_a_container(etch, burn, tmp_path):
+    """Another root, other processes' and mounts' namespaces: the container's file, though another has its path here."""
+    need("unshare")
+    root = tmp_path / "root"
+    inside, here = root / str(burn)[1:], tmp_path / "burn"
+    for file in [burn, *re.findall(r"(/\S+) \(0x", run(["ldd", burn]).stdout)]:
+        (root / str(file)[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(os.path.realpath(file), root / str(file)[1:])
+    inside.rename(root / "burn")
+    (root / str(here)[1:]).parent.mkdir(parents=True, exist_ok=True)
+    (root / "burn").rename(root / str(here)[1:])
+    run(["gcc", "-O1", "-x", "c", "-", "-o", here], input="int outside(void); int outside(void) { return 1; } int main(void) { return outside(); }")
+    into = ["unshare", "--map-root-user", "--mount", "--pid", "--fork", "chroot", root]
+    if subprocess.run([*into, here, "0.01"], capture_output=True).returncode:
+        pytest.skip("no namespaces")
+    found, _ = folded(etch, tmp_path, *into, here, "0.3")
+    check_shares([(frames, n) for frames, n in found if "main" in frames or "middle" in frames])
+    assert "outside" not in str(found)
+
+
 def test_a_symbol_table_within(etch, burn, tmp_path):
     """... or by .gnu_debugdata, an ELF file with symbols, compressed (gdb's MiniDebugInfo)."""
     need("xz")
