@@ -24,15 +24,14 @@ static int orc_pass(const struct elf_file *f, const struct linux_release *releas
 {
 	const struct frames_options options = {.jobs = 1, .profile = release->profile};
 	struct frames frames;
-	size_t lost = 0;
-	int err = frames_find(f, &options, &frames, e);
+	long lost = frames_find(f, &options, &frames, e);
 
-	if (!err)
-		err = orc_sections(f, release->typed_rows, &frames, out, count, &lost, e);
-	if (!err && lost)
-		fprintf(stderr, "%s: warning: objtool: %zu rows do not fit an ORC entry\n", f->path, lost);
+	if (!lost)
+		lost = orc_sections(f, release->typed_rows, &frames, out, count, e);
+	if (lost > 0)
+		fprintf(stderr, "%s: warning: objtool: %ld rows do not fit an ORC entry\n", f->path, lost);
 	frames_free(&frames);
-	return err;
+	return lost < 0 ? -1 : 0;
 }
 
 /* Writes FILE.orig, the object as it was before the passes. */

@@ -281,8 +281,8 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 	*rows = out;
 }
 
-int orc_sections(const struct elf_file *f, bool typed, struct frames *frames, struct new_section *out, size_t *count,
-                 size_t *lost, struct error *e)
+long orc_sections(const struct elf_file *f, bool typed, struct frames *frames, struct new_section *out, size_t *count,
+                  struct error *e)
 {
 	struct new_section *pair = &out[*count];
 	struct maker m = {.types = typed ? &types_6_4 : &types_6_1, .ip = &pair[1], .orc = &pair[0]};
@@ -297,12 +297,11 @@ int orc_sections(const struct elf_file *f, bool typed, struct frames *frames, st
 	for (i = 0; i < frames->space.count && frames->rows.count; i++)
 		if (has_rows(&f->sections[frames->space.list[i].section]))
 			section_add(&m, &frames->space.list[i], &frames->rows, &row);
-	*lost = m.lost;
 	if (!m.ip->reloc_count)
-		return 0;
+		return (long)m.lost;
 	m.ip->size = 4 * m.ip->reloc_count;
 	m.ip->data = mem_zero(m.ip->reloc_count, 4);
 	m.orc->size = ENTRY_SIZE * m.ip->reloc_count;
 	*count += 2;
-	return 0;
+	return (long)m.lost;
 }

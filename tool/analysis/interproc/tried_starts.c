@@ -62,19 +62,23 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 	x->wrong |= !is_balanced(x, before);
 }
 
-/* Analyses [start, end) of a code range on its own, as a function; calls note for its states. */
-static void try_alone(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end,
-                      flow_state_fn *note, void *ctx)
+/* [start, end) of a code range as one of its own. */
+static struct code_range part_of(const struct code_range *in, uint64_t start, uint64_t end)
 {
-	const struct code_range p = {.start = start,
-	                             .end = end,
-	                             .bytes = in->bytes + (start - in->start),
-	                             .fde = -1,
-	                             .inferred = true,
-	                             .open = true};
+	return (struct code_range){.start = start,
+	                           .end = end,
+	                           .bytes = in->bytes + (start - in->start),
+	                           .fde = -1,
+	                           .inferred = true,
+	                           .open = true};
+}
+
+/* Analyses a code range on its own, as a function; calls note for its states. */
+static void try_alone(const struct work *w, struct flow *f, const struct code_range *p, flow_state_fn *note, void *ctx)
+{
 	struct flow_env env = w->env;
 
-	env.ranges = &p;
+	env.ranges = p;
 	env.range_count = 1;
 	env.index = NULL;
 	env.spans = NULL;
@@ -95,10 +99,11 @@ static void try_alone(const struct work *w, struct flow *f, const struct code_ra
  */
 static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)
 {
-	struct ending x = {.flow = f, .framed = insn_is_frame_prologue(in->bytes + (start - in->start), end - start)};
+	const struct code_range p = part_of(in, start, end);
+	struct ending x = {.flow = f, .framed = insn_is_frame_prologue(p.bytes, end - start)};
 	size_t i;
 
-	try_alone(w, f, in, start, end, ending_note, &x);
+	try_alone(w, f, &p, ending_note, &x);
 	for (i = 0; i < f->found.edge_count; i++)
 		x.wrong |= !is_balanced(&x, &f->found.edges[i].state);
 	return x.some && !x.wrong && !f->found.broken;
@@ -126,9 +131,10 @@ static void leaving_note(void *ctx, uint64_t addr, unsigned len, const struct st
 
 bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start)
 {
+	const struct code_range p = part_of(in, start, in->end - start > END_MOST ? start + END_MOST : in->end);
 	struct frame_leaving x = {.flow = f};
 
-	try_alone(w, f, in, start, in->end - start > END_MOST ? start + END_MOST : in->end, leaving_note, &x);
+	try_alone(w, f, &p, leaving_note, &x);
 	return x.found;
 }
 
