@@ -60,23 +60,34 @@ static void plan_late_calls(struct txn *t, const struct module *m)
 	}
 }
 
-/* Disarms objects that a newly loaded module has a fact about: their sites become loads. */
+/* Disarms objects that a newly loaded module has a fact about, and those that their pages have guarded: their sites
+ * become loads. */
 static void objects_disarm(struct module *owner, size_t first, size_t end)
 {
-	struct object *from = &owner->object[first], *last = &owner->object[end - 1], *o;
+	size_t from = first, to = end, i;
 	struct txn t;
 	int err = 0;
 
 	txn_begin(&t);
 	objects_fact(owner, first, end);
-	for (o = from; o <= last && !err; o++)
-		if (o->flags & OBJECT_ARMED)
-			err = txn_plan_object(&t, o, PLAN_LOAD, NULL);
-	if (!err && !txn_commit(&t)) {
+	module_page_mates(owner, &from, &to);
+	for (i = from; i < to && !err; i++) {
+		struct object *o = &owner->object[i];
+
+		if (!(o->flags & OBJECT_ARMED) || ((i < first || i >= end) && !module_needs_guard(owner, o, 1)))
+			continue;
+		o->flags |= OBJECT_CHANGING;
+		err = txn_plan_object(&t, o, PLAN_LOAD, NULL);
+	}
+	err = err ? err : txn_commit(&t);
+	for (i = from; i < to; i++) {
+		if (!err && (owner->object[i].flags & OBJECT_CHANGING))
+			owner->object[i].flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
+		owner->object[i].flags &= ~OBJECT_CHANGING;
+	}
+	if (!err) {
 		module_patched += t.sites;
-		for (o = from; o <= last; o++)
-			o->flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
-		module_protect(owner, from->addr, last->addr + last->size);
+		module_protect(owner, owner->object[from].addr, owner->object[to - 1].addr + owner->object[to - 1].size);
 	}
 	/* If this fails the page stays read-only, and the fault handler reports the plain store. */
 	txn_end(&t);

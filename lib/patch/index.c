@@ -229,13 +229,15 @@ static void objects_fill(struct module *m, const struct counts *c, struct pair *
 }
 
 /* Code stores to these objects, or may. Fields and dense objects share pages with others: their page stays writable, so
- * that they stay unarmed even after etch_sync. */
+ * that they stay unarmed even after etch_sync; as do those of ETCHED_SHARED while it is. */
 void objects_fact(struct module *m, size_t first, size_t end)
 {
 	for (; first < end; first++) {
 		struct object *o = &m->object[first];
 
-		o->flags |= OBJECT_FACT | (module_has_fields(m, o) || module_is_dense(m, o) ? OBJECT_KEPT : 0);
+		o->flags |= OBJECT_FACT;
+		if (module_has_fields(m, o) || module_is_dense(m, o) || (m->obj[o->record].flags & ETCH_OBJ_SHARED))
+			o->flags |= OBJECT_KEPT;
 	}
 }
 

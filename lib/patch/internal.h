@@ -150,6 +150,13 @@ struct object *module_object_anywhere(uint64_t at, struct module **owner);
 void module_fields_all(const struct module *m, size_t *first, size_t *end);
 /* Is this object one that is armed on facts alone, since its page is not protected? */
 int module_is_dense(const struct module *m, const struct object *o);
+/* May code store plainly to an object of ETCHED_SHARED after etch_sync, called in its own module or not? Then it is
+ * armed only while all its pages are read-only, which depends on the others there. */
+int module_needs_guard(const struct module *m, const struct object *o, int own);
+/* Is a page to be read-only, by the flags of the objects on it? */
+int module_page_wanted(const struct module *m, uint64_t page);
+/* Extends the objects [*first, *end) to all that share a page with them. */
+void module_page_mates(const struct module *m, size_t *first, size_t *end);
 /* Is the variable of this object one of several fields? */
 int module_has_fields(const struct module *m, const struct object *o);
 /* Are all objects armed that a site reads which starts in `o`? One that reads a part of another variable is none: that

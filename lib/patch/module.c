@@ -230,7 +230,7 @@ int module_is_dense(const struct module *m, const struct object *o)
 }
 
 /* A page is read-only if and only if every object on it is armed. */
-static int page_wanted_readonly(const struct module *m, uint64_t page)
+int module_page_wanted(const struct module *m, uint64_t page)
 {
 	size_t i = module_object_from(m, page), some = 0;
 
@@ -242,13 +242,29 @@ static int page_wanted_readonly(const struct module *m, uint64_t page)
 	return some && page_is_etched(m, page);
 }
 
+int module_needs_guard(const struct module *m, const struct object *o, int own)
+{
+	return (m->obj[o->record].flags & ETCH_OBJ_SHARED) && !(o->flags & OBJECT_WRITABLE) &&
+	       (o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
+}
+
+void module_page_mates(const struct module *m, size_t *first, size_t *end)
+{
+	const struct object *last = &m->object[*end - 1];
+	uint64_t from = PAGE_OF(m->object[*first].addr), to = PAGE_UP(last->addr + last->size);
+
+	*first = module_object_from(m, from);
+	while (*end < m->object_count && m->object[*end].addr < to)
+		++*end;
+}
+
 int module_protect(struct module *m, uint64_t from, uint64_t to)
 {
 	uint64_t page, end, next;
 	int err = 0;
 
 	for (page = PAGE_OF(from); page < to; page = end) {
-		int want = page_wanted_readonly(m, page), have = module_page_readonly(m, page);
+		int want = module_page_wanted(m, page), have = module_page_readonly(m, page);
 		const struct segment *s = image_segment(&m->image, page < from ? from : page, 1);
 		long ret;
 
@@ -256,7 +272,7 @@ int module_protect(struct module *m, uint64_t from, uint64_t to)
 		if (want == have || !s)
 			continue;
 		for (; end < to && end < s->end; end += ETCH_PAGE)
-			if (page_wanted_readonly(m, end) != want || module_page_readonly(m, end) != have)
+			if (module_page_wanted(m, end) != want || module_page_readonly(m, end) != have)
 				break;
 		/* In a program without etched objects of its own, libetch installs no SIGSEGV
 		 * handler. */

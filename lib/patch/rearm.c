@@ -40,6 +40,57 @@ static int is_kept(const struct module *m, const struct object *o, int own)
 	       (o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
 }
 
+/* Will all pages of an object be read-only? */
+static int is_guarded(const struct module *m, const struct object *o)
+{
+	uint64_t page = PAGE_OF(o->addr);
+
+	for (; page < o->addr + o->size; page += ETCH_PAGE)
+		if (!module_page_wanted(m, page))
+			return 0;
+	return 1;
+}
+
+/* Takes back what a range was to be armed for, where a page stays writable that code stores to. Returns for how many.
+ */
+static size_t exposed_leave(struct module *m, size_t first, size_t end, int own)
+{
+	size_t n = 0, was, i;
+
+	do {
+		was = n;
+		for (i = first; i < end; i++) {
+			struct object *o = &m->object[i];
+
+			if (!(o->flags & OBJECT_CHANGING) || !module_needs_guard(m, o, own) || is_guarded(m, o))
+				continue;
+			o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
+			n++;
+		}
+	} while (n != was); /* it may reach into the next page */
+	return n;
+}
+
+/* Releases, with a range, the objects that its pages have guarded. Returns how many; extends the range to them. */
+static size_t exposed_release(struct module *m, size_t *first, size_t *end)
+{
+	size_t n = 0, was, i;
+
+	do {
+		was = n;
+		module_page_mates(m, first, end);
+		for (i = *first; i < *end; i++) {
+			struct object *o = &m->object[i];
+
+			if (!(o->flags & OBJECT_ARMED) || !module_needs_guard(m, o, 1) || is_guarded(m, o))
+				continue;
+			o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
+			n++;
+		}
+	} while (n != was);
+	return n;
+}
+
 /* Arms or disarms the objects in a range. The flags that determine page protection are changed
  * first; objects that already were in the new state are left out when this is undone. */
 static int range_rearm(const void *p, size_t size, enum rearm how, const void *caller)
@@ -62,13 +113,17 @@ static int range_rearm(const void *p, size_t size, enum rearm how, const void *c
 		return err;
 	}
 	own = module_at(address(caller)) == m;
-	from = m->object[first].addr;
-	to = m->object[end - 1].addr + m->object[end - 1].size;
 	for (i = first; i < end; i++)
 		if (!!(m->object[i].flags & OBJECT_ARMED) != arm && !(how == SYNC && is_kept(m, &m->object[i], own))) {
 			m->object[i].flags ^= OBJECT_ARMED | OBJECT_CHANGING;
 			n++;
 		}
+	if (how == SYNC)
+		n -= exposed_leave(m, first, end, own);
+	if (how == RELEASE && n)
+		n += exposed_release(m, &first, &end);
+	from = m->object[first].addr;
+	to = m->object[end - 1].addr + m->object[end - 1].size;
 	for (i = first; how == SEAL && i < end; i++)
 		if (!(m->object[i].flags & OBJECT_SEALED) && (m->object[i].flags & OBJECT_ARMED))
 			m->object[i].flags |= OBJECT_SEALED | OBJECT_SEALING;
@@ -79,7 +134,7 @@ static int range_rearm(const void *p, size_t size, enum rearm how, const void *c
 	if (n)
 		err = module_protect(m, from, to);
 	for (i = first; i < end && !err; i++)
-		if (!arm || (m->object[i].flags & OBJECT_ARMED))
+		if (!(m->object[i].flags & OBJECT_ARMED) == !arm)
 			err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD, NULL);
 	if (!err)
 		err = txn_commit(&t);
@@ -87,7 +142,7 @@ static int range_rearm(const void *p, size_t size, enum rearm how, const void *c
 	for (i = first; i < end; i++) {
 		if ((m->object[i].flags & OBJECT_CHANGING) && err)
 			m->object[i].flags ^= OBJECT_ARMED;
-		if (err ? m->object[i].flags & OBJECT_SEALING : how == RELEASE)
+		if (err ? m->object[i].flags & OBJECT_SEALING : how == RELEASE && !(m->object[i].flags & OBJECT_ARMED))
 			m->object[i].flags &= ~OBJECT_SEALED;
 		m->object[i].flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
 	}

@@ -208,6 +208,9 @@ static bool has_fields(const struct scan *s, int32_t object)
 	return false;
 }
 
+/* Does an object share pages with others, so that they may stay writable while it is armed? */
+static bool is_exposed(const struct object *o) { return o->dense || (o->shared && !o->value); }
+
 int scan_fields_find(struct scan *s)
 {
 	struct lines *lines = NULL;
@@ -230,7 +233,7 @@ int scan_fields_find(struct scan *s)
 		struct site *site = &s->sites[i];
 		struct object *o = &s->objects.list[site->object];
 
-		if (site_kind_is_patched(site->kind) || !(o->bounded || o->dense))
+		if (site_kind_is_patched(site->kind) || !(o->bounded || is_exposed(o)))
 			continue;
 		seen[site->object] |= site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
 		if (!setup_tried)
@@ -238,7 +241,7 @@ int scan_fields_find(struct scan *s)
 		setup_tried = true;
 		/* An address may be kept, and written through later. */
 		site->late = site->kind != SITE_STORE || setup_runs_after(&setup, site->section, site->addr);
-		o->kept |= o->dense && (site->late || site->recorded);
+		o->kept |= is_exposed(o) && (site->late || site->recorded);
 		if (!o->bounded)
 			continue;
 		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site, site->late)) {
@@ -250,7 +253,7 @@ int scan_fields_find(struct scan *s)
 		struct object *o = &s->objects.list[i];
 
 		o->bounded &= o->facts == seen[i];
-		o->kept |= o->dense && (o->facts & ~seen[i]);
+		o->kept |= is_exposed(o) && (o->facts & ~seen[i]);
 		stored_merge(o);
 		ranges_make(o);
 	}

@@ -39,7 +39,7 @@ struct object {
 	uint32_t symbol;  /* ET_REL: symbol index of an undefined one */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
 	bool dense;       /* in ETCH_SEC_DENSE, beside other data: on pages that stay writable */
-	bool kept;        /* linked, dense: something may store to it after etch_sync */
+	bool kept;        /* linked, dense or shared: something may store to it after etch_sync */
 	bool inferred;    /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
 	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */

@@ -110,9 +110,9 @@ const char *etch_strerror(int error);
 
 /*
  * ETCHED marks a variable, static or global, of any type but thread-local or const, and gives it pages of its own,
- * which are read-only while it is armed. Those of DEFINE_IMV and ETCHED_SHARED share pages with others of their source
- * file. ETCHED_DENSE costs no memory: such variables lie as unmarked ones do, and nothing protects them, so that
- * etch_sync arms those alone (by field) to which the link step sees no later store.
+ * read-only while it is armed. Those of DEFINE_IMV and ETCHED_SHARED share pages with others of their source file: one
+ * of the latter that is stored to later is armed with all of its page. ETCHED_DENSE costs no memory: such variables lie
+ * as unmarked ones do, unprotected: etch_sync arms those alone (by field) to which the link step sees no later store.
  */
 #define ETCHED        __attribute__((section("etched"), aligned(4096)))
 #define ETCHED_SHARED __attribute__((section("etched_imv"), aligned(8)))

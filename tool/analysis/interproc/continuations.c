@@ -178,7 +178,8 @@ static bool continuations_take(struct work *w, struct continuations *all)
 		}
 		all->list[k++] = *x;
 	}
-	qsort(all->list, k, sizeof(*all->list), continuation_order);
+	if (k)
+		qsort(all->list, k, sizeof(*all->list), continuation_order);
 	free(w->continuations);
 	w->env.continuations = w->continuations = all->list;
 	w->env.continuation_count = k;
