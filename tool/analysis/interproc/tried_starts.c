@@ -29,9 +29,6 @@ void starts_free(struct starts *s)
 /* Bytes that are tried as one function, at most; bounds the memory of the analysis, which is per byte. */
 #define TRIED_MOST (1u << 20)
 
-/* Bytes from a symbol on that are tried as the end of functions; bounds the time where one FDE has thousands. */
-#define END_MOST 1024u
-
 /* The exits of a tried function: some are seen; some are not those of a function. */
 struct ending {
 	const struct flow *flow;
@@ -129,9 +126,9 @@ static void leaving_note(void *ctx, uint64_t addr, unsigned len, const struct st
 	x->found |= in->op == STEP_LEAVE || (in->op == STEP_MOVE && in->a == ETCH_REG_RSP && in->b == ETCH_REG_RBP);
 }
 
-bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start)
+bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)
 {
-	const struct code_range p = part_of(in, start, in->end - start > END_MOST ? start + END_MOST : in->end);
+	const struct code_range p = part_of(in, start, end);
 	struct frame_leaving x = {.flow = f};
 
 	try_alone(w, f, &p, leaving_note, &x);

@@ -69,6 +69,11 @@ static void entries_drop(struct code_ranges *p, const struct starts *s)
 	p->entry_count = to;
 }
 
+/* What is tried from a symbol on as the end of functions, at most: bytes, and contradicted entries that it runs into.
+ * Bounds the time where one FDE has thousands. */
+#define END_MOST     1024u
+#define ENTRIES_MOST 8u
+
 void wide_named(struct work *w)
 {
 	struct contradicted x = {.ranges = &w->ranges};
@@ -82,9 +87,13 @@ void wide_named(struct work *w)
 		x.at = p->entry;
 		x.end = p->entry + p->entry_count;
 		cfi_file_rows(&w->cfi, (size_t)p->fde, 0, contradicted_add, &x);
-		for (; k < x.starts.count; k++)
-			if (start_leaves_frame(w, &x.starts.flow, p, x.starts.list[k]))
-				x.starts.list[n++] = x.starts.list[k];
+		for (; k < x.starts.count; k++) {
+			uint64_t start = x.starts.list[k];
+			uint64_t end = k + ENTRIES_MOST < x.starts.count ? x.starts.list[k + ENTRIES_MOST] : p->end;
+
+			if (start_leaves_frame(w, &x.starts.flow, p, start, end - start > END_MOST ? start + END_MOST : end))
+				x.starts.list[n++] = start;
+		}
 		k = x.starts.count = n;
 	}
 	if (n)
