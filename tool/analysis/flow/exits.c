@@ -434,21 +434,33 @@ static void continuation_enter(struct flow *f, uint64_t label, const struct stat
 }
 
 /* Makes the state at a continuation from that of the instruction, or of the entry of what that calls: what code has
- * stored meanwhile, other than the caller's registers, is unknown. */
+ * stored meanwhile, other than the caller's registers, is unknown. Of these, those whose places are taken off the stack
+ * and that have been written are the caller's again. */
 static void continuation_state(struct state *s, int32_t moved, unsigned writes)
 {
+	struct value *sp = &s->reg[ETCH_REG_RSP];
 	unsigned i, n, r;
 
 	state_call(s);
 	for (r = 0; r < 16; r++)
 		if (writes >> r & 1)
 			s->reg[r] = (struct value){0};
-	for (i = n = 0; i < s->slot_count; i++)
-		if (s->slot[i].value.kind == VALUE_ENTRY)
-			s->slot[n++] = s->slot[i];
+	if (sp->kind != VALUE_ANY)
+		sp->off += moved;
+	for (i = n = 0; i < s->slot_count; i++) {
+		struct slot x = s->slot[i];
+		bool below = sp->kind == (x.aligned ? VALUE_ALIGNED : VALUE_CFA) && x.at < sp->off;
+
+		if (x.value.kind != VALUE_ENTRY || (x.aligned && sp->kind == VALUE_CFA))
+			continue;
+		if (!below) {
+			s->slot[n++] = x;
+		} else if (writes & STEP_CALLEE_SAVED & 1u << x.value.reg) {
+			s->reg[x.value.reg] = (struct value){.kind = VALUE_ENTRY, .reg = x.value.reg};
+			s->known |= (uint16_t)(1u << x.value.reg);
+		}
+	}
 	s->slot_count = (uint8_t)n;
-	if (s->reg[ETCH_REG_RSP].kind != VALUE_ANY)
-		s->reg[ETCH_REG_RSP].off += moved;
 }
 
 void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before)
