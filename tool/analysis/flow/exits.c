@@ -2,7 +2,6 @@
 /* What one instruction adds to the results of its code range (struct flow_result), by the state before it at the
  * fixpoint: exits, edges out of the range, and what they tell of it. */
 #include "analysis/flow/flow_internal.h"
-#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -10,8 +9,7 @@
 
 static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3779b97f4a7c15u >> 32); }
 
-/* Adds an edge out of the code range; edges to one target are joined into one. */
-static void edge_add(struct flow *f, uint64_t target, const struct state *s)
+void flow_edge_add(struct flow *f, uint64_t target, const struct state *s)
 {
 	size_t mask = f->walk.edge_hash_size - 1, h;
 
@@ -62,7 +60,7 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
-	edge_add(f, target, s);
+	flow_edge_add(f, target, s);
 	/* More popped than pushed: data taken for code looks so. */
 	f->found.exit_sp_mismatch |=
 		f->in.range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
@@ -190,7 +188,7 @@ static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 	if (!pad || flow_inside(f, pad))
 		return;
 	flow_land(f, before, &after);
-	edge_add(f, pad, &after);
+	flow_edge_add(f, pad, &after);
 }
 
 /* What a return shows of the code range. */
@@ -315,7 +313,7 @@ void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 
 		if (before->dead || flow_inside(f, x->to))
 			continue;
-		edge_add(f, x->to, before);
+		flow_edge_add(f, x->to, before);
 		if (p && p->start == x->to)
 			flow_exit_add(f, x->to, EXIT_PART);
 		else
@@ -331,7 +329,7 @@ static void resume_note(struct flow *f, const struct state *after)
 	const struct note *x;
 
 	for (x = note_at(n, end, NOTE_RESUME); note_is(n, x, end, NOTE_RESUME); x++)
-		edge_add(f, x->to, after);
+		flow_edge_add(f, x->to, after);
 }
 
 /* Control falls through an instruction: is the next one still code of the range? */
@@ -356,7 +354,7 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 	}
 	f->found.may_return = true;
 	if (!flow_is_tail_call(f, f->in.range->end, &after))
-		edge_add(f, f->in.range->end, &after);
+		flow_edge_add(f, f->in.range->end, &after);
 }
 
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind)
@@ -419,76 +417,6 @@ void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 	c = space_at(f->in.env->space, addr);
 	if (c && !elf_is_object(f->in.env->file))
 		ref_add(f, off, addr, kind);
-}
-
-/* Adds an edge to a continuation, in state s: a function only where a call has led to the jump. */
-static void continuation_enter(struct flow *f, uint64_t label, const struct state *s)
-{
-	const struct code_range *p = range_at(f->in.env, label);
-
-	edge_add(f, label, s);
-	if (!p || p->start == label)
-		flow_exit_add(f, label, EXIT_PART);
-	else
-		f->found.may_return = true;
-}
-
-/* Makes the state at a continuation from that of the instruction, or of the entry of what that calls: what code has
- * stored meanwhile, other than the caller's registers, is unknown. Of these, those whose places are taken off the stack
- * and that have been written are the caller's again. */
-static void continuation_state(struct state *s, int32_t moved, unsigned writes)
-{
-	struct value *sp = &s->reg[ETCH_REG_RSP];
-	unsigned i, n, r;
-
-	state_call(s);
-	for (r = 0; r < 16; r++)
-		if (writes >> r & 1)
-			s->reg[r] = (struct value){0};
-	if (sp->kind != VALUE_ANY)
-		sp->off += moved;
-	for (i = n = 0; i < s->slot_count; i++) {
-		struct slot x = s->slot[i];
-		bool below = sp->kind == (x.aligned ? VALUE_ALIGNED : VALUE_CFA) && x.at < sp->off;
-
-		if (x.value.kind != VALUE_ENTRY || (x.aligned && sp->kind == VALUE_CFA))
-			continue;
-		if (!below) {
-			s->slot[n++] = x;
-		} else if (writes & STEP_CALLEE_SAVED & 1u << x.value.reg) {
-			s->reg[x.value.reg] = (struct value){.kind = VALUE_ENTRY, .reg = x.value.reg};
-			s->known |= (uint16_t)(1u << x.value.reg);
-		}
-	}
-	s->slot_count = (uint8_t)n;
-}
-
-void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before)
-{
-	const struct flow_env *env = f->in.env;
-	uint64_t addr = f->in.range->start + off;
-	size_t i = SEARCH(env->continuation_count, k, env->continuations[k].at < addr);
-	const struct flow_continuation *c = &env->continuations[i];
-	struct state s;
-
-	if (i == env->continuation_count || c->at != addr || before->dead)
-		return;
-	if (c->unknown) {
-		flow_unknown_state(&s);
-		continuation_enter(f, c->label, &s);
-	}
-	if (c->jumped) {
-		state_copy(&s, before);
-		continuation_state(&s, c->jump_moved, c->writes);
-		continuation_enter(f, c->label, &s);
-	}
-	if (c->called) {
-		state_entry(&s);
-		s.abi_flags = before->abi_flags;
-		s.weak = before->weak;
-		continuation_state(&s, c->call_moved, c->writes);
-		continuation_enter(f, c->label, &s);
-	}
 }
 
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before)
