@@ -207,8 +207,9 @@ def storm(zoo, library, walk, what, count, **env):
     handled, whole, lost = map(int, re.match(r"(\d+) handled, (\d+) whole, (\d+) without", p.stdout).groups())
     assert handled >= count
     if what == "throw":
-        # While uw_install_context overwrites its frame: docs/unwinding.md, "Limits".
-        assert lost <= handled // 20 and (not lost or "libgcc_s" in p.stdout), p.stdout
+        # While uw_install_context overwrites its frame (docs/unwinding.md, "Limits"): some 5% of the time, as much as finding
+        # frames leaves to it.
+        assert lost <= handled // 8 and (not lost or "libgcc_s" in p.stdout), p.stdout
     else:
         assert (whole, lost) == (handled, 0), p.stdout
 
