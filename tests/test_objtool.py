@@ -2,6 +2,7 @@
 """`etch objtool` on small objects with the special sections of Linux, made by hand; read back by
 scripts/parity/kernel.py, which knows nothing of etch's readers. Against the kernel's own objtool: that script."""
 
+import os
 import random
 import struct
 import sys
@@ -378,3 +379,18 @@ def test_hostile_notes(etch, tmp_path):
         assert p.returncode in (0, 2), p
         seen.add(p.returncode)
     assert seen == {0, 2}
+
+
+def test_an_object_whose_section_names_lie_in_section_0_is_refused(etch, tmp_path):
+    """e_shstrndx says that sh_link of section 0 has the index, and that is 0: the new section 0 would have no names."""
+    path = tmp_path / "t.o"
+    (tmp_path / "t.c").write_text("int f(int x) { return x + 1; }\n")
+    run(["gcc", "-O2", "-c", "-o", path, tmp_path / "t.c"])
+    data = bytearray(path.read_bytes())
+    headers, index = int.from_bytes(data[40:48], "little"), int.from_bytes(data[62:64], "little")
+    data[headers:headers + 64] = data[headers + 64 * index:headers + 64 * (index + 1)]
+    data[headers + 40:headers + 44] = bytes(4)
+    data[62:64] = b"\xff\xff"
+    path.write_bytes(data)
+    p = run([etch, "objtool", "--orc", path], ok=2, env={**os.environ, "KERNELVERSION": "6.1.0"})
+    assert p.stderr == f"etch: {path}: has the names of its sections in section 0\n" and path.read_bytes() == data

@@ -297,6 +297,8 @@ int object_write_room(const struct elf_file *f, size_t count, struct error *e)
 {
 	uint32_t k;
 
+	if (f->eh.e_shstrndx == SHN_XINDEX && !f->sections[0].sh.sh_link)
+		return error_set(e, "has the names of its sections in section 0");
 	if (!f->symtab)
 		return error_set(e, "has no symbol table");
 	if (f->section_count + 2 * count < SHN_LORESERVE)
