@@ -4,7 +4,7 @@ stores later is armed with its page, and given up with it. The CPU judges: the p
 values are right."""
 import pytest
 
-from conftest import STAGES, run
+from conftest import STAGES, Flow, run
 
 SOURCE = """
 #include <etch/imv.h>
@@ -82,3 +82,49 @@ def test_what_others_on_the_page_do_makes_no_value_stale(flow, stage, case, link
         assert (p.returncode, p.stdout) == (0, "6943 7152 0 0\n"), p.stdout + p.stderr
     if stage in ARMED[case] and not (linkage and stage == "object"):
         assert p.stderr.startswith(ARMED[case][stage]), p.stderr
+
+
+LOADED = """
+#include <dlfcn.h>
+#include <etch/imv.h>
+#include <stdio.h>
+#define N __attribute__((noinline))
+ETCHED_SHARED int later = 3;
+ETCHED_SHARED int other = 4;                              /* stored to by the plugin alone */
+N int get_later(void) { return later; }
+N int get_other(void) { return other; }
+N void store(int v) { later = v; }
+int main(int argc, char **argv)
+{
+	char *a = (char *)ETCH_ADDR(later), *b = (char *)ETCH_ADDR(other), *lo = a < b ? a : b, *hi = a < b ? b : a;
+	struct etch_state s = { .size = sizeof(s) };
+	void (*plain)(int);
+	int err = etch_sync_bytes(lo, hi - lo + sizeof(int));
+	void *plugin;
+
+	etch_state_bytes(a, sizeof(later), &s);
+	plugin = dlopen(argv[1], RTLD_NOW);
+	plain = plugin ? (void (*)(int))dlsym(plugin, "plain") : NULL;
+	store(argc + 20);
+	if (plain)
+		plain(7);
+	printf("%d %d %d %ld %d\\n", get_later(), get_other(), err, etch_verify(0, 0), s.sites && s.armed == s.sites);
+	return 0;
+}
+"""
+PLUGIN = "#include <etch/imv.h>\nextern int other;\nETCH_DECLARE(other);\nvoid plain(int v) { other = v; }\n"
+
+
+@pytest.mark.parametrize("stage", ["object", "linked"])
+def test_a_module_that_stores_to_one_releases_those_that_its_page_guarded(tmp_path, build, stage):
+    """Both are armed with their page. The plugin brings a store to one: the page becomes writable, for the other too."""
+    flow = Flow(tmp_path, build)
+    objects = [flow.compile(flow.source(LOADED, "loaded.c"), ["-O2", "-fPIE"]),
+               flow.compile(flow.source(PLUGIN, "plugin.c"), ["-O2", "-fPIC"])]
+    flow.rewrite(*objects)
+    lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"]
+    run(["gcc", "-pie", "-rdynamic", "-o", tmp_path / "loaded", objects[0], *lib, "-pthread", "-ldl"])
+    run(["gcc", "-shared", "-o", tmp_path / "plugin.so", objects[1], *lib])
+    if stage == "linked":
+        flow.rewrite(tmp_path / "loaded", tmp_path / "plugin.so")
+    assert run([tmp_path / "loaded", tmp_path / "plugin.so"]).stdout == "22 7 0 0 1\n"
