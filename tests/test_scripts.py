@@ -43,19 +43,25 @@ exit $status
     return other
 
 
+def appending(build, tmp_path, command):
+    """A build of etch that writes one byte more by one command."""
+    other = tmp_path / "etch"
+    other.write_text(f"""#!/bin/sh
+{build / "etch"} "$@" || exit
+[ "$1 $2" = "{command}" ] && printf x >>"$3"
+exit 0
+""")
+    other.chmod(0o755)
+    return other
+
+
 def test_a_build_is_the_same_as_itself(build):
     p = compare_builds(build / "etch", build / "etch", "--views", "rewrite,undo,check,orc,rows,findings,restored")
     assert (p.returncode, p.stdout) == (0, "2 files, 2 the same in every view, 0 not\n")
 
 
 def test_a_build_that_writes_one_byte_differently_is_told(build, tmp_path):
-    other = tmp_path / "etch"
-    other.write_text(f"""#!/bin/sh
-{build / "etch"} "$@" || exit
-[ "$1 $2" = "rewrite -o" ] && printf x >>"$3"
-exit 0
-""")
-    other.chmod(0o755)
+    other = appending(build, tmp_path, "rewrite -o")
     p = compare_builds(build / "etch", other, "--views", "rewrite,check")
     assert p.returncode == 1 and "2 files, 0 the same in every view, 2 not; rewrite 2\n" in p.stdout
     assert p.stdout.count(": rewrite: other bytes") == 2
@@ -114,12 +120,5 @@ def test_findings_are_compared_by_place(build, tmp_path):
 
 
 def test_an_input_that_does_not_come_back_is_told(build, tmp_path):
-    other = tmp_path / "etch"
-    other.write_text(f"""#!/bin/sh
-{build / "etch"} "$@" || exit
-[ "$1 $2" = "rewrite --undo" ] && printf x >>"$3"
-exit 0
-""")
-    other.chmod(0o755)
-    p = compare_builds(build / "etch", other, "--views", "restored")
+    p = compare_builds(build / "etch", appending(build, tmp_path, "rewrite --undo"), "--views", "restored")
     assert p.returncode == 1 and p.stdout.count(": restored: [0, 0, 'the input'] for [0, 0, 'other bytes']") == 2

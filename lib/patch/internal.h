@@ -59,11 +59,10 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_CHANGING 4u  /* ARMED is about to be set; used inside one call */
 #define OBJECT_SEALED   8u  /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  16u /* SEALED is about to be set */
-#define OBJECT_WRITABLE                                                                                             \
-	32u                   /* its page is never made read-only: other data is on it (ETCH_OBJ_VALUE, ETCH_OBJ_DENSE) \
-	                       */
-#define OBJECT_FIELD 64u  /* the bytes behind those of the object before: the next field of the same variable */
-#define OBJECT_KEPT  128u /* code stores to it after etch_sync too: it is never armed */
+/* Its page is never made read-only, since other data is on it: ETCH_OBJ_VALUE, ETCH_OBJ_DENSE. */
+#define OBJECT_WRITABLE 32u
+#define OBJECT_FIELD    64u  /* the bytes behind those of the object before: the next field of the same variable */
+#define OBJECT_KEPT     128u /* code stores to it after etch_sync too: it is never armed */
 
 /* 16 bytes: the main memory cost of a module with many objects. */
 struct object {
