@@ -3,7 +3,7 @@
  * Shared by the files of the flow analysis; its interface is flow.h. flow_run.c drives the analysis of a code range:
  * flow_reach.c decodes what is reachable, flow_walk.c propagates states (dataflow/solver.h), advance.c is
  * the transfer function, jumps.c follows jump tables, ends.c finds the ends of open code ranges, flow_states.c
- * reports the states, and exits.c makes the results (handed_on.c those of continuations).
+ * reports the states, and exits.c makes the results (continuation_edges.c those of continuations).
  */
 #ifndef ANALYSIS_FLOW_FLOW_INTERNAL_H
 #define ANALYSIS_FLOW_FLOW_INTERNAL_H
@@ -129,7 +129,7 @@ bool flow_takes_address(const struct flow *f, const struct step *in);
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
 /* Adds an exit for an address taken at an offset, perhaps of a function. space_may_hold() must be true of it. */
 void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr);
-/* handed_on.c: adds the edges to the continuation that the instruction at an offset hands on, if it is one. */
+/* continuation_edges.c: adds the edges to the continuation that the instruction at an offset hands on, if it is one. */
 void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before);
 /* Adds the edges by NOTE_EDGE out of the code range. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before);
