@@ -136,7 +136,7 @@ def expressible(rule, version):
     """Can SFrame say this?"""
     cfa, bp, ra, kind = rule
     if kind == "end":
-        return True
+        return version >= 3
     if "undef" in (cfa, bp, ra):
         return False
     plain = kind == "call" and cfa[:4] in ("rsp+", "rsp-", "rbp+", "rbp-") and ra == "cfa-8" and (bp == "same" or bp.startswith("cfa"))

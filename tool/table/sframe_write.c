@@ -67,11 +67,12 @@ static void pair_add(struct item *it, uint8_t reg, unsigned flags, int32_t off)
 }
 
 /* The rule as words of a default FDE: CFA by rsp or rbp, return address at CFA - 8, rbp at an offset from the CFA.
- * Without a word the return address is undefined: the outermost frame. */
-static bool default_encode(const struct etch_rule *r, struct item *it)
+ * Without a word the return address is undefined: the outermost frame. Version 2 has no row there, as from GNU as up to
+ * 2.45: glibc 2.44 takes one for an error and drops the stack; where rbp is 0, it ends at code without a row. */
+static bool default_encode(const struct etch_rule *r, unsigned version, struct item *it)
 {
 	if (r->kind == ETCH_RULE_END)
-		return true;
+		return version >= 3;
 	if (r->kind != ETCH_RULE_CALL || (r->cfa != ETCH_REG_RSP && r->cfa != ETCH_REG_RBP) || r->ra != ETCH_RA_CFA ||
 	    (r->bp != ETCH_BP_SAME && r->bp != ETCH_BP_CFA))
 		return false;
@@ -119,7 +120,7 @@ static struct item item_of(const struct row *row, unsigned version)
 {
 	struct item it = {.addr = row->addr};
 
-	if (!default_encode(&row->rule, &it)) {
+	if (!default_encode(&row->rule, version, &it)) {
 		it = (struct item){.addr = row->addr};
 		if (version < 3 || row->rule.kind == ETCH_RULE_UNDEF || !flex_encode(&row->rule, &it))
 			it = (struct item){.addr = row->addr, .gap = true};
