@@ -74,6 +74,14 @@ struct callee {
 	struct passed found;
 };
 
+/* What was found from an address on, with one register or with all of them. */
+struct followed {
+	uint64_t addr;
+	uint64_t at;    /* see continuation_follow_waiting(); 0: none */
+	uint16_t fresh; /* the registers */
+	struct passed found;
+};
+
 struct continuation_walk {
 	const struct work *w;
 	struct op *ops;
@@ -82,6 +90,9 @@ struct continuation_walk {
 	struct callee *callees;
 	size_t callee_count, callee_room;
 	struct hash callee_hash;
+	struct followed *followed;
+	size_t followed_count, followed_room;
+	struct hash followed_hash;
 	unsigned steps, depth;
 };
 
@@ -424,17 +435,37 @@ bool continuation_returns(struct continuation_walk *c, uint64_t addr)
 	return !found.unsure && found.returns;
 }
 
+/* What walk_all() finds, found once: code does not change from one run to the next. */
+static void follow(struct continuation_walk *c, const struct followed *key, struct passed *out)
+{
+	struct followed *x;
+	uint32_t *slot;
+	int32_t moved = 0;
+
+	hash_room(&c->followed_hash, c->followed, sizeof(*c->followed), c->followed_count);
+	slot = hash_slot(&c->followed_hash, c->followed, sizeof(*c->followed), key->addr);
+	if (!*slot) {
+		mem_room(&c->followed, &c->followed_room, c->followed_count, sizeof(*c->followed));
+		*slot = (uint32_t)++c->followed_count;
+		c->followed[*slot - 1] = (struct followed){0};
+	}
+	x = &c->followed[*slot - 1];
+	if (x->fresh != key->fresh || x->at != key->at) {
+		*x = *key;
+		walk_all(c, key->addr, key->fresh, &x->found, key->at, key->at ? &moved : NULL);
+		x->found.moved[BY_JUMP] -= moved;
+	}
+	*out = x->found;
+}
+
 void continuation_follow(struct continuation_walk *c, uint64_t addr, unsigned r, struct passed *out)
 {
-	walk_all(c, addr, mask_of(r), out, 0, NULL);
+	follow(c, &(struct followed){.addr = addr, .fresh = mask_of(r)}, out);
 }
 
 void continuation_follow_waiting(struct continuation_walk *c, uint64_t start, uint64_t at, struct passed *out)
 {
-	int32_t moved;
-
-	walk_all(c, start, ALL, out, at, &moved);
-	out->moved[BY_JUMP] -= moved;
+	follow(c, &(struct followed){.addr = start, .at = at, .fresh = ALL}, out);
 	out->unsure |= out->jumps[BY_CALL]; /* one of them may be where it goes */
 }
 
@@ -448,9 +479,13 @@ struct continuation_walk *continuation_walk_new(const struct work *w)
 
 void continuation_walk_free(struct continuation_walk *c)
 {
+	if (!c)
+		return;
 	free(c->ops);
 	free(c->op_hash.slot);
 	free(c->callees);
 	free(c->callee_hash.slot);
+	free(c->followed);
+	free(c->followed_hash.slot);
 	free(c);
 }

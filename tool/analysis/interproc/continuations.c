@@ -106,7 +106,7 @@ static void link_doubt(const struct work *w, struct continuations *all, const st
 /* Follows the addresses that code takes. Those in the middle of a code range have other predecessors, too. */
 static void links_follow(const struct work *w, struct continuations *all, uint16_t by)
 {
-	struct continuation_walk *c = continuation_walk_new(w);
+	struct continuation_walk *c = w->walk;
 	size_t i;
 
 	for (i = 0; i < w->calls.count; i++) {
@@ -125,7 +125,6 @@ static void links_follow(const struct work *w, struct continuations *all, uint16
 			all->is[to] = NOT_ONE;
 		}
 	}
-	continuation_walk_free(c);
 }
 
 static int continuation_order(const void *a, const void *b)
@@ -225,6 +224,8 @@ bool continuations_find(struct work *w)
 	w->continuation_runs++;
 	if (!by)
 		return false;
+	if (!w->walk)
+		w->walk = continuation_walk_new(w);
 	all.is = mem_zero(w->ranges.count, sizeof(*all.is));
 	for (i = 0; i < w->ranges.count; i++)
 		all.is[i] = may_be_one(w, i) ? PERHAPS : NOT_ONE;

@@ -6,6 +6,7 @@
 #include "analysis/facts/patched_edges.h"
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/runtimes.h"
+#include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/work.h"
 #include "elf/hardening.h"
 #include "support/memory.h"
@@ -351,6 +352,7 @@ static void work_close(struct work *w)
 	free(w->state);
 	free(w->edges.list);
 	free(w->continuations);
+	continuation_walk_free(w->walk);
 	links_free(&w->calls);
 	links_free(&w->tails);
 	free(w->place);

@@ -81,6 +81,7 @@ struct work {
 	bool gaps_swept;                          /* gaps_sweep() has run */
 	uint32_t continuation_runs;               /* of continuations_find() */
 	struct flow_continuation *continuations;  /* env.continuations */
+	struct continuation_walk *walk;           /* of continuations_find(); null: it has not run */
 	bool labels_cut;                          /* labels_cut() has run */
 	bool handlers_tried;                      /* handlers_find() has marked some, and their frames spread */
 	bool entry_tail;                          /* some code range has entry_tail */
