@@ -16,6 +16,7 @@ SERVER = """
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "threads.h"
 struct server { long clients; int hz; int port; long maxmemory; int verbosity; int samples[4]; int last; char name[16]; int tail; };
 ETCHED struct server server = { 0, 10, 6379, 1 << 20, 1, { 1, 2, 3, 4 }, 7, "x", 5 };
 #define NOINLINE __attribute__((noinline))
@@ -39,23 +40,28 @@ static int memory(size_t off) { int v; memcpy(&v, (char *)hide((int *)ETCH_ADDR(
 static void *reader(void *arg)
 {
 	(void)arg;
-	while (!stop) {
+	thread_begun();
+	do {
 		int before = memory(offsetof(struct server, hz)), got = hz(), after = memory(offsetof(struct server, hz));
 
 		/* A set stores memory first. */
 		if (got < before - 1 || got > after)
 			bad = 1;
-	}
+	} while (!stop);
 	return 0;
 }
 static void *storer(void *arg)
 {
-	(void)arg;
-	for (int i = 0; !stop; i++) {
+	int i = 0;
+
+	thread_begun();
+	do {
 		accepted();
 		sampled(i, i);
 		configure(&server.verbosity, i);
-	}
+		i++;
+	} while (!stop);
+	*(long *)arg = i;
 	return 0;
 }
 int main(int argc, char **argv)
@@ -63,6 +69,7 @@ int main(int argc, char **argv)
 	struct etch_info info = { .size = sizeof(info) };
 	pthread_t t[3];
 	int err, status;
+	long stored;
 
 	(void)argv;
 	hide = same;
@@ -74,7 +81,8 @@ int main(int argc, char **argv)
 	printf("sync %d armed %lu objects %lu of %lu\\n", err, info.fields_armed, info.armed_objects, info.objects);
 	pthread_create(&t[0], 0, reader, 0);
 	pthread_create(&t[1], 0, reader, 0);
-	pthread_create(&t[2], 0, storer, 0);
+	pthread_create(&t[2], 0, storer, &stored);
+	threads_wait(3);
 	for (int i = 11; i < 400 + 11; i++) {
 		if (etch_set(&server.hz, i) || hz() != i || verbosity() > memory(offsetof(struct server, verbosity)))
 			bad = 2;
@@ -96,8 +104,8 @@ int main(int argc, char **argv)
 		pthread_join(t[i], 0);
 	configure(&server.verbosity, 42);
 	sampled(2, 43);
-	printf("bad %d hz %d port %d verbosity %d sample %d clients %d verify %ld\\n", bad, hz(), port(), verbosity(), sample(),
-	       clients() > 0, etch_verify(0, 0));
+	printf("bad %d hz %d port %d verbosity %d sample %d clients %ld stored %ld verify %ld\\n", bad, hz(), port(), verbosity(), sample(),
+	       clients(), stored, etch_verify(0, 0));
 	printf("released %d", etch_release(&server, sizeof server));
 	memset(hide((int *)ETCH_ADDR(server)), 0, sizeof(server));
 	printf(" %d %d %ld %d %d\\n", hz(), port(), maxmemory(), last(), tail());
@@ -127,17 +135,17 @@ def test_stores_to_some_fields_leave_the_others_armed(flow, flags, objects):
     assert {n for n, x in f.items() if x["armed"] == "yes"} >= {"hz", "maxmemory", "tail"}, f
     assert {n for n, x in f.items() if x["armed"] == "by etch_sync"} == {"port", "last"}, f
     assert {n for n, x in f.items() if x["armed"] == "no"} == {"clients", "verbosity", "samples", "name"}, f
-    assert "accepted" in f["clients"]["because"] and "server.c:20" in f["clients"]["because"]
+    assert "accepted" in f["clients"]["because"] and "server.c:21" in f["clients"]["because"]
     assert f["verbosity"]["because"].startswith("address: ")
     found = [(x["id"], x["text"]) for x in findings(flow.etch, exe)]
     assert ("ETCH-I005", "stores to server.clients without etch_set") in found, found
     assert not [x for x in found if x[0].startswith("ETCH-T")], found
     last = run([flow.etch, "inspect", "fields", exe]).stdout.splitlines()[-1]
     assert re.fullmatch(r"server: 3 fields \(3 reads\) armed now, 2 more \(2\) by etch_sync, 1 \(1\) not: something takes the "
-                        r"address; 3 \(2\) after etch_set in place of 2 lines: \S*server.c:20 \S*server.c:21", last), last
+                        r"address; 3 \(2\) after etch_set in place of 2 lines: \S*server.c:21 \S*server.c:22", last), last
     out = run([exe]).stdout
     assert re.search(r"^start fields \d+ armed [345]\n^sync 0 armed [567] objects 0 of 1$", out, re.M), out
-    assert "bad 0 hz 410 port 7001 verbosity 42 sample 43 clients 1 verify 0\nreleased 0 0 0 0 0 0\n" in out, out
+    assert re.search(r"^bad 0 hz 410 port 7001 verbosity 42 sample 43 clients (\d+) stored \1 verify 0\nreleased 0 0 0 0 0 0$", out, re.M), out
 
 
 def test_rewriting_twice_is_rewriting_once(flow):

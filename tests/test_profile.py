@@ -11,6 +11,7 @@ import subprocess
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from conftest import TESTS, need, run
@@ -55,6 +56,11 @@ def leaves(found):
     return count
 
 
+def processor_time(pid):
+    """What a process has had outside of the kernel, in seconds."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+
+
 def check_shares(found):
     """hot() above warm() above cool(), and little else."""
     count = leaves(found)
@@ -82,7 +88,8 @@ def test_no_sample_says_why(etch, sampled):
     assert re.fullmatch(r"0 samples: the command ran for \d+\.\d ms outside the kernel, and one is taken every 1000 ms: "
                         r"run it for longer, or use a higher -F \(\d+\.\d ms in the kernel are not sampled\)\n", short)
     with subprocess.Popen(["sleep", "60"]) as p:
-        time.sleep(0.1)
+        while not Path(f"/proc/{p.pid}/syscall").read_text().startswith("230 "):  # clock_nanosleep: it waits
+            time.sleep(0.01)
         waits = run([etch, "profile", "-p", p.pid, "--duration", "0.05"]).stderr
         p.kill()
     assert waits == "0 samples: the process did not run outside the kernel meanwhile (where does it wait? --off-cpu)\n"
@@ -348,7 +355,10 @@ def test_interrupted(etch, burn, tmp_path):
     """After ^C there is a profile, and etch ends by the signal."""
     out = tmp_path / "folded"
     p = subprocess.Popen([etch, "profile", "-F", HZ, "-o", out, "--", burn, "30"], start_new_session=True, stderr=subprocess.PIPE)
-    time.sleep(1)
+    children = Path(f"/proc/{p.pid}/task/{p.pid}/children")
+    while not any(processor_time(child) > 0.3 for child in children.read_text().split()):
+        assert p.poll() is None
+        time.sleep(0.01)
     os.killpg(p.pid, signal.SIGINT)
     p.communicate(timeout=60)
     assert p.returncode == -signal.SIGINT

@@ -14,6 +14,7 @@ SOURCE = """
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "threads.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,7 +72,8 @@ static void *reader(void *arg)
 {
 	unsigned long p[4], *wrong = (unsigned long *)arg;
 
-	while (!stop) {
+	thread_begun();
+	do {
 		unsigned long v;
 
 		p[0] = 0;
@@ -79,7 +81,7 @@ static void *reader(void *arg)
 		*wrong += v != 40 && v != 41;
 		set(&p[0], 7);
 		*wrong += p[0] != 7 && p[0] != 8;
-	}
+	} while (!stop);
 	return arg;
 }
 
@@ -118,6 +120,7 @@ int main(int argc, char **argv)
 
 		for (i = 0; i < 2; i++)
 			pthread_create(&t[i], NULL, reader, &wrong[i]);
+		threads_wait(2);
 		for (i = 0; i < n; i++) {
 			if (i & 1) {
 				pv_set(ops.val, ident);

@@ -162,27 +162,26 @@ static void case_mdwe(void)
 static int stop;
 static unsigned char *thread_end;
 
-static void *thread(void *unused)
+static void *thread(void *copied)
 {
 	unsigned char to[2 * PAGE];
 	unsigned long n = 0;
 
-	(void)unused;
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		size_t ok = 1 + n * 37 % 3000;
 
 		CHECK(etch_copy_from(to, thread_end - ok, ok + 100) == 100 && !memcmp(to, thread_end - ok, ok));
 		CHECK(etch_copy_nt(to, thread_end - ok, ok) == 0 && !memcmp(to, thread_end - ok, ok));
-		n++;
+		__atomic_store_n((unsigned long *)copied, ++n, __ATOMIC_RELAXED);
 	}
-	return (void *)n;
+	return NULL;
 }
 
 static void case_switch(void)
 {
 	static const char *const names[] = {"sse2", "avx2", "sse2+erms", "avx512+erms"};
+	static unsigned long copied[2];
 	pthread_t t[2];
-	void *n;
 
 	thread_end = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(thread_end != MAP_FAILED && !mprotect(thread_end + 2 * PAGE, PAGE, PROT_NONE) && !etch_fault_init());
@@ -190,12 +189,14 @@ static void case_switch(void)
 	for (unsigned i = 1; i <= 2 * PAGE; i++)
 		thread_end[-(int)i] = (unsigned char)(i * 5 + (i >> 8));
 	for (unsigned i = 0; i < 2; i++)
-		CHECK(!pthread_create(&t[i], NULL, thread, NULL));
-	for (unsigned i = 0; i < 3000; i++)
+		CHECK(!pthread_create(&t[i], NULL, thread, &copied[i]));
+	/* Both copy meanwhile, however late they begin. */
+	for (unsigned i = 0; i < 3000 || __atomic_load_n(&copied[0], __ATOMIC_RELAXED) < 100 ||
+	                     __atomic_load_n(&copied[1], __ATOMIC_RELAXED) < 100; i++)
 		etch_copy_use(names[i % 4]);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < 2; i++)
-		CHECK(!pthread_join(t[i], &n) && n);
+		CHECK(!pthread_join(t[i], NULL));
 }
 
 /* ---- walks through it ------------------------------------------------------------------ */

@@ -20,6 +20,7 @@
 #endif
 
 #include "../check.h"
+#include "../threads.h"
 
 static char *nothing;
 
@@ -115,13 +116,13 @@ static int stop;
 
 static void *reader(void *unused)
 {
-	unsigned long n = 0;
 	uint64_t v;
 
 	(void)unused;
-	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
+	thread_begun();
+	do
 		CHECK(etch_probe_read_64(&v, nothing) == -EFAULT && !etch_fault_expected(&v));
-	CHECK(n);
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED));
 	return NULL;
 }
 
@@ -150,6 +151,7 @@ static void case_cycles(int n, char **paths)
 
 	for (int i = 0; i < 2; i++)
 		CHECK(!pthread_create(&t[i], NULL, reader, NULL));
+	threads_wait(2);
 	for (int i = 0; i < 1000; i++) {
 		struct plugin p = plugin_open(paths[i % n]);
 
@@ -208,6 +210,7 @@ static void case_fork(char **paths)
 	pthread_t t;
 
 	CHECK(!pthread_create(&t, NULL, reader, NULL));
+	threads_wait(1);
 	for (int i = 0; i < 40; i++) {
 		struct plugin p = plugin_open(paths[0]);
 		pid_t pid = fork();
@@ -235,6 +238,7 @@ static void *plugin_reader(void *p)
 {
 	const struct plugin *plugin = p;
 
+	thread_begun();
 	for (;;)
 		if (plugin->c(nothing) != -EFAULT)
 			_exit(3);
@@ -249,6 +253,7 @@ static void case_exit(char **paths)
 	p = plugin_open(paths[0]);
 	for (int i = 0; i < 2; i++)
 		CHECK(!pthread_create(&t, NULL, i ? reader : plugin_reader, &p));
+	threads_wait(2);
 	usleep(2000);
 }
 #endif

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "edge.h"
+#include "../threads.h"
 
 /* The functions of this object's sites are on pages of their own, in three runs: near (4 sites: across
  * a word, a line, two pages, and one that is not), and six pages on, and six more, one each. */
@@ -58,7 +59,8 @@ static void *reader(void *arg)
 	int seen[6] = {0};
 
 	(void)arg;
-	while (!stop)
+	thread_begun();
+	do
 		for (unsigned i = 0; i < 6; i++) {
 			int v = read_at(at[i]);
 
@@ -66,6 +68,7 @@ static void *reader(void *arg)
 				wrong = 1;
 			seen[i] = v;
 		}
+	while (!stop);
 	return NULL;
 }
 
@@ -74,6 +77,7 @@ pthread_t moved_start(void)
 	pthread_t t;
 
 	CHECK(!pthread_create(&t, NULL, reader, NULL));
+	threads_wait(1);
 	return t;
 }
 
@@ -408,10 +412,14 @@ static void case_swap_hole(void)
 
 static void *setter(void *arg)
 {
+	int v = 8;
+
 	(void)arg;
-	for (int v = 8; !stop; v++)
+	thread_begun();
+	do
 		if (etch_set(&moved, v) || read_at(moved_pages) != v)
 			wrong = 1;
+	while (v++, !stop);
 	return NULL;
 }
 
@@ -422,6 +430,7 @@ static void case_swap_fork(void)
 
 	t = moved_start();
 	CHECK(!pthread_create(&s, NULL, setter, NULL));
+	threads_wait(1);
 	for (int i = 0; i < 200; i++) {
 		pid_t pid = fork();
 

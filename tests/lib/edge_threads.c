@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "edge.h"
+#include "../threads.h"
 
 static atomic_int thread_stop, thread_wrong;
 
@@ -17,12 +18,13 @@ static void *thread_read(void *arg)
 	(void)arg;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	while (!thread_stop) {
+	thread_begun();
+	do {
 		int v = plain_read();
 
 		if (v < 0 || v > 1000000)
 			thread_wrong = 1;
-	}
+	} while (!thread_stop);
 	return NULL;
 }
 
@@ -31,6 +33,7 @@ pthread_t thread_start(void)
 	pthread_t t;
 
 	CHECK(!pthread_create(&t, NULL, thread_read, NULL));
+	threads_wait(1);
 	return t;
 }
 
@@ -98,10 +101,14 @@ static void case_fork(void)
 
 static void *thread_set(void *arg)
 {
+	int v = 0;
+
 	(void)arg;
-	for (int v = 0; !thread_stop; v = (v + 1) % 1000)
+	thread_begun();
+	do
 		if (etch_set(&plain, v) || plain_read() != v)
 			thread_wrong = 1;
+	while (v = (v + 1) % 1000, !thread_stop);
 	return NULL;
 }
 
@@ -115,6 +122,7 @@ static void case_fork_set(void)
 	pid_t pid;
 
 	CHECK(!pthread_create(&t, NULL, thread_set, NULL));
+	threads_wait(1);
 	for (int i = 0; i < 200; i++) {
 		pid = fork();
 		if (!pid) {

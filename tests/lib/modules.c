@@ -10,6 +10,7 @@
 #define PROGRAM_OBJECT
 #include "modules.h"
 #include "site.h"
+#include "../threads.h"
 
 DEFINE_IMV(int, from_program) = 77;
 EXPORT_IMV_SYMBOL(from_program);
@@ -204,11 +205,15 @@ static volatile int stop, wrong;
 
 static void *setter(void *arg)
 {
+	int v = 1;
+
 	(void)arg;
-	for (int v = 1; !stop; v++)
+	thread_begun();
+	do
 		if (flag_set(v) || flag_read() != v || home_flag() != v || home_set_conf(v) ||
 		    program_set(v) || home_from_program() != v)
 			wrong = 1;
+	while (v++, !stop);
 	return NULL;
 }
 
@@ -218,6 +223,7 @@ static void case_churn(void)
 	pthread_t t;
 
 	CHECK(!pthread_create(&t, NULL, setter, NULL));
+	threads_wait(1);
 	for (int i = 0; i < 200; i++) {
 		struct plugin p = plugin_open("plugin.so");
 		int a = home_flag(), b = p.flag(), c = home_flag();

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "../threads.h"
+
 struct codec {
 	long (*decode)(long);
 	void (*flush)();
@@ -63,12 +65,14 @@ static long threads(long rounds)
 	turns.store(&codec::decode, way[0]);
 	for (int i = 0; i < 3; i++)
 		readers.emplace_back([&] {
-			while (!stop) {
+			thread_begun();
+			do {
 				const long before = must, now = turn_now(), after = must;
 
 				wrong += (now != 1 && now != 2) || (before && before == after && now != before && before == must);
-			}
+			} while (!stop);
 		});
+	threads_wait(3);
 	for (long i = 0; i < rounds; i++) {
 		must = 0;
 		turns.store(&codec::decode, way[i & 1]);

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "../check.h"
+#include "../threads.h"
 
 #ifndef PR_SET_MDWE
 #define PR_SET_MDWE 65
@@ -107,12 +108,13 @@ static void deny(int nr, int error)
 static volatile int thread_stop;
 static void *thread_run(void *arg)
 {
-	while (!thread_stop) {
+	thread_begun();
+	do {
 		long r = live_f(1, 2), s = live_sealed(1, 2), c = cross_sealed(1, 2);
 
 		if ((r != 21 && r != 201 && r != 0) || (s != 21 && s != 201 && s != 0) || (c != 21 && c != 201 && c != 0))
 			return (void *)1;
-	}
+	} while (!thread_stop);
 	return arg;
 }
 static pthread_t thread_start(void)
@@ -121,6 +123,7 @@ static pthread_t thread_start(void)
 
 	thread_stop = 0;
 	CHECK(!pthread_create(&t, NULL, thread_run, NULL));
+	threads_wait(1);
 	return t;
 }
 static void thread_end(pthread_t t)

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "walks.h"
+#include "../threads.h"
 
 typedef int call_fn(int depth, void (*f)(void));
 
@@ -85,6 +86,7 @@ static const char *plugins[2];
 
 static void *loader(void *arg)
 {
+	threads_wait(3);
 	for (int i = 0; i < 200; i++) {
 		void *h = dlopen(plugins[i % 2], RTLD_NOW);
 
@@ -103,10 +105,11 @@ static void *walker(void *arg)
 {
 	void *ips[MOST];
 
-	while (!stop) {
+	thread_begun();
+	do {
 		places();
 		must(etch_backtrace(ips, MOST) > 1);
-	}
+	} while (!stop);
 	return arg;
 }
 

@@ -187,12 +187,13 @@ mod threads {
     fn sets_reach_threads_that_run() {
         static DONE: AtomicU64 = AtomicU64::new(0);
         static STOP: AtomicBool = AtomicBool::new(false);
+        static ROUNDS: AtomicU64 = AtomicU64::new(0);
         static START: Barrier = Barrier::new(4);
         let turns = if cfg!(miri) { 20 } else { 400 };
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 thread::spawn(move || {
-                    let (mut last, mut reads) = (0, 0u64);
+                    let mut last = 0;
                     START.wait();
                     while !STOP.load(Ordering::Relaxed) {
                         let done = DONE.load(Ordering::Acquire);
@@ -200,11 +201,10 @@ mod threads {
                         assert!(turn >= done && turn >= last && turn <= turns, "{turn} after {done}, {last}");
                         assert!(u64::from(too) >= done && u64::from(too) <= turns);
                         last = turn;
-                        reads += 1;
+                        ROUNDS.fetch_add(1, Ordering::Relaxed);
                     }
                     let (turn, too, odd, branch) = read();
                     assert_eq!((turn, u64::from(too), odd, branch), (turns, turns, turns % 2 == 1, turns % 2 == 1));
-                    reads
                 })
             })
             .collect();
@@ -215,9 +215,11 @@ mod threads {
             ODD.set(turn % 2 == 1).unwrap();
             DONE.store(turn, Ordering::Release);
         }
-        thread::sleep(std::time::Duration::from_millis(10));
+        while ROUNDS.load(Ordering::Relaxed) < 10 {
+            thread::yield_now();
+        }
         STOP.store(true, Ordering::Relaxed);
-        assert!(readers.into_iter().map(|r| r.join().unwrap()).sum::<u64>() > 0);
+        readers.into_iter().for_each(|r| r.join().unwrap());
         assert_eq!(etch::verify(), Ok(0));
     }
 
