@@ -192,3 +192,38 @@ def test_the_answer_of_a_sync_says_why_sites_are_loads(flow):
                         "not armed")
     assert lines[1] == "0 after etch_set: 0 5 4 0 1 0: 5 sites: 4 are immediates; 1 read what is not armed"
     assert lines[2] == "0 2 1 0 49"
+
+
+ADDRESSES = """
+#include <etch/pv.h>
+#include <stdio.h>
+typedef int function(int);
+int one(int x) { return x + 1; }
+int two(int x) { return x + 2; }
+static int cells[4];
+struct ops { function *f; int *cell; long after; };
+DEFINE_PV_OPS(struct ops, ops) = { one, cells, 3 };
+__attribute__((noinline)) int is_one(void) { return ops.f == one; }
+__attribute__((noinline)) int is_cell(void) { return ops.cell == &cells[1]; }
+__attribute__((noinline)) int is_after(void) { return ops.after == 4; }
+static void say(int err) { printf("%d %d %d %d %ld\\n", err, is_one(), is_cell(), is_after(), etch_verify(0, 0)); }
+int main(void)
+{
+	say(etch_sync(&ops, sizeof(ops)));
+	say(etch_set(&ops.f, two) | etch_set(&ops.cell, &cells[1]) | etch_set(&ops.after, 4));
+	say(etch_set(&ops.f, one) | etch_set(&ops.cell, &cells[2]) | etch_set(&ops.after, 5));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("stage", ["object", "linked"])
+def test_a_constant_that_the_linker_writes(flow, stage):
+    """Without PIE a compare holds the address of a function or an object: an object file does not know it yet."""
+    exe = flow.program(flow.source(ADDRESSES, "addresses.c"), stage, ["-O2", "-fno-pie"], ["-no-pie"])
+    assert run([exe]).stdout.splitlines() == ["0 1 0 0 0", "0 0 1 1 0", "0 1 0 0 0"]
+    armed = {s["function"].split("+")[0] for s in flow.inspect("sites", exe)["sites"] if s["live"] in ("yes", "swap")}
+    assert stage == "object" or armed >= {"is_one", "is_cell", "is_after"}, armed
+    lines = run([flow.etch, "inspect", "sites", flow.tmp / f"t-{flow.cc}-{stage}-0.o"]).stdout.splitlines()
+    wait = "no: the linker writes its constant: only the link step knows it"
+    assert {line.split("+0x")[0].split()[-1] for line in lines if wait in line} == {"is_one", "is_cell"}, lines

@@ -224,6 +224,7 @@ static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 		in->callee = -1;
 		callee_set(c->s, fn, in, r);
 	}
+	in->unlinked |= (in->imm_len && at == in->imm_at) || (in->disp_len && at == in->disp_at && in->base < INSN_PC_REG);
 	if (c->m->near[r->symbol])
 		operand_resolve(c, r, i);
 	if (!c->m->etched[r->symbol])

@@ -76,6 +76,7 @@ struct insn {
 	bool stack_odd;                /* may make the stack pointer an odd number */
 	bool no_escape; /* the address taken does not count as one that escapes: the lea with a DS prefix of ETCH_ADDR, or
 	                   the mov from a GOT slot of the bounds */
+	bool unlinked;  /* the linker writes its immediate, or its displacement from a register */
 	bool segment;   /* relative to fs or gs: no plain address */
 	bool string;    /* accesses memory through implicit registers (rep movs...) */
 	bool padding;   /* no effect: nop of any length, int3 */

@@ -100,6 +100,8 @@ static const char *addressing_set(const struct insn *insn, unsigned reg, bool re
 	out->shape = (uint8_t)(insn->len | mode << 4 | (rex ? 0x40 : 0));
 	if (!flags && mode != ETCH_ADDR_DISP)
 		return NULL;
+	if (insn->unlinked)
+		return "the linker writes its constant: only the link step knows it";
 	out->flags |= ETCH_IMV_MORE;
 	*more = (struct etch_imv_more){.form = ETCH_FORM_MORE};
 	if (flags) {
