@@ -104,6 +104,43 @@ def test_what_words_lead_to_is_judged_when_its_ends_are_known(etch, tmp_path, fl
     assert not wrong(etch, tmp_path, ENDS, *flags)
 
 
+# A number that is an address amid an instruction of `cut`, behind a byte that decodes as a return: the frame pointer at the
+# word before shows that a function goes on there. In front of it lie bytes that are no code.
+NUMBER = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+	.p2align 4, 0xcc
+	.byte	6, 6, 6, 6
+	.p2align 4, 0xcc
+cut:	row	8
+	pushq	%rbp
+	movq	%rsp, %rbp
+	testl	%edi, %edi
+	je	1f
+	call	*%rsi
+	nopl	(%rax)
+	row	rbp16
+	movl	$0x0606c300, %ecx
+1:	movl	%ecx, %eax
+	row	rbp16
+	popq	%rbp
+	row	8
+	ret
+	.data
+	.p2align 3
+	.quad	cut, 0, cut + 16, 0
+"""
+
+
+@pytest.mark.parametrize("flags", [PROGRAM, PACKED], ids=["program", "packed"])
+def test_a_number_amid_a_function_does_not_cut_it(etch, tmp_path, flags):
+    assert not wrong(etch, tmp_path, NUMBER, *flags)
+
+
 # What words lead to ends in a jump to a function that nothing else leads to, or that lies behind a jump to it: its frame
 # pointer says that it is one. `label` jumps to code that says nothing.
 TAILS = """

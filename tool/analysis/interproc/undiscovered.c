@@ -4,6 +4,7 @@
  * relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
+#include "arch/x86/opcodes.h"
 #include "support/memory.h"
 #include "support/sort.h"
 
@@ -279,11 +280,18 @@ static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t a
 	}
 }
 
+/* Does code make a frame with a frame pointer at an address of a section? */
+static bool is_prologue(const struct code_section *c, uint64_t addr)
+{
+	return insn_is_frame_prologue(c->bytes + (addr - c->addr), c->size - (addr - c->addr));
+}
+
 /*
  * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
  * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
  * decoding does not run through it, from the previous one or from a function behind the previous code range, or if the
- * bytes before it can end a function. (There may be data in between, behind which decoding is out of step.)
+ * bytes before it can end a function; behind a function, which a frame pointer shows at the previous word as well, they
+ * have to be padding. (There may be data in between, behind which decoding is out of step.)
  */
 static void words_sift(struct work *w)
 {
@@ -303,8 +311,10 @@ static void words_sift(struct work *w)
 		if (amidst && !may_begin(x.c, word - x.c->addr, x.certain))
 			continue;
 		w->undiscovered[k++] = word;
-		if (!decoded || amidst || !x.certain)
+		if (!decoded || amidst || !x.certain) {
 			sweep_begin(w, &x, word);
+			x.certain = is_prologue(x.c, word);
+		}
 	}
 	w->undiscovered_count = k;
 }
