@@ -145,9 +145,10 @@ def test_every_instruction_of_handlers_has_the_true_caller(etch, tmp_path, build
          TESTS / "unwind" / "handlers.c", build / "libetch.a", "-pthread"])
     run([etch, "rewrite", out])
     seen = [line.split() for line in run([out]).stdout.splitlines()]
-    assert [s[0] for s in seen] == ["calls", "tail", "catch", "both"]
-    for _, right, stopped, wrong, *at in seen:
+    assert [s[0] for s in seen] == ["calls", "tail", "catch", "both", "grow", "wide"]
+    for name, right, copying, stopped, wrong, *at in seen:
         assert (int(stopped), int(wrong)) == (0, 0) and int(right) > 30, seen
+        assert (int(copying) > 0) == (name == "grow"), seen
 
 
 # shared() is found to be jumped to by one handler after another, of whose frames nothing is known before all of them are:

@@ -21,6 +21,7 @@ struct code_range {
 	bool outermost; /* its frames have no caller: the file's entry point, or as a runtime's table says */
 	const struct convention *convention; /* of its language; null: C. See code_convention() */
 	const char *function;                /* its name in the runtime's own table; or null */
+	bool handler;                        /* begins in the frame that rbp points to, by interproc/interpreters.c */
 	bool entry_tail;                     /* only the entry point jumps here: its frames have no caller either */
 	bool inferred;                       /* found by a reference to it, in code without FDE or symbol */
 	bool open;    /* its end is not given: it extends to the next range until its flow shows the end */

@@ -126,6 +126,7 @@ struct flow_env {
 	const struct flow_continuation *continuations; /* sorted by `at` */
 	size_t continuation_count;
 	uint8_t abi_flags; /* ABI_* of the file */
+	bool handlers;     /* some code range is a handler (code_range.handler) */
 	const struct flow_runtime *runtime;
 	bool own_stack;            /* the file may have code of `runtime` */
 	struct symbol_index names; /* symbol names for messages; only with observers (lint) */
@@ -332,10 +333,11 @@ struct flow {
 		bool again;         /* set by fn: it wants to be called for the next instruction, too */
 	} saves;
 };
-#define FLOW_SCANNED 1u /* decoded as reachable */
-#define FLOW_WALKED  2u /* a state has reached it */
-#define FLOW_MOVES   4u /* it may change the unwind rule, by the last walk */
-#define FLOW_IDLE    8u /* it leaves the state as it is, by the last walk */
+#define FLOW_SCANNED 1u  /* decoded as reachable */
+#define FLOW_WALKED  2u  /* a state has reached it */
+#define FLOW_MOVES   4u  /* it may change the unwind rule, by the last walk */
+#define FLOW_IDLE    8u  /* it leaves the state as it is, by the last walk */
+#define FLOW_NUMBER  16u /* tails.c: it stores a number that is no address of code */
 
 /* Analyses a code range. `in`: edges from other code ranges into it, sorted by target. Results in *f. False: out of
  * memory, or the range is 4 GiB or larger. */
@@ -348,11 +350,13 @@ void flow_states(struct flow *f, flow_state_fn *fn, void *ctx);
 /* Reports the states again, without touching the results. */
 void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
-/* tails.c: finds where tail calls need the return address, for flow_tail_rule(). Called before flow_states(), in a code
- * range with ABI_FRAMES_BY_RBP or ABI_HANDLER that is not open. False: out of memory. */
+/* tails.c: may flow_tail_rule() find rules in the code range? */
+bool flow_has_tails(const struct flow *f);
+/* Finds where what follows needs the return address, for flow_tail_rule(). Called before flow_states(). False: out of
+ * memory. */
 bool flow_tails_find(struct flow *f);
-/* After flow_tails_find(), in the callback of flow_states(): the rule before an instruction by the tail calls that
- * follow it, for where the state proves none. False: they show none. */
+/* After flow_tails_find(), in the callback of flow_states(): changes *out, the rule that the state proves before an
+ * instruction, to that by the tail calls and handlers that follow it. False: they show none, or the other is better. */
 bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, struct etch_rule *out);
 
 /*

@@ -97,7 +97,7 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	block_state(b, f, off);
 	same = flow_advance_same(in, &b->own, (uint32_t)off, &b->c);
 	b->at = off + in->len;
-	return same;
+	return same && !(f->seen[number] & FLOW_MOVES); /* as flow_tails_find() may have set it */
 }
 
 /* Behind an instruction that leaves the rule: are the callee-saved registers certainly where they were? Whatever else

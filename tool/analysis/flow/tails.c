@@ -8,6 +8,10 @@
  * there the place of the return address is all that a rule needs, even where no path shows how far rsp is from that at
  * the entry.
  *
+ * A handler that is found (code_range.handler) begins in the frame that rbp points to; so does what leads there, back
+ * to where rbp or that frame may have changed. Where the words of the frame have been moved, no state shows it
+ * otherwise.
+ *
  * The distance is also unknown before an instruction that may write to that place; before a call that returns, since
  * its callee may take arguments off the stack; before a return, since the address may be one that code has put there.
  */
@@ -21,6 +25,10 @@
 
 /* The largest distance, in bytes; a larger one is unknown. */
 #define TAIL_MOST (1 << 20)
+
+/* In place of a distance: the frame is the one that rbp points to. */
+#define TAIL_FRAME  (TAIL_MOST + 1)
+#define FRAME_WORDS 16 /* bytes that are in use where rbp points to: the caller's rbp, the return address */
 
 /* The meet: the distance where two paths lead on from. */
 static int32_t meet(int32_t a, int32_t b) { return a == TAIL_ANY ? b : b == TAIL_ANY || a == b ? a : TAIL_NONE; }
@@ -50,12 +58,47 @@ static bool changes_rbp(const struct step *in)
 	       in->op != STEP_LIMIT;
 }
 
+/*
+ * Does an instruction without control flow, in front of code that runs in the frame that rbp points to, leave that
+ * frame as it is? A number that is no address of code is not stored over a return address that is used afterwards.
+ */
+static bool keeps_frame(const struct flow *f, const struct step *in, uint64_t off)
+{
+	if ((in->writes >> ETCH_REG_RBP & 1) || changes_rbp(in))
+		return false;
+	if (f->seen[f->at[off] - 1] & FLOW_NUMBER)
+		return true;
+	switch (in->op) {
+	case STEP_STORE:
+		return in->b == ETCH_REG_RBP && in->index == INSN_NO_REG &&
+		       (in->disp >= FRAME_WORDS || in->disp + in->size <= 0);
+	case STEP_MOVE:
+	case STEP_LOAD:
+	case STEP_FETCH:
+	case STEP_ENTRY:
+	case STEP_SUM:
+	case STEP_CONST:
+	case STEP_EXTEND:
+	case STEP_ADD:
+	case STEP_ADDRESS:
+	case STEP_ADDREG:
+	case STEP_SUBREG:
+	case STEP_COMPARE:
+	case STEP_LIMIT: return true;
+	case STEP_POP: return !in->size;
+	case STEP_NONE: return !may_write(f, in, off);
+	default: return false;
+	}
+}
+
 /* The transfer function: the distance before an instruction without control flow, from that behind it, k >= 0. */
 static int32_t before(const struct flow *f, const struct step *in, uint64_t off, int32_t k)
 {
 	int64_t to = k;
 	bool moves = in->a == ETCH_REG_RSP;
 
+	if (k == TAIL_FRAME)
+		return keeps_frame(f, in, off) ? k : TAIL_NONE;
 	/* rbp has to be the caller's at the tail call, too */
 	if ((in->writes & (1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP)) || changes_rbp(in))
 		return TAIL_NONE;
@@ -129,26 +172,41 @@ bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 	                : flow_loaded(f, f->step_at[j->step], in->a, &load);
 }
 
+/* Does a handler that is found begin at an address? */
+static bool is_handler(const struct flow *f, uint64_t addr)
+{
+	const struct code_range *p = f->in.env->handlers ? range_at(f->in.env, addr) : NULL;
+
+	return p && p->start == addr && p->handler;
+}
+
+/* The distance at an address inside of the code range. */
+static int32_t at_inner(const struct flow *f, uint64_t addr)
+{
+	uint32_t i = f->at[addr - f->in.range->start];
+
+	return i && (f->seen[i - 1] & FLOW_WALKED) ? f->tails[i - 1] : TAIL_NONE;
+}
+
 /* The distance at the target of a direct jump. */
 static int32_t at_target(const struct flow *f, uint64_t to)
 {
 	const struct code_range *p;
 
-	if (flow_inside(f, to)) {
-		uint32_t i = f->at[to - f->in.range->start];
-
-		return i && (f->seen[i - 1] & FLOW_WALKED) ? f->tails[i - 1] : TAIL_NONE;
-	}
-	p = f->in.handler ? NULL : range_at(f->in.env, to);
+	if (flow_inside(f, to))
+		return at_inner(f, to);
+	if (is_handler(f, to))
+		return TAIL_FRAME;
+	p = f->in.abi_flags & ABI_FRAMES_BY_RBP ? range_at(f->in.env, to) : NULL;
 	return p && p->start == to && !p->part ? 0 : TAIL_NONE;
 }
 
 /* The distance at an offset that control falls through to. */
 static int32_t at_next(const struct flow *f, uint64_t off)
 {
-	uint64_t size = f->in.range->end - f->in.range->start;
+	uint64_t addr = f->in.range->start + off;
 
-	return off < size && f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED) ? f->tails[f->at[off] - 1] : TAIL_NONE;
+	return flow_inside(f, addr) ? at_inner(f, addr) : is_handler(f, addr) ? TAIL_FRAME : TAIL_NONE;
 }
 
 /* The distance before an instruction, from those at its successors. */
@@ -168,6 +226,68 @@ static int32_t distance(const struct flow *f, const struct step *in, uint64_t of
 	}
 }
 
+/* Does the last instruction of the code range fall through to a handler, or any jump lead there? */
+static bool leads_to_handler(const struct flow *f)
+{
+	size_t i;
+
+	if (!f->in.env->handlers)
+		return false;
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *in = &f->steps[i];
+
+		if (!(f->seen[i] & FLOW_WALKED))
+			continue;
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && !flow_inside(f, (uint64_t)in->imm) &&
+		    is_handler(f, (uint64_t)in->imm))
+			return true;
+	}
+	return is_handler(f, f->in.range->end);
+}
+
+bool flow_has_tails(const struct flow *f)
+{
+	return ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && !f->in.range->open) || (f->in.abi_flags & ABI_HANDLER) ||
+	       leads_to_handler(f);
+}
+
+/* Does an instruction overwrite a word of memory by the value of a register, which is a number and no address of code?
+ */
+static bool stores_number(const struct flow *f, const struct insn *x, const struct state *before)
+{
+	const struct value *v;
+
+	if (x->mem != MEM_WRITE || x->mem_size != WORD || x->string || !x->reads || x->reads & (x->reads - 1))
+		return false;
+	v = &before->reg[__builtin_ctz(x->reads)];
+	return v->kind == VALUE_CONST && !space_at(f->in.env->space, (uint32_t)v->off);
+}
+
+/* Notes stores of numbers (FLOW_NUMBER). A flow_state_fn. */
+static void number_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
+{
+	struct flow *f = ctx;
+	uint64_t off = addr - f->in.range->start;
+	uint8_t *seen = &f->seen[f->at[off] - 1];
+	unsigned op = f->steps[f->at[off] - 1].op;
+	struct insn x;
+
+	(void)same;
+	*seen &= (uint8_t)~FLOW_NUMBER;
+	if ((op == STEP_STORE || op == STEP_NONE) && insn_decode(bytes_at(f, off), len, addr, &x) &&
+	    stores_number(f, &x, before))
+		*seen |= FLOW_NUMBER;
+}
+
+static void numbers_find(struct flow *f)
+{
+	struct flow_saves saves = f->saves;
+
+	f->saves.fn = NULL;
+	flow_look(f, number_note, f);
+	f->saves = saves;
+}
+
 bool flow_tails_find(struct flow *f)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, off;
@@ -179,6 +299,8 @@ bool flow_tails_find(struct flow *f)
 			return false;
 	for (i = 0; i < f->step_count; i++)
 		f->tails[i] = TAIL_ANY;
+	if (f->in.env->handlers)
+		numbers_find(f);
 	while (some)
 		for (some = false, off = size; off--;) {
 			uint32_t k = f->at[off];
@@ -194,11 +316,28 @@ bool flow_tails_find(struct flow *f)
 	return true;
 }
 
+/*
+ * May the rule by a tail call replace one that the state proves? It may if that is by rsp, with the return address
+ * where the call has put it: a callee may have taken its arguments off the stack, so that rsp behind a call is not what
+ * it was before.
+ */
+static bool is_doubtful(const struct etch_rule *rule)
+{
+	return rule->kind == ETCH_RULE_CALL && rule->cfa == ETCH_REG_RSP && rule->ra == ETCH_RA_CFA;
+}
+
 bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, struct etch_rule *out)
 {
 	uint32_t i = f->at[addr - f->in.range->start];
+	bool none = out->kind == ETCH_RULE_UNDEF;
 
-	if (!i || f->tails[i - 1] < 0 || !is_callers_rbp(s))
+	if (i && f->tails[i - 1] == TAIL_FRAME && none) {
+		*out = (struct etch_rule){.kind = ETCH_RULE_CALL, .cfa = ETCH_REG_RBP, .cfa_off = FRAME_WORDS};
+		out->bp = ETCH_BP_CFA;
+		out->bp_off = -FRAME_WORDS;
+		return true;
+	}
+	if (!i || f->tails[i - 1] < 0 || f->tails[i - 1] > TAIL_MOST || !is_callers_rbp(s) || !(none || is_doubtful(out)))
 		return false;
 	*out = (struct etch_rule){.kind = ETCH_RULE_CALL, .cfa = ETCH_REG_RSP, .cfa_off = f->tails[i - 1] + WORD};
 	return true;

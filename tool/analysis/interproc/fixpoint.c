@@ -9,7 +9,7 @@
  *   a code range begins here      undiscovered_add(),            the new code range; the one that is cut there; for
  *                                 wide_called(), wide_sweep(),   the wide_ ones the code range of the FDE
  *                                 gaps_sweep(), labels_cut()
- *   handler of an interpreter     handlers_find()                itself
+ *   handler of an interpreter     handlers_find()                itself, and what continues in it
  *   frame of a continuation       continuations_find()           itself, and what hands it on
  *   end of an open code range     open_trim(), open_extend()     itself
  *   function is noreturn          noreturn_find()                callers with code behind the call; along chains of
@@ -198,6 +198,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		s->run,
 		s->settling != SETTLING,
 		p->entry_tail,
+		p->handler,
 	};
 
 	return mix_bytes(mix(mix(mix(mix(s->result_sum, p->end), s->reached), s->edges_seen), s->dispatch), flags,

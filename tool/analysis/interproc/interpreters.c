@@ -13,7 +13,9 @@
  *     goes on where an exception is caught; or
  *   - returns, or makes a tail call, behind an epilogue by rbp, which takes [rbp + 8] for the return address; or
  *   - continues, with that frame, in other code for which this holds;
- * or if code for which this holds continues in it with that frame, as where an exception is thrown.
+ * or if code for which this holds continues in it with that frame, as where an exception is thrown; or if it dispatches
+ * through a table of its own, as a prefix of wide instructions does, and what takes its address takes those of many
+ * handlers.
  * So its row is the frame that exits show, which is right however it was entered.
  */
 #include "analysis/flow/flow_internal.h"
@@ -23,7 +25,7 @@
 
 #include <stdlib.h>
 
-/* Addresses that a function stores into a table of labels, at least. */
+/* Addresses that a function stores into tables of labels, at least. */
 #define LABELS_LEAST 16u
 
 /* The tables that functions dispatch through behind a prologue, sorted. */
@@ -42,14 +44,18 @@ static void table_put(struct tables *t, uint32_t addr)
 	t->list[t->count++] = addr;
 }
 
-/* May a code range that is analysed as a function be a label as well: is nothing known of its start but that its
- * address is taken? */
-static bool may_be_label(const struct work *w, size_t i)
+/* Is nothing known of the start of a code range but that its address is taken? */
+static bool is_taken_only(const struct work *w, size_t i)
 {
 	const struct range_state *s = &w->state[i];
 
-	return w->ranges.list[i].inferred && s->frame == FRAME_OWN && !s->evidence &&
-	       s->entered == (ENTRY_TAKEN | ENTRY_REFERRED);
+	return w->ranges.list[i].inferred && !s->evidence && s->entered == (ENTRY_TAKEN | ENTRY_REFERRED);
+}
+
+/* May a code range that is analysed as a function be a label as well? */
+static bool may_be_label(const struct work *w, size_t i)
+{
+	return w->state[i].frame == FRAME_OWN && is_taken_only(w, i);
 }
 
 /* Finds these tables; not those through which some function dispatches in another frame. */
@@ -137,16 +143,77 @@ static bool joins_forget(struct work *w)
 	return some;
 }
 
+/* Is the code range a handler, of which the frame is shown? */
+static bool is_found(const struct work *w, size_t i)
+{
+	return w->state[i].frame == FRAME_HANDLER && w->state[i].is_handler;
+}
+
+/* Does no other code range dispatch through the table that code range i dispatches through? */
+static bool has_own_table(const struct work *w, size_t i)
+{
+	const struct range_state *s = &w->state[i];
+	uint32_t table = s->frame == FRAME_HANDLER ? s->dispatch : s->dispatch_otherwise;
+	size_t k;
+
+	for (k = 0; table && k < w->ranges.count; k++)
+		if (k != i && (w->state[k].dispatch == table || w->state[k].dispatch_otherwise == table))
+			return false;
+	return table != 0;
+}
+
+/* May a code range be a label that dispatches through a table of its own? */
+static bool may_be_prefix(const struct work *w, size_t i)
+{
+	return (w->state[i].frame == FRAME_OWN || w->state[i].frame == FRAME_HANDLER) && !is_found(w, i) &&
+	       is_taken_only(w, i) && has_own_table(w, i);
+}
+
+/* Finds those among many labels whose code is known to be handlers. prefix[i]: is code range i one? */
+static bool *prefixes_find(const struct work *w)
+{
+	uint32_t *known = mem_zero(w->ranges.count, sizeof(*known)); /* by identity: handlers whose addresses it takes */
+	bool *prefix = mem_zero(w->ranges.count, sizeof(*prefix));
+	size_t i;
+
+	for (i = 0; i < w->calls.count; i++) {
+		const struct link *x = &w->calls.list[i];
+
+		if (x->kind == EXIT_REF && x->start)
+			known[x->from] += is_found(w, w->place[x->to]);
+	}
+	for (i = 0; i < w->calls.count; i++) {
+		const struct link *x = &w->calls.list[i];
+
+		if (x->kind == EXIT_REF && x->start && known[x->from] >= LABELS_LEAST && may_be_prefix(w, w->place[x->to]))
+			prefix[w->place[x->to]] = true;
+	}
+	free(known);
+	return prefix;
+}
+
+/* Marks as handlers those that are analysed as such. Returns whether any are new. */
+static bool prefixes_take(struct work *w, const bool *prefix)
+{
+	bool some = false;
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		if (prefix[i] && w->state[i].frame == FRAME_HANDLER && !w->state[i].is_handler)
+			some = w->state[i].is_handler = true;
+	return some;
+}
+
 /* Marks as handlers the code ranges that begin in a frame of other code, and labels that dispatch in the frame in which
  * they begin. */
-static void handlers_try(struct work *w, const struct tables *t)
+static void handlers_try(struct work *w, const struct tables *t, const bool *prefix)
 {
 	size_t i;
 
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		bool label = may_be_label(w, i) && is_table(t, s->dispatch_otherwise);
+		bool label = may_be_label(w, i) && (is_table(t, s->dispatch_otherwise) || prefix[i]);
 
 		if ((s->frame != FRAME_OTHER && s->frame != FRAME_TABLE && !label) || s->is_callee ||
 		    w->ranges.list[i].fde >= 0)
@@ -202,18 +269,52 @@ static bool handlers_spread(struct work *w)
 	return some;
 }
 
+/* Lets other code ranges know of the handlers that are found (code_range.handler): what continues there has that frame,
+ * too, even where no state shows it. */
+static void handlers_tell(struct work *w)
+{
+	size_t i, k = 0;
+
+	for (i = 0; i < w->edges.count; i++) {
+		const struct edge *x = &w->edges.list[i];
+
+		while (k < w->ranges.count && w->ranges.list[k].start < x->target)
+			k++;
+		if (k < w->ranges.count && w->ranges.list[k].start == x->target && w->ranges.list[k].handler != is_found(w, k))
+			w->state[x->from].run |= RUN_NEWS;
+	}
+	w->env.handlers = false;
+	for (i = 0; i < w->ranges.count; i++)
+		w->env.handlers |= w->ranges.list[i].handler = is_found(w, i);
+}
+
+/* Marks the code ranges of which the frame is shown. Returns the result of prefixes_find(). */
+static bool *handlers_mark(struct work *w, const struct tables *t)
+{
+	bool *prefix = NULL;
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		w->state[i].is_handler = is_shown(t, &w->state[i]);
+	do {
+		free(prefix);
+		while (t->count && handlers_spread(w))
+			;
+		prefix = prefixes_find(w);
+	} while (t->count && prefixes_take(w, prefix));
+	return prefix;
+}
+
 void handlers_find(struct work *w)
 {
 	struct tables t = {0};
+	bool *prefix;
 	size_t i;
 
 	if (joins_forget(w))
 		return;
 	tables_find(w, &t);
-	for (i = 0; i < w->ranges.count; i++)
-		w->state[i].is_handler = is_shown(&t, &w->state[i]);
-	while (t.count && handlers_spread(w))
-		;
+	prefix = handlers_mark(w, &t);
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
@@ -223,6 +324,8 @@ void handlers_find(struct work *w)
 		s->run |= RUN_NEWS;
 	}
 	if (t.count)
-		handlers_try(w, &t);
+		handlers_try(w, &t, prefix);
+	handlers_tell(w);
+	free(prefix);
 	free(t.list);
 }

@@ -234,17 +234,6 @@ static void fill(struct emit *e, uint64_t to)
 	e->at = to;
 }
 
-/*
- * Where callers find their frames by rbp, may flow_tail_rule() replace a rule? It may if there is none, or if it is by
- * rsp, with the return address where the call has put it: a callee may have taken its arguments off the stack, so that
- * rsp behind a call is not what it was before.
- */
-static bool is_doubtful(const struct etch_rule *rule)
-{
-	return rule->kind == ETCH_RULE_UNDEF ||
-	       (rule->kind == ETCH_RULE_CALL && rule->cfa == ETCH_REG_RSP && rule->ra == ETCH_RA_CFA);
-}
-
 /* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
 static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t addr, unsigned len,
                                                     const struct state *before, bool same)
@@ -260,7 +249,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	e->stale = false;
 	if (fresh) {
 		rule_of(e, before, &e->rule);
-		if (e->tails && is_doubtful(&e->rule))
+		if (e->tails)
 			flow_tail_rule(e->flow, addr, before, &e->rule);
 	}
 	if (addr > e->at) {
@@ -393,7 +382,8 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
 		sigreturn_push(e); /* e->at is at the end: nothing is added */
 	emit_saves_begin(e, f);
-	e->tails = ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && !p->open) || (f->in.abi_flags & ABI_HANDLER);
+	e->tails = flow_has_tails(f);
+	e->wants_constants |= e->tails && f->in.env->handlers;
 	if (e->tails && !flow_tails_find(f))
 		return false;
 	flow_states(f, state_add, e);
