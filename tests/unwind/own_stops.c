@@ -2,7 +2,8 @@
 /*
  * Linked into a program or preloaded: its main thread walks its own stack by libgcc's _Unwind_Backtrace, in a signal
  * handler at random times of its processor time. OWN_STOPS=FILE and COUNT, in the environment: a line a stop, the
- * addresses of the frames behind the handler's, innermost first; then the program ends.
+ * addresses of the frames behind the handler's, innermost first; then the program ends. With OWN_BACKTRACE=1 they are
+ * those of glibc's backtrace(); with 2 there are two lines a stop, of backtrace() and of _Unwind_Backtrace.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -17,7 +18,10 @@
 
 #define FRAMES 2000
 
-#ifndef __GLIBC__
+#ifdef __GLIBC__
+#include <execinfo.h>
+#else
+#define backtrace(to, n) 0
 /* For a static program of musl: what libgcc asks glibc for. */
 int _dl_find_object(void *address, unsigned long long *found);
 int _dl_find_object(void *address, unsigned long long *found)
@@ -38,7 +42,7 @@ int _dl_find_object(void *address, unsigned long long *found)
 }
 #endif
 
-static int out = -1, left;
+static int out = -1, left, own;
 static unsigned long pc;
 static struct walk {
 	unsigned long frame[FRAMES];
@@ -67,21 +71,47 @@ static void arm(void)
 	setitimer(ITIMER_PROF, &next, NULL);
 }
 
+static void write_frames(void)
+{
+	char text[20];
+	int i;
+
+	for (i = 0; i < walk.count; i++)
+		if (write(out, text, (size_t)snprintf(text, sizeof(text), "%lx ", walk.frame[i])) < 0)
+			_exit(1);
+	if (write(out, "\n", 1) < 0)
+		_exit(1);
+}
+
+static void take_backtrace(void)
+{
+	void *all[FRAMES];
+	int i, n = backtrace(all, FRAMES);
+
+	for (i = 0; i < n; i++) {
+		walk.behind |= (unsigned long)all[i] == pc;
+		if (walk.behind)
+			walk.frame[walk.count++] = (unsigned long)all[i];
+	}
+	write_frames();
+}
+
 static void stop(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *u = context;
-	char text[20];
-	int i;
 
 	(void)sig, (void)info;
 	if (syscall(SYS_gettid) == getpid()) {
 		pc = (unsigned long)u->uc_mcontext.gregs[REG_RIP];
 		walk.count = walk.behind = 0;
-		_Unwind_Backtrace(take, NULL);
-		for (i = 0; i < walk.count; i++)
-			if (write(out, text, (size_t)snprintf(text, sizeof(text), "%lx ", walk.frame[i])) < 0)
-				_exit(1);
-		if (write(out, "\n", 1) < 0 || --left <= 0)
+		if (own)
+			take_backtrace();
+		if (own != 1) {
+			walk.count = walk.behind = 0;
+			_Unwind_Backtrace(take, NULL);
+			write_frames();
+		}
+		if (--left <= 0)
 			_exit(0);
 	}
 	arm();
@@ -90,12 +120,13 @@ static void stop(int sig, siginfo_t *info, void *context)
 __attribute__((constructor)) static void begin(void)
 {
 	const struct sigaction act = {.sa_sigaction = stop, .sa_flags = SA_SIGINFO | SA_RESTART};
-	const char *path = getenv("OWN_STOPS"), *count = getenv("COUNT");
+	const char *path = getenv("OWN_STOPS"), *count = getenv("COUNT"), *how = getenv("OWN_BACKTRACE");
 
 	if (!path || !count)
 		return;
 	out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	left = atoi(count);
+	own = how ? atoi(how) : 0;
 	unsetenv("OWN_STOPS"); /* not for children */
 	sigaction(SIGPROF, &act, NULL);
 	arm();
