@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""glibc's backtrace() on what `etch rewrite --sframe=2` wrote: a glibc of 2.43 or later, configured with --enable-sframe.
+"""glibc's backtrace() on what `etch rewrite --sframe=2` wrote: a glibc from 2.42 on, configured with --enable-sframe.
 
     scripts/sframe_backtrace.py --glibc DIR [--stops 1000] [PROGRAM ARGS...]
 
