@@ -112,8 +112,8 @@ $(B)/o/gen/pprof.pb-c.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
-# Static programs link most of it, and it runs seldom: small, but for what is done for each site of a set.
-LIB_COLD := $(filter-out plan plan_sites,$(notdir $(basename $(wildcard lib/patch/*.c))))
+# Static programs link it, and it runs seldom: small.
+LIB_COLD := $(notdir $(basename $(wildcard lib/patch/*.c)))
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
 $(B)/o/lib/%.o: lib/%.c
@@ -137,7 +137,7 @@ $(B)/o/lib/%.o: lib/%.S
 STRUCTURE_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard tests/fuzz/structure*.c)))
 FUZZ_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(filter-out %/target_profile.c %/target_objtool.c,$(wildcard tests/fuzz/target*.c)))) \
 	$(filter-out $(B)/o/tool/main.o $(B)/o/tool/cmd_profile.o $(B)/o/tool/profile/% $(B)/o/tool/cmd_heap.o $(B)/o/tool/heap/%,$(TOOL_OBJ)) \
-	$(B)/o/lib/patch/encoders.o $(B)/o/lib/patch/table_check.o $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/unwind/other_process.o $(B)/o/lib/faults/chain.o
+	$(addprefix $(B)/o/lib/patch/,all_forms.o encoders.o native_check.o table_check.o) $(B)/o/lib/unwind/prepare.o $(B)/o/lib/unwind/prepare_map.o $(B)/o/lib/unwind/other_process.o $(B)/o/lib/faults/chain.o
 MUTANT_OBJ := $(patsubst %,$(B)/o/tests/fuzz/%.o,mutants target_common target_diff target_elf target_inspect target_objtool \
 	target_profile target_whole) $(filter-out $(B)/o/tool/main.o,$(TOOL_OBJ)) $(WALK_OBJ)
 FUZZ_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \

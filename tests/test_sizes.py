@@ -2,7 +2,7 @@
 """Files, functions and lists of parameters of tool/ and lib/ stay as short as CONTRIBUTING.md asks."""
 import re
 
-from conftest import INCLUDE, ROOT, run
+from conftest import ROOT
 
 LINES, FUNCTION, PARAMETERS = 500, 60, 6
 # Functions whose parameters others have chosen.
@@ -67,24 +67,3 @@ def test_one_binary_search():
     found = {str(p.relative_to(ROOT)) for room in ("tool", "lib") for p in (ROOT / room).rglob("*.[ch]")
              if re.search(r"\+ \(\w+ - \w+(?: \+ 1)?\) / 2;", p.read_text())}
     assert found == {"lib/shared/search.h", "tool/stat/samples.c", "lib/include/etch/orc_arrays.h", "lib/include/etch/orc_block.h"}
-
-
-# Bytes of libetch that a program with one immediate value and one set may link: text, constants and unwind tables.
-STATIC_MOST = 55_000
-
-
-def test_a_static_program_links_what_it_uses(tmp_path, build):
-    """Of libetch.a, by the linker's map: no walks, faults, copies, markers, nor what only counts and compares."""
-    (tmp_path / "t.c").write_text("#include <etch/imv.h>\nDEFINE_IMV(int, v) = 3;\n"
-                                  "int main(int c, char **a) { (void)a; return imv_set(v, c) + imv_read(v); }\n")
-    run(["gcc", "-O2", "-static", f"-I{INCLUDE}", "-o", tmp_path / "t", tmp_path / "t.c", build / "libetch.a",
-         f"-Wl,-Map={tmp_path / 'map'}"])
-    sizes = {}
-    for section, size, member in re.findall(r"^ (\S+)\s+0x[0-9a-f]+\s+0x([0-9a-f]+) \S*libetch\.a\((\S+)\.o\)",
-                                            (tmp_path / "map").read_text(), re.M):
-        if section.startswith((".text", ".rodata", ".eh_frame")):
-            sizes[member] = sizes.get(member, 0) + int(size, 16)
-    print(sum(sizes.values()), sizes)
-    assert {"imv", "module", "plan", "patch", "page_swap", "trap"} <= set(sizes)  # the map is read
-    assert not {"marks", "mark_readers", "inspect", "rearm", "extable", "copy", "cursor", "walk", "lookup"} & set(sizes)
-    assert 30_000 < sum(sizes.values()) < STATIC_MOST

@@ -103,7 +103,7 @@ def packed(elf):
 
 
 OVER, ODD = "overlapping sections", "a section has the name of an etch table, but is not one"
-EITHER = "accepted or refused: it depends on what the bytes are as code"
+EITHER = "accepted or refused: it depends on what the bytes are as code, or as a descriptor"
 CASES = {  # class: (the file, the damage, what is said, or None where it is accepted)
     "a symbol that is none, where numbers of symbols change": ("object", relocated(".rela.eh_frame", 1, symbol=2**32 - 1), WILD),
     "one more than the last": ("object", relocated(".rela.eh_frame", 1, symbol=10**4), WILD),
@@ -121,7 +121,7 @@ CASES = {  # class: (the file, the damage, what is said, or None where it is acc
     "a table that says it is code": ("done program", header(".etch.unwind", flags=6), EITHER),
     "a segment under another name, and no record": ("bare library", header(".etch.segment", name=name_of(".note.etch")), None),
     "two sections of etched objects at one place": ("program", copied("etched_imv", ".dynamic"), OVER),
-    "names of sections that are a module's descriptor": ("program", header(".shstrtab", name=name_of("__etch_mod")), ODD),
+    "names of sections that are a module's descriptor": ("program", header(".shstrtab", name=name_of("__etch_mod")), EITHER),
     "a note under the name of etched objects": ("moved", header(".note.ABI-tag", name=name_of("etched_imv")), ODD),
     "code as the numbers of symbols' sections": ("object", header(".text", type=18, link=symtab), "is not the table of section numbers of"),
     "packed relocations of a table": ("small", packed, "packed relocations lead to read-only data"),

@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * imv.c: the sets of etch/imv.h. Each one combines module.c (which object is at an address) and patch.c (the
- * transaction). rearm.c has etch_sync and the like, inspect.c what counts and compares: a static program links what it
- * calls.
+ * imv.c: sets. Each one combines module.c (which object is at an address) and patch.c (the transaction). set.c has
+ * those of any object, rearm.c etch_sync and the like, inspect.c what counts and compares: a static program links what
+ * it calls.
  */
-#include "patch/patch.h"
-
-ETCH_API const char *etch_strerror(int error)
-{
-	switch (error) {
-	case ETCH_OK: return "no error";
-	case ETCH_EINVAL: return "null pointer, size 0, or a range past the end of its object";
-	case ETCH_ENOTETCHED: return "no etched object of a loaded module holds this address";
-	case ETCH_EBUSY: return "a site, or a page to be swapped, holds a breakpoint (of a debugger or uprobe)";
-	case ETCH_ECODE: return "a site holds bytes that neither etch nor the compiler put there";
-	case ETCH_EPERM: return "the system refuses to change the protection of text or data";
-	case ETCH_ENOSYNC: return "membarrier cannot synchronize the other threads";
-	case ETCH_ENOMEM: return "out of memory for the work list, or out of mappings";
-	case ETCH_EFORMAT: return "a table of a loaded module is malformed or of another version";
-	case ETCH_ETHREADS: return "a sealed site can only be changed while the process has one thread";
-	default: return "unknown etch error";
-	}
-}
+#include "patch/parts.h"
 
 static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
 
@@ -31,7 +14,7 @@ int range_check(uint64_t at, uint64_t size)
 {
 	struct module *m = module_at(at);
 	const struct object *o;
-	int copied;
+	int copied = 0;
 
 	if (m && m->bad)
 		return ETCH_EFORMAT;
@@ -50,11 +33,12 @@ int range_check(uint64_t at, uint64_t size)
 			if (at >= m->etched[k].start && at < m->etched[k].stop)
 				return size <= m->etched[k].stop - at && (!o || size <= o->addr - at) ? 0 : ETCH_EINVAL;
 	}
-	copied = module_copied(at, size);
+	if (&part_others)
+		copied = part_others.copied(at, size);
 	return copied > 0 ? 0 : copied < 0 ? ETCH_EINVAL : ETCH_ENOTETCHED;
 }
 
-ETCH_API int etch_set_batch(const struct etch_change *changes, size_t count)
+int set_batch(const struct etch_change *changes, size_t count)
 {
 	struct txn t;
 	int err = 0;
@@ -87,9 +71,9 @@ ETCH_API int etch_set_batch(const struct etch_change *changes, size_t count)
 	return err;
 }
 
-ETCH_API int etch_set_bytes(void *object, const void *value, size_t size)
+ETCH_API int etch_imv_set_bytes(void *object, const void *value, size_t size)
 {
 	struct etch_change c = {object, value, size};
 
-	return etch_set_batch(&c, 1);
+	return set_batch(&c, 1);
 }

@@ -1,58 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * index.c: builds a module from an image: finds its tables and, if the link step has not
- * sorted them, indexes the sites by object address.
+ * index.c: builds a module from an image: finds its tables, and with others.c whatever indexes they need.
  */
 #include <string.h>
 
-#include "patch/static_branch.h"
-#include "patch/internal.h"
+#include "patch/parts.h"
 #include "common/sys.h"
 #include "shared/search.h"
-
-/* A stable sort by key: radix sort of the bytes in which keys differ. Tables are mostly in text
- * order, which equal keys keep. temp: room for n more. */
-static void pairs_sort(struct pair *p, size_t n, struct pair *temp)
-{
-	uint64_t any = 0, first = n ? p[0].key : 0;
-	struct pair *from = p, *to = temp, *swap;
-	int sorted = 1, falling = 1;
-
-	for (size_t i = 1; i < n; i++) {
-		any |= p[i].key ^ first;
-		sorted &= p[i - 1].key <= p[i].key;
-		falling &= p[i - 1].key > p[i].key;
-	}
-	/* gcc emits variables last to first. */
-	for (size_t i = 0; falling && i < n / 2; i++) {
-		struct pair x = p[i];
-
-		p[i] = p[n - 1 - i];
-		p[n - 1 - i] = x;
-	}
-	sorted |= falling;
-	for (unsigned shift = 0; !sorted && shift < 64; shift += 8) {
-		size_t count[256] = {0}, at = 0;
-
-		if (!(any >> shift & 0xff))
-			continue;
-		for (size_t i = 0; i < n; i++)
-			count[from[i].key >> shift & 0xff]++;
-		for (unsigned i = 0; i < 256; i++) {
-			size_t c = count[i];
-
-			count[i] = at;
-			at += c;
-		}
-		for (size_t i = 0; i < n; i++)
-			to[count[from[i].key >> shift & 0xff]++] = from[i];
-		swap = from;
-		from = to;
-		to = swap;
-	}
-	if (from != p)
-		memcpy(p, from, n * sizeof(*p));
-}
 
 static size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
 
@@ -87,11 +41,6 @@ void module_free(struct module *m)
 	free_blocks = m;
 }
 
-struct counts {
-	size_t own[SITES_KINDS], got, objects, facts;
-	int rising, falling; /* order of the objects' addresses in the table */
-};
-
 static int objects_count(const struct module *m, struct counts *c)
 {
 	uint64_t before = 0, end = 0, at;
@@ -120,60 +69,47 @@ static int objects_count(const struct module *m, struct counts *c)
 
 /* A linked table is not scanned, so that start-up takes constant time: the boundary between direct
  * entries and those through the GOT is searched for, and the whole table is checked before its
- * first use (module_check). */
-static int linked_count(const struct module *m, int kind, struct counts *c)
+ * first use (module_check). Are there any of the latter? */
+static int linked_count(const struct sites *s, size_t *own)
 {
-	const struct sites *s = &m->sites[kind];
-	size_t k = SEARCH(s->count, i, s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT));
-
-	c->own[kind] = k;
-	for (; k < s->count && s->entry[k].form != ETCH_FORM_NONE; k++, c->got++)
-		if (!(s->entry[k].flags & ETCH_IMV_GOT) || !table_site_ok(m, &s->entry[k], kind == SITES_CALL))
-			return 0;
-	return 1;
+	*own = SEARCH(s->count, i, s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT));
+	return *own < s->count && s->entry[*own].form != ETCH_FORM_NONE;
 }
 
-static int sites_count(const struct module *m, int kind, struct counts *c)
+/* Does a module have what needs this part? */
+static int needs_others(const struct module *m, const struct counts *c)
 {
-	const struct sites *s = &m->sites[kind];
-
-	for (size_t i = 0; i < s->count; i++) {
-		const struct etch_imv *e = &s->entry[i];
-
-		if (!table_site_ok(m, e, kind == SITES_CALL) || (e->flags & ETCH_IMV_BAKED))
-			return 0;
-		if (!entry_is_site(e))
-			continue;
-		if (e->flags & ETCH_IMV_GOT)
-			c->got++;
-		else
-			c->own[kind]++;
-	}
-	return 1;
+	return c->got || c->facts || !c->rising ||
+	       (!m->linked && (m->obj_count || m->sites[SITES_LOAD].count || m->sites[SITES_CALL].count));
 }
 
-/* Checks the tables and counts their entries. */
+static int needs_objects(const struct module *m)
+{
+	return m->sites[SITES_CALL].count || m->inline_count || (m->desc->flags & ETCH_MODULE_SWAP);
+}
+
+/* Checks the tables and counts their entries. 0: malformed, or they need a part of libetch that is not linked. */
 static int tables_count(struct module *m, struct counts *c)
 {
 	*c = (struct counts){.rising = 1, .falling = 1};
 	if (!objects_count(m, c))
 		return 0;
-	if (m->linked)
-		return linked_count(m, SITES_LOAD, c) && linked_count(m, SITES_CALL, c);
-	m->checked = 1;
-	return sites_count(m, SITES_LOAD, c) && sites_count(m, SITES_CALL, c) && table_natives_ok(m) && inlines_ok(m) &&
-	       branches_ok(m) && marks_ok(m);
+	for (int kind = 0; m->linked && kind < SITES_KINDS; kind++)
+		c->got += (size_t)linked_count(&m->sites[kind], &c->own[kind]);
+	if ((!&part_others && needs_others(m, c)) || (!&part_objects && needs_objects(m)) ||
+	    (!&part_branches && m->branch_count))
+		return 0;
+	m->checked = !m->linked;
+	return (!&part_others || part_others.count(m, c)) && (m->linked || module_rest_ok(m));
 }
 
-/* Adds an object. Objects arrive in ascending order; several records of one object (from several
- * files) are merged. */
-static void object_add(struct module *m, const struct etch_obj *r)
+void object_add(struct module *m, const struct etch_obj *r)
 {
 	struct object *last = m->object_count ? &m->object[m->object_count - 1] : NULL;
 	uint64_t at = record_object(r), end = at + r->size;
 	uint32_t flags = 0;
 
-	if (!r->size)
+	if (r->kind != ETCH_OBJ_OBJECT || !r->size)
 		return;
 	if (r->flags & ETCH_OBJ_ARMED)
 		flags |= OBJECT_ARMED;
@@ -196,85 +132,22 @@ static void object_add(struct module *m, const struct etch_obj *r)
 		(struct object){.addr = at, .size = r->size, .flags = flags, .record = (uint32_t)(r - m->obj)};
 }
 
-static int is_object(const struct etch_obj *r) { return r->kind == ETCH_OBJ_OBJECT; }
-
-/* Fills in the objects. The link step leaves their records sorted, gcc emits those of one file
- * last to first; otherwise they are sorted in pair. */
-static void objects_fill(struct module *m, const struct counts *c, struct pair *pair)
+static void objects_fill(struct module *m, const struct counts *c, struct pair *temp)
 {
-	size_t n = 0, i;
+	const struct object *last;
 
-	if (c->rising) {
-		for (i = 0; i < m->obj_count; i++)
-			if (is_object(&m->obj[i]))
-				object_add(m, &m->obj[i]);
-	} else if (c->falling) {
-		for (i = m->obj_count; i--;)
-			if (is_object(&m->obj[i]))
-				object_add(m, &m->obj[i]);
-	} else {
-		for (i = 0; i < m->obj_count; i++)
-			if (is_object(&m->obj[i]))
-				pair[n++] = (struct pair){record_object(&m->obj[i]), i};
-		pairs_sort(pair, n, pair + n);
-		for (i = 0; i < n; i++)
-			object_add(m, &m->obj[pair[i].value]);
-	}
-	if (m->object_count) {
-		const struct object *last = &m->object[m->object_count - 1];
-
-		m->page = PAGE_OF(m->object[0].addr);
-		m->pages = (PAGE_UP(last->addr + last->size) - m->page) / ETCH_PAGE;
-	}
-}
-
-/* Code stores to these objects, or may. Fields and dense objects share pages with others: their page stays writable, so
- * that they stay unarmed even after etch_sync; as do those of ETCHED_SHARED while it is. */
-void objects_fact(struct module *m, size_t first, size_t end)
-{
-	for (; first < end; first++) {
-		struct object *o = &m->object[first];
-
-		o->flags |= OBJECT_FACT;
-		if (module_has_fields(m, o) || module_is_dense(m, o) || (m->obj[o->record].flags & ETCH_OBJ_SHARED))
-			o->flags |= OBJECT_KEPT;
-	}
-}
-
-static void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
-{
-	size_t far = 0, n, i;
-
-	for (int kind = 0; kind < SITES_KINDS; kind++) {
-		struct sites *s = &m->sites[kind];
-		uint64_t which = kind == SITES_CALL ? PAIR_CALL : 0;
-
-		for (i = n = 0; !m->linked && i < s->count; i++)
-			if (entry_is_site(&s->entry[i]) && !(s->entry[i].flags & ETCH_IMV_GOT))
-				s->own[n++] = (struct pair){site_object(&s->entry[i]), i | which};
-		pairs_sort(s->own, n, temp);
-		/* Of a linked table only the entries that linked_count() has checked. */
-		for (i = m->linked ? s->own_count : 0;
-		     c->got && i < s->count && !(m->linked && s->entry[i].form == ETCH_FORM_NONE); i++)
-			if (entry_is_site(&s->entry[i]) && (s->entry[i].flags & ETCH_IMV_GOT))
-				m->far[far++] = (struct pair){site_object(&s->entry[i]), i | which};
-	}
-	for (i = 0; c->facts && i < m->obj_count; i++) {
-		const struct etch_obj *r = &m->obj[i];
-		size_t first, end;
-		uint64_t at;
-
-		if (r->kind != ETCH_OBJ_STORE && r->kind != ETCH_OBJ_ESCAPE)
-			continue;
-		at = record_object(r);
-		module_fact_objects(m, r, at, &first, &end);
-		if (first < end)
-			objects_fact(m, first, end);
-		else
-			m->far[far++] = (struct pair){at, i | PAIR_FACT};
-	}
-	m->far_count = far;
-	pairs_sort(m->far, far, temp);
+	if (!c->objects)
+		return;
+	if (&part_others)
+		part_others.objects(m, c, temp);
+	else
+		for (size_t i = 0; i < m->obj_count; i++)
+			object_add(m, &m->obj[i]);
+	if (!m->object_count)
+		return;
+	last = &m->object[m->object_count - 1];
+	m->page = PAGE_OF(m->object[0].addr);
+	m->pages = (PAGE_UP(last->addr + last->size) - m->page) / ETCH_PAGE;
 }
 
 struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path)
@@ -330,7 +203,8 @@ struct module *module_new(const struct image *im, const struct module_arguments 
 		return NULL;
 	}
 	objects_fill(m, &c, temp);
-	indexes_fill(m, &c, temp);
+	if (&part_others)
+		part_others.index(m, &c, temp);
 	if (temp)
 		sys_munmap(temp, temp_count * sizeof(*temp));
 	return m;

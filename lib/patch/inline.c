@@ -49,7 +49,7 @@ static int plan_one(struct txn *t, const struct etch_inline *x, enum plan plan)
 	if (state < 0)
 		return now[0] == 0xcc ? ETCH_EBUSY : ETCH_ECODE;
 	etch_inline_head(state, have);
-	etch_inline_head(plan != PLAN_LOAD && txn_value(t, inline_slot(x)) == inline_func(x), want);
+	etch_inline_head(plan != PLAN_LOAD && txn_value_of(t, inline_slot(x), 8) == inline_func(x), want);
 	return memcmp(have, want, sizeof(want)) ? txn_bytes(t, site, sizeof(want), have, want) : 0;
 }
 

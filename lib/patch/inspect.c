@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "patch/static_branch.h"
-#include "patch/patch.h"
+#include "patch/parts.h"
+
+PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
+PART_NEEDS(ETCH_PART_BRANCHES_SYMBOL);
 
 /* Can the memory behind a site be read? A GOT slot may hold null (a weak symbol), or the address
  * of a variable of a module that is not registered. */

@@ -4,8 +4,8 @@
  *
  * Dependencies: imv.c (the functions of etch/imv.h) and module.c (the loaded modules) use
  * patch.c and its helpers (changes as a transaction, patch.h), pv.c (the target of a call),
- * table_check.c (validation of tables) and trap.c (the fault handler). All state is protected by
- * one lock, except what the fault handler reads; see trap.c.
+ * table_check.c (validation of tables) and trap.c (the fault handler); what a static program may lack, by parts.h. All
+ * state is protected by one lock, except what the fault handler reads; see trap.c.
  */
 #ifndef ETCH_LIB_PATCH_INTERNAL_H
 #define ETCH_LIB_PATCH_INTERNAL_H
@@ -123,7 +123,12 @@ struct module {
 /* The arguments that the constructor passes. */
 struct module_arguments {
 	const struct etch_module *desc;
-	struct bounds imv, obj, etched, scalar, pv, native, in_place, branch, mark, dense;
+	union {
+		struct {
+			struct bounds imv, obj, etched, scalar, pv, native, in_place, branch, mark, dense;
+		};
+		struct bounds all[10];
+	};
 };
 
 /* All loaded modules, newest first. Changed under the lock. */
@@ -167,11 +172,15 @@ void module_fact_objects(const struct module *m, const struct etch_obj *r, uint6
  * or, since `&array[n]` and trailing padding may be referred to as well, the object before it in
  * the etched sections. */
 struct object *module_fact_object(const struct module *m, uint64_t at);
-/* Marks what a fact concerns. (index.c) */
+/* Marks what a fact concerns. (index_pairs.c) */
 void objects_fact(struct module *m, size_t first, size_t end);
 /* Checks all sites of a linked module, once. 0, or ETCH_EFORMAT and the module is ignored from
  * then on. */
 int module_check(struct module *m);
+/* Are the tables well formed that only parts of libetch read (parts.h)? */
+int module_rest_ok(const struct module *m);
+/* Does the whole page belong to etched sections? */
+int module_page_is_etched(const struct module *m, uint64_t page);
 /* Is this byte in the ops table of libetch's own copies (copy.c), which is hidden from programs? */
 int module_own_table(uint64_t at);
 /* Is the page of this address read-only outside a set? */
@@ -184,6 +193,11 @@ extern struct program_image {
 	uint64_t dynamic, bias, start;
 } module_program;
 
+struct bounds bounds_of(const void *start, const void *stop);
+void module_load(const struct module_arguments *args);
+/* Adds an object, if the record is one. In ascending order; several records of one object (from several files) are
+ * merged. (index.c) */
+void object_add(struct module *m, const struct etch_obj *r);
 /* Creates a module of this image, with its indexes; marked bad if it is malformed. Null without
  * memory. (index.c) */
 struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path);
@@ -195,27 +209,35 @@ void module_arm(struct module *m);
  * object (R_X86_64_COPY, copied.c)? 1, 0, or -1 if it extends past the variable's end. */
 int module_copied(uint64_t at, uint64_t size);
 
-/* ---- encodings (encoders.c) -------------------------------------------------------------- */
+/* ---- encodings (encoders.c; all_forms.c) ------------------------------------------------- */
 
-/* etch_form_size(), and so on: one copy of each. */
 unsigned form_size(unsigned form);
-struct etch_form_info form_info(unsigned form);
 unsigned form_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
-unsigned form_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16]);
-unsigned form_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
-int form_valid(const struct etch_imv *e);
+/* Is an entry of __imv, or with `call` of __pv_sites, well formed, and one that what is linked can change? With the
+ * record behind or before it that belongs to it. */
+int form_valid(const struct module *m, const struct etch_imv *e, int call);
+
+/* etch_form_info(), and so on, of all forms: one copy of each. */
+unsigned forms_size(unsigned form);
+struct etch_form_info forms_info(unsigned form);
+unsigned forms_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
+unsigned forms_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16]);
+unsigned forms_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
+int forms_valid(const struct module *m, const struct etch_imv *e, int call);
 unsigned pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16]);
 unsigned pv_image(const struct etch_imv *e, uint64_t site, uint64_t target, const struct etch_pv_body *body,
                   uint8_t out[16], unsigned *count);
 
 /* ---- tables (table_check.c) ---------------------------------------------------- */
 
+/* Is [at, at+size) in a segment with this protection? */
+int range_has(const struct module *m, uint64_t at, uint64_t size, int prot);
 /* Locates the tables, from the descriptor or the arguments. 1 = well-formed. */
 int table_locate(struct module *m, const struct module_arguments *args);
 /* Is an entry of __imv, or with `call` of __pv_sites, valid: every field well formed, and every
  * address inside the image? The record of ETCH_IMV_MORE is judged with the entry before it, and there must be one. */
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
-/* The same for a record of __pv_native. */
+/* The same for a record of __pv_native (native_check.c). */
 int table_native_ok(const struct module *m, const struct etch_native *n);
 int table_natives_ok(const struct module *m);
 /* The same for the whole __pv_inline table (inline.c). */

@@ -18,14 +18,16 @@
 #include <string.h>
 
 #include "common/cancel.h"
+#include "patch/parts.h"
 #include "patch/static_branch.h"
-#include "patch/internal.h"
-#include "patch/patch.h"
 #include "common/sys.h"
 #include "shared/search.h"
 
 struct module *module_list;
 unsigned long module_patched;
+const struct marks_calls *marks_calls;
+
+PART_WORD(1, "etch_part_core");
 
 struct program_image module_program;
 
@@ -112,38 +114,6 @@ struct object *module_object(const struct module *m, uint64_t at)
 	return i < m->object_count && m->object[i].addr <= at ? &m->object[i] : NULL;
 }
 
-struct object *module_object_anywhere(uint64_t at, struct module **owner)
-{
-	struct module *m = module_at(at);
-
-	*owner = m;
-	return m && !m->bad ? module_object(m, at) : NULL;
-}
-
-struct object *module_fact_object(const struct module *m, uint64_t at)
-{
-	size_t i = module_object_from(m, at);
-
-	if (i < m->object_count && m->object[i].addr <= at)
-		return &m->object[i];
-	if (i && PAGE_UP(m->object[i - 1].addr + m->object[i - 1].size) >= at)
-		return &m->object[i - 1];
-	return NULL;
-}
-
-void module_fields_all(const struct module *m, size_t *first, size_t *end)
-{
-	while (*first && (m->object[*first].flags & OBJECT_FIELD))
-		--*first;
-	while (*end < m->object_count && (m->object[*end].flags & OBJECT_FIELD))
-		++*end;
-}
-
-int module_has_fields(const struct module *m, const struct object *o)
-{
-	return (o->flags & OBJECT_FIELD) || (o + 1 < m->object + m->object_count && (o[1].flags & OBJECT_FIELD));
-}
-
 int module_reads_armed(const struct module *m, const struct object *o, uint64_t at, unsigned size)
 {
 	const struct object *end = m->object + m->object_count;
@@ -156,32 +126,6 @@ int module_reads_armed(const struct module *m, const struct object *o, uint64_t 
 	}
 	return 0;
 }
-
-void module_fact_objects(const struct module *m, const struct etch_obj *r, uint64_t at, size_t *first, size_t *end)
-{
-	const struct object *o = module_fact_object(m, at);
-	uint64_t from = at + ETCH_FACT_FROM(r->size), to = from + ETCH_FACT_COUNT(r->size);
-
-	*first = *end = 0;
-	if (!o)
-		return;
-	*first = (size_t)(o - m->object);
-	*end = *first + 1;
-	module_fields_all(m, first, end);
-	/* Bytes that are not all in it say that the variable is not what the module was compiled for. */
-	if (!(r->more & ETCH_OBJ_FIELD) || to > m->object[*end - 1].addr + m->object[*end - 1].size)
-		return;
-	while (m->object[*first].addr + m->object[*first].size <= from)
-		++*first;
-	while (m->object[*end - 1].addr >= to)
-		--*end;
-}
-
-/* Null if copy.c is not linked in. The object is alone on its pages. */
-extern const char copy_ops[] __asm__("etch_copy_ops") __attribute__((weak, visibility("hidden")));
-__asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");
-
-int module_own_table(uint64_t at) { return copy_ops && PAGE_OF(at) == (uint64_t)(uintptr_t)copy_ops; }
 
 /* ---- protection of data ------------------------------------------------------------ */
 
@@ -197,9 +141,9 @@ int module_page_readonly(const struct module *m, uint64_t at)
 	return i < m->pages && (m->readonly[i / 8] >> (i % 8) & 1);
 }
 
-/* Does the whole page belong to etched sections? The sections' bounds tell; without bounds (a
+/* The sections' bounds tell; without bounds (a
  * custom linker script) the padding of etch/imv.h guarantees it. */
-static int page_is_etched(const struct module *m, uint64_t page)
+int module_page_is_etched(const struct module *m, uint64_t page)
 {
 	uint64_t have = 0, any = 0;
 
@@ -217,18 +161,6 @@ static int page_is_etched(const struct module *m, uint64_t page)
 	return have == ETCH_PAGE || !any;
 }
 
-int module_is_dense(const struct module *m, const struct object *o)
-{
-	uint64_t page = PAGE_OF(o->addr);
-
-	if (!(m->obj[o->record].more & ETCH_OBJ_DENSE))
-		return 0;
-	for (; !(o->flags & OBJECT_WRITABLE) && page < o->addr + o->size; page += ETCH_PAGE)
-		if (!page_is_etched(m, page))
-			return 1;
-	return !!(o->flags & OBJECT_WRITABLE);
-}
-
 /* A page is read-only if and only if every object on it is armed. */
 int module_page_wanted(const struct module *m, uint64_t page)
 {
@@ -239,23 +171,7 @@ int module_page_wanted(const struct module *m, uint64_t page)
 			return 0;
 		some = 1;
 	}
-	return some && page_is_etched(m, page);
-}
-
-int module_needs_guard(const struct module *m, const struct object *o, int own)
-{
-	return (m->obj[o->record].flags & ETCH_OBJ_SHARED) && !(o->flags & OBJECT_WRITABLE) &&
-	       (o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
-}
-
-void module_page_mates(const struct module *m, size_t *first, size_t *end)
-{
-	const struct object *last = &m->object[*end - 1];
-	uint64_t from = PAGE_OF(m->object[*first].addr), to = PAGE_UP(last->addr + last->size);
-
-	*first = module_object_from(m, from);
-	while (*end < m->object_count && m->object[*end].addr < to)
-		++*end;
+	return some && module_page_is_etched(m, page);
 }
 
 int module_protect(struct module *m, uint64_t from, uint64_t to)
@@ -274,10 +190,8 @@ int module_protect(struct module *m, uint64_t from, uint64_t to)
 		for (; end < to && end < s->end; end += ETCH_PAGE)
 			if (module_page_wanted(m, end) != want || module_page_readonly(m, end) != have)
 				break;
-		/* In a program without etched objects of its own, libetch installs no SIGSEGV
-		 * handler. */
-		if (want && !(module_own_table(page) && end - page == ETCH_PAGE))
-			trap_install();
+		if (want && &part_objects)
+			part_objects.explain(page, end);
 		ret = sys_mprotect(page, end - page, want ? s->prot & ~PROT_WRITE : s->prot);
 		if (ret < 0) {
 			err = errno_to_etch(ret);
@@ -292,6 +206,12 @@ int module_protect(struct module *m, uint64_t from, uint64_t to)
 	return err;
 }
 
+int module_rest_ok(const struct module *m)
+{
+	return (!&part_objects || part_objects.tables_ok(m)) && (!&part_branches || part_branches.ok(m)) &&
+	       (!&part_marks || part_marks.ok(m));
+}
+
 int module_check(struct module *m)
 {
 	if (m->bad)
@@ -299,7 +219,7 @@ int module_check(struct module *m)
 	if (m->checked)
 		return 0;
 	m->checked = 1;
-	if (table_linked_ok(m) && table_natives_ok(m) && inlines_ok(m) && branches_ok(m) && marks_ok(m))
+	if (table_linked_ok(m) && module_rest_ok(m))
 		return 0;
 	m->bad = 1;
 	for (size_t i = 0; i < m->object_count; i++)
@@ -373,12 +293,12 @@ static struct module *module_of(const struct etch_module *desc)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static struct bounds bounds_of(const void *start, const void *stop)
+struct bounds bounds_of(const void *start, const void *stop)
 {
 	return (struct bounds){(uint64_t)(uintptr_t)start, (uint64_t)(uintptr_t)stop};
 }
 
-static void module_load(const struct module_arguments *args)
+void module_load(const struct module_arguments *args)
 {
 	const struct etch_module *desc = args->desc;
 	struct search s = {.address = (uint64_t)(uintptr_t)desc, .first = 1};
@@ -393,13 +313,15 @@ static void module_load(const struct module_arguments *args)
 	pthread_once(&once, fork_register);
 	if (!dl_iterate_phdr(search_image, &s))
 		return;
-	text_file_identify(&s.image, s.path);
+	if (&part_objects)
+		part_objects.identify(&s.image, s.path);
 
 	lock_first();
 	if (!module_of(desc)) {
 		m = module_new(&s.image, args, s.path);
 		if (m) {
-			text_file_forget(&m->image);
+			if (&part_objects)
+				part_objects.forget(&m->image);
 			m->next = module_list;
 			__atomic_store_n(&module_list, m, __ATOMIC_RELEASE);
 			if (!m->bad)
@@ -409,24 +331,13 @@ static void module_load(const struct module_arguments *args)
 	etch_unlock();
 }
 
-ETCH_API void etch_module_load_v2(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
+ETCH_API void etch_module_load_v3(const struct etch_module *desc, const struct etch_bounds *bounds, unsigned count)
 {
-	struct bounds b[10] = {{0, 0}};
+	struct module_arguments args = {.desc = desc};
 
-	for (unsigned i = 0; i < count && i < 10; i++)
-		b[i] = bounds_of(bounds[i].start, bounds[i].stop);
-	module_load(&(struct module_arguments){desc, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9]});
-}
-
-ETCH_API void etch_module_load_v1(const struct etch_module *desc, const void *imv_start, const void *imv_stop,
-                                  const void *obj_start, const void *obj_stop, const void *etched_start,
-                                  const void *etched_stop, const void *scalar_start, const void *scalar_stop)
-{
-	module_load(&(struct module_arguments){.desc = desc,
-	                                       .imv = bounds_of(imv_start, imv_stop),
-	                                       .obj = bounds_of(obj_start, obj_stop),
-	                                       .etched = bounds_of(etched_start, etched_stop),
-	                                       .scalar = bounds_of(scalar_start, scalar_stop)});
+	for (unsigned i = 0; i < count && i < sizeof(args.all) / sizeof(args.all[0]); i++)
+		args.all[i] = bounds_of(bounds[i].start, bounds[i].stop);
+	module_load(&args);
 }
 
 ETCH_API void etch_module_unload_v1(const struct etch_module *desc)

@@ -13,7 +13,7 @@
  */
 #include <signal.h>
 
-#include "patch/patch.h"
+#include "patch/parts.h"
 #include "common/sys.h"
 
 /* ---- protection -------------------------------------------------------------- */
@@ -169,7 +169,8 @@ static int text_store(const struct word *w, uint64_t from, uint64_t to)
 /* Restores all data and the first `stored` words of text, while the pages are open. */
 static void changes_undo(struct txn *t, struct swaps *s, size_t stored)
 {
-	swaps_undo(s);
+	if (s->count)
+		part_objects.swaps_undo(s);
 	while (stored--) {
 		const struct word *w = &t->text.word[stored];
 
@@ -204,7 +205,7 @@ static int changes_do(struct txn *t, struct swaps *s, int alone)
 			break;
 	}
 	if (!err)
-		err = swaps_do(s);
+		err = s->count ? part_objects.swaps_do(s) : 0;
 	if (t->text.count)
 		sync_valgrind(t->text.word[0].at, t->text.word[t->text.count - 1].at + 8);
 	if (t->text.count && !err) {
@@ -227,12 +228,12 @@ static int changes_open(struct txn *t, struct swaps *s)
 	if (err)
 		return err;
 	err = pages_open(&t->text, 1);
-	if (err == ETCH_EPERM && !t->needs_alone) {
-		swaps_end(s);
+	if (err == ETCH_EPERM && !t->needs_alone && &part_objects) {
+		part_objects.swaps_end(s);
 		for (size_t i = 0; i < t->text.count; i++)
 			if (!t->text.word[i].swap)
 				t->text.word[i].swap = WORD_SWAP;
-		if (swaps_prepare(s, &t->text)) {
+		if (part_objects.swaps_prepare(s, &t->text)) {
 			pages_close(&t->data, 0);
 			return err;
 		}
@@ -275,13 +276,14 @@ static int commit_once(struct txn *t)
 				return ETCH_ENOSYNC;
 			alone = 1;
 		}
-		err = swaps_prepare(&swaps, &t->text);
+		err = &part_objects ? part_objects.swaps_prepare(&swaps, &t->text) : 0;
 		if (err)
 			return err;
 	}
 	err = changes_open(t, &swaps);
 	if (err) {
-		swaps_end(&swaps);
+		if (swaps.count)
+			part_objects.swaps_end(&swaps);
 		return err;
 	}
 	if (t->needs_alone)
@@ -290,7 +292,8 @@ static int commit_once(struct txn *t)
 	err = t->needs_alone && !sync_alone() ? ETCH_ETHREADS : changes_do(t, &swaps, alone);
 	if (t->needs_alone)
 		signals_restore(&mask);
-	swaps_end(&swaps);
+	if (swaps.count)
+		part_objects.swaps_end(&swaps);
 	pages_close(&t->text, 1);
 	pages_close(&t->data, 0);
 	return err;
@@ -301,7 +304,7 @@ int txn_commit(struct txn *t)
 	int refused = commit_once(t), err = refused;
 
 	/* A load that crosses a word is right as it is, if that is what the system refuses. */
-	if (refused && swaps_cancel_optional(&t->text))
+	if (refused && &part_objects && part_objects.swaps_cancel_optional(&t->text))
 		err = commit_once(t);
 	/* A policy stays. Were it tried with each set, readers would see each value come, go and come again. */
 	if (refused == ETCH_EPERM && !err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan.c,
- * inline.c, pv.c, site_bytes.c, sync.c, patch_list.c.
+ * dependency, users first: patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan_object.c, plan.c,
+ * plan_wide.c, inline.c, pv.c, site_bytes.c, sync.c, patch_list.c. parts.h says which the core has.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -120,9 +120,9 @@ enum site_state site_state(const struct etch_imv *e, uint64_t object);
 /* As site_state(), for these bytes instead of the site's. */
 enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
 
-/* Encodes the immediate form for a value. Returns its length, 0 if there is none. */
+/* Encodes the immediate form for a value. Returns its length, 0 if there is none. (encoders.c) */
 unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16]);
-/* Are these bytes the immediate form of any value? */
+/* Are these bytes the immediate form of any value? (plan_object.c) */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes);
 
 /* ---- plans (plan.c; plan_sites.c) ------------------------------------------------ */
@@ -176,20 +176,26 @@ int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
 /* plan_sites.c: sorts the stores, reads memory, drops stores that change nothing, and plans every
  * armed site that they touch. Called under the lock. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
-/* plan_sites.c: plans all sites of one object. own: null, or, for objects in ascending order, the
+/* Plans calls in place and static branches on what overlaps [from, to); with PLAN_SET only of armed objects. */
+int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
+/* plan_object.c: plans all sites of one object. own: null, or, for objects in ascending order, the
  * positions in the module's sites to continue from, initially 0. 0 or an etch_error. */
 int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
+/* plan_wide.c: what the core does not plan by itself (struct part_objects). */
+int plan_any(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
+int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
 /* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
-/* The value of an 8-byte slot after the stores of this transaction. */
-uint64_t txn_value(const struct txn *t, uint64_t slot);
-/* The same of a variable of up to 8 bytes. */
+/* The value of [at, at+size) after the stores of this transaction. size <= 8. */
 uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
 /* Adds the words that change these bytes of text. */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
 /* Plans new bytes for a site that is one instruction before and after, wherever it lies. is_load: it may stay as it is
  * if the system refuses. */
 int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
+
+/* etch_set_batch() (imv.c). */
+int set_batch(const struct etch_change *changes, size_t count);
 
 /* ---- the change (patch.c) -------------------------------------------------------- */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* rearm.c: etch_sync, etch_seal and etch_release. */
-#include "patch/patch.h"
+#include "patch/parts.h"
+
+PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
 
 static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
 

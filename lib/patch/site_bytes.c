@@ -7,37 +7,6 @@
 
 #include "patch/patch.h"
 
-unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16])
-{
-	uint8_t bytes[8];
-
-	memcpy(bytes, &value, 8);
-	return form_imm(e, site_address(e), bytes, out);
-}
-
-/* The immediate or displacement ends the instruction; re-encoding its value must give all the other bytes. */
-int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
-{
-	struct etch_form_info f = form_info(e->form);
-	unsigned len = etch_imv_len(e), imm = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
-	uint64_t tail = 0;
-	uint8_t out[16];
-
-	if (f.imm == ETCH_IMM_FLAGS) {
-		for (unsigned flags = 0; flags <= ETCH_NEED_FLAGS; flags++)
-			if (form_flags(etch_imv_more(e), flags, len, out) == len && !memcmp(out, bytes, len))
-				return 1;
-		return 0;
-	}
-	memcpy(&tail, bytes + len - imm, imm);
-	if (immediate_form(e, tail, out) == len && !memcmp(out, bytes, len))
-		return 1;
-	tail = (uint64_t)((int64_t)(tail << (64 - 8 * imm)) >> (64 - 8 * imm));
-	if (f.imm == ETCH_IMM_MOV64 && bytes[len - 6] == 0x8d) /* lea */
-		tail += site_address(e) + len;
-	return immediate_form(e, tail, out) == len && !memcmp(out, bytes, len);
-}
-
 /* Encodes the form that reads memory: the load or the indirect call. */
 static unsigned load_form(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16])
 {

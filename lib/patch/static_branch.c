@@ -8,10 +8,9 @@
  */
 #include "patch/static_branch.h"
 
-#include <etch/mark.h>
+#include "patch/parts.h"
 
-#include "common/sys.h"
-#include "patch/patch.h"
+PART_WORD(4, ETCH_PART_BRANCHES_SYMBOL);
 
 static uint64_t at_of(const int32_t *field) { return etch_ref((uint64_t)(uintptr_t)field, *field); }
 
@@ -46,13 +45,6 @@ static int group_next(const struct module *m, size_t *i, struct group *g)
 	return 1;
 }
 
-static int in_code(const struct module *m, uint64_t at, uint64_t size)
-{
-	const struct segment *s = image_segment(&m->image, at, size);
-
-	return s && (s->prot & (PROT_READ | PROT_EXEC)) == (PROT_READ | PROT_EXEC);
-}
-
 int branches_ok(const struct module *m)
 {
 	for (size_t i = 0; i < m->branch_count; i++) {
@@ -62,31 +54,10 @@ int branches_ok(const struct module *m)
 		if (is_empty(m, x))
 			continue;
 		s = image_segment(&m->image, at_of(&x->obj) + sizeof(x->obj), x->size);
-		if (!etch_branch_valid(x) || !s || !(s->prot & PROT_READ) || !in_code(m, at_of(&x->site), ETCH_BRANCH_LEN) ||
-		    !in_code(m, at_of(&x->load), 1) || !in_code(m, at_of(&x->target), 1))
-			return 0;
-	}
-	return 1;
-}
-
-int mark_is_dropped(const struct module *m, const struct etch_mark_site *x)
-{
-	return !image_segment(&m->image, at_of(&x->site), 1);
-}
-
-int marks_ok(const struct module *m)
-{
-	for (size_t i = 0; i < m->mark_count; i++) {
-		const struct etch_mark_site *x = &m->marks[i];
-		const struct segment *s;
-
-		if (mark_is_dropped(m, x))
-			continue;
-		s = image_segment(&m->image, at_of(&x->head), sizeof(struct etch_mark_head));
-		if (!etch_mark_valid(&x->mark) || !s || !(s->prot & PROT_WRITE) || (at_of(&x->head) & 7) ||
-		    !in_code(m, at_of(&x->site), ETCH_BRANCH_LEN) || !in_code(m, at_of(&x->target), 1) ||
-		    !image_segment(&m->image, at_of(&x->mark.name), 1) || !image_segment(&m->image, at_of(&x->mark.args), 1) ||
-		    !image_segment(&m->image, at_of(&x->mark.file), 1))
+		if (!etch_branch_valid(x) || !s || !(s->prot & PROT_READ) ||
+		    !range_has(m, at_of(&x->site), ETCH_BRANCH_LEN, PROT_READ | PROT_EXEC) ||
+		    !range_has(m, at_of(&x->load), 1, PROT_READ | PROT_EXEC) ||
+		    !range_has(m, at_of(&x->target), 1, PROT_READ | PROT_EXEC))
 			return 0;
 	}
 	return 1;
@@ -202,15 +173,4 @@ void branches_info(const struct module *m, struct etch_info *info)
 		}
 }
 
-const struct marks_calls *marks_calls;
-
-void marks_info(const struct module *m, struct etch_info *info)
-{
-	for (size_t i = 0; !m->bad && i < m->mark_count; i++)
-		if (!mark_is_dropped(m, &m->marks[i])) {
-			const struct etch_mark_head *head = (const void *)(uintptr_t)at_of(&m->marks[i].head);
-
-			info->marks++;
-			info->marks_on += head->calls != NULL;
-		}
-}
+const struct part_branches part_branches = {.ok = branches_ok, .plan = txn_plan_branches};

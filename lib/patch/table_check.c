@@ -20,9 +20,9 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 	return NULL;
 }
 
-/* Is [at, at+size) in a segment with this protection? Called under the lock. Neighbours in a table
+/* Called under the lock. Neighbours in a table
  * mostly refer to one segment per protection, so the last match is tried first. */
-static int range_has(const struct module *m, uint64_t at, uint64_t size, int prot)
+int range_has(const struct module *m, uint64_t at, uint64_t size, int prot)
 {
 	static unsigned recent[PROT_READ | PROT_WRITE | PROT_EXEC];
 	unsigned *i = &recent[prot - 1];
@@ -37,16 +37,13 @@ static int range_has(const struct module *m, uint64_t at, uint64_t size, int pro
 	return (s->prot & prot) == prot;
 }
 
-/* The start of a table; null with *count 0 if it is invalid. */
-static const void *table_place(const struct module *m, uint64_t at, uint64_t bytes, size_t each, size_t *count)
+/* May a table be there? */
+static int table_place(const struct module *m, const struct bounds *b, size_t each)
 {
-	*count = 0;
-	if (bytes % each || (at & 3) || bytes / each > UINT32_MAX)
-		return NULL;
-	if (bytes && !range_has(m, at, bytes, PROT_READ))
-		return NULL;
-	*count = bytes / each;
-	return (const void *)(uintptr_t)at;
+	uint64_t bytes = b->stop - b->start;
+
+	return !(bytes % each || (bytes && (b->start & 3)) || bytes / each > UINT32_MAX) &&
+	       (!bytes || range_has(m, b->start, bytes, PROT_READ));
 }
 
 /* The range that a field of the module descriptor gives, by a relative address and a count. */
@@ -57,85 +54,61 @@ static int table_moved(struct bounds *b, const int64_t *field, uint64_t count, s
 	return count <= UINT32_MAX && b->stop >= b->start;
 }
 
+/* Where a table is noted in a module, and its bounds in what the constructor passes. */
+#define TABLE(in, pointer, bounds, type)                                                                          \
+	{                                                                                                             \
+		offsetof(struct module, pointer), offsetof(struct module, in), offsetof(struct module_arguments, bounds), \
+			sizeof(struct type)                                                                                   \
+	}
+static const struct {
+	uint16_t pointer, count, bounds, each;
+} tables[] = {
+	/* The first three as the descriptor has them. */
+	TABLE(sites[SITES_LOAD].count, sites[SITES_LOAD].entry, imv, etch_imv),
+	TABLE(obj_count, obj, obj, etch_obj),
+	TABLE(sites[SITES_CALL].count, sites[SITES_CALL].entry, pv, etch_imv),
+	TABLE(native_count, native, native, etch_native),
+	TABLE(inline_count, inlines, in_place, etch_inline),
+	TABLE(branch_count, branches, branch, etch_branch),
+	TABLE(mark_count, marks, mark, etch_mark_site),
+};
+
 int table_locate(struct module *m, const struct module_arguments *args)
 {
 	const struct etch_module *d = args->desc;
-	struct bounds table[7] = {args->imv, args->pv, args->obj, args->native, args->in_place, args->branch, args->mark};
-	static const size_t each[7] = {sizeof(struct etch_imv),      sizeof(struct etch_imv),    sizeof(struct etch_obj),
-	                               sizeof(struct etch_native),   sizeof(struct etch_inline), sizeof(struct etch_branch),
-	                               sizeof(struct etch_mark_site)};
-	const void *at[7];
-	size_t count[7];
 
 	if (!range_has(m, (uint64_t)(uintptr_t)d, sizeof(*d), PROT_READ) || ((uintptr_t)d & 7))
 		return 0;
 	if (!etch_module_valid(d))
 		return 0;
 	m->linked = !!(d->flags & ETCH_MODULE_LINKED);
-	if ((d->flags & ETCH_MODULE_MOVED) && (!table_moved(&table[0], &d->imv, d->imv_count, each[0]) ||
-	                                       !table_moved(&table[1], &d->pv, d->pv_count, each[1]) ||
-	                                       !table_moved(&table[2], &d->obj, d->obj_count, each[2])))
-		return 0;
-	for (int i = 0; i < 7; i++) {
-		if (table[i].stop < table[i].start)
+	for (unsigned i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		struct bounds b = *(const struct bounds *)((const char *)args + tables[i].bounds);
+		const int64_t *moved = i < 3 ? &d->imv + 2 * i : NULL;
+
+		if (moved && (d->flags & ETCH_MODULE_MOVED) && !table_moved(&b, moved, (uint64_t)moved[1], tables[i].each))
 			return 0;
-		at[i] = table_place(m, table[i].start, table[i].stop - table[i].start, each[i], &count[i]);
-		if (table[i].stop != table[i].start && !count[i])
+		if (b.stop < b.start || !table_place(m, &b, tables[i].each))
 			return 0;
+		*(const void **)((char *)m + tables[i].pointer) = (const void *)(uintptr_t)b.start;
+		*(size_t *)((char *)m + tables[i].count) = (size_t)(b.stop - b.start) / tables[i].each;
 	}
-	m->sites[SITES_LOAD].entry = at[0];
-	m->sites[SITES_LOAD].count = count[0];
-	m->sites[SITES_CALL].entry = at[1];
-	m->sites[SITES_CALL].count = count[1];
-	m->obj = at[2];
-	m->obj_count = count[2];
-	m->native = at[3];
-	m->native_count = count[3];
-	m->inlines = at[4];
-	m->inline_count = count[4];
-	m->branches = at[5];
-	m->branch_count = count[5];
-	m->marks = at[6];
-	m->mark_count = count[6];
 	return m->obj_count <= RECORDS_MAX;
-}
-
-/* The record belongs to the entry before it. */
-static int table_more_ok(const struct module *m, const struct etch_imv *e)
-{
-	const struct sites *s = &m->sites[SITES_LOAD];
-
-	return e > s->entry && (e[-1].flags & ETCH_IMV_MORE) && entry_is_site(&e[-1]);
 }
 
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call)
 {
 	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
-	const struct sites *s = &m->sites[SITES_LOAD];
 
-	if (!call && e->form == ETCH_FORM_MORE)
-		return table_more_ok(m, e);
-	if (!(call ? etch_pv_valid(e) : form_valid(e)))
+	if (!form_valid(m, e, call))
 		return 0;
-	if (e->form == ETCH_FORM_NONE)
+	if (e->form == ETCH_FORM_NONE || e->form == ETCH_FORM_MORE)
 		return 1;
-	if (!call && (e->flags & ETCH_IMV_MORE) && (e + 1 == s->entry + s->count || !etch_more_valid(e, etch_imv_more(e))))
-		return 0;
 	if (!range_has(m, site_address(e), etch_imv_len(e), PROT_READ | PROT_EXEC))
 		return 0;
 	if (e->flags & ETCH_IMV_GOT)
 		return !(at & 7) && range_has(m, at, 8, PROT_READ);
 	return range_has(m, at, site_size(e), PROT_READ);
-}
-
-/* The function, and its sequence with the ret behind it, are in code. */
-int table_native_ok(const struct module *m, const struct etch_native *n)
-{
-	uint64_t func = etch_ref((uint64_t)(uintptr_t)&n->func, n->func);
-	uint64_t code = etch_ref((uint64_t)(uintptr_t)&n->code, n->code);
-
-	return etch_native_valid(n) && range_has(m, func, 1, PROT_READ | PROT_EXEC) &&
-	       range_has(m, code, n->len + 1u, PROT_READ | PROT_EXEC);
 }
 
 int table_object_ok(const struct module *m, const struct etch_obj *o)
@@ -190,12 +163,4 @@ static int sites_linked_ok(const struct module *m, const struct sites *s, int ca
 int table_linked_ok(const struct module *m)
 {
 	return sites_linked_ok(m, &m->sites[SITES_LOAD], 0) && sites_linked_ok(m, &m->sites[SITES_CALL], 1);
-}
-
-int table_natives_ok(const struct module *m)
-{
-	for (size_t i = 0; i < m->native_count; i++)
-		if (!table_native_ok(m, &m->native[i]))
-			return 0;
-	return 1;
 }

@@ -13,7 +13,7 @@
 #include "table/linked_tables.h"
 #include "table/unwind_tables.h"
 
-#include "patch/internal.h" /* libetch's */
+#include "patch/parts.h" /* libetch's */
 
 static uint64_t spend; /* so that no lookup is optimized away */
 
@@ -105,6 +105,9 @@ static struct bounds place(const uint8_t *p)
 	b.stop = b.start + at[1] % (SEGMENT + 64);
 	return b;
 }
+
+/* All forms, as where nothing of libetch is left out. */
+const struct part_objects part_objects = {.size = forms_size, .valid = forms_valid};
 
 static void entries_check(const struct module *m)
 {

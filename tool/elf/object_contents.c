@@ -29,7 +29,7 @@ void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64
 	uint64_t head = (uint64_t)w->first_global * sizeof(Elf64_Sym), i;
 	uint8_t *p;
 
-	*size = s->sh.sh_size + w->new_local_count * sizeof(Elf64_Sym);
+	*size = s->sh.sh_size + (w->new_local_count + (w->wanted != NULL)) * sizeof(Elf64_Sym);
 	p = object_own(w, big_alloc(*size));
 	if (!p)
 		return NULL;
@@ -42,6 +42,25 @@ void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64
 		memcpy(p + head + i * sizeof(sym), &sym, sizeof(sym));
 	}
 	memcpy(p + head + w->new_local_count * sizeof(Elf64_Sym), s->data + head, s->sh.sh_size - head);
+	if (w->wanted) {
+		Elf64_Sym sym = {.st_name = (uint32_t)w->f->sections[s->sh.sh_link].sh.sh_size,
+		                 .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)};
+
+		memcpy(p + *size - sizeof(sym), &sym, sizeof(sym));
+	}
+	return p;
+}
+
+void *object_strings(struct object_writer *w, const struct elf_section *s, uint64_t *size)
+{
+	size_t more = strlen(w->wanted) + 1;
+	char *p = object_keep(w, s->sh.sh_size + more);
+
+	if (!p)
+		return NULL;
+	memcpy(p, s->data, s->sh.sh_size);
+	memcpy(p + s->sh.sh_size, w->wanted, more);
+	*size = s->sh.sh_size + more;
 	return p;
 }
 
@@ -50,7 +69,7 @@ void *object_shndx(struct object_writer *w, const struct elf_section *s, uint64_
 	uint64_t head = 4ull * w->first_global, i;
 	uint8_t *p;
 
-	*size = s->sh.sh_size + 4ull * w->new_local_count;
+	*size = s->sh.sh_size + 4ull * (w->new_local_count + (w->wanted != NULL));
 	p = object_keep(w, *size);
 	if (!p)
 		return NULL;
@@ -150,7 +169,8 @@ void *object_group(struct object_writer *w, uint32_t index, uint64_t *size)
 
 void *object_names(struct object_writer *w, const struct elf_section *s, uint64_t *size, uint32_t *offsets)
 {
-	uint64_t n = s->sh.sh_size, extra = 0;
+	bool both = w->wanted && s == &w->f->sections[w->f->sections[w->f->symtab].sh.sh_link];
+	uint64_t n = s->sh.sh_size, extra = both ? strlen(w->wanted) + 1 : 0;
 	size_t k;
 	char *p;
 
@@ -160,6 +180,8 @@ void *object_names(struct object_writer *w, const struct elf_section *s, uint64_
 	if (!p)
 		return NULL;
 	memcpy(p, s->data, n);
+	if (both)
+		n += (uint64_t)sprintf(p + n, "%s", w->wanted) + 1;
 	for (k = 0; k < w->count; k++) {
 		offsets[2 * k] = (uint32_t)n;
 		n += (uint64_t)sprintf(p + n, "%s", w->added[k].name) + 1;

@@ -154,6 +154,8 @@ static int old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name
 			p->sh.sh_info = s->sh.sh_info + w->new_local_count;
 		} else if (i == strndx) {
 			p->bytes = object_names(w, s, size, name_offsets);
+		} else if (w->wanted && i == f->sections[f->symtab].sh.sh_link) {
+			p->bytes = object_strings(w, s, size);
 		} else if (type == SHT_SYMTAB_SHNDX && to_symtab) {
 			p->bytes = object_shndx(w, s, size);
 		} else if ((type == SHT_RELA || type == SHT_REL) && to_symtab) {
@@ -329,6 +331,20 @@ static int tail_check(const struct elf_file *f, struct error *e)
 	                                 at);
 }
 
+/* The symbol to add: none if the file has it, or its names are not to be extended. */
+static const char *wanted_symbol(const struct elf_file *f, const char *name)
+{
+	const struct elf_section *names = &f->sections[f->sections[f->symtab].sh.sh_link];
+	uint32_t i;
+
+	for (i = 1; name && i < f->symbol_count; i++)
+		if (!strcmp(f->symbols[i].name, name))
+			return NULL;
+	return names->data && names->sh.sh_size && names->sh.sh_size <= UINT32_MAX && !names->data[names->sh.sh_size - 1]
+	           ? name
+	           : NULL;
+}
+
 int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,
                  struct error *e)
 {
@@ -347,6 +363,7 @@ int object_write(const struct elf_file *f, const struct object_change *change, u
 	if (object_write_room(f, count, e) || tail_check(f, e))
 		return -1;
 	w.first_global = f->sections[f->symtab].sh.sh_info;
+	w.wanted = wanted_symbol(f, change->wanted);
 	total = f->section_count + 2 * (uint32_t)count;
 	names = object_keep(&w, 2 * (count + 1) * sizeof(*names));
 	w.symbol_of = object_keep(&w, (total + 1) * sizeof(uint32_t));

@@ -43,6 +43,7 @@ struct object_change {
 	const struct new_section *added;
 	size_t count;
 	const bool *emptied; /* of each section of the input: it gets size 0; may be null */
+	const char *wanted; /* an undefined symbol that the output has: what a linker is to take from an archive; or null */
 };
 
 /*

@@ -22,6 +22,7 @@ struct object_writer {
 	uint32_t *new_locals; /* input sections that get a new section symbol */
 	uint32_t new_local_count;
 	uint32_t first_global;     /* number of the input's first global symbol */
+	const char *wanted;        /* an undefined symbol to add, whose name comes right behind the input's; or null */
 	uint32_t *index_of;        /* output index of each new section */
 	uint32_t *group_of;        /* per input section: its SHT_GROUP section, or 0 */
 	uint32_t *joins;           /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */
@@ -52,6 +53,8 @@ static inline uint32_t object_index(const struct object_writer *w, size_t k) { r
  * the memory (object_own()) and set *size; null: an error in w->e.
  */
 void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64_t *size);
+/* The names of symbols, where the names of sections are elsewhere. */
+void *object_strings(struct object_writer *w, const struct elf_section *s, uint64_t *size);
 void *object_shndx(struct object_writer *w, const struct elf_section *s, uint64_t *size);
 void *object_addrsig(struct object_writer *w, const struct elf_section *s, uint64_t *size);
 void *object_group(struct object_writer *w, uint32_t index, uint64_t *size);

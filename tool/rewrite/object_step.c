@@ -299,10 +299,13 @@ static int tables_write(struct object_step *t)
 {
 	size_t count;
 	struct new_section *all = sections_join(t, &count);
+	/* Tables of sites, without the link step too, take all of libetch that changes sites. */
+	const char *wanted = t->tables.count ? ETCH_PART_OBJECTS_SYMBOL : NULL;
 	int err;
 
 	big_trim(t->f->size);
-	err = object_write(t->f, &(struct object_change){all, count, t->emptied}, &t->out->bytes, &t->out->size, t->e);
+	err = object_write(t->f, &(struct object_change){all, count, t->emptied, wanted}, &t->out->bytes, &t->out->size,
+	                   t->e);
 	free(all);
 	return err;
 }

@@ -8,6 +8,7 @@
 #include "site/site.h"
 #include "table/linked_tables.h"
 
+#include <etch/forms.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -414,6 +415,29 @@ static void slots_name(struct scan *s)
 	}
 }
 
+/* Can libetch, of which these parts are linked, change the site? */
+static bool is_changeable(const struct site *site, uint32_t parts)
+{
+	if (parts & 1u << ETCH_PART_OBJECTS)
+		return true;
+	return site->kind == SITE_LOAD && etch_form_is_core(&site->entry) && etch_site_is_live(site->addr, site->len) &&
+	       (!(site->entry.flags & ETCH_IMV_GOT) || parts & 1u << ETCH_PART_OTHERS);
+}
+
+static void unchangeable_leave(struct scan *s, uint32_t parts)
+{
+	size_t i;
+
+	for (i = 0; i < s->site_count; i++) {
+		struct site *site = &s->sites[i];
+
+		if (!site_kind_is_patched(site->kind) || site->reason || is_changeable(site, parts))
+			continue;
+		site->reason = "what of libetch changes it is not linked";
+		memset(&site->entry, 0, sizeof(site->entry));
+	}
+}
+
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
 {
 	struct range range;
@@ -440,6 +464,7 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	if (scan_neighbours(s))
 		return -1;
 	scan_sites_sort(s);
+	unchangeable_leave(s, now->parts);
 	inferred_objects_suspect(s);
 	err = scan_fields_find(s);
 	func_codes_drop(&s->funcs);

@@ -47,6 +47,26 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 	return 0;
 }
 
+/* Which parts of libetch the file has; all where it does not say. */
+static int parts_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
+{
+	uint32_t i = elf_section_find(f, ETCH_SEC_PART, 1), part;
+	uint64_t at;
+
+	t->parts = i ? 0 : UINT32_MAX;
+	for (; i; i = elf_section_find(f, ETCH_SEC_PART, i + 1)) {
+		const struct elf_section *s = &f->sections[i];
+
+		if (!s->data || s->sh.sh_size % sizeof(part))
+			return error_set(e, "section %s: not a list of 4-byte numbers", s->name);
+		for (at = 0; at < s->sh.sh_size; at += sizeof(part)) {
+			memcpy(&part, s->data + at, sizeof(part));
+			t->parts |= part <= ETCH_PART_LAST ? 1u << part : 0;
+		}
+	}
+	return 0;
+}
+
 /* A table: its section name and its fields in the module descriptor. */
 struct table_kind {
 	const char *name;
@@ -259,7 +279,7 @@ int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct
 
 	memset(t, 0, sizeof(*t));
 	memset(&m, 0, sizeof(m));
-	if (modules_read(f, t, &m, e))
+	if (modules_read(f, t, &m, e) || parts_read(f, t, e))
 		return -1;
 	t->moved = t->flags & ETCH_MODULE_MOVED;
 	if (table_locate(f, t, &m, &imv_kind, &imv, e) || table_locate(f, t, &m, &pv_kind, &pv, e) ||

@@ -58,7 +58,8 @@ struct linked_tables {
 	uint64_t imv_addr, imv_room; /* the tables in use; room in entries */
 	uint64_t pv_addr, pv_room;
 	uint64_t obj_addr, obj_room;
-	bool moved; /* the tables in use are in the etch segment */
+	bool moved;     /* the tables in use are in the etch segment */
+	uint32_t parts; /* of libetch that are linked: bit n for enum etch_part n */
 };
 
 /* Records that rows take in a table. */

@@ -74,7 +74,7 @@
 #endif
 
 #ifdef ETCH_BRANCH_PACKED
-#define ETCH_BRANCH_ALIGN_ ""
+#define ETCH_BRANCH_ALIGN_ ".globl " ETCH_PART_OBJECTS_SYMBOL "\n" /* swaps pages */
 #else
 #define ETCH_BRANCH_ALIGN_ ".p2align 3,,4\n"
 #endif
@@ -86,6 +86,7 @@
  * compiler has for it can be part; where that is not %rip-relative, its opcode tells.
  */
 #define ETCH_BRANCH_RECORD_(kind, load, target, value)                    \
+	".globl " ETCH_PART_BRANCHES_SYMBOL "\n\t"                            \
 	".pushsection " ETCH_SEC_BRANCH ",\"aR?\",@progbits\n\t.balign 4\n\t" \
 	".byte %c1, " kind "\n"                                               \
 	"772:\t{leal " ETCH_BRANCH_VARIABLE_ "\n\t.org 772b + 6\n\t"          \

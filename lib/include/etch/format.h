@@ -55,7 +55,27 @@ extern "C" {
 #define ETCH_OPS_MARK_1 0x6e93d80b57fc2a41u
 #define ETCH_OPS_MOST   4096u /* bytes of slots */
 
+/* A 4-byte number (enum etch_part) from each part of libetch that is linked into a program statically. */
+#define ETCH_SEC_PART "__etch_part"
+
 #define ETCH_PAGE 4096u /* x86-64 base page: the granularity of mprotect(2) */
+
+/* ---- __etch_part: what of libetch a static program has --------------------- */
+
+/*
+ * A static program links the parts of libetch that its headers and the object step name, by undefined symbols. A file
+ * without the section has all of them, or uses libetch.so.
+ */
+enum etch_part {
+	ETCH_PART_CORE = 1,   /* linked modules: loads of ETCH_CORE_FORM, in one aligned 8-byte word, not through the GOT */
+	ETCH_PART_OTHERS = 2, /* objects of other modules */
+	ETCH_PART_OBJECTS = 3,  /* every site, anywhere; modules that the link step has not seen; with OTHERS */
+	ETCH_PART_BRANCHES = 4, /* __etch_branch */
+	ETCH_PART_LAST = 4,
+};
+#define ETCH_PART_OTHERS_SYMBOL   "etch_part_others"
+#define ETCH_PART_OBJECTS_SYMBOL  "etch_part_objects"
+#define ETCH_PART_BRANCHES_SYMBOL "etch_part_branches"
 
 /* ---- __imv: load sites --------------------------------------------------- */
 

@@ -171,6 +171,12 @@ static inline int etch_form_is_flags(unsigned form) { return form >= ETCH_FORM_C
  * no such form. */
 static inline unsigned etch_form_size(unsigned form) { return etch_form_info(form).mem; }
 
+/* What libetch's core changes by itself (ETCH_PART_CORE): the load of imv_read. */
+static inline int etch_form_is_core(const struct etch_imv *e)
+{
+	return (e->form == ETCH_FORM_MOV32 || e->form == ETCH_FORM_MOV64) && !(e->flags & ETCH_IMV_MORE);
+}
+
 /* What an entry in a table says besides; null if that is nothing. */
 static inline const struct etch_imv_more *etch_imv_more(const struct etch_imv *e)
 {
@@ -224,26 +230,25 @@ static inline unsigned etch_form_operand(const struct etch_imv *e, const struct 
 
 /*
  * The load form of a site at address `site` that reads from address `obj`; m: what etch_imv_more() gives for an entry
- * in a table. Writes at most 16 bytes to out and returns the length; 0 when the entry is malformed or obj is out of
- * range. Equals etch_imv_len(e) for every entry that the tool accepted.
+ * in a table; f: etch_form_info(). Writes at most 16 bytes to out and returns the length; 0 when the entry is malformed
+ * or obj is out of range. Equals etch_imv_len(e) for every entry that the tool accepted.
  */
-static inline unsigned etch_site_load(const struct etch_imv *e, const struct etch_imv_more *m, uint64_t site,
-                                      uint64_t obj, uint8_t out[16])
+static inline unsigned etch_info_load(struct etch_form_info f, const struct etch_imv *e, const struct etch_imv_more *m,
+                                      uint64_t site, uint64_t obj, uint8_t out[16])
 {
-	struct etch_form_info f = etch_form_info(e->form);
 	unsigned reg = etch_imv_reg(e), base = etch_imv_base(e), mode = etch_imv_addressing(e);
 	unsigned rex = 0, n = 0, k, imm_len = 0;
 
 	if (!f.mem || (f.digit < 8 && reg) || (e->shape & 0x80) || (mode < ETCH_ADDR_BASE && base))
 		return 0;
-	if (etch_form_is_flags(e->form)) {
+	if (f.imm == ETCH_IMM_FLAGS) {
 		if (!m)
 			return 0;
 		imm_len = etch_more_imm_len(m);
 	}
 	if (f.width == 2)
 		out[n++] = 0x66;
-	if (f.width == 8 && e->form != ETCH_FORM_PUSH64)
+	if (f.width == 8 && f.digit != 6) /* not push */
 		rex |= 8;
 	if (reg & 8)
 		rex |= 4;
@@ -261,6 +266,12 @@ static inline unsigned etch_site_load(const struct etch_imv *e, const struct etc
 		return 0;
 	n += k;
 	return n + (imm_len ? etch_put(out + n, (uint64_t)(int64_t)m->imm, imm_len) : 0);
+}
+
+static inline unsigned etch_site_load(const struct etch_imv *e, const struct etch_imv_more *m, uint64_t site,
+                                      uint64_t obj, uint8_t out[16])
+{
+	return etch_info_load(etch_form_info(e->form), e, m, site, obj, out);
 }
 
 /* The same for an entry in a table. */
@@ -339,10 +350,9 @@ static inline unsigned etch_form_lea(const struct etch_imv *e, uint64_t site, ui
  * length, or 0 when the value does not fit this instruction (the site then
  * keeps its load) or the entry is malformed.
  */
-static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch_imv_more *m, uint64_t site,
-                                     const uint8_t *bytes, uint8_t out[16])
+static inline unsigned etch_info_imm(struct etch_form_info f, const struct etch_imv *e, const struct etch_imv_more *m,
+                                     uint64_t site, const uint8_t *bytes, uint8_t out[16])
 {
-	struct etch_form_info f = etch_form_info(e->form);
 	unsigned reg = etch_imv_reg(e), len = etch_imv_len(e), i, n, pad;
 	unsigned wide, rex = 0, immlen, fixed, has_rex, byte_reg;
 	uint64_t v = 0;
@@ -393,6 +403,12 @@ static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch
 	else if (f.imm_ext != 9)
 		out[n++] = (uint8_t)(0xc0 | f.imm_ext << 3 | (reg & 7));
 	return n + etch_put(out + n, (uint64_t)s, immlen);
+}
+
+static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch_imv_more *m, uint64_t site,
+                                     const uint8_t *bytes, uint8_t out[16])
+{
+	return etch_info_imm(etch_form_info(e->form), e, m, site, bytes, out);
 }
 
 /* The same for an entry in a table. */

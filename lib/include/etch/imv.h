@@ -23,9 +23,9 @@
  *      has read the new value from a site: the set orders its earlier stores
  *      before the new value, as a release store does (x86-64 keeps stores in
  *      order, and all threads pass a full barrier before the set returns).
- * During a set, a reader sees the old or the new value of each site, whole, never a mixture of their bytes; two sites
- * may differ until the set returns. Sets are serialized: two sets of one object take effect in the same order at all
- * its sites. If a set returns anything but 0, neither memory nor a site has changed.
+ * During a set, a reader sees the old or the new value of each site, whole; two sites may differ until the set returns.
+ * Sets are serialized: two sets of one object take effect in the same order at all its sites. If a set returns anything
+ * but 0, neither memory nor a site has changed.
  *
  * Thread safety: all functions may be called from any thread at any time, also while other threads dlopen, dlclose or
  * fork. Signal safety: a signal handler may read objects (plainly, by imv_read and _imv_read, through an ops table)
@@ -40,9 +40,8 @@
  * the cancellation takes effect then. Callbacks of etch_verify run with cancellation disabled.
  *
  * Stack: a call takes less than 2 KiB of the caller's stack, plus what a callback, signal handlers, and the dynamic
- * linker take where it binds a function of the C library for the first time (not with -z now). Built for
- * AddressSanitizer or without optimization libetch takes more; so do dlopen(3) and dlclose(3) of a file with etched
- * objects (a few KiB, beside the dynamic linker's own).
+ * linker take where it binds a function of the C library (not with -z now). Built for AddressSanitizer or without
+ * optimization libetch takes more; so do dlopen(3) and dlclose(3) of a file with etched objects (a few KiB).
  */
 #ifndef ETCH_IMV_H
 #define ETCH_IMV_H
@@ -92,14 +91,12 @@ enum etch_error {
 	ETCH_OK = 0,
 	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range past the end of its object */
 	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
-	ETCH_EBUSY = 3,      /* a site holds 0xcc: a debugger or a uprobe has a breakpoint there, or on a page that is
-	                      * to be swapped */
+	ETCH_EBUSY = 3,      /* a site, or a page to be swapped, holds 0xcc: a breakpoint of a debugger or a uprobe */
 	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler wrote */
-	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data (PR_SET_MDWE, SELinux
-	                      * execmod, seccomp) */
+	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data (MDWE, SELinux, seccomp) */
 	ETCH_ENOSYNC = 6,    /* membarrier(2) cannot synchronize the other threads (seccomp, old kernel) */
 	ETCH_ENOMEM = 7,     /* out of memory for the work list, or out of mappings */
-	ETCH_EFORMAT = 8,    /* a table of a loaded module is malformed or of another version */
+	ETCH_EFORMAT = 8,    /* a table of a loaded module is malformed, of another version, or needs what is not linked */
 	ETCH_ETHREADS = 9,   /* a site can only be changed while the process has one thread (etch_seal) */
 };
 
@@ -125,7 +122,7 @@ const char *etch_strerror(int error);
 #define ETCH_DECLARE(symbol)                                 \
 	__asm__(".pushsection .etch.declare,\"e\",@progbits\n\t" \
 	        ".asciz \"" #symbol "\"\n\t"                     \
-	        ".popsection")
+	        ".popsection\n\t.globl " ETCH_PART_OTHERS_SYMBOL)
 
 /* ---- immediate values: imv_read and imv_set ------------------------------- */
 
@@ -195,11 +192,9 @@ const char *etch_strerror(int error);
 #else
 #define ETCH_WORD_(bytes) __typeof__(__builtin_choose_expr((bytes) == 8, 0ul, 0u))
 #endif
-/* An immediate value has 1, 2, 4 or 8 bytes; other sizes give an array of -1 elements, a
- * compile-time error. */
+/* Other sizes give an array of -1 elements, a compile-time error. */
 #define ETCH_SCALAR_SIZE_(x) (sizeof(x) == 1 || sizeof(x) == 2 || sizeof(x) == 4 || sizeof(x) == 8)
-/* Where the address comes from the GOT, in a register that needs a REX prefix, the
- * 4-byte load is 7 bytes long, and any load is 8 where that register is r12. */
+/* By a register that needs a REX prefix, from the GOT, the 4-byte load is 7 bytes long; any is 8 where that is r12. */
 #ifdef __pic__
 #define ETCH_PAD_BASE_                   \
 	".irp etch_r,8,9,10,11,13,14,15\n\t" \
@@ -210,8 +205,14 @@ const char *etch_strerror(int error);
 #define ETCH_PAD_R12_  ""
 #endif
 
-/* Sets the immediate value in memory and at all its sites. Returns 0 or an etch_error. */
-#define imv_set(name, v) etch_set(&name##__imv, (v))
+/* Sets the immediate value in memory and at all its sites. Returns 0 or an etch_error. As etch_set(&name__imv, v), but
+ * a static program links no more of libetch for it than imv_read needs. */
+#ifdef __cplusplus
+#define imv_set(name, v) \
+	(etch_set_as_<typename etch_plain_<decltype(name##__imv)>::type>(etch_imv_set_bytes, ETCH_ADDR(name##__imv), (v)))
+#else
+#define imv_set(name, v) ETCH_SET_(etch_imv_set_bytes, name##__imv, v)
+#endif
 
 /* ---- sets ---------------------------------------------------------------- */
 
@@ -246,11 +247,12 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  * a new 64-bit value is switched back to its load, and to an immediate again once a value fits.
  */
 #ifdef __cplusplus
-#define etch_set(p, v) (etch_set_as_<typename etch_plain_<decltype(*(p))>::type>(ETCH_ADDR(*(p)), (v)))
+#define etch_set(p, v) (etch_set_as_<typename etch_plain_<decltype(*(p))>::type>(etch_set_bytes, ETCH_ADDR(*(p)), (v)))
 #else
+#define etch_set(p, v) ETCH_SET_(etch_set_bytes, *(p), v)
 /* A statement expression has an unqualified type: a volatile field is set as any other. */
-#define etch_set(p, v) \
-	(__extension__ etch_changed_(etch_set_bytes(ETCH_ADDR(*(p)), (__typeof__(({ *(p); }))[1]){(v)}, sizeof(*(p)))))
+#define ETCH_SET_(function, lvalue, v) \
+	(__extension__ etch_changed_(function(ETCH_ADDR(lvalue), (__typeof__(({ lvalue; }))[1]){(v)}, sizeof(lvalue))))
 #endif
 
 /*
@@ -283,11 +285,13 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 
 /* The functions that the macros above call; addresses are those of ETCH_ADDR. */
 int etch_set_bytes(void *object, const void *value, size_t size);
+int etch_imv_set_bytes(void *object, const void *value, size_t size);
 #ifdef __cplusplus
 extern "C++" {
-template <class T> inline __attribute__((always_inline)) int etch_set_as_(void *object, T value)
+template <class T>
+inline __attribute__((always_inline)) int etch_set_as_(int (*set)(void *, const void *, size_t), void *object, T value)
 {
-	return etch_changed_(etch_set_bytes(object, &value, sizeof(value)));
+	return etch_changed_(set(object, &value, sizeof(value)));
 }
 }
 #endif
@@ -350,16 +354,14 @@ struct etch_state {
 #define etch_state(p, size, state) etch_state_bytes(ETCH_ADDR(*(p)), (size), (state))
 int etch_state_bytes(const void *object, size_t size, struct etch_state *state);
 
-/* Counts over all loaded modules, for logs and tests. The caller sets `size`. The ops table of
- * libetch's own copies (etch/copy.h) is not counted. */
+/* Counts over all loaded modules, for logs and tests, but for libetch's own table. The caller sets `size`. */
 struct etch_info {
 	size_t size;           /* sizeof(struct etch_info), so that fields can be added */
 	unsigned long modules; /* registered modules */
 	unsigned long sites;   /* entries of their __imv tables */
 	unsigned long armed;   /* of these, immediates now */
 	unsigned long loads;   /* of these, loads now */
-	unsigned long fixed;   /* of the loads: can never be patched live (they cross an 8-byte word, and their
-	                        * pages cannot be swapped: the segment is writable) */
+	unsigned long fixed;   /* of the loads: can never be patched live (their pages cannot be swapped) */
 	unsigned long objects; /* etched objects */
 	unsigned long armed_objects;
 	unsigned long patched_at_start;   /* sites patched by libetch while loading modules */
@@ -382,8 +384,7 @@ struct etch_info {
 	unsigned long fields;          /* of objects that are armed by field: their fields */
 	unsigned long fields_armed;    /* of these, armed now */
 };
-/* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored (the counts are then
- * those of all others). */
+/* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored. */
 #ifdef __cplusplus
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow" /* g++: the function has the name of the type */
@@ -399,11 +400,12 @@ int etch_info(struct etch_info *info);
  * Called by the constructor below; not for programs. Bounds of the module's sections, in the order __imv, __etch_obj,
  * etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch, __etch_mark, etched_dense; null for one that
  * the module lacks. Addresses inside etched sections may be set, by a plain store, in a file that the tool has not
- * seen, too. Modules compiled with older headers call v1, which passes the first four.
+ * seen, too. v3 is for headers that name the parts of libetch that they need; older ones call v2, or v1.
  */
 struct etch_bounds {
 	const void *start, *stop;
 };
+void etch_module_load_v3(const struct etch_module *module, const struct etch_bounds *bounds, unsigned count);
 void etch_module_load_v2(const struct etch_module *module, const struct etch_bounds *bounds, unsigned count);
 void etch_module_load_v1(const struct etch_module *module, const void *imv_start, const void *imv_stop,
                          const void *obj_start, const void *obj_stop, const void *etched_start, const void *etched_stop,
@@ -413,8 +415,7 @@ void etch_module_unload_v1(const struct etch_module *module);
 #ifndef ETCH_NO_MODULE /* defined by files that are not a module of their own, as most of libetch */
 #define ETCH_HIDDEN_WEAK_ __attribute__((weak, visibility("hidden")))
 
-/* Synthesized by the linker from the section names; null where no object of the
- * module has such a section. */
+/* Synthesized by the linker from the section names; null where the module has no such section. */
 extern const char etch_imv_start_[] __asm__("__start___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_imv_stop_[] __asm__("__stop___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_start_[] __asm__("__start___etch_obj") ETCH_HIDDEN_WEAK_;
@@ -455,9 +456,9 @@ extern const struct etch_module etch_module_ ETCH_HIDDEN_WEAK_ __attribute__((se
 __attribute__((used)) const struct etch_module etch_module_ = {
 	ETCH_MODULE_MAGIC, ETCH_MODULE_VERSION, sizeof(struct etch_module), 0, 0, 0, 0, 0, 0, 0, 0};
 
-/* The linker keeps one definition per module. It is called once per translation unit; calls after
- * the first have no effect. Priority 101: before the program's own constructors, so that the protection applies to them
- * too. The priority is on the first declaration: gcc 12 drops one that only the definition has. */
+/* The linker keeps one definition per module. Called once per translation unit; only the first counts. Priority 101:
+ * before the program's own constructors, so that the protection applies to them too. The priority is on the first
+ * declaration: gcc 12 drops one that only the definition has. */
 ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void);
 void etch_module_ctor_(void)
 {
@@ -472,15 +473,14 @@ void etch_module_ctor_(void)
 	                                     {etch_mark_start_, etch_mark_stop_},
 	                                     {ETCH_BOUND_("__start_etched_dense"), ETCH_BOUND_("__stop_etched_dense")}};
 
-	etch_module_load_v2(&etch_module_, bounds, sizeof(bounds) / sizeof(bounds[0]));
+	etch_module_load_v3(&etch_module_, bounds, sizeof(bounds) / sizeof(bounds[0]));
 }
 ETCH_HIDDEN_WEAK_ __attribute__((destructor(101))) void etch_module_dtor_(void);
 void etch_module_dtor_(void) { etch_module_unload_v1(&etch_module_); }
 #undef ETCH_HIDDEN_WEAK_
 #undef ETCH_BOUND_
 
-/* Rounds this file's part of the etched sections up to whole pages, so that nothing else shares a
- * page with them. Subsection 8000 comes after all objects. */
+/* Rounds this file's part of the etched sections up to whole pages. Subsection 8000 comes after all objects. */
 __asm__(".pushsection etched,\"aw\",@progbits\n\t"
         ".balign 4096\n\t"
         ".subsection 8000\n\t"

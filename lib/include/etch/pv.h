@@ -83,6 +83,8 @@ __asm__(".ifndef .Letch_aligned\n\t"
 
 #include <etch/imv.h>
 
+__asm__(".globl " ETCH_PART_OBJECTS_SYMBOL); /* calls, of which libetch's core knows nothing */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

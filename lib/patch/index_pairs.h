@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* index_pairs.h: of index_pairs.c, for others.c; struct part_others says what each does. */
+#ifndef ETCH_LIB_PATCH_INDEX_PAIRS_H
+#define ETCH_LIB_PATCH_INDEX_PAIRS_H
+
+#include "patch/parts.h"
+
+int others_count(const struct module *m, struct counts *c);
+void objects_sorted(struct module *m, const struct counts *c, struct pair *pair);
+void indexes_fill(struct module *m, const struct counts *c, struct pair *temp);
+
+#endif

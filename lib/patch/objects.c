@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* objects.c: the part of libetch for every site of every object: what etch_set and etch_sync bring. */
+#include "patch/parts.h"
+
+PART_WORD(3, ETCH_PART_OBJECTS_SYMBOL);
+PART_NEEDS(ETCH_PART_OTHERS_SYMBOL);
+
+/* Null if copy.c is not linked in. The object is alone on its pages. */
+extern const char copy_ops[] __asm__("etch_copy_ops") __attribute__((weak, visibility("hidden")));
+__asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");
+
+int module_own_table(uint64_t at) { return copy_ops && PAGE_OF(at) == (uint64_t)(uintptr_t)copy_ops; }
+
+/* Plans the calls of a linked module that the link step could not bake because the dynamic linker
+ * fills their slot. */
+static void plan_late(struct txn *t, const struct module *m)
+{
+	const struct sites *s = &m->sites[SITES_CALL];
+	const struct object *o = NULL;
+
+	for (size_t i = 0; i < s->own_count; i++) {
+		const struct etch_imv *e = &s->entry[i];
+		uint64_t at;
+
+		if ((e->flags & ETCH_IMV_BAKED) || e->form == ETCH_FORM_NONE || !table_site_ok(m, e, 1))
+			continue;
+		at = site_object(e);
+		if (!o || at < o->addr || at - o->addr >= o->size)
+			o = module_object(m, at);
+		if (o && (o->flags & OBJECT_ARMED))
+			txn_plan_site(t, e, at, o, PLAN_ARM);
+	}
+	/* The same for calls compiled in place, of armed objects. */
+	if (inlines_ok(m))
+		txn_plan_inlines(t, m, 0, UINT64_MAX, PLAN_SET);
+}
+
+static int tables_ok(const struct module *m) { return table_natives_ok(m) && inlines_ok(m); }
+
+/* In a program without etched objects of its own, libetch installs no SIGSEGV handler. */
+static void explain(uint64_t from, uint64_t to)
+{
+	if (!(module_own_table(from) && to - from == ETCH_PAGE))
+		trap_install();
+}
+
+const struct part_objects part_objects = {
+	.size = forms_size,
+	.info = forms_info,
+	.load = forms_load,
+	.imm = forms_imm,
+	.flags = forms_flags,
+	.valid = forms_valid,
+	.tables_ok = tables_ok,
+	.plan = plan_any,
+	.plan_across = plan_across,
+	.plan_inlines = txn_plan_inlines,
+	.plan_late = plan_late,
+	.swaps_prepare = swaps_prepare,
+	.swaps_do = swaps_do,
+	.swaps_undo = swaps_undo,
+	.swaps_end = swaps_end,
+	.swaps_cancel_optional = swaps_cancel_optional,
+	.identify = text_file_identify,
+	.forget = text_file_forget,
+	.explain = explain,
+};

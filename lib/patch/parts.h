@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * parts.h: what a static program may lack of libetch (enum etch_part of etch/format.h). The core, which every program
+ * has, changes what imv_read makes in a module of the link step. All else it reaches through these tables, of which
+ * one that is not linked is null. What names a part links it: etch/branch.h and others by its symbol, the files here by
+ * PART_NEEDS.
+ *
+ * The core never leaves out what a module asks for: a module whose tables need a part that is missing is `bad`
+ * (module_new()), and sets of its objects return ETCH_EFORMAT.
+ */
+#ifndef ETCH_LIB_PATCH_PARTS_H
+#define ETCH_LIB_PATCH_PARTS_H
+
+#include "patch/patch.h"
+
+/* Weak, so that no archive member is linked for it; and hidden, so that no other copy of libetch serves. The compiler
+ * is not told the latter: it would take the address without the GOT, which has no way to say null. */
+#define PART_TABLE(type, name)                           \
+	extern const struct type name __attribute__((weak)); \
+	__asm__(".weak " #name "\n\t.hidden " #name)
+
+/* The word of a part in the program, and the symbol by which others name it. */
+#define PART_WORD(number, symbol)                                                                   \
+	__asm__(".pushsection " ETCH_SEC_PART ",\"aR\",@progbits\n\t.balign 4\n\t.globl " symbol "\n\t" \
+	        ".type " symbol ", @object\n\t.size " symbol ", 4\n" symbol ":\t.long " #number "\n\t.popsection")
+#define PART_NEEDS(symbol) __asm__(".globl " symbol)
+
+/* ---- other modules, and those that the link step has not seen (others.c) ---------------------- */
+
+/* What a module's tables have. */
+struct counts {
+	size_t own[SITES_KINDS], got, objects, facts;
+	int rising, falling; /* order of the objects' addresses in the table */
+};
+
+struct part_others {
+	/* Checks and counts the sites that the core does not: of an unlinked module, and those through the GOT. */
+	int (*count)(const struct module *m, struct counts *c);
+	/* Fills in objects in any order. */
+	void (*objects)(struct module *m, const struct counts *c, struct pair *temp);
+	/* Fills in the indexes by address, and folds facts into objects. */
+	void (*index)(struct module *m, const struct counts *c, struct pair *temp);
+	/* Applies the facts of a new module to others, and theirs to it. */
+	void (*fold)(struct module *m);
+	/* Plans what reaches objects of other modules, of a linked module. */
+	void (*plan_far)(struct txn *t, const struct module *m);
+	/* Arms the objects without facts of an unlinked module. */
+	void (*arm)(struct module *m);
+	/* Are these bytes the immediate form of any value? */
+	int (*is_immediate)(const struct etch_imv *e, const uint8_t *bytes);
+	/* As module_copied(). */
+	int (*copied)(uint64_t at, uint64_t size);
+};
+PART_TABLE(part_others, part_others);
+
+/* ---- every site (objects.c) ------------------------------------------------------------------ */
+
+struct part_objects {
+	/* Every form, as encoders.c. */
+	unsigned (*size)(unsigned form);
+	struct etch_form_info (*info)(unsigned form);
+	unsigned (*load)(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
+	unsigned (*imm)(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16]);
+	unsigned (*flags)(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
+	int (*valid)(const struct module *m, const struct etch_imv *e, int call);
+	/* The tables of calls, each record. */
+	int (*tables_ok)(const struct module *m);
+	/* Plans a call, or a load of more than 8 bytes. */
+	int (*plan)(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
+	int (*plan_across)(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
+	                   int is_load);
+	int (*plan_inlines)(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
+	/* Plans the calls of a linked module that the link step could not bake. */
+	void (*plan_late)(struct txn *t, const struct module *m);
+	/* Pages of text (page_swap.c, text_file.c). */
+	int (*swaps_prepare)(struct swaps *s, struct list *text);
+	int (*swaps_do)(struct swaps *s);
+	void (*swaps_undo)(struct swaps *s);
+	void (*swaps_end)(struct swaps *s);
+	int (*swaps_cancel_optional)(struct list *text);
+	void (*identify)(struct image *im, const char *path);
+	void (*forget)(const struct image *im);
+	/* Pages become read-only: a stray store to them is to be explained. */
+	void (*explain)(uint64_t from, uint64_t to);
+};
+PART_TABLE(part_objects, part_objects);
+
+/* ---- static branches (static_branch.c); markers (mark_tables.c) -------------------------------- */
+
+struct part_branches {
+	int (*ok)(const struct module *m);
+	int (*plan)(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
+};
+PART_TABLE(part_branches, part_branches);
+
+struct part_marks {
+	int (*ok)(const struct module *m);
+};
+PART_TABLE(part_marks, part_marks);
+
+#endif

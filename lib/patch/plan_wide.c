@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * plan_wide.c: plans what the core does not: calls, loads of more than 8 bytes, and sites that cross an aligned word.
+ */
+#include "patch/parts.h"
+
+static int txn_alone(struct txn *t)
+{
+	if (t->alone < 0)
+		t->alone = sync_alone();
+	return t->alone;
+}
+
+/*
+ * Plans new bytes for a site that crosses an aligned word. While there are other threads its page is
+ * swapped; where that cannot be, a site that holds its load may keep it. With one thread, stores are
+ * cheaper.
+ */
+int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load)
+{
+	size_t i = t->text.count;
+	int err;
+
+	if (txn_alone(t)) {
+		t->needs_alone = 1;
+		return txn_bytes(t, site, len, have, want);
+	}
+	if (is_load && swap_refused)
+		return 0;
+	if (!text_swappable(site, len))
+		return is_load ? 0 : ETCH_ETHREADS;
+	err = txn_bytes(t, site, len, have, want);
+	for (; i < t->text.count; i++)
+		t->text.word[i].swap = is_load ? WORD_SWAP_OPTIONAL : WORD_SWAP;
+	return err;
+}
+
+/* Plans a load of more than 8 bytes. */
+static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
+{
+	unsigned len = etch_imv_len(e), size = form_size(e->form);
+	uint64_t site = site_address(e);
+	uint8_t have[16], load[16], old[16], new[16];
+	const uint8_t *want = new;
+	int is_load;
+
+	memcpy(have, (const void *)(uintptr_t)site, len);
+	if (form_load(e, site, object, load) != len)
+		return ETCH_EFORMAT;
+	is_load = same_bytes(have, load, len);
+	if (!is_load && (immediate_form(e, memory_value(object, size), old) != len || !same_bytes(have, old, len))) {
+		if (have[0] == 0xcc)
+			return ETCH_EBUSY;
+		if (plan == PLAN_SET || !immediate_of_some_value(e, have))
+			return ETCH_ECODE;
+	}
+	if (plan == PLAN_LOAD || immediate_form(e, txn_value_of(t, object, size), new) != len)
+		want = load;
+	if (same_bytes(have, want, len))
+		return 0;
+	return plan_across(t, site, len, have, want, is_load);
+}
+
+static void slot_fill(struct txn *t, uint64_t at)
+{
+	struct slot *k = &t->slot;
+
+	k->at = at;
+	k->old = (struct target){.at = memory_value(at, 8)};
+	k->new = (struct target){.at = txn_value_of(t, at, 8)};
+	pv_target(&k->new, 1);
+	if (k->new.at == k->old.at)
+		k->old = k->new;
+	else
+		pv_target(&k->old, 0);
+}
+
+/* Encodes the site's form for a target, with at most `most` instructions. */
+static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct target *to, unsigned most,
+                           uint8_t out[16], unsigned *count)
+{
+	unsigned n = pv_image(e, site, to->at, to->known ? &to->body : NULL, out, count);
+
+	return n && *count > most ? pv_image(e, site, to->at, NULL, out, count) : n;
+}
+
+/* The bytes at a site are neither the indirect form nor what this transaction would write for the
+ * old value. Could etch have written them? Yes for a direct call, written when the function's body
+ * was unknown or not wanted; and for the body of a function that is now unloaded or contains a
+ * breakpoint. */
+static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, const uint8_t *have, enum plan plan,
+                         unsigned *count)
+{
+	unsigned len = etch_imv_len(e);
+	uint8_t out[16];
+
+	if (have[0] == 0xcc)
+		return ETCH_EBUSY;
+	if (pv_image(e, site, old, NULL, out, count) == len && same_bytes(have, out, len))
+		return 0;
+	*count = pv_some_body(e, site, have);
+	if (*count)
+		return 0;
+	*count = 1;
+	return plan != PLAN_SET && pv_some_direct(e, have) ? 0 : ETCH_ECODE;
+}
+
+/*
+ * Plans a call or a tail jump. While other threads run, one instruction may only be replaced by
+ * one: for a longer body a direct call is used, and a sealed site that holds several instructions
+ * cannot be changed: a thread may be between two of them.
+ */
+static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int sealed, enum plan plan)
+{
+	uint64_t site = site_address(e);
+	unsigned len = etch_imv_len(e), live = (unsigned)etch_site_is_live(site, len);
+	unsigned most = sealed ? ETCH_NATIVE_MOST : 1, was, count = 1, is_load = 0, n = 0;
+	uint8_t have[16], load[16], image[16];
+	const uint8_t *want = image;
+	int err;
+
+	if (t->slot.at != at)
+		slot_fill(t, at);
+	memcpy(have, (const void *)(uintptr_t)site, len);
+	if (call_image(e, site, &t->slot.old, most, image, &was) != len || !same_bytes(have, image, len)) {
+		was = 1;
+		if (pv_load(e, site, at, load) != len)
+			return ETCH_EFORMAT;
+		is_load = (unsigned)same_bytes(have, load, len);
+		err = is_load ? 0 : call_expected(e, site, t->slot.old.at, have, plan, &was);
+		if (err)
+			return err;
+	}
+	if (plan != PLAN_LOAD)
+		n = call_image(e, site, &t->slot.new, most, image, &count);
+	if (n == len && same_bytes(have, image, len))
+		return 0;
+	if (n == len && count > 1 && !txn_alone(t))
+		n = call_image(e, site, &t->slot.new, 1, image, &count);
+	if (n != len) {
+		count = 1;
+		want = load;
+		if (pv_load(e, site, at, load) != len)
+			return ETCH_EFORMAT;
+	}
+	if (same_bytes(have, want, len))
+		return 0;
+	if (was > 1 || count > 1) {
+		if (!txn_alone(t))
+			return ETCH_ETHREADS;
+		t->needs_alone = 1;
+	}
+	return live ? txn_bytes(t, site, len, have, want) : plan_across(t, site, len, have, want, (int)is_load);
+}
+
+int plan_any(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)
+{
+	return etch_form_is_pv(e->form) ? plan_call(t, e, at, !!(o->flags & OBJECT_SEALED), plan)
+	                                : plan_wide(t, e, at, plan);
+}
