@@ -12,21 +12,21 @@
 struct code_range {
 	uint64_t start, end; /* addresses of the code space */
 	const uint8_t *bytes;
-	long fde;                    /* index in cfi_file.fdes, or -1 */
-	uint32_t entry, entry_count; /* function symbols behind its start: slice of code_ranges.entries */
+	const struct convention *convention; /* of its language; null: C. See code_convention() */
+	const char *function;                /* its name in the runtime's own table; or null */
+	int32_t fde;                         /* index in cfi_file.fdes, or -1 */
+	uint32_t entry, entry_count;         /* function symbols behind its start: slice of code_ranges.entries */
 	bool named;    /* at its start is a function symbol (not of a cold part), the file's entry point, a PLT entry,
 	                * or a function of a runtime's own table */
 	bool exported; /* at its start is a symbol visible to other files */
 	bool plt;
-	bool outermost; /* its frames have no caller: the file's entry point, or as a runtime's table says */
-	const struct convention *convention; /* of its language; null: C. See code_convention() */
-	const char *function;                /* its name in the runtime's own table; or null */
-	bool handler;                        /* begins in the frame that rbp points to, by interproc/interpreters.c */
-	bool entry_tail;                     /* only the entry point jumps here: its frames have no caller either */
-	bool inferred;                       /* found by a reference to it, in code without FDE or symbol */
-	bool open;    /* its end is not given: it extends to the next range until its flow shows the end */
-	bool part;    /* no function, by its runtime: flow begins only where notes (facts/notes.h) and edges lead */
-	bool resumes; /* the end of a replacement: NOTE_RESUME says where control continues */
+	bool outermost;  /* its frames have no caller: the file's entry point, or as a runtime's table says */
+	bool handler;    /* begins in the frame that rbp points to, by interproc/interpreters.c */
+	bool entry_tail; /* only the entry point jumps here: its frames have no caller either */
+	bool inferred;   /* found by a reference to it, in code without FDE or symbol */
+	bool open;       /* its end is not given: it extends to the next range until its flow shows the end */
+	bool part;       /* no function, by its runtime: flow begins only where notes (facts/notes.h) and edges lead */
+	bool resumes;    /* the end of a replacement: NOTE_RESUME says where control continues */
 };
 
 /* The calling convention of a code range; that of C where its language has none of its own. */

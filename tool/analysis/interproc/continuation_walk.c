@@ -477,12 +477,20 @@ struct continuation_walk *continuation_walk_new(const struct work *w)
 	return c;
 }
 
+void continuation_walk_rest(struct continuation_walk *c)
+{
+	free(c->ops);
+	free(c->op_hash.slot);
+	c->ops = NULL;
+	c->op_count = c->op_room = 0;
+	c->op_hash = (struct hash){0};
+}
+
 void continuation_walk_free(struct continuation_walk *c)
 {
 	if (!c)
 		return;
-	free(c->ops);
-	free(c->op_hash.slot);
+	continuation_walk_rest(c);
 	free(c->callees);
 	free(c->callee_hash.slot);
 	free(c->followed);

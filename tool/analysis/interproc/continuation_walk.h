@@ -26,6 +26,8 @@ struct passed {
 struct continuation_walk;
 struct continuation_walk *continuation_walk_new(const struct work *w);
 void continuation_walk_free(struct continuation_walk *c);
+/* Frees the instructions, and keeps the results: few of a later run are new. */
+void continuation_walk_rest(struct continuation_walk *c);
 /* Does the code at `addr` return, always with rsp as there? Then a return address is on top of the stack there. */
 bool continuation_returns(struct continuation_walk *c, uint64_t addr);
 /*

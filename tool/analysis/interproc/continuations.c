@@ -125,6 +125,7 @@ static void links_follow(const struct work *w, struct continuations *all, uint16
 			all->is[to] = NOT_ONE;
 		}
 	}
+	continuation_walk_rest(c);
 }
 
 static int continuation_order(const void *a, const void *b)

@@ -76,7 +76,8 @@ enum {
 /* Changes from callee to none, at most: then it stays a callee (termination, see fixpoint.c). */
 #define CALLEE_LOSSES_MOST 4
 
-/* What the next round depends on is part of state_sum() (fixpoint.c). */
+/* What the next round depends on is part of state_sum() (fixpoint.c). One for each code range: small fields are
+ * neighbours. */
 struct range_state {
 	struct range_rows rows;
 	struct detail_part *detail; /* with options.detail; else null */
@@ -105,33 +106,32 @@ struct range_state {
 	bool switches_stack;   /* a hand-made context begins there (flow.found.replaces_sp) */
 	bool non_c_frame;      /* code without frames of C's kind, as with a stack of its own */
 	bool flows_to_end;     /* its flow reaches its last byte */
-	uint32_t dispatch;     /* flow.found.dispatch and dispatch_otherwise */
-	uint32_t dispatch_otherwise;
-	bool keeps_frame;  /* flow.found.keeps_frame */
-	uint16_t jumps_by; /* flow.found.jumps_by */
-	bool is_handler;   /* scratch of handlers_find() */
-	bool cfi_one_row;  /* .eh_frame has one row for the whole code range */
-	bool cfi_denied;   /* .eh_frame contradicts the code at a function entry inside */
+	bool keeps_frame;      /* flow.found.keeps_frame */
+	bool is_handler;       /* scratch of handlers_find() */
+	bool cfi_one_row;      /* .eh_frame has one row for the whole code range */
+	bool cfi_denied;       /* .eh_frame contradicts the code at a function entry inside */
+	uint16_t jumps_by;     /* flow.found.jumps_by */
 
 	/* Open code ranges: where their flow ends. */
-	uint64_t reached;    /* address of the end of its flow */
 	bool empty;          /* no flow has been found in it yet */
 	bool was_empty;      /* it was empty, and has been marked again since */
 	bool cut_is_neutral; /* a cut at the end of its flow does not change its results */
 
-	/* Edges. */
-	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
-	uint8_t edge_runs;   /* number of runs with edges, or with edges gone; at most JOINED_FROM */
-	bool joined;         /* new incoming states are joined with all earlier ones since; never withdrawn */
-	struct join *joins;  /* fixpoint.c: these joins, by target */
-	size_t join_count, join_room;
-	uint8_t *out_old; /* packed states of the edges out of it; owned */
-	uint8_t *out_new; /* likewise, of the current round */
+	/* Edges, and the fixpoint. */
+	uint8_t edge_runs; /* number of runs with edges, or with edges gone; at most JOINED_FROM */
+	bool joined;       /* new incoming states are joined with all earlier ones since; never withdrawn */
+	uint8_t run;       /* RUN_*: why it is to be analysed in the next round; 0: it is not */
+	uint8_t settling;  /* enum settling */
 
-	/* The fixpoint. */
-	uint8_t run;         /* RUN_*: why it is to be analysed in the next round; 0: it is not */
-	uint8_t settling;    /* enum settling */
+	uint32_t dispatch; /* flow.found.dispatch and dispatch_otherwise */
+	uint32_t dispatch_otherwise;
 	uint32_t last_round; /* the last one that analysed it */
+	uint64_t reached;    /* address of the end of its flow */
+	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
+	struct join *joins;  /* fixpoint.c: the joins of a `joined` one, by target */
+	size_t join_count, join_room;
+	uint8_t *out_old;    /* packed states of the edges out of it; owned */
+	uint8_t *out_new;    /* likewise, of the current round */
 	uint64_t result_sum; /* range_sum() of its last results, from round RECURRENCE_FROM on */
 };
 

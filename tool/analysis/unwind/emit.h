@@ -14,10 +14,9 @@
 
 /* The rows and findings of one code range; owned. */
 struct range_rows {
-	struct row *rows; /* cover the code range; neighbours differ */
-	uint32_t count;
+	struct row *rows;       /* cover the code range; neighbours differ */
 	struct save_row *saves; /* if emit.saves_of asks for them; the first begins at the code range's start */
-	uint32_t save_count;
+	uint32_t count, save_count;
 	struct findings findings; /* with addresses of the code space, and section 0 */
 	uint64_t undefined;       /* bytes whose row is UNDEF */
 	bool unproven;            /* some rows are of .eh_frame alone, or confirmed by an inferred state alone */
