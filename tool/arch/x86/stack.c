@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define RSP         4u
-#define CACHES_KEPT 4u /* of one thread, and what other passes use beside it */
+#define CACHES_KEPT 4u    /* of one thread, and what other passes use beside it */
+#define SIZE_KEPT   4096u /* entries; caches of large files are freed: they would stay amid the heap */
 
 static ZydisDecoder lengths; /* minimal mode: prefixes, opcode and ModRM, no operands */
 static pthread_once_t lengths_once = PTHREAD_ONCE_INIT;
@@ -42,17 +43,19 @@ struct step_cache *step_cache_new(void)
 
 void step_cache_free(struct step_cache *c)
 {
+	bool keep = false;
 	size_t i;
 
 	if (!c)
 		return;
 	pthread_mutex_lock(&kept_lock);
-	for (i = 0; i < CACHES_KEPT && kept[i]; i++)
-		;
-	if (i < CACHES_KEPT)
-		kept[i] = c;
+	for (i = 0; i < CACHES_KEPT && !keep && c->encodings.size <= SIZE_KEPT; i++)
+		if (!kept[i]) {
+			kept[i] = c;
+			keep = true;
+		}
 	pthread_mutex_unlock(&kept_lock);
-	if (i < CACHES_KEPT)
+	if (keep)
 		return;
 	free(c->forms.list);
 	encodings_free(&c->encodings);
