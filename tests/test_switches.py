@@ -98,7 +98,7 @@ def test_arms_of_compiled_switches(flow):
         struct settings {{ char pad[400]; {fields} }};
         ETCHED struct settings s = {{ "", 1, 2, 3, 4, 5, 6, 7, 8 }};
         int pick(int k, int n), f(int); int f(int k) {{ return k % 5; }}
-        int main(void) {{ int t = 0; for (int k = -1; k < 22; k++) t = t * 3 + pick(k, k); printf("%d\\n", t); return 0; }}
+        int main(void) {{ int t = 0; for (int k = -1; k < 22; k++) t = t * 3 + pick(k, k + 1); printf("%d\\n", t); return 0; }}
         """, "main.c")
     exe = flow.link([flow.compile(p, ["-O2", "-fPIC"]) for p in (source, main)], [], "arms")
     want = run([exe]).stdout
