@@ -45,7 +45,7 @@ def entries(path, section):
                 for e in found if isinstance(e, rows.FDE)}
 
 
-@pytest.mark.parametrize("name", ["pie", "static", "/usr/bin/git"])
+@pytest.mark.parametrize("name", ["pie", "static", "/usr/bin/tar", pytest.param("/usr/bin/git", marks=pytest.mark.long)])
 def test_it_says_what_eh_frame_says(name, programs, build, tmp_path):
     """The FDEs are those that --eh-frame adds; the program is not touched; headers are those of the program."""
     was, t, out = programs / name, tmp_path / "t", tmp_path / "t.debug"

@@ -34,7 +34,8 @@ def file(build, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("path", [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", Path("/usr/bin/git")], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", Path("/usr/bin/bash"),
+                                  pytest.param(Path("/usr/bin/git"), marks=pytest.mark.long)], ids=lambda p: p.name)
 def test_files_of_the_system(path, build):
     assert found(build / "etch", path) == []
 

@@ -14,7 +14,8 @@ from conftest import run
 
 LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
 # By kind of what is special in them: PLT, GHC-free C; assembly with other CFAs; signal frames; large.
-FILES = [LIBDIR / "libc.so.6", LIBDIR / "libcrypto.so.3", Path("/usr/bin/git"), LIBDIR / "ld-linux-x86-64.so.2"]
+FILES = [LIBDIR / "libc.so.6", LIBDIR / "libcrypto.so.3", Path("/usr/bin/bash"), LIBDIR / "ld-linux-x86-64.so.2"]
+LARGE = pytest.param(Path("/usr/bin/git"), marks=pytest.mark.long)
 
 
 def view(build, what, path):
@@ -36,7 +37,7 @@ def made(tmp_path_factory, build):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*FILES, LARGE], ids=lambda p: p.name)
 def test_rows_are_those_of_etch(path, version, made, build):
     """Each row of the table is in .sframe, but for those that the version cannot express, and there is no other."""
     out = made(path, version)
@@ -85,7 +86,7 @@ def words(rule):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("path", FILES[:3], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*FILES[:3], LARGE], ids=lambda p: p.name)
 def test_binutils_reads_the_same(path, version, made, binutils):
     sframe = SFrame(made(path, version))
     fdes, rows = readelf_rows(binutils / "readelf", made(path, version))
