@@ -180,11 +180,14 @@ def zoo(once):
 
 
 def waits(pid):
-    """How often each thread of a process has gone to sleep, or None if one waits for something else than a futex."""
-    tasks = list(Path(f"/proc/{pid}/task").iterdir())
-    if not all((t / "syscall").read_text().startswith("202 ") for t in tasks):
+    """How often each thread of a process has gone to sleep, or None if one ends or waits for something else than a futex."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        if not all((t / "syscall").read_text().startswith("202 ") for t in tasks):
+            return None
+        return {t.name: re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (t / "status").read_text(), re.M)[1] for t in tasks}
+    except OSError:
         return None
-    return {t.name: re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (t / "status").read_text(), re.M)[1] for t in tasks}
 
 
 def hangs(argv, **kw):
