@@ -258,10 +258,19 @@ static inline uint64_t site_address(const struct etch_imv *e)
 	return etch_ref((uint64_t)(uintptr_t)&e->site, e->site);
 }
 
+/* The first byte that a site reads which does not go through the GOT. */
+static inline uint64_t site_own_object(const struct etch_imv *e)
+{
+	return etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+}
+
+/* Index of the first of a linked table's own sites that reads from `from` on; not behind it. (plan_sites.c) */
+size_t sites_from(const struct sites *s, uint64_t from);
+
 /* The first byte that the site reads; the entry must have passed table_site_ok(). */
 static inline uint64_t site_object(const struct etch_imv *e)
 {
-	uint64_t at = etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
+	uint64_t at = site_own_object(e);
 
 	if (!(e->flags & ETCH_IMV_GOT))
 		return at;

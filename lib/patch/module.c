@@ -235,51 +235,49 @@ struct search {
 	uint64_t address;
 	struct image image;
 	const char *path;
-	int found, first;
+	int first;
 };
+
+static int segment_prot(uint32_t flags)
+{
+	return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) | (flags & PF_X ? PROT_EXEC : 0);
+}
 
 /* For dl_iterate_phdr(): the image with the address that is searched for. 1: it is this one. */
 static int search_image(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;
-	struct image im = {.bias = info->dlpi_addr, .program = s->first};
+	struct image *im = &s->image;
 	int hit = 0;
 
 	(void)size;
+	memset(im, 0, sizeof(*im));
+	im->bias = info->dlpi_addr;
+	im->program = s->first;
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-		uint64_t start = im.bias + p->p_vaddr, end = start + p->p_memsz;
+		uint64_t start = im->bias + p->p_vaddr, end = start + p->p_memsz;
 
 		if (p->p_type == PT_DYNAMIC)
-			im.dynamic = start;
+			im->dynamic = start;
 		if (p->p_type != PT_LOAD || !p->p_memsz)
 			continue;
-		if (!im.segments || start < im.start)
-			im.start = start;
-		if (end > im.end)
-			im.end = end;
-		if (s->address >= start && s->address < end)
-			hit = 1;
-		if (im.segments++ < IMAGE_SEGMENTS)
-			im.segment[im.segments - 1] =
-				(struct segment){start, end, p->p_offset,
-			                     (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
-			                         (p->p_flags & PF_X ? PROT_EXEC : 0)};
+		if (!im->segments || start < im->start)
+			im->start = start;
+		if (end > im->end)
+			im->end = end;
+		hit |= s->address >= start && s->address < end;
+		if (im->segments < IMAGE_SEGMENTS)
+			im->segment[im->segments++] = (struct segment){start, end, p->p_offset, segment_prot(p->p_flags)};
+		else
+			im->too_many_segments = 1;
 	}
 	if (s->first) {
 		s->first = 0;
-		module_program = (struct program_image){im.dynamic, im.bias, im.start};
+		module_program = (struct program_image){im->dynamic, im->bias, im->start};
 	}
-	if (!hit)
-		return 0;
-	if (im.segments > IMAGE_SEGMENTS) {
-		im.segments = IMAGE_SEGMENTS;
-		im.too_many_segments = 1;
-	}
-	s->image = im;
 	s->path = info->dlpi_name ? info->dlpi_name : "";
-	s->found = 1;
-	return 1;
+	return hit;
 }
 
 static struct module *module_of(const struct etch_module *desc)

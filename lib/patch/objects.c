@@ -57,6 +57,7 @@ const struct part_objects part_objects = {
 	.plan_inlines = txn_plan_inlines,
 	.plan_late = plan_late,
 	.swaps_prepare = swaps_prepare,
+	.swaps_prepare_all = swaps_prepare_all,
 	.swaps_do = swaps_do,
 	.swaps_undo = swaps_undo,
 	.swaps_end = swaps_end,

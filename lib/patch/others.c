@@ -141,6 +141,7 @@ const struct part_others part_others = {
 	.objects = objects_sorted,
 	.index = indexes_fill,
 	.fold = facts_fold,
+	.plan_reads = plan_reads,
 	.plan_far = plan_far,
 	.arm = others_arm,
 	.is_immediate = immediate_of_some_value,

@@ -42,6 +42,8 @@ struct part_others {
 	void (*index)(struct module *m, const struct counts *c, struct pair *temp);
 	/* Applies the facts of a new module to others, and theirs to it. */
 	void (*fold)(struct module *m);
+	/* Plans the sites of a set that the core does not find: by the indexes. */
+	int (*plan_reads)(struct txn *t, struct range_read *r);
 	/* Plans what reaches objects of other modules, of a linked module. */
 	void (*plan_far)(struct txn *t, const struct module *m);
 	/* Arms the objects without facts of an unlinked module. */
@@ -74,6 +76,7 @@ struct part_objects {
 	void (*plan_late)(struct txn *t, const struct module *m);
 	/* Pages of text (page_swap.c, text_file.c). */
 	int (*swaps_prepare)(struct swaps *s, struct list *text);
+	int (*swaps_prepare_all)(struct swaps *s, struct list *text);
 	int (*swaps_do)(struct swaps *s);
 	void (*swaps_undo)(struct swaps *s);
 	void (*swaps_end)(struct swaps *s);

@@ -228,17 +228,8 @@ static int changes_open(struct txn *t, struct swaps *s)
 	if (err)
 		return err;
 	err = pages_open(&t->text, 1);
-	if (err == ETCH_EPERM && !t->needs_alone && &part_objects) {
-		part_objects.swaps_end(s);
-		for (size_t i = 0; i < t->text.count; i++)
-			if (!t->text.word[i].swap)
-				t->text.word[i].swap = WORD_SWAP;
-		if (part_objects.swaps_prepare(s, &t->text)) {
-			pages_close(&t->data, 0);
-			return err;
-		}
+	if (err == ETCH_EPERM && !t->needs_alone && &part_objects && !part_objects.swaps_prepare_all(s, &t->text))
 		err = pages_open(&t->text, 1);
-	}
 	if (err)
 		pages_close(&t->data, 0);
 	return err;

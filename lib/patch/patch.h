@@ -176,6 +176,16 @@ int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
 /* plan_sites.c: sorts the stores, reads memory, drops stores that change nothing, and plans every
  * armed site that they touch. Called under the lock. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
+/* Stores of a module's objects in one range. */
+struct range_read {
+	const struct module *owner;
+	uint64_t from, to;
+	const struct object *o; /* of the site before, or null */
+};
+/* Plans a site that reads from `at`, before the range's end, if what it reads is stored to and armed. */
+int txn_plan_read(struct txn *t, struct range_read *r, const struct etch_imv *e, uint64_t at);
+/* plan_object.c: plans the sites that indexes lead to (struct part_others). */
+int plan_reads(struct txn *t, struct range_read *r);
 /* Plans calls in place and static branches on what overlaps [from, to); with PLAN_SET only of armed objects. */
 int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
 /* plan_object.c: plans all sites of one object. own: null, or, for objects in ascending order, the
@@ -231,6 +241,8 @@ extern int swap_refused;
  * there becomes WORD_SWAP_ALONG; one that may stay and whose page has no copy, WORD_DROPPED. One at
  * a time, under the lock. 0, or an etch_error and nothing to end. */
 int swaps_prepare(struct swaps *s, struct list *text);
+/* Again, with the pages of all words that are to be stored: of text that may not be made writable. */
+int swaps_prepare_all(struct swaps *s, struct list *text);
 /* Moves the copies over the pages. 0, or an etch_error with some of them moved. */
 int swaps_do(struct swaps *s);
 /* Puts the old contents of what was moved back. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* plan_object.c: plans all sites of an object, to be armed or released. */
 #include "patch/parts.h"
-#include "patch/walk.h"
+#include "shared/search.h"
 
 /* The immediate or displacement ends the instruction; re-encoding its value must give all the other bytes. */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
@@ -25,6 +25,59 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 	if (e->form == ETCH_FORM_MOV64 && bytes[len - 6] == 0x8d) /* lea */
 		tail += site_address(e) + len;
 	return immediate_form(e, tail, out) == len && !memcmp(out, bytes, len);
+}
+
+/* The sites of one module in order of what they read. */
+struct walk {
+	const struct module *m;
+	const struct etch_imv *entry; /* in a linked table; null: by index pair */
+	const struct pair *pair;
+	size_t at, end; /* indexes in `entry` or `pair` */
+};
+
+static size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
+
+/* kind: SITES_*. at: an index not behind the first site that reads from `from` on; null if unknown. */
+static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
+{
+	const struct sites *s = &m->sites[kind];
+	struct walk w = {.m = m, .entry = m->linked ? s->entry : NULL, .pair = s->own, .end = s->own_count};
+
+	if (at) {
+		w.at = *at;
+	} else if (!w.entry) {
+		w.at = pair_from(s->own, s->own_count, from);
+	} else {
+		w.at = sites_from(s, from);
+	}
+	return w;
+}
+
+static struct walk walk_far(const struct module *m, uint64_t from)
+{
+	return (struct walk){.m = m, .pair = m->far, .end = m->far_count, .at = pair_from(m->far, m->far_count, from)};
+}
+
+/* The next site, and the first byte that it reads; null at the end. */
+static inline const struct etch_imv *walk_next(struct walk *w, uint64_t *object)
+{
+	const struct etch_imv *e;
+
+	for (; w->at < w->end; w->at++) {
+		if (w->entry) {
+			if (w->entry[w->at].form == ETCH_FORM_MORE)
+				continue;
+			e = &w->entry[w->at++];
+			*object = site_object(e);
+			return e;
+		}
+		if (w->pair[w->at].value & PAIR_FACT)
+			continue;
+		e = pair_site(w->m, w->pair[w->at].value);
+		*object = w->pair[w->at++].key;
+		return e;
+	}
+	return NULL;
 }
 
 /* Does a site that starts in object o read no other variable? One that also reads the next, which is stored to
@@ -92,6 +145,30 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 			w = walk_far(m, o->flags & OBJECT_FIELD ? o->addr - 7 : o->addr);
 			err = plan_object_walk(t, owner, o, &w, plan);
 		}
+	return err;
+}
+
+/* Plans the sites of one walk that read what is stored to. */
+static int plan_reads_walk(struct txn *t, struct range_read *r, struct walk w)
+{
+	const struct etch_imv *e;
+	uint64_t at;
+	int err = 0;
+
+	while (!err && (e = walk_next(&w, &at)) && at < r->to)
+		err = txn_plan_read(t, r, e, at);
+	return err;
+}
+
+int plan_reads(struct txn *t, struct range_read *r)
+{
+	int err = 0;
+
+	for (int kind = 0; !r->owner->linked && kind < SITES_KINDS && !err; kind++)
+		err = plan_reads_walk(t, r, walk_own(r->owner, kind, r->from - 7, NULL));
+	for (const struct module *m = module_list; m && !err; m = m->next)
+		if (m->far_count)
+			err = plan_reads_walk(t, r, walk_far(m, r->from - 7));
 	return err;
 }
 

@@ -4,56 +4,41 @@
  * plans each.
  */
 #include "patch/parts.h"
-#include "patch/walk.h"
 #include "shared/search.h"
 
-static size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
-
-struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
+size_t sites_from(const struct sites *s, uint64_t from)
 {
-	const struct sites *s = &m->sites[kind];
-	struct walk w = {.m = m, .entry = m->linked ? s->entry : NULL, .pair = s->own, .end = s->own_count};
-
-	if (at) {
-		w.at = *at;
-	} else if (!w.entry) {
-		w.at = pair_from(s->own, s->own_count, from);
-	} else {
-		w.at = SEARCH(s->own_count, i, site_object(&s->entry[i] - (s->entry[i].form == ETCH_FORM_MORE)) < from);
-	}
-	return w;
+	return SEARCH(s->own_count, i, site_own_object(&s->entry[i] - (s->entry[i].form == ETCH_FORM_MORE)) < from);
 }
 
-struct walk walk_far(const struct module *m, uint64_t from)
+int txn_plan_read(struct txn *t, struct range_read *r, const struct etch_imv *e, uint64_t at)
 {
-	return (struct walk){.m = m, .pair = m->far, .end = m->far_count, .at = pair_from(m->far, m->far_count, from)};
+	unsigned size = site_size(e);
+
+	if (!r->o || at < r->o->addr || at - r->o->addr >= r->o->size)
+		r->o = module_object(r->owner, at);
+	if (at + size <= r->from || !r->o || !module_reads_armed(r->owner, r->o, at, size))
+		return 0;
+	return txn_plan_site(t, e, at, r->o, PLAN_SET);
 }
 
-/* Plans the sites of one walk that read any byte of [from, to) and whose object is armed. */
-static int plan_stores_walk(struct txn *t, const struct module *owner, struct walk w, uint64_t from, uint64_t to)
+/* Plans the sites of a linked table that do not go through the GOT. */
+static int plan_own(struct txn *t, struct range_read *r, const struct sites *s)
 {
-	const struct object *o = NULL;
-	const struct etch_imv *e;
-	uint64_t at;
-	int err;
+	/* No form reads more than 8 bytes, so sites that start up to 7 bytes before count. */
+	size_t i = sites_from(s, r->from - 7);
+	int err = 0;
 
-	while ((e = walk_next(&w, &at)) && at < to) {
-		unsigned size = site_size(e);
+	for (; i < s->own_count && !err; i++) {
+		const struct etch_imv *e = &s->entry[i];
 
-		if (at + size <= from)
+		if (e->form == ETCH_FORM_MORE)
 			continue;
-		if (!o || at < o->addr || at - o->addr >= o->size) {
-			o = module_object(owner, at);
-			if (!o)
-				continue;
-		}
-		if (!module_reads_armed(owner, o, at, size))
-			continue;
-		err = txn_plan_site(t, e, at, o, PLAN_SET);
-		if (err)
-			return err;
+		if (site_own_object(e) >= r->to)
+			break;
+		err = txn_plan_read(t, r, e, site_own_object(e));
 	}
-	return 0;
+	return err;
 }
 
 int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan)
@@ -66,8 +51,8 @@ int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64
 /* Plans the stores of the contiguous data words [first, end). */
 static int plan_stores_run(struct txn *t, size_t first, size_t end)
 {
-	uint64_t from = t->data.word[first].at, to = t->data.word[end - 1].at + 8;
-	struct module *owner = module_at(from), *m;
+	struct range_read r = {.from = t->data.word[first].at, .to = t->data.word[end - 1].at + 8};
+	struct module *owner = module_at(r.from);
 	int err;
 
 	if (!owner || !owner->object_count)
@@ -76,15 +61,14 @@ static int plan_stores_run(struct txn *t, size_t first, size_t end)
 	t->run_end = end;
 	t->memo.shape = 0; /* its images were for other values */
 	t->slot.at = 0;
+	r.owner = owner;
 	err = module_check(owner);
-	/* No form reads more than 8 bytes, so sites that start up to 7 bytes before count. */
-	for (int kind = 0; kind < SITES_KINDS && !err; kind++)
-		err = plan_stores_walk(t, owner, walk_own(owner, kind, from - 7, NULL), from, to);
+	for (int kind = 0; owner->linked && kind < SITES_KINDS && !err; kind++)
+		err = plan_own(t, &r, &owner->sites[kind]);
 	if (!err)
-		err = txn_plan_tables(t, owner, from, to, PLAN_SET);
-	for (m = module_list; m && !err; m = m->next)
-		if (m->far_count)
-			err = plan_stores_walk(t, owner, walk_far(m, from - 7), from, to);
+		err = txn_plan_tables(t, owner, r.from, r.to, PLAN_SET);
+	if (!err && &part_others)
+		err = part_others.plan_reads(t, &r);
 	return err;
 }
 
