@@ -49,6 +49,7 @@ def linkers():
         yield cc, ["-static", HIGH]
         yield cc, ["-static-pie", "-fPIE"]
         yield cc, []
+        yield cc, ["-fuse-ld=gold"]
         yield cc, ["-static", "-flto", *([HIGH] if cc == "gcc" else [])]
     if shutil.which("musl-gcc"):
         yield "musl-gcc", ["-static", HIGH]

@@ -13,11 +13,9 @@
 
 #include "patch/patch.h"
 
-/* Weak, so that no archive member is linked for it; and hidden, so that no other copy of libetch serves. The compiler
- * is not told the latter: it would take the address without the GOT, which has no way to say null. */
-#define PART_TABLE(type, name)                           \
-	extern const struct type name __attribute__((weak)); \
-	__asm__(".weak " #name "\n\t.hidden " #name)
+/* Weak, so that no archive member is linked for it. Their definitions are hidden, so that no other copy of libetch
+ * serves; the references are not, since gold's hidden ones that are undefined get the load address. */
+#define PART_TABLE(type, name) extern const struct type name __attribute__((weak))
 
 /* The word of a part in the program, and the symbol by which others name it. */
 #define PART_WORD(number, symbol)                                                                   \
