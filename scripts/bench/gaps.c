@@ -4,13 +4,22 @@
  * than 0.5 us and shorter than 100 us (other processes take longer). Other load on the machine makes further gaps, but
  * moves the median little.
  *
- *     gaps SECONDS FRAMES     frames of 1 KB on the stack; prints: gaps, median us, 90th percentile us
+ *     gaps SECONDS FRAMES [FLOOR]     frames of 1 KB on the stack; prints: gaps, median us, 90th percentile us
+ *
+ * FLOOR: what a sample costs that does nothing, 10,000 times a second:
+ *     handler   a POSIX timer's signal, whose handler returns at once
+ *     event     a perf event (cpu-clock) without a buffer, which stores nothing
  */
+#define _GNU_SOURCE
+#include <linux/perf_event.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 #include <x86intrin.h>
 
 #define MOST (1u << 20)
@@ -58,17 +67,43 @@ __attribute__((noinline)) static void deep(int frames, double time)
 	room[0]++;
 }
 
+#define PERIOD 100000 /* ns */
+
+static void nothing(int sig) { (void)sig; }
+
+static int floor_begin(const char *kind)
+{
+	struct itimerspec every = {{0, PERIOD}, {0, PERIOD}};
+	struct sigevent by_signal = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	struct perf_event_attr event = {.type = PERF_TYPE_SOFTWARE,
+	                                .size = sizeof(event),
+	                                .config = PERF_COUNT_SW_CPU_CLOCK,
+	                                .sample_period = PERIOD,
+	                                .sample_type = PERF_SAMPLE_IP,
+	                                .exclude_kernel = 1};
+	timer_t timer;
+
+	if (!strcmp(kind, "handler"))
+		return signal(SIGUSR1, nothing) == SIG_ERR || timer_create(CLOCK_MONOTONIC, &by_signal, &timer) ||
+		       timer_settime(timer, 0, &every, NULL);
+	return strcmp(kind, "event") || syscall(SYS_perf_event_open, &event, 0, -1, -1, 0) < 0;
+}
+
 int main(int argc, char **argv)
 {
 	double begun = seconds();
 	uint64_t first = __rdtsc();
 
-	if (argc != 3 || !(gap = calloc(MOST, sizeof(*gap))))
+	if (argc < 3 || argc > 4 || !(gap = calloc(MOST, sizeof(*gap))))
 		return 2;
 	memset(gap, 1, MOST * sizeof(*gap));
 	while (seconds() < begun + 0.1)
 		;
 	ticks_us = (double)(__rdtsc() - first) / (seconds() - begun) / 1e6;
+	if (argc == 4 && floor_begin(argv[3])) {
+		perror(argv[3]);
+		return 1;
+	}
 	deep(atoi(argv[2]), atof(argv[1]));
 	qsort(gap, count, sizeof(*gap), order);
 	printf("%zu %.1f %.1f\n", count, count ? gap[count / 2] : 0, count ? gap[count * 9 / 10] : 0);
