@@ -114,7 +114,9 @@ $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
 # Static programs link it, and it runs seldom: small.
 LIB_COLD := $(notdir $(basename $(wildcard lib/patch/*.c)))
-$(LIB_COLD:%=$(B)/o/lib/patch/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
+# Once a walk, and then mostly from memory: in as few lines of cache as can be.
+LIB_ONCE := unwind/walk unwind/lookup
+$(LIB_COLD:%=$(B)/o/lib/patch/%.o) $(LIB_ONCE:%=$(B)/o/lib/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)

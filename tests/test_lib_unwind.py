@@ -217,6 +217,60 @@ def test_headers_that_moved(build, tmp_path):
     assert lines[3:6] == ["2 2"] * 3, lines
 
 
+def test_a_file_of_the_name_of_one_that_stays(build, tmp_path):
+    """What the program needs is never unloaded. Another file of that name, which a library's constructor has loaded before
+    the unwinder starts, can be, and a third one comes to its place: its frames have other sizes."""
+    (tmp_path / "early.c").write_text("""#include <dlfcn.h>
+#include <stdlib.h>
+void *early;
+__attribute__((constructor)) static void start(void) { early = dlopen(getenv("EARLY"), RTLD_NOW); }
+""")
+    (tmp_path / "main.c").write_text("""#include <dlfcn.h>
+#include <stdio.h>
+#include <etch/unwind.h>
+extern void *early;
+extern int plugin_call(int, void (*)(void));
+static int frames;
+static void trace(void)
+{
+	void *ips[64];
+	int status;
+
+	frames = etch_backtrace_from(NULL, ips, 64, &status);
+	printf("%d %d ", frames, status);
+}
+int main(int argc, char **argv)
+{
+	trace();
+	puts("");
+	for (int i = 0; i < argc; i++) {
+		void *file = i ? dlopen(argv[i], RTLD_NOW) : early;
+		int (*call)(int, void (*)(void)) = (int (*)(int, void (*)(void)))dlsym(file, "plugin_call");
+
+		if (etch_unwind_prepare())
+			return 1;
+		call(9, trace);
+		printf("%d\\n", call == plugin_call ? 0 : (int)(((unsigned long)call >> 8) % 1000000000));
+		dlclose(file);
+	}
+	plugin_call(9, trace);
+	return 0;
+}
+""".replace("\\\\", "\\"))
+    for n, frame in enumerate((40, 72, 104)):
+        (tmp_path / str(n)).mkdir()
+        run(["gcc", "-O2", "-fPIC", "-shared", "-Wl,-soname,libplugin.so", f"-DFRAME={frame}", "-o", tmp_path / str(n) / "libplugin.so", PLUGIN])
+    needed, a, b = (tmp_path / str(n) / "libplugin.so" for n in range(3))
+    run(["gcc", "-O2", "-fPIC", "-shared", "-o", tmp_path / "libearly.so", tmp_path / "early.c"])
+    run(["gcc", "-O2", f"-I{INCLUDE}", "-o", tmp_path / "main", tmp_path / "main.c", f"-L{tmp_path}", "-learly", needed,
+         f"-Wl,-rpath,{tmp_path}:{needed.parent}", build / "libetch.a", "-pthread"])
+    first, *lines = run([tmp_path / "main", b, a, b], env={**os.environ, "EARLY": str(a)}).stdout.splitlines()
+    places = [line.split()[2:] for line in lines[:4]]
+    assert places[0] != ["0"] and places == [places[0]] * 4, "not at the same place"
+    assert first.split() == ["1", "-1"]  # ETCH_UNWIND_NOTABLE, which is not kept once there are tables
+    assert [line.split()[:2] for line in lines] == [["15", "1"]] * 5, lines  # 10 of the file, up to _start: ETCH_UNWIND_END
+
+
 def test_another_table_in_the_place_of_one(build, tmp_path):
     """dlclose, and dlopen of a file of the same layout whose table says of itself that it is of a format to come, or is
     cut off by its segment: what is known of the first is not used for it."""

@@ -49,27 +49,31 @@ static const uint8_t saved_order[17] = {
 	ETCH_R8,  ETCH_R9,  ETCH_R10, ETCH_R11, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15, ETCH_RDI,
 	ETCH_RSI, ETCH_RBP, ETCH_RBX, ETCH_RDX, ETCH_RAX, ETCH_RCX, ETCH_RSP, ETCH_RIP,
 };
-#define SAVED_RSP 15
 
-const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
+static __attribute__((noinline)) void enter_bare(struct cursor *c, uint64_t at)
 {
-	const struct unwind_module *m = c->shared ? c->shared : &c->room;
+	c->text_size = 0;
+	if (c->without_tables && !c->target) {
+		if (!loaded_image(at, &c->bare))
+			c->bare.start = c->bare.end = 0;
+		c->bare_key = fallback_key(&c->bare);
+	}
+}
 
-	if (at - m->text < m->text_size)
-		return m;
+WALK const struct unwind_module *cursor_enter_other(struct cursor *c, uint64_t at)
+{
+	const struct unwind_module *m;
+
 	if (at - c->bare.start < c->bare.end - c->bare.start)
 		return NULL;
-	m = c->target ? lookup_target(c->target, at, &c->room) : lookup_module(at, &c->room);
-	c->shared = m == &c->room ? NULL : m;
-	if (!m) {
-		c->room.text_size = 0;
-		c->room.by = PLAIN_FULL;
-		if (c->without_tables && !c->target) {
-			if (!loaded_image(at, &c->bare))
-				c->bare.start = c->bare.end = 0;
-			c->bare_key = fallback_key(&c->bare);
-		}
+	m = ETCH_UNLIKELY(c->target != NULL) ? lookup_target(c->target, at, &c->room) : lookup_module(at, &c->room);
+	if (ETCH_UNLIKELY(!m)) {
+		enter_bare(c, at);
+		return NULL;
 	}
+	c->shared = m == &c->room ? NULL : m;
+	c->text = m->text;
+	c->text_size = m->text_size;
 	return m;
 }
 
@@ -256,22 +260,17 @@ static int cursor_rule(struct cursor *c, struct etch_rule *r)
 NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct cursor *c)
 {
 	const struct unwind_module *m = c->shared ? c->shared : &c->room;
-	uint64_t bp = c->known & KNOWN(ETCH_RBP) ? c->reg[ETCH_RBP] : 0;
-	struct frame f = {c->reg[ETCH_RIP], c->reg[ETCH_RSP], &lost};
-	struct plain p;
+	const word *slot = c->known & KNOWN(ETCH_RBP) ? &c->reg[ETCH_RBP] : &lost;
+	struct frame f = {c->reg[ETCH_RIP], c->reg[ETCH_RSP], slot};
+	uint64_t bp;
+	const struct steps steps = steps_of(m, &c->window);
 
-	p.block = &m->block;
-	p.map = m->map;
-	p.text = m->text;
-	p.size = m->text_size;
-	p.lo = c->window.lo;
-	p.hi = c->window.hi;
-	p.span = p.hi - 8 - p.lo;
 	/* An empty window, as that of another process, has no room. An unknown rbp is 0: no CFA. */
-	if (c->interrupted || m->by < PLAIN_MAP_6 || f.sp - p.lo - STEP_ROOM >= p.hi - p.lo ||
-	    !map_step(&p, &f, bp, (enum plain_by)(m->by & PLAIN_SHIFT)) || !f.ip)
+	if (c->interrupted || f.ip - 1 - c->text >= c->text_size || m->by < PLAIN_MAP_6 ||
+	    f.sp - steps.lo - STEP_ROOM >= steps.hi - steps.lo ||
+	    !map_step(&steps, &f, (enum plain_by)(m->by & PLAIN_SHIFT)) || !f.ip)
 		return 0;
-	if (f.slot != &lost) {
+	if (f.slot != slot) {
 		if (memory_read((uint64_t)(uintptr_t)f.slot, &bp))
 			return 0;
 		c->reg[ETCH_RBP] = bp;
@@ -309,32 +308,17 @@ int cursor_at_signal(struct cursor *c)
 
 /* ---- the first frame of a walk ------------------------------------------------------- */
 
-void cursor_start(struct cursor *c)
+void cursor_load_rest(struct cursor *c)
 {
-	c->frames = c->switches = 0;
-	c->without_tables = 0;
-	c->untabled = 0;
-	c->reads = 0;
-	c->bare.start = c->bare.end = 0;
-	c->target = NULL;
-	c->saved = NULL;
-	c->window.lo = c->window.hi = 0;
-	c->shared = NULL;
-	c->room.text = c->room.text_size = 0;
-	c->room.by = PLAIN_FULL;
-	stack_begin();
+	for (int i = 0; i < 17; i++)
+		c->reg[saved_order[i]] = c->saved[i];
+	c->known = KNOWN_ALL;
 }
 
 void cursor_from(struct cursor *c, const void *ucontext)
 {
-	const ucontext_t *u = ucontext;
-
-	cursor_start(c);
-	c->saved = (const word *)(const void *)u->uc_mcontext.gregs;
-	for (int i = 0; i < 17; i++)
-		c->reg[saved_order[i]] = c->saved[i];
-	c->known = KNOWN_ALL;
-	c->interrupted = 1;
+	cursor_begin_walk(c, ucontext, NULL);
+	cursor_load_rest(c);
 }
 
 /* ---- etch/unwind.h -------------------------------------------------------------------- */

@@ -5,24 +5,28 @@
 #ifndef ETCH_LIB_UNWIND_CURSOR_H
 #define ETCH_LIB_UNWIND_CURSOR_H
 
+#include <ucontext.h>
+
 #include "unwind/unwind_internal.h"
 
 struct cursor {
 	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
 	uint32_t known;
+	int interrupted; /* rip is an interrupted instruction: look it up itself, not rip - 1 */
+	/* From here up to `bare_key` all zero at the start of a walk. */
+	uint64_t text, text_size;           /* of the module that rip was in last */
+	const struct unwind_module *shared; /* that module; null: it is in `room` */
+	struct window window;
+	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
+	const struct etch_target *target; /* null: this process */
 	uint32_t frames;
 	uint32_t switches;
-	int interrupted;                  /* rip is an interrupted instruction: look it up itself, not rip - 1 */
-	int without_tables;               /* enum cursor_without: how to step where no table covers rip */
-	uint64_t untabled;                /* with CURSOR_CFI: the first rip that no table covered; 0: none */
-	uint32_t reads;                   /* with CURSOR_CFI: rules read from .eh_frame, those kept apart */
-	struct prepare_image bare;        /* with it: the module last met that has no table; end 0: none */
-	uint64_t bare_key;                /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
-	const struct etch_target *target; /* null: this process */
-	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
-	struct window window;
-	const struct unwind_module *shared; /* the module that rip was in last; null: the module is in `room` */
-	struct unwind_module room;          /* text_size 0 and PLAIN_FULL: empty */
+	int without_tables;        /* enum cursor_without: how to step where no table covers rip */
+	uint32_t reads;            /* with CURSOR_CFI: rules read from .eh_frame, those kept apart */
+	uint64_t untabled;         /* with CURSOR_CFI: the first rip that no table covered; 0: none */
+	struct prepare_image bare; /* with it: the module last met that has no table; end 0: none */
+	uint64_t bare_key;         /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
+	struct unwind_module room;
 };
 
 enum cursor_without {
@@ -35,8 +39,15 @@ enum cursor_without {
 
 _Static_assert(sizeof(struct cursor) <= sizeof(struct etch_cursor), "a cursor fits");
 
-/* Completes the cursor for the frame of a ucontext_t. For a caller's frame: cursor_here(). */
-void cursor_start(struct cursor *c);
+/* Begins a walk: the caller sets the registers. */
+static inline __attribute__((always_inline)) void cursor_start(struct cursor *c)
+{
+	__builtin_memset((char *)c + offsetof(struct cursor, text), 0,
+	                 offsetof(struct cursor, bare_key) - offsetof(struct cursor, text));
+	stack_begin();
+}
+
+/* Positions the cursor at the frame of a ucontext_t. */
 void cursor_from(struct cursor *c, const void *ucontext);
 
 /* Positions the cursor at the frame of the public function's caller. `frame`:
@@ -59,6 +70,29 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_begin(struct cu
 		cursor_from(c, ucontext);
 	else
 		cursor_here(c, frame);
+}
+
+/* Places of registers in a ucontext_t, in words: gregset_t. */
+enum { SAVED_RBP = 10, SAVED_RSP = 15, SAVED_RIP = 16 };
+
+/* As cursor_begin(), for cursor_walk() and cursor_walk_reuse(): of an interrupted frame only the registers of plain
+ * frames; cursor_load_rest() loads the others. */
+NO_ASAN static inline __attribute__((always_inline)) void cursor_begin_walk(struct cursor *c, const void *ucontext,
+                                                                            const uint64_t *frame)
+{
+	const ucontext_t *u = ucontext;
+
+	if (!ucontext) {
+		cursor_here(c, frame);
+		return;
+	}
+	cursor_start(c);
+	c->saved = (const word *)(const void *)u->uc_mcontext.gregs;
+	c->reg[ETCH_RSP] = c->saved[SAVED_RSP];
+	c->reg[ETCH_RIP] = c->saved[SAVED_RIP];
+	c->reg[ETCH_RBP] = c->saved[SAVED_RBP];
+	c->known = KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP) | KNOWN(ETCH_RBP);
+	c->interrupted = 1;
 }
 
 /* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
@@ -92,8 +126,18 @@ void **kept_frames(struct cursor *c, struct frame *f, void **out, void **end);
  */
 int cursor_walk(struct cursor *c, void **ips, int max, int *count);
 
+const struct unwind_module *cursor_enter_other(struct cursor *c, uint64_t at);
+
 /* The module whose table covers this address, or null. Do not keep the pointer: it may point into
  * the cursor, which may be copied. */
-const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at);
+static inline __attribute__((always_inline)) const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
+{
+	if (ETCH_UNLIKELY(at - c->text >= c->text_size))
+		return cursor_enter_other(c, at);
+	return c->shared ? c->shared : &c->room;
+}
+
+/* Loads the registers of an interrupted frame that cursor_begin_walk() has left out. */
+void cursor_load_rest(struct cursor *c);
 
 #endif

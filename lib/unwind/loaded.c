@@ -26,14 +26,13 @@ struct snapshot {
 static struct snapshot *snapshot;
 
 /*
- * The main program, which is never unloaded. glibc's _dl_find_object knows only the first segment
- * of a static program (2.36).
+ * Modules that are never unloaded: the program and this library with what they need, and the dynamic linker. glibc's
+ * _dl_find_object knows only the first segment of a static program (2.36), and of the dynamic linker only the linked
+ * image: segments added to the file later lie behind it.
  */
+struct permanents loaded_permanents;
+static struct prepare_image permanent_image[PERMANENT];
 static struct prepare_image program;
-
-/* The dynamic linker, which is never unloaded either. The end that _dl_find_object gives for it is
- * that of its linked image: segments added to the file later lie behind it. */
-static struct prepare_image linker;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 /* libetch is compiled with -fno-plt: no lazy binding in a signal handler. */
@@ -134,14 +133,10 @@ static int listed_image(uint64_t at, struct prepare_image *im)
 int loaded_image(uint64_t at, struct prepare_image *im)
 {
 	const struct snapshot *s;
+	const struct permanent *p = permanent_at(at);
 
-	/* `end` remains 0 until the other fields are set. */
-	if (at >= program.start && at < program.end) {
-		*im = program;
-		return 1;
-	}
-	if (at >= linker.start && at < linker.end) {
-		*im = linker;
+	if (p) {
+		*im = permanent_image[p - loaded_permanents.at];
 		return 1;
 	}
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -193,10 +188,7 @@ const char *loaded_path(uint64_t at)
 
 bool loaded_is_program(const struct prepare_image *im) { return im->start == program.start; }
 
-bool loaded_is_permanent(const struct prepare_image *im)
-{
-	return im->start == program.start || im->start == linker.start;
-}
+struct permanent *loaded_is_permanent(const struct prepare_image *im) { return permanent_at(im->start); }
 
 void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im)
 {
@@ -280,19 +272,37 @@ void loaded_refresh(void)
 		snapshot_make();
 }
 
-static void permanent_set(struct prepare_image *to, const struct dl_phdr_info *info)
-{
-	struct prepare_image im;
+/* ---- modules that stay ------------------------------------------------------------- */
 
-	loaded_from(info, &im);
-	if (im.start >= im.end)
+#define NEEDED 64
+
+/* The names that the permanent modules found so far need, and whether a module has been found for each. */
+struct needed {
+	const char *name[NEEDED];
+	bool found[NEEDED];
+	unsigned count, permanent;
+};
+
+static void permanent_add(struct needed *needed, const struct dl_phdr_info *info, const struct prepare_image *im)
+{
+	struct permanents *all = &loaded_permanents;
+	unsigned n = needed->permanent;
+
+	if (n == PERMANENT)
 		return;
-	to->bias = im.bias;
-	to->phdr = im.phdr;
-	to->phnum = im.phnum;
-	to->start = im.start;
-	/* `end` is published last: a signal handler may read concurrently. */
-	__atomic_store_n(&to->end, im.end, __ATOMIC_RELEASE);
+	needed->permanent++;
+	permanent_image[n] = *im;
+	if (info->dlpi_phdr == (const Elf64_Phdr *)getauxval(AT_PHDR))
+		program = *im;
+	all->at[n].start = im->start;
+	/* Published last: a signal handler may read concurrently. */
+	__atomic_store_n(&all->at[n].size, im->end - im->start, __ATOMIC_RELEASE);
+	if (!n)
+		return;
+	if (!all->lo || im->start < all->lo)
+		__atomic_store_n(&all->lo, im->start, __ATOMIC_RELEASE);
+	if (im->end > all->hi)
+		__atomic_store_n(&all->hi, im->end, __ATOMIC_RELEASE);
 }
 
 /* Defined by glibc's dynamic linker, whose module its address tells: any of its symbols would do to which nothing else
@@ -312,13 +322,82 @@ static int is_linker(const struct dl_phdr_info *info)
 	return &_r_debug && im.start < im.end && (uint64_t)(uintptr_t)&_r_debug - im.start < im.end - im.start;
 }
 
+static const Elf64_Dyn *dynamic_section(const struct prepare_image *im)
+{
+	for (unsigned i = 0; i < im->phnum; i++)
+		if (im->phdr[i].p_type == PT_DYNAMIC)
+			return (const Elf64_Dyn *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr);
+	return NULL;
+}
+
+/* The names of a module in memory; null if it has none. glibc has relocated the entry, musl has not. */
+static const char *dynamic_names(const struct prepare_image *im, const Elf64_Dyn *d)
+{
+	for (; d && d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_STRTAB) {
+			uint64_t at = loaded_inside(im, d->d_un.d_ptr, 1) ? d->d_un.d_ptr : im->bias + d->d_un.d_ptr;
+
+			return loaded_inside(im, at, 1) ? (const char *)(uintptr_t)at : NULL;
+		}
+	return NULL;
+}
+
+static void needed_add(struct needed *needed, const char *name)
+{
+	for (unsigned i = 0; i < needed->count; i++)
+		if (!strcmp(needed->name[i], name))
+			return;
+	if (needed->count == NEEDED)
+		return;
+	needed->found[needed->count] = false;
+	needed->name[needed->count++] = name;
+}
+
+/* Is this the module that a permanent one needs: the first in the dynamic linker's list with that file's name or
+ * DT_SONAME? */
+static bool needed_is(struct needed *needed, const char *path, const char *soname)
+{
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	bool ret = false;
+
+	for (unsigned i = 0; i < needed->count; i++)
+		if (!strcmp(needed->name[i], file) || !strcmp(needed->name[i], path) ||
+		    (soname && !strcmp(needed->name[i], soname))) {
+			ret |= !needed->found[i];
+			needed->found[i] = true;
+		}
+	return ret;
+}
+
+/* Called for the modules in the dynamic linker's order, in which those that a module needs first follow it. */
 static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	(void)size, (void)arg;
-	if ((unsigned long)info->dlpi_phdr == getauxval(AT_PHDR))
-		permanent_set(&program, info);
-	else if (is_linker(info))
-		permanent_set(&linker, info);
+	struct needed *needed = arg;
+	const Elf64_Dyn *d, *e;
+	const char *names, *soname = NULL;
+	struct prepare_image im;
+	uint64_t own = (uint64_t)(uintptr_t)&program;
+	bool is_program = (unsigned long)info->dlpi_phdr == getauxval(AT_PHDR);
+
+	(void)size;
+	loaded_from(info, &im);
+	if (im.start >= im.end)
+		return 0;
+	d = dynamic_section(&im);
+	names = dynamic_names(&im, d);
+	for (e = d; names && e->d_tag != DT_NULL; e++)
+		if (e->d_tag == DT_SONAME)
+			soname = names + e->d_un.d_val;
+	if (!needed_is(needed, info->dlpi_name ? info->dlpi_name : "", soname) && !is_program && !is_linker(info) &&
+	    own - im.start >= im.end - im.start)
+		return 0;
+	for (e = d; names && e->d_tag != DT_NULL; e++)
+		if (e->d_tag == DT_NEEDED)
+			needed_add(needed, names + e->d_un.d_val);
+	/* What is mapped at its start are its ELF header and program headers? Not so in a program linked without them. */
+	if (!is_program && !is_linker(info) && !image_headers(&im))
+		return 0;
+	permanent_add(needed, info, &im);
 	return 0;
 }
 
@@ -328,21 +407,16 @@ extern const char *gnu_get_libc_version(void) __attribute__((weak));
 /* Finds the dynamic linker's list: DT_DEBUG of the program. */
 static void list_find(void)
 {
-	for (unsigned i = 0; i < program.phnum; i++) {
-		const Elf64_Phdr *p = &program.phdr[i];
-		const Elf64_Dyn *d = (const Elf64_Dyn *)(uintptr_t)(program.bias + p->p_vaddr);
-
-		if (p->p_type != PT_DYNAMIC)
-			continue;
-		for (; d->d_tag != DT_NULL; d++)
-			if (d->d_tag == DT_DEBUG)
-				__atomic_store_n(&modules_listed, (const struct r_debug *)(uintptr_t)d->d_un.d_ptr, __ATOMIC_RELEASE);
-	}
+	for (const Elf64_Dyn *d = dynamic_section(&program); d && d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_DEBUG)
+			__atomic_store_n(&modules_listed, (const struct r_debug *)(uintptr_t)d->d_un.d_ptr, __ATOMIC_RELEASE);
 }
 
 __attribute__((constructor(101))) static void loaded_start(void)
 {
-	dl_iterate_phdr(permanent_find, NULL);
+	struct needed needed = {.count = 0};
+
+	dl_iterate_phdr(permanent_find, &needed);
 	loaded_refresh();
 	if (snapshot_used() && !gnu_get_libc_version)
 		list_find();

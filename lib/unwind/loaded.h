@@ -23,8 +23,41 @@ struct prepare_image {
 int loaded_image(uint64_t at, struct prepare_image *im);
 /* Is it the main program, which is never unloaded? */
 bool loaded_is_program(const struct prepare_image *im);
-/* Is it the main program or the dynamic linker? What is mapped there stays. */
-bool loaded_is_permanent(const struct prepare_image *im);
+
+/*
+ * A module that is never unloaded while this library is there: what is mapped at its place stays. `module`: the
+ * answer of lookup_module() (lookup.c); null: it has not been asked for, or is not kept.
+ */
+struct unwind_module;
+struct permanent {
+	uint64_t start, size;
+	const struct unwind_module *module;
+};
+
+#define PERMANENT 32
+extern struct permanents {
+	_Alignas(64) uint64_t lo, hi;       /* where all but the first lie: modules that come later mostly do not */
+	struct permanent at[PERMANENT + 1]; /* the program first; size 0: the end */
+} loaded_permanents;
+
+/* The permanent module of an address, or null. */
+static inline struct permanent *permanent_at(uint64_t at)
+{
+	struct permanent *p = loaded_permanents.at;
+	uint64_t size = __atomic_load_n(&p->size, __ATOMIC_ACQUIRE);
+
+	if (at - p->start < size)
+		return p;
+	if (at < __atomic_load_n(&loaded_permanents.lo, __ATOMIC_RELAXED) ||
+	    at >= __atomic_load_n(&loaded_permanents.hi, __ATOMIC_ACQUIRE))
+		return NULL;
+	while ((size = __atomic_load_n(&p->size, __ATOMIC_ACQUIRE)) && at - p->start >= size)
+		p++;
+	return size ? p : NULL;
+}
+
+/* Is it a permanent module? Else null. */
+struct permanent *loaded_is_permanent(const struct prepare_image *im);
 
 /* The path of the file that the module of an address was loaded from, the program's excepted; null if it is
  * not known. Valid while the module is loaded. */

@@ -5,11 +5,11 @@
  * RULES OF THIS FILE. lookup_module() runs in signal context: no malloc, no lock, no
  * thread-local storage, no libc. Do not introduce any dependency there.
  *
- * For a module with a table of its own only the pointers to the table's arrays are cached. They
- * follow from the table's address and header; so a lookup asks the dynamic linker which module
- * is mapped there now, and uses the cached pointers if that module has the same program header
- * for the table's segment and the same bytes in the table's header. A dlclose(3) followed by a
- * dlopen(3) at the same place cannot make them wrong.
+ * For a module that stays (loaded.h) the answer is kept once it is known. For any other with a table of its own only
+ * the pointers to the table's arrays are. They follow from the table's address and header; so a lookup asks the
+ * dynamic linker which module is mapped there now, and uses the kept pointers if that module has the same program
+ * header for the table's segment and the same bytes in the table's header. A dlclose(3) followed by a dlopen(3) at the
+ * same place cannot make them wrong.
  */
 #include "unwind/table_cache.h"
 #include "common/segment_note.h"
@@ -59,8 +59,8 @@ _Static_assert(sizeof(struct etch_unwind) % 8 == 0, "headers are compared by wor
 
 /* An opened table, with what identifies it. Written once. */
 struct opened {
+	_Alignas(MODULE_LINE) struct unwind_module module;
 	uint64_t start, end;
-	struct unwind_module module;
 	uint64_t index; /* of the segment's program header */
 	Elf64_Phdr phdr;
 	const struct etch_unwind *table;
@@ -83,25 +83,26 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 
 	if (!o || o->start != im->start || o->end != im->end)
 		return NULL;
-	if (loaded_is_permanent(im) ||
-	    (o->index < im->phnum && same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
-	     same_words(&o->header, o->table, HEADER_WORDS)))
+	if (o->index < im->phnum && same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
+	    same_words(&o->header, o->table, HEADER_WORDS))
 		return &o->module;
 	return NULL;
 }
 
-static void opened_add(const struct prepare_image *im, const struct etch_unwind *u, unsigned index,
-                       const struct unwind_module *m)
+/* Returns where the table is kept, or m. */
+static const struct unwind_module *opened_add(const struct prepare_image *im, const struct etch_unwind *u,
+                                              unsigned index, const struct unwind_module *m)
 {
 	struct opened **slot = opened_slot(im->start), *o, *none = NULL;
 	unsigned n = __atomic_load_n(&opened_count, __ATOMIC_RELAXED);
+	bool permanent = loaded_is_permanent(im);
 
-	if (n >= OPENED_PLACES || __atomic_load_n(slot, __ATOMIC_RELAXED))
-		return;
+	if (n >= OPENED_PLACES || (!permanent && __atomic_load_n(slot, __ATOMIC_RELAXED)))
+		return m;
 	n = __atomic_fetch_add(&opened_count, 1, __ATOMIC_RELAXED);
 	if (n >= OPENED_PLACES) {
 		__atomic_store_n(&opened_count, OPENED_PLACES, __ATOMIC_RELAXED);
-		return;
+		return m;
 	}
 	o = &opened_place[n];
 	o->start = im->start;
@@ -111,10 +112,15 @@ static void opened_add(const struct prepare_image *im, const struct etch_unwind 
 	o->table = u;
 	o->header = *u;
 	o->module = *m;
-	__atomic_compare_exchange_n(slot, &none, o, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	if (!permanent)
+		__atomic_compare_exchange_n(slot, &none, o, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	return &o->module;
 }
 
 /* ---- lookups ------------------------------------------------------------------------- */
+
+/* Stands for a permanent module without a table. */
+static const struct unwind_module no_table;
 
 static const struct unwind_module *image_open(const struct prepare_image *im, struct unwind_module *room)
 {
@@ -126,26 +132,29 @@ static const struct unwind_module *image_open(const struct prepare_image *im, st
 
 	if (m)
 		return m;
+	/* The file has no table of its own if one has been made for it. */
+	e = cache_find(im);
+	if (e)
+		return &e->module;
 	u = lookup_table(im, &index, &size);
-	if (!u) {
-		e = cache_find(im);
-		return e ? &e->module : NULL;
-	}
+	if (!u)
+		return &no_table;
 	if (!etch_unwind_header_valid(u, size) || (u->encoding == ETCH_ENCODING_ORC && !orc_open(im, u, &room->orc)))
-		return NULL;
+		return &no_table;
 	module_open(room, u, im->bias);
-	if (u->encoding == ETCH_ENCODING_BLOCK)
-		opened_add(im, u, index, room);
-	return room;
+	return u->encoding == ETCH_ENCODING_BLOCK ? opened_add(im, u, index, room) : room;
 }
 
-const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room)
+const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *room)
 {
-	const struct unwind_module *m;
+	const struct unwind_module *m, *none = NULL;
 	struct prepare_image im;
 
 	if (!loaded_image(at, &im))
-		return NULL;
+		return &no_table;
 	m = image_open(&im, room);
-	return m && at - m->text < m->text_size ? m : NULL;
+	/* A table that another thread has made since stays. */
+	if (p && m != room)
+		__atomic_compare_exchange_n(&p->module, &none, m, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	return m;
 }

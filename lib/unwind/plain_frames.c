@@ -7,44 +7,70 @@
  */
 #include "unwind/plain_frames.h"
 
-NO_ASAN __attribute__((noinline)) int plain_slow_step(const struct plain *p, struct frame *f)
+NO_ASAN WALK __attribute__((noinline)) int plain_full_step(struct plain *p, struct frame *f)
 {
-	uint64_t bp = slot_load(f), cfa;
-	struct etch_map_rule m;
+	uint64_t bp = slot_load(f), at = f->ip - 1 - p->m->text, cfa, from_sp, from_bp;
+	const struct etch_rule *r;
+	uint32_t kind;
 
-	if (f->ip - p->text > p->size || !etch_map_find_in(p->block, f->ip - p->text, &m))
-		return full_step(p, f, bp);
-	cfa = (m.flags & ETCH_MAP_RBP ? bp : f->sp) + (uint64_t)(int64_t)m.cfa;
-	return plain_move(p, f, cfa, cfa + (uint64_t)(int64_t)m.bp, m.bp != 0);
+	if (ETCH_UNLIKELY(at >= p->m->text_size))
+		return 0;
+	r = etch_block_find_in(&p->m->block, at);
+	__builtin_memcpy(&kind, &r->cfa, 4);
+	/* cfa is rsp or rbp, bp is same or saved at the CFA, kind is CALL, ra is at the CFA */
+	if (ETCH_UNLIKELY((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16))) {
+		p->ended = r->kind == ETCH_RULE_END && etch_rule_valid(r);
+		return 0;
+	}
+	/* Both sums first, then the choice: the base register is known later than the offset. */
+	from_sp = f->sp + (uint64_t)(int64_t)r->cfa_off;
+	from_bp = bp + (uint64_t)(int64_t)r->cfa_off;
+	__asm__("" : "+r"(from_sp), "+r"(from_bp));
+	cfa = kind & 1 ? from_bp : from_sp;
+	return plain_move(&p->window, f, cfa, cfa + (uint64_t)(int64_t)r->bp_off, kind & 0x100);
 }
 
-NO_ASAN static inline __attribute__((always_inline)) void **fast(const struct plain *p, struct frame *frame, void **out,
+NO_ASAN WALK __attribute__((noinline)) int plain_slow_step(struct plain *p, struct frame *f)
+{
+	uint64_t at = f->ip - p->m->text, cfa;
+	struct etch_map_rule m;
+
+	if (at > p->m->text_size || !etch_map_find_in(&p->m->block, at, &m))
+		return plain_full_step(p, f);
+	cfa = (m.flags & ETCH_MAP_RBP ? slot_load(f) : f->sp) + (uint64_t)(int64_t)m.cfa;
+	return plain_move(&p->window, f, cfa, cfa + (uint64_t)(int64_t)m.bp, m.bp != 0);
+}
+
+NO_ASAN static inline __attribute__((always_inline)) void **fast(struct plain *p, struct frame *frame, void **out,
                                                                  void **end, const enum plain_by by)
 {
+	const struct steps steps = steps_of(p->m, &p->window);
+
 	for (;;) {
 		struct frame f = *frame;
 
-		if (by >= PLAIN_MAP_6 && f.sp - p->lo >= STEP_ROOM)
-			while (out < end && map_step(p, &f, slot_load(&f), by))
-				*out++ = (void *)(uintptr_t)f.ip;
-		else if (by == PLAIN_FULL)
-			while (out < end && full_step(p, &f, slot_load(&f)))
+		if (by >= PLAIN_MAP_6 && f.sp - steps.lo >= STEP_ROOM)
+			while (out < end && map_step(&steps, &f, by))
 				*out++ = (void *)(uintptr_t)f.ip;
 		*frame = f;
-		if (out == end || by == PLAIN_FULL || !plain_slow_step(p, frame))
+		if (out == end || !(by == PLAIN_FULL ? plain_full_step(p, frame) : plain_slow_step(p, frame)))
 			return out;
 		*out++ = (void *)(uintptr_t)frame->ip;
 	}
 }
 
-NO_ASAN void **plain_walk(const struct plain *p, struct frame *f, void **out, void **end, enum plain_by by)
+NO_ASAN WALK void **plain_walk(struct plain *p, struct frame *f, void **out, void **end)
 {
-	switch (by) {
-	case PLAIN_MAP_6: return fast(p, f, out, end, PLAIN_MAP_6);
-	case PLAIN_MAP_7: return fast(p, f, out, end, PLAIN_MAP_7);
-	case PLAIN_MAP_6_RBP: return fast(p, f, out, end, PLAIN_MAP_6_RBP);
-	case PLAIN_MAP_7_RBP: return fast(p, f, out, end, PLAIN_MAP_7_RBP);
-	case PLAIN_OLD_MAP: return fast(p, f, out, end, PLAIN_OLD_MAP);
-	default: return fast(p, f, out, end, PLAIN_FULL);
-	}
+	/* Not a switch: its table of jumps would be two more lines of cache. */
+	const enum plain_by by = p->m->by;
+
+	if (by == PLAIN_MAP_6)
+		return fast(p, f, out, end, PLAIN_MAP_6);
+	if (by == PLAIN_MAP_6_RBP)
+		return fast(p, f, out, end, PLAIN_MAP_6_RBP);
+	if (by == PLAIN_MAP_7)
+		return fast(p, f, out, end, PLAIN_MAP_7);
+	if (by == PLAIN_MAP_7_RBP)
+		return fast(p, f, out, end, PLAIN_MAP_7_RBP);
+	return by == PLAIN_OLD_MAP ? fast(p, f, out, end, PLAIN_OLD_MAP) : fast(p, f, out, end, PLAIN_FULL);
 }

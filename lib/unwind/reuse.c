@@ -173,8 +173,9 @@ NO_ASAN void **reuse_follow(struct frame *f, struct trace *t, void **out, void *
 }
 
 NO_ASAN static inline __attribute__((always_inline)) void **
-fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **out, void **end, const enum plain_by by)
+fast_reuse(struct plain *p, struct frame *frame, struct trace *t, void **out, void **end, const enum plain_by by)
 {
+	const struct steps steps = steps_of(p->m, &p->window);
 	struct reuse r = *t->reuse;
 	struct frame f = *frame;
 	uint64_t bp = slot_load(&f);
@@ -196,7 +197,7 @@ fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **o
 			r.mark = 0;
 			r.recorded = 1;
 		}
-		if (out == end || !plain_step(p, &f, bp, by))
+		if (out == end || !plain_step(p, &steps, &f, by))
 			break;
 		*out++ = (void *)(uintptr_t)f.ip;
 		r.recorded = 0;
@@ -209,10 +210,9 @@ fast_reuse(const struct plain *p, struct frame *frame, struct trace *t, void **o
 	return out;
 }
 
-NO_ASAN void **reuse_walk(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end,
-                          enum plain_by by)
+NO_ASAN void **reuse_walk(struct plain *p, struct frame *f, struct trace *t, void **out, void **end)
 {
-	switch (by) {
+	switch (p->m->by) {
 	case PLAIN_MAP_6: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6);
 	case PLAIN_MAP_7: return fast_reuse(p, f, t, out, end, PLAIN_MAP_7);
 	case PLAIN_MAP_6_RBP: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6_RBP);

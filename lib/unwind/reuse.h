@@ -69,6 +69,6 @@ NO_ASAN static inline __attribute__((always_inline)) int reuse_met(struct reuse 
 void **reuse_follow(struct frame *f, struct trace *t, void **out, void **end, int *status);
 
 /* As plain_walk(), with a previous walk; also stops at a frame of that walk, which is then not yet stored. */
-void **reuse_walk(const struct plain *p, struct frame *f, struct trace *t, void **out, void **end, enum plain_by by);
+void **reuse_walk(struct plain *p, struct frame *f, struct trace *t, void **out, void **end);
 
 #endif

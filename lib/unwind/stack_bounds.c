@@ -37,15 +37,9 @@
  * page << 16 | pages - 1; 0 is empty (page 0 is not a stack).
  */
 static __thread uint64_t runs[2] __attribute__((tls_model("initial-exec")));
-static int strict;
+int stack_strict;
 
-UNWIND_API int etch_unwind_strict(int on) { return __atomic_exchange_n(&strict, !!on, __ATOMIC_RELAXED); }
-
-void stack_begin(void)
-{
-	if (__builtin_expect(__atomic_load_n(&strict, __ATOMIC_RELAXED), 0))
-		runs[0] = runs[1] = 0;
-}
+UNWIND_API int etch_unwind_strict(int on) { return __atomic_exchange_n(&stack_strict, !!on, __ATOMIC_RELAXED); }
 
 void stack_forget(void) { runs[0] = runs[1] = 0; }
 
@@ -90,7 +84,8 @@ static int pages_readable(uint64_t first, uint64_t last)
 	return 1;
 }
 
-int stack_window(uint64_t at, struct window *w)
+/* The pages are in neither run, or the address is no stack's. */
+static __attribute__((noinline)) int window_ask(uint64_t at, struct window *w)
 {
 	uint64_t first = at >> PAGE_SHIFT, last = (at + 7) >> PAGE_SHIFT;
 
@@ -122,4 +117,19 @@ int stack_window(uint64_t at, struct window *w)
 	w->lo = first << PAGE_SHIFT;
 	w->hi = (last + 1) << PAGE_SHIFT;
 	return 0;
+}
+
+WALK int stack_window(uint64_t at, struct window *w)
+{
+	for (int i = 0; i < 2; i++) {
+		uint64_t run = runs[i], lo = run >> 16 << PAGE_SHIFT, last = (run & 0xffff) << PAGE_SHIFT | (PAGE - 8);
+
+		/* An empty run is page 0. */
+		if (at - lo <= last && lo) {
+			w->lo = lo;
+			w->hi = lo + last + 8;
+			return 0;
+		}
+	}
+	return window_ask(at, w);
 }

@@ -103,7 +103,7 @@ static void *permanent_alloc(uint64_t size)
 	static uint64_t left;
 	void *p;
 
-	size = (size + 15) & ~(uint64_t)15;
+	size = (size + MODULE_LINE - 1) & ~(uint64_t)(MODULE_LINE - 1);
 	if (size > left) {
 		left = size < 65536 ? 65536 : size;
 		room = sys_map(left, 0);
@@ -176,6 +176,7 @@ const struct cached_table *cache_find_file(const struct identity *id)
 int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size)
 {
 	struct cached_table **bucket = cache_bucket(im->start), *e = permanent_alloc(sizeof(*e));
+	struct permanent *p = loaded_is_permanent(im);
 
 	if (!e)
 		return 0;
@@ -187,5 +188,7 @@ int cache_add(const struct prepare_image *im, const struct identity *id, const s
 	module_open(&e->module, u, im->bias);
 	e->next = *bucket;
 	__atomic_store_n(bucket, e, __ATOMIC_RELEASE);
+	if (p)
+		__atomic_store_n(&p->module, &e->module, __ATOMIC_RELEASE);
 	return 1;
 }

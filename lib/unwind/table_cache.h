@@ -22,7 +22,7 @@ struct cached_table {
 	struct identity identity;
 	const struct etch_unwind *table;
 	uint64_t size;
-	struct unwind_module module;
+	_Alignas(MODULE_LINE) struct unwind_module module;
 };
 
 /* The cached table of this module, if it is still the module that the table was made for.

@@ -14,45 +14,71 @@
 
 static const word lost = 0; /* stands for an unknown rbp: a CFA computed from 0 lies below every stack */
 
-NO_ASAN static void **plain_module(const struct unwind_module *m, const struct window *window, struct frame *f,
-                                   struct trace *t, void **out, void **end)
-{
-	struct plain p;
+/* Does a walk keep its frames for the next? A constant where nothing is kept, so that no code is left of it. */
+#define PREVIOUS(t) (kept ? (t)->previous : NULL)
 
-	p.block = &m->block;
-	p.map = m->map;
-	p.text = m->text;
-	p.text_1 = m->text + 1;
-	p.size = m->text_size;
-	p.lo = window->lo;
-	p.hi = window->hi;
-	p.span = p.hi - 8 - p.lo;
-	return t->previous ? reuse_walk(&p, f, t, out, end, m->by) : plain_walk(&p, f, out, end, m->by);
+/* Stores the callers of frames without a table whose rules are kept. Returns false if there are none. */
+NO_ASAN static __attribute__((noinline)) bool untabled_frames(struct cursor *c, struct trace *t, struct frame *f,
+                                                              void ***out, void **end)
+{
+	void **from = *out;
+
+	*out = kept_frames(c, f, *out, end);
+	if (*out == from)
+		return false;
+	if (t->previous)
+		reuse_unlink(t->reuse);
+	return *out < end;
+}
+
+NO_ASAN static inline __attribute__((always_inline)) void cursor_move(struct cursor *c, const struct frame *f)
+{
+	c->reg[ETCH_RBP] = slot_load(f);
+	c->reg[ETCH_RIP] = f->ip;
+	c->reg[ETCH_RSP] = f->sp;
+	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f->slot != &lost ? KNOWN(ETCH_RBP) : 0);
+}
+
+/* Steps from an interrupted frame, if it is plain: by the full table, since the map knows return addresses only. */
+NO_ASAN static inline __attribute__((always_inline)) bool
+interrupted_step(struct cursor *c, struct trace *t, struct plain *p, struct frame *f, const int kept)
+{
+	if (!plain_full_step(p, f))
+		return false;
+	c->interrupted = 0;
+	if (PREVIOUS(t)) {
+		/* The same slot wherever the function was interrupted. */
+		t->previous->rbp = slot_load(f);
+		f->slot = &t->previous->rbp;
+		reuse_unlink(t->reuse);
+	}
+	return true;
 }
 
 /*
- * Walks over plain frames from c's frame, whose rip is in the trace and which was not
- * `interrupted`, across modules. Returns ETCH_UNWIND_OK when c is at a frame for cursor_step() or
- * the trace is full; otherwise the walk is over.
+ * Walks over plain frames from c's frame, whose rip is in the trace, across modules. Returns ETCH_UNWIND_OK when c is
+ * at a frame for cursor_step() or the trace is full; otherwise the walk is over.
  */
-NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
+NO_ASAN static inline __attribute__((always_inline)) int plain_frames(struct cursor *c, struct trace *t, const int kept)
 {
 	void **out = t->ips + t->count, **end = t->ips + t->max;
-	struct frame f = {c->reg[ETCH_RIP], c->reg[ETCH_RSP], &lost};
-	const struct unwind_module *m;
+	struct frame f = {c->reg[ETCH_RIP] + (unsigned)c->interrupted, c->reg[ETCH_RSP], &lost};
 	int ret = ETCH_UNWIND_OK;
+	struct plain p;
 
 	if (c->known & KNOWN(ETCH_RBP)) {
 		f.slot = &c->reg[ETCH_RBP];
-		if (t->previous) {
+		if (PREVIOUS(t)) {
 			t->previous->rbp = c->reg[ETCH_RBP];
 			f.slot = &t->previous->rbp;
 		}
 	}
 	if (!window_has(&c->window, f.sp) && stack_window(f.sp, &c->window))
 		return ETCH_UNWIND_OK;
+	p.window = c->window;
+	p.ended = false;
 	for (;;) {
-		if (t->previous && !t->reuse->recorded) {
+		if (PREVIOUS(t) && !t->reuse->recorded && !c->interrupted) {
 			reuse_window(t->reuse, t->previous, &c->window);
 			if (reuse_met(t->reuse, &f, slot_load(&f))) {
 				out = reuse_follow(&f, t, out, end, &ret);
@@ -60,40 +86,57 @@ NO_ASAN static int plain_frames(struct cursor *c, struct trace *t)
 					break;
 			}
 		}
-		m = cursor_enter(c, f.ip - 1);
-		if (!m && c->without_tables) {
-			void **from = out;
-
-			out = kept_frames(c, &f, out, end);
-			if (out == from)
+		p.m = cursor_enter(c, f.ip - 1);
+		if (ETCH_UNLIKELY(!p.m)) {
+			if (!c->without_tables)
+				ret = ETCH_UNWIND_NOTABLE;
+			else if (!c->interrupted && untabled_frames(c, t, &f, &out, end))
+				continue;
+			break;
+		}
+		if (out == end || ETCH_UNLIKELY(p.m->encoding != ETCH_ENCODING_BLOCK))
+			break;
+		if (c->interrupted) {
+			if (!interrupted_step(c, t, &p, &f, kept))
 				break;
-			if (t->previous)
-				reuse_unlink(t->reuse);
-			if (out == end)
-				break;
+			*out++ = (void *)(uintptr_t)f.ip;
 			continue;
 		}
-		if (!m)
-			ret = ETCH_UNWIND_NOTABLE;
-		if (!m || m->encoding != ETCH_ENCODING_BLOCK)
+		out = PREVIOUS(t) ? reuse_walk(&p, &f, t, out, end) : plain_walk(&p, &f, out, end);
+		if (p.ended || out == end)
 			break;
-		out = plain_module(m, &c->window, &f, t, out, end);
-		if (out == end)
-			break;
-		if (t->previous && !t->reuse->recorded)
+		if (PREVIOUS(t) && !t->reuse->recorded)
 			continue;
-		if (f.ip - 1 - m->text < m->text_size)
+		if (f.ip - 1 - c->text < c->text_size)
 			break;
 	}
-	c->reg[ETCH_RBP] = slot_load(&f);
-	c->reg[ETCH_RIP] = f.ip;
-	c->reg[ETCH_RSP] = f.sp;
-	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f.slot != &lost ? KNOWN(ETCH_RBP) : 0);
+	if (p.ended)
+		ret = ETCH_UNWIND_END;
+	if (c->interrupted)
+		return ret;
+	cursor_move(c, &f);
 	t->count = (int)(out - t->ips);
 	return ret;
 }
 
-NO_ASAN static int walk(struct cursor *c, struct trace *t)
+/* The frame behind those that plain_frames() walks over. */
+NO_ASAN static __attribute__((noinline)) int other_frame(struct cursor *c, struct trace *t)
+{
+	int ret;
+
+	if (c->interrupted && c->known != KNOWN_ALL)
+		cursor_load_rest(c);
+	ret = cursor_step(c);
+	if (ret)
+		return ret;
+	if (t->count == t->max)
+		return ETCH_UNWIND_LIMIT;
+	if (t->previous)
+		reuse_unlink(t->reuse);
+	return ETCH_UNWIND_OK;
+}
+
+NO_ASAN static inline __attribute__((always_inline)) int walk_kept(struct cursor *c, struct trace *t, const int kept)
 {
 	int ret;
 
@@ -101,25 +144,26 @@ NO_ASAN static int walk(struct cursor *c, struct trace *t)
 		return ETCH_UNWIND_LIMIT;
 	for (;;) {
 		t->ips[t->count++] = (void *)(uintptr_t)c->reg[ETCH_RIP];
-		if (!c->interrupted) {
-			ret = plain_frames(c, t);
-			if (ret)
-				return ret;
-		}
+		ret = plain_frames(c, t, kept);
+		if (ret)
+			return ret;
 		/* A further frame is only of interest for the status. */
 		if (t->count == t->max && !t->status)
 			return ETCH_UNWIND_LIMIT;
-		ret = cursor_step(c);
+		ret = other_frame(c, t);
 		if (ret)
 			return ret;
-		if (t->count == t->max)
-			return ETCH_UNWIND_LIMIT;
-		if (t->previous)
-			reuse_unlink(t->reuse);
 	}
 }
 
-int cursor_walk(struct cursor *c, void **ips, int max, int *count)
+NO_ASAN WALK static __attribute__((noinline)) int walk(struct cursor *c, struct trace *t) { return walk_kept(c, t, 0); }
+
+NO_ASAN static __attribute__((noinline)) int walk_reuse(struct cursor *c, struct trace *t)
+{
+	return walk_kept(c, t, 1);
+}
+
+WALK int cursor_walk(struct cursor *c, void **ips, int max, int *count)
 {
 	struct trace t = {.ips = ips, .max = max};
 	int ret = walk(c, &t);
@@ -128,7 +172,7 @@ int cursor_walk(struct cursor *c, void **ips, int max, int *count)
 	return ret;
 }
 
-UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)
+UNWIND_API WALK __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 {
 	struct trace t = {.ips = ips, .max = max};
 	struct cursor c;
@@ -138,13 +182,14 @@ UNWIND_API __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 	return t.count;
 }
 
-UNWIND_API __attribute__((noinline)) int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status)
+UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_from(const void *ucontext, void **ips, int max,
+                                                                  int *status)
 {
 	struct trace t = {.ips = ips, .max = max, .status = !!status};
 	struct cursor c;
 	int ret;
 
-	cursor_begin(&c, ucontext, __builtin_frame_address(0));
+	cursor_begin_walk(&c, ucontext, __builtin_frame_address(0));
 	ret = walk(&c, &t);
 	if (status)
 		*status = ret;
@@ -168,7 +213,7 @@ int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
 			reuse_begin(&r, w);
 		}
 	}
-	ret = walk(c, t);
+	ret = t->previous ? walk_reuse(c, t) : walk(c, t);
 	if (mine) {
 		if (t->previous && !r.settled)
 			reuse_keep(&r, w, ret, t->status);
@@ -182,14 +227,14 @@ int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
 	return ret;
 }
 
-UNWIND_API __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext, void **ips,
-                                                              int max, int *status)
+UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext,
+                                                                   void **ips, int max, int *status)
 {
 	struct trace t = {.ips = ips, .max = max, .status = !!status};
 	struct cursor c;
 	int ret;
 
-	cursor_begin(&c, ucontext, __builtin_frame_address(0));
+	cursor_begin_walk(&c, ucontext, __builtin_frame_address(0));
 	ret = cursor_walk_reuse(&c, w, &t);
 	if (status)
 		*status = ret;

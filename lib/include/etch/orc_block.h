@@ -89,27 +89,27 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 /* ---- block ------------------------------------------------------------------- */
 
-/* A block table with its arrays as pointers. */
+/* A block table with its arrays as pointers; first what most lookups need. */
 struct etch_block {
 	const uint16_t *hd;
 	const uint32_t *base;
 	const uint8_t *pool;
 	const struct etch_rule *palette;
-	const struct etch_escape *escape;
-	const struct etch_run *run;
-	const uint8_t *map; /* null: the table has no map */
-	const uint32_t *map_page;
-	const uint8_t *map_unit;
-	const struct etch_map_rule *map_palette;
 	uint64_t text_size;
-	uint32_t pool_end;  /* offset of the byte behind the last record */
-	uint32_t direct;    /* lower idx bytes are palette indices */
-	uint32_t first_run; /* idx bytes from here to 254 are runs */
-	uint32_t palette_count, escape_count;
-	uint32_t map_unit_count;
+	uint32_t pool_end; /* offset of the byte behind the last record */
+	uint32_t direct;   /* lower idx bytes are palette indices */
+	const struct etch_map_rule *map_palette;
 	uint32_t map_steps; /* lower map bytes are steps: ETCH_MAP_STEPS, or 0 before version 4 */
 	uint32_t map_codes; /* map bytes from map_steps to here are the palette's rules, in order */
 	uint8_t map_shift, map_page_shift, map_rbp;
+	uint32_t map_unit_count;
+	const uint8_t *map; /* null: the table has no map */
+	const uint32_t *map_page;
+	const uint8_t *map_unit;
+	const struct etch_escape *escape;
+	const struct etch_run *run;
+	uint32_t first_run; /* idx bytes from here to 254 are runs */
+	uint32_t palette_count, escape_count;
 };
 
 /* Fills *t from a table of ETCH_ENCODING_BLOCK that etch_unwind_header_valid() accepts. */
