@@ -317,7 +317,7 @@ def flags_pairs():
         ("unwind/prepare.c", ["-O2"], ["-O3"]),
         ("patch/module.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
         ("patch/module.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
-        ("patch/plan.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
+        ("unwind/cursor.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
 
 
 @pytest.mark.parametrize("name,a,b", flags_pairs())

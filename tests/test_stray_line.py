@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 	hide = same;
 	if (cfg.b == 2 && argc == 1)
 		stray(hide((int *)ETCH_ADDR(cfg.b)));
-	return kept(0);
+	return kept(0) + etch_set(&cfg.a, argc);
 }
 """
 HERE = 70002

@@ -48,14 +48,22 @@ extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak)
 #define ASKED_SLOTS 128
 static uint64_t asked[ASKED_SLOTS];
 
+/* The entry for [at, at+size), and where it is. */
+static uint64_t *asked_slot(uint64_t at, uint64_t size, uint64_t *key)
+{
+	uint64_t page = PAGE_DOWN(at);
+
+	*key = page | (PAGE_DOWN(at + size - 1) - page) >> 12;
+	return &asked[(page >> 12) * 0x9e3779b97f4a7c15u >> 57];
+}
+
 static int headers_readable(uint64_t at, uint64_t size)
 {
-	uint64_t page = PAGE_DOWN(at), key = page | (PAGE_DOWN(at + size - 1) - page) >> 12;
-	uint64_t *slot = &asked[(page >> 12) * 0x9e3779b97f4a7c15u >> 57];
+	uint64_t key, *slot = asked_slot(at, size, &key);
 
 	if (__atomic_load_n(slot, __ATOMIC_RELAXED) == key)
 		return 1;
-	for (uint64_t p = page; p < at + size; p += 4096)
+	for (uint64_t p = PAGE_DOWN(at); p < at + size; p += 4096)
 		if (!stack_page_readable(p))
 			return 0;
 	__atomic_store_n(slot, key, __ATOMIC_RELAXED);
@@ -369,6 +377,23 @@ static bool needed_is(struct needed *needed, const char *path, const char *sonam
 	return ret;
 }
 
+/*
+ * Are the headers at the start of a module those that the dynamic linker has read? Not so in one linked without them,
+ * or where a tool has moved them. By its word alone: asking the kernel what can be read is an error for valgrind.
+ */
+static bool headers_at_start(const struct dl_phdr_info *info, const struct prepare_image *im)
+{
+	const Elf64_Phdr *p = info->dlpi_phdr, *end = p + info->dlpi_phnum;
+	uint64_t size = (uint64_t)((uintptr_t)end - im->start), key;
+
+	while (p < end && (p->p_type != PT_LOAD || im->bias + p->p_vaddr != im->start))
+		p++;
+	if (p == end || !(p->p_flags & PF_R) || size > p->p_filesz || size > 4096)
+		return false;
+	*asked_slot(im->start, sizeof(Elf64_Ehdr), &key) = key;
+	return true;
+}
+
 /* Called for the modules in the dynamic linker's order, in which those that a module needs first follow it. */
 static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -394,8 +419,7 @@ static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 	for (e = d; names && e->d_tag != DT_NULL; e++)
 		if (e->d_tag == DT_NEEDED)
 			needed_add(needed, names + e->d_un.d_val);
-	/* What is mapped at its start are its ELF header and program headers? Not so in a program linked without them. */
-	if (!is_program && !is_linker(info) && !image_headers(&im))
+	if (!is_program && !is_linker(info) && !(headers_at_start(info, &im) && image_headers(&im)))
 		return 0;
 	permanent_add(needed, info, &im);
 	return 0;

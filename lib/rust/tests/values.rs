@@ -195,7 +195,7 @@ mod threads {
                 thread::spawn(move || {
                     let mut last = 0;
                     START.wait();
-                    while !STOP.load(Ordering::Relaxed) {
+                    while !STOP.load(Ordering::Acquire) {
                         let done = DONE.load(Ordering::Acquire);
                         let (turn, too, _, _) = read();
                         assert!(turn >= done && turn >= last && turn <= turns, "{turn} after {done}, {last}");
@@ -218,7 +218,7 @@ mod threads {
         while ROUNDS.load(Ordering::Relaxed) < 10 {
             thread::yield_now();
         }
-        STOP.store(true, Ordering::Relaxed);
+        STOP.store(true, Ordering::Release);
         readers.into_iter().for_each(|r| r.join().unwrap());
         assert_eq!(etch::verify(), Ok(0));
     }
