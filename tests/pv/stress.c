@@ -35,6 +35,17 @@ static _Atomic int stop;
 
 #define DEPTH 64
 
+/* libgcc's: the FDE of code; null without. struct dwarf_eh_bases is three pointers. */
+const void *_Unwind_Find_FDE(void *pc, void *bases[3]);
+
+/* glibc's list ends at code without an FDE, such as crtbeginS.o's __do_global_dtors_aux, which dlclose() runs. */
+static int is_without_fde(void *pc)
+{
+	void *bases[3];
+
+	return !_Unwind_Find_FDE(pc, bases);
+}
+
 /* Both lists begin at the same return address; where etch's does not end complete, it
  * must be a prefix of glibc's. */
 static void walks_compare(void **etch, int n, int status, void **libc, int m)
@@ -47,6 +58,8 @@ static void walks_compare(void **etch, int n, int status, void **libc, int m)
 	/* glibc's list may end with a null for the outermost frame. */
 	while (m && !libc[m - 1])
 		m--;
+	if (same == m && m && m < n && is_without_fde(libc[m - 1]))
+		return;
 	if (same < n || (status == ETCH_UNWIND_END && same < m)) {
 		if (!walks_wrong++) {
 			fprintf(stderr, "walks differ at %d of %d and %d, status %d\n", same, n, m, status);
