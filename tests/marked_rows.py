@@ -38,6 +38,16 @@ def wrong(etch, tmp_path, source, *flags, args=(), strip=True):
     return out
 
 
+# A program that ends at once.
+EXIT = """
+	.globl	_start
+	.type	_start, @function
+_start:	xorl	%edi, %edi
+	movl	$60, %eax
+	syscall
+	.size	_start, .-_start
+"""
+
 LIBRARY = ["-shared"]
 PROGRAM = ["-static", "-no-pie"]                           # linked to its address: words of data are all there is
 PACKED = ["-shared", "-Wl,-z,pack-relative-relocs"]        # so are they here

@@ -6,16 +6,7 @@ import json
 import pytest
 
 from conftest import run
-from marked_rows import LIBRARY, PROGRAM, wrong
-
-EXIT = """
-	.globl	_start
-	.type	_start, @function
-_start:	xorl	%edi, %edi
-	movl	$60, %eax
-	syscall
-	.size	_start, .-_start
-"""
+from marked_rows import EXIT, LIBRARY, PROGRAM, wrong
 
 
 def function(body, name="f"):

@@ -4,18 +4,11 @@
 
 import pytest
 
-from marked_rows import LIBRARY, PACKED, PROGRAM, wrong
+from marked_rows import EXIT, LIBRARY, PACKED, PROGRAM, wrong
 
 # Words of data: two functions; and tables of data among the code, which begin with what looks like `ret`. What lies beside
 # such a word leads to where no function begins.
-WORDS = """
-	.globl	_start
-	.type	_start, @function
-_start:	xorl	%edi, %edi
-	movl	$60, %eax
-	syscall
-	.size	_start, .-_start
-	.p2align 4, 0xcc
+WORDS = EXIT + """	.p2align 4, 0xcc
 hidden:	subq	$24, %rsp
 	row	32
 	call	*%rdi
@@ -50,14 +43,7 @@ def test_words_of_data(etch, tmp_path, flags):
 
 # What only words lead to is judged once it is known where each ends: `hidden` goes on in `third`, which lies behind `second`,
 # as a function does and no label. `frame` has no other end than that, and its frame pointer says that it is a function.
-ENDS = """
-	.globl	_start
-	.type	_start, @function
-_start:	xorl	%edi, %edi
-	movl	$60, %eax
-	syscall
-	.size	_start, .-_start
-	.p2align 4, 0xcc
+ENDS = EXIT + """	.p2align 4, 0xcc
 hidden:	row	8
 	testl	%edi, %edi
 	je	third
@@ -106,14 +92,7 @@ def test_what_words_lead_to_is_judged_when_its_ends_are_known(etch, tmp_path, fl
 
 # A number that is an address amid an instruction of `cut`, behind a byte that decodes as a return: the frame pointer at the
 # word before shows that a function goes on there. In front of it lie bytes that are no code.
-NUMBER = """
-	.globl	_start
-	.type	_start, @function
-_start:	xorl	%edi, %edi
-	movl	$60, %eax
-	syscall
-	.size	_start, .-_start
-	.p2align 4, 0xcc
+NUMBER = EXIT + """	.p2align 4, 0xcc
 	.byte	6, 6, 6, 6
 	.p2align 4, 0xcc
 cut:	row	8
@@ -143,14 +122,7 @@ def test_a_number_amid_a_function_does_not_cut_it(etch, tmp_path, flags):
 
 # What words lead to ends in a jump to a function that nothing else leads to, or that lies behind a jump to it: its frame
 # pointer says that it is one. `label` jumps to code that says nothing.
-TAILS = """
-	.globl	_start
-	.type	_start, @function
-_start:	xorl	%edi, %edi
-	movl	$60, %eax
-	syscall
-	.size	_start, .-_start
-	.p2align 4, 0xcc
+TAILS = EXIT + """	.p2align 4, 0xcc
 leaf:	row	8
 	movq	(%rdi), %rax
 	movb	$0, (%rax)

@@ -149,24 +149,59 @@ static bool is_found(const struct work *w, size_t i)
 	return w->state[i].frame == FRAME_HANDLER && w->state[i].is_handler;
 }
 
+/* A table, and a code range that dispatches through it. */
+struct use {
+	uint32_t table, range;
+};
+
+struct uses {
+	struct use *list; /* sorted */
+	size_t count;
+};
+
+static int use_order(const void *a, const void *b)
+{
+	const struct use *x = a, *y = b;
+
+	if (x->table != y->table)
+		return x->table < y->table ? -1 : 1;
+	return x->range < y->range ? -1 : x->range > y->range;
+}
+
+/* All uses of tables by code ranges. */
+static void uses_find(const struct work *w, struct uses *u)
+{
+	size_t i;
+
+	u->list = mem_alloc(2 * w->ranges.count, sizeof(*u->list));
+	for (u->count = i = 0; i < w->ranges.count; i++) {
+		if (w->state[i].dispatch)
+			u->list[u->count++] = (struct use){w->state[i].dispatch, (uint32_t)i};
+		if (w->state[i].dispatch_otherwise)
+			u->list[u->count++] = (struct use){w->state[i].dispatch_otherwise, (uint32_t)i};
+	}
+	if (u->count)
+		qsort(u->list, u->count, sizeof(*u->list), use_order);
+}
+
 /* Does no other code range dispatch through the table that code range i dispatches through? */
-static bool has_own_table(const struct work *w, size_t i)
+static bool has_own_table(const struct work *w, const struct uses *u, size_t i)
 {
 	const struct range_state *s = &w->state[i];
 	uint32_t table = s->frame == FRAME_HANDLER ? s->dispatch : s->dispatch_otherwise;
-	size_t k;
+	size_t k = SEARCH(u->count, n, u->list[n].table < table);
 
-	for (k = 0; table && k < w->ranges.count; k++)
-		if (k != i && (w->state[k].dispatch == table || w->state[k].dispatch_otherwise == table))
+	for (; table && k < u->count && u->list[k].table == table; k++) /* at most two are of range i */
+		if (u->list[k].range != i)
 			return false;
 	return table != 0;
 }
 
 /* May a code range be a label that dispatches through a table of its own? */
-static bool may_be_prefix(const struct work *w, size_t i)
+static bool may_be_prefix(const struct work *w, const struct uses *u, size_t i)
 {
 	return (w->state[i].frame == FRAME_OWN || w->state[i].frame == FRAME_HANDLER) && !is_found(w, i) &&
-	       is_taken_only(w, i) && has_own_table(w, i);
+	       is_taken_only(w, i) && has_own_table(w, u, i);
 }
 
 /* Finds those among many labels whose code is known to be handlers. prefix[i]: is code range i one? */
@@ -174,8 +209,10 @@ static bool *prefixes_find(const struct work *w)
 {
 	uint32_t *known = mem_zero(w->ranges.count, sizeof(*known)); /* by identity: handlers whose addresses it takes */
 	bool *prefix = mem_zero(w->ranges.count, sizeof(*prefix));
+	struct uses uses;
 	size_t i;
 
+	uses_find(w, &uses);
 	for (i = 0; i < w->calls.count; i++) {
 		const struct link *x = &w->calls.list[i];
 
@@ -185,10 +222,12 @@ static bool *prefixes_find(const struct work *w)
 	for (i = 0; i < w->calls.count; i++) {
 		const struct link *x = &w->calls.list[i];
 
-		if (x->kind == EXIT_REF && x->start && known[x->from] >= LABELS_LEAST && may_be_prefix(w, w->place[x->to]))
+		if (x->kind == EXIT_REF && x->start && known[x->from] >= LABELS_LEAST &&
+		    may_be_prefix(w, &uses, w->place[x->to]))
 			prefix[w->place[x->to]] = true;
 	}
 	free(known);
+	free(uses.list);
 	return prefix;
 }
 
@@ -288,7 +327,7 @@ static void handlers_tell(struct work *w)
 		w->env.handlers |= w->ranges.list[i].handler = is_found(w, i);
 }
 
-/* Marks the code ranges of which the frame is shown. Returns the result of prefixes_find(). */
+/* Marks the code ranges of which the frame is shown. Returns the result of prefixes_find(); null without tables. */
 static bool *handlers_mark(struct work *w, const struct tables *t)
 {
 	bool *prefix = NULL;
@@ -296,12 +335,14 @@ static bool *handlers_mark(struct work *w, const struct tables *t)
 
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].is_handler = is_shown(t, &w->state[i]);
+	if (!t->count)
+		return NULL;
 	do {
 		free(prefix);
-		while (t->count && handlers_spread(w))
+		while (handlers_spread(w))
 			;
 		prefix = prefixes_find(w);
-	} while (t->count && prefixes_take(w, prefix));
+	} while (prefixes_take(w, prefix));
 	return prefix;
 }
 
