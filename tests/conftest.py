@@ -13,11 +13,15 @@ import fcntl
 import gc
 import json
 import os
+import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -65,6 +69,24 @@ def run(argv, *, ok=0, timeout=TIMEOUT, **kw):
             pytrace=True,
         )
     return p
+
+
+def on_terminal(argv, columns=200, cwd=None, **env):
+    """The exit status of argv and what it writes to a terminal of that width that knows colours."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")}
+    p = subprocess.Popen([str(a) for a in argv], stdout=side, stdin=subprocess.DEVNULL, cwd=cwd,
+                         env=environment | {"TERM": "xterm", "LANG": "C.UTF-8"} | env)
+    # A terminal with no writer left may end before all that was written is read: the end is a mark of our own.
+    end = b"\0end of output\0"
+    threading.Thread(target=lambda: (p.wait(), os.write(side, end))).start()
+    out = b""
+    while not out.endswith(end):
+        out += os.read(main, 65536)
+    os.close(main)
+    os.close(side)
+    return p.returncode, out.removesuffix(end).decode().replace("\r\n", "\n")
 
 
 def _built(name, env, *args):

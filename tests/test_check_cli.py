@@ -5,7 +5,6 @@ by the tests of the checks."""
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
@@ -20,7 +19,7 @@ from jsonschema import Draft202012Validator
 import mutate
 from check_files import archives, check, made, sarif_schema, work  # noqa: F401 (fixtures)
 from check_files import CHECK_SCHEMA, TWO, ids, lines, totals, valid_json, valid_sarif
-from conftest import INCLUDE, ROOT, asan_env, run
+from conftest import INCLUDE, ROOT, asan_env, on_terminal, run
 
 
 def test_the_schema_can_refuse(check):
@@ -132,33 +131,15 @@ def test_places_that_follow_each_other_are_one_block(etch, tmp_path):
     assert "5 warnings in 1 file" in p.stdout
 
 
-def terminal(argv, env, cwd):
-    pid, fd = pty.fork()
-    if not pid:
-        os.chdir(cwd)
-        os.execve(argv[0], [str(a) for a in argv], env)
-    out = b""
-    while True:
-        try:
-            got = os.read(fd, 4096)
-        except OSError:
-            break
-        if not got:
-            break
-        out += got
-    os.waitpid(pid, 0)
-    os.close(fd)
-    return out
-
-
 def test_colours_on_terminals_only(etch, work, check):
-    env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")} | {"TERM": "xterm"}
-    argv = [etch, "check", "wrong.o"]
-    assert b"\x1b[31merror" in terminal(argv, env, work)
+    def printed(**env):
+        return on_terminal([etch, "check", "wrong.o"], cwd=work, **env)[1]
+
+    assert "\x1b[31merror" in printed()
     for other in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert b"\x1b" not in terminal(argv, env | other, work)
-    assert b"\x1b[" in terminal(argv, env | {"NO_COLOR": ""}, work)  # no-color.org: when not empty
-    assert "\x1b" not in check("wrong.o", ok=1, env=env).stdout
+        assert "\x1b" not in printed(**other)
+    assert "\x1b[" in printed(NO_COLOR="")  # no-color.org: when not empty
+    assert "\x1b" not in check("wrong.o", ok=1, env=os.environ | {"TERM": "xterm", "NO_COLOR": ""}).stdout
 
 
 def test_list_and_explain(check):

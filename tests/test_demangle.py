@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Names of C++ and Rust as people write them: in output, and where a command takes a function. Beside c++filt."""
-import os
-import pty
 import re
 import subprocess
 
 import pytest
 
-from conftest import run
+from conftest import on_terminal, run
 
 SOURCE = """
 namespace ns {
@@ -91,24 +89,10 @@ def test_diff(etch, shapes, tmp_path):
         assert name in run([etch, "diff", option, shapes, tmp_path / "shapes.so"], ok=1).stdout
 
 
-def terminal(*argv, **env):
-    """What a command prints on a terminal."""
-    master, slave = pty.openpty()
-    with subprocess.Popen(argv, stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **env}) as p:
-        os.close(slave)
-        out = b""
-        try:
-            while more := os.read(master, 65536):
-                out += more
-        except OSError:  # the other end is closed
-            pass
-    return p.returncode, out.decode().replace("\r\n", "\n")
-
-
 def test_terminal(etch, shapes):
-    status, out = terminal(etch, "inspect", "code", "edge", shapes, NO_COLOR="1")
+    status, out = on_terminal([etch, "inspect", "code", "edge", shapes], NO_COLOR="1")
     assert status == 0 and "<ns::shape::area(int)>" in out and "_ZN2ns" not in out and "\x1b" not in out
-    status, coloured = terminal(etch, "inspect", "code", "edge", shapes)
+    status, coloured = on_terminal([etch, "inspect", "code", "edge", shapes])
     assert status == 0 and re.sub(r"\x1b\[\d*m", "", coloured) == out and "\x1b[2m" in coloured
 
 
@@ -120,8 +104,8 @@ def test_diff_on_a_terminal(etch, shapes, tmp_path):
     for option in [], ["--show", "area(int)"]:
         argv = [etch, "diff", *option, shapes, tmp_path / "shapes.so"]
         plain = run([*argv, "--demangle"], ok=1).stdout
-        assert terminal(*argv, NO_COLOR="1") == terminal(*argv, TERM="dumb") == (1, plain)
-        status, out = terminal(*argv)
+        assert on_terminal(argv, NO_COLOR="1") == on_terminal(argv, TERM="dumb") == (1, plain)
+        status, out = on_terminal(argv)
         assert status == 1 and re.sub(r"\x1b\[\d*m", "", out) == plain
         colours = {line.lstrip("\x1b[0123456789m")[:2].strip() or " ": re.match(r"\x1b\[(\d+)m|", line).group(1) for line in out.splitlines()}
         assert colours["--"] == colours["++"] == "1" and colours[" "] is None

@@ -2,23 +2,18 @@
 """etch inspect code: what it shows is what objdump, readelf and pyelftools say of the same
 file; the drawing is the jumps."""
 
-import fcntl
 import json
 import os
-import pty
 import random
 import re
 import struct
-import subprocess
-import termios
-import threading
 from bisect import bisect_right
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import ROOT, TESTS, need, run
+from conftest import ROOT, TESTS, need, on_terminal, run
 from inspect_files import BRANCH, CALL, FILES, SCHEMAS, SOURCE, document, frames, objdump
 from inspect_files import made  # noqa: F401 (fixtures)
 
@@ -308,24 +303,11 @@ def test_landing_pads(etch, tmp_path, compiler):
 
 # ---- code: the drawing --------------------------------------------------------------------
 
-def on_terminal(argv, columns=200, **env):
-    """What argv writes to a terminal of that width."""
-    main, side = pty.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")}
-    p = subprocess.Popen([str(a) for a in argv], stdout=side, stdin=subprocess.DEVNULL,
-                         env=environment | {"TERM": "xterm", "LANG": "C.UTF-8"} | env)
-    # A terminal with no writer left may end before all that was written is read: the end is a mark of our own.
-    end = b"\0end of output\0"
-    threading.Thread(target=lambda: (p.wait(), os.write(side, end))).start()
-    out = b""
-    while not out.endswith(end):
-        out += os.read(main, 65536)
-    os.close(main)
-    os.close(side)
-    assert p.returncode == 0
-    out = out.removesuffix(end)
-    return out.decode().replace("\r\n", "\n")
+def shown(argv, **how):
+    """What a command that succeeds writes to a terminal."""
+    status, text = on_terminal(argv, **how)
+    assert status == 0
+    return text
 
 
 def bundles(text):
@@ -364,7 +346,7 @@ def check_drawing(etch, path, place, code):
     for a, b in edges(code):
         groups.setdefault(b, set()).update({a, b})
     want = {frozenset(g) for g in groups.values() if len(g) > 1}
-    text = on_terminal([etch, "inspect", "code", place, path], NO_COLOR="1")
+    text = shown([etch, "inspect", "code", place, path], NO_COLOR="1")
     got = bundles(text)
     assert len(set(got)) == len(got) and set(got) <= want and len(got) > 5
     heads = {int(m[1], 16) for m in re.finditer(r"^ +([0-9a-f]+) .*?[─╰├╭┬┴┼│]> ", text, re.M)}
@@ -396,9 +378,9 @@ def test_ascii_where_no_terminal_is(made):
     flow, files = made
     piped = run([flow.etch, "inspect", "code", "work", files["linked"]], env=os.environ | {"LANG": "C.UTF-8"}).stdout
     assert piped.isascii() and "\033" not in piped
-    plain = on_terminal([flow.etch, "inspect", "code", "work", files["linked"]], NO_COLOR="1", LANG="C")
+    plain = shown([flow.etch, "inspect", "code", "work", files["linked"]], NO_COLOR="1", LANG="C")
     assert plain == piped
-    drawn = on_terminal([flow.etch, "inspect", "code", "work", files["linked"]], NO_COLOR="1")
+    drawn = shown([flow.etch, "inspect", "code", "work", files["linked"]], NO_COLOR="1")
     shape = str.maketrans("│─╭╰├┬┴┼", "|-/\\++++")
     assert drawn != piped and drawn.translate(shape) == piped
 
@@ -406,10 +388,10 @@ def test_ascii_where_no_terminal_is(made):
 def test_terminal(made):
     flow, files = made
     argv = [flow.etch, "inspect", "code", "work", files["linked"]]
-    colours, plain = on_terminal(argv), on_terminal(argv, NO_COLOR="1")
+    colours, plain = shown(argv), shown(argv, NO_COLOR="1")
     assert "\033[" in colours and re.sub(r"\033\[[0-9;]*m", "", colours) == plain
-    assert "\033" not in on_terminal(argv, TERM="dumb")
-    narrow = on_terminal(argv, columns=50, NO_COLOR="1").splitlines()[1:]
+    assert "\033" not in shown(argv, TERM="dumb")
+    narrow = shown(argv, columns=50, NO_COLOR="1").splitlines()[1:]
     assert max(len(line) for line in narrow) == 50, narrow
     assert max(len(line) for line in plain.splitlines()) > 80
 
