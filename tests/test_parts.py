@@ -75,19 +75,54 @@ def test_a_program_has_what_it_uses_and_works(tmp_path, build, name, cc, flags):
     run([out, "immediate"])
 
 
-def test_without_the_other_parts_their_sites_are_loads(tmp_path, build):
-    """A compare of an immediate value in memory: the core knows no such form. The tool says why, and the load follows."""
-    out = make(tmp_path, build, "compare", "gcc", ["-static"])
+def found(build, command, path, want=0):
+    """What ETCH-I008 says: [(number of sites, object)]."""
+    p = run([build / "etch", *command, path], ok=want)
+    said = re.findall(r"ETCH-I008: the file: (\d+) sites? of (\S+) (?:is|are) left alone: .*\(-Wl,-u,etch_part_objects ", p.stderr)
+    assert len(said) == p.stderr.count("ETCH-I008")
+    return [(int(n), name) for n, name in said]
+
+
+@pytest.mark.parametrize("flags", [["-static"], ["-static-pie", "-fPIE"], [], ["-fuse-ld=gold"]], ids=lambda f: f[0] if f else "dynamic")
+@pytest.mark.parametrize("cc", CCS)
+def test_without_the_other_parts_their_sites_are_loads(tmp_path, build, cc, flags):
+    """Compares of immediate values in memory: the core knows no such form. The tool says why, how many by objdump's count, and
+    the loads follow."""
+    out = make(tmp_path, build, "compare", cc, flags, rewrite=False)
     assert parts(out) == {CORE}
+    compares = {name: len(re.findall(rf"cmpl? +\$0x7,.*<{name}__imv>", run(["objdump", "-d", out]).stdout)) for name in "vw"}
+    assert compares == {"v": 2, "w": 1}
+    want = [(2, "v__imv"), (1, "w__imv")]
+    assert sorted(found(build, ["rewrite", *ONLY], out), key=lambda x: x[1]) == want
+    assert sorted(found(build, ["rewrite", "--werror", *ONLY], out, want=1), key=lambda x: x[1]) == want
     sites = run([build / "etch", "inspect", "sites", "--format", "tsv", out]).stdout
-    assert "what of libetch changes it is not linked" in sites
-    assert re.search(r"cmpl? +\$0x7,.*v__imv", run(["objdump", "-d", "--disassemble=main", out]).stdout)
+    assert sites.count("what of libetch changes it is not linked") == 3
+    assert len(re.findall(r"cmpl? +\$0x7,.*__imv", run(["objdump", "-d", out]).stdout)) == 3
     run([out])
-    out = make(tmp_path, build, "compare", "gcc", ["-static"], extra=["-Wl,-u,etch_part_objects"])
+    checked = run([build / "etch", "check", out], ok=None)
+    assert checked.stdout.count("[ETCH-I008 part-not-linked]") == 2, checked.stdout
+
+
+@pytest.mark.parametrize("flags", [["-static"], []], ids=["static", "dynamic"])
+def test_nothing_is_said_where_all_is_linked(tmp_path, build, flags):
+    """By the option, by a call of etch_set, by the object step; and of a program with libetch.so."""
+    out = make(tmp_path, build, "compare", "gcc", flags, rewrite=False, extra=["-Wl,-u,etch_part_objects"])
     assert parts(out) == ALL - {BRANCHES}
+    assert not found(build, ["rewrite", *ONLY], out)
     assert "is not linked" not in run([build / "etch", "inspect", "sites", "--format", "tsv", out]).stdout
-    assert not re.search(r"cmpl? +\$0x7,.*v__imv", run(["objdump", "-d", "--disassemble=main", out]).stdout)
+    assert not re.search(r"cmpl? +\$0x7,.*__imv", run(["objdump", "-d", out]).stdout)
     run([out])
+    assert not found(build, ["rewrite", *ONLY], make(tmp_path, build, "objects", "gcc", flags, rewrite=False))
+    obj, linked = tmp_path / "t.o", tmp_path / "t"
+    run(["gcc", "-O2", f"-I{INCLUDE}", f"-I{TESTS}", "-c", "-o", obj, use("compare")])
+    assert not found(build, ["rewrite", *ONLY], obj)
+    run(["gcc", *flags, "-o", linked, obj, build / "libetch.a", "-pthread"])
+    assert not found(build, ["rewrite", *ONLY], linked)
+    run([linked])
+    if not flags:
+        run(["gcc", "-O2", f"-I{INCLUDE}", f"-I{TESTS}", "-o", linked, use("compare"), build / "libetch.so.0", f"-Wl,-rpath,{build}"])
+        assert not found(build, ["rewrite", *ONLY], linked)
+        run([linked])
 
 
 @pytest.mark.parametrize("name,symbol", [("imv", "etch_part_objects"), ("branches", "etch_part_branches")])

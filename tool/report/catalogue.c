@@ -138,6 +138,11 @@ const struct catalogue_entry catalogue[] = {
 	{"ETCH-I007", "load-not-live", SEVERITY_NOTE, "A load of an etched object that cannot be patched while threads run",
      "It stays a load, which is always correct, and costs a memory access.",
      "See 'Why a load stays a load' in docs/findings.md; imv_read aligns its loads."},
+	{"ETCH-I008", "part-not-linked", SEVERITY_WARNING, "Sites that the linked part of libetch cannot change",
+     "A program links of libetch.a what it uses: with imv_set alone, what changes the loads of imv_read. Other sites "
+     "work, "
+     "reading memory, but are never patched.",
+     "Link with -Wl,-u,etch_part_objects; or call etch_set or etch_sync, which link it; or run the object step."},
 	{"ETCH-P001", "native-refused", SEVERITY_WARNING, "A PV_NATIVE sequence is not usable",
      "Calls of the function stay direct calls.",
      "See the reason; both decoders must agree on the sequence, and it must not use the stack or branch."},

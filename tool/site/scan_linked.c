@@ -424,18 +424,30 @@ static bool is_changeable(const struct site *site, uint32_t parts)
 	       (!(site->entry.flags & ETCH_IMV_GOT) || parts & 1u << ETCH_PART_OTHERS);
 }
 
-static void unchangeable_leave(struct scan *s, uint32_t parts)
+/* Leaves the sites alone that libetch could not change: a finding an object. */
+static int unchangeable_leave(struct scan *s, uint32_t parts)
 {
-	size_t i;
+	size_t *left = calloc(s->objects.count + 1, sizeof(*left)), i;
+	int err = left ? 0 : error_memory(&s->error);
 
-	for (i = 0; i < s->site_count; i++) {
+	for (i = 0; !err && i < s->site_count; i++) {
 		struct site *site = &s->sites[i];
 
 		if (!site_kind_is_patched(site->kind) || site->reason || is_changeable(site, parts))
 			continue;
 		site->reason = "what of libetch changes it is not linked";
 		memset(&site->entry, 0, sizeof(site->entry));
+		left[site->object]++;
 	}
+	for (i = 0; !err && i < s->objects.count; i++)
+		if (left[i])
+			err = scan_finding_add(s, "ETCH-I008", 0, 0,
+			                       "%zu site%s of %s %s left alone: the part of libetch that changes %s is not linked "
+			                       "(-Wl,-u,etch_part_objects links it, as a call of etch_set or etch_sync does)",
+			                       left[i], left[i] > 1 ? "s" : "", s->objects.list[i].name, left[i] > 1 ? "are" : "is",
+			                       left[i] > 1 ? "them" : "it");
+	free(left);
+	return err;
 }
 
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
@@ -464,7 +476,8 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	if (scan_neighbours(s))
 		return -1;
 	scan_sites_sort(s);
-	unchangeable_leave(s, now->parts);
+	if (unchangeable_leave(s, now->parts))
+		return -1;
 	inferred_objects_suspect(s);
 	err = scan_fields_find(s);
 	func_codes_drop(&s->funcs);
