@@ -33,23 +33,40 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 	return y;
 }
 
-struct target target_of(const struct code_map *m, uint64_t at, const struct step *s)
+/* The relocation of a field inside an instruction of a part, or null. */
+static const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len)
 {
-	const struct part *p = part_at(m, at);
+	const uint8_t *marks = marks_of(m, p->code->addr + off);
+	unsigned i = 0;
+	size_t k;
+
+	while (i < len && !(marks[i] & MARK_RELOC))
+		i++;
+	if (i == len)
+		return NULL;
+	k = SEARCH(p->count, n, p->relocs[n].offset < off);
+	return k < p->count && p->relocs[k].offset < off + len ? &p->relocs[k] : NULL;
+}
+
+struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s)
+{
 	uint64_t off = at - p->code->addr;
-	size_t k = SEARCH(p->count, i, p->relocs[i].offset < off);
-	const struct elf_reloc *r = k < p->count && p->relocs[k].offset < off + s->len ? &p->relocs[k] : NULL;
+	const struct elf_reloc *r = reloc_in(m, p, off, s->len);
 	const struct elf_symbol *y = r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
 	const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
 	struct target t = {.at = r ? 0 : (uint64_t)s->imm, .name = y ? y->name : NULL};
 
 	if (c) /* the displacement counts from the instruction's end, where the relocation counts from its field */
 		t.at = c->addr + y->value + (uint64_t)r->addend + (off + s->len - r->offset);
-	if (t.at) {
-		c = space_at(&m->space, t.at);
-		y = function_at(m, t.at, &k);
-		t.name = y && t.at == c->addr + y->value ? y->name : NULL;
-	}
+	if (!t.at)
+		return t;
+	t.name = NULL;
+	if (t.at - m->space.first > m->space.span || (s->flow != FLOW_CALL && !(*marks_of(m, t.at) & MARK_FUNCTION)))
+		return t;
+	c = space_at(&m->space, t.at);
+	t.function = function_at(m, t.at, &t.number);
+	if (t.function && t.at == c->addr + t.function->value)
+		t.name = t.function->name;
 	return t;
 }
 
@@ -70,7 +87,7 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 			return false;
 		if (s.flow != FLOW_JUMP && s.flow != FLOW_BRANCH)
 			continue;
-		to = target_of(m, at, &s);
+		to = target_of(m, p, at, &s);
 		if (to.name && to.at != start && !dead_within(m, &to, depth + 1))
 			return false;
 	}
@@ -83,17 +100,20 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth)
 {
-	size_t k;
-	const struct elf_symbol *y = t->at ? function_at(m, t->at, &k) : NULL;
-	const struct part *p = y ? part_at(m, t->at) : NULL;
+	const struct elf_symbol *y = t->function;
+	uint8_t *ends = y ? &m->ends[2 * t->number + (y->bind != STB_LOCAL)] : NULL;
 
-	if (!p || y->bind != STB_LOCAL)
-		return t->name && (!y || y->bind == STB_GLOBAL) && m->release->profile->noreturn(t->name);
-	if (!m->ends[k] && depth <= DEPTH_MOST) {
-		m->ends[k] = ENDS_OTHERWISE; /* where it comes back to itself */
-		m->ends[k] = function_ends_dead(m, y, p, depth) ? ENDS_DEAD : ENDS_OTHERWISE;
+	if (!y)
+		return t->name && m->release->profile->noreturn(t->name);
+	if (y->bind != STB_LOCAL && t->name != y->name)
+		return t->name && y->bind == STB_GLOBAL && m->release->profile->noreturn(t->name);
+	if (!*ends && y->bind != STB_LOCAL)
+		*ends = y->bind == STB_GLOBAL && m->release->profile->noreturn(y->name) ? ENDS_DEAD : ENDS_OTHERWISE;
+	if (!*ends && depth <= DEPTH_MOST) {
+		*ends = ENDS_OTHERWISE; /* where it comes back to itself */
+		*ends = function_ends_dead(m, y, part_at(m, t->at), depth) ? ENDS_DEAD : ENDS_OTHERWISE;
 	}
-	return m->ends[k] == ENDS_DEAD;
+	return *ends == ENDS_DEAD;
 }
 
 bool calls_dead(const struct code_map *m, const struct target *t) { return dead_within(m, t, 0); }
@@ -123,13 +143,32 @@ static int parts_read(struct code_map *m, struct error *e)
 	return 0;
 }
 
+static void marks_make(struct code_map *m)
+{
+	size_t i, k;
+
+	m->marks = mem_zero(m->space.span + 1, 1);
+	for (i = 0; i < m->space.count; i++)
+		for (k = 0; k < m->parts[i].count; k++)
+			if (m->parts[i].relocs[k].offset < m->parts[i].code->size)
+				*marks_of(m, m->parts[i].code->addr + m->parts[i].relocs[k].offset) |= MARK_RELOC;
+	for (i = 0; i < m->functions.count; i++) {
+		const struct elf_symbol *y = m->functions.list[i];
+		const struct code_section *c = space_of(&m->space, y->section);
+
+		if (c && y->value < c->size)
+			*marks_of(m, c->addr + y->value) |= MARK_FUNCTION;
+	}
+}
+
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
 	if (parts_read(m, e) || symbol_index_build(m->f, symbol_is_sized_function, &m->functions, e) ||
 	    symbol_index_build(m->f, is_label, &m->labels, e))
 		return -1;
-	m->ends = mem_zero(m->functions.count, 1);
+	m->ends = mem_zero(m->functions.count, 2);
+	marks_make(m);
 	return 0;
 }
 
@@ -141,6 +180,7 @@ void code_map_free(struct code_map *m)
 		free(m->parts[i].relocs);
 	free(m->parts);
 	free(m->ends);
+	free(m->marks);
 	symbol_index_free(&m->functions);
 	symbol_index_free(&m->labels);
 	step_cache_free(m->cache);

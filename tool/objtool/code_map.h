@@ -15,6 +15,12 @@ struct part {
 	size_t count;
 };
 
+/* What is known of a byte of code; the bits below are for others' use. */
+enum {
+	MARK_RELOC = 64,     /* a relocation's field begins there */
+	MARK_FUNCTION = 128, /* a function does */
+};
+
 struct code_map {
 	const struct elf_file *f;
 	const struct linux_release *release;
@@ -22,13 +28,16 @@ struct code_map {
 	struct part *parts; /* as space.list */
 	struct step_cache *cache;
 	struct symbol_index functions, labels; /* those with a size; all that have a name, as assembly calls them */
-	uint8_t *ends;                         /* of code_map.c, per function */
+	uint8_t *ends;                         /* of code_map.c, two per function */
+	uint8_t *marks;                        /* MARK_*, of each byte of the space and of its end */
 };
 
 /* Where a direct jump or call leads. */
 struct target {
 	uint64_t at;      /* address of the code space; 0: none */
 	const char *name; /* of the symbol that is named, if it is a function, or another file's; or null */
+	const struct elf_symbol *function; /* that holds `at`; null: none, or s is a jump to the start of none */
+	size_t number;                     /* its index */
 };
 
 /* An empty map with its space; then code_map_read() fills it: 0, or -1 and a message. code_map_free() when done. */
@@ -40,8 +49,10 @@ void code_map_free(struct code_map *m);
 const struct part *part_at(const struct code_map *m, uint64_t addr);
 /* The function that holds an address, or null; *k: its index. */
 const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, size_t *k);
-/* The target of the direct branch `s` at an address of the space. */
-struct target target_of(const struct code_map *m, uint64_t at, const struct step *s);
+/* The target of the direct branch `s` at an address of a part. */
+struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
+/* The marks of an address of the space. */
+static inline uint8_t *marks_of(const struct code_map *m, uint64_t addr) { return &m->marks[addr - m->space.first]; }
 /* Does what is called not return? */
 bool calls_dead(const struct code_map *m, const struct target *t);
 

@@ -2,6 +2,7 @@
 /* The steps of `etch objtool` for one file. */
 #include "objtool/objtool.h"
 #include "elf/outfile.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,13 @@ static int orc_pass(const struct elf_file *f, const struct linux_release *releas
 	struct frames frames;
 	long lost = frames_find(f, &options, &frames, e);
 
+	big_trim(f->size);
 	if (!lost)
 		lost = orc_sections(f, release->typed_rows, &frames, out, count, e);
 	if (lost > 0)
 		fprintf(stderr, "%s: warning: objtool: %ld rows do not fit an ORC entry\n", f->path, lost);
 	frames_free(&frames);
+	big_trim(f->size);
 	return lost < 0 ? -1 : 0;
 }
 

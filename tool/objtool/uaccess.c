@@ -22,6 +22,7 @@ enum {
 	VISITED_DISABLED = 1, /* a path came here while access was disabled */
 	VISITED_ENABLED = 2,  /* likewise, while it was enabled */
 	IN_ALTERNATIVE = 4, /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
+	NOTED = 8,          /* there is a note of it, or it begins what may be replaced */
 };
 
 /* A path that is still to be followed. */
@@ -36,16 +37,18 @@ struct access {
 	struct code_map map;
 	struct notes notes;
 	struct symbol_index names; /* for warnings */
-	uint8_t *bytes;            /* per byte of the space: VISITED_*, IN_ALTERNATIVE */
 	struct path *paths;
 	size_t path_count, path_room;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
 	bool safe;                         /* it may be called while access is enabled */
 };
 
-static uint8_t *byte_of(const struct access *a, uint64_t addr) { return &a->bytes[addr - a->map.space.first]; }
+static uint8_t *byte_of(const struct access *a, uint64_t addr) { return marks_of(&a->map, addr); }
 
-static bool is_thunk(const char *name, const char *prefix) { return name && !strncmp(name, prefix, strlen(prefix)); }
+static bool is_thunk(const char *name, const char *prefix)
+{
+	return name && name[0] == '_' && !strncmp(name, prefix, strlen(prefix));
+}
 
 /* Does a name denote the function whose paths are followed, or a cold part of it? */
 static bool is_own(const struct access *a, const char *name)
@@ -162,9 +165,9 @@ static bool successors_add(struct access *a, const struct path *p)
 }
 
 /* Follows a jump. False: warned. */
-static bool jump_follow(struct access *a, const struct path *p, const struct step *s)
+static bool jump_follow(struct access *a, const struct part *part, const struct path *p, const struct step *s)
 {
-	struct target t = target_of(&a->map, p->at, s);
+	struct target t = target_of(&a->map, part, p->at, s);
 
 	if (s->flow == FLOW_JUMP && is_thunk(t.name, "__x86_return_thunk"))
 		return return_check(a, p);
@@ -178,9 +181,10 @@ static bool jump_follow(struct access *a, const struct path *p, const struct ste
 }
 
 /* Follows a call. False: warned; *continues: it may return. */
-static bool call_follow(struct access *a, struct path *p, const struct step *s, bool *continues)
+static bool call_follow(struct access *a, const struct part *part, struct path *p, const struct step *s,
+                        bool *continues)
 {
-	struct target t = target_of(&a->map, p->at, s);
+	struct target t = target_of(&a->map, part, p->at, s);
 
 	if (note_at(&a->notes, p->at, NOTE_PUSH)) {
 		*continues = false;
@@ -200,8 +204,13 @@ static bool call_follow(struct access *a, struct path *p, const struct step *s, 
 /* Adds the path that falls through an instruction; the last one of a replacement continues behind the original. */
 static void next_add(struct access *a, const struct path *p, uint64_t behind)
 {
-	const struct note *x = note_at(&a->notes, behind, NOTE_RESUME);
+	const struct note *x;
 
+	if (!(*byte_of(a, behind) & NOTED)) {
+		path_add(a, p, behind);
+		return;
+	}
+	x = note_at(&a->notes, behind, NOTE_RESUME);
 	if (note_at(&a->notes, behind, NOTE_UNREACHABLE))
 		return;
 	if (!x)
@@ -211,8 +220,9 @@ static void next_add(struct access *a, const struct path *p, uint64_t behind)
 }
 
 /* Takes a path over one instruction, and adds the paths from there on. False: warned. */
-static bool insn_follow(struct access *a, struct path *p, const uint8_t *bytes, const struct step *s)
+static bool insn_follow(struct access *a, const struct part *part, struct path *p, const struct step *s)
 {
+	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
 	bool continues = true;
 
 	if (!effect_apply(a, p, code_access_effect(bytes, s->len)))
@@ -220,9 +230,9 @@ static bool insn_follow(struct access *a, struct path *p, const uint8_t *bytes, 
 	switch (s->flow) {
 	case FLOW_RETURN: return return_check(a, p);
 	case FLOW_JUMP_IND: return call_check(a, p, NULL);
-	case FLOW_JUMP: return jump_follow(a, p, s);
+	case FLOW_JUMP: return jump_follow(a, part, p, s);
 	case FLOW_BRANCH:
-		if (!jump_follow(a, p, s))
+		if (!jump_follow(a, part, p, s))
 			return false;
 		break;
 	case FLOW_CALL_IND:
@@ -230,7 +240,7 @@ static bool insn_follow(struct access *a, struct path *p, const uint8_t *bytes, 
 			return false;
 		break;
 	case FLOW_CALL:
-		if (!call_follow(a, p, s, &continues))
+		if (!call_follow(a, part, p, s, &continues))
 			return false;
 		break;
 	case FLOW_STOP:
@@ -257,25 +267,52 @@ static void paths_reverse(struct access *a, size_t first)
 	}
 }
 
+static uint8_t visited_by(const struct path *p) { return p->enabled ? VISITED_ENABLED : VISITED_DISABLED; }
+
+static bool path_step(const struct access *a, const struct part *part, uint64_t at, struct step *s)
+{
+	uint64_t off = at - part->code->addr;
+
+	return step_decode_in(a->map.cache, part->code->bytes + off, part->code->size - off, part->code->size - off, at, s);
+}
+
+/* Takes a path over instructions of a part of which there is nothing to say, as of most: no branch, effect or note. */
+static void plain_follow(const struct access *a, const struct part *part, struct path *p)
+{
+	uint64_t end = part->code->addr + part->code->size;
+	struct step s;
+
+	while (!(*byte_of(a, p->at) & (NOTED | visited_by(p))) && path_step(a, part, p->at, &s) && s.flow == FLOW_NEXT &&
+	       p->at + s.len < end && !(*byte_of(a, p->at + s.len) & NOTED) &&
+	       code_access_effect(part->code->bytes + (p->at - part->code->addr), s.len) == ACCESS_KEPT) {
+		*byte_of(a, p->at) |= visited_by(p);
+		p->at += s.len;
+	}
+}
+
 /* Visits the instruction that a path begins with, its replacements first. False: warned. */
 static bool insn_visit(struct access *a, struct path p)
 {
 	const struct part *part = part_at(&a->map, p.at);
 	size_t first = a->path_count;
-	const uint8_t *bytes;
-	uint8_t visited = p.enabled ? VISITED_ENABLED : VISITED_DISABLED;
 	bool ok = true;
 	struct step s;
 
-	if (!part || (!p.resumed && *byte_of(a, p.at) & visited))
+	if (!part)
 		return true;
-	bytes = part->code->bytes + (p.at - part->code->addr);
-	*byte_of(a, p.at) |= visited;
-	if (!p.resumed && successors_add(a, &p)) {
-		path_add(a, &p, p.at);
-		a->paths[a->path_count - 1].resumed = true;
-	} else if (p.resumed && step_decode(a->map.cache, bytes, part->code->addr + part->code->size - p.at, p.at, &s)) {
-		ok = insn_follow(a, &p, bytes, &s);
+	if (!p.resumed)
+		plain_follow(a, part, &p);
+	if (!p.resumed && *byte_of(a, p.at) & visited_by(&p))
+		return true;
+	*byte_of(a, p.at) |= visited_by(&p);
+	if (!p.resumed && *byte_of(a, p.at) & NOTED) {
+		p.resumed = successors_add(a, &p);
+		if (p.resumed) {
+			path_add(a, &p, p.at);
+			a->paths[a->path_count - 1].resumed = true;
+		}
+	} else if (path_step(a, part, p.at, &s)) {
+		ok = insn_follow(a, part, &p, &s);
 	}
 	paths_reverse(a, first);
 	return ok;
@@ -330,14 +367,23 @@ static bool has_work(const struct elf_file *f, const struct linux_release *relea
 	return false;
 }
 
-static void alternatives_mark(struct access *a)
+static void noted_mark(struct access *a, uint64_t at)
+{
+	if (at - a->map.space.first <= a->map.space.span)
+		*byte_of(a, at) |= NOTED;
+}
+
+static void notes_mark(struct access *a)
 {
 	size_t i;
 
+	for (i = 0; i < a->notes.count; i++)
+		noted_mark(a, a->notes.list[i].at);
 	for (i = 0; i < a->notes.replacement_count; i++) {
 		const struct replacement *r = &a->notes.replacements[i];
 		uint64_t at;
 
+		noted_mark(a, r->at);
 		for (at = r->at; at < r->end; at++)
 			*byte_of(a, at) |= IN_ALTERNATIVE;
 		for (at = r->from; at < r->from + r->size; at++)
@@ -352,18 +398,16 @@ int uaccess_check(const struct elf_file *f, const struct linux_release *release,
 
 	code_map_open(f, release, &a.map);
 	if (has_work(f, release, &a.map.space)) {
-		a.bytes = mem_zero(a.map.space.span, 1);
 		err = code_map_read(&a.map, e) || release->profile->read(f, &a.map.space, &a.notes, e) ||
 		              symbol_index_build(f, symbol_is_place, &a.names, e)
 		          ? -1
 		          : 0;
 		if (!err) {
-			alternatives_mark(&a);
+			notes_mark(&a);
 			all_walk(&a);
 		}
 	}
 	free(a.paths);
-	free(a.bytes);
 	symbol_index_free(&a.names);
 	notes_free(&a.notes);
 	code_map_free(&a.map);

@@ -106,7 +106,8 @@ bool flow_comes_back(const struct flow *f, const struct step *s);
 bool flow_is_noreturn(const struct flow *f, const struct step *s);
 /* Landing pad of the instruction at an address, or 0. */
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr);
-/* Is a jump to a target outside of the code range, in state s, a tail call? */
+/* Is a jump to a target outside of the code range, in state s, a tail call? The first: may it be one, in some state? */
+bool flow_may_tail_call(const struct flow *f, uint64_t target);
 bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s);
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 /* The entry of etch's exception table for the instruction at an address, or null. */

@@ -240,8 +240,10 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		scan_later(f, (uint64_t)in->imm);
-		if (in->flow == FLOW_BRANCH && !flow_inside(f, (uint64_t)in->imm))
-			f->walk.effects |= EFFECT_NEEDS_CONSTANT; /* its target may need constants: see walk_outside() */
+		/* Its target may need constants: see walk_outside(), which would find out later. */
+		if (!flow_inside(f, (uint64_t)in->imm) &&
+		    (in->flow == FLOW_BRANCH || !flow_may_tail_call(f, (uint64_t)in->imm)))
+			f->walk.effects |= EFFECT_NEEDS_CONSTANT;
 		return in->flow == FLOW_BRANCH;
 	case FLOW_CALL:
 		if (flow_calls_inside(f, in))

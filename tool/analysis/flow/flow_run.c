@@ -162,14 +162,19 @@ void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 			.target = target, .kind = kind, .from = f->in.number, .to = range_number(f->in.env, target)};
 }
 
-bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
+bool flow_may_tail_call(const struct flow *f, uint64_t target)
 {
 	const struct code_range *p;
 
 	if (target & (FLOW_EXTERN | FLOW_SLOT))
 		return true;
 	p = range_at(f->in.env, target);
-	return p && p->start == target && !p->part && state_is_entry(s);
+	return p && p->start == target && !p->part;
+}
+
+bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state *s)
+{
+	return target & (FLOW_EXTERN | FLOW_SLOT) || (state_is_entry(s) && flow_may_tail_call(f, target));
 }
 
 /* ---- a code range ------------------------------------------------------------------------------- */

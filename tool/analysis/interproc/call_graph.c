@@ -67,6 +67,38 @@ void state_unpack(const uint8_t *packed, struct state *out)
 	memcpy(out->slot, at, p.slot_count * sizeof(out->slot[0]));
 }
 
+/* The size of a packed state, of which the head is given. */
+static size_t packed_size(const struct packed *p)
+{
+	return sizeof(*p) + (size_t)__builtin_popcount(p->registers) * sizeof(struct value) +
+	       p->slot_count * sizeof(struct slot);
+}
+
+bool states_equal(const uint8_t *a, const uint8_t *b)
+{
+	struct packed p, q;
+
+	memcpy(&p, a, sizeof(p));
+	memcpy(&q, b, sizeof(q));
+	return !memcmp(&p, &q, sizeof(p)) && !memcmp(a + sizeof(p), b + sizeof(q), packed_size(&p) - sizeof(p));
+}
+
+uint64_t states_hash(const uint8_t *packed, uint64_t seed)
+{
+	struct packed p;
+	size_t size, i;
+	uint32_t word;
+
+	memcpy(&p, packed, sizeof(p));
+	size = packed_size(&p);
+	for (i = 0; i + sizeof(word) <= size; i += sizeof(word)) {
+		memcpy(&word, packed + i, sizeof(word));
+		seed = (seed ^ word) * 0x9e3779b97f4a7c15u;
+		seed ^= seed >> 29;
+	}
+	return seed;
+}
+
 /* ---- edges ------------------------------------------------------------------- */
 
 static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)

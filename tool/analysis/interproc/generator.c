@@ -77,8 +77,8 @@ static int relocs_read(struct work *w, struct error *e)
 		free(r);
 	}
 	sort_if_needed(list, count, sizeof(*list), reloc_order);
-	w->env.relocs = list;
 	w->env.reloc_count = relocs_unique(list, count);
+	w->env.relocs = mem_resize(list, w->env.reloc_count, sizeof(*list));
 	return 0;
 }
 
@@ -322,6 +322,26 @@ static int work_begin(struct work *w, struct error *e)
 	return w->options->observe ? observe_prepare(w, e) : 0;
 }
 
+/* Frees what only rounds need. */
+static void rounds_free(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->state_count; i++) {
+		struct range_state *s = &w->state[i];
+
+		free(s->joins);
+		free(s->out_old);
+		free(s->out_new);
+		s->joins = NULL;
+		s->out_old = s->out_new = NULL;
+	}
+	free(w->edges.list);
+	w->edges = (struct edges){0};
+	links_free(&w->calls);
+	links_free(&w->tails);
+}
+
 /* After the last round: passes that need all code ranges to be known, then the lists of the file. 0, or -1 and a
  * message. */
 static int work_finish(struct work *w, struct error *e)
@@ -332,6 +352,8 @@ static int work_finish(struct work *w, struct error *e)
 		observe_edges(w);
 	non_c_frames_spread(w);
 	own_stack_rows(w);
+	rounds_free(w);
+	big_trim(w->file->size);
 	if (rows_join(w, e) || fixups_compare(w, e) || (o->detail && detail_join(w, o->detail, e)))
 		return -1;
 	findings_locate(w);
@@ -345,16 +367,11 @@ static void work_close(struct work *w)
 	for (i = 0; i < w->state_count; i++) {
 		range_rows_free(&w->state[i].rows);
 		detail_part_free(&w->state[i].detail);
-		free(w->state[i].joins);
-		free(w->state[i].out_old);
-		free(w->state[i].out_new);
 	}
+	rounds_free(w);
 	free(w->state);
-	free(w->edges.list);
 	free(w->continuations);
 	continuation_walk_free(w->walk);
-	links_free(&w->calls);
-	links_free(&w->tails);
 	free(w->place);
 	free(w->touched);
 	free(w->entries);

@@ -209,6 +209,7 @@ void links_free(struct links *l)
 	free(l->of);
 	free(l->into);
 	free(l->others);
+	memset(l, 0, sizeof(*l));
 }
 
 void links_to(const struct work *w, const struct links *l, const uint64_t *targets, size_t count,

@@ -82,6 +82,10 @@ void links_to(const struct work *w, const struct links *l, const uint64_t *targe
 /* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
 size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);
+/* Are two packed states the same? */
+bool states_equal(const uint8_t *a, const uint8_t *b);
+/* A hash of a packed state; other ones by other seeds. */
+uint64_t states_hash(const uint8_t *packed, uint64_t seed);
 #define PACKED_MOST sizeof(struct state)
 
 /* Appends an edge; `state`, its packed state, stays owned by the caller. */

@@ -2,6 +2,7 @@
 /* Adds code ranges given by notes (facts/notes.h): replacements, and code that no function symbol covers. */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
+#include "support/sort.h"
 #include "shared/search.h"
 
 static int range_order(const void *a, const void *b)
@@ -70,8 +71,9 @@ void noted_ranges(struct work *w)
 		gap_cut(p, c, cuts, count, at, end);
 	}
 	free(cuts);
-	if (p->count)
-		qsort(p->list, p->count, sizeof(*p->list), range_order);
+	p->list = mem_resize(p->list, p->count, sizeof(*p->list));
+	p->room = p->count;
+	sort_by_address(p->list, p->count, sizeof(*p->list), range_order);
 	for (i = 0; i < p->count; i++)
 		p->list[i].resumes = p->list[i].part && note_at(&w->out->notes, p->list[i].end, NOTE_RESUME);
 	w->env.ranges = p->list;

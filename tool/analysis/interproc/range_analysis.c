@@ -67,20 +67,38 @@ static size_t doubts_last(struct worker *o, const struct code_range *p, size_t c
 	return n;
 }
 
-/* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. */
+/* Does an edge bring a state to an address where an edge unpacked before has brought the same? Joined once more it
+ * changes nothing. Not all such edges are found. */
+static bool edge_is_known(struct worker *o, const struct edge *x)
+{
+	const struct edge **known = &o->known[states_hash(x->state, x->sum) % KNOWN];
+
+	if (*known && (*known)->target == x->target && states_equal((*known)->state, x->state))
+		return true;
+	*known = x;
+	return false;
+}
+
+/* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. What all functions of a
+ * kernel jump to has tens of thousands, in a few hundred states. */
 static void edges_in(struct worker *o, const struct code_range *p, size_t *count)
 {
 	struct range_state *s = &o->w->state[p - o->w->ranges.list];
 	const struct edges *l = &o->w->edges;
-	size_t from = edges_from(l, p->start), i;
+	size_t from = edges_from(l, p->start), i, n = 0;
+	bool many = from + MANY_EDGES < l->count && l->list[from + MANY_EDGES].target < p->end;
 
+	if (many)
+		memset(o->known, 0, sizeof(o->known));
 	for (i = from; i < l->count && l->list[i].target < p->end; i++) {
-		mem_room(&o->in, &o->in_room, i - from, sizeof(*o->in));
-		o->in[i - from].target = l->list[i].target;
-		o->in[i - from].from = l->list[i].from;
-		state_unpack(l->list[i].state, &o->in[i - from].state);
+		if (many && edge_is_known(o, &l->list[i]))
+			continue;
+		mem_room(&o->in, &o->in_room, n, sizeof(*o->in));
+		o->in[n].target = l->list[i].target;
+		o->in[n].from = l->list[i].from;
+		state_unpack(l->list[i].state, &o->in[n++].state);
 	}
-	*count = i - from;
+	*count = n;
 	if (s->joined)
 		edges_join(p, s, &o->in, &o->in_room, count);
 }

@@ -7,6 +7,10 @@
 
 /* Entries of the cache of undiscovered targets that a worker has just reported: most targets recur soon. */
 #define RECENT 4096u
+/* Edges into one code range from which on equal ones are looked for, and entries of the cache by which they are found.
+ */
+#define MANY_EDGES 256u
+#define KNOWN      1024u
 
 struct worker {
 	struct work *w;
@@ -14,7 +18,8 @@ struct worker {
 	struct emit emit;
 	struct flow_edge *in; /* edges into the current code range */
 	size_t in_room;
-	uint64_t recent[RECENT]; /* undiscovered targets already reported, by hash */
+	const struct edge *known[KNOWN]; /* edges in o->in, by hash */
+	uint64_t recent[RECENT];         /* undiscovered targets already reported, by hash */
 };
 
 /*
