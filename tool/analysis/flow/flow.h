@@ -329,7 +329,7 @@ struct flow {
 	/* Set around flow_states() or flow_look() to see where callee-saved registers are (state_saves.h). */
 	struct flow_saves {
 		flow_state_fn *fn;  /* called before the other one, where that may change; or null */
-		unsigned registers; /* set by fn: saves_registers(); 0 without it */
+		unsigned registers; /* set by fn, as by state_saves(); 0 without it */
 		bool again;         /* set by fn: it wants to be called for the next instruction, too */
 	} saves;
 };

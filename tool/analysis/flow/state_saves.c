@@ -4,31 +4,10 @@
 
 #include "analysis/flow/state_internal.h"
 
-#define RED_ZONE 128 /* bytes below rsp that signal handlers leave alone (psABI, 3.2.2) */
-
-/* Can nobody but this code have written to a slot? Below the red zone signal handlers may. */
-static bool is_safe(const struct state *s, const struct slot *x)
-{
-	struct value sp = s->reg[RSP];
-
-	if (sp.kind != (x->aligned ? VALUE_ALIGNED : VALUE_CFA))
-		return true; /* rsp is below all of the frame */
-	return (int64_t)x->at >= (int64_t)sp.off - RED_ZONE;
-}
+#define RED_ZONE 128       /* bytes below rsp that signal handlers leave alone (psABI, 3.2.2) */
+#define NOWHERE  INT32_MIN /* no slot */
 
 static const uint8_t registers[5] = {3, 12, 13, 14, 15}; /* rbx, r12 to r15, as in struct etch_cfi_saves */
-
-unsigned saves_registers(const struct etch_cfi_saves *saves)
-{
-	unsigned i, mask = 0;
-
-	for (i = 0; i < 5; i++)
-		if (saves->how[i] == ETCH_SAVE_SAME)
-			mask |= 1u << registers[i];
-		else if (saves->how[i] != ETCH_SAVE_CFA)
-			mask |= 1u << registers[i] | 1u << RBP;
-	return mask;
-}
 
 bool saves_hold(const struct state *a, const struct state *b, unsigned registers)
 {
@@ -42,55 +21,58 @@ bool saves_hold(const struct state *a, const struct state *b, unsigned registers
 	return a->slot_count == b->slot_count && !memcmp(a->slot, b->slot, a->slot_count * sizeof(*a->slot));
 }
 
-/* For each of `registers`, and rbp behind them, the slot with the caller's value that is nearest to the CFA, or null.
- */
-struct nearest {
-	const struct slot *slot[6];
-};
-
-/* Finds these slots, without those that others may have overwritten. */
-static void nearest_slots(const struct state *s, struct nearest *n)
+/* Of register i, which is neither where it was at the entry nor in a slot at a known distance from the CFA: in a
+ * realigned frame the slot nearest to the base has it, as far as nobody else can have written there. */
+static __attribute__((noinline)) void aligned_save(const struct state *s, unsigned i, struct etch_cfi_saves *out)
 {
-	static const uint8_t place[16] = {[3] = 1, [12] = 2, [13] = 3, [14] = 4, [15] = 5, [RBP] = 6}; /* + 1 */
-	unsigned i;
+	struct value sp = s->reg[RSP], bp = s->reg[RBP], base = bp.kind == VALUE_ALIGNED ? bp : sp;
+	const struct slot *best = NULL;
+	unsigned k;
 
-	*n = (struct nearest){{0}};
-	for (i = 0; i < s->slot_count; i++) {
-		const struct slot *x = &s->slot[i], **best;
+	for (k = 0; k < s->slot_count; k++) {
+		const struct slot *x = &s->slot[k];
 
-		if (x->value.kind != VALUE_ENTRY || x->value.reg >= 16 || !place[x->value.reg] || !is_safe(s, x))
-			continue;
-		best = &n->slot[place[x->value.reg] - 1];
-		if (!*best || ((*best)->aligned && !x->aligned) || ((*best)->aligned == x->aligned && x->at > (*best)->at))
-			*best = x;
+		if (x->aligned && x->value.kind == VALUE_ENTRY && x->value.reg == registers[i] && (!best || x->at > best->at) &&
+		    (sp.kind != VALUE_ALIGNED || (int64_t)x->at >= (int64_t)sp.off - RED_ZONE))
+			best = x;
 	}
+	out->how[i] = ETCH_SAVE_OTHER;
+	if (!best || base.kind != VALUE_ALIGNED)
+		return;
+	out->how[i] = bp.kind == VALUE_ALIGNED ? ETCH_SAVE_RBP : ETCH_SAVE_RSP;
+	out->off[i] = best->at - base.off;
 }
 
-int32_t state_saves(const struct state *s, struct etch_cfi_saves *out)
+int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned *depends)
 {
-	struct nearest n;
+	static const uint8_t place[32] = {[3] = 1, [12] = 2, [13] = 3, [14] = 4, [15] = 5, [RBP] = 6}; /* 0: any other */
+	/* Below the red zone signal handlers may write; elsewhere rsp is below all of the frame. */
+	int64_t lowest = s->reg[RSP].kind == VALUE_CFA ? (int64_t)s->reg[RSP].off - RED_ZONE : INT64_MIN;
+	int32_t off[7] = {NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE};
 	unsigned i;
 
-	nearest_slots(s, &n);
-	memset(out, 0, sizeof(*out));
-	for (i = 0; i < 5; i++) {
-		const struct slot *x = n.slot[i];
-		const struct value *v = &s->reg[registers[i]];
+	for (i = 0; i < s->slot_count; i++) {
+		const struct slot *x = &s->slot[i];
+		int32_t *best = &off[place[x->value.reg & 31u]];
 
-		if (x && !x->aligned) {
-			out->how[i] = ETCH_SAVE_CFA;
-			out->off[i] = x->at;
-		} else if (v->kind == VALUE_ENTRY && v->reg == registers[i]) {
-			out->how[i] = ETCH_SAVE_SAME;
-		} else if (x && s->reg[RBP].kind == VALUE_ALIGNED) {
-			out->how[i] = ETCH_SAVE_RBP;
-			out->off[i] = x->at - s->reg[RBP].off;
-		} else if (x && s->reg[RSP].kind == VALUE_ALIGNED) {
-			out->how[i] = ETCH_SAVE_RSP;
-			out->off[i] = x->at - s->reg[RSP].off;
-		} else {
-			out->how[i] = ETCH_SAVE_OTHER;
-		}
+		if (x->value.kind == VALUE_ENTRY && !x->aligned && x->at >= lowest && x->at > *best)
+			*best = x->at;
 	}
-	return n.slot[5] && !n.slot[5]->aligned ? n.slot[5]->at : 0;
+	memset(out, 0, sizeof(*out));
+	*depends = 0;
+	for (i = 0; i < 5; i++) {
+		unsigned r = registers[i];
+
+		if (off[i + 1] != NOWHERE) {
+			out->how[i] = ETCH_SAVE_CFA;
+			out->off[i] = off[i + 1];
+			continue;
+		}
+		*depends |= 1u << r;
+		if (s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r)
+			continue; /* ETCH_SAVE_SAME */
+		aligned_save(s, i, out);
+		*depends |= 1u << RBP;
+	}
+	return off[6] == NOWHERE ? 0 : off[6];
 }

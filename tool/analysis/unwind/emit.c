@@ -372,10 +372,33 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	return !e->failed;
 }
 
+/* Copies rows, saves and findings. False: out of memory. */
+static bool results_take(struct emit *e, struct range_rows *out)
+{
+	size_t i;
+
+	out->rows = malloc((e->count + 1) * sizeof(*out->rows) + e->saves.count * sizeof(*out->saves));
+	if (!out->rows || !findings_take(&out->findings, &e->findings)) {
+		range_rows_free(out);
+		return false;
+	}
+	if (e->count)
+		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
+	out->count = (uint32_t)e->count;
+	if (e->saves.count) {
+		out->saves = (struct save_row *)(out->rows + e->count + 1);
+		memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
+		out->save_count = (uint32_t)e->saves.count;
+	}
+	for (i = 0; i < e->count; i++)
+		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
+	range_rows_sum(out, e->range->end);
+	return true;
+}
+
 bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 {
 	const struct code_range *p = e->range;
-	size_t i;
 
 	memset(out, 0, sizeof(*out));
 	e->flow = f;
@@ -393,18 +416,8 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	if (e->failed ||
 	    !wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count))
 		return false;
-	out->rows = malloc((e->count + 1) * sizeof(*out->rows));
-	if (!out->rows || !emit_saves_end(e, f, out) || !findings_take(&out->findings, &e->findings)) {
-		range_rows_free(out);
-		return false;
-	}
-	if (e->count)
-		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
-	out->count = (uint32_t)e->count;
-	for (i = 0; i < e->count; i++)
-		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
-	range_rows_sum(out, p->end);
-	return true;
+	emit_saves_end(e, f);
+	return !e->failed && results_take(e, out);
 }
 
 void emit_free(struct emit *e)
@@ -437,7 +450,6 @@ void range_rows_sum(struct range_rows *r, uint64_t end)
 void range_rows_free(struct range_rows *p)
 {
 	free(p->rows);
-	free(p->saves);
 	findings_free(&p->findings);
 	memset(p, 0, sizeof(*p));
 }

@@ -15,7 +15,8 @@
 /* The rows and findings of one code range; owned. */
 struct range_rows {
 	struct row *rows;       /* cover the code range; neighbours differ */
-	struct save_row *saves; /* if emit.saves_of asks for them; the first begins at the code range's start */
+	struct save_row *saves; /* if emit.saves_of asks for them: behind the rows, in their memory; the first begins at the
+	                         * code range's start */
 	uint32_t count, save_count;
 	struct findings findings; /* with addresses of the code space, and section 0 */
 	uint64_t undefined;       /* bytes whose row is UNDEF */
@@ -68,8 +69,8 @@ void range_rows_free(struct range_rows *p);
 /* emit_saves.c: where callee-saved registers are. Called before flow_states(), which then collects the saves, if
  * emit.saves_of asks for them whatever the rows will be. */
 void emit_saves_begin(struct emit *e, struct flow *f);
-/* Called after flow_states(): collects the saves if only the rows have shown that they are needed, and copies them to
- * *out. False: out of memory. */
-bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out);
+/* Called after flow_states(): completes emit.saves, which is collected now if only the rows have shown that it is
+ * needed. Sets e->failed: out of memory. */
+void emit_saves_end(struct emit *e, struct flow *f);
 
 #endif

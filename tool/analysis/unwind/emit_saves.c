@@ -5,7 +5,6 @@
 #include "analysis/unwind/emit.h"
 #include "support/vector.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Adds a row where the callee-saved registers are not where they were. Callback of flow.saves. */
@@ -14,23 +13,29 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	struct emit *e = ctx;
 	struct save_list *l = &e->saves;
 	struct flow_saves *want = &e->flow->saves;
-	struct save_row row = {.addr = l->count ? addr : e->range->start,
-	                       .begins = !l->count,
-	                       .part = !l->count && e->flow->in.start == START_PART};
+	struct etch_cfi_saves saves;
+	struct save_row *row;
+	int32_t bp;
 
 	(void)len, (void)same;
 	want->again = addr < e->at || addr < e->flow->skip.end;
 	if (want->again) /* inside another instruction, which determines the row */
 		return;
-	row.bp = state_saves(before, &row.saves);
-	want->registers = saves_registers(&row.saves);
-	if (l->count && l->rows[l->count - 1].bp == row.bp &&
-	    !memcmp(&l->rows[l->count - 1].saves, &row.saves, sizeof(row.saves)))
+	bp = state_saves(before, &saves, &want->registers);
+	row = l->count ? &l->rows[l->count - 1] : NULL;
+	if (row && row->bp == bp && !memcmp(&row->saves, &saves, sizeof(saves)))
 		return;
-	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
+	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows))) {
 		e->failed = true;
-	else
-		l->rows[l->count++] = row;
+		return;
+	}
+	row = &l->rows[l->count++];
+	*row = (struct save_row){.addr = addr, .saves = saves, .bp = bp};
+	if (l->count == 1) {
+		row->addr = e->range->start;
+		row->begins = true;
+		row->part = e->flow->in.start == START_PART;
+	}
 }
 
 /* Does .eh_frame have a row for every byte of the code range? Then no FDE is written for it. */
@@ -108,7 +113,7 @@ void emit_saves_begin(struct emit *e, struct flow *f)
 	f->saves = (struct flow_saves){.fn = wants_saves(e) ? saves_add : NULL};
 }
 
-bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out)
+void emit_saves_end(struct emit *e, struct flow *f)
 {
 	if (wants_saves(e) ? !e->saves.count : wants_saves_now(e)) { /* a signal restorer, or only needed now */
 		e->at = e->range->start;
@@ -116,14 +121,6 @@ bool emit_saves_end(struct emit *e, struct flow *f, struct range_rows *out)
 		flow_look(f, look_on, e);
 	}
 	f->saves = (struct flow_saves){0};
-	if (e->failed || !e->saves.count)
-		return !e->failed;
-	if (code_convention(e->range)->keeps_none && !saves_all(&e->saves))
+	if (e->saves.count && code_convention(e->range)->keeps_none && !saves_all(&e->saves))
 		saves_drop(&e->saves);
-	out->saves = malloc(e->saves.count * sizeof(*out->saves));
-	if (!out->saves)
-		return false;
-	memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
-	out->save_count = (uint32_t)e->saves.count;
-	return true;
 }
