@@ -143,7 +143,8 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)
-		err = linked_unwind_eh_frame(f, &out->frames.space, &eh, unwind, e);
+		err = linked_unwind_eh_frame(&out->frames.cfi, &out->frames.space, &eh, unwind, e);
+	cfi_file_close(&out->frames.cfi);
 	row_list_free(&rows);
 	free(calls);
 	if (err)
@@ -226,13 +227,11 @@ int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct re
 {
 	struct row_list rows = {0};
 	const struct eh_rows eh = {.rows = &rows, .saves = &out->frames.saves};
-	struct cfi_file cfi = {0};
 	int err;
 
 	memset(out, 0, sizeof(*out));
 	err = sites_restore(f, e) || rows_find(f, o, SAVES_MISSING, out, &rows, e) ||
-	      cfi_file_open(f, &out->frames.space, &cfi, e) ||
-	      debug_frame_encode(&cfi, &out->frames.space, &eh, &out->eh, e);
+	      debug_frame_encode(&out->frames.cfi, &out->frames.space, &eh, &out->eh, e);
 	if (!err && out->eh.count)
 		debug_file_make(f, DEBUG_FRAME, out->eh.frame, out->eh.frame_size, &out->bytes, &out->size);
 	out->rows = rows.count;
@@ -240,7 +239,6 @@ int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct re
 	free(out->eh.entries);
 	out->eh.frame = NULL;
 	out->eh.entries = NULL;
-	cfi_file_close(&cfi);
 	row_list_free(&rows);
 	return err ? -1 : 0;
 }

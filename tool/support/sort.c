@@ -92,6 +92,18 @@ out:
 	free(both);
 }
 
+void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*order)(const void *, const void *))
+{
+	const char *p = list;
+	size_t i;
+
+	for (i = 1; i < count; i++)
+		if (order(p + (i - 1) * size, p + i * size) > 0) {
+			sort_by_address(list, count, size, order);
+			return;
+		}
+}
+
 /* digit_sort() of words by what they are above `least`. */
 static void word_digit_sort(const uint64_t *from, uint64_t *to, size_t count, uint64_t least, unsigned shift)
 {

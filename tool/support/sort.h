@@ -12,6 +12,8 @@
  * for equal addresses.
  */
 void sort_by_address(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
+/* The same for lists that may well be sorted already. */
+void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
 
 /* Sorts words; addresses of one file by their digits. */
 void sort_words(uint64_t *list, size_t count);

@@ -29,6 +29,7 @@ struct copy {
 	struct etch_cfi cfi;
 	struct bytes *b;
 	uint64_t to; /* offset of the copy in the new section */
+	size_t next; /* of eh_replaces() */
 	struct eh_frame *out;
 };
 
@@ -110,7 +111,7 @@ static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi
 	etch_cfi_pointer(&in, enc, 0);
 	size = in.at;
 	etch_cfi_pointer(&in, enc & 0x0f, 0);
-	if (!in.bad && eh_replaces(&c->out->replaced, c->file, c->part, fde->start, fde->at)) {
+	if (!in.bad && eh_replaces(&c->out->replaced, c->file, c->part, fde, &c->next)) {
 		memset(c->b->list + c->to + size, 0, in.at - size);
 		return true;
 	}

@@ -43,32 +43,50 @@ static const struct frame_state initial = {
 	.rule = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_CALL},
 };
 
-void bytes_put(struct bytes *b, const void *data, size_t size)
+bool bytes_room(struct bytes *b, size_t size)
 {
+	size_t room = b->room ? 2 * b->room : 4096;
 	uint8_t *grown;
 
-	if (b->count + size > b->room) {
-		size_t room = b->room ? 2 * b->room : 4096;
+	if (b->count + size <= b->room)
+		return true;
+	while (room < b->count + size)
+		room *= 2;
+	grown = realloc(b->list, room);
+	b->failed |= !grown;
+	if (!grown)
+		return false;
+	b->list = grown;
+	b->room = room;
+	return true;
+}
 
-		while (room < b->count + size)
-			room *= 2;
-		grown = realloc(b->list, room);
-		if (!grown) {
-			b->failed = true;
-			return;
-		}
-		b->list = grown;
-		b->room = room;
-	}
+void bytes_put(struct bytes *b, const void *data, size_t size)
+{
+	if (!bytes_room(b, size))
+		return;
 	memcpy(b->list + b->count, data, size);
 	b->count += size;
 }
 
-/* The call frame program of the current FDE. */
+#define STEP_MOST 256u /* bytes from one state to the next, at most */
+
+/* Instructions, or an expression. */
 struct program {
-	uint8_t bytes[256]; /* of one step from state to state */
+	uint8_t *bytes; /* STEP_MOST */
 	unsigned count;
 };
+
+/* Instructions behind the bytes, which step_end() makes part of them. False: out of memory. */
+static inline bool step_begin(struct bytes *b, struct program *p)
+{
+	if (b->room - b->count < STEP_MOST && !bytes_room(b, STEP_MOST))
+		return false;
+	*p = (struct program){b->list + b->count, 0};
+	return true;
+}
+
+static inline void step_end(struct bytes *b, const struct program *p) { b->count += p->count; }
 
 static void put(struct program *p, unsigned byte) { p->bytes[p->count++] = (uint8_t)byte; }
 
@@ -103,7 +121,8 @@ static void put_breg(struct program *p, unsigned dwarf, int64_t off)
 /* reg + off, as the address of a saved register, on rsp or rbp. */
 static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64_t off)
 {
-	struct program block = {.count = 0};
+	uint8_t room[STEP_MOST];
+	struct program block = {room, 0};
 
 	put_breg(&block, base, off);
 	put(p, CFA_EXPRESSION);
@@ -115,23 +134,12 @@ static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64
 
 static bool is_plain(const struct etch_rule *r) { return !(r->cfa & ETCH_CFA_DEREF) && r->cfa_off >= 0; }
 
-/* The instruction that changes the CFA from the one of `was` to that of `r`: the shortest, or an expression. */
-static void cfa_put(struct program *p, const struct etch_rule *was, const struct etch_rule *r)
+/* A CFA that takes an expression. */
+static void cfa_expression_put(struct program *p, const struct etch_rule *r, unsigned reg)
 {
-	unsigned reg = sframe_register(r->cfa & 15u);
-	struct program block = {.count = 0};
+	uint8_t room[STEP_MOST];
+	struct program block = {room, 0};
 
-	if (is_plain(r) && is_plain(was) && (was->cfa == r->cfa || was->cfa_off == r->cfa_off)) {
-		put(p, was->cfa == r->cfa ? CFA_DEF_OFFSET : CFA_DEF_REGISTER);
-		put_uleb(p, was->cfa == r->cfa ? (uint64_t)r->cfa_off : reg);
-		return;
-	}
-	if (is_plain(r)) {
-		put(p, CFA_DEF_CFA);
-		put_uleb(p, reg);
-		put_uleb(p, (uint64_t)r->cfa_off);
-		return;
-	}
 	if (r->cfa & ETCH_CFA_INDEX) {
 		put_breg(&block, reg, 0);
 		put(&block, OP_LIT3);
@@ -156,6 +164,23 @@ static void cfa_put(struct program *p, const struct etch_rule *was, const struct
 	put_block(p, &block);
 }
 
+/* The instruction that changes the CFA from the one of `was` to that of `r`: the shortest, or an expression. */
+static void cfa_put(struct program *p, const struct etch_rule *was, const struct etch_rule *r)
+{
+	unsigned reg = sframe_register(r->cfa & 15u);
+
+	if (is_plain(r) && is_plain(was) && (was->cfa == r->cfa || was->cfa_off == r->cfa_off)) {
+		put(p, was->cfa == r->cfa ? CFA_DEF_OFFSET : CFA_DEF_REGISTER);
+		put_uleb(p, was->cfa == r->cfa ? (uint64_t)r->cfa_off : reg);
+	} else if (is_plain(r)) {
+		put(p, CFA_DEF_CFA);
+		put_uleb(p, reg);
+		put_uleb(p, (uint64_t)r->cfa_off);
+	} else {
+		cfa_expression_put(p, r, reg);
+	}
+}
+
 static bool cfa_same(const struct etch_rule *a, const struct etch_rule *b)
 {
 	bool deref = a->cfa & ETCH_CFA_DEREF;
@@ -177,22 +202,28 @@ static struct place place_of(const struct frame_state *s, unsigned i)
 	return (struct place){s->rule.bp, s->rule.bp_off}; /* the numbers of enum etch_rule_bp are the same */
 }
 
-static void offset_put(struct program *p, unsigned dwarf, int64_t off)
+/* An offset that no other instruction can express. */
+static void odd_offset_put(struct program *p, unsigned dwarf, int64_t off)
 {
-	struct program block = {.count = 0};
+	uint8_t room[STEP_MOST];
+	struct program block = {room, 0};
 
-	if (off % DATA_ALIGN == 0 && off <= 0) {
-		if (dwarf < 64)
-			put(p, CFA_OFFSET | dwarf);
-		put_uleb(p, (uint64_t)(off / DATA_ALIGN));
-		return;
-	}
 	put(&block, OP_CONSTS); /* the CFA is on the stack already */
 	put_sleb(&block, off);
 	put(&block, OP_PLUS);
 	put(p, CFA_EXPRESSION);
 	put_uleb(p, dwarf);
 	put_block(p, &block);
+}
+
+static void offset_put(struct program *p, unsigned dwarf, int64_t off)
+{
+	if (off % DATA_ALIGN || off > 0) {
+		odd_offset_put(p, dwarf, off);
+		return;
+	}
+	put(p, CFA_OFFSET | dwarf);
+	put_uleb(p, (uint64_t)(off / DATA_ALIGN));
 }
 
 static void place_put(struct program *p, unsigned dwarf, struct place x)
@@ -228,30 +259,15 @@ static bool ra_same(const struct etch_rule *a, const struct etch_rule *b)
 	return a->ra == b->ra && (a->ra != ETCH_RA_SLOT || a->cfa_add == b->cfa_add);
 }
 
-/* Does only the offset of the CFA change, to one that fits a byte? Then pushes and pops suffice: two bytes. */
-static bool is_short(const struct frame_state *was, const struct frame_state *to)
-{
-	struct etch_rule rule = was->rule;
-
-	rule.cfa_off = to->rule.cfa_off;
-	return (uint32_t)rule.cfa_off < 128 && was->rule.cfa_off >= 0 && was->rule.cfa_off != rule.cfa_off &&
-	       is_plain(&rule) && !memcmp(&rule, &to->rule, sizeof(rule)) &&
-	       !memcmp(&was->saves, &to->saves, sizeof(was->saves));
-}
-
 /* Appends the instructions that lead from one state to another. */
 static void change_put(struct program *p, const struct frame_state *was, const struct frame_state *to)
 {
+	bool saves = memcmp(&was->saves, &to->saves, sizeof(was->saves));
 	unsigned i;
 
-	if (is_short(was, to)) {
-		put(p, CFA_DEF_OFFSET);
-		put(p, (unsigned)to->rule.cfa_off);
-		return;
-	}
 	if (!cfa_same(&was->rule, &to->rule))
 		cfa_put(p, &was->rule, &to->rule);
-	for (i = 0; i < REGISTERS; i++) {
+	for (i = saves ? 0 : REGISTERS - 1; i < REGISTERS; i++) {
 		struct place a = place_of(was, i), b = place_of(to, i);
 
 		if (a.how != b.how || a.off != b.off)
@@ -296,19 +312,24 @@ static bool interval_find(const struct frame_row *p, size_t to, size_t last_end,
 	return false;
 }
 
+/* Does it take more bytes to change the state than to remember and restore one? */
+static bool is_worth_it(const struct frame_state *was, const struct frame_state *to)
+{
+	uint8_t room[STEP_MOST];
+	struct program step = {room, 0};
+
+	change_put(&step, was, to);
+	return step.count > 2;
+}
+
 /* Of the rows up to `count`, the pairs that save bytes: each takes two. */
 static size_t intervals_find(const struct frame_row *p, size_t count, struct interval *list)
 {
-	struct program step;
 	size_t n = 0, i;
 
-	for (i = 2; i < count && n < INTERVALS; i++) {
-		if (is_short(&p[i - 1].state, &p[i].state))
-			continue;
-		step.count = 0;
-		change_put(&step, &p[i - 1].state, &p[i].state);
-		n += step.count > 2 && interval_find(p, i, n ? list[n - 1].to : 0, &list[n]);
-	}
+	for (i = 2; i < count && n < INTERVALS; i++)
+		n += !p[i].brief && interval_find(p, i, n ? list[n - 1].to : 0, &list[n]) &&
+		     is_worth_it(&p[i - 1].state, &p[i].state);
 	return n;
 }
 
@@ -321,13 +342,14 @@ static size_t intervals_find(const struct frame_row *p, size_t count, struct int
  * each block on. 0 where there are few. `end`: that of the last row. */
 static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_t end, uint64_t *push)
 {
-	struct frame_state pushed = initial;
+	static const struct frame_state pushed = {
+		.rule = {.cfa = ETCH_REG_RSP, .cfa_off = PLT_BLOCK, .kind = ETCH_RULE_CALL},
+	};
 	size_t n = 0;
 
-	pushed.rule.cfa_off = PLT_BLOCK;
-	*push = i + 1 < count ? p[i + 1].addr - p[i].addr : PLT_BLOCK;
-	if (*push >= PLT_BLOCK || p[i].addr % PLT_BLOCK)
+	if (p[i].addr % PLT_BLOCK || i + 1 >= count || p[i + 1].addr - p[i].addr >= PLT_BLOCK)
 		return 0;
+	*push = p[i + 1].addr - p[i].addr;
 	for (; i + n + 1 < count; n += 2) {
 		const struct frame_row *x = &p[i + n];
 		uint64_t next = i + n + 2 < count ? x[2].addr : end;
@@ -343,7 +365,8 @@ static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_
 static void plt_put(struct bytes *b, uint64_t push)
 {
 	enum { OP_LIT0 = 0x30, OP_AND = 0x1a, OP_GE = 0x2a };
-	struct program p = {.count = 0}, block = {.count = 0};
+	uint8_t room[2][STEP_MOST];
+	struct program p = {room[0], 0}, block = {room[1], 0};
 
 	put_breg(&block, 7, 8);
 	put_breg(&block, REG_RA, 0);
@@ -363,26 +386,24 @@ static void plt_put(struct bytes *b, uint64_t push)
 static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_row *rows, size_t count)
 {
 	struct interval list[INTERVALS];
-	size_t n = intervals_find(rows, count, list), i, k;
+	size_t n = intervals_find(rows, count, list), i, k = 0;
 	struct program step;
 
-	for (i = 0; i < count; i++) {
-		bool remembered = false, restored = false;
-
-		for (k = 0; k < n; k++) {
-			restored |= list[k].to == i;
-			remembered |= list[k].from == i;
-		}
-		step.count = 0;
+	for (i = 0; i < count && step_begin(b, &step); i++) {
 		if (i)
 			advance_put(&step, rows[i].addr - rows[i - 1].addr);
-		if (restored)
+		if (k < n && list[k].to == i) {
 			put(&step, CFA_RESTORE_STATE);
-		else
+			k++;
+		} else if (i && rows[i].brief) {
+			put(&step, CFA_DEF_OFFSET);
+			put(&step, (unsigned)rows[i].state.rule.cfa_off);
+		} else {
 			change_put(&step, was, &rows[i].state);
-		if (remembered)
+		}
+		if (k < n && list[k].from == i)
 			put(&step, CFA_REMEMBER);
-		bytes_put(b, step.bytes, step.count);
+		step_end(b, &step);
 		was = &rows[i].state;
 	}
 }
@@ -390,11 +411,11 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 /* Advances from *at to `addr`, if that is further. */
 static void advance_to(struct bytes *b, uint64_t *at, uint64_t addr)
 {
-	struct program step = {.count = 0};
+	struct program step;
 
-	if (addr > *at) {
+	if (addr > *at && step_begin(b, &step)) {
 		advance_put(&step, addr - *at);
-		bytes_put(b, step.bytes, step.count);
+		step_end(b, &step);
 	}
 	*at = addr;
 }
@@ -462,7 +483,8 @@ void eh_signal_put(struct bytes *b, int32_t rsp)
 		int8_t from_rsp;
 	} saved[] = {{8, -120}, {9, -112}, {10, -104}, {11, -96}, {12, -88}, {13, -80}, {14, -72}, {15, -64},
 	             {5, -56},  {4, -48},  {6, -40},   {3, -32},  {1, -24},  {0, -16},  {2, -8},   {REG_RA, 8}};
-	struct program p = {.count = 0}, block = {.count = 0};
+	uint8_t room[2][STEP_MOST];
+	struct program p = {room[0], 0}, block = {room[1], 0};
 	size_t i;
 
 	put_breg(&block, 7, rsp);

@@ -6,29 +6,33 @@
 #include "table/eh_frames.h"
 
 #include "analysis/unwind/disagreement.h"
-#include "shared/search.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Index of the row in force at an address; 0 where the address is before the first. */
-static size_t row_at(const struct row_list *rows, uint64_t addr)
-{
-	size_t lo = SEARCH(rows->count, i, rows->rows[i].addr <= addr);
+/* Places in both lists, which move on with the address. */
+struct cursor {
+	const struct eh_rows *of;
+	size_t row;  /* the one in force; 0 where the address is before the first */
+	size_t save; /* the first that begins at or behind the address */
+};
 
-	return lo - (lo > 0);
+static void cursor_advance(struct cursor *c, uint64_t addr)
+{
+	const struct row_list *rows = c->of->rows;
+	const struct save_list *saves = c->of->saves;
+
+	while (c->row + 1 < rows->count && rows->rows[c->row + 1].addr <= addr)
+		c->row++;
+	while (c->save < saves->count && saves->rows[c->save].addr < addr)
+		c->save++;
 }
 
-/* Index of the first row that begins at or behind an address. */
-static size_t save_at(const struct save_list *saves, uint64_t addr)
+static bool rows_are_proven(const struct cursor *c, const struct cfi_fde *fde)
 {
-	return SEARCH(saves->count, i, saves->rows[i].addr < addr);
-}
-
-static bool rows_are_proven(const struct row_list *rows, const struct cfi_fde *fde)
-{
-	size_t i = row_at(rows, fde->start);
+	const struct row_list *rows = c->of->rows;
+	size_t i = c->row;
 
 	if (i == rows->count || rows->rows[i].addr > fde->start)
 		return false;
@@ -43,9 +47,10 @@ static bool rows_are_proven(const struct row_list *rows, const struct cfi_fde *f
 }
 
 /* Does a code range begin with the FDE, and is the place of each callee-saved register known throughout? */
-static bool saves_are_proven(const struct save_list *saves, const struct cfi_fde *fde)
+static bool saves_are_proven(const struct cursor *c, const struct cfi_fde *fde)
 {
-	size_t i = save_at(saves, fde->start), k;
+	const struct save_list *saves = c->of->saves;
+	size_t i = c->save, k;
 
 	if (i == saves->count || saves->rows[i].addr != fde->start || !saves->rows[i].begins)
 		return false;
@@ -83,6 +88,7 @@ static void wrong_mark(const struct cfi_file *cfi, const struct findings *found,
 
 int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out, struct error *e)
 {
+	struct cursor c = {.of = rows};
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
@@ -98,7 +104,8 @@ int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, stru
 
 		if (!wrong && rows->replace != EH_REPLACE_ALL)
 			continue;
-		if (is_plain(cfi, x) && rows_are_proven(rows->rows, x) && saves_are_proven(rows->saves, x)) {
+		cursor_advance(&c, x->start);
+		if (rows_are_proven(&c, x) && saves_are_proven(&c, x) && is_plain(cfi, x)) {
 			out->fde[i] |= EH_FDE_REPLACED;
 			out->count++;
 		}
@@ -111,11 +118,22 @@ int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, stru
 	return 0;
 }
 
-bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, uint64_t start, uint64_t at)
+bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, const struct etch_fde *fde,
+                 size_t *next)
 {
-	long n = x->count ? cfi_file_at(cfi, start) : -1;
+	size_t n = *next;
 
-	return n >= 0 && (x->fde[n] & EH_FDE_REPLACED) && cfi->fdes[n].part == part && cfi->fdes[n].at == at;
+	if (!x->count)
+		return false;
+	if (n >= cfi->count || cfi->fdes[n].start != fde->start) { /* linkers keep the order of the code, as a rule */
+		long found = cfi_file_at(cfi, fde->start);
+
+		if (found < 0)
+			return false;
+		n = (size_t)found;
+	}
+	*next = n + 1;
+	return (x->fde[n] & EH_FDE_REPLACED) && cfi->fdes[n].part == part && cfi->fdes[n].at == fde->at;
 }
 
 void eh_replaced_free(struct eh_replaced *x)

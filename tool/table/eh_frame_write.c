@@ -2,6 +2,7 @@
 /* Makes .eh_frame and .eh_frame_hdr: decides which code gets an FDE, and builds the search table. */
 #include "table/eh_frames.h"
 
+#include "support/sort.h"
 #include "support/vector.h"
 
 #include <etch/orc_rule.h>
@@ -83,38 +84,55 @@ static bool is_early(const struct writer *w, uint64_t addr, const struct etch_ru
 }
 
 /* The state of code with a row. */
-static struct frame_row row_of(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
+static void state_of(const struct writer *w, const struct etch_rule *rule, struct frame_state *out)
 {
 	static const struct etch_rule entry = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_END};
-	struct frame_row p;
+	static const struct etch_cfi_saves none;
 
-	memset(&p, 0, sizeof(p));
-	p.addr = addr;
-	p.state.rule = rule->kind == ETCH_RULE_END && !rule->cfa && !rule->cfa_off ? entry : *rule;
-	if (!w->save || rule->kind != ETCH_RULE_CALL)
-		return p;
-	p.state.saves = w->save->saves;
+	out->rule = rule->kind == ETCH_RULE_END && !rule->cfa && !rule->cfa_off ? entry : *rule;
+	if (!w->save || rule->kind != ETCH_RULE_CALL) {
+		out->saves = none;
+		return;
+	}
+	out->saves = w->save->saves;
 	if (w->save->bp &&
 	    rule->bp == ETCH_BP_SAME) { /* as compilers do it: an epilogue needs no row of its own for that */
-		p.state.rule.bp = ETCH_BP_CFA;
-		p.state.rule.bp_off = w->save->bp;
+		out->rule.bp = ETCH_BP_CFA;
+		out->rule.bp_off = w->save->bp;
 	}
-	return p;
 }
 
-/* Adds code with one state; `begins`: with an FDE of its own. False: out of memory. */
-static bool row_add(struct writer *w, const struct frame_row *p, uint64_t end, bool begins)
+/* Sets `brief` of a row, by the one before it. Returns whether both have the same state. */
+static bool row_compare(const struct frame_row *was, struct frame_row *p)
 {
+	struct etch_rule rule = was->state.rule;
+
+	rule.cfa_off = p->state.rule.cfa_off;
+	p->brief = false;
+	if (memcmp(&rule, &p->state.rule, sizeof(rule)) ||
+	    memcmp(&was->state.saves, &p->state.saves, sizeof(p->state.saves)))
+		return false;
+	p->brief = !(rule.cfa & ETCH_CFA_DEREF) && (uint32_t)rule.cfa_off < 128 && was->state.rule.cfa_off >= 0;
+	return was->state.rule.cfa_off == rule.cfa_off;
+}
+
+/* Adds code with one state, by its row and w->save; `begins`: with an FDE of its own. False: out of memory. */
+static bool row_add(struct writer *w, uint64_t addr, const struct etch_rule *rule, uint64_t end, bool begins)
+{
+	struct frame_row *p;
+
 	if (w->count &&
-	    (w->end != p->addr || begins || (w->count >= ROWS_MOST && !w->plt) || is_signal(p) != is_signal(w->rows)) &&
+	    (w->end != addr || begins || (w->count >= ROWS_MOST && !w->plt) ||
+	     (rule->kind == ETCH_RULE_SIGNAL) != is_signal(w->rows)) &&
 	    !fde_flush(w))
 		return false;
 	w->end = end;
-	if (w->count && !memcmp(&w->rows[w->count - 1].state, &p->state, sizeof(p->state)))
-		return true;
 	if (!room_make(&w->rows, &w->room, w->count, sizeof(*w->rows)))
 		return false;
-	w->rows[w->count++] = *p;
+	p = &w->rows[w->count];
+	p->addr = addr;
+	state_of(w, rule, &p->state);
+	w->count += !w->count || !row_compare(p - 1, p);
 	return true;
 }
 
@@ -168,7 +186,6 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 
 	for (addr = row->addr; addr < end; addr = to) {
 		bool early, begins;
-		struct frame_row p;
 
 		to = lists_advance(w, addr, end);
 		if (w->fde < w->fdes && w->fde->start <= addr) { /* the linker's */
@@ -179,10 +196,9 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 		        w->next->begins && w->next->addr == addr + 1;
 		if (row->rule.kind == ETCH_RULE_UNDEF || (!early && (is_gap(w, addr) || !w->save || w->begin < w->covered)))
 			continue;
-		p = row_of(w, addr, &row->rule);
 		begins = early || addr == w->section->addr ||
 		         (w->begin == addr && !w->save->part && !is_early(w, addr, &row->rule) && !(plt && w->plt));
-		if (!row_add(w, &p, to, begins))
+		if (!row_add(w, addr, &row->rule, to, begins))
 			return false;
 		w->plt = plt;
 	}
@@ -220,7 +236,7 @@ static int hdr_make(struct eh_frame *out, struct error *e)
 
 	if (out->count > UINT32_MAX / 8 || out->frame_size > INT32_MAX)
 		return error_set(e, "its .eh_frame would be too large");
-	sort_if_needed(out->entries, out->count, sizeof(*out->entries), entry_order);
+	sort_by_address_if_needed(out->entries, out->count, sizeof(*out->entries), entry_order);
 	out->hdr_size = 12 + 8 * out->count;
 	out->hdr = calloc(1, out->hdr_size);
 	if (!out->hdr)

@@ -98,6 +98,7 @@ struct frame_state {
 struct frame_row {
 	uint64_t addr;
 	struct frame_state state;
+	bool brief; /* only the offset of the CFA differs from the row before, and fits a byte */
 };
 
 struct bytes {
@@ -106,6 +107,8 @@ struct bytes {
 	bool failed; /* out of memory */
 };
 void bytes_put(struct bytes *b, const void *data, size_t size);
+/* Makes room for `size` bytes more. False: out of memory. */
+bool bytes_room(struct bytes *b, size_t size);
 
 /* eh_frame_program.c: the CIE of these FDEs, for .eh_frame or .debug_frame; and the program of an FDE, for the rows of
  * its code, which ends at `end`. */
@@ -116,8 +119,9 @@ void eh_signal_put(struct bytes *b, int32_t rsp);
 
 /* eh_frame_replace.c: finds them. -1 and a message: out of memory; *out is to be freed in any case. */
 int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out, struct error *e);
-/* Is the FDE for `start`, at an offset of a part, one of them? */
-bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, uint64_t start, uint64_t at);
+/* Is the FDE of a part one of them? *next: index of the one that is likely asked for next; 0 at first. */
+bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, const struct etch_fde *fde,
+                 size_t *next);
 void eh_replaced_free(struct eh_replaced *x);
 
 /* eh_frame_copy.c: appends the entries of a section of the linker. An FDE of out->replaced becomes one for no code,

@@ -132,14 +132,10 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 	return 0;
 }
 
-int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *space, const struct eh_rows *rows,
+int linked_unwind_eh_frame(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
                            struct linked_unwind *u, struct error *e)
 {
-	struct cfi_file cfi;
-	int err = cfi_file_open(f, space, &cfi, e) || eh_frame_encode(&cfi, space, rows, &u->eh, e);
-
-	cfi_file_close(&cfi);
-	if (err)
+	if (eh_frame_encode(cfi, space, rows, &u->eh, e))
 		return -1;
 	u->eh_at = u->count;
 	section_add(u, EH_HDR_SECTION, 4, u->eh.hdr, u->eh.hdr_size);

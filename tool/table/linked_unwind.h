@@ -39,8 +39,8 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 /* Version of the .sframe in the etch segment of a file; 0: there is none. */
 unsigned linked_unwind_sframe_version(const struct elf_file *f);
 
-/* Adds .eh_frame and .eh_frame_hdr, with FDEs for the code that has none. u has a table already. */
-int linked_unwind_eh_frame(const struct elf_file *f, const struct code_space *space, const struct eh_rows *rows,
+/* Adds .eh_frame and .eh_frame_hdr, with FDEs for the code that has none in cfi. u has a table already. */
+int linked_unwind_eh_frame(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
                            struct linked_unwind *u, struct error *e);
 /* Does the etch segment of a file have an .eh_frame? */
 bool linked_unwind_has_eh_frame(const struct elf_file *f);

@@ -278,12 +278,7 @@ static void fdes_sort(struct cfi_file *c)
 {
 	size_t i, n = 0;
 
-	for (i = 1; i < c->count; i++) {
-		if (fde_order(&c->fdes[i - 1], &c->fdes[i]) > 0) {
-			sort_by_address(c->fdes, c->count, sizeof(*c->fdes), fde_order);
-			break;
-		}
-	}
+	sort_by_address_if_needed(c->fdes, c->count, sizeof(*c->fdes), fde_order);
 	for (i = 0; i < c->count; i++) {
 		if (n && c->fdes[n - 1].start == c->fdes[i].start) {
 			c->bad++;

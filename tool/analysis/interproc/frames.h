@@ -28,6 +28,7 @@ struct frames {
 	struct row_list rows;
 	struct notes notes;       /* by options.profile */
 	struct save_list saves;   /* with options.saves */
+	struct cfi_file cfi;      /* the linker's FDEs, with options.saves */
 	struct reached reached;   /* with observe: instructions that flow reaches */
 	struct findings findings; /* sorted by address; e.g. where code and .eh_frame disagree */
 	/* statistics: */

@@ -404,6 +404,10 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 		fixpoint_find(&w);
 		err = work_finish(&w, e);
 	}
+	if (o->saves != SAVES_NONE) {
+		out->cfi = w.cfi;
+		memset(&w.cfi, 0, sizeof(w.cfi));
+	}
 	work_close(&w);
 	return err;
 }
@@ -412,6 +416,7 @@ void frames_free(struct frames *fr)
 {
 	free(fr->rows.rows);
 	free(fr->saves.rows);
+	cfi_file_close(&fr->cfi);
 	findings_free(&fr->findings);
 	reached_free(&fr->reached);
 	space_free(&fr->space);
