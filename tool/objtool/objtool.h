@@ -25,9 +25,13 @@ struct objtool_options {
  * and change nothing. */
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
 
+/* Names of places, read for the first warning. Free `list`. */
+struct place_names {
+	struct symbol_index list;
+	bool read;
+};
 /* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
-void objtool_warn(const struct elf_file *f, const struct symbol_index *names, uint32_t section, uint64_t at,
-                  const char *text);
+void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text);
 
 /* An instruction that the kernel patches: entry of .return_sites, .retpoline_sites, .static_call_sites. */
 struct branch_site {

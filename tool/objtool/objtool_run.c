@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The steps of `etch objtool` for one file. */
 #include "objtool/objtool.h"
+#include "arch/x86/stack.h"
 #include "elf/outfile.h"
+#include "support/bounds.h"
 #include "support/memory.h"
 
 #include <stdio.h>
@@ -10,12 +12,15 @@
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
 
-void objtool_warn(const struct elf_file *f, const struct symbol_index *names, uint32_t section, uint64_t at,
-                  const char *text)
+void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text)
 {
 	char where[256];
+	struct error e;
 
-	symbol_index_describe(names, f, section, at, where, sizeof(where));
+	if (!names->read && symbol_index_build(f, symbol_is_place, &names->list, &e))
+		bounds_exhausted();
+	names->read = true;
+	symbol_index_describe(&names->list, f, section, at, where, sizeof(where));
 	fprintf(stderr, "%s: warning: objtool: %s%s: %s\n", f->path, where, strchr(where, '+') ? "" : "+0x0", text);
 }
 
@@ -101,6 +106,7 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	uint8_t *bytes;
 	int err;
 
+	step_caches_keep();
 	if (file_read_marked(path, &bytes, &size, &seen, e))
 		return -1;
 	err = elf_open_bytes(&f, path, bytes, size, e);

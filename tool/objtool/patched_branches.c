@@ -21,7 +21,7 @@ struct safe_place {
 /* Facts about the whole file. */
 struct facts {
 	struct symbol_index functions;
-	struct symbol_index names; /* for warnings */
+	struct place_names names;
 	struct safe_place *safe;   /* sorted */
 	size_t safe_count;
 };
@@ -30,12 +30,12 @@ struct facts {
 struct pass {
 	const struct elf_file *f;
 	const struct objtool_options *o;
-	const struct facts *facts;
+	struct facts *facts;
 	struct branches *out;
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
-	long count;
+	size_t count, next; /* `next`: the first that is not in front of the instruction */
 	bool replacement, noinstr;
 	struct {
 		uint64_t at;
@@ -72,11 +72,11 @@ static bool is_profiler(const char *name)
 }
 
 /* The relocation inside an instruction, or null. */
-static const struct elf_reloc *reloc_in(const struct pass *p, uint64_t at, unsigned len)
+static const struct elf_reloc *reloc_in(struct pass *p, uint64_t at, unsigned len)
 {
-	size_t i = SEARCH((size_t)p->count, k, p->relocs[k].offset < at);
-
-	return i < (size_t)p->count && p->relocs[i].offset < at + len ? &p->relocs[i] : NULL;
+	while (p->next < p->count && p->relocs[p->next].offset < at)
+		p->next++;
+	return p->next < p->count && p->relocs[p->next].offset < at + len ? &p->relocs[p->next] : NULL;
 }
 
 static int place_order(const void *a, const void *b)
@@ -199,16 +199,13 @@ static int facts_read(const struct elf_file *f, struct facts *out, struct error 
 	free(r);
 	if (out->safe_count)
 		qsort(out->safe, out->safe_count, sizeof(*out->safe), place_order);
-	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e) ||
-	               symbol_index_build(f, symbol_is_place, &out->names, e)
-	           ? -1
-	           : 0;
+	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e);
 }
 
 static void facts_free(struct facts *x)
 {
 	symbol_index_free(&x->functions);
-	symbol_index_free(&x->names);
+	symbol_index_free(&x->names.list);
 	free(x->safe);
 }
 
@@ -216,11 +213,11 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 {
 	const char *name = p->section->name;
 	uint32_t rel = elf_section_rela(p->f, p->number, 1);
+	long count = rel ? elf_relocs(p->f, rel, &p->relocs, e) : 0;
 
-	p->relocs = NULL;
-	p->count = 0;
-	if (rel && (p->count = elf_relocs(p->f, rel, &p->relocs, e)) < 0)
+	if (count < 0)
 		return -1;
+	p->count = (size_t)count;
 	p->replacement = !strcmp(name, ".altinstr_replacement");
 	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13);
 	section_pass(p, cache);

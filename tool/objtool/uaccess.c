@@ -36,7 +36,7 @@ struct path {
 struct access {
 	struct code_map map;
 	struct notes notes;
-	struct symbol_index names; /* for warnings */
+	struct place_names names;
 	struct path *paths;
 	size_t path_count, path_room;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
@@ -65,7 +65,7 @@ static void path_add(struct access *a, const struct path *from, uint64_t to)
 }
 
 /* Returns false: the first warning of a function is the only one. */
-static bool warn(const struct access *a, uint64_t at, const char *text)
+static bool warn(struct access *a, uint64_t at, const char *text)
 {
 	const struct code_section *c = space_at(&a->map.space, at);
 
@@ -74,7 +74,7 @@ static bool warn(const struct access *a, uint64_t at, const char *text)
 }
 
 /* Checks a call or tail call; name: null if it is unknown. False: warned. */
-static bool call_check(const struct access *a, const struct path *p, const char *name)
+static bool call_check(struct access *a, const struct path *p, const char *name)
 {
 	char text[200];
 
@@ -85,7 +85,7 @@ static bool call_check(const struct access *a, const struct path *p, const char 
 	return warn(a, p->at, text);
 }
 
-static bool return_check(const struct access *a, const struct path *p)
+static bool return_check(struct access *a, const struct path *p)
 {
 	if (p->enabled && !a->safe)
 		return warn(a, p->at, "return with UACCESS enabled");
@@ -95,7 +95,7 @@ static bool return_check(const struct access *a, const struct path *p)
 }
 
 /* Applies the effect of an instruction to a path. False: warned. */
-static bool effect_apply(const struct access *a, struct path *p, enum access_effect effect)
+static bool effect_apply(struct access *a, struct path *p, enum access_effect effect)
 {
 	switch (effect) {
 	case ACCESS_ENABLED:
@@ -398,17 +398,14 @@ int uaccess_check(const struct elf_file *f, const struct linux_release *release,
 
 	code_map_open(f, release, &a.map);
 	if (has_work(f, release, &a.map.space)) {
-		err = code_map_read(&a.map, e) || release->profile->read(f, &a.map.space, &a.notes, e) ||
-		              symbol_index_build(f, symbol_is_place, &a.names, e)
-		          ? -1
-		          : 0;
+		err = code_map_read(&a.map, e) || release->profile->read(f, &a.map.space, &a.notes, e) ? -1 : 0;
 		if (!err) {
 			notes_mark(&a);
 			all_walk(&a);
 		}
 	}
 	free(a.paths);
-	symbol_index_free(&a.names);
+	symbol_index_free(&a.names.list);
 	notes_free(&a.notes);
 	code_map_free(&a.map);
 	return err;

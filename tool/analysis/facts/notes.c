@@ -33,7 +33,7 @@ static int replacement_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-#define BITS_A_NOTE 16u
+#define BITS_A_NOTE 32u
 
 static void bits_make(struct notes *n)
 {
@@ -44,9 +44,12 @@ static void bits_make(struct notes *n)
 	free(n->bits);
 	n->bits = mem_zero(size / 64, sizeof(*n->bits));
 	for (i = 0; i < n->count; i++) {
-		uint64_t hash = note_hash(n, n->list[i].at, n->list[i].kind);
+		const uint64_t hashes[] = {note_hash(n, n->list[i].at, n->list[i].kind),
+		                           note_hash(n, n->list[i].at, NOTE_ANY)};
+		size_t k;
 
-		n->bits[hash / 64] |= (uint64_t)1 << hash % 64;
+		for (k = 0; k < 2; k++)
+			n->bits[hashes[k] / 64] |= (uint64_t)1 << hashes[k] % 64;
 	}
 }
 

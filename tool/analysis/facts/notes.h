@@ -23,6 +23,7 @@ enum note_kind {
 	NOTE_PUSH,        /* the call at `at` is a push of its return address, and a jump */
 	NOTE_INDIRECT,    /* the jump at `at` is one through register `to`, by way of a thunk */
 	NOTE_IGNORE,      /* no rows from `at` up to `to` */
+	NOTE_ANY,         /* of none: for note_any() */
 };
 
 struct note {
@@ -95,6 +96,16 @@ static inline const struct note *note_at(const struct notes *n, uint64_t at, enu
 		return NULL;
 	hash = note_hash(n, at, kind);
 	return n->bits[hash / 64] >> hash % 64 & 1 ? note_find(n, at, kind) : NULL;
+}
+/* May there be any note at an address? False for most addresses without. */
+static inline bool note_any(const struct notes *n, uint64_t at)
+{
+	uint64_t hash;
+
+	if (!n || !n->bits)
+		return false;
+	hash = note_hash(n, at, NOTE_ANY);
+	return n->bits[hash / 64] >> hash % 64 & 1;
 }
 /* Is x, one of n's, still a note of this kind at this address? For loops from note_at() on. */
 static inline bool note_is(const struct notes *n, const struct note *x, uint64_t at, enum note_kind kind)

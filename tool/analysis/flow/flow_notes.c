@@ -39,14 +39,15 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct notes *n = f->in.env->notes;
 	uint64_t behind = addr + s->len, end = f->in.range->end;
-	const struct note *x = note_at(n, addr, NOTE_BRANCH);
+	bool here = note_any(n, addr), there = note_any(n, behind);
+	const struct note *x = here ? note_at(n, addr, NOTE_BRANCH) : NULL;
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
 		step_branch(s, x->to);
 	/* A jump to the end of a replacement leads behind what it replaces. */
 	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
 		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
-	x = note_at(n, addr, NOTE_INDIRECT);
+	x = here ? note_at(n, addr, NOTE_INDIRECT) : NULL;
 	if (x && s->flow == FLOW_JUMP) {
 		s->flow = FLOW_JUMP_IND;
 		s->a = (uint8_t)x->to;
@@ -54,13 +55,14 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 		s->deref = false;
 		s->effects |= EFFECT_NEEDS_CONSTANT;
 	}
-	step_leave(f, s, addr);
+	if (s->len <= LEAVES_MOST)
+		step_leave(f, s, addr);
 	if (s->flow == FLOW_STOP && s->padding && (f->in.env->abi_flags & ABI_TRAPS_CONTINUE))
 		s->flow = FLOW_NEXT;
-	if (note_at(n, behind, NOTE_REACHABLE)) {
+	if (there && note_at(n, behind, NOTE_REACHABLE)) {
 		if (s->flow == FLOW_STOP)
 			s->flow = FLOW_NEXT;
-	} else if (note_at(n, behind, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
+	} else if (there && note_at(n, behind, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}

@@ -25,6 +25,7 @@ static void lengths_init(void)
 /* What is decoded depends on bytes alone: a cache that was freed serves the next pass, round or file. A small object is
  * read by several passes, and most of their time was decoding the first instruction of each form again. */
 static struct step_cache *kept[CACHES_KEPT];
+static size_t size_kept = SIZE_KEPT;
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct step_cache *step_cache_new(void)
@@ -41,6 +42,8 @@ struct step_cache *step_cache_new(void)
 	return c ? c : calloc(1, sizeof(struct step_cache));
 }
 
+void step_caches_keep(void) { size_kept = SIZE_MAX; }
+
 void step_cache_free(struct step_cache *c)
 {
 	bool keep = false;
@@ -49,7 +52,7 @@ void step_cache_free(struct step_cache *c)
 	if (!c)
 		return;
 	pthread_mutex_lock(&kept_lock);
-	for (i = 0; i < CACHES_KEPT && !keep && c->encodings.size <= SIZE_KEPT; i++)
+	for (i = 0; i < CACHES_KEPT && !keep && c->encodings.size <= size_kept; i++)
 		if (!kept[i]) {
 			kept[i] = c;
 			keep = true;

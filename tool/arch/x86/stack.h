@@ -95,6 +95,8 @@ enum step_direction {
 struct step_cache;
 struct step_cache *step_cache_new(void);
 void step_cache_free(struct step_cache *c);
+/* From now on caches of large files, too, serve the next pass, instead of being freed. */
+void step_caches_keep(void);
 
 /* Decodes one instruction at addr; cache may be null. False: no instruction. The result does not depend on the
  * cache. */
@@ -126,7 +128,8 @@ bool plt_is_first(const uint8_t *bytes, size_t size);
 /* Instructions by which a kernel leaves for what it has interrupted (SDM 2): iret pops five words in 64-bit mode,
  * sysret and sysexit none. */
 enum leaving { LEAVES_NOT, LEAVES_BY_IRET, LEAVES_BY_SYSRET };
-#define IRET_POPS 40
+#define IRET_POPS   40
+#define LEAVES_MOST 3 /* bytes of such an instruction */
 enum leaving code_leaves(const uint8_t *bytes, size_t size);
 /* Is an instruction a return or indirect branch inside the code segment (SDM 2, near)? */
 bool code_is_near(const uint8_t *bytes, size_t size);
