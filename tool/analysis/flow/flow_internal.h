@@ -204,6 +204,8 @@ bool flow_has_frame(const struct state *s);
 void flow_handler_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before);
 
 /* flow_notes.c: what notes change (facts/notes.h); only for files that have some. */
+/* Sets in->notes. True: some instruction of the range has an edge of its own. */
+bool flow_notes_find(struct flow_input *in);
 /* Adjusts a decoded step. */
 void flow_note_step(struct flow *f, struct step *s, uint64_t addr);
 /* Is a call only a push and a jump? Then *out is the state at its target. */

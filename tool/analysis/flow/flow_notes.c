@@ -35,11 +35,25 @@ static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
 	s->effects |= EFFECT_CONTROL | EFFECT_OTHER;
 }
 
+bool flow_notes_find(struct flow_input *in)
+{
+	const struct notes *n = in->env->notes;
+	size_t i = SEARCH(n->count, k, n->list[k].at < in->range->start);
+	bool edges = false;
+
+	in->notes = n->list + i;
+	for (; i < n->count && n->list[i].at <= in->range->end; i++)
+		edges |= n->list[i].kind == NOTE_EDGE && n->list[i].at < in->range->end;
+	in->notes_end = n->list + i;
+	return edges;
+}
+
 void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct notes *n = f->in.env->notes;
 	uint64_t behind = addr + s->len, end = f->in.range->end;
-	bool here = note_any(n, addr), there = note_any(n, behind);
+	bool some = f->in.notes < f->in.notes_end;
+	bool here = some && note_any(n, addr), there = some && note_any(n, behind);
 	const struct note *x = here ? note_at(n, addr, NOTE_BRANCH) : NULL;
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
@@ -90,6 +104,8 @@ bool flow_note_bars(const struct flow *f, uint32_t k)
 {
 	uint64_t addr = block_address(f, k);
 
+	if (f->in.notes == f->in.notes_end || !note_any(f->in.env->notes, addr))
+		return false;
 	if ((f->state_live[k] & LIVE) && note_at(f->in.env->notes, addr, NOTE_FRAME))
 		return true;
 	return !f->walk.by_note && note_at(f->in.env->notes, addr, NOTE_RESTORE);
@@ -132,14 +148,14 @@ static void frame_state(const struct note_frame *frame, struct state *s)
 void flow_note_enter(struct flow *f)
 {
 	const struct notes *n = f->in.env->notes;
-	const struct code_range *p = f->in.range;
-	size_t lo = SEARCH(n->count, i, n->list[i].at < p->start);
+	const struct note *x;
 	struct state s;
-	for (; lo < n->count && n->list[lo].at < p->end; lo++) {
+
+	for (x = f->in.notes; x < f->in.notes_end && x->at < f->in.range->end; x++) {
 		/* Of several at one address the last counts: entries are refused once the block has a state. */
-		if (n->list[lo].kind != NOTE_FRAME || note_is(n, &n->list[lo] + 1, n->list[lo].at, NOTE_FRAME))
+		if (x->kind != NOTE_FRAME || note_is(n, x + 1, x->at, NOTE_FRAME))
 			continue;
-		frame_state(&n->frames[n->list[lo].to], &s);
-		flow_enter(f, n->list[lo].at, &s);
+		frame_state(&n->frames[x->to], &s);
+		flow_enter(f, x->at, &s);
 	}
 }

@@ -278,10 +278,10 @@ static void input_set(struct flow_input *in, const struct flow_env *env, uint32_
 	in->fixups = env->fixups ? fixups_of(env->fixups, p->start, p->end, &in->fixup_count) : NULL;
 	in->fixup_count = in->fixups ? in->fixup_count : 0;
 	in->noted = env->notes != NULL;
+	in->throws = in->fixup_count || (in->noted && flow_notes_find(in));
 	in->abi_flags =
 		env->abi_flags | (code_convention(p)->frames_by_rbp ? ABI_FRAMES_BY_RBP : 0) | (in->handler ? ABI_HANDLER : 0);
 	in->settles = in->noted || in->abi_flags;
-	in->throws = in->fixup_count || in->noted;
 }
 
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
