@@ -55,11 +55,15 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 	const struct elf_symbol *y = r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
 	const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
 	struct target t = {.at = r ? 0 : (uint64_t)s->imm, .name = y ? y->name : NULL};
+	bool begins;
 
 	if (c) /* the displacement counts from the instruction's end, where the relocation counts from its field */
 		t.at = c->addr + y->value + (uint64_t)r->addend + (off + s->len - r->offset);
 	if (!t.at)
 		return t;
+	begins = c && t.at == c->addr + y->value;
+	if (begins && m->known[r->symbol].at)
+		return m->known[r->symbol];
 	t.name = NULL;
 	if (t.at - m->space.first > m->space.span || (s->flow != FLOW_CALL && !(*marks_of(m, t.at) & MARK_FUNCTION)))
 		return t;
@@ -67,6 +71,8 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 	t.function = function_at(m, t.at, &t.number);
 	if (t.function && t.at == c->addr + t.function->value)
 		t.name = t.function->name;
+	if (begins)
+		m->known[r->symbol] = t;
 	return t;
 }
 
@@ -118,12 +124,13 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 
 bool calls_dead(const struct code_map *m, const struct target *t) { return dead_within(m, t, 0); }
 
-void code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out)
+int code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out, struct error *e)
 {
 	memset(out, 0, sizeof(*out));
 	out->f = f;
 	out->release = release;
 	space_build(f, &out->space);
+	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e);
 }
 
 static int parts_read(struct code_map *m, struct error *e)
@@ -164,10 +171,11 @@ static void marks_make(struct code_map *m)
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
-	if (parts_read(m, e) || symbol_index_build(m->f, symbol_is_sized_function, &m->functions, e) ||
-	    symbol_index_build(m->f, is_label, &m->labels, e))
+	if (parts_read(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
+	    m->release->profile->read(m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
+	m->known = mem_zero(m->f->symbol_count, sizeof(*m->known));
 	marks_make(m);
 	return 0;
 }
@@ -180,7 +188,10 @@ void code_map_free(struct code_map *m)
 		free(m->parts[i].relocs);
 	free(m->parts);
 	free(m->ends);
+	free(m->known);
+	notes_free(&m->notes);
 	free(m->marks);
+	free(m->plain);
 	symbol_index_free(&m->functions);
 	symbol_index_free(&m->labels);
 	step_cache_free(m->cache);

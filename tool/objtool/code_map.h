@@ -21,17 +21,6 @@ enum {
 	MARK_FUNCTION = 128, /* a function does */
 };
 
-struct code_map {
-	const struct elf_file *f;
-	const struct linux_release *release;
-	struct code_space space;
-	struct part *parts; /* as space.list */
-	struct step_cache *cache;
-	struct symbol_index functions, labels; /* those with a size; all that have a name, as assembly calls them */
-	uint8_t *ends;                         /* of code_map.c, two per function */
-	uint8_t *marks;                        /* MARK_*, of each byte of the space and of its end */
-};
-
 /* Where a direct jump or call leads. */
 struct target {
 	uint64_t at;      /* address of the code space; 0: none */
@@ -40,8 +29,24 @@ struct target {
 	size_t number;                     /* its index */
 };
 
-/* An empty map with its space; then code_map_read() fills it: 0, or -1 and a message. code_map_free() when done. */
-void code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out);
+struct code_map {
+	const struct elf_file *f;
+	const struct linux_release *release;
+	struct code_space space;
+	struct part *parts; /* as space.list */
+	struct step_cache *cache;
+	struct symbol_index functions, labels; /* those with a size; all that have a name, as assembly calls them */
+	struct notes notes;
+	struct target *known; /* of code_map.c, per symbol: where a call of it leads */
+	uint8_t *ends;        /* of code_map.c, two per function */
+	uint8_t *marks;       /* MARK_*, of each byte of the space and of its end */
+	uint8_t *plain;       /* length of the instruction at each byte, where it only leads to the next,
+	                       * and has no effect on access to user memory; 0: not, or not known */
+};
+
+/* A map with its space and functions; then code_map_read() fills it. 0, or -1 and a message. code_map_free() when done.
+ */
+int code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out, struct error *e);
 int code_map_read(struct code_map *m, struct error *e);
 void code_map_free(struct code_map *m);
 

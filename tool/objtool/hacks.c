@@ -65,6 +65,7 @@ static int patch_order(const void *a, const void *b)
 static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 {
 	uint32_t rel = elf_section_rela(p->f, list->section, 1);
+	size_t k = 0; /* patches that do not begin behind the relocation, which are mostly in order */
 	uint8_t *data;
 	uint64_t i;
 
@@ -75,10 +76,12 @@ static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 	data = (uint8_t *)p->f->sections[rel].data;
 	for (i = 0; i + sizeof(Elf64_Rela) <= p->f->sections[rel].sh.sh_size; i += sizeof(Elf64_Rela)) {
 		Elf64_Rela r;
-		size_t k;
 
 		memcpy(&r, data + i, sizeof(r));
-		k = SEARCH(n, m, list[m].at <= r.r_offset);
+		while (k < n && list[k].at <= r.r_offset)
+			k++;
+		if (k && list[k - 1].at > r.r_offset)
+			k = SEARCH(k, m, list[m].at <= r.r_offset);
 		if (!k || r.r_offset >= list[k - 1].end)
 			continue;
 		r.r_info = ELF64_R_INFO(ELF64_R_SYM(r.r_info), R_X86_64_NONE);

@@ -53,12 +53,17 @@ struct branches {
 	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
 	size_t insns;
 };
-/* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. */
-int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, struct branches *out, struct error *e);
+struct code_map;
+/* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. Fills
+ * map.plain, unless that is null. */
+int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
+                      struct branches *out, struct error *e);
 void branch_sites_free(struct branches *b);
 
-/* uaccess.c: prints the warnings of --uaccess. 0, or -1 and a message: malformed notes or relocations. */
-int uaccess_check(const struct elf_file *f, const struct linux_release *release, struct error *e);
+/* uaccess.c: before branch_sites_find(): makes map.plain if there can be any warning. */
+void uaccess_open(struct code_map *map);
+/* Prints the warnings of --uaccess, if map.plain is there. 0, or -1 and a message: malformed notes or relocations. */
+int uaccess_check(struct code_map *map, struct error *e);
 
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,

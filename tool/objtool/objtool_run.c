@@ -3,6 +3,7 @@
 #include "objtool/objtool.h"
 #include "arch/x86/stack.h"
 #include "elf/outfile.h"
+#include "objtool/code_map.h"
 #include "support/bounds.h"
 #include "support/memory.h"
 
@@ -25,10 +26,10 @@ void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t 
 }
 
 /* Makes the rows, from the code as the compiler wrote it. */
-static int orc_pass(const struct elf_file *f, const struct linux_release *release, struct new_section *out,
-                    size_t *count, struct error *e)
+static int orc_pass(const struct elf_file *f, const struct linux_release *release, struct notes *notes,
+                    struct new_section *out, size_t *count, struct error *e)
 {
-	const struct frames_options options = {.jobs = 1, .profile = release->profile};
+	const struct frames_options options = {.jobs = 1, .profile = release->profile, .notes = notes};
 	struct frames frames;
 	long lost = frames_find(f, &options, &frames, e);
 
@@ -65,12 +66,26 @@ static void stats_print(const struct branches *b, const struct new_section *s, s
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct branches *b,
                       struct new_section *sections, size_t *count, struct error *e)
 {
+	struct code_map map;
+	struct notes notes;
+	bool noted; /* they have been read */
+	int err = code_map_open(f, o->release, &map, e);
+
+	step_caches_keep(true); /* up to the last pass that decodes all */
+	if (!err && o->uaccess)
+		uaccess_open(&map);
 	/* Branches first, so that warnings come in file order. */
-	if (branch_sites_find(f, o, b, e) || sites_sections(f, o, b, sections, count, e))
-		return -1;
-	if (o->uaccess && uaccess_check(f, o->release, e))
-		return -1;
-	if (o->orc && orc_pass(f, o->release, sections, count, e))
+	err = err || branch_sites_find(f, o, &map, b, e) || sites_sections(f, o, b, sections, count, e) ? -1 : 0;
+	err = !err && map.plain ? uaccess_check(&map, e) : err;
+	step_caches_keep(false);
+	noted = map.marks;
+	notes = map.notes;
+	map.notes = (struct notes){0};
+	code_map_free(&map);
+	if (!err && o->orc)
+		err = orc_pass(f, o->release, noted ? &notes : NULL, sections, count, e);
+	notes_free(&notes);
+	if (err)
 		return -1;
 	/* Passes that change code come last. */
 	if (o->dry_run || (!o->jump_label && !o->noinstr_hack))
@@ -106,7 +121,6 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	uint8_t *bytes;
 	int err;
 
-	step_caches_keep();
 	if (file_read_marked(path, &bytes, &size, &seen, e))
 		return -1;
 	err = elf_open_bytes(&f, path, bytes, size, e);

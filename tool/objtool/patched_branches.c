@@ -4,7 +4,9 @@
 #include "objtool/objtool.h"
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
+#include "arch/x86/user_access.h"
 #include "elf/symbols.h"
+#include "objtool/code_map.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -20,9 +22,8 @@ struct safe_place {
 
 /* Facts about the whole file. */
 struct facts {
-	struct symbol_index functions;
 	struct place_names names;
-	struct safe_place *safe;   /* sorted */
+	struct safe_place *safe; /* sorted */
 	size_t safe_count;
 };
 
@@ -31,7 +32,9 @@ struct pass {
 	const struct elf_file *f;
 	const struct objtool_options *o;
 	struct facts *facts;
+	const struct code_map *map;
 	struct branches *out;
+	uint8_t *plain; /* of the section, as in struct code_map; or null */
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
@@ -114,7 +117,7 @@ static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 			site_add(&p->out->retpolines, p, at, symbol, call);
 		return true;
 	}
-	if (p->replacement || (!call && !symbol_index_find(&p->facts->functions, p->number, at)))
+	if (p->replacement || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
 		return false;
 	if (!strncmp(y->name, "__SCT__", 7))
 		site_add(&p->out->calls, p, at, symbol, call);
@@ -167,6 +170,8 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 			break;
 		}
 		p->out->insns++;
+		if (p->plain && s.flow == FLOW_NEXT && code_access_effect(bytes, s.len) == ACCESS_KEPT)
+			p->plain[at] = s.len;
 		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP)
 			continue;
 		direct = s.flow == FLOW_JUMP || s.flow == FLOW_BRANCH || s.flow == FLOW_CALL;
@@ -199,12 +204,11 @@ static int facts_read(const struct elf_file *f, struct facts *out, struct error 
 	free(r);
 	if (out->safe_count)
 		qsort(out->safe, out->safe_count, sizeof(*out->safe), place_order);
-	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e);
+	return 0;
 }
 
 static void facts_free(struct facts *x)
 {
-	symbol_index_free(&x->functions);
 	symbol_index_free(&x->names.list);
 	free(x->safe);
 }
@@ -225,7 +229,8 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 	return 0;
 }
 
-int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, struct branches *out, struct error *e)
+int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
+                      struct branches *out, struct error *e)
 {
 	struct step_cache *cache = step_cache_new(); /* null is allowed */
 	struct facts facts;
@@ -234,8 +239,13 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 
 	memset(out, 0, sizeof(*out));
 	for (i = 1; i < f->section_count && !err; i++) {
-		struct pass p = {.f = f, .o = o, .facts = &facts, .out = out, .section = &f->sections[i], .number = i};
+		struct pass p = {
+			.f = f, .o = o, .facts = &facts, .map = map, .out = out, .section = &f->sections[i], .number = i};
 
+		const struct code_section *c = map->plain ? space_of(&map->space, i) : NULL;
+
+		if (c)
+			p.plain = map->plain + (c->addr - map->space.first);
 		if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
 			err = section_read(&p, cache, e);
 	}

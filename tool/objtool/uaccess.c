@@ -34,16 +34,16 @@ struct path {
 };
 
 struct access {
-	struct code_map map;
-	struct notes notes;
+	struct code_map *map;
 	struct place_names names;
+	const struct part *part; /* of the last instruction visited, or null */
 	struct path *paths;
 	size_t path_count, path_room;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
 	bool safe;                         /* it may be called while access is enabled */
 };
 
-static uint8_t *byte_of(const struct access *a, uint64_t addr) { return marks_of(&a->map, addr); }
+static uint8_t *byte_of(const struct access *a, uint64_t addr) { return marks_of(a->map, addr); }
 
 static bool is_thunk(const char *name, const char *prefix)
 {
@@ -67,9 +67,9 @@ static void path_add(struct access *a, const struct path *from, uint64_t to)
 /* Returns false: the first warning of a function is the only one. */
 static bool warn(struct access *a, uint64_t at, const char *text)
 {
-	const struct code_section *c = space_at(&a->map.space, at);
+	const struct code_section *c = space_at(&a->map->space, at);
 
-	objtool_warn(a->map.f, &a->names, c->section, at - c->addr, text);
+	objtool_warn(a->map->f, &a->names, c->section, at - c->addr, text);
 	return false;
 }
 
@@ -78,7 +78,7 @@ static bool call_check(struct access *a, const struct path *p, const char *name)
 {
 	char text[200];
 
-	if (!p->enabled || (name && a->map.release->access_safe(name)))
+	if (!p->enabled || (name && a->map->release->access_safe(name)))
 		return true;
 	snprintf(text, sizeof(text), "call to %.120s() with UACCESS enabled", name ? name : "{dynamic}");
 	plain(text);
@@ -131,14 +131,14 @@ static bool effect_apply(struct access *a, struct path *p, enum access_effect ef
 /* Does an instruction of [at, at + size) have an effect on access? */
 static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 {
-	const struct part *p = size ? part_at(&a->map, at) : NULL;
+	const struct part *p = size ? part_at(a->map, at) : NULL;
 	uint64_t end = at + size;
 	struct step s;
 
 	for (; p && at < end; at += s.len) {
 		const uint8_t *bytes = p->code->bytes + (at - p->code->addr);
 
-		if (!step_decode(a->map.cache, bytes, end - at, at, &s))
+		if (!step_decode(a->map->cache, bytes, end - at, at, &s))
 			return false;
 		if (code_access_effect(bytes, s.len))
 			return true;
@@ -149,7 +149,7 @@ static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 /* Adds the paths into an instruction's replacements, and to fixups. False: the instruction itself never runs. */
 static bool successors_add(struct access *a, const struct path *p)
 {
-	const struct notes *n = &a->notes;
+	const struct notes *n = &a->map->notes;
 	const struct note *x;
 	bool runs = true;
 	size_t k;
@@ -167,7 +167,7 @@ static bool successors_add(struct access *a, const struct path *p)
 /* Follows a jump. False: warned. */
 static bool jump_follow(struct access *a, const struct part *part, const struct path *p, const struct step *s)
 {
-	struct target t = target_of(&a->map, part, p->at, s);
+	struct target t = target_of(a->map, part, p->at, s);
 
 	if (s->flow == FLOW_JUMP && is_thunk(t.name, "__x86_return_thunk"))
 		return return_check(a, p);
@@ -184,20 +184,20 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 static bool call_follow(struct access *a, const struct part *part, struct path *p, const struct step *s,
                         bool *continues)
 {
-	struct target t = target_of(&a->map, part, p->at, s);
+	struct target t = target_of(a->map, part, p->at, s);
 
-	if (note_at(&a->notes, p->at, NOTE_PUSH)) {
+	if (note_at(&a->map->notes, p->at, NOTE_PUSH)) {
 		*continues = false;
 		path_add(a, p, t.at);
 		return true;
 	}
 	if (t.at && !t.name) {
-		const struct code_section *c = space_at(&a->map.space, t.at);
-		const struct elf_symbol *y = c ? symbol_index_find(&a->map.labels, c->section, t.at - c->addr) : NULL;
+		const struct code_section *c = space_at(&a->map->space, t.at);
+		const struct elf_symbol *y = c ? symbol_index_find(&a->map->labels, c->section, t.at - c->addr) : NULL;
 
 		t.name = y && t.at == c->addr + y->value ? y->name : NULL;
 	}
-	*continues = !calls_dead(&a->map, &t);
+	*continues = !calls_dead(a->map, &t);
 	return call_check(a, p, is_thunk(t.name, "__x86_indirect_thunk_") ? NULL : t.name);
 }
 
@@ -210,12 +210,12 @@ static void next_add(struct access *a, const struct path *p, uint64_t behind)
 		path_add(a, p, behind);
 		return;
 	}
-	x = note_at(&a->notes, behind, NOTE_RESUME);
-	if (note_at(&a->notes, behind, NOTE_UNREACHABLE))
+	x = note_at(&a->map->notes, behind, NOTE_RESUME);
+	if (note_at(&a->map->notes, behind, NOTE_UNREACHABLE))
 		return;
 	if (!x)
 		path_add(a, p, behind);
-	for (; note_is(&a->notes, x, behind, NOTE_RESUME); x++)
+	for (; note_is(&a->map->notes, x, behind, NOTE_RESUME); x++)
 		path_add(a, p, x->to);
 }
 
@@ -244,7 +244,7 @@ static bool insn_follow(struct access *a, const struct part *part, struct path *
 			return false;
 		break;
 	case FLOW_STOP:
-		continues = insn_is_int3(bytes, s->len) || note_at(&a->notes, p->at + s->len, NOTE_REACHABLE);
+		continues = insn_is_int3(bytes, s->len) || note_at(&a->map->notes, p->at + s->len, NOTE_REACHABLE);
 		break;
 	default: break;
 	}
@@ -273,31 +273,34 @@ static bool path_step(const struct access *a, const struct part *part, uint64_t 
 {
 	uint64_t off = at - part->code->addr;
 
-	return step_decode_in(a->map.cache, part->code->bytes + off, part->code->size - off, part->code->size - off, at, s);
+	return step_decode_in(a->map->cache, part->code->bytes + off, part->code->size - off, part->code->size - off, at,
+	                      s);
 }
 
 /* Takes a path over instructions of a part of which there is nothing to say, as of most: no branch, effect or note. */
 static void plain_follow(const struct access *a, const struct part *part, struct path *p)
 {
-	uint64_t end = part->code->addr + part->code->size;
-	struct step s;
+	uint64_t first = a->map->space.first, at = p->at - first, next, end = part->code->addr + part->code->size - first;
+	const uint8_t *plain = a->map->plain;
+	uint8_t *marks = a->map->marks, visited = visited_by(p);
 
-	while (!(*byte_of(a, p->at) & (NOTED | visited_by(p))) && path_step(a, part, p->at, &s) && s.flow == FLOW_NEXT &&
-	       p->at + s.len < end && !(*byte_of(a, p->at + s.len) & NOTED) &&
-	       code_access_effect(part->code->bytes + (p->at - part->code->addr), s.len) == ACCESS_KEPT) {
-		*byte_of(a, p->at) |= visited_by(p);
-		p->at += s.len;
+	while (!(marks[at] & (NOTED | visited)) && plain[at] && (next = at + plain[at]) < end && !(marks[next] & NOTED)) {
+		marks[at] |= visited;
+		at = next;
 	}
+	p->at = first + at;
 }
 
 /* Visits the instruction that a path begins with, its replacements first. False: warned. */
 static bool insn_visit(struct access *a, struct path p)
 {
-	const struct part *part = part_at(&a->map, p.at);
+	const struct part *part = a->part;
 	size_t first = a->path_count;
 	bool ok = true;
 	struct step s;
 
+	if (!part || p.at - part->code->addr >= part->code->size)
+		part = a->part = part_at(a->map, p.at);
 	if (!part)
 		return true;
 	if (!p.resumed)
@@ -321,10 +324,10 @@ static bool insn_visit(struct access *a, struct path p)
 /* Follows all paths from an address, unless others have been there. */
 static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
 {
-	struct path p = {.enabled = function && a->map.release->access_safe(function->name)};
+	struct path p = {.enabled = function && a->map->release->access_safe(function->name)};
 
-	if (!part_at(&a->map, at) || *byte_of(a, at) & (VISITED_DISABLED | VISITED_ENABLED) ||
-	    note_at(&a->notes, at, NOTE_IGNORE))
+	if (!part_at(a->map, at) || *byte_of(a, at) & (VISITED_DISABLED | VISITED_ENABLED) ||
+	    note_at(&a->map->notes, at, NOTE_IGNORE))
 		return;
 	a->function = function;
 	a->safe = p.enabled;
@@ -339,16 +342,16 @@ static void all_walk(struct access *a)
 {
 	size_t i, k;
 
-	for (i = 0; i < a->map.functions.count; i++) {
-		const struct elf_symbol *y = a->map.functions.list[i];
-		const struct code_section *c = space_of(&a->map.space, y->section);
+	for (i = 0; i < a->map->functions.count; i++) {
+		const struct elf_symbol *y = a->map->functions.list[i];
+		const struct code_section *c = space_of(&a->map->space, y->section);
 
 		if (c && y->value < c->size && !strstr(y->name, ".cold"))
 			paths_walk(a, c->addr + y->value, y);
 	}
-	for (i = 0; i < a->notes.count; i++)
-		if (a->notes.list[i].kind == NOTE_FRAME)
-			paths_walk(a, a->notes.list[i].at, function_at(&a->map, a->notes.list[i].at, &k));
+	for (i = 0; i < a->map->notes.count; i++)
+		if (a->map->notes.list[i].kind == NOTE_FRAME)
+			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k));
 }
 
 /* Can there be any warning? Few objects have such code. */
@@ -369,7 +372,7 @@ static bool has_work(const struct elf_file *f, const struct linux_release *relea
 
 static void noted_mark(struct access *a, uint64_t at)
 {
-	if (at - a->map.space.first <= a->map.space.span)
+	if (at - a->map->space.first <= a->map->space.span)
 		*byte_of(a, at) |= NOTED;
 }
 
@@ -377,10 +380,10 @@ static void notes_mark(struct access *a)
 {
 	size_t i;
 
-	for (i = 0; i < a->notes.count; i++)
-		noted_mark(a, a->notes.list[i].at);
-	for (i = 0; i < a->notes.replacement_count; i++) {
-		const struct replacement *r = &a->notes.replacements[i];
+	for (i = 0; i < a->map->notes.count; i++)
+		noted_mark(a, a->map->notes.list[i].at);
+	for (i = 0; i < a->map->notes.replacement_count; i++) {
+		const struct replacement *r = &a->map->notes.replacements[i];
 		uint64_t at;
 
 		noted_mark(a, r->at);
@@ -391,22 +394,21 @@ static void notes_mark(struct access *a)
 	}
 }
 
-int uaccess_check(const struct elf_file *f, const struct linux_release *release, struct error *e)
+void uaccess_open(struct code_map *map)
 {
-	struct access a = {0};
-	int err = 0;
+	if (has_work(map->f, map->release, &map->space))
+		map->plain = mem_zero(map->space.span + 1, 1);
+}
 
-	code_map_open(f, release, &a.map);
-	if (has_work(f, release, &a.map.space)) {
-		err = code_map_read(&a.map, e) || release->profile->read(f, &a.map.space, &a.notes, e) ? -1 : 0;
-		if (!err) {
-			notes_mark(&a);
-			all_walk(&a);
-		}
-	}
+int uaccess_check(struct code_map *map, struct error *e)
+{
+	struct access a = {.map = map};
+
+	if (code_map_read(map, e))
+		return -1;
+	notes_mark(&a);
+	all_walk(&a);
 	free(a.paths);
 	symbol_index_free(&a.names.list);
-	notes_free(&a.notes);
-	code_map_free(&a.map);
-	return err;
+	return 0;
 }

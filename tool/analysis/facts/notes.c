@@ -44,8 +44,7 @@ static void bits_make(struct notes *n)
 	free(n->bits);
 	n->bits = mem_zero(size / 64, sizeof(*n->bits));
 	for (i = 0; i < n->count; i++) {
-		const uint64_t hashes[] = {note_hash(n, n->list[i].at, n->list[i].kind),
-		                           note_hash(n, n->list[i].at, NOTE_ANY)};
+		const uint64_t hashes[] = {note_hash(n, n->list[i].at, n->list[i].kind), note_hash(n, n->list[i].at, NOTE_ANY)};
 		size_t k;
 
 		for (k = 0; k < 2; k++)

@@ -182,11 +182,11 @@ struct flow_input {
 	size_t readable;            /* bytes of the file from the range's start on: at least its size */
 	const struct fixup *fixups; /* of instructions of the code range */
 	size_t fixup_count;
-	uint8_t abi_flags; /* ABI_* of all states */
-	bool noted;        /* the file has notes (env->notes) */
+	uint8_t abi_flags;                    /* ABI_* of all states */
+	bool noted;                           /* the file has notes (env->notes) */
 	const struct note *notes, *notes_end; /* those of the range, and of its end */
-	bool settles;      /* every decoded step is adjusted to its context */
-	bool throws;       /* any instruction may have an edge of its own: there are fixups, or notes of edges */
+	bool settles;                         /* every decoded step is adjusted to its context */
+	bool throws; /* any instruction may have an edge of its own: there are fixups, or notes of edges */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;

@@ -20,6 +20,7 @@ struct frames_options {
 	enum saves_of saves; /* for which code to find frames.saves */
 	bool observe;        /* also add findings about flow and stack (analysis/lint/observe.h) */
 	const struct profile *profile; /* conventions of the file; null: those of user space */
+	struct notes *notes;           /* the profile's, which are taken over; null: frames_find() reads them */
 	struct detail *detail; /* in: addresses to report in detail (analysis/flow/detail.h); out: that detail; or null */
 };
 

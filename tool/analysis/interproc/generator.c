@@ -281,8 +281,12 @@ static int work_open(struct work *w, struct error *e)
 	size_t i;
 
 	space_build(f, space);
-	if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e))
+	if (w->options->notes) {
+		w->out->notes = *w->options->notes;
+		*w->options->notes = (struct notes){0};
+	} else if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e)) {
 		return -1;
+	}
 	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
 	    patched_edges_add(f, space, &w->fixups, e) || runtimes_ranges(f, space, &w->cfi, &w->ranges, e))
 		return -1;

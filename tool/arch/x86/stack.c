@@ -42,7 +42,7 @@ struct step_cache *step_cache_new(void)
 	return c ? c : calloc(1, sizeof(struct step_cache));
 }
 
-void step_caches_keep(void) { size_kept = SIZE_MAX; }
+void step_caches_keep(bool large) { size_kept = large ? SIZE_MAX : SIZE_KEPT; }
 
 void step_cache_free(struct step_cache *c)
 {

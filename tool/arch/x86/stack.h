@@ -95,8 +95,8 @@ enum step_direction {
 struct step_cache;
 struct step_cache *step_cache_new(void);
 void step_cache_free(struct step_cache *c);
-/* From now on caches of large files, too, serve the next pass, instead of being freed. */
-void step_caches_keep(void);
+/* From now on: do caches of large files, too, serve the next pass, instead of being freed? Not thread-safe. */
+void step_caches_keep(bool large);
 
 /* Decodes one instruction at addr; cache may be null. False: no instruction. The result does not depend on the
  * cache. */
