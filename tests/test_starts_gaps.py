@@ -5,7 +5,7 @@ source says which rows there are (tests/marked_rows.py)."""
 import pytest
 
 from conftest import run
-from marked_rows import LIBRARY, PROGRAM, wrong
+from marked_rows import EXIT, LIBRARY, PROGRAM, wrong
 
 ENTRY = """
 	.globl	_start
@@ -200,6 +200,59 @@ NONE = ENTRY + """
 @pytest.mark.parametrize("source", [FUNCTIONS, PLAIN, HANDLER, NONE], ids=["functions", "plain", "handler", "none"])
 def test_prologues_between_functions(etch, tmp_path, source, flags):
     assert not wrong(etch, tmp_path, source, *flags)
+
+
+# A table of which nothing shows the size, and behind it a word that leads into the next function. That one is not aligned, and
+# lies behind a return; its address is taken, and its frame pointer says that it is a function.
+TAKEN = EXIT.replace("_start:", "_start:\tcall\ttakes\n") + """	.globl	takes
+	.type	takes, @function
+takes:	subq	$8, %rsp
+	call	first
+	addq	$8, %rsp
+	leaq	third(%rip), %rax
+	ret
+	.size	takes, .-takes
+	.p2align 4, 0xcc
+first:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+	movl	(%rdi), %eax
+	leaq	table(%rip), %rdx
+	movslq	(%rdx,%rax,4), %rax
+	addq	%rdx, %rax
+	jmp	*%rax
+1:	row	rbp16
+	leaq	1(%rdi), %rax
+	popq	%rbp
+	row	8
+	ret
+second:	row	8
+	pushq	%rbp
+	row	16
+	movq	%rsp, %rbp
+	row	rbp16
+body:	movq	(%rdi), %rax
+	popq	%rbp
+	row	8
+	ret
+	.p2align 4, 0xcc
+	.globl	third
+	.type	third, @function
+third:	row	8
+	leaq	second(%rip), %rax
+	ret
+	.size	third, .-third
+	.section .rodata
+	.p2align 2
+table:	.long	1b-table, 1b-table, body-table
+"""
+
+
+@pytest.mark.parametrize("flags", [["-static-pie"], PROGRAM], ids=["pie", "program"])
+def test_where_an_address_leads_to_a_frame_pointer_a_function_begins(etch, tmp_path, flags):
+    assert not wrong(etch, tmp_path, TAKEN, *flags)
 
 
 def test_of_an_object_symbols_say_what_is_a_function(etch, tmp_path):

@@ -4,6 +4,7 @@
  * inside, and extended again where flow may enter one that had none.
  */
 #include "analysis/interproc/work.h"
+#include "arch/x86/opcodes.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -38,7 +39,8 @@ static bool is_behind(const struct work *w, const struct code_range *p, uint64_t
 }
 
 /* Is the target of an address reference, inside a code range, the start of another function? It is aligned, and behind
- * padding and a return or a (then noreturn) call; or it is the restorer that a signal handler returns to. */
+ * padding and a return or a (then noreturn) call; or it sets up a frame pointer; or it is the restorer that a signal
+ * handler returns to. */
 static bool is_next_function(const struct work *w, const struct code_range *p, const struct link *x)
 {
 	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
@@ -46,7 +48,8 @@ static bool is_next_function(const struct work *w, const struct code_range *p, c
 	if (x->target % FUNCTION_ALIGN == 0 &&
 	    (is_behind(w, p, x->target, CALL_SIZE, FLOW_CALL) || is_behind(w, p, x->target, RETURN_SIZE, FLOW_RETURN)))
 		return true;
-	return code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
+	return insn_is_frame_prologue(p->bytes + (x->target - p->start), p->end - x->target) ||
+	       code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);
 }
 
 void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
