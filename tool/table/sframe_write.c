@@ -217,33 +217,60 @@ static bool fde_add(struct writer *w, const struct item *it, size_t n, uint64_t 
 	return true;
 }
 
+/* For the rows of one FDE up to row k - 1: the first of them whose distance to that fits addresses of 1, 2 and 4 bytes.
+ * All three only grow with k. */
+struct reach {
+	size_t from[3];
+};
+
+/* Rows of one FDE are all flexible or all default, and a signal frame's row is alone. */
+static void reach_advance(struct reach *r, const struct item *it, size_t k)
+{
+	static const uint64_t far[3] = {UINT8_MAX, UINT16_MAX, UINT32_MAX};
+	const struct item *last = &it[k - 1];
+	size_t low = k > FDE_ROWS ? k - FDE_ROWS : 0;
+	unsigned i;
+
+	if (k > 1 && (last->flex != last[-1].flex || last->signal || last[-1].signal))
+		low = k - 1;
+	for (i = 0; i < 3; i++) {
+		if (r->from[i] < low)
+			r->from[i] = low;
+		while (last->addr - it[r->from[i]].addr > far[i])
+			r->from[i]++;
+	}
+}
+
 /*
- * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes: cost[k] is that of the
- * first k rows. Rows of one FDE are all flexible or all default, and a signal frame's row is alone.
+ * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes: cost[k] is what they and
+ * the addresses of the first k rows take, since all else is the same in any.
  */
 static bool run_cut(struct writer *w, const struct item *it, size_t n, uint64_t end)
 {
-	size_t k, j, at;
+	struct reach reach = {{0}};
 	uint32_t *cost = w->cost;
+	size_t k, j, at;
+	unsigned log2;
 
 	cost[0] = 0;
 	for (k = 1; k <= n; k++) {
-		uint32_t words = 0;
+		uint32_t best = UINT32_MAX, addresses = 0, size;
+		size_t from = 0;
 
-		cost[k] = UINT32_MAX;
-		for (j = k; j-- > 0 && k - j <= FDE_ROWS;) {
-			uint32_t rows = (uint32_t)(k - j), size;
-
-			if (it[j].flex != it[k - 1].flex || ((it[j].signal || it[k - 1].signal) && rows > 1) ||
-			    it[k - 1].addr - it[j].addr > UINT32_MAX)
-				break;
-			words += 1 + ((uint32_t)it[j].count << it[j].log2);
-			size = cost[j] + fde_size(w) + words + (rows << address_log2(it[k - 1].addr - it[j].addr));
-			if (size < cost[k]) {
-				cost[k] = size;
-				w->rows[k] = (uint8_t)rows;
+		reach_advance(&reach, it, k);
+		for (log2 = 0, j = k; log2 < 3; log2++) {
+			addresses = (uint32_t)(k - j) << log2;
+			while (j > reach.from[log2]) {
+				addresses += 1u << log2;
+				size = cost[--j] + addresses;
+				if (size < best) {
+					best = size;
+					from = j;
+				}
 			}
 		}
+		cost[k] = best + fde_size(w);
+		w->rows[k] = (uint8_t)(k - from);
 	}
 	for (k = n; k > 0; k = at) { /* marks where FDEs begin, from the last one on */
 		at = k - w->rows[k];
