@@ -258,8 +258,8 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = ["ibt", "mcount", "noinstr", "unret", "stackval", "dump", "link", "sec-address", "backtrace", "hacks=skylake", "prefix=16",
-           "cfi", "mnop", "verbose"]
+OPTIONS = ["ibt", "noinstr", "unret", "stackval", "dump", "link", "sec-address", "backtrace", "hacks=skylake", "prefix=16",
+           "cfi", "verbose"]
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -78,6 +78,37 @@ def test_the_same_as_objtool_6_12(etch, objtool_6_12, tmp_path, monkeypatch, sou
     assert SIGNALS[source] <= {parity.entry_text(e, "6.12") for table in done.orc().values() for _, e in table}
 
 
+@pytest.mark.parametrize("release, more", [("6.1", []), ("6.12", []), ("6.12", ["--mnop"])])
+def test_calls_of_fentry(etch, request, tmp_path, monkeypatch, release, more):
+    """__mcount_loc, and the calls themselves, which 6.1 always makes nops of; a jump to __fentry__ is warned of."""
+    tool = request.getfixturevalue("objtool" if release == "6.1" else "objtool_6_12")
+    path = compiled(tmp_path, "annotated.c", flags=[*(LINUX_6_12 if release == "6.12" else []), "-pg", "-mfentry"])
+    tail = tmp_path / "tail.s"
+    tail.write_text(".globl tail\n.type tail, @function\ntail: call __fentry__\njmp __fentry__\nint3\n.size tail, . - tail\n")
+    run(["as", "-o", tmp_path / "tail.o", tail])
+    monkeypatch.setenv("KERNELVERSION", release)
+    for source in (path, tmp_path / "tail.o"):
+        mine, theirs = tmp_path / "mine.o", tmp_path / "theirs.o"
+        was = source.read_bytes()
+        made = []
+        for argv, out in (([etch, "objtool"], mine), ([tool], theirs)):
+            out.write_bytes(was)
+            said = run([*argv, *OPTIONS, "--mcount", *more, out]).stderr
+            o = parity.Object(out)
+            [i] = o.find("__mcount_loc")
+            made.append((o.sites("__mcount_loc"), o.data(i), o.heads[i][1:3], o.heads[i][8], o.code(len(parity.Object(source).heads)),
+                         "ail call to __fentry__" in said))
+        assert made[0] == made[1], made
+        assert len(made[0][0]) >= 2 and set(made[0][1]) == {0} and made[0][5] == (source != path)
+        calls = {parity.Object(mine).data(int(what))[at] for _, _, what, at in made[0][0]}
+        assert calls == ({0xe8, 0xe9} if source != path else {0xe8}) if release == "6.12" and not more else calls == {0x0f}
+
+
+def test_nops_need_the_list(etch, tmp_path):
+    path = compiled(tmp_path, "entry.S")
+    assert "requires --mcount" in run([etch, "objtool", "--orc", "--mnop", path], ok=2).stderr
+
+
 def test_lkgs_is_decoded(etch, objtool_6_12, tmp_path):
     """It is newer than the decoder; 6.12 has it among the replacements of alternatives."""
     source, path = tmp_path / "a.s", tmp_path / "a.o"

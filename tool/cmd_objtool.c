@@ -26,13 +26,10 @@ static const struct unsupported {
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'i', "ibt", true},        {'m', "mcount", true},
-	{'n', "noinstr", true},    {'R', "unret", true},
-	{'s', "stackval", true},   {'D', "dump", true},
-	{'L', "link", false},      {'A', "sec-address", false},
-	{'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
-	{'P', "prefix", true},     {'C', "cfi", true},
-	{'O', "mnop", false},      {'v', "verbose", false},
+	{'i', "ibt", true},          {'n', "noinstr", true},    {'R', "unret", true},
+	{'s', "stackval", true},     {'D', "dump", true},       {'L', "link", false},
+	{'A', "sec-address", false}, {'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
+	{'P', "prefix", true},       {'C', "cfi", true},        {'v', "verbose", false},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
@@ -55,6 +52,7 @@ static void help(void)
 	       "  -h, --hacks[=LIST]     jump_label: jumps of static keys become nops; noinstr: calls of\n"
 	       "                         profilers in code that must not be instrumented do\n"
 	       "  -o, --orc              unwind rows: .orc_unwind, .orc_unwind_ip\n"
+	       "  -m, --mcount           __mcount_loc: calls of __fentry__\n"
 	       "  -r, --retpoline        .retpoline_sites; warn of indirect branches\n"
 	       "      --rethunk          .return_sites; warn of returns\n"
 	       "  -l, --sls              warn where no int3 follows a return or indirect jump\n"
@@ -63,6 +61,7 @@ static void help(void)
 	       "\n"
 	       "Options:\n"
 	       "      --module           the object is part of a module\n"
+	       "      --mnop             calls of __fentry__ become nops, as in 6.1 anyhow\n"
 	       "      --no-unreachable   accepted: there are no such warnings\n"
 	       "      --backup           keep FILE.o.orig\n"
 	       "      --dry-run          write nothing\n"
@@ -73,7 +72,6 @@ static void help(void)
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
 	       "  -i, --ibt\n"
-	       "  -m, --mcount\n"
 	       "  -n, --noinstr\n"
 	       "      --unret\n"
 	       "  -s, --stackval\n"
@@ -84,7 +82,6 @@ static void help(void)
 	       "      --hacks=skylake\n"
 	       "      --prefix=N\n"
 	       "      --cfi\n"
-	       "      --mnop\n"
 	       "  -v, --verbose\n"
 	       "\n"
 	       "More options are read from the environment variable OBJTOOL_ARGS. KERNELVERSION, which the\n"
@@ -174,6 +171,8 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'l': c->acts = o->sls = true; return true;
 	case 't': c->acts = o->static_call = true; return true;
 	case 'u': c->acts = o->uaccess = true; return true;
+	case 'm': c->acts = o->mcount = true; return true;
+	case 'O': o->mnop = true; return true;
 	case 'K': c->acts = o->rethunk = true; return true;
 	case 'M': o->module = true; return true;
 	case 'N': c->no_unreachable = true; return true;
@@ -350,6 +349,10 @@ int cmd_objtool(int argc, char **argv)
 	}
 	if (!c.acts) {
 		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
+		return EXIT_UNUSABLE;
+	}
+	if (c.make.mnop && !c.make.mcount) {
+		fprintf(stderr, "etch: objtool: --mnop requires --mcount\n");
 		return EXIT_UNUSABLE;
 	}
 	c.make.release = release_find();

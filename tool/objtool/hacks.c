@@ -173,21 +173,32 @@ int keys_hack(struct elf_file *f, struct error *e)
 	return patches_end(&p, err);
 }
 
-int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e)
+/* Calls become nops, tail calls what is given. */
+static int calls_drop(struct elf_file *f, const struct branch_list *l, const uint8_t *tail, struct error *e)
 {
 	struct patches p;
 	size_t i;
 	int err = 0;
 
 	patches_begin(&p, f, e);
-	for (i = 0; i < b->profiled.count && !err; i++) {
-		const struct branch_site *x = &b->profiled.list[i];
+	for (i = 0; i < l->count && !err; i++) {
+		const struct branch_site *x = &l->list[i];
 		uint8_t opcode = f->sections[x->section].data[x->at];
 
 		if (opcode != OPCODE_CALL_REL32 && opcode != OPCODE_JMP_REL32)
 			err = error_set(e, "a call of %.200s is of an unknown form", f->symbols[x->symbol].name);
 		else
-			err = insn_put(&p, x->section, x->at, x->tail ? patch_return : patch_nops[PATCH_MOST], PATCH_MOST);
+			err = insn_put(&p, x->section, x->at, x->tail ? tail : patch_nops[PATCH_MOST], PATCH_MOST);
 	}
 	return patches_end(&p, err);
+}
+
+int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e)
+{
+	return calls_drop(f, &b->profiled, patch_return, e);
+}
+
+int traced_hack(struct elf_file *f, const struct branches *b, struct error *e)
+{
+	return calls_drop(f, &b->traced, patch_nops[PATCH_MOST], e);
 }

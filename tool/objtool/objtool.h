@@ -15,10 +15,11 @@ struct objtool_options {
 	const struct linux_release *release;
 	bool jump_label, noinstr_hack; /* --hacks */
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
-	bool module;  /* the object is part of a module */
-	bool backup;  /* keep FILE.orig */
-	bool dry_run; /* write nothing */
-	bool stats;   /* print counts */
+	bool mcount, mnop; /* list the calls of __fentry__; make nops of them, as 6.1 always does */
+	bool module;       /* the object is part of a module */
+	bool backup;       /* keep FILE.orig */
+	bool dry_run;      /* write nothing */
+	bool stats;        /* print counts */
 };
 
 /* Runs the passes. 0; or -1 and a message, and the file is as it was. Warnings go to standard error, in objtool's form,
@@ -50,6 +51,7 @@ struct branch_list {
 /* patched_branches.c */
 struct branches {
 	struct branch_list returns, retpolines, calls; /* to the return thunk, to retpolines, static calls */
+	struct branch_list traced;                     /* with options.mcount: of __fentry__ */
 	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
 	size_t insns;
 };
@@ -68,7 +70,7 @@ int uaccess_check(struct code_map *map, struct error *e);
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
                    struct new_section *out, size_t *count, struct error *e);
-#define SITE_SECTIONS 3u
+#define SITE_SECTIONS 4u
 
 /* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
  * express become UNDEFINED; returns their number, or -1 and a message. `typed`: linux_release.typed_rows. */
@@ -78,5 +80,7 @@ long orc_sections(const struct elf_file *f, bool typed, struct frames *frames, s
 /* hacks.c: changes code bytes and relocations of f in place. 0, or -1 and a message. */
 int keys_hack(struct elf_file *f, struct error *e);
 int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e);
+/* For --mcount: calls of __fentry__ become nops. */
+int traced_hack(struct elf_file *f, const struct branches *b, struct error *e);
 
 #endif

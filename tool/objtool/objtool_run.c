@@ -88,8 +88,10 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	if (err)
 		return -1;
 	/* Passes that change code come last. */
-	if (o->dry_run || (!o->jump_label && !o->noinstr_hack))
+	if (o->dry_run)
 		return 0;
+	if (o->mcount && (o->mnop || o->release->nops_fentry) && traced_hack(f, b, e))
+		return -1;
 	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, b, e)) ? -1 : 0;
 }
 
@@ -130,7 +132,7 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 		err = backup_write(&f, e);
 	if (!err)
 		err = passes_run(&f, o, &branches, sections, &count, e);
-	if (!err && (count || o->jump_label || o->noinstr_hack))
+	if (!err && (count || o->jump_label || o->noinstr_hack || o->mcount))
 		err = result_write(&f, o, &seen, sections, count, e);
 	if (!err && o->stats)
 		stats_print(&branches, sections, count);

@@ -99,6 +99,13 @@ static bool is_safe(const struct pass *p, uint64_t at)
 	return k < p->facts->safe_count && !place_order(&list[k], &key);
 }
 
+static void traced_add(struct pass *p, uint64_t at, uint32_t symbol, bool call)
+{
+	if (!call)
+		objtool_warn(p->f, &p->facts->names, p->number, at, p->o->release->tail_fentry);
+	site_add(&p->out->traced, p, at, symbol, call);
+}
+
 /* A direct branch with a relocation against a global symbol. Returns whether it stands for an indirect branch or a
  * return. */
 static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
@@ -123,6 +130,8 @@ static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 		site_add(&p->out->calls, p, at, symbol, call);
 	else if (p->noinstr && is_profiler(y->name))
 		site_add(&p->out->profiled, p, at, symbol, call);
+	else if (p->o->mcount && !strcmp(y->name, "__fentry__"))
+		traced_add(p, at, symbol, call);
 	return false;
 }
 
@@ -253,6 +262,7 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 	calls_last(&out->retpolines);
 	calls_last(&out->calls);
 	calls_last(&out->profiled);
+	calls_last(&out->traced);
 	step_cache_free(cache);
 	facts_free(&facts);
 	if (err)
@@ -266,5 +276,6 @@ void branch_sites_free(struct branches *b)
 	free(b->retpolines.list);
 	free(b->calls.list);
 	free(b->profiled.list);
+	free(b->traced.list);
 	memset(b, 0, sizeof(*b));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites. */
+/* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites,
+ * __mcount_loc. */
 #include "objtool/objtool.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -36,6 +37,19 @@ static void addresses_section(struct new_section *s, const char *name, const str
 	section_begin(s, name, 0, l->count, 4, 1);
 	for (i = 0; i < l->count; i++)
 		reloc_add(s, 4 * i, TO_SECTION, l->list[i].section, (int64_t)l->list[i].at);
+}
+
+/* Addresses of 8 bytes; aligned so since 6.12 at the latest. */
+static void words_section(struct new_section *s, const char *name, const struct branch_list *l, bool aligned)
+{
+	size_t i;
+
+	section_begin(s, name, 0, l->count, 8, 1);
+	s->align = aligned ? 8 : 1;
+	for (i = 0; i < l->count; i++) {
+		reloc_add(s, 8 * i, TO_SECTION, l->list[i].section, (int64_t)l->list[i].at);
+		s->relocs[i].type = R_X86_64_64;
+	}
 }
 
 /* The symbols of keys. */
@@ -135,5 +149,7 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 		addresses_section(&out[(*count)++], ".retpoline_sites", &b->retpolines);
 	if (is_wanted(f, o->rethunk, &b->returns, ".return_sites"))
 		addresses_section(&out[(*count)++], ".return_sites", &b->returns);
+	if (is_wanted(f, o->mcount, &b->traced, "__mcount_loc"))
+		words_section(&out[(*count)++], "__mcount_loc", &b->traced, o->release->typed_rows);
 	return 0;
 }

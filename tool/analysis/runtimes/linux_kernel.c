@@ -424,10 +424,16 @@ static const struct profile profile_6_1 = {LINUX_PROFILE, .noreturn = linux_6_1_
 static const struct profile profile_6_12 = {LINUX_PROFILE, .noreturn = linux_6_12_noreturn, .read = read_6_12};
 
 const struct linux_release linux_releases[LINUX_RELEASES] = {
-	{.name = "6.1", .profile = &profile_6_1, .option_prefix = "", .access_safe = linux_6_1_access_safe},
+	{.name = "6.1",
+     .profile = &profile_6_1,
+     .option_prefix = "",
+     .tail_fentry = "Tail call to __fentry__ !?!?",
+     .nops_fentry = true,
+     .access_safe = linux_6_1_access_safe},
 	{.name = "6.12",
      .profile = &profile_6_12,
      .option_prefix = "MITIGATION_",
+     .tail_fentry = "tail call to __fentry__ !?!?",
      .typed_rows = true,
      .access_safe = linux_6_12_access_safe},
 };

@@ -10,6 +10,8 @@ struct linux_release {
 	const char *name; /* "6.1": what KERNELVERSION begins with */
 	const struct profile *profile;
 	const char *option_prefix; /* of CONFIG_RETPOLINE and CONFIG_RETHUNK, as warnings name them */
+	const char *tail_fentry;   /* warning about a jump to __fentry__ */
+	bool nops_fentry;          /* calls of __fentry__ become nops, asked for or not */
 	bool typed_rows;           /* .orc_unwind: each row has a type, 0 is UNDEFINED; since 6.4 */
 	/* May a function be called while access to user memory is enabled? */
 	bool (*access_safe)(const char *name);
