@@ -388,6 +388,18 @@ def sframe_blocks(n, path):
     return o.write()
 
 
+def own_tables(n, path):
+    """A stripped interpreter of 32 handlers, and n labels that each dispatch through a table of their own; words that are no code behind each."""
+    labels = [(f".Lh{i}", "mov -40(%rbp),%rdx\nadd $1,%rdi\nmovzbl (%rdi),%eax\nmov table(%rip),%rsi") for i in range(32)]
+    labels += [(f".Lp{i}", f"movzbl 1(%rdi),%eax\nmov wide+{8 * i}(%rip),%rsi") for i in range(n)]
+    lines = [".text", ".globl run", ".type run,@function", "run: push %rbp\nmov %rsp,%rbp\npush %r13\nsub $40,%rsp\nmovzbl (%rdi),%eax",
+             "mov table(%rip),%rsi\njmp *(%rsi,%rax,8)", ".size run,.-run", ".long 0x4ca"]
+    lines += [f"{name}: {body}\njmp *(%rsi,%rax,8)\n.long 0x4ca" for name, body in labels]
+    lines += [".globl f", ".type f,@function", "f: push %rbp\nmov %rsp,%rbp"]
+    lines += [f"lea {name}(%rip),%r8\nmov %r8,(%rdi)\nadd $8,%rdi" for name, _ in labels]
+    return link("\n".join(lines + ["pop %rbp\nret", ".size f,.-f", f".local table\n.comm table,8\n.local wide\n.comm wide,{8 * n}", ""]), path, "-s")
+
+
 OBJECTS = {f.__name__: code(f) for f in (
     shapes.functions, shapes.long_function, shapes.aliases, shapes.sections, shapes.switches, shapes.relocations, shapes.fdes,
     shapes.landing_pads, shapes.entries, shapes.tail_calls, shapes.chain, etched_objects, etched_sites, etched_aliases, cies, nested_fdes,
@@ -398,5 +410,5 @@ LINKED = {f"{f.__name__}.so": code(f, True) for f in (
     shapes.functions, shapes.aliases, shapes.sections, shapes.chain, etched_objects, etched_sites, debug_lines, fixups, imports, pointers,
     shapes.landing_pads, calls)}
 LINKED |= {f"{f.__name__}.etched.so": etched(f) for f in (etched_objects, etched_sites, etched_fields, etched_aliases)}
-LINKED["sframe_blocks.so"] = sframe_blocks
+LINKED |= {"sframe_blocks.so": sframe_blocks, "own_tables.so": own_tables}
 ARCHIVES = {"archive.a": archive, "thin.a": thin_archive}

@@ -38,6 +38,7 @@ COMMANDS = {
     "diff": ["diff", "-j", "1", "FILE", "DONE"],
     "diff, of other names": ["diff", "-j", "1", "FILE", "OTHER"],
 }
+LEAST = 1_000_000  # instructions that say nothing
 MOST = 1.25  # the exponent: n log n, and what a cache or a hash of a small file hides
 
 
@@ -98,6 +99,6 @@ def start(tmp):
 
 
 def exponent(a, b, times, floor):
-    """Of the growth from a to b; what any process takes, and a million instructions that say nothing, left out."""
-    a, b = max(a - floor, 1_000_000), max(b - floor, 1_000_000)
+    """Of the growth from a to b; what any process takes, and instructions that say nothing, left out."""
+    a, b = max(a - floor, LEAST), max(b - floor, LEAST)
     return math.log(b / a) / math.log(times)
