@@ -59,6 +59,32 @@ over:	test %edi,%edi
 	.size over,.-over
 """
 
+ARGUMENTS = """
+extern void bad(int, ...) __attribute__((noreturn));
+extern int get(void);
+extern void *const next[];
+int f(int *p, int n)
+{
+	int x = get(), i = 0;
+
+	if (n < 0)
+		bad(1, 2, 3, 4, 5, 6, 7, 8, n);
+	x += get();
+	if (x > 3)
+		goto a;
+	__asm__ volatile goto("jmp *%0" : : "r"(p[x] ? &&b : &&c) : : b, c);
+	__builtin_unreachable();
+a:	x += get() * 3;
+	if (p[1])
+		bad(1, 2, 3, 4, 5, 6, 7, x, n);
+b:	i += get() + x;
+	__asm__ volatile goto("jmp *%0" : : "r"(p[i] ? &&a : &&c) : : a, c);
+	__builtin_unreachable();
+c:	x ^= get() - i;
+	return x + i;
+}
+"""
+
 RESTORER = """
 	.text
 	.globl restorer
@@ -146,6 +172,28 @@ def test_a_function_of_another_file_is_judged_by_what_lies_behind_its_calls(tmp_
     ends = [(f"last{i}", "sub $8, %rsp; call other") for i in range(last)]
     goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh)]
     assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
+
+
+# A call with two words on the stack, behind which other code leads with none of them; and the same where another block
+# has pushed them, or the frames differ the other way round.
+LEFT = ["push %rax; push %rax; call other; 1: add $8, %rsp; ret", "push %rax; push %rax; test %esi, %esi; je 2f; nop; 2: call other; 1: add $8, %rsp; ret",
+        "pop %rax; call other; 1: add $8, %rsp; ret"]
+
+
+@pytest.mark.parametrize("left,fresh,back", [((1, 0, 0), 3, False), ((1, 0, 0), 4, True), ((0, 1, 0), 0, True), ((0, 0, 1), 0, True)])
+def test_a_call_whose_arguments_are_gone_behind_it_does_not_come_back(tmp_path, build, left, fresh, back):
+    ends = [(f"left{i}", "sub $8, %rsp; test %edi, %edi; jne 1f; " + LEFT[i]) for i in range(3) if left[i]]
+    goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh)]
+    assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
+
+
+def test_code_behind_a_call_with_arguments_on_the_stack(tmp_path, build):
+    """Code of gcc's that only jumps by registers lead to has not the frame of the call in front, as gcc's CFI says."""
+    source, library = tmp_path / "l.c", tmp_path / "l.so"
+    source.write_text(ARGUMENTS)
+    for level in "-O0", "-O1", "-O2", "-Os":
+        run(["gcc", level, "-fPIC", "-shared", "-o", library, source])
+        assert "ETCH-C001" not in run([build / "etch", "check", library], ok=None).stdout, level
 
 
 @pytest.mark.parametrize("to,back", [("other", True), ("abort", False), ("middle", False), ("middle2", True), ("unknown", True)])

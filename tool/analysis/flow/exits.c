@@ -278,17 +278,69 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 	}
 }
 
-/* A call; `behind`: the offset of the next instruction. Does control return there? */
-static bool call_note(struct flow *f, const struct step *in, uint64_t behind)
+/* Bytes that an instruction pushes, or NOT_PUSHED: it changes rsp in another way. */
+#define NOT_PUSHED INT64_MIN
+static int64_t pushed_by(const struct step *s)
 {
+	if (s->op == STEP_PUSH)
+		return s->imm;
+	if (s->op == STEP_POP && s->a != ETCH_REG_RSP)
+		return -s->imm;
+	if (s->op == STEP_ADD && s->a == ETCH_REG_RSP)
+		return -s->imm;
+	if (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP)
+		return -s->disp;
+	return s->a == ETCH_REG_RSP || s->writes >> ETCH_REG_RSP & 1 ? NOT_PUSHED : 0;
+}
+
+/*
+ * Is what straight-line code has pushed for its call gone in the code behind, which other code leads to? A call that
+ * returns leaves it there. Only what is pushed right in front counts: where one path has a wrong rsp, of another such
+ * call, the frames differ behind calls that return, too.
+ */
+static bool leaves_arguments(const struct flow *f, uint64_t off, const struct state *before, uint32_t behind)
+{
+	struct value mine = before->reg[ETCH_REG_RSP], its = f->states[f->leader[behind] - 1].reg[ETCH_REG_RSP];
+	int64_t left = its.off - mine.off;
+
+	if (mine.kind != VALUE_CFA || its.kind != VALUE_CFA)
+		return false;
+	while (left > 0 && !f->leader[f->at[off] - 1]) {
+		uint64_t previous = flow_previous(f, off);
+		const struct step *s = &f->steps[f->at[previous] - 1];
+		int64_t pushed = pushed_by(s);
+
+		if (previous == off || (s->flow != FLOW_NEXT && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) ||
+		    pushed == NOT_PUSHED)
+			return false;
+		left -= pushed;
+		off = previous;
+		if (!left)
+			return true;
+	}
+	return false;
+}
+
+/* The kind of a call's exit, if code follows that is not only padding. */
+static unsigned call_kind(const struct flow *f, uint64_t off, const struct step *in, const struct state *before)
+{
+	uint64_t behind = off + in->len;
+	uint32_t i = behind < f->in.range->end - f->in.range->start ? f->at[behind] : 0;
+
+	if (!i-- || !f->leader[i])
+		return EXIT_FRESH;
+	return leaves_arguments(f, off, before, i) ? EXIT_LEFT : EXIT_CALL;
+}
+
+/* A call. Does control return behind it? */
+static bool call_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
+{
+	uint64_t behind = off + in->len;
 	uint64_t target = flow_exit_target(in);
 	bool noted = target && !flow_is_helper(f, target), last = noted && flow_is_end(f, in, behind);
 
-	if (noted) {
-		uint32_t i = behind < f->in.range->end - f->in.range->start ? f->at[behind] : 0;
-
-		flow_exit_add(f, target, last ? EXIT_LAST : i && f->leader[i - 1] ? EXIT_CALL : EXIT_FRESH);
-	}
+	if (noted)
+		flow_exit_add(f, target, last ? EXIT_LAST : call_kind(f, off, in, before));
 	if (!flow_comes_back(f, in))
 		return false;
 	if (!(noted ? last : flow_is_end(f, in, behind)))
@@ -375,7 +427,7 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 	case FLOW_CALL_IND:
 		if (f->walk.pad_count)
 			pad_note(f, f->in.range->start + off, before);
-		continues = call_note(f, in, off + in->len);
+		continues = call_note(f, off, in, before);
 		break;
 	default: break;
 	}

@@ -33,6 +33,7 @@ enum flow_exit_kind {
 	EXIT_TAIL = 3,  /* a tail call: a jump to a function's start in the state of an entry */
 	EXIT_PART = 4,  /* a jump to the start of another code range, in this one's frame */
 	EXIT_REF = 5,   /* an address taken in code, perhaps of a function */
+	EXIT_LEFT = 6,  /* a call of which the stack arguments are gone in the code behind it: perhaps noreturn */
 };
 
 /* A reference from a code range to code: a call, a jump out of the range, or an address taken. */

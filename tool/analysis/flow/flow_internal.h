@@ -45,6 +45,15 @@ static inline bool flow_hidden(const struct flow *f, uint64_t addr)
 			return !f->at[off];
 	return false;
 }
+/* The offset of the decoded instruction that ends at an offset, or that offset itself if there is none. */
+static inline uint64_t flow_previous(const struct flow *f, uint64_t off)
+{
+	uint64_t back = 1;
+
+	while (back <= off && back < STEP_LEN_MOST && !f->at[off - back])
+		back++;
+	return back <= off && f->at[off - back] && f->steps[f->at[off - back] - 1].len == back ? off - back : off;
+}
 /* Is it a call of a helper inside the code range? A target inside another instruction is a function of its own. */
 static inline bool flow_calls_inside(const struct flow *f, const struct step *in)
 {

@@ -138,14 +138,12 @@ bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *
 	unsigned n;
 
 	for (n = 0; reg < 16 && n < LOAD_MOST && off && !f->leader[f->at[off] - 1]; n++) {
-		uint64_t back = 1;
+		uint64_t behind = off;
 
-		while (back <= off && back < STEP_LEN_MOST && !f->at[off - back])
-			back++;
-		if (back > off || !f->at[off - back] || f->steps[f->at[off - back] - 1].len != back)
+		off = flow_previous(f, behind);
+		if (off == behind)
 			return false;
-		off -= back;
-		if (!insn_decode(bytes_at(f, off), back, f->in.range->start + off, out) || out->flow != FLOW_NEXT)
+		if (!insn_decode(bytes_at(f, off), behind - off, f->in.range->start + off, out) || out->flow != FLOW_NEXT)
 			return false;
 		if (out->writes >> reg & 1)
 			return out->move == MOVE_LOAD && out->dst == reg;

@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-/* Number of calls of one imported function: EXIT_LAST (only padding behind the call), and EXIT_FRESH (followed by code
- * that nothing else reaches). */
+/* Number of calls of one imported function: of those that show that it does not return, EXIT_LAST (only padding behind
+ * the call) and EXIT_LEFT (its stack arguments are gone there); and EXIT_FRESH (followed by code that nothing else
+ * reaches). */
 struct tally {
 	uint64_t target;
 	uint32_t last, fresh; /* both 0: the slot of the hash table is empty */
@@ -52,12 +53,12 @@ static void tally_add(struct tallies *t, const struct link *x)
 	at = tally_of(t, x->target);
 	t->count += !at->last && !at->fresh;
 	at->target = x->target;
-	at->last += x->kind == EXIT_LAST;
+	at->last += x->kind == EXIT_LAST || x->kind == EXIT_LEFT;
 	at->fresh += x->kind == EXIT_FRESH;
 }
 
-/* Functions of other files: noreturn if a call of one is the end of some code, unless more than three times as many
- * calls of it are followed by code that nothing else reaches. */
+/* Functions of other files: noreturn if a call of one shows that it does not return, unless more than three times as
+ * many calls of it are followed by code that nothing else reaches. */
 static void outside_judge(struct work *w)
 {
 	struct tallies t = {0};
@@ -66,7 +67,7 @@ static void outside_judge(struct work *w)
 	for (i = 0; i < w->calls.other_count; i++) {
 		const struct link *x = &w->calls.list[w->calls.others[i]];
 
-		if (x->outside && (x->kind == EXIT_LAST || x->kind == EXIT_FRESH))
+		if (x->outside && (x->kind == EXIT_LAST || x->kind == EXIT_LEFT || x->kind == EXIT_FRESH))
 			tally_add(&t, x);
 	}
 	for (i = 0; i < t.size; i++)
