@@ -222,8 +222,10 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 			return ETCH_UNWIND_MEMORY;
 		/* The register may have been changed by the callee; if so, this is hardly a return
 		 * address. */
-		if (!trusted && !cursor_enter(c, ip - 1) && !(c->without_tables && loaded_image(ip - 1, &image)))
+		if (!trusted && !cursor_enter(c, ip - 1) && !(c->without_tables && loaded_image(ip - 1, &image))) {
+			c->known &= ~KNOWN(reg); /* nor does who tries again trust it */
 			return ETCH_UNWIND_REGISTER;
+		}
 	} else {
 		ret = ra_moved(c, r, cfa, sp, &ip);
 		if (ret != ETCH_UNWIND_OK)

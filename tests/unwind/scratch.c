@@ -38,6 +38,8 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 	status = etch_step(&c);
 	printf("%s: %d frame, ", which, status == ETCH_UNWIND_OK);
 	status = etch_step(&c);
+	if (status != ETCH_UNWIND_OK && etch_step(&c) != status)
+		printf("another answer, ");
 	etch_get_reg(&c, ETCH_RIP, &ip);
 	if (status == ETCH_UNWIND_OK)
 		printf("then %s\n", ip - (uint64_t)(uintptr_t)main < 400 ? "main" : "somewhere");
