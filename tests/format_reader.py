@@ -30,7 +30,7 @@ def declared():
 
 RECORDS = {n: [r[:3] for r in record(FORMATS, n)] for n in (
     "etch_imv", "etch_imv_more", "etch_native", "etch_inline", "etch_branch", "etch_mark", "etch_ex", "etch_obj", "etch_module",
-    "segment_note", "etch_rule", "etch_orc", "etch_escape", "etch_run", "etch_map_rule")} | {"etch_unwind": declared()}
+    "segment_note", "etch_rule", "etch_orc", "etch_escape", "etch_run", "etch_map_rule", "etch_saves")} | {"etch_unwind": declared()}
 
 
 def total(name):

@@ -21,7 +21,7 @@ from format_reader import (ADDRESSING, COMPARE, FORM, IMV_FLAGS, KINDS, MODULE_F
 # ---- formats.md: records --------------------------------------------------------
 
 def test_records_are_the_structs(tmp_path):
-    lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/branch_format.h>", "#include <etch/orc.h>", "#include <etch/extable.h>",
+    lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/branch_format.h>", "#include <etch/orc_registers.h>", "#include <etch/extable.h>",
              '#include "elf/segment.h"', "#include <stdio.h>",
              "int main(void) {"]
     for name, fields in RECORDS.items():
@@ -60,7 +60,7 @@ def test_flags_and_names_are_those_of_the_header():
     forms = enum(INCLUDE / "etch" / "pv_forms.h", "etch_pv_form")
     assert {v: k.removeprefix("ETCH_FORM_").lower() for k, v in forms.items()} == PV_FORMS and len(PV_ADDRESSING) == 4
     names = [row.split()[0] for row in listing(FORMATS, "name            flags  align  content")]
-    text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "extable.h", INCLUDE / "etch" / "branch_format.h")
+    text += code(INCLUDE / "etch" / "orc.h", INCLUDE / "etch" / "orc_registers.h", INCLUDE / "etch" / "extable.h", INCLUDE / "etch" / "branch_format.h")
     assert sorted(re.findall(r'#define ETCH_SEC_\w+\s+"([^"]+)"', text) + [".etch.segment", ".etch.undo", ".sframe", ".eh_frame", ".eh_frame_hdr"]) == sorted(names)
     magic = {field: content for _, _, field, content in record(FORMATS, "etch_module")}
     assert int(magic["magic"].split(",")[0], 16) == define("ETCH_MODULE_MAGIC")

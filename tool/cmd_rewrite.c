@@ -56,6 +56,8 @@ static void help(void)
 	       "                     (ETCH-C001), each named in a note\n"
 	       "      --eh-frame=OUT write missing FDEs to a separate debug file OUT instead, or into the\n"
 	       "                     directory OUT as .build-id/ab/cdef.debug, and leave FILE unchanged\n"
+	       "      --registers    also write where callee-saved registers are (the register table), for\n"
+	       "                     debuggers and crash handlers; kept in later runs\n"
 	       "      --closed       no other module stores to the objects that a linked file exports, or\n"
 	       "                     calls its functions by name; kept in later runs\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
@@ -161,6 +163,9 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar and --encoding exclude each other\n");
+	else if (opt->make.registers && (orc_encoding || !opt->make.orc))
+		fprintf(stderr, "etch: --registers and --%s exclude each other\n",
+		        orc_encoding ? "encoding orc" : "only without orc");
 	else if ((opt->make.sframe || opt->make.eh_frame) && (opt->sidecar || !opt->make.orc))
 		fprintf(stderr, "etch: --%s %s exclude each other\n", opt->make.sframe ? "sframe" : "eh-frame",
 		        opt->sidecar ? "and --sidecar" : "and --only without orc");
@@ -180,23 +185,15 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'},
-		{"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},
-		{"eh-frame", optional_argument, NULL, 'H'},
-		{"fix-cfi", no_argument, NULL, 'X'},
-		{"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"closed", no_argument, NULL, 'L'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},   {"eh-frame", optional_argument, NULL, 'H'},
+		{"fix-cfi", no_argument, NULL, 'X'},        {"registers", no_argument, NULL, 'R'},
+		{"sidecar", required_argument, NULL, 'S'},  {"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},        {"werror", no_argument, NULL, 'W'},
+		{"verbose", no_argument, NULL, 'v'},        {"closed", no_argument, NULL, 'L'},
+		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
@@ -223,6 +220,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			if (!l->opt.make.replace)
 				l->opt.make.replace = EH_REPLACE_WRONG;
 			break;
+		case 'R': l->opt.make.registers = true; break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
 		case 'L': l->opt.make.closed = true; break;

@@ -129,7 +129,7 @@ def files_make(etch, tmp):
         path = tmp / name
         run(cc, "-w", f"-I{INCLUDE}", "-x", language, "-o", path, *flags, "-", stdin=source)
         made.append(path)
-        for tag, options in (("block", []), ("orc", ["--encoding", "orc"])):
+        for tag, options in (("block", ["--registers"]), ("orc", ["--encoding", "orc"])):
             out = tmp / f"{name}-{tag}"
             p = subprocess.run([etch, "rewrite", *options, "-o", out, path], stderr=subprocess.PIPE, text=True)
             assert p.returncode == 0 or "kernel" in name, p.stderr
@@ -216,7 +216,7 @@ def parts(name, data):
     for section, target in ((".eh_frame", "cfi"), (".eh_frame_hdr", "cfi"), (".gcc_except_table", "lsda"),
                             (".etch.unwind", "block")):
         if found.get(section):
-            yield target, found[section]
+            yield target, found[section] + (found.get(".etch.registers", b"") if target == "block" else b"")
     if found.get(".text"):
         for options in (b"\1", b"\7"):
             yield "code", options + found[".text"]

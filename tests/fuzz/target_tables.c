@@ -5,12 +5,13 @@
 
 #include <sys/mman.h>
 
-#include <etch/orc_lookup.h>
+#include <etch/orc_registers.h>
 
 #include "analysis/facts/fixups.h"
 #include "table/ex_table.h"
 #include "table/linked_orc.h"
 #include "table/linked_tables.h"
+#include "table/register_table.h"
 #include "table/unwind_tables.h"
 
 #include "patch/parts.h" /* libetch's */
@@ -27,6 +28,27 @@ static void block_decode(const uint8_t *table, size_t size)
 	for (i = 1; i < rows.count; i++)
 		must(rows.rows[i].addr > rows.rows[i - 1].addr);
 	row_list_free(&rows);
+}
+
+/* The register table behind a block table. */
+static void registers_read(const struct etch_unwind *u, size_t size)
+{
+	const struct etch_unwind *r = etch_registers_behind(u, size);
+	size_t left = r ? size - (size_t)((const uint8_t *)r - (const uint8_t *)u) : 0, i;
+	struct register_list list;
+	struct etch_saves s;
+	struct error e;
+
+	for (i = 0; r && i < r->text_size + 600; i += r->text_size / 4096 + 1) {
+		etch_registers_find(r, i, &s);
+		must(etch_saves_valid(&s));
+	}
+	if (!r || !etch_registers_valid(u, r, left) || r->text_size >= 1u << 20)
+		return;
+	must(!register_table_decode((const uint8_t *)r, left, &list, &e));
+	for (i = 1; i < list.count; i++)
+		must(list.rows[i].addr > list.rows[i - 1].addr);
+	register_list_free(&list);
 }
 
 /* A header that is valid promises that every lookup stays inside; a table that is valid can be
@@ -51,6 +73,7 @@ void fuzz_block(const uint8_t *data, size_t size)
 		}
 		if (etch_unwind_valid(table, size) && u->text_size < 1u << 20)
 			block_decode(table, size);
+		registers_read(u, size);
 	}
 	free(table);
 }

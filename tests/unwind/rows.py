@@ -40,13 +40,13 @@ def parse_tsv(lines):
     rows, last = [], -1
     lines = iter(lines)
     head = next(lines, "").rstrip("\n").split("\t")
-    if head != HEADER:
+    if head not in (HEADER, [*HEADER, "registers"]):
         raise ValueError(f"header {head}")
     cache = {}
     for line in lines:
         cells = line.rstrip("\n").split("\t")
-        if len(cells) != 7:
-            raise ValueError(f"not 7 columns: {line!r}")
+        if len(cells) != len(head):
+            raise ValueError(f"not {len(head)} columns: {line!r}")
         start, size = int(cells[0], 16), int(cells[1], 16)
         if start < last:
             raise ValueError(f"row {start:x} is not sorted")

@@ -66,7 +66,8 @@ struct unwind_view {
 	struct code_space space;
 	struct row_list rows; /* in addresses of `space` */
 	size_t unread;        /* entries of .eh_frame without rows here: see cfi_file.unread */
-	/* of .eh_frame, for each row: where callee-saved registers are; why it says less than its FDE, or null */
+	/* of .eh_frame, and of a register table, for each row: where callee-saved registers are. Of .eh_frame: why it says
+	 * less than its FDE, or null */
 	struct etch_cfi_saves *saves;
 	const char **why;
 };
@@ -84,6 +85,8 @@ int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unw
 void unwind_view_free(struct unwind_view *u);
 /* Loads the rows of .eh_frame into *out, which has its space already. */
 int unwind_view_cfi(const struct elf_file *f, struct unwind_view *out, struct error *e);
+/* Adds what the file's register table says to the rows of its unwind table, if it has both. */
+int unwind_view_registers(const struct elf_file *f, struct unwind_view *u, struct error *e);
 /* Where rbx and r12 to r15 are: "rbx@cfa-24 r12@rbp-8 r13 lost"; "-": all are in their registers. */
 #define SAVES_TEXT 128 /* bytes that are enough */
 void saves_text(const struct etch_cfi_saves *s, char *out, size_t size);

@@ -46,13 +46,14 @@ static const char *source_text(const struct printer *p, const struct row *row)
 /* Index of a row in the lists beside the rows. */
 static size_t row_index(const struct printer *p, const struct row *row) { return (size_t)(row - p->unwind->rows.rows); }
 
-/* Where callee-saved registers are, which only .eh_frame says; and why a row says less than .eh_frame, or null. */
+/* Where callee-saved registers are, which only .eh_frame and register tables say; and why a row says less than
+ * .eh_frame, or null. */
 static const char *registers_text(const struct printer *p, const struct row *row, char *out, size_t size)
 {
 	size_t i = row_index(p, row);
 
 	saves_text(&p->unwind->saves[i], out, size);
-	return p->unwind->why[i];
+	return p->unwind->why ? p->unwind->why[i] : NULL;
 }
 
 static void put_name(const char *key, const char *name)
@@ -247,7 +248,7 @@ int show_orc(const char *path, const char *at, enum unwind_from from, enum forma
 	int err = -1;
 
 	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
-	    unwind_view_load(&file, from, &unwind, e) ||
+	    unwind_view_load(&file, from, &unwind, e) || unwind_view_registers(&file, &unwind, e) ||
 	    (format != FORMAT_TSV && symbol_index_build(&file, symbol_is_function, &p.names, e)))
 		goto out;
 	head_print(&p, path);

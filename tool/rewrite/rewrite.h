@@ -18,6 +18,7 @@ struct rewrite_options {
 	unsigned encoding;  /* of the unwind table of a linked file: ETCH_ENCODING_* */
 	unsigned map_shift; /* return-address map: log2 of the bytes of text per byte of it, 6 or 7; 0: none */
 	unsigned sframe;    /* version of the .sframe to make; 0: that which a linked file has from an earlier run */
+	bool registers;     /* make a register table; so does a file that has one from an earlier run */
 	bool eh_frame;      /* write an .eh_frame with FDEs for the code that has none; so does a file that has one from an
 	                     * earlier run */
 	enum eh_replace
@@ -43,6 +44,8 @@ struct rewrite_result {
 	uint64_t text;                   /* bytes of code */
 	size_t rows;                     /* rows of the new unwind table */
 	uint64_t unwind_bytes;           /* its size in memory */
+	uint64_t register_bytes;         /* size of the register table; 0: none made */
+	size_t register_lost;            /* places that do not fit it: unknown in it */
 	struct eh_frame eh;              /* counts of .eh_frame; 0: none made */
 	struct sframe sframe;            /* counts of .sframe; version 0: none made */
 	size_t lost;                     /* rows that do not fit the orc encoding: UNDEFINED in it */

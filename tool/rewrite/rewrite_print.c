@@ -158,6 +158,10 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 			r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
 			r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
 			code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
+	if (r->register_bytes)
+		printf("; register table: %llu bytes", (unsigned long long)r->register_bytes);
+	if (r->register_lost)
+		printf(", %zu places that it cannot say", r->register_lost);
 	if (r->sframe.version)
 		printf(
 			"; .sframe version %u: %zu rows in %zu FDEs, %zu bytes; %llu bytes of code in %zu rows that it cannot say",

@@ -115,6 +115,17 @@ enum eh_replace rewrite_replaces(const struct elf_file *f, const struct rewrite_
 	return note_replaces(f);
 }
 
+static int registers_make(const struct rewrite_options *o, const struct row_list *rows, struct rewrite_result *out,
+                          struct linked_unwind *unwind, struct error *e)
+{
+	const struct register_sources in = {rows, &out->frames.saves, o->no_cfi ? NULL : &out->frames.cfi};
+
+	if (linked_unwind_registers(unwind, &in, &out->register_lost, e))
+		return -1;
+	out->register_bytes = linked_unwind_registers_section(unwind)->size;
+	return 0;
+}
+
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e)
 {
@@ -122,6 +133,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
 	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
 	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
+	bool registers = o->encoding == ETCH_ENCODING_BLOCK && (o->registers || linked_unwind_has_registers(f));
 	static const enum saves_of saves[] = {SAVES_MISSING, SAVES_WRONG, SAVES_ALL};
 	struct row_list rows;
 	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, rewrite_replaces(f, o)};
@@ -129,7 +141,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
-	err = rows_find(f, o, eh_frame ? saves[eh.replace] : SAVES_NONE, out, &rows, e);
+	err = rows_find(f, o, registers ? SAVES_ALL : eh_frame ? saves[eh.replace] : SAVES_NONE, out, &rows, e);
 	if (!err && is_too_far(&out->frames.space)) {
 		row_list_free(&rows);
 		error_set(e, "its code spans more than 4 GiB: too far for an unwind table");
@@ -140,6 +152,8 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	kind.calls = calls;
 	if (!err && rows.count)
 		err = linked_unwind_make(f, &rows, &kind, unwind, &out->lost, e);
+	if (!err && unwind->count && registers)
+		err = registers_make(o, &rows, out, unwind, e);
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)
@@ -202,6 +216,26 @@ static int sites_restore(struct elf_file *f, struct error *e)
 	return err ? -1 : 0;
 }
 
+/* The bytes of a sidecar: the table, which is the first section and contains no addresses, and the register table. */
+static int sidecar_bytes(struct linked_unwind *unwind, struct rewrite_result *out, struct error *e)
+{
+	const struct segment_section *registers = linked_unwind_registers_section(unwind);
+
+	out->bytes = (uint8_t *)unwind->sections[0].data;
+	out->size = unwind->sections[0].size;
+	unwind->sections[0].data = NULL;
+	if (registers) {
+		uint8_t *grown = realloc(out->bytes, out->size + registers->size);
+
+		if (!grown)
+			return error_memory(e);
+		memcpy(grown + out->size, registers->data, registers->size);
+		out->bytes = grown;
+		out->size += registers->size;
+	}
+	return 0;
+}
+
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
 {
 	struct linked_unwind unwind = {0};
@@ -211,13 +245,7 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 	if (sites_restore(f, e))
 		return -1;
 	if (!unwind_linked(f, o, out, &unwind, e)) {
-		/* The table is the first section, and contains no addresses. */
-		if (unwind.count) {
-			out->bytes = (uint8_t *)unwind.sections[0].data;
-			out->size = unwind.sections[0].size;
-			unwind.sections[0].data = NULL;
-		}
-		err = 0;
+		err = unwind.count ? sidecar_bytes(&unwind, out, e) : 0;
 	}
 	linked_unwind_free(&unwind);
 	return err;

@@ -2,7 +2,7 @@
 /* Makes, reads and fills the unwind table of a linked file, in the block or the orc encoding. */
 #include "table/linked_unwind.h"
 
-#include <etch/orc_lookup.h>
+#include <etch/orc_registers.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +146,29 @@ int linked_unwind_eh_frame(const struct cfi_file *cfi, const struct code_space *
 	return 0;
 }
 
+int linked_unwind_registers(struct linked_unwind *u, const struct register_sources *in, size_t *lost, struct error *e)
+{
+	uint8_t *table;
+	size_t size;
+
+	if (register_table_make(in, &table, &size, lost, e))
+		return -1;
+	memcpy(table + offsetof(struct etch_unwind, build_id), u->header.build_id, sizeof(u->header.build_id));
+	/* Readers look for it right behind the block table, whose size is a multiple of 8. */
+	section_add(u, ETCH_SEC_REGISTERS, 8, table, size);
+	return 0;
+}
+
+const struct segment_section *linked_unwind_registers_section(const struct linked_unwind *u)
+{
+	size_t i;
+
+	for (i = 0; i < u->count; i++)
+		if (!strcmp(u->sections[i].name, ETCH_SEC_REGISTERS))
+			return &u->sections[i];
+	return NULL;
+}
+
 /* Completes the sections for other unwinders. */
 static int others_fill(struct linked_unwind *u, struct error *e)
 {
@@ -229,7 +252,9 @@ uint64_t linked_unwind_size(const struct linked_unwind *u)
 	size_t i;
 
 	for (i = 0; i < u->count; i++)
-		size += u->sections[i].unloaded || u->sections[i].phdr || u->sections[i].former ? 0 : u->sections[i].size;
+		if (!u->sections[i].unloaded && !u->sections[i].phdr && !u->sections[i].former &&
+		    &u->sections[i] != linked_unwind_registers_section(u))
+			size += u->sections[i].size;
 	return size;
 }
 
@@ -334,6 +359,25 @@ unsigned linked_unwind_sframe_version(const struct elf_file *f)
 
 bool linked_unwind_has_eh_frame(const struct elf_file *f) { return ours_find(f, EH_FRAME_SECTION) != NULL; }
 
+bool linked_unwind_has_registers(const struct elf_file *f) { return ours_find(f, ETCH_SEC_REGISTERS) != NULL; }
+
+/* Copies the register table of an earlier run, if there is one. -1 and a message: it is malformed. */
+static int registers_keep(const struct elf_file *f, const struct segment_found *at, struct linked_unwind *u,
+                          struct error *e)
+{
+	const struct segment_section *s;
+	int r = section_keep(f, at, ETCH_SEC_REGISTERS, false, u, e);
+
+	if (r <= 0)
+		return r;
+	s = &u->sections[u->count - 1];
+	if (u->header.encoding != ETCH_ENCODING_BLOCK ||
+	    u->kept_at[u->count - 1] != u->kept_at[0] + ((u->header.bytes + 7) & ~7ull) ||
+	    !etch_registers_valid(u->sections[0].data, s->data, s->size))
+		return error_set(e, "its register table is malformed");
+	return 1;
+}
+
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e)
 {
 	struct segment_found at;
@@ -357,7 +401,7 @@ int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, stru
 		return error_set(e, "its unwind table is malformed");
 	r = out->header.encoding == ETCH_ENCODING_ORC ? read_orc(f, &at, out, e)
 	                                              : section_keep(f, &at, ETCH_SEC_SOURCE, true, out, e);
-	if (r < 0 || section_keep(f, &at, SFRAME_SECTION, false, out, e) < 0 ||
+	if (r < 0 || registers_keep(f, &at, out, e) < 0 || section_keep(f, &at, SFRAME_SECTION, false, out, e) < 0 ||
 	    section_keep(f, &at, EH_HDR_SECTION, false, out, e) < 0 ||
 	    section_keep(f, &at, EH_FRAME_SECTION, false, out, e) < 0)
 		return -1;
@@ -390,7 +434,7 @@ static int orc_rows(const struct linked_unwind *u, struct row_list *out, struct 
 
 int linked_unwind_rows(const struct linked_unwind *u, struct row_list *out, bool *sources, struct error *e)
 {
-	const struct segment_section *s = u->count > 1 ? &u->sections[1] : NULL;
+	const struct segment_section *s = u->count > 1 && u->sections[1].unloaded ? &u->sections[1] : NULL;
 
 	memset(out, 0, sizeof(*out));
 	*sources = true;

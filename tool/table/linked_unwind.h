@@ -9,6 +9,7 @@
 #include "elf/file.h"
 #include "elf/segment.h"
 #include "table/eh_frames.h"
+#include "table/register_table.h"
 #include "table/sframe.h"
 #include "table/unwind_tables.h"
 
@@ -42,6 +43,13 @@ unsigned linked_unwind_sframe_version(const struct elf_file *f);
 /* Adds .eh_frame and .eh_frame_hdr, with FDEs for the code that has none in cfi. u has a table already. */
 int linked_unwind_eh_frame(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
                            struct linked_unwind *u, struct error *e);
+/* Adds the register table. u has a block table already. *lost: as register_table_make(). */
+int linked_unwind_registers(struct linked_unwind *u, const struct register_sources *in, size_t *lost, struct error *e);
+/* Does the etch segment of a file have a register table? */
+bool linked_unwind_has_registers(const struct elf_file *f);
+/* The section of the register table, or null. */
+const struct segment_section *linked_unwind_registers_section(const struct linked_unwind *u);
+
 /* Does the etch segment of a file have an .eh_frame? */
 bool linked_unwind_has_eh_frame(const struct elf_file *f);
 
@@ -54,7 +62,7 @@ int linked_unwind_rows(const struct linked_unwind *u, struct row_list *out, bool
 /* Writes what depends on the addresses of the sections, once segment_plan() has set them. */
 int linked_unwind_fill(struct linked_unwind *u, struct error *e);
 
-/* Size in bytes of the loaded sections of etch's own table. */
+/* Size in bytes of the loaded sections of etch's own table, without the register table. */
 uint64_t linked_unwind_size(const struct linked_unwind *u);
 
 void linked_unwind_free(struct linked_unwind *u);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <etch/orc_block.h>
+#include <etch/orc_registers.h>
 
 /* ---- the palette ---------------------------------------------------------------------- */
 
@@ -151,7 +151,17 @@ static int numbered_sort(struct numbered *n)
 	return 0;
 }
 
-int numbered_make(const struct row_list *l, struct numbered *n, struct error *e)
+static bool is_valid(const struct etch_rule *r, unsigned encoding)
+{
+	struct etch_saves s;
+
+	if (encoding != ETCH_ENCODING_REGISTERS)
+		return etch_rule_valid(r);
+	memcpy(&s, r, sizeof(s));
+	return etch_saves_valid(&s);
+}
+
+int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *n, struct error *e)
 {
 	int64_t id;
 	size_t i;
@@ -167,7 +177,7 @@ int numbered_make(const struct row_list *l, struct numbered *n, struct error *e)
 			                 (unsigned long long)l->rows[n->count].addr);
 	}
 	for (i = 0; i < l->count; i++)
-		if ((i && l->rows[i].addr <= l->rows[i - 1].addr) || !etch_rule_valid(&l->rows[i].rule))
+		if ((i && l->rows[i].addr <= l->rows[i - 1].addr) || !is_valid(&l->rows[i].rule, encoding))
 			return error_set(e, "unwind rows: the row at 0x%llx is out of order or malformed",
 			                 (unsigned long long)l->rows[i].addr);
 	if (n->size > UINT32_MAX || n->count >= UINT32_MAX / 2)

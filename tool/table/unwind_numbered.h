@@ -29,8 +29,9 @@ struct numbered {
 	struct unwind_runs runs; /* runs.of_row is indexed from row `first` */
 };
 
-/* Checks and numbers rows. -1: out of memory, text over 4 GiB, rows out of order, or an invalid rule. */
-int numbered_make(const struct row_list *l, struct numbered *n, struct error *e);
+/* Checks and numbers rows. -1: out of memory, text over 4 GiB, rows out of order, or an invalid rule; of
+ * ETCH_ENCODING_REGISTERS, whose rows have etch_saves in place of rules, an invalid one of these. */
+int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *n, struct error *e);
 void numbered_free(struct numbered *n);
 
 /* Number of rows that the entry at row i represents; *run is its run, or null. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <etch/orc_lookup.h>
+#include <etch/orc_registers.h>
 
 #include "table/unwind_map.h"
 
@@ -18,8 +18,16 @@ static uint64_t place(uint64_t *end, uint64_t bytes, unsigned align)
 	return at;
 }
 
+static uint16_t version_of(const struct numbered *n, const struct map *m, unsigned encoding)
+{
+	if (encoding == ETCH_ENCODING_REGISTERS)
+		return ETCH_REGISTERS_VERSION;
+	return m->shift ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(n->palette.list, n->palette.count);
+}
+
 /* Lays out the arrays of a table; -1 if it would exceed 4 GiB. */
-static int layout_make(const struct numbered *n, const struct map *m, uint32_t escapes, struct etch_unwind *u)
+static int layout_make(const struct numbered *n, const struct map *m, unsigned encoding, uint32_t escapes,
+                       struct etch_unwind *u)
 {
 	uint64_t blocks = (n->size + 255) >> ETCH_BLOCK_SHIFT, end = sizeof(*u), entries = 0, at[10];
 	const struct unwind_run *run;
@@ -45,10 +53,10 @@ static int layout_make(const struct numbered *n, const struct map *m, uint32_t e
 		return -1;
 
 	u->magic = ETCH_UNWIND_MAGIC;
-	u->version = m->shift ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(n->palette.list, n->palette.count);
+	u->version = version_of(n, m, encoding);
 	u->size = sizeof(*u);
 	u->bytes = end;
-	u->encoding = ETCH_ENCODING_BLOCK;
+	u->encoding = encoding == ETCH_ENCODING_REGISTERS ? ETCH_ENCODING_REGISTERS : ETCH_ENCODING_BLOCK;
 	u->map_shift = (uint8_t)m->shift;
 	u->rows = (uint32_t)(n->count - n->first) + 1;
 	u->text = n->text;
@@ -130,7 +138,8 @@ static void records_write(const struct numbered *n, uint8_t *table, const struct
 	}
 }
 
-static int table_make(const struct numbered *n, const struct map *m, uint8_t **out, size_t *size, struct error *e)
+static int table_make(const struct numbered *n, const struct map *m, unsigned encoding, uint8_t **out, size_t *size,
+                      struct error *e)
 {
 	uint32_t escapes = n->before >= n->direct;
 	const struct unwind_run *run;
@@ -139,7 +148,7 @@ static int table_make(const struct numbered *n, const struct map *m, uint8_t **o
 
 	for (i = n->first; i < n->count; i += entry_rows(n, i, &run))
 		escapes += !n->runs.of_row[i - n->first] && n->rule[i] >= n->direct;
-	if (layout_make(n, m, escapes, &u))
+	if (layout_make(n, m, encoding, escapes, &u))
 		return error_set(e, "the unwind table would be larger than 4 GiB");
 	*out = calloc(1, u.bytes);
 	if (!*out)
@@ -167,12 +176,12 @@ int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *k
 
 	*out = NULL;
 	*size = 0;
-	if (numbered_make(rows, &n, e))
+	if (numbered_make(rows, kind->encoding, &n, e))
 		return -1;
 	if (kind->map_shift)
 		status = map_make(&n, kind->calls, kind->call_count, kind->map_shift, &map, e);
 	if (!status)
-		status = table_make(&n, &map, out, size, e);
+		status = table_make(&n, &map, kind->encoding, out, size, e);
 	map_free(&map);
 	numbered_free(&n);
 	return status;
@@ -206,7 +215,7 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 	size_t n = 0, i;
 
 	memset(out, 0, sizeof(*out));
-	if (size < sizeof(*u) || u->encoding != ETCH_ENCODING_BLOCK)
+	if (size < sizeof(*u) || (u->encoding != ETCH_ENCODING_BLOCK && u->encoding != ETCH_ENCODING_REGISTERS))
 		return error_set(e, "not a block table");
 	etch_block_open(u, &t);
 	blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT;

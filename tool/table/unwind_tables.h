@@ -20,7 +20,7 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 
 /* What table to make. */
 struct unwind_kind {
-	unsigned encoding;     /* ETCH_ENCODING_*, for linked_unwind_make() */
+	unsigned encoding;     /* ETCH_ENCODING_*; of unwind_block_encode(): ETCH_ENCODING_REGISTERS, or any other */
 	unsigned map_shift;    /* of the block table's map of return addresses; 0: it has none */
 	const uint64_t *calls; /* for the map: the sorted addresses that follow a call (arch/x86/callsites.h) */
 	size_t call_count;

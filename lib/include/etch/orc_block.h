@@ -36,6 +36,26 @@ static inline uint64_t etch_map_bytes(const struct etch_unwind *u) { return (u->
 
 static inline unsigned etch_map_page_shift(unsigned map_shift) { return map_shift == 6 ? 6 : 4; }
 
+/* Are the arrays of blocks inside the table? */
+static inline int etch_block_arrays_valid(const struct etch_unwind *u)
+{
+	uint64_t blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT;
+
+	return etch_unwind_inside(u, u->hd, blocks + 1, 2, 2) &&
+	       etch_unwind_inside(u, u->base, (blocks >> ETCH_GROUP_SHIFT) + 1, 4, 4) &&
+	       etch_unwind_inside(u, u->pool, u->pool_size, 1, 1) && u->pool_size >= ETCH_POOL_TAIL + 1 &&
+	       etch_unwind_inside(u, u->palette, u->palette_count, sizeof(struct etch_rule), 4) && u->palette_count &&
+	       etch_unwind_inside(u, u->escape, u->escape_count, sizeof(struct etch_escape), 4) &&
+	       (!u->run_count || etch_unwind_inside(u, u->run, u->run_count, sizeof(struct etch_run), 1)) &&
+	       u->run_count < ETCH_IDX_ESCAPE && !u->orc_ip && !u->orc && !u->orc_lookup;
+}
+
+static inline int etch_block_has_no_map(const struct etch_unwind *u)
+{
+	return !u->map_shift && !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count &&
+	       !u->map_palette && !u->map_palette_count && !u->map_first;
+}
+
 /*
  * Can lookups be made in the table of at most `size` bytes at `table` (8-byte aligned, readable)?
  * Constant time; the contents of the arrays are not examined. With ETCH_ENCODING_ORC the arrays
@@ -44,7 +64,6 @@ static inline unsigned etch_map_page_shift(unsigned map_shift) { return map_shif
 static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 {
 	const struct etch_unwind *u = (const struct etch_unwind *)table;
-	uint64_t blocks;
 
 	if (size < sizeof(*u) || u->magic != ETCH_UNWIND_MAGIC || u->version < ETCH_UNWIND_VERSION ||
 	    u->version > ETCH_UNWIND_VERSION_LAST || u->size != sizeof(*u) || u->bytes < sizeof(*u) || u->bytes > size ||
@@ -57,22 +76,12 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 		       !u->palette && !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count &&
 		       !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
 		       !u->map_palette_count && !u->map_first && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
-	if (u->encoding != ETCH_ENCODING_BLOCK || u->orc_ip || u->orc || u->orc_lookup)
+	if (u->encoding != ETCH_ENCODING_BLOCK)
 		return 0;
-
-	blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT;
-	if (!etch_unwind_inside(u, u->hd, blocks + 1, 2, 2) ||
-	    !etch_unwind_inside(u, u->base, (blocks >> ETCH_GROUP_SHIFT) + 1, 4, 4) ||
-	    !etch_unwind_inside(u, u->pool, u->pool_size, 1, 1) || u->pool_size < ETCH_POOL_TAIL + 1 ||
-	    !etch_unwind_inside(u, u->palette, u->palette_count, sizeof(struct etch_rule), 4) || !u->palette_count ||
-	    !etch_unwind_inside(u, u->escape, u->escape_count, sizeof(struct etch_escape), 4) ||
-	    (u->run_count && !etch_unwind_inside(u, u->run, u->run_count, sizeof(struct etch_run), 1)) ||
-	    u->run_count >= ETCH_IDX_ESCAPE)
+	if (!etch_block_arrays_valid(u))
 		return 0;
-
 	if (!u->map_shift)
-		return u->version < ETCH_UNWIND_VERSION_STEPS && !u->map && !u->map_page && !u->map_page_count &&
-		       !u->map_unit && !u->map_unit_count && !u->map_palette && !u->map_palette_count && !u->map_first;
+		return u->version < ETCH_UNWIND_VERSION_STEPS && etch_block_has_no_map(u);
 	if (u->map_shift != 6 && u->map_shift != 7)
 		return 0;
 	if (u->version >= ETCH_UNWIND_VERSION_STEPS

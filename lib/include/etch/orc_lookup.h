@@ -69,17 +69,13 @@ static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, 
 	return n;
 }
 
-static inline int etch_block_valid(const struct etch_unwind *u, const struct etch_block *t)
+/* Are the records of all blocks, and the runs and escapes, well-formed? */
+static inline int etch_block_records_valid(const struct etch_unwind *u, const struct etch_block *t)
 {
 	uint64_t blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT, rows = 1, b;
 	struct etch_block_check check;
 	uint32_t i, at = 1;
 
-	for (i = 0; i < t->palette_count; i++)
-		if (!etch_rule_valid(&t->palette[i]))
-			return 0;
-	if (u->version != (t->map_steps ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(t->palette, t->palette_count)))
-		return 0;
 	for (i = 0; i < u->run_count; i++) {
 		check.runs[i] = (uint8_t)etch_run_rows(t, i);
 		if (!check.runs[i])
@@ -111,6 +107,18 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 		at = next;
 	}
 	return at == t->pool_end && check.escape == t->escape_count && rows == u->rows;
+}
+
+static inline int etch_block_valid(const struct etch_unwind *u, const struct etch_block *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->palette_count; i++)
+		if (!etch_rule_valid(&t->palette[i]))
+			return 0;
+	return u->version ==
+	           (t->map_steps ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(t->palette, t->palette_count)) &&
+	       etch_block_records_valid(u, t);
 }
 
 /* The first granule from g on whose byte is neither a rule nor the full table; `granules` if there is none. */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Adds to the rows of a file's unwind table where its register table says that callee-saved registers are. */
+#include "inspect/inspect.h"
+
+#include "support/memory.h"
+#include "table/linked_unwind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Cuts the rows where the places change, and lists the place of each part. Where the rule is not of an ordinary frame
+ * the register table means nothing. */
+static void rows_split(struct unwind_view *u, const struct register_list *l)
+{
+	const struct row_list rows = u->rows;
+	size_t room = 0, save_room = 0, n = 0, i, k = 0;
+
+	u->rows = (struct row_list){0};
+	for (i = 0; i < rows.count; i++) {
+		uint64_t addr = rows.rows[i].addr, end = i + 1 < rows.count ? rows.rows[i + 1].addr : addr + 1;
+
+		while (addr < end) {
+			uint64_t next = end;
+
+			while (k + 1 < l->count && l->rows[k + 1].addr <= addr)
+				k++;
+			if (rows.rows[i].rule.kind == ETCH_RULE_CALL && k + 1 < l->count && l->rows[k + 1].addr < end)
+				next = l->rows[k + 1].addr;
+			mem_room(&u->rows.rows, &room, n, sizeof(*u->rows.rows));
+			mem_room(&u->saves, &save_room, n, sizeof(*u->saves));
+			u->rows.rows[n] = rows.rows[i];
+			u->rows.rows[n].addr = addr;
+			memset(&u->saves[n], 0, sizeof(u->saves[n]));
+			if (rows.rows[i].rule.kind == ETCH_RULE_CALL)
+				u->saves[n] = l->rows[k].saves;
+			n++;
+			addr = next;
+		}
+	}
+	u->rows.count = n;
+	u->rows.room = room;
+	free(rows.rows);
+}
+
+int unwind_view_registers(const struct elf_file *f, struct unwind_view *u, struct error *e)
+{
+	const struct segment_section *s;
+	struct linked_unwind table;
+	struct register_list list;
+	int r;
+
+	if (!u->table || strcmp(u->table, "block"))
+		return 0;
+	r = linked_unwind_read(f, &table, e);
+	s = r > 0 ? linked_unwind_registers_section(&table) : NULL;
+	if (s)
+		r = register_table_decode(s->data, s->size, &list, e);
+	if (s && !r && list.count && u->rows.count)
+		rows_split(u, &list);
+	if (s && !r)
+		register_list_free(&list);
+	linked_unwind_free(&table);
+	return r < 0 ? -1 : 0;
+}
