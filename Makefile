@@ -114,8 +114,8 @@ $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
 # Static programs link it, and it runs seldom: small.
 LIB_COLD := $(notdir $(basename $(wildcard lib/patch/*.c)))
-# Once a walk, and then mostly from memory: in as few lines of cache as can be.
-LIB_ONCE := unwind/walk unwind/lookup
+# Once a walk or less, and then mostly from memory: in as few lines of cache as can be.
+LIB_ONCE := unwind/walk unwind/lookup unwind/registers unwind/cursor_registers
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o) $(LIB_ONCE:%=$(B)/o/lib/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
 $(B)/o/lib/%.o: lib/%.c

@@ -70,7 +70,8 @@ def test_signals(tools, plain_tools, table, inject, least, tmp_path):
     tools = plain_tools if table.source == "cfi" else tools
     r = dynamic.over_ptrace(tools, table, [program, "2"], entry=True, steps=12_000, inject=inject)
     assert r.injected >= least and r.signals == r.injected
-    assert table.source == "cfi" or r.library_frames == r.checked > 20_000
+    # The rows alone cannot go on where a CFA counts from rbx, as in the lazy resolver; libetch can.
+    assert table.source == "cfi" or r.library_frames >= r.checked > 20_000
     check(r, table)
 
 

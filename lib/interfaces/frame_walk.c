@@ -19,6 +19,7 @@ static void behind_set(struct frame_walk *w)
 	w->behind.known = c->known;
 	w->behind.interrupted = c->interrupted;
 	w->behind.window.lo = w->behind.window.hi = 0;
+	w->behind.target = NULL;
 }
 
 void frame_walk_start(struct frame_walk *w, const uint64_t reg[17], uint32_t known, int interrupted)

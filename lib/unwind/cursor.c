@@ -24,8 +24,6 @@
 #define FRAMES (1u << 26)
 /* Bytes below rsp that signal handlers do not touch (psABI 3.2.2). */
 #define RED_ZONE 128
-/* rbx rbp r12-r15 (psABI 3.2.1) */
-#define CALLEE_SAVED (1u << ETCH_RBX | 1u << ETCH_RBP | 0xf000u)
 
 NO_ASAN static int word_read(struct cursor *c, uint64_t at, uint64_t *v)
 {
@@ -341,12 +339,44 @@ UNWIND_API const char *etch_unwind_strerror(int status)
 	return "unknown status";
 }
 
-UNWIND_API __attribute__((noinline)) int etch_cursor_init(struct etch_cursor *cursor, const void *ucontext)
-{
-	struct cursor *c = (struct cursor *)cursor;
+int cursor_init_entered(struct cursor *c, const void *ucontext);
 
+/* Called by etch_cursor_init() in its own place, so the frame's caller is that of the public function. */
+__attribute__((noinline, used)) int cursor_init_entered(struct cursor *c, const void *ucontext)
+{
 	cursor_begin(c, ucontext, __builtin_frame_address(0));
+	if (ucontext) {
+		cursor_behind_set(c);
+	} else {
+		c->behind.reg[5] = c->reg[ETCH_RBP];
+		c->behind.reg[6] = c->reg[ETCH_RSP];
+		c->behind.reg[7] = c->reg[ETCH_RIP];
+		c->behind.known = CALLEE_SAVED | KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP);
+		c->behind.interrupted = 0;
+	}
 	return ETCH_UNWIND_OK;
+}
+
+/* Nothing but its assembly, whatever the compiler is told to add to functions (as in etch/pv.h). */
+#if !defined(__clang__) && __GNUC__ >= 11
+#define NAKED \
+	__attribute__((naked, noinline, no_instrument_function, no_stack_protector, no_profile_instrument_function))
+#else
+#define NAKED __attribute__((naked, noinline))
+#endif
+
+/* Stores the caller's registers before any C code changes them. */
+UNWIND_API NAKED int etch_cursor_init(struct etch_cursor *cursor __attribute__((unused)),
+                                      const void *ucontext __attribute__((unused)))
+{
+	__asm__("mov %%rbx, %c0(%%rdi)\n\t"
+	        "mov %%r12, %c0+8(%%rdi)\n\t"
+	        "mov %%r13, %c0+16(%%rdi)\n\t"
+	        "mov %%r14, %c0+24(%%rdi)\n\t"
+	        "mov %%r15, %c0+32(%%rdi)\n\t"
+	        "jmp cursor_init_entered"
+	        :
+	        : "i"(offsetof(struct cursor, behind)));
 }
 
 UNWIND_API int etch_cursor_init_target(struct etch_cursor *cursor, const struct etch_target *target,
@@ -362,10 +392,17 @@ UNWIND_API int etch_cursor_init_target(struct etch_cursor *cursor, const struct 
 	c->known = KNOWN_ALL;
 	c->interrupted = 1;
 	c->target = target;
+	cursor_behind_set(c);
 	return ETCH_UNWIND_OK;
 }
 
-UNWIND_API int etch_step(struct etch_cursor *cursor) { return cursor_step((struct cursor *)cursor); }
+UNWIND_API int etch_step(struct etch_cursor *cursor)
+{
+	struct cursor *c = (struct cursor *)cursor;
+	int ret = cursor_step(c);
+
+	return ETCH_UNLIKELY(c->interrupted || ret == ETCH_UNWIND_REGISTER) ? cursor_stepped(c, ret) : ret;
+}
 
 UNWIND_API int etch_get_reg(const struct etch_cursor *cursor, int reg, uint64_t *value)
 {

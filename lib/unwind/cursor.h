@@ -9,6 +9,15 @@
 
 #include "unwind/unwind_internal.h"
 
+/* A frame with all callee-saved registers, or those that could be found. It follows a public cursor when a register is
+ * asked for (cursor_registers.c); walks do not set it. */
+#define BEHIND_REGISTERS 8
+struct behind {
+	uint64_t reg[BEHIND_REGISTERS]; /* rbx r12-r15 rbp rsp rip */
+	uint32_t known;                 /* by enum etch_reg */
+	int interrupted;
+};
+
 struct cursor {
 	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
 	uint32_t known;
@@ -27,6 +36,7 @@ struct cursor {
 	struct prepare_image bare; /* with it: the module last met that has no table; end 0: none */
 	uint64_t bare_key;         /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
 	struct unwind_module room;
+	struct behind behind;
 };
 
 enum cursor_without {
@@ -36,6 +46,8 @@ enum cursor_without {
 
 #define KNOWN(r)  (1u << (r))
 #define KNOWN_ALL 0x1ffffu
+/* rbx rbp r12-r15 (psABI 3.2.1) */
+#define CALLEE_SAVED (1u << ETCH_RBX | 1u << ETCH_RBP | 0xf000u)
 
 _Static_assert(sizeof(struct cursor) <= sizeof(struct etch_cursor), "a cursor fits");
 
@@ -97,6 +109,11 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_begin_walk(stru
 
 /* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
 int cursor_step(struct cursor *c);
+
+/* Completes a step of a public cursor, of which `ret` is the outcome; see etch_step(). */
+int cursor_stepped(struct cursor *c, int ret);
+/* The registers of c's frame are known: those of frames further out are found from here. */
+void cursor_behind_set(struct cursor *c);
 
 /* Is rip of the frame in the code that a signal handler returns to? */
 int cursor_at_signal(struct cursor *c);

@@ -2,9 +2,10 @@
 /*
  * recover.c: recovers registers of outer frames that the tables do not track: rbx and r12-r15.
  *
- * Few frames need one: in usual programs the dynamic linker's lazy resolver (its CFA is rbx +
+ * Few walks need one: in usual programs the dynamic linker's lazy resolver (its CFA is rbx +
  * 32) and a few hand-written functions. Then the frames from the last one with all registers
- * known are walked again by .eh_frame, which says where each callee-saved register is.
+ * known are walked again by what says where each callee-saved register is: a module's register
+ * table, or .eh_frame.
  *
  * Runs in signal context: no malloc, no lock, no libc beyond memcpy; bounded; 2 KiB of stack.
  * Slow compared with a table lookup.
@@ -14,15 +15,19 @@
 #include "unwind/eh_frame.h"
 #include "shared/search.h"
 #include "unwind/recover.h"
+#include "unwind/registers.h"
 #include "unwind/registered.h"
 
 /* Maximum number of frames walked: the need arises close to the frame whose registers are known. */
 #define FRAMES 512
 
-NO_ASAN static bool word_read(struct window *w, uint64_t at, uint64_t *v)
+NO_ASAN static bool word_read(struct recover_frame *f, uint64_t at, uint64_t *v)
 {
+	struct window *w = &f->window;
 	struct window new;
 
+	if (f->target)
+		return !f->target->read(f->target->arg, at, v);
 	if (!window_has(w, at)) {
 		if (stack_window(at, &new))
 			return false;
@@ -90,7 +95,22 @@ static bool slot_read(struct recover_frame *f, uint64_t cfa, unsigned how, int32
 	} else if (how != ETCH_BP_CFA) {
 		return false;
 	}
-	return word_read(&f->window, base + (uint64_t)(int64_t)off, v);
+	return word_read(f, base + (uint64_t)(int64_t)off, v);
+}
+
+/* The row of a frame: of its module's register table, else of .eh_frame. */
+static bool frame_row(const struct recover_frame *f, recover_image_fn *image, struct etch_cfi_row *row)
+{
+	uint64_t at = f->reg[ETCH_RIP] - !f->interrupted;
+	struct prepare_image im;
+
+	if (f->target)
+		return registers_target_row(f->target, at, row);
+	if (!image(at, &im))
+		im.start = im.end = 0;
+	else if (registers_row(&im, at, row))
+		return true;
+	return row_find(&im, at, ETCH_CFI_SAVES, row) && row->rule.kind == ETCH_RULE_CALL;
 }
 
 bool recover_step(struct recover_frame *f, recover_image_fn *image)
@@ -98,21 +118,18 @@ bool recover_step(struct recover_frame *f, recover_image_fn *image)
 	static const uint8_t saved[5] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15};
 	struct etch_cfi_row row;
 	const struct etch_rule *r = &row.rule;
-	struct prepare_image im;
 	uint64_t cfa, v[5] = {0}, bp = 0, ip, ip_at;
 	uint32_t known = KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP);
 	unsigned i, reg;
 
-	if (!image(f->reg[ETCH_RIP] - !f->interrupted, &im))
-		im.start = im.end = 0;
-	if (!row_find(&im, f->reg[ETCH_RIP] - !f->interrupted, ETCH_CFI_SAVES, &row) || r->kind != ETCH_RULE_CALL)
+	if (!frame_row(f, image, &row))
 		return false;
 	reg = r->cfa & 15;
 	if (!(f->known & KNOWN(reg)))
 		return false;
 	cfa = (r->cfa & ETCH_CFA_INDEX ? f->reg[ETCH_RSP] + 8 * f->reg[reg] : f->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
 	if (r->cfa & ETCH_CFA_DEREF) {
-		if (!word_read(&f->window, cfa, &cfa))
+		if (!word_read(f, cfa, &cfa))
 			return false;
 		cfa += (uint64_t)(int64_t)r->cfa_add;
 	}
@@ -122,9 +139,9 @@ bool recover_step(struct recover_frame *f, recover_image_fn *image)
 		ip = f->reg[r->ra & 15];
 	} else if (r->ra == ETCH_RA_SLOT) {
 		ip_at = cfa + (uint64_t)(int64_t)r->cfa_add;
-		if (cfa <= f->reg[ETCH_RSP] || ip_at < f->reg[ETCH_RSP] || !word_read(&f->window, ip_at, &ip))
+		if (cfa <= f->reg[ETCH_RSP] || ip_at < f->reg[ETCH_RSP] || !word_read(f, ip_at, &ip))
 			return false;
-	} else if (cfa < 8 || (cfa - 8 < f->reg[ETCH_RSP] && !rule_may_switch(r)) || !word_read(&f->window, cfa - 8, &ip)) {
+	} else if (cfa < 8 || (cfa - 8 < f->reg[ETCH_RSP] && !rule_may_switch(r)) || !word_read(f, cfa - 8, &ip)) {
 		return false;
 	}
 	if (slot_read(f, cfa, r->bp, r->bp_off, ETCH_RBP, &bp))
@@ -163,6 +180,7 @@ int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigne
 	f.known = 0x1ffff;
 	f.interrupted = true;
 	f.window.lo = f.window.hi = 0;
+	f.target = NULL;
 	for (i = 0; i < FRAMES; i++) {
 		if (!recover_step(&f, image)) /* frames further out may be on another stack than the one looked for */
 			return -1;

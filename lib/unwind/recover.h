@@ -30,16 +30,17 @@ static inline bool rule_may_switch(const struct etch_rule *r)
 	return (r->cfa & ETCH_CFA_DEREF) || (reg != ETCH_REG_RSP && reg != ETCH_REG_RBP);
 }
 
-/* A frame of a walk by .eh_frame alone. */
+/* A frame of a walk by register tables, or where a module has none, by .eh_frame. */
 struct recover_frame {
 	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
 	uint32_t known;
 	bool interrupted; /* rip is an interrupted instruction */
 	struct window window;
+	const struct etch_target *target; /* null: this process */
 };
 
 /*
- * Steps to the caller's frame, with every callee-saved register whose place .eh_frame gives. False,
+ * Steps to the caller's frame, with every callee-saved register whose place is known. False,
  * with *f unchanged: no rule, or not one of an ordinary call. Async-signal-safe; 4 KiB of stack.
  */
 bool recover_step(struct recover_frame *f, recover_image_fn *image);

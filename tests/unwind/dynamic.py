@@ -60,7 +60,7 @@ class Rows:
     def table(self, path, target):
         """The same as libetch reads it: a sidecar, under the name that step.c looks for."""
         with tempfile.TemporaryDirectory(dir=self.dir) as d:
-            p = subprocess.run([str(self.etch), "rewrite", "--only", "orc", *self.source, "--sidecar", d, str(path)],
+            p = subprocess.run([str(self.etch), "rewrite", "--only", "orc", "--registers", *self.source, "--sidecar", d, str(path)],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             made = list(Path(d).iterdir())
             if p.returncode == 0 and len(made) == 1:
@@ -70,7 +70,7 @@ class Rows:
         """libetch's table of a file, in DIR/sidecar; files without a build-id have none."""
         out = self.dir / "sidecar"
         out.mkdir(exist_ok=True)
-        subprocess.run([str(self.etch), "rewrite", "--only", "orc", *([] if self.source == "cfi" else self.source),
+        subprocess.run([str(self.etch), "rewrite", "--only", "orc", "--registers", *([] if self.source == "cfi" else self.source),
                         "--sidecar", out, path],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

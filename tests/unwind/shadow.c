@@ -323,7 +323,7 @@ static void library_check(const struct regs *now, ucontext_t *u)
 	static void *ips[512];
 	struct etch_cursor c;
 	uint64_t ip, sp, bp;
-	int k = truth.depth - 1, i = 0, n, status;
+	int k = truth.depth - 1, i = 0, n, status, wrong;
 
 	/* Where a row itself is in trouble this step, that is counted; the same table gives no other answer. */
 	if (truth.ended == WHAT_CFA || truth.ended == WHAT_RBP || truth.ended == WHAT_UNDEF)
@@ -350,6 +350,11 @@ static void library_check(const struct regs *now, ucontext_t *u)
 		/* rbp may be lost in a frame; then it is not to be had, rather than wrong */
 		if (!etch_get_reg(&c, ETCH_RBP, &bp) && bp != f->rbp) {
 			library_wrong(now, i, bp, f->rbp);
+			return;
+		}
+		wrong = kept_wrong(&truth, &c, f, &sp);
+		if (wrong >= 0) {
+			library_wrong(now, 1000 * (wrong + 1) + i, sp, f->kept[wrong]);
 			return;
 		}
 		truth.library_frames++;

@@ -44,6 +44,9 @@ struct module {
 
 enum frame_kind { FRAME_CALL, FRAME_SIGNAL };
 
+#define KEPT 5
+static const uint8_t kept_reg[KEPT] = { 3, 12, 13, 14, 15 };
+
 struct frame {
 	uint64_t cfa;  /* rsp of the caller before the call; SIGNAL: rsp of what was interrupted */
 	uint64_t ret;  /* where it will return to; SIGNAL: rip of what was interrupted */
@@ -52,6 +55,8 @@ struct frame {
 	uint8_t kind;
 	uint8_t alt;   /* SIGNAL: the handler runs on another stack */
 	uint8_t pad;   /* ret is a landing pad that eh_return put there, behind no call */
+	uint8_t judged; /* `kept` was seen */
+	uint64_t kept[KEPT]; /* rbx, r12 to r15 of the caller */
 };
 
 /* What a frame is compared in; also the index of a count. */
@@ -96,6 +101,7 @@ struct truth {
 	/* counts */
 	uint64_t steps, walked, checked, calls, signals, eh_returns, odd_returns, tails, deepest, root_no_end;
 	uint64_t injected, library_frames;
+	uint64_t library_values, library_unknown; /* registers of `kept` that it found in these, and those that it could not */
 	uint64_t counts[WHAT_COUNT];
 	int ended; /* why the last walk over the rows ended early, or -1 */
 	struct trouble trouble[MAX_TROUBLE];
@@ -363,6 +369,15 @@ static void frame_push(struct truth *t, struct frame f)
 		t->deepest = (uint64_t)t->depth;
 }
 
+/* The same, made by an instruction before which the registers were these. */
+static void frame_push_kept(struct truth *t, struct frame f, const struct regs *r)
+{
+	for (int i = 0; i < KEPT; i++)
+		f.kept[i] = r->r[kept_reg[i]];
+	f.judged = 1;
+	frame_push(t, f);
+}
+
 /* Whether rsp has left the frames above a signal frame without rt_sigreturn. */
 static bool signal_left(const struct frame *f, uint64_t rsp)
 {
@@ -392,9 +407,9 @@ static void truth_advance(struct truth *t, const struct regs *now, bool handler)
 		if (!t->word(t->ctx, frame, &word))
 			word = 0;
 		t->signals++;
-		frame_push(t, (struct frame){ .cfa = p->r[RSP], .ret = p->rip, .rbp = p->r[RBP], .at = frame,
-		                              .kind = FRAME_SIGNAL, .alt = alt });
-		frame_push(t, (struct frame){ .cfa = frame + 8, .ret = word, .rbp = now->r[RBP], .kind = FRAME_CALL });
+		frame_push_kept(t, (struct frame){ .cfa = p->r[RSP], .ret = p->rip, .rbp = p->r[RBP], .at = frame,
+		                                   .kind = FRAME_SIGNAL, .alt = alt }, p);
+		frame_push_kept(t, (struct frame){ .cfa = frame + 8, .ret = word, .rbp = now->r[RBP], .kind = FRAME_CALL }, now);
 		return;
 	}
 	if (insn == INSN_SYSCALL && p->r[RAX] == 15 && t->depth && t->frames[t->depth - 1].kind == FRAME_SIGNAL) {
@@ -409,7 +424,7 @@ static void truth_advance(struct truth *t, const struct regs *now, bool handler)
 	if (insn == INSN_CALL && now->r[RSP] == p->r[RSP] - 8 && t->word(t->ctx, now->r[RSP], &word) && word - from >= 2 &&
 	    word - from <= 15) {
 		t->calls++;
-		frame_push(t, (struct frame){ .cfa = p->r[RSP], .ret = word, .rbp = p->r[RBP], .kind = FRAME_CALL });
+		frame_push_kept(t, (struct frame){ .cfa = p->r[RSP], .ret = word, .rbp = p->r[RBP], .kind = FRAME_CALL }, p);
 		return;
 	}
 	branch = insn != INSN_OTHER;
@@ -450,6 +465,26 @@ static void truth_advance(struct truth *t, const struct regs *now, bool handler)
 	}
 }
 
+#if defined(SHADOW_ETCH) || defined(STEP_ETCH)
+#include <etch/unwind.h>
+
+/* Holds what a cursor finds of rbx and r12 to r15 in the frame of *f's caller against what was there before the call.
+ * Returns the register that is wrong, or -1. */
+static int kept_wrong(struct truth *t, struct etch_cursor *c, const struct frame *f, uint64_t *got)
+{
+	for (int i = 0; i < KEPT && f->judged; i++) {
+		if (etch_find_reg(c, kept_reg[i], got)) {
+			t->library_unknown++;
+			continue;
+		}
+		t->library_values++;
+		if (*got != f->kept[i])
+			return i;
+	}
+	return -1;
+}
+#endif
+
 /* One instruction was executed, or (handler) a signal was delivered. */
 static void truth_step(struct truth *t, const struct regs *now, bool handler)
 {
@@ -473,9 +508,10 @@ static int truth_print(const struct truth *t, char *out, size_t size)
 	int n = snprintf(out, size,
 	                 "steps %lu\nwalked %lu\nchecked %lu\ncalls %lu\nsignals %lu\ninjected %lu\neh_returns %lu\n"
 	                 "odd_returns %lu\ndeepest %lu\nroot_no_end %lu\nmodules %d\nlibrary_frames %lu\n"
-	                 "rewritten %lu\n",
+	                 "library_values %lu\nlibrary_unknown %lu\nrewritten %lu\n",
 	                 t->steps, t->walked, t->checked, t->calls, t->signals, t->injected, t->eh_returns, t->odd_returns,
-	                 t->deepest, t->root_no_end, t->module_count, t->library_frames, t->rewritten);
+	                 t->deepest, t->root_no_end, t->module_count, t->library_frames,
+	                 t->library_values, t->library_unknown, t->rewritten);
 
 	for (int i = 0; i < WHAT_COUNT && (size_t)n < size; i++)
 		n += snprintf(out + n, size - (size_t)n, "count %s %lu\n", what_name[i], t->counts[i]);

@@ -175,7 +175,7 @@ static void library_check(void *ctx, const struct regs *r)
 {
 	uint64_t regs[17], ip, sp, bp;
 	struct etch_cursor c;
-	int k = truth.depth - 1, i = 0, status;
+	int k = truth.depth - 1, i = 0, status, wrong;
 
 	(void)ctx;
 	if (truth.ended == WHAT_CFA || truth.ended == WHAT_RBP) /* counted there; the table is the same */
@@ -197,6 +197,11 @@ static void library_check(void *ctx, const struct regs *r)
 		}
 		if (ip != f->ret || sp != f->cfa || bp != f->rbp) {
 			trouble_add(&truth, WHAT_LIB, i, r->rip, module_at(&truth, r->rip), NULL, ip, f->ret);
+			return;
+		}
+		wrong = kept_wrong(&truth, &c, f, &sp);
+		if (wrong >= 0) {
+			trouble_add(&truth, WHAT_LIB, 1000 * (wrong + 1) + i, r->rip, module_at(&truth, r->rip), NULL, sp, f->kept[wrong]);
 			return;
 		}
 		truth.library_frames++;

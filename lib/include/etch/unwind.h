@@ -130,6 +130,14 @@ int etch_step(struct etch_cursor *cursor);
  */
 int etch_get_reg(const struct etch_cursor *cursor, int reg, uint64_t *value);
 
+/*
+ * As etch_get_reg(), and finds rbx, rbp and r12 to r15 in any frame, if they are known in all frames
+ * from the last one of those above on: by the register tables that `etch rewrite --registers`
+ * makes, or in this process, of modules without one, by .eh_frame. Slower than a step; no frame is
+ * looked at twice. 4 KiB of stack. Async-signal-safe.
+ */
+int etch_find_reg(struct etch_cursor *cursor, int reg, uint64_t *value);
+
 /* Is rip of this frame an interrupted instruction (1) or a return address (0)? For a return
  * address look up symbols and lines at rip - 1. */
 int etch_interrupted(const struct etch_cursor *cursor);

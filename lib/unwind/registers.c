@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * registers.c: looks up register tables (etch/orc_registers.h). No walk needs them, only who asks for a register.
+ *
+ * Runs in signal context: no malloc, no lock, no thread-local storage, no libc beyond memcpy.
+ */
+#define ETCH_CFI_DEPTH 8 /* as in recover.c */
+
+#include "unwind/registers.h"
+
+#include <etch/orc_registers.h>
+
+#include "shared/search.h"
+#include "unwind/table_cache.h"
+
+static bool table_row(const struct etch_unwind *u, uint64_t size, uint64_t at, struct etch_cfi_row *out)
+{
+	static const uint8_t how[] = {ETCH_SAVE_OTHER, ETCH_SAVE_SAME, ETCH_SAVE_CFA, ETCH_SAVE_RBP, ETCH_SAVE_RSP};
+	const struct etch_unwind *registers;
+	struct etch_saves saves;
+
+	if (!u || !etch_unwind_header_valid(u, size) || at - u->text >= u->text_size)
+		return false;
+	registers = etch_registers_behind(u, size);
+	if (!registers)
+		return false;
+	memset(out, 0, sizeof(*out));
+	out->start = at;
+	out->end = at + 1;
+	out->rule = *etch_block_find(u, at - u->text);
+	etch_registers_find(registers, at - u->text, &saves);
+	for (unsigned i = 0; i < 5; i++) {
+		out->saves.how[i] = how[saves.how[i]];
+		out->saves.off[i] = saves.at[i] * 8;
+	}
+	/* Only the header has been validated. */
+	return out->rule.kind == ETCH_RULE_CALL && etch_rule_valid(&out->rule);
+}
+
+bool registers_row(const struct prepare_image *im, uint64_t at, struct etch_cfi_row *out)
+{
+	const struct cached_table *e = cache_find(im);
+	const struct etch_unwind *u = e ? e->table : NULL;
+	uint64_t size = e ? e->size : 0;
+	unsigned index;
+
+	if (!u)
+		u = lookup_table(im, &index, &size);
+	return table_row(u, size, at - im->bias, out);
+}
+
+bool registers_target_row(const struct etch_target *target, uint64_t at, struct etch_cfi_row *out)
+{
+	const struct etch_target_module *t;
+	size_t k = SEARCH(target->module_count, i, target->modules[i].end <= at);
+
+	if (k == target->module_count)
+		return false;
+	t = &target->modules[k];
+	return at >= t->start && table_row(t->table, t->size, at - t->bias, out);
+}
