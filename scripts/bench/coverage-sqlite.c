@@ -13,6 +13,9 @@ int sqlite3_prepare_v2(sqlite3 *, const char *, int, sqlite3_stmt **, const char
 int sqlite3_bind_int(sqlite3_stmt *, int, int), sqlite3_step(sqlite3_stmt *), sqlite3_reset(sqlite3_stmt *);
 int sqlite3_finalize(sqlite3_stmt *);
 
+#ifdef HOOKED
+void etch_up(void);
+#else
 /* Says that the program is up, and waits until it is armed. */
 static void arm(const char *path)
 {
@@ -26,6 +29,7 @@ static void arm(const char *path)
 		exit(4);
 	close(fd);
 }
+#endif
 
 static int times(sqlite3 *db, const char *sql, int n)
 {
@@ -46,8 +50,12 @@ int main(int argc, char **argv)
 	int n = argc > 1 ? atoi(argv[1]) : 10, err = sqlite3_initialize();
 	sqlite3 *db;
 
+#ifdef HOOKED
+	etch_up();
+#else
 	if (getenv("ETCH_ARM"))
 		arm(getenv("ETCH_ARM"));
+#endif
 	err |= sqlite3_open(":memory:", &db);
 	err |= sqlite3_exec(db, "create table t(k integer primary key, v text); create index i on t(v)", 0, 0, 0);
 	err |= times(db, "insert into t(k, v) values(?1, 'value ' || (?1 * 7919 % 1000))", n);

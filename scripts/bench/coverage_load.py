@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The part `load` of scripts/bench/run: the programs of coverage_parts.py under a load of their own, on the loopback:
-unmarked, marked only (neither rewritten nor armed), and armed by one etch_sync an object while they run.
+unmarked, marked only (neither rewritten nor armed), armed by one etch_sync an object behind their set-up, and sealed, where
+the program has one thread.
 
 Counts are etch stat's, simulated: a run of N and one of 5 N requests, and of both the difference over 4 N, so that
-start-up and arming are not in them. The judge of `armed` is valgrind's lackey, which prints each access to memory: how
+start-up and arming are not in them. Misses depend on where data lie: all builds are linked in ETCH_LAYOUTS layouts (4), with
+paddings before .data and .bss and below the stack, by the same seeds for each build; a cell is the mean, and of misses the range.
+ETCH_TIMES=K: also user and system time a request, of K interleaved runs without simulation.
+The judge of `armed` is valgrind's lackey, which prints each access to memory: how
 many of the loads that a run of N requests makes after the etch_sync are from the marked objects, and by how many
 instructions, beside those that etch says it has left as loads.
 ETCH_PROGRAMS, ETCH_REQUESTS (N), ETCH_LOAD_COMPILER as in coverage."""
@@ -11,10 +15,13 @@ import contextlib
 import functools
 import os
 import pathlib
+import random
 import re
+import resource
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -24,9 +31,14 @@ from common import B, HERE, TOP, etch_needed, fail, sh, table
 import coverage_parts
 from coverage_parts import PROGRAMS, built, linked, sites
 
-# In all three: a thread waits until the program is up. With SYNC it then arms all objects.
+# In all builds. HOOKED: the program calls etch_up() behind its set-up; else a thread waits until it is up. With SYNC all
+# objects are armed then.
 PROBE = """#ifdef SYNC
 #include <etch/imv.h>
+#ifdef SEAL
+#undef etch_sync
+#define etch_sync(p, size) etch_seal(p, size)
+#endif
 #endif
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,7 +47,7 @@ PROBE = """#ifdef SYNC
 #include <unistd.h>
 %s
 volatile int coverage_armed;
-static const char *done; /* nginx makes an environment of its own */
+static const char *up, *done; /* nginx makes an environment of its own */
 static void *arm(void *path)
 {
 	unsigned long sites = 0, armed = 0, unfit = 0;
@@ -59,15 +71,35 @@ static void *arm(void *path)
 	close(fd);
 	return 0;
 }
+#ifdef HOOKED
+void etch_up(void);
+void etch_up(void)
+{
+	if (up && done)
+		arm((void *)up);
+}
+#endif
 static void __attribute__((constructor(60000))) probe(void)
 {
+	up = getenv("ETCH_ARM");
+	done = getenv("ETCH_DONE");
+#ifndef HOOKED
 	pthread_t t;
 
-	done = getenv("ETCH_DONE");
-	if (done && getenv("ETCH_ARM"))
-		pthread_create(&t, 0, arm, getenv("ETCH_ARM"));
+	if (up && done)
+		pthread_create(&t, 0, arm, (void *)up);
+#endif
 }
 """
+UP = r"void etch_up(void); etch_up();\n"
+HOOKS = {
+    "memcached": {"memcached.c": [(r"^    /\* enter the event loop \*/", UP)]},
+    "redis": {"src/server.c": [(r"^    (?=aeMain\(server\.el\);)", UP)]},
+    "nginx": {"src/os/unix/ngx_process_cycle.c": [(r"^(ngx_single_process_cycle\((?s:.*?))^(?=    for \( ;; \) \{)", r"\1" + UP)]},
+    "SQLite": {"sqlite3.c": [(r"\A", "/* by coverage-sqlite.c */ ")]},
+}
+ONE_THREAD = ["nginx", "SQLite"]  # with the hook
+REWRITE = {"redis": ["--closed"]}  # linked with -rdynamic
 LUA = """
 local path, n = os.getenv("ETCH_ARM"), tonumber(arg[1])
 if path then
@@ -149,7 +181,7 @@ def files():
 
 # name: (arguments of the program, its client or None where N is an argument, requests)
 LOADS = {
-    "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-c", files(), "-l", "127.0.0.1", "-p", str(port), "-t", "1"], memcached, 400),
+    "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-c", files(), "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer"], memcached, 400),
     "redis": (lambda d, port, n: ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", d, "--hz", "1"], redis, 300),
     "nginx": (lambda d, port, n: ["-p", d, "-c", f"{d}/nginx.conf"], nginx, 400),
     "lua": (lambda d, port, n: [f"{d}/load.lua", str(n)], None, 3000),
@@ -157,7 +189,12 @@ LOADS = {
 }
 
 
-def run_load(name, exe, n, wrap, directory):
+def meet(d):
+    pathlib.Path(f"{d}/arm").write_text("x")
+    return pathlib.Path(f"{d}/done").read_text()  # nginx takes its standard error to a file
+
+
+def run_load(name, exe, n, wrap, directory, stack=0):
     """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer."""
     arguments, client, _ = LOADS[name]
     port = free_port()
@@ -167,21 +204,23 @@ def run_load(name, exe, n, wrap, directory):
         (pathlib.Path(d) / "nginx.conf").write_text(NGINX % {"dir": d, "port": port})
         (pathlib.Path(d) / "file").write_text("text " * 100 + "END\n")
         (pathlib.Path(d) / "logs").mkdir()
-        env.update(ETCH_ARM=f"{d}/arm", ETCH_DONE=f"{d}/done")
+        env.update(ETCH_ARM=f"{d}/arm", ETCH_DONE=f"{d}/done", PADDING="x" * stack)
+        shutil.copy(exe, f"{d}/program")  # a path of one length
         os.mkfifo(f"{d}/arm")
         os.mkfifo(f"{d}/done")
-        p = subprocess.Popen([*map(str, wrap), str(exe), *arguments(d, port, n)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=d)
+        p = subprocess.Popen([*map(str, wrap), f"{d}/program", *arguments(d, port, n)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=d)
         watch = threading.Timer(900, p.kill)
         watch.start()
         said = ""
         try:
             if client:
                 s = connected(p, port)
-                pathlib.Path(f"{d}/arm").write_text("x")
-                said = pathlib.Path(f"{d}/done").read_text()  # nginx takes its standard error to a file
+                said = meet(d)
                 client(s, n)
                 s.close()
                 stop(p)
+            elif name in HOOKS:
+                threading.Thread(target=meet, args=[d], daemon=True).start()
             out, err = p.communicate()
         finally:
             watch.cancel()
@@ -206,8 +245,9 @@ def stop(p):
             return
 
 
-def counts(name, exe, n, directory):
-    text, _ = run_load(name, exe, n, [B / "etch", "stat", "--simulate", "-r", "1", "--warmup", "0", "--format", "tsv", "--"], directory)
+def counts(name, exe, n, directory, stack=0):
+    wrap = [B / "etch", "stat", "--simulate", "-r", "1", "--warmup", "0", "--format", "tsv", "--"]
+    text, _ = run_load(name, exe, n, wrap, directory, stack)
     have = {}
     for line in text.splitlines():
         w = line.split("\t")
@@ -253,52 +293,102 @@ def loads_of_objects(name, exe, objects, n, directory):
     return total, sum(found.values()), found
 
 
-def builds(name, cc):
-    """Paths: unmarked, marked only, armed; the marked objects; the file that is read as it was compiled."""
-    main = HERE / "coverage-sqlite.c" if name == "SQLite" else None
-    plain = unmarked(name, cc, main)
-    marked, _, objects = linked(name, cc, TOP, "marked", PROBE, main=main)
-    _, armed, _ = linked(name, cc, TOP, "load", "#define SYNC\n" + PROBE, main=main)
-    return plain, marked, armed, objects
+def builds(name, cc, layout):
+    """{build: path}, and the marked objects; `marked` is read as it was compiled. layout: bytes before .data and .bss."""
+    main = (HERE / "coverage-sqlite.c", "-DHOOKED") if name == "SQLite" else None
+    hooks = HOOKS.get(name)
+    define = "#define HOOKED\n" if hooks else ""
+    out, objects, tag = {}, [], "-".join(map(str, layout))
+    pads = coverage_parts.OUT / "coverage" / f"pads-{tag}.o"
+    pads.with_suffix(".c").write_text("char etch_pad_data[%d] = {1}, etch_pad_bss[%d];\n" % tuple(x + 1 for x in layout))
+    sh("gcc", "-c", "-o", pads, pads.with_suffix(".c"))
+    steps = {"marked": "", "armed": "#define SYNC\n", "sealed": "#define SYNC\n#define SEAL\n"}
+    for what, defines in steps.items():
+        if what == "marked" or name not in os.environ.get("ETCH_NOT_ARMED", "").split() and (what == "armed" or name in ONE_THREAD):
+            plain, rewritten, objects = linked(name, cc, TOP, f"{what}-{tag}", define + defines + PROBE, main=main, more=hooks, first=pads,
+                                               options=REWRITE.get(name, ()))
+            out[what] = plain if what == "marked" else rewritten
+    return {"unmarked": unmarked(name, cc, main, hooks, define, pads, tag), **out}, objects
 
 
-def unmarked(name, cc, main):
-    at, command, program, _ = built(name, cc, marked=False)
-    out = at / "unmarked"
+def unmarked(name, cc, main, hooks, define, pads, tag):
+    at, command, program, _ = built(name, cc, marked=False, more=hooks)
+    out = at / f"unmarked-{tag}"
     cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
     probe = at / "probe.unmarked.c"
-    probe.write_text(PROBE % ("", ""))
+    probe.write_text(define + PROBE % ("", ""))
     sh(cc.split()[-1], "-O1", "-c", "-o", probe.with_suffix(".o"), probe)
-    coverage_parts.link(command, program, out, cwd, [probe.with_suffix(".o")], main, cc)
+    coverage_parts.link(command, program, out, cwd, [probe.with_suffix(".o")], main, cc, pads)
     return out
 
 
+def layouts():
+    """[(bytes before .data, before .bss, below the stack)]"""
+    rng = random.Random(22)
+    return [(0, 0, 0)] + [tuple(64 * rng.randrange(64) for _ in range(3)) for _ in range(int(os.environ.get("ETCH_LAYOUTS", 4)) - 1)]
+
+
+KINDS = ("instructions", "data-accesses", "l1d-misses")
+
+
+def counted(name, made, n, directory):
+    """{build: [{kind: count a request} of each layout]}"""
+    per = {}
+    for stack, paths in made:
+        for what, exe in paths.items():
+            few, many = (counts(name, exe, k * n, directory, stack) for k in (1, 5))
+            per.setdefault(what, []).append({k: (many[k] - few[k]) / (4 * n) for k in few})
+            print(f"load: {name}: {what}, {len(per[what])} of {len(made)}", flush=True)
+    return per
+
+
+def timed(name, paths, n, directory):
+    """{build: [microseconds a request]}, without simulation: user and system time of processes of N and of 5 N requests."""
+    def cpu(exe, k):
+        def used():
+            r = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return r.ru_utime + r.ru_stime
+        before = used()
+        run_load(name, exe, k * n, ["env"], directory)
+        return used() - before
+    out = {what: [] for what in paths}
+    for _ in range(int(os.environ.get("ETCH_TIMES", 0))):
+        for what, exe in paths.items():
+            out[what].append(1e6 * (cpu(exe, 50) - cpu(exe, 10)) / (40 * n))
+    return out
+
+
+def cells(name, per, times):
+    mean = {what: {k: statistics.mean(c[k] for c in all_) for k in KINDS} for what, all_ in per.items()}
+    base = mean["unmarked"]
+    for what, m in mean.items():
+        change = {k: f"{m[k]:,.2f} ({100 * m[k] / base[k] - 100:+.2f}%)" if base[k] else f"{m[k]:,.2f}" for k in KINDS}
+        misses = [c["l1d-misses"] for c in per[what]]
+        yield [name, what, *change.values(), f"{min(misses):,.2f} to {max(misses):,.2f}",
+               f"{statistics.median(times[what]):,.2f} ({min(times[what]):,.2f} to {max(times[what]):,.2f})" if times[what] else ""]
+
+
 def part_load(args):
-    """Counts of the same programs under a load, unmarked, marked and armed; and the judge of what is armed."""
+    """Counts of the same programs under a load, unmarked, marked, armed and sealed; and the judge of what is armed."""
     etch_needed()
     del args
     cc = os.environ.get("ETCH_LOAD_COMPILER", "gcc")
     rows, judged = [], []
     for name in os.environ.get("ETCH_PROGRAMS", " ".join(LOADS)).split():
         n = int(os.environ.get("ETCH_REQUESTS", LOADS[name][2]))
-        plain, marked, armed, objects = builds(name, cc)
+        made = []
+        for data, bss, stack in layouts():
+            paths, objects = builds(name, cc, (data, bss))
+            made.append((stack, paths))
         with tempfile.TemporaryDirectory(prefix="etch-load-") as directory:
-            base = None
-            for what, exe in (("unmarked", plain), ("marked", marked), ("armed", armed)):
-                if what == "armed" and name in os.environ.get("ETCH_NOT_ARMED", "").split():
-                    continue
-                few, many = (counts(name, exe, k * n, directory) for k in (1, 5))
-                per = {k: (many[k] - few[k]) / (4 * n) for k in few}
-                base = base or per
-                rows.append([name, what, *(f"{per[k]:,.2f} ({100 * per[k] / base[k] - 100:+.2f}%)" if base[k] else f"{per[k]:,.2f}"
-                                           for k in ("instructions", "data-accesses", "l1d-misses"))])
-                print(f"load: {name}: {what} done", flush=True)
-            if name not in os.environ.get("ETCH_NOT_ARMED", "").split():
+            rows += cells(name, counted(name, made, n, directory), timed(name, made[0][1], n, directory))
+            armed = made[0][1].get("armed")
+            if armed:
                 left = {int(s["address"], 16) for s in sites(TOP, armed) if s["live"] not in ("yes", "swap")}
                 total, of_objects, found = loads_of_objects(name, armed, objects, max(n // 10, 10), directory)
                 # A site of an armed object whose 64-bit value does not fit is a load too; etch_info counts those.
                 judged.append([name, total, of_objects, len(found), len([a for a in found if a in left]),
                                " ".join(f"{a:x}" for a in sorted(found) if a not in left)[:60]])
-    table(["program", "", "instructions a request", "data accesses", "L1d misses"], rows)
+    table(["program", "", "instructions a request", "data accesses", "L1d misses", "from layout to layout", "us of CPU"], rows)
     print("\nLoads by lackey, from the etch_sync on:\n")
     table(["program", "loads", "of marked objects", "by instructions", "of these, said to stay loads", "others"], judged)

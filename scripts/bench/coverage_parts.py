@@ -88,25 +88,31 @@ def event():
     return into
 
 
-def built(name, cc, marked=True):
-    """Fetches, marks and compiles; the directory, the link command, and the objects that the program has."""
+def edited(at, marks, mark):
+    """Edits the sources; the number of places."""
+    lines = 0
+    for pattern, edits in marks.items():
+        for path in at.glob(pattern):
+            text = path.read_text(errors="surrogateescape")
+            for old, new in edits:
+                text, n = re.subn(old, re.sub(r"\bETCHED\b", mark, new), text, flags=re.M)
+                lines += n
+            path.write_text(text, errors="surrogateescape")
+    return lines
+
+
+def built(name, cc, marked=True, more=None):
+    """Fetches, marks and compiles; the directory, the link command, and the objects that the program has. more: other edits,
+    also of unmarked sources."""
     source, marks, configure, make, program, objects = PROGRAMS[name]
     mark = os.environ.get("ETCH_MARK", "ETCHED") if marked else "unmarked"
-    at = OUT / "coverage" / (("" if mark == "ETCHED" else mark + "-") + cc.replace(" ", "-")) / name
+    at = OUT / "coverage" / (("load-" if more else "") + ("" if mark == "ETCHED" else mark + "-") + cc.replace(" ", "-")) / name
     words = {"cc": COMPILERS[cc], "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
     done = at / ".linked-by"
     if not done.exists():
         shutil.rmtree(at, ignore_errors=True)
         shutil.copytree(fetch.fetch(source), at)
-        lines = 0
-        for pattern, edits in marks.items() if marked else ():
-            for path in at.glob(pattern):
-                text = path.read_text(errors="surrogateescape")
-                for old, new in edits:
-                    text, n = re.subn(old, re.sub(r"\bETCHED\b", mark, new), text, flags=re.M)
-                    lines += n
-                path.write_text(text, errors="surrogateescape")
-        if marked and not lines:
+        if (marked and not edited(at, marks, mark)) or (more and not edited(at, more, mark)):
             fail(f"coverage: {name}: nothing to mark")
         env = dict(os.environ, ETCH=str(B / "etch"))
         sh("sh", "-c", configure.format(**words), cwd=at, env=env)
@@ -121,18 +127,19 @@ def built(name, cc, marked=True):
     return at, command, program, objects
 
 
-def link(command, program, out, cwd, more, main, cc):
-    """The program's own link command, to `out`, with more files. main: a source in the place of main.c."""
-    command = re.sub(rf"-o {program}\s", f"-o {out} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)\s)", "", command))
+def link(command, program, out, cwd, more, main, cc, first=""):
+    """The program's own link command, to `out`, with more files. main: a source in the place of main.c, or one with options. first: a file before
+    all others."""
+    command = re.sub(rf"-o {program}\s", f"-o {out} {first} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)\s)", "", command))
     if main:
-        sh(cc.split()[-1], "-O2", "-c", "-o", f"{out}.main.o", main)
+        sh(cc.split()[-1], "-O2", "-c", "-o", f"{out}.main.o", *([main] if isinstance(main, pathlib.Path) else main))
         command = command.replace(" main.o ", f" {out}.main.o ")
     sh("sh", "-c", f"{command} {' '.join(map(str, more))} -pthread", cwd=cwd)
 
 
-def linked(name, cc, root, tag, text=PROBE, main=None):
-    """The program, unprocessed and rewritten, with the libetch of a checkout."""
-    at, command, program, objects = built(name, cc)
+def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", options=()):
+    """The program, unprocessed and rewritten, with the libetch of a checkout. options: of etch rewrite."""
+    at, command, program, objects = built(name, cc, more=more)
     cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
     out = at / f"etched.{tag}"
     if isinstance(objects, str):
@@ -142,10 +149,10 @@ def linked(name, cc, root, tag, text=PROBE, main=None):
     probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects),
                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
     sh(cc.split()[-1], "-O1", f"-I{root}/lib/include", "-c", "-o", probe.with_suffix(".o"), probe)
-    link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a", *os.environ.get("ETCH_LINK", "").split()], main, cc)
+    link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a", *os.environ.get("ETCH_LINK", "").split()], main, cc, first)
     plain = out.with_suffix(out.suffix + ".plain")
     shutil.copy(out, plain)
-    subprocess.run([f"{root}/build/etch", "rewrite", out], check=True, capture_output=True)
+    subprocess.run([f"{root}/build/etch", "rewrite", *options, out], check=True, capture_output=True)
     return plain, out, objects
 
 
