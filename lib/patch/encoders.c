@@ -12,7 +12,10 @@ static inline __attribute__((always_inline)) struct etch_form_info core_info(uns
 	return f;
 }
 
-unsigned form_size(unsigned form) { return &part_objects ? part_objects.size(form) : form == ETCH_FORM_MOV64 ? 8 : 4; }
+unsigned form_size(unsigned form)
+{
+	return form == ETCH_FORM_MOV64 ? 8 : form == ETCH_FORM_MOV32 || !&part_objects ? 4 : part_objects.size(form);
+}
 
 unsigned form_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16])
 {

@@ -48,18 +48,19 @@ int text_swappable(uint64_t at, unsigned size)
 }
 
 /* Finds the runs of a sorted list: pages with a word that has to be swapped, each with all words on
- * them. run: where to put them, or null to count. -1: a word is where it cannot be swapped. */
-static long runs_find(const struct list *l, struct swap_run *run)
+ * them. Puts the first `room` of them at `run`, and returns how many there are. -1: a word is where it cannot be
+ * swapped. */
+static long runs_find(const struct list *l, struct swap_run *run, long room)
 {
 	struct swap_run r = {0};
+	const struct segment *s = NULL;
+	struct module *m = NULL;
 	size_t on_page = 0;
 	long count = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
 		const struct word *w = &l->word[i];
-		uint64_t at = w->at, page = PAGE_OF(at);
-		struct module *m;
-		const struct segment *s;
+		uint64_t at = w->at, page = PAGE_OF(at), byte;
 
 		if (i && PAGE_OF(w[-1].at) != page)
 			on_page = i;
@@ -67,14 +68,16 @@ static long runs_find(const struct list *l, struct swap_run *run)
 			r.last = i + 1;
 		if (w->swap != WORD_SWAP && w->swap != WORD_SWAP_OPTIONAL)
 			continue;
-		s = text_segment(at + (unsigned)__builtin_ctzll(w->mask) / 8, 1, &m);
+		byte = at + (unsigned)__builtin_ctzll(w->mask) / 8;
+		if (!s || byte < s->start || byte >= s->end)
+			s = text_segment(byte, 1, &m);
 		if (!s)
 			return -1;
 		if (r.end <= at) {
 			if (r.end && r.segment == s && page <= r.end + GAP) {
 				r.end = page + ETCH_PAGE;
 			} else {
-				if (r.end && run)
+				if (r.end && count < room)
 					run[count] = r;
 				count += r.end != 0;
 				r = (struct swap_run){
@@ -84,7 +87,7 @@ static long runs_find(const struct list *l, struct swap_run *run)
 		}
 		r.required |= w->swap == WORD_SWAP;
 	}
-	if (r.end && run)
+	if (r.end && count < room)
 		run[count] = r;
 	return count + (r.end != 0);
 }
@@ -142,11 +145,20 @@ static int marks_breakpoint(struct marks *k, const struct module *m, uint64_t pa
 
 /* ---- the copy ---------------------------------------------------------------------- */
 
-/* All changes of one word. *next: the first word of the list that is not before it. back: from new
- * to old, where the new is still there. Returns 0 if memory does not hold what is expected. */
-static int change_at(const struct list *l, size_t *next, uint64_t at, uint64_t now, int back, struct word *all)
+static int is_changed(const struct list *l, size_t next, uint64_t at)
 {
-	*all = (struct word){.at = at};
+	return next < l->count && l->word[next].at <= at;
+}
+
+/* All changes of one word. */
+struct change {
+	uint64_t new, mask;
+};
+
+/* Adds them. *next: the first word of the list that is not before it. back: from new to old, where the new is still
+ * there. Returns 0 if memory does not hold what is expected. */
+static int change_at(const struct list *l, size_t *next, uint64_t at, uint64_t now, int back, struct change *all)
+{
 	for (; *next < l->count && l->word[*next].at <= at; ++*next) {
 		const struct word *w = &l->word[*next];
 
@@ -157,7 +169,6 @@ static int change_at(const struct list *l, size_t *next, uint64_t at, uint64_t n
 				return 0;
 			continue;
 		}
-		all->old = (all->old & ~w->mask) | ((back ? w->new : w->old) & w->mask);
 		all->new = (all->new & ~w->mask) | ((back ? w->old : w->new) & w->mask);
 		all->mask |= w->mask;
 	}
@@ -177,9 +188,9 @@ static int page_fill(const struct list *l, const struct swap_run *r, uint64_t pa
 	marks.any = 0;
 	for (uint64_t at = page; at < page + ETCH_PAGE; at += 8) {
 		uint64_t now = word_load(at), *to = copy_word(r, at), new;
-		struct word change;
+		struct change change = {0, 0};
 
-		if (!change_at(l, next, at, now, back, &change))
+		if (is_changed(l, *next, at) && !change_at(l, next, at, now, back, &change))
 			return ETCH_EBUSY;
 		if (now != *to)
 			marks_add(&marks, at, now, *to, change.mask);
@@ -201,9 +212,10 @@ static int run_same(const struct list *l, const struct swap_run *r, int back)
 
 	for (uint64_t at = r->start; at < r->end; at += 8) {
 		uint64_t now = word_load(at);
-		struct word change;
+		struct change change = {0, 0};
 
-		if (!change_at(l, &next, at, now, back, &change) || ((now ^ *copy_word(r, at)) & ~change.mask))
+		if ((is_changed(l, next, at) && !change_at(l, &next, at, now, back, &change)) ||
+		    ((now ^ *copy_word(r, at)) & ~change.mask))
 			return 0;
 	}
 	return 1;
@@ -320,19 +332,20 @@ static int runs_split(const struct swaps *s)
 
 int swaps_prepare(struct swaps *s, struct list *l)
 {
-	long count;
+	long count, room = sizeof(run_space) / sizeof(run_space[0]);
 	int err = 0;
 
 	*s = (struct swaps){.text = l, .run = run_space};
-	count = runs_find(l, NULL);
+	count = runs_find(l, run_space, room);
 	if (count <= 0)
 		return count ? ETCH_EPERM : 0;
 	s->count = (size_t)count;
-	if (s->count > sizeof(run_space) / sizeof(run_space[0]))
+	if (count > room) {
 		s->run = sys_map(s->count * sizeof(*s->run), 0);
-	if (!s->run)
-		return ETCH_ENOMEM;
-	runs_find(l, s->run);
+		if (!s->run)
+			return ETCH_ENOMEM;
+		runs_find(l, s->run, count);
+	}
 	for (size_t i = 0; i < s->count && !err; i++) {
 		struct swap_run *r = &s->run[i];
 

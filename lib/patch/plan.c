@@ -38,9 +38,7 @@ int txn_store(struct txn *t, uint64_t at, const void *value, size_t size)
 		if (n > size)
 			n = (unsigned)size;
 		memcpy(&bytes, from, n);
-		err =
-			list_add(&t->data,
-		             (struct word){.at = at - skip, .new = bytes << (8 * skip), .mask = byte_mask(n) << (8 * skip)}, 0);
+		err = list_add(&t->data, at - skip, 0, bytes << (8 * skip), byte_mask(n) << (8 * skip), 0);
 		if (err)
 			return err;
 		at += n;
@@ -95,23 +93,33 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 		k->shape = 0;
 }
 
+/* Plans at most 8 bytes, in one word or two. */
+static int eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, uint64_t new)
+{
+	unsigned shift = 8 * (site & 7);
+	uint64_t at = site & ~(uint64_t)7, mask = byte_mask(len);
+	int err = list_add(&t->text, at, old << shift, new << shift, mask << shift, 1);
+
+	if (err || shift + 8 * len <= 64)
+		return err;
+	shift = 64 - shift;
+	return list_add(&t->text, at + 8, old >> shift, new >> shift, mask >> shift, 1);
+}
+
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
 {
 	int err = 0;
 
 	t->sites++;
 	while (len && !err) {
-		unsigned skip = site & 7, n = 8 - skip < len ? 8 - skip : len;
+		unsigned n = len < 8 ? len : 8;
 		uint64_t old = 0, new = 0;
 
-		memcpy(&old, have, n);
-		memcpy(&new, want, n);
-		err = list_add(&t->text,
-		               (struct word){.at = site - skip,
-		                             .old = old << (8 * skip),
-		                             .new = new << (8 * skip),
-		                             .mask = byte_mask(n) << (8 * skip)},
-		               1);
+		for (unsigned i = n; i--;) {
+			old = old << 8 | have[i];
+			new = new << 8 | want[i];
+		}
+		err = eight_bytes(t, site, n, old, new);
 		site += n;
 		have += n;
 		want += n;
@@ -160,11 +168,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	if (!etch_site_is_live(site, len))
 		return txn_site(t, site, len, (const uint8_t *)&bytes, (const uint8_t *)&want, have_load && bytes == load);
 	t->sites++;
-	return list_add(
-		&t->text,
-		(struct word){
-			.at = site & ~(uint64_t)7, .old = bytes << shift, .new = want << shift, .mask = byte_mask(len) << shift},
-		1);
+	return list_add(&t->text, site & ~(uint64_t)7, bytes << shift, want << shift, byte_mask(len) << shift, 1);
 }
 
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)
