@@ -47,7 +47,7 @@ PROBE = """#ifdef SYNC
 #include <unistd.h>
 %s
 volatile int coverage_armed;
-static const char *up, *done; /* nginx makes an environment of its own */
+static char up[200], done[200]; /* nginx makes an environment of its own, redis writes over it */
 static void *arm(void *path)
 {
 	unsigned long sites = 0, armed = 0, unfit = 0;
@@ -75,19 +75,19 @@ static void *arm(void *path)
 void etch_up(void);
 void etch_up(void)
 {
-	if (up && done)
-		arm((void *)up);
+	if (*up && *done)
+		arm(up);
 }
 #endif
 static void __attribute__((constructor(60000))) probe(void)
 {
-	up = getenv("ETCH_ARM");
-	done = getenv("ETCH_DONE");
+	if (getenv("ETCH_ARM") && getenv("ETCH_DONE"))
+		snprintf(up, sizeof(up), "%%s", getenv("ETCH_ARM")), snprintf(done, sizeof(done), "%%s", getenv("ETCH_DONE"));
 #ifndef HOOKED
 	pthread_t t;
 
-	if (up && done)
-		pthread_create(&t, 0, arm, (void *)up);
+	if (*up)
+		pthread_create(&t, 0, arm, up);
 #endif
 }
 """
@@ -100,6 +100,7 @@ HOOKS = {
 }
 ONE_THREAD = ["nginx", "SQLite"]  # with the hook
 REWRITE = {"redis": ["--closed"]}  # linked with -rdynamic
+NOT_SYNCED = {"redis": os.environ.get("ETCH_NOT_SYNCED", "server").split()}  # stored to all the time: whole, it would end the program
 LUA = """
 local path, n = os.getenv("ETCH_ARM"), tonumber(arg[1])
 if path then
@@ -306,7 +307,7 @@ def builds(name, cc, layout):
     for what, defines in steps.items():
         if what == "marked" or name not in os.environ.get("ETCH_NOT_ARMED", "").split() and (what == "armed" or name in ONE_THREAD):
             plain, rewritten, objects = linked(name, cc, TOP, f"{what}-{tag}", define + defines + PROBE, main=main, more=hooks, first=pads,
-                                               options=REWRITE.get(name, ()))
+                                               options=REWRITE.get(name, ()), but=NOT_SYNCED.get(name, ()))
             out[what] = plain if what == "marked" else rewritten
     return {"unmarked": unmarked(name, cc, main, hooks, define, pads, tag), **out}, objects
 

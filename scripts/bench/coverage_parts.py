@@ -137,14 +137,16 @@ def link(command, program, out, cwd, more, main, cc, first=""):
     sh("sh", "-c", f"{command} {' '.join(map(str, more))} -pthread", cwd=cwd)
 
 
-def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", options=()):
-    """The program, unprocessed and rewritten, with the libetch of a checkout. options: of etch rewrite."""
+def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", options=(), but=()):
+    """The program, unprocessed and rewritten, with the libetch of a checkout, and its objects. options: of etch rewrite.
+    but: objects that are not armed."""
     at, command, program, objects = built(name, cc, more=more)
     cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
     out = at / f"etched.{tag}"
     if isinstance(objects, str):
         have = " ".join(p.read_text(errors="replace") for p in at.glob("objs/*.c")) if name == "nginx" else ""
         objects = sorted(set(re.findall(rf"extern ngx_module_t\s+({objects});", have)))
+    objects = [o for o in objects if o not in but]
     probe = at / f"probe.{tag}.c"
     probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects),
                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
