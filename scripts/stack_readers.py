@@ -105,7 +105,10 @@ gdb.execute("kill")
 
 
 def run(argv, **kw):
-    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=True, **kw)
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False, **kw)
+    if done.returncode:
+        sys.exit(f"{argv[0]} ended with {done.returncode}:\n{done.stderr}")
+    return done
 
 
 class Program:

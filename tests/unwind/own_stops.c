@@ -20,6 +20,7 @@
 
 #ifdef __GLIBC__
 #include <execinfo.h>
+#pragma weak backtrace /* not there where it is linked into a static program behind libc.a */
 #else
 #define backtrace(to, n) 0
 /* For a static program of musl: what libgcc asks glibc for. */
