@@ -4,8 +4,8 @@
 
     scripts/stack_readers.py [--stops 200] [--steps 1000000] [--only musl,rust,git,node,chromium] [--json FILE]
 
-Each program is stopped at random times, and its main thread's stack is walked by gdb, by libunwind (libunwind-ptrace) and by
-eu-stack; `perf script` walks samples with copied stacks; libgcc's _Unwind_Backtrace from a signal handler, which is preloaded,
+Each program is stopped at random times, and its main thread's stack is walked by gdb, by libunwind (libunwind-ptrace), by
+eu-stack and by framehop (of samply and others; cargo fetches it); `perf script` walks samples with copied stacks; libgcc's _Unwind_Backtrace from a signal handler, which is preloaded,
 or linked into the static programs (tests/unwind/own_stops.c). A stack is complete if its last frame is in the program's entry
 code. Then the program is stepped from its entry on by tests/unwind/saves.c: at each instruction, in all frames, the new
 .eh_frame has to give the CFA and rbx, rbp, r12 to r15 that were there when the call was made.
@@ -189,6 +189,28 @@ def by_libunwind(p, path, stops, top):
     return hex_lines(run([tool, stops, 1, path, *p.args], env=p.env).stdout)
 
 
+FRAMEHOP = """[package]
+name = "hop_stops"
+version = "0.0.0"
+edition = "2021"
+[[bin]]
+name = "hop_stops"
+path = "main.rs"
+[dependencies]
+framehop = { version = "=0.16.0", features = ["std"] }
+object = "0.39"
+"""
+
+
+def by_framehop(p, path, stops, _top):
+    made = ETCH.parent / "framehop"
+    made.mkdir(exist_ok=True)
+    (made / "Cargo.toml").write_text(FRAMEHOP)
+    shutil.copy(ROOT / "tests" / "unwind" / "hop_stops.rs", made / "main.rs")
+    run(["cargo", "build", "--release", "--quiet"], cwd=made)
+    return hex_lines(run([made / "target" / "release" / "hop_stops", stops, 1, path, *p.args], env=p.env).stdout)
+
+
 def by_gdb(p, path, stops, top):
     """SIGALRM from outside stops it; gdb keeps the signal."""
     out, pid = top / "gdb.out", top / "gdb.pid"
@@ -233,7 +255,9 @@ def by_eu_stack(p, path, stops, _top):
                 break
             time.sleep(rng.uniform(0.001, 0.01))
             text = subprocess.run(["eu-stack", "-1", "-n", "2000", "-p", str(running.pid)], capture_output=True, text=True, check=False).stdout
-            found.append([int(a, 16) for a in re.findall(r"^#\d+\s+0x([0-9a-f]+)", text, re.M)])
+            stack = [int(a, 16) for a in re.findall(r"^#\d+\s+0x([0-9a-f]+)", text, re.M)]
+            if stack or running.poll() is None:  # else the program has ended before it could be stopped
+                found.append(stack)
         running.kill()
     return found
 
@@ -266,7 +290,8 @@ def by_libgcc(p, path, stops, top):
     return hex_lines(out.read_text())
 
 
-READERS = {"libgcc": by_libgcc, "gdb": by_gdb, "libunwind": by_libunwind, "eu-stack": by_eu_stack, "perf dwarf": by_perf}
+READERS = {"libgcc": by_libgcc, "gdb": by_gdb, "libunwind": by_libunwind, "eu-stack": by_eu_stack, "perf dwarf": by_perf,
+           "framehop": by_framehop}
 
 
 # ---- step by step ------------------------------------------------------------------
@@ -323,7 +348,8 @@ def main():
         for p in programs(Path(temp), args.only.split(",")):
             result[p.name] = {}
             for reader in filter(None, args.readers.split(",")):
-                if not shutil.which(reader.split()[0]) and not reader.startswith("lib"):
+                tool = "cargo" if reader == "framehop" else reader.split()[0]
+                if not shutil.which(tool) and not reader.startswith("lib"):
                     continue
                 for path in (p.bare, p.seen):
                     found = p.share(path, READERS[reader](p, path, args.stops, Path(temp)))
