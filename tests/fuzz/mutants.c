@@ -153,7 +153,7 @@ static bool same(const char *path, const uint8_t *bytes, size_t size)
 	return equal;
 }
 
-/* What else a file can get: .sframe; if it is linked, FDEs, in place of its linker's or beside them. */
+/* What else a file can get: .sframe; if it is linked, a register table, FDEs, in place of its linker's or beside them. */
 static void options_more(struct rewrite_options *o, const uint8_t *data, unsigned more)
 {
 	Elf64_Ehdr eh;
@@ -162,6 +162,7 @@ static void options_more(struct rewrite_options *o, const uint8_t *data, unsigne
 	o->sframe = more & 1 ? 2 + (more >> 1 & 1) : 0;
 	if (eh.e_type == ET_REL)
 		return;
+	o->registers = more & 32 && o->encoding == ETCH_ENCODING_BLOCK;
 	o->eh_frame = more & 4;
 	if (o->eh_frame)
 		o->replace = (enum eh_replace)((more >> 3) % 3);
@@ -197,7 +198,7 @@ static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
 /* A sidecar is in proportion, and the same each time. */
 static void sidecar_make(const uint8_t *data, size_t size, unsigned how)
 {
-	struct rewrite_options make = {.orc = true, .jobs = 1, .map_shift = 6, .no_cfi = how & 2};
+	struct rewrite_options make = {.orc = true, .jobs = 1, .map_shift = 6, .no_cfi = how & 2, .registers = how & 4};
 	struct rewrite_result done[2] = {{0}, {0}};
 	unsigned i, made = 0;
 	struct elf_file f;
