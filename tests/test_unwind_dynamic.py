@@ -55,6 +55,8 @@ def test_program(tools, plain_tools, table, name, tmp_path):
     r = dynamic.in_process(tools if library else plain_tools, table, argv, steps=STEPS, stdin=stdin, library=library)
     assert r.walked == STEPS and r.checked > 4 * STEPS and r.calls > 100 and r.odd_returns == 0
     assert not library or r.library_frames >= r.checked
+    # rbx and r12 to r15 of all frames but those outside of main, as they were at the call
+    assert not library or r.library_values > 2 * r.library_frames and not r.library_unknown
     check(r, table)
 
 
