@@ -208,6 +208,13 @@ def test_without_the_table_they_are_unknown(program):
     assert wrong == 0 and unknown > 40 and right + unknown == 60
 
 
+def test_a_walk_does_not_touch_the_table(program):
+    """Its pages cannot be read: walks are whole, and who asks for a register faults."""
+    said = run([program("static", "--registers"), "closed"]).stdout
+    pages, frames, steps, signal = map(int, re.fullmatch(r"(\d+) pages, (\d+) frames, (\d+) steps, signal (\d+)\n", said).groups())
+    assert pages >= 1 and frames > 2 * 12 and steps == frames - 1 and signal == 11
+
+
 @pytest.mark.parametrize("mode", ["unw", "gcc"])
 def test_other_unwinders_interfaces(program, mode):
     assert outcome(program("drop", "--registers"), mode) == (60, 0, 0)

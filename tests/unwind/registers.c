@@ -2,8 +2,9 @@
 /*
  * Callee-saved registers of outer frames: `marked` puts numbers of its own into rbx, r12 to r15 and calls on, with C
  * functions between that use these registers for themselves. From the innermost function, each frame in `marked` must
- * have its numbers. registers cursor|signal|thread|unw|gcc; prints how many registers were right, wrong and unknown.
- * Nothing here has .eh_frame.
+ * have its numbers. registers cursor|signal|handler|unw|gcc: prints how many registers were right, wrong and unknown.
+ * Nothing here has .eh_frame. registers closed: takes the pages of a static program's register table away, and prints how
+ * many, how many frames the walks have then, and the signal that asking for a register ends in.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +16,13 @@
 #include <libunwind.h>
 #include <unwind.h>
 #else
+#include <elf.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <etch/orc_registers.h>
 #include <etch/unwind.h>
 #endif
 
@@ -113,6 +121,53 @@ static void walk(struct etch_cursor *c)
 	} while (etch_step(c) == ETCH_UNWIND_OK);
 }
 
+/* Makes the whole pages of this program's register table inaccessible; their number. */
+static int table_close(void)
+{
+	const Elf64_Phdr *p = (const void *)getauxval(AT_PHDR);
+
+	for (unsigned long i = getauxval(AT_PHNUM); i--;) {
+		uint64_t size, address, at, end;
+		const struct etch_unwind *u, *r;
+		const uint64_t *word = (const void *)p[i].p_vaddr;
+
+		if (p[i].p_type != PT_LOAD || p[i].p_flags != PF_R)
+			continue;
+		for (at = 0; at + sizeof(*u) <= p[i].p_filesz; at += 8) {
+			u = (const void *)((const char *)word + at);
+			size = p[i].p_filesz - at;
+			if (!etch_unwind_header_valid(u, size) || !(r = etch_registers_behind(u, size)))
+				continue;
+			address = ((uint64_t)(uintptr_t)r + 4095) & ~4095ul;
+			end = ((uint64_t)(uintptr_t)r + r->bytes) & ~4095ul;
+			return address < end && !mprotect((void *)address, end - address, PROT_NONE) ? (int)((end - address) / 4096) : 0;
+		}
+	}
+	return 0;
+}
+
+static void closed(void)
+{
+	int pages = table_close(), frames, steps = 0, status;
+	struct etch_cursor c;
+	void *ips[128];
+	uint64_t value;
+	pid_t child;
+
+	frames = etch_backtrace(ips, 128);
+	etch_cursor_init(&c, NULL);
+	while (etch_step(&c) == ETCH_UNWIND_OK)
+		steps++;
+	printf("%d pages, %d frames, %d steps, ", pages, frames, steps);
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		_exit(etch_find_reg(&c, ETCH_RBX, &value) == ETCH_UNWIND_OK);
+	waitpid(child, &status, 0);
+	printf("signal %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+	exit(0);
+}
+
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	struct etch_cursor c;
@@ -127,6 +182,8 @@ static void here(void)
 	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
 	struct etch_cursor c;
 
+	if (!strcmp(mode, "closed"))
+		closed();
 	if (!strcmp(mode, "cursor")) {
 		etch_cursor_init(&c, NULL);
 		walk(&c);
