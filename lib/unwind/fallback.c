@@ -120,19 +120,22 @@ static void kept_set(struct kept_rule *k, uint64_t at, uint64_t image, const str
 	__atomic_store_n(&k->seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-/* The rule of .eh_frame, from what is kept if it has been read before. */
+/* The rule of .eh_frame, from what is kept if it has been read before. False: there is none, which is kept, too, as a
+ * rule of kind UNDEF. */
 static bool rule_read(struct cursor *c, uint64_t at, struct etch_rule *r)
 {
-	struct kept_rule *k = c->bare_key ? kept_slot(at) : NULL;
+	bool inside = at - c->bare.start < c->bare.end - c->bare.start; /* what a JIT registers comes and goes */
+	struct kept_rule *k = c->bare_key && inside ? kept_slot(at) : NULL;
 
 	if (k && kept_find(k, at, c->bare_key, r))
-		return true;
-	if (!recover_rule(&c->bare, at, r))
-		return false;
-	c->reads++;
+		return r->kind != ETCH_RULE_UNDEF;
+	if (recover_rule(&c->bare, at, r))
+		c->reads++;
+	else
+		*r = (struct etch_rule){.kind = ETCH_RULE_UNDEF};
 	if (k)
 		kept_set(k, at, c->bare_key, r);
-	return true;
+	return r->kind != ETCH_RULE_UNDEF;
 }
 
 /* Moves over a plain frame (plain_frames.h) by a rule. Returns 1, or 0 with *f unchanged. */
@@ -184,7 +187,7 @@ int cursor_fallback(struct cursor *c, struct etch_rule *r)
 	if (rule_read(c, ip - !c->interrupted, r))
 		return ETCH_UNWIND_OK;
 	/* The first address of a function as a return address: makecontext's, a thread's, a restorer's. */
-	if (!c->interrupted && recover_rule(&c->bare, ip, r) && r->kind != ETCH_RULE_CALL)
+	if (!c->interrupted && rule_read(c, ip, r) && r->kind != ETCH_RULE_CALL)
 		return ETCH_UNWIND_OK;
 	if (is_restorer(ip)) {
 		*r =
