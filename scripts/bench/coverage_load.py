@@ -183,7 +183,7 @@ def files():
 # name: (arguments of the program, its client or None where N is an argument, requests)
 LOADS = {
     "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-c", files(), "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer"], memcached, 400),
-    "redis": (lambda d, port, n: ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", d, "--hz", "1"], redis, 300),
+    "redis": (lambda d, port, n: ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", d, "--hz", "1", "--activerehashing", "no"], redis, 300),
     "nginx": (lambda d, port, n: ["-p", d, "-c", f"{d}/nginx.conf"], nginx, 400),
     "lua": (lambda d, port, n: [f"{d}/load.lua", str(n)], None, 3000),
     "SQLite": (lambda d, port, n: [str(n)], None, 1000),
@@ -339,7 +339,7 @@ def counted(name, made, n, directory):
         for what, exe in paths.items():
             few, many = (counts(name, exe, k * n, directory, stack) for k in (1, 5))
             per.setdefault(what, []).append({k: (many[k] - few[k]) / (4 * n) for k in few})
-            print(f"load: {name}: {what}, {len(per[what])} of {len(made)}", flush=True)
+            print(f"load: {name}: {what}, {len(per[what])} of {len(made)}:", *(f"{per[what][-1][k]:.2f}" for k in KINDS), flush=True)
     return per
 
 
@@ -355,7 +355,7 @@ def timed(name, paths, n, directory):
     out = {what: [] for what in paths}
     for _ in range(int(os.environ.get("ETCH_TIMES", 0))):
         for what, exe in paths.items():
-            out[what].append(1e6 * (cpu(exe, 50) - cpu(exe, 10)) / (40 * n))
+            out[what].append(1e6 * (cpu(exe, 10) - cpu(exe, 2)) / (8 * n))
     return out
 
 
