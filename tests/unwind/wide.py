@@ -19,10 +19,12 @@ PROLOGUE = b"\x55\x48\x89\xe5"                   # push %rbp; mov %rsp, %rbp
 EPILOGUE = re.compile(rb"[\x5d\xc9]\xc3")        # pop %rbp or leave; ret
 LARGE = 8 << 10                                  # of an FDE with one row
 
-# Of Dart (runtime/vm/compiler/stub_code_compiler_x64.cc): frames return to the first two where their code is no longer
-# valid, and the runtime jumps to the others with rsp and rbp of the frame that it goes on in. No return address is pushed.
+# Of Dart (runtime/vm/compiler/stub_code_compiler.cc, _x64.cc): frames return to the first two where their code is no longer
+# valid, and the runtime jumps to the next five with rsp and rbp of the frame that it goes on in. To the others functions that
+# suspend jump in their own frame, which the stub takes down (LeaveDartFrame). No return address is pushed.
 ENTERED_OTHERWISE = {"stub DeoptimizeLazyFromReturn", "stub DeoptimizeLazyFromThrow", "stub DeoptForRewind",
-                     "stub RunExceptionHandler", "stub RunExceptionHandlerUnbox"}
+                     "stub RunExceptionHandler", "stub RunExceptionHandlerUnbox", "stub AsyncExceptionHandler",
+                     "stub ResumeInterpreter", "stub ReturnAsync", "stub ReturnAsyncNotFuture", "stub ReturnAsyncStar"}
 
 Wrong = namedtuple("Wrong", "start end rule why")
 
