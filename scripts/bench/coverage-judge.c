@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -125,13 +126,16 @@ static void *judge(void *path)
 	return 0;
 }
 
+static char *copy(const char *s) { return s ? strdup(s) : 0; }
+
 static void __attribute__((constructor(60000))) judge_start(void)
 {
 	pthread_t t;
 
-	go = getenv("ETCH_ARM");
-	done = getenv("ETCH_DONE");
-	result = getenv("ETCH_JUDGED");
+	/* redis writes over its environment. */
+	go = copy(getenv("ETCH_ARM"));
+	done = copy(getenv("ETCH_DONE"));
+	result = copy(getenv("ETCH_JUDGED"));
 	signal(SIGPIPE, SIG_IGN); /* whoever waits for the answer may have gone */
 	if (go && done && result)
 		pthread_create(&t, 0, judge, (void *)go);

@@ -46,7 +46,7 @@ def part_judge(args):
         with tempfile.TemporaryDirectory(prefix="etch-judge-") as d:
             n = int(os.environ.get("ETCH_REQUESTS", max(coverage_load.LOADS[name][2] // 10, 10)))
             wrap = ["env", f"ETCH_JUDGED={d}/judged"]
-            _, answer = coverage_load.run_load(name, exe, n, wrap, d)
+            _, answer = coverage_load.run_load(name, exe, n, wrap, d, hooked=False)
             text = (pathlib.Path(d) / "judged").read_text()
         if not text.endswith("end 0 0\n"):
             fail(f"judge: {name}: the program has not told")

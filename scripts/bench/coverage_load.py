@@ -195,8 +195,8 @@ def meet(d):
     return pathlib.Path(f"{d}/done").read_text()  # nginx takes its standard error to a file
 
 
-def run_load(name, exe, n, wrap, directory, stack=0):
-    """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer."""
+def run_load(name, exe, n, wrap, directory, stack=0, hooked=True):
+    """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer. hooked: as HOOKS say."""
     arguments, client, _ = LOADS[name]
     port = free_port()
     env = {k: v for k, v in os.environ.items() if not k.startswith("ETCH_")}
@@ -220,7 +220,7 @@ def run_load(name, exe, n, wrap, directory, stack=0):
                 client(s, n)
                 s.close()
                 stop(p)
-            elif name in HOOKS:
+            elif hooked and name in HOOKS:
                 threading.Thread(target=meet, args=[d], daemon=True).start()
             out, err = p.communicate()
         finally:
