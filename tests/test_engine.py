@@ -169,6 +169,45 @@ def test_an_address_escapes_to_a_function_that_uses_it(way, body, escapes, etch,
     assert ("escape" in [x["kind"] for x in found]) == escapes, found
 
 
+# A function whose cold part lies elsewhere and leads back; rbx holds an object's address on the way.
+COLD = """	pushq	%rbx
+	leaq	cfg(%rip), %rbx
+	testl	%edi, %edi
+	jne	f_cold
+	{hot}
+back:	{behind}
+	popq	%rbx
+	ret
+	.section .text.unlikely,"ax",@progbits
+	.type	f_cold, @function
+f_cold:	{part}
+	.size	f_cold, . - f_cold
+	.text"""
+READS = "movl	4(%rbx), %eax"
+
+
+def sites_with_cold_part(etch, tmp_path, part, behind=READS, hot="nop"):
+    (tmp_path / "t.s").write_text(ETCHED + function(COLD.format(part=part, behind=behind, hot=hot)) + "	.comm	global, 8, 8\n")
+    run(["gcc", "-shared", "-Wl,-Bsymbolic,-z,noexecstack", "-o", tmp_path / "t.so", tmp_path / "t.s"])
+    return json.loads(run([etch, "inspect", "sites", "--json", tmp_path / "t.so"]).stdout)["sites"]
+
+
+@pytest.mark.parametrize("part,escapes", [
+    ("xorl	%edx, %edx\n	jmp	back", False), ("testl	%edx, %edx\n	je	back\n	movl	%edx, global(%rip)\n	jmp	back", False), ("ud2", False),
+    ("movq	%rbx, global(%rip)\n	jmp	back", True), ("movl	$1, 8(%rbx)\n	jmp	back", True), ("leaq	4(,%rbx,2), %rdx\n	jmp	back", True),
+    ("xorb	$4, %bl\n	jmp	back", True), ("movl	(%rsi), %edx\n	jmp	back", True), ("pushq	%rdx\n	jmp	back", True),
+    ("call	outside@PLT\n	jmp	back", True), ("jmp	outside@PLT", True), ("jmp	*%rdx", True), ("ret", True), ("nop\n" * 70 + "jmp	back", True)],
+    ids=["a register", "two ways", "ends", "stored", "store", "address", "low byte", "may fault", "push", "call", "tail call", "jump", "return", "long"])
+def test_an_address_goes_through_a_part_that_does_not_touch_it(part, escapes, etch, tmp_path):
+    assert ("escape" in [x["kind"] for x in sites_with_cold_part(etch, tmp_path, part)]) == escapes
+
+
+def test_behind_a_part_an_address_is_what_it_was(etch, tmp_path):
+    """Where nothing but the part leads, the address is known to be used there."""
+    found = sites_with_cold_part(etch, tmp_path, "xorl	%edx, %edx\n	jmp	back", "movl	$9, 4(%rbx)", "popq	%rbx\n	ret")
+    assert [x["kind"] for x in found] == ["store"], found
+
+
 def test_a_cfa_in_a_slot_is_found_from_where_rbp_points(etch, tmp_path):
     """main() as gcc realigns it: r10, the CFA, is kept at rbp-8."""
     source = function("""	leaq	8(%rsp), %r10

@@ -297,6 +297,7 @@ end e_cold
 	.type e_cold.cold, @function
 e_cold.cold:
 	lea target(%rip), %rax
+	mov %rbx, %rcx
 	jmp e_back
 	.size e_cold.cold, . - e_cold.cold
 	.text

@@ -107,7 +107,20 @@ void track_registers_sum(const struct addr_state *s, const struct insn *in, stru
 bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_t *data, struct addr_value *out,
                   unsigned *reg);
 
+/* track_detour.c */
+/* Code of another function that a jump leads to, and that only leads back or ends. */
+struct detour {
+	uint16_t touched; /* mask of the registers that it reads or writes */
+	size_t count;
+#define DETOUR_BACK_MOST 8
+	size_t back[DETOUR_BACK_MOST]; /* instructions of the tracked function that it leads back to */
+};
+/* Does a jump out of the function lead to such code? Not followed in object files, where relocations have targets. */
+bool track_detour(const struct track *t, const struct insn *in, struct detour *out);
+
 /* track_transfer.c */
+/* Does an address lie outside of the function? */
+bool track_is_outside(const struct track *t, uint64_t addr);
 /* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */
 void track_pointers_age(struct addr_state *s, int32_t object);
 /* The landing pad of the call at an address, or 0. */

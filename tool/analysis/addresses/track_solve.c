@@ -246,6 +246,29 @@ static void switch_pass(struct track *t, const struct insn *in, const struct add
 	}
 }
 
+/* The edges of a jump out of the function through code that leads back. */
+static void detour_pass(struct track *t, const struct insn *in, const struct addr_state *before)
+{
+	struct addr_state s = *before;
+	struct detour detour;
+	size_t i;
+	unsigned r;
+
+	for (r = 0; r < REGS && s.reg[r].object < 0; r++)
+		;
+	if (r == REGS || !track_detour(t, in, &detour))
+		return;
+	for (r = 0; r < REGS; r++)
+		if (detour.touched >> r & 1) {
+			s.reg[r] = nothing;
+			s.ptr[r] = no_pointer;
+			s.table[r] = TABLE_NONE;
+		}
+	track_pointers_age(&s, -1);
+	for (i = 0; i < detour.count; i++)
+		block_pass(t, block_at(t, detour.back[i]), &s);
+}
+
 static void block_transfer(void *ctx, uint32_t b)
 {
 	struct track *t = ctx;
@@ -273,6 +296,8 @@ static void block_transfer(void *ctx, uint32_t b)
 			if (last->target <= last->addr)
 				track_pointers_age(&taken, -1);
 			block_pass(t, block_at(t, to), &taken);
+		} else if (track_is_outside(t, last->target)) {
+			detour_pass(t, last, &s);
 		}
 	}
 	if (last->flow != FLOW_JUMP && last->flow != FLOW_JUMP_IND && last->flow != FLOW_RETURN &&

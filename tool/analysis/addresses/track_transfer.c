@@ -177,11 +177,16 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 	uint16_t mask = abi, as_pointer = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
 	unsigned r;
 	int words;
+	struct detour detour;
 
 	for (r = 0; r < REGS && s->reg[r].object < 0; r++)
 		;
 	if (r == REGS)
 		return; /* the usual case */
+	if (in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND && track_detour(t, in, &detour)) {
+		leave(t, s, i, detour.touched, 0);
+		return;
+	}
 	if (in->callee >= 0 && t->f->clobbers)
 		mask = func_live(t->f->clobbers, in->callee, in->entry);
 	words = in->callee >= 0 ? function_arguments(t->f->types, t->f->fn->section, in->entry)
@@ -209,8 +214,7 @@ size_t track_fault_from(const struct track_entries *x, uint64_t addr)
 	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
 }
 
-/* Does an address lie outside of the function? */
-static bool is_outside(const struct track *t, uint64_t addr) { return addr < t->f->fn->start || addr >= t->f->fn->end; }
+bool track_is_outside(const struct track *t, uint64_t addr) { return addr < t->f->fn->start || addr >= t->f->fn->end; }
 
 /* Reports escapes through fixups in other functions, which get all registers. */
 static void faults_leave(struct track *t, struct addr_state *s, size_t i)
@@ -220,7 +224,7 @@ static void faults_leave(struct track *t, struct addr_state *s, size_t i)
 	size_t k;
 
 	for (k = track_fault_from(x, addr); k < x->fault_count && x->faults[k].insn == addr; k++)
-		if (is_outside(t, x->faults[k].to))
+		if (track_is_outside(t, x->faults[k].to))
 			leave(t, s, i, 0xffff, 0);
 }
 
@@ -386,7 +390,7 @@ static void call_leave(struct track *t, struct addr_state *s, size_t i)
 
 	leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
 	/* Landing pads outside of the function, or unknown ones, get the callee-saved registers. */
-	if (t->opaque || (pad && is_outside(t, pad)))
+	if (t->opaque || (pad && track_is_outside(t, pad)))
 		leave(t, s, i, (uint16_t)~insn_call_clobbers(), 0);
 	call_clobber(t, s, in);
 	track_pointers_age(s, -1);
@@ -413,12 +417,12 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 		break;
 	case FLOW_JUMP:
 		/* Out of the function: a tail call, which gets arguments and callee-saved registers. */
-		if (is_outside(t, in->target))
+		if (track_is_outside(t, in->target))
 			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
 		break;
 	case FLOW_BRANCH:
 		/* Out of the function: mostly to its cold part, where any register may be used. */
-		if (is_outside(t, in->target))
+		if (track_is_outside(t, in->target))
 			leave_to(t, s, i, 0xffff);
 		break;
 	default: break;
