@@ -180,7 +180,7 @@ def test_library_is_self_contained(build):
         "set_bytes imv_set_bytes set_batch sync_bytes seal_bytes release_bytes state_bytes verify info strerror "
         "module_load_v1 module_load_v2 module_load_v3 module_unload_v1 part_core part_others part_objects part_branches "
         "mark_attach mark_detach mark_each mark_self_ mark_generation_ mark_register_ "
-        "backtrace backtrace_from backtrace_reuse walk_reset cursor_init cursor_init_target step get_reg interrupted "
+        "backtrace backtrace_from backtrace_reuse walk_reset cursor_init cursor_init_target step get_reg find_reg interrupted "
         "table_in_file unwind_prepare unwind_sidecars unwind_strict unwind_strerror "
         "fault_init fixup_exception fault_expected extable_load_v1 extable_unload_v1 "
         "copy copy_from copy_to copy_from_zeroing copy_nt copy_from_nocache copy_to_nocache "
