@@ -94,14 +94,8 @@ out:
 
 void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*order)(const void *, const void *))
 {
-	const char *p = list;
-	size_t i;
-
-	for (i = 1; i < count; i++)
-		if (order(p + (i - 1) * size, p + i * size) > 0) {
-			sort_by_address(list, count, size, order);
-			return;
-		}
+	if (!is_sorted(list, count, size, order))
+		sort_by_address(list, count, size, order);
 }
 
 /* digit_sort() of words by what they are above `least`. */

@@ -32,17 +32,22 @@ static inline int word_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* As qsort(), for lists that are usually sorted already. */
-static inline void sort_if_needed(void *list, size_t n, size_t size, int (*order)(const void *, const void *))
+static inline bool is_sorted(const void *list, size_t n, size_t size, int (*order)(const void *, const void *))
 {
 	const char *p = list;
 	size_t i;
 
 	for (i = 1; i < n; i++)
-		if (order(p + (i - 1) * size, p + i * size) > 0) {
-			qsort(list, n, size, order);
-			return;
-		}
+		if (order(p + (i - 1) * size, p + i * size) > 0)
+			return false;
+	return true;
+}
+
+/* As qsort(), for lists that are usually sorted already. */
+static inline void sort_if_needed(void *list, size_t n, size_t size, int (*order)(const void *, const void *))
+{
+	if (!is_sorted(list, n, size, order))
+		qsort(list, n, size, order);
 }
 
 /* Is a word in a sorted list? */
