@@ -82,18 +82,6 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 	return mask;
 }
 
-/* All registers that an instruction reads, also for addresses. */
-static uint16_t uses(const struct insn *in)
-{
-	uint16_t mask = in->reads;
-
-	if (in->base < 16)
-		mask |= (uint16_t)(1u << in->base);
-	if (in->index < 16)
-		mask |= (uint16_t)(1u << in->index);
-	return mask;
-}
-
 /* The domain of liveness in one function: a backward analysis, whose nodes are instructions. */
 struct liveness {
 	const struct func_clobbers *c;
@@ -154,13 +142,13 @@ static uint16_t live_before(const struct liveness *l, size_t i)
 
 	switch (in->flow) {
 	case FLOW_CALL:
-	case FLOW_CALL_IND: return uses(in) | insn_call_arguments() | (behind & kept);
+	case FLOW_CALL_IND: return insn_uses(in) | insn_call_arguments() | (behind & kept);
 	case FLOW_RETURN:
 	case FLOW_STOP:
 	case FLOW_JUMP_IND: return behind;
 	case FLOW_JUMP:
-	case FLOW_BRANCH: return uses(in) | behind;
-	default: return uses(in) | (behind & (uint16_t)~in->writes);
+	case FLOW_BRANCH: return insn_uses(in) | behind;
+	default: return insn_uses(in) | (behind & (uint16_t)~in->writes);
 	}
 }
 

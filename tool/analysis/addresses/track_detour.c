@@ -62,11 +62,7 @@ static bool insn_follow(struct walk *w, size_t i)
 
 	if (may_fault(in) || in->barrier || in->writes >> ETCH_REG_RSP & 1)
 		return false;
-	w->out->touched |= in->reads | in->writes;
-	if (in->base < REGS)
-		w->out->touched |= (uint16_t)(1u << in->base);
-	if (in->index < REGS)
-		w->out->touched |= (uint16_t)(1u << in->index);
+	w->out->touched |= insn_uses(in) | in->writes;
 	switch (in->flow) {
 	case FLOW_STOP: return true;
 	case FLOW_JUMP: return target_add(w, in->target);

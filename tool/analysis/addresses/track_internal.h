@@ -74,6 +74,15 @@ struct track {
 static const struct addr_value nothing = {.object = -1};
 static const struct loaded no_pointer = {-1, DOUBT_NONE, false, 0};
 
+static inline bool holds_address(const struct addr_state *s)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS && s->reg[r].object < 0; r++)
+		;
+	return r < REGS;
+}
+
 /* track_solve.c */
 /* Joins an address into *a, before instruction `insn`; true: *a changed. Of different objects none is kept. */
 bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v);

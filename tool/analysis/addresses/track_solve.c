@@ -254,9 +254,7 @@ static void detour_pass(struct track *t, const struct insn *in, const struct add
 	size_t i;
 	unsigned r;
 
-	for (r = 0; r < REGS && s.reg[r].object < 0; r++)
-		;
-	if (r == REGS || !track_detour(t, in, &detour))
+	if (!holds_address(&s) || !track_detour(t, in, &detour))
 		return;
 	for (r = 0; r < REGS; r++)
 		if (detour.touched >> r & 1) {

@@ -175,13 +175,10 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 {
 	const struct insn *in = &t->f->code->insns[i];
 	uint16_t mask = abi, as_pointer = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
-	unsigned r;
 	int words;
 	struct detour detour;
 
-	for (r = 0; r < REGS && s->reg[r].object < 0; r++)
-		;
-	if (r == REGS)
+	if (!holds_address(s))
 		return; /* the usual case */
 	if (in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND && track_detour(t, in, &detour)) {
 		leave(t, s, i, detour.touched, 0);

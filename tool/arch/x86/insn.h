@@ -83,6 +83,18 @@ struct insn {
 	bool barrier;   /* orders memory or enters the kernel: values read before may be outdated after it */
 };
 
+/* Mask of all registers that an instruction reads, also for addresses. */
+static inline uint16_t insn_uses(const struct insn *in)
+{
+	uint16_t mask = in->reads;
+
+	if (in->base < 16)
+		mask |= (uint16_t)(1u << in->base);
+	if (in->index < 16)
+		mask |= (uint16_t)(1u << in->index);
+	return mask;
+}
+
 /* Decodes one instruction with Zydis. False: the bytes are no instruction, or it is longer than avail. */
 bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out);
 
