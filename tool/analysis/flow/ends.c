@@ -101,24 +101,19 @@ enum { RA_READ = 1, RA_POPPED = 2 };
 
 static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
 {
-	int64_t above = 0; /* bytes pushed since, below the return address */
+	int64_t above = 0, pushed; /* bytes pushed since, below the return address; by one instruction */
 	struct step s;
 	unsigned n;
 
 	for (n = 0; n < ASKED_MOST; n++, off += s.len) {
 		if (!step_decode(cache, p->bytes + off, p->end - p->start - off, p->start + off, &s) || s.flow != FLOW_NEXT)
 			return 0;
-		if (s.op == STEP_PUSH)
-			above += s.imm;
-		else if (s.op == STEP_POP)
-			above -= s.imm;
-		else if (s.op == STEP_ADD && s.a == ETCH_REG_RSP)
-			above -= s.imm;
-		else if (s.op == STEP_ADDRESS && s.a == ETCH_REG_RSP && s.b == ETCH_REG_RSP)
-			above -= s.disp;
+		pushed = flow_pushed(&s);
+		if (pushed && pushed != FLOW_NOT_PUSHED)
+			above += pushed;
 		else if (s.b == ETCH_REG_RSP && s.disp == above && is_access(s.op))
 			return RA_READ;
-		else if (s.a == ETCH_REG_RSP || s.writes >> ETCH_REG_RSP & 1)
+		else if (pushed)
 			return 0;
 		if (above < 0)
 			return RA_POPPED;

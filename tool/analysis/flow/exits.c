@@ -278,21 +278,6 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 	}
 }
 
-/* Bytes that an instruction pushes, or NOT_PUSHED: it changes rsp in another way. */
-#define NOT_PUSHED INT64_MIN
-static int64_t pushed_by(const struct step *s)
-{
-	if (s->op == STEP_PUSH)
-		return s->imm;
-	if (s->op == STEP_POP && s->a != ETCH_REG_RSP)
-		return -s->imm;
-	if (s->op == STEP_ADD && s->a == ETCH_REG_RSP)
-		return -s->imm;
-	if (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP)
-		return -s->disp;
-	return s->a == ETCH_REG_RSP || s->writes >> ETCH_REG_RSP & 1 ? NOT_PUSHED : 0;
-}
-
 /*
  * Is what straight-line code has pushed for its call gone in the code behind, which other code leads to? A call that
  * returns leaves it there. Only what is pushed right in front counts: where one path has a wrong rsp, of another such
@@ -308,10 +293,10 @@ static bool leaves_arguments(const struct flow *f, uint64_t off, const struct st
 	while (left > 0 && !f->leader[f->at[off] - 1]) {
 		uint64_t previous = flow_previous(f, off);
 		const struct step *s = &f->steps[f->at[previous] - 1];
-		int64_t pushed = pushed_by(s);
+		int64_t pushed = flow_pushed(s);
 
 		if (previous == off || (s->flow != FLOW_NEXT && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) ||
-		    pushed == NOT_PUSHED)
+		    pushed == FLOW_NOT_PUSHED)
 			return false;
 		left -= pushed;
 		off = previous;

@@ -45,6 +45,18 @@ static inline bool flow_hidden(const struct flow *f, uint64_t addr)
 			return !f->at[off];
 	return false;
 }
+/* Bytes that an instruction pushes, or FLOW_NOT_PUSHED: it changes rsp in another way. */
+#define FLOW_NOT_PUSHED INT64_MIN
+static inline int64_t flow_pushed(const struct step *s)
+{
+	if (s->op == STEP_PUSH)
+		return s->imm;
+	if ((s->op == STEP_POP && s->a != ETCH_REG_RSP) || (s->op == STEP_ADD && s->a == ETCH_REG_RSP))
+		return -s->imm;
+	if (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP)
+		return -s->disp;
+	return s->a == ETCH_REG_RSP || s->writes >> ETCH_REG_RSP & 1 ? FLOW_NOT_PUSHED : 0;
+}
 /* The offset of the decoded instruction that ends at an offset, or that offset itself if there is none. */
 static inline uint64_t flow_previous(const struct flow *f, uint64_t off)
 {
