@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -122,3 +123,30 @@ def test_findings_are_compared_by_place(build, tmp_path):
 def test_an_input_that_does_not_come_back_is_told(build, tmp_path):
     p = compare_builds(build / "etch", appending(build, tmp_path, "rewrite --undo"), "--views", "restored")
     assert p.returncode == 1 and p.stdout.count(": restored: [0, 0, 'the input'] for [0, 0, 'other bytes']") == 2
+
+
+def test_cells_without_samples(monkeypatch, capsys):
+    """A sibling that never ran while sets were measured, as on a machine with other work."""
+    monkeypatch.setattr(sys, "path", [str(ROOT / "scripts" / "bench"), *sys.path])
+    import set_parts
+
+    class Args:
+        cc, quick = ["gcc"], True
+
+    def rows(program, siblings, rounds):
+        print_these = names if not siblings else names[:1]
+        return "# sites\t1\tarmed\t1\tloads\t0\tticks_per_ns\t1\n" + "".join(f"{n}\t3000\n" * rounds for n in print_these)
+
+    monkeypatch.setattr(set_parts, "build", lambda *_: "program")
+    monkeypatch.setattr(set_parts, "sh", rows)
+    names = ["floor: membarrier SYNC_CORE", "floor: mprotect pair, data"]
+    names += [f"floor: mprotect pair, text of {n}" for n in ("1", "64", "4096", "batch")]
+    names += ["imv_set 1 site", "imv_set 64 sites", "imv_set 4096 sites", "batch of 100"]
+    set_parts.part_set(Args)
+    out = capsys.readouterr().out
+    assert "; 0 to 10 samples a cell" in out and out.count("3.00 (3.00 to 3.00)") == len(names) + 1
+    assert out.count("no samples") == len(names) - 1 + 2 * 4
+    assert "-6,000" in out  # 3 us less three floors of 3 us, by one site
+    names = ["floor: membarrier SYNC_CORE", "1 site, across: a swap"]
+    set_parts.part_swap(Args)
+    assert capsys.readouterr().out.count("no samples") == 1

@@ -34,6 +34,36 @@ def etch_needed():
             fail(f"{f.name} is missing in {B.name}/: run make first")
 
 
+CFLAGS = ["-O2", "-g", "-Wall", "-Wextra", "-I", str(TOP / "lib/include"), "-I", str(HERE)]
+# ---- building ---------------------------------------------------------------
+
+compiled = {}
+
+
+def build(cc, name, sources, steps, extra=()):
+    """One program. steps: 0 unprocessed, 1 objects rewritten, 2 the program too."""
+    etch_needed()
+    dir_ = OUT / cc / f"{name}.{steps}"
+    shutil.rmtree(dir_, ignore_errors=True)
+    dir_.mkdir(parents=True)
+    objects = []
+    for source in sources:
+        o = dir_ / (pathlib.Path(source).stem + ".o")
+        key = (cc, source, *extra)
+        if key not in compiled:  # once: 4,096 flags take their time
+            compiled[key] = OUT / cc / f"{name}.{o.name}"
+            sh(cc, *CFLAGS, *extra, "-c", source, "-o", compiled[key])
+        shutil.copy(compiled[key], o)
+        objects.append(o)
+    if steps >= 1:
+        sh(B / "etch", "rewrite", "--only", "imv", *objects)
+    program = dir_ / name
+    sh(cc, "-o", program, *objects, B / "libetch.a", "-pthread")
+    if steps >= 2:
+        sh(B / "etch", "rewrite", "--only", "imv", program)
+    return program
+
+
 # ---- numbers ----------------------------------------------------------------
 
 def quartiles(v):
@@ -50,6 +80,8 @@ def median_interval(v):
 
 
 def spread(v, digits=2):
+    if not v:
+        return "no samples"
     lo, mid, hi = quartiles(v)
     if len(v) < 10:
         return f"{mid:,.{digits}f} (of {len(v)})"
@@ -80,6 +112,11 @@ def parse(text):
         else:
             rows.append(c)
     return info, rows
+
+
+def state(info):
+    keys = ("sites", "armed", "loads", "patched_at_start")
+    return ", ".join(f"{int(info[k]):,} {k.replace('_', ' ')}" for k in keys if k in info)
 
 
 def sections(path):
