@@ -175,6 +175,54 @@ def test_access_to_user_memory_as_objtool(etch, objtool, tmp_path):
     assert len(seen) > 20
 
 
+# The thunks are code of the same file, as in vmlinux.o, under symbols that are no functions'.
+BODIES = {"returns": "stac\njmp __x86_return_thunk", "jumps_by_a_thunk": "stac\njmp __x86_indirect_thunk_rax",
+          "memset_orig": "mov %rdi, %rax\njmp __x86_return_thunk", "helper": "xor %eax, %eax\njmp __x86_return_thunk",
+          "calls_a_local_function": "call helper\nstac\ncall other\nclac\njmp __x86_return_thunk", "jumps_to_a_symbol": "stac\njmp assembly"}
+THUNKS = "".join(f"{'' if name == 'helper' else f'.globl {name}'}\n.type {name}, @function\n{name}: {body}\nint3\n.size {name}, . - {name}\n"
+                 for name, body in BODIES.items()) + """
+.section .text.assembly, "ax"
+.globl assembly
+assembly: clac
+	ret
+	int3
+.section .text.thunk, "ax"
+.globl __x86_return_thunk, __x86_indirect_thunk_rax
+__x86_return_thunk:
+661:	ret
+	.rept 4
+	int3
+	.endr
+662:
+__x86_indirect_thunk_rax:
+	jmp *%rax
+	int3
+.section .altinstr_replacement, "ax"
+663:	jmp warn_thunk_thunk
+664:
+.section .altinstructions, "a"
+	.long 661b - ., 663b - .
+	.word 0x75 FLAGS
+	.byte 662b - 661b, 664b - 663b
+"""
+SAID = ["returns+0x3: return with UACCESS enabled", "jumps_by_a_thunk+0x3: call to {dynamic}() with UACCESS enabled",
+        "calls_a_local_function+0x8: call to other() with UACCESS enabled", "jumps_to_a_symbol+0x3: call to assembly() with UACCESS enabled"]
+
+
+@pytest.mark.parametrize("release", ["6.1", "6.12"])
+def test_thunks_of_the_file(etch, request, tmp_path, monkeypatch, release):
+    path = tmp_path / "thunks.o"
+    monkeypatch.setenv("KERNELVERSION", release)
+    text = THUNKS.replace("FLAGS", "" if release == "6.1" else ", 0")
+
+    def said(*tool):
+        run(["as", "-o", path, "-"], input=text)
+        return sorted(x for x in warnings(tool, path) if "UACCESS" in x)
+
+    assert said(etch, "objtool") == sorted(SAID)
+    assert said(request.getfixturevalue("objtool" if release == "6.1" else "objtool_6_12")) == sorted(SAID)
+
+
 def main(objtool):
     (KERNEL / "access.objtool").write_text("\n".join(warnings([objtool], compiled(Path("/tmp"), "access.S"))) + "\n")
     path = compiled(Path("/tmp"), "entry.S")

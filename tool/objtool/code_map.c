@@ -65,6 +65,7 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 	if (begins && m->known[r->symbol].at)
 		return m->known[r->symbol];
 	t.name = NULL;
+	t.label = begins && y->type != STT_SECTION && y->name[0] ? y->name : NULL;
 	if (t.at - m->space.first > m->space.span || (s->flow != FLOW_CALL && !(*marks_of(m, t.at) & MARK_FUNCTION)))
 		return t;
 	c = space_at(&m->space, t.at);
@@ -78,7 +79,8 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth);
 
-/* Does a local function end only in others that do not return, by its instructions? */
+/* Does a local function end only in others that do not return, by its instructions? What a jump names that is no
+ * function's symbol, as assembly's, is thought to return. */
 static bool function_ends_dead(const struct code_map *m, const struct elf_symbol *y, const struct part *p,
                                unsigned depth)
 {
@@ -94,7 +96,7 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 		if (s.flow != FLOW_JUMP && s.flow != FLOW_BRANCH)
 			continue;
 		to = target_of(m, p, at, &s);
-		if (to.name && to.at != start && !dead_within(m, &to, depth + 1))
+		if (to.at != start && (to.name ? !dead_within(m, &to, depth + 1) : to.label != NULL))
 			return false;
 	}
 	return true;

@@ -23,8 +23,9 @@ enum {
 
 /* Where a direct jump or call leads. */
 struct target {
-	uint64_t at;      /* address of the code space; 0: none */
-	const char *name; /* of the symbol that is named, if it is a function, or another file's; or null */
+	uint64_t at;       /* address of the code space; 0: none */
+	const char *name;  /* of the symbol that is named, if it is a function, or another file's; or null */
+	const char *label; /* of the symbol that is named by the relocation, of any type; or null */
 	const struct elf_symbol *function; /* that holds `at`; null: none, or s is a jump to the start of none */
 	size_t number;                     /* its index */
 };

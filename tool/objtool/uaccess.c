@@ -168,13 +168,16 @@ static bool successors_add(struct access *a, const struct path *p)
 static bool jump_follow(struct access *a, const struct part *part, const struct path *p, const struct step *s)
 {
 	struct target t = target_of(a->map, part, p->at, s);
+	const char *name = t.name ? t.name : t.label;
+	size_t k;
 
-	if (s->flow == FLOW_JUMP && is_thunk(t.name, "__x86_return_thunk"))
+	if (s->flow == FLOW_JUMP && is_thunk(name, "__x86_return_thunk"))
 		return return_check(a, p);
-	if (is_thunk(t.name, "__x86_indirect_thunk_"))
+	if (is_thunk(name, "__x86_indirect_thunk_"))
 		return call_check(a, p, NULL);
-	if (t.name && !is_own(a, t.name))
-		return call_check(a, p, t.name);
+	/* Code outside of functions jumps to labels of its own; a function's jump to a symbol is a tail call. */
+	if (name && !is_own(a, name) && (t.name || function_at(a->map, p->at, &k)))
+		return call_check(a, p, name);
 	if (t.at)
 		path_add(a, p, t.at);
 	return true;
