@@ -193,7 +193,8 @@ void code_map_free(struct code_map *m)
 	free(m->known);
 	notes_free(&m->notes);
 	free(m->marks);
-	free(m->plain);
+	free(m->begins);
+	free(m->stops);
 	symbol_index_free(&m->functions);
 	symbol_index_free(&m->labels);
 	step_cache_free(m->cache);

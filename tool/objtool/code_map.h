@@ -41,8 +41,10 @@ struct code_map {
 	struct target *known; /* of code_map.c, per symbol: where a call of it leads */
 	uint8_t *ends;        /* of code_map.c, two per function */
 	uint8_t *marks;       /* MARK_*, of each byte of the space and of its end */
-	uint8_t *plain;       /* length of the instruction at each byte, where it only leads to the next,
-	                       * and has no effect on access to user memory; 0: not, or not known */
+	uint64_t *begins; /* a bit of each: an instruction begins there, of those that follow each other from the section's
+	                   * start on; null: not known */
+	uint64_t *stops;  /* likewise, of these: it does more than lead to the next, or has an effect on access to user
+	                   * memory, or is a section's last */
 };
 
 /* A map with its space and functions; then code_map_read() fills it. 0, or -1 and a message. code_map_free() when done.
@@ -59,6 +61,9 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* The marks of an address of the space. */
 static inline uint8_t *marks_of(const struct code_map *m, uint64_t addr) { return &m->marks[addr - m->space.first]; }
+/* Bits of code_map.begins and stops; `at` counts from the start of the space. */
+static inline void bit_set(uint64_t *bits, uint64_t at) { bits[at / 64] |= (uint64_t)1 << at % 64; }
+static inline bool bit_has(const uint64_t *bits, uint64_t at) { return bits[at / 64] >> at % 64 & 1; }
 /* Does what is called not return? */
 bool calls_dead(const struct code_map *m, const struct target *t);
 

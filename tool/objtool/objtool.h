@@ -57,14 +57,14 @@ struct branches {
 };
 struct code_map;
 /* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. Fills
- * map.plain, unless that is null. */
+ * map.begins and map.stops, unless they are null. */
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
                       struct branches *out, struct error *e);
 void branch_sites_free(struct branches *b);
 
-/* uaccess.c: before branch_sites_find(): makes map.plain if there can be any warning. */
+/* uaccess.c: before branch_sites_find(): makes map.begins and map.stops if there can be any warning. */
 void uaccess_open(struct code_map *map);
-/* Prints the warnings of --uaccess, if map.plain is there. 0, or -1 and a message: malformed notes or relocations. */
+/* Prints the warnings of --uaccess, if map.begins is there. 0, or -1 and a message: malformed notes or relocations. */
 int uaccess_check(struct code_map *map, struct error *e);
 
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */

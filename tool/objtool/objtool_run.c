@@ -76,7 +76,7 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 		uaccess_open(&map);
 	/* Branches first, so that warnings come in file order. */
 	err = err || branch_sites_find(f, o, &map, b, e) || sites_sections(f, o, b, sections, count, e) ? -1 : 0;
-	err = !err && map.plain ? uaccess_check(&map, e) : err;
+	err = !err && map.begins ? uaccess_check(&map, e) : err;
 	step_caches_keep(false);
 	noted = map.marks;
 	notes = map.notes;

@@ -34,7 +34,8 @@ struct pass {
 	struct facts *facts;
 	const struct code_map *map;
 	struct branches *out;
-	uint8_t *plain; /* of the section, as in struct code_map; or null */
+	bool marks; /* fills map.begins and map.stops, in which the section begins at `first` */
+	uint64_t first;
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
@@ -163,6 +164,14 @@ static void sls_settle(struct pass *p, const uint8_t *next)
 	p->sls.text = NULL;
 }
 
+/* Notes an instruction at an offset in map.begins and map.stops. */
+static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s)
+{
+	bit_set(p->map->begins, p->first + at);
+	if (s->flow != FLOW_NEXT || at + s->len >= p->section->sh.sh_size || code_access_effect(bytes, s->len))
+		bit_set(p->map->stops, p->first + at);
+}
+
 static void section_pass(struct pass *p, struct step_cache *cache)
 {
 	uint64_t size = p->section->sh.sh_size, at;
@@ -174,13 +183,15 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 		bool direct;
 
 		sls_settle(p, bytes);
-		if (!step_decode(cache, bytes, size - at, at, &s)) {
+		if (!step_outline(cache, bytes, size - at, &s)) {
 			objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
+			if (p->marks)
+				bit_set(p->map->stops, p->first + at);
 			break;
 		}
 		p->out->insns++;
-		if (p->plain && s.flow == FLOW_NEXT && code_access_effect(bytes, s.len) == ACCESS_KEPT)
-			p->plain[at] = s.len;
+		if (p->marks)
+			insn_mark(p, bytes, at, &s);
 		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP)
 			continue;
 		direct = s.flow == FLOW_JUMP || s.flow == FLOW_BRANCH || s.flow == FLOW_CALL;
@@ -251,10 +262,10 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 		struct pass p = {
 			.f = f, .o = o, .facts = &facts, .map = map, .out = out, .section = &f->sections[i], .number = i};
 
-		const struct code_section *c = map->plain ? space_of(&map->space, i) : NULL;
+		const struct code_section *c = map->begins ? space_of(&map->space, i) : NULL;
 
-		if (c)
-			p.plain = map->plain + (c->addr - map->space.first);
+		p.marks = c;
+		p.first = c ? c->addr - map->space.first : 0;
 		if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
 			err = section_read(&p, cache, e);
 	}

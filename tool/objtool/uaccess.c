@@ -280,18 +280,21 @@ static bool path_step(const struct access *a, const struct part *part, uint64_t 
 	                      s);
 }
 
-/* Takes a path over instructions of a part of which there is nothing to say, as of most: no branch, effect or note. */
-static void plain_follow(const struct access *a, const struct part *part, struct path *p)
+/* Takes a path over instructions of which there is nothing to say, as of most: to the next in map.stops. */
+static void plain_follow(const struct access *a, struct path *p)
 {
-	uint64_t first = a->map->space.first, at = p->at - first, next, end = part->code->addr + part->code->size - first;
-	const uint8_t *plain = a->map->plain;
-	uint8_t *marks = a->map->marks, visited = visited_by(p);
+	const struct code_map *m = a->map;
+	uint64_t at = p->at - m->space.first, bits = m->stops[at / 64] >> at % 64;
 
-	while (!(marks[at] & (NOTED | visited)) && plain[at] && (next = at + plain[at]) < end && !(marks[next] & NOTED)) {
-		marks[at] |= visited;
-		at = next;
+	if (bits & 1 || !bit_has(m->begins, at))
+		return;
+	if (bits) {
+		p->at += (uint64_t)__builtin_ctzll(bits);
+		return;
 	}
-	p->at = first + at;
+	for (at /= 64; !bits;) /* the section's last instruction is one */
+		bits = m->stops[++at];
+	p->at = m->space.first + 64 * at + (uint64_t)__builtin_ctzll(bits);
 }
 
 /* Visits the instruction that a path begins with, its replacements first. False: warned. */
@@ -307,7 +310,7 @@ static bool insn_visit(struct access *a, struct path p)
 	if (!part)
 		return true;
 	if (!p.resumed)
-		plain_follow(a, part, &p);
+		plain_follow(a, &p);
 	if (!p.resumed && *byte_of(a, p.at) & visited_by(&p))
 		return true;
 	*byte_of(a, p.at) |= visited_by(&p);
@@ -373,10 +376,34 @@ static bool has_work(const struct elf_file *f, const struct linux_release *relea
 	return false;
 }
 
+/* Paths stop at what there is a note of, and at the instruction in front of it. */
 static void noted_mark(struct access *a, uint64_t at)
 {
-	if (at - a->map->space.first <= a->map->space.span)
-		*byte_of(a, at) |= NOTED;
+	uint64_t off = at - a->map->space.first, back;
+
+	if (off > a->map->space.span)
+		return;
+	*byte_of(a, at) |= NOTED;
+	bit_set(a->map->stops, off);
+	for (back = 1; back <= STEP_LEN_MOST && back <= off; back++)
+		if (bit_has(a->map->begins, off - back)) {
+			bit_set(a->map->stops, off - back);
+			break;
+		}
+}
+
+/* They stop where functions begin, too: has a path been there? */
+static void functions_mark(struct access *a)
+{
+	size_t i;
+
+	for (i = 0; i < a->map->functions.count; i++) {
+		const struct elf_symbol *y = a->map->functions.list[i];
+		const struct code_section *c = space_of(&a->map->space, y->section);
+
+		if (c && y->value < c->size)
+			bit_set(a->map->stops, c->addr + y->value - a->map->space.first);
+	}
 }
 
 static void notes_mark(struct access *a)
@@ -399,8 +426,10 @@ static void notes_mark(struct access *a)
 
 void uaccess_open(struct code_map *map)
 {
-	if (has_work(map->f, map->release, &map->space))
-		map->plain = mem_zero(map->space.span + 1, 1);
+	if (!has_work(map->f, map->release, &map->space))
+		return;
+	map->begins = mem_zero(map->space.span / 64 + 1, sizeof(*map->begins));
+	map->stops = mem_zero(map->space.span / 64 + 1, sizeof(*map->stops));
 }
 
 int uaccess_check(struct code_map *map, struct error *e)
@@ -410,6 +439,7 @@ int uaccess_check(struct code_map *map, struct error *e)
 	if (code_map_read(map, e))
 		return -1;
 	notes_mark(&a);
+	functions_mark(&a);
 	all_walk(&a);
 	free(a.paths);
 	symbol_index_free(&a.names.list);

@@ -186,7 +186,7 @@ struct flow_input {
 	uint8_t abi_flags;                    /* ABI_* of all states */
 	bool noted;                           /* the file has notes (env->notes) */
 	const struct note *notes, *notes_end; /* those of the range, and of its end */
-	bool settles;                         /* every decoded step is adjusted to its context */
+	bool settles;                         /* every decoded step is adjusted to its context; else see is_settled() */
 	bool throws; /* any instruction may have an edge of its own: there are fixups, or notes of edges */
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */

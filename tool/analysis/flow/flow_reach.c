@@ -130,8 +130,31 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 		flow_note_step(f, s, addr);
 }
 
+/* Does step_settle() leave a step of a file with notes as it is, provided that it does those of others? */
+static inline __attribute__((always_inline)) bool step_unnoted(const struct flow *f, const struct step *s,
+                                                               const uint8_t *bytes, uint64_t addr)
+{
+	const struct notes *n = f->in.env->notes;
+
+	if (f->in.notes < f->in.notes_end && (note_any(n, addr) || note_any(n, addr + s->len)))
+		return false;
+	return s->len > LEAVES_MOST || s->op != STEP_NONE || !code_leaves(bytes, s->len);
+}
+
+/* Does step_settle() leave a step as it is? Of most it does, and need not be called. */
+static inline __attribute__((always_inline)) bool is_settled(const struct flow *f, const struct step *s,
+                                                             const uint8_t *bytes, uint64_t addr, bool noted)
+{
+	/* One test for both: the loop of run_decode() is hot. */
+	_Static_assert(FLOW_NEXT == 0, "its bits are joined with those of `settles`");
+
+	return (s->flow | (unsigned)f->in.settles) == FLOW_NEXT && s->op != STEP_HALT &&
+	       (!noted || step_unnoted(f, s, bytes, addr));
+}
+
 uint32_t flow_step_new(struct flow *f, uint64_t off)
 {
+	const uint8_t *bytes = f->in.range->bytes + off;
 	uint64_t addr = f->in.range->start + off;
 	size_t n = f->step_count;
 	struct step *s;
@@ -141,9 +164,9 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 		return NO_STEP;
 	}
 	s = &f->steps[n];
-	if (!step_decode_in(f->cache, f->in.range->bytes + off, f->in.range->end - addr, f->in.readable - off, addr, s))
+	if (!step_decode_in(f->cache, bytes, f->in.range->end - addr, f->in.readable - off, addr, s))
 		return NO_STEP;
-	if (s->flow != FLOW_NEXT || s->op == STEP_HALT || f->in.settles)
+	if (!is_settled(f, s, bytes, addr, f->in.noted))
 		step_settle(f, s, addr);
 	f->walk.effects |= s->effects;
 	f->step_at[n] = (uint32_t)off;
@@ -257,18 +280,16 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 /*
  * Decodes straight-line code from *from on, as flow_step_new() does one instruction. True: stopped at a control-flow
  * instruction, or with `one` at the first instruction, and *from is its offset. False: stopped at *from, which is
- * decoded already, does not decode, or is the end.
+ * decoded already, does not decode, or is the end. `noted`: as in struct flow_input.
  */
-static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
+static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one,
+                                                             bool noted)
 {
 	const uint8_t *bytes = f->in.range->bytes;
 	uint64_t start = f->in.range->start, off = *from, *starts = f->starts;
 	size_t readable = f->in.readable, n = f->step_count;
 	uint32_t *at = f->at;
 	bool on = true;
-	unsigned settles = f->in.settles;
-
-	_Static_assert(FLOW_NEXT == 0, "its bits are joined with those of `settles`");
 
 	while (off < size && !at[off]) {
 		struct step *s;
@@ -285,7 +306,7 @@ static bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one)
 		f->seen[n] = FLOW_SCANNED;
 		at[off] = (uint32_t)++n;
 		starts[off / 64] |= (uint64_t)1 << off % 64;
-		if ((s->flow | settles) != FLOW_NEXT || s->op == STEP_HALT) /* one test for both: this loop is hot */
+		if (!is_settled(f, s, bytes + off, start + off, noted))
 			step_settle(f, s, start + off);
 		f->walk.effects |= s->effects;
 		on = !one && s->flow == FLOW_NEXT;
@@ -306,7 +327,8 @@ static void scan_from(struct flow *f, uint64_t off)
 	uint64_t size = f->in.range->end - f->in.range->start;
 
 	while (off < size) {
-		bool fresh = !f->at[off] && run_decode(f, &off, size, throws);
+		bool fresh = !f->at[off] &&
+		             (f->in.noted ? run_decode(f, &off, size, throws, true) : run_decode(f, &off, size, throws, false));
 		unsigned len;
 		uint32_t i;
 

@@ -281,7 +281,7 @@ static void input_set(struct flow_input *in, const struct flow_env *env, uint32_
 	in->throws = in->fixup_count || (in->noted && flow_notes_find(in));
 	in->abi_flags =
 		env->abi_flags | (code_convention(p)->frames_by_rbp ? ABI_FRAMES_BY_RBP : 0) | (in->handler ? ABI_HANDLER : 0);
-	in->settles = in->noted || in->abi_flags;
+	in->settles = in->abi_flags & (ABI_FRAMES_BY_RBP | ABI_HANDLER);
 }
 
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)

@@ -31,31 +31,36 @@ static const uint8_t kinds[256] = {
 	[0xc4] = VEX3,   [0xc5] = VEX2,   [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
 };
 
-/* Number of bytes before displacement and immediate; 0: not cached, the other decoders handle it. */
-static inline unsigned head_length(const uint8_t *p)
+/* Where `kind` is that of the byte at p[*at], behind the prefixes, and no single opcode byte: moves *at to the last
+ * byte of the opcode. Returns what follows it, or 0. */
+static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at)
 {
-	unsigned at = 0, follows = RAW_MODRM, modrm;
-
-	while (kinds[p[at]] == PREFIX)
-		if (++at > PREFIXES)
-			return 0;
-	at += kinds[p[at]] == REX;
-	switch (kinds[p[at]]) {
-	case OPCODE: follows = raw_follows[0][p[at]]; break;
+	switch (kind) {
 	case ESCAPE:
-		at++;
-		if (p[at] == 0x38 || p[at] == 0x3a)
-			at++;
-		else
-			follows = raw_follows[1][p[at]];
-		break;
+		++*at;
+		if (p[*at] != 0x38 && p[*at] != 0x3a)
+			return raw_follows[1][p[*at]];
+		++*at;
+		return RAW_MODRM;
 	case VEX3:
-	case VEX2:
-		at += kinds[p[at]] == VEX3 ? 3 : 2;
-		follows = p[at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has no ModRM */
-		break;
+	case VEX2: *at += kind == VEX3 ? 3 : 2; return p[*at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has no ModRM */
 	default: return 0;
 	}
+}
+
+/* Number of bytes before displacement and immediate; 0: not cached, the other decoders handle it. */
+static inline __attribute__((always_inline)) unsigned head_length(const uint8_t *p)
+{
+	unsigned at = 0, follows, kind = kinds[p[0]], modrm;
+
+	while (kind == PREFIX) {
+		if (++at > PREFIXES)
+			return 0;
+		kind = kinds[p[at]];
+	}
+	if (kind == REX)
+		kind = kinds[p[++at]];
+	follows = __builtin_expect(kind == OPCODE, 1) ? raw_follows[0][p[at]] : long_opcode(p, kind, &at);
 	at++;
 	if (!follows)
 		return 0;
@@ -78,6 +83,9 @@ static inline uint64_t key_of(const uint8_t *p, unsigned head)
 #define REST offsetof(struct step, writes) /* offset in struct step of what encoding.rest holds */
 _Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest),
                "struct encoding has what is behind step.number");
+
+#define LEN_IN_REST  (offsetof(struct step, len) - REST)
+#define FLOW_IN_REST (offsetof(struct step, flow) - REST)
 
 /* ---- the hash table ------------------------------------------------------------- */
 
@@ -150,29 +158,22 @@ void encodings_free(struct encodings *all)
 	memset(all, 0, sizeof(*all));
 }
 
-inline bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
+/* Makes the step of the instruction at `bytes` of its entry. */
+static inline void entry_apply(const struct encoding *x, const uint8_t *bytes, uint64_t addr, struct step *out)
 {
-	unsigned head = head_length(bytes);
-	const struct encoding *x;
-	uint64_t key, word;
+	uint64_t word;
 	int64_t imm;
 
-	if (!head || !all->size)
-		return false;
-	key = key_of(bytes, head);
-	x = &all->near[hash_of(key, all->near_shift)];
-	if (!key || (x->key != key && !(x = find_in_list(all, key))))
-		return false;
 	memcpy((uint8_t *)out + REST, x->rest, sizeof(x->rest));
 	out->number = 0;
 	out->disp = 0;
 	if (x->disp_shift) {
-		memcpy(&word, bytes + head, sizeof(word));
+		memcpy(&word, bytes + x->head, sizeof(word));
 		out->disp = (int32_t)((int64_t)(word << x->disp_shift) >> x->disp_shift);
 	}
 	out->imm = x->constant;
 	if (x->imm == IMM_CONSTANT)
-		return true;
+		return;
 	memcpy(&word, bytes + x->imm_at, sizeof(word));
 	word <<= x->imm_shift;
 	imm = (int64_t)word >> x->imm_shift;
@@ -183,16 +184,65 @@ inline bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_
 	else if (x->imm == IMM_UNSIGNED)
 		imm = (int64_t)(word >> x->imm_shift);
 	out->imm = imm;
+}
+
+bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out)
+{
+	unsigned head = all->size ? head_length(bytes) : 0;
+	uint64_t key = head ? key_of(bytes, head) : 0;
+	const struct encoding *x = key ? find_in_list(all, key) : NULL;
+
+	if (x)
+		entry_apply(x, bytes, addr, out);
+	return x;
+}
+
+/* The entry of the instruction at `bytes` that was used lately, or null. */
+static inline __attribute__((always_inline)) const struct encoding *near_entry(const struct step_cache *cache,
+                                                                               const uint8_t *bytes, size_t readable)
+{
+	const struct encoding *x;
+	unsigned head;
+	uint64_t key;
+
+	if (!cache || readable < ENCODING_BYTES || !cache->encodings.size || !(head = head_length(bytes)))
+		return NULL;
+	key = key_of(bytes, head);
+	x = &cache->encodings.near[hash_of(key, cache->encodings.near_shift)];
+	return key && x->key == key ? x : NULL;
+}
+
+/* step_decode_in() for what is not in the near cache. A function of its own, so that the other saves no registers. */
+static __attribute__((noinline)) bool step_decode_far(struct step_cache *cache, const uint8_t *bytes, size_t avail,
+                                                      size_t readable, uint64_t addr, struct step *out)
+{
+	if (!cache || readable < ENCODING_BYTES || !encoding_decode(&cache->encodings, bytes, addr, out) ||
+	    out->len > avail)
+		return step_uncached(cache, bytes, avail, addr, out);
+	step_check(bytes, avail, addr, out);
 	return true;
 }
 
 bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
                     struct step *out)
 {
-	if (!cache || readable < ENCODING_BYTES || !encoding_decode(&cache->encodings, bytes, addr, out) ||
-	    out->len > avail)
-		return step_uncached(cache, bytes, avail, addr, out);
+	const struct encoding *x = near_entry(cache, bytes, readable);
+
+	if (!x || x->rest[LEN_IN_REST] > avail)
+		return step_decode_far(cache, bytes, avail, readable, addr, out);
+	entry_apply(x, bytes, addr, out);
 	step_check(bytes, avail, addr, out);
+	return true;
+}
+
+bool step_outline(struct step_cache *cache, const uint8_t *bytes, size_t avail, struct step *out)
+{
+	const struct encoding *x = near_entry(cache, bytes, avail);
+
+	if (!x || x->rest[LEN_IN_REST] > avail)
+		return step_decode_far(cache, bytes, avail, avail, 0, out);
+	out->len = x->rest[LEN_IN_REST];
+	out->flow = x->rest[FLOW_IN_REST];
 	return true;
 }
 

@@ -298,17 +298,6 @@ bool plt_is_first(const uint8_t *b, size_t size)
 	       (b[6] == 0xff ? b[7] == 0x25 : b[6] == 0xf2 && b[7] == 0xff && b[8] == 0x25);
 }
 
-enum leaving code_leaves(const uint8_t *bytes, size_t size)
-{
-	size_t rex = size > 1 && (bytes[0] & 0xf0) == 0x40;
-
-	if (size == rex + 1 && bytes[rex] == 0xcf)
-		return LEAVES_BY_IRET;
-	if (size == rex + 2 && bytes[rex] == 0x0f && (bytes[rex + 1] == 0x07 || bytes[rex + 1] == 0x35))
-		return LEAVES_BY_SYSRET;
-	return LEAVES_NOT;
-}
-
 bool code_is_near(const uint8_t *bytes, size_t size)
 {
 	unsigned form;

@@ -104,6 +104,8 @@ bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, u
 /* Like step_decode() where `readable` bytes, more than avail, may be read: faster close to the end of the code. */
 bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
                     struct step *out);
+/* Like step_decode(), of which only `len` and `flow` are set: faster. */
+bool step_outline(struct step_cache *cache, const uint8_t *bytes, size_t avail, struct step *out);
 
 /* System calls that do not return: rt_sigreturn, exit, exit_group (asm/unistd_64.h). */
 #define STEP_IS_EXIT(number) ((number) == 15 || (number) == 60 || (number) == 231)
@@ -130,7 +132,16 @@ bool plt_is_first(const uint8_t *bytes, size_t size);
 enum leaving { LEAVES_NOT, LEAVES_BY_IRET, LEAVES_BY_SYSRET };
 #define IRET_POPS   40
 #define LEAVES_MOST 3 /* bytes of such an instruction */
-enum leaving code_leaves(const uint8_t *bytes, size_t size);
+static inline enum leaving code_leaves(const uint8_t *bytes, size_t size)
+{
+	size_t rex = size > 1 && (bytes[0] & 0xf0) == 0x40;
+
+	if (size == rex + 1 && bytes[rex] == 0xcf)
+		return LEAVES_BY_IRET;
+	if (size == rex + 2 && bytes[rex] == 0x0f && (bytes[rex + 1] == 0x07 || bytes[rex + 1] == 0x35))
+		return LEAVES_BY_SYSRET;
+	return LEAVES_NOT;
+}
 /* Is an instruction a return or indirect branch inside the code segment (SDM 2, near)? */
 bool code_is_near(const uint8_t *bytes, size_t size);
 
