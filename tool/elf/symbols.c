@@ -3,6 +3,7 @@
 #include "elf/symbols.h"
 #include "shared/search.h"
 #include "support/plain.h"
+#include "support/sort.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,6 +44,44 @@ static int symbol_order(const void *a, const void *b)
 	if (rank(x) != rank(y))
 		return rank(x) > rank(y) ? -1 : 1;
 	return strcmp(x->name, y->name);
+}
+
+/* A symbol behind its section and value as one number, by which sort_by_address() is faster than qsort(). */
+struct keyed_symbol {
+	uint64_t key;
+	const struct elf_symbol *symbol;
+};
+
+static int keyed_order(const void *a, const void *b)
+{
+	return symbol_order(&((const struct keyed_symbol *)a)->symbol, &((const struct keyed_symbol *)b)->symbol);
+}
+
+/* Sorts a list of symbols. False: out of memory. */
+static bool symbols_sort(const struct elf_symbol **list, size_t count)
+{
+	struct keyed_symbol *keyed;
+	uint64_t all = 1;
+	unsigned bits;
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		all |= list[i]->value;
+	bits = 64 - (unsigned)__builtin_clzll(all);
+	if (bits > 32) {
+		qsort(list, count, sizeof(*list), symbol_order);
+		return true;
+	}
+	keyed = malloc((count + 1) * sizeof(*keyed));
+	if (!keyed)
+		return false;
+	for (i = 0; i < count; i++)
+		keyed[i] = (struct keyed_symbol){(uint64_t)list[i]->section << bits | list[i]->value, list[i]};
+	sort_by_address(keyed, count, sizeof(*keyed), keyed_order);
+	for (i = 0; i < count; i++)
+		list[i] = keyed[i].symbol;
+	free(keyed);
+	return true;
 }
 
 /* The places that an index is restricted to. */
@@ -90,9 +129,10 @@ static int index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wa
 	for (i = 1; i < n; i++)
 		if (wanted(f, &list[i]) && holds(&list[i], places))
 			out->list[out->count++] = &list[i];
-	if (out->count)
-		qsort(out->list, out->count, sizeof(*out->list), symbol_order);
-	return 0;
+	if (symbols_sort(out->list, out->count))
+		return 0;
+	symbol_index_free(out);
+	return error_memory(e);
 }
 
 static int index_build_any(const struct elf_file *f, symbol_wanted *wanted, const struct places *places,

@@ -37,14 +37,21 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 static const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len)
 {
 	const uint8_t *marks = marks_of(m, p->code->addr + off);
+	size_t *near = &m->parts[p - m->parts].near, k = *near, step;
 	unsigned i = 0;
-	size_t k;
 
 	while (i < len && !(marks[i] & MARK_RELOC))
 		i++;
 	if (i == len)
 		return NULL;
-	k = SEARCH(p->count, n, p->relocs[n].offset < off);
+	if (p->relocs[k].offset >= off) { /* mostly it is a little behind the last one */
+		k = SEARCH(k, n, p->relocs[n].offset < off);
+	} else {
+		for (step = 1; k + step < p->count && p->relocs[k + step].offset < off; step *= 2)
+			k += step;
+		k = SEARCH_IN(k, k + step < p->count ? k + step : p->count, n, p->relocs[n].offset < off);
+	}
+	*near = k < p->count ? k : 0;
 	return k < p->count && p->relocs[k].offset < off + len ? &p->relocs[k] : NULL;
 }
 

@@ -13,6 +13,7 @@ struct part {
 	const struct code_section *code;
 	struct elf_reloc *relocs; /* sorted by offset */
 	size_t count;
+	size_t near; /* the last one found */
 };
 
 /* What is known of a byte of code; the bits below are for others' use. */
@@ -20,6 +21,8 @@ enum {
 	MARK_RELOC = 64,     /* a relocation's field begins there */
 	MARK_FUNCTION = 128, /* a function does */
 };
+
+#define RETURN_THUNK "__x86_return_thunk" /* what a return is compiled to as a jump to it */
 
 /* Where a direct jump or call leads. */
 struct target {

@@ -116,7 +116,7 @@ static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 
 	if (y->bind != STB_GLOBAL)
 		return false;
-	if (!call && !strcmp(y->name, "__x86_return_thunk")) {
+	if (!call && !strcmp(y->name, RETURN_THUNK)) {
 		site_add(&p->out->returns, p, at, symbol, call);
 		return true;
 	}

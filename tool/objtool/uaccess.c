@@ -7,6 +7,7 @@
 #include "analysis/runtimes/linux_kernel.h"
 #include "arch/x86/cet.h"
 #include "arch/x86/user_access.h"
+#include "objtool/access_reach.h"
 #include "objtool/code_map.h"
 #include "objtool/objtool.h"
 #include "support/memory.h"
@@ -35,6 +36,7 @@ struct path {
 
 struct access {
 	struct code_map *map;
+	struct access_reach reach;
 	struct place_names names;
 	const struct part *part; /* of the last instruction visited, or null */
 	struct path *paths;
@@ -171,7 +173,7 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 	const char *name = t.name ? t.name : t.label;
 	size_t k;
 
-	if (s->flow == FLOW_JUMP && is_thunk(name, "__x86_return_thunk"))
+	if (s->flow == FLOW_JUMP && is_thunk(name, RETURN_THUNK))
 		return return_check(a, p);
 	if (is_thunk(name, "__x86_indirect_thunk_"))
 		return call_check(a, p, NULL);
@@ -333,7 +335,7 @@ static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *f
 	struct path p = {.enabled = function && a->map->release->access_safe(function->name)};
 
 	if (!part_at(a->map, at) || *byte_of(a, at) & (VISITED_DISABLED | VISITED_ENABLED) ||
-	    note_at(&a->map->notes, at, NOTE_IGNORE))
+	    note_at(&a->map->notes, at, NOTE_IGNORE) || !access_matters(&a->reach, at))
 		return;
 	a->function = function;
 	a->safe = p.enabled;
@@ -438,10 +440,12 @@ int uaccess_check(struct code_map *map, struct error *e)
 
 	if (code_map_read(map, e))
 		return -1;
+	access_reach_make(map, &a.reach);
 	notes_mark(&a);
 	functions_mark(&a);
 	all_walk(&a);
 	free(a.paths);
+	access_reach_free(&a.reach);
 	symbol_index_free(&a.names.list);
 	return 0;
 }

@@ -2,6 +2,8 @@
 /* Functions of Linux that are known by name; tools/objtool lists them too. */
 #include "analysis/runtimes/linux_kernel.h"
 
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,10 +243,56 @@ static const char *const access_safe_6_12[] = {
 
 static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
 
-#define LISTED(list, name) (bsearch(name, list, sizeof(list) / sizeof(*(list)), sizeof(*(list)), name_order) != NULL)
+/* A list of names, and bits by letters and length, which reject most other names. */
+#define BITS 1024u
+struct names {
+	const char *const *list;
+	size_t count;
+	uint64_t bits[BITS / 64];
+};
 
-bool linux_6_1_noreturn(const char *name) { return LISTED(noreturn, name) || LISTED(noreturn_6_1, name); }
-bool linux_6_12_noreturn(const char *name) { return LISTED(noreturn, name) || LISTED(noreturn_6_12, name); }
+#define NAMES(list)                                 \
+	{                                               \
+		list, sizeof(list) / sizeof(*(list)), { 0 } \
+	}
+enum { NORETURN, NORETURN_6_1, NORETURN_6_12, SAFE, SAFE_6_1, SAFE_6_12, LISTS };
+static struct names lists[LISTS] = {
+	[NORETURN] = NAMES(noreturn), [NORETURN_6_1] = NAMES(noreturn_6_1), [NORETURN_6_12] = NAMES(noreturn_6_12),
+	[SAFE] = NAMES(access_safe),  [SAFE_6_1] = NAMES(access_safe_6_1),  [SAFE_6_12] = NAMES(access_safe_6_12),
+};
+static pthread_once_t lists_once = PTHREAD_ONCE_INIT;
 
-bool linux_6_1_access_safe(const char *name) { return LISTED(access_safe, name) || LISTED(access_safe_6_1, name); }
-bool linux_6_12_access_safe(const char *name) { return LISTED(access_safe, name) || LISTED(access_safe_6_12, name); }
+static unsigned bit_of(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n ? ((uint8_t)name[n - 1] * 31u + (uint8_t)name[n / 2] * 7u + (unsigned)n) % BITS : 0;
+}
+
+static void lists_make(void)
+{
+	size_t i, k;
+
+	for (i = 0; i < LISTS; i++)
+		for (k = 0; k < lists[i].count; k++)
+			lists[i].bits[bit_of(lists[i].list[k]) / 64] |= (uint64_t)1 << bit_of(lists[i].list[k]) % 64;
+}
+
+/* Is a name in either of two lists? */
+static bool is_listed(const char *name, unsigned first, unsigned second)
+{
+	unsigned bit = bit_of(name), i;
+
+	pthread_once(&lists_once, lists_make);
+	for (i = first; i < LISTS; i = i == first ? second : LISTS)
+		if ((lists[i].bits[bit / 64] >> bit % 64 & 1) &&
+		    bsearch(name, lists[i].list, lists[i].count, sizeof(*lists[i].list), name_order))
+			return true;
+	return false;
+}
+
+bool linux_6_1_noreturn(const char *name) { return is_listed(name, NORETURN, NORETURN_6_1); }
+bool linux_6_12_noreturn(const char *name) { return is_listed(name, NORETURN, NORETURN_6_12); }
+
+bool linux_6_1_access_safe(const char *name) { return is_listed(name, SAFE, SAFE_6_1); }
+bool linux_6_12_access_safe(const char *name) { return is_listed(name, SAFE, SAFE_6_12); }
