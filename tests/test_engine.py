@@ -208,6 +208,75 @@ def test_behind_a_part_an_address_is_what_it_was(etch, tmp_path):
     assert [x["kind"] for x in found] == ["store"], found
 
 
+# A switch in a loop: rbx holds an object's address, rbp that of the table, also where the cold part leads back to.
+SWITCH = """	pushq	%rbx
+	pushq	%rbp
+	{early}
+	leaq	cfg(%rip), %rbx
+	leaq	table(%rip), %rbp
+again:	cmpl	$1, %edi
+	ja	f_cold
+	{hot}
+	movslq	(%rbp,%rdi,4), %rax
+	addq	%rbp, %rax
+	jmp	*%rax
+one:	movl	4(%rbx), %edi
+	jmp	back
+two:	movl	8(%rbx), %edi
+back:	decl	%esi
+	jne	again
+	popq	%rbp
+	popq	%rbx
+	ret
+	.section .rodata
+	.p2align 2
+table:	.long	one - table, two - table
+	.section .text.unlikely,"ax",@progbits
+	nop
+	ret
+	.type	f_cold, @function
+f_cold:	{part}
+	.size	f_cold, . - f_cold
+	.text"""
+# What is done to it: the part, more code of the function, other code; and whether the part is followed.
+PARTS = {
+    "leads back": ("xorl	%edi, %edi\n	jmp	back", "nop", "", True),
+    "entered twice": ("xorl	%edi, %edi\n1:	jmp	back\ninside:	movl	$1, %edi\n	jmp	1b", "js	inside", "", True),
+    "changes the table's register": ("xorl	%ebp, %ebp\n	jmp	back", "nop", "", False),
+    "moves another address there": ("leaq	other(%rip), %rbp\n	jmp	back", "nop", "	.data\nother:	.quad	0\n	.text\n", False),
+    "stores through the object's register": ("movl	$9, 4(%rbx)\n	jmp	back", "nop", "", False),
+    "calls": ("call	outside@PLT\n	jmp	back", "nop", "", False),
+    "a second way calls": ("xorl	%edi, %edi\n1:	jmp	back\ninside:	call	outside@PLT\n	jmp	1b", "js	inside", "", False),
+    "a second way, without the address, calls": ("xorl	%edi, %edi\n1:	jmp	back\ninside:	call	outside@PLT\n	jmp	1b", "nop", "", False),
+    "leads back behind an end": ("ud2\n	jmp	back", "nop", "", False),
+    "jumped to by another function": ("xorl	%edi, %edi\n	jmp	back", "nop", function("	nop\n	jmp	f_cold", "g"), False),
+    "jumped into by another function": ("xorl	%edi, %edi\ninside:	jmp	back", "nop", function("	nop\n	je	inside\n	ret", "g"), False),
+    "called": ("xorl	%edi, %edi\n	jmp	back", "nop", function("	call	f_cold\n	ret", "g"), False),
+    "address taken": ("xorl	%edi, %edi\n	jmp	back", "nop", function("	leaq	f_cold(%rip), %rax\n	ret", "g"), False),
+    "address in data": ("xorl	%edi, %edi\n	jmp	back", "nop", "	.data\n	.quad	f_cold\n	.text\n", False),
+    "in another function's table": ("xorl	%edi, %edi\n	jmp	back", "nop", function("	leaq	1f(%rip), %rdx\n	movslq	(%rdx,%rdi,4), %rax\n	addq	%rdx, %rax\n"
+                                    "	jmp	*%rax\n	.section .rodata\n	.p2align 2\n1:	.long	f_cold - 1b\n	.text", "g"), False),
+    "exported": ("xorl	%edi, %edi\n	jmp	back", "nop", "	.globl	f_cold\n", False),
+    "a label inside that is exported": ("xorl	%edi, %edi\ninside:	jmp	back", "nop", "	.globl	inside\n", False),
+    "another function falls into it": ("xorl	%edi, %edi\n	jmp	back", "nop", "", False),
+    "another function leads back to the same place": ("xorl	%edi, %edi\n	jmp	back", "nop", function("	nop\n	jmp	back", "g"), False),
+    "undecodable behind": ("xorl	%edi, %edi\n	jmp	back\n	.byte	6", "nop", "", False),
+}
+
+
+@pytest.mark.parametrize("how", PARTS)
+def test_only_a_functions_own_part_leads_back_with_what_it_held(how, etch, tmp_path):
+    """Where the part may be entered in another way, or may change the table's address, the switch may go anywhere."""
+    part, hot, more, followed = PARTS[how]
+    body = SWITCH.format(part=part, hot=hot, early="js	inside" if "without the address" in how else "nop")
+    if how == "another function falls into it":
+        body = body.replace("	nop\n	ret\n	.type	f_cold", "	incl	%edx\n	.type	f_cold")
+    (tmp_path / "t.s").write_text(ETCHED + function(body) + more)
+    run(["gcc", "-shared", "-Wl,-Bsymbolic,-z,noexecstack", "-o", tmp_path / "t.so", tmp_path / "t.s"])
+    found = json.loads(run([etch, "inspect", "sites", "--json", tmp_path / "t.so"]).stdout)["sites"]
+    assert ("escape" in [x["kind"] for x in found]) != followed, found
+
+
 def test_a_cfa_in_a_slot_is_found_from_where_rbp_points(etch, tmp_path):
     """main() as gcc realigns it: r10, the CFA, is kept at rbp-8."""
     source = function("""	leaq	8(%rsp), %r10

@@ -106,7 +106,8 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 
 	for (k = 0; k < n && !err; k++) {
 		const struct elf_symbol *y = r[k].symbol;
-		uint64_t value = r[k].type == R_X86_64_RELATIVE ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
+		bool relative = r[k].type == R_X86_64_RELATIVE || r[k].type == R_X86_64_IRELATIVE;
+		uint64_t value = relative ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
 
 		err = relocated_add(s, r[k].place) || code_word_add(s, r[k].place, value) ? -1 : 0;
 		if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))

@@ -2,6 +2,7 @@
 /* Collects the entries of functions from operands, jump tables and data words. */
 #include "site/entries_internal.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <etch/format.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static int label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 		x->label_funcs = p;
 		x->label_func_room = room;
 	}
-	x->label_funcs[x->label_func_count++] = (struct entry){section, addr, false};
+	x->label_funcs[x->label_func_count++] = (struct entry){section, addr, false, false};
 	return 0;
 }
 
@@ -62,6 +63,7 @@ static void places_sort(struct entries *x)
 		if (!n || entry_order(&x->list[n - 1], &x->list[i]))
 			x->list[n++] = x->list[i];
 		x->list[n - 1].by_table &= x->list[i].by_table;
+		x->list[n - 1].by_jump &= x->list[i].by_jump;
 	}
 	x->count = n;
 }
@@ -69,7 +71,7 @@ static void places_sort(struct entries *x)
 /* Index of the first entry of x at or after (section, addr). */
 static size_t place_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
-	struct entry key = {section, addr, false};
+	struct entry key = {section, addr, false, false};
 	return SEARCH(x->count, i, entry_order(&x->list[i], &key) < 0);
 }
 
@@ -81,8 +83,9 @@ static bool is_code(const struct builder *b, uint32_t section)
 int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table)
 {
 	const struct func *fn = is_code(b, section) ? func_find(b->funcs, section, addr) : NULL;
-	struct entry x = {section, addr, by_table};
+	struct entry x = {section, addr, by_table, false};
 
+	part_open(b, section, addr);
 	return fn && fn->start != addr ? entry_append(b, &b->out->list, &b->out->count, &b->out->room, &x) : 0;
 }
 
@@ -96,6 +99,7 @@ static int operand_add(struct builder *b, const struct func *own, const struct i
 		return section ? base_ref_add(b, own, in, section, addr) : 0;
 	if (!strncmp(b->f->sections[section].name, ".plt", 4))
 		return 0; /* a PLT entry is a function, not a label */
+	part_open(b, section, addr);
 	fn = func_find(b->funcs, section, addr);
 	if (!fn || fn->start == addr)
 		return 0;
@@ -107,9 +111,11 @@ static int operand_add(struct builder *b, const struct func *own, const struct i
 /* Handles a direct jump, branch or call in `fn`. */
 static int jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
 {
-	if (in->flow != FLOW_CALL && section == fn->section && to >= fn->start && to < fn->end)
+	if (in->flow == FLOW_CALL)
+		return entry_add(b, section, to, false);
+	if (section == fn->section && to >= fn->start && to < fn->end)
 		return 0;
-	return entry_add(b, section, to, false);
+	return part_jump_add(b, fn, in, section, to);
 }
 
 static bool is_direct(const struct insn *in)
@@ -158,6 +164,8 @@ static int linked_insn(struct builder *b, const struct func *fn, const struct in
 		if (operand_add(b, fn, in, elf_section_at(b->f, at), at))
 			return -1;
 	}
+	if (absolute && in->imm_len >= 4)
+		part_open(b, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 	/* Immediates of masks and compares are no addresses. */
 	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
 	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
@@ -216,6 +224,7 @@ static int linked_build(struct builder *b, const uint64_t *words, size_t count)
 	size_t k, i;
 	int err = 0;
 
+	b->open = mem_zero(b->funcs->count + 1, sizeof(*b->open));
 	if (!got)
 		got = elf_section_find(b->f, ".got", 1);
 	b->got = b->f->sections[got].sh.sh_addr;
@@ -385,9 +394,13 @@ int entries_build(struct entries *x, const struct elf_file *f, struct func_list 
 	                       : linked_build(&b, words, word_count);
 	free(b.bases.list);
 	free(b.refs);
-	if (err || pads_build(&b))
-		return -1;
+	err = err || pads_build(&b);
 	places_sort(x);
+	parts_build(&b);
+	free(b.open);
+	free(b.jumps);
+	if (err)
+		return -1;
 	if (x->label_func_count)
 		qsort(x->label_funcs, x->label_func_count, sizeof(*x->label_funcs), entry_order);
 	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
@@ -409,13 +422,14 @@ int entries_build(struct entries *x, const struct elf_file *f, struct func_list 
 
 struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code)
 {
-	struct entry key = {fn->section, fn->start, false}, last = {fn->section, fn->end, false};
+	struct entry key = {fn->section, fn->start, false, false}, last = {fn->section, fn->end, false, false};
 	struct track_entries t = {.anywhere = !code->whole};
 	size_t first = place_from(x, fn->section, fn->start + 1);
 
 	t.anywhere |= x->label_func_count && bsearch(&key, x->label_funcs, x->label_func_count, sizeof(key), entry_order);
 	t.list = x->addrs + first;
 	t.by_table = x->by_table + first;
+	t.by_part = x->by_part + first;
 	t.count = place_from(x, fn->section, fn->end) - first;
 	first = SEARCH(x->lea_count, i, entry_order(&x->lea_list[i], &key) < 0);
 	t.leas = x->leas + first;
@@ -426,6 +440,10 @@ struct track_entries entries_of(const struct entries *x, const struct func *fn, 
 	first = faults_from(x, fn->section, fn->start);
 	t.faults = x->faults + first;
 	t.fault_count = faults_from(x, fn->section, fn->end) - first;
+	first = SEARCH(x->return_count, i, x->returns[i].to < fn->start);
+	t.returns = x->returns + first;
+	t.return_count = SEARCH(x->return_count, i, x->returns[i].to < fn->end) - first;
+	t.ways = x->ways;
 	return t;
 }
 
@@ -434,6 +452,9 @@ void entries_free(struct entries *x)
 	free(x->list);
 	free(x->addrs);
 	free(x->by_table);
+	free(x->by_part);
+	free(x->returns);
+	free(x->ways);
 	free(x->leas);
 	free(x->lea_list);
 	free(x->pads);

@@ -19,9 +19,11 @@ struct entries {
 		uint32_t section;
 		uint64_t addr; /* ET_REL: offset in section */
 		bool by_table; /* only jumps through jump tables that are its own function's lead there */
+		bool by_jump;  /* only direct jumps of other functions lead there */
 	} * list;          /* sorted once built */
 	uint64_t *addrs;   /* the addresses of `list` */
 	bool *by_table;    /* the same of `list` */
+	bool *by_part;     /* of `list`: only jumps in `returns` lead there */
 	uint64_t *leas;    /* instructions that load the address of such a table, sorted by section and address */
 	struct entry *lea_list;
 	size_t lea_count, lea_room;
@@ -32,6 +34,9 @@ struct entries {
 	size_t pad_count, pad_room;
 	struct track_fault *faults; /* from __ex_table, sorted by section and instruction */
 	size_t fault_count;
+	struct track_return *returns; /* sorted by target; linked files only */
+	size_t return_count;
+	uint32_t *ways; /* per function: direct jumps of the one function that leads there, or 0; null: not known */
 	bool built;
 };
 

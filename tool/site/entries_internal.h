@@ -14,6 +14,9 @@ struct builder {
 	struct entries bases;  /* data addresses in operands of code: possible starts of jump tables */
 	struct base_ref *refs; /* the operands, sorted by base once all are there */
 	size_t ref_count, ref_room;
+	bool *open; /* linked, per function: control may enter it in other ways than by a direct jump of another one */
+	struct jump *jumps;
+	size_t jump_count, jump_room;
 	struct error *e;
 };
 
@@ -23,6 +26,12 @@ struct base_ref {
 	const struct func *fn; /* the function of the instruction */
 	uint64_t insn;
 	bool lea; /* it loads the address, and nothing else */
+};
+
+/* A direct jump from a function into another one; both by number. */
+struct jump {
+	uint32_t from, to;
+	uint64_t insn, target;
 };
 
 /* Appends to a list, unsorted. */
@@ -41,6 +50,14 @@ int base_leas_add(struct builder *b, const struct entry *base);
 
 /* Adds a target of a reference; it is an entry only if it is inside of a function, not its start. */
 int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table);
+
+/* In entry_parts.c: functions that are parts of others. */
+/* Control may enter the function that holds an address, at its start or behind, in a way that is not followed. */
+void part_open(struct builder *b, uint32_t section, uint64_t addr);
+/* Adds the target of a direct jump in `fn`. */
+int part_jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to);
+/* Once all else is there, sorted: decides by_part of entries, and fills `returns` and `ways`. */
+void parts_build(struct builder *b);
 
 /* In entry_pads.c: adds landing pads and fixups, sorted; those in another function are entries too. */
 int pads_build(struct builder *b);

@@ -7,7 +7,7 @@
 
 int base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr)
 {
-	struct entry base = {section, addr, false};
+	struct entry base = {section, addr, false, false};
 
 	if (b->ref_count == b->ref_room) {
 		size_t room = b->ref_room ? 2 * b->ref_room : 256;
@@ -62,7 +62,7 @@ int base_leas_add(struct builder *b, const struct entry *base)
 	size_t i;
 
 	for (i = refs_from(b, base); i < b->ref_count && !entry_order(&b->refs[i].base, base); i++) {
-		struct entry lea = {b->refs[i].fn->section, b->refs[i].insn, false};
+		struct entry lea = {b->refs[i].fn->section, b->refs[i].insn, false, false};
 
 		if (entry_append(b, &x->lea_list, &x->lea_count, &x->lea_room, &lea))
 			return -1;

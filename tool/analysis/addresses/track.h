@@ -76,11 +76,21 @@ struct track_fault {
 	uint64_t insn, to;
 };
 
+/* A jump from a part of a function, which only direct jumps of that function lead to, back into it. */
+struct track_return {
+	uint64_t insn, to;
+	uint32_t part; /* number of the part among the functions */
+};
+
 /* Where control may enter a function other than at its start and by its own direct jumps, with any values in the
  * registers; and its exceptional edges. */
 struct track_entries {
-	const uint64_t *list; /* sorted addresses; may include those of other functions */
-	const bool *by_table; /* of each: only jumps through the function's own jump tables lead there */
+	const uint64_t *list;               /* sorted addresses; may include those of other functions */
+	const bool *by_table;               /* of each: only jumps through the function's own jump tables lead there */
+	const bool *by_part;                /* of each: only jumps in `returns` lead there */
+	const struct track_return *returns; /* of the function's parts, sorted by `to` */
+	size_t return_count;
+	const uint32_t *ways; /* per number of a part: jumps that lead there */
 	size_t count;
 	const uint64_t *leas; /* sorted addresses of instructions that load the address of such a table */
 	size_t lea_count;

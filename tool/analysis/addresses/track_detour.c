@@ -8,6 +8,9 @@
 #include <etch/orc.h>
 
 #include "elf/file.h"
+#include "support/memory.h"
+
+#include <stdlib.h>
 
 /* Instructions of such code that are followed. */
 #define DETOUR_MOST 64u
@@ -33,13 +36,15 @@ static bool index_add(size_t *list, size_t *count, size_t i)
 }
 
 /* The target of a jump: in the tracked function, or in the other one. */
-static bool target_add(struct walk *w, uint64_t addr)
+static bool target_add(struct walk *w, const struct insn *in)
 {
+	uint64_t addr = in->target;
 	size_t i = func_insn_at(w->t->f->code, addr);
 
 	if (i != SIZE_MAX) {
 		if (w->out->count == DETOUR_BACK_MOST)
 			return false;
+		w->out->from[w->out->count] = in->addr;
 		w->out->back[w->out->count++] = i;
 		return true;
 	}
@@ -65,9 +70,9 @@ static bool insn_follow(struct walk *w, size_t i)
 	w->out->touched |= insn_uses(in) | in->writes;
 	switch (in->flow) {
 	case FLOW_STOP: return true;
-	case FLOW_JUMP: return target_add(w, in->target);
+	case FLOW_JUMP: return target_add(w, in);
 	case FLOW_BRANCH:
-		if (!target_add(w, in->target))
+		if (!target_add(w, in))
 			return false;
 		break;
 	case FLOW_NEXT: break;
@@ -94,4 +99,71 @@ bool track_detour(const struct track *t, const struct insn *in, struct detour *o
 		ok = insn_follow(&w, w.todo[i]);
 	func_code_free(&spare);
 	return ok;
+}
+
+/* The jumps out of the function that are detours. */
+struct ways {
+	struct way {
+		uint32_t part; /* number of the function that it leads to */
+		struct detour detour;
+	} * list;
+	size_t count, room;
+};
+
+static void ways_find(const struct track *t, struct ways *out)
+{
+	const struct func_code *c = t->f->code;
+	size_t i;
+
+	for (i = 0; i < c->count; i++) {
+		const struct insn *in = &c->insns[i];
+
+		if ((in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH) || in->callee < 0 || !t->f->entries->ways[in->callee])
+			continue;
+		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		if (track_detour(t, in, &out->list[out->count].detour))
+			out->list[out->count++].part = (uint32_t)in->callee;
+	}
+}
+
+/* Is each jump to the part followed as a detour, and the return on one of them? */
+static bool return_is_followed(const struct track *t, const struct ways *w, const struct track_return *x)
+{
+	uint32_t followed = 0;
+	bool passed = false;
+	size_t i, k;
+
+	for (i = 0; i < w->count; i++) {
+		if (w->list[i].part != x->part)
+			continue;
+		followed++;
+		for (k = 0; k < w->list[i].detour.count; k++)
+			passed |= w->list[i].detour.from[k] == x->insn;
+	}
+	return passed && followed == t->f->entries->ways[x->part];
+}
+
+void track_detours_back(struct track *t)
+{
+	const struct track_entries *x = t->f->entries;
+	struct ways w = {0};
+	bool any = false;
+	size_t i, k;
+
+	if (!x->return_count || x->anywhere || !t->f->clobbers || t->f->fn->vague)
+		return;
+	ways_find(t, &w);
+	t->by_detour = mem_zero(x->count + 1, sizeof(*t->by_detour));
+	for (i = 0; i < x->count; i++) {
+		t->by_detour[i] = x->by_part[i];
+		for (k = 0; k < x->return_count; k++)
+			if (x->returns[k].to == x->list[i])
+				t->by_detour[i] &= return_is_followed(t, &w, &x->returns[k]);
+		any |= t->by_detour[i];
+	}
+	free(w.list);
+	if (any)
+		return;
+	free(t->by_detour);
+	t->by_detour = NULL;
 }

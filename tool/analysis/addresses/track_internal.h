@@ -61,6 +61,7 @@ struct track {
 	struct addr_block *blocks;
 	size_t block_count;
 	struct worklist list;      /* of blocks */
+	bool *by_detour;           /* per entry: only detours lead there; null: none is such a one */
 	bool opaque;               /* there is code without known predecessors: callee-saved registers may be used there */
 	bool reporting;            /* at the fixpoint: report uses */
 	struct addr_state unknown; /* at an entry */
@@ -122,10 +123,13 @@ struct detour {
 	uint16_t touched; /* mask of the registers that it reads or writes */
 	size_t count;
 #define DETOUR_BACK_MOST 8
-	size_t back[DETOUR_BACK_MOST]; /* instructions of the tracked function that it leads back to */
+	size_t back[DETOUR_BACK_MOST];   /* instructions of the tracked function that it leads back to */
+	uint64_t from[DETOUR_BACK_MOST]; /* the jumps that do */
 };
 /* Does a jump out of the function lead to such code? Not followed in object files, where relocations have targets. */
 bool track_detour(const struct track *t, const struct insn *in, struct detour *out);
+/* Finds the entries of the function that only such code leads to: fills t->by_detour, or leaves it null. */
+void track_detours_back(struct track *t);
 
 /* track_transfer.c */
 /* Does an address lie outside of the function? */

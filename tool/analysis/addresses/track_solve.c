@@ -254,7 +254,7 @@ static void detour_pass(struct track *t, const struct insn *in, const struct add
 	size_t i;
 	unsigned r;
 
-	if (!holds_address(&s) || !track_detour(t, in, &detour))
+	if ((!holds_address(&s) && !t->by_detour) || !track_detour(t, in, &detour))
 		return;
 	for (r = 0; r < REGS; r++)
 		if (detour.touched >> r & 1) {
@@ -362,10 +362,12 @@ int track_uses(const struct track_func *f, use_fn *report, void *arg)
 	for (t.last = code->count - 1; t.last && code->insns[t.last].padding; t.last--)
 		;
 	blocks_build(&t);
+	track_detours_back(&t);
 	block_pass(&t, 0, &t.unknown);
 	/* At an entry nothing is known: an address in a register was reported as an escape where control left for it. */
 	for (i = 0; i < f->entries->count; i++) {
-		b = f->entries->by_table[i] ? SIZE_MAX : func_insn_at(code, f->entries->list[i]);
+		b = f->entries->by_table[i] || (t.by_detour && t.by_detour[i]) ? SIZE_MAX
+		                                                               : func_insn_at(code, f->entries->list[i]);
 		if (b != SIZE_MAX)
 			block_pass(&t, block_at(&t, b), &t.unknown);
 	}
@@ -373,6 +375,7 @@ int track_uses(const struct track_func *f, use_fn *report, void *arg)
 	unreached_solve(&t);
 	uses_report(&t);
 	free(t.blocks);
+	free(t.by_detour);
 	worklist_free(&t.list);
 	free(t.met);
 	return t.stopped;
