@@ -26,10 +26,9 @@ static const struct unsupported {
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'i', "ibt", true},          {'n', "noinstr", true},    {'R', "unret", true},
-	{'s', "stackval", true},     {'D', "dump", true},       {'L', "link", false},
-	{'A', "sec-address", false}, {'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
-	{'P', "prefix", true},       {'C', "cfi", true},        {'v', "verbose", false},
+	{'i', "ibt", true},    {'n', "noinstr", true},      {'R', "unret", true},      {'D', "dump", true},
+	{'L', "link", false},  {'A', "sec-address", false}, {'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
+	{'P', "prefix", true}, {'C', "cfi", true},          {'v', "verbose", false},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
@@ -37,7 +36,7 @@ struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
 	const char *values[UNSUPPORTED_COUNT]; /* given with it, or null */
-	bool no_unreachable, acts, no_uaccess;
+	bool acts, no_uaccess, no_stackval;
 	const char *fallback;
 };
 
@@ -57,24 +56,24 @@ static void help(void)
 	       "      --rethunk          .return_sites; warn of returns\n"
 	       "  -l, --sls              warn where no int3 follows a return or indirect jump\n"
 	       "  -t, --static-call      .static_call_sites\n"
+	       "  -s, --stackval         warn where a frame is not built or left by the kernel's rules\n"
 	       "  -u, --uaccess          warn where access to user memory is enabled at a call or return\n"
 	       "\n"
 	       "Options:\n"
 	       "      --module           the object is part of a module\n"
 	       "      --mnop             calls of __fentry__ become nops, as in 6.1 anyhow\n"
-	       "      --no-unreachable   accepted: there are no such warnings\n"
+	       "      --no-unreachable   --stackval does not warn of code that nothing reaches\n"
 	       "      --backup           keep FILE.o.orig\n"
 	       "      --dry-run          write nothing\n"
 	       "      --stats            print counts\n"
 	       "      --fallback=PROGRAM let the real objtool run the passes that etch lacks\n"
-	       "      --skip=LIST        skip uaccess, or passes of objtool that etch lacks\n"
+	       "      --skip=LIST        skip uaccess, stackval, or passes of objtool that etch lacks\n"
 	       "      --help\n"
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
 	       "  -i, --ibt\n"
 	       "  -n, --noinstr\n"
 	       "      --unret\n"
-	       "  -s, --stackval\n"
 	       "      --dump\n"
 	       "      --link\n"
 	       "      --sec-address\n"
@@ -107,10 +106,11 @@ static bool list_has(const char *list, const char *word)
 
 static bool skip_take(struct command_line *c, const char *list)
 {
-	bool any = list_has(list, "uaccess");
+	bool any = list_has(list, "uaccess") || list_has(list, "stackval");
 	size_t i;
 
-	c->no_uaccess |= any;
+	c->no_uaccess |= list_has(list, "uaccess");
+	c->no_stackval |= list_has(list, "stackval");
 	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
 		const char *value = strchr(unsupported[i].name, '=');
 
@@ -118,7 +118,7 @@ static bool skip_take(struct command_line *c, const char *list)
 		any |= c->skipped[i];
 	}
 	if (!any)
-		fprintf(stderr, "etch: --skip takes uaccess, or passes that etch objtool lacks, not '%s'\n", list);
+		fprintf(stderr, "etch: --skip takes uaccess, stackval, or passes that etch objtool lacks, not '%s'\n", list);
 	return any;
 }
 
@@ -171,11 +171,12 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'l': c->acts = o->sls = true; return true;
 	case 't': c->acts = o->static_call = true; return true;
 	case 'u': c->acts = o->uaccess = true; return true;
+	case 's': c->acts = o->stackval = true; return true;
 	case 'm': c->acts = o->mcount = true; return true;
 	case 'O': o->mnop = true; return true;
 	case 'K': c->acts = o->rethunk = true; return true;
 	case 'M': o->module = true; return true;
-	case 'N': c->no_unreachable = true; return true;
+	case 'N': o->no_unreachable = true; return true;
 	case 'B': o->backup = true; return true;
 	case 'Y': o->dry_run = true; return true;
 	case 'S': o->stats = true; return true;
@@ -279,7 +280,7 @@ static int fallback_run(const struct command_line *c, char *file)
 		argv[argc++] = module;
 	if (c->make.dry_run)
 		argv[argc++] = dry_run;
-	if (c->no_unreachable)
+	if (c->make.no_unreachable)
 		argv[argc++] = no_unreachable;
 	argv[argc] = file;
 	fflush(stdout);
@@ -359,6 +360,7 @@ int cmd_objtool(int argc, char **argv)
 	if (!c.make.release || !unsupported_check(&c))
 		return EXIT_UNUSABLE;
 	c.make.uaccess &= !c.no_uaccess;
+	c.make.stackval &= !c.no_stackval;
 	bounds_memory_ends();
 	/* First, on the object as the compiler wrote it: objtool refuses some of what etch adds. */
 	status = c.fallback ? fallback_run(&c, argv[optind]) : EXIT_CLEAN;

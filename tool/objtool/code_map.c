@@ -55,6 +55,13 @@ static const struct elf_reloc *reloc_in(const struct code_map *m, const struct p
 	return k < p->count && p->relocs[k].offset < off + len ? &p->relocs[k] : NULL;
 }
 
+const struct elf_symbol *symbol_in(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s)
+{
+	const struct elf_reloc *r = reloc_in(m, p, at - p->code->addr, s->len);
+
+	return r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
+}
+
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s)
 {
 	uint64_t off = at - p->code->addr;
@@ -117,13 +124,15 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 {
 	const struct elf_symbol *y = t->function;
 	uint8_t *ends = y ? &m->ends[2 * t->number + (y->bind != STB_LOCAL)] : NULL;
+	bool counts; /* its name */
 
 	if (!y)
 		return t->name && m->release->profile->noreturn(t->name);
+	counts = y->bind == STB_GLOBAL || m->release->newer_validation;
 	if (y->bind != STB_LOCAL && t->name != y->name)
-		return t->name && y->bind == STB_GLOBAL && m->release->profile->noreturn(t->name);
+		return t->name && counts && m->release->profile->noreturn(t->name);
 	if (!*ends && y->bind != STB_LOCAL)
-		*ends = y->bind == STB_GLOBAL && m->release->profile->noreturn(y->name) ? ENDS_DEAD : ENDS_OTHERWISE;
+		*ends = counts && m->release->profile->noreturn(y->name) ? ENDS_DEAD : ENDS_OTHERWISE;
 	if (!*ends && depth <= DEPTH_MOST) {
 		*ends = ENDS_OTHERWISE; /* where it comes back to itself */
 		*ends = function_ends_dead(m, y, part_at(m, t->at), depth) ? ENDS_DEAD : ENDS_OTHERWISE;

@@ -62,6 +62,8 @@ const struct part *part_at(const struct code_map *m, uint64_t addr);
 const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, size_t *k);
 /* The target of the direct branch `s` at an address of a part. */
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
+/* The symbol of the relocation inside an instruction, or null. */
+const struct elf_symbol *symbol_in(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* The marks of an address of the space. */
 static inline uint8_t *marks_of(const struct code_map *m, uint64_t addr) { return &m->marks[addr - m->space.first]; }
 /* Bits of code_map.begins and stops; `at` counts from the start of the space. */

@@ -15,11 +15,13 @@ struct objtool_options {
 	const struct linux_release *release;
 	bool jump_label, noinstr_hack; /* --hacks */
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
-	bool mcount, mnop; /* list the calls of __fentry__; make nops of them, as 6.1 always does */
-	bool module;       /* the object is part of a module */
-	bool backup;       /* keep FILE.orig */
-	bool dry_run;      /* write nothing */
-	bool stats;        /* print counts */
+	bool stackval;
+	bool no_unreachable; /* no warnings of code that nothing reaches, or that falls through */
+	bool mcount, mnop;   /* list the calls of __fentry__; make nops of them, as 6.1 always does */
+	bool module;         /* the object is part of a module */
+	bool backup;         /* keep FILE.orig */
+	bool dry_run;        /* write nothing */
+	bool stats;          /* print counts */
 };
 
 /* Runs the passes. 0; or -1 and a message, and the file is as it was. Warnings go to standard error, in objtool's form,
@@ -31,6 +33,9 @@ struct place_names {
 	struct symbol_index list;
 	bool read;
 };
+/* Writes "FUNCTION+OFFSET". */
+void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
+                   size_t size);
 /* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
 void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text);
 
@@ -54,6 +59,7 @@ struct branches {
 	struct branch_list traced;                     /* with options.mcount: of __fentry__ */
 	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
 	size_t insns;
+	size_t warnings; /* of --retpoline */
 };
 struct code_map;
 /* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. Fills
@@ -64,8 +70,12 @@ void branch_sites_free(struct branches *b);
 
 /* uaccess.c: before branch_sites_find(): makes map.begins and map.stops if there can be any warning. */
 void uaccess_open(struct code_map *map);
-/* Prints the warnings of --uaccess, if map.begins is there. 0, or -1 and a message: malformed notes or relocations. */
-int uaccess_check(struct code_map *map, struct error *e);
+/* Prints the warnings of --uaccess; their number. The map has been read. */
+size_t uaccess_check(struct code_map *map);
+
+/* stack_walk.c: prints the warnings of --stackval; where there are none, nor `warnings` of other passes, those of code
+ * that nothing reaches. The map has been read. 0, or -1 and a message: malformed relocations. */
+int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e);
 
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,

@@ -13,16 +13,27 @@
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
 
-void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text)
+void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
+                   size_t size)
 {
-	char where[256];
 	struct error e;
+	size_t n;
 
 	if (!names->read && symbol_index_build(f, symbol_is_place, &names->list, &e))
 		bounds_exhausted();
 	names->read = true;
-	symbol_index_describe(&names->list, f, section, at, where, sizeof(where));
-	fprintf(stderr, "%s: warning: objtool: %s%s: %s\n", f->path, where, strchr(where, '+') ? "" : "+0x0", text);
+	symbol_index_describe(&names->list, f, section, at, out, size);
+	n = strlen(out);
+	if (!strchr(out, '+'))
+		snprintf(out + n, size - n, "+0x0");
+}
+
+void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text)
+{
+	char where[256];
+
+	objtool_place(f, names, section, at, where, sizeof(where));
+	fprintf(stderr, "%s: warning: objtool: %s: %s\n", f->path, where, text);
 }
 
 /* Makes the rows, from the code as the compiler wrote it. */
@@ -69,6 +80,7 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	struct code_map map;
 	struct notes notes;
 	bool noted; /* they have been read */
+	size_t warnings = 0;
 	int err = code_map_open(f, o->release, &map, e);
 
 	step_caches_keep(true); /* up to the last pass that decodes all */
@@ -76,7 +88,12 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 		uaccess_open(&map);
 	/* Branches first, so that warnings come in file order. */
 	err = err || branch_sites_find(f, o, &map, b, e) || sites_sections(f, o, b, sections, count, e) ? -1 : 0;
-	err = !err && map.begins ? uaccess_check(&map, e) : err;
+	if (!err && (map.begins || o->stackval))
+		err = code_map_read(&map, e);
+	if (!err && map.begins)
+		warnings = uaccess_check(&map);
+	if (!err && o->stackval)
+		err = stack_check(&map, o, warnings + b->warnings, e);
 	step_caches_keep(false);
 	noted = map.marks;
 	notes = map.notes;

@@ -228,7 +228,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 		if (end - at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= at))
 			continue; /* overlaps the one before */
 		version_add(&m, rows, space, &n->replacements[k - 1]);
-		version_add(&m, rows, space, &(struct replacement){at, end, at, end - at});
+		version_add(&m, rows, space, &(struct replacement){at, end, at, end - at, 0});
 		for (v = k - 1; v-- > i;)
 			version_add(&m, rows, space, &n->replacements[v]);
 		for (v = k; v-- > i;)

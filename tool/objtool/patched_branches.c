@@ -150,6 +150,7 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 		snprintf(text, sizeof(text), "%s found in %s%s build", what, o->release->option_prefix,
 		         returns ? "RETHUNK" : "RETPOLINE");
 		objtool_warn(p->f, &p->facts->names, p->number, at, text);
+		p->out->warnings++;
 	}
 	if (o->sls && s->flow != FLOW_CALL_IND) {
 		p->sls.at = at;

@@ -42,7 +42,8 @@ struct access {
 	struct path *paths;
 	size_t path_count, path_room;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
-	bool safe;                         /* it may be called while access is enabled */
+	size_t warnings;
+	bool safe; /* it may be called while access is enabled */
 };
 
 static uint8_t *byte_of(const struct access *a, uint64_t addr) { return marks_of(a->map, addr); }
@@ -72,6 +73,7 @@ static bool warn(struct access *a, uint64_t at, const char *text)
 	const struct code_section *c = space_at(&a->map->space, at);
 
 	objtool_warn(a->map->f, &a->names, c->section, at - c->addr, text);
+	a->warnings++;
 	return false;
 }
 
@@ -434,12 +436,10 @@ void uaccess_open(struct code_map *map)
 	map->stops = mem_zero(map->space.span / 64 + 1, sizeof(*map->stops));
 }
 
-int uaccess_check(struct code_map *map, struct error *e)
+size_t uaccess_check(struct code_map *map)
 {
 	struct access a = {.map = map};
 
-	if (code_map_read(map, e))
-		return -1;
 	access_reach_make(map, &a.reach);
 	notes_mark(&a);
 	functions_mark(&a);
@@ -447,5 +447,5 @@ int uaccess_check(struct code_map *map, struct error *e)
 	free(a.paths);
 	access_reach_free(&a.reach);
 	symbol_index_free(&a.names.list);
-	return 0;
+	return a.warnings;
 }

@@ -50,6 +50,7 @@ struct note_frame {
 /* Code that may stand in another's place at run time: [from, from + size) instead of what is at `at`. */
 struct replacement {
 	uint64_t at, end, from, size;
+	uint16_t feature; /* of the processor, that it is for; by the profile's numbers */
 };
 
 struct notes {

@@ -121,7 +121,7 @@ static int exception_entry(struct table *t, uint64_t at)
 }
 
 /* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
-enum { ALT_REPLACEMENT = 4 };
+enum { ALT_REPLACEMENT = 4, ALT_FEATURE = 8 };
 
 /* Control may enter the replacement in place of the code, and goes on behind the code. Without a replacement, nops take
  * the place of the code. */
@@ -131,6 +131,7 @@ static int alternative_entry(struct table *t, uint64_t at)
 	unsigned length = lengths[0], size = lengths[1];
 	uint64_t code, from = 0;
 	struct notes *n = t->out;
+	uint16_t feature;
 
 	if (field(t, at, &code) != AT_CODE)
 		return bad(t, at, "refers to no code");
@@ -147,8 +148,9 @@ static int alternative_entry(struct table *t, uint64_t at)
 	notes_add(n, NOTE_EDGE, code, size ? from : code + length);
 	if (size)
 		notes_add(n, NOTE_RESUME, from + size, code + length);
+	memcpy(&feature, t->section->data + at + ALT_FEATURE, sizeof(feature));
 	mem_room(&n->replacements, &n->replacement_room, n->replacement_count, sizeof(*n->replacements));
-	n->replacements[n->replacement_count++] = (struct replacement){code, code + length, from, size};
+	n->replacements[n->replacement_count++] = (struct replacement){code, code + length, from, size, feature};
 	return 0;
 }
 
@@ -435,5 +437,6 @@ const struct linux_release linux_releases[LINUX_RELEASES] = {
      .option_prefix = "MITIGATION_",
      .tail_fentry = "tail call to __fentry__ !?!?",
      .typed_rows = true,
+     .newer_validation = true,
      .access_safe = linux_6_12_access_safe},
 };

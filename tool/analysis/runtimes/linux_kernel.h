@@ -13,6 +13,9 @@ struct linux_release {
 	const char *tail_fentry;   /* warning about a jump to __fentry__ */
 	bool nops_fentry;          /* calls of __fentry__ become nops, asked for or not */
 	bool typed_rows;           /* .orc_unwind: each row has a type, 0 is UNDEFINED; since 6.4 */
+	/* --stackval: one warning of a function, alternatives judged together, copies of all registers followed; weak
+	 * functions can be noreturn */
+	bool newer_validation;
 	/* May a function be called while access to user memory is enabled? */
 	bool (*access_safe)(const char *name);
 };

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds alternatives by address (alternatives.h). */
+#include "objtool/alternatives.h"
+#include "support/memory.h"
+#include "support/vector.h"
+#include "shared/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FEATURE_POPCNT (4 * 32 + 23) /* arch/x86/include/asm/cpufeatures.h */
+
+static const struct replacement *list_of(const struct alternatives *a) { return a->map->notes.replacements; }
+static size_t count_of(const struct alternatives *a) { return a->map->notes.replacement_count; }
+
+static int from_order(const void *x, const void *y, void *arg)
+{
+	const struct replacement *list = arg;
+	size_t i = *(const size_t *)x, k = *(const size_t *)y;
+
+	if (list[i].from != list[k].from)
+		return list[i].from < list[k].from ? -1 : 1;
+	return i < k ? -1 : i > k;
+}
+
+static void mark(struct alternatives *a, uint64_t at, uint64_t end, uint8_t bit)
+{
+	for (; at < end; at++)
+		a->marks[at - a->map->space.first] |= bit;
+}
+
+/* Lays out the groups: each replacement's own, or one for all of the same code. */
+static void groups_make(struct alternatives *a)
+{
+	const struct replacement *list = list_of(a);
+	size_t i, bytes = 0, n = count_of(a);
+
+	a->first = mem_alloc(n + 1, sizeof(*a->first));
+	a->ends = mem_alloc(n + 1, sizeof(*a->ends));
+	a->by_from = mem_alloc(n + 1, sizeof(*a->by_from));
+	a->marks = mem_zero(a->map->space.span + 1, 1);
+	for (i = 0; i < n; i++) {
+		bool joined = i && list[i - 1].at == list[i].at && a->map->release->newer_validation;
+
+		a->ends[i] = joined && a->ends[i - 1] > list[i].end ? a->ends[i - 1] : list[i].end;
+		a->first[i] = joined ? a->first[i - 1] : bytes;
+		if (a->first[i] + (list[i].end - list[i].at) > bytes)
+			bytes = a->first[i] + (list[i].end - list[i].at);
+		mark(a, list[i].at, list[i].end, ALTERNATIVE_ORIGINAL);
+		mark(a, list[i].from, list[i].from + list[i].size, ALTERNATIVE_REPLACEMENT);
+		if (list[i].size)
+			a->by_from[a->by_from_count++] = i;
+	}
+	for (i = n; i-- > 1;)
+		if (a->first[i - 1] == a->first[i])
+			a->ends[i - 1] = a->ends[i];
+	qsort_r(a->by_from, a->by_from_count, sizeof(*a->by_from), from_order, (void *)(uintptr_t)list);
+	a->bytes = mem_zero(bytes + 1, sizeof(*a->bytes));
+}
+
+/* .discard.ignore_alts. */
+static int kept_read(struct alternatives *a, struct error *e)
+{
+	const struct elf_file *f = a->map->f;
+	uint32_t section = elf_section_find(f, ".discard.ignore_alts", 1),
+			 rel = section ? elf_section_rela(f, section, 1) : 0;
+	struct elf_reloc *r = NULL;
+	long n = rel ? elf_relocs(f, rel, &r, e) : 0, i;
+
+	if (n < 0)
+		return -1;
+	a->kept = mem_alloc((size_t)n + 1, sizeof(*a->kept));
+	for (i = 0; i < n; i++) {
+		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
+		const struct code_section *c = y && y->section ? space_of(&a->map->space, y->section) : NULL;
+
+		if (c)
+			a->kept[a->kept_count++] = c->addr + y->value + (uint64_t)r[i].addend;
+	}
+	free(r);
+	a->kept_count = words_unique(a->kept, a->kept_count);
+	return 0;
+}
+
+int alternatives_read(const struct code_map *map, struct alternatives *out, struct error *e)
+{
+	*out = (struct alternatives){.map = map};
+	groups_make(out);
+	return kept_read(out, e);
+}
+
+void alternatives_free(struct alternatives *a)
+{
+	free(a->by_from);
+	free(a->kept);
+	free(a->first);
+	free(a->ends);
+	free(a->bytes);
+	free(a->marks);
+}
+
+const struct replacement *alternatives_of(const struct alternatives *a, uint64_t addr, size_t *count)
+{
+	const struct replacement *list = list_of(a);
+	size_t k = SEARCH(count_of(a), i, list[i].at < addr), n = 0;
+
+	while (k + n < count_of(a) && list[k + n].at == addr)
+		n++;
+	*count = n;
+	return n ? &list[k] : NULL;
+}
+
+bool alternative_rules(const struct replacement *r) { return r->feature == FEATURE_POPCNT; }
+
+bool alternatives_are_kept(const struct alternatives *a, uint64_t addr)
+{
+	size_t k = SEARCH(a->kept_count, i, a->kept[i] < addr);
+
+	return k < a->kept_count && a->kept[k] == addr;
+}
+
+static bool replacement_find(const struct alternatives *a, uint64_t addr, struct alternative_place *out)
+{
+	const struct replacement *list = list_of(a), *r;
+	size_t k = SEARCH(a->by_from_count, i, list[a->by_from[i]].from <= addr);
+
+	if (!k || addr - list[a->by_from[k - 1]].from >= list[a->by_from[k - 1]].size)
+		return false;
+	k = a->by_from[k - 1];
+	r = &list[k];
+	out->replacement = true;
+	out->original = r->at;
+	out->byte = &a->bytes[a->first[k] + (addr - r->from)];
+	out->behind = r->from + r->size;
+	out->to = a->ends[k];
+	out->filled = r->size < out->to - r->at ? &a->bytes[a->first[k] + r->size] : NULL;
+	return true;
+}
+
+bool alternatives_find(const struct alternatives *a, uint64_t addr, struct alternative_place *out)
+{
+	const struct replacement *list = list_of(a);
+	uint8_t marks = a->marks[addr - a->map->space.first];
+	size_t k;
+
+	memset(out, 0, sizeof(*out));
+	if (marks & ALTERNATIVE_REPLACEMENT && replacement_find(a, addr, out))
+		return true;
+	if (!(marks & ALTERNATIVE_ORIGINAL))
+		return false;
+	k = SEARCH(count_of(a), i, list[i].at <= addr);
+	while (k && list[k - 1].end <= addr && list[k - 1].at + 255 > addr)
+		k--;
+	if (!k || list[k - 1].end <= addr)
+		return false;
+	/* The last one; entries without code come first in the list, but last in the file. */
+	while (k > 1 && !list[k - 2].size && list[k - 2].at == list[k - 1].at && list[k - 2].end > addr)
+		k--;
+	out->original = list[k - 1].at;
+	out->byte = &a->bytes[a->first[k - 1] + (addr - list[k - 1].at)];
+	return true;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* --stackval: what an instruction does to a path, and what is wrong with it there. */
+#include "arch/x86/stack.h"
+#include "objtool/stack_walk.h"
+#include "support/plain.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Checks a call or tail call. False: warned. */
+static bool call_check(struct stack_walk *w, const struct stack_path *p, const char *name)
+{
+	char text[200];
+
+	if (!p->down)
+		return true;
+	snprintf(text, sizeof(text), "call to %.120s() with DF set", name ? name : "{dynamic}");
+	plain(text);
+	return stack_warn(w, p->at, text);
+}
+
+static bool tail_check(struct stack_walk *w, const struct stack_path *p, const char *name)
+{
+	if (stack_frame_modified(&w->frames.list[p->frame]))
+		return stack_warn(w, p->at, "sibling call from callable instruction with modified stack frame");
+	return call_check(w, p, name);
+}
+
+static bool return_check(struct stack_walk *w, const struct stack_path *p)
+{
+	const struct stack_frame *f = &w->frames.list[p->frame];
+
+	if (p->down)
+		return stack_warn(w, p->at, "return with DF set");
+	if (w->function && stack_frame_modified(f))
+		return stack_warn(w, p->at, "return with modified stack frame");
+	return !f->scratch || stack_warn(w, p->at, "BP used as a scratch register");
+}
+
+/* Functions whose code lies inside instructions of others, and the one that tracers hook. */
+static bool is_special(const char *name)
+{
+	static const char *const names[] = {"__fentry__", "retbleed_return_thunk", "srso_safe_ret", "srso_alias_safe_ret"};
+	size_t i;
+
+	for (i = 0; name && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
+static bool pointer_check(struct stack_walk *w, const struct stack_path *p, const char *name)
+{
+	return !w->function || is_special(name) || stack_frame_has_pointer(&w->frames.list[p->frame]) ||
+	       stack_warn(w, p->at, "call without frame pointer save/setup");
+}
+
+/* The target of a call, with the name of the label where it is no function. */
+static struct target call_target(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s)
+{
+	struct target t = target_of(w->map, part, at, s);
+	const struct code_section *c = t.at && !t.name ? space_at(&w->map->space, t.at) : NULL;
+	const struct elf_symbol *y = c ? symbol_index_find(&w->map->labels, c->section, t.at - c->addr) : NULL;
+
+	if (y && t.at == c->addr + y->value)
+		t.name = y->name;
+	return t;
+}
+
+bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
+                   const char **called)
+{
+	const struct notes *n = &w->map->notes;
+	struct target t = {0};
+	bool dead = s->flow == FLOW_STOP && !s->padding;
+
+	if (s->flow == FLOW_CALL && !note_at(n, at, NOTE_PUSH)) {
+		t = call_target(w, part, at, s);
+		dead = calls_dead(w->map, &t);
+	}
+	*called = t.name;
+	return (dead || note_at(n, at + s->len, NOTE_UNREACHABLE)) && !note_at(n, at + s->len, NOTE_REACHABLE);
+}
+
+/* Follows a call. False: warned; *continues: the instruction behind it may follow. */
+static bool call_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
+                        bool *continues)
+{
+	struct target t = call_target(w, part, p->at, s);
+
+	if (!note_at(&w->map->notes, p->at, NOTE_PUSH))
+		return call_check(w, p, t.name) && pointer_check(w, p, t.name);
+	*continues = false;
+	if (t.at)
+		stack_path_add(w, p, t.at, true);
+	return true;
+}
+
+/* Where entry k of a table leads, if that is in the function whose paths are followed; else 0. */
+static uint64_t own_target(struct stack_walk *w, const struct table_jump *j, size_t k)
+{
+	uint64_t to = table_jump_target(&w->tables, j, k);
+	size_t number;
+	const struct elf_symbol *y = to ? function_at(w->map, to, &number) : NULL;
+
+	return y && stack_is_own(w, y) ? to : 0;
+}
+
+/* Follows an indirect jump: by its table, if it has one, else it is a tail call. False: warned. */
+static bool indirect_follow(struct stack_walk *w, const struct stack_path *p)
+{
+	const struct table_jump *j = w->function ? table_jump_at(&w->tables, p->at) : NULL;
+	size_t k, first = w->path_count;
+	uint64_t to;
+
+	if (!j || !own_target(w, j, 0))
+		return !stack_function_at(w, p->at) || tail_check(w, p, NULL);
+	for (k = 0; (to = own_target(w, j, k)); k++)
+		stack_path_add(w, p, to, true);
+	if (w->options->release->newer_validation)
+		stack_paths_reverse(w, first);
+	return true;
+}
+
+/* Follows a direct jump. False: warned; *continues: the next instruction may follow. */
+static bool jump_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
+                        bool *continues)
+{
+	uint64_t to = 0;
+	const char *name;
+
+	*continues = s->flow == FLOW_BRANCH || note_at(&w->map->notes, p->at, NOTE_BRANCH);
+	switch (stack_way_of(w, part, p->at, s, &to, &name)) {
+	case WAY_RETURN: *continues = false; return return_check(w, p);
+	case WAY_INDIRECT: return s->flow == FLOW_BRANCH || indirect_follow(w, p);
+	case WAY_AWAY: return tail_check(w, p, name);
+	case WAY_INSIDE: stack_path_add(w, p, to, true); return true;
+	default: return true;
+	}
+}
+
+/* Does an instruction leave for what has been interrupted, or for another mode? */
+static bool switches_context(const uint8_t *bytes, const struct step *s)
+{
+	switch (code_leaves(bytes, s->len)) {
+	case LEAVES_BY_IRET:
+	case LEAVES_BY_SYSRET: return true;
+	default:
+		return s->op == STEP_SYSCALL ||
+		       ((s->flow == FLOW_RETURN || s->flow == FLOW_JUMP_IND) && !code_is_near(bytes, s->len));
+	}
+}
+
+static bool context_follow(struct stack_walk *w, const struct stack_path *p, const struct step *s, bool *continues)
+{
+	*continues = w->function && stack_has_hint(w, p->at + s->len);
+	return !w->function || *continues || stack_warn(w, p->at, "unsupported instruction in callable function");
+}
+
+/* std and cld. */
+static bool direction_follow(struct stack_walk *w, struct stack_path *p, const struct step *s)
+{
+	if (s->direction == DIRECTION_DOWN && p->down)
+		return stack_warn(w, p->at, "recursive STD");
+	if (s->direction == DIRECTION_UP && !p->down && w->function)
+		return stack_warn(w, p->at, "redundant CLD");
+	if (s->direction == DIRECTION_DOWN || s->direction == DIRECTION_UP)
+		p->down = s->direction == DIRECTION_DOWN;
+	return true;
+}
+
+/* Adds the path that falls through an instruction; the last one of a replacement goes on behind the original. False:
+ * warned. */
+static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t behind)
+{
+	struct alternative_place place;
+	char text[128];
+
+	if (w->alternatives.marks[p->at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
+	    alternatives_find(&w->alternatives, p->at, &place) && behind == place.behind) {
+		if (place.filled && !stack_alternative_check(w, place.behind, &place, p->frame, true))
+			return false;
+		behind = place.to;
+		part = part_at(w->map, behind - 1);
+	}
+	if (part && behind - part->code->addr < part->code->size) {
+		stack_path_add(w, p, behind, false);
+		return true;
+	}
+	if (!part || w->frames.list[p->frame].cfa.base == BASE_NONE || w->options->no_unreachable)
+		return true;
+	snprintf(text, sizeof(text), "%.100s: unexpected end of section", w->map->f->sections[part->code->section].name);
+	plain(text);
+	return stack_warn_plainly(w, text);
+}
+
+/* Applies what an instruction does to the frame. False: warned. */
+static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_t *bytes, const struct step *s)
+{
+	struct stack_frame f = w->frames.list[p->frame];
+	const struct notes *n = &w->map->notes;
+	const struct stack_rules rules = {
+		.copies = w->options->release->newer_validation,
+		.function = stack_function_at(w, p->at),
+		.hinted = note_any(n, p->at + s->len) && stack_has_hint(w, p->at + s->len),
+		.pushes = s->flow == FLOW_CALL && note_at(n, p->at, NOTE_PUSH),
+		.returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at),
+	};
+	const char *text = stack_frame_step(&f, s, &rules);
+
+	if (text)
+		return stack_warn(w, p->at, text);
+	if (memcmp(&f, &w->frames.list[p->frame], sizeof(f)))
+		p->frame = stack_frames_number(&w->frames, &f);
+	return true;
+}
+
+bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s)
+{
+	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
+	bool continues = true;
+	const char *called;
+
+	if ((s->touches || s->flow != FLOW_NEXT) && !frame_apply(w, p, bytes, s))
+		return false;
+	if (code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at))
+		return next_add(w, part, p, p->at + s->len); /* to itself */
+	if (switches_context(bytes, s))
+		return context_follow(w, p, s, &continues) && (!continues || next_add(w, part, p, p->at + s->len));
+	switch (s->flow) {
+	case FLOW_RETURN: return return_check(w, p);
+	case FLOW_JUMP_IND: return indirect_follow(w, p);
+	case FLOW_JUMP:
+	case FLOW_BRANCH:
+		if (!jump_follow(w, part, p, s, &continues))
+			return false;
+		break;
+	case FLOW_CALL_IND:
+		if (!call_check(w, p, NULL) || !pointer_check(w, p, NULL))
+			return false;
+		break;
+	case FLOW_CALL:
+		if (!call_follow(w, part, p, s, &continues))
+			return false;
+		break;
+	case FLOW_STOP: break;
+	default:
+		if (!direction_follow(w, p, s))
+			return false;
+	}
+	continues = continues && !stack_is_dead(w, part, p->at, s, &called);
+	return !continues || next_add(w, part, p, p->at + s->len);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * --stackval: follows all paths from the start of each function, and warns where the frame is not built and left by the
+ * kernel's rules: a call without a frame pointer, a return or tail call with a frame, paths that meet with different
+ * ones. The first warning of a function ends it.
+ */
+#include "objtool/stack_walk.h"
+#include "support/memory.h"
+#include "support/plain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t *frame_at(const struct stack_walk *w, uint64_t addr) { return &w->at[addr - w->map->space.first]; }
+
+void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched)
+{
+	mem_room(&w->paths, &w->path_room, w->path_count, sizeof(*w->paths));
+	w->paths[w->path_count++] =
+		(struct stack_path){.at = to, .frame = from->frame, .down = from->down, .branched = branched};
+}
+
+void stack_paths_reverse(struct stack_walk *w, size_t first)
+{
+	size_t end;
+
+	for (end = w->path_count; first + 1 < end; first++, end--) {
+		struct stack_path p = w->paths[first];
+
+		w->paths[first] = w->paths[end - 1];
+		w->paths[end - 1] = p;
+	}
+}
+
+/* Returns false. */
+bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
+{
+	const struct code_section *c = space_at(&w->map->space, at);
+	size_t k;
+
+	w->warnings++;
+	if (w->options->release->newer_validation && function_at(w->map, at, &k)) {
+		if (w->warned[k])
+			return false;
+		w->warned[k] = true;
+	}
+	objtool_warn(w->map->f, &w->names, c->section, at - c->addr, text);
+	return false;
+}
+
+/* A warning without a place. Returns false. */
+bool stack_warn_plainly(struct stack_walk *w, const char *text)
+{
+	w->warnings++;
+	fprintf(stderr, "%s: warning: objtool: %s\n", w->map->f->path, text);
+	return false;
+}
+
+bool stack_has_hint(const struct stack_walk *w, uint64_t at)
+{
+	return note_at(&w->map->notes, at, NOTE_FRAME) || note_at(&w->map->notes, at, NOTE_RESTORE);
+}
+
+/* ---- entering an instruction ------------------------------------------------------------- */
+
+/* Has the path left its function? False: warned, or there is nothing to say. */
+static bool function_check(struct stack_walk *w, const struct stack_path *p)
+{
+	const struct elf_symbol *y = w->function ? stack_function_at(w, p->at) : NULL;
+	char text[256];
+
+	if (!y || stack_is_own(w, y))
+		return true;
+	if (!strncmp(w->function->name, "__cfi_", 6) || w->options->no_unreachable ||
+	    (w->options->release->newer_validation && !strncmp(w->function->name, "__pfx_", 6))) {
+		w->path_count = 0;
+		return false;
+	}
+	snprintf(text, sizeof(text), "%.100s() falls through to next function %.100s()", w->function->name, y->name);
+	plain(text);
+	return stack_warn_plainly(w, text);
+}
+
+/* Where a RESTORE takes its frame from: the last SAVE in front of it in its function has an edge to it. */
+static uint64_t save_of(const struct stack_walk *w, uint64_t at)
+{
+	const struct notes *n = &w->map->notes;
+	size_t i;
+
+	for (i = n->count; i-- > 0;)
+		if (n->list[i].kind == NOTE_EDGE && n->list[i].to == at && n->list[i].at < at)
+			return n->list[i].at;
+	return 0;
+}
+
+/* The frame that a hint says. False: the path ends; *ok: without a warning. */
+static bool hint_take(struct stack_walk *w, struct stack_path *p, bool *ok)
+{
+	const struct notes *n = &w->map->notes;
+	const struct note *x = note_at(n, p->at, NOTE_FRAME);
+	struct stack_frame f;
+	uint32_t saved;
+
+	for (; x && note_is(n, x + 1, p->at, NOTE_FRAME); x++)
+		;
+	if (x) {
+		stack_frame_hinted(&n->frames[x->to], w->options->release->typed_rows, &f);
+		p->frame = stack_frames_number(&w->frames, &f);
+		return true;
+	}
+	saved = *frame_at(w, save_of(w, p->at));
+	if (!saved) {
+		*ok = (p->branched && w->options->release->newer_validation) ||
+		      stack_warn(w, p->at, "objtool isn't smart enough to handle this CFI save/restore combo");
+		return false;
+	}
+	p->frame = saved - 1;
+	return true;
+}
+
+bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alternative_place *place, uint32_t frame,
+                             bool filled)
+{
+	uint32_t *byte = filled ? place->filled : place->byte;
+	char text[300], where[200];
+	const struct code_section *c;
+
+	if (!*byte)
+		*byte = frame + 1;
+	if (*byte == frame + 1)
+		return true;
+	snprintf(text, sizeof(text), "stack layout conflict in alternatives");
+	if (!w->options->release->newer_validation)
+		return stack_warn(w, at, text);
+	c = space_at(&w->map->space, at);
+	objtool_place(w->map->f, &w->names, c->section, at - c->addr, where, sizeof(where));
+	snprintf(text, sizeof(text), "stack layout conflict in alternatives: %s", where);
+	return stack_warn(w, place->original, text);
+}
+
+/* Adds the paths into replacements, to the other side of a static key, to fixups. False: the instruction itself never
+ * runs. */
+static bool others_add(struct stack_walk *w, const struct stack_path *p, const struct step *s)
+{
+	const struct notes *n = &w->map->notes;
+	size_t count, i;
+	const struct replacement *r = alternatives_of(&w->alternatives, p->at, &count);
+	size_t first = w->path_count;
+	bool kept = count && alternatives_are_kept(&w->alternatives, p->at), runs = true;
+	const struct note *x;
+
+	for (i = 0; i < count && !kept; i++) {
+		if (r[i].size)
+			stack_path_add(w, p, r[i].from, true);
+		runs &= !alternative_rules(&r[i]);
+	}
+	for (i = 0; i < count && !kept; i++)
+		if (!r[i].size)
+			stack_path_add(w, p, r[i].end, true);
+	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
+		if (s->flow != FLOW_JUMP || w->options->jump_label)
+			stack_path_add(w, p, x->to, true);
+		else
+			stack_path_add(w, p, p->at + s->len, true);
+	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++) {
+		for (i = 0; i < count && x->to != (r[i].size ? r[i].from : r[i].end); i++)
+			;
+		if (i == count && !note_at(n, x->to, NOTE_RESTORE))
+			stack_path_add(w, p, x->to, true);
+	}
+	if (w->options->release->newer_validation)
+		stack_paths_reverse(w, first);
+	return runs;
+}
+
+/* Enters an instruction. False: the path ends there; *ok: without a warning. */
+static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
+{
+	uint32_t *seen = frame_at(w, p->at);
+	bool hinted = note_any(&w->map->notes, p->at) && stack_has_hint(w, p->at);
+	struct alternative_place place;
+	char text[128];
+
+	*ok = false;
+	if (!function_check(w, p))
+		return false;
+	if (*seen) {
+		*ok = hinted || *seen == p->frame + 1 ||
+		      !stack_frames_differ(&w->frames.list[*seen - 1], &w->frames.list[p->frame],
+		                           w->options->release->typed_rows, text, sizeof(text)) ||
+		      stack_warn(w, p->at, text);
+		return false;
+	}
+	if (hinted && !hint_take(w, p, ok))
+		return false;
+	*seen = p->frame + 1;
+	if (alternatives_find(&w->alternatives, p->at, &place) &&
+	    !stack_alternative_check(w, p->at, &place, p->frame, false))
+		return false;
+	*ok = true;
+	return true;
+}
+
+/* Visits the instruction that a path begins with, its replacements first. False: warned. */
+static bool visit(struct stack_walk *w, struct stack_path p)
+{
+	const struct part *part = part_at(w->map, p.at);
+	uint64_t off = part ? p.at - part->code->addr : 0;
+	size_t first = w->path_count;
+	bool ok = true;
+	struct step s;
+
+	if (!part || (!p.resumed && !enter(w, &p, &ok)) ||
+	    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
+		return ok;
+	if (!p.resumed && note_any(&w->map->notes, p.at)) {
+		p.resumed = others_add(w, &p, &s);
+		if (p.resumed) {
+			stack_path_add(w, &p, p.at, false);
+			w->paths[w->path_count - 1].resumed = true;
+		}
+	} else {
+		ok = stack_leave(w, part, &p, &s);
+	}
+	stack_paths_reverse(w, first);
+	return ok;
+}
+
+/* Follows all paths from an address, unless others have been there. */
+static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbol *function, size_t number)
+{
+	struct stack_path p = {.branched = true};
+	struct stack_frame f;
+
+	if (!part_at(w->map, at) || *frame_at(w, at) || note_at(&w->map->notes, at, NOTE_IGNORE))
+		return;
+	stack_frame_start(&f);
+	p.frame = stack_frames_number(&w->frames, &f);
+	w->function = function;
+	w->number = number;
+	w->path_count = 0;
+	stack_path_add(w, &p, at, true);
+	while (w->path_count && visit(w, w->paths[--w->path_count]))
+		;
+}
+
+/* Is a function without a size, so that it is not known which code is its own? */
+static bool is_unsized(const struct elf_symbol *y) { return y->section && y->type == STT_FUNC && !y->size; }
+
+static void all_walk(struct stack_walk *w)
+{
+	const struct code_map *m = w->map;
+	char text[160];
+	size_t i, k;
+
+	for (i = 0; i < m->f->symbol_count; i++)
+		if (is_unsized(&m->f->symbols[i]) && space_of(&m->space, m->f->symbols[i].section)) {
+			snprintf(text, sizeof(text), "%.100s() is missing an ELF size annotation", m->f->symbols[i].name);
+			plain(text);
+			stack_warn_plainly(w, text);
+		}
+	for (i = 0; i < m->functions.count; i++) {
+		const struct elf_symbol *y = m->functions.list[i];
+		const struct code_section *c = space_of(&m->space, y->section);
+
+		if (c && y->value < c->size && !strstr(y->name, ".cold"))
+			paths_walk(w, c->addr + y->value, y, i);
+	}
+	for (i = 0; i < m->notes.count; i++)
+		if (m->notes.list[i].kind == NOTE_FRAME) {
+			const struct elf_symbol *y = function_at(m, m->notes.list[i].at, &k);
+
+			paths_walk(w, m->notes.list[i].at, y, k);
+		}
+}
+
+int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e)
+{
+	struct stack_walk w = {.map = map, .options = o, .warnings = warnings};
+	int err = alternatives_read(map, &w.alternatives, e);
+
+	table_jumps_open(map, &w.tables);
+	w.at = mem_zero(map->space.span + 1, sizeof(*w.at));
+	w.warned = mem_zero(map->functions.count + 1, sizeof(*w.warned));
+	if (!err)
+		all_walk(&w);
+	if (!err && !w.warnings && !o->no_unreachable)
+		unreached_warn(&w);
+	alternatives_free(&w.alternatives);
+	table_jumps_free(&w.tables);
+	stack_frames_free(&w.frames);
+	symbol_index_free(&w.names.list);
+	free(w.at);
+	free(w.warned);
+	free(w.paths);
+	return err;
+}

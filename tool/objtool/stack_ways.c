@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Where jumps lead for --stackval: inside their function, to another, or back to the caller. */
+#include "objtool/stack_walk.h"
+
+#include <string.h>
+
+/* The length of a cold part's name without what says so; 0: it is none. */
+static size_t cold_length(const struct elf_symbol *y)
+{
+	const char *cold = strstr(y->name, ".cold");
+
+	return cold ? (size_t)(cold - y->name) : 0;
+}
+
+/* Does any name of the function whose paths are followed begin with these, and end there? */
+static bool is_named(const struct stack_walk *w, const char *name, size_t length)
+{
+	const struct symbol_index *x = &w->map->functions;
+	size_t i = w->number;
+
+	while (i && x->list[i - 1]->section == w->function->section && x->list[i - 1]->value == w->function->value)
+		i--;
+	for (; i < x->count && x->list[i]->section == w->function->section && x->list[i]->value == w->function->value; i++)
+		if (strlen(x->list[i]->name) == length && !memcmp(x->list[i]->name, name, length))
+			return true;
+	return false;
+}
+
+bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y)
+{
+	size_t cold;
+
+	if (y->section == w->function->section && y->value == w->function->value)
+		return true;
+	cold = cold_length(y);
+	return cold && is_named(w, y->name, cold);
+}
+
+const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t at)
+{
+	size_t k;
+
+	if (w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT)
+		return w->function;
+	return function_at(w->map, at, &k);
+}
+
+static bool begins(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
+
+enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
+                            uint64_t *to, const char **name)
+{
+	const struct elf_symbol *y = symbol_in(w->map, part, at, s), *from = stack_function_at(w, at), *there;
+	bool named = y && y->type != STT_SECTION, later = w->options->release->newer_validation;
+	const struct code_section *c;
+	struct target t;
+	size_t k;
+
+	*name = named ? y->name : NULL;
+	if (named && y->bind == STB_GLOBAL && !strcmp(y->name, "__x86_return_thunk"))
+		return WAY_RETURN;
+	if (named && y->bind == STB_GLOBAL && begins(y->name, "__x86_indirect_"))
+		return WAY_INDIRECT;
+	if (named && from)
+		return WAY_AWAY;
+	t = target_of(w->map, part, at, s);
+	c = t.at ? space_at(&w->map->space, t.at) : NULL;
+	if (!c)
+		return WAY_NOWHERE;
+	*to = t.at;
+	there = function_at(w->map, t.at, &k);
+	if (!there || t.at != c->addr + there->value)
+		return WAY_INSIDE;
+	*name = there->name;
+	if (!from || !w->function)
+		return later ? WAY_AWAY : WAY_INSIDE;
+	if (stack_is_own(w, there) || (cold_length(there) && !cold_length(from)))
+		return WAY_INSIDE;
+	return WAY_AWAY;
+}
