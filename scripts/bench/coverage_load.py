@@ -6,6 +6,8 @@ the program has one thread.
 Counts are etch stat's, simulated: a run of N and one of 5 N requests, and of both the difference over 4 N, so that
 start-up and arming are not in them. Misses depend on where data lie: all builds are linked in ETCH_LAYOUTS layouts (4), with
 paddings before .data and .bss and below the stack, by the same seeds for each build; a cell is the mean, and of misses the range.
+ETCH_ONE_SET=1: in a data cache of the same size that is one set, where no address excludes another: misses hardly depend on
+the layout then, and are those of lines touched, not of lines that share a set.
 ETCH_TIMES=K: also user and system time a request, of K interleaved runs without simulation.
 The judge of `armed` is valgrind's lackey, which prints each access to memory: how
 many of the loads that a run of N requests makes after the etch_sync are from the marked objects, and by how many
@@ -195,11 +197,14 @@ def meet(d):
     return pathlib.Path(f"{d}/done").read_text()  # nginx takes its standard error to a file
 
 
+ONE_SET = {"VALGRIND_OPTS": "--callgrind:D1=32768,512,64"} if os.environ.get("ETCH_ONE_SET") else {}
+
+
 def run_load(name, exe, n, wrap, directory, stack=0, hooked=True):
     """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer. hooked: as HOOKS say."""
     arguments, client, _ = LOADS[name]
     port = free_port()
-    env = {k: v for k, v in os.environ.items() if not k.startswith("ETCH_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ETCH_")} | ONE_SET
     with tempfile.TemporaryDirectory(dir=directory) as d:
         (pathlib.Path(d) / "load.lua").write_text(LUA)
         (pathlib.Path(d) / "nginx.conf").write_text(NGINX % {"dir": d, "port": port})
@@ -301,6 +306,7 @@ def builds(name, cc, layout):
     define = "#define HOOKED\n" if hooks else ""
     out, objects, tag = {}, [], "-".join(map(str, layout))
     pads = coverage_parts.OUT / "coverage" / f"pads-{tag}.o"
+    pads.parent.mkdir(parents=True, exist_ok=True)
     pads.with_suffix(".c").write_text("char etch_pad_data[%d] = {1}, etch_pad_bss[%d];\n" % tuple(x + 1 for x in layout))
     sh("gcc", "-c", "-o", pads, pads.with_suffix(".c"))
     steps = {"marked": "", "armed": "#define SYNC\n", "sealed": "#define SYNC\n#define SEAL\n"}
