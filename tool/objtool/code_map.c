@@ -36,13 +36,12 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 /* The relocation of a field inside an instruction of a part, or null. */
 static const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len)
 {
-	const uint8_t *marks = marks_of(m, p->code->addr + off);
 	size_t *near = &m->parts[p - m->parts].near, k = *near, step;
-	unsigned i = 0;
+	uint64_t at = p->code->addr + off - m->space.first, bits = m->fields[at / 64] >> at % 64;
 
-	while (i < len && !(marks[i] & MARK_RELOC))
-		i++;
-	if (i == len)
+	if (at % 64)
+		bits |= m->fields[at / 64 + 1] << (64 - at % 64);
+	if (!(bits & (((uint64_t)1 << len) - 1)))
 		return NULL;
 	if (p->relocs[k].offset >= off) { /* mostly it is a little behind the last one */
 		k = SEARCH(k, n, p->relocs[n].offset < off);
@@ -80,7 +79,7 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 		return m->known[r->symbol];
 	t.name = NULL;
 	t.label = begins && y->type != STT_SECTION && y->name[0] ? y->name : NULL;
-	if (t.at - m->space.first > m->space.span || (s->flow != FLOW_CALL && !(*marks_of(m, t.at) & MARK_FUNCTION)))
+	if (t.at - m->space.first > m->space.span || (s->flow != FLOW_CALL && !bit_has(m->entries, t.at - m->space.first)))
 		return t;
 	c = space_at(&m->space, t.at);
 	t.function = function_at(m, t.at, &t.number);
@@ -151,10 +150,17 @@ int code_map_open(const struct elf_file *f, const struct linux_release *release,
 	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e);
 }
 
-static int parts_read(struct code_map *m, struct error *e)
+uint64_t *bits_new(const struct code_map *m)
+{
+	return mem_zero(m->space.span / 64 + 2, sizeof(uint64_t)); /* reloc_in() reads two words */
+}
+
+int code_map_relocs(struct code_map *m, struct error *e)
 {
 	size_t i;
 
+	if (m->parts)
+		return 0;
 	m->parts = mem_zero(m->space.count, sizeof(*m->parts));
 	for (i = 0; i < m->space.count; i++) {
 		uint32_t rel = elf_section_rela(m->f, m->space.list[i].section, 1);
@@ -168,33 +174,34 @@ static int parts_read(struct code_map *m, struct error *e)
 	return 0;
 }
 
-static void marks_make(struct code_map *m)
+static void bits_make(struct code_map *m)
 {
 	size_t i, k;
 
-	m->marks = mem_zero(m->space.span + 1, 1);
+	m->fields = bits_new(m);
+	m->entries = bits_new(m);
 	for (i = 0; i < m->space.count; i++)
 		for (k = 0; k < m->parts[i].count; k++)
 			if (m->parts[i].relocs[k].offset < m->parts[i].code->size)
-				*marks_of(m, m->parts[i].code->addr + m->parts[i].relocs[k].offset) |= MARK_RELOC;
+				bit_set(m->fields, m->parts[i].code->addr + m->parts[i].relocs[k].offset - m->space.first);
 	for (i = 0; i < m->functions.count; i++) {
 		const struct elf_symbol *y = m->functions.list[i];
 		const struct code_section *c = space_of(&m->space, y->section);
 
 		if (c && y->value < c->size)
-			*marks_of(m, c->addr + y->value) |= MARK_FUNCTION;
+			bit_set(m->entries, c->addr + y->value - m->space.first);
 	}
 }
 
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
-	if (parts_read(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
+	if (code_map_relocs(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
 	    m->release->profile->read(m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
 	m->known = mem_zero(m->f->symbol_count, sizeof(*m->known));
-	marks_make(m);
+	bits_make(m);
 	return 0;
 }
 
@@ -208,7 +215,8 @@ void code_map_free(struct code_map *m)
 	free(m->ends);
 	free(m->known);
 	notes_free(&m->notes);
-	free(m->marks);
+	free(m->fields);
+	free(m->entries);
 	free(m->begins);
 	free(m->stops);
 	symbol_index_free(&m->functions);

@@ -16,12 +16,6 @@ struct part {
 	size_t near; /* the last one found */
 };
 
-/* What is known of a byte of code; the bits below are for others' use. */
-enum {
-	MARK_RELOC = 64,     /* a relocation's field begins there */
-	MARK_FUNCTION = 128, /* a function does */
-};
-
 #define RETURN_THUNK "__x86_return_thunk" /* what a return is compiled to as a jump to it */
 
 /* Where a direct jump or call leads. */
@@ -43,16 +37,20 @@ struct code_map {
 	struct notes notes;
 	struct target *known; /* of code_map.c, per symbol: where a call of it leads */
 	uint8_t *ends;        /* of code_map.c, two per function */
-	uint8_t *marks;       /* MARK_*, of each byte of the space and of its end */
-	uint64_t *begins; /* a bit of each: an instruction begins there, of those that follow each other from the section's
-	                   * start on; null: not known */
-	uint64_t *stops;  /* likewise, of these: it does more than lead to the next, or has an effect on access to user
-	                   * memory, or is a section's last */
+	/* A bit of each byte of the space: */
+	uint64_t *fields;  /* a relocation's field begins there; null: not read */
+	uint64_t *entries; /* a function does */
+	uint64_t *begins;  /* an instruction begins there, of those that follow each other from the section's
+	                    * start on; null: not known */
+	uint64_t *stops;   /* likewise, of these: it does more than lead to the next, or has an effect on access to user
+	                    * memory, or is a section's last */
 };
 
-/* A map with its space and functions; then code_map_read() fills it. 0, or -1 and a message. code_map_free() when done.
+/* A map with its space and functions; code_map_relocs() reads the relocations too, and code_map_read() all. 0, or -1
+ * and a message. code_map_free() when done.
  */
 int code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out, struct error *e);
+int code_map_relocs(struct code_map *m, struct error *e);
 int code_map_read(struct code_map *m, struct error *e);
 void code_map_free(struct code_map *m);
 
@@ -64,9 +62,9 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* The symbol of the relocation inside an instruction, or null. */
 const struct elf_symbol *symbol_in(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
-/* The marks of an address of the space. */
-static inline uint8_t *marks_of(const struct code_map *m, uint64_t addr) { return &m->marks[addr - m->space.first]; }
-/* Bits of code_map.begins and stops; `at` counts from the start of the space. */
+/* A list of bits, all 0, one for each byte of the space and its end. */
+uint64_t *bits_new(const struct code_map *m);
+/* `at` counts from the start of the space. */
 static inline void bit_set(uint64_t *bits, uint64_t at) { bits[at / 64] |= (uint64_t)1 << at % 64; }
 static inline bool bit_has(const uint64_t *bits, uint64_t at) { return bits[at / 64] >> at % 64 & 1; }
 /* Does what is called not return? */

@@ -68,8 +68,9 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
                       struct branches *out, struct error *e);
 void branch_sites_free(struct branches *b);
 
-/* uaccess.c: before branch_sites_find(): makes map.begins and map.stops if there can be any warning. */
-void uaccess_open(struct code_map *map);
+/* uaccess.c: before branch_sites_find(): makes map.begins and map.stops, and reads relocations, if there can be any
+ * warning. 0, or -1 and a message. */
+int uaccess_open(struct code_map *map, struct error *e);
 /* Prints the warnings of --uaccess; their number. The map has been read. */
 size_t uaccess_check(struct code_map *map);
 

@@ -85,7 +85,7 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 
 	step_caches_keep(true); /* up to the last pass that decodes all */
 	if (!err && o->uaccess)
-		uaccess_open(&map);
+		err = uaccess_open(&map, e);
 	/* Branches first, so that warnings come in file order. */
 	err = err || branch_sites_find(f, o, &map, b, e) || sites_sections(f, o, b, sections, count, e) ? -1 : 0;
 	if (!err && (map.begins || o->stackval))
@@ -95,7 +95,7 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	if (!err && o->stackval)
 		err = stack_check(&map, o, warnings + b->warnings, e);
 	step_caches_keep(false);
-	noted = map.marks;
+	noted = map.fields;
 	notes = map.notes;
 	map.notes = (struct notes){0};
 	code_map_free(&map);

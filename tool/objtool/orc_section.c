@@ -197,6 +197,15 @@ static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *r
 	return true;
 }
 
+/* A list with room for as many rows as another has, and a few more. */
+static struct row_list rows_like(const struct row_list *l)
+{
+	struct row_list out = {.room = l->count + l->count / 16 + 16};
+
+	out.rows = mem_alloc(out.room, sizeof(*out.rows));
+	return out;
+}
+
 /* Appends the rows of the bytes from `at` up to `end`. */
 static void merged_put(const struct merged *m, struct row_list *out, uint64_t at, uint64_t end)
 {
@@ -213,7 +222,7 @@ static void merged_put(const struct merged *m, struct row_list *out, uint64_t at
  */
 static void rows_merge(struct row_list *rows, const struct notes *n, const struct code_space *space)
 {
-	struct row_list out = {0};
+	struct row_list out = rows_like(rows);
 	size_t i, k, v, next = 0;
 
 	for (i = 0; i < n->replacement_count; i = k) {
@@ -252,7 +261,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 static void rows_ignore(struct row_list *rows, const struct notes *n)
 {
 	static const struct etch_rule none;
-	struct row_list out = {0};
+	struct row_list out = rows_like(rows);
 	size_t next = 0, k, m;
 
 	for (k = 0; k < n->count; k = m) {
@@ -294,6 +303,9 @@ long orc_sections(const struct elf_file *f, bool typed, struct frames *frames, s
 	rows_ignore(&frames->rows, &frames->notes);
 	pair[0] = (struct new_section){.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 1};
 	pair[1] = (struct new_section){.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 1};
+	m.room = m.orc_room = frames->rows.count + 1;
+	m.ip->relocs = mem_alloc(m.room, sizeof(*m.ip->relocs));
+	m.orc->data = mem_alloc(m.orc_room, ENTRY_SIZE);
 	for (i = 0; i < frames->space.count && frames->rows.count; i++)
 		if (has_rows(&f->sections[frames->space.list[i].section]))
 			section_add(&m, &frames->space.list[i], &frames->rows, &row);

@@ -25,6 +25,18 @@ struct facts {
 	struct place_names names;
 	struct safe_place *safe; /* sorted */
 	size_t safe_count;
+	uint8_t *kinds; /* enum symbol_kind, of each symbol */
+};
+
+/* What a branch to a symbol stands for. */
+enum symbol_kind {
+	SYMBOL_UNKNOWN, /* not looked at yet */
+	SYMBOL_OTHER,
+	SYMBOL_RETURNS,
+	SYMBOL_RETPOLINE,
+	SYMBOL_STATIC_CALL,
+	SYMBOL_PROFILER,
+	SYMBOL_FENTRY,
 };
 
 /* The code section of the pass. */
@@ -34,8 +46,8 @@ struct pass {
 	struct facts *facts;
 	const struct code_map *map;
 	struct branches *out;
-	bool marks; /* fills map.begins and map.stops, in which the section begins at `first` */
-	uint64_t first;
+	const struct part *part; /* the section in the map; null: not there, or map.begins is not filled */
+	uint64_t first;          /* where it begins in the space */
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
@@ -107,33 +119,43 @@ static void traced_add(struct pass *p, uint64_t at, uint32_t symbol, bool call)
 	site_add(&p->out->traced, p, at, symbol, call);
 }
 
-/* A direct branch with a relocation against a global symbol. Returns whether it stands for an indirect branch or a
- * return. */
-static bool branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
+static enum symbol_kind symbol_judge(const struct elf_symbol *y)
 {
-	const struct elf_symbol *y = &p->f->symbols[symbol];
+	if (y->bind != STB_GLOBAL)
+		return SYMBOL_OTHER;
+	if (!strcmp(y->name, RETURN_THUNK))
+		return SYMBOL_RETURNS;
+	if (!strncmp(y->name, "__x86_indirect_", 15))
+		return SYMBOL_RETPOLINE;
+	if (!strncmp(y->name, "__SCT__", 7))
+		return SYMBOL_STATIC_CALL;
+	if (is_profiler(y->name))
+		return SYMBOL_PROFILER;
+	return strcmp(y->name, "__fentry__") ? SYMBOL_OTHER : SYMBOL_FENTRY;
+}
+
+/* A direct branch with a relocation against a symbol. */
+static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
+{
+	uint8_t *kind = &p->facts->kinds[symbol];
 	bool call = s->flow == FLOW_CALL;
 
-	if (y->bind != STB_GLOBAL)
-		return false;
-	if (!call && !strcmp(y->name, RETURN_THUNK)) {
+	if (!*kind)
+		*kind = (uint8_t)symbol_judge(&p->f->symbols[symbol]);
+	if (*kind == SYMBOL_OTHER)
+		return;
+	if (*kind == SYMBOL_RETURNS && !call)
 		site_add(&p->out->returns, p, at, symbol, call);
-		return true;
-	}
-	if (!strncmp(y->name, "__x86_indirect_", 15)) {
-		if (!p->replacement)
-			site_add(&p->out->retpolines, p, at, symbol, call);
-		return true;
-	}
-	if (p->replacement || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
-		return false;
-	if (!strncmp(y->name, "__SCT__", 7))
+	if (*kind == SYMBOL_RETPOLINE && !p->replacement)
+		site_add(&p->out->retpolines, p, at, symbol, call);
+	if (*kind <= SYMBOL_RETPOLINE || p->replacement || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
+		return;
+	if (*kind == SYMBOL_STATIC_CALL)
 		site_add(&p->out->calls, p, at, symbol, call);
-	else if (p->noinstr && is_profiler(y->name))
+	else if (*kind == SYMBOL_PROFILER && p->noinstr)
 		site_add(&p->out->profiled, p, at, symbol, call);
-	else if (p->o->mcount && !strcmp(y->name, "__fentry__"))
+	else if (*kind == SYMBOL_FENTRY && p->o->mcount)
 		traced_add(p, at, symbol, call);
-	return false;
 }
 
 /* Warns about an indirect branch or return. */
@@ -186,12 +208,12 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 		sls_settle(p, bytes);
 		if (!step_outline(cache, bytes, size - at, &s)) {
 			objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
-			if (p->marks)
+			if (p->part)
 				bit_set(p->map->stops, p->first + at);
 			break;
 		}
 		p->out->insns++;
-		if (p->marks)
+		if (p->part)
 			insn_mark(p, bytes, at, &s);
 		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP)
 			continue;
@@ -215,6 +237,7 @@ static int facts_read(const struct elf_file *f, struct facts *out, struct error 
 	memset(out, 0, sizeof(*out));
 	if (n < 0)
 		return -1;
+	out->kinds = mem_zero(f->symbol_count, 1);
 	out->safe = mem_alloc((size_t)n + 1, sizeof(*out->safe));
 	for (i = 0; i < n; i++) {
 		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
@@ -232,21 +255,27 @@ static void facts_free(struct facts *x)
 {
 	symbol_index_free(&x->names.list);
 	free(x->safe);
+	free(x->kinds);
 }
 
 static int section_read(struct pass *p, struct step_cache *cache, struct error *e)
 {
 	const char *name = p->section->name;
-	uint32_t rel = elf_section_rela(p->f, p->number, 1);
+	uint32_t rel = p->part ? 0 : elf_section_rela(p->f, p->number, 1);
 	long count = rel ? elf_relocs(p->f, rel, &p->relocs, e) : 0;
 
 	if (count < 0)
 		return -1;
 	p->count = (size_t)count;
+	if (p->part) {
+		p->relocs = p->part->relocs;
+		p->count = p->part->count;
+	}
 	p->replacement = !strcmp(name, ".altinstr_replacement");
 	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13);
 	section_pass(p, cache);
-	free(p->relocs);
+	if (!p->part)
+		free(p->relocs);
 	return 0;
 }
 
@@ -265,7 +294,7 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 
 		const struct code_section *c = map->begins ? space_of(&map->space, i) : NULL;
 
-		p.marks = c;
+		p.part = c ? &map->parts[c - map->space.list] : NULL;
 		p.first = c ? c->addr - map->space.first : 0;
 		if ((p.section->sh.sh_flags & SHF_EXECINSTR) && p.section->data)
 			err = section_read(&p, cache, e);

@@ -18,12 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a byte of code. */
+/* What is known of a byte of code, a list of bits each. */
 enum {
-	VISITED_DISABLED = 1, /* a path came here while access was disabled */
-	VISITED_ENABLED = 2,  /* likewise, while it was enabled */
-	IN_ALTERNATIVE = 4, /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
-	NOTED = 8,          /* there is a note of it, or it begins what may be replaced */
+	VISITED_DISABLED, /* a path came here while access was disabled */
+	VISITED_ENABLED,  /* likewise, while it was enabled */
+	IN_ALTERNATIVE,   /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
+	NOTED,            /* there is a note of it, or it begins what may be replaced */
+	MARKS,
 };
 
 /* A path that is still to be followed. */
@@ -38,6 +39,7 @@ struct access {
 	struct code_map *map;
 	struct access_reach reach;
 	struct place_names names;
+	uint64_t *marks[MARKS];
 	const struct part *part; /* of the last instruction visited, or null */
 	struct path *paths;
 	size_t path_count, path_room;
@@ -46,7 +48,15 @@ struct access {
 	bool safe; /* it may be called while access is enabled */
 };
 
-static uint8_t *byte_of(const struct access *a, uint64_t addr) { return marks_of(a->map, addr); }
+static bool is_marked(const struct access *a, unsigned mark, uint64_t addr)
+{
+	return bit_has(a->marks[mark], addr - a->map->space.first);
+}
+
+static void mark(const struct access *a, unsigned mark, uint64_t addr)
+{
+	bit_set(a->marks[mark], addr - a->map->space.first);
+}
 
 static bool is_thunk(const char *name, const char *prefix)
 {
@@ -115,14 +125,14 @@ static bool effect_apply(struct access *a, struct path *p, enum access_effect ef
 		p->enabled = false;
 		return true;
 	case ACCESS_SAVED:
-		if (!(*byte_of(a, p->at) & IN_ALTERNATIVE))
+		if (!is_marked(a, IN_ALTERNATIVE, p->at))
 			return true;
 		if (p->saved >> 31)
 			return warn(a, p->at, "PUSHF stack exhausted");
 		p->saved = (p->saved ? p->saved : 1) << 1 | p->enabled;
 		return true;
 	case ACCESS_RESTORED:
-		if (!p->saved || !(*byte_of(a, p->at) & IN_ALTERNATIVE))
+		if (!p->saved || !is_marked(a, IN_ALTERNATIVE, p->at))
 			return true;
 		p->enabled = p->saved & 1;
 		p->saved >>= 1;
@@ -213,7 +223,7 @@ static void next_add(struct access *a, const struct path *p, uint64_t behind)
 {
 	const struct note *x;
 
-	if (!(*byte_of(a, behind) & NOTED)) {
+	if (!is_marked(a, NOTED, behind)) {
 		path_add(a, p, behind);
 		return;
 	}
@@ -274,7 +284,7 @@ static void paths_reverse(struct access *a, size_t first)
 	}
 }
 
-static uint8_t visited_by(const struct path *p) { return p->enabled ? VISITED_ENABLED : VISITED_DISABLED; }
+static unsigned visited_by(const struct path *p) { return p->enabled ? VISITED_ENABLED : VISITED_DISABLED; }
 
 static bool path_step(const struct access *a, const struct part *part, uint64_t at, struct step *s)
 {
@@ -315,10 +325,10 @@ static bool insn_visit(struct access *a, struct path p)
 		return true;
 	if (!p.resumed)
 		plain_follow(a, &p);
-	if (!p.resumed && *byte_of(a, p.at) & visited_by(&p))
+	if (!p.resumed && is_marked(a, visited_by(&p), p.at))
 		return true;
-	*byte_of(a, p.at) |= visited_by(&p);
-	if (!p.resumed && *byte_of(a, p.at) & NOTED) {
+	mark(a, visited_by(&p), p.at);
+	if (!p.resumed && is_marked(a, NOTED, p.at)) {
 		p.resumed = successors_add(a, &p);
 		if (p.resumed) {
 			path_add(a, &p, p.at);
@@ -334,13 +344,13 @@ static bool insn_visit(struct access *a, struct path p)
 /* Follows all paths from an address, unless others have been there. */
 static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
 {
-	struct path p = {.enabled = function && a->map->release->access_safe(function->name)};
+	struct path p = {0};
 
-	if (!part_at(a->map, at) || *byte_of(a, at) & (VISITED_DISABLED | VISITED_ENABLED) ||
-	    note_at(&a->map->notes, at, NOTE_IGNORE) || !access_matters(&a->reach, at))
+	if (!part_at(a->map, at) || is_marked(a, VISITED_DISABLED, at) || is_marked(a, VISITED_ENABLED, at) ||
+	    note_at(&a->map->notes, at, NOTE_IGNORE))
 		return;
 	a->function = function;
-	a->safe = p.enabled;
+	a->safe = p.enabled = function && a->map->release->access_safe(function->name);
 	a->path_count = 0;
 	path_add(a, &p, at);
 	while (a->path_count && insn_visit(a, a->paths[--a->path_count]))
@@ -356,11 +366,11 @@ static void all_walk(struct access *a)
 		const struct elf_symbol *y = a->map->functions.list[i];
 		const struct code_section *c = space_of(&a->map->space, y->section);
 
-		if (c && y->value < c->size && !strstr(y->name, ".cold"))
+		if (c && y->value < c->size && access_matters(&a->reach, c->addr + y->value) && !strstr(y->name, ".cold"))
 			paths_walk(a, c->addr + y->value, y);
 	}
 	for (i = 0; i < a->map->notes.count; i++)
-		if (a->map->notes.list[i].kind == NOTE_FRAME)
+		if (a->map->notes.list[i].kind == NOTE_FRAME && access_matters(&a->reach, a->map->notes.list[i].at))
 			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k));
 }
 
@@ -387,7 +397,7 @@ static void noted_mark(struct access *a, uint64_t at)
 
 	if (off > a->map->space.span)
 		return;
-	*byte_of(a, at) |= NOTED;
+	mark(a, NOTED, at);
 	bit_set(a->map->stops, off);
 	for (back = 1; back <= STEP_LEN_MOST && back <= off; back++)
 		if (bit_has(a->map->begins, off - back)) {
@@ -422,29 +432,35 @@ static void notes_mark(struct access *a)
 
 		noted_mark(a, r->at);
 		for (at = r->at; at < r->end; at++)
-			*byte_of(a, at) |= IN_ALTERNATIVE;
+			mark(a, IN_ALTERNATIVE, at);
 		for (at = r->from; at < r->from + r->size; at++)
-			*byte_of(a, at) |= IN_ALTERNATIVE;
+			mark(a, IN_ALTERNATIVE, at);
 	}
 }
 
-void uaccess_open(struct code_map *map)
+int uaccess_open(struct code_map *map, struct error *e)
 {
 	if (!has_work(map->f, map->release, &map->space))
-		return;
-	map->begins = mem_zero(map->space.span / 64 + 1, sizeof(*map->begins));
-	map->stops = mem_zero(map->space.span / 64 + 1, sizeof(*map->stops));
+		return 0;
+	map->begins = bits_new(map);
+	map->stops = bits_new(map);
+	return code_map_relocs(map, e);
 }
 
 size_t uaccess_check(struct code_map *map)
 {
 	struct access a = {.map = map};
+	unsigned i;
 
+	for (i = 0; i < MARKS; i++)
+		a.marks[i] = bits_new(map);
 	access_reach_make(map, &a.reach);
 	notes_mark(&a);
 	functions_mark(&a);
 	all_walk(&a);
 	free(a.paths);
+	for (i = 0; i < MARKS; i++)
+		free(a.marks[i]);
 	access_reach_free(&a.reach);
 	symbol_index_free(&a.names.list);
 	return a.warnings;

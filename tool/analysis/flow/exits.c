@@ -60,7 +60,8 @@ static void leave(struct flow *f, uint64_t target, const struct state *s)
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
-	flow_edge_add(f, target, s);
+	if (!f->in.noted || !flow_note_begins(f, target)) /* what the return thunk is, to which most functions jump */
+		flow_edge_add(f, target, s);
 	/* More popped than pushed: data taken for code looks so. */
 	f->found.exit_sp_mismatch |=
 		f->in.range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;

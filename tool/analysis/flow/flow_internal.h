@@ -232,6 +232,8 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr);
 /* Is a call only a push and a jump? Then *out is the state at its target. */
 bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t addr, const struct state *s,
                       struct state *out);
+/* Does a note say that the frame at an address is that at a function's start, whatever leads there? */
+bool flow_note_begins(const struct flow *f, uint64_t addr);
 /* Does a note fix the state of block k, so that the one being passed to it does not count? */
 bool flow_note_bars(const struct flow *f, uint32_t k);
 /* Enters the range where notes give a frame. Called before all other entries, which then cannot change that frame. */

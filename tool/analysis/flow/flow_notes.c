@@ -111,6 +111,16 @@ bool flow_note_bars(const struct flow *f, uint32_t k)
 	return !f->walk.by_note && note_at(f->in.env->notes, addr, NOTE_RESTORE);
 }
 
+bool flow_note_begins(const struct flow *f, uint64_t addr)
+{
+	const struct notes *n = f->in.env->notes;
+	const struct note *x = note_at(n, addr, NOTE_FRAME);
+
+	while (x && note_is(n, x + 1, addr, NOTE_FRAME)) /* the last one counts */
+		x++;
+	return x && n->frames[x->to].function;
+}
+
 /* The state that a note of a frame describes. Registers but rbp are unknown; rbp is the caller's, as in ORC. */
 static void frame_state(const struct note_frame *frame, struct state *s)
 {

@@ -180,6 +180,24 @@ void edges_renumber(struct work *w, const uint32_t *moved)
 		w->edges.list[i].from = moved[w->edges.list[i].from];
 }
 
+/* Makes room for the links of all chunks at once. */
+static void chunks_reserve(struct work *w)
+{
+	size_t calls = 0, tails = 0, edges = w->edges.count, k;
+
+	for (k = 0; k < w->chunk_count; k++) {
+		calls += w->chunks[k].calls.count;
+		tails += w->chunks[k].tails.count;
+		edges += w->chunks[k].edges.count;
+	}
+	links_reserve(&w->calls, calls);
+	links_reserve(&w->tails, tails);
+	if (edges > w->edges.room) {
+		w->edges.room = edges;
+		w->edges.list = mem_resize(w->edges.list, edges, sizeof(*w->edges.list));
+	}
+}
+
 /* ---- all ------------------------------------------------------------------------- */
 
 void links_replace(struct work *w)
@@ -197,6 +215,7 @@ void links_replace(struct work *w)
 		s->out_new = NULL;
 		touched_add(w, s);
 	}
+	chunks_reserve(w);
 	old = w->edges.count;
 	for (k = 0; k < w->chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */
 		edges_append(&w->edges, &w->chunks[k].edges);

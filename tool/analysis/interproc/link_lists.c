@@ -166,14 +166,21 @@ void links_drop(struct work *w, struct links *l)
 		links_compact(w, l);
 }
 
+void links_reserve(struct links *l, size_t more)
+{
+	size_t want = l->count + more;
+
+	if (want <= l->room)
+		return;
+	l->room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
+	l->list = mem_resize(l->list, l->room, sizeof(*l->list));
+}
+
 void links_append(struct work *w, struct links *l, struct links *from)
 {
 	size_t want = l->count + from->count, old = l->count, i;
 
-	if (want > l->room) {
-		l->room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
-		l->list = mem_resize(l->list, l->room, sizeof(*l->list));
-	}
+	links_reserve(l, from->count);
 	if (from->count)
 		memcpy(l->list + l->count, from->list, from->count * sizeof(*from->list));
 	l->count = want;
