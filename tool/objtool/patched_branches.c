@@ -188,42 +188,47 @@ static void sls_settle(struct pass *p, const uint8_t *next)
 }
 
 /* Notes an instruction at an offset in map.begins and map.stops. */
-static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s)
+static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s, bool last)
 {
 	bit_set(p->map->begins, p->first + at);
-	if (s->flow != FLOW_NEXT || at + s->len >= p->section->sh.sh_size || code_access_effect(bytes, s->len))
+	if (s->flow != FLOW_NEXT || last || code_access_effect(bytes, s->len))
 		bit_set(p->map->stops, p->first + at);
+}
+
+/* A branch, call or return. */
+static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s)
+{
+	bool direct = s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL;
+	const struct elf_reloc *r = direct ? reloc_in(p, at, s->len) : NULL;
+
+	if (r && r->symbol < p->f->symbol_count)
+		branch_note(p, at, s, r->symbol);
+	else if (!direct && code_is_near(bytes, s->len))
+		indirect_judge(p, at, s);
 }
 
 static void section_pass(struct pass *p, struct step_cache *cache)
 {
+	const uint8_t *code = p->section->data;
 	uint64_t size = p->section->sh.sh_size, at;
+	size_t insns = 0;
 	struct step s;
 
-	for (at = 0; at < size; at += s.len) {
-		const uint8_t *bytes = p->section->data + at;
-		const struct elf_reloc *r;
-		bool direct;
-
-		sls_settle(p, bytes);
-		if (!step_outline(cache, bytes, size - at, &s)) {
+	for (at = 0; at < size; at += s.len, insns++) {
+		if (p->sls.text)
+			sls_settle(p, code + at);
+		if (!step_outline(cache, code + at, size - at, &s)) {
 			objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
 			if (p->part)
 				bit_set(p->map->stops, p->first + at);
 			break;
 		}
-		p->out->insns++;
 		if (p->part)
-			insn_mark(p, bytes, at, &s);
-		if (s.flow == FLOW_NEXT || s.flow == FLOW_STOP)
-			continue;
-		direct = s.flow == FLOW_JUMP || s.flow == FLOW_BRANCH || s.flow == FLOW_CALL;
-		r = direct ? reloc_in(p, at, s.len) : NULL;
-		if (r && r->symbol < p->f->symbol_count)
-			branch_note(p, at, &s, r->symbol);
-		else if (!direct && code_is_near(bytes, s.len))
-			indirect_judge(p, at, &s);
+			insn_mark(p, code + at, at, &s, at + s.len >= size);
+		if (s.flow != FLOW_NEXT && s.flow != FLOW_STOP)
+			branch_pass(p, code + at, at, &s);
 	}
+	p->out->insns += insns;
 	sls_settle(p, NULL);
 }
 

@@ -38,7 +38,11 @@ static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
 bool flow_notes_find(struct flow_input *in)
 {
 	const struct notes *n = in->env->notes;
-	size_t i = SEARCH(n->count, k, n->list[k].at < in->range->start);
+	const struct note *last = in->notes_end;
+	/* Code ranges mostly come in order. */
+	bool follows = last >= n->list && last < n->list + n->count && last->at >= in->range->start &&
+	               (last == n->list || last[-1].at < in->range->start);
+	size_t i = follows ? (size_t)(last - n->list) : SEARCH(n->count, k, n->list[k].at < in->range->start);
 	bool edges = false;
 
 	in->notes = n->list + i;
