@@ -25,6 +25,11 @@ def build_c(out, flags, *sources):
     return out
 
 
+def unwinder(build):
+    """The objects of libetch's unwinder."""
+    return [build / "o/lib/unwind" / f"{c.stem}.o" for c in sorted((ROOT / "lib/unwind").glob("*.c"))]
+
+
 @pytest.fixture(scope="session")
 def dump(once, build_asan):
     """Under ASan and UBSan: a function that returns the lines of cfi_dump."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cfi_files import HERE, LIBDIR, SANITIZE, TOOL, build_c, rows
+from cfi_files import HERE, LIBDIR, SANITIZE, TOOL, build_c, rows, unwinder
 from cfi_files import dump  # noqa: F401 (fixtures)
 from conftest import CXX, run, tool_objects
 
@@ -199,8 +199,7 @@ def test_call_sites(dump, path):
 # ---- mutants --------------------------------------------------------------------------------
 
 def test_mutants(tmp_path, build_asan):
-    fuzz = build_c(tmp_path / "cfi_fuzz", SANITIZE, HERE / "cfi_fuzz.c", build_asan / "o/lib/unwind/prepare.o",
-                   build_asan / "o/lib/unwind/prepare_map.o",
+    fuzz = build_c(tmp_path / "cfi_fuzz", SANITIZE, HERE / "cfi_fuzz.c", *unwinder(build_asan),
                    *tool_objects(build_asan, *TOOL))
     files = []
     for cc in ("gcc", "clang"):

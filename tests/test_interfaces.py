@@ -15,8 +15,8 @@ HERE = TESTS / "interfaces"
 C = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 # What the linker would leave out if the program did not refer to it.
 STOCK = ["-Wl,--no-as-needed", "-lc", "-lgcc_s", "-lunwind", "-Wl,--as-needed", "-pthread"]
-# When tables are made: when it pays, at the end of the first walk, never, before main.
-MODES = {mode: {"ETCH_UNWIND_TABLES": mode} for mode in ("", "first", "never", "start")}
+# What is made of .eh_frame: nothing but a map that walks fill in; tables at the end of the first walk; nothing; tables before main.
+MODES = {mode: {"ETCH_UNWIND_TABLES": mode} if mode else {} for mode in ("", "first", "never", "start")}
 WALKS = ["backtrace", "gcc", "unw_backtrace", "unw_step"]
 
 
@@ -126,8 +126,8 @@ def test_a_plugin_that_is_replaced_by_another_file(build, id, mode, tmp_path):
     assert p.stdout == "15 walks, 4 loads at the same address\n", p.stdout
 
 
-@pytest.mark.parametrize("mode,made", [("", [False, True]), ("first", [True, True]), ("never", [False, False])])
-def test_tables_are_made_when_they_pay(library, mode, made, tmp_path):
+@pytest.mark.parametrize("mode,made", [("", False), ("first", True), ("never", False), ("start", True)])
+def test_when_tables_are_made(library, mode, made, tmp_path):
     """A table is memory without a name that can only be read."""
     (tmp_path / "often.c").write_text("""
 #include <execinfo.h>
@@ -148,15 +148,44 @@ int main(void)
 {
 	void *ips[32];
 	backtrace(ips, 32);
-	printf("%d\\n", tables());
 	for (int i = 0; i < 30000; i++)
 		backtrace(ips, 32);
 	printf("%d\\n", tables());
 	return 0;
 }""")
     run(["gcc", *C, "-o", tmp_path / "often", tmp_path / "often.c"])
-    found = run([tmp_path / "often"], env=preloaded(library, ETCH_UNWIND_TABLES=mode)).stdout.split()
-    assert [n != "0" for n in found] == made, found
+    found = run([tmp_path / "often"], env=preloaded(library, **MODES[mode])).stdout
+    assert (found != "0\n") == made, found
+
+
+def test_what_a_preload_and_walks_cost(library, tmp_path):
+    """Instructions. A preload reads no .eh_frame: a program that does nothing pays less than it costs it to be loaded. The first walk reads
+    that of its own frames, and later ones go by what it has found, as by tables."""
+    need("valgrind")
+    (tmp_path / "w.c").write_text("""#include <execinfo.h>
+#include <stdlib.h>
+static int deep(int n, int depth)
+{
+	void *ips[64];
+	volatile int more = 1;
+	if (depth)
+		return deep(n, depth - 1) + more;
+	while (n--)
+		backtrace(ips, 64);
+	return more;
+}
+int main(int argc, char **argv) { return argc > 1 && !deep(atoi(argv[1]), 20); }
+""")
+    run(["gcc", *C, "-Wno-unused-result", "-fno-optimize-sibling-calls", "-o", tmp_path / "w", tmp_path / "w.c", "-lgcc_s", "-Wl,--no-as-needed"])
+
+    def counted(walks, env):
+        p = run(["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", tmp_path / "w", walks], env=env)
+        return int(re.search(r"I +refs: +([\d,]+)", p.stderr)[1].replace(",", ""))
+    none = counted(0, {**os.environ, "LD_PRELOAD": ""})
+    cost = {mode: [counted(n, preloaded(library, **MODES[mode])) for n in (0, 1, 1001)] for mode in ("", "first")}
+    assert cost[""][0] < 2 * none
+    assert cost[""][1] - cost[""][0] < (cost["first"][1] - cost["first"][0]) / 50
+    assert cost[""][2] - cost[""][1] < 1.2 * (cost["first"][2] - cost["first"][1])
 
 
 def test_what_it_exports(library):
@@ -236,8 +265,8 @@ def storm(zoo, library, walk, what, count, **env):
 @pytest.mark.parametrize("what", ["dlopen", "throw", "malloc", "fork", "thread", "format"])
 @pytest.mark.parametrize("walk", WALKS)
 def test_storm(zoo, library, walk, what):
-    """With tables from the first walk on, and with rules that are kept."""
-    storm(zoo, library, walk, what, SIGNALS, ETCH_UNWIND_TABLES="first" if WALKS.index(walk) + len(what) & 1 else "")
+    """With tables from the first walk on, and with maps that handlers fill in."""
+    storm(zoo, library, walk, what, SIGNALS, **MODES["first" if WALKS.index(walk) + len(what) & 1 else ""])
 
 
 @pytest.mark.long
@@ -245,7 +274,7 @@ def test_storm(zoo, library, walk, what):
 @pytest.mark.parametrize("what", ["dlopen", "throw", "malloc", "fork", "thread", "format"])
 @pytest.mark.parametrize("walk", WALKS)
 def test_storm_for_long(zoo, library, walk, what, mode):
-    storm(zoo, library, walk, what, int(os.environ.get("ETCH_STORM", "200000")), ETCH_UNWIND_TABLES=mode)
+    storm(zoo, library, walk, what, int(os.environ.get("ETCH_STORM", "200000")), **MODES[mode])
 
 
 # ---- programs as they are -----------------------------------------------------------------------

@@ -83,7 +83,7 @@ static __attribute__((noinline)) bool begin(void)
 	tree_clear();
 	thread_states_clear();
 	generation++;
-	own_tables_wait(); /* libraries allocate before the constructors of this one */
+	own_tables_keep(); /* libraries allocate before the constructors of this one */
 	if (!marker)
 		marker_map();
 	recording_on = recording_open(parent);

@@ -1,92 +1,52 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own_tables.c: when tables are made for a program that does not call etch_unwind_prepare().
+ * own_tables.c: how the modules of a program that does not call etch_unwind_prepare() come by a table, or by what
+ * stands for one (unwind/cfi_map.h).
  *
- * Not in a signal handler, and not under a lock that another thread may wait for. So a walk that met
- * a module without a table has used .eh_frame; and at its end this file walks the caller's whole stack:
- * if no signal frame is on it and it ends where a stack ends, this is no handler, and the modules on it
- * cannot be unloaded meanwhile, since the thread is inside of them. Their tables are made at once, with
- * system calls for memory and without waiting for a lock: the caller may be malloc(3) or the dynamic linker.
+ * Modules that stay, and have no sidecar, are opened before main, which reads nothing of them. The others are, and
+ * sidecars are read, not in a signal handler, and not under a lock that another thread may wait for. So a walk that
+ * met a module without a table has used .eh_frame; and at its end this file walks the caller's whole stack: if no
+ * signal frame is on it and it ends where a stack ends, this is no handler, and the modules on it cannot be unloaded
+ * meanwhile, since the thread is inside of them. They get theirs at once, with system calls for memory and without
+ * waiting for a lock: the caller may be malloc(3) or the dynamic linker.
  *
- * It may run on a small stack: tables are made on one of their own.
+ * It may run on a small stack: this is done on one of its own.
  */
 #include <stdlib.h>
 
 #include "interfaces/frame_walk.h"
 #include "interfaces/own_tables.h"
 #include "common/sys.h"
+#include "unwind/cfi_map.h"
 
-/* Bytes of the stack that tables are made on, which signal handlers may use too. */
+/* Bytes of the stack that is used, by signal handlers too. */
 #define STACK_SIZE (256u << 10)
 /* Modules of one stack; the others' turn comes with another walk. */
 #define MODULES 32
 /* Modules that have been tried: a module that no table can be made for is not tried again. */
 #define TRIED 256
 
-/* With patience: what walks without a table cost and what a function's part of a table does. The unit is what a walk of
- * 24 frames that has the rules at hand costs more than one with a table, some 1,500 instructions (callgrind). */
-#define WALK_COST     1
-#define READ_COST     2 /* of a rule of .eh_frame */
-#define FUNCTION_COST 3
-
 static uint64_t tried[TRIED];
-/* What walks that met a module without a table have cost, by the module's slot. If two modules or threads disturb a
- * sum, a table is made sooner or later than it pays, which is harmless. */
-static unsigned cost[TRIED];
-static int patience;
+/* How often walks have met a module of a slot that is not tried. */
+static uint32_t met[TRIED];
 static unsigned without_tables = CURSOR_CFI;
 static int never;
+/* What is done where a file has neither a table nor a sidecar; null: a table is made. */
+static prepare_fn *instead = in_place_add;
 
 unsigned frame_walk_without_tables(void) { return __atomic_load_n(&without_tables, __ATOMIC_RELAXED); }
 
 /* Calls fn(arg) on the stack that ends at `top`. (call_on_x86.S) */
 void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 
-void own_tables_wait(void)
+void own_tables_keep(void)
 {
 	static int kept;
 	void *room = kept ? NULL : sys_map(FALLBACK_ROOM, 0);
 
 	if (room)
 		fallback_keep(room);
-	kept = patience = 1;
-}
-
-static unsigned slot_index(const struct prepare_image *im) { return im->start / 4096 * 0x9e3779b97f4a7c15u >> 56; }
-
-/* Is the module's table worth making? */
-static int is_due(const struct prepare_image *im)
-{
-	uint64_t functions = 0;
-
-	if (!patience)
-		return 1;
-	for (unsigned i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_GNU_EH_FRAME) /* .eh_frame_hdr: 8 bytes a function */
-			functions = im->phdr[i].p_memsz / 8;
-	return __atomic_load_n(&cost[slot_index(im)], __ATOMIC_RELAXED) > FUNCTION_COST * (functions + 100);
-}
-
-/* A walk has met this module. Is its table to be made? */
-static int walk_counts(uint64_t at, uint32_t reads)
-{
-	struct prepare_image im;
-
-	if (!patience)
-		return 1;
-	if (!loaded_image(at, &im))
-		return 0;
-	__atomic_fetch_add(&cost[slot_index(&im)], WALK_COST + READ_COST * reads, __ATOMIC_RELAXED);
-	return is_due(&im);
-}
-
-/* None could be made now, as in a signal handler or while constructors run: again after as many walks. */
-static void cost_forget(uint64_t at)
-{
-	struct prepare_image im;
-
-	if (patience && loaded_image(at, &im))
-		__atomic_store_n(&cost[slot_index(&im)], 0, __ATOMIC_RELAXED);
+	kept = 1;
 }
 
 /* The slot of a module, and what it holds if the module has been tried. The key says which file it is as
@@ -94,7 +54,7 @@ static void cost_forget(uint64_t at)
 static uint64_t *tried_slot(const struct prepare_image *im, uint64_t *key)
 {
 	*key = (im->start ^ (im->end - im->start) << 20 ^ im->phdr[im->phnum - 1].p_vaddr << 1 ^ im->phdr[0].p_offset) | 1;
-	return &tried[slot_index(im)];
+	return &tried[im->start / 4096 * 0x9e3779b97f4a7c15u >> 56];
 }
 
 static int is_tried(uint64_t at)
@@ -108,6 +68,20 @@ static int is_tried(uint64_t at)
 	return __atomic_load_n(slot, __ATOMIC_RELAXED) == key;
 }
 
+/* A walk has met this module. Looking at the whole stack costs as much as the walk, and is in vain in a handler or on a
+ * stack with code that has no rule: so not after each, but after the 1st, 2nd, 4th, 8th. */
+static int is_turn(uint64_t at)
+{
+	struct prepare_image im;
+	uint64_t key;
+	uint32_t n;
+
+	if (never || is_tried(at) || !loaded_image(at, &im))
+		return 0;
+	n = __atomic_add_fetch(&met[tried_slot(&im, &key) - tried], 1, __ATOMIC_RELAXED);
+	return !(n & (n - 1));
+}
+
 /* ---- the caller's stack ------------------------------------------------------ */
 
 struct found {
@@ -119,7 +93,7 @@ static void found_add(struct found *found, uint64_t at)
 {
 	struct prepare_image im, other;
 
-	if (found->count == MODULES || !loaded_image(at, &im) || !is_due(&im))
+	if (found->count == MODULES || !loaded_image(at, &im))
 		return;
 	for (unsigned i = 0; i < found->count; i++)
 		if (loaded_image(found->at[i], &other) && other.start == im.start)
@@ -156,7 +130,7 @@ static void tables_make(void *arg)
 	uint64_t key, *slot;
 
 	for (unsigned i = 0; i < found->count; i++) {
-		if (prepare_address(found->at[i]) < 0)
+		if (prepare_address(found->at[i], instead) < 0)
 			return;
 		if (loaded_image(found->at[i], &im)) {
 			slot = tried_slot(&im, &key);
@@ -165,17 +139,15 @@ static void tables_make(void *arg)
 	}
 }
 
-__attribute__((noinline)) void own_tables_make(uint64_t untabled, uint32_t reads)
+__attribute__((noinline)) void own_tables_make(uint64_t untabled)
 {
 	struct found found = {.count = 0};
 	char *stack;
 
-	if (never || !walk_counts(untabled - 1, reads) || is_tried(untabled - 1))
+	if (!is_turn(untabled - 1))
 		return;
-	if (!stack_modules(&found) || !found.count) {
-		cost_forget(untabled - 1);
+	if (!stack_modules(&found) || !found.count)
 		return;
-	}
 	stack = sys_map(STACK_SIZE, MAP_NORESERVE | MAP_STACK);
 	if (!stack)
 		return;
@@ -191,8 +163,11 @@ static __attribute__((constructor(102))) void own_tables_start(void)
 	if (pointers && *pointers == '1')
 		without_tables |= CURSOR_FRAME_POINTERS;
 	never = make && !strcmp(make, "never");
-	if (!make || strcmp(make, "first"))
-		own_tables_wait();
+	own_tables_keep();
+	if (make && !strcmp(make, "first"))
+		instead = NULL;
 	if (make && !strcmp(make, "start"))
 		etch_unwind_prepare();
+	for (const struct permanent *p = loaded_permanents.at; (!make || !*make) && p->size; p++)
+		prepare_unread(p->start, in_place_add);
 }

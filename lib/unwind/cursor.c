@@ -246,8 +246,10 @@ static int cursor_rule(struct cursor *c, struct etch_rule *r)
 	uint64_t at = c->reg[ETCH_RIP] - !c->interrupted;
 	const struct unwind_module *m = cursor_enter(c, at);
 
-	if (!m)
-		return c->without_tables ? cursor_fallback(c, r) : ETCH_UNWIND_NOTABLE;
+	if (!m && !c->without_tables)
+		return ETCH_UNWIND_NOTABLE;
+	if (!m || m->encoding == MODULE_IN_PLACE)
+		return cursor_fallback(c, m, r);
 	module_rule(m, at, r);
 	return ETCH_UNWIND_OK;
 }
@@ -268,7 +270,7 @@ NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct curs
 	/* An empty window, as that of another process, has no room. An unknown rbp is 0: no CFA. */
 	if (c->interrupted || f.ip - 1 - c->text >= c->text_size || m->by < PLAIN_MAP_6 ||
 	    f.sp - steps.lo - STEP_ROOM >= steps.hi - steps.lo ||
-	    !map_step(&steps, &f, (enum plain_by)(m->by & PLAIN_SHIFT)) || !f.ip)
+	    !map_step(&steps, &f, (enum plain_by)(m->by & (PLAIN_SHIFT | PLAIN_OPEN))) || !f.ip)
 		return 0;
 	if (f.slot != slot) {
 		if (memory_read((uint64_t)(uintptr_t)f.slot, &bp))

@@ -31,7 +31,6 @@ struct cursor {
 	uint32_t frames;
 	uint32_t switches;
 	int without_tables;        /* enum cursor_without: how to step where no table covers rip */
-	uint32_t reads;            /* with CURSOR_CFI: rules read from .eh_frame, those kept apart */
 	uint64_t untabled;         /* with CURSOR_CFI: the first rip that no table covered; 0: none */
 	struct prepare_image bare; /* with it: the module last met that has no table; end 0: none */
 	uint64_t bare_key;         /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
@@ -118,9 +117,9 @@ void cursor_behind_set(struct cursor *c);
 /* Is rip of the frame in the code that a signal handler returns to? */
 int cursor_at_signal(struct cursor *c);
 
-/* The rule for c's frame, which no table covers, by c->without_tables: ETCH_UNWIND_OK or
- * ETCH_UNWIND_NOTABLE. (fallback.c) */
-int cursor_fallback(struct cursor *c, struct etch_rule *r);
+/* The rule for c's frame, which no table covers: by .eh_frame of its module m (cfi_map.h), or if m is null by
+ * c->without_tables. ETCH_UNWIND_OK or ETCH_UNWIND_NOTABLE. (fallback.c) */
+int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch_rule *r);
 
 /* Keeps the rules that walks without tables have read, in zeroed memory that stays. Before that, each walk reads them
  * again. May run beside walks and in signal handlers. (fallback.c) */
@@ -131,9 +130,16 @@ void fallback_keep(void *room);
  * at its place. (fallback.c) */
 uint64_t fallback_key(const struct prepare_image *im);
 
+/* The rule of .eh_frame for an address, from what is kept if it has been read before: false if there is none.
+ * (fallback.c) */
+bool fallback_rule(const struct prepare_image *im, uint64_t key, uint64_t at, struct etch_rule *r);
+
+/* Moves over a plain frame (plain_frames.h) by a rule. Returns 1, or 0 with *f unchanged. (fallback.c) */
+struct frame;
+int fallback_move(const struct window *w, struct frame *f, const struct etch_rule *r);
+
 /* Walks over plain frames without a table whose rules are kept, in c's window: stores their callers' rips. Stops at
  * any other frame. Returns the end of what it stored. (fallback.c) */
-struct frame;
 void **kept_frames(struct cursor *c, struct frame *f, void **out, void **end);
 
 /*

@@ -52,4 +52,43 @@ static inline bool eh_frame_open(const struct prepare_image *im, struct etch_cfi
 	return true;
 }
 
+/* The link-time range that spans a module's executable segments, from a multiple of 256 on; false if there is none. */
+static inline bool eh_text(const struct prepare_image *im, uint64_t *from, uint64_t *to)
+{
+	uint64_t lo = UINT64_MAX, hi = 0;
+
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && p->p_memsz && p->p_vaddr + p->p_memsz > p->p_vaddr) {
+			lo = p->p_vaddr < lo ? p->p_vaddr : lo;
+			hi = p->p_vaddr + p->p_memsz > hi ? p->p_vaddr + p->p_memsz : hi;
+		}
+	}
+	*from = lo & ~(uint64_t)255;
+	*to = hi;
+	return *from < hi && hi - *from <= UINT32_MAX;
+}
+
+/*
+ * Does a function start with mov %reg,%rsp? Then the words on the stack at its entry are not a
+ * frame. glibc's __start_context, whose first address makecontext pushes as a return address,
+ * starts so too; its FDE does not mark the end of the stack.
+ */
+static inline bool eh_discards_stack(const struct prepare_image *im, uint64_t addr)
+{
+	static const uint8_t endbr64[4] = {0xf3, 0x0f, 0x1e, 0xfa};
+	uint64_t size = 0;
+	const uint8_t *p = eh_segment_at(im, addr, &size);
+
+	if (p && size >= 4 && !memcmp(p, endbr64, 4)) {
+		p += 4;
+		size -= 4;
+	}
+	if (!p || size < 3)
+		return false;
+	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, .R: the source register */
+	       ((p[0] & 0xfe) == 0x48 && p[1] == 0x8b && (p[2] & 0xf8) == 0xe0);
+}
+
 #endif

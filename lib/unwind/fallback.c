@@ -8,6 +8,8 @@
  * no lock, no thread-local storage, no libc. Do not introduce any dependency there.
  */
 #include "unwind/cursor.h"
+#include "unwind/eh_frame.h"
+#include "unwind/cfi_map.h"
 #include "unwind/plain_frames.h"
 #include "unwind/recover.h"
 #include "unwind/table_cache.h"
@@ -73,7 +75,7 @@ uint64_t fallback_key(const struct prepare_image *im)
 	struct identity id;
 	uint64_t key = im->start, word;
 
-	if (!__atomic_load_n(&kept, __ATOMIC_RELAXED) || im->end <= im->start)
+	if (im->end <= im->start)
 		return 0;
 	if (loaded_is_permanent(im))
 		return key;
@@ -120,26 +122,22 @@ static void kept_set(struct kept_rule *k, uint64_t at, uint64_t image, const str
 	__atomic_store_n(&k->seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-/* The rule of .eh_frame, from what is kept if it has been read before. False: there is none, which is kept, too, as a
- * rule of kind UNDEF. */
-static bool rule_read(struct cursor *c, uint64_t at, struct etch_rule *r)
+/* That there is none is kept, too, as a rule of kind UNDEF. */
+bool fallback_rule(const struct prepare_image *im, uint64_t key, uint64_t at, struct etch_rule *r)
 {
-	bool inside = at - c->bare.start < c->bare.end - c->bare.start; /* what a JIT registers comes and goes */
-	struct kept_rule *k = c->bare_key && inside ? kept_slot(at) : NULL;
+	bool inside = at - im->start < im->end - im->start; /* what a JIT registers comes and goes */
+	struct kept_rule *k = key && inside ? kept_slot(at) : NULL;
 
-	if (k && kept_find(k, at, c->bare_key, r))
+	if (k && kept_find(k, at, key, r))
 		return r->kind != ETCH_RULE_UNDEF;
-	if (recover_rule(&c->bare, at, r))
-		c->reads++;
-	else
+	if (!recover_rule(im, at, r))
 		*r = (struct etch_rule){.kind = ETCH_RULE_UNDEF};
 	if (k)
-		kept_set(k, at, c->bare_key, r);
+		kept_set(k, at, key, r);
 	return r->kind != ETCH_RULE_UNDEF;
 }
 
-/* Moves over a plain frame (plain_frames.h) by a rule. Returns 1, or 0 with *f unchanged. */
-NO_ASAN static int kept_move(const struct window *w, struct frame *f, const struct etch_rule *r)
+NO_ASAN int fallback_move(const struct window *w, struct frame *f, const struct etch_rule *r)
 {
 	uint64_t cfa = (r->cfa == ETCH_REG_RBP ? slot_load(f) : f->sp) + (uint64_t)(int64_t)r->cfa_off;
 	uint64_t bp_at = cfa + (uint64_t)(int64_t)r->bp_off;
@@ -167,7 +165,7 @@ NO_ASAN void **kept_frames(struct cursor *c, struct frame *f, void **out, void *
 		uint64_t at = f->ip - 1;
 		const struct kept_rule *k = kept_slot(at);
 
-		if (!k || !kept_find(k, at, c->bare_key, &r) || !kept_move(&c->window, f, &r))
+		if (!k || !kept_find(k, at, c->bare_key, &r) || !fallback_move(&c->window, f, &r))
 			break;
 		if (!c->untabled)
 			c->untabled = at + 1;
@@ -176,19 +174,28 @@ NO_ASAN void **kept_frames(struct cursor *c, struct frame *f, void **out, void *
 	return out;
 }
 
-int cursor_fallback(struct cursor *c, struct etch_rule *r)
+int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch_rule *r)
 {
-	uint64_t ip = c->reg[ETCH_RIP];
+	const struct prepare_image *im = m ? &m->in_place->im : &c->bare;
+	uint64_t ip = c->reg[ETCH_RIP], key = m ? m->in_place->key : c->bare_key;
 
 	if (c->target)
 		return ETCH_UNWIND_NOTABLE;
-	if (!c->untabled)
+	if (!m && !c->untabled)
 		c->untabled = ip;
-	if (rule_read(c, ip - !c->interrupted, r))
+	if (m && m->in_place->map && !c->interrupted)
+		in_place_meet(m, ip);
+	if (fallback_rule(im, key, ip - !c->interrupted, r))
 		return ETCH_UNWIND_OK;
 	/* The first address of a function as a return address: makecontext's, a thread's, a restorer's. */
-	if (!c->interrupted && rule_read(c, ip, r) && r->kind != ETCH_RULE_CALL)
-		return ETCH_UNWIND_OK;
+	if (!c->interrupted && fallback_rule(im, key, ip, r)) {
+		if (r->kind != ETCH_RULE_CALL)
+			return ETCH_UNWIND_OK;
+		if (ip - im->start < im->end - im->start && eh_discards_stack(im, ip - im->bias)) {
+			*r = (struct etch_rule){.kind = ETCH_RULE_END};
+			return ETCH_UNWIND_OK;
+		}
+	}
 	if (is_restorer(ip)) {
 		*r =
 			(struct etch_rule){.cfa_off = RESTORER_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};

@@ -15,6 +15,8 @@ NO_ASAN WALK __attribute__((noinline)) int plain_full_step(struct plain *p, stru
 
 	if (ETCH_UNLIKELY(at >= p->m->text_size))
 		return 0;
+	if (ETCH_UNLIKELY(p->m->encoding == MODULE_IN_PLACE))
+		return in_place_step(p, f, false);
 	r = etch_block_find_in(&p->m->block, at);
 	__builtin_memcpy(&kind, &r->cfa, 4);
 	/* cfa is rsp or rbp, bp is same or saved at the CFA, kind is CALL, ra is at the CFA */
@@ -35,6 +37,8 @@ NO_ASAN WALK __attribute__((noinline)) int plain_slow_step(struct plain *p, stru
 	uint64_t at = f->ip - p->m->text, cfa;
 	struct etch_map_rule m;
 
+	if (ETCH_UNLIKELY(p->m->encoding == MODULE_IN_PLACE))
+		return in_place_step(p, f, true);
 	if (at > p->m->text_size || !etch_map_find_in(&p->m->block, at, &m))
 		return plain_full_step(p, f);
 	cfa = (m.flags & ETCH_MAP_RBP ? slot_load(f) : f->sp) + (uint64_t)(int64_t)m.cfa;
@@ -72,5 +76,7 @@ NO_ASAN WALK void **plain_walk(struct plain *p, struct frame *f, void **out, voi
 		return fast(p, f, out, end, PLAIN_MAP_7);
 	if (by == PLAIN_MAP_7_RBP)
 		return fast(p, f, out, end, PLAIN_MAP_7_RBP);
+	if (by == PLAIN_MAP_6_OPEN)
+		return fast(p, f, out, end, PLAIN_MAP_6_OPEN);
 	return by == PLAIN_OLD_MAP ? fast(p, f, out, end, PLAIN_OLD_MAP) : fast(p, f, out, end, PLAIN_FULL);
 }

@@ -62,7 +62,7 @@ NO_ASAN static inline __attribute__((always_inline)) int palette_step(const stru
 	const struct etch_map_rule *r = &p->block->map_palette[code - ETCH_MAP_STEPS];
 	uint64_t cfa;
 
-	if (code >= p->block->map_codes)
+	if (code - ETCH_MAP_STEPS >= p->block->map_codes - (uint64_t)ETCH_MAP_STEPS)
 		return 0;
 	cfa = (r->flags & ETCH_MAP_RBP ? slot_load(f) : f->sp) + (uint64_t)(int64_t)r->cfa;
 	return plain_move(&(struct window){p->lo, p->hi}, f, cfa, cfa + (uint64_t)(int64_t)r->bp, r->bp != 0);
@@ -88,7 +88,7 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct s
 	if (ETCH_UNLIKELY(f->ip - p->text > p->size))
 		return 0;
 	code = *(const uint8_t *)(uintptr_t)(p->map + (f->ip >> (by & PLAIN_SHIFT)));
-	if (ETCH_UNLIKELY(code >= ETCH_MAP_STEPS))
+	if (ETCH_UNLIKELY(by & PLAIN_OPEN ? code - 1 >= ETCH_MAP_STEPS - 1 : code >= ETCH_MAP_STEPS))
 		return palette_step(p, f, code);
 	if (by & PLAIN_RBP) {
 		bp = slot_load(f) - 16 * (ETCH_MAP_RBP_FRAME & 31); /* such that the sum below is rbp + 16 */
@@ -116,6 +116,10 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct s
 int plain_full_step(struct plain *p, struct frame *f);
 /* Steps by what the map says in any other way, or by the full table. */
 int plain_slow_step(struct plain *p, struct frame *f);
+
+/* As plain_full_step() where .eh_frame is read. returned: at a return address. (cfi_map.c; a program whose modules are
+ * never read so does not have it.) */
+int in_place_step(struct plain *p, struct frame *f, bool returned) __attribute__((weak));
 
 NO_ASAN static inline __attribute__((always_inline)) int plain_step(struct plain *p, const struct steps *steps,
                                                                     struct frame *f, const enum plain_by by)

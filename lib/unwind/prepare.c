@@ -158,27 +158,6 @@ static bool fdes_find(struct table_builder *m, const struct etch_cfi_hdr *h)
 	return true;
 }
 
-/*
- * Does a function start with mov %reg,%rsp? Then the words on the stack at its entry are not a
- * frame. glibc's __start_context, whose first address makecontext pushes as a return address,
- * starts so too; its FDE does not mark the end of the stack.
- */
-static bool discards_stack(const struct prepare_image *im, uint64_t addr)
-{
-	static const uint8_t endbr64[4] = {0xf3, 0x0f, 0x1e, 0xfa};
-	uint64_t size = 0;
-	const uint8_t *p = eh_segment_at(im, addr, &size);
-
-	if (p && size >= 4 && !memcmp(p, endbr64, 4)) {
-		p += 4;
-		size -= 4;
-	}
-	if (!p || size < 3)
-		return false;
-	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, .R: the source register */
-	       ((p[0] & 0xfe) == 0x48 && p[1] == 0x8b && (p[2] & 0xf8) == 0xe0);
-}
-
 /* As tool/analysis/facts/cfi_file.c: of overlapping FDEs the one that starts last wins; of two
  * with the same start, the first. */
 static bool rows_make(struct table_builder *m, const struct prepare_image *im)
@@ -200,7 +179,7 @@ static bool rows_make(struct table_builder *m, const struct prepare_image *im)
 		m->gap = at > covered;
 		if (m->gap)
 			row_add(m, covered, &etch_rule_undef);
-		if (m->gap && discards_stack(im, fde.start))
+		if (m->gap && eh_discards_stack(im, fde.start))
 			row_add(m, at - 1, &(struct etch_rule){.kind = ETCH_RULE_END});
 		if (fde.end - m->text > limit)
 			fde.end = m->text + limit;
@@ -387,24 +366,14 @@ static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)
 
 const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size)
 {
-	uint64_t lo = UINT64_MAX, hi = 0;
+	uint64_t lo, hi;
 	struct etch_unwind *table = NULL;
 	struct etch_cfi_hdr h;
 	struct etch_cfi cfi;
 	struct table_builder *m;
-	unsigned i;
 
 	*size = 0;
-	for (i = 0; i < im->phnum; i++) {
-		const Elf64_Phdr *p = &im->phdr[i];
-
-		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && p->p_memsz && p->p_vaddr + p->p_memsz > p->p_vaddr) {
-			lo = p->p_vaddr < lo ? p->p_vaddr : lo;
-			hi = p->p_vaddr + p->p_memsz > hi ? p->p_vaddr + p->p_memsz : hi;
-		}
-	}
-	lo &= ~(uint64_t)255;
-	if (lo >= hi || hi - lo > UINT32_MAX || !eh_frame_open(im, &h, &cfi))
+	if (!eh_text(im, &lo, &hi) || !eh_frame_open(im, &h, &cfi))
 		return NULL;
 	m = sys_map(sizeof(*m), 0);
 	if (!m)

@@ -6,40 +6,9 @@
  */
 #include <string.h>
 
+#include "unwind/calls.h"
 #include "unwind/table_builder.h"
 #include "common/sys.h"
-
-/* Length of the call that starts at p, or 0: E8 whose target is in the module's own code, or any
- * target if it has the prefix that etch writes for calls of an ops table; FF /2 (Intel SDM 2,
- * CALL; tables 2-2 and 2-3). Data and the inside of other instructions may match too, which at
- * worst makes a granule MIXED. */
-static unsigned call_length(const struct table_builder *m, const uint8_t *p, uint64_t avail, uint64_t offset,
-                            bool prefixed)
-{
-	unsigned mod, rm, n = 2;
-	int32_t to;
-
-	if (avail >= 5 && *p == 0xe8) {
-		memcpy(&to, p + 1, 4);
-		return prefixed || offset + 5 + (uint64_t)(int64_t)to < m->size ? 5 : 0;
-	}
-	if (avail < 2 || *p != 0xff || (p[1] >> 3 & 7) != 2)
-		return 0;
-	mod = p[1] >> 6;
-	rm = p[1] & 7;
-	if (mod != 3 && rm == 4) {
-		n = 3;
-		if (!mod && avail >= 3 && (p[2] & 7) == 5)
-			n = 7;
-	} else if (!mod && rm == 5) {
-		n = 6;
-	}
-	if (mod == 1)
-		n += 1;
-	else if (mod == 2)
-		n += 4;
-	return n <= avail ? n : 0;
-}
 
 /* Records that the address behind a call, at `offset`, has this rule; NO_ID: a rule that the map
  * cannot hold. */
@@ -51,21 +20,6 @@ static void granule_note(struct table_builder *m, uint64_t offset, uint32_t rule
 		*g = MIXED;
 	else
 		*g = rule + 1;
-}
-
-/* Which of the up to 16 bytes at p may begin a call: E8, or FF with /2 behind it. At the end of the code: all. */
-static unsigned calls_maybe(const uint8_t *p, uint64_t avail)
-{
-	__m128i here, next, e8, ff, two;
-
-	if (avail < 17)
-		return (1u << (avail < 16 ? avail : 16)) - 1;
-	here = _mm_loadu_si128((const __m128i *)(const void *)p);
-	next = _mm_and_si128(_mm_loadu_si128((const __m128i *)(const void *)(p + 1)), _mm_set1_epi8(0x38));
-	e8 = _mm_cmpeq_epi8(here, _mm_set1_epi8((char)0xe8));
-	ff = _mm_cmpeq_epi8(here, _mm_set1_epi8((char)0xff));
-	two = _mm_cmpeq_epi8(next, _mm_set1_epi8(0x10));
-	return (unsigned)_mm_movemask_epi8(_mm_or_si128(e8, _mm_and_si128(ff, two)));
 }
 
 /* Records all calls of one segment. A row is looked up at the byte before the return address, as
@@ -84,7 +38,7 @@ static void calls_note(struct table_builder *m, const uint8_t *code, uint64_t si
 			uint64_t last;
 
 			i = at + (unsigned)__builtin_ctz(maybe);
-			n = call_length(m, code + i, size - i, offset + i, i && code[i - 1] == 0x67);
+			n = call_length(m->size, code + i, size - i, offset + i, i && code[i - 1] == 0x67);
 			if (!n)
 				continue;
 			last = offset + i + n - 1;
@@ -118,40 +72,12 @@ static void uncalled_note(struct table_builder *m)
 	}
 }
 
-/* Has the dynamic linker relocated the code (DT_TEXTREL)? Calls may then have any target. */
-static bool is_relocated(const struct prepare_image *im)
-{
-	unsigned i;
-
-	for (i = 0; i < im->phnum; i++) {
-		const Elf64_Phdr *p = &im->phdr[i];
-		const uint8_t *bytes;
-		uint64_t room, at;
-		Elf64_Dyn d;
-
-		if (p->p_type != PT_DYNAMIC)
-			continue;
-		bytes = eh_segment_at(im, p->p_vaddr, &room);
-		for (at = 0; bytes && at + sizeof(d) <= room; at += sizeof(d)) {
-			memcpy(&d, bytes + at, sizeof(d));
-			if (d.d_tag == DT_NULL)
-				break;
-			if (d.d_tag == DT_TEXTREL || (d.d_tag == DT_FLAGS && (d.d_un.d_val & DF_TEXTREL)))
-				return true;
-		}
-	}
-	return false;
-}
-
 void prepare_map(struct table_builder *m, const struct prepare_image *im)
 {
 	uint64_t count = (m->size >> MAP_SHIFT) + 1;
 	unsigned i;
 
-	for (i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_LOAD && (im->phdr[i].p_flags & (PF_X | PF_R)) == PF_X)
-			return;
-	if (is_relocated(im))
+	if (!calls_can_be_read(im))
 		return;
 	m->granules = sys_map(count * sizeof(*m->granules), 0);
 	if (!m->granules)

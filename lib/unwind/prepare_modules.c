@@ -78,35 +78,71 @@ static uint8_t *file_read(const char *path, uint64_t *size)
 	return p;
 }
 
-static const struct etch_unwind *sidecar_read(const char *directory, const struct identity *id, uint64_t *size)
+/* The directories of sidecars, in the order in which they are looked at. */
+static const char *const directories[] = {sidecars, SIDECARS_PACKAGED, SIDECARS_CACHE};
+#define DIRECTORIES (sizeof(directories) / sizeof(directories[0]))
+
+struct path {
+	char text[sizeof(sidecars) + 2 * sizeof(((struct identity *)0)->id) + 2];
+};
+
+/* The path of a file's sidecar in a directory. False if it can have none there. */
+static bool sidecar_path(const char *directory, const struct identity *id, struct path *path)
 {
-	char path[sizeof(sidecars) + 2 * sizeof(id->id) + 2];
 	size_t n = strlen(directory);
-	const struct etch_unwind *u;
 
 	if (!n || !id->id_size)
-		return NULL;
-	memcpy(path, directory, n);
-	path[n++] = '/';
+		return false;
+	memcpy(path->text, directory, n);
+	path->text[n++] = '/';
 	for (uint32_t i = 0; i < id->id_size; i++) {
-		path[n++] = "0123456789abcdef"[id->id[i] >> 4];
-		path[n++] = "0123456789abcdef"[id->id[i] & 15];
+		path->text[n++] = "0123456789abcdef"[id->id[i] >> 4];
+		path->text[n++] = "0123456789abcdef"[id->id[i] & 15];
 	}
-	path[n] = 0;
-	u = (const struct etch_unwind *)(const void *)file_read(path, size);
-	if (!u)
-		return NULL;
-	n = id->id_size < sizeof(u->build_id) ? id->id_size : sizeof(u->build_id);
-	if (etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK && !memcmp(u->build_id, id->id, n)) {
-		mprotect((void *)(uintptr_t)u, *size, PROT_READ);
-		return u;
+	path->text[n] = 0;
+	return true;
+}
+
+static bool has_sidecar(const struct identity *id)
+{
+	struct path path;
+
+	for (unsigned i = 0; i < DIRECTORIES; i++)
+		if (sidecar_path(directories[i], id, &path) && !access(path.text, F_OK))
+			return true;
+	return false;
+}
+
+static const struct etch_unwind *sidecar_read(const struct identity *id, uint64_t *size)
+{
+	size_t n = id->id_size < sizeof(((struct etch_unwind *)0)->build_id) ? id->id_size
+	                                                                     : sizeof(((struct etch_unwind *)0)->build_id);
+	const struct etch_unwind *u;
+	struct path path;
+
+	for (unsigned i = 0; i < DIRECTORIES; i++) {
+		if (!sidecar_path(directories[i], id, &path))
+			continue;
+		u = (const struct etch_unwind *)(const void *)file_read(path.text, size);
+		if (!u)
+			continue;
+		if (etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK && !memcmp(u->build_id, id->id, n)) {
+			mprotect((void *)(uintptr_t)u, *size, PROT_READ);
+			return u;
+		}
+		munmap((void *)(uintptr_t)u, *size);
 	}
-	munmap((void *)(uintptr_t)u, *size);
 	return NULL;
 }
 
+/* How a module gets its table. */
+struct making {
+	prepare_fn *instead; /* see prepare_address() */
+	bool no_sidecar;     /* see prepare_unread() */
+};
+
 /* Makes a table if the module has none. Returns 1 if it has one now. Called under the mutex. */
-static int image_prepare(const struct prepare_image *im)
+static int image_prepare(const struct prepare_image *im, struct making how)
 {
 	const struct etch_unwind *u;
 	const struct cached_table *other;
@@ -122,16 +158,16 @@ static int image_prepare(const struct prepare_image *im)
 	if (!cache_identity(im, &id))
 		return 0;
 	other = cache_find_file(&id);
-	if (other) {
+	if (other && other->table) {
 		u = other->table;
 		size = other->size;
 	} else {
-		u = sidecar_read(sidecars, &id, &size);
-		if (!u)
-			u = sidecar_read(SIDECARS_PACKAGED, &id, &size);
-		if (!u)
-			u = sidecar_read(SIDECARS_CACHE, &id, &size);
-		if (!u)
+		if (how.no_sidecar && has_sidecar(&id))
+			return 0;
+		u = how.no_sidecar ? NULL : sidecar_read(&id, &size);
+		if (!u && how.instead && how.instead(im, &id))
+			return 1;
+		if (!u && !how.no_sidecar)
 			u = prepare_table(im, &size);
 		if (!u || !etch_unwind_header_valid(u, size))
 			return 0;
@@ -163,7 +199,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 		}
 		loaded_from(info, &im);
 		/* The bounds that a walk's lookup will find. */
-		if (im.start < im.end && loaded_image(im.start, &found) && !image_prepare(&found))
+		if (im.start < im.end && loaded_image(im.start, &found) && !image_prepare(&found, (struct making){NULL, false}))
 			pass->missing++;
 	}
 	pass->seen = 1;
@@ -171,7 +207,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 	return unchanged;
 }
 
-int prepare_address(uint64_t at)
+static int address_prepare(uint64_t at, struct making how)
 {
 	struct prepare_image im;
 	struct cancel was = cancel_off();
@@ -179,13 +215,17 @@ int prepare_address(uint64_t at)
 
 	/* No waiting: the caller may hold any lock, and this thread may be the one that has the mutex. */
 	if (!pthread_mutex_trylock(&mutex)) {
-		ret = loaded_image(at, &im) && image_prepare(&im);
+		ret = loaded_image(at, &im) && image_prepare(&im, how);
 		pthread_mutex_unlock(&mutex);
 	}
 	errno = error;
 	cancel_restore(was);
 	return ret;
 }
+
+int prepare_address(uint64_t at, prepare_fn *instead) { return address_prepare(at, (struct making){instead, false}); }
+
+int prepare_unread(uint64_t at, prepare_fn *instead) { return address_prepare(at, (struct making){instead, true}); }
 
 UNWIND_API int etch_unwind_prepare(void)
 {

@@ -45,6 +45,8 @@ bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *c
 		return false;
 	at -= im->bias;
 	k = SEARCH(h.count, i, etch_cfi_hdr_start(&h, i) <= at);
+	while (k > 1 && etch_cfi_hdr_start(&h, k - 2) == etch_cfi_hdr_start(&h, k - 1))
+		k--;
 	return k && etch_cfi_at(cfi, etch_cfi_hdr_fde(&h, k - 1) - h.eh_frame, fde) && at >= fde->start && at < fde->end;
 }
 

@@ -217,6 +217,7 @@ NO_ASAN void **reuse_walk(struct plain *p, struct frame *f, struct trace *t, voi
 	case PLAIN_MAP_7: return fast_reuse(p, f, t, out, end, PLAIN_MAP_7);
 	case PLAIN_MAP_6_RBP: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6_RBP);
 	case PLAIN_MAP_7_RBP: return fast_reuse(p, f, t, out, end, PLAIN_MAP_7_RBP);
+	case PLAIN_MAP_6_OPEN: return fast_reuse(p, f, t, out, end, PLAIN_MAP_6_OPEN);
 	case PLAIN_OLD_MAP: return fast_reuse(p, f, t, out, end, PLAIN_OLD_MAP);
 	default: return fast_reuse(p, f, t, out, end, PLAIN_FULL);
 	}

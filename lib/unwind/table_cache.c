@@ -173,22 +173,38 @@ const struct cached_table *cache_find_file(const struct identity *id)
 	return NULL;
 }
 
-int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size)
+struct cached_table *cache_new(const struct prepare_image *im, const struct identity *id)
 {
-	struct cached_table **bucket = cache_bucket(im->start), *e = permanent_alloc(sizeof(*e));
-	struct permanent *p = loaded_is_permanent(im);
+	struct cached_table *e = permanent_alloc(sizeof(*e));
 
 	if (!e)
-		return 0;
+		return NULL;
 	e->start = im->start;
 	e->end = im->end;
 	e->identity = *id;
-	e->table = u;
-	e->size = size;
-	module_open(&e->module, u, im->bias);
+	return e;
+}
+
+void cache_publish(struct cached_table *e)
+{
+	struct cached_table **bucket = cache_bucket(e->start);
+	struct permanent *p = permanent_at(e->start);
+
 	e->next = *bucket;
 	__atomic_store_n(bucket, e, __ATOMIC_RELEASE);
 	if (p)
 		__atomic_store_n(&p->module, &e->module, __ATOMIC_RELEASE);
+}
+
+int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size)
+{
+	struct cached_table *e = cache_new(im, id);
+
+	if (!e)
+		return 0;
+	e->table = u;
+	e->size = size;
+	module_open(&e->module, u, im->bias);
+	cache_publish(e);
 	return 1;
 }

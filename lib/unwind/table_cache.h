@@ -5,7 +5,7 @@
 #ifndef ETCH_LIB_UNWIND_TABLE_CACHE_H
 #define ETCH_LIB_UNWIND_TABLE_CACHE_H
 
-#include "unwind/unwind_internal.h"
+#include "unwind/cfi_map.h"
 
 /* Identifies the file that a module was loaded from. */
 struct identity {
@@ -20,8 +20,9 @@ struct cached_table {
 	struct cached_table *next;
 	uint64_t start, end;
 	struct identity identity;
-	const struct etch_unwind *table;
+	const struct etch_unwind *table; /* null: in_place */
 	uint64_t size;
+	struct in_place in_place;
 	_Alignas(MODULE_LINE) struct unwind_module module;
 };
 
@@ -41,5 +42,9 @@ int cache_identity(const struct prepare_image *im, struct identity *id);
 const struct cached_table *cache_find_file(const struct identity *id);
 /* Adds a table, which is kept forever: 1, or 0 without memory. */
 int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size);
+/* The two halves of cache_add(): an entry with nothing but the module's identity, or null without memory; and its
+ * addition. */
+struct cached_table *cache_new(const struct prepare_image *im, const struct identity *id);
+void cache_publish(struct cached_table *e);
 
 #endif

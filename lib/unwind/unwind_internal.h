@@ -102,16 +102,19 @@ static inline int window_has(const struct window *w, uint64_t at)
 /* ---- modules (lookup.c, other_process.c) ---------------------------------------------- */
 
 /* How a walk steps over plain frames (plain_frames.h): by the full table, a map of an earlier version, or a map with
- * granules of 64 or 128 bytes, in which frames behind rbp may be frequent. */
+ * granules of 64 or 128 bytes, in which frames behind rbp may be frequent; or one that walks fill in (cfi_map.h), where
+ * byte 0, as a step a frame of 16 bytes with rbp below it, stands for what is not known yet. */
 enum plain_by {
 	PLAIN_FULL = 0,
 	PLAIN_OLD_MAP = 1,
 	PLAIN_SHIFT = 7,
 	PLAIN_RBP = 8,
+	PLAIN_OPEN = 16,
 	PLAIN_MAP_6 = 6,
 	PLAIN_MAP_7 = 7,
 	PLAIN_MAP_6_RBP = PLAIN_MAP_6 | PLAIN_RBP,
 	PLAIN_MAP_7_RBP = PLAIN_MAP_7 | PLAIN_RBP,
+	PLAIN_MAP_6_OPEN = PLAIN_MAP_6 | PLAIN_OPEN,
 };
 
 /* The table of a module, opened for lookups. What a walk needs comes first: two cache lines, if the structure is
@@ -125,8 +128,12 @@ struct unwind_module {
 	union {
 		struct etch_block block;
 		struct etch_orc_table orc;
+		const struct in_place *in_place; /* MODULE_IN_PLACE: before what else the map needs of a block */
 	};
 };
+
+/* As `encoding`: no table, but .eh_frame (cfi_map.h). */
+#define MODULE_IN_PLACE (-1)
 
 /* The first lookup in a permanent module, and each in another. Not null: without a table a module of size 0. */
 const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *room);
@@ -206,11 +213,17 @@ static inline void module_rule(const struct unwind_module *m, uint64_t at, struc
 const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size);
 void prepare_table_free(const struct etch_unwind *t, uint64_t size);
 
+struct identity;
+typedef int prepare_fn(const struct prepare_image *im, const struct identity *id);
+
 /*
  * Makes a table for the module of an address, which the caller knows not to be unloaded meanwhile: 1 if it
- * has one, 0 if none can be made, -1 if another thread makes tables. Waits for no lock, leaves errno alone;
+ * has one, 0 if none can be made, -1 if another thread makes tables. `instead`: if not null, what to do in place of
+ * making a table of .eh_frame, with 1 or 0. Waits for no lock, leaves errno alone;
  * no cancellation point; not in signal handlers. 12 KiB of stack. (prepare_modules.c)
  */
-int prepare_address(uint64_t at);
+int prepare_address(uint64_t at, prepare_fn *instead);
+/* The same, without reading a file or making a table: 0 if the module has a sidecar. */
+int prepare_unread(uint64_t at, prepare_fn *instead);
 
 #endif

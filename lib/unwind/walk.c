@@ -94,7 +94,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_frames(struct cur
 				continue;
 			break;
 		}
-		if (out == end || ETCH_UNLIKELY(p.m->encoding != ETCH_ENCODING_BLOCK))
+		if (out == end || ETCH_UNLIKELY(p.m->encoding == ETCH_ENCODING_ORC))
 			break;
 		if (c->interrupted) {
 			if (!interrupted_step(c, t, &p, &f, kept))

@@ -76,12 +76,24 @@ def starts(programs, ours, room, args):
         out.append([name, *(f"{wall:.1f}, {cpu:.1f} ms" + (f"; {memory:.0f} MB" if memory > own else "") for wall, cpu, memory in cells)])
     print(f"Least wall time, median of processor time and of peak memory, of {rounds} runs in turn:\n")
     table(["program", *ways], out)
+    if not shutil.which("valgrind"):
+        return
+    out = []
+    for name, argv in programs.items():
+        if "node" in name:  # valgrind and V8's compiler do not agree
+            continue
+        mb = sum(sections(f).get(s, 0) for f in set(map(os.path.realpath, needed(argv[0]))) for s in (".eh_frame", ".eh_frame_hdr")) / 1e6
+        count = {way: instructions(argv, "--trace-children=no", **env) / 1e6 for way, env in ways.items()}
+        more = {way: count[way] - count["libgcc_s alone"] for way in list(ways)[2:]}
+        out.append([name, f"{mb:.2f}", *(f"{n:.2f}, {n / mb:.2f}" for n in more.values())])
+    print("Million instructions (callgrind) above those with libgcc_s alone, and the same a MB of .eh_frame and .eh_frame_hdr:\n")
+    table(["program", "MB", *list(ways)[2:]], out)
 
 
 def walks(ours, room):
     program = room / "walks"
     sh("gcc", "-O2", "-Wall", "-Wextra", "-o", program, HERE / "preload.c")
-    ways = {"stock": {}, "preloaded": {"LD_PRELOAD": ours}, "tables=first": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "first"},
+    ways = {"glibc": {}, "preloaded": {"LD_PRELOAD": ours}, "tables=first": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "first"},
             "tables=never": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "never"}}
     base = {way: instructions([program, 0], **env) for way, env in ways.items()}
     out = [[f"{n:,}", *(f"{instructions([program, n], **env) - base[way]:,}" for way, env in ways.items())] for n in (1, 100, 10000)]

@@ -181,11 +181,13 @@ def walkers(shape):
         if B.joinpath("libetch-unwind.so").exists() and ("unw" not in source or libunwind_installed()):
             program = link(name.replace(", ", "-"), source, tree, f"-L{B}", "-letch-unwind", f"-Wl,-rpath,{B.resolve()}")
             if name in KEPT:
-                bare, script = program.with_name(f"{program.name}-bare"), program.with_name(f"{program.name}-kept")
+                bare = program.with_name(f"{program.name}-bare")
                 shutil.copy(program, bare)
+                programs[f"{name}, no tables"] = bare
+                script = program.with_name(f"{program.name}-kept")
                 script.write_text(f'#!/bin/sh\nETCH_UNWIND_TABLES=never exec {bare} "$@"\n')
                 script.chmod(0o755)
-                programs[f"{name}, no tables"] = script
+                programs[f"{name}, no tables, handlers only"] = script
             sh(B / "etch", "rewrite", "--only", "orc", "--unwind-map=64", program)
             programs[name] = program
     library, why = framehop_build()
@@ -201,7 +203,7 @@ def walkers(shape):
 # The same sources as the stock walkers', by libetch-unwind.
 FOREIGN = {"drop-in, backtrace": "walk_glibc.c", "drop-in, unw_backtrace": "walk_libunwind.c",
            "drop-in, unw_step": "walk_libunwind_step.c", "drop-in, _Unwind_Backtrace": "walk_libgcc.c"}
-# These also without tables, with the rules of .eh_frame that walks keep.
+# These also without tables: by .eh_frame with a map that walks fill in, and with the rules that they keep alone.
 KEPT = ("drop-in, backtrace", "drop-in, unw_step")
 MODES = (("repeat", 48, "the same stack"), ("random", 48, "random, 48"), ("random", 1024, "random, 1,024"),
          ("random", FUNCTIONS - 1, f"random, {FUNCTIONS:,}"), ("profile", FUNCTIONS - 1, "profile"),

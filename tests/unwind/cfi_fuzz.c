@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "analysis/facts/lsda.h"
-#include "unwind/unwind_internal.h"
+#include "unwind/cfi_map.h"
 
 static uint64_t random_state, sum, rows_seen, fdes_seen, sites_seen, tables_seen;
 
@@ -131,6 +132,8 @@ static void prepare(const struct elf_file *f)
 	struct prepare_image im = {0};
 	uint64_t end = 0, i, size;
 	const struct etch_unwind *u;
+	struct unwind_module m = {0};
+	struct in_place in;
 	uint8_t *image;
 
 	for (i = 0; i < f->phdr_count; i++)
@@ -154,6 +157,11 @@ static void prepare(const struct elf_file *f)
 			sum += etch_block_find(u, rnd(u->text_size))->kind;
 		prepare_table_free(u, size);
 		tables_seen++;
+	}
+	if (in_place_open(&im, NULL, &in, &m) && in.map) {
+		for (i = 0; i < 64; i++)
+			in_place_meet(&m, m.text + 1 + rnd(m.text_size));
+		munmap(in.map, sizeof(*in.map) + (m.text_size >> 6) + 1);
 	}
 	free(image);
 }

@@ -6,6 +6,8 @@
  *   cfi_prepare FILE          FILE "": the program itself; "vdso": the kernel's
  *   cfi_prepare -m FILE       reads return addresses, one a line, in hex; prints those
  *                             for which the map says other than the rows, and counts
+ *   cfi_prepare -i FILE       the same addresses, without a table, by what a walk would fill in of
+ *                             a map (lib/unwind/cfi_map.c): address, CFA, rbp of those that it holds
  *   cfi_prepare -t FILE       how long it takes, and how large it is (not for a test)
  */
 #include <dlfcn.h>
@@ -18,7 +20,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "unwind/unwind_internal.h"
+#include "unwind/cfi_map.h"
 
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
@@ -122,6 +124,35 @@ static int map_check(const struct etch_unwind *u)
 	return 0;
 }
 
+static int in_place_print(const struct prepare_image *im)
+{
+	struct unwind_module m = {0};
+	struct etch_map_rule r;
+	struct in_place in;
+	char line[64];
+
+	if (!in_place_open(im, NULL, &in, &m) || !in.map)
+		return 4;
+	while (fgets(line, sizeof(line), stdin)) {
+		uint64_t ra = strtoull(line, NULL, 16) + im->bias;
+		uint32_t code;
+
+		in_place_meet(&m, ra);
+		code = in.map->bytes[(ra - m.text) >> 6];
+		if (!code)
+			return 5;
+		if (code >= ETCH_MAP_CODES)
+			continue;
+		r = code < ETCH_MAP_STEPS
+		        ? (struct etch_map_rule){(int32_t)etch_map_step_cfa(code), (int16_t)-(int)etch_map_step_bp(code),
+		                                 code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_RBP : 0, 0}
+		        : in.map->palette[code - ETCH_MAP_STEPS];
+		printf("%" PRIx64 "\t%s%+d\t", ra - im->bias, r.flags & ETCH_MAP_RBP ? "rbp" : "rsp", r.cfa);
+		printf(r.bp ? "cfa%+d\n" : "same\n", r.bp);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct wanted w = {argv[argc - 1], {0}};
@@ -138,6 +169,8 @@ int main(int argc, char **argv)
 	}
 	if (!dl_iterate_phdr(find, &w))
 		return 3;
+	if (argc == 3 && !strcmp(argv[1], "-i"))
+		return in_place_print(&w.im);
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	u = prepare_table(&w.im, &size);
 	clock_gettime(CLOCK_MONOTONIC, &b);
