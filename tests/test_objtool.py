@@ -258,7 +258,7 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = ["ibt", "noinstr", "unret", "dump", "link", "sec-address", "backtrace", "hacks=skylake", "prefix=16",
+OPTIONS = ["noinstr", "unret", "dump", "sec-address", "backtrace", "hacks=skylake", "prefix=16",
            "cfi", "verbose"]
 
 
@@ -278,7 +278,7 @@ def test_fallback_gets_the_rest(etch, tmp_path):
     path, log, other = assemble(tmp_path, KEYED), tmp_path / "log", tmp_path / "objtool"
     other.write_text(f"#!/bin/sh\necho \"$@\" >{log}\n")
     other.chmod(0o755)
-    args = ["--orc", "--noinstr", "--ibt", "--module", "--skip=ibt,stackval", "--stackval", "--prefix=16", "--hacks=jump_label,skylake",
+    args = ["--orc", "--noinstr", "--unret", "--module", "--skip=unret,stackval", "--stackval", "--prefix=16", "--hacks=jump_label,skylake",
             f"--fallback={other}"]
     objtool(etch, path, *args)
     assert log.read_text().split() == ["--noinstr", "--hacks=skylake", "--prefix=16", "--module", str(path)] and rows(path)

@@ -26,9 +26,9 @@ static const struct unsupported {
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'i', "ibt", true},    {'n', "noinstr", true},      {'R', "unret", true},      {'D', "dump", true},
-	{'L', "link", false},  {'A', "sec-address", false}, {'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
-	{'P', "prefix", true}, {'C', "cfi", true},          {'v', "verbose", false},
+	{'n', "noinstr", true},      {'R', "unret", true},      {'D', "dump", true},
+	{'A', "sec-address", false}, {'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
+	{'P', "prefix", true},       {'C', "cfi", true},        {'v', "verbose", false},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
@@ -51,6 +51,7 @@ static void help(void)
 	       "  -h, --hacks[=LIST]     jump_label: jumps of static keys become nops; noinstr: calls of\n"
 	       "                         profilers in code that must not be instrumented do\n"
 	       "  -o, --orc              unwind rows: .orc_unwind, .orc_unwind_ip\n"
+	       "  -i, --ibt              .ibt_endbr_seal; warn of addresses taken of code without endbr\n"
 	       "  -m, --mcount           __mcount_loc: calls of __fentry__\n"
 	       "  -r, --retpoline        .retpoline_sites; warn of indirect branches\n"
 	       "      --rethunk          .return_sites; warn of returns\n"
@@ -61,6 +62,7 @@ static void help(void)
 	       "\n"
 	       "Options:\n"
 	       "      --module           the object is part of a module\n"
+	       "      --link             the object is a linked one, vmlinux.o\n"
 	       "      --mnop             calls of __fentry__ become nops, as in 6.1 anyhow\n"
 	       "      --no-unreachable   --stackval does not warn of code that nothing reaches\n"
 	       "      --backup           keep FILE.o.orig\n"
@@ -71,11 +73,9 @@ static void help(void)
 	       "      --help\n"
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
-	       "  -i, --ibt\n"
 	       "  -n, --noinstr\n"
 	       "      --unret\n"
 	       "      --dump\n"
-	       "      --link\n"
 	       "      --sec-address\n"
 	       "      --backtrace\n"
 	       "      --hacks=skylake\n"
@@ -172,6 +172,8 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 't': c->acts = o->static_call = true; return true;
 	case 'u': c->acts = o->uaccess = true; return true;
 	case 's': c->acts = o->stackval = true; return true;
+	case 'i': c->acts = o->ibt = true; return true;
+	case 'L': o->linked = true; return true;
 	case 'm': c->acts = o->mcount = true; return true;
 	case 'O': o->mnop = true; return true;
 	case 'K': c->acts = o->rethunk = true; return true;

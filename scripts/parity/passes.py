@@ -25,11 +25,19 @@ SECTIONS = (".ibt_endbr_seal", ".call_sites", ".cfi_sites")
 PLACE = re.compile(r"([^ :+]+)\+(0x[0-9a-f]+)")
 
 
-def placed(o, text):
+def places(o):
+    """Names of functions that are the only ones of their name, with where they are."""
+    at = collections.defaultdict(set)
+    for name, info, section, value, _ in o.symbols:
+        if section and info & 15 == 2:
+            at[name].add((section, value))
+    return {name: min(found) for name, found in at.items() if len(found) == 1}
+
+
+def placed(o, known, text):
     """A line with the addresses of its functions instead of their names."""
     def place(m):
-        at = {(s[2], s[3]) for s in o.symbols if s[0] == m[1] and s[2] and s[1] & 15 == 2}
-        section, value = min(at) if len(at) == 1 else (0, 0)
+        section, value = known.get(m[1], (0, 0))
         return f"{o.names[section]}+{value + int(m[2], 16):#x}" if section else m[0]
     return PLACE.sub(place, text)
 
@@ -52,7 +60,8 @@ def compare(path, name, argvs, opt, out):
     mine, theirs = (collections.Counter(lines) for lines, _ in found)
     if mine != theirs:
         o = parity.Object(path)
-        mine, theirs = ({placed(o, k): n for k, n in x.items()} for x in (mine, theirs))
+        known = places(o)
+        mine, theirs = ({placed(o, known, k): n for k, n in x.items()} for x in (mine, theirs))
     out["lines of objtool's"] += sum(theirs.values())
     for s in SECTIONS:
         out[f"entries of objtool's {s}"] += len(found[1][1][s])

@@ -114,8 +114,9 @@ def kernel_code():
     from test_objtool_judged import FLAGS, KERNEL as where, LINUX_6_12
     code = (where / "annotated.c").read_text()
     entry = (where / "entry.S").read_text()
+    from test_objtool_ibt import SOURCE as ibt
     stack = (where / "stack.S").read_text()
-    return [("stack.o", "assembler-with-cpp", stack, []), ("reached-6.12.o", "assembler-with-cpp", stack, ["-DREACHED", *LINUX_6_12]),
+    return [("ibt.o", "assembler", ibt, []), ("stack.o", "assembler-with-cpp", stack, []), ("reached-6.12.o", "assembler-with-cpp", stack, ["-DREACHED", *LINUX_6_12]),
             ("annotated.o", "c", code, FLAGS), ("annotated-6.12.o", "c", code, FLAGS + LINUX_6_12),
             ("entry.o", "assembler-with-cpp", entry, FLAGS),
             ("entry-6.12.o", "assembler-with-cpp", entry, FLAGS + LINUX_6_12),

@@ -200,6 +200,7 @@ int code_map_read(struct code_map *m, struct error *e)
 	    m->release->profile->read(m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
+	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));
 	m->known = mem_zero(m->f->symbol_count, sizeof(*m->known));
 	bits_make(m);
 	return 0;
@@ -213,6 +214,7 @@ void code_map_free(struct code_map *m)
 		free(m->parts[i].relocs);
 	free(m->parts);
 	free(m->ends);
+	free(m->warned);
 	free(m->known);
 	notes_free(&m->notes);
 	free(m->fields);
@@ -223,4 +225,15 @@ void code_map_free(struct code_map *m)
 	symbol_index_free(&m->labels);
 	step_cache_free(m->cache);
 	space_free(&m->space);
+}
+
+bool warns_first(const struct code_map *m, uint64_t at)
+{
+	size_t k;
+
+	if (!m->release->newer_validation || !function_at(m, at, &k))
+		return true;
+	if (m->warned[k])
+		return false;
+	return m->warned[k] = true;
 }

@@ -37,6 +37,7 @@ struct code_map {
 	struct notes notes;
 	struct target *known; /* of code_map.c, per symbol: where a call of it leads */
 	uint8_t *ends;        /* of code_map.c, two per function */
+	bool *warned;         /* per function: it has been warned of, by a release that warns once */
 	/* A bit of each byte of the space: */
 	uint64_t *fields;  /* a relocation's field begins there; null: not read */
 	uint64_t *entries; /* a function does */
@@ -67,6 +68,8 @@ uint64_t *bits_new(const struct code_map *m);
 /* `at` counts from the start of the space. */
 static inline void bit_set(uint64_t *bits, uint64_t at) { bits[at / 64] |= (uint64_t)1 << at % 64; }
 static inline bool bit_has(const uint64_t *bits, uint64_t at) { return bits[at / 64] >> at % 64 & 1; }
+/* May a warning of an address be printed? Since 6.4 only the first of each function. */
+bool warns_first(const struct code_map *m, uint64_t at);
 /* Does what is called not return? */
 bool calls_dead(const struct code_map *m, const struct target *t);
 

@@ -16,6 +16,8 @@ struct objtool_options {
 	bool jump_label, noinstr_hack; /* --hacks */
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
 	bool stackval;
+	bool ibt;
+	bool linked;         /* --link: the object is a linked one, which says all uses of its code */
 	bool no_unreachable; /* no warnings of code that nothing reaches, or that falls through */
 	bool mcount, mnop;   /* list the calls of __fentry__; make nops of them, as 6.1 always does */
 	bool module;         /* the object is part of a module */
@@ -28,11 +30,12 @@ struct objtool_options {
  * and change nothing. */
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
 
-/* Names of places, read for the first warning. Free `list`. */
+/* Names of places, read for the first warning; `others`: for the first in code of no function. */
 struct place_names {
-	struct symbol_index list;
-	bool read;
+	struct symbol_index list, others;
+	bool read, others_read;
 };
+void place_names_free(struct place_names *names);
 /* Writes "FUNCTION+OFFSET". */
 void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
                    size_t size);
@@ -57,6 +60,7 @@ struct branch_list {
 struct branches {
 	struct branch_list returns, retpolines, calls; /* to the return thunk, to retpolines, static calls */
 	struct branch_list traced;                     /* with options.mcount: of __fentry__ */
+	struct branch_list sealed;                     /* endbr that nothing needs */
 	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
 	size_t insns;
 	size_t warnings; /* of --retpoline */
@@ -78,10 +82,14 @@ size_t uaccess_check(struct code_map *map);
  * that nothing reaches. The map has been read. 0, or -1 and a message: malformed relocations. */
 int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e);
 
+/* endbr_seal.c: prints the warnings of --ibt and lists functions with endbr whose address nothing takes. The map has
+ * been read. 0, or -1 and a message: malformed relocations. */
+int endbrs_find(const struct code_map *map, const struct objtool_options *o, struct branch_list *out, struct error *e);
+
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
                    struct new_section *out, size_t *count, struct error *e);
-#define SITE_SECTIONS 4u
+#define SITE_SECTIONS 5u
 
 /* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
  * express become UNDEFINED; returns their number, or -1 and a message. `typed`: linux_release.typed_rows. */

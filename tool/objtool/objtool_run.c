@@ -13,16 +13,36 @@
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
 
+/* Entry code's symbols are of no type. */
+static bool is_sized_label(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && y->size && y->type != STT_SECTION && y->name[0];
+}
+
+void place_names_free(struct place_names *names)
+{
+	symbol_index_free(&names->list);
+	symbol_index_free(&names->others);
+}
+
 void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
                    size_t size)
 {
+	const struct symbol_index *x = &names->list;
 	struct error e;
 	size_t n;
 
 	if (!names->read && symbol_index_build(f, symbol_is_place, &names->list, &e))
 		bounds_exhausted();
 	names->read = true;
-	symbol_index_describe(&names->list, f, section, at, out, size);
+	if (!symbol_index_find(x, section, at)) {
+		x = &names->others;
+		if (!names->others_read && symbol_index_build(f, is_sized_label, &names->others, &e))
+			bounds_exhausted();
+		names->others_read = true;
+	}
+	symbol_index_describe(x, f, section, at, out, size);
 	n = strlen(out);
 	if (!strchr(out, '+'))
 		snprintf(out + n, size - n, "+0x0");
@@ -73,6 +93,16 @@ static void stats_print(const struct branches *b, const struct new_section *s, s
 		printf("%s: %zu bytes\n", s[i].name, (size_t)s[i].size);
 }
 
+/* Is the file made of several, as ld -r makes one? Each leaves its name. */
+static bool is_linked(const struct elf_file *f)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < f->symbol_count && n < 2; i++)
+		n += f->symbols[i].type == STT_FILE;
+	return n > 1;
+}
+
 /* All passes over an open file, whose bytes may have changed in place then; sections[0..*count) are to be added. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct branches *b,
                       struct new_section *sections, size_t *count, struct error *e)
@@ -87,13 +117,17 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	if (!err && o->uaccess)
 		err = uaccess_open(&map, e);
 	/* Branches first, so that warnings come in file order. */
-	err = err || branch_sites_find(f, o, &map, b, e) || sites_sections(f, o, b, sections, count, e) ? -1 : 0;
-	if (!err && (map.begins || o->stackval))
+	err = err || branch_sites_find(f, o, &map, b, e) ? -1 : 0;
+	if (!err && (map.begins || o->stackval || o->ibt))
 		err = code_map_read(&map, e);
 	if (!err && map.begins)
 		warnings = uaccess_check(&map);
 	if (!err && o->stackval)
 		err = stack_check(&map, o, warnings + b->warnings, e);
+	if (!err && o->ibt)
+		err = endbrs_find(&map, o, &b->sealed, e);
+	if (!err)
+		err = sites_sections(f, o, b, sections, count, e);
 	step_caches_keep(false);
 	noted = map.fields;
 	notes = map.notes;
@@ -145,6 +179,8 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	err = elf_open_bytes(&f, path, bytes, size, e);
 	if (!err && !elf_is_object(&f))
 		err = error_set(e, "is no object file");
+	if (!err && o->ibt && !o->linked && !is_linked(&f))
+		err = error_set(e, "--ibt requires --link");
 	if (!err && o->backup && !o->dry_run)
 		err = backup_write(&f, e);
 	if (!err)

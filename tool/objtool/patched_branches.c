@@ -258,7 +258,7 @@ static int facts_read(const struct elf_file *f, struct facts *out, struct error 
 
 static void facts_free(struct facts *x)
 {
-	symbol_index_free(&x->names.list);
+	place_names_free(&x->names);
 	free(x->safe);
 	free(x->kinds);
 }
@@ -321,6 +321,7 @@ void branch_sites_free(struct branches *b)
 	free(b->returns.list);
 	free(b->retpolines.list);
 	free(b->calls.list);
+	free(b->sealed.list);
 	free(b->profiled.list);
 	free(b->traced.list);
 	memset(b, 0, sizeof(*b));

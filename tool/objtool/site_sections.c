@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites,
- * __mcount_loc. */
+ * .ibt_endbr_seal, __mcount_loc. */
 #include "objtool/objtool.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -149,6 +149,8 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 		addresses_section(&out[(*count)++], ".retpoline_sites", &b->retpolines);
 	if (is_wanted(f, o->rethunk, &b->returns, ".return_sites"))
 		addresses_section(&out[(*count)++], ".return_sites", &b->returns);
+	if (is_wanted(f, o->ibt, &b->sealed, ".ibt_endbr_seal"))
+		addresses_section(&out[(*count)++], ".ibt_endbr_seal", &b->sealed);
 	if (is_wanted(f, o->mcount, &b->traced, "__mcount_loc"))
 		words_section(&out[(*count)++], "__mcount_loc", &b->traced, o->release->typed_rows);
 	return 0;

@@ -37,15 +37,10 @@ void stack_paths_reverse(struct stack_walk *w, size_t first)
 bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 {
 	const struct code_section *c = space_at(&w->map->space, at);
-	size_t k;
 
 	w->warnings++;
-	if (w->options->release->newer_validation && function_at(w->map, at, &k)) {
-		if (w->warned[k])
-			return false;
-		w->warned[k] = true;
-	}
-	objtool_warn(w->map->f, &w->names, c->section, at - c->addr, text);
+	if (warns_first(w->map, at))
+		objtool_warn(w->map->f, &w->names, c->section, at - c->addr, text);
 	return false;
 }
 
@@ -282,7 +277,6 @@ int stack_check(const struct code_map *map, const struct objtool_options *o, siz
 
 	table_jumps_open(map, &w.tables);
 	w.at = mem_zero(map->space.span + 1, sizeof(*w.at));
-	w.warned = mem_zero(map->functions.count + 1, sizeof(*w.warned));
 	if (!err)
 		all_walk(&w);
 	if (!err && !w.warnings && !o->no_unreachable)
@@ -290,9 +284,8 @@ int stack_check(const struct code_map *map, const struct objtool_options *o, siz
 	alternatives_free(&w.alternatives);
 	table_jumps_free(&w.tables);
 	stack_frames_free(&w.frames);
-	symbol_index_free(&w.names.list);
+	place_names_free(&w.names);
 	free(w.at);
-	free(w.warned);
 	free(w.paths);
 	return err;
 }

@@ -25,7 +25,6 @@ struct stack_walk {
 	struct table_jumps tables;
 	struct stack_frames frames;
 	uint32_t *at; /* per byte of the space: the number of the frame in front of the instruction + 1; 0: not visited */
-	bool *warned; /* per function */
 	size_t warnings;
 	struct stack_path *paths;
 	size_t path_count, path_room;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where jumps lead for --stackval: inside their function, to another, or back to the caller. */
+#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 
 #include <string.h>
@@ -47,6 +49,16 @@ const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t 
 
 static bool begins(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
 
+/* Is an address a function's start, or behind the endbr there? */
+static bool is_start(const struct stack_walk *w, const struct code_section *c, const struct elf_symbol *y, uint64_t at)
+{
+	uint64_t start = c->addr + y->value;
+
+	if (at == start)
+		return true;
+	return w->options->ibt && at == start + ENDBR_SIZE && insn_is_endbr(c->bytes + y->value, c->size - y->value);
+}
+
 enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
                             uint64_t *to, const char **name)
 {
@@ -69,7 +81,7 @@ enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part,
 		return WAY_NOWHERE;
 	*to = t.at;
 	there = function_at(w->map, t.at, &k);
-	if (!there || t.at != c->addr + there->value)
+	if (!there || !is_start(w, c, there, t.at))
 		return WAY_INSIDE;
 	*name = there->name;
 	if (!from || !w->function)

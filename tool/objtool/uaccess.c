@@ -462,6 +462,6 @@ size_t uaccess_check(struct code_map *map)
 	for (i = 0; i < MARKS; i++)
 		free(a.marks[i]);
 	access_reach_free(&a.reach);
-	symbol_index_free(&a.names.list);
+	place_names_free(&a.names);
 	return a.warnings;
 }

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * --ibt: which functions begin with endbr although nothing takes their address, so that the kernel may seal them; and
+ * addresses taken of code without endbr, where an indirect jump would fault. Of linked objects: only these say all
+ * uses.
+ */
+#include "arch/x86/cet.h"
+#include "objtool/code_map.h"
+#include "objtool/objtool.h"
+#include "support/memory.h"
+#include "support/plain.h"
+#include "support/vector.h"
+#include "shared/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct endbrs {
+	const struct code_map *map;
+	const struct objtool_options *options;
+	struct place_names names;
+	uint64_t *begins; /* a bit per byte of the space: an instruction begins there */
+	uint64_t *list;   /* addresses of functions with endbr, sorted */
+	bool *used;       /* of these */
+	size_t count;
+	uint64_t *without; /* sorted: what says of itself that it needs none */
+	size_t without_count;
+};
+
+/* Where an address that code or data holds leads. */
+struct taken {
+	const struct code_section *code;
+	uint64_t at; /* address of the code space */
+};
+
+static bool begins_at(const struct endbrs *x, uint64_t at)
+{
+	uint64_t k = at - x->map->space.first;
+
+	return x->begins[k / 64] >> k % 64 & 1;
+}
+
+static bool has(const uint64_t *list, size_t count, uint64_t at)
+{
+	size_t k = SEARCH(count, i, list[i] < at);
+
+	return k < count && list[k] == at;
+}
+
+static bool is_endbr(const struct taken *t)
+{
+	uint64_t off = t->at - t->code->addr;
+
+	return insn_is_endbr(t->code->bytes + off, t->code->size - off);
+}
+
+static void insns_mark(struct endbrs *x)
+{
+	size_t i;
+
+	x->begins = mem_zero(x->map->space.span / 64 + 1, sizeof(*x->begins));
+	for (i = 0; i < x->map->space.count; i++) {
+		const struct code_section *c = &x->map->space.list[i];
+		uint64_t off;
+		struct step s;
+
+		for (off = 0; off < c->size && step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s);
+		     off += s.len) {
+			uint64_t k = c->addr + off - x->map->space.first;
+
+			x->begins[k / 64] |= 1ull << k % 64;
+		}
+	}
+}
+
+static void functions_list(struct endbrs *x)
+{
+	const struct symbol_index *f = &x->map->functions;
+	size_t i;
+
+	x->list = mem_alloc(f->count + 1, sizeof(*x->list));
+	for (i = 0; i < f->count; i++) {
+		struct taken t = {.code = space_of(&x->map->space, f->list[i]->section)};
+
+		if (!t.code || f->list[i]->value >= t.code->size)
+			continue;
+		t.at = t.code->addr + f->list[i]->value;
+		if (is_endbr(&t) && (!x->count || x->list[x->count - 1] != t.at))
+			x->list[x->count++] = t.at;
+	}
+	x->count = words_unique(x->list, x->count);
+	x->used = mem_zero(x->count + 1, sizeof(*x->used));
+}
+
+static const struct elf_symbol *symbol_of(const struct endbrs *x, const struct elf_reloc *r)
+{
+	return r->symbol < x->map->f->symbol_count ? &x->map->f->symbols[r->symbol] : NULL;
+}
+
+/* The instruction that a relocation with an addend refers to. False: none. */
+static bool taken_by(const struct endbrs *x, const struct elf_reloc *r, int64_t addend, struct taken *out)
+{
+	const struct elf_symbol *y = symbol_of(x, r);
+	uint64_t off = y ? y->value + (uint64_t)addend : 0;
+
+	out->code = y && y->section ? space_of(&x->map->space, y->section) : NULL;
+	if (!out->code || off >= out->code->size)
+		return false;
+	out->at = out->code->addr + off;
+	return begins_at(x, out->at);
+}
+
+/* .discard.noendbr. */
+static int without_read(struct endbrs *x, struct error *e)
+{
+	const struct elf_file *f = x->map->f;
+	uint32_t section = elf_section_find(f, ".discard.noendbr", 1), rel = section ? elf_section_rela(f, section, 1) : 0;
+	struct elf_reloc *r = NULL;
+	long n = rel ? elf_relocs(f, rel, &r, e) : 0, i;
+
+	if (n < 0)
+		return -1;
+	x->without = mem_alloc((size_t)n + 1, sizeof(*x->without));
+	for (i = 0; i < n; i++) {
+		struct taken t;
+
+		if (taken_by(x, &r[i], r[i].addend, &t))
+			x->without[x->without_count++] = t.at;
+	}
+	free(r);
+	x->without_count = words_unique(x->without, x->without_count);
+	return 0;
+}
+
+/* ---- uses -------------------------------------------------------------------------------- */
+
+static size_t name_length(const struct elf_symbol *y)
+{
+	const char *cold = strstr(y->name, ".cold");
+
+	return cold ? (size_t)(cold - y->name) : strlen(y->name);
+}
+
+/* Are two addresses of the same function; since 6.4, or of its cold part? */
+static bool are_same_function(const struct endbrs *x, uint64_t a, uint64_t b)
+{
+	size_t i, k;
+	const struct elf_symbol *y = function_at(x->map, a, &i), *z = function_at(x->map, b, &k);
+
+	if (!y || !z || !x->options->release->newer_validation || y == z)
+		return y && y == z;
+	return name_length(y) == name_length(z) && !memcmp(y->name, z->name, name_length(y));
+}
+
+/* Is it the end of a symbol's code whose start is a target? So are ranges of code given. */
+static bool ends_symbol(const struct endbrs *x, const struct taken *t)
+{
+	uint64_t off = t->at - t->code->addr;
+	const struct elf_symbol *y = off ? symbol_index_find(&x->map->labels, t->code->section, off - 1) : NULL;
+	struct taken start = {.code = t->code};
+
+	if (!y || y->value + y->size != off)
+		return false;
+	start.at = t->code->addr + y->value;
+	return begins_at(x, start.at) && (is_endbr(&start) || has(x->without, x->without_count, start.at));
+}
+
+/* Prints "PLACE: TEXT: PLACE taken", once for a function since 6.4. */
+static void warn(struct endbrs *x, uint32_t section, uint64_t off, const char *text, const struct taken *t)
+{
+	const struct code_section *c = space_of(&x->map->space, section);
+	char where[200], line[300];
+
+	if (c && !warns_first(x->map, c->addr + off))
+		return;
+	objtool_place(x->map->f, &x->names, t->code->section, t->at - t->code->addr, where, sizeof(where));
+	snprintf(line, sizeof(line), "%s: %s", text, where);
+	plain(line);
+	objtool_warn(x->map->f, &x->names, section, off, line);
+}
+
+/* Takes note of a use. False: what is taken has no endbr, and does not say so of itself. */
+static bool use(struct endbrs *x, const struct taken *t)
+{
+	size_t k;
+
+	if (!is_endbr(t))
+		return has(x->without, x->without_count, t->at);
+	k = SEARCH(x->count, i, x->list[i] < t->at);
+	if (k < x->count && x->list[k] == t->at)
+		x->used[k] = true;
+	return true;
+}
+
+/* Does an instruction take an address, other than to go there? */
+static bool takes(const struct step *s, const uint8_t *bytes)
+{
+	if (s->flow == FLOW_STOP)
+		return true;
+	return s->flow == FLOW_NEXT && (!s->padding || insn_is_endbr(bytes, s->len));
+}
+
+/* The instruction that a byte of code lies in; its offset, or -1. */
+static int64_t insn_of(const struct endbrs *x, const struct part *p, uint64_t off, struct step *s)
+{
+	uint64_t at = off;
+
+	while (at && off - at < STEP_LEN_MOST && !begins_at(x, p->code->addr + at))
+		at--;
+	if (!begins_at(x, p->code->addr + at) ||
+	    !step_decode(x->map->cache, p->code->bytes + at, p->code->size - at, p->code->addr + at, s))
+		return -1;
+	return off - at < s->len ? (int64_t)at : -1;
+}
+
+static void code_uses(struct endbrs *x, const struct part *p)
+{
+	size_t i;
+
+	for (i = 0; i < p->count; i++) {
+		const struct elf_reloc *r = &p->relocs[i];
+		const struct elf_symbol *y = symbol_of(x, r);
+		bool relative = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
+		struct taken t;
+		struct step s;
+		int64_t at;
+
+		if (r->offset >= p->code->size || (y && y->bind == STB_GLOBAL && !strncmp(y->name, "__SCT__", 7)) ||
+		    !taken_by(x, r, r->addend + (relative ? 4 : 0), &t))
+			continue;
+		at = insn_of(x, p, r->offset, &s);
+		if (at < 0 || !takes(&s, p->code->bytes + at) || use(x, &t))
+			continue;
+		if (are_same_function(x, t.at, p->code->addr + (uint64_t)at) ||
+		    (x->options->release->newer_validation && ends_symbol(x, &t)))
+			continue;
+		warn(x, p->code->section, (uint64_t)at, "relocation to !ENDBR", &t);
+	}
+}
+
+/* Sections that name code without a jump to it in mind. */
+static bool only_names_code(const char *name)
+{
+	static const char *const list[] = {
+		".altinstructions",  ".ibt_endbr_seal", ".orc_unwind_ip", ".parainstructions",  ".retpoline_sites",
+		".smp_locks",        "__jump_table",    "__mcount_loc",   ".static_call_sites", "_error_injection_whitelist",
+		"_kprobe_blacklist", "__bug_table",     "__ex_table",     ".kcfi_traps",
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+		if (!strcmp(name, list[i]))
+			return true;
+	return !strncmp(name, ".debug", 6) || strstr(name, "__patchable_function_entries") ||
+	       (!strncmp(name, ".discard", 8) && strcmp(name, ".discard.ibt_endbr_noseal"));
+}
+
+static int data_uses(struct endbrs *x, uint32_t section, struct error *e)
+{
+	const struct elf_file *f = x->map->f;
+	uint32_t rel = elf_section_rela(f, section, 1);
+	struct elf_reloc *r;
+	struct taken t;
+	long n, i;
+
+	if (!rel || (f->sections[section].sh.sh_flags & SHF_EXECINSTR) || only_names_code(f->sections[section].name))
+		return 0;
+	n = elf_relocs(f, rel, &r, e);
+	if (n < 0)
+		return -1;
+	for (i = 0; i < n; i++)
+		if (taken_by(x, &r[i], r[i].addend, &t) && !use(x, &t))
+			warn(x, section, r[i].offset, "data relocation to !ENDBR", &t);
+	free(r);
+	return 0;
+}
+
+/* Entry code by its hints: the CPU goes there as to any other target. */
+static void hints_check(struct endbrs *x)
+{
+	const struct notes *n = &x->map->notes;
+	size_t i;
+
+	for (i = 0; i < n->count; i++) {
+		const struct note *o = &n->list[i];
+		struct taken t = {.at = o->at};
+		const struct elf_symbol *y;
+
+		if (o->kind != NOTE_FRAME || (n->frames[o->to].kind & ~RULE_SIGNAL) != RULE_REGS_PARTIAL)
+			continue;
+		t.code = space_at(&x->map->space, o->at);
+		y = t.code ? symbol_index_find(&x->map->labels, t.code->section, o->at - t.code->addr) : NULL;
+		if (y && y->value == o->at - t.code->addr && y->bind == STB_GLOBAL && !is_endbr(&t) &&
+		    !has(x->without, x->without_count, t.at))
+			objtool_warn(x->map->f, &x->names, t.code->section, y->value, "UNWIND_HINT_IRET_REGS without ENDBR");
+	}
+}
+
+/* Lists what is not used. */
+static void sealed_list(struct endbrs *x, struct branch_list *out)
+{
+	size_t i, k;
+
+	for (i = 0; i < x->count; i++) {
+		const struct code_section *c = space_at(&x->map->space, x->list[i]);
+		const struct elf_symbol *y = function_at(x->map, x->list[i], &k);
+
+		if (x->used[i])
+			continue;
+		if (x->options->module && x->options->release->newer_validation && y &&
+		    (!strcmp(y->name, "init_module") || !strcmp(y->name, "cleanup_module")))
+			fprintf(stderr, "%s: warning: objtool: %s(): not an indirect call target\n", x->map->f->path, y->name);
+		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		out->list[out->count++] = (struct branch_site){.section = c->section, .at = x->list[i] - c->addr};
+	}
+}
+
+int endbrs_find(const struct code_map *map, const struct objtool_options *o, struct branch_list *out, struct error *e)
+{
+	struct endbrs x = {.map = map, .options = o};
+	uint32_t i;
+	size_t k;
+	int err;
+
+	insns_mark(&x);
+	functions_list(&x);
+	err = without_read(&x, e);
+	if (!err)
+		hints_check(&x);
+	for (k = 0; k < map->space.count && !err; k++)
+		code_uses(&x, &map->parts[k]);
+	for (i = 1; i < map->f->section_count && !err; i++)
+		err = data_uses(&x, i, e);
+	if (!err)
+		sealed_list(&x, out);
+	place_names_free(&x.names);
+	free(x.begins);
+	free(x.list);
+	free(x.used);
+	free(x.without);
+	return err;
+}
