@@ -176,6 +176,14 @@ void links_reserve(struct links *l, size_t more)
 	l->list = mem_resize(l->list, l->room, sizeof(*l->list));
 }
 
+void links_trim(struct links *l)
+{
+	if (!l->count)
+		return;
+	l->room = l->count;
+	l->list = mem_resize(l->list, l->room, sizeof(*l->list));
+}
+
 void links_append(struct work *w, struct links *l, struct links *from)
 {
 	size_t want = l->count + from->count, old = l->count, i;

@@ -64,6 +64,8 @@ void links_put(const struct work *w, struct links *l, const struct flow_exit *x)
 void link_resolve(const struct work *w, struct link *x, uint32_t to);
 /* Makes room for so many more. */
 void links_reserve(struct links *l, size_t more);
+/* Gives back the room of a list that grows no more. */
+void links_trim(struct links *l);
 /* Moves all of `from` to the end of `l`; `from` is empty afterwards. */
 void links_append(struct work *w, struct links *l, struct links *from);
 /* Drops the links from the code ranges of this round. */

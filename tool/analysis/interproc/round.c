@@ -94,13 +94,16 @@ static void *worker(void *arg)
 
 	o->w = w;
 	memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
-	while ((n = chunk_begin(w)) < w->chunk_count)
+	while ((n = chunk_begin(w)) < w->chunk_count) {
 		for (i = n * CHUNK; i < w->worklist_count && i < (n + 1) * CHUNK; i++) {
 			if (!range_analyze(o, w->worklist[i]))
 				bounds_exhausted();
 			exits_keep(o, &w->chunks[n]);
 			range_keep(o, w->worklist[i]);
 		}
+		links_trim(&w->chunks[n].calls);
+		links_trim(&w->chunks[n].tails);
+	}
 	flow_free(&o->flow);
 	emit_free(&o->emit);
 	free(o->in);

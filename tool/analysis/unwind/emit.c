@@ -377,7 +377,8 @@ static bool results_take(struct emit *e, struct range_rows *out)
 {
 	size_t i;
 
-	out->rows = malloc((e->count + 1) * sizeof(*out->rows) + e->saves.count * sizeof(*out->saves));
+	/* one byte: null would be no memory */
+	out->rows = malloc(e->count * sizeof(*out->rows) + e->saves.count * sizeof(*out->saves) + 1);
 	if (!out->rows || !findings_take(&out->findings, &e->findings)) {
 		range_rows_free(out);
 		return false;
@@ -386,7 +387,7 @@ static bool results_take(struct emit *e, struct range_rows *out)
 		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
 	out->count = (uint32_t)e->count;
 	if (e->saves.count) {
-		out->saves = (struct save_row *)(out->rows + e->count + 1);
+		out->saves = (struct save_row *)(out->rows + e->count);
 		memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
 		out->save_count = (uint32_t)e->saves.count;
 	}
