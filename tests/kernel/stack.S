@@ -565,6 +565,24 @@ with_a_middle:
 	int3
 end with_a_middle
 
+/* Entry code is no function, and may leave a frame to one. */
+	.globl entry_code
+entry_code:
+.Lentry_code:
+	.pushsection .discard.unwind_hints
+	.long .Lentry_code - .
+	.short 0
+#ifdef LINUX_6_12
+	.byte 0, 5, 0
+#else
+	.byte 0, 3, 0
+#endif
+	.balign 4
+	.popsection
+	push %rbx
+	jmp right
+	.size entry_code, . - entry_code
+
 	.globl without_a_size
 	.type without_a_size, @function
 without_a_size:

@@ -21,7 +21,7 @@ static bool call_check(struct stack_walk *w, const struct stack_path *p, const c
 
 static bool tail_check(struct stack_walk *w, const struct stack_path *p, const char *name)
 {
-	if (stack_frame_modified(&w->frames.list[p->frame]))
+	if (stack_function_at(w, p->at) && stack_frame_modified(&w->frames.list[p->frame]))
 		return stack_warn(w, p->at, "sibling call from callable instruction with modified stack frame");
 	return call_check(w, p, name);
 }
