@@ -49,7 +49,7 @@ def run(argv, path, release):
         shutil.copy(path, copy)
         p = subprocess.run([*map(str, argv), str(copy)], capture_output=True, text=True, errors="replace", check=False,
                            env=dict(os.environ, KERNELVERSION=release))
-        lines = [x.split("objtool: ", 1)[-1] for x in p.stderr.splitlines()]
+        lines = [x.split("objtool: ", 1)[-1] for x in p.stderr.splitlines() if "forcing --link" not in x]
         lines += [f"status {p.returncode}"] if p.returncode else []
         o = parity.Object(copy)
         return lines, {s: o.sites(s) for s in SECTIONS}
@@ -84,7 +84,7 @@ def main():
     p.add_argument("files", nargs="*", type=Path)
     p.add_argument("--etch", default=ROOT / "build" / "etch")
     p.add_argument("--examples", type=int, default=20)
-    opt = p.parse_args([f" {sys.argv[1]}", *sys.argv[2:]] if sys.argv[1:] else None)  # a word with dashes
+    opt = p.parse_intermixed_args([f" {sys.argv[1]}", *sys.argv[2:]] if sys.argv[1:] else None)  # a word with dashes
     kept, objtool = parity.kernel_objects.objects()
     out = collections.Counter()
     for path in opt.files or sorted(kept.rglob("*.o")):
