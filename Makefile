@@ -44,6 +44,10 @@ TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o) $(B)/o/gen/pprof.pb-c.o
 WALK_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/unwind/*.c)))
 LIB_ASM  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.S)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
+# In the archive, without unwind tables that are loaded: of what every program has, all that runs behind libetch's lock,
+# where no cancellation acts and nothing of the caller's is touched. Debuggers have .debug_frame. (libetch(3))
+LIB_BARE := arm encoders index module_objects patch patch_list plan plan_sites sync table_check
+ARC_OBJ  := $(foreach o,$(LIB_OBJ),$(if $(filter $(LIB_BARE:%=$(B)/o/lib/patch/%.o),$(o)),$(o:$(B)/o/lib/patch/%=$(B)/o/bare/%),$(o)))
 DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/unwind/*.c))) \
 	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o $(B)/o/lib/interfaces/call_on_x86.o
 # What `etch heap` preloads: walks by tables that come by themselves, as libetch-unwind's.
@@ -59,7 +63,7 @@ $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
 
 # What its files share has names of their own there: a program may well have a list_sort() too.
-$(B)/libetch.a: $(LIB_OBJ)
+$(B)/libetch.a: $(ARC_OBJ)
 	@rm -rf $@ $(B)/o/archive && mkdir -p $(B)/o/archive
 	$(NM) -g --defined-only $^ | sed -n '/ etch_/!s/^[0-9a-f]* [A-Z] \(.*\)/\1 etch_in_\1/p' | sort -u >$(B)/o/archive/names
 	for o in $^; do $(OBJCOPY) --redefine-syms=$(B)/o/archive/names $$o $(B)/o/archive/$${o##*/} || exit 1; done
@@ -122,6 +126,11 @@ $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
 	$(LIB_CC) -MMD -MP -c -o $@ $<
 
+$(B)/o/bare/%.o: LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os) -fno-asynchronous-unwind-tables
+$(B)/o/bare/%.o: lib/patch/%.c
+	@mkdir -p $(@D)
+	$(LIB_CC) -MMD -MP -c -o $@ $<
+
 # The library's own ops table goes the way of a program's: libetch.a holds what the object
 # step makes of it, libetch.so what the link step does.
 $(B)/o/lib/faults/copy.o: lib/faults/copy.c $(B)/etch
@@ -158,7 +167,7 @@ $(B)/mutants: $(STRUCTURE_OBJ) $(MUTANT_OBJ)
 $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
--include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
+-include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(ARC_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
 
 # ---- what people run --------------------------------------------------------
 

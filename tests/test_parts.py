@@ -40,7 +40,7 @@ def use(name):
 
 
 # Low addresses occur among the C library's constants: the values there would not be armed.
-HIGH = "-Wl,-Ttext-segment=0x5a000000"
+HIGH, HIGH_LLD = "-Wl,-Ttext-segment=0x5a000000", "-Wl,--image-base=0x5a000000"
 
 
 def linkers():
@@ -50,7 +50,7 @@ def linkers():
         yield cc, ["-static-pie", "-fPIE"]
         yield cc, []
         yield cc, ["-fuse-ld=gold"]
-        yield cc, ["-static", "-flto", *([HIGH] if cc == "gcc" else [])]
+        yield cc, ["-static", "-flto", HIGH if cc == "gcc" else HIGH_LLD]
     if shutil.which("musl-gcc"):
         yield "musl-gcc", ["-static", HIGH]
 
@@ -65,7 +65,7 @@ def make(tmp_path, build, name, cc, flags, rewrite=True, extra=()):
 
 
 @pytest.mark.parametrize("name", USES)
-@pytest.mark.parametrize("cc,flags", linkers(), ids=lambda v: v if isinstance(v, str) else "".join(f for f in v if f != HIGH) or "dynamic")
+@pytest.mark.parametrize("cc,flags", linkers(), ids=lambda v: v if isinstance(v, str) else "".join(f for f in v if f not in (HIGH, HIGH_LLD)) or "dynamic")
 def test_a_program_has_what_it_uses_and_works(tmp_path, build, name, cc, flags):
     """Each exits with 0 where the CPU reads what it has set. `immediate`: and not from memory."""
     out = make(tmp_path, build, name, cc, flags, rewrite=False)
@@ -150,6 +150,26 @@ def test_headers_without_parts_link_all(tmp_path, build):
     assert parts(tmp_path / "t") == ALL
     run([build / "etch", "rewrite", *ONLY, tmp_path / "t"])
     run([tmp_path / "t", "immediate"])
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_the_core_encodes_as_the_headers_do(tmp_path, build, cc):
+    """All registers, operands and lengths of its two forms; test_forms_encoding.py judges the headers."""
+    out = make(tmp_path, build, "encoders", cc, ["-static"], rewrite=False)
+    assert parts(out) == {CORE}
+    said = re.fullmatch(r"(\d+) loads, (\d+) immediates\n", run([out]).stdout)
+    assert min(map(int, said.groups())) > 100_000
+
+
+def test_unwind_tables_where_a_cancellation_passes(tmp_path, build):
+    """In the calls and the lock, as libetch(3) says; elsewhere in the core only debuggers' tables. By readelf."""
+    out = make(tmp_path, build, "imv", "gcc", ["-static"], rewrite=False)
+    symbols = {int(a, 16): name for a, name in re.findall(r"^([0-9a-f]+) [tT] (etch_\w+)$", run(["nm", out]).stdout, re.M)}
+    dump = run(["readelf", "--debug-dump=frames", out]).stdout.split("Contents of the .debug_frame section:")
+    loaded, debug = ({symbols.get(int(a, 16)) for a in re.findall(r" FDE .* pc=([0-9a-f]+)\.\.", d)} for d in dump)
+    assert {"etch_imv_set_bytes", "etch_in_set_changes", "etch_lock", "etch_unlock", "etch_module_load_v3", "etch_in_module_load",
+            "etch_module_unload_v1"} <= loaded
+    assert {"etch_in_txn_plan_stores", "etch_in_txn_commit", "etch_in_sync_cores"} <= debug - loaded
 
 
 # ---- bytes ---------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ unsigned forms_load(const struct etch_imv *e, uint64_t site, uint64_t object, ui
 	return etch_form_load(e, site, object, out);
 }
 
-unsigned forms_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16])
+unsigned forms_imm(const struct etch_imv *e, uint64_t value, uint8_t out[16])
 {
-	return etch_form_imm(e, site, bytes, out);
+	return etch_form_imm(e, site_address(e), (const uint8_t *)&value, out);
 }
 
 unsigned forms_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16])

@@ -38,7 +38,26 @@ int range_check(uint64_t at, uint64_t size)
 	return copied > 0 ? 0 : copied < 0 ? ETCH_EINVAL : ETCH_ENOTETCHED;
 }
 
-int set_batch(const struct etch_change *changes, size_t count)
+static int store(struct txn *t, uint64_t at, const uint8_t *from, size_t size)
+{
+	int err = 0;
+
+	while (size && !err) {
+		unsigned skip = at & 7, n = 8 - skip;
+		uint64_t bytes = 0;
+
+		if (n > size)
+			n = (unsigned)size;
+		memcpy(&bytes, from, n);
+		err = list_add(&t->data, at - skip, 0, bytes << (8 * skip), byte_mask(n) << (8 * skip), 0);
+		at += n;
+		from += n;
+		size -= n;
+	}
+	return err;
+}
+
+int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *))
 {
 	struct txn t;
 	int err = 0;
@@ -57,11 +76,13 @@ int set_batch(const struct etch_change *changes, size_t count)
 	 * survives, the lock is not left held. */
 	txn_begin(&t);
 	for (i = 0; i < count && !err; i++)
-		err = txn_store(&t, address(changes[i].object), changes[i].value, changes[i].size);
+		err = store(&t, address(changes[i].object), changes[i].value, changes[i].size);
 
 	etch_lock();
 	for (i = 0; i < count && !err; i++)
 		err = range_check(address(changes[i].object), changes[i].size);
+	if (!err && in_order)
+		err = in_order(&t.data);
 	if (!err)
 		err = txn_plan_stores(&t);
 	if (!err)
@@ -75,5 +96,5 @@ ETCH_API int etch_imv_set_bytes(void *object, const void *value, size_t size)
 {
 	struct etch_change c = {object, value, size};
 
-	return set_batch(&c, 1);
+	return set_changes(&c, 1, NULL);
 }

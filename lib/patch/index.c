@@ -8,8 +8,6 @@
 #include "common/sys.h"
 #include "shared/search.h"
 
-static size_t round16(size_t n) { return (n + 15) & ~(size_t)15; }
-
 /* Blocks of unloaded modules. Never unmapped: the fault handler may be reading one (trap.c). */
 static struct module *free_blocks;
 
@@ -107,21 +105,15 @@ void object_add(struct module *m, const struct etch_obj *r)
 {
 	struct object *last = m->object_count ? &m->object[m->object_count - 1] : NULL;
 	uint64_t at = record_object(r), end = at + r->size;
-	uint32_t flags = 0;
+	uint32_t flags = (r->flags & (OBJECT_ARMED | OBJECT_WRITABLE)) | (r->more & (OBJECT_FIELD | OBJECT_KEPT));
 
 	if (r->kind != ETCH_OBJ_OBJECT || !r->size)
 		return;
-	if (r->flags & ETCH_OBJ_ARMED)
-		flags |= OBJECT_ARMED;
-	if ((r->flags & ETCH_OBJ_VALUE) || ((r->more & ETCH_OBJ_DENSE) && m->etched[2].start == m->etched[2].stop))
+	if ((r->more & ETCH_OBJ_DENSE) && m->etched[2].start == m->etched[2].stop)
 		flags |= OBJECT_WRITABLE;
 	/* Without the link step the other files that could store to an open object are unknown. */
 	if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
 		flags |= OBJECT_FACT;
-	if (r->more & ETCH_OBJ_FIELD)
-		flags |= OBJECT_FIELD;
-	if (r->more & ETCH_OBJ_KEPT)
-		flags |= OBJECT_KEPT;
 	if (last && at < last->addr + last->size) {
 		if (end > last->addr + last->size)
 			last->size = (uint32_t)(end - last->addr);
@@ -132,80 +124,51 @@ void object_add(struct module *m, const struct etch_obj *r)
 		(struct object){.addr = at, .size = r->size, .flags = flags, .record = (uint32_t)(r - m->obj)};
 }
 
-static void objects_fill(struct module *m, const struct counts *c, struct pair *temp)
-{
-	const struct object *last;
-
-	if (!c->objects)
-		return;
-	if (&part_others)
-		part_others.objects(m, c, temp);
-	else
-		for (size_t i = 0; i < m->obj_count; i++)
-			object_add(m, &m->obj[i]);
-	if (!m->object_count)
-		return;
-	last = &m->object[m->object_count - 1];
-	m->page = PAGE_OF(m->object[0].addr);
-	m->pages = (PAGE_UP(last->addr + last->size) - m->page) / ETCH_PAGE;
-}
-
 struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path)
 {
 	struct module look = {.image = *im, .desc = args->desc}, *m;
 	struct counts c = {0};
-	size_t path_size = strlen(path) + 1, own, far, pages, size, temp_count;
-	struct pair *temp = NULL;
+	size_t path_size = strlen(path) + 1, pages;
+	const struct object *last;
 	uint8_t *at;
 
 	look.bad = im->too_many_segments || !table_locate(&look, args) || !tables_count(&look, &c);
 	if (look.bad)
 		memset(&c, 0, sizeof(c));
-	own = look.linked ? 0 : c.own[SITES_LOAD] + c.own[SITES_CALL];
-	far = c.got + c.facts;
 	/* Objects lie inside the image, so their pages are at most its pages. */
 	pages = c.objects ? (PAGE_UP(im->end) - PAGE_OF(im->start)) / ETCH_PAGE : 0;
-	size = round16(sizeof(*m)) + round16(c.objects * sizeof(struct object)) + (own + far) * sizeof(struct pair) +
-	       round16(pages / 8 + 1) + round16(path_size);
-	m = block_new(size);
+	m = block_new(sizeof(*m) + c.objects * sizeof(struct object) + c.pairs * sizeof(struct pair) + pages / 8 + 1 +
+	              path_size);
 	if (!m)
 		return NULL;
 	look.capacity = m->capacity;
 	*m = look;
-	at = (uint8_t *)m + round16(sizeof(*m));
-	m->object = (struct object *)at;
-	at += round16(c.objects * sizeof(struct object));
-	for (int kind = 0; kind < SITES_KINDS; kind++) {
-		m->sites[kind].own_count = c.own[kind];
-		m->sites[kind].own = look.linked ? NULL : (struct pair *)at;
-		at += look.linked ? 0 : c.own[kind] * sizeof(struct pair);
-	}
-	m->far = (struct pair *)at;
-	at += far * sizeof(struct pair);
+	at = (uint8_t *)(m + 1);
+	m->object = (struct object *)(void *)at;
+	at += c.objects * sizeof(struct object);
+	m->far = (struct pair *)(void *)at;
+	at += c.pairs * sizeof(struct pair);
 	m->readonly = at;
-	at += round16(pages / 8 + 1);
-	memcpy(at, path, path_size);
-	m->path = (const char *)at;
+	m->path = memcpy(at + pages / 8 + 1, path, path_size);
 	m->etched[0] = args->etched;
 	m->etched[1] = args->scalar;
 	m->etched[2] = args->dense;
-	if (m->bad || (!c.objects && !own && !far))
+	for (int kind = 0; kind < SITES_KINDS; kind++)
+		m->sites[kind].own_count = c.own[kind];
+	if (m->bad)
 		return m;
 
-	temp_count = c.rising || c.falling ? 0 : 2 * c.objects;
-	if (temp_count < own)
-		temp_count = own;
-	if (temp_count < far)
-		temp_count = far;
-	temp = temp_count ? sys_map(temp_count * sizeof(*temp), 0) : NULL;
-	if (temp_count && !temp) {
+	if (!&part_others) {
+		for (size_t i = 0; i < m->obj_count; i++)
+			object_add(m, &m->obj[i]);
+	} else if (!part_others.fill(m, &c)) {
 		module_free(m);
 		return NULL;
 	}
-	objects_fill(m, &c, temp);
-	if (&part_others)
-		part_others.index(m, &c, temp);
-	if (temp)
-		sys_munmap(temp, temp_count * sizeof(*temp));
+	if (m->object_count) {
+		last = &m->object[m->object_count - 1];
+		m->page = PAGE_OF(m->object[0].addr);
+		m->pages = (PAGE_UP(last->addr + last->size) - m->page) / ETCH_PAGE;
+	}
 	return m;
 }

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "common/sys.h"
 #include "patch/parts.h"
 #include "patch/index_pairs.h"
 
@@ -88,6 +89,7 @@ int others_count(const struct module *m, struct counts *c)
 	for (int kind = 0; kind < SITES_KINDS; kind++)
 		if (!(m->linked ? got_count(m, kind, c) : sites_count(m, kind, c)))
 			return 0;
+	c->pairs = c->got + c->facts + (m->linked ? 0 : c->own[SITES_LOAD] + c->own[SITES_CALL]);
 	return 1;
 }
 
@@ -95,7 +97,7 @@ static int is_object(const struct etch_obj *r) { return r->kind == ETCH_OBJ_OBJE
 
 /* Fills in the objects. The link step leaves their records sorted, gcc emits those of one file
  * last to first; otherwise they are sorted in pair. */
-void objects_sorted(struct module *m, const struct counts *c, struct pair *pair)
+static void objects_sorted(struct module *m, const struct counts *c, struct pair *pair)
 {
 	size_t n = 0, i;
 
@@ -128,7 +130,7 @@ void objects_fact(struct module *m, size_t first, size_t end)
 	}
 }
 
-void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
+static void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
 {
 	size_t far = 0, n, i;
 
@@ -162,4 +164,28 @@ void indexes_fill(struct module *m, const struct counts *c, struct pair *temp)
 	}
 	m->far_count = far;
 	pairs_sort(m->far, far, temp);
+}
+
+int others_fill(struct module *m, const struct counts *c)
+{
+	size_t own = m->linked ? 0 : c->own[SITES_LOAD] + c->own[SITES_CALL], far = c->pairs - own;
+	size_t count = c->rising || c->falling ? 0 : 2 * c->objects;
+	struct pair *temp = NULL;
+
+	count = count < own ? own : count;
+	count = count < far ? far : count;
+	if (count) {
+		temp = sys_map(count * sizeof(*temp), 0);
+		if (!temp)
+			return 0;
+	}
+	for (int kind = 0; kind < SITES_KINDS && !m->linked; kind++) {
+		m->sites[kind].own = m->far;
+		m->far += c->own[kind];
+	}
+	objects_sorted(m, c, temp);
+	indexes_fill(m, c, temp);
+	if (temp)
+		sys_munmap(temp, count * sizeof(*temp));
+	return 1;
 }

@@ -6,7 +6,6 @@
 #include "patch/parts.h"
 
 int others_count(const struct module *m, struct counts *c);
-void objects_sorted(struct module *m, const struct counts *c, struct pair *pair);
-void indexes_fill(struct module *m, const struct counts *c, struct pair *temp);
+int others_fill(struct module *m, const struct counts *c);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * internal.h: interfaces between the files of libetch.
  *
- * Dependencies: imv.c (the functions of etch/imv.h) and module.c (the loaded modules) use
+ * Dependencies: imv.c (the functions of etch/imv.h) and module.c (the loaded modules; module_objects.c) use
  * patch.c and its helpers (changes as a transaction, patch.h), pv.c (the target of a call),
  * table_check.c (validation of tables) and trap.c (the fault handler); what a static program may lack, by parts.h. All
  * state is protected by one lock, except what the fault handler reads; see trap.c.
@@ -54,15 +54,15 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 
 /* ---- modules ------------------------------------------------------------- */
 
-#define OBJECT_ARMED    1u  /* its live sites hold immediates */
-#define OBJECT_FACT     2u  /* code stores to it plainly, or its address escapes */
-#define OBJECT_CHANGING 4u  /* ARMED is about to be set; used inside one call */
-#define OBJECT_SEALED   8u  /* the sites that are not live are armed too: etch_seal */
-#define OBJECT_SEALING  16u /* SEALED is about to be set */
-/* Its page is never made read-only, since other data is on it: ETCH_OBJ_VALUE, ETCH_OBJ_DENSE. */
-#define OBJECT_WRITABLE 32u
-#define OBJECT_FIELD    64u  /* the bytes behind those of the object before: the next field of the same variable */
-#define OBJECT_KEPT     128u /* code stores to it after etch_sync too: it is never armed */
+#define OBJECT_ARMED    ETCH_OBJ_ARMED /* its live sites hold immediates */
+#define OBJECT_FIELD    ETCH_OBJ_FIELD /* the bytes behind those of the object before: the next field of the variable */
+#define OBJECT_KEPT     ETCH_OBJ_KEPT  /* code stores to it after etch_sync too: it is never armed */
+#define OBJECT_WRITABLE ETCH_OBJ_VALUE /* its page is never made read-only, since other data is on it */
+#define OBJECT_FACT     8u             /* code stores to it plainly, or its address escapes */
+#define OBJECT_CHANGING 16u            /* ARMED is about to be set; used inside one call */
+#define OBJECT_SEALED   32u            /* the sites that are not live are armed too: etch_seal */
+#define OBJECT_SEALING  128u           /* SEALED is about to be set */
+_Static_assert((ETCH_OBJ_ARMED | ETCH_OBJ_FIELD | ETCH_OBJ_KEPT | ETCH_OBJ_VALUE) == 71, "bits of struct object");
 
 /* 16 bytes: the main memory cost of a module with many objects. */
 struct object {
@@ -94,15 +94,19 @@ struct bounds {
 	uint64_t start, stop;
 };
 
+/* What is used most comes first: its offsets take one byte of an instruction. */
 struct module {
 	struct module *next;
-	uint64_t capacity; /* size of this block: blocks are reused */
-	const struct etch_module *desc;
-	struct image image;
-	int bad;     /* malformed: ignored, and its addresses give ETCH_EFORMAT */
-	int checked; /* all entries of the tables have been checked */
-	int linked;  /* the link step has sorted and baked the tables */
+	struct object *object; /* by address, without overlap */
+	size_t object_count;
+	uint64_t page; /* first page of the etched objects */
+	size_t pages;
+	uint8_t *readonly; /* one bit per page: read-only outside a set */
+	int bad;           /* malformed: ignored, and its addresses give ETCH_EFORMAT */
+	int checked;       /* all entries of the tables have been checked */
+	int linked;        /* the link step has sorted and baked the tables */
 	struct sites sites[SITES_KINDS];
+	const struct etch_module *desc;
 	const struct etch_obj *obj;
 	const struct etch_native *native;
 	const struct etch_inline *inlines;
@@ -111,13 +115,10 @@ struct module {
 	size_t obj_count, native_count, inline_count, branch_count, mark_count;
 	struct pair *far; /* by object address: sites through the GOT, and facts about objects of other modules */
 	size_t far_count;
-	struct object *object; /* by address, without overlap */
-	size_t object_count;
 	struct bounds etched[3]; /* of the etched sections; the third shares its pages with other data */
-	uint64_t page;           /* first page of the etched objects */
-	size_t pages;
-	uint8_t *readonly; /* one bit per page: read-only outside a set */
-	const char *path;  /* for messages if /proc is missing; "" = the program */
+	const char *path;        /* for messages if /proc is missing; "" = the program */
+	uint64_t capacity;       /* size of this block: blocks are reused */
+	struct image image;
 };
 
 /* The arguments that the constructor passes. */
@@ -221,7 +222,7 @@ int form_valid(const struct module *m, const struct etch_imv *e, int call);
 unsigned forms_size(unsigned form);
 struct etch_form_info forms_info(unsigned form);
 unsigned forms_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
-unsigned forms_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16]);
+unsigned forms_imm(const struct etch_imv *e, uint64_t value, uint8_t out[16]);
 unsigned forms_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
 int forms_valid(const struct module *m, const struct etch_imv *e, int call);
 unsigned pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16]);
@@ -295,8 +296,8 @@ static inline uint64_t record_object(const struct etch_obj *o)
 	return o->flags & ETCH_OBJ_GOT ? *(const uint64_t *)(uintptr_t)at : at;
 }
 
-/* Converts a negative errno of mprotect(2) to an etch_error. */
-int errno_to_etch(long negative);
+/* Converts what mprotect(2) returns, 0 or a negative errno, to an etch_error. */
+int errno_to_etch(long ret);
 
 /* ---- the file of a module (text_file.c) ------------------------------------------ */
 

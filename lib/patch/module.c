@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * module.c: the loaded modules (the program and its shared objects), their tables, and which of
- * their objects are armed.
+ * module.c: the loaded modules (the program and its shared objects), and the lock.
  *
  * A module processed by the link step is used as it is: its __imv is searched in place, its
  * armed objects are armed. For any other module an index is built (index.c), facts are folded,
@@ -12,7 +11,6 @@
  * Nothing here calls the dynamic linker under libetch's lock: a thread in dlopen(3) holds the
  * dynamic linker's lock and waits for libetch's in the constructor.
  */
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <string.h>
@@ -21,7 +19,6 @@
 #include "patch/parts.h"
 #include "patch/static_branch.h"
 #include "common/sys.h"
-#include "shared/search.h"
 
 struct module *module_list;
 unsigned long module_patched;
@@ -91,143 +88,6 @@ static void fork_child(void)
 }
 
 static void fork_register(void) { pthread_atfork(lock_first, etch_unlock, fork_child); }
-
-/* ---- lookups ----------------------------------------------------------------- */
-
-struct module *module_at(uint64_t at)
-{
-	for (struct module *m = module_list; m; m = m->next)
-		if (at >= m->image.start && at < m->image.end && image_segment(&m->image, at, 1))
-			return m;
-	return NULL;
-}
-
-size_t module_object_from(const struct module *m, uint64_t at)
-{
-	return SEARCH(m->object_count, i, m->object[i].addr + m->object[i].size <= at);
-}
-
-struct object *module_object(const struct module *m, uint64_t at)
-{
-	size_t i = module_object_from(m, at);
-
-	return i < m->object_count && m->object[i].addr <= at ? &m->object[i] : NULL;
-}
-
-int module_reads_armed(const struct module *m, const struct object *o, uint64_t at, unsigned size)
-{
-	const struct object *end = m->object + m->object_count;
-
-	for (; o->flags & OBJECT_ARMED; o++) {
-		if (o + 1 == end || at + size <= o[1].addr)
-			return 1;
-		if (!(o[1].flags & OBJECT_FIELD))
-			return 0;
-	}
-	return 0;
-}
-
-/* ---- protection of data ------------------------------------------------------------ */
-
-int errno_to_etch(long negative) { return negative == -ENOMEM ? ETCH_ENOMEM : ETCH_EPERM; }
-
-int module_page_readonly(const struct module *m, uint64_t at)
-{
-	uint64_t i;
-
-	if (at < m->page)
-		return 0;
-	i = (at - m->page) / ETCH_PAGE;
-	return i < m->pages && (m->readonly[i / 8] >> (i % 8) & 1);
-}
-
-/* The sections' bounds tell; without bounds (a
- * custom linker script) the padding of etch/imv.h guarantees it. */
-int module_page_is_etched(const struct module *m, uint64_t page)
-{
-	uint64_t have = 0, any = 0;
-
-	for (int i = 0; i < 3; i++) {
-		any |= m->etched[i].stop - m->etched[i].start;
-		uint64_t from = m->etched[i].start, to = m->etched[i].stop;
-
-		if (from < page)
-			from = page;
-		if (to > page + ETCH_PAGE)
-			to = page + ETCH_PAGE;
-		if (from < to)
-			have += to - from;
-	}
-	return have == ETCH_PAGE || !any;
-}
-
-/* A page is read-only if and only if every object on it is armed. */
-int module_page_wanted(const struct module *m, uint64_t page)
-{
-	size_t i = module_object_from(m, page), some = 0;
-
-	for (; i < m->object_count && m->object[i].addr < page + ETCH_PAGE; i++) {
-		if (!(m->object[i].flags & OBJECT_ARMED) || (m->object[i].flags & OBJECT_WRITABLE))
-			return 0;
-		some = 1;
-	}
-	return some && module_page_is_etched(m, page);
-}
-
-int module_protect(struct module *m, uint64_t from, uint64_t to)
-{
-	uint64_t page, end, next;
-	int err = 0;
-
-	for (page = PAGE_OF(from); page < to; page = end) {
-		int want = module_page_wanted(m, page), have = module_page_readonly(m, page);
-		const struct segment *s = image_segment(&m->image, page < from ? from : page, 1);
-		long ret;
-
-		end = page + ETCH_PAGE;
-		if (want == have || !s)
-			continue;
-		for (; end < to && end < s->end; end += ETCH_PAGE)
-			if (module_page_wanted(m, end) != want || module_page_readonly(m, end) != have)
-				break;
-		if (want && &part_objects)
-			part_objects.explain(page, end);
-		ret = sys_mprotect(page, end - page, want ? s->prot & ~PROT_WRITE : s->prot);
-		if (ret < 0) {
-			err = errno_to_etch(ret);
-			continue;
-		}
-		for (next = page; next < end; next += ETCH_PAGE) {
-			uint64_t i = (next - m->page) / ETCH_PAGE;
-
-			m->readonly[i / 8] = (uint8_t)((m->readonly[i / 8] & ~(1u << (i % 8))) | (unsigned)want << (i % 8));
-		}
-	}
-	return err;
-}
-
-int module_rest_ok(const struct module *m)
-{
-	return (!&part_objects || part_objects.tables_ok(m)) && (!&part_branches || part_branches.ok(m)) &&
-	       (!&part_marks || part_marks.ok(m));
-}
-
-int module_check(struct module *m)
-{
-	if (m->bad)
-		return ETCH_EFORMAT;
-	if (m->checked)
-		return 0;
-	m->checked = 1;
-	if (table_linked_ok(m) && module_rest_ok(m))
-		return 0;
-	m->bad = 1;
-	for (size_t i = 0; i < m->object_count; i++)
-		m->object[i].flags &= ~OBJECT_ARMED;
-	if (m->pages)
-		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
-	return ETCH_EFORMAT;
-}
 
 /* ---- loading and unloading ---------------------------------------------------------------------- */
 

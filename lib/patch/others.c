@@ -138,8 +138,7 @@ static void others_arm(struct module *m)
 
 const struct part_others part_others = {
 	.count = others_count,
-	.objects = objects_sorted,
-	.index = indexes_fill,
+	.fill = others_fill,
 	.fold = facts_fold,
 	.plan_reads = plan_reads,
 	.plan_far = plan_far,

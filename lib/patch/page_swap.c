@@ -368,15 +368,6 @@ int swaps_prepare(struct swaps *s, struct list *l)
 	return err;
 }
 
-int swaps_prepare_all(struct swaps *s, struct list *l)
-{
-	swaps_end(s);
-	for (size_t i = 0; i < l->count; i++)
-		if (!l->word[i].swap)
-			l->word[i].swap = WORD_SWAP;
-	return swaps_prepare(s, l);
-}
-
 int swaps_do(struct swaps *s)
 {
 	int err;

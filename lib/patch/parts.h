@@ -28,16 +28,15 @@
 /* What a module's tables have. */
 struct counts {
 	size_t own[SITES_KINDS], got, objects, facts;
+	size_t pairs;        /* rows of indexes, which come one behind the other from `far` on */
 	int rising, falling; /* order of the objects' addresses in the table */
 };
 
 struct part_others {
 	/* Checks and counts the sites that the core does not: of an unlinked module, and those through the GOT. */
 	int (*count)(const struct module *m, struct counts *c);
-	/* Fills in objects in any order. */
-	void (*objects)(struct module *m, const struct counts *c, struct pair *temp);
-	/* Fills in the indexes by address, and folds facts into objects. */
-	void (*index)(struct module *m, const struct counts *c, struct pair *temp);
+	/* Fills in objects in any order and the indexes by address, and folds facts into objects. 0: no memory. */
+	int (*fill)(struct module *m, const struct counts *c);
 	/* Applies the facts of a new module to others, and theirs to it. */
 	void (*fold)(struct module *m);
 	/* Plans the sites of a set that the core does not find: by the indexes. */
@@ -60,7 +59,7 @@ struct part_objects {
 	unsigned (*size)(unsigned form);
 	struct etch_form_info (*info)(unsigned form);
 	unsigned (*load)(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
-	unsigned (*imm)(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16]);
+	unsigned (*imm)(const struct etch_imv *e, uint64_t value, uint8_t out[16]);
 	unsigned (*flags)(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
 	int (*valid)(const struct module *m, const struct etch_imv *e, int call);
 	/* The tables of calls, each record. */
@@ -72,13 +71,11 @@ struct part_objects {
 	int (*plan_inlines)(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
 	/* Plans the calls of a linked module that the link step could not bake. */
 	void (*plan_late)(struct txn *t, const struct module *m);
+	/* As txn_commit(). */
+	int (*commit)(struct txn *t);
 	/* Pages of text (page_swap.c, text_file.c). */
-	int (*swaps_prepare)(struct swaps *s, struct list *text);
-	int (*swaps_prepare_all)(struct swaps *s, struct list *text);
 	int (*swaps_do)(struct swaps *s);
 	void (*swaps_undo)(struct swaps *s);
-	void (*swaps_end)(struct swaps *s);
-	int (*swaps_cancel_optional)(struct list *text);
 	void (*identify)(struct image *im, const char *path);
 	void (*forget)(const struct image *im);
 	/* Pages become read-only: a stray store to them is to be explained. */

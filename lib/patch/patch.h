@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan_object.c, plan.c,
- * plan_wide.c, inline.c, pv.c, site_bytes.c, sync.c, patch_list.c. parts.h says which the core has.
+ * dependency, users first: commit.c and patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan_object.c,
+ * plan.c, plan_wide.c, plan_bytes.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c, patch_list.c. parts.h says
+ * which the core has.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -41,38 +42,17 @@ struct list {
 	size_t count, capacity;
 };
 
-/* fixed: the initial room, or null. */
-void list_begin(struct list *l, struct word *fixed, size_t capacity);
-/* Releases the room; the mapping of the text list is kept. Text lists are used under the lock. */
+/* Releases the room, but for the last one of text. Text lists are used under the lock. */
 void list_end(struct list *l);
-/* Quadruples the room. 0 or ETCH_ENOMEM. */
-int list_grow(struct list *l, int text);
-/* Makes room for `count` words of text, if memory allows. */
-void list_reserve(struct list *l, size_t count);
-/* Sorts by address; stable. 0 or ETCH_ENOMEM. */
+/* Makes room for this many words. flags: MAP_POPULATE if all of it will be used, which avoids most page faults. 0 or
+ * ETCH_ENOMEM. */
+int list_room(struct list *l, size_t capacity, int text, int flags);
+/* Adds a word. 0 or ETCH_ENOMEM. */
+int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t mask, int text);
+/* Sorts by address; stable. 0 or ETCH_ENOMEM. (list_sort.c) */
 int list_sort(struct list *l);
 /* In the child of a fork(2): no other thread uses a list. */
 void list_fork(void);
-
-/* Adds a word. Fields, not a struct: -Os copies one by a string instruction, which takes longer than all the rest. */
-static inline int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t mask, int text)
-{
-	struct word *w;
-
-	if (l->count == l->capacity) {
-		int err = list_grow(l, text);
-
-		if (err)
-			return err;
-	}
-	w = &l->word[l->count++];
-	w->at = at;
-	w->old = old;
-	w->new = new;
-	w->mask = mask;
-	w->swap = 0;
-	return 0;
-}
 
 /* ---- memory, a word at a time ------------------------------------------------ */
 
@@ -160,10 +140,12 @@ struct txn {
 	struct list data, text;
 	size_t run, run_end; /* range of data words whose sites are being planned */
 	struct memo memo;
+	int alone;           /* is this the only thread? -1: not determined yet */
+	int needs_alone;     /* some planned change requires a single thread */
+	int text_refused;    /* text may not be made writable */
+	struct swaps *swaps; /* prepared ones, or null */
+	size_t sites;        /* to be changed, including duplicates */
 	struct slot slot;
-	int alone;                     /* is this the only thread? -1: not determined yet */
-	int needs_alone;               /* some planned change requires a single thread */
-	size_t sites;                  /* to be changed, including duplicates */
 	struct word fixed[LIST_STACK]; /* initial room of the data list */
 };
 
@@ -179,10 +161,8 @@ void txn_end(struct txn *t);
 /* Makes room for changes of this many sites, if memory allows, which makes adding them cheaper.
  * Called under the lock. */
 void txn_reserve(struct txn *t, size_t sites);
-/* Adds a store of `size` bytes. Call before taking the lock. 0 or ETCH_ENOMEM. */
-int txn_store(struct txn *t, uint64_t at, const void *value, size_t size);
-/* plan_sites.c: sorts the stores, reads memory, drops stores that change nothing, and plans every
- * armed site that they touch. Called under the lock. 0 or an etch_error. */
+/* plan_sites.c: reads memory, drops stores that change nothing, and plans every armed site that the others touch.
+ * Stores are in order of addresses. Called under the lock. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
 /* Stores of a module's objects in one range. */
 struct range_read {
@@ -206,19 +186,23 @@ int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have,
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 /* The value of [at, at+size) after the stores of this transaction. size <= 8. */
 uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
-/* Adds the words that change these bytes of text. */
+/* Adds the words that change these bytes of text. (plan_bytes.c) */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
 /* Plans new bytes for a site that is one instruction before and after, wherever it lies. is_load: it may stay as it is
  * if the system refuses. */
 int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
 
-/* etch_set_batch() (imv.c). */
-int set_batch(const struct etch_change *changes, size_t count);
+/* etch_set_batch() (imv.c). in_order: puts the words of several in order; null for one. */
+int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *));
 
-/* ---- the change (patch.c) -------------------------------------------------------- */
+/* ---- the change (patch.c; commit.c) ----------------------------------------------- */
 
 /* Makes the changes. 0, or an etch_error after undoing all of them. */
 int txn_commit(struct txn *t);
+/* The same, with the swaps that t->swaps has prepared, and otherwise by stores alone. */
+int txn_change(struct txn *t);
+/* The same, whatever they are (struct part_objects). */
+int commit_any(struct txn *t);
 
 /* ---- whole pages (page_swap.c) ---------------------------------------------------- */
 
@@ -249,8 +233,6 @@ extern int swap_refused;
  * there becomes WORD_SWAP_ALONG; one that may stay and whose page has no copy, WORD_DROPPED. One at
  * a time, under the lock. 0, or an etch_error and nothing to end. */
 int swaps_prepare(struct swaps *s, struct list *text);
-/* Again, with the pages of all words that are to be stored: of text that may not be made writable. */
-int swaps_prepare_all(struct swaps *s, struct list *text);
 /* Moves the copies over the pages. 0, or an etch_error with some of them moved. */
 int swaps_do(struct swaps *s);
 /* Puts the old contents of what was moved back. */

@@ -77,32 +77,19 @@ int txn_plan_stores(struct txn *t)
 	struct list *l = &t->data;
 	struct word *w = l->word;
 	size_t i, n = 0, first;
-	int err = list_sort(l);
+	int err = 0;
 
-	if (err)
-		return err;
 	for (i = 0; i < l->count; i++) {
-		if (n && w[n - 1].at == w[i].at) { /* the later one wins */
-			w[n - 1].new = (w[n - 1].new & ~w[i].mask) | w[i].new;
-			w[n - 1].mask |= w[i].mask;
-		} else {
-			w[n++] = w[i];
-		}
-	}
-	l->count = n;
-	for (i = n = 0; i < l->count; i++) {
 		w[i].old = word_load(w[i].at);
 		w[i].new |= w[i].old & ~w[i].mask;
 		if (w[i].old != w[i].new)
 			w[n++] = w[i];
 	}
 	l->count = n;
-	for (first = 0; first < n; first = i) {
+	for (first = 0; first < n && !err; first = i) {
 		for (i = first + 1; i < n && w[i].at == w[i - 1].at + 8; i++)
 			;
 		err = plan_stores_run(t, first, i);
-		if (err)
-			return err;
 	}
-	return 0;
+	return err;
 }

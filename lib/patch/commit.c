@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * commit.c: changes that are more than stores (patch.c): pages of text are swapped, or several stores are made to one
+ * site of a process with one thread.
+ */
+#include <signal.h>
+
+#include "common/sys.h"
+#include "patch/parts.h"
+
+/* Between two stores to one site a signal handler of this thread would execute half of it. */
+static void signals_block(unsigned long *before)
+{
+	unsigned long all = ~0ul;
+
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)before, sizeof(all), 0, 0);
+}
+
+static void signals_restore(const unsigned long *before)
+{
+	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)before, 0, sizeof(*before), 0, 0);
+}
+
+int swap_refused;
+
+static int commit_once(struct txn *t)
+{
+	struct swaps swaps;
+	unsigned long mask = 0;
+	int err = swaps_prepare(&swaps, &t->text);
+
+	if (err)
+		return err;
+	t->swaps = swaps.count ? &swaps : NULL;
+	if (t->needs_alone)
+		signals_block(&mask);
+	/* A handler may have created a thread since the plan was made. */
+	err = t->needs_alone && !sync_alone() ? ETCH_ETHREADS : txn_change(t);
+	if (t->needs_alone)
+		signals_restore(&mask);
+	t->swaps = NULL;
+	swaps_end(&swaps);
+	return err;
+}
+
+int commit_any(struct txn *t)
+{
+	int refused = list_sort(&t->text), err;
+
+	if (refused)
+		return refused;
+	refused = commit_once(t);
+	/* Text that may not be made writable is swapped, which needs no page that is writable and executable. */
+	if (t->text_refused && !t->needs_alone) {
+		for (size_t i = 0; i < t->text.count; i++)
+			if (!t->text.word[i].swap)
+				t->text.word[i].swap = WORD_SWAP;
+		refused = commit_once(t);
+	}
+	err = refused;
+	/* A load that crosses a word is right as it is, if that is what the system refuses. */
+	if (refused && swaps_cancel_optional(&t->text))
+		err = commit_once(t);
+	/* A policy stays. Were it tried with each set, readers would see each value come, go and come again. */
+	if (refused == ETCH_EPERM && !err)
+		swap_refused = 1;
+	return err;
+}
