@@ -116,8 +116,9 @@ $(B)/o/gen/pprof.pb-c.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
-# Static programs link it, and it runs seldom: small.
-LIB_COLD := $(notdir $(basename $(wildcard lib/patch/*.c)))
+# Static programs link it, and it runs seldom: small, but for what is done for each of thousands of sites across words.
+LIB_FAST := page_swap plan_across plan_bytes
+LIB_COLD := $(filter-out $(LIB_FAST),$(notdir $(basename $(wildcard lib/patch/*.c))))
 # Once a walk or less, and then mostly from memory: in as few lines of cache as can be.
 LIB_ONCE := unwind/walk unwind/lookup unwind/registers unwind/cursor_registers
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o) $(LIB_ONCE:%=$(B)/o/lib/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)

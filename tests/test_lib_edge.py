@@ -15,7 +15,7 @@ membarrier_late membarrier_start mprotect_eperm mprotect_eacces mprotect_einval
 mprotect_enomem mprotect_second mprotect_text mprotect_start same blocked fork fork_set
 huge cost ignored handler_info handler_plain swap swap_busy swap_mremap swap_enomem swap_mmap
 swap_mprotect swap_membarrier swap_second swap_third swap_partly swap_limit swap_mlock swap_hole
-swap_fork""".split()
+swap_fork swap_ended""".split()
 
 KINDS = {
     "pie": ["-fPIE", "-pie"],

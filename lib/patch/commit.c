@@ -23,6 +23,14 @@ static void signals_restore(const unsigned long *before)
 
 int swap_refused;
 
+static int swaps_any(const struct list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->word[i].swap)
+			return 1;
+	return 0;
+}
+
 static int commit_once(struct txn *t)
 {
 	struct swaps swaps;
@@ -45,17 +53,26 @@ static int commit_once(struct txn *t)
 
 int commit_any(struct txn *t)
 {
-	int refused = list_sort(&t->text), err;
+	int refused = list_sort(&t->text), text_refused, err;
+	size_t i;
 
 	if (refused)
 		return refused;
 	refused = commit_once(t);
+	text_refused = t->text_refused;
 	/* Text that may not be made writable is swapped, which needs no page that is writable and executable. */
-	if (t->text_refused && !t->needs_alone) {
-		for (size_t i = 0; i < t->text.count; i++)
+	if (text_refused && !t->needs_alone) {
+		for (i = 0; i < t->text.count; i++)
 			if (!t->text.word[i].swap)
 				t->text.word[i].swap = WORD_SWAP;
 		refused = commit_once(t);
+	}
+	/* The process had other threads, and may have none now: then stores need nothing of what swaps were refused. */
+	if (refused && !text_refused && swaps_any(&t->text) && t->alone < 0 && sync_alone()) {
+		for (i = 0; i < t->text.count; i++)
+			t->text.word[i].swap = WORD_STORE;
+		t->needs_alone = 1;
+		return commit_once(t);
 	}
 	err = refused;
 	/* A load that crosses a word is right as it is, if that is what the system refuses. */

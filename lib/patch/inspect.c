@@ -24,7 +24,7 @@ static int site_is_live(const struct etch_imv *e) { return etch_site_is_live(sit
 
 static int site_is_swapped(const struct etch_imv *e)
 {
-	return !site_is_live(e) && text_swappable(site_address(e), etch_imv_len(e));
+	return !site_is_live(e) && text_swappable(site_address(e), etch_imv_len(e)) != NULL;
 }
 
 /* May this site hold anything other than its load? */

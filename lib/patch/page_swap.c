@@ -40,11 +40,11 @@ static const struct segment *text_segment(uint64_t at, uint64_t size, struct mod
 	return s && s->prot == (PROT_READ | PROT_EXEC) && !m->bad ? s : NULL;
 }
 
-int text_swappable(uint64_t at, unsigned size)
+const struct segment *text_swappable(uint64_t at, unsigned size)
 {
 	struct module *m;
 
-	return text_segment(at, size, &m) != NULL;
+	return text_segment(at, size, &m);
 }
 
 /* Finds the runs of a sorted list: pages with a word that has to be swapped, each with all words on
@@ -55,35 +55,32 @@ static long runs_find(const struct list *l, struct swap_run *run, long room)
 	struct swap_run r = {0};
 	const struct segment *s = NULL;
 	struct module *m = NULL;
-	size_t on_page = 0;
 	long count = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
 		const struct word *w = &l->word[i];
-		uint64_t at = w->at, page = PAGE_OF(at), byte;
+		uint64_t page = PAGE_OF(w->at);
 
-		if (i && PAGE_OF(w[-1].at) != page)
-			on_page = i;
-		if (r.end > at)
+		if (w->at < r.end)
 			r.last = i + 1;
 		if (w->swap != WORD_SWAP && w->swap != WORD_SWAP_OPTIONAL)
 			continue;
-		byte = at + (unsigned)__builtin_ctzll(w->mask) / 8;
-		if (!s || byte < s->start || byte >= s->end)
-			s = text_segment(byte, 1, &m);
-		if (!s)
-			return -1;
-		if (r.end <= at) {
-			if (r.end && r.segment == s && page <= r.end + GAP) {
-				r.end = page + ETCH_PAGE;
-			} else {
-				if (r.end && count < room)
-					run[count] = r;
-				count += r.end != 0;
-				r = (struct swap_run){
-					.start = page, .end = page + ETCH_PAGE, .first = on_page, .owner = m, .segment = s};
-			}
+		if (!s || w->at < s->start || w->at >= s->end) {
+			s = text_segment(w->at + (unsigned)__builtin_ctzll(w->mask) / 8, 1, &m);
+			if (!s)
+				return -1;
+		}
+		if (w->at >= r.end && r.end && r.segment == s && page <= r.end + GAP) {
+			r.end = page + ETCH_PAGE;
 			r.last = i + 1;
+		} else if (w->at >= r.end) {
+			if (r.end && count < room)
+				run[count] = r;
+			count += r.end != 0;
+			r = (struct swap_run){
+				.start = page, .end = page + ETCH_PAGE, .first = i, .last = i + 1, .owner = m, .segment = s};
+			while (r.first && l->word[r.first - 1].at >= page)
+				r.first--;
 		}
 		r.required |= w->swap == WORD_SWAP;
 	}
@@ -103,6 +100,11 @@ struct marks {
 /* Marks the bytes of a word that are 0xcc, and neither in the file nor in what a change replaces. */
 static void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64_t mask)
 {
+	uint64_t other = now ^ 0xcccccccccccccccc;
+
+	/* Mostly there is none: no byte of `other` is 0. */
+	if (!((other - 0x0101010101010101) & ~other & 0x8080808080808080))
+		return;
 	for (unsigned i = 0; i < 8; i++, now >>= 8, file >>= 8, mask >>= 8)
 		if ((now & 0xff) == 0xcc && (file & 0xff) != 0xcc && !(mask & 0xff)) {
 			unsigned byte = (at + i) % ETCH_PAGE;
@@ -145,32 +147,24 @@ static int marks_breakpoint(struct marks *k, const struct module *m, uint64_t pa
 
 /* ---- the copy ---------------------------------------------------------------------- */
 
-static int is_changed(const struct list *l, size_t next, uint64_t at)
-{
-	return next < l->count && l->word[next].at <= at;
-}
-
 /* All changes of one word. */
 struct change {
 	uint64_t new, mask;
 };
 
-/* Adds them. *next: the first word of the list that is not before it. back: from new to old, where the new is still
- * there. Returns 0 if memory does not hold what is expected. */
-static int change_at(const struct list *l, size_t *next, uint64_t at, uint64_t now, int back, struct change *all)
+/* Adds those of [*w, end) at `at`, and leaves *w behind them. back: from new to old, where the new is still there.
+ * Returns 0 if memory does not hold what is expected. */
+static int change_at(const struct word **w, const struct word *end, uint64_t at, uint64_t now, int back,
+                     struct change *all)
 {
-	for (; *next < l->count && l->word[*next].at <= at; ++*next) {
-		const struct word *w = &l->word[*next];
-
-		if (w->at < at)
-			continue;
-		if ((now ^ (back ? w->new : w->old)) & w->mask) {
+	for (; *w < end && (*w)->at == at; ++*w) {
+		if ((now ^ (back ? (*w)->new : (*w)->old)) & (*w)->mask) {
 			if (!back)
 				return 0;
 			continue;
 		}
-		all->new = (all->new & ~w->mask) | ((back ? w->old : w->new) & w->mask);
-		all->mask |= w->mask;
+		all->new = (all->new & ~(*w)->mask) | ((back ? (*w)->old : (*w)->new) & (*w)->mask);
+		all->mask |= (*w)->mask;
 	}
 	return 1;
 }
@@ -180,21 +174,26 @@ static uint64_t *copy_word(const struct swap_run *r, uint64_t at)
 	return (uint64_t *)(uintptr_t)(r->copy + (at - r->start));
 }
 
-/* Writes the present contents and the changes of a page into the copy, which holds the file's. */
-static int page_fill(const struct list *l, const struct swap_run *r, uint64_t page, size_t *next, int back)
+/* Writes the present contents and the changes [*w, end) of a page into the copy, which holds the file's. */
+static int page_fill(const struct word **w, const struct word *end, const struct swap_run *r, uint64_t page, int back)
 {
 	static struct marks marks; /* not on the stack: libetch promises to use little of it */
+	uint64_t *to = copy_word(r, page), at;
 
 	marks.any = 0;
-	for (uint64_t at = page; at < page + ETCH_PAGE; at += 8) {
-		uint64_t now = word_load(at), *to = copy_word(r, at), new;
-		struct change change = {0, 0};
+	for (at = page; at < page + ETCH_PAGE; at += 8, to++) {
+		uint64_t now = word_load(at), new = now, mask = 0;
 
-		if (is_changed(l, *next, at) && !change_at(l, next, at, now, back, &change))
-			return ETCH_EBUSY;
+		if (*w < end && (*w)->at == at) {
+			struct change change = {0, 0};
+
+			if (!change_at(w, end, at, now, back, &change))
+				return ETCH_EBUSY;
+			mask = change.mask;
+			new = (now & ~mask) | change.new;
+		}
 		if (now != *to)
-			marks_add(&marks, at, now, *to, change.mask);
-		new = (now & ~change.mask) | change.new;
+			marks_add(&marks, at, now, *to, mask);
 		if (new != *to)
 			*to = new;
 	}
@@ -206,16 +205,18 @@ static int page_fill(const struct list *l, const struct swap_run *r, uint64_t pa
 }
 
 /* Does the text still hold what the copy was made of? */
-static int run_same(const struct list *l, const struct swap_run *r, int back)
+static int run_same(const struct list *l, const struct swap_run *r)
 {
-	size_t next = r->first;
+	const struct word *w = l->word + r->first, *end = l->word + r->last;
+	const uint64_t *copy = copy_word(r, r->start);
 
-	for (uint64_t at = r->start; at < r->end; at += 8) {
+	for (uint64_t at = r->start; at < r->end; at += 8, copy++) {
 		uint64_t now = word_load(at);
 		struct change change = {0, 0};
 
-		if ((is_changed(l, next, at) && !change_at(l, &next, at, now, back, &change)) ||
-		    ((now ^ *copy_word(r, at)) & ~change.mask))
+		if (w < end && w->at == at && !change_at(&w, end, at, now, 0, &change))
+			return 0;
+		if ((now ^ *copy) & ~change.mask)
 			return 0;
 	}
 	return 1;
@@ -242,7 +243,7 @@ static long run_lock(const struct swap_run *r)
 static int run_prepare(const struct list *l, struct swap_run *r, int back)
 {
 	uint64_t size = r->end - r->start;
-	size_t next = r->first;
+	const struct word *w = l->word + r->first, *end = l->word + r->last;
 	long ret = text_file_map(r->owner, r->segment, r->start, size, &r->anonymous);
 	int err = 0;
 
@@ -250,7 +251,7 @@ static int run_prepare(const struct list *l, struct swap_run *r, int back)
 		return errno_to_etch(ret);
 	r->copy = (uint64_t)ret;
 	for (uint64_t page = r->start; page < r->end && !err; page += ETCH_PAGE)
-		err = page_fill(l, r, page, &next, back);
+		err = page_fill(&w, end, r, page, back);
 	if (!err) {
 		ret = sys_mprotect(r->copy, size, PROT_READ | PROT_EXEC);
 		if (!ret)
@@ -378,7 +379,7 @@ int swaps_do(struct swaps *s)
 		if (!r->copy)
 			continue;
 		r->moved = 1;
-		err = run_same(s->text, r, 0) ? run_move(r) : ETCH_EBUSY;
+		err = run_same(s->text, r) ? run_move(r) : ETCH_EBUSY;
 		if (err) {
 			r->moved = 0;
 			return err;

@@ -34,7 +34,7 @@ static long pages_protect(const struct list *l, int text, int open)
 		if (i < l->count) {
 			const struct module *m;
 
-			if (at - start < end - start || (text && l->word[i].swap))
+			if (l->word[i].swap || at - start < end - start)
 				continue;
 			/* Skips a copied variable in a program that is not a module, and a page that is writable anyway. */
 			m = module_at(at);

@@ -2,8 +2,8 @@
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
  * dependency, users first: commit.c and patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan_object.c,
- * plan.c, plan_wide.c, plan_bytes.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c, patch_list.c. parts.h says
- * which the core has.
+ * plan.c, plan_wide.c, plan_across.c, plan_bytes.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c, patch_list.c.
+ * parts.h says which the core has.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -140,11 +140,12 @@ struct txn {
 	struct list data, text;
 	size_t run, run_end; /* range of data words whose sites are being planned */
 	struct memo memo;
-	int alone;           /* is this the only thread? -1: not determined yet */
-	int needs_alone;     /* some planned change requires a single thread */
-	int text_refused;    /* text may not be made writable */
-	struct swaps *swaps; /* prepared ones, or null */
-	size_t sites;        /* to be changed, including duplicates */
+	int alone;                     /* is this the only thread? -1: not determined yet */
+	int needs_alone;               /* some planned change requires a single thread */
+	int text_refused;              /* text may not be made writable */
+	struct swaps *swaps;           /* prepared ones, or null */
+	size_t sites;                  /* to be changed, including duplicates */
+	const struct segment *segment; /* swappable text where the site was that was asked for last */
 	struct slot slot;
 	struct word fixed[LIST_STACK]; /* initial room of the data list */
 };
@@ -179,15 +180,22 @@ int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64
 /* plan_object.c: plans all sites of one object. own: null, or, for objects in ascending order, the
  * positions in the module's sites to continue from, initially 0. 0 or an etch_error. */
 int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
-/* plan_wide.c: what the core does not plan by itself (struct part_objects). */
+/* plan_across.c: is this the only thread? */
+int txn_alone(struct txn *t);
+/* plan_wide.c, plan_across.c: what the core does not plan by itself (struct part_objects). */
 int plan_any(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
+int plan_word_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
 /* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 /* The value of [at, at+size) after the stores of this transaction. size <= 8. */
 uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
-/* Adds the words that change these bytes of text. (plan_bytes.c) */
+/* Adds the one or two words that change at most 8 bytes of text. (plan_bytes.c) */
+int txn_eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, uint64_t new, enum word_swap how);
+/* Adds the words that change these bytes of text. */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
+int txn_bytes_by(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
+                 enum word_swap how);
 /* Plans new bytes for a site that is one instruction before and after, wherever it lies. is_load: it may stay as it is
  * if the system refuses. */
 int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
@@ -224,9 +232,9 @@ struct swaps {
 	size_t count, done; /* done: runs before this one have been moved */
 };
 
-/* Can the pages of [at, at+size) be replaced? They are in one segment that is readable and
- * executable, and nothing else. */
-int text_swappable(uint64_t at, unsigned size);
+/* The segment of [at, at+size) if its pages can be replaced: it is readable and executable, and nothing else. Or null.
+ */
+const struct segment *text_swappable(uint64_t at, unsigned size);
 /* The system's policy has refused a swap: sites that may stay loads do. Under the lock. */
 extern int swap_refused;
 /* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored
@@ -258,6 +266,8 @@ int text_file_untouched(uint64_t page);
 int sync_available(void);
 /* Is this the only thread of the process, as far as is known? */
 int sync_alone(void);
+/* Has the process had other threads? 0: no, or that is not known. */
+int sync_had_threads(void);
 /* Makes all threads execute a serializing instruction before they continue. 0 or ETCH_ENOSYNC. */
 int sync_cores(void);
 /* The same for this thread only. */

@@ -88,8 +88,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	if (want == bytes)
 		return 0;
 	if (!etch_site_is_live(site, len))
-		return &part_objects ? part_objects.plan_across(t, site, len, (const uint8_t *)&bytes, (const uint8_t *)&want,
-		                                                have_load && bytes == load)
+		return &part_objects ? part_objects.plan_word_across(t, site, len, bytes, want, have_load && bytes == load)
 		                     : ETCH_EFORMAT;
 	t->sites++;
 	return list_add(&t->text, site & ~(uint64_t)7, bytes << shift, want << shift, byte_mask(len) << shift, 1);

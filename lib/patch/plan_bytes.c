@@ -2,20 +2,30 @@
 /* plan_bytes.c: plans new bytes of text, wherever they lie. */
 #include "patch/parts.h"
 
-/* Plans at most 8 bytes, in one word or two. */
-static int eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, uint64_t new)
+int txn_eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, uint64_t new, enum word_swap how)
 {
-	unsigned shift = 8 * (site & 7);
+	struct list *l = &t->text;
+	unsigned shift = 8 * (site & 7), second = shift + 8 * len > 64;
 	uint64_t at = site & ~(uint64_t)7, mask = byte_mask(len);
-	int err = list_add(&t->text, at, old << shift, new << shift, mask << shift, 1);
+	struct word *w;
 
-	if (err || shift + 8 * len <= 64)
-		return err;
+	while (l->capacity - l->count < 2) {
+		int err = list_room(l, 4 * l->capacity, 1, 0);
+
+		if (err)
+			return err;
+	}
+	w = l->word + l->count;
+	l->count += 1 + second;
+	*w = (struct word){at, old << shift, new << shift, mask << shift, how};
 	shift = 64 - shift;
-	return list_add(&t->text, at + 8, old >> shift, new >> shift, mask >> shift, 1);
+	if (second)
+		w[1] = (struct word){at + 8, old >> shift, new >> shift, mask >> shift, how};
+	return 0;
 }
 
-int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
+int txn_bytes_by(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
+                 enum word_swap how)
 {
 	int err = 0;
 
@@ -28,13 +38,18 @@ int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, c
 			old = old << 8 | have[i];
 			new = new << 8 | want[i];
 		}
-		err = eight_bytes(t, site, n, old, new);
+		err = txn_eight_bytes(t, site, n, old, new, how);
 		site += n;
 		have += n;
 		want += n;
 		len -= n;
 	}
 	return err;
+}
+
+int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
+{
+	return txn_bytes_by(t, site, len, have, want, WORD_STORE);
 }
 
 int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load)

@@ -1,39 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plan_wide.c: plans what the core does not: calls, loads of more than 8 bytes, and sites that cross an aligned word.
+ * plan_wide.c: plans what the core does not: calls, and loads of more than 8 bytes.
  */
 #include "patch/parts.h"
-
-static int txn_alone(struct txn *t)
-{
-	if (t->alone < 0)
-		t->alone = sync_alone();
-	return t->alone;
-}
-
-/*
- * Plans new bytes for a site that crosses an aligned word. While there are other threads its page is
- * swapped; where that cannot be, a site that holds its load may keep it. With one thread, stores are
- * cheaper.
- */
-int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load)
-{
-	size_t i = t->text.count;
-	int err;
-
-	if (txn_alone(t)) {
-		t->needs_alone = 1;
-		return txn_bytes(t, site, len, have, want);
-	}
-	if (is_load && swap_refused)
-		return 0;
-	if (!text_swappable(site, len))
-		return is_load ? 0 : ETCH_ETHREADS;
-	err = txn_bytes(t, site, len, have, want);
-	for (; i < t->text.count; i++)
-		t->text.word[i].swap = is_load ? WORD_SWAP_OPTIONAL : WORD_SWAP;
-	return err;
-}
 
 /* Plans a load of more than 8 bytes. */
 static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)

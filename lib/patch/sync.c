@@ -27,6 +27,8 @@ int sync_alone(void)
 	return &__libc_single_threaded && __libc_single_threaded;
 }
 
+int sync_had_threads(void) { return &__libc_single_threaded && !__libc_single_threaded; }
+
 static int sync_registered;
 
 /* Registers for membarrier(2). The registration belongs to the address space: fork keeps it,

@@ -450,7 +450,25 @@ static void case_swap_fork(void)
 	CHECK_EQ(etch_verify(NULL, NULL), 0);
 }
 
-/* The file is gone from its place: /proc/self/exe still is the file. */
+/* Its other threads have ended: where a swap is refused, stores do. */
+static void case_swap_ended(void)
+{
+	uint8_t cc = 0xcc, old = moved_page[60];
+
+	moved_end(moved_start());
+	CHECK_EQ(etch_set(&moved, 8), 0);
+	moved_check(8);
+	poke(moved_page + 60, &cc, 1);
+	CHECK_EQ(etch_set(&moved, 9), 0);
+	CHECK_EQ(moved_page[60], 0xcc);
+	poke(moved_page + 60, &old, 1);
+	moved_check(9);
+	deny(SYS_mremap, EPERM, 0, 0, 0);
+	CHECK_EQ(etch_set(&moved, 10), 0);
+	moved_check(10);
+}
+
+/* The file is gone from its place, and then another is there: /proc/self/exe still is the file. */
 static void case_swap_deleted(void)
 {
 	pthread_t t = moved_start();
@@ -460,14 +478,18 @@ static void case_swap_deleted(void)
 	CHECK(n > 0);
 	path[n] = 0;
 	CHECK(!unlink(path));
-	for (int v = 8; v < 50; v++)
+	for (int v = 8; v < 50; v++) {
 		CHECK_EQ(etch_set(&moved, v), 0);
+		if (v == 30)
+			CHECK(!symlink("/bin/true", path));
+	}
 	moved_check(49);
+	CHECK(!unlink(path));
 	moved_end(t);
 }
 
 const struct edge_case edge_swap[] = {
 	CASE(swap), CASE(swap_busy), CASE(swap_mremap), CASE(swap_enomem), CASE(swap_mmap), CASE(swap_mprotect),
 	CASE(swap_membarrier), CASE(swap_second), CASE(swap_third), CASE(swap_partly), CASE(swap_limit),
-	CASE(swap_mlock), CASE(swap_hole), CASE(swap_fork), CASE(swap_deleted), {0},
+	CASE(swap_mlock), CASE(swap_hole), CASE(swap_fork), CASE(swap_ended), CASE(swap_deleted), {0},
 };
