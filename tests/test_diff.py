@@ -315,8 +315,8 @@ class Truth:
 def flags_pairs():
     return [pytest.param(name, a, b, id=f"{os.path.basename(name)}-{'-'.join(b)}") for name, a, b in (
         ("unwind/prepare.c", ["-O2"], ["-O3"]),
-        ("patch/module.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
-        ("patch/module.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
+        ("patch/module_objects.c", ["-O2"], ["-O2", "-fno-tree-vectorize", "-fno-inline-small-functions"]),
+        ("patch/marks.c", ["-O1"], ["-O1", "-fstack-protector-strong"]),
         ("unwind/cursor.c", ["-O1"], ["-O1", "-ffunction-sections", "-falign-functions=64", "-falign-loops=32"]))]
 
 
@@ -350,7 +350,7 @@ def test_frames_are_those_of_stack_usage(etch, prepared, tmp_path, extra):
     """gcc's own word on the depth of every frame."""
     paths = prepared
     if extra:
-        paths = [compile_c("gcc", ROOT / "lib" / "patch" / "module.c", tmp_path / level / "module.o", level, "-fstack-usage", extra)
+        paths = [compile_c("gcc", ROOT / "lib" / "patch" / "marks.c", tmp_path / level / "marks.o", level, "-fstack-usage", extra)
                  for level in ("-O1", "-O2")]
     usage = [{m[0]: int(m[1]) for m in re.findall(r":(\w[\w.]*)\t(\d+)\tstatic$", path.with_suffix(".su").read_text(), re.M)}
              for path in paths]
