@@ -223,6 +223,62 @@ def test_thunks_of_the_file(etch, request, tmp_path, monkeypatch, release):
     assert said(request.getfixturevalue("objtool" if release == "6.1" else "objtool_6_12")) == sorted(SAID)
 
 
+# Access is enabled only in code that other code leads to: a cold part, and code under no function's symbol.
+WAYS = """
+.globl begins, cold
+.type begins, @function
+begins: test %edi, %edi
+	je in_first
+	ret
+	int3
+.size begins, . - begins
+.type cold, @function
+cold: test %edi, %edi
+	jne cold.cold
+	ret
+	int3
+.size cold, . - cold
+.section .text.unlikely, "ax"
+.type cold.cold, @function
+cold.cold: stac
+	call other
+	clac
+	ret
+	int3
+.size cold.cold, . - cold.cold
+.section .text.first, "ax"
+	ret
+	int3
+in_first: jmp in_second
+.section .text.second, "ax"
+	ret
+	int3
+in_second: stac
+	call other
+	clac
+	ret
+	int3
+"""
+LED = [".text.second+0x5: call to other() with UACCESS enabled", "cold.cold+0x3: call to other() with UACCESS enabled"]
+
+
+@pytest.mark.parametrize("release", ["6.1", "6.12"])
+def test_access_in_code_that_others_lead_to(etch, request, tmp_path, monkeypatch, release):
+    path = tmp_path / "ways.o"
+    monkeypatch.setenv("KERNELVERSION", release)
+
+    def said(text, *tool):
+        run(["as", "-o", path, "-"], input=text)
+        return sorted(x for x in warnings(tool, path) if "UACCESS" in x)
+
+    objtool = request.getfixturevalue("objtool" if release == "6.1" else "objtool_6_12")
+    assert said(WAYS, etch, "objtool") == said(WAYS, objtool) == LED
+    for way in ("je in_first", "jmp in_second", "jne cold.cold"):
+        without = WAYS.replace(way, "nop")
+        assert len(said(without, etch, "objtool")) == 1
+        assert said(without, etch, "objtool") == said(without, objtool)
+
+
 def main(objtool):
     (KERNEL / "access.objtool").write_text("\n".join(warnings([objtool], compiled(Path("/tmp"), "access.S"))) + "\n")
     path = compiled(Path("/tmp"), "entry.S")
