@@ -109,6 +109,15 @@ def test_code_made_at_run_time(library, tmp_path):
     assert run([exe], env=preloaded(library, ETCH_UNWIND_FRAME_POINTERS="1")).stdout.splitlines() == guessed
 
 
+@pytest.mark.parametrize("mode", ["", "never"])
+def test_the_stack_at_every_instruction(library, tmp_path, mode):
+    """As the processor goes through printf, qsort, malloc and the like, a step at a time: a handler's stack is glibc's at each."""
+    run(["gcc", *C, "-mno-red-zone", "-o", tmp_path / "steps", HERE / "steps.c"])
+    out = run([tmp_path / "steps"], env=preloaded(library, **MODES[mode])).stdout
+    steps, same = map(int, re.match(r"(\d+) steps, (\d+) the same\n", out).groups())
+    assert steps > 50000 and same == steps, out
+
+
 # Frames of another size, in code of the same size.
 PLUGIN = """int call(int (*fn)(void));
 int call(int (*fn)(void)) { char pad[ROOM]; int r; __asm__ volatile("" : : "r"(pad) : "memory"); r = fn(); __asm__ volatile("" : "+r"(r)); return r; }"""
