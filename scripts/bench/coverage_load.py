@@ -102,7 +102,7 @@ HOOKS = {
 }
 ONE_THREAD = ["nginx", "SQLite"]  # with the hook
 REWRITE = {"redis": ["--closed"]}  # linked with -rdynamic
-NOT_SYNCED = {"redis": os.environ.get("ETCH_NOT_SYNCED", "server").split()}  # stored to all the time: whole, it would end the program
+NOT_SYNCED = {"redis": os.environ.get("ETCH_NOT_SYNCED", "").split()}
 LUA = """
 local path, n = os.getenv("ETCH_ARM"), tonumber(arg[1])
 if path then

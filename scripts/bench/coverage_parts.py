@@ -36,8 +36,8 @@ PROGRAMS = {
                         "src/core/ngx_core.h": [(r"^#include <ngx_config.h>", "#include <ngx_config.h>\n" + INCLUDE)]},
               "./configure --without-http_rewrite_module --without-pcre --without-http_gzip_module --with-cc='{cc}' "
               "--with-cc-opt='-O2 -w -Wno-error -DETCH_COVERAGE -I{include}'", "make -j2 -f objs/Makefile binary", "objs/nginx", r"ngx_\w+_module"),
-    "lua": ("lua", {"src/lua.c": [(r"^static lua_State \*globalL", INCLUDE + "ETCHED_SHARED lua_State *globalL"),
-                                  (r"^static const char \*progname", "ETCHED_SHARED const char *progname")]},
+    "lua": ("lua", {"src/lua.c": [(r"^static lua_State \*globalL", INCLUDE + "ETCHED lua_State *globalL"),
+                                  (r"^static const char \*progname", "ETCHED const char *progname")]},
             "true", "make -j2 -C src CC='{cc}' MYCFLAGS='-I{include} -w -DLUA_USE_LINUX' MYLIBS='-Wl,-E -ldl' lua", "lua", ["progname", "globalL"]),
     "SQLite": ("sqlite", {"sqlite3.c": [(r"^SQLITE_PRIVATE SQLITE_WSD struct Sqlite3Config sqlite3Config = \{",
                                          INCLUDE + "ETCHED struct Sqlite3Config sqlite3Config = {")]},
