@@ -160,3 +160,34 @@ def test_an_index_of_an_array_by_its_type_is_about_no_other(flow_in, place):
     armed = {o["object"]: o["armed"] for o in flow.inspect("summary", exe)["objects"]}
     assert {k for k, v in armed.items() if v == "yes"} >= {"hz", "conf", "read_only", "flag__imv"}, armed
     assert run([exe]).stdout == "16\n"
+
+
+BY_REGISTER = """
+#include <etch/imv.h>
+#include <stdio.h>
+ETCHED_SHARED int table[4] = { 6, 7 }; /* gcc places it behind mixed */
+ETCHED_SHARED struct { long a, b, c; long list[8]; long last; } mixed = { 1, 2, 3, { 4 }, 5 };
+__attribute__((noinline)) void store(long i)
+{
+	long at;
+	__asm__ volatile("lea mixed(%%rip), %0\\n\\t" MOVE "movq $9, " OFF "(%0,%1,8)" : "=&r"(at) : "r"(i) : "memory");
+}
+int main(int argc, char **argv)
+{
+	(void)argv;
+	store(argc);
+	printf("%ld\\n", mixed.list[2] + table[1]);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("move,off,known", [("", 24, True), ("add $8, %0; ", 16, True), ("add $40, %0; ", -16, True), ("", 16, False),
+                                            ("", -8, False), ("add $16, %0; ", 0, False)])
+def test_an_index_is_where_address_and_constant_lead_together(flow_in, move, off, known):
+    """As of clang: lea object(%rip), %r12 for all uses, then 24(%r12,%rbx,8). Of -8 it may be an array that ends there."""
+    flow = flow_in("gcc")
+    exe = flow.program(BY_REGISTER, flags=["-O2", "-g", "-fPIE", f'-DMOVE="{move}"', f'-DOFF="{off}"'], ldflags=["-pie"])
+    armed = {o["object"]: o["armed"] for o in flow.inspect("summary", exe)["objects"]}
+    assert ((armed["table"] == "yes") == known) and armed["mixed"] != "yes", armed
+    assert run([exe]).stdout == "7\n"

@@ -180,10 +180,16 @@ static int site_spread(struct scan *s, size_t i)
 	return other >= 0 && other != site.object ? fact_copy(s, &site, (size_t)other) : 0;
 }
 
-/* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object. */
-static bool is_vague(const struct site *site)
+/* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object; and an index
+ * that is added to where an array begins, of the address in a register and the constant of the use, is that array's. */
+static bool is_vague(struct scan *s, const struct site *site)
 {
-	return (site->beside & BESIDE_ANY) && !(site->off_known && (site->kind == SITE_STORE || site->as_pointer));
+	struct object *o = &s->objects.list[site->object];
+
+	if (!(site->beside & BESIDE_ANY) || (site->off_known && (site->kind == SITE_STORE || site->as_pointer)))
+		return false;
+	return !site->indexed || site->kind != SITE_STORE || !object_indexes(s, o)->known ||
+	       !index_begins(s, o, (uint64_t)site->off, 0);
 }
 
 /* Adds the first of the vague uses near an object that is not its own: one fact is enough. */
@@ -212,7 +218,7 @@ int scan_neighbours(struct scan *s)
 
 		if (site_kind_is_patched(site->kind) || !site->beside)
 			continue;
-		if (is_vague(site)) {
+		if (is_vague(s, site)) {
 			mem_room(&list, &room, count, sizeof(*list));
 			list[count++] =
 				(struct vague_use){elf_is_object(s->file) ? o->section : 0,
