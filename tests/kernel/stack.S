@@ -146,6 +146,34 @@ never:	enter
 	ud2
 end never
 
+/* What ends only in others that do not return does not either, global or not, but weak. */
+function calls_a_global_one
+	enter
+	call never_global
+end calls_a_global_one
+
+function calls_a_weak_one
+	enter
+	call never_weak
+	pop %rbp
+	ret
+	int3
+end calls_a_weak_one
+
+function never_global
+	enter
+	call panic
+	ud2
+end never_global
+
+	.weak never_weak
+	.type never_weak, @function
+never_weak:
+	enter
+	call panic
+	ud2
+end never_weak
+
 function trap_behind_panic
 	enter
 	call panic
@@ -591,6 +619,17 @@ without_a_size:
 
 function ignored
 	push %rbx
+.Linside:
+	.pushsection .discard.unwind_hints
+	.long .Linside - .
+	.short 0
+#ifdef LINUX_6_12
+	.byte 0, 5, 0
+#else
+	.byte 0, 3, 0
+#endif
+	.balign 4
+	.popsection
 	call other
 	ret
 	int3

@@ -115,7 +115,7 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 	return true;
 }
 
-/* Does what is called not return? As objtool has it: by name if it is global, else by its instructions; tail calls are
+/* Does what is called not return? As objtool has it: by name if it is global, or by its instructions; tail calls are
  * followed DEPTH_MOST times. */
 #define DEPTH_MOST 5
 
@@ -130,8 +130,10 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	counts = y->bind == STB_GLOBAL || m->release->newer_validation;
 	if (y->bind != STB_LOCAL && t->name != y->name)
 		return t->name && counts && m->release->profile->noreturn(t->name);
-	if (!*ends && y->bind != STB_LOCAL)
-		*ends = counts && m->release->profile->noreturn(y->name) ? ENDS_DEAD : ENDS_OTHERWISE;
+	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile->noreturn(y->name))
+		*ends = ENDS_DEAD;
+	if (!*ends && y->bind == STB_WEAK)
+		*ends = ENDS_OTHERWISE; /* it may be another's */
 	if (!*ends && depth <= DEPTH_MOST) {
 		*ends = ENDS_OTHERWISE; /* where it comes back to itself */
 		*ends = function_ends_dead(m, y, part_at(m, t->at), depth) ? ENDS_DEAD : ENDS_OTHERWISE;

@@ -264,9 +264,11 @@ static void all_walk(struct stack_walk *w)
 	}
 	for (i = 0; i < m->notes.count; i++)
 		if (m->notes.list[i].kind == NOTE_FRAME) {
-			const struct elf_symbol *y = function_at(m, m->notes.list[i].at, &k);
+			uint64_t at = m->notes.list[i].at;
+			const struct elf_symbol *y = function_at(m, at, &k);
 
-			paths_walk(w, m->notes.list[i].at, y, k);
+			if (!y || !note_at(&m->notes, space_of(&m->space, y->section)->addr + y->value, NOTE_IGNORE))
+				paths_walk(w, at, y, k);
 		}
 }
 
