@@ -62,7 +62,7 @@ void text_file_forget(const struct image *im)
 static int is_file_page(uint64_t page)
 {
 	uint64_t entry = 0;
-	long fd = sys_call3(SYS_open, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0), n;
+	long fd = sys_call3(SYS_open, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), n;
 
 	if (fd < 0)
 		return 0;
@@ -89,7 +89,8 @@ static long file_map(const struct module *m, const char *name, uint64_t offset, 
 
 	if (!m->image.file.inode)
 		return ret;
-	fd = sys_call3(SYS_open, (long)name, O_RDONLY | O_CLOEXEC, 0);
+	/* What has come in its place must not be waited for, as a FIFO would be. */
+	fd = sys_call3(SYS_open, (long)name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (fd < 0)
 		return fd;
 	if (sys_call3(SYS_fstat, fd, (long)&st, 0) == 0 && st.st_dev == m->image.file.dev &&

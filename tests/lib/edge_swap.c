@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -468,7 +469,7 @@ static void case_swap_ended(void)
 	moved_check(10);
 }
 
-/* The file is gone from its place, and then another is there: /proc/self/exe still is the file. */
+/* The file is gone from its place, then another is there, then a FIFO: /proc/self/exe still is the file. */
 static void case_swap_deleted(void)
 {
 	pthread_t t = moved_start();
@@ -482,6 +483,8 @@ static void case_swap_deleted(void)
 		CHECK_EQ(etch_set(&moved, v), 0);
 		if (v == 30)
 			CHECK(!symlink("/bin/true", path));
+		if (v == 40)
+			CHECK(!unlink(path) && !mkfifo(path, 0600));
 	}
 	moved_check(49);
 	CHECK(!unlink(path));
