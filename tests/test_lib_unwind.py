@@ -412,6 +412,12 @@ class TestSidecars:
         assert len(self.opened(walks("pie"), side, tmp_path)) == 2
         done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
 
+    def test_a_fifo_in_place_of_one_is_passed_over(self, walks, side):
+        for path in list(side.iterdir()):
+            path.unlink()
+            os.mkfifo(path)
+        done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+
     @pytest.mark.parametrize("system", ["/usr/lib/etch/unwind/", "/var/cache/etch/"])
     def test_of_the_system(self, walks, side, tmp_path, system):
         """Of the system's directories, after the one that was set: seen by an open(2) that finds one elsewhere."""

@@ -62,7 +62,7 @@ void text_file_forget(const struct image *im)
 static int is_file_page(uint64_t page)
 {
 	uint64_t entry = 0;
-	long fd = sys_call3(SYS_open, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), n;
+	long fd = sys_call3(SYS_open, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0), n;
 
 	if (fd < 0)
 		return 0;

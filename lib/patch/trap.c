@@ -228,7 +228,7 @@ static int put_function_in(const char *path, uint64_t offset)
 	long fd, at;
 	int ret = 0;
 
-	fd = sys_call3(SYS_open, (long)path, O_RDONLY | O_CLOEXEC, 0);
+	fd = sys_call3(SYS_open, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (fd < 0)
 		return 0;
 	if (sys_call3(SYS_fstat, fd, (long)&st, 0) == 0 && st.st_size > 0) {

@@ -55,7 +55,8 @@ static uint8_t *file_read(const char *path, uint64_t *size)
 	uint64_t have = 0;
 	struct stat st;
 	ssize_t n = 1;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* A FIFO there must not be waited for. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
 		return NULL;
