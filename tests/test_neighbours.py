@@ -170,7 +170,7 @@ ETCHED_SHARED struct { long a, b, c; long list[8]; long last; } mixed = { 1, 2, 
 __attribute__((noinline)) void store(long i)
 {
 	long at;
-	__asm__ volatile("lea mixed(%%rip), %0\\n\\t" MOVE "movq $9, " OFF "(%0,%1,8)" : "=&r"(at) : "r"(i) : "memory");
+	__asm__ volatile("lea mixed(%%rip), %0\\n\\t" MOVE USE " " OFF "(%0,%1,8)" OUT : "=&r"(at) : "r"(i) : "memory", "rdx");
 }
 int main(int argc, char **argv)
 {
@@ -187,7 +187,18 @@ int main(int argc, char **argv)
 def test_an_index_is_where_address_and_constant_lead_together(flow_in, move, off, known):
     """As of clang: lea object(%rip), %r12 for all uses, then 24(%r12,%rbx,8). Of -8 it may be an array that ends there."""
     flow = flow_in("gcc")
-    exe = flow.program(BY_REGISTER, flags=["-O2", "-g", "-fPIE", f'-DMOVE="{move}"', f'-DOFF="{off}"'], ldflags=["-pie"])
+    exe = flow.program(BY_REGISTER, flags=["-O2", "-g", "-fPIE", f'-DMOVE="{move}"', f'-DOFF="{off}"',
+                                               '-DUSE="movq $9,"', '-DOUT=""'], ldflags=["-pie"])
     armed = {o["object"]: o["armed"] for o in flow.inspect("summary", exe)["objects"]}
     assert ((armed["table"] == "yes") == known) and armed["mixed"] != "yes", armed
+    assert run([exe]).stdout == "7\n"
+
+
+def test_an_address_that_goes_elsewhere_from_there_may_be_of_any(flow_in):
+    """Who gets it may go on: the array in which it begins then says nothing."""
+    flow = flow_in("gcc")
+    exe = flow.program(BY_REGISTER, flags=["-O2", "-g", "-fPIE", '-DMOVE=""', '-DOFF="24"', '-DUSE="lea"', '-DOUT=", %%rdx; push %%rdx; pop %%rdx"'],
+                       ldflags=["-pie"])
+    armed = {o["object"]: o["armed"] for o in flow.inspect("summary", exe)["objects"]}
+    assert armed["table"] != "yes" and armed["mixed"] != "yes", armed
     assert run([exe]).stdout == "7\n"
