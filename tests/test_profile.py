@@ -588,6 +588,39 @@ def test_standard_output(etch, burn):
     assert p.stderr == "said\n" and leaves(stacks(p.stdout))["hot"]
 
 
+def follow_advice(etch, text):
+    """Runs the command that a line of the table advises."""
+    advice = re.findall(r"incomplete: .*\(it can be made from the code: etch (rewrite .*)\)$", text, re.M)
+    assert len(advice) == 1 and "frame-pointers" not in text, text
+    run([etch, *advice[0].split()], ok=(0, 1))
+
+
+@pytest.mark.parametrize("where", ["program", "library", "both"])
+def test_a_program_without_cfi(etch, sampled, tmp_path, where):
+    """The advice, taken at its word, makes its stacks complete."""
+    (tmp_path / "l.c").write_text("""volatile unsigned sink;
+__attribute__((noinline)) static void inner(unsigned n) { while (n--) sink += n; }
+void outer(unsigned n) { inner(n); sink++; }
+""")
+    (tmp_path / "m.c").write_text("""void outer(unsigned);
+__attribute__((noinline)) static void middle(void) { outer(30000000); __asm__ __volatile__(""); }
+int main(void) { middle(); return 0; }
+""")
+    without = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]
+    (tmp_path / "other.c").write_text("int other(void) { return 1; }\n")  # a file without .eh_frame is analysed unasked
+    run(["gcc", "-O2", "-fPIC", "-c", tmp_path / "other.c", "-o", tmp_path / "other.o"])
+    run(["gcc", "-O2", "-shared", "-fPIC", *(without if where != "program" else []), tmp_path / "l.c", tmp_path / "other.o", "-o", tmp_path / "l.so"])
+    run(["gcc", "-O2", *(without if where != "library" else []), tmp_path / "m.c", tmp_path / "l.so", "-o", tmp_path / "m"])
+    found, text = folded(etch, tmp_path, tmp_path / "m")
+    assert not any("main" in frames and "inner" in frames for frames, _ in found) or where == "program"
+    for _ in range(2 if where == "both" else 1):  # a walk tells of the first file only
+        assert "100.00% with a complete stack" not in text
+        follow_advice(etch, text)
+        found, text = folded(etch, tmp_path, tmp_path / "m")
+    assert "100.00% with a complete stack" in text, text
+    assert any({"main", "outer"} <= set(frames) for frames, _ in found)
+
+
 def test_status(etch, burn):
     assert "self" in run([etch, "profile", "--", burn, "0.05", "fail"], ok=1).stderr
     assert "samples" in run([etch, "profile", "--", "true"]).stderr

@@ -61,8 +61,9 @@ static void help(void)
 	       "\n"
 	       "Time in the kernel is not sampled. Names come from symbol tables and DWARF, also of debug\n"
 	       "files, and from a JIT's /tmp/perf-PID.map; a function without a name is [FILE+0xADDRESS].\n"
-	       "Exit status: 0; 1 the command failed (the profile is written); 2 it could not be run, or\n"
-	       "sampled, or the profile not be written. After ^C, etch ends by that signal.\n");
+	       "Exit status: that of the command, 128+N if signal N ended it; 2 if it could not be run, or it\n"
+	       "ended with 0 and could not be sampled, or the profile not be written. After ^C, etch ends by\n"
+	       "that signal.\n");
 }
 
 static bool seconds_take(const char *text, double *out)
@@ -204,17 +205,17 @@ static int run_and_show(struct options *opt)
 	}
 	if (p->no_memory || !profile_name(p)) {
 		text_error(NULL, NO_MEMORY);
-		profile_free(p);
-		return EXIT_UNUSABLE;
+		status = EXIT_UNUSABLE;
+	} else {
+		status = profile_put(p, opt, &end);
 	}
-	status = profile_put(p, opt, &end);
 	profile_free(p);
 	if (end.stopped && !fflush(stdout)) {
 		/* End by the same signal, so that a shell ends its loop, too. */
 		signal(end.stopped, SIG_DFL);
 		raise(end.stopped);
 	}
-	return status == EXIT_CLEAN && end.failed ? EXIT_FINDINGS : status;
+	return end.status ? end.status : status;
 }
 
 int cmd_profile(int argc, char **argv)

@@ -69,7 +69,7 @@ static int command_run(const struct session_options *o, struct recording *r, str
 	r->profile->timed = !err;
 	r->profile->user_time = timeval_ns(&ended.usage.ru_utime);
 	r->profile->kernel_time = timeval_ns(&ended.usage.ru_stime);
-	end->failed = ended.status;
+	end->status = run_exit_status(ended.status);
 	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
 	return err;
 }

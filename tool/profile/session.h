@@ -15,7 +15,7 @@ struct session_options {
 };
 
 struct session_end {
-	bool failed; /* the command's status was not 0 */
+	int status;  /* the command's exit status, as a shell has it; 0 where there is no command */
 	int signal;  /* that ended the command; 0: none */
 	int stopped; /* the signal that ended the recording; 0: none */
 };

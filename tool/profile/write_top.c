@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of functions on the terminal (writers.h). */
+#include "profile/stop_lines.h"
 #include "profile/writers.h"
 
 #include <inttypes.h>
@@ -69,16 +70,6 @@ static void row_put(const struct profile *p, const struct ranked *r, bool color,
 	putc('\n', out);
 }
 
-/* What helps against it, if something does. */
-static const char *stop_advice(const struct profile *p, enum stop s)
-{
-	if (s == STOP_COPY && p->stack < PERF_STACK_MOST / 8 * 8)
-		return " (use a larger --stack)";
-	if (!p->frame_pointers && (s == STOP_CODE || s == STOP_NO_RULE || s == STOP_NO_TABLE))
-		return " (try --frame-pointers)";
-	return "";
-}
-
 /* Why there is no sample at all. A command with less than three periods may well have none. */
 static void none_put(const struct profile *p, FILE *out)
 {
@@ -123,10 +114,7 @@ static void lacks_put(const struct profile *p, FILE *out)
 	if (p->throttled)
 		fprintf(out, "; %" PRIu64 " times the kernel paused sampling (kernel.perf_cpu_time_max_percent)", p->throttled);
 	putc('\n', out);
-	for (int i = 0; i < STOP_COUNT; i++)
-		if (i != STOP_END && p->stops[i])
-			fprintf(out, "%" PRIu64 " stack%s incomplete: %s%s\n", p->stops[i], p->stops[i] == 1 ? " is" : "s are",
-			        stop_text((enum stop)i), stop_advice(p, (enum stop)i));
+	stop_lines_put(p, false, out);
 	if (p->guessed)
 		fprintf(out, "%" PRIu64 " stack%s found by frame pointers in part: a guess\n", p->guessed,
 		        p->guessed == 1 ? " is" : "s are");

@@ -211,6 +211,8 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 	return error ? error_set(e, "%s", strerror(error)) : 0;
 }
 
+int run_exit_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
 void run_drop(struct run *r)
 {
 	close(r->go); /* the child ends */

@@ -49,6 +49,8 @@ int run_start(struct run *r, char **argv, const struct run_options *o, struct er
 /* Starts the command and waits for its end; `tick` is called periodically. 0, or -1 and a message
  * if the command could not be executed. */
 int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *context, struct error *e);
+/* The exit status that a shell has for a wait status: the command's own, 128+N where signal N ended it. */
+int run_exit_status(int status);
 /* Ends the process of run_start() before it has executed the command. */
 void run_drop(struct run *r);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exit codes of all commands. */
+/* Exit codes of all commands; `etch profile` and `etch heap` end with the exit status of the command that they run, and
+ * with EXIT_UNUSABLE where that is 0 or there is none. */
 #ifndef SUPPORT_EXIT_CODE_H
 #define SUPPORT_EXIT_CODE_H
 
