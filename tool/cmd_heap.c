@@ -58,8 +58,9 @@ static void help(void)
 	       "\n"
 	       "The recorder is a preloaded library: not for static programs, nor for set-user-ID ones. Memory\n"
 	       "by mmap(2) is not seen: run Python with PYTHONMALLOC=malloc to see each object.\n"
-	       "Exit status: 0; 1 the command failed (the profile is written); 2 it could not be run, or\n"
-	       "recorded, or the profile not be written. After ^C, etch ends by that signal.\n");
+	       "Exit status: that of the command, 128+N if signal N ended it; 2 if it could not be run, or it\n"
+	       "ended with 0 and could not be recorded, or the profile not be written. After ^C, etch ends by\n"
+	       "that signal.\n");
 }
 
 /* Applies one option. False: it is wrong, and a message has been printed. */
@@ -148,6 +149,10 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 			return EXIT_UNUSABLE;
 		}
 		heap_summary(h, stderr);
+	}
+	/* Also with --quiet: numbers that lack something do not look whole. */
+	heap_missing(h, stderr);
+	if (!opt->quiet) {
 		if (end->running)
 			fprintf(stderr, "%llu processes still run: they are counted as they are now\n",
 			        (unsigned long long)end->running);
@@ -184,7 +189,7 @@ static int run_and_show(struct options *opt)
 		signal(end.stopped, SIG_DFL);
 		raise(end.stopped);
 	}
-	return status == EXIT_CLEAN && end.failed ? EXIT_FINDINGS : status;
+	return end.status ? end.status : status;
 }
 
 int cmd_heap(int argc, char **argv)

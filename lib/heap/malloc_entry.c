@@ -13,6 +13,7 @@
 
 #include "heap/next_malloc.h"
 #include "heap/recorder.h"
+#include "heap/unseen.h"
 
 #define EXPORT __attribute__((visibility("default"), noinline))
 /* Of the function that the program has called. */
@@ -35,6 +36,8 @@ EXPORT void *malloc(size_t size)
 	if (!next_malloc_ready())
 		return early_alloc(size);
 	p = next_malloc.malloc(size);
+	if (!p && recorder_release(size))
+		p = next_malloc.malloc(size);
 	recorder_alloc(p, size, FRAME);
 	return p;
 }
@@ -70,6 +73,8 @@ EXPORT void *calloc(size_t count, size_t size)
 	if (!next_malloc_ready())
 		return early_alloc(bytes);
 	p = next_malloc.calloc(count, size);
+	if (!p && recorder_release(bytes))
+		p = next_malloc.calloc(count, size);
 	recorder_alloc(p, bytes, FRAME);
 	return p;
 }
@@ -83,6 +88,8 @@ static void *early_realloc(void *block, size_t size, const uint64_t *frame)
 	if (!next_malloc_ready())
 		return early_alloc(size);
 	p = next_malloc.malloc(size);
+	if (!p && recorder_release(size))
+		p = next_malloc.malloc(size);
 	recorder_alloc(p, size, frame);
 	if (p)
 		memcpy(p, block, old < size ? old : size);
@@ -100,6 +107,8 @@ static void *reallocated(void *block, size_t size, const uint64_t *frame)
 		return block ? NULL : early_alloc(size);
 	recorder_realloc_begin(block, &was);
 	p = next_malloc.realloc(block, size);
+	if (!p && recorder_release(size))
+		p = next_malloc.realloc(block, size);
 	recorder_realloc_end(block, &was, p, size, frame);
 	return p;
 }
@@ -131,6 +140,8 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
 	if (!next_malloc_ready())
 		return ENOMEM;
 	ret = next_malloc.posix_memalign(out, alignment, size);
+	if (ret == ENOMEM && recorder_release(size))
+		ret = next_malloc.posix_memalign(out, alignment, size);
 	if (!ret)
 		recorder_alloc(*out, size, FRAME);
 	return ret;
@@ -143,6 +154,8 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
 	if (!next_malloc_ready())
 		return failed();
 	p = next_malloc.aligned_alloc(alignment, size);
+	if (!p && recorder_release(size))
+		p = next_malloc.aligned_alloc(alignment, size);
 	recorder_alloc(p, size, FRAME);
 	return p;
 }
@@ -154,6 +167,8 @@ EXPORT void *memalign(size_t alignment, size_t size)
 	if (!next_malloc_ready())
 		return failed();
 	p = next_malloc.memalign(alignment, size);
+	if (!p && recorder_release(size))
+		p = next_malloc.memalign(alignment, size);
 	recorder_alloc(p, size, FRAME);
 	return p;
 }
@@ -165,6 +180,8 @@ EXPORT void *valloc(size_t size)
 	if (!next_malloc_ready())
 		return failed();
 	p = next_malloc.valloc(size);
+	if (!p && recorder_release(size))
+		p = next_malloc.valloc(size);
 	recorder_alloc(p, size, FRAME);
 	return p;
 }
@@ -176,6 +193,8 @@ EXPORT void *pvalloc(size_t size)
 	if (!next_malloc_ready())
 		return failed();
 	p = next_malloc.pvalloc(size);
+	if (!p && recorder_release(size))
+		p = next_malloc.pvalloc(size);
 	recorder_alloc(p, size, FRAME);
 	return p;
 }
@@ -186,6 +205,7 @@ EXPORT int dlclose(void *handle)
 
 	if (!next_malloc_ready())
 		return -1;
+	unseen_look();
 	ret = next_malloc.dlclose(handle);
 	recorder_unloaded();
 	return ret;

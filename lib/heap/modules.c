@@ -7,6 +7,9 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "common/sys.h"
 #include "heap/recording.h"
@@ -117,6 +120,72 @@ static bool mapping_find(uint64_t at, struct mapping *m)
 	return found;
 }
 
+/* ---- without the kernel's list ---------------------------------------------------- */
+
+static bool is_vdso(const struct prepare_image *im) { return im->start == getauxval(AT_SYSINFO_EHDR); }
+
+/* The path of the module's file, as the program named it, in full. */
+static bool path_find(uint64_t at, const struct prepare_image *im, struct mapping *m)
+{
+	const char *name = loaded_name(at);
+	size_t n = 0;
+	long ret;
+
+	if (loaded_is_program(im)) {
+		ret = sys_call6(SYS_readlink, (long)"/proc/self/exe", (long)m->path, PATH_MOST - 1, 0, 0, 0);
+		if (ret > 0) {
+			m->length = (size_t)ret;
+			m->path[ret] = 0;
+			return true;
+		}
+		name = (const char *)getauxval(AT_EXECFN); // NOLINT
+	}
+	if (is_vdso(im))
+		name = "[vdso]";
+	if (!name || !*name)
+		return false;
+	if (name[0] != '/' && name[0] != '[') {
+		ret = sys_call3(SYS_getcwd, (long)m->path, PATH_MOST, 0);
+		if (ret <= 0 || m->path[0] != '/')
+			return false;
+		n = strlen(m->path);
+		m->path[n++] = '/';
+	}
+	if (n + strlen(name) >= PATH_MOST)
+		return false;
+	memcpy(m->path + n, name, strlen(name) + 1);
+	m->length = n + strlen(name);
+	return true;
+}
+
+/*
+ * What /proc/self/maps would say, from the module's headers: where no descriptor is free to read it, or /proc is not
+ * mounted. The inode is that of the path at this moment; etch compares the build-id where there is one.
+ */
+static bool mapping_derive(uint64_t at, const struct prepare_image *im, struct mapping *m)
+{
+	struct stat st = {0};
+
+	*m = (struct mapping){0};
+	for (unsigned i = 0; i < im->phnum && !m->end; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t start = im->bias + p->p_vaddr;
+
+		if (p->p_type == PT_LOAD && at - start < p->p_memsz) {
+			m->start = start & ~4095ull;
+			m->end = (start + p->p_memsz + 4095) & ~4095ull;
+		}
+	}
+	if (!m->end || !path_find(at, im, m))
+		return false;
+	if (!sys_call6(SYS_newfstatat, AT_FDCWD, (long)m->path, (long)&st, 0, 0, 0)) {
+		m->inode = st.st_ino;
+		m->major = major(st.st_dev);
+		m->minor = minor(st.st_dev);
+	}
+	return true;
+}
+
 /* ---- the record ------------------------------------------------------------------ */
 
 static void build_id_copy(const struct prepare_image *im, struct heap_module *r)
@@ -146,15 +215,16 @@ static void build_id_copy(const struct prepare_image *im, struct heap_module *r)
 	}
 }
 
-/* Appends a record; its number, or 0. */
+/* Appends a record; its number, or HEAP_MODULE_LOST. */
 static uint16_t record_add(const struct prepare_image *im, const struct mapping *m)
 {
 	uint64_t at = recording.head->module_size;
 	uint32_t size = (uint32_t)((sizeof(struct heap_module) + m->length + 1 + 7) & ~7ull);
-	struct heap_module *r = (void *)(recording.modules.at + at);
+	struct heap_module *r;
 
-	if (modules.numbers == UINT16_MAX || !region_has(&recording.modules, at + size))
-		return 0;
+	if (modules.numbers + 1 == HEAP_MODULE_LOST || !region_has(&recording.modules, at + size))
+		return HEAP_MODULE_LOST;
+	r = (void *)(recording.modules.at + at);
 	*r = (struct heap_module){.size = size, .start = m->start, .end = m->end, .bias = im->bias, .inode = m->inode};
 	r->major = m->major;
 	r->minor = m->minor;
@@ -196,10 +266,14 @@ uint16_t module_number(uint64_t at)
 			return fast->number;
 		}
 	}
-	if (!loaded_image(at, &im) || !mapping_find(at, &m))
+	if (!loaded_image(at, &im))
 		return 0; /* code made at run time */
-	k = (struct known){.start = m.start, .end = m.end, .number = record_add(&im, &m)};
-	if (k.number && known_add(&k))
+	k.number = HEAP_MODULE_LOST;
+	if (mapping_find(at, &m) || mapping_derive(at, &im, &m))
+		k = (struct known){.start = m.start, .end = m.end, .number = record_add(&im, &m)};
+	if (k.number == HEAP_MODULE_LOST)
+		recording.head->lost_module++;
+	else if (known_add(&k))
 		*fast = k;
 	return k.number;
 }

@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* The number of the module with this address, which is written to the file if it is new; 0: none, or no room. */
+/* The number of the module with this address, which is written to the file if it is new; 0: there is none, the code was
+ * made at run time; HEAP_MODULE_LOST: there is one, which cannot be recorded. */
 uint16_t module_number(uint64_t at);
 /* Drops the cached modules: one was unloaded. */
 void modules_forget(void);

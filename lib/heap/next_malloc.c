@@ -45,6 +45,10 @@ bool next_malloc_find(void)
 	next_malloc.aligned_alloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
 	next_malloc.memalign = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "memalign");
 	next_malloc.valloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "valloc");
+	next_malloc.mmap = (void *(*)(void *, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap");
+	next_malloc.mremap = (void *(*)(void *, size_t, size_t, int, ...))dlsym(RTLD_NEXT, "mremap");
+	next_malloc.pthread_create =
+		(int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(RTLD_NEXT, "pthread_create");
 	next_malloc.dlclose = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
 	__atomic_store_n(&next_malloc.pvalloc, (void *(*)(size_t))dlsym(RTLD_NEXT, "pvalloc"), __ATOMIC_RELEASE);
 	__atomic_store_n(&finding, 0, __ATOMIC_RELEASE);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* next_malloc.h: the allocator that the program has without the recorder: libc's, or one that it is linked with
- * (next_malloc.c). */
+ * (next_malloc.c); and the next definitions of other functions that the recorder defines. */
 #ifndef ETCH_LIB_HEAP_NEXT_MALLOC_H
 #define ETCH_LIB_HEAP_NEXT_MALLOC_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct next_malloc {
 	void *(*malloc)(size_t);
@@ -18,6 +20,9 @@ struct next_malloc {
 	void *(*valloc)(size_t);
 	void *(*pvalloc)(size_t);
 	int (*dlclose)(void *);
+	void *(*mmap)(void *, size_t, int, int, int, off_t);
+	void *(*mremap)(void *, size_t, size_t, int, ...);
+	int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 };
 
 extern struct next_malloc next_malloc;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/sys.h"
+#include "heap/memory_room.h"
 #include "heap/recording.h"
 #include "heap/stack_tree.h"
 #include "heap/thread_state.h"
@@ -31,6 +32,10 @@ static int starting;
 static bool recording_on;
 static uint64_t generation = 1;
 static bool has_own_malloc;
+/* Recording has been on in this process, and has ended. */
+static bool recording_ended;
+/* ... because of a seccomp filter, which children inherit: no system call must be made. */
+static bool sandboxed;
 
 /* ---- the lock: a futex, as in U. Drepper, "Futexes Are Tricky", mutex 3 ----------------- */
 
@@ -76,6 +81,13 @@ static __attribute__((noinline)) bool begin(void)
 
 	if (__atomic_exchange_n(&starting, 1, __ATOMIC_ACQUIRE))
 		return false;
+	if (sandboxed) {
+		__atomic_fetch_add(&recording.head->lost_children, 1, __ATOMIC_RELAXED);
+		recording_ended = false;
+		*marker = 1;
+		__atomic_store_n(&starting, 0, __ATOMIC_RELEASE);
+		return false;
+	}
 	parent = recording_leave();
 	/* The child has one thread, this one, and what others were about to change is dropped. */
 	lock_word = 0;
@@ -83,6 +95,7 @@ static __attribute__((noinline)) bool begin(void)
 	tree_clear();
 	thread_states_clear();
 	generation++;
+	recording_ended = false;
 	own_tables_keep(); /* libraries allocate before the constructors of this one */
 	if (!marker)
 		marker_map();
@@ -94,17 +107,24 @@ static __attribute__((noinline)) bool begin(void)
 	return recording_on;
 }
 
-/* This thread's state; null: nothing must be recorded. */
-static inline struct heap_thread *enter(void)
+/* This thread's state; null: nothing must be recorded. `count`: how many allocations that leaves out. */
+static inline struct heap_thread *enter(unsigned count)
 {
 	struct heap_thread *t;
 
 	if (__builtin_expect(!marker || !*marker, 0) && !begin())
 		return NULL;
-	if (__builtin_expect(!recording_on, 0))
+	if (__builtin_expect(!recording_on, 0)) {
+		if (recording_ended && count)
+			__atomic_fetch_add(&recording.head->after_ended, count, __ATOMIC_RELAXED);
 		return NULL;
+	}
 	t = thread_state();
-	if (__builtin_expect(!t || t->busy, 0)) {
+	if (__builtin_expect(!t, 0)) {
+		__atomic_fetch_add(&recording.head->lost_thread, count, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	if (__builtin_expect(t->busy, 0)) {
 		__atomic_fetch_add(&recording.head->lost_handler, 1, __ATOMIC_RELAXED);
 		return NULL;
 	}
@@ -117,6 +137,16 @@ static inline void leave(struct heap_thread *t)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	t->busy = 0;
+}
+
+/* Takes the lock. False, and it is not taken: recording has ended since enter(). */
+static inline bool lock_recording(void)
+{
+	lock();
+	if (__builtin_expect(recording_on, 1))
+		return true;
+	unlock();
+	return false;
 }
 
 void recorder_start(bool own_malloc)
@@ -270,13 +300,14 @@ void recorder_alloc(void *block, size_t size, const uint64_t *frame)
 	struct heap_thread *t;
 	unsigned known;
 
-	if (!block || !(t = enter()))
+	if (!block || !(t = enter(1)))
 		return;
 	if (is_sampled(t, size)) {
 		known = stack_walk(t, frame);
-		lock();
-		block_add(block, size, t, known);
-		unlock();
+		if (lock_recording()) {
+			block_add(block, size, t, known);
+			unlock();
+		}
 	}
 	leave(t);
 }
@@ -286,14 +317,15 @@ void recorder_free(void *block)
 	struct heap_thread *t;
 	struct live_block b;
 
-	if (!block || !(t = enter()))
+	if (!block || !(t = enter(0)))
 		return;
-	lock();
-	if (live_remove((uint64_t)(uintptr_t)block, &b))
-		sums_remove(&b);
-	else
-		recording.head->unknown++;
-	unlock();
+	if (lock_recording()) {
+		if (live_remove((uint64_t)(uintptr_t)block, &b))
+			sums_remove(&b);
+		else
+			recording.head->unknown++;
+		unlock();
+	}
 	leave(t);
 }
 
@@ -302,13 +334,14 @@ void recorder_realloc_begin(void *block, struct recorder_block *was)
 	struct heap_thread *t;
 
 	was->known = false;
-	if (!block || !(t = enter()))
+	if (!block || !(t = enter(0)))
 		return;
-	lock();
-	was->known = live_remove((uint64_t)(uintptr_t)block, &was->live);
-	if (!was->known)
-		recording.head->unknown++;
-	unlock();
+	if (lock_recording()) {
+		was->known = live_remove((uint64_t)(uintptr_t)block, &was->live);
+		if (!was->known)
+			recording.head->unknown++;
+		unlock();
+	}
 	leave(t);
 }
 
@@ -319,33 +352,120 @@ void recorder_realloc_end(void *old, const struct recorder_block *was, void *blo
 	bool sampled, replaced;
 	unsigned known = 0;
 
-	if ((!block && !was->known) || !(t = enter()))
+	if ((!block && !was->known) || !(t = enter(block != NULL)))
 		return;
 	sampled = block && is_sampled(t, size);
 	if (sampled)
 		known = stack_walk(t, frame);
-	lock();
-	if (!block && size) { /* it failed: the block is still there */
-		if (!live_add((uint64_t)(uintptr_t)old, &was->live, &other, &replaced))
-			recording.head->lost_block++;
-	} else if (was->known) {
-		sums_remove(&was->live);
+	if (lock_recording()) {
+		if (!block && size) { /* it failed: the block is still there */
+			if (!live_add((uint64_t)(uintptr_t)old, &was->live, &other, &replaced))
+				recording.head->lost_block++;
+		} else if (was->known) {
+			sums_remove(&was->live);
+		}
+		if (sampled)
+			block_add(block, size, t, known);
+		unlock();
 	}
-	if (sampled)
-		block_add(block, size, t, known);
-	unlock();
 	leave(t);
 }
 
 void recorder_unloaded(void)
 {
-	struct heap_thread *t = enter();
+	struct heap_thread *t = enter(0);
 
 	if (!t)
 		return;
-	lock();
-	tree_unloaded();
-	__atomic_fetch_add(&generation, 1, __ATOMIC_RELAXED);
-	unlock();
+	if (lock_recording()) {
+		tree_unloaded();
+		__atomic_fetch_add(&generation, 1, __ATOMIC_RELAXED);
+		unlock();
+	}
 	leave(t);
 }
+
+void recorder_note(void (*fn)(struct heap_head *, void *), void *arg)
+{
+	struct heap_thread *t = enter(0);
+
+	if (!t)
+		return;
+	if (lock_recording()) {
+		fn(recording.head, arg);
+		unlock();
+	}
+	leave(t);
+}
+
+/* ---- the end of recording -------------------------------------------------------------- */
+
+/* Gives memory back: all but the head, and what threads have, which may be walking. Under the lock. */
+static void end(enum heap_ended why)
+{
+	recording.head->ended = why;
+	sandboxed = why == HEAP_ENDED_SANDBOX;
+	recording_ended = true;
+	recording_on = false;
+	recording_shrink();
+	live_clear();
+	tree_clear();
+}
+
+void recorder_end(enum heap_ended why)
+{
+	struct heap_thread *t = enter(0);
+
+	if (!t)
+		return;
+	if (lock_recording()) {
+		end(why);
+		unlock();
+	}
+	leave(t);
+}
+
+/* Could an allocation that has failed succeed if the recorder gave `held` bytes back? Why it failed, or
+ * HEAP_ENDED_NOT. by_limit: only a limit of the process is a reason. */
+static enum heap_ended failed_by(uint64_t size, uint64_t held, bool by_limit)
+{
+	/* What an allocator may ask the system for at once if it needs a few bytes: glibc's MMAP_AS_MORECORE_SIZE. */
+	const uint64_t least = 1u << 20;
+	struct memory_room r;
+
+	memory_room(&r);
+	if (r.space == ROOM_UNLIMITED && r.data == ROOM_UNLIMITED)
+		return !by_limit && size <= held ? HEAP_ENDED_MEMORY : HEAP_ENDED_NOT;
+	if (r.space != ROOM_UNLIMITED && r.space < size + 2 * least && size <= r.space + held)
+		return HEAP_ENDED_SPACE;
+	if (r.data != ROOM_UNLIMITED && r.data < size + 2 * least && size <= r.data + held)
+		return HEAP_ENDED_DATA;
+	return HEAP_ENDED_NOT;
+}
+
+static bool release(uint64_t size, bool by_limit)
+{
+	struct heap_thread *t;
+	enum heap_ended why;
+
+	if (!size)
+		return false; /* realloc(3) has freed the block */
+	if (recording_ended)
+		return true; /* perhaps since the call that failed: another thread has given up */
+	t = enter(0);
+	if (!t)
+		return recording_ended;
+	if (lock_recording()) {
+		why =
+			size > INT64_MAX ? HEAP_ENDED_NOT : failed_by(size, recording.head->memory + recording_mapped(), by_limit);
+		if (why)
+			end(why);
+		unlock();
+	}
+	leave(t);
+	return recording_ended;
+}
+
+bool recorder_release(uint64_t size) { return release(size, false); }
+
+bool recorder_release_limited(uint64_t size) { return release(size, true); }

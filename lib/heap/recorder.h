@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "heap/live_blocks.h"
+#include "shared/heap_file.h"
 
 /* A block that is about to be freed or moved. */
 struct recorder_block {
@@ -32,5 +33,16 @@ void recorder_realloc_begin(void *block, struct recorder_block *was);
 void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame);
 /* A library may have been unloaded. */
 void recorder_unloaded(void);
+/*
+ * An allocation of `size` bytes has failed. True: try it again, since the recorder has given its memory back, with
+ * which it may succeed; nothing is recorded from then on. False: the recorder has no part in it.
+ */
+bool recorder_release(uint64_t size);
+/* The same, where the call may have failed for another reason: only if a limit of the process leaves too little. */
+bool recorder_release_limited(uint64_t size);
+/* Stops recording for good, because of something that the program is about to do. */
+void recorder_end(enum heap_ended why);
+/* Runs fn on the head of the recording, if there is one, under the lock. */
+void recorder_note(void (*fn)(struct heap_head *, void *), void *arg);
 
 #endif

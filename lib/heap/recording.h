@@ -14,17 +14,17 @@
 
 #define HEAP_PATH_MOST 4096
 
-/* An array in the file: mapped as a whole; its first `ready` bytes can be written without a fault. */
+/* An array in the file: `mapped` bytes of `most`, of which the first `ready` can be written without a fault. It moves
+ * when it grows. */
 struct region {
 	uint8_t *at;
-	uint64_t ready, most, offset;
+	uint64_t ready, mapped, most, offset;
 };
 
 struct recording {
-	struct heap_head *head; /* null: this process is not recorded */
+	struct heap_head *head; /* null: this process is not recorded. It does not move. */
 	struct region nodes, leaves, modules;
 	uint64_t sample;
-	uint64_t mapped; /* bytes from head on */
 	char path[HEAP_PATH_MOST];
 };
 
@@ -34,12 +34,16 @@ extern struct recording recording;
 struct heap_head *recording_leave(void);
 /* Opens a file for this process; parent: null, or as above. False: it is not to be recorded, or cannot be. */
 bool recording_open(struct heap_head *parent);
-/* Makes the first `size` bytes of a region writable. False: the disk, or the region, is full. */
+/* Unmaps the arrays, which stay in the file; the head can still be written. */
+void recording_shrink(void);
+/* Bytes of address space that recording_shrink() would give back. */
+uint64_t recording_mapped(void);
+/* Makes the first `size` bytes of a region writable. False: head->short_of says what is full. */
 bool region_grow(struct region *r, uint64_t size);
 
 static inline bool region_has(struct region *r, uint64_t size) { return size <= r->ready || region_grow(r, size); }
 
-/* Zeroed memory of the recorder, counted in the head; null: none. */
+/* Zeroed memory of the recorder, counted in the head; null: there is none, or the process's limits leave little. */
 void *recorder_map(uint64_t size);
 void recorder_unmap(void *at, uint64_t size);
 

@@ -53,6 +53,7 @@ static uint32_t node_add(uint32_t parent, uint64_t ip)
 			return tree.slots[i];
 	if (!region_has(&recording.nodes, (count + 1) * sizeof(*nodes)))
 		return 0;
+	nodes = (void *)recording.nodes.at; /* it may have moved */
 	nodes[count] = (struct heap_node){.ip = ip, .parent = parent, .module = parent ? module_number(ip - 1) : 0};
 	tree.slots[i] = (uint32_t)count;
 	__atomic_store_n(&recording.head->node_count, count + 1, __ATOMIC_RELEASE);
@@ -63,12 +64,13 @@ static uint32_t leaf_of(uint32_t node)
 {
 	struct heap_node *n = (struct heap_node *)(void *)recording.nodes.at + node;
 	uint64_t count = recording.head->leaf_count;
-	struct heap_leaf *leaves = (void *)recording.leaves.at;
+	struct heap_leaf *leaves;
 
 	if (n->leaf)
 		return n->leaf;
 	if (!region_has(&recording.leaves, (count + 1) * sizeof(*leaves)))
 		return 0;
+	leaves = (void *)recording.leaves.at;
 	leaves[count] = (struct heap_leaf){.node = node};
 	n->leaf = (uint32_t)count;
 	__atomic_store_n(&recording.head->leaf_count, count + 1, __ATOMIC_RELEASE);

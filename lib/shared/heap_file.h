@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define HEAP_MAGIC   0x7061656868637465u /* "etchheap" */
-#define HEAP_VERSION 1u
+#define HEAP_VERSION 2u
 
 /* The variable that tells the recorder what to do: SAMPLE:PID:DIRECTORY. PID: record this process's child only; 0: all.
  */
@@ -40,6 +40,35 @@ enum heap_flag {
 	HEAP_OWN_MALLOC = 1, /* the program's calls of malloc go elsewhere: it defines its own */
 };
 
+/* Why recording has stopped before the process ended. The sums are those of that moment. */
+enum heap_ended {
+	HEAP_ENDED_NOT,
+	HEAP_ENDED_SPACE,   /* an allocation of the program failed under RLIMIT_AS */
+	HEAP_ENDED_DATA,    /* ... under RLIMIT_DATA */
+	HEAP_ENDED_MEMORY,  /* ... and no limit of the process says why */
+	HEAP_ENDED_SANDBOX, /* the program has asked for a seccomp filter, which may forbid the recorder's system calls */
+	HEAP_ENDED_COUNT,
+};
+
+/* Why stacks or blocks were lost: bits of heap_head.short_of. */
+enum heap_short {
+	HEAP_SHORT_DISK = 1,       /* for the file */
+	HEAP_SHORT_MEMORY = 2,     /* for the recorder's own tables, or the limits of the process do not allow more */
+	HEAP_SHORT_DESCRIPTOR = 4, /* to make the file longer, before Linux 5.14 */
+	HEAP_SHORT_NUMBERS = 8,    /* the file has as many stacks, or modules, as it can number */
+};
+
+/*
+ * A process that cannot be recorded leaves a symbolic link in place of its file, which takes neither a descriptor nor
+ * bytes: its target is one of these, with an errno value behind it.
+ */
+#define HEAP_REFUSED_OPEN   "open:" /* the file could not be created */
+#define HEAP_REFUSED_SIZE   "size:" /* RLIMIT_FSIZE, or the file system's largest file, is too small */
+#define HEAP_REFUSED_MEMORY "map:"  /* the file could not be mapped */
+#define HEAP_REFUSED_DISK   "disk:" /* the file system is full */
+
+#define HEAP_UNSEEN_NAMES 1024 /* bytes */
+
 struct heap_head {
 	uint64_t magic;
 	uint32_t version, flags;
@@ -56,11 +85,25 @@ struct heap_head {
 	uint64_t lost_handler;  /* calls in a signal handler that had interrupted the recorder */
 	uint64_t lost_stack;    /* allocations counted without a stack: leaf 0 */
 	uint64_t lost_block;    /* allocations whose free will not be seen: no memory for the table of live blocks */
+	uint64_t lost_thread;   /* allocations not recorded: no memory for what a thread needs */
+	uint64_t lost_module;   /* frames whose file could not be recorded */
 	uint64_t lost_children; /* processes that could not open a file of their own */
+	uint64_t child_error;   /* ... errno of the first */
 	uint64_t unknown;       /* frees of blocks that were not recorded */
 	uint64_t memory;        /* bytes that the recorder has mapped for itself */
 	uint64_t stops[HEAP_STOP_COUNT];
+	uint32_t ended;       /* enum heap_ended */
+	uint32_t short_of;    /* enum heap_short */
+	uint64_t after_ended; /* allocations that were not recorded since */
+	/* Code whose calls of malloc do not come to the recorder (unseen.c): libraries loaded with RTLD_DEEPBIND,
+	 * namespaces of dlmopen(3); and such calls whose outcome has not been looked at. The names are separated by
+	 * newlines. */
+	uint64_t unseen_deep, unseen_spaces, unseen_calls;
+	char unseen_names[HEAP_UNSEEN_NAMES];
 };
+
+/* The module of a frame: a file that could not be recorded. */
+#define HEAP_MODULE_LOST UINT16_MAX
 
 /*
  * Stacks share their outer frames: a node is a frame and its caller's node, which has a lower number. Node 0 is not
@@ -68,7 +111,7 @@ struct heap_head {
  */
 struct heap_node {
 	uint64_t ip : 48;     /* return address; with parent 0: enum heap_stop, and above 8 bits a count of dlclose(3) */
-	uint64_t module : 16; /* number of the module, from 1 on; 0: none */
+	uint64_t module : 16; /* number of the module, from 1 on; 0: none; or HEAP_MODULE_LOST */
 	uint32_t parent;
 	uint32_t leaf; /* number of the leaf, if this is the innermost frame of an allocation; else 0 */
 };
@@ -99,6 +142,7 @@ static inline struct heap_sum heap_leaf_peak(const struct heap_leaf *l, uint64_t
 	return l->change > peak_change ? l->peak : l->live;
 }
 
+_Static_assert(sizeof(struct heap_head) <= 4096, "the head is a page");
 _Static_assert(sizeof(struct heap_node) == 16 && sizeof(struct heap_leaf) == 64, "layout");
 
 #endif

@@ -182,16 +182,23 @@ int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size)
 	return 0;
 }
 
-const char *loaded_path(uint64_t at)
+const char *loaded_name(uint64_t at)
 {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 	struct dl_find_object o;
 
-	if (_dl_find_object && !_dl_find_object((void *)(uintptr_t)at, &o) && o.dlfo_link_map->l_name[0] == '/')
+	if (_dl_find_object && !_dl_find_object((void *)(uintptr_t)at, &o))
 		return o.dlfo_link_map->l_name;
 #endif
 	(void)at;
 	return NULL;
+}
+
+const char *loaded_path(uint64_t at)
+{
+	const char *name = loaded_name(at);
+
+	return name && name[0] == '/' ? name : NULL;
 }
 
 bool loaded_is_program(const struct prepare_image *im) { return im->start == program.start; }

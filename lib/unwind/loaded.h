@@ -62,6 +62,8 @@ struct permanent *loaded_is_permanent(const struct prepare_image *im);
 /* The path of the file that the module of an address was loaded from, the program's excepted; null if it is
  * not known. Valid while the module is loaded. */
 const char *loaded_path(uint64_t at);
+/* As loaded_path(), but as the program has named the file: perhaps relative to a directory, "" for the program. */
+const char *loaded_name(uint64_t at);
 
 /* Is the whole range inside the module? */
 static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uint64_t size)

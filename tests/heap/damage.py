@@ -45,9 +45,9 @@ for i in range(count):
         which = pick.randrange(4)
         data = changed[which][1]
         if which == 0:
-            part = bytearray(data[:320])
+            part = bytearray(data[:360])
             change(part, 0 if pick.random() < 0.1 else 16)
-            data[:320] = part
+            data[:360] = part
         else:
             change(data)
     with open(os.path.join(room, f"{5000000 + i}.0"), "wb") as f:

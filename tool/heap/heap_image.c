@@ -2,6 +2,7 @@
 /* Reads recordings (heap_image.h): copies, then checks the copy, since the process may still write. */
 #include "heap/heap_image.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,39 @@ int heap_image_open(struct heap_image *im, int directory, const char *name, stru
 int heap_image_modules(struct heap_image *im, int directory, const char *name, struct error *e)
 {
 	return file_part(im, directory, name, false, e);
+}
+
+bool heap_refusal_read(int directory, const char *name, struct error *e)
+{
+	static const struct {
+		const char *reason, *text;
+		int usual; /* the errno that needs no mention */
+	} known[] = {
+		{HEAP_REFUSED_OPEN, "its recording cannot be created", 0},
+		{HEAP_REFUSED_SIZE, "its limit of file size (RLIMIT_FSIZE) has no room for a recording", EFBIG},
+		{HEAP_REFUSED_MEMORY, "its limits of memory leave no room for the recorder", ENOMEM},
+		{HEAP_REFUSED_DISK, "the recorder could not begin: there is no room for its file", ENOSPC},
+	};
+	char text[64];
+	ssize_t n = readlinkat(directory, name, text, sizeof(text) - 1);
+
+	if (n < 0)
+		return false;
+	text[n] = 0;
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		size_t length = strlen(known[i].reason);
+		int number;
+
+		if (strncmp(text, known[i].reason, length))
+			continue;
+		number = atoi(text + length);
+		if (number > 0 && number != known[i].usual)
+			error_set(e, "%s: %s", known[i].text, strerror(number));
+		else
+			error_set(e, "%s", known[i].text);
+		return true;
+	}
+	return false;
 }
 
 void heap_image_free(struct heap_image *im)

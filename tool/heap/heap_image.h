@@ -34,6 +34,8 @@ int heap_image_read(struct heap_image *im, heap_read_fn *read, void *context, ui
 int heap_image_open(struct heap_image *im, int directory, const char *name, struct error *e);
 /* As heap_image_open(), but the head and the modules only. */
 int heap_image_modules(struct heap_image *im, int directory, const char *name, struct error *e);
+/* Is there, in place of a recording, the reason why there is none (shared/heap_file.h)? Then in e. */
+bool heap_refusal_read(int directory, const char *name, struct error *e);
 void heap_image_free(struct heap_image *im);
 
 #endif

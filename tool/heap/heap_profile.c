@@ -18,6 +18,7 @@ struct conversion {
 	const struct heap_image *im;
 	struct profile *p;
 	uint32_t *binary; /* by module number */
+	uint32_t lost;    /* the binary for files that could not be recorded */
 	uint32_t *node;   /* by node: the profile's */
 	uint32_t thread;  /* the profile's node for the process's name */
 };
@@ -39,13 +40,28 @@ void heap_files_open(struct heap_profile *h, const struct heap_image *im)
 		module_binary(h->profile, im, im->module[i]);
 }
 
+/* Files that could not be recorded. */
+static bool lost_binary_find(struct conversion *c)
+{
+	const struct mapped_file lost = {.path = "a file that could not be recorded"};
+	long number = binary_find(&c->p->binaries, c->im->head.pid, &lost);
+
+	if (number < 0)
+		return false;
+	c->p->binaries.list[number]->kind = BINARY_GONE;
+	c->lost = (uint32_t)number;
+	return true;
+}
+
 /* Number 0 is code that is in no module: made at run time. */
 static bool binaries_find(struct conversion *c)
 {
 	const struct mapped_file code = {.path = "//anon"};
 	long number = binary_find(&c->p->binaries, c->im->head.pid, &code);
 
-	c->binary[0] = (uint32_t)number;
+	c->binary[0] = c->lost = (uint32_t)number;
+	if (number < 0 || (c->im->head.lost_module && !lost_binary_find(c)))
+		return false;
 	for (size_t i = 0; number >= 0 && i < c->im->module_count; i++) {
 		number = module_binary(c->p, c->im, c->im->module[i]);
 		c->binary[i + 1] = (uint32_t)number;
@@ -71,6 +87,8 @@ static struct walk_frame frame_of(const struct conversion *c, const struct heap_
 	const struct heap_module *m = n->module && n->module <= c->im->module_count ? c->im->module[n->module - 1] : NULL;
 	uint64_t at = n->ip - 1;
 
+	if (n->module == HEAP_MODULE_LOST)
+		return (struct walk_frame){c->lost, at};
 	return (struct walk_frame){c->binary[m ? n->module : 0], m ? at - m->bias : at};
 }
 
@@ -158,6 +176,21 @@ static void head_add(struct heap_profile *h, const struct heap_image *im)
 	h->lost_stack += head->lost_stack;
 	h->lost_block += head->lost_block;
 	h->lost_children += head->lost_children;
+	h->lost_thread += head->lost_thread;
+	h->lost_module += head->lost_module;
+	h->short_of |= head->short_of;
+	if (!h->child_error && head->child_error < 4096)
+		h->child_error = (int)head->child_error;
+	if (head->ended && head->ended < HEAP_ENDED_COUNT) {
+		h->ended[head->ended].processes++;
+		h->ended[head->ended].recorded += head->total.count;
+		h->ended[head->ended].missed += head->after_ended;
+	}
+	h->unseen_deep += head->unseen_deep;
+	h->unseen_spaces += head->unseen_spaces;
+	h->unseen_calls += head->unseen_calls;
+	if (!*h->unseen_names)
+		memcpy(h->unseen_names, head->unseen_names, strnlen(head->unseen_names, sizeof(h->unseen_names) - 1));
 	h->own_malloc += !!(head->flags & HEAP_OWN_MALLOC);
 	h->memory = head->memory > h->memory ? head->memory : h->memory;
 	h->file = im->size > h->file ? im->size : h->file;

@@ -18,11 +18,25 @@ struct heap_profile {
 	size_t value_room;
 	struct heap_sum sum[MEASURE_COUNT];
 	uint64_t processes; /* process images */
-	uint64_t lost_handler, lost_stack, lost_block, lost_children, lost_files;
-	uint64_t memory, file;  /* bytes of the recorders, of their files: the most of one */
-	uint64_t own_malloc;    /* processes that define a malloc of their own */
-	struct error lost_file; /* why the first of lost_files was */
+	uint64_t lost_handler, lost_stack, lost_block, lost_thread, lost_module, lost_children, lost_files;
+	uint32_t short_of; /* enum heap_short: why */
+	int child_error;   /* errno of the first of lost_children; 0: not known */
+	/* Recording has ended before the process did, by reason (enum heap_ended). */
+	struct {
+		uint64_t processes, recorded, missed; /* missed: allocations that were made later */
+	} ended[HEAP_ENDED_COUNT];
+	uint64_t unseen_deep, unseen_spaces, unseen_calls; /* as in struct heap_head */
+	char unseen_names[HEAP_UNSEEN_NAMES];              /* of the first process with such */
+	uint64_t memory, file;                             /* bytes of the recorders, of their files: the most of one */
+	uint64_t own_malloc;                               /* processes that define a malloc of their own */
+	struct error lost_file;                            /* why the first of lost_files was */
 };
+
+/* Were there allocations that the recorder could not see? */
+static inline bool heap_profile_has_unseen(const struct heap_profile *h)
+{
+	return h->own_malloc || h->unseen_deep || h->unseen_spaces || h->unseen_calls;
+}
 
 /* Opens the files that the modules are from, while the process may still be there: a container's, a removed one. */
 void heap_files_open(struct heap_profile *h, const struct heap_image *im);

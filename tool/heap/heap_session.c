@@ -167,7 +167,8 @@ static void recording_take(struct gathering *g, struct seen *s)
 	struct error e;
 
 	s->done = true;
-	if (heap_image_open(&im, g->directory, s->name, &e)) {
+	im = (struct heap_image){0};
+	if (heap_refusal_read(g->directory, s->name, &e) || heap_image_open(&im, g->directory, s->name, &e)) {
 		if (!g->h->lost_files++)
 			g->h->lost_file = e;
 	} else if (!heap_profile_add(g->h, &im)) {
@@ -246,7 +247,7 @@ static int command_run(const struct heap_options *o, struct gathering *g, struct
 
 	if (environment_set(g, o, e) || run_start(&run, o->command, &how, e) || run_go(&run, &ended, look, g, e))
 		return -1;
-	end->failed = ended.status;
+	end->status = run_exit_status(ended.status);
 	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
 	last_look(g);
 	end->running = g->running;

@@ -14,7 +14,7 @@ struct heap_options {
 };
 
 struct heap_end {
-	bool failed;      /* the command's status was not 0 */
+	int status;       /* the command's exit status, as a shell has it; 0 where there is no command */
 	int signal;       /* the signal that ended the command; 0: none */
 	int stopped;      /* the signal that ended etch's waiting; 0: none */
 	uint64_t running; /* processes that were still running */

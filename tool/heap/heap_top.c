@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/stop_lines.h"
 #include "profile/writers.h"
 #include "report/text.h"
 
@@ -186,35 +187,140 @@ bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out)
 	return true;
 }
 
-/* Prints what is unknown, and why. */
-static void losses_put(const struct heap_profile *h, FILE *out)
-{
-	const struct profile *p = h->profile;
+/* ---- what is missing ---------------------------------------------------------------------- */
 
-	for (int i = 0; i < STOP_COUNT; i++)
-		if (i != STOP_END && i != STOP_NO_ROOM && p->stops[i])
-			fprintf(out, "%" PRIu64 " stack%s incomplete: %s\n", p->stops[i], p->stops[i] == 1 ? " is" : "s are",
-			        stop_text((enum stop)i));
-	if (h->lost_stack)
-		fprintf(out,
-		        "%" PRIu64 " allocations are counted without a stack: the disk of the recording, or memory, was full "
-		        "(see --directory)\n",
-		        h->lost_stack);
-	if (h->lost_block)
-		fprintf(out, "%" PRIu64 " allocations count as leaked: no memory to follow them\n", h->lost_block);
-	if (h->lost_handler)
-		fprintf(out, "%" PRIu64 " calls lost: made by a signal handler while the recorder was at work\n",
-		        h->lost_handler);
-	if (h->lost_children)
-		fprintf(out, "%" PRIu64 " process%s not recorded: no file for it could be opened\n", h->lost_children,
-		        h->lost_children == 1 ? " is" : "es are");
-	if (h->lost_files)
-		fprintf(out, "%" PRIu64 " process%s not counted: %s\n", h->lost_files, h->lost_files == 1 ? " is" : "es are",
-		        h->lost_file.text);
+/* Prints the reasons for which there was no room. */
+static void shortage_put(uint32_t short_of, FILE *out)
+{
+	static const struct {
+		enum heap_short of;
+		const char *text;
+	} known[] = {
+		{HEAP_SHORT_DISK, "the disk of the recording was full (see --directory)"},
+		{HEAP_SHORT_MEMORY, "the recorder had no memory, or the process's limits left little (RLIMIT_AS, RLIMIT_DATA)"},
+		{HEAP_SHORT_DESCRIPTOR, "no descriptor was free to make the recording longer"},
+		{HEAP_SHORT_NUMBERS, "the recording had no more room (RLIMIT_FSIZE)"},
+	};
+	bool first = true;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		if (!(short_of & known[i].of))
+			continue;
+		fprintf(out, "%s %s", first ? ":" : ";", known[i].text);
+		first = false;
+	}
+	putc('\n', out);
+}
+
+/* Stacks and frames of allocations that are counted. */
+static void stacks_missing(const struct heap_profile *h, FILE *out)
+{
+	stop_lines_put(h->profile, true, out);
+	if (h->lost_stack) {
+		fprintf(out, "%" PRIu64 " allocations are counted without a stack", h->lost_stack);
+		shortage_put(h->short_of, out);
+	}
+	if (h->lost_module) {
+		fprintf(out, "%" PRIu64 " frames have no name: their file could not be recorded", h->lost_module);
+		shortage_put(h->short_of, out);
+	}
+}
+
+static void ended_put(const struct heap_profile *h, FILE *out)
+{
+	static const char *const reasons[HEAP_ENDED_COUNT] = {
+		[HEAP_ENDED_SPACE] =
+			"the address space that its limit allows (RLIMIT_AS) was used up, and the recorder gave its "
+			"own back",
+		[HEAP_ENDED_DATA] =
+			"the memory that its limit allows (RLIMIT_DATA) was used up, and the recorder gave its own back",
+		[HEAP_ENDED_MEMORY] = "the program got no memory, and the recorder gave its own back",
+		[HEAP_ENDED_SANDBOX] = "the program asked for a seccomp filter, which might forbid what the recorder does",
+	};
+
+	for (int i = 1; i < HEAP_ENDED_COUNT; i++) {
+		if (!h->ended[i].processes)
+			continue;
+		fputs("recording stopped ", out);
+		if (h->ended[i].processes > 1)
+			fprintf(out, "in %" PRIu64 " processes ", h->ended[i].processes);
+		fprintf(out, "after %" PRIu64 " allocation%s: %s; ", h->ended[i].recorded, h->ended[i].recorded == 1 ? "" : "s",
+		        reasons[i]);
+		fprintf(out, "%" PRIu64 " later ones are not recorded, and 'leaked' is what was live then\n",
+		        h->ended[i].missed);
+	}
+}
+
+/* The names of the code whose allocations were not seen. */
+static void names_put(const struct heap_profile *h, FILE *out)
+{
+	char names[sizeof(h->unseen_names)], *save = NULL;
+	bool first = true;
+
+	memcpy(names, h->unseen_names, sizeof(names));
+	names[sizeof(names) - 1] = 0;
+	for (char *name = strtok_r(names, "\n", &save); name; name = strtok_r(NULL, "\n", &save)) {
+		fputs(first ? " (" : ", ", out);
+		text_clean(out, name);
+		first = false;
+	}
+	fputs(first ? "" : ")", out);
+}
+
+static void unseen_put(const struct heap_profile *h, FILE *out)
+{
 	if (h->own_malloc)
 		fprintf(out, "%" PRIu64 " process%s malloc of its own, whose calls cannot be seen\n", h->own_malloc,
 		        h->own_malloc == 1 ? " has a" : "es have each a");
+	if (h->unseen_deep || h->unseen_spaces) {
+		fputs("the allocations of ", out);
+		if (h->unseen_deep)
+			fprintf(out, "%" PRIu64 " librar%s loaded with RTLD_DEEPBIND", h->unseen_deep,
+			        h->unseen_deep == 1 ? "y" : "ies");
+		if (h->unseen_deep && h->unseen_spaces)
+			fputs(" and of ", out);
+		if (h->unseen_spaces)
+			fprintf(out, "%" PRIu64 " namespace%s of dlmopen(3)", h->unseen_spaces, h->unseen_spaces == 1 ? "" : "s");
+		fputs(" were not seen", out);
+		names_put(h, out);
+		putc('\n', out);
+	}
+	if (h->unseen_calls)
+		fprintf(out,
+		        "%" PRIu64
+		        " call%s of dlopen(3) with RTLD_DEEPBIND, or of dlmopen(3), %s made shortly before a process "
+		        "ended: what %s loaded may have allocated without being seen\n",
+		        h->unseen_calls, h->unseen_calls == 1 ? "" : "s", h->unseen_calls == 1 ? "was" : "were",
+		        h->unseen_calls == 1 ? "it" : "they");
 }
+
+void heap_missing(const struct heap_profile *h, FILE *out)
+{
+	ended_put(h, out);
+	if (h->lost_thread) {
+		fprintf(out, "%" PRIu64 " allocations are not recorded: what the recorder keeps for a thread had no room",
+		        h->lost_thread);
+		shortage_put(h->short_of, out);
+	}
+	if (h->lost_block) {
+		fprintf(out, "%" PRIu64 " allocations count as leaked, since they could not be followed", h->lost_block);
+		shortage_put(h->short_of, out);
+	}
+	if (h->lost_handler)
+		fprintf(out, "%" PRIu64 " calls lost: made by a signal handler while the recorder was at work\n",
+		        h->lost_handler);
+	if (h->lost_children) {
+		fprintf(out, "%" PRIu64 " process%s not recorded: no file for it could be opened", h->lost_children,
+		        h->lost_children == 1 ? " is" : "es are");
+		fprintf(out, h->child_error ? ": %s\n" : "\n", strerror(h->child_error));
+	}
+	if (h->lost_files)
+		fprintf(out, "%" PRIu64 " process%s not counted: %s\n", h->lost_files, h->lost_files == 1 ? " is" : "es are",
+		        h->lost_file.text);
+	unseen_put(h, out);
+}
+
+/* ---- the summary ---------------------------------------------------------------------------- */
 
 static void sum_put(const char *what, const struct heap_sum *s, const char *unit, FILE *out)
 {
@@ -225,16 +331,21 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 {
 	const struct heap_sum *s = h->sum;
 	const struct profile *p = h->profile;
-	uint64_t stacks = 0;
+	uint64_t stacks = h->lost_thread;
 
 	for (int i = 0; i < STOP_COUNT; i++)
 		stacks += p->stops[i];
+	for (int i = 0; i < HEAP_ENDED_COUNT; i++)
+		stacks += h->ended[i].missed;
 	sum_put("leaked", &s[MEASURE_LEAKED], "block", out);
 	sum_put("; peak", &s[MEASURE_PEAK], "block", out);
 	sum_put("; in all", &s[MEASURE_TOTAL], "allocation", out);
 	fputs(p->period > 1 ? " (by a sample)\n" : "\n", out);
 	if (stacks)
-		fprintf(out, "%.2f%% with a complete stack; ", 100 * (double)p->stops[STOP_END] / (double)stacks);
+		fprintf(out, "%.2f%% %s; ", 100 * (double)p->stops[STOP_END] / (double)stacks,
+		        heap_profile_has_unseen(h) || h->lost_children || h->lost_files
+		            ? "of what was seen has a complete stack"
+		            : "with a complete stack");
 	if (h->processes != 1)
 		fprintf(out, "%" PRIu64 " processes, their peaks added; ", h->processes);
 	fprintf(out, "the recorder took ");
@@ -242,5 +353,5 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 	fprintf(out, " of memory and ");
 	bytes_put(h->file, 0, out);
 	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in a process" : "");
-	losses_put(h, out);
+	stacks_missing(h, out);
 }

@@ -12,5 +12,7 @@
 bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out);
 /* What was recorded, and what was lost: some lines. */
 void heap_summary(const struct heap_profile *h, FILE *out);
+/* What is missing from the sums, and why; nothing if nothing is. */
+void heap_missing(const struct heap_profile *h, FILE *out);
 
 #endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* memory_room.c: reads the limits and /proc/self/statm (memory_room.h). */
+#include "heap/memory_room.h"
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/resource.h>
+
+#include "common/sys.h"
+
+#define PAGE 4096u
+
+/* A field of /proc/self/statm, from 0 on: the size of the address space in pages is 0, that of data and stack is 5. */
+static bool statm_field(const char *text, unsigned field, uint64_t *out)
+{
+	for (; field; field--) {
+		while (*text && *text != ' ')
+			text++;
+		if (*text)
+			text++;
+	}
+	for (*out = 0; *text >= '0' && *text <= '9'; text++)
+		*out = *out * 10 + (uint64_t)(*text - '0');
+	return *text == ' ';
+}
+
+static bool statm_read(char text[128])
+{
+	long fd = sys_call6(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0), n;
+
+	if (fd < 0)
+		return false;
+	n = sys_call3(SYS_read, fd, (long)text, 127);
+	sys_call3(SYS_close, fd, 0, 0);
+	text[n > 0 ? n : 0] = 0;
+	return n > 0;
+}
+
+static uint64_t limit_of(int which)
+{
+	struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
+
+	sys_call6(SYS_prlimit64, 0, which, 0, (long)&r, 0, 0);
+	return r.rlim_cur;
+}
+
+static uint64_t room_of(uint64_t limit, const char *statm, unsigned field)
+{
+	uint64_t pages;
+
+	if (limit == RLIM_INFINITY)
+		return ROOM_UNLIMITED;
+	if (!statm || !statm_field(statm, field, &pages))
+		return limit / 8;
+	return limit > pages * PAGE ? limit - pages * PAGE : 0;
+}
+
+void memory_room(struct memory_room *r)
+{
+	uint64_t space = limit_of(RLIMIT_AS), data = limit_of(RLIMIT_DATA);
+	char text[128];
+	bool got = (space != RLIM_INFINITY || data != RLIM_INFINITY) && statm_read(text);
+
+	r->space = room_of(space, got ? text : NULL, 0);
+	r->data = room_of(data, got ? text : NULL, 5);
+}
+
+bool memory_may_take(uint64_t size, bool is_private)
+{
+	struct memory_room r;
+
+	memory_room(&r);
+	return size <= r.space / 2 && (!is_private || size <= r.data / 2);
+}

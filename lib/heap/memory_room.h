@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* memory_room.h: how much memory the process's limits leave (memory_room.c). System calls only. */
+#ifndef ETCH_LIB_HEAP_MEMORY_ROOM_H
+#define ETCH_LIB_HEAP_MEMORY_ROOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ROOM_UNLIMITED UINT64_MAX
+
+/* Bytes that the process can still map. Of a limit, if what is in use cannot be read, an eighth. */
+struct memory_room {
+	uint64_t space; /* of address space: RLIMIT_AS */
+	uint64_t data;  /* of private memory that can be written: RLIMIT_DATA */
+};
+
+void memory_room(struct memory_room *r);
+
+/* May the recorder take so much more? Under a limit it takes at most half of what is left at a time: the rest is the
+ * program's, whose stack, for example, grows without a call that could be tried again. */
+bool memory_may_take(uint64_t size, bool is_private);
+
+#endif
