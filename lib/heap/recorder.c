@@ -443,6 +443,28 @@ static enum heap_ended failed_by(uint64_t size, uint64_t held, bool by_limit)
 	return HEAP_ENDED_NOT;
 }
 
+static enum heap_ended may_release(uint64_t size, bool by_limit)
+{
+	if (size > INT64_MAX)
+		return HEAP_ENDED_NOT;
+	return failed_by(size, recording.head->memory + recording_mapped(), by_limit);
+}
+
+/* In a thread that the recorder had no memory for. A signal handler may interrupt it at any point and find memory: so
+ * recording is off before the lock is taken. */
+static void release_without_state(uint64_t size, bool by_limit)
+{
+	enum heap_ended why = may_release(size, by_limit);
+
+	if (!why)
+		return;
+	recording_on = false;
+	lock();
+	if (!recording_ended)
+		end(why);
+	unlock();
+}
+
 static bool release(uint64_t size, bool by_limit)
 {
 	struct heap_thread *t;
@@ -453,11 +475,13 @@ static bool release(uint64_t size, bool by_limit)
 	if (recording_ended)
 		return true; /* perhaps since the call that failed: another thread has given up */
 	t = enter(0);
-	if (!t)
+	if (!t) {
+		if (recording_on && !thread_state())
+			release_without_state(size, by_limit);
 		return recording_ended;
+	}
 	if (lock_recording()) {
-		why =
-			size > INT64_MAX ? HEAP_ENDED_NOT : failed_by(size, recording.head->memory + recording_mapped(), by_limit);
+		why = may_release(size, by_limit);
 		if (why)
 			end(why);
 		unlock();
