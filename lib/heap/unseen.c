@@ -47,7 +47,7 @@ static const struct namespaces *namespaces_first(void)
 static struct {
 	unsigned deep, spaces; /* calls that have not been looked at */
 	size_t modules;        /* that there were before the first of them */
-	unsigned known_spaces; /* namespaces that there were at the last look, but for the program's own */
+	unsigned known_spaces; /* namespaces at the last look, without the program's own */
 } calls;
 
 /* What a look has found. */

@@ -60,7 +60,7 @@ enum heap_short {
 
 /*
  * A process that cannot be recorded leaves a symbolic link in place of its file, which takes neither a descriptor nor
- * bytes: its target is one of these, with an errno value behind it.
+ * bytes: its target is one of these, followed by an errno value.
  */
 #define HEAP_REFUSED_OPEN   "open:" /* the file could not be created */
 #define HEAP_REFUSED_SIZE   "size:" /* RLIMIT_FSIZE, or the file system's largest file, is too small */

@@ -97,6 +97,13 @@ static void small_stack(void)
 	CHECK(!pthread_create(&t, &attr, in_thread, NULL) && !pthread_join(t, NULL));
 }
 
+/* Stacks that are all different, for which a recording has to grow. */
+NOINLINE static int deep(int n)
+{
+	kept[0] = malloc(10);
+	return n ? deep(n - 1) + 1 : 0;
+}
+
 /* Only what this program does itself is allowed; all else is death, as in many a sandbox. */
 static void filter(int by_syscall)
 {
@@ -118,6 +125,7 @@ static void filter(int by_syscall)
 		CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 	for (int i = 0; i < 100; i++)
 		kept[i] = malloc(i % 2 ? 1000 : 200000);
+	CHECK(deep(3000) == 3000);
 }
 
 /* A child of a process that has lost something. */
