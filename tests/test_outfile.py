@@ -23,7 +23,7 @@ def tool(tmp_path_factory, build_asan):
     out = tmp_path_factory.mktemp("outfile") / "outfile_tool"
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
-         "-Wl,--wrap=write,--wrap=open,--wrap=rename,--wrap=fsync", ROOT / "tests/elf/outfile_tool.c",
+         "-Wl,--wrap=write,--wrap=openat,--wrap=renameat,--wrap=fsync", ROOT / "tests/elf/outfile_tool.c",
          *tool_objects(build_asan, "elf/outfile.c", "support/bounds.c", "support/plain.c"), "-o", out])
     return out
 
@@ -98,6 +98,107 @@ def test_write_through_symlinks(tool, tmp_path, env):
     assert (sub / "made").read_text() == "xxxxx"
     (tmp_path / "loop").symlink_to("loop")
     assert "Too many levels" in run([tool, tmp_path / "loop", 5], ok=1, env=env).stderr
+
+
+# ---- whose links are followed ------------------------------------------------------------
+
+EVIL, STICKY = 1234, 0o1777
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes files of other users")
+@pytest.mark.parametrize("to", ["file", "nothing", "link", "pipe", "device"])
+@pytest.mark.parametrize("owner, directory, mode, followed", [
+    (EVIL, 0, 0o1777, False), (EVIL, 0, 0o777, True), (EVIL, 0, 0o1755, True),
+    (NOBODY, 0, 0o1777, True), (0, 0, 0o1777, True), (EVIL, EVIL, 0o1777, True), (0, EVIL, 0o1777, False)])
+def test_another_users_link_in_a_sticky_directory(tool, tmp_path, env, to, owner, directory, mode, followed):
+    """fs.protected_symlinks, whatever the system has set: the writer is NOBODY, the link `owner`'s."""
+    for p in (tmp_path, *tmp_path.parents):
+        if p != Path("/") and not p.stat().st_mode & 1:
+            p.chmod(p.stat().st_mode | 0o011)
+    own = tmp_path / "own"
+    own.mkdir()
+    os.chown(own, NOBODY, NOBODY)
+    target = own / "target"
+    if to == "file":
+        target.write_text("old")
+        os.chown(target, NOBODY, NOBODY)
+    elif to == "link":
+        (own / "real").write_text("old")
+        os.chown(own / "real", NOBODY, NOBODY)
+        target.symlink_to("real")
+    elif to == "pipe":
+        os.mkfifo(target)
+        os.chown(target, NOBODY, NOBODY)
+    elif to == "device":
+        target = Path("/dev/null")
+    sticky = tmp_path / "sticky"
+    sticky.mkdir()
+    link = sticky / "out"
+    link.symlink_to(target)
+    os.lchown(link, owner, owner)
+    os.chown(sticky, directory, directory)
+    sticky.chmod(mode)
+    mine = shutil.copy(tool, tmp_path / "tool")
+    before = left(own)
+    reader = os.open(target, os.O_RDONLY | os.O_NONBLOCK) if to == "pipe" else -1
+    p = run([mine, link, 5], env=env, user=NOBODY, group=NOBODY, extra_groups=[], ok=(0, 1))
+    got = os.read(reader, 9).decode() if to == "pipe" else target.read_text() if to != "device" and target.exists() else ""
+    if reader >= 0:
+        os.close(reader)
+    assert link.is_symlink() and left(sticky) == ["out"]
+    if followed:
+        assert p.returncode == 0 and (to == "device" or got == "xxxxx") and left(own) == sorted({*before} | ({"target"} if to != "device" else set()))
+    else:
+        assert p.returncode == 1 and "another user's symbolic link" in p.stderr and p.stderr.count("\n") == 1
+        assert got == ("old" if to in ("file", "link") else "") and left(own) == before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes files of other users")
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_another_users_file_in_a_sticky_directory(tool, tmp_path, env, kind):
+    """fs.protected_regular and fs.protected_fifos: root does not make its output another's file, nor write to
+    another's pipe."""
+    tmp_path.chmod(STICKY)
+    out = tmp_path / "out"
+    out.write_text("old") if kind == "file" else os.mkfifo(out)
+    os.chown(out, EVIL, EVIL)
+    p = run([tool, out, 5], env=env, ok=1, timeout=20)
+    assert "another user's file in a sticky directory" in p.stderr
+    assert out.lstat().st_uid == EVIL and left(tmp_path) == ["out"] and (kind == "pipe" or out.read_text() == "old")
+    os.chown(out, 0, 0)
+    if kind == "file":
+        run([tool, out, 5], env=env)
+        assert out.read_text() == "xxxxx"
+
+
+def test_a_link_to_nothing_leaves_nothing_where_the_write_fails(tool, tmp_path, env):
+    (tmp_path / "out").symlink_to("new")
+    run([tool, tmp_path / "out", 5], env={**env, "OUTFILE_HOOK": "enospc"}, ok=1)
+    assert left(tmp_path) == ["out"]
+    run([tool, tmp_path / "out", 5], env=env)
+    assert left(tmp_path) == ["new", "out"] and (tmp_path / "new").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_has_lost_its_name_is_not_written(tool, tmp_path, env):
+    """/dev/stdout of a file that was removed, and of one that is another's by now."""
+    for again in (False, True):
+        f = tmp_path / "out"
+        with open(f, "w", encoding="utf-8") as out:
+            f.unlink()
+            if again:
+                Path(f"{f} (deleted)").write_text("not this")
+            p = run([tool, "/dev/stdout", 5], env=env, ok=1, stdout=out, stderr=subprocess.PIPE)
+        assert "/dev/stdout: cannot follow" in p.stderr and os.path.islink("/dev/stdout")
+    assert Path(f"{f} (deleted)").read_text() == "not this"
+
+
+def test_a_directory_that_is_moved_away_meanwhile(tool, tmp_path, env):
+    """Its name leads elsewhere by the time of the rename: the file is written where the path led at first."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else/out").write_text("not this")
+    run([tool, tmp_path / "d/out", 5], env={**env, "OUTFILE_HOOK": "move", "OUTFILE_MOVE": str(tmp_path)})
+    assert (tmp_path / "else/out").read_text() == "not this" and (tmp_path / "moved/out").read_text() == "xxxxx"
 
 
 def test_write_hard_link(tool, tmp_path, env):

@@ -208,3 +208,42 @@ def test_no_file_is_opened_because_another_names_it(tmp_path, etch):
         opened = re.findall(r'open(?:at)?\((?:AT_FDCWD, )?"([^"]*)"', log.read_text())
         assert str(bad) in opened and str(pipe) not in opened
         assert not [o for o in opened if "debug" in o], opened
+
+
+# ---- directories that others can write to -----------------------------------------------
+
+OUTPUTS = {
+    "rewrite": ["rewrite", "-o", "{out}", "{program}"], "undo": ["rewrite", "--undo", "-o", "{out}", "{rewritten}"],
+    "debug": ["rewrite", "--eh-frame={out}", "{program}"], "check": ["check", "-o", "{out}", "{program}"],
+    "stat": ["stat", "-r", "2", "-o", "{out}", "--", "true"], "heap": ["heap", "-o", "{out}", "--", "{program}"],
+    "profile": ["profile", "-o", "{out}", "--", "{program}"],
+}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes files of other users")
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_no_command_writes_through_another_users_link(etch, tmp_path, command):
+    """The kernel's fs.protected_symlinks, whatever it is set to here."""
+    source, victim, sticky = tmp_path / "main.c", tmp_path / "victim", tmp_path / "sticky"
+    source.write_text("#include <stdlib.h>\nint main(void) { free(malloc(1)); for (volatile int i = 0; i < 10000000; i++); }\n")
+    names = {"program": tmp_path / "program", "rewritten": tmp_path / "rewritten", "out": sticky / "out"}
+    run(["gcc", "-O1", "-fno-asynchronous-unwind-tables", "-o", names["program"], source])
+    run([etch, "rewrite", "-o", names["rewritten"], names["program"]])
+    victim.write_text("not this")
+    victim.chmod(0o666)
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    argv = [etch, *(a.format(**names) for a in OUTPUTS[command])]
+    for target in (victim, tmp_path / "new"):
+        victim.write_text("not this")
+        names["out"].symlink_to(target)
+        os.lchown(names["out"], 1234, 1234)
+        p = run(argv, ok=2)
+        if "perf_event" not in p.stderr and "samples" not in p.stderr:
+            assert f"etch: {names['out']}: is another user's symbolic link" in p.stderr, p.stderr
+        assert victim.read_text() == "not this" and not (tmp_path / "new").exists() and os.listdir(sticky) == ["out"]
+        os.lchown(names["out"], 0, 0)
+        p = run(argv, ok=None)
+        assert p.returncode == 0 or command == "profile", p.stderr
+        assert p.returncode or target.read_bytes() != b"not this"
+        names["out"].unlink()

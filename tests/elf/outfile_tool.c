@@ -19,10 +19,10 @@
 
 ssize_t __real_write(int fd, const void *p, size_t n);
 ssize_t __wrap_write(int fd, const void *p, size_t n);
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
+int __real_openat(int dir, const char *path, int flags, ...);
+int __wrap_openat(int dir, const char *path, int flags, ...);
+int __real_renameat(int fd, const char *from, int fd2, const char *to);
+int __wrap_renameat(int fd, const char *from, int fd2, const char *to);
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 
@@ -41,6 +41,9 @@ ssize_t __wrap_write(int fd, const void *p, size_t n)
 {
 	if (hook("sigint"))
 		kill(getpid(), SIGINT);
+	if (hook("move") && getenv("OUTFILE_MOVE") &&
+	    (chdir(getenv("OUTFILE_MOVE")) || rename("d", "moved") || symlink("else", "d")))
+		abort();
 	if (hook("enospc")) {
 		errno = ENOSPC;
 		return -1;
@@ -48,7 +51,7 @@ ssize_t __wrap_write(int fd, const void *p, size_t n)
 	return __real_write(fd, p, n);
 }
 
-int __wrap_open(const char *path, int flags, ...)
+int __wrap_openat(int dir, const char *path, int flags, ...)
 {
 	va_list ap;
 	int mode = 0;
@@ -62,16 +65,16 @@ int __wrap_open(const char *path, int flags, ...)
 		errno = EOPNOTSUPP;
 		return -1;
 	}
-	return __real_open(path, flags, mode);
+	return __real_openat(dir, path, flags, mode);
 }
 
-int __wrap_rename(const char *from, const char *to)
+int __wrap_renameat(int fd, const char *from, int fd2, const char *to)
 {
 	if (hook("rename")) {
 		errno = EXDEV;
 		return -1;
 	}
-	return __real_rename(from, to);
+	return __real_renameat(fd, from, fd2, to);
 }
 
 int __wrap_fsync(int fd)

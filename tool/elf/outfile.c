@@ -17,9 +17,10 @@
 #include "support/bounds.h"
 #include "elf/outfile.h"
 
-#define CHUNK    (1u << 20) /* bytes written between two checks for pending signals */
-#define MAX_LINK 40         /* symbolic links followed, as in the kernel */
-#define ACL      "system.posix_acl_access"
+#define CHUNK (1u << 20) /* bytes written between two checks for pending signals */
+#define ACL   "system.posix_acl_access"
+
+enum { TEMP_NAME = 64 }; /* bytes of a temporary file's name */
 
 static int fail(int error, const char *path, const char *what, char *err, size_t errlen)
 {
@@ -78,30 +79,143 @@ static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
 	return stop_is_pending() ? EINTR : 0;
 }
 
-/* Follows symbolic links without realpath(3): the last one may lead to a file that does not exist yet. */
-static int resolve(const char *path, char *real)
+/* ---- places -------------------------------------------------------------------------------------------- */
+
+/*
+ * Where a file is written: a name in an open directory. Once the directory is open, nobody who renames a directory
+ * above it can have another file written.
+ */
+struct place {
+	int dir;                 /* O_PATH */
+	char name[NAME_MAX + 1]; /* of the target, in dir */
+	char at[PATH_MAX];       /* the same as one path, for calls that take no directory; its last part is no link */
+	bool nameless;           /* the path leads to what has no name, such as /proc/self/fd/1 of a pipe */
+};
+
+static bool has_proc(void) { return !access("/proc/self/fd", F_OK); }
+
+static void place_close(struct place *p)
 {
-	char link[PATH_MAX], joined[PATH_MAX];
+	if (p->dir >= 0)
+		close(p->dir);
+	p->dir = -1;
+}
+
+/* Sets p->at from the directory and the name; `path` names the same file, and stands for it without /proc. */
+static void place_name(struct place *p, const char *path)
+{
+	if (has_proc())
+		snprintf(p->at, sizeof p->at, "/proc/self/fd/%d/%s", p->dir, p->name);
+	else
+		snprintf(p->at, sizeof p->at, "%s", path);
+}
+
+/* Opens the directory of a path whose last part is not followed. 0, or an errno value. */
+static int place_open(struct place *p, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char dir[PATH_MAX];
+
+	if (!*path)
+		return ENOENT;
+	if (strlen(path) >= sizeof dir || strlen(name) > NAME_MAX)
+		return ENAMETOOLONG;
+	if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
+		return EISDIR;
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+	p->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (p->dir < 0)
+		return errno;
+	strcpy(p->name, name);
+	place_name(p, path);
+	return 0;
+}
+
+/*
+ * Does the kernel's fs.protected_symlinks (Documentation/admin-guide/sysctl/fs.rst) forbid to follow this link? In a
+ * sticky directory that others can write to, only links of the one who follows them, or of the directory's owner, are
+ * followed. The rule holds here where the system has switched it off, too.
+ */
+static bool is_forbidden_link(const struct place *p, const struct stat *link)
+{
+	struct stat dir;
+
+	return fstat(p->dir, &dir) || ((dir.st_mode & S_ISVTX) && (dir.st_mode & S_IWOTH) && link->st_uid != geteuid() &&
+	                               link->st_uid != dir.st_uid);
+}
+
+/* The same for what the kernel's fs.protected_regular and fs.protected_fifos forbid to open with O_CREAT. */
+static bool is_forbidden_file(const struct place *p, const struct stat *file)
+{
+	struct stat dir;
+
+	return (S_ISREG(file->st_mode) || S_ISFIFO(file->st_mode)) &&
+	       (fstat(p->dir, &dir) || ((dir.st_mode & S_ISVTX) && (dir.st_mode & (S_IWOTH | S_IWGRP)) &&
+	                                file->st_uid != geteuid() && file->st_uid != dir.st_uid));
+}
+
+/*
+ * The place that a path with a link at its end leads to. The kernel follows the link, and tells where that was by the
+ * name of the descriptor. `make`: a link that leads to no file yet makes an empty one, as open(2) would.
+ */
+static int place_follow(struct place *p, const char *path, bool make, bool *made)
+{
+	char proc[64], real[PATH_MAX];
+	struct stat got, want;
+	int e, fd = open(path, O_PATH | O_CLOEXEC);
 	ssize_t n;
 
-	if (strlen(path) >= PATH_MAX)
-		return ENAMETOOLONG;
-	strcpy(real, path);
-	for (int hop = 0;; hop++) {
-		const char *slash = strrchr(real, '/');
-		int dir = slash ? (int)(slash - real) + 1 : 0;
-
-		n = readlink(real, link, sizeof link - 1);
-		if (n < 0)
-			return errno == EINVAL || errno == ENOENT ? 0 : errno;
-		if (hop == MAX_LINK)
-			return ELOOP;
-		link[n] = 0;
-		if (snprintf(joined, sizeof joined, "%.*s%s", *link == '/' ? 0 : dir, real, link) >= (int)sizeof joined)
-			return ENAMETOOLONG;
-		strcpy(real, joined);
+	if (fd < 0 && errno == ENOENT && make) {
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+		*made = fd >= 0;
 	}
+	if (fd < 0)
+		return errno;
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	n = readlink(proc, real, sizeof real - 1);
+	e = n < 0 ? errno : n == sizeof real - 1 ? ENAMETOOLONG : fstat(fd, &want) ? errno : 0;
+	close(fd);
+	if (e)
+		return e;
+	real[n] = 0;
+	place_close(p);
+	/* What has no name, or has lost it, has a text there that leads nowhere, or elsewhere. */
+	e = *real == '/' ? place_open(p, real) : ENOENT;
+	if (S_ISDIR(want.st_mode))
+		return EISDIR;
+	if (!e &&
+	    (fstatat(p->dir, p->name, &got, AT_SYMLINK_NOFOLLOW) || got.st_dev != want.st_dev || got.st_ino != want.st_ino))
+		e = ENOENT;
+	if (!e)
+		return 0;
+	place_close(p);
+	p->nameless = true;
+	return S_ISREG(want.st_mode) ? e : 0;
 }
+
+#define FORBIDDEN_LINK "is another user's symbolic link in a directory that everyone can write to: not followed"
+#define FORBIDDEN_FILE "is another user's file in a sticky directory that others can write to: not replaced"
+
+/* Where the path leads. 0, or an errno value and what could not be done. */
+static int place_find(struct place *p, const char *path, bool make, bool *made, const char **what)
+{
+	struct stat st;
+	int e;
+
+	*p = (struct place){.dir = -1};
+	*made = false;
+	*what = "cannot write";
+	e = place_open(p, path);
+	if (e || fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISLNK(st.st_mode))
+		return e;
+	*what = "cannot follow";
+	if (!is_forbidden_link(p, &st))
+		return place_follow(p, path, make, made);
+	*what = FORBIDDEN_LINK;
+	return ECANCELED;
+}
+
+/* ---- files -------------------------------------------------------------------------------------------- */
 
 /* Copies extended attributes, but for security.ima and security.evm: signatures of the old contents. Failing to copy
  * the access control list is an error; the others are copied where possible. */
@@ -159,35 +273,24 @@ static int set_attributes(int fd, const char *target, bool exists, const struct 
 	return copy_xattrs(target, fd, privileged);
 }
 
-/* A name in the target's directory that no other process picks at the same time. */
-static int temp_name(const char *target, char *name, unsigned attempt)
+/* A name that no other process picks at the same time. */
+static void temp_name(char *name, unsigned attempt)
 {
-	const char *slash = strrchr(target, '/');
-	int dir = slash ? (int)(slash - target) + 1 : 0;
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return snprintf(name, PATH_MAX, "%.*s.etch-%lx-%lx-%x", dir, target, (long)getpid(), (unsigned long)now.tv_nsec,
-	                attempt) >= PATH_MAX
-	           ? ENAMETOOLONG
-	           : 0;
+	snprintf(name, TEMP_NAME, ".etch-%lx-%lx-%x", (long)getpid(), (unsigned long)now.tv_nsec, attempt);
 }
 
 /* Prefers a nameless file (O_TMPFILE), which cannot be left behind. */
-static int open_temp(const char *target, char *name, bool *named)
+static int open_temp(const struct place *p, char *name, bool *named)
 {
-	const char *slash = strrchr(target, '/');
-	char dir[PATH_MAX];
-	int fd, e;
+	int fd = has_proc() ? openat(p->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600) : -1;
 
-	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - target) + 1 : 1, slash ? target : ".");
 	*named = false;
-	fd = access("/proc/self/fd", F_OK) ? -1 : open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	for (unsigned k = 0; fd < 0 && k < 100; k++) {
-		e = temp_name(target, name, k);
-		if (e)
-			return -e;
-		fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		temp_name(name, k);
+		fd = openat(p->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		*named = fd >= 0;
 		if (fd < 0 && errno != EEXIST)
 			return -errno;
@@ -195,17 +298,14 @@ static int open_temp(const char *target, char *name, bool *named)
 	return fd < 0 ? -EEXIST : fd;
 }
 
-static int give_name(int fd, const char *target, char *name)
+static int give_name(int fd, const struct place *p, char *name)
 {
 	char proc[64];
-	int e;
 
 	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
 	for (unsigned k = 0; k < 100; k++) {
-		e = temp_name(target, name, k);
-		if (e)
-			return e;
-		if (!linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW))
+		temp_name(name, k);
+		if (!linkat(AT_FDCWD, proc, p->dir, name, AT_SYMLINK_FOLLOW))
 			return 0;
 		if (errno != EEXIST)
 			return errno;
@@ -214,14 +314,10 @@ static int give_name(int fd, const char *target, char *name)
 }
 
 /* Makes the rename itself survive a crash. Errors are ignored: not every file system can sync a directory. */
-static void sync_directory(const char *target)
+static void sync_directory(const struct place *p)
 {
-	const char *slash = strrchr(target, '/');
-	char dir[PATH_MAX];
-	int fd;
+	int fd = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - target) + 1 : 1, slash ? target : ".");
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0) {
 		(void)fsync(fd);
 		close(fd);
@@ -238,13 +334,15 @@ static bool is_as_seen(const struct stat *st, const struct file_mark *seen)
 /* What to write, and where. */
 struct output_request {
 	const char *path, *model;
+	const char *name; /* in the directory that outfile_write_in() is given */
 	const void *data;
 	size_t size;
 	const struct file_mark *seen; /* the target when it was read; null: not checked */
 	char *const *links;           /* hard links to it that are replaced, too */
 	size_t link_count;
-	char target[PATH_MAX]; /* where the path leads */
+	struct place place; /* where the path leads */
 	bool exists;
+	bool made; /* by a link that led nowhere: an empty file of ours */
 	struct stat old;
 };
 
@@ -260,28 +358,38 @@ static bool is_sparse(const struct output_request *o)
 
 #define CHANGED "has changed since etch read it, and is left alone"
 
-/* A hard link to be replaced: `name` is a temporary link to the new file, to be renamed to `target`. */
+static bool place_is_as_seen(const struct place *p, const struct file_mark *seen)
+{
+	struct stat now;
+
+	return !fstatat(p->dir, p->name, &now, AT_SYMLINK_NOFOLLOW) && is_as_seen(&now, seen);
+}
+
+/* A hard link to be replaced: `name` is a temporary link to the new file, to be renamed to the place's. */
 struct link_request {
-	char target[PATH_MAX], name[PATH_MAX];
-	bool made; /* `name` exists */
+	struct place place;
+	char name[TEMP_NAME];
+	bool made;   /* `name` exists */
+	bool copied; /* no link to the new file was possible */
 };
 
-/* Links the file `from` to a temporary name in the directory of l->target. 0, or an errno value. */
-static int temp_link(const char *from, int fd, struct link_request *l)
+/* Links the file `from`, in the directory `dir`, to a temporary name in the directory of l->place. 0, or an errno
+ * value. */
+static int temp_link(int dir, const char *from, int fd, struct link_request *l)
 {
 	struct stat want, got;
 	int e = EEXIST;
 
 	for (unsigned k = 0; e == EEXIST && k < 100; k++) {
-		e = temp_name(l->target, l->name, k);
-		if (!e)
-			e = linkat(AT_FDCWD, from, AT_FDCWD, l->name, 0) ? errno : 0;
+		temp_name(l->name, k);
+		e = linkat(dir, from, l->place.dir, l->name, 0) ? errno : 0;
 	}
 	if (e)
 		return e;
 	l->made = true;
 	/* Another process may have replaced `from` meanwhile: check that the link is to our file. */
-	return !fstat(fd, &want) && !lstat(l->name, &got) && want.st_dev == got.st_dev && want.st_ino == got.st_ino
+	return !fstat(fd, &want) && !fstatat(l->place.dir, l->name, &got, AT_SYMLINK_NOFOLLOW) &&
+	               want.st_dev == got.st_dev && want.st_ino == got.st_ino
 	           ? 0
 	           : ESTALE;
 }
@@ -291,22 +399,22 @@ static int temp_link(const char *from, int fd, struct link_request *l)
 static int links_make(const struct output_request *o, const char *from, int fd, struct link_request *list,
                       const char **who, const char **what)
 {
-	struct stat now;
+	bool made;
 	int e = 0;
 
 	for (size_t i = 0; i < o->link_count && !e; i++) {
 		*who = o->links[i];
-		*what = "cannot follow";
-		e = resolve(o->links[i], list[i].target);
-		if (!e && (lstat(list[i].target, &now) || !is_as_seen(&now, o->seen))) {
+		e = place_find(&list[i].place, o->links[i], false, &made, what);
+		if (!e && (list[i].place.nameless || !place_is_as_seen(&list[i].place, o->seen))) {
 			*what = CHANGED;
 			e = ECANCELED;
 		}
 		if (e)
 			break;
 		*what = "cannot link";
-		e = temp_link(from, fd, &list[i]);
-		if (e == EXDEV || e == EPERM || e == EACCES || e == EMLINK)
+		e = temp_link(o->place.dir, from, fd, &list[i]);
+		list[i].copied = e == EXDEV || e == EPERM || e == EACCES || e == EMLINK;
+		if (list[i].copied)
 			e = 0;
 	}
 	return e;
@@ -314,21 +422,20 @@ static int links_make(const struct output_request *o, const char *from, int fd, 
 
 static int links_rename(const struct output_request *o, struct link_request *list, const char **who, const char **what)
 {
-	struct stat now;
-
 	for (size_t i = 0; i < o->link_count; i++) {
+		const struct place *p = &list[i].place;
+
 		if (!list[i].made)
 			continue;
 		*who = o->links[i];
 		*what = CHANGED;
-		if (lstat(list[i].target, &now) || !is_as_seen(&now, o->seen))
+		if (!place_is_as_seen(p, o->seen))
 			return ECANCELED;
 		*what = "cannot replace";
-		if (rename(list[i].name, list[i].target))
+		if (renameat(p->dir, list[i].name, p->dir, p->name))
 			return errno;
 		list[i].made = false;
-		*list[i].name = 0;
-		sync_directory(list[i].target);
+		sync_directory(p);
 	}
 	return 0;
 }
@@ -336,11 +443,11 @@ static int links_rename(const struct output_request *o, struct link_request *lis
 /* Writes a temporary file beside the target and renames it to that. 0, or an errno value and a message. */
 static int replace(const struct output_request *o, struct link_request *links, char *err, size_t errlen)
 {
-	const char *what = "cannot create a temporary file beside it", *target = o->target, *who = o->path;
-	char name[PATH_MAX];
-	struct stat now;
+	const char *what = "cannot create a temporary file beside it", *who = o->path;
+	const struct place *p = &o->place;
+	char name[TEMP_NAME];
 	bool named;
-	int e, fd = open_temp(target, name, &named);
+	int e, fd = open_temp(p, name, &named);
 
 	if (fd < 0)
 		return fail(-fd, o->path, what, err, errlen);
@@ -348,14 +455,14 @@ static int replace(const struct output_request *o, struct link_request *links, c
 	e = write_all(fd, o->data, o->size, is_sparse(o));
 	if (!e) {
 		what = "cannot set its permissions";
-		e = set_attributes(fd, target, o->exists, &o->old, o->model, o->seen);
+		e = set_attributes(fd, p->at, o->exists, &o->old, o->model, o->seen);
 	}
 	if (!e) {
 		what = "cannot write";
 		e = fsync(fd) ? errno : 0;
 	}
 	if (!e && !named) {
-		e = give_name(fd, target, name);
+		e = give_name(fd, p, name);
 		named = !e;
 	}
 	if (!e)
@@ -364,29 +471,30 @@ static int replace(const struct output_request *o, struct link_request *links, c
 		e = errno;
 	if (!e && stop_is_pending())
 		e = EINTR;
-	if (!e && o->seen && (lstat(target, &now) || !is_as_seen(&now, o->seen))) {
+	if (!e && o->seen && !place_is_as_seen(p, o->seen)) {
 		what = CHANGED;
 		e = ECANCELED;
 	}
 	if (!e) {
 		what = "cannot replace";
-		e = rename(name, target) ? errno : 0;
+		e = renameat(p->dir, name, p->dir, p->name) ? errno : 0;
 	}
 	if (e && named)
-		unlink(name);
+		unlinkat(p->dir, name, 0);
 	if (!e) {
-		sync_directory(target);
+		sync_directory(p);
 		e = links_rename(o, links, &who, &what);
 	}
 	for (size_t i = 0; i < o->link_count && e; i++)
 		if (links[i].made)
-			unlink(links[i].name);
+			unlinkat(links[i].place.dir, links[i].name, 0);
 	return e ? fail(e, who, what, err, errlen) : 0;
 }
 
 static int write_through(const struct output_request *o, char *err, size_t errlen)
 {
-	int e, fd = open(o->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	const int how = O_WRONLY | O_CLOEXEC | O_NOCTTY;
+	int e, fd = o->place.nameless ? open(o->path, how) : openat(o->place.dir, o->place.name, how | O_NOFOLLOW);
 	struct stat now;
 
 	if (fd < 0)
@@ -400,54 +508,73 @@ static int write_through(const struct output_request *o, char *err, size_t errle
 	return e ? fail(e, o->path, "cannot write", err, errlen) : 0;
 }
 
-/* Sets o->target, where the path leads, and o->exists and o->old, what is there. */
-static int find_target(struct output_request *o, char *err, size_t errlen)
+/* Sets o->place, where the path leads, and o->exists and o->old, what is there. 0, or an errno value and what could not
+ * be done. */
+static int find_target(struct output_request *o, const char **what)
 {
-	int e = resolve(o->path, o->target);
+	struct place *p = &o->place;
+	int e = place_find(p, o->path, !o->seen, &o->made, what);
 
-	if (!e && !*o->path)
-		e = ENOENT;
-	if (e)
-		return fail(e, o->path, "cannot follow", err, errlen);
-	/* resolve() followed all links: one that is there now was made since. /proc/self/fd/N of a pipe is a link to no
-	 * file name, and the path itself opens the pipe. */
-	o->exists = !lstat(o->target, &o->old);
-	if (o->exists && S_ISLNK(o->old.st_mode))
-		return fail(ELOOP, o->path, "cannot follow", err, errlen);
-	if (!o->exists && !stat(o->path, &o->old)) {
-		o->exists = true;
-		strcpy(o->target, o->path);
+	if (e == ENOENT && o->seen) {
+		*what = CHANGED;
+		return ECANCELED;
 	}
+	if (e)
+		return e;
+	*what = "cannot write";
+	o->exists = p->nameless ? !stat(o->path, &o->old) : !fstatat(p->dir, p->name, &o->old, AT_SYMLINK_NOFOLLOW);
 	if (!o->exists && errno != ENOENT)
-		return fail(errno, o->path, "cannot write", err, errlen);
+		return errno;
+	o->exists &= !o->made;
 	if (o->exists && S_ISDIR(o->old.st_mode))
-		return fail(EISDIR, o->path, "cannot write", err, errlen);
+		return EISDIR;
+	/* A link that is there now was made since. */
+	if (o->exists && S_ISLNK(o->old.st_mode))
+		return ELOOP;
 	/* Checked before owner and permissions are taken from it. */
-	if (o->seen && (!o->exists || !is_as_seen(&o->old, o->seen)))
-		return fail(ECANCELED, o->path, CHANGED, err, errlen);
+	if (o->seen && (!o->exists || !is_as_seen(&o->old, o->seen))) {
+		*what = CHANGED;
+		return ECANCELED;
+	}
+	if (o->exists && !o->seen && !p->nameless && is_forbidden_file(p, &o->old)) {
+		*what = FORBIDDEN_FILE;
+		return ECANCELED;
+	}
 	return 0;
 }
 
-/* Writes the output: to a temporary file that replaces the target, with signals blocked; in place if the target is not
- * a regular file. 0, or an errno value and a message. */
-static int execute(struct output_request *o, char *err, size_t errlen)
+/* The same for a name in a directory, whatever stands there now. */
+static int find_in(struct output_request *o, int directory, const char **what)
+{
+	struct place *p = &o->place;
+
+	*what = "cannot write";
+	p->dir = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (p->dir < 0)
+		return errno;
+	snprintf(p->name, sizeof p->name, "%s", o->name);
+	return 0;
+}
+
+/* Removes the empty file that following a link has made, unless another one is there by now. */
+static void unmake(const struct output_request *o)
+{
+	struct stat now;
+
+	if (o->made && !fstatat(o->place.dir, o->place.name, &now, AT_SYMLINK_NOFOLLOW) && now.st_ino == o->old.st_ino &&
+	    now.st_dev == o->old.st_dev && !now.st_size)
+		unlinkat(o->place.dir, o->place.name, 0);
+}
+
+/* Writes to the place that was found: to a temporary file that replaces the target, with signals blocked; in place if
+ * the target is not a regular file. 0, or an errno value and a message. */
+static int write_found(struct output_request *o, struct link_request *links, char *err, size_t errlen)
 {
 	const struct timespec no_time = {0, 0};
 	sigset_t block, before, too_large;
-	struct link_request *links = NULL;
 	bool through;
 	int e;
 
-	bounds_end();
-	e = find_target(o, err, errlen);
-	if (e)
-		return e;
-	if (o->link_count)
-		links = calloc(o->link_count, sizeof *links);
-	if (o->link_count && !links) {
-		snprintf(err, errlen, "%s: " NO_MEMORY, o->path);
-		return ENOMEM;
-	}
 	/* A target written in place needs no temporary file, so signals may interrupt it: a pipe without a reader blocks
 	 * for ever. */
 	through = o->exists && !S_ISREG(o->old.st_mode);
@@ -461,11 +588,37 @@ static int execute(struct output_request *o, char *err, size_t errlen)
 	e = through ? write_through(o, err, errlen) : replace(o, links, err, errlen);
 	if (e == EFBIG && !sigismember(&before, SIGXFSZ))
 		sigtimedwait(&too_large, NULL, &no_time);
+	if (e)
+		unmake(o);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	for (size_t i = 0; i < o->link_count && !e; i++)
-		if (*links[i].name && !links[i].made)
+		if (links[i].copied)
 			e = outfile_replace(&(struct outfile_target){.path = o->links[i], .seen = o->seen}, o->data, o->size, err,
 			                    errlen);
+	return e;
+}
+
+static int execute(struct output_request *o, int directory, char *err, size_t errlen)
+{
+	struct link_request *links = NULL;
+	const char *what;
+	int e;
+
+	bounds_end();
+	if (o->link_count && !(links = calloc(o->link_count, sizeof *links))) {
+		snprintf(err, errlen, "%s: " NO_MEMORY, o->path);
+		return ENOMEM;
+	}
+	for (size_t i = 0; i < o->link_count; i++)
+		links[i].place.dir = -1;
+	e = directory < 0 ? find_target(o, &what) : find_in(o, directory, &what);
+	if (e)
+		fail(e, o->path, what, err, errlen);
+	else
+		e = write_found(o, links, err, errlen);
+	for (size_t i = 0; i < o->link_count; i++)
+		place_close(&links[i].place);
+	place_close(&o->place);
 	free(links);
 	return e;
 }
@@ -474,7 +627,7 @@ int outfile_write(const char *path, const void *data, size_t size, const char *m
 {
 	struct output_request o = {.path = path, .model = model, .data = data, .size = size};
 
-	return execute(&o, err, errlen);
+	return execute(&o, -1, err, errlen);
 }
 
 int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen)
@@ -482,5 +635,13 @@ int outfile_replace(const struct outfile_target *t, const void *data, size_t siz
 	struct output_request o = {
 		.path = t->path, .links = t->links, .link_count = t->link_count, .data = data, .size = size, .seen = t->seen};
 
-	return execute(&o, err, errlen);
+	return execute(&o, -1, err, errlen);
+}
+
+int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, char *err,
+                     size_t errlen)
+{
+	struct output_request o = {.path = shown, .name = name, .data = data, .size = size};
+
+	return execute(&o, directory, err, errlen);
 }

@@ -32,8 +32,11 @@
  * - A new target gets the permissions of the file `model` less the umask and
  *   set-id bits; with a null model, those of any new file.
  * - If the target, or else the model, has holes, chunks of zeros become holes.
- * - A symbolic link stays, and the file that it leads to is replaced. Other
- *   hard links to the target keep the old contents, except those given as
+ * - A symbolic link stays, and the file that it leads to is replaced. The kernel follows the link, by its own rules;
+ *   and in a sticky directory that everyone can write to, another user's link is not followed, nor (without `seen`)
+ *   another user's file replaced, even where fs.protected_symlinks and fs.protected_regular are 0. A directory is
+ *   opened once: who renames it, or puts a link in its place, changes nothing.
+ * - Other hard links to the target keep the old contents, except those given as
  *   `links`: each is replaced by a rename of its own.
  * - A target that is no regular file (/dev/null, a pipe) is written to.
  * - With `seen`, the target must still be the file that was read: ECANCELED if it
@@ -45,6 +48,14 @@
  * the temporary file is removed. A program with more threads must block them in the others.
  */
 int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen);
+
+/*
+ * The same for a name in an open directory where nothing is followed and nothing kept of what was there: a link, a pipe
+ * or another user's file of that name is replaced by a new file. The message has `shown` as
+ * its name.
+ */
+int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, char *err,
+                     size_t errlen);
 
 /* A file that is rewritten. */
 struct outfile_target {
