@@ -36,7 +36,7 @@ TOOL["site"] = TOOL["table"] | {"table"}
 TOOL["check"] = TOOL["site"] | {"site"}
 TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
 TOOL["diff"] = TOOL["check"] | {"check"}
-TOOL["rewrite"] = TOOL["site"] | {"site", "kernel"}
+TOOL["rewrite"] = TOOL["site"] | {"site", "kernel", "lib/shared"}
 TOOL["objtool"] = TOOL["table"]
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
 TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}

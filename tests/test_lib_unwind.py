@@ -390,9 +390,9 @@ class TestSidecars:
     def opened(self, program, side, tmp_path):
         """Sidecars that a run has opened."""
         log = tmp_path / "log"
-        done(["strace", "-f", "-e", "trace=open,openat", "-o", log, program, "prepare", "0"],
+        done(["strace", "-f", "-y", "-e", "trace=open,openat", "-o", log, program, "prepare", "0"],
              env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
-        return [line for line in log.read_text().splitlines() if str(side) in line and "ENOENT" not in line]
+        return [line for line in log.read_text().splitlines() if f'{side}>, "' in line and "ENOENT" not in line]
 
     def test_used(self, walks, side, tmp_path):
         need("strace")
@@ -405,10 +405,13 @@ class TestSidecars:
         run(["gcc", "-std=gnu11", "-DOLD_MAIN", "-O1", f"-I{INCLUDE}", f"-I{INCLUDE.parents[1] / 'tool'}", "-o", convert,
              TESTS / "unwind/tables_old.c"])
         for path in side.iterdir():
-            assert struct.unpack_from("<H", path.read_bytes(), 4) == (4,)
-            run([convert, path, tmp_path / "old"])
-            (tmp_path / "old").replace(path)
-            assert struct.unpack_from("<H", path.read_bytes(), 4) < (4,)
+            head, table = path.read_bytes()[:128], path.read_bytes()[128:]
+            assert struct.unpack_from("<H", table, 4) == (4,)
+            (tmp_path / "table").write_bytes(table)
+            run([convert, tmp_path / "table", tmp_path / "old"])
+            table = (tmp_path / "old").read_bytes()
+            path.write_bytes(head[:8] + struct.pack("<Q", len(table)) + head[16:] + table)
+            assert struct.unpack_from("<H", table, 4) < (4,)
         assert len(self.opened(walks("pie"), side, tmp_path)) == 2
         done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
 
@@ -418,37 +421,46 @@ class TestSidecars:
             os.mkfifo(path)
         done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
 
-    @pytest.mark.parametrize("system", ["/usr/lib/etch/unwind/", "/var/cache/etch/"])
+    @pytest.mark.parametrize("system", ["/usr/lib/etch/unwind", "/var/cache/etch"])
     def test_of_the_system(self, walks, side, tmp_path, system):
-        """Of the system's directories, after the one that was set: seen by an open(2) that finds one elsewhere."""
+        """Of the system's directories, after the one that was set: seen by an open(2) that has them elsewhere."""
         shim, source, log = tmp_path / "shim.so", tmp_path / "shim.c", tmp_path / "log"
         source.write_text('''
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+static char names[64][256];
 int open(const char *path, int flags, ...)
 {
-	const char *system = getenv("SHIM_SYSTEM");
-	char other[4096];
-	int fd, log = openat(AT_FDCWD, getenv("SHIM_LOG"), O_WRONLY | O_APPEND | O_CREAT, 0600);
+	int system = !strcmp(path, "/usr/lib/etch/unwind") || !strcmp(path, "/var/cache/etch");
+	const char *there = !system ? path : !strcmp(path, getenv("SHIM_SYSTEM")) ? getenv("SHIM_SIDE") : getenv("ETCH_SIDECAR_DIR");
+	int fd = openat(AT_FDCWD, there, flags);
 
-	snprintf(other, sizeof(other), "%s/%s", getenv("SHIM_SIDE"), path + strlen(system));
-	fd = openat(AT_FDCWD, strncmp(path, system, strlen(system)) ? path : other, flags);
-	dprintf(log, "%s %d\\n", path, fd >= 0);
-	close(log);
+	if (fd >= 0 && fd < 64)
+		snprintf(names[fd], sizeof(names[fd]), "%s", path);
 	return fd;
+}
+int faccessat(int fd, const char *name, int mode, int flags)
+{
+	long ret = syscall(SYS_faccessat2, fd, name, mode, flags);
+	int log = openat(AT_FDCWD, getenv("SHIM_LOG"), O_WRONLY | O_APPEND | O_CREAT, 0600);
+
+	dprintf(log, "%s/%s %d\\n", names[fd], name, !ret);
+	close(log);
+	return ret ? -1 : 0;
 }
 ''')
         run(["gcc", "-shared", "-fPIC", "-O1", "-D_GNU_SOURCE", "-o", shim, source])
         (tmp_path / "empty").mkdir()
         done([walks("pie"), "prepare", "0"], env={**os.environ, "LD_PRELOAD": str(shim), "SHIM_LOG": str(log), "SHIM_SIDE": str(side),
              "SHIM_SYSTEM": system, "ETCH_SIDECAR_DIR": str(tmp_path / "empty")})
-        order = [f"{tmp_path}/empty/", "/usr/lib/etch/unwind/", "/var/cache/etch/"]
+        order = [f"{tmp_path}/empty", "/usr/lib/etch/unwind", "/var/cache/etch"]
         for path in side.iterdir():
             asked = [line for line in log.read_text().splitlines() if path.name in line]
-            assert asked == [f"{place}{path.name} {int(place == system)}" for place in order[:order.index(system) + 1]]
+            assert asked == [f"{place}/{path.name} {int(place == system)}" for place in order[:order.index(system) + 1]]
 
     @pytest.mark.parametrize("harm", ["cut", "grown", "id", "magic", "garbage", "empty", "directory", "pool"])
     def test_harmed(self, walks, side, tmp_path, harm):
@@ -458,7 +470,7 @@ int open(const char *path, int flags, ...)
             if harm == "cut":
                 data = data[: len(data) // 2]
             elif harm == "grown":
-                data += bytes(100)  # what lies behind a table does no harm
+                data += bytes(100)
             elif harm == "id":
                 at = data.index(bytes.fromhex(path.name))
                 data[at] ^= 1
@@ -476,6 +488,57 @@ int open(const char *path, int flags, ...)
             else:
                 path.write_bytes(data)
         self.opened(walks("pie"), side, tmp_path)
+
+
+    @pytest.mark.parametrize("lie", ["another file's", "another file's, without a head", "its own, without a head", "layout", "magic",
+                                     "version", "size", "bytes", "another's id in the table", "refusal"])
+    def test_lies(self, walks, etch, side, tmp_path, lie):
+        """A table under libc's build-id that was made of another file, or says so: .eh_frame is used, and walks are
+        right. Where the first name has such a one, the second is read."""
+        need("strace")
+        (tmp_path / "main.c").write_text("int f(int x) { return x; }\nint main(void) { return f(0); }\n")
+        for path in list(side.iterdir()):
+            whole = path.read_bytes()
+            run(["gcc", "-O0", f"-Wl,--build-id=0x{path.name}", "-o", tmp_path / "other", tmp_path / "main.c"])
+            (tmp_path / "of").mkdir(exist_ok=True)
+            run([etch, "rewrite", "--only", "orc", "--sidecar", tmp_path / "of", tmp_path / "other"])
+            other = (tmp_path / "of" / path.name).read_bytes()
+            at = whole.index(bytes.fromhex(path.name), 128)
+            changed = {"another file's": other, "another file's, without a head": other[128:], "its own, without a head": whole[128:],
+                       "layout": whole[:16] + other[16:48] + whole[48:], "magic": b"etuw" + whole[4:],
+                       "version": whole[:4] + b"\2" + whole[5:], "size": whole[:6] + b"\0" + whole[7:],
+                       "bytes": whole[:8] + struct.pack("<Q", len(whole)) + whole[16:],
+                       "another's id in the table": whole[:at] + bytes(4) + whole[at + 4:],
+                       "refusal": whole[:8] + bytes(8) + whole[16:128]}[lie]
+            path.write_bytes(changed)
+            (tmp_path / f"{path.name}-{whole[16:24].hex()}").write_bytes(whole)
+        done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+        assert len(self.opened(walks("pie"), side, tmp_path)) == 2    # looked at, both
+        for path in tmp_path.glob("*-????????????????"):
+            path.rename(side / path.name)
+        assert len(self.opened(walks("pie"), side, tmp_path)) == 4
+        done([walks("pie"), "step", "3000"], env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+
+    @pytest.mark.skipif(os.getuid() != 0, reason="makes files of other users")
+    @pytest.mark.parametrize("owner, directory, taken", [(0, 0, True), (1234, 0, False), (1234, 1234, True), (0, 1234, True)])
+    def test_whose_tables_are_read(self, walks, side, tmp_path, owner, directory, taken):
+        """Root's, one's own, and those of the directory's owner: an invalid map byte in them is not met otherwise."""
+        need("strace")
+        os.chown(side, directory, directory)
+        for path in side.iterdir():
+            os.chown(path, owner, owner)
+        log = tmp_path / "log"
+        done(["strace", "-f", "-y", "-e", "trace=pread64", "-o", log, walks("pie"), "prepare", "0"],
+             env={**os.environ, "ETCH_SIDECAR_DIR": str(side)})
+        assert log.read_text().count(f"<{side}/") == (2 if taken else 0)
+
+    def test_a_link_is_not_followed(self, walks, side, tmp_path):
+        need("strace")
+        side.rename(tmp_path / "real")
+        side.mkdir()
+        for path in (tmp_path / "real").iterdir():
+            (side / path.name).symlink_to(path)
+        assert all("ELOOP" in line for line in self.opened(walks("pie"), side, tmp_path))
 
 
 # ---- a program that nobody here wrote -----------------------------------------------------

@@ -233,7 +233,7 @@ def test_a_sidecar_of_either(flow_gcc):
     for how in ("linked", "baked"):
         (tmp / how).mkdir()
         flow_gcc.rewrite(out, args=["--sidecar", tmp / how, "--no-cfi"])
-        made.append((tmp / how / "01").read_bytes())
+        made.append((tmp / how / "01").read_bytes()[128:])
         flow_gcc.rewrite(out)
     assert made[0] == made[1]
 

@@ -98,8 +98,8 @@ def test_a_web_server_and_debuginfods_client(etch, program, tmp_path):
     assert f"{fetched}/{name}\n" in p.stdout
 
 
-def test_elfutils_server_and_client(etch, program, tmp_path):
-    """A rewritten file's section is the table of the file as it was: they have one build-id."""
+def test_a_rewritten_files_section_is_no_sidecar(etch, program, tmp_path):
+    """debuginfod gives it by the build-id that the file had before: it does not say what it was made of."""
     if not shutil.which("debuginfod") or not shutil.which("debuginfod-find"):
         pytest.skip("debuginfod is not installed")
     (tmp_path / "served").mkdir()
@@ -110,7 +110,9 @@ def test_elfutils_server_and_client(etch, program, tmp_path):
                 lambda: get(f"http://127.0.0.1:{port}/buildid/{name}/executable"), cwd=tmp_path,
                 env={**os.environ, "TMPDIR": str(tmp_path), "DEBUGINFOD_URLS": ""}):
         fetched = fetch_by_the_page(program, port, tmp_path)
-    assert (fetched / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert (fetched / name).read_bytes() == (tmp_path / name).read_bytes()[128:]
+    p = run([etch, "tables", "status", "--directory", fetched, program])
+    assert f"({fetched}/{name} is of an earlier format)\n" in p.stdout
 
 
 def verify(units, etch, folder):

@@ -9,6 +9,7 @@
 
 #include "common/segment_note.h"
 #include "shared/search.h"
+#include "shared/sidecars.h"
 #include "unwind/unwind_internal.h"
 
 /* The place in this process of a target's orc array with the given link-time address; null if
@@ -56,14 +57,23 @@ UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t
 {
 	const Elf64_Ehdr *h = file;
 	const Elf64_Phdr *phdr;
-	const struct etch_unwind *u = file;
+	const struct etch_unwind *u;
 
 	*size = file_size;
 	*address = 0;
 	if (file_size < sizeof(*h) || ((uintptr_t)file & 7))
 		return NULL;
-	if (memcmp(h->e_ident, ELFMAG, SELFMAG))
-		return etch_unwind_valid(u, file_size) && u->encoding == ETCH_ENCODING_BLOCK ? u : NULL;
+	if (memcmp(h->e_ident, ELFMAG, SELFMAG)) {
+		/* Which file a sidecar is of is the caller's to know: there is only one file here. */
+		const struct sidecar *s = file;
+
+		if (file_size < sizeof(*s) + sizeof(*u) || sidecar_judge(s, file_size, s->layout) != SIDECAR_GOOD ||
+		    s->bytes != file_size - sizeof(*s))
+			return NULL;
+		u = (const struct etch_unwind *)(const void *)(s + 1);
+		*size = s->bytes;
+		return etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK ? u : NULL;
+	}
 	if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != EM_X86_64 ||
 	    h->e_phentsize != sizeof(*phdr) || (h->e_phoff & 7) || h->e_phoff > file_size ||
 	    h->e_phnum > (file_size - h->e_phoff) / sizeof(*phdr))

@@ -47,93 +47,158 @@ static void fork_child(void)
 	last.done = 0;
 }
 
-/* Reads a whole file into private memory: a validated table must not change, but a mapped file
- * may. */
-static uint8_t *file_read(const char *path, uint64_t *size)
+/* Opens a sidecar. It is no link: a table's directory holds tables, not ways to other files. A FIFO there is not waited
+ * for. */
+static int sidecar_open(int directory, const char *name, uint64_t *size)
 {
-	uint8_t *p = NULL;
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	struct stat st, in;
+
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && !fstat(directory, &in) && S_ISREG(st.st_mode) && st.st_size <= (off_t)UINT32_MAX &&
+	    sidecar_is_trusted(&st, &in, geteuid())) {
+		*size = (uint64_t)st.st_size;
+		return fd;
+	}
+	close(fd);
+	return -1;
+}
+
+static bool bytes_read(int fd, uint8_t *to, uint64_t size)
+{
 	uint64_t have = 0;
-	struct stat st;
 	ssize_t n = 1;
-	/* A FIFO there must not be waited for. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	while (have < size && n > 0) {
+		n = read(fd, to + have, size - have);
+		if (n > 0)
+			have += (uint64_t)n;
+		else if (n < 0 && errno == EINTR)
+			n = 1;
+	}
+	return have == size;
+}
+
+/* The table of a sidecar, in private memory: a validated table must not change, but a mapped file may. Null if it has
+ * none for this file. */
+static const struct etch_unwind *sidecar_table(int directory, const char *name, const struct identity *id,
+                                               const uint8_t layout[BLAKE2B_DIGEST], uint64_t *size)
+{
+	const size_t id_most = sizeof(((struct etch_unwind *)0)->build_id);
+	size_t n = id->id_size < id_most ? id->id_size : id_most;
+	const struct etch_unwind *u;
+	struct sidecar head;
+	uint64_t whole;
+	uint8_t *p = NULL;
+	int fd = sidecar_open(directory, name, &whole);
 
 	if (fd < 0)
 		return NULL;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct etch_unwind) &&
-	    st.st_size <= (off_t)UINT32_MAX && (p = sys_map((uint64_t)st.st_size, 0))) {
-		*size = (uint64_t)st.st_size;
-		while (have < *size && n > 0) {
-			n = read(fd, p + have, *size - have);
-			if (n > 0)
-				have += (uint64_t)n;
-			else if (n < 0 && errno == EINTR)
-				n = 1;
-		}
-		if (have < *size) {
-			munmap(p, *size);
-			p = NULL;
-		}
+	/* Nothing more is read of another file's. */
+	if (whole >= sizeof(head) + sizeof(*u) && pread(fd, &head, sizeof(head), 0) == sizeof(head) &&
+	    sidecar_judge(&head, whole, layout) == SIDECAR_GOOD)
+		p = sys_map(whole, 0);
+	if (p && (!bytes_read(fd, p, whole) || memcmp(p, &head, sizeof(head)) != 0)) {
+		munmap(p, whole);
+		p = NULL;
 	}
 	close(fd);
-	return p;
+	if (!p)
+		return NULL;
+	u = (const struct etch_unwind *)(const void *)(p + sizeof(head));
+	*size = whole - sizeof(head);
+	if (head.bytes == *size && etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK &&
+	    !memcmp(u->build_id, id->id, n)) {
+		mprotect(p, whole, PROT_READ);
+		return u;
+	}
+	munmap(p, whole);
+	return NULL;
 }
 
 /* The directories of sidecars, in the order in which they are looked at. */
 static const char *const directories[] = {sidecars, SIDECARS_PACKAGED, SIDECARS_CACHE};
 #define DIRECTORIES (sizeof(directories) / sizeof(directories[0]))
 
-struct path {
-	char text[sizeof(sidecars) + 2 * sizeof(((struct identity *)0)->id) + 2];
+struct name {
+	char text[2 * sizeof(((struct identity *)0)->id) + 1 + 2 * SIDECAR_NAME_LAYOUT + 1];
 };
 
-/* The path of a file's sidecar in a directory. False if it can have none there. */
-static bool sidecar_path(const char *directory, const struct identity *id, struct path *path)
+static char *hex_put(char *to, const uint8_t *bytes, uint32_t count)
 {
-	size_t n = strlen(directory);
-
-	if (!n || !id->id_size)
-		return false;
-	memcpy(path->text, directory, n);
-	path->text[n++] = '/';
-	for (uint32_t i = 0; i < id->id_size; i++) {
-		path->text[n++] = "0123456789abcdef"[id->id[i] >> 4];
-		path->text[n++] = "0123456789abcdef"[id->id[i] & 15];
+	for (uint32_t i = 0; i < count; i++) {
+		*to++ = "0123456789abcdef"[bytes[i] >> 4];
+		*to++ = "0123456789abcdef"[bytes[i] & 15];
 	}
-	path->text[n] = 0;
-	return true;
+	*to = 0;
+	return to;
 }
+
+/* A directory of sidecars; below 0: there is none. */
+static int directory_open(const char *path) { return *path ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1; }
 
 static bool has_sidecar(const struct identity *id)
 {
-	struct path path;
+	struct name name;
+	bool has = false;
 
-	for (unsigned i = 0; i < DIRECTORIES; i++)
-		if (sidecar_path(directories[i], id, &path) && !access(path.text, F_OK))
-			return true;
-	return false;
+	if (!id->id_size)
+		return false;
+	hex_put(name.text, id->id, id->id_size);
+	for (unsigned i = 0; i < DIRECTORIES && !has; i++) {
+		int directory = directory_open(directories[i]);
+
+		if (directory < 0)
+			continue;
+		has = !faccessat(directory, name.text, F_OK, AT_SYMLINK_NOFOLLOW);
+		close(directory);
+	}
+	return has;
 }
 
-static const struct etch_unwind *sidecar_read(const struct identity *id, uint64_t *size)
+/* The layout of a module, from memory: its headers and .eh_frame_hdr are never written to. */
+static void image_layout(const struct prepare_image *im, const struct identity *id, uint8_t layout[BLAKE2B_DIGEST])
 {
-	size_t n = id->id_size < sizeof(((struct etch_unwind *)0)->build_id) ? id->id_size
-	                                                                     : sizeof(((struct etch_unwind *)0)->build_id);
-	const struct etch_unwind *u;
-	struct path path;
+	const void *hdr = NULL;
+	uint64_t size = 0;
 
-	for (unsigned i = 0; i < DIRECTORIES; i++) {
-		if (!sidecar_path(directories[i], id, &path))
+	for (unsigned i = 0; i < im->phnum && !hdr; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+
+		if (p->p_type != PT_GNU_EH_FRAME || !loaded_readable(im, im->bias + p->p_vaddr, p->p_filesz))
 			continue;
-		u = (const struct etch_unwind *)(const void *)file_read(path.text, size);
-		if (!u)
-			continue;
-		if (etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK && !memcmp(u->build_id, id->id, n)) {
-			mprotect((void *)(uintptr_t)u, *size, PROT_READ);
-			return u;
-		}
-		munmap((void *)(uintptr_t)u, *size);
+		hdr = (const void *)(uintptr_t)(im->bias + p->p_vaddr);
+		size = p->p_filesz;
 	}
-	return NULL;
+	sidecar_layout(layout, &id->header, im->phdr, im->phnum, hdr, size);
+}
+
+static const struct etch_unwind *sidecar_read(const struct prepare_image *im, const struct identity *id, uint64_t *size)
+{
+	const struct etch_unwind *u = NULL;
+	uint8_t layout[BLAKE2B_DIGEST];
+	bool known = false;
+	struct name name;
+
+	for (unsigned i = 0; i < DIRECTORIES && id->id_size && !u; i++) {
+		int directory = directory_open(directories[i]);
+		char *end = hex_put(name.text, id->id, id->id_size);
+
+		if (directory >= 0 && !faccessat(directory, name.text, F_OK, AT_SYMLINK_NOFOLLOW)) {
+			if (!known)
+				image_layout(im, id, layout);
+			known = true;
+			u = sidecar_table(directory, name.text, id, layout, size);
+			*end++ = '-';
+			hex_put(end, layout, SIDECAR_NAME_LAYOUT);
+			if (!u)
+				u = sidecar_table(directory, name.text, id, layout, size);
+		}
+		if (directory >= 0)
+			close(directory);
+	}
+	return u;
 }
 
 /* How a module gets its table. */
@@ -165,7 +230,7 @@ static int image_prepare(const struct prepare_image *im, struct making how)
 	} else {
 		if (how.no_sidecar && has_sidecar(&id))
 			return 0;
-		u = how.no_sidecar ? NULL : sidecar_read(&id, &size);
+		u = how.no_sidecar ? NULL : sidecar_read(im, &id, &size);
 		if (!u && how.instead && how.instead(im, &id))
 			return 1;
 		if (!u && !how.no_sidecar)

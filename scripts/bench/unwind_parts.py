@@ -329,7 +329,7 @@ def sidecar(file, *options):
     if len(made) != 1:
         fail(f"no sidecar of {file}")
     table_ = OUT / "unwind" / f"{file.name}.table"
-    shutil.move(made[0], table_)
+    table_.write_bytes(made[0].read_bytes()[128:])  # without the head of a sidecar
     return table_
 
 

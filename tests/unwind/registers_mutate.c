@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registers_mutate SIDECAR ROUNDS SEED: damages the register table of a sidecar, at random, and looks all of it up. Each
+ * registers_mutate TABLE ROUNDS SEED: damages the register table behind an unwind table, at random, and looks all of it up. Each
  * copy is in memory of its exact size, so that a read outside of it is seen by ASan. Prints how many of the damaged
  * tables have a valid header, and how many are valid as a whole.
  */

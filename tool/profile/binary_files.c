@@ -101,6 +101,7 @@ static void binary_open(struct binary *b, pid_t pid, const struct mapped_file *m
 	} else {
 		b->phdrs = h.phdrs;
 		b->phdr_count = h.phdr_count;
+		b->header = h.eh;
 		b->entry = h.eh.e_entry;
 		b->build_id_size = h.build_id_size;
 		memcpy(b->build_id, h.build_id, sizeof(b->build_id));

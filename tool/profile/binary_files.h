@@ -53,6 +53,7 @@ struct binary {
 	int fd; /* -1: not open */
 	Elf64_Phdr *phdrs;
 	unsigned phdr_count;
+	Elf64_Ehdr header;
 	uint64_t entry; /* e_entry */
 
 	enum binary_table table_from;

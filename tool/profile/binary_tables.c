@@ -64,10 +64,16 @@ static bool table_own(struct binary *b)
 static bool table_sidecar(struct binary *b)
 {
 	const char *const places[] = {secure_getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, SIDECARS_CACHE};
+	const struct elf_headers h = {.eh = b->header, .phdrs = b->phdrs, .phdr_count = b->phdr_count};
+	struct sidecar_identity of;
+	char name[SIDECAR_NAME_MOST];
 	struct table_copy c;
 
+	if (!b->build_id_size || !sidecar_identify(b->fd, &h, false, &of))
+		return false;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if (table_sidecar_read(places[i], b->build_id, b->build_id_size, &c))
+		if (table_sidecar_read(places[i], &(struct table_wanted){b->build_id, b->build_id_size, of.layout}, name, &c) ==
+		    SIDECAR_IS_GOOD)
 			return table_take(b, &c, TABLE_SIDECAR);
 	return false;
 }

@@ -8,36 +8,71 @@
 #include "elf/undo.h"
 #include "report/text.h"
 #include "rewrite/files.h"
+#include "rewrite/sidecar_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-/* Path of the sidecar file: DIR/BUILD-ID, in hexadecimal. */
-static int sidecar_path(const struct elf_file *f, const char *directory, char *out, size_t size, struct error *e)
+/* The output path, and the file whose permissions it takes (`model`). */
+struct place {
+	const char *path, *model;
+	char apart[4096];             /* room for the path of a sidecar or debug file */
+	int directory;                /* of a sidecar; 0: it is none */
+	char name[SIDECAR_NAME_MOST]; /* of a sidecar, in that directory */
+};
+
+/* The name of the sidecar in its directory: the build-id in hexadecimal, or where that is another file's the second
+ * name. */
+static void sidecar_name(const struct sidecar_identity *of, const char *id, int directory, char *out)
 {
+	struct sidecar head;
+	bool untrusted;
+	uint64_t size;
+	int fd = sidecar_open(directory, id, &size, &untrusted);
+	bool others = fd >= 0 && pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+	              sidecar_judge(&head, size, of->layout) == SIDECAR_OTHERS;
+
+	if (fd >= 0)
+		close(fd);
+	if (others)
+		sidecar_second_name(out, id, of);
+	else
+		strcpy(out, id);
+}
+
+/* Opens the directory of the sidecar, and sets the path that messages have. */
+static int sidecar_place(const struct elf_file *f, const char *directory, const struct sidecar_identity *of,
+                         struct place *to, struct error *e)
+{
+	char text[2 * SIDECAR_ID_MOST + 1];
 	const uint8_t *id;
-	size_t n = elf_build_id(f, &id), i, at;
+	size_t n = elf_build_id(f, &id);
 
 	if (elf_is_object(f))
 		return error_set(e, "is an object file: a sidecar is for programs and libraries");
 	if (!n)
 		return error_set(e, "has no build-id, which a sidecar needs (link with -Wl,--build-id)");
-	at = (size_t)snprintf(out, size, "%s/", directory);
-	for (i = 0; i < n && at + 3 < size; i++)
-		at += (size_t)snprintf(out + at, size - at, "%02x", id[i]);
-	return at + 3 < size ? 0 : error_set(e, "the path of its sidecar is too long");
+	if (n > SIDECAR_ID_MOST)
+		return error_set(e, "has a build-id of %zu bytes: a sidecar is for at most %d", n, SIDECAR_ID_MOST);
+	for (size_t i = 0; i < n; i++)
+		snprintf(text + 2 * i, 3, "%02x", id[i]);
+	to->directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (to->directory < 0)
+		return error_set(e, "%s: %s", directory, strerror(errno));
+	sidecar_name(of, text, to->directory, to->name);
+	if (snprintf(to->apart, sizeof(to->apart), "%s/%s", directory, to->name) >= (int)sizeof(to->apart))
+		return error_set(e, "the path of its sidecar is too long");
+	to->path = to->apart;
+	to->model = NULL;
+	return 0;
 }
-
-/* The output path, and the file whose permissions it takes (`model`). */
-struct place {
-	const char *path, *model;
-	char apart[4096]; /* room for the path of a sidecar or debug file */
-};
 
 /* True if the output is another file than the input's new version. */
 static bool is_apart(const struct rewrite_command *opt) { return opt->sidecar || opt->debug; }
@@ -89,6 +124,23 @@ static void made_free(struct made *m)
 {
 	rewrite_result_free(&m->done);
 	scan_free(&m->scan);
+	if (m->to.directory > 0)
+		close(m->to.directory);
+}
+
+/* Makes the sidecar of a file. Its identity is that of the file as it is, before the steps change bytes in memory. */
+static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
+                        struct place *to, struct error *e)
+{
+	struct rewrite_options make = opt->make;
+	struct sidecar_identity of;
+
+	if (!sidecar_identify_bytes(f->bytes, f->size, &of))
+		return error_memory(e);
+	make.encoding = ETCH_ENCODING_BLOCK;
+	if (sidecar_place(f, opt->sidecar, &of, to, e) || rewrite_sidecar(f, &make, done, e))
+		return -1;
+	return done->bytes ? sidecar_wrap(&done->bytes, &done->size, &of, e) : 0;
 }
 
 static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
@@ -102,14 +154,8 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 	to->model = f->path;
 	if (opt->debug)
 		return debug_make(f, opt, done, to, e);
-	if (opt->sidecar) {
-		if (sidecar_path(f, opt->sidecar, to->apart, sizeof(to->apart), e))
-			return -1;
-		to->path = to->apart;
-		to->model = NULL;
-		make.encoding = ETCH_ENCODING_BLOCK;
-		return rewrite_sidecar(f, &make, done, e);
-	}
+	if (opt->sidecar)
+		return sidecar_make(f, opt, done, to, e);
 	if (elf_is_object(f) && make.eh_frame)
 		return error_set(e, "is an object file: --eh-frame is for programs and libraries");
 	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)
@@ -268,6 +314,16 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 	return -1;
 }
 
+static int sidecar_put(const struct place *to, const struct rewrite_result *done)
+{
+	char text[PATH_MAX + 256];
+
+	if (!outfile_write_in(to->directory, to->name, to->path, done->bytes, done->size, text, sizeof(text)))
+		return 0;
+	text_error(NULL, "%s", text);
+	return -1;
+}
+
 /* With -v: reports hard links to a replaced file that were not named, and keep the old contents. */
 static void print_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
 {
@@ -350,9 +406,13 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		text_error(path, "note: no code, and no unwind table");
 	if (opt->debug && !done->bytes)
 		text_error(path, "note: all its code has FDEs: no debug file is written");
-	if ((done->bytes || opt->output) &&
-	    write_out(made.to.path, done->bytes ? done->bytes : source.raw, done->bytes ? done->size : source.raw_size,
-	              opt->output || is_apart(opt) ? NULL : &seen, in, made.to.model))
+	if (opt->sidecar && done->bytes) {
+		if (sidecar_put(&made.to, done))
+			goto out;
+	} else if ((done->bytes || opt->output) &&
+	           write_out(made.to.path, done->bytes ? done->bytes : source.raw,
+	                     done->bytes ? done->size : source.raw_size, opt->output || is_apart(opt) ? NULL : &seen, in,
+	                     made.to.model))
 		goto out;
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
 		rewrite_print_headers(path, &f, done);

@@ -5,14 +5,13 @@
 
 #include <etch/orc_lookup.h>
 #include <etch/unwind.h>
-#include <limits.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "elf/file.h"
 #include "elf/headers.h"
 #include "elf/segment.h"
 
@@ -98,27 +97,66 @@ bool table_own_read(int fd, const Elf64_Phdr *phdrs, unsigned count, struct tabl
 	return got;
 }
 
-bool table_sidecar_read(const char *directory, const uint8_t *build_id, unsigned build_id_size, struct table_copy *out)
+/* Reads the sidecar `name`. */
+static enum table_sidecar sidecar_read(int directory, const char *name, const struct table_wanted *w,
+                                       struct table_copy *out)
 {
-	char path[PATH_MAX];
+	static const enum table_sidecar unusable[] = {
+		[SIDECAR_OLD] = SIDECAR_IS_OLD, [SIDECAR_OTHERS] = SIDECAR_IS_OTHERS, [SIDECAR_NONE] = SIDECAR_IS_REFUSAL};
+	const size_t id_most = sizeof(((struct etch_unwind *)0)->build_id);
+	enum table_sidecar state = SIDECAR_IS_DAMAGED;
+	enum sidecar_state head;
 	const struct etch_unwind *u;
-	uint8_t *bytes = NULL;
-	struct error e;
-	size_t n, size;
-	bool good;
+	uint64_t size = 0;
+	bool untrusted;
+	int fd = sidecar_open(directory, name, &size, &untrusted);
+	uint8_t *bytes;
+
+	if (fd < 0)
+		return untrusted ? SIDECAR_IS_UNTRUSTED : SIDECAR_IS_NO_FILE;
+	bytes = size <= SEGMENT_MOST ? memory_map(size ? size : 1) : NULL;
+	if (bytes && pread(fd, bytes, size, 0) == (ssize_t)size) {
+		head = sidecar_judge(bytes, size, w->layout);
+		u = (const void *)(bytes + sizeof(struct sidecar));
+		if (head != SIDECAR_GOOD)
+			state = unusable[head];
+		else if (size - sizeof(struct sidecar) == ((const struct sidecar *)(const void *)bytes)->bytes &&
+		         etch_unwind_valid(u, size - sizeof(struct sidecar)) && u->encoding == ETCH_ENCODING_BLOCK &&
+		         !memcmp(u->build_id, w->build_id, w->build_id_size < id_most ? w->build_id_size : id_most) &&
+		         copy_make(out, u, size - sizeof(struct sidecar), 0))
+			state = SIDECAR_IS_GOOD;
+	}
+	if (bytes)
+		munmap(bytes, size ? size : 1);
+	close(fd);
+	return state;
+}
+
+enum table_sidecar table_sidecar_read(const char *directory, const struct table_wanted *w, char name[SIDECAR_NAME_MOST],
+                                      struct table_copy *out)
+{
+	int fd = directory && *directory && w->build_id_size ? open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	enum table_sidecar first, second;
+	struct sidecar_identity of = {0};
+	char id[2 * BUILD_ID_MOST + 1], other[SIDECAR_NAME_MOST];
 
 	*out = (struct table_copy){0};
-	if (!directory || !*directory || !build_id_size || strlen(directory) > PATH_MAX - 2 * BUILD_ID_MOST - 2)
-		return false;
-	n = (size_t)snprintf(path, sizeof(path), "%s/", directory);
-	for (unsigned i = 0; i < build_id_size; i++)
-		n += (size_t)snprintf(path + n, sizeof(path) - n, "%02x", build_id[i]);
-	if (access(path, R_OK) || file_read(path, &bytes, &size, &e))
-		return false;
-	u = (const void *)bytes;
-	good = size >= sizeof(*u) && etch_unwind_valid(u, size) && u->encoding == ETCH_ENCODING_BLOCK &&
-	       !memcmp(u->build_id, build_id, build_id_size < sizeof(u->build_id) ? build_id_size : sizeof(u->build_id)) &&
-	       copy_make(out, u, size, 0);
-	free(bytes);
-	return good;
+	*name = 0;
+	if (fd < 0)
+		return SIDECAR_IS_NO_FILE;
+	for (unsigned i = 0; i < w->build_id_size; i++)
+		snprintf(id + 2 * i, 3, "%02x", w->build_id[i]);
+	strcpy(name, id);
+	first = sidecar_read(fd, name, w, out);
+	if (first != SIDECAR_IS_GOOD && first != SIDECAR_IS_NO_FILE) {
+		memcpy(of.layout, w->layout, sizeof(of.layout));
+		sidecar_second_name(other, id, &of);
+		second = sidecar_read(fd, other, w, out);
+		if (second != SIDECAR_IS_NO_FILE) {
+			first = second;
+			strcpy(name, other);
+		}
+	}
+	close(fd);
+	return first;
 }

@@ -14,6 +14,7 @@
 
 #include "elf/headers.h"
 #include "elf/input.h"
+#include "rewrite/sidecar_file.h"
 #include "report/listing.h"
 #include "shared/sidecars.h"
 
@@ -35,7 +36,8 @@ struct tables_file {
 	const char *error; /* TABLES_UNREAD: why */
 	uint8_t build_id[BUILD_ID_MOST];
 	unsigned build_id_size;
-	char id[TABLES_ID_MOST]; /* the build-id in hexadecimal; empty: none */
+	char id[TABLES_ID_MOST];          /* the build-id in hexadecimal; empty: none */
+	struct sidecar_identity identity; /* TABLES_WANTED */
 };
 
 struct tables_files {
@@ -45,18 +47,28 @@ struct tables_files {
 };
 
 /* Lists the programs and libraries of the operands; without operands, of the directories that packages install into.
- * False: out of memory. */
-bool tables_find(struct tables_files *out, char **operands, size_t count);
+ * `contents`: with the hashes of all that they load, for which they are read. False: out of memory. */
+bool tables_find(struct tables_files *out, char **operands, size_t count, bool contents);
 void tables_files_free(struct tables_files *f);
 /* The system's directories, for messages: "/usr/lib /usr/bin ...", malloc'd. */
 char *tables_roots(void);
 
 /* ---- the directory (tables_directory.c) ------------------------------------------------------------------ */
 
+enum tables_entry_kind {
+	ENTRY_TABLE,
+	ENTRY_REFUSED,   /* no table can be made of this file */
+	ENTRY_CONTESTED, /* of several files that readers cannot tell apart, none has a table */
+	ENTRY_STALE,     /* nothing that readers take: an earlier format, damaged, a link, another user's */
+};
+
 struct tables_entry {
-	char id[TABLES_ID_MOST];
-	uint64_t size; /* 0: no table can be made for this build-id */
+	char name[SIDECAR_NAME_MOST];
+	enum tables_entry_kind kind;
+	uint64_t size;
 	time_t made;
+	struct sidecar_identity of;
+	uint8_t refused[BLAKE2B_DIGEST]; /* ENTRY_REFUSED: the hash of that file */
 };
 
 /* What the last update has noted in DIRECTORY/.state. */
@@ -69,7 +81,9 @@ struct tables_state {
 
 struct tables_directory {
 	const char *path;
-	struct tables_entry *list; /* sorted by id */
+	int fd;       /* O_PATH; everything in it is opened from here, and no link is followed. Below 0: there is none */
+	bool is_open; /* all users can write to it */
+	struct tables_entry *list; /* sorted by name */
 	size_t count, room;
 	uint64_t bytes;
 	struct tables_state state;
@@ -78,12 +92,18 @@ struct tables_directory {
 /* Reads the directory. 0, also if there is none; or -1 and a message. */
 int tables_directory_read(struct tables_directory *d, const char *path, struct error *e);
 void tables_directory_free(struct tables_directory *d);
-/* The entry of a build-id, or null. */
-const struct tables_entry *tables_entry_find(const struct tables_directory *d, const char *id);
+/* The entry with a name, or null. */
+const struct tables_entry *tables_entry_named(const struct tables_directory *d, const char *name);
+/* The entry that readers take for a file, by its layout, or null. */
+const struct tables_entry *tables_entry_find(const struct tables_directory *d, const struct tables_file *f);
+/* Is it made of all that the file has now? For files with the hash of their contents. */
+bool tables_entry_matches(const struct tables_entry *t, const struct tables_file *f);
 /* Was it made by the present version of etch? */
 bool tables_entry_fresh(const struct tables_directory *d, const struct tables_entry *t);
 /* Makes the directory if need be and locks it until the process ends. 1; 0: another update has it; -1 and a message. */
 int tables_lock(const char *path, struct error *e);
+/* Warns of a directory that others can write to. */
+void tables_warn_open(const struct tables_directory *d);
 int tables_state_write(const struct tables_directory *d, struct error *e);
 /* Removes the entries that no file of `keep` needs; null: all. Returns how many. */
 size_t tables_prune(struct tables_directory *d, const struct tables_files *keep);

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "elf/outfile.h"
+#include "report/text.h"
 #include "support/memory.h"
 
 #define STATE ".state"
@@ -29,23 +29,53 @@ static int refused(struct error *e, int why)
 	return error_set(e, "%s", strerror(why));
 }
 
-/* Is it the name of a table? */
-static bool is_id(const char *name)
+/* Is it the name of a table, BUILD-ID or BUILD-ID-LAYOUT? */
+static bool is_name(const char *name)
 {
-	size_t n = strspn(name, "0123456789abcdef");
+	static const char digits[] = "0123456789abcdef";
+	size_t n = strspn(name, digits);
 
-	return n && !name[n] && n < TABLES_ID_MOST;
+	if (!n || n > 2 * SIDECAR_ID_MOST)
+		return false;
+	return !name[n] || (name[n] == '-' && strspn(name + n + 1, digits) == 2 * SIDECAR_NAME_LAYOUT &&
+	                    !name[n + 1 + 2 * SIDECAR_NAME_LAYOUT]);
 }
 
 static int entry_order(const void *a, const void *b)
 {
-	return strcmp(((const struct tables_entry *)a)->id, ((const struct tables_entry *)b)->id);
+	return strcmp(((const struct tables_entry *)a)->name, ((const struct tables_entry *)b)->name);
+}
+
+/* Reads what an entry says of itself. The table in it is looked at by those who read it. */
+static void entry_read(struct tables_entry *t, int directory)
+{
+	static const uint8_t none[BLAKE2B_DIGEST];
+	struct sidecar head;
+	bool untrusted;
+	uint64_t size;
+	int fd = sidecar_open(directory, t->name, &size, &untrusted);
+
+	t->kind = ENTRY_STALE;
+	if (fd < 0)
+		return;
+	if (pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) && head.magic == SIDECAR_MAGIC &&
+	    head.version == SIDECAR_VERSION && head.size == sizeof(head) && head.bytes == size - sizeof(head)) {
+		memcpy(t->of.layout, head.layout, sizeof(head.layout));
+		memcpy(t->of.contents, head.contents, sizeof(head.contents));
+		memcpy(t->refused, head.refused, sizeof(head.refused));
+		t->kind = head.bytes                                       ? ENTRY_TABLE
+		          : memcmp(head.contents, none, sizeof(none)) != 0 ? ENTRY_REFUSED
+		                                                           : ENTRY_CONTESTED;
+	}
+	close(fd);
 }
 
 /* Nothing if the state is missing or damaged: all tables are made again then. */
 static void state_read(struct tables_state *s, int directory)
 {
-	int fd = openat(directory, STATE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	bool untrusted;
+	uint64_t size;
+	int fd = sidecar_open(directory, STATE, &size, &untrusted);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 
 	if (f && fscanf(f, "etch %31s since %lld begun %lld seconds %lld end %15s", s->version, &s->since, &s->begun,
@@ -57,45 +87,95 @@ static void state_read(struct tables_state *s, int directory)
 		close(fd);
 }
 
+/* A stream of the directory's names. */
+static DIR *opendir_at(int directory)
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !dir)
+		close(fd);
+	return dir;
+}
+
 int tables_directory_read(struct tables_directory *d, const char *path, struct error *e)
 {
-	DIR *dir = opendir(path);
 	struct dirent *entry;
 	struct stat st;
+	DIR *dir;
 
 	memset(d, 0, sizeof(*d));
 	d->path = path;
-	if (!dir)
+	d->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (d->fd < 0)
 		return errno == ENOENT ? 0 : refused(e, errno);
+	d->is_open = !fstat(d->fd, &st) && (st.st_mode & S_IWOTH);
+	dir = opendir_at(d->fd);
+	if (!dir)
+		return refused(e, errno);
 	while ((entry = readdir(dir))) {
 		struct tables_entry *t;
 
-		/* By a link, too: readers follow it. */
-		if (!is_id(entry->d_name) || fstatat(dirfd(dir), entry->d_name, &st, 0) || !S_ISREG(st.st_mode))
+		if (!is_name(entry->d_name) || fstatat(d->fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+		    !(S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
 			continue;
 		mem_room(&d->list, &d->room, d->count, sizeof(*d->list));
 		t = &d->list[d->count++];
-		*t = (struct tables_entry){.size = (uint64_t)st.st_size, .made = st.st_mtime};
-		strcpy(t->id, entry->d_name);
+		*t = (struct tables_entry){.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, .made = st.st_mtime};
+		strcpy(t->name, entry->d_name);
+		entry_read(t, d->fd);
 		d->bytes += t->size;
 	}
-	state_read(&d->state, dirfd(dir));
+	state_read(&d->state, d->fd);
 	closedir(dir);
 	if (d->count)
 		qsort(d->list, d->count, sizeof(*d->list), entry_order);
 	return 0;
 }
 
-void tables_directory_free(struct tables_directory *d) { free(d->list); }
+void tables_directory_free(struct tables_directory *d)
+{
+	if (d->path && d->fd >= 0)
+		close(d->fd);
+	free(d->list);
+}
 
-const struct tables_entry *tables_entry_find(const struct tables_directory *d, const char *id)
+void tables_warn_open(const struct tables_directory *d)
+{
+	if (d->is_open)
+		text_error(d->path, "warning: everyone can write to this directory, and so decide the traces of others");
+}
+
+const struct tables_entry *tables_entry_named(const struct tables_directory *d, const char *name)
 {
 	struct tables_entry key = {0};
 
 	if (!d->count)
 		return NULL;
-	strcpy(key.id, id);
+	strcpy(key.name, name);
 	return bsearch(&key, d->list, d->count, sizeof(key), entry_order);
+}
+
+static bool is_layout_of(const struct tables_entry *t, const struct tables_file *f)
+{
+	return t && t->kind != ENTRY_STALE && !memcmp(t->of.layout, f->identity.layout, sizeof(t->of.layout));
+}
+
+const struct tables_entry *tables_entry_find(const struct tables_directory *d, const struct tables_file *f)
+{
+	const struct tables_entry *t = tables_entry_named(d, f->id);
+	char second[SIDECAR_NAME_MOST];
+
+	if (!t || is_layout_of(t, f))
+		return t;
+	sidecar_second_name(second, f->id, &f->identity);
+	t = tables_entry_named(d, second);
+	return is_layout_of(t, f) ? t : NULL;
+}
+
+bool tables_entry_matches(const struct tables_entry *t, const struct tables_file *f)
+{
+	return t && !memcmp(t->of.contents, f->identity.contents, sizeof(t->of.contents));
 }
 
 bool tables_entry_fresh(const struct tables_directory *d, const struct tables_entry *t)
@@ -103,23 +183,17 @@ bool tables_entry_fresh(const struct tables_directory *d, const struct tables_en
 	return t->made >= d->state.since;
 }
 
-static bool path_join(char *out, const char *directory, const char *name)
-{
-	return snprintf(out, PATH_MAX, "%s/%s", directory, name) < PATH_MAX;
-}
-
 int tables_lock(const char *path, struct error *e)
 {
-	char lock[PATH_MAX];
-	int fd;
+	int fd, directory;
 
 	if (mkdir(path, 0755) && errno != EEXIST)
 		return refused(e, errno);
-	if (!path_join(lock, path, LOCK))
-		return refused(e, ENAMETOOLONG);
-	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	fd = directory < 0 ? -1 : openat(directory, LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return refused(e, errno);
+	close(directory);
 	if (!flock(fd, LOCK_EX | LOCK_NB))
 		return 1; /* and stays open */
 	return errno == EWOULDBLOCK ? 0 : refused(e, errno);
@@ -128,38 +202,43 @@ int tables_lock(const char *path, struct error *e)
 int tables_state_write(const struct tables_directory *d, struct error *e)
 {
 	const struct tables_state *s = &d->state;
-	char path[PATH_MAX], text[256];
+	char text[256];
 	int n = snprintf(text, sizeof(text), "etch %s since %lld begun %lld seconds %lld end %s\n", s->version, s->since,
 	                 s->begun, s->seconds, s->end);
 
-	if (!path_join(path, d->path, STATE))
-		return refused(e, ENAMETOOLONG);
-	return outfile_write(path, text, (size_t)n, NULL, e->text, sizeof(e->text)) ? -1 : 0;
+	return outfile_write_in(d->fd, STATE, STATE, text, (size_t)n, e->text, sizeof(e->text)) ? -1 : 0;
 }
 
-static int id_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int pointer_order(const void *a, const void *b)
+{
+	const void *const *x = a, *const *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
 
 size_t tables_prune(struct tables_directory *d, const struct tables_files *keep)
 {
 	size_t wanted = 0, kept = 0, count = d->count;
-	const char **ids = mem_alloc(keep ? keep->count + 1 : 1, sizeof(*ids));
-	char path[PATH_MAX];
+	const struct tables_entry **used = mem_alloc(keep ? keep->count + 1 : 1, sizeof(*used));
 
-	for (size_t i = 0; keep && i < keep->count; i++)
-		if (keep->list[i].kind == TABLES_WANTED)
-			ids[wanted++] = keep->list[i].id;
-	qsort(ids, wanted, sizeof(*ids), id_order);
+	for (size_t i = 0; keep && i < keep->count; i++) {
+		const struct tables_file *f = &keep->list[i];
+		const struct tables_entry *t = f->kind == TABLES_WANTED ? tables_entry_find(d, f) : NULL;
+
+		if (t)
+			used[wanted++] = t;
+	}
+	qsort(used, wanted, sizeof(*used), pointer_order);
 	for (size_t i = 0; i < count; i++) {
-		struct tables_entry *t = &d->list[i];
-		const char *id = t->id;
+		const struct tables_entry t = d->list[i], *at = &d->list[i];
 
-		if (bsearch(&id, ids, wanted, sizeof(*ids), id_order) || !path_join(path, d->path, id) || unlink(path)) {
-			d->list[kept++] = *t;
+		if (bsearch(&at, used, wanted, sizeof(*used), pointer_order) || unlinkat(d->fd, t.name, 0)) {
+			d->list[kept++] = t;
 			continue;
 		}
-		d->bytes -= t->size;
+		d->bytes -= t.size;
 	}
-	free(ids);
+	free(used);
 	d->count = kept;
 	return count - kept;
 }
@@ -167,7 +246,6 @@ size_t tables_prune(struct tables_directory *d, const struct tables_files *keep)
 long tables_clear(const char *path, struct error *e)
 {
 	struct tables_directory d;
-	char own[PATH_MAX];
 	size_t removed, left;
 	int got;
 
@@ -182,13 +260,11 @@ long tables_clear(const char *path, struct error *e)
 		return -1;
 	removed = tables_prune(&d, NULL);
 	left = d.count;
+	unlinkat(d.fd, STATE, 0);
+	unlinkat(d.fd, LOCK, 0);
 	tables_directory_free(&d);
 	if (left)
 		return error_set(e, "%zu tables could not be removed", left);
-	if (path_join(own, path, STATE))
-		unlink(own);
-	if (path_join(own, path, LOCK))
-		unlink(own);
 	rmdir(path); /* stays where there is something else in it */
 	return (long)removed;
 }

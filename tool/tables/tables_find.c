@@ -67,16 +67,18 @@ static bool has_code(const struct elf_headers *h)
 	return false;
 }
 
-static void file_look(struct tables_file *f, const struct input *in)
+/* False: out of memory. */
+static bool file_look(struct tables_file *f, const struct input *in, bool contents)
 {
 	int fd = in->error ? -1 : open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct elf_headers h;
+	bool good = true;
 
 	f->path = in->path;
 	f->kind = fd < 0 ? TABLES_UNREAD : TABLES_OTHER;
 	f->error = fd >= 0 ? NULL : in->error ? in->error : strerror(errno);
 	if (fd < 0)
-		return;
+		return true;
 	if (elf_headers_read(&h, fd)) {
 		memcpy(f->build_id, h.build_id, h.build_id_size);
 		f->build_id_size = h.build_id_size;
@@ -84,12 +86,15 @@ static void file_look(struct tables_file *f, const struct input *in)
 			snprintf(f->id + 2 * i, 3, "%02x", h.build_id[i]);
 		if (has_code(&h))
 			f->kind = has_table(&h, fd) ? TABLES_OWN : h.build_id_size ? TABLES_WANTED : TABLES_NO_ID;
+		if (f->kind == TABLES_WANTED)
+			good = sidecar_identify(fd, &h, contents, &f->identity);
 		elf_headers_free(&h);
 	}
 	close(fd);
+	return good;
 }
 
-bool tables_find(struct tables_files *out, char **operands, size_t count)
+bool tables_find(struct tables_files *out, char **operands, size_t count, bool contents)
 {
 	bool good = true;
 
@@ -105,8 +110,8 @@ bool tables_find(struct tables_files *out, char **operands, size_t count)
 	out->list = mem_zero(out->inputs.count, sizeof(*out->list));
 	for (size_t i = 0; i < out->inputs.count; i++)
 		if (count || !is_left_out(out->inputs.list[i].path))
-			file_look(&out->list[out->count++], &out->inputs.list[i]);
-	return true;
+			good = good && file_look(&out->list[out->count++], &out->inputs.list[i], contents);
+	return good;
 }
 
 void tables_files_free(struct tables_files *f)

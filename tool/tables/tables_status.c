@@ -22,7 +22,7 @@ static void files_count(const struct tables_directory *d, const struct tables_fi
 {
 	for (size_t i = 0; i < files->count; i++) {
 		const struct tables_file *f = &files->list[i];
-		const struct tables_entry *t = f->kind == TABLES_WANTED ? tables_entry_find(d, f->id) : NULL;
+		const struct tables_entry *t = f->kind == TABLES_WANTED ? tables_entry_find(d, f) : NULL;
 
 		n->own += f->kind == TABLES_OWN;
 		n->no_id += f->kind == TABLES_NO_ID;
@@ -30,7 +30,7 @@ static void files_count(const struct tables_directory *d, const struct tables_fi
 			continue;
 		if (!t)
 			n->missing++;
-		else if (!t->size)
+		else if (t->kind != ENTRY_TABLE)
 			n->refused++;
 		else
 			n->have++;
@@ -43,7 +43,7 @@ static size_t tables_count(const struct tables_directory *d)
 	size_t n = 0;
 
 	for (size_t i = 0; i < d->count; i++)
-		n += !!d->list[i].size;
+		n += d->list[i].kind == ENTRY_TABLE;
 	return n;
 }
 
@@ -121,10 +121,11 @@ int tables_status(const struct tables_options *o)
 		text_error(o->directory, "%s", e.text);
 		return EXIT_UNUSABLE;
 	}
-	if (!tables_find(&files, NULL, 0)) {
+	if (!tables_find(&files, NULL, 0, false)) {
 		text_error(NULL, NO_MEMORY);
 		return EXIT_UNUSABLE;
 	}
+	tables_warn_open(&d);
 	files_count(&d, &files, &n);
 	if (o->format == FORMAT_JSON)
 		json_put(&d, &n);
@@ -135,20 +136,46 @@ int tables_status(const struct tables_options *o)
 	return EXIT_CLEAN;
 }
 
-/* The first sidecar of a file that its readers take, in the order in which they look; null: none. malloc'd. */
-static char *sidecar_find(const struct tables_options *o, const struct tables_file *f)
+static const char *const unusable[] = {
+	[SIDECAR_IS_OLD] = "of an earlier format",
+	[SIDECAR_IS_OTHERS] = "of another file with this build-id",
+	[SIDECAR_IS_REFUSAL] = "without rows: etch tables update -v says why",
+	[SIDECAR_IS_DAMAGED] = "damaged",
+	[SIDECAR_IS_UNTRUSTED] = "another user's",
+};
+
+/* Which sidecar of a file its readers take, in the order in which they look, and why they pass others over; in words,
+ * malloc'd. Null: out of memory. */
+static char *sidecar_text(const struct tables_options *o, const struct tables_file *f)
 {
 	const char *const places[] = {getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, o->directory};
+	const struct table_wanted wanted = {f->build_id, f->build_id_size, f->identity.layout};
+	char name[SIDECAR_NAME_MOST], *text = NULL;
+	size_t size = 0, passed = 0;
 	struct table_copy c;
-	char *path;
+	bool found = false;
+	FILE *out = open_memstream(&text, &size);
 
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (!table_sidecar_read(places[i], f->build_id, f->build_id_size, &c))
-			continue;
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && !found; i++) {
+		enum table_sidecar state = table_sidecar_read(places[i], &wanted, name, &c);
+
 		table_copy_free(&c);
-		return asprintf(&path, "%s/%s", places[i], f->id) < 0 ? NULL : path;
+		found = state == SIDECAR_IS_GOOD;
+		if (found) {
+			rewind(out);
+			fprintf(out, "%s/%s", places[i], name);
+		} else if (state != SIDECAR_IS_NO_FILE) {
+			fprintf(out, "%s%s/%s is %s", passed++ ? ", " : "none: made from .eh_frame by each process that needs it (",
+			        places[i], name, unusable[state]);
+		}
 	}
-	return NULL;
+	if (!found)
+		fputs(passed ? ")" : "none: made from .eh_frame by each process that needs it", out);
+	if (!fclose(out) && text && found)
+		text[size] = 0;
+	return text;
 }
 
 /* Which table a file has, in words. malloc'd; null: out of memory. */
@@ -162,8 +189,7 @@ static char *table_text(const struct tables_options *o, const struct tables_file
 		return strdup("no program or library with code");
 	if (f->kind == TABLES_OWN)
 		return strdup("the file itself");
-	text = sidecar_find(o, f);
-	return text ? text : strdup("none: made from .eh_frame by each process that needs it");
+	return sidecar_text(o, f);
 }
 
 static bool row_put(struct listing *l, const struct tables_options *o, const struct tables_file *f)
@@ -182,7 +208,7 @@ int tables_files_status(const struct tables_options *o)
 	struct tables_files files;
 	struct listing l;
 	int status = EXIT_CLEAN;
-	bool good = tables_find(&files, o->operands, o->operand_count);
+	bool good = tables_find(&files, o->operands, o->operand_count, false);
 
 	listing_init(&l, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; good && i < files.count; i++) {

@@ -29,9 +29,10 @@
 
 enum outcome {
 	OUTCOME_MADE,
-	OUTCOME_REFUSED, /* no table can be made; an empty file says so until the next version */
-	OUTCOME_FAILED,  /* it could not be written */
-	OUTCOME_TIME,    /* left for the next update */
+	OUTCOME_REFUSED, /* no table can be made; a sidecar without a table says so until the next version */
+	OUTCOME_CONTESTED,
+	OUTCOME_FAILED, /* it could not be written */
+	OUTCOME_TIME,   /* left for the next update */
 	OUTCOME_SIZE,
 	OUTCOME_COUNT,
 };
@@ -42,12 +43,22 @@ struct made {
 	struct error why;
 };
 
+/* A table to be made. */
+struct task {
+	const struct tables_file *file;
+	const struct tables_file **others; /* files that load the same: where this one is refused, they may be not */
+	size_t other_count;
+	char name[SIDECAR_NAME_MOST];
+	bool contested; /* readers cannot tell this file from another that is, or was, there: neither has a table */
+};
+
 struct update {
 	const struct tables_options *o;
 	struct tables_directory directory;
 	struct tables_files files;
-	const struct tables_file **todo; /* one per build-id */
+	struct task *todo; /* one for each file that readers can tell apart */
 	size_t todo_count;
+	const struct tables_file **others; /* the files behind the first of each task */
 	struct timespec begun;
 	uint64_t *bytes; /* in all tables; shared with the workers */
 	size_t counts[OUTCOME_COUNT], removed;
@@ -66,33 +77,69 @@ static bool is_full(const struct update *u, uint64_t more)
 	return u->o->max_size && __atomic_load_n(u->bytes, __ATOMIC_RELAXED) + more > (uint64_t)u->o->max_size * 1000000u;
 }
 
-static enum outcome table_put(const struct update *u, const char *id, const void *bytes, size_t size, struct error *e)
+static enum outcome table_put(const struct update *u, const char *name, const void *bytes, size_t size, struct error *e)
 {
 	char path[PATH_MAX];
 
-	if (snprintf(path, sizeof(path), "%s/%s", u->directory.path, id) >= (int)sizeof(path)) {
-		error_set(e, "%s", strerror(ENAMETOOLONG));
-		return OUTCOME_FAILED;
-	}
-	return outfile_write(path, bytes, size, NULL, e->text, sizeof(e->text)) ? OUTCOME_FAILED : OUTCOME_MADE;
+	snprintf(path, sizeof(path), "%s/%s", u->directory.path, name);
+	return outfile_write_in(u->directory.fd, name, path, bytes, size, e->text, sizeof(e->text)) ? OUTCOME_FAILED
+	                                                                                            : OUTCOME_MADE;
 }
 
-/* Writes an empty file in place of a table: readers skip it, and the next update does not try again. */
-static enum outcome mark_put(const struct update *u, const struct tables_file *f)
+/* Writes a sidecar without a table: readers pass it over, and the next update does not try again. */
+static enum outcome mark_put(const struct update *u, const struct task *t)
 {
+	uint8_t whole[BLAKE2B_DIGEST];
+	struct sidecar mark;
 	struct error e;
 
 	/* Not for a file that is gone by now. */
-	if (access(f->path, R_OK))
+	if (!sidecar_whole(t->file->path, whole))
 		return OUTCOME_REFUSED;
-	return table_put(u, f->id, "", 0, &e) == OUTCOME_FAILED ? OUTCOME_FAILED : OUTCOME_REFUSED;
+	sidecar_refusal(&mark, &t->file->identity, t->contested ? NULL : whole);
+	return table_put(u, t->name, &mark, sizeof(mark), &e) == OUTCOME_FAILED ? OUTCOME_FAILED
+	       : t->contested                                                   ? OUTCOME_CONTESTED
+	                                                                        : OUTCOME_REFUSED;
 }
 
-static void table_make(const struct update *u, const struct tables_file *file, struct made *m)
+/* The name is that of the file as it was found, so it must still be the same. */
+static int file_table(const struct tables_file *file, struct rewrite_result *result, struct error *e)
 {
 	static const struct rewrite_options how = {.orc = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6, .jobs = 1};
-	struct rewrite_result result = {0};
+	struct sidecar_identity of;
 	struct elf_file f = {0};
+	int err = elf_open(&f, file->path, e);
+
+	if (!err && !sidecar_identify_bytes(f.bytes, f.size, &of))
+		err = error_memory(e);
+	if (!err && memcmp(&of, &file->identity, sizeof(of)) != 0)
+		err = error_set(e, "has changed meanwhile; the next update makes its table");
+	if (!err)
+		err = rewrite_sidecar(&f, &how, result, e);
+	if (!err && !result->bytes)
+		err = error_set(e, "has no code that could get rows");
+	if (!err)
+		err = sidecar_wrap(&result->bytes, &result->size, &of, e);
+	elf_close(&f);
+	return err ? -1 : 0;
+}
+
+/* The table of the first file of the task that can have one; else the error of the first. */
+static int task_table(const struct task *t, struct rewrite_result *result, struct error *e)
+{
+	struct error other;
+	int err = file_table(t->file, result, e);
+
+	for (size_t i = 0; i < t->other_count && err; i++) {
+		rewrite_result_free(result);
+		err = file_table(t->others[i], result, &other);
+	}
+	return err;
+}
+
+static void table_make(const struct update *u, const struct task *t, struct made *m)
+{
+	struct rewrite_result result = {0};
 
 	if (u->o->max_time && seconds_since(&u->begun) >= (double)u->o->max_time) {
 		m->outcome = OUTCOME_TIME;
@@ -102,21 +149,22 @@ static void table_make(const struct update *u, const struct tables_file *file, s
 		m->outcome = OUTCOME_SIZE;
 		return;
 	}
-	if (elf_open(&f, file->path, &m->why) || rewrite_sidecar(&f, &how, &result, &m->why)) {
-		m->outcome = mark_put(u, file);
-	} else if (!result.bytes) {
-		error_set(&m->why, "has no code that could get rows");
-		m->outcome = mark_put(u, file);
+	if (t->contested) {
+		error_set(&m->why,
+		          "another file with its build-id, headers and .eh_frame_hdr has other contents: readers could "
+		          "not tell whose table it is, so neither has one");
+		m->outcome = mark_put(u, t);
+	} else if (task_table(t, &result, &m->why)) {
+		m->outcome = mark_put(u, t);
 	} else if (is_full(u, result.size)) {
 		m->outcome = OUTCOME_SIZE;
 	} else {
-		m->outcome = table_put(u, file->id, result.bytes, result.size, &m->why);
+		m->outcome = table_put(u, t->name, result.bytes, result.size, &m->why);
 		m->size = result.size;
 		if (m->outcome == OUTCOME_MADE)
 			__atomic_add_fetch(u->bytes, result.size, __ATOMIC_RELAXED);
 	}
 	rewrite_result_free(&result);
-	elf_close(&f);
 }
 
 static bool work(void *ctx, size_t i, char **answer, size_t *size)
@@ -124,7 +172,7 @@ static bool work(void *ctx, size_t i, char **answer, size_t *size)
 	const struct update *u = ctx;
 	struct made *m = mem_zero(1, sizeof(*m));
 
-	table_make(u, u->todo[i], m);
+	table_make(u, &u->todo[i], m);
 	*answer = (char *)m;
 	*size = sizeof(*m);
 	return true;
@@ -133,7 +181,7 @@ static bool work(void *ctx, size_t i, char **answer, size_t *size)
 static bool done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
 {
 	struct update *u = ctx;
-	const struct tables_file *f = u->todo[i];
+	const struct task *t = &u->todo[i];
 	struct made m = {.outcome = OUTCOME_REFUSED};
 
 	progress_end();
@@ -141,53 +189,133 @@ static bool done(void *ctx, size_t i, const char *answer, size_t size, const cha
 		memcpy(&m, answer, sizeof(m));
 	} else {
 		error_set(&m.why, "%s", why ? why : "no answer");
-		m.outcome = mark_put(u, f);
+		m.outcome = mark_put(u, t);
 	}
 	u->counts[m.outcome]++;
-	if (m.outcome == OUTCOME_FAILED || (m.outcome == OUTCOME_REFUSED && u->o->verbose))
-		text_error(f->path, "%s", m.why.text);
+	if (m.outcome == OUTCOME_FAILED || m.outcome == OUTCOME_CONTESTED ||
+	    (m.outcome == OUTCOME_REFUSED && u->o->verbose))
+		text_error(t->file->path, "%s", m.why.text);
 	if (m.outcome == OUTCOME_MADE && u->o->verbose) {
-		text_clean(stdout, f->path);
-		printf(": %s, %llu bytes\n", f->id, (unsigned long long)m.size);
+		text_clean(stdout, t->file->path);
+		printf(": %s, %llu bytes\n", t->name, (unsigned long long)m.size);
 	}
 	return true;
 }
 
 static int wanted_order(const void *a, const void *b)
 {
-	const struct tables_file *const *x = a, *const *y = b;
+	const struct tables_file *x = ((const struct task *)a)->file, *y = ((const struct task *)b)->file;
+	int c = strcmp(x->id, y->id);
 
-	return strcmp((*x)->id, (*y)->id);
+	c = c ? c : memcmp(&x->identity, &y->identity, sizeof(x->identity));
+	return c ? c : x < y ? -1 : x > y;
 }
 
-static int path_order(const void *a, const void *b)
+static int file_order(const void *a, const void *b)
 {
-	const struct tables_file *const *x = a, *const *y = b;
+	const struct tables_file *x = ((const struct task *)a)->file, *y = ((const struct task *)b)->file;
 
-	return *x < *y ? -1 : *x > *y;
+	return x < y ? -1 : x > y;
 }
 
-/* Lists the files without a table of this version, one for each build-id, in the order in which they were found. */
+static bool is_same_file(const struct tables_file *a, const struct tables_file *b)
+{
+	return !strcmp(a->id, b->id) && !memcmp(&a->identity, &b->identity, sizeof(a->identity));
+}
+
+static bool is_same_layout(const struct tables_file *a, const struct tables_file *b)
+{
+	return !strcmp(a->id, b->id) && !memcmp(a->identity.layout, b->identity.layout, sizeof(a->identity.layout));
+}
+
+static bool is_refused(const struct tables_entry *e, const struct tables_file *f)
+{
+	uint8_t whole[BLAKE2B_DIGEST];
+
+	return sidecar_whole(f->path, whole) && !memcmp(whole, e->refused, sizeof(whole));
+}
+
+/* Is what is there, if anything, this version's answer for the files of this task? */
+static bool is_done(const struct update *u, const struct task *t)
+{
+	const struct tables_entry *e = tables_entry_find(&u->directory, t->file);
+
+	if (!e || !tables_entry_fresh(&u->directory, e))
+		return false;
+	if (t->contested || e->kind == ENTRY_CONTESTED)
+		return t->contested && e->kind == ENTRY_CONTESTED;
+	if (!tables_entry_matches(e, t->file) || (e->kind == ENTRY_REFUSED && !is_refused(e, t->file)))
+		return false;
+	for (size_t i = 0; i < t->other_count && e->kind == ENTRY_REFUSED; i++)
+		if (!is_refused(e, t->others[i]))
+			return false;
+	return true;
+}
+
+/*
+ * Is it unknown whose table this file's name would lead to? Where an update knows all files, only those of its list
+ * count. Another one may have the table of a file that it was not given: that one keeps it from now on as little as the
+ * new one gets it.
+ */
+static bool is_contested(const struct update *u, const struct task *list, size_t count, size_t i)
+{
+	const struct tables_entry *e = tables_entry_find(&u->directory, list[i].file);
+
+	if ((i && is_same_layout(list[i].file, list[i - 1].file)) ||
+	    (i + 1 < count && is_same_layout(list[i].file, list[i + 1].file)))
+		return true;
+	return e && !u->o->prune && (e->kind == ENTRY_CONTESTED || !tables_entry_matches(e, list[i].file));
+}
+
+/* A file's name is its build-id, unless that is another file's: then its layout, too. `taken`: by the file before it in
+ * the list. */
+static void task_name(const struct update *u, struct task *t, bool taken)
+{
+	const struct tables_entry *mine = tables_entry_find(&u->directory, t->file);
+	const struct tables_entry *first = tables_entry_named(&u->directory, t->file->id);
+
+	if (mine)
+		strcpy(t->name, mine->name);
+	else if (taken || (first && first->kind != ENTRY_STALE))
+		sidecar_second_name(t->name, t->file->id, &t->file->identity);
+	else
+		strcpy(t->name, t->file->id);
+}
+
+/* Lists the files without a table of their own and of this version, in the order in which they were found. */
 static void todo_list(struct update *u)
 {
 	size_t count = 0, kept = 0;
 
-	u->todo = mem_alloc(u->files.count + 1, sizeof(const struct tables_file *));
-	for (size_t i = 0; i < u->files.count; i++) {
-		const struct tables_file *f = &u->files.list[i];
-		const struct tables_entry *t = f->kind == TABLES_WANTED ? tables_entry_find(&u->directory, f->id) : NULL;
-
-		if (f->kind == TABLES_WANTED && !(t && tables_entry_fresh(&u->directory, t)))
-			u->todo[count++] = f;
-	}
-	if (count)
-		qsort(u->todo, count, sizeof(const struct tables_file *), wanted_order);
+	u->todo = mem_zero(u->files.count + 1, sizeof(*u->todo));
+	for (size_t i = 0; i < u->files.count; i++)
+		if (u->files.list[i].kind == TABLES_WANTED)
+			u->todo[count++].file = &u->files.list[i];
+	qsort(u->todo, count, sizeof(*u->todo), wanted_order);
+	u->others = mem_alloc(count + 1, sizeof(const struct tables_file *));
 	for (size_t i = 0; i < count; i++)
-		if (!kept || strcmp(u->todo[i]->id, u->todo[kept - 1]->id))
-			u->todo[kept++] = u->todo[i];
-	if (kept)
-		qsort(u->todo, kept, sizeof(const struct tables_file *), path_order);
-	u->todo_count = kept;
+		u->others[i] = u->todo[i].file;
+	/* One task for all files that load the same. */
+	for (size_t i = 0; i < count; i++) {
+		if (kept && is_same_file(u->others[i], u->todo[kept - 1].file))
+			u->todo[kept - 1].other_count++;
+		else
+			u->todo[kept++] = (struct task){.file = u->others[i], .others = &u->others[i + 1]};
+	}
+	for (size_t i = 0; i < kept; i++)
+		u->todo[i].contested = is_contested(u, u->todo, kept, i);
+	count = 0;
+	for (size_t i = 0; i < kept; i++) {
+		struct task *t = &u->todo[i];
+		bool same = count && is_same_layout(t->file, u->todo[count - 1].file);
+
+		if (is_done(u, t) || (same && t->contested))
+			continue;
+		task_name(u, t, count && !strcmp(t->file->id, u->todo[count - 1].file->id));
+		u->todo[count++] = *t;
+	}
+	qsort(u->todo, count, sizeof(*u->todo), file_order);
+	u->todo_count = count;
 }
 
 /* Notes that an update has begun: if the note stays, it was killed. */
@@ -222,6 +350,9 @@ static void summary_print(const struct update *u)
 	       u->removed, u->directory.path, 1e-6 * (double)*u->bytes);
 	if (n[OUTCOME_REFUSED])
 		printf("%zu file%s cannot have one (-v says why)\n", n[OUTCOME_REFUSED], n[OUTCOME_REFUSED] == 1 ? "" : "s");
+	if (n[OUTCOME_CONTESTED])
+		printf("%zu file%s no table, since others have the same build-id, headers and .eh_frame_hdr\n",
+		       n[OUTCOME_CONTESTED], n[OUTCOME_CONTESTED] == 1 ? " has" : "s have");
 	if (n[OUTCOME_TIME])
 		printf("%zu file%s left: the time of --max-time is over; the next update continues there\n", n[OUTCOME_TIME],
 		       n[OUTCOME_TIME] == 1 ? " is" : "s are");
@@ -254,7 +385,7 @@ static int update_locked(struct update *u)
 	int status = EXIT_CLEAN;
 	struct error e;
 
-	if (!tables_find(&u->files, o->operands, o->operand_count)) {
+	if (!tables_find(&u->files, o->operands, o->operand_count, true)) {
 		text_error(NULL, NO_MEMORY);
 		return EXIT_UNUSABLE;
 	}
@@ -267,6 +398,7 @@ static int update_locked(struct update *u)
 		text_error(o->directory, "%s", e.text);
 		return EXIT_UNUSABLE;
 	}
+	tables_warn_open(&u->directory);
 	if (!o->quiet)
 		summary_print(u);
 	return u->counts[OUTCOME_FAILED] ? EXIT_UNUSABLE : status;
@@ -297,6 +429,7 @@ int tables_update(const struct tables_options *o)
 	}
 	status = update_locked(&u);
 	free(u.todo);
+	free(u.others);
 	tables_files_free(&u.files);
 	tables_directory_free(&u.directory);
 	munmap(u.bytes, sizeof(*u.bytes));
