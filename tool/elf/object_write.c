@@ -129,6 +129,88 @@ static int relocs_check(const struct object_writer *w)
 	return 0;
 }
 
+#ifndef SHT_GNU_SFRAME
+#define SHT_GNU_SFRAME 0x6ffffff4
+#endif
+
+/* What uses a section whose contents go, other than sections that go, too; null: nothing. */
+static const char *user_of(const struct object_writer *w, uint32_t section, const bool *named)
+{
+	const struct elf_file *f = w->f;
+	uint32_t strndx = f->eh.e_shstrndx == SHN_XINDEX ? f->sections[0].sh.sh_link : f->eh.e_shstrndx;
+	uint32_t i;
+
+	if (section == strndx)
+		return "it holds the names of sections";
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+		bool is_about = sh->sh_type == SHT_REL || sh->sh_type == SHT_RELA || (sh->sh_flags & SHF_INFO_LINK);
+
+		if (!w->emptied[i] && (sh->sh_link == section || (is_about && sh->sh_info == section)))
+			return "another section refers to it";
+	}
+	return named[section] ? "symbols or relocations refer to it" : NULL;
+}
+
+/* Sets named[section] for each section in which a symbol is, or to which a relocation of what stays refers. The symbol
+ * that stands for a section by itself does not count. */
+static void named_find(const struct object_writer *w, bool *named)
+{
+	const struct elf_file *f = w->f;
+	uint32_t i;
+	uint64_t k, field[2];
+
+	for (i = 1; i < f->symbol_count; i++)
+		if (f->symbols[i].section && f->symbols[i].type != STT_SECTION)
+			named[f->symbols[i].section] = true;
+	for (i = 1; i < f->section_count; i++) {
+		const struct elf_section *s = &f->sections[i];
+		uint64_t step = s->sh.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+
+		if ((s->sh.sh_type != SHT_RELA && s->sh.sh_type != SHT_REL) || !s->data || s->sh.sh_link != f->symtab ||
+		    w->emptied[i])
+			continue;
+		for (k = 0; k + step <= s->sh.sh_size; k += step) {
+			memcpy(field, s->data + k, sizeof(field)); /* r_offset, r_info */
+			named[f->symbols[ELF64_R_SYM(field[1])].section] = true;
+		}
+	}
+}
+
+/*
+ * Sections that are to be replaced were found by their names, which any section can bear. What goes must be a table: by
+ * its type and flags, and since nothing that stays refers to it.
+ */
+static int emptied_check(const struct object_writer *w)
+{
+	const uint64_t never = SHF_WRITE | SHF_EXECINSTR | SHF_MERGE | SHF_STRINGS | SHF_TLS | SHF_COMPRESSED;
+	const struct elf_file *f = w->f;
+	bool *named = NULL;
+	int err = 0;
+	uint32_t i;
+
+	for (i = 1; w->emptied && i < f->section_count && !err; i++) {
+		const struct elf_section *s = &f->sections[i];
+		const char *why;
+
+		if (!w->emptied[i])
+			continue;
+		if (!named) {
+			named = mem_zero(f->section_count, sizeof(*named));
+			named_find(w, named);
+		}
+		if (s->sh.sh_type == SHT_RELA && w->emptied[s->sh.sh_info])
+			continue; /* the relocations of one that goes */
+		why = (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_GNU_SFRAME) || (s->sh.sh_flags & never)
+		          ? "its type or flags are no table's"
+		          : user_of(w, i, named);
+		if (why)
+			err = error_set(w->e, "section %u is named %s, but is not an etch table: %s", i, s->name, why);
+	}
+	free(named);
+	return err;
+}
+
 /* Adds the parts of the output that are sections of the input, with what new symbols and sections change in them. */
 static int old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
@@ -377,7 +459,7 @@ int object_write(const struct elf_file *f, const struct object_change *change, u
 		goto out;
 	new_indices(&w);
 	part_add(&w, &first);
-	if (alignments_check(&w) || relocs_check(&w) || groups_find(&w) || section_symbols(&w) ||
+	if (alignments_check(&w) || relocs_check(&w) || emptied_check(&w) || groups_find(&w) || section_symbols(&w) ||
 	    old_sections(&w, strndx, names))
 		goto out;
 	new_sections(&w, names);

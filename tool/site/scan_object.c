@@ -24,9 +24,12 @@ static int declared_names(const struct elf_file *f, struct name_set *out, struct
 	uint32_t i = 0;
 
 	while ((i = elf_section_find(f, ETCH_SEC_DECLARE, i + 1))) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
 		const char *p = (const char *)f->sections[i].data, *end;
 
-		if (!p)
+		/* Sections of another type or kind only bear the name. */
+		if (!p || sh->sh_type != SHT_PROGBITS ||
+		    (sh->sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR | SHF_COMPRESSED)))
 			continue;
 		for (end = p + f->sections[i].sh.sh_size; p < end;) {
 			size_t n = strnlen(p, (size_t)(end - p));
