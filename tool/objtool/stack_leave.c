@@ -96,14 +96,35 @@ static bool call_follow(struct stack_walk *w, const struct part *part, const str
 	return true;
 }
 
-/* Where entry k of a table leads, if that is in the function whose paths are followed; else 0. */
-static uint64_t own_target(struct stack_walk *w, const struct table_jump *j, size_t k)
-{
-	uint64_t to = table_jump_target(&w->tables, j, k);
-	size_t number;
-	const struct elf_symbol *y = to ? function_at(w->map, to, &number) : NULL;
+/* What an entry of a jump table is to the function whose paths are followed. */
+enum entry {
+	ENTRY_OWN,      /* leads into the function */
+	ENTRY_DANGLING, /* leads to its very end: clang leaves such entries where a case cannot be */
+	ENTRY_NONE,     /* the table has ended */
+};
 
-	return y && stack_is_own(w, y) ? to : 0;
+/* Does a part of the function, its cold part perhaps, end at an address? */
+static bool is_own_end(const struct stack_walk *w, uint64_t at)
+{
+	size_t number;
+	const struct elf_symbol *y = function_at(w->map, at - 1, &number);
+	const struct code_section *c = y ? space_of(&w->map->space, y->section) : NULL;
+
+	return c && stack_is_own(w, y) && c->addr + y->value + y->size == at;
+}
+
+/* Entry k of a table, and where it leads. The size of a table is not known but by its relocations, one after the other:
+ * it goes on behind a dangling entry. */
+static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, size_t k, uint64_t *to)
+{
+	size_t number;
+	const struct elf_symbol *y;
+
+	*to = table_jump_target(&w->tables, j, k);
+	y = *to ? function_at(w->map, *to, &number) : NULL;
+	if (y && stack_is_own(w, y))
+		return ENTRY_OWN;
+	return *to && is_own_end(w, *to) ? ENTRY_DANGLING : ENTRY_NONE;
 }
 
 /* Follows an indirect jump: by its table, if it has one, else it is a tail call. False: warned. */
@@ -111,12 +132,14 @@ static bool indirect_follow(struct stack_walk *w, const struct stack_path *p)
 {
 	const struct table_jump *j = w->function ? table_jump_at(&w->tables, p->at) : NULL;
 	size_t k, first = w->path_count;
+	enum entry kind;
 	uint64_t to;
 
-	if (!j || !own_target(w, j, 0))
+	if (!j || own_entry(w, j, 0, &to) == ENTRY_NONE)
 		return !stack_function_at(w, p->at) || tail_check(w, p, NULL);
-	for (k = 0; (to = own_target(w, j, k)); k++)
-		stack_path_add(w, p, to, true);
+	for (k = 0; (kind = own_entry(w, j, k, &to)) != ENTRY_NONE; k++)
+		if (kind == ENTRY_OWN)
+			stack_path_add(w, p, to, true);
 	if (w->options->release->newer_validation)
 		stack_paths_reverse(w, first);
 	return true;

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#define ENTRY_BYTES    8u
+#define ADDRESS_BYTES  8u
+#define DISTANCE_BYTES 4u
 #define READS_PER_BYTE 64u /* of code: tables that are shared by many jumps */
 
 void table_jumps_open(const struct code_map *map, struct table_jumps *out)
@@ -55,12 +56,14 @@ static const struct elf_reloc *data_reloc(struct table_jumps *t, uint32_t sectio
 uint64_t table_jump_target(struct table_jumps *t, const struct table_jump *j, size_t k)
 {
 	const struct code_map *m = t->map;
-	const struct elf_reloc *r = t->work ? data_reloc(t, j->section, j->off + ENTRY_BYTES * k) : NULL;
+	uint64_t into = k * (j->distances ? DISTANCE_BYTES : ADDRESS_BYTES);
+	const struct elf_reloc *r = t->work ? data_reloc(t, j->section, j->off + into) : NULL;
 	const struct elf_symbol *y = r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
 	const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
-	uint64_t off = y ? y->value + (uint64_t)r->addend : 0;
+	/* The relocation makes a distance from its own place of one from the table's start. */
+	uint64_t off = y ? y->value + (uint64_t)r->addend - (j->distances ? into : 0) : 0;
 
-	if (!c || off >= c->size)
+	if (!c || off > c->size || j->distances != (r->type == R_X86_64_PC32))
 		return 0;
 	t->work--;
 	return c->addr + off;
@@ -79,6 +82,7 @@ static bool table_of(struct table_jumps *t, const struct elf_reloc *r, struct ta
 	const struct elf_symbol *y = r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
 	const struct elf_section *s = y && y->section < m->f->section_count ? &m->f->sections[y->section] : NULL;
 	const struct elf_symbol *named;
+	const struct elf_reloc *first;
 	uint64_t to;
 	size_t k;
 
@@ -89,8 +93,10 @@ static bool table_of(struct table_jumps *t, const struct elf_reloc *r, struct ta
 	named = symbol_index_find(&m->labels, out->section, out->off);
 	if (named && named->size && !strstr(s->name, "c_jump_table"))
 		return false;
+	first = data_reloc(t, out->section, out->off);
+	out->distances = first && first->type == R_X86_64_PC32;
 	to = table_jump_target(t, out, 0);
-	return to && function_at(m, to, &k);
+	return to && (function_at(m, to, &k) || function_at(m, to - 1, &k)); /* the first may be a dangling one */
 }
 
 /* Lists the jumps of a function. */

@@ -9,7 +9,8 @@
 struct table_jump {
 	uint64_t at;
 	uint32_t section;
-	uint64_t off; /* of the table in the section */
+	uint64_t off;   /* of the table in the section */
+	bool distances; /* entries are distances of 4 bytes from the table, not addresses of 8 */
 };
 
 struct table_jumps {
@@ -28,7 +29,7 @@ void table_jumps_open(const struct code_map *map, struct table_jumps *out);
 void table_jumps_free(struct table_jumps *t);
 /* The table of an indirect jump inside a function's code, or null. */
 const struct table_jump *table_jump_at(struct table_jumps *t, uint64_t at);
-/* Where entry k of its table leads, if that is in code; 0: the table has ended. */
+/* Where entry k of its table leads: an address of code, or the end of a section of code; 0: the table has ended. */
 uint64_t table_jump_target(struct table_jumps *t, const struct table_jump *j, size_t k);
 
 #endif
