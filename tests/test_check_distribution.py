@@ -38,9 +38,10 @@ FILES = {
     ("libmvec.so.1", "ETCH-C001"): 7,
     ("libgcrypt.so.20", "ETCH-C001"): 3,
 }
-# Warnings, by ID: at most so many.
+# Warnings, by ID: at most so many. Ten of F001 are strcasecmp and strncasecmp of glibc for each kind of processor: a nop in front of
+# the _l variants, into which they fall through.
 WARNINGS = {
-    "archives": {"ETCH-D005": 1, "ETCH-F001": 6, "ETCH-H004": 5},
+    "archives": {"ETCH-D005": 1, "ETCH-F001": 16, "ETCH-H004": 5},
     "files": {"ETCH-F001": 2},
 }
 

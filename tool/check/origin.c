@@ -297,7 +297,7 @@ int check_origin(struct subject *s, struct error *e)
 		return 0;
 	err = subject_runtimes(s, &j.runtimes, e);
 	for (i = 0; !err && i < s->found.count; i++)
-		s->found.list[i].compiler = by_place(&j, &s->found.list[i]);
+		s->found.list[i].compiler |= by_place(&j, &s->found.list[i]);
 	err = err || cfi_file_open(s->file, &s->frames.space, &j.cfi, e) || functions_judge(&j, e);
 	cfi_file_close(&j.cfi);
 	free(j.runtimes.list);

@@ -40,8 +40,8 @@ const struct catalogue_entry catalogue[] = {
      "unwinders and code patchers see only one of the two.",
      "Give the branch target an instruction of its own."},
 	{"ETCH-F001", "falls-through", SEVERITY_WARNING, "Control falls through into the next function",
-     "The last instruction of the function continues into whatever the linker placed next. With sections reordered "
-     "that is another function.",
+     "The last instruction of the function, or a jump past its end, continues into whatever the linker placed next. "
+     "With sections reordered that is another function.",
      "End the function with a return, a jump or a call of a function declared noreturn; give assembly with several "
      "entry points one symbol whose size covers them all."},
 	{"ETCH-F002", "unreachable", SEVERITY_NOTE, "Unreachable instructions",
@@ -61,7 +61,7 @@ const struct catalogue_entry catalogue[] = {
      "outer one, and .eh_frame has one frame for both.",
      "Give the call target a symbol of its own."},
 	{"ETCH-F006", "end-of-section", SEVERITY_WARNING, "Control runs off the end of the section",
-     "After the last instruction comes whatever the linker places there.",
+     "After the last instruction, or where a jump leads, comes whatever the linker places there.",
      "End it with a return, a jump, ud2, or a call of a function declared noreturn."},
 	{"ETCH-S001", "stack-state-mismatch", SEVERITY_WARNING, "Two paths meet with different stack frames",
      "The code that follows cannot be right for both: on one of them the return or an unwinder takes the wrong word "

@@ -10,6 +10,7 @@
 #include "analysis/flow/flow_internal.h"
 #include "analysis/lint/observe.h"
 
+#define NO_OFFSET    UINT64_MAX
 #define INSN_LONGEST 15u /* bytes: Intel SDM, volume 2, 2.3.11 */
 #define INNER_MOST   16u /* remembered targets of ETCH-F005; a forgotten one is reported again */
 
@@ -24,6 +25,9 @@ struct observe {
 	struct etch_cfi_row *cfi; /* rows of the code range's FDE, sorted; set by observe_stack(), while it runs */
 	size_t cfi_count, cfi_room;
 	bool stack, flag; /* an instruction makes observe_stack(), observe_flag() worth while; set by steps_look() */
+	/* Offset behind the last call or system call that steps_look() has passed, if only padding has followed; or
+	 * NO_OFFSET. */
+	uint64_t ended;
 	uint64_t inner[INNER_MOST]; /* the last targets that have an ETCH-F005 finding; a ring */
 	unsigned inner_count;       /* targets ever put there */
 };

@@ -116,16 +116,55 @@ static bool is_named(const struct flow_env *env, uint64_t addr)
 	return p && p->start == addr && p->named;
 }
 
-/* The address that control reaches behind a code range, past alignment nops. */
-static uint64_t behind(struct observe *o, const struct code_section *c)
+/* The address that control reaches from `at` on, outside of the code range: behind nops and zero bytes, with which
+ * assemblers and linkers align the next function. Zero bytes are an instruction, `add %al, (%rax)`; where it does not
+ * fault, it goes on likewise. A range that was only inferred, from the very jump that leads here, is no function. */
+static uint64_t past_padding(struct observe *o, const struct code_section *c, uint64_t at)
 {
-	uint64_t at = o->f->in.range->end, end = c->addr + c->size, most = at + PADDING_MOST;
+	uint64_t end = c->addr + c->size, most = at + PADDING_MOST;
+	const struct code_range *p;
 	struct step s;
 
-	while (at < end && at < most && !range_at(o->f->in.env, at) &&
-	       step_decode(o->f->cache, c->bytes + (at - c->addr), end - at, at, &s) && s.padding && s.flow == FLOW_NEXT)
-		at += s.len;
+	while (at < end && at < most && (!(p = range_at(o->f->in.env, at)) || p->inferred)) {
+		const uint8_t *bytes = c->bytes + (at - c->addr);
+
+		if (!*bytes)
+			at++;
+		else if (step_decode(o->f->cache, bytes, end - at, at, &s) && s.padding && s.flow == FLOW_NEXT)
+			at += s.len;
+		else
+			break;
+	}
 	return at;
+}
+
+/* Does a direct jump or a jump table of the code range lead to an offset in [from, to]? */
+static bool is_jumped_to(const struct flow *f, uint64_t from, uint64_t to)
+{
+	uint64_t start = f->in.range->start;
+	size_t i;
+	unsigned k;
+
+	for (i = 0; i < f->step_count; i++) {
+		const struct step *s = &f->steps[i];
+
+		if (!(f->seen[i] & FLOW_WALKED))
+			continue;
+		if ((s->flow == FLOW_BRANCH || s->flow == FLOW_JUMP) && (uint64_t)s->imm - start - from <= to - from)
+			return true;
+		if (s->flow == FLOW_JUMP_IND && s->number)
+			for (k = 0; k < f->jumps[s->number - 1].entries; k++)
+				if (jump_table_target(f, &f->jumps[s->number - 1].what, k) - start - from <= to - from)
+					return true;
+	}
+	return false;
+}
+
+/* Is the last instruction, at `off`, reached only if a call in front of it returns? Between the two is nothing but
+ * padding. Compilers end a function with a call only if it does not return, and .size may cover the padding. */
+static bool is_behind_call(const struct observe *o, uint64_t off, const struct step *in)
+{
+	return in->padding && o->ended != NO_OFFSET && !is_jumped_to(o->f, o->ended, off);
 }
 
 /* ETCH-F001, F006: the last instruction of a code range, at `off`, falls through. */
@@ -138,10 +177,10 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	struct finding *x;
 
 	/* A call at the very end is taken for noreturn. */
-	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || in->padding)
+	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || is_behind_call(o, off, in))
 		return;
 	describe_insn(o, off, insn);
-	end = behind(o, c);
+	end = past_padding(o, c, o->f->in.range->end);
 	if (end >= c->addr + c->size) {
 		x = OBSERVE(o, "ETCH-F006", 0, o->f->in.range->start + off, "execution runs past the end of the section%s",
 		            in->flow == FLOW_BRANCH ? " if this branch is not taken" : "");
@@ -152,6 +191,74 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 		            in->flow == FLOW_BRANCH ? " if the branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
 		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
+	}
+}
+
+/* Does a function or another part of one begin at an address, by a symbol or an FDE? */
+static bool begins_code(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_range *p = range_at(env, addr);
+
+	return p && p->start == addr && !p->inferred;
+}
+
+/*
+ * ETCH-F001, F006: a jump at `off` leads past the end of its function: to the end of the section, or to the padding in
+ * front of another function. The very start of another function is a tail call. `entry`: number of the entry of a jump
+ * table that leads there, or -1.
+ */
+static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long entry)
+{
+	const struct flow_env *env = o->f->in.env;
+	const struct code_section *c = space_at(env->space, o->f->in.range->start);
+	const struct code_range *p = range_at(env, target);
+	char insn[DESCRIPTION_MOST], next[DESCRIPTION_MOST], by[64] = "the jump";
+	struct finding *x;
+	uint64_t end;
+
+	if (target < c->addr || target > c->addr + c->size || (p && !p->inferred))
+		return;
+	end = past_padding(o, c, target);
+	if (end < c->addr + c->size && (end == target || end == o->f->in.range->start || !begins_code(env, end)))
+		return;
+	describe_insn(o, off, insn);
+	if (entry >= 0)
+		snprintf(by, sizeof(by), "entry %ld of its jump table", entry);
+	if (end >= c->addr + c->size) {
+		x = OBSERVE(o, "ETCH-F006", 0, o->f->in.range->start + off, "%s leads past the end of the section", by);
+		OBSERVE_FACT_AT(o, x, off, "the jump", "%s", insn);
+	} else {
+		describe_target(o, end, next);
+		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off,
+		            "%s leads past the end of the function, from where execution falls through into %s", by, next);
+		OBSERVE_FACT_AT(o, x, off, "the jump", "%s", insn);
+		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
+	}
+	/* clang leaves such entries where it knows that the index cannot have their values. */
+	if (x && entry >= 0)
+		x->compiler = true;
+}
+
+/* ETCH-F001, F006 for the entries of jump tables. Only the end of the code range itself counts: the bound of a table
+ * may be above its size. */
+static void tables_look(struct observe *o)
+{
+	const struct flow *f = o->f;
+	size_t i;
+	unsigned k;
+
+	for (i = 0; i < f->jump_count; i++) {
+		const struct flow_jump *j = &f->jumps[i];
+		const struct step *in = &f->steps[j->step];
+
+		if (!j->table || !j->what.off || !j->has_state || j->state.weak || j->state.dead ||
+		    elf_is_object(f->in.env->file) || in->flow != FLOW_JUMP_IND || !(f->seen[j->step] & FLOW_WALKED))
+			continue;
+		for (k = 0; k < j->what.most; k++)
+			if (jump_table_target(f, &j->what, k) == f->in.range->end) {
+				jumps_past(o, f->step_at[j->step], f->in.range->end, (long)k);
+				break;
+			}
 	}
 }
 
@@ -187,6 +294,8 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 	if (in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP) {
 		if (to < o->size && !f->at[to])
 			no_instruction(o, off, to, true);
+		else if (to >= o->size && !((uint64_t)in->imm & (FLOW_EXTERN | FLOW_SLOT)))
+			jumps_past(o, off, (uint64_t)in->imm, -1);
 	} else if (in->flow == FLOW_CALL && to < o->size && to) {
 		inner_call(o, off, in);
 	}
@@ -262,6 +371,14 @@ static bool is_missing(const struct flow_env *env, uint64_t target)
 		return n && n < file->symbol_count && file->symbols[n].section &&
 		       !(file->sections[file->symbols[n].section].sh.sh_flags & SHF_EXECINSTR);
 	return target && !elf_is_object(file) && !space_at(env->space, target);
+}
+
+/* Is a target the end of the code range's own section? That is ETCH-F006. */
+static bool is_section_end(const struct flow *f, uint64_t target)
+{
+	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
+
+	return c && target == c->addr + c->size;
 }
 
 /* ETCH-F003: the target of a direct call or jump at `off` is no code. */
@@ -365,6 +482,8 @@ static size_t steps_look(struct observe *o, bool missing)
 		}
 		visited++;
 		in = &f->steps[i]; /* observe_dead() may have decoded more */
+		if (!in->padding)
+			o->ended = NO_OFFSET;
 		if (!dead) {
 			o->stack |= moves_stack(in);
 			o->flag |= in->direction == DIRECTION_DOWN;
@@ -372,11 +491,15 @@ static size_t steps_look(struct observe *o, bool missing)
 				step_look(o, off, in);
 			if (missing && !weak && o->certain &&
 			    (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
-			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->in.env, (uint64_t)in->imm))
+			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->in.env, (uint64_t)in->imm) &&
+			    (in->flow == FLOW_CALL || !is_section_end(f, (uint64_t)in->imm)))
 				missing_report(o, off, (uint64_t)in->imm);
+			in = &f->steps[i]; /* the findings may have decoded more, too */
 			gap = off + in->len;
 			before = i;
 		}
+		if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || in->op == STEP_SYSCALL)
+			o->ended = off + in->len;
 		off += in->len;
 	}
 	if (gap < o->size)
@@ -388,7 +511,7 @@ bool observe_range(struct flow *f, struct findings *out)
 {
 	const struct code_range *p = f->in.range;
 	const struct code_section *c = space_at(f->in.env->space, p->start);
-	struct observe o = {.f = f, .out = out, .size = p->end - p->start};
+	struct observe o = {.f = f, .out = out, .size = p->end - p->start, .ended = NO_OFFSET};
 	size_t visited, walked = 0, i;
 	uint64_t fresh;
 
@@ -402,6 +525,8 @@ bool observe_range(struct flow *f, struct findings *out)
 	            (p->fde >= 0 || (p->named && f->in.start != START_PART));
 	fresh = f->found.insn_count;
 	visited = steps_look(&o, any_missing(f));
+	if (o.certain)
+		tables_look(&o);
 	if (visited != walked)
 		overlaps_look(&o);
 	if (f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown || o.stack ||
