@@ -9,7 +9,7 @@
 bool runtime_explains(const struct finding *f)
 {
 	static const char *const ids[] = {"ETCH-C001", "ETCH-F001", "ETCH-F004", "ETCH-S001",
-	                                  "ETCH-S002", "ETCH-S005", "ETCH-S006"};
+	                                  "ETCH-S002", "ETCH-S005", "ETCH-S006", "ETCH-S007"};
 	size_t i;
 
 	for (i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)

@@ -85,6 +85,10 @@ const struct catalogue_entry catalogue[] = {
      "The ABI requires it clear there (System V psABI 3.2.1): the next string instruction, as in memcpy, runs "
      "backwards.",
      "Execute cld before the call or return."},
+	{"ETCH-S007", "entry-with-words", SEVERITY_WARNING, "A function takes more off the stack than a call puts there",
+     "All of its exits do so by the same amount. It is right only if it is entered by a jump from code that has pushed "
+     "that much; called, it returns to whatever stands above the return address.",
+     "Balance every push, pop and adjustment of rsp; where the words are meant, write .cfi directives."},
 	{"ETCH-C001", "cfi-contradicts-code", SEVERITY_ERROR, ".eh_frame contradicts the code",
      "At this instruction .eh_frame describes another frame than the one that the code has set up. Exceptions, "
      "profilers and debuggers that rely on it go wrong here.",

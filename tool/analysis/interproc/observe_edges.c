@@ -51,7 +51,7 @@ static bool holds(const struct work *w, uint32_t range, const struct finding *x,
 	if (!strcmp(x->id, "ETCH-F002"))
 		return !is_led_to(w, x->addr, place_of(x, "the last", x->addr));
 	/* The finding assumed a start without a frame, but other code ranges jump there with one. */
-	if (!strcmp(x->id, "ETCH-S002") || !strcmp(x->id, "ETCH-S005"))
+	if (!strcmp(x->id, "ETCH-S002") || !strcmp(x->id, "ETCH-S005") || !strcmp(x->id, "ETCH-S007"))
 		return w->ranges.list[range].fde >= 0 || (!part[range] && w->state[range].kind == RANGE_FUNCTION);
 	return true;
 }

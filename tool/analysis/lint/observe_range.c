@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * observe_range(): one pass over the instructions of a code range, in order of address. Adds the findings that need no
- * states (ETCH-D005, D006, F001, F003, F005, F006), and decides whether the passes over the states are worth while:
- * each costs as much as making the rows.
+ * states (ETCH-D005, D006, F001, F003, F005, F006, S007), and decides whether the passes over the states are worth
+ * while: each costs as much as making the rows.
  */
 #include "analysis/lint/observe_internal.h"
 
@@ -507,6 +507,31 @@ static size_t steps_look(struct observe *o, bool missing)
 	return visited;
 }
 
+/*
+ * ETCH-S007: all exits of a function without .eh_frame take off as many bytes more than a call puts on the stack. The
+ * analysis takes it for one that is entered so (flow.in.pushed), as ld.so's resolvers are; what other files call is
+ * not.
+ */
+static void pushed_look(struct observe *o)
+{
+	const struct flow *f = o->f;
+	char insn[DESCRIPTION_MOST];
+	struct finding *x;
+	uint64_t off;
+
+	if (!f->in.pushed || !f->in.range->exported || f->in.range->fde >= 0 || f->in.start == START_PART)
+		return;
+	for (off = 0; off < o->size; off++)
+		if (flow_walked(f, off) && f->steps[f->at[off] - 1].flow == FLOW_RETURN)
+			break;
+	if (off == o->size)
+		return;
+	x = OBSERVE(o, "ETCH-S007", 0, f->in.range->start + off,
+	            "returns with %" PRId32 " bytes more taken off the stack than a call puts there", f->in.pushed);
+	describe_insn(o, off, insn);
+	OBSERVE_FACT_AT(o, x, off, "here", "%s", insn);
+}
+
 bool observe_range(struct flow *f, struct findings *out)
 {
 	const struct code_range *p = f->in.range;
@@ -527,6 +552,7 @@ bool observe_range(struct flow *f, struct findings *out)
 	visited = steps_look(&o, any_missing(f));
 	if (o.certain)
 		tables_look(&o);
+	pushed_look(&o);
 	if (visited != walked)
 		overlaps_look(&o);
 	if (f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown || o.stack ||

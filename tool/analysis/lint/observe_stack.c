@@ -20,6 +20,9 @@
 #define NOWHERE UINT64_MAX
 #define TRACES  64u /* remembered changes of registers, for the facts of findings */
 
+/* Registers that are neither callee-saved nor hold arguments: rax, r10, r11 (System V psABI 3.2.3). */
+#define LEFTOVERS (1u << 0 | 1u << 10 | 1u << 11)
+
 /* The value that an instruction left in rsp or a callee-saved register. */
 struct trace {
 	struct value value;
@@ -154,23 +157,58 @@ static struct value top_of(const struct state *s)
 	return (struct value){0};
 }
 
+/* Is a register pushed at `off` that no instruction has touched since the function began? Only the straight line from
+ * its start is looked at. What rax, r10 and r11 hold there is nothing that a caller passes. */
+static bool is_leftover_pushed(const struct stack *k, uint64_t off)
+{
+	const struct flow *f = k->o->f;
+	const struct step *push = &f->steps[f->at[off] - 1];
+	uint64_t at = 0;
+	size_t i;
+
+	if (push->op != STEP_PUSH || push->a >= 16 || !(LEFTOVERS >> push->a & 1))
+		return false;
+	while (at < off) {
+		const struct step *s = f->at[at] ? &f->steps[f->at[at] - 1] : NULL;
+
+		if (!s || s->flow != FLOW_NEXT || (s->touches >> push->a & 1) || (at && f->leader[f->at[at] - 1]))
+			return false;
+		at += s->len;
+	}
+	for (i = 0; i < f->step_count; i++)
+		if ((f->seen[i] & FLOW_WALKED) && (f->steps[i].op == STEP_STORE || f->steps[i].op == STEP_EXCHANGE) &&
+		    (f->steps[i].b == ETCH_REG_RSP || f->steps[i].b == ETCH_REG_RBP))
+			return false; /* perhaps over it */
+	return at == off;
+}
+
 /*
- * Is a return a jump to an address that was pushed for it, as in retpolines? Without .eh_frame it is, unless the top of
- * the stack is a register of the caller, or was made by something else than a push (room for locals).
+ * Is a return a jump to an address that was put on the stack for it, as in retpolines? It may be any value that can be
+ * an address of code: the caller's return address moved, or a value of which nothing is known. What the caller has in a
+ * callee-saved register is none, nor is an address on the stack, unless the store is right in front of the return and
+ * thus meant for it: by a push in a function that other files cannot see, which may have a convention of its own, or in
+ * place of what was on top. With .eh_frame, which does not describe this frame (cfi_agrees()), only such a store
+ * counts.
  */
 static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 {
+	const struct flow *f = k->o->f;
 	struct value sp = s->reg[ETCH_REG_RSP], top = top_of(s);
+	bool adjacent = k->topped != NOWHERE && k->topped == k->last && k->next == off;
 	const struct trace *t;
 
 	if (top.kind == VALUE_ENTRY && top.reg == REG_RA)
 		return true;
-	if (k->topped != NOWHERE && ((k->topped == k->last && k->next == off) || sp.off > -8 || !k->o->cfi_count))
+	if (top.kind == VALUE_ENTRY || top.kind == VALUE_CFA || top.kind == VALUE_ALIGNED)
+		return adjacent && (!f->in.range->exported || f->steps[f->at[k->topped] - 1].op != STEP_PUSH);
+	if (adjacent)
 		return true;
-	if (k->o->cfi_count || top.kind == VALUE_ENTRY)
-		return false;
+	if (k->o->cfi_count)
+		return k->topped != NOWHERE && sp.off > -8;
 	t = trace_find(k, ETCH_REG_RSP, sp, true);
-	return t && k->o->f->steps[k->o->f->at[t->off] - 1].op == STEP_PUSH;
+	if (t && (k->topped == NOWHERE || k->topped == t->off) && is_leftover_pushed(k, t->off))
+		return false;
+	return k->topped != NOWHERE || (t && f->steps[f->at[t->off] - 1].op == STEP_PUSH);
 }
 
 /* ETCH-S002 and S005: a return with a wrong rsp, or with a callee-saved register that is not restored. */
@@ -187,7 +225,8 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	if (!o->certain || s->weak || sp.kind != VALUE_CFA)
 		return;
 	if (sp.off != -8) {
-		if (cfi_agrees(k, addr, s) || is_jump(k, off, s) || (!o->cfi_count && sp.off > -8))
+		/* Code that others cannot see may be entered with words on top of the return address. */
+		if (cfi_agrees(k, addr, s) || is_jump(k, off, s) || (!o->cfi_count && sp.off > -8 && !o->f->in.range->exported))
 			return;
 		x = OBSERVE(o, "ETCH-S002", 0, addr,
 		            sp.off < -8 ? "returns with %" PRId64 " bytes left on the stack"
