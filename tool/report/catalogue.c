@@ -63,6 +63,11 @@ const struct catalogue_entry catalogue[] = {
 	{"ETCH-F006", "end-of-section", SEVERITY_WARNING, "Control runs off the end of the section",
      "After the last instruction, or where a jump leads, comes whatever the linker places there.",
      "End it with a return, a jump, ud2, or a call of a function declared noreturn."},
+	{"ETCH-F007", "jump-into-function", SEVERITY_NOTE, "A jump into the middle of another function",
+     "The code there belongs to both functions: profilers and backtraces show the other one, and its frame has to be "
+     "the "
+     "same on both ways.",
+     "Give the target a symbol of its own, or the two functions one symbol."},
 	{"ETCH-S001", "stack-state-mismatch", SEVERITY_WARNING, "Two paths meet with different stack frames",
      "The code that follows cannot be right for both: on one of them the return or an unwinder takes the wrong word "
      "for the return address.",

@@ -7,6 +7,7 @@
 #include "analysis/lint/observe_internal.h"
 
 #include "arch/x86/insn.h"
+#include "shared/search.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -90,6 +91,32 @@ static bool moves_stack(const struct step *in)
 	}
 }
 
+/* Does a function begin here by its symbol? An FDE is not enough: one function may have several, e.g. setcontext(). */
+static bool is_named(const struct flow_env *env, uint64_t addr)
+{
+	const struct code_range *p = range_at(env, addr);
+
+	return p && p->start == addr && p->named;
+}
+
+/* ETCH-D006: does the next function begin inside the instruction at offset `off`, the last one of the code range? */
+static bool cut_look(struct observe *o, uint64_t off)
+{
+	const struct code_range *p = o->f->in.range;
+	char inner[DESCRIPTION_MOST];
+	struct finding *x;
+	struct step s;
+
+	if (!is_named(o->f->in.env, p->end) ||
+	    !step_decode(o->f->cache, p->bytes + off, o->f->in.readable - off, p->start + off, &s) ||
+	    off + s.len <= o->size)
+		return false;
+	describe_target(o, p->end, inner);
+	x = OBSERVE(o, "ETCH-D006", 0, p->start + off, "%s begins in the middle of this instruction", inner);
+	o->failed |= !finding_fact_at(x, 0, p->end, "begins here", "%s", inner);
+	return true;
+}
+
 /* ETCH-D005: control comes from offset `off`, by a jump or falling through, to bytes at `to` that do not decode. */
 static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
 {
@@ -97,7 +124,7 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 	struct finding *x;
 	unsigned n, byte[4] = {0};
 
-	if (insn_second_length(o->f->in.range->bytes + to, o->size - to, o->f->in.range->start + to))
+	if (cut_look(o, to) || insn_second_length(o->f->in.range->bytes + to, o->size - to, o->f->in.range->start + to))
 		return; /* the other decoder accepts it: ETCH-D004 */
 	for (n = 0; n < 4 && to + n < o->size; n++)
 		byte[n] = o->f->in.range->bytes[to + n];
@@ -108,12 +135,21 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
 }
 
-/* Does a function begin here by its symbol? An FDE is not enough: one function may have several, e.g. setcontext(). */
-static bool is_named(const struct flow_env *env, uint64_t addr)
+/* ETCH-D005: a function, by its symbol, whose first bytes do not decode. */
+static void start_look(struct observe *o)
 {
-	const struct code_range *p = range_at(env, addr);
+	const struct code_range *p = o->f->in.range;
+	unsigned n, byte[4] = {0};
+	struct step s;
 
-	return p && p->start == addr && p->named;
+	if (step_decode(o->f->cache, p->bytes, o->size, p->start, &s) || cut_look(o, 0) ||
+	    insn_second_length(p->bytes, o->size, p->start))
+		return;
+	for (n = 0; n < 4 && n < o->size; n++)
+		byte[n] = p->bytes[n];
+	OBSERVE(o, "ETCH-D005", 0, p->start,
+	        "the function begins with bytes that are not an instruction: %02x %02x %02x %02x", byte[0], byte[1],
+	        byte[2], byte[3]);
 }
 
 /* The address that control reaches from `at` on, outside of the code range: behind nops and zero bytes, with which
@@ -239,6 +275,29 @@ static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long en
 		x->compiler = true;
 }
 
+/* ETCH-F007: a jump at `off` leads into the middle of another function, by symbols: not to an entry of it, and not
+ * between a function and its cold part. */
+static void jumps_into(struct observe *o, uint64_t off, uint64_t target)
+{
+	const struct flow_env *env = o->f->in.env;
+	const struct code_range *p = range_at(env, target);
+	char insn[DESCRIPTION_MOST], to[DESCRIPTION_MOST];
+	struct finding *x;
+	uint32_t i;
+
+	if (!p || p == o->f->in.range || p->start == target || !p->named || !o->f->in.range->named || p->inferred ||
+	    p->open || p->plt)
+		return;
+	for (i = 0; i < p->entry_count; i++)
+		if (env->entries[p->entry + i] == target)
+			return;
+	describe_insn(o, off, insn);
+	describe_target(o, target, to);
+	x = OBSERVE(o, "ETCH-F007", 0, o->f->in.range->start + off, "jumps to %s, in the middle of another function", to);
+	OBSERVE_FACT_AT(o, x, off, "the jump", "%s", insn);
+	o->failed |= !finding_fact_at(x, 0, target, "jumps to", "%s", to);
+}
+
 /* ETCH-F001, F006 for the entries of jump tables. Only the end of the code range itself counts: the bound of a table
  * may be above its size. */
 static void tables_look(struct observe *o)
@@ -294,8 +353,10 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 	if (in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP) {
 		if (to < o->size && !f->at[to])
 			no_instruction(o, off, to, true);
-		else if (to >= o->size && !((uint64_t)in->imm & (FLOW_EXTERN | FLOW_SLOT)))
+		else if (to >= o->size && !((uint64_t)in->imm & (FLOW_EXTERN | FLOW_SLOT))) {
 			jumps_past(o, off, (uint64_t)in->imm, -1);
+			jumps_into(o, off, (uint64_t)in->imm);
+		}
 	} else if (in->flow == FLOW_CALL && to < o->size && to) {
 		inner_call(o, off, in);
 	}
@@ -309,7 +370,8 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 
 /* ---- instructions inside others --------------------------------------------------- */
 
-/* ETCH-D006: a direct branch leads to the inner one of two overlapping instructions, at these offsets. */
+/* ETCH-D006: a direct branch leads to the inner one of two overlapping instructions, at these offsets, or a function
+ * symbol is there. */
 static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 {
 	const struct flow *f = o->f;
@@ -333,6 +395,14 @@ static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 		OBSERVE_FACT_AT(o, x, outer, "one way to read the bytes", "%s", a);
 		OBSERVE_FACT_AT(o, x, inner, "the other", "%s", b);
 		return;
+	}
+	for (i = 0; i < f->in.range->entry_count; i++) {
+		if (f->in.env->entries[f->in.range->entry + i] != f->in.range->start + inner)
+			continue;
+		x = OBSERVE(o, "ETCH-D006", 0, f->in.range->start + inner,
+		            "a function begins in the middle of an instruction of another");
+		OBSERVE_FACT_AT(o, x, outer, "one way to read the bytes", "%s", a);
+		OBSERVE_FACT_AT(o, x, inner, "the other", "%s", b);
 	}
 }
 
@@ -381,18 +451,42 @@ static bool is_section_end(const struct flow *f, uint64_t target)
 	return c && target == c->addr + c->size;
 }
 
+/* Of an object: has the operand of the instruction at `off` a relocation? */
+static bool is_relocated(const struct flow *f, uint64_t off, unsigned len)
+{
+	const struct flow_env *env = f->in.env;
+	uint64_t addr = f->in.range->start + off;
+	size_t i = SEARCH(env->reloc_count, k, env->relocs[k].addr < addr);
+
+	return i < env->reloc_count && env->relocs[i].addr - addr < len;
+}
+
+/* Does a direct call or jump of an object leave its section, without a relocation that says where to? */
+static bool leaves_section(const struct flow *f, uint64_t off, const struct step *in)
+{
+	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
+	uint64_t target = (uint64_t)in->imm;
+
+	return elf_is_object(f->in.env->file) && !(target & (FLOW_EXTERN | FLOW_SLOT)) && c &&
+	       target - c->addr >= c->size && !is_relocated(f, off, in->len);
+}
+
 /* ETCH-F003: the target of a direct call or jump at `off` is no code. */
 static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct elf_file *file = o->f->in.env->file;
-	uint32_t section =
-		target & FLOW_EXTERN ? file->symbols[target & ~FLOW_EXTERN].section : elf_section_at(file, target);
+	uint32_t section = target & FLOW_EXTERN  ? file->symbols[target & ~FLOW_EXTERN].section
+	                   : elf_is_object(file) ? 0
+	                                         : elf_section_at(file, target);
 	char insn[DESCRIPTION_MOST], to[DESCRIPTION_MOST];
 	struct finding *x;
 
 	describe_insn(o, off, insn);
 	describe_target(o, target, to);
-	if (section)
+	if (elf_is_object(file) && !(target & FLOW_EXTERN))
+		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off,
+		            "its target is outside of its section, and no relocation says where");
+	else if (section)
 		x = OBSERVE(o, "ETCH-F003", 0, o->f->in.range->start + off, "its target %s is data, in section %s", to,
 		            file->sections[section].name);
 	else
@@ -401,17 +495,37 @@ static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
 }
 
+/* May a direct call or jump of the code range have a target that is no code, by what the analysis has noted? */
+static bool may_miss(const struct flow *f, uint64_t target)
+{
+	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
+
+	return is_missing(f->in.env, target) || (elf_is_object(f->in.env->file) && !(target & (FLOW_EXTERN | FLOW_SLOT)) &&
+	                                         c && target - c->addr >= c->size);
+}
+
 static bool any_missing(const struct flow *f)
 {
 	size_t i;
 
 	for (i = 0; i < f->found.exit_count; i++)
-		if (f->found.exits[i].to == NO_RANGE && is_missing(f->in.env, f->found.exits[i].target))
+		if (f->found.exits[i].to == NO_RANGE && may_miss(f, f->found.exits[i].target))
 			return true;
 	for (i = 0; i < f->found.edge_count; i++)
-		if (!range_at(f->in.env, f->found.edges[i].target) && is_missing(f->in.env, f->found.edges[i].target))
+		if (may_miss(f, f->found.edges[i].target))
 			return true;
 	return false;
+}
+
+/* Is the target of a direct call or jump no code? */
+static bool misses(const struct flow *f, uint64_t off, const struct step *in)
+{
+	uint64_t target = (uint64_t)in->imm;
+
+	if ((in->flow != FLOW_CALL && in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH) || flow_inside(f, target) ||
+	    (in->flow != FLOW_CALL && is_section_end(f, target)))
+		return false;
+	return is_missing(f->in.env, target) || leaves_section(f, off, in);
 }
 
 /* ---- a code range ---------------------------------------------------------------------------- */
@@ -489,10 +603,7 @@ static size_t steps_look(struct observe *o, bool missing)
 			o->flag |= in->direction == DIRECTION_DOWN;
 			if (!weak && o->certain)
 				step_look(o, off, in);
-			if (missing && !weak && o->certain &&
-			    (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) &&
-			    !flow_inside(f, (uint64_t)in->imm) && is_missing(f->in.env, (uint64_t)in->imm) &&
-			    (in->flow == FLOW_CALL || !is_section_end(f, (uint64_t)in->imm)))
+			if (missing && !weak && o->certain && misses(f, off, in))
 				missing_report(o, off, (uint64_t)in->imm);
 			in = &f->steps[i]; /* the findings may have decoded more, too */
 			gap = off + in->len;
@@ -542,8 +653,10 @@ bool observe_range(struct flow *f, struct findings *out)
 
 	for (i = 0; i < f->step_count; i++)
 		walked += f->seen[i] / FLOW_WALKED & 1;
+	if (!walked && p->named && !p->plt && c && !p->part)
+		start_look(&o);
 	if (!walked || p->plt || !c || code_is_sigreturn(p->bytes, o.size))
-		return true;
+		return !o.failed;
 	if (elf_is_object(f->in.env->file))
 		o.base = c->addr;
 	o.certain = !f->in.pushed && !f->found.replaces_sp && !p->outermost &&
