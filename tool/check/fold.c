@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Joins findings: those of one kind about frames at many places of one function, and (ETCH-N002) those in the code of a
- * language runtime. Computes the key that identifies a finding in other files with the same function.
+ * Joins findings: those of one kind about frames at many places of one function, (ETCH-N002) those in the code of a
+ * language runtime, and (ETCH-N003) those where a compiler's .eh_frame does not follow the code. Computes the key that
+ * identifies a finding in other files with the same function.
  */
 #include "arch/x86/stack.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
 #include "analysis/runtimes/runtimes.h"
 #include "elf/symbols.h"
+#include "support/plain.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -237,6 +239,91 @@ static int runtime_fold(struct fold *f, const struct runtime *runtime, struct er
 	return err;
 }
 
+/* ---- of a compiler's tables ------------------------------------------------------------------ */
+
+#define COMPILERS_MOST 4u
+
+/* Adds a fact with the file's compilers, as they name themselves in .comment. */
+static bool compilers_name(const struct elf_file *f, struct finding *x)
+{
+	const struct elf_section *s = &f->sections[elf_section_find(f, ".comment", 1)];
+	const char *p = (const char *)s->data, *end = p ? p + s->sh.sh_size : NULL;
+	struct {
+		const char *name;
+		size_t length;
+	} seen[COMPILERS_MOST];
+	size_t n = 0, more = 0, i;
+	bool good = true;
+
+	for (; p && p < end && good; p += strnlen(p, (size_t)(end - p)) + 1) {
+		/* icc's have the command line, too, behind " : ". */
+		const char *options = memmem(p, strnlen(p, (size_t)(end - p)), " : ", 3);
+		size_t length = options ? (size_t)(options - p) : strnlen(p, (size_t)(end - p));
+		char *name;
+
+		for (i = 0; i < n && (seen[i].length != length || memcmp(p, seen[i].name, length) != 0); i++)
+			;
+		if (!length || i < n)
+			continue;
+		if (n == COMPILERS_MOST) {
+			more++;
+			continue;
+		}
+		seen[n].name = p;
+		seen[n++].length = length;
+		name = strndup(p, length);
+		if (name)
+			plain(name);
+		good = name && finding_fact(x, "a compiler of the file", "%s", name);
+		free(name);
+	}
+	return good && (!more || finding_fact(x, "and", "%zu more in .comment", more));
+}
+
+/* Joins the findings where .eh_frame slips (finding.slip) into one, ETCH-N003. */
+static int slips_fold(struct fold *f, struct error *e)
+{
+	static const char *const labels[] = {NULL, "a row begins late", "a row goes on too long", "none for an epilogue"};
+	struct findings *l = &f->s->found, one = {0};
+	struct kind_count counts[sizeof(labels) / sizeof(labels[0])] = {0}, any = {0};
+	struct finding *x;
+	size_t i, k;
+	bool good;
+
+	for (i = 0; i < l->count; i++) {
+		if (!l->list[i].id || !l->list[i].slip)
+			continue;
+		k = l->list[i].slip;
+		if (!counts[k].places)
+			counts[k].first = &l->list[i];
+		counts[k].functions += is_new(&counts[k], scope_at(f, &l->list[i]));
+		counts[k].places++;
+		any.functions += is_new(&any, scope_at(f, &l->list[i]));
+		any.places++;
+	}
+	if (!any.places)
+		return 0;
+	x = finding_add(&one, "ETCH-N003", 0, 0, "%zu places in %zu functions where .eh_frame does not follow the code",
+	                any.places, any.functions);
+	good = x;
+	if (x)
+		x->compiler = true;
+	for (k = 1; good && k < sizeof(labels) / sizeof(labels[0]); k++)
+		if (counts[k].places)
+			good = finding_fact_at(x, counts[k].first->section, counts[k].first->addr, labels[k],
+			                       "%s (%zu place%s in %zu function%s)", counts[k].first->text, counts[k].places,
+			                       counts[k].places == 1 ? "" : "s", counts[k].functions,
+			                       counts[k].functions == 1 ? "" : "s");
+	good = good && compilers_name(f->s->file, x) && findings_take(l, &one);
+	findings_free(&one);
+	for (i = 0; good && i + 1 < l->count; i++)
+		if (l->list[i].id && l->list[i].slip) {
+			finding_free(&l->list[i]);
+			l->list[i] = (struct finding){0};
+		}
+	return good ? 0 : error_memory(e);
+}
+
 /* ---- keys across files -------------------------------------------------------------------- */
 
 static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
@@ -281,18 +368,19 @@ static uint64_t key_of(const struct fold *f, const struct finding *x)
 
 static int scopes_find(struct fold *f, struct error *e)
 {
+	const size_t joined = runtime_count + 1; /* findings that may be added: ETCH-N002, ETCH-N003 */
 	struct findings *l = &f->s->found;
 	size_t i;
 
 	f->order = malloc((l->count + 1) * sizeof(*f->order));
-	f->scopes = malloc((l->count + runtime_count + 1) * sizeof(*f->scopes));
+	f->scopes = malloc((l->count + joined) * sizeof(*f->scopes));
 	if (!f->order || !f->scopes)
 		return error_memory(e);
 	for (i = 0; i < l->count; i++) {
 		f->scopes[i] = scope_of(f, &l->list[i]);
 		l->list[i].key = key_of(f, &l->list[i]);
 	}
-	for (; i < l->count + runtime_count; i++)
+	for (; i < l->count + joined; i++)
 		f->scopes[i] = (struct scope){0};
 	return 0;
 }
@@ -311,7 +399,7 @@ int check_fold(struct subject *s, struct error *e)
 	      scopes_find(&f, e);
 	for (i = 0; !err && i < runtime_count; i++)
 		err = runtime_fold(&f, &runtimes[i], e);
-	err = err || functions_fold(&f, e);
+	err = err || slips_fold(&f, e) || functions_fold(&f, e);
 	for (i = 0; i < s->found.count; i++)
 		if (s->found.list[i].id)
 			s->found.list[n++] = s->found.list[i];

@@ -4,12 +4,18 @@
  * compiler's if there is evidence that a compiler wrote both, and that no inline assembly is involved:
  *  - the place is in the code of a language runtime (runtime_code.c), or in a section .plt that a linker has made;
  *  - or it is in a function that DWARF says is in a language other than assembly (in an object file without DWARF:
- *    the only STT_FILE symbol names a source of such a language), and each such finding in the function is
- *      late: .eh_frame has the right row, but it begins some instructions too late; or
+ *    the only STT_FILE symbol names a source of such a language), and .eh_frame slips at each such finding in the
+ *    function (enum slip):
+ *      late: .eh_frame has the right row, but it begins some instructions too late;
  *      carried on: the place is behind a jump, a return or the like, and is reached from elsewhere with another
- *      frame, but the row of the code in front of it is still in force in .eh_frame.
- * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it. Without evidence
- * a finding is the user's. Other kinds in runtime_explains() are the compiler's only in a runtime's code.
+ *      frame, but the row of the code in front of it is still in force in .eh_frame;
+ *      epilogue: the code takes its frame down and returns, and .eh_frame still has the frame. Such tables are right
+ *      at calls, which is all that exceptions need.
+ *  - or nothing tells where the function comes from, .eh_frame slips so at each such finding in it, and that is so in
+ *    many functions of the file: this is how its compiler writes tables (clang before 7, icc, icx).
+ * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it, and the code comes
+ * back to the row that .eh_frame has throughout. Without evidence a finding is the user's. Other kinds in
+ * runtime_explains() are the compiler's only in a runtime's code.
  */
 #include "arch/x86/stack.h"
 #include "check/check.h"
@@ -21,7 +27,19 @@
 #include <string.h>
 
 #define LATE_MOST     128 /* bytes by which a row may be late: about a basic block */
-#define FUNCTION_MOST 64  /* findings looked at per function: each needs a walk over its FDE */
+#define FUNCTION_MOST 256 /* findings looked at per function: each needs a walk over its FDE */
+
+#define EPILOGUE_MOST 64u /* instructions */
+/* Functions with slips from which on they show how the file's compiler writes .eh_frame. */
+#define FUNCTIONS_FEW 8u
+
+/* How .eh_frame is behind the code at a finding. */
+enum slip {
+	SLIP_NONE,
+	SLIP_LATE,
+	SLIP_CARRIED,
+	SLIP_EPILOGUE,
+};
 
 struct judge {
 	struct subject *s;
@@ -29,6 +47,8 @@ struct judge {
 	struct runtime_codes runtimes;
 	struct lines *lines;
 	bool compiled_file; /* by the name of its source (STT_FILE) */
+	bool commented;     /* it has a section .comment, which assemblers do not write of themselves */
+	size_t functions;   /* with slips, and nothing else */
 	/* State of instruction_before(): findings come in order, so the walk over a function is resumed. */
 	uint64_t walk_start, walk_at;
 	struct step walk_last;
@@ -106,7 +126,8 @@ static bool same_rule(const struct etch_rule *a, const struct etch_rule *b) { re
 struct table_place {
 	uint64_t at;
 	struct etch_cfi_row here;
-	bool found;
+	bool found, any; /* any: there are rows in front, the last of which is `before` */
+	struct etch_rule before;
 	struct {
 		uint64_t start;
 		struct etch_rule rule;
@@ -121,19 +142,22 @@ static void table_row(void *ctx, const struct etch_cfi_row *row)
 	if (row->start <= t->at && t->at < row->end) {
 		t->here = *row;
 		t->found = true;
+	} else if (!t->found) {
+		t->before = row->rule;
+		t->any = true;
 	} else if (t->found && row->start - t->at <= LATE_MOST && t->next_count < sizeof(t->next) / sizeof(t->next[0])) {
 		t->next[t->next_count].start = row->start;
 		t->next[t->next_count++].rule = row->rule;
 	}
 }
 
-/* True if the instructions from `at` end at `to`, and none of them branches. */
+/* True if the instructions from `at` end at `to`, and control goes on behind each, or may. */
 static bool is_straight(const struct code_section *c, uint64_t at, uint64_t to)
 {
 	struct step step;
 
 	while (at < to && step_decode(NULL, c->bytes + (at - c->addr), c->addr + c->size - at, at, &step) &&
-	       step.flow == FLOW_NEXT)
+	       (step.flow == FLOW_NEXT || step.flow == FLOW_BRANCH))
 		at += step.len;
 	return at == to;
 }
@@ -209,16 +233,67 @@ static bool is_carried(struct judge *j, const struct code_section *c, uint64_t s
 	}
 }
 
-/* True if the finding is late or carried on, as defined at the head of this file. */
-static bool is_slip(struct judge *j, const struct code_section *c, uint64_t start, uint64_t addr)
+static bool same_cfa(const struct etch_rule *a, const struct etch_rule *b)
+{
+	return a->kind == b->kind && a->cfa == b->cfa && a->cfa_off == b->cfa_off;
+}
+
+/* True if the code has the CFA of this rule anywhere in [at, to). */
+static bool has_cfa(const struct subject *s, uint64_t at, uint64_t to, const struct etch_rule *rule)
+{
+	const struct row *r = code_row(s, at), *end = s->frames.rows.rows + s->frames.rows.count;
+
+	for (; r && r < end && r->addr < to; r++)
+		if (same_cfa(&r->rule, rule))
+			return true;
+	return false;
+}
+
+/*
+ * True if the table is out of step in an epilogue: straight-line code takes its frame down, and leaves with the frame
+ * of an entry. The table still has the body's CFA, which the code never has again on the way; or it has the right CFA,
+ * and another place of rbp than the code, as where a row for the pop of rbp begins in front of the pop.
+ */
+static bool is_epilogue(const struct judge *j, const struct code_section *c, const struct table_place *t)
+{
+	uint64_t at = t->at, end = c->addr + c->size;
+	const struct row *here = code_row(j->s, at), *out;
+	struct step step;
+	unsigned n;
+
+	if (!here || here->rule.kind != ETCH_RULE_CALL || t->here.rule.kind != ETCH_RULE_CALL)
+		return false;
+	if (t->here.start >= at &&
+	    (!t->any || (!same_cfa(&t->before, &t->here.rule) && !same_cfa(&here->rule, &t->here.rule))))
+		return false;
+	for (n = 0; n < EPILOGUE_MOST && at < end; n++, at += step.len) {
+		if (!step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &step))
+			return false;
+		if (step.flow == FLOW_RETURN || step.flow == FLOW_JUMP || step.flow == FLOW_JUMP_IND)
+			break;
+		if (step.flow != FLOW_NEXT || step.op == STEP_PUSH)
+			return false;
+	}
+	out = n < EPILOGUE_MOST && at < end ? code_row(j->s, at) : NULL;
+	return out && out->rule.kind == ETCH_RULE_CALL && out->rule.cfa == ETCH_REG_RSP && out->rule.cfa_off == 8 &&
+	       (same_cfa(&here->rule, &t->here.rule) || !has_cfa(j->s, t->at, at + 1, &t->here.rule));
+}
+
+/* How .eh_frame slips at a finding, as defined at the head of this file. */
+static enum slip slip_of(struct judge *j, const struct code_section *c, uint64_t start, uint64_t addr)
 {
 	struct table_place t = {.at = addr};
 	long fde = cfi_file_at(&j->cfi, addr);
 
 	if (fde < 0)
-		return false;
+		return SLIP_NONE;
 	cfi_file_rows(&j->cfi, (size_t)fde, 0, table_row, &t);
-	return t.found && (is_late(j, c, &t) || is_carried(j, c, start, &t));
+	if (!t.found)
+		return SLIP_NONE;
+	return is_late(j, c, &t)             ? SLIP_LATE
+	       : is_carried(j, c, start, &t) ? SLIP_CARRIED
+	       : is_epilogue(j, c, &t)       ? SLIP_EPILOGUE
+	                                     : SLIP_NONE;
 }
 
 /* ---- findings ---------------------------------------------------------------------------- */
@@ -228,24 +303,45 @@ static bool is_plt(const struct elf_file *f, uint32_t section)
 	return !elf_is_object(f) && !strncmp(f->sections[section].name, ".plt", 4);
 }
 
-/* Judges the findings at the start of `list` that are in one function: all are the compiler's, or none is. Returns
- * their number. */
+/* The start of what is taken for the function of a finding, of whose origin there is no evidence: its FDE. False: there
+ * is evidence that it is assembly. */
+static bool by_nobody(struct judge *j, const struct code_section *c, const struct finding *f, uint64_t *start)
+{
+	long fde = cfi_file_at(&j->cfi, space_addr(j->s, c, f->addr));
+	int line;
+
+	if (fde < 0 || (elf_is_object(j->s->file) && !j->commented) || lines_source(j->lines, f->section, f->addr, &line))
+		return false;
+	*start = j->cfi.fdes[fde].start;
+	return true;
+}
+
+/* Judges the findings at the start of `list` that are in one function: all are the compiler's, or none is. Of a
+ * function of unknown origin, whether .eh_frame slips at each of them. Returns their number. */
 static size_t function_judge(struct judge *j, struct finding **list, size_t count)
 {
 	const struct code_section *c = space_of(&j->s->frames.space, list[0]->section);
 	uint64_t start, other;
 	size_t n = 1, i;
-	bool slips;
+	bool known, slips;
 
-	if (!c || !by_compiler(j, c, list[0], &start))
+	if (!c || (!(known = by_compiler(j, c, list[0], &start)) && !by_nobody(j, c, list[0], &start)))
 		return 1;
-	while (n < count && list[n]->section == list[0]->section && by_compiler(j, c, list[n], &other) && other == start)
+	while (n < count && list[n]->section == list[0]->section &&
+	       (known ? by_compiler(j, c, list[n], &other) : by_nobody(j, c, list[n], &other)) && other == start)
 		n++;
-	slips = n <= FUNCTION_MOST;
-	for (i = 0; i < n && slips; i++)
-		slips = is_slip(j, c, start, space_addr(j->s, c, list[i]->addr));
-	for (i = 0; i < n; i++)
+	slips = true;
+	for (i = 0; i < n && (slips || !known); i++) {
+		enum slip slip = i < FUNCTION_MOST ? slip_of(j, c, start, space_addr(j->s, c, list[i]->addr)) : SLIP_NONE;
+
+		slips &= slip != SLIP_NONE;
+		list[i]->slip = (uint8_t)slip;
+	}
+	for (i = 0; i < n && known; i++) {
 		list[i]->compiler = slips;
+		list[i]->slip = slips ? list[i]->slip : SLIP_NONE;
+	}
+	j->functions += slips;
 	return n;
 }
 
@@ -276,9 +372,15 @@ static int functions_judge(struct judge *j, struct error *e)
 	if (n) {
 		j->lines = lines_open(j->s->file);
 		j->compiled_file = is_compiled(j->s->file);
+		j->commented = elf_section_find(j->s->file, ".comment", 1);
 	}
 	for (i = 0; i < n; i += function_judge(j, asked + i, n - i))
 		;
+	for (i = 0; i < n; i++)
+		if (j->functions < FUNCTIONS_FEW)
+			asked[i]->slip = SLIP_NONE;
+		else if (asked[i]->slip)
+			asked[i]->compiler = true;
 	lines_close(j->lines);
 	free(asked);
 	return 0;

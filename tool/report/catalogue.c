@@ -14,6 +14,11 @@ const struct catalogue_entry catalogue[] = {
      ".eh_frame. The findings that follow from this are counted here.",
      "No change of the source helps; --each lists the single findings, for compiler authors. etch's rows follow the "
      "code."},
+	{"ETCH-N003", "cfi-by-compiler", SEVERITY_ERROR, "A compiler's .eh_frame that does not follow the code",
+     "The compiler describes the frame at calls, as exceptions need it, but not at every instruction: in epilogues, "
+     "and "
+     "behind them, backtraces from signal handlers and profilers go wrong.",
+     "Rows by etch rewrite follow the code; a later release of the compiler may, too."},
 	{"ETCH-D001", "decoders-disagree-at-site", SEVERITY_WARNING,
      "The decoders disagree about an instruction that reads an etched object",
      "No byte is rewritten unless Zydis and Capstone agree on its length and operands, so the load "

@@ -30,6 +30,7 @@ struct finding {
 	size_t fact_count;
 	/* Set by check_origin() and check_fold() (check/check.h): */
 	bool compiler;  /* caused by a compiler or linker: no change to the source removes it */
+	uint8_t slip;   /* ETCH-C001: how .eh_frame is behind the code, as in many functions of the file; 0: not so */
 	size_t places;  /* number of places it represents; 0 means 1 */
 	uint64_t *also; /* addresses of the first further places, at most ALSO_MOST, and of the last one; owned */
 	size_t also_count;
