@@ -6,6 +6,7 @@
 #include "shared/search.h"
 #include "elf/symbols.h"
 #include "table/linked_unwind.h"
+#include "table/near_rows.h"
 
 #include <etch/orc_lookup.h>
 #include <inttypes.h>
@@ -348,8 +349,14 @@ static int rows_compare(struct compare *c, struct error *e)
 /* The rows of the code, rounded to what the table's encoding can represent. */
 static int code_rows(const struct frames *fr, const struct linked_unwind *u, struct row_list *out, struct error *e)
 {
+	struct row_list near;
+	struct far_code far;
+
 	if (unwind_rows_canonical(&fr->rows, &fr->space, out, e))
 		return -1;
+	rows_near(out, &near, &far);
+	memmove(out->rows, near.rows, near.count * sizeof(*near.rows));
+	out->count = near.count;
 	if (u->header.encoding == ETCH_ENCODING_ORC)
 		rows_repack(out);
 	return 0;

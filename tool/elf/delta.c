@@ -284,7 +284,7 @@ int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, siz
 			return -1;
 		if (!length && done < want_size)
 			return -1;
-		memcpy(want + done, have + source, length);
+		big_copy(want + done, have + source, length);
 		source += length;
 		done += length;
 	}

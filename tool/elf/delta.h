@@ -27,7 +27,7 @@ struct delta_guess {
 int delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
                uint8_t **out, size_t *size);
 
-/* Decodes: fills want[0..want_size). -1: the commands do not fit these two sizes. */
+/* Decodes: fills want[0..want_size), which is zeroed memory. -1: the commands do not fit these two sizes. */
 int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, size_t delta_size, uint8_t *want,
                 size_t want_size);
 

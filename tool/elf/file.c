@@ -31,11 +31,45 @@ static bool written_since(int fd, const struct file_mark *mark)
 	       st.st_mtim.tv_nsec != mark->written.tv_nsec;
 }
 
+/*
+ * Reads a file into zeroed memory, and leaves the holes of a sparse file alone: their pages take no memory until
+ * somebody writes to them. Returns the number of bytes, which is less than `size` where the file was truncated
+ * meanwhile; or -1, with errno.
+ */
+static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
+{
+	size_t at = 0;
+
+	while (at < size) {
+		off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole;
+
+		if (data < 0 && errno == ENXIO) { /* a hole up to the end, or the file has been truncated */
+			struct stat st;
+
+			return fstat(fd, &st) ? -1 : (st.st_size < (off_t)size ? st.st_size : (ssize_t)size);
+		}
+		hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+		if (hole < 0) { /* the file system does not say: read all of the rest */
+			data = (off_t)at;
+			hole = (off_t)size;
+		}
+		for (at = (size_t)data; at < size && at < (size_t)hole;) {
+			ssize_t n = pread(fd, bytes + at, ((size_t)hole < size ? (size_t)hole : size) - at, (off_t)at);
+
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n <= 0)
+				return n ? -1 : (ssize_t)at;
+			at += (size_t)n;
+		}
+	}
+	return (ssize_t)size;
+}
+
 int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e)
 {
 	struct stat st;
-	size_t got = 0;
-	ssize_t n;
+	ssize_t got;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	*bytes = NULL;
@@ -53,31 +87,24 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino,
 	                           (uint64_t)st.st_nlink};
 	bounds_add(path, (uint64_t)st.st_size);
-	*bytes = big_alloc((size_t)st.st_size + 1);
+	*bytes = big_zero((size_t)st.st_size + 1, 1);
 	/* The results of an analysis take about as much memory as the file, its intermediate data as much again. */
 	big_heap(2 * (size_t)st.st_size);
 	if (!*bytes) {
 		error_set(e, NO_MEMORY " for %jd bytes", (intmax_t)st.st_size);
 		goto fail;
 	}
-	while (got < (size_t)st.st_size) {
-		n = read(fd, *bytes + got, (size_t)st.st_size - got);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			error_set(e, "cannot read: %s", strerror(errno));
-			goto fail;
-		}
-		if (!n)
-			break;
-		got += (size_t)n;
+	got = contents_read(fd, *bytes, (size_t)st.st_size);
+	if (got < 0) {
+		error_set(e, "cannot read: %s", strerror(errno));
+		goto fail;
 	}
 	if (written_since(fd, mark)) {
 		error_set(e, "changed while etch read it");
 		goto fail;
 	}
 	close(fd);
-	*size = got;
+	*size = (size_t)got;
 	return 0;
 fail:
 	close(fd);
@@ -414,12 +441,12 @@ int elf_open(struct elf_file *f, const char *path, struct error *e)
 
 int elf_bytes_own(struct elf_file *f, struct error *e)
 {
-	uint8_t *copy = big_alloc(f->size + 1);
+	uint8_t *copy = big_zero(f->size + 1, 1);
 	uint32_t i;
 
 	if (!copy)
 		return error_memory(e);
-	memcpy(copy, f->bytes, f->size);
+	big_copy(copy, f->bytes, f->size);
 	for (i = 0; i < f->section_count; i++)
 		if (f->sections[i].data)
 			f->sections[i].data = copy + (f->sections[i].data - f->bytes);

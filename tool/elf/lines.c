@@ -77,10 +77,10 @@ struct lines *lines_open(const struct elf_file *f)
 		return NULL;
 	l->object = elf_is_object(f);
 	l->ranges_most = f->size / 8;
-	l->copy = big_alloc(f->size);
+	l->copy = big_zero(f->size, 1);
 	l->dwfl = dwfl_begin(&callbacks);
 	if (l->copy && l->dwfl) {
-		memcpy(l->copy, f->bytes, f->size);
+		big_copy(l->copy, f->bytes, f->size);
 		links_hide(f, l->copy);
 		dwfl_report_begin(l->dwfl);
 		l->module = dwfl_report_offline_memory(l->dwfl, f->path, f->path, l->copy, f->size);

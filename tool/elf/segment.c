@@ -223,7 +223,7 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	const struct seg_file *f = &l->f;
 	struct segment_note note = seg_note;
 
-	memcpy(out, f->data, l->keep);
+	big_copy(out, f->data, l->keep);
 	for (size_t i = 0; i < l->items && !l->ours; i++)
 		if (l->item[i].new_off != l->item[i].off)
 			memset(out + l->item[i].off, 0, l->item[i].size);
@@ -322,13 +322,11 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 	if (l->front) /* the caller may have changed bytes since the layout was made */
 		memcpy(l->front + l->front_size, q->file, l->f.size - l->front_size);
 	*out_size = same ? l->f.size : l->out_size;
-	*out = big_alloc(*out_size);
-	if (*out && !same)
-		memset(*out + l->keep, 0, *out_size - l->keep); /* in front of that the old contents go */
+	*out = big_zero(*out_size, 1);
 	if (!*out)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	if (same) {
-		memcpy(*out, l->f.data, l->f.size);
+		big_copy(*out, l->f.data, l->f.size);
 		contents_replace(l, q->sections, q->count, *out);
 	} else {
 		write_out(l, q->sections, q->count, *out);

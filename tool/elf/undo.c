@@ -9,6 +9,7 @@
 #include "elf/undo.h"
 
 #include "elf/delta.h"
+#include "support/memory.h"
 #include "support/sort.h"
 
 #include <elf.h>
@@ -93,51 +94,77 @@ static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
 	return false;
 }
 
+/* What is appended to a file in front of its record, and the ELF header that leads there. */
+struct addition {
+	Elf64_Ehdr header;
+	uint8_t *bytes; /* from the end of the file on; malloc'd */
+	size_t size;
+};
+
 /*
- * Appends section names and headers, with one for the record, and `length` zero bytes for it. *bytes is
- * reallocated, and *h, which points into it, is read again.
+ * Makes the section names and headers that are appended to a file of `size` bytes, with one more for its record, which
+ * has `length` bytes and follows them. False: out of memory.
  */
-static bool append(uint8_t **bytes, size_t size, struct headers *h, size_t length, size_t *record_at)
+static bool addition_make(const struct headers *h, const uint8_t *file, size_t size, size_t length,
+                          struct addition *out)
 {
 	size_t names = (size + 7) & ~(size_t)7, names_size = h->names.sh_size + sizeof(UNDO_SECTION);
 	size_t table = (names + names_size + 7) & ~(size_t)7;
 	uint64_t count = h->count + 1;
-	uint8_t *out;
+	uint8_t *to;
 	Elf64_Shdr sh;
 
-	*record_at = table + count * sizeof(sh);
-	out = realloc(*bytes, *record_at + length);
-	if (!out)
+	out->size = table + count * sizeof(sh) - size;
+	out->bytes = calloc(out->size, 1);
+	if (!out->bytes)
 		return false;
-	*bytes = out;
-	headers_read(out, size, h);
-	memset(out + size, 0, *record_at + length - size);
-	memcpy(out + names, out + h->names.sh_offset, h->names.sh_size);
-	memcpy(out + names + h->names.sh_size, UNDO_SECTION, sizeof(UNDO_SECTION));
-	memcpy(out + table, h->table, h->count * sizeof(sh));
+	to = out->bytes + (names - size);
+	memcpy(to, file + h->names.sh_offset, h->names.sh_size);
+	memcpy(to + h->names.sh_size, UNDO_SECTION, sizeof(UNDO_SECTION));
+	to = out->bytes + (table - size);
+	memcpy(to, h->table, h->count * sizeof(sh));
 	sh = h->names;
 	sh.sh_offset = names;
 	sh.sh_size = names_size;
-	memcpy(out + table + h->names_index * sizeof(sh), &sh, sizeof(sh));
+	memcpy(to + h->names_index * sizeof(sh), &sh, sizeof(sh));
 	/* SHF_EXCLUDE makes a linker drop the record, which is about this object file alone. */
 	sh = (Elf64_Shdr){.sh_name = (Elf64_Word)h->names.sh_size,
 	                  .sh_type = SHT_PROGBITS,
-	                  .sh_offset = *record_at,
+	                  .sh_offset = size + out->size,
 	                  .sh_size = length,
 	                  .sh_addralign = 8,
 	                  .sh_flags = h->eh.e_type == ET_REL ? SHF_EXCLUDE : 0};
-	memcpy(out + table + h->count * sizeof(sh), &sh, sizeof(sh));
-	h->eh.e_shoff = table;
+	memcpy(to + h->count * sizeof(sh), &sh, sizeof(sh));
+	out->header = h->eh;
+	out->header.e_shoff = table;
 	if (count < SHN_LORESERVE) {
-		h->eh.e_shnum = (Elf64_Half)count;
+		out->header.e_shnum = (Elf64_Half)count;
 	} else {
-		memcpy(&sh, out + table, sizeof(sh));
+		memcpy(&sh, to, sizeof(sh));
 		sh.sh_size = count;
-		memcpy(out + table, &sh, sizeof(sh));
-		h->eh.e_shnum = 0;
+		memcpy(to, &sh, sizeof(sh));
+		out->header.e_shnum = 0;
 	}
-	memcpy(out, &h->eh, sizeof(h->eh));
 	return true;
+}
+
+/* Appends the addition to *bytes, which is reallocated, and `length` bytes for the record. False: out of memory. */
+static bool append(uint8_t **bytes, size_t size, const struct headers *h, size_t length, size_t *record_at)
+{
+	struct addition add;
+	uint8_t *out;
+
+	if (!addition_make(h, *bytes, size, length, &add))
+		return false;
+	*record_at = size + add.size;
+	out = realloc(*bytes, *record_at + length);
+	if (out) {
+		*bytes = out;
+		memcpy(out + size, add.bytes, add.size);
+		memcpy(out, &add.header, sizeof(add.header));
+	}
+	free(add.bytes);
+	return out != NULL;
 }
 
 /* Bounds the memory that a hostile record can ask for: a real original is not that much larger. */
@@ -145,22 +172,21 @@ static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { r
 
 static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
-/* Removes the record: sets out->kept and its size. Appending a record of the same size to out->kept must reproduce
- * `file`; otherwise the file has been changed since. */
+/* Removes the record: sets out->kept and its size. What is appended to it in front of a record of this size must be
+ * what `file` has there; otherwise the file has been changed since. */
 static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
                      struct error *e)
 {
-	size_t again_at;
+	struct addition add;
 	struct headers h;
-	uint8_t *again;
 	Elf64_Ehdr eh;
 	int differs = 0;
 
-	out->kept = malloc(r->kept_size);
+	out->kept = big_zero(r->kept_size, 1);
 	if (!out->kept)
 		return error_memory(e);
 	out->kept_size = r->kept_size;
-	memcpy(out->kept, file, r->kept_size);
+	big_copy(out->kept, file, r->kept_size);
 	memcpy(&eh, file, sizeof(eh)); /* keep what a tool changed in the header, except section headers */
 	eh.e_shoff = r->header.e_shoff;
 	eh.e_shnum = r->header.e_shnum;
@@ -169,18 +195,14 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 		error_set(e, stale);
 		return 1;
 	}
-	again = malloc(out->kept_size);
-	if (again)
-		memcpy(again, out->kept, out->kept_size);
-	if (!again || !append(&again, out->kept_size, &h, size - record_at, &again_at)) {
-		free(again);
+	if (!addition_make(&h, out->kept, out->kept_size, size - record_at, &add))
 		return error_memory(e);
-	}
-	if (again_at != record_at || memcmp(again, file, record_at)) {
+	if (r->kept_size + add.size != record_at || memcmp(&add.header, file, sizeof(add.header)) ||
+	    memcmp(add.bytes, file + r->kept_size, add.size)) {
 		error_set(e, stale);
 		differs = 1;
 	}
-	free(again);
+	free(add.bytes);
 	return differs;
 }
 
@@ -210,7 +232,7 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 		return -1;
 	}
 	out->original_size = r.original_size;
-	out->original = malloc(r.original_size + 1);
+	out->original = big_zero(r.original_size + 1, 1);
 	if (!out->original)
 		return error_memory(e);
 	hash(out->kept, out->kept_size, found);

@@ -22,10 +22,10 @@ static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_vi
 	struct elf_file plain = {0};
 	struct linked_tables tables = {0};
 	struct frames frames = {0};
-	uint8_t *bytes = mem_alloc(f->size + 1, 1);
+	uint8_t *bytes = mem_zero(f->size + 1, 1);
 	int err = -1;
 
-	memcpy(bytes, f->bytes, f->size);
+	big_copy(bytes, f->bytes, f->size);
 	if (elf_open_bytes(&plain, f->path, bytes, f->size, e))
 		goto out;
 	if (!elf_is_object(f) && (linked_tables_read(&plain, &tables, e) < 0 || sites_unbake(&plain, &tables, e)))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The link step of `etch rewrite`: finds the sites of a linked file, bakes them, sorts the tables, adds the unwind
  * table. */
+#include "support/memory.h"
 #include "rewrite/rewrite.h"
 
 #include "site/in_place.h"
@@ -351,11 +352,11 @@ static int output_settle(const struct elf_file *f, const uint8_t *before, const 
                          struct rewrite_result *out, struct error *e)
 {
 	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
-		out->bytes = malloc(f->size + 1);
+		out->bytes = big_zero(f->size + 1, 1);
 		if (!out->bytes)
 			return error_memory(e);
 		out->size = f->size;
-		memcpy(out->bytes, f->bytes, f->size);
+		big_copy(out->bytes, f->bytes, f->size);
 	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {
 		free(out->bytes);
 		out->bytes = NULL;
@@ -435,7 +436,8 @@ static int link_step_run(struct link_step *t)
 		return -1;
 	if (t->sites)
 		rest_restore(t->f, t->before, t->o, &t->now, &t->rows);
-	if (rewrite_ex_print(t->s, &t->faults) || (t->o->orc && unwind_print_lost(t->s, t->out)) ||
+	if (rewrite_ex_print(t->s, &t->faults) ||
+	    (t->o->orc && (unwind_print_lost(t->s, t->out) || unwind_print_far(t->s, t->out))) ||
 	    (missing && unwind_missing(t->s, why.text)))
 		return -1;
 	was = t->before ? t->before : t->f->bytes;

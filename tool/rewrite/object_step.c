@@ -117,10 +117,10 @@ static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
 /* Makes a copy of f's current bytes the output. */
 static int bytes_copy(const struct elf_file *f, struct rewrite_result *out, struct error *e)
 {
-	out->bytes = malloc(f->size + 1);
+	out->bytes = big_zero(f->size + 1, 1);
 	if (!out->bytes)
 		return error_memory(e);
-	memcpy(out->bytes, f->bytes, f->size);
+	big_copy(out->bytes, f->bytes, f->size);
 	out->size = f->size;
 	return 0;
 }

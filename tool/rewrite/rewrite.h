@@ -7,6 +7,7 @@
 #include "site/bake.h"
 #include "table/ex_table.h"
 #include "table/linked_unwind.h"
+#include "table/near_rows.h"
 #include "table/object_orc.h"
 #include "table/object_sframe.h"
 
@@ -49,6 +50,7 @@ struct rewrite_result {
 	struct eh_frame eh;              /* counts of .eh_frame; 0: none made */
 	struct sframe sframe;            /* counts of .sframe; version 0: none made */
 	size_t lost;                     /* rows that do not fit the orc encoding: UNDEFINED in it */
+	struct far_code far;             /* linked: code without rows in the table, because it is far from the rest */
 	size_t orc_sorted;               /* linked: sorted entries of the classic arrays */
 	size_t ex_entries, ex_dropped;   /* entries of the exception table; linked: dropped, as their code is gone */
 };
@@ -111,6 +113,8 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 /* 0; -1 and a message; 1 and a message: no table can be made for this file. */
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e);
+/* Adds the finding about code that gets no rows because it is far from the rest, if there is any. */
+int unwind_print_far(struct scan *s, const struct rewrite_result *r);
 /* Adds the finding about rows that do not fit the orc encoding, if there are any. */
 int unwind_print_lost(struct scan *s, const struct rewrite_result *r);
 /* Makes the file with a segment for the unwind table alone. Returns a segment_result. */

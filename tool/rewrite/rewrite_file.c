@@ -154,8 +154,10 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 	to->model = f->path;
 	if (opt->debug)
 		return debug_make(f, opt, done, to, e);
-	if (opt->sidecar)
-		return sidecar_make(f, opt, done, to, e);
+	if (opt->sidecar) {
+		out->scan.file = f;
+		return sidecar_make(f, opt, done, to, e) || unwind_print_far(&out->scan, done) ? -1 : 0;
+	}
 	if (elf_is_object(f) && make.eh_frame)
 		return error_set(e, "is an object file: --eh-frame is for programs and libraries");
 	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)

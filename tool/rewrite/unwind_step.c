@@ -9,6 +9,7 @@
 #include "support/memory.h"
 #include "table/linked_tables.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,17 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	return err;
 }
 
+int unwind_print_far(struct scan *s, const struct rewrite_result *r)
+{
+	if (!r->far.bytes)
+		return 0;
+	return scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->far.at), r->far.at,
+	                        "%" PRIu64
+	                        " bytes of code, from here on, are too far from the rest of the code for the unwind "
+	                        "table",
+	                        r->far.bytes);
+}
+
 int unwind_print_lost(struct scan *s, const struct rewrite_result *r)
 {
 	if (!r->lost)
@@ -50,11 +62,14 @@ int unwind_print_lost(struct scan *s, const struct rewrite_result *r)
 	                        r->lost);
 }
 
-/* Collects all possible return addresses, behind every possible call: the return-address map is exact for these. */
-static int calls_find(const struct code_space *space, uint64_t **calls, size_t *count, struct error *e)
+/* Collects all possible return addresses in the code that gets rows, after every possible call: the return-address map
+ * is exact for these. */
+static int calls_find(const struct code_space *space, const struct row_list *near, uint64_t **calls, size_t *count,
+                      struct error *e)
 {
 	struct call_code code = {.lo = space->list[0].addr, .hi = space->list[0].addr};
-	size_t i;
+	uint64_t from = near->rows[0].addr, end = near->rows[near->count - 1].addr;
+	size_t i, n;
 
 	*calls = NULL;
 	*count = 0;
@@ -70,6 +85,10 @@ static int calls_find(const struct code_space *space, uint64_t **calls, size_t *
 		if (callsites_find(&code, calls, count))
 			return error_memory(e);
 	}
+	for (i = n = 0; i < *count; i++)
+		if ((*calls)[i] > from && (*calls)[i] <= end)
+			(*calls)[n++] = (*calls)[i];
+	*count = n;
 	return 0;
 }
 
@@ -96,7 +115,7 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 	return 0;
 }
 
-/* True if the code spans more than the 32-bit offsets of a table. */
+/* True if the code spans more than the 32-bit offsets of .sframe and .eh_frame_hdr. */
 static bool is_too_far(const struct code_space *s)
 {
 	uint64_t lo = s->count ? s->list[0].addr & ~255ull : 0, hi = lo;
@@ -135,25 +154,29 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
 	bool registers = o->encoding == ETCH_ENCODING_BLOCK && (o->registers || linked_unwind_has_registers(f));
 	static const enum saves_of saves[] = {SAVES_MISSING, SAVES_WRONG, SAVES_ALL};
-	struct row_list rows;
+	struct row_list rows, near;
+	/* Tables of other unwinders take nothing for gaps: they have all rows. */
 	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, rewrite_replaces(f, o)};
 	uint64_t *calls = NULL;
 	int err;
 
 	memset(unwind, 0, sizeof(*unwind));
 	err = rows_find(f, o, registers ? SAVES_ALL : eh_frame ? saves[eh.replace] : SAVES_NONE, out, &rows, e);
-	if (!err && is_too_far(&out->frames.space)) {
+	if (!err && (sframe || eh_frame) && is_too_far(&out->frames.space)) {
 		row_list_free(&rows);
-		error_set(e, "its code spans more than 4 GiB: too far for an unwind table");
+		cfi_file_close(&out->frames.cfi);
+		error_set(e, "its code spans more than 4 GiB: too far for .sframe and .eh_frame");
 		return 1;
 	}
-	if (!err && rows.count && map)
-		err = calls_find(&out->frames.space, &calls, &kind.call_count, e);
+	if (!err)
+		rows_near(&rows, &near, &out->far);
+	if (!err && near.count && map)
+		err = calls_find(&out->frames.space, &near, &calls, &kind.call_count, e);
 	kind.calls = calls;
-	if (!err && rows.count)
-		err = linked_unwind_make(f, &rows, &kind, unwind, &out->lost, e);
+	if (!err && near.count)
+		err = linked_unwind_make(f, &near, &kind, unwind, &out->lost, e);
 	if (!err && unwind->count && registers)
-		err = registers_make(o, &rows, out, unwind, e);
+		err = registers_make(o, &near, out, unwind, e);
 	if (!err && unwind->count && sframe)
 		err = linked_unwind_sframe(unwind, &rows, sframe, e);
 	if (!err && unwind->count && eh_frame)

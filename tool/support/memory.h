@@ -5,7 +5,8 @@
  * merely claims: these are an error of that file.
  *
  * big_*(): for whole files, which are touched once from end to end, so that most of the time would go into page
- * faults: large pages avoid these.
+ * faults: large pages avoid these. A sparse file may be much larger than memory: big_copy() leaves pages of zeros
+ * alone, as file_read() does.
  */
 #ifndef SUPPORT_MEMORY_H
 #define SUPPORT_MEMORY_H
@@ -15,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* As malloc(), calloc() and reallocarray(), but never null, also for a size of 0. Release with free(). Thread-safe. */
@@ -66,6 +68,21 @@ static inline void *big_zero(size_t count, size_t size)
 	if (p && count * size >= 2 * BIG_PAGE)
 		big_advise(p);
 	return p;
+}
+
+/* Copies `size` bytes to zeroed memory that nobody has written to yet. Pages of zeros are not written, and take no
+ * memory there. */
+static inline void big_copy(void *to, const void *from, size_t size)
+{
+	const uint8_t *in = (const uint8_t *)from;
+	uint8_t *out = (uint8_t *)to;
+	size_t at, part;
+
+	for (at = 0; at < size; at += part) {
+		part = size - at < 4096 ? size - at : 4096;
+		if (in[at] || memcmp(in + at, in + at + 1, part - 1))
+			memcpy(out + at, in + at, part);
+	}
 }
 
 /*

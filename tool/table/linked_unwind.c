@@ -190,15 +190,6 @@ static int others_fill(struct linked_unwind *u, struct error *e)
 	return err;
 }
 
-/* A table takes some bytes per 256 bytes of address range, also for gaps: refuses ranges that would take far
- * more than the file's size. */
-static bool is_spread(const struct elf_file *f, const struct row_list *rows)
-{
-	uint64_t size = rows->rows[rows->count - 1].addr - rows->rows[0].addr;
-
-	return size / 32 > 4 * (uint64_t)f->size + (16u << 20);
-}
-
 int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, const struct unwind_kind *kind,
                        struct linked_unwind *out, size_t *lost, struct error *e)
 {
@@ -209,11 +200,6 @@ int linked_unwind_make(const struct elf_file *f, const struct row_list *rows, co
 	*lost = 0;
 	if (!rows->count)
 		return 0;
-	if (is_spread(f, rows))
-		return error_set(e,
-		                 "its code is spread over %" PRIu64
-		                 " MB of addresses: too much for an unwind table in a file of its size",
-		                 (rows->rows[rows->count - 1].addr - rows->rows[0].addr) >> 20);
 	memcpy(out->header.build_id, id, id_size < sizeof(out->header.build_id) ? id_size : sizeof(out->header.build_id));
 	return kind->encoding == ETCH_ENCODING_BLOCK ? make_block(rows, kind, out, e) : make_orc(rows, out, lost, e);
 }

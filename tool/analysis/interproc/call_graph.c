@@ -10,95 +10,6 @@
 
 #include <string.h>
 
-/* ---- states ------------------------------------------------------------------ */
-
-/*
- * Head of a packed state. The registers that are not all zero follow (bit r of `registers`: register r), then
- * `slot_count` stack slots.
- */
-struct packed {
-	uint32_t align;
-	uint16_t known, registers;
-	uint8_t weak, dead, slot_count, frame;
-};
-
-size_t state_pack(const struct state *s, uint8_t *out)
-{
-	static const struct value none;
-	struct packed p = {s->align, s->known, 0, s->weak, s->dead, s->slot_count, s->frame};
-	size_t at = sizeof(p);
-	unsigned r;
-
-	for (r = 0; r < 16; r++)
-		if (memcmp(&s->reg[r], &none, sizeof(none))) {
-			p.registers |= (uint16_t)(1u << r);
-			if (out)
-				memcpy(out + at, &s->reg[r], sizeof(none));
-			at += sizeof(none);
-		}
-	if (out) {
-		memcpy(out + at, s->slot, s->slot_count * sizeof(s->slot[0]));
-		memcpy(out, &p, sizeof(p));
-	}
-	return at + s->slot_count * sizeof(s->slot[0]);
-}
-
-void state_unpack(const uint8_t *packed, struct state *out)
-{
-	const uint8_t *at = packed + sizeof(struct packed);
-	struct packed p;
-	unsigned r;
-
-	memcpy(&p, packed, sizeof(p));
-	memset(out, 0, offsetof(struct state, slot));
-	out->align = p.align;
-	out->known = p.known;
-	out->weak = p.weak;
-	out->dead = p.dead;
-	out->slot_count = p.slot_count;
-	out->frame = p.frame;
-	out->constants = EFFECT_CONSTANT;
-	out->lowest = INT32_MIN; /* not part of a packed state */
-	for (r = 0; r < 16; r++)
-		if (p.registers >> r & 1) {
-			memcpy(&out->reg[r], at, sizeof(out->reg[r]));
-			at += sizeof(out->reg[r]);
-		}
-	memcpy(out->slot, at, p.slot_count * sizeof(out->slot[0]));
-}
-
-/* The size of a packed state, of which the head is given. */
-static size_t packed_size(const struct packed *p)
-{
-	return sizeof(*p) + (size_t)__builtin_popcount(p->registers) * sizeof(struct value) +
-	       p->slot_count * sizeof(struct slot);
-}
-
-bool states_equal(const uint8_t *a, const uint8_t *b)
-{
-	struct packed p, q;
-
-	memcpy(&p, a, sizeof(p));
-	memcpy(&q, b, sizeof(q));
-	return !memcmp(&p, &q, sizeof(p)) && !memcmp(a + sizeof(p), b + sizeof(q), packed_size(&p) - sizeof(p));
-}
-
-uint64_t states_hash(const uint8_t *packed, uint64_t seed)
-{
-	struct packed p;
-	size_t size, i;
-	uint32_t word;
-
-	memcpy(&p, packed, sizeof(p));
-	size = packed_size(&p);
-	for (i = 0; i + sizeof(word) <= size; i += sizeof(word)) {
-		memcpy(&word, packed + i, sizeof(word));
-		seed = (seed ^ word) * 0x9e3779b97f4a7c15u;
-		seed ^= seed >> 29;
-	}
-	return seed;
-}
-
 /* ---- edges ------------------------------------------------------------------- */
 
 static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
@@ -210,9 +121,6 @@ void links_replace(struct work *w)
 	for (i = 0; i < w->worklist_count; i++) {
 		struct range_state *s = &w->state[w->worklist[i]];
 
-		free(s->out_old);
-		s->out_old = s->out_new;
-		s->out_new = NULL;
 		touched_add(w, s);
 	}
 	chunks_reserve(w);

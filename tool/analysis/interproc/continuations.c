@@ -197,14 +197,14 @@ static void edges_forget(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (w->ranges.list[i].fde >= 0 || !(s->edges_seen || s->join_count || range_is_only_led_to(s)))
+		if (w->ranges.list[i].fde >= 0 || !(s->edges_seen || s->joins || range_is_only_led_to(s)))
 			continue;
 		if (s->edges_seen) { /* it is code, though no edge says so in the next round */
 			s->evidence |= EVIDENCE_LED;
 			touched_add(w, s);
 		}
 		s->joined = false;
-		s->join_count = 0;
+		joins_clear(s);
 		s->edge_runs = 0;
 		s->edges_seen = 0;
 		s->run |= RUN_NEWS;

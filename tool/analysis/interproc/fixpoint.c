@@ -70,6 +70,18 @@ struct join {
 	struct state state;
 };
 
+/* Most code ranges have one or two, and a file may have a million code ranges: the list grows from one element. */
+struct joins {
+	uint32_t count, room;
+	struct join list[];
+};
+
+void joins_clear(struct range_state *s)
+{
+	free(s->joins);
+	s->joins = NULL;
+}
+
 void edges_restart(struct work *w)
 {
 	size_t i, k;
@@ -90,38 +102,47 @@ void edges_restart(struct work *w)
 	w->edges.count = k;
 }
 
-static size_t join_from(const struct range_state *s, uint64_t target)
+static uint32_t join_from(const struct joins *l, uint64_t target)
 {
-	return SEARCH(s->join_count, i, s->joins[i].target < target);
+	return l ? (uint32_t)SEARCH(l->count, i, l->list[i].target < target) : 0;
 }
 
 static void join_take(struct range_state *s, const struct flow_edge *x)
 {
-	size_t at = join_from(s, x->target);
+	struct joins *l = s->joins;
+	uint32_t at = join_from(l, x->target), count = l ? l->count : 0;
 
-	if (at < s->join_count && s->joins[at].target == x->target) {
-		state_join(&s->joins[at].state, &x->state);
+	if (at < count && l->list[at].target == x->target) {
+		state_join(&l->list[at].state, &x->state);
 		return;
 	}
-	mem_room(&s->joins, &s->join_room, s->join_count, sizeof(*s->joins));
-	memmove(&s->joins[at + 1], &s->joins[at], (s->join_count - at) * sizeof(*s->joins));
-	s->joins[at].target = x->target;
-	state_copy(&s->joins[at].state, &x->state);
-	s->join_count++;
+	if (!l || l->count == l->room) {
+		uint32_t room = l ? 2 * l->room : 1;
+
+		l = s->joins = mem_resize(l, 1, sizeof(*l) + room * sizeof(l->list[0]));
+		l->count = count;
+		l->room = room;
+	}
+	memmove(&l->list[at + 1], &l->list[at], (count - at) * sizeof(l->list[0]));
+	l->list[at].target = x->target;
+	state_copy(&l->list[at].state, &x->state);
+	l->count++;
 }
 
 void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count)
 {
-	uint32_t from = *count ? (*in)[0].from : 0;
-	size_t i, n = 0;
+	uint32_t from = *count ? (*in)[0].from : 0, i;
+	const struct joins *l;
+	size_t n = 0, k;
 
-	for (i = 0; i < *count; i++)
-		join_take(s, &(*in)[i]);
-	for (i = join_from(s, p->start); i < s->join_count && s->joins[i].target < p->end; i++) {
+	for (k = 0; k < *count; k++)
+		join_take(s, &(*in)[k]);
+	l = s->joins;
+	for (i = join_from(l, p->start); l && i < l->count && l->list[i].target < p->end; i++) {
 		mem_room(in, room, n, sizeof(**in));
-		(*in)[n].target = s->joins[i].target;
+		(*in)[n].target = l->list[i].target;
 		(*in)[n].from = from;
-		state_copy(&(*in)[n++].state, &s->joins[i].state);
+		state_copy(&(*in)[n++].state, &l->list[i].state);
 	}
 	*count = n;
 }

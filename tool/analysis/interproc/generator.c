@@ -334,12 +334,9 @@ static void rounds_free(struct work *w)
 	for (i = 0; i < w->state_count; i++) {
 		struct range_state *s = &w->state[i];
 
-		free(s->joins);
-		free(s->out_old);
-		free(s->out_new);
-		s->joins = NULL;
-		s->out_old = s->out_new = NULL;
+		joins_clear(s);
 	}
+	state_pool_free(&w->states);
 	free(w->edges.list);
 	w->edges = (struct edges){0};
 	links_free(&w->calls);
@@ -403,6 +400,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	int err;
 
 	memset(out, 0, sizeof(*out));
+	state_pool_open(&w.states);
 	err = work_open(&w, e) || work_begin(&w, e) ? -1 : 0;
 	if (!err) {
 		fixpoint_find(&w);

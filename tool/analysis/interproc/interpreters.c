@@ -133,9 +133,9 @@ static bool joins_forget(struct work *w)
 	for (i = 0; i < w->ranges.count && w->handlers_tried; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (!s->join_count || w->ranges.list[i].fde >= 0)
+		if (!s->joins || w->ranges.list[i].fde >= 0)
 			continue;
-		s->join_count = 0;
+		joins_clear(s);
 		s->run |= RUN_NEWS;
 		some = true;
 	}

@@ -37,11 +37,11 @@ struct links {
 	size_t other_count, other_room;
 };
 
-/* A flow_edge. Its state is owned by the range_state of `from` (out_old, out_new). */
+/* A flow_edge. */
 struct edge {
 	uint64_t target;
 	uint64_t sum;         /* checksum of target and rule; see edges_sum() */
-	const uint8_t *state; /* packed: state_unpack() */
+	const uint8_t *state; /* of work.states: equal states have equal pointers */
 	uint32_t from;
 	bool entry; /* state_is_entry() */
 };
@@ -83,16 +83,7 @@ static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
 /* Calls `take` for each link to one of `count` sorted noreturn functions; not for all of EXIT_REF. */
 void links_to(const struct work *w, const struct links *l, const uint64_t *targets, size_t count,
               void (*take)(void *ctx, const struct link *x), void *ctx);
-/* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
-size_t state_pack(const struct state *s, uint8_t *out);
-void state_unpack(const uint8_t *packed, struct state *out);
-/* Are two packed states the same? */
-bool states_equal(const uint8_t *a, const uint8_t *b);
-/* A hash of a packed state; other ones by other seeds. */
-uint64_t states_hash(const uint8_t *packed, uint64_t seed);
-#define PACKED_MOST sizeof(struct state)
-
-/* Appends an edge; `state`, its packed state, stays owned by the caller. */
+/* Appends an edge; `state` is its packed state, of work.states. */
 void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
 /* Extends the checksum of a sequence of edges (in order, initially 0) by one edge. */
 static inline uint64_t edges_sum(uint64_t sum, const struct edge *x) { return (sum ^ x->sum) * 0x100000001b3u; }

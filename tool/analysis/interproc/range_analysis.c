@@ -71,9 +71,9 @@ static size_t doubts_last(struct worker *o, const struct code_range *p, size_t c
  * changes nothing. Not all such edges are found. */
 static bool edge_is_known(struct worker *o, const struct edge *x)
 {
-	const struct edge **known = &o->known[states_hash(x->state, x->sum) % KNOWN];
+	const struct edge **known = &o->known[((uintptr_t)x->state / 4 ^ x->sum) % KNOWN];
 
-	if (*known && (*known)->target == x->target && states_equal((*known)->state, x->state))
+	if (*known && (*known)->target == x->target && (*known)->state == x->state)
 		return true;
 	*known = x;
 	return false;

@@ -40,18 +40,12 @@ static bool is_own_stack_start(const struct flow_env *env, uint64_t target)
 	return to && to->start == target;
 }
 
-/* Keeps the edges out of a code range, their packed states in one allocation (out_new). */
+/* Keeps the edges out of a code range. */
 static void edges_keep(struct worker *o, struct chunk *c)
 {
 	const struct flow *f = &o->flow;
-	uint8_t *states;
-	size_t size = 0, i;
+	size_t i;
 
-	for (i = 0; i < f->found.edge_count; i++)
-		size += state_pack(&f->found.edges[i].state, NULL);
-	if (!size)
-		return;
-	states = o->w->state[f->in.number].out_new = mem_alloc(size, 1);
 	for (i = 0; i < f->found.edge_count; i++) {
 		const struct flow_edge *x = &f->found.edges[i];
 
@@ -59,8 +53,7 @@ static void edges_keep(struct worker *o, struct chunk *c)
 			undiscovered_keep(o, c, x->target);
 		if (edge_is_doubtful(o->w, f->in.range, x->target) || is_own_stack_start(f->in.env, x->target))
 			continue;
-		edges_put(&c->edges, x, states);
-		states += state_pack(&x->state, states);
+		edges_put(&c->edges, x, state_pool_take(&o->w->states, &x->state));
 	}
 }
 

@@ -128,10 +128,7 @@ struct range_state {
 	uint32_t last_round; /* the last one that analysed it */
 	uint64_t reached;    /* address of the end of its flow */
 	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
-	struct join *joins;  /* fixpoint.c: the joins of a `joined` one, by target */
-	size_t join_count, join_room;
-	uint8_t *out_old;    /* packed states of the edges out of it; owned */
-	uint8_t *out_new;    /* likewise, of the current round */
+	struct joins *joins; /* fixpoint.c: the joined states of a `joined` one, by target; owned, null: none */
 	uint64_t result_sum; /* range_sum() of its last results, from round RECURRENCE_FROM on */
 };
 

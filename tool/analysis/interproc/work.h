@@ -24,6 +24,7 @@
 #include "analysis/interproc/own_stack_ranges.h"
 #include "analysis/interproc/links.h"
 #include "analysis/interproc/range_state.h"
+#include "analysis/interproc/state_pool.h"
 #include "analysis/discover/ranges.h"
 #include "support/vector.h"
 
@@ -53,7 +54,8 @@ struct work {
 	uint64_t *noreturn_named; /* env.noreturn_named */
 	char **names;             /* functions marked noreturn by DWARF, sorted */
 	size_t name_count, name_room;
-	struct edges edges; /* sorted by target */
+	struct edges edges;       /* sorted by target */
+	struct state_pool states; /* of the edges */
 	struct links calls, tails;
 	uint32_t *place;         /* by identity of a code range (range_state.id): its number */
 	struct entries *entries; /* link_lists.c: by identity, the counts behind range_state.entered */
@@ -109,6 +111,8 @@ void edges_renumber(struct work *w, const uint32_t *moved);
 void fixpoint_find(struct work *w);
 /* Drops the edges among the code ranges whose incoming edges keep changing, and makes these code ranges joined. */
 void edges_restart(struct work *w);
+/* Forgets the joined states of a code range. */
+void joins_clear(struct range_state *s);
 /* Joins the edges *in into a joined code range with all since edges_restart(): one per target. */
 void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count);
 /* Checksum of the last results of a code range that others may depend on: links, edges, rows. */
