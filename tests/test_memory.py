@@ -110,3 +110,35 @@ def test_one_function_far_from_the_rest_costs_its_own_rows_at_most(etch, build, 
     if not cfi:
         names = [[line.split("+")[0].split("[")[0] for line in x.splitlines()] for x in (plain, etched)]
         assert names[0] == names[1]
+
+
+def test_undo_streams(etch, tmp_path, peak):
+    """Neither the rewritten file nor its original is read into memory: 16 MiB are enough for 120 MB."""
+    obj, exe, out, back = (tmp_path / n for n in ("a.o", "exe", "out", "back"))
+    source = "\t.globl main\nmain:\txor %eax, %eax\n\tret\n\t.section .rodata\n\t.incbin \"noise\"\n"
+    (tmp_path / "noise").write_bytes(os.urandom(1 << 20) * 120)
+    run(["gcc", "-c", "-o", obj, "-x", "assembler", "-"], input=source, cwd=tmp_path)
+    run(["gcc", "-o", exe, obj])
+    run([etch, "rewrite", "-o", out, exe])
+    p = peak([etch, "rewrite", "--undo", "-o", back], out)
+    assert int(p.stderr.split()[-1]) < 16 << 10, p.stderr
+    run(["cmp", exe, back])
+    peak([etch, "rewrite", "--undo"], out)
+    run(["cmp", exe, out])
+
+
+@pytest.mark.parametrize("what", ["the original's hash", "the kept file", "the delta", "a section header"])
+def test_undo_of_a_changed_file_writes_nothing(etch, tmp_path, what):
+    """What is found only while the original is being made leaves the file as it is, and no other one behind."""
+    exe = tmp_path / "exe"
+    run(["gcc", "-O2", "-o", exe, "-x", "c", "-"], input="int main(void) { return 0; }")
+    run([etch, "rewrite", exe])
+    data = bytearray(exe.read_bytes())
+    record = data.rindex(b"etchundo")
+    at = {"the original's hash": record + 32, "the kept file": 0x1000, "the delta": len(data) - 1,
+          "a section header": struct.unpack_from("<Q", data, 40)[0] + 64}[what]
+    data[at] ^= 1
+    exe.write_bytes(data)
+    p = run([etch, "rewrite", "--undo", exe], ok=2)
+    assert len(p.stderr.splitlines()) == 1 and "was changed after etch rewrote it" in p.stderr
+    assert exe.read_bytes() == data and [f.name for f in tmp_path.iterdir()] == ["exe"]

@@ -237,12 +237,7 @@ int delta_make(struct bytes have, struct bytes want, const struct delta_guess *g
 	return 0;
 }
 
-struct reader {
-	const uint8_t *at, *end;
-	bool bad;
-};
-
-static uint64_t get_number(struct reader *r, bool is_signed)
+static uint64_t number_next(struct delta_reader *r, bool is_signed)
 {
 	unsigned shift = 0;
 	uint64_t n = 0;
@@ -262,31 +257,46 @@ static uint64_t get_number(struct reader *r, bool is_signed)
 	return n;
 }
 
+void delta_open(struct delta_reader *r, struct bytes delta, uint64_t have_size, uint64_t want_size)
+{
+	*r = (struct delta_reader){.at = delta.at, .end = delta.at + delta.size, .have = have_size, .left = want_size};
+}
+
+int delta_next(struct delta_reader *r, struct delta_command *out)
+{
+	if (!r->left)
+		return r->at == r->end ? 0 : -1;
+	out->literal_size = number_next(r, false);
+	if (r->bad || out->literal_size > r->left || out->literal_size > (uint64_t)(r->end - r->at))
+		return -1;
+	out->literal = r->at;
+	r->at += out->literal_size;
+	r->left -= out->literal_size;
+	out->size = number_next(r, false);
+	if (out->size)
+		r->source += number_next(r, true);
+	out->from = r->source;
+	if (r->bad || out->size > r->left || r->source > r->have || out->size > r->have - r->source)
+		return -1;
+	if (!out->size && r->left)
+		return -1;
+	r->source += out->size;
+	r->left -= out->size;
+	return 1;
+}
+
 int delta_apply(const uint8_t *have, size_t have_size, const uint8_t *delta, size_t delta_size, uint8_t *want,
                 size_t want_size)
 {
-	struct reader r = {delta, delta + delta_size, false};
-	uint64_t source = 0;
-	size_t done = 0;
+	struct delta_command c;
+	struct delta_reader r;
+	int more;
 
-	while (done < want_size) {
-		uint64_t length = get_number(&r, false);
-
-		if (r.bad || length > want_size - done || length > (size_t)(r.end - r.at))
-			return -1;
-		memcpy(want + done, r.at, length);
-		r.at += length;
-		done += length;
-		length = get_number(&r, false);
-		if (length)
-			source += get_number(&r, true);
-		if (r.bad || length > want_size - done || source > have_size || length > have_size - source)
-			return -1;
-		if (!length && done < want_size)
-			return -1;
-		big_copy(want + done, have + source, length);
-		source += length;
-		done += length;
+	delta_open(&r, (struct bytes){delta, delta_size}, have_size, want_size);
+	while ((more = delta_next(&r, &c)) > 0) {
+		memcpy(want, c.literal, c.literal_size);
+		big_copy(want + c.literal_size, have + c.from, c.size);
+		want += c.literal_size + c.size;
 	}
-	return r.at == r.end ? 0 : -1;
+	return more;
 }

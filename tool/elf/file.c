@@ -23,7 +23,7 @@ int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e)
 	return file_read_marked(path, bytes, size, &mark, e);
 }
 
-static bool written_since(int fd, const struct file_mark *mark)
+bool file_is_written_since(int fd, const struct file_mark *mark)
 {
 	struct stat st;
 
@@ -53,8 +53,10 @@ static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
 			data = (off_t)at;
 			hole = (off_t)size;
 		}
+		if (lseek(fd, data, SEEK_SET) < 0)
+			return -1;
 		for (at = (size_t)data; at < size && at < (size_t)hole;) {
-			ssize_t n = pread(fd, bytes + at, ((size_t)hole < size ? (size_t)hole : size) - at, (off_t)at);
+			ssize_t n = read(fd, bytes + at, ((size_t)hole < size ? (size_t)hole : size) - at);
 
 			if (n < 0 && errno == EINTR)
 				continue;
@@ -66,40 +68,49 @@ static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
 	return (ssize_t)size;
 }
 
-int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e)
+int file_open_marked(const char *path, struct file_mark *mark, struct error *e)
 {
 	struct stat st;
-	ssize_t got;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-	*bytes = NULL;
-	*size = 0;
 	if (fd < 0)
 		return error_set(e, "%s", strerror(errno));
 	if (fstat(fd, &st) < 0) {
 		error_set(e, "%s", strerror(errno));
-		goto fail;
-	}
-	if (!S_ISREG(st.st_mode)) {
+	} else if (!S_ISREG(st.st_mode)) {
 		error_set(e, "%s", S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
-		goto fail;
+	} else {
+		*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino,
+		                           (uint64_t)st.st_nlink};
+		return fd;
 	}
-	*mark = (struct file_mark){(uint64_t)st.st_size, st.st_mtim, (uint64_t)st.st_dev, (uint64_t)st.st_ino,
-	                           (uint64_t)st.st_nlink};
-	bounds_add(path, (uint64_t)st.st_size);
-	*bytes = big_zero((size_t)st.st_size + 1, 1);
+	close(fd);
+	return -1;
+}
+
+int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e)
+{
+	ssize_t got;
+	int fd = file_open_marked(path, mark, e);
+
+	*bytes = NULL;
+	*size = 0;
+	if (fd < 0)
+		return -1;
+	bounds_add(path, mark->size);
+	*bytes = big_zero((size_t)mark->size + 1, 1);
 	/* The results of an analysis take about as much memory as the file, its intermediate data as much again. */
-	big_heap(2 * (size_t)st.st_size);
+	big_heap(2 * (size_t)mark->size);
 	if (!*bytes) {
-		error_set(e, NO_MEMORY " for %jd bytes", (intmax_t)st.st_size);
+		error_set(e, NO_MEMORY " for %" PRIu64 " bytes", mark->size);
 		goto fail;
 	}
-	got = contents_read(fd, *bytes, (size_t)st.st_size);
+	got = contents_read(fd, *bytes, (size_t)mark->size);
 	if (got < 0) {
 		error_set(e, "cannot read: %s", strerror(errno));
 		goto fail;
 	}
-	if (written_since(fd, mark)) {
+	if (file_is_written_since(fd, mark)) {
 		error_set(e, "changed while etch read it");
 		goto fail;
 	}

@@ -92,6 +92,10 @@ struct file_mark {
 /* Reads all of a regular file into *bytes (malloc'd); a file that is written meanwhile is an error. */
 int file_read(const char *path, uint8_t **bytes, size_t *size, struct error *e);
 int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct file_mark *mark, struct error *e);
+/* Opens a regular file for reading. Returns the descriptor, or -1 and a message. */
+int file_open_marked(const char *path, struct file_mark *mark, struct error *e);
+/* Has the file been written or truncated since it was opened so? True also where the system does not say. */
+bool file_is_written_since(int fd, const struct file_mark *mark);
 
 /* True for LLVM bitcode, raw or wrapped: what clang -flto writes instead of ELF. */
 bool file_is_bitcode(const uint8_t *bytes, size_t size);

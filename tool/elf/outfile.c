@@ -56,8 +56,8 @@ static bool stop_is_pending(void)
 
 static bool is_zero(const uint8_t *data, size_t size) { return !size || (!*data && !memcmp(data, data + 1, size - 1)); }
 
-/* `sparse`: whole chunks of zeros become holes, but the last byte is always written, for the size. */
-static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
+/* Writes one part of the contents. `sparse`: whole chunks of zeros become holes; *hole: the last one did. */
+static int write_part(int fd, const uint8_t *data, size_t size, bool sparse, bool *hole)
 {
 	while (size) {
 		size_t part = size < CHUNK ? size : CHUNK;
@@ -65,10 +65,8 @@ static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
 
 		if (stop_is_pending())
 			return EINTR;
-		if (sparse && part < size && is_zero(data, part) && lseek(fd, (off_t)part, SEEK_CUR) >= 0)
-			n = (ssize_t)part;
-		else
-			n = write(fd, data, part);
+		*hole = sparse && is_zero(data, part) && lseek(fd, (off_t)part, SEEK_CUR) >= 0;
+		n = *hole ? (ssize_t)part : write(fd, data, part);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -76,7 +74,50 @@ static int write_all(int fd, const uint8_t *data, size_t size, bool sparse)
 		data += n;
 		size -= (size_t)n;
 	}
-	return stop_is_pending() ? EINTR : 0;
+	return 0;
+}
+
+/* Writes all contents. A hole at the end becomes the file's size by its last byte. */
+static int write_all(int fd, const struct outfile_source *from, bool sparse)
+{
+	const void *data;
+	bool hole = false;
+	size_t size;
+	int e;
+
+	from->rewind(from->context);
+	while (!(e = from->next(from->context, &data, &size)) && size) {
+		e = write_part(fd, data, size, sparse, &hole);
+		if (e)
+			return e;
+	}
+	if (!e && hole && (lseek(fd, -1, SEEK_CUR) < 0 || write(fd, "", 1) != 1))
+		e = errno ? errno : EIO;
+	return e ? e : stop_is_pending() ? EINTR : 0;
+}
+
+/* A source of contents that are in memory. */
+struct memory {
+	const void *data;
+	size_t size;
+	bool given;
+};
+
+static void memory_rewind(void *context) { ((struct memory *)context)->given = false; }
+
+static int memory_next(void *context, const void **data, size_t *size)
+{
+	struct memory *m = context;
+
+	*data = m->data;
+	*size = m->given ? 0 : m->size;
+	m->given = true;
+	return 0;
+}
+
+static struct outfile_source memory_source(struct memory *m)
+{
+	return (struct outfile_source){.rewind = memory_rewind, .next = memory_next, .context = m};
 }
 
 /* ---- places -------------------------------------------------------------------------------------------- */
@@ -335,8 +376,7 @@ static bool is_as_seen(const struct stat *st, const struct file_mark *seen)
 struct output_request {
 	const char *path, *model;
 	const char *name; /* in the directory that outfile_write_in() is given */
-	const void *data;
-	size_t size;
+	const struct outfile_source *from;
 	const struct file_mark *seen; /* the target when it was read; null: not checked */
 	char *const *links;           /* hard links to it that are replaced, too */
 	size_t link_count;
@@ -452,7 +492,9 @@ static int replace(const struct output_request *o, struct link_request *links, c
 	if (fd < 0)
 		return fail(-fd, o->path, what, err, errlen);
 	what = "cannot write";
-	e = write_all(fd, o->data, o->size, is_sparse(o));
+	e = write_all(fd, o->from, is_sparse(o));
+	if (e == ECANCELED)
+		what = o->from->why;
 	if (!e) {
 		what = "cannot set its permissions";
 		e = set_attributes(fd, p->at, o->exists, &o->old, o->model, o->seen);
@@ -502,10 +544,10 @@ static int write_through(const struct output_request *o, char *err, size_t errle
 	/* If a regular file has taken its place meanwhile, it must not be overwritten in place. */
 	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
 	if (!e)
-		e = write_all(fd, o->data, o->size, false);
+		e = write_all(fd, o->from, false);
 	if (close(fd) && !e)
 		e = errno;
-	return e ? fail(e, o->path, "cannot write", err, errlen) : 0;
+	return e ? fail(e, o->path, e == ECANCELED ? o->from->why : "cannot write", err, errlen) : 0;
 }
 
 /* Sets o->place, where the path leads, and o->exists and o->old, what is there. 0, or an errno value and what could not
@@ -593,8 +635,8 @@ static int write_found(struct output_request *o, struct link_request *links, cha
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	for (size_t i = 0; i < o->link_count && !e; i++)
 		if (links[i].copied)
-			e = outfile_replace(&(struct outfile_target){.path = o->links[i], .seen = o->seen}, o->data, o->size, err,
-			                    errlen);
+			e = outfile_replace_from(&(struct outfile_target){.path = o->links[i], .seen = o->seen}, o->from, err,
+			                         errlen);
 	return e;
 }
 
@@ -623,25 +665,43 @@ static int execute(struct output_request *o, int directory, char *err, size_t er
 	return e;
 }
 
-int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen)
+int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, char *err, size_t errlen)
 {
-	struct output_request o = {.path = path, .model = model, .data = data, .size = size};
+	struct output_request o = {.path = path, .model = model, .from = from};
 
 	return execute(&o, -1, err, errlen);
 }
 
-int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen)
+int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, char *err, size_t errlen)
 {
 	struct output_request o = {
-		.path = t->path, .links = t->links, .link_count = t->link_count, .data = data, .size = size, .seen = t->seen};
+		.path = t->path, .links = t->links, .link_count = t->link_count, .from = from, .seen = t->seen};
 
 	return execute(&o, -1, err, errlen);
+}
+
+int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen)
+{
+	struct memory m = {.data = data, .size = size};
+	const struct outfile_source from = memory_source(&m);
+
+	return outfile_write_from(path, &from, model, err, errlen);
+}
+
+int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen)
+{
+	struct memory m = {.data = data, .size = size};
+	const struct outfile_source from = memory_source(&m);
+
+	return outfile_replace_from(t, &from, err, errlen);
 }
 
 int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, char *err,
                      size_t errlen)
 {
-	struct output_request o = {.path = shown, .name = name, .data = data, .size = size};
+	struct memory m = {.data = data, .size = size};
+	const struct outfile_source from = memory_source(&m);
+	struct output_request o = {.path = shown, .name = name, .from = &from};
 
 	return execute(&o, directory, err, errlen);
 }

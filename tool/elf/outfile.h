@@ -69,4 +69,22 @@ struct outfile_target {
 /* The same for a file that is rewritten. */
 int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen);
 
+/* Contents that are made while they are written, so that a large file need not be in memory. */
+struct outfile_source {
+	/* Begins again: contents may be written more than once, to hard links on which the file system allows no link. */
+	void (*rewind)(void *context);
+	/*
+	 * Sets *data and *size to the next bytes, valid until the next call; a size of 0 ends the contents. Returns 0, or
+	 * an errno value, which leaves the target untouched: with ECANCELED, `why` is the reason.
+	 */
+	int (*next)(void *context, const void **data, size_t *size);
+	void *context;
+	const char *why;
+};
+
+/* outfile_write() and outfile_replace() with such contents. */
+int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, char *err,
+                       size_t errlen);
+int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, char *err, size_t errlen);
+
 #endif

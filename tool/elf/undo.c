@@ -13,10 +13,12 @@
 #include "support/sort.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #define MAGIC "etchundo"
@@ -172,33 +174,50 @@ static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { r
 
 static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
-/* Removes the record: sets out->kept and its size. What is appended to it in front of a record of this size must be
- * what `file` has there; otherwise the file has been changed since. */
-static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
-                     struct error *e)
+/* Reads the record in section `sh`, the last bytes of a file. -1 and a message: there is none that is well-formed. */
+static int record_read(const uint8_t *file, size_t size, const Elf64_Shdr *sh, struct record *r, struct error *e)
+{
+	if (sh->sh_type != SHT_PROGBITS || sh->sh_offset > size || sh->sh_size != size - sh->sh_offset ||
+	    sh->sh_size < sizeof(*r))
+		return error_set(e, stale);
+	memcpy(r, file + sh->sh_offset, sizeof(*r));
+	if (memcmp(r->magic, MAGIC, sizeof(r->magic)) || r->version != 1 || r->delta_size != sh->sh_size - sizeof(*r) ||
+	    r->kept_size > sh->sh_offset || r->kept_size < sizeof(r->header) || r->original_size < sizeof(r->header) ||
+	    !size_is_likely(r->original_size, r->kept_size, r->delta_size))
+		return error_set(e, stale);
+	return 0;
+}
+
+/* The ELF header of the file without its record: what a tool has changed in it since stays, except section headers. */
+static Elf64_Ehdr kept_header(const Elf64_Ehdr *file, const struct record *r)
+{
+	Elf64_Ehdr eh = *file;
+
+	eh.e_shoff = r->header.e_shoff;
+	eh.e_shnum = r->header.e_shnum;
+	return eh;
+}
+
+/*
+ * Is the record that of this file? What undo_attach() appends to `kept` in front of a record of `length` bytes must be
+ * what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and in its ELF header. 0; 1 and a message: no,
+ * the file has been changed since; -1 and a message: out of memory.
+ */
+static int kept_check(const uint8_t *kept, const struct record *r, const Elf64_Ehdr *header, const uint8_t *tail,
+                      size_t tail_size, size_t length, struct error *e)
 {
 	struct addition add;
 	struct headers h;
-	Elf64_Ehdr eh;
 	int differs = 0;
 
-	out->kept = big_zero(r->kept_size, 1);
-	if (!out->kept)
-		return error_memory(e);
-	out->kept_size = r->kept_size;
-	big_copy(out->kept, file, r->kept_size);
-	memcpy(&eh, file, sizeof(eh)); /* keep what a tool changed in the header, except section headers */
-	eh.e_shoff = r->header.e_shoff;
-	eh.e_shnum = r->header.e_shnum;
-	memcpy(out->kept, &eh, sizeof(eh));
-	if (!headers_read(out->kept, out->kept_size, &h)) {
+	if (!headers_read(kept, r->kept_size, &h)) {
 		error_set(e, stale);
 		return 1;
 	}
-	if (!addition_make(&h, out->kept, out->kept_size, size - record_at, &add))
+	if (!addition_make(&h, kept, r->kept_size, length, &add))
 		return error_memory(e);
-	if (r->kept_size + add.size != record_at || memcmp(&add.header, file, sizeof(add.header)) ||
-	    memcmp(add.bytes, file + r->kept_size, add.size)) {
+	if (add.size != tail_size || memcmp(&add.header, header, sizeof(add.header)) ||
+	    memcmp(add.bytes, tail, tail_size)) {
 		error_set(e, stale);
 		differs = 1;
 	}
@@ -206,28 +225,35 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 	return differs;
 }
 
+/* Sets out->kept, the file without its record. As kept_check(). */
+static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
+                     struct error *e)
+{
+	Elf64_Ehdr header, eh;
+
+	out->kept = big_zero(r->kept_size, 1);
+	if (!out->kept)
+		return error_memory(e);
+	out->kept_size = r->kept_size;
+	big_copy(out->kept, file, r->kept_size);
+	memcpy(&header, file, sizeof(header));
+	eh = kept_header(&header, r);
+	memcpy(out->kept, &eh, sizeof(eh));
+	return kept_check(out->kept, r, &header, file + r->kept_size, record_at - r->kept_size, size - record_at, e);
+}
+
 int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error *e)
 {
 	uint8_t found[16];
 	Elf64_Shdr sh;
 	struct record r;
-	const uint8_t *at;
-	int taken;
 
 	*out = (struct undo){0};
 	if (!section_find(file, size, &sh))
 		return 0;
-	if (sh.sh_type != SHT_PROGBITS || sh.sh_offset > size || sh.sh_size != size - sh.sh_offset ||
-	    sh.sh_size < sizeof(r))
-		return error_set(e, stale);
-	at = file + sh.sh_offset;
-	memcpy(&r, at, sizeof(r));
-	if (memcmp(r.magic, MAGIC, sizeof(r.magic)) || r.version != 1 || r.delta_size != sh.sh_size - sizeof(r) ||
-	    r.kept_size > sh.sh_offset || r.kept_size < sizeof(r.header) || r.original_size < sizeof(r.header) ||
-	    !size_is_likely(r.original_size, r.kept_size, r.delta_size))
-		return error_set(e, stale);
-	taken = kept_take(file, size, &r, sh.sh_offset, out, e);
-	if (taken) {
+	if (record_read(file, size, &sh, &r, e))
+		return -1;
+	if (kept_take(file, size, &r, sh.sh_offset, out, e)) {
 		undo_free(out);
 		return -1;
 	}
@@ -237,7 +263,8 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 		return error_memory(e);
 	hash(out->kept, out->kept_size, found);
 	if (!memcmp(found, r.kept_hash, sizeof(found)) &&
-	    !delta_apply(out->kept, out->kept_size, at + sizeof(r), r.delta_size, out->original, out->original_size)) {
+	    !delta_apply(out->kept, out->kept_size, file + sh.sh_offset + sizeof(r), r.delta_size, out->original,
+	                 out->original_size)) {
 		hash(out->original, out->original_size, found);
 		if (!memcmp(found, r.original_hash, sizeof(found)))
 			return 1;
@@ -245,6 +272,222 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 	free(out->original);
 	out->original = NULL;
 	return error_set(e, stale);
+}
+
+/* ---- the original, while it is written --------------------------------------------------------- */
+
+#define PART ((size_t)1 << 20) /* bytes read at a time */
+
+struct undo_reader {
+	int fd;
+	const struct file_mark *mark;
+	uint8_t *image; /* as large as the file, but only headers, names and the record are read into it */
+	size_t size;
+	struct record record;
+	Elf64_Ehdr header; /* of the file without its record */
+	const uint8_t *delta;
+	XXH3_state_t *hash;
+	uint8_t *part;
+	/* of the contents that are being given */
+	struct delta_reader commands;
+	struct delta_command now;
+	uint64_t literal_given, copy_given;
+	struct outfile_source source;
+};
+
+static bool bytes_read(int fd, void *to, size_t size, uint64_t at)
+{
+	uint8_t *out = to;
+
+	while (size) {
+		ssize_t n = pread(fd, out, size, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		out += n;
+		size -= (size_t)n;
+		at += (uint64_t)n;
+	}
+	return true;
+}
+
+/* Reads a part of the file into the image. False: it is not in the file, or cannot be read. */
+static bool image_read(struct undo_reader *u, uint64_t at, uint64_t size)
+{
+	return at <= u->size && size <= u->size - at && bytes_read(u->fd, u->image + at, size, at);
+}
+
+/* Reads what headers_read() and section_find() look at, by the ELF header in the image: section headers and their
+ * names. What is not read is zero, and refused by these. */
+static void image_headers(struct undo_reader *u)
+{
+	Elf64_Ehdr eh;
+	struct headers h;
+
+	memcpy(&eh, u->image, sizeof(eh));
+	if (eh.e_shentsize != sizeof(Elf64_Shdr) || !image_read(u, eh.e_shoff, sizeof(Elf64_Shdr)))
+		return;
+	memset(&h, 0, sizeof(h));
+	h.table = u->image + eh.e_shoff;
+	h.count = eh.e_shnum ? eh.e_shnum : header_at(&h, 0).sh_size;
+	if (h.count > (u->size - eh.e_shoff) / sizeof(Elf64_Shdr) ||
+	    !image_read(u, eh.e_shoff, h.count * sizeof(Elf64_Shdr)) || !headers_read(u->image, u->size, &h))
+		return;
+	image_read(u, h.names.sh_offset, h.names.sh_size);
+}
+
+/* Reads a part of the file without its record. */
+static bool kept_read(const struct undo_reader *u, void *to, size_t size, uint64_t at)
+{
+	if (!bytes_read(u->fd, to, size, at))
+		return false;
+	if (at < sizeof(u->header))
+		memcpy(to, (const uint8_t *)&u->header + at,
+		       size < sizeof(u->header) - at ? size : sizeof(u->header) - (size_t)at);
+	return true;
+}
+
+static bool hash_is(XXH3_state_t *state, const uint8_t want[16])
+{
+	XXH128_canonical_t c;
+
+	XXH128_canonicalFromHash(&c, XXH3_128bits_digest(state));
+	return !memcmp(c.digest, want, 16);
+}
+
+static bool kept_is_whole(struct undo_reader *u)
+{
+	uint64_t at, n;
+
+	XXH3_128bits_reset(u->hash);
+	for (at = 0; at < u->record.kept_size; at += n) {
+		n = u->record.kept_size - at < PART ? u->record.kept_size - at : PART;
+		if (!kept_read(u, u->part, n, at))
+			return false;
+		XXH3_128bits_update(u->hash, u->part, n);
+	}
+	return hash_is(u->hash, u->record.kept_hash);
+}
+
+static void original_rewind(void *context)
+{
+	struct undo_reader *u = context;
+
+	delta_open(&u->commands, (struct bytes){u->delta, u->record.delta_size}, u->record.kept_size,
+	           u->record.original_size);
+	u->now = (struct delta_command){0};
+	u->literal_given = u->copy_given = 0;
+	XXH3_128bits_reset(u->hash);
+}
+
+/* The contents are complete: is it the original, and of the file that was opened? */
+static int original_end(struct undo_reader *u)
+{
+	if (file_is_written_since(u->fd, u->mark))
+		u->source.why = "changed while etch read it";
+	else if (!hash_is(u->hash, u->record.original_hash))
+		u->source.why = stale;
+	else
+		return 0;
+	return ECANCELED;
+}
+
+static int original_next(void *context, const void **data, size_t *size)
+{
+	struct undo_reader *u = context;
+	uint64_t left;
+	int more;
+
+	*size = 0;
+	while (u->literal_given == u->now.literal_size && u->copy_given == u->now.size) {
+		more = delta_next(&u->commands, &u->now);
+		if (more < 0) {
+			u->source.why = stale;
+			return ECANCELED;
+		}
+		if (!more)
+			return original_end(u);
+		u->literal_given = u->copy_given = 0;
+	}
+	if (u->literal_given < u->now.literal_size) {
+		*data = u->now.literal;
+		*size = (size_t)u->now.literal_size;
+		u->literal_given = u->now.literal_size;
+	} else {
+		left = u->now.size - u->copy_given;
+		*data = u->part;
+		*size = left < PART ? (size_t)left : PART;
+		if (!kept_read(u, u->part, *size, u->now.from + u->copy_given)) {
+			u->source.why = "cannot be read, or was truncated meanwhile";
+			return ECANCELED;
+		}
+		u->copy_given += *size;
+	}
+	XXH3_128bits_update(u->hash, *data, *size);
+	return 0;
+}
+
+/* Reads and checks the record. As undo_open(). */
+static int reader_fill(struct undo_reader *u, struct error *e)
+{
+	Elf64_Ehdr header;
+	Elf64_Shdr sh;
+
+	u->image = big_zero(u->size + 1, 1);
+	u->part = malloc(PART);
+	u->hash = XXH3_createState();
+	if (!u->image || !u->part || !u->hash)
+		return error_memory(e);
+	if (!image_read(u, 0, u->size < sizeof(header) ? u->size : sizeof(header)))
+		return error_set(e, "cannot read: %s", strerror(errno));
+	image_headers(u);
+	if (!section_find(u->image, u->size, &sh))
+		return 0;
+	if (sh.sh_offset <= u->size && !image_read(u, sh.sh_offset, u->size - sh.sh_offset))
+		return error_set(e, "cannot read: %s", strerror(errno));
+	if (record_read(u->image, u->size, &sh, &u->record, e))
+		return -1;
+	u->delta = u->image + sh.sh_offset + sizeof(u->record);
+	memcpy(&header, u->image, sizeof(header));
+	u->header = kept_header(&header, &u->record);
+	memcpy(u->image, &u->header, sizeof(u->header));
+	image_headers(u);
+	if (!image_read(u, u->record.kept_size, sh.sh_offset - u->record.kept_size))
+		return error_set(e, "cannot read: %s", strerror(errno));
+	if (kept_check(u->image, &u->record, &header, u->image + u->record.kept_size, sh.sh_offset - u->record.kept_size,
+	               u->size - sh.sh_offset, e))
+		return -1;
+	return kept_is_whole(u) ? 1 : error_set(e, stale);
+}
+
+int undo_open(int fd, const struct file_mark *mark, struct undo_reader **out, struct error *e)
+{
+	struct undo_reader *u = *out = mem_zero(1, sizeof(*u));
+
+	u->fd = fd;
+	u->mark = mark;
+	u->size = (size_t)mark->size;
+	u->source = (struct outfile_source){.rewind = original_rewind, .next = original_next, .context = u};
+	return reader_fill(u, e);
+}
+
+const struct outfile_source *undo_source(const struct undo_reader *u, uint64_t *size)
+{
+	*size = u->record.original_size;
+	return &u->source;
+}
+
+void undo_close(struct undo_reader *u)
+{
+	if (!u)
+		return;
+	if (u->hash)
+		XXH3_freeState(u->hash);
+	free(u->part);
+	free(u->image);
+	free(u);
 }
 
 void undo_free(struct undo *u)

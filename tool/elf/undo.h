@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "elf/outfile.h"
 #include "support/error.h"
 
 #define UNDO_SECTION ".etch.undo"
@@ -27,6 +28,20 @@ struct undo {
  */
 int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error *e);
 void undo_free(struct undo *u);
+
+/* The original of a rewritten file while it is written out: neither of the two is read into memory. */
+struct undo_reader;
+
+/*
+ * Reads and checks the record of a file that file_open_marked() opened; both arguments have to live as long as *out.
+ * 1; 0: it has no record; -1 and a message: it has one, but has been changed since, cannot be read, or out of memory.
+ * undo_close() after each of these.
+ */
+int undo_open(int fd, const struct file_mark *mark, struct undo_reader **out, struct error *e);
+/* The original's contents, for outfile_replace_from(), and their size. They end with an error unless they are those
+ * that undo_attach() was given. */
+const struct outfile_source *undo_source(const struct undo_reader *u, uint64_t *size);
+void undo_close(struct undo_reader *u);
 
 /*
  * Appends a record of `original` to the rewritten file *bytes, which is reallocated. 1: done; 0 and a message: the

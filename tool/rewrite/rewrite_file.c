@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* `etch rewrite` for one file: reads it, runs the steps, writes the result; or undoes an earlier rewrite. */
+#include "support/bounds.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
 #include "elf/debug_file.h"
@@ -342,35 +343,50 @@ static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, con
 	return opt->output && write_out(opt->output, bytes, size, NULL, NULL, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
 }
 
+/* Writes the original to the output, or in place of the file. 0, or -1 with the message printed. */
+static int undo_write(const struct undo_reader *u, const struct input *in, const struct rewrite_command *opt,
+                      const struct file_mark *seen, uint64_t *size)
+{
+	const struct outfile_source *from = undo_source(u, size);
+	const struct outfile_target target = {in->path, in->links, in->link_count, seen};
+	char text[PATH_MAX + 256];
+
+	if (opt->output ? !outfile_write_from(opt->output, from, in->path, text, sizeof(text))
+	                : !outfile_replace_from(&target, from, text, sizeof(text)))
+		return 0;
+	text_error(NULL, "%s", text);
+	return -1;
+}
+
 int undo_file(const struct input *in, const struct rewrite_command *opt)
 {
 	const char *path = in->path;
 	int status = EXIT_UNUSABLE, found;
+	struct undo_reader *undo;
 	struct file_mark seen;
-	struct undo undo = {0};
 	struct error e;
-	uint8_t *bytes;
-	size_t size;
+	uint64_t size;
+	int fd = file_open_marked(path, &seen, &e);
 
-	if (file_read_marked(path, &bytes, &size, &seen, &e)) {
+	if (fd < 0) {
 		text_error(path, "%s", e.text);
 		return status;
 	}
-	found = undo_detach(bytes, size, &undo, &e);
+	bounds_add(path, seen.size);
+	found = undo_open(fd, &seen, &undo, &e);
 	if (!found)
 		error_set(&e, "has no undo record: not rewritten by etch, rewritten with --no-undo, or stripped since");
 	if (found <= 0)
 		text_error(path, "%s", e.text);
-	else if (!write_out(opt->output ? opt->output : path, undo.original, undo.original_size, opt->output ? NULL : &seen,
-	                    in, path))
+	else if (!undo_write(undo, in, opt, &seen, &size))
 		status = EXIT_CLEAN;
 	if (found > 0 && !status && opt->verbose) {
 		text_clean_name(stdout, path, NULL);
-		printf(": restored, %zu bytes\n", undo.original_size);
+		printf(": restored, %" PRIu64 " bytes\n", size);
 		print_names(in, opt, &seen);
 	}
-	undo_free(&undo);
-	free(bytes);
+	undo_close(undo);
+	close(fd);
 	return status;
 }
 
