@@ -151,7 +151,7 @@ def code_of(path):
 
 # Bytes that are no opcodes where they stand.
 NO_OPCODE = {
-    "tool/report/listing.c": "UTF-8", "tool/report/text.c": "UTF-8", "tool/diff/refs.c": "UTF-8",
+    "tool/support/plain.c": "UTF-8", "tool/report/listing.c": "UTF-8", "tool/diff/refs.c": "UTF-8",
     "tool/table/eh_frame_program.c": "DWARF's instructions",
 }
 OPCODES = r"\b0x(?:55|5d|90|c2|c3|c9|cc|e8|e9|eb|f4|0f, 0x(?:1f|05|0b)|48, 0x8[9b]|f3, 0x0f|66, 0x90)\b"

@@ -11,6 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+int argument_option(int argc, char **argv, const char *shorts, const struct option *longs)
+{
+	FILE *terminal = stderr;
+	char *text = NULL;
+	size_t size = 0;
+	int c;
+
+	/* The message quotes the argument as it is. glibc writes it to whatever `stderr` is. */
+	stderr = open_memstream(&text, &size);
+	if (!stderr)
+		stderr = terminal;
+	c = getopt_long(argc, argv, shorts, longs, NULL);
+	if (stderr == terminal)
+		return c;
+	fclose(stderr);
+	stderr = terminal;
+	if (text && size) {
+		text[size - 1] = 0; /* the newline */
+		text_line(stderr, text);
+	}
+	free(text);
+	return c;
+}
+
 bool argument_number(const char *option, const char *text, long least, long most, long *out)
 {
 	char *end;

@@ -8,6 +8,9 @@
 
 #include "report/listing.h"
 
+struct option;
+/* getopt_long(3), whose messages are printed as text_error() prints. */
+int argument_option(int argc, char **argv, const char *shorts, const struct option *longs);
 /* Parses a number. Prints "OPTION is a number from LEAST to MOST, not 'TEXT'" and returns false on
  * error. */
 bool argument_number(const char *option, const char *text, long least, long most, long *out);

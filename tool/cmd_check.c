@@ -448,7 +448,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 	};
 	int c, status = -1;
 
-	while (status < 0 && (c = getopt_long(argc, argv, "o:j:q0h", longs, NULL)) != -1)
+	while (status < 0 && (c = argument_option(argc, argv, "o:j:q0h", longs)) != -1)
 		status = option_take(c, opt);
 	/* JSON is for programs and baselines, so by default it has all findings. */
 	if (!opt->level_given)

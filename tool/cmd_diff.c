@@ -381,7 +381,7 @@ int cmd_diff(int argc, char **argv)
 	int c, status;
 
 	demangle_set(isatty(STDOUT_FILENO));
-	while ((c = getopt_long(argc, argv, "CU:j:h", longs, NULL)) != -1) {
+	while ((c = argument_option(argc, argv, "CU:j:h", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;

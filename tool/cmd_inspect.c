@@ -332,7 +332,7 @@ int cmd_inspect(int argc, char **argv)
 	int c, status;
 
 	demangle_set(isatty(STDOUT_FILENO));
-	while ((c = getopt_long(argc, argv, "Cj:h", longs, NULL)) != -1)
+	while ((c = argument_option(argc, argv, "Cj:h", longs)) != -1)
 		if ((status = option_take(c, &opt)) >= 0)
 			return status;
 	argv += optind;

@@ -2,6 +2,7 @@
 /* The command `etch objtool`: in the place of the kernel's objtool, with its command line. Guide:
  * docs/guides/kernel.md.
  */
+#include "arguments.h"
 #include "command.h"
 #include "objtool/objtool.h"
 #include "report/text.h"
@@ -225,7 +226,7 @@ static int options_read(struct command_line *c, int argc, char **argv)
 	int o;
 
 	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, starts afresh */
-	while ((o = getopt_long(argc, argv, "h::orltimnsuv", longs, NULL)) != -1) {
+	while ((o = argument_option(argc, argv, "h::orltimnsuv", longs)) != -1) {
 		if (o == 'H') {
 			help();
 			return 0;

@@ -131,7 +131,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "o:F:p:n:qh", longs, NULL)) != -1) {
+	while ((c = argument_option(argc, argv, "o:F:p:n:qh", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;

@@ -198,7 +198,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 	bool good = true;
 	int c;
 
-	while (good && (c = getopt_long(argc, argv, "o:j:vh", longs, NULL)) != -1) {
+	while (good && (c = argument_option(argc, argv, "o:j:vh", longs)) != -1) {
 		l->forward |= !strchr("ojvhU", c);
 		switch (c) {
 		case 'o': l->opt.output = optarg; break;

@@ -76,7 +76,7 @@ static int options_parse(int argc, char **argv, struct tables_options *o)
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "j:qvh", longs, NULL)) != -1) {
+	while ((c = argument_option(argc, argv, "j:qvh", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;

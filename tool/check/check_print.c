@@ -157,7 +157,8 @@ static void print_json(struct check_printer *s, const struct suppressions *rules
 	json_object_object_add(root, "unused_suppressions", unused_json(s, rules));
 	json_object_object_add(root, "summary", totals_json(n));
 	json_object_object_add(root, "exit", json_object_new_int(exit_code));
-	fprintf(s->out, "%s\n", json_object_to_json_string_ext(root, PRETTY));
+	json_put(s->out, root, PRETTY);
+	putc('\n', s->out);
 	json_object_put(root);
 }
 
@@ -176,7 +177,8 @@ static void print_sarif(struct check_printer *s, const struct suppressions *rule
 		free(text);
 	}
 	root = sarif_finish(&s->sarif, exit_code);
-	fprintf(s->out, "%s\n", json_object_to_json_string_ext(root, PRETTY));
+	json_put(s->out, root, PRETTY);
+	putc('\n', s->out);
 	json_object_put(root);
 }
 

@@ -368,9 +368,9 @@ static void tables_print(struct kernel *k, const struct kernel_tables *t, enum f
 /* ---- JSON ------------------------------------------------------------------------------ */
 
 /* Prints a value and releases it. */
-static void json_put(struct json_object *o)
+static void value_put(struct json_object *o)
 {
-	fputs(json_object_to_json_string_ext(o, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE), stdout);
+	json_put(stdout, o, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
 	json_object_put(o);
 }
 
@@ -378,7 +378,7 @@ static void json_string(const char *key, const char *value, const char *end)
 {
 	printf("\"%s\": ", key);
 	if (value)
-		json_put(json_name(value));
+		value_put(json_name(value));
 	else
 		printf("null");
 	printf("%s", end);
@@ -404,9 +404,7 @@ static void table_json(struct kernel *k, const struct kernel_table *t, bool firs
 	listing_free(&l);
 	for (i = 0; i < json_object_array_length(rows); i++) {
 		printf("%s\n      ", i ? "," : "");
-		fputs(json_object_to_json_string_ext(json_object_array_get_idx(rows, i),
-		                                     JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE),
-		      stdout);
+		json_put(stdout, json_object_array_get_idx(rows, i), JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
 	}
 	json_object_put(rows);
 	printf("%s]}", t->count > t->empty ? "\n    " : "");
@@ -444,7 +442,7 @@ static void tables_json(struct kernel *k, const struct kernel_tables *t)
 	printf("%s],\n  \"missing\": [", t->count ? "\n  " : "");
 	for (i = 0; i < t->missing_count; i++) {
 		printf("%s", i ? ", " : "");
-		json_put(json_name(t->missing[i]->name));
+		value_put(json_name(t->missing[i]->name));
 	}
 	printf("]\n}\n");
 }

@@ -35,8 +35,10 @@ static void row_json(struct printer *p, const struct kernel_row *r, const struct
 	       "\"kind\": \"%s\", \"source\": \"objtool\"",
 	       p->count ? "," : "", quote, *quote ? t->address : "null", quote, r->size, t->cfa, t->bp, t->ra,
 	       kernel_orc_kind_text(&r->orc));
-	if (elf_is_object(p->k->file))
-		printf(", \"section\": %s", json_object_to_json_string(section));
+	if (elf_is_object(p->k->file)) {
+		printf(", \"section\": ");
+		json_put(stdout, section, JSON_C_TO_STRING_SPACED);
+	}
 	if (r->problem)
 		printf(", \"problem\": \"%s\"", r->problem);
 	putchar('}');
@@ -150,13 +152,16 @@ static void head_print(const struct printer *p, const struct kernel_rows *rows)
 		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\n", elf_is_object(k->file) ? "\tsection" : "");
 	} else if (p->format == FORMAT_JSON) {
 		json_document_begin();
-		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": %s,\n",
-		       json_object_to_json_string(name));
-		printf("  \"kind\": \"%s\",\n  \"table\": \"kernel\",\n  \"generated\": false,\n  \"layout\": \"%s\",\n"
-		       "  \"layout_from\": %s,\n",
-		       kernel_kind(k), kernel_orc_layout_text(rows->layout), json_object_to_json_string(from));
-		printf("  \"sorted\": %s,\n  \"malformed\": %zu,\n  \"problem\": %s,\n  \"rows\": [",
-		       rows->sorted ? "true" : "false", rows->bad, json_object_to_json_string(problem));
+		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": ");
+		json_put(stdout, name, JSON_C_TO_STRING_SPACED);
+		printf(",\n  \"kind\": \"%s\",\n  \"table\": \"kernel\",\n  \"generated\": false,\n  \"layout\": \"%s\",\n"
+		       "  \"layout_from\": ",
+		       kernel_kind(k), kernel_orc_layout_text(rows->layout));
+		json_put(stdout, from, JSON_C_TO_STRING_SPACED);
+		printf(",\n  \"sorted\": %s,\n  \"malformed\": %zu,\n  \"problem\": ", rows->sorted ? "true" : "false",
+		       rows->bad);
+		json_put(stdout, problem, JSON_C_TO_STRING_SPACED);
+		printf(",\n  \"rows\": [");
 	} else {
 		text_clean(stdout, k->file->path);
 		printf(": the kernel's .orc_unwind, %zu rows, layout of %s (%s)", rows->count,

@@ -60,7 +60,8 @@ static void put_name(const char *key, const char *name)
 {
 	struct json_object *o = name[0] ? json_name(name) : NULL;
 
-	printf(", \"%s\": %s", key, o ? json_object_to_json_string(o) : "null");
+	printf(", \"%s\": ", key);
+	json_put(stdout, o, JSON_C_TO_STRING_SPACED);
 	json_object_put(o);
 }
 
@@ -208,10 +209,11 @@ static void head_print(const struct printer *p, const char *path)
 		struct json_object *name = json_name(path);
 
 		json_document_begin();
-		printf("{\n  \"format\": \"etch-inspect-%s\",\n  \"version\": 1,\n  \"file\": %s,\n  \"kind\": \"%s\",\n"
-		       "  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
-		       is_standard(p) ? u->table : "orc", json_object_to_json_string(name), file_kind(p->file),
-		       u->table ? "\"" : "", u->table ? u->table : "null", u->table ? "\"" : "",
+		printf("{\n  \"format\": \"etch-inspect-%s\",\n  \"version\": 1,\n  \"file\": ",
+		       is_standard(p) ? u->table : "orc");
+		json_put(stdout, name, JSON_C_TO_STRING_SPACED);
+		printf(",\n  \"kind\": \"%s\",\n  \"table\": %s%s%s,\n  \"generated\": %s,\n  \"sources\": %s,\n  \"rows\": [",
+		       file_kind(p->file), u->table ? "\"" : "", u->table ? u->table : "null", u->table ? "\"" : "",
 		       u->generated ? "true" : "false", u->sources ? "true" : "false");
 		json_object_put(name);
 	} else {

@@ -310,7 +310,7 @@ static void sealed_list(struct endbrs *x, struct branch_list *out)
 			continue;
 		if (x->options->module && x->options->release->newer_validation && y &&
 		    (!strcmp(y->name, "init_module") || !strcmp(y->name, "cleanup_module")))
-			fprintf(stderr, "%s: warning: objtool: %s(): not an indirect call target\n", x->map->f->path, y->name);
+			objtool_say(x->map->f, "%s(): not an indirect call target", y->name);
 		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
 		out->list[out->count++] = (struct branch_site){.section = c->section, .at = x->list[i] - c->addr};
 	}

@@ -39,6 +39,8 @@ void place_names_free(struct place_names *names);
 /* Writes "FUNCTION+OFFSET". */
 void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
                    size_t size);
+/* Prints "PATH: warning: objtool: ..." */
+void objtool_say(const struct elf_file *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
 void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text);
 

@@ -4,9 +4,11 @@
 #include "arch/x86/stack.h"
 #include "elf/outfile.h"
 #include "objtool/code_map.h"
+#include "report/text.h"
 #include "support/bounds.h"
 #include "support/memory.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +50,28 @@ void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t
 		snprintf(out + n, size - n, "+0x0");
 }
 
+void objtool_say(const struct elf_file *f, const char *format, ...)
+{
+	char *text, *line;
+	va_list ap;
+
+	va_start(ap, format);
+	if (vasprintf(&text, format, ap) < 0)
+		text = NULL;
+	va_end(ap);
+	if (text && asprintf(&line, "%s: warning: objtool: %s", f->path, text) >= 0) {
+		text_line(stderr, line);
+		free(line);
+	}
+	free(text);
+}
+
 void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text)
 {
 	char where[256];
 
 	objtool_place(f, names, section, at, where, sizeof(where));
-	fprintf(stderr, "%s: warning: objtool: %s: %s\n", f->path, where, text);
+	objtool_say(f, "%s: %s", where, text);
 }
 
 /* Makes the rows, from the code as the compiler wrote it. */
@@ -68,7 +86,7 @@ static int orc_pass(const struct elf_file *f, const struct linux_release *releas
 	if (!lost)
 		lost = orc_sections(f, release->typed_rows, &frames, out, count, e);
 	if (lost > 0)
-		fprintf(stderr, "%s: warning: objtool: %ld rows do not fit an ORC entry\n", f->path, lost);
+		objtool_say(f, "%ld rows do not fit an ORC entry", lost);
 	frames_free(&frames);
 	big_trim(f->size);
 	return lost < 0 ? -1 : 0;

@@ -135,7 +135,7 @@ static bool is_wanted(const struct elf_file *f, bool asked, const struct branch_
 		return false;
 	if (!elf_section_find(f, name, 1))
 		return true;
-	fprintf(stderr, "%s: warning: objtool: file already has %s section, skipping\n", f->path, name);
+	objtool_say(f, "file already has %s section, skipping", name);
 	return false;
 }
 

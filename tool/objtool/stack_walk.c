@@ -48,7 +48,7 @@ bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 bool stack_warn_plainly(struct stack_walk *w, const char *text)
 {
 	w->warnings++;
-	fprintf(stderr, "%s: warning: objtool: %s\n", w->map->f->path, text);
+	objtool_say(w->map->f, "%s", text);
 	return false;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/text.h"
+#include "support/plain.h"
 #include "support/vector.h"
 
 static uint64_t pair_hash(uint64_t a, uint64_t b)
@@ -114,7 +115,7 @@ static bool names_rehash(struct string_set *s)
 void name_clean(char *name)
 {
 	while (*name) {
-		size_t n = text_shown((const unsigned char *)name);
+		size_t n = plain_shown((const unsigned char *)name);
 
 		if (!n)
 			*name = '?';
@@ -150,7 +151,7 @@ uint32_t string_set_add(struct string_set *s, const char *name)
 	size_t n = 1;
 	char *copy;
 
-	while (*p && p < name + NAME_KEPT && (n = text_shown((const unsigned char *)p)))
+	while (*p && p < name + NAME_KEPT && (n = plain_shown((const unsigned char *)p)))
 		p += n;
 	if (n && !*p)
 		return clean_add(s, name);

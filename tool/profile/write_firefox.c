@@ -4,6 +4,7 @@
  * (docs-developer/processed-profile-format.md and src/types/profile.ts of firefox-devtools/profiler, which brings older
  * versions up to date when it reads them).
  */
+#include "report/listing.h"
 #include "profile/writers.h"
 
 #include <json-c/json.h>
@@ -278,7 +279,7 @@ bool write_firefox(const struct profile *p, const char *title, FILE *out)
 	json_object_object_add(o, "libs", json_object_new_array());
 	json_object_object_add(o, "pages", json_object_new_array());
 	json_object_object_add(o, "threads", threads);
-	fputs(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN), out);
+	json_put(out, o, JSON_C_TO_STRING_PLAIN);
 	putc('\n', out);
 	json_object_put(o);
 	key_set_free(&seen);

@@ -12,6 +12,7 @@
 
 #include "profile/flame_script.h"
 #include "report/text.h"
+#include "support/plain.h"
 
 #define WIDTH     1400.0 /* px */
 #define EDGE      10.0
@@ -54,7 +55,7 @@ static void xml_put(const char *text, FILE *out)
 	const unsigned char *p = (const unsigned char *)text;
 
 	while (*p) {
-		size_t n = text_shown(p);
+		size_t n = plain_shown(p);
 
 		if (*p == '<' || *p == '>' || *p == '&' || *p == '"')
 			fprintf(out, "&#%d;", *p);

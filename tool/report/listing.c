@@ -135,24 +135,6 @@ void listing_write(const struct listing *l, enum format format, FILE *out)
 
 void listing_print(const struct listing *l, enum format format) { listing_write(l, format, stdout); }
 
-size_t utf8_length(const unsigned char *p)
-{
-	size_t n = *p < 0x80                 ? 1
-	           : *p >= 0xc2 && *p < 0xe0 ? 2
-	           : *p >= 0xe0 && *p < 0xf0 ? 3
-	           : *p >= 0xf0 && *p < 0xf5 ? 4
-	                                     : 0,
-		   i;
-
-	for (i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) ||
-	    (*p == 0xf4 && p[1] > 0x8f))
-		return 0;
-	return n;
-}
-
 struct json_object *json_name(const char *name)
 {
 	size_t len = strlen(name), n = 0;
@@ -220,10 +202,35 @@ void json_array_end(void)
 
 void json_array_leave(void) { documents = -1; }
 
+void json_put(FILE *out, struct json_object *o, int flags)
+{
+	const unsigned char *p = (const unsigned char *)json_object_to_json_string_ext(o, flags), *shown = p;
+
+	/* Outside of strings a document is ASCII: what is escaped is in one. */
+	while (p && *p) {
+		size_t n = plain_shown(p) || *p == '\n' ? 0 : utf8_length(p);
+		unsigned c = n ? utf8_character(p, n) : 0;
+
+		if (!n) {
+			p++;
+			continue;
+		}
+		fwrite(shown, 1, (size_t)(p - shown), out);
+		if (c >= 0x10000)
+			fprintf(out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + (c & 0x3ff));
+		else
+			fprintf(out, "\\u%04x", c);
+		p += n;
+		shown = p;
+	}
+	if (p)
+		fwrite(shown, 1, (size_t)(p - shown), out);
+}
+
 void json_print(struct json_object *o)
 {
 	json_document_begin();
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-	                                           JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_put(stdout, o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
+	putchar('\n');
 	json_object_put(o);
 }

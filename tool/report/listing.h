@@ -45,8 +45,6 @@ void listing_write(const struct listing *l, enum format format, FILE *out);
 /* An array of objects with column names as keys. */
 struct json_object *listing_json(const struct listing *l);
 
-/* Length of the UTF-8 sequence at p; 0: invalid. */
-size_t utf8_length(const unsigned char *p);
 /* A JSON string for a name with arbitrary bytes: bytes that are not UTF-8 become U+FFFD. */
 struct json_object *json_name(const char *name);
 /* Begins an array: documents printed until json_array_end() are its elements. */
@@ -56,6 +54,9 @@ void json_array_end(void);
 void json_array_leave(void);
 /* Must be called before a document is printed other than by json_print(). */
 void json_document_begin(void);
+/* Prints a JSON value with json-c's flags. Characters that plain_shown() does not show are escaped: JSON allows them as
+ * they are, and terminals act on them. */
+void json_put(FILE *out, struct json_object *o, int flags);
 /* Prints a JSON value and a newline; takes ownership. */
 void json_print(struct json_object *o);
 

@@ -4,6 +4,7 @@
 #include "report/listing.h"
 #include "report/seen.h"
 #include "support/demangle.h"
+#include "support/plain.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -30,35 +31,13 @@ void text_free(struct text_printer *t) { free(t->remedy_printed); }
 
 /* ---- text ---------------------------------------------------------------------------- */
 
-/* Characters that change how others are displayed: C1 controls, direction marks, and characters without width
- * (Unicode categories Cc, Cf, Zl, Zp). */
-static bool changes_display(const unsigned char *p, size_t length)
-{
-	unsigned c;
-
-	if (length == 2)
-		return p[0] == 0xc2 && p[1] < 0xa0;
-	if (length != 3)
-		return false;
-	c = (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
-	return (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
-	       c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb);
-}
-
-size_t text_shown(const unsigned char *p)
-{
-	size_t n = utf8_length(p);
-
-	return *p < 0x20 || *p == 0x7f || changes_display(p, n) ? 0 : n;
-}
-
 void text_clean(FILE *out, const char *text)
 {
 	char *demangled = demangled_text(text);
 	const unsigned char *p = (const unsigned char *)(demangled ? demangled : text);
 
 	while (*p) {
-		size_t n = text_shown(p);
+		size_t n = plain_shown(p);
 
 		fwrite(p, 1, n, out);
 		if (!n)
@@ -76,6 +55,20 @@ void text_clean_name(FILE *out, const char *path, const char *member)
 		text_clean(out, member);
 		fputc(')', out);
 	}
+}
+
+void text_line(FILE *out, const char *text)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&line, &size);
+
+	if (f) {
+		text_clean(f, text);
+		fputc('\n', f);
+	}
+	fputs(f && !fclose(f) ? line : "etch: " NO_MEMORY "\n", out);
+	free(line);
 }
 
 /* Writes the line at once: other processes write to the same stream. */

@@ -29,11 +29,12 @@ void text_totals(struct text_printer *t, const struct totals *n);
 /* Prints the catalogue entry of an ID. */
 void text_explain(FILE *out, const struct catalogue_entry *e);
 
-/* Length of the character at p; 0: invalid, or a character that changes how others are displayed. */
-size_t text_shown(const unsigned char *p);
+/* What plain_shown() does not show becomes \xNN. */
 void text_clean(FILE *out, const char *text);
 /* Like text_clean(), "path(member)" if member is not null. */
 void text_clean_name(FILE *out, const char *path, const char *member);
+/* Prints a line at once: other processes may write to the same stream. */
+void text_line(FILE *out, const char *text);
 /* Prints a line to standard error: "etch: WHAT: ...", or "etch: ..." if `what` is null. */
 void text_error(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

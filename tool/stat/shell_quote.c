@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/text.h"
+#include "support/plain.h"
 
 static bool is_plain(const char *word)
 {
@@ -19,7 +20,7 @@ static bool is_shown(const char *word)
 	size_t n;
 
 	for (; *p; p += n) {
-		n = text_shown(p);
+		n = plain_shown(p);
 		if (!n)
 			return false;
 	}
@@ -45,7 +46,7 @@ static void print_escaped(FILE *out, const char *word)
 
 	fputs("$'", out);
 	while (*p) {
-		n = text_shown(p);
+		n = plain_shown(p);
 		if (!n)
 			fprintf(out, *p == '\n' ? "\\n" : "\\%03o", *p);
 		else if (*p == '\'' || *p == '\\')

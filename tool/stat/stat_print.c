@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints a measurement (stat_print.h): formats numbers, then one function per output format. */
+#include "report/listing.h"
 #include "stat/stat_print.h"
 
 #include <math.h>
@@ -426,9 +427,7 @@ static void show_json(const struct measurement *m, FILE *out)
 	for (i = 0; i < m->row_count; i++)
 		json_object_array_add(list, json_row(&m->rows[i]));
 	add(o, "counters", list);
-	fputs(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-	                                            JSON_C_TO_STRING_NOSLASHESCAPE),
-	      out);
+	json_put(out, o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
 	putc('\n', out);
 	json_object_put(o);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress line (progress.h). */
 #include "support/progress.h"
+#include "support/plain.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ static double now(void)
 
 void progress_note(const char *what, size_t done, size_t total, const char *unit)
 {
+	char name[64];
 	double t;
 
 	if (terminal < 0)
@@ -37,7 +39,9 @@ void progress_note(const char *what, size_t done, size_t total, const char *unit
 		return;
 	last = t;
 	shown = true;
-	fprintf(stderr, "\r\033[Ketch: %.60s: %zu of %zu %s", what, done, total, unit);
+	snprintf(name, sizeof(name), "%.60s", what);
+	plain(name);
+	fprintf(stderr, "\r\033[Ketch: %s: %zu of %zu %s", name, done, total, unit);
 	fflush(stderr);
 }
 

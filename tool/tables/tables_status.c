@@ -72,11 +72,15 @@ static void text_put(const struct tables_directory *d, const struct counts *n)
 
 	if (begun)
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime(&begun));
-	printf("%s: %zu tables, %.1f MB\n", d->path, tables_count(d), 1e-6 * (double)d->bytes);
-	if (*s->version)
-		printf("last update: %s by etch %s, %lld s: %s\n", when, s->version, s->seconds, end_text(s->end));
-	else
+	text_clean(stdout, d->path);
+	printf(": %zu tables, %.1f MB\n", tables_count(d), 1e-6 * (double)d->bytes);
+	if (*s->version) {
+		printf("last update: %s by etch ", when);
+		text_clean(stdout, s->version);
+		printf(", %lld s: %s\n", s->seconds, end_text(s->end));
+	} else {
 		printf("no update yet: etch tables update makes the tables\n");
+	}
 	printf("programs and libraries in %s:\n", roots);
 	line_put(n->have, "have a table here");
 	line_put(n->own, "carry their own (etch rewrite)");
@@ -87,7 +91,7 @@ static void text_put(const struct tables_directory *d, const struct counts *n)
 	free(roots);
 }
 
-static void json_put(const struct tables_directory *d, const struct counts *n)
+static void status_json_put(const struct tables_directory *d, const struct counts *n)
 {
 	struct json_object *o = json_object_new_object(), *files = json_object_new_object();
 	const struct tables_state *s = &d->state;
@@ -100,10 +104,10 @@ static void json_put(const struct tables_directory *d, const struct counts *n)
 	json_object_object_add(o, "directory", json_name(d->path));
 	json_object_object_add(o, "tables", json_object_new_int64((int64_t)tables_count(d)));
 	json_object_object_add(o, "bytes", json_object_new_int64((int64_t)d->bytes));
-	json_object_object_add(o, "version", *s->version ? json_object_new_string(s->version) : NULL);
+	json_object_object_add(o, "version", *s->version ? json_name(s->version) : NULL);
 	json_object_object_add(o, "begun", s->begun ? json_object_new_int64(s->begun) : NULL);
 	json_object_object_add(o, "seconds", *s->version ? json_object_new_int64(s->seconds) : NULL);
-	json_object_object_add(o, "end", *s->end ? json_object_new_string(s->end) : NULL);
+	json_object_object_add(o, "end", *s->end ? json_name(s->end) : NULL);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		json_object_object_add(files, rows[i].name, json_object_new_int64((int64_t)rows[i].count));
 	json_object_object_add(o, "files", files);
@@ -128,7 +132,7 @@ int tables_status(const struct tables_options *o)
 	tables_warn_open(&d);
 	files_count(&d, &files, &n);
 	if (o->format == FORMAT_JSON)
-		json_put(&d, &n);
+		status_json_put(&d, &n);
 	else
 		text_put(&d, &n);
 	tables_files_free(&files);

@@ -346,8 +346,9 @@ static void summary_print(const struct update *u)
 {
 	const size_t *n = u->counts;
 
-	printf("%zu table%s made, %zu removed; %s has %.1f MB\n", n[OUTCOME_MADE], n[OUTCOME_MADE] == 1 ? "" : "s",
-	       u->removed, u->directory.path, 1e-6 * (double)*u->bytes);
+	printf("%zu table%s made, %zu removed; ", n[OUTCOME_MADE], n[OUTCOME_MADE] == 1 ? "" : "s", u->removed);
+	text_clean(stdout, u->directory.path);
+	printf(" has %.1f MB\n", 1e-6 * (double)*u->bytes);
 	if (n[OUTCOME_REFUSED])
 		printf("%zu file%s cannot have one (-v says why)\n", n[OUTCOME_REFUSED], n[OUTCOME_REFUSED] == 1 ? "" : "s");
 	if (n[OUTCOME_CONTESTED])
@@ -423,8 +424,11 @@ int tables_update(const struct tables_options *o)
 		return EXIT_UNUSABLE;
 	}
 	if (!got) {
-		if (!o->quiet)
-			printf("another etch tables update is at work in %s\n", o->directory);
+		if (!o->quiet) {
+			printf("another etch tables update is at work in ");
+			text_clean(stdout, o->directory);
+			putchar('\n');
+		}
 		return EXIT_CLEAN;
 	}
 	status = update_locked(&u);
