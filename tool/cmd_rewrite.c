@@ -4,12 +4,14 @@
 #include "command.h"
 #include "report/text.h"
 #include "rewrite/files.h"
+#include "rewrite/system_directory.h"
 #include "support/workers.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void help(void)
 {
@@ -62,6 +64,8 @@ static void help(void)
 	       "                     calls its functions by name; kept in later runs\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
+	       "      --yes          rewrite in place also what is in /, /usr, /etc, /home, /tmp, $HOME and\n"
+	       "                     other directories of the system\n"
 	       "      --no-undo      do not add the record that --undo needs\n"
 	       "      --werror       exit status 1 if there are findings (see docs/findings.md)\n"
 	       "  -v, --verbose      one line of results a file, and all findings\n"
@@ -177,7 +181,7 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 /* The parsed options. */
 struct command_line {
 	struct rewrite_command opt;
-	bool only, orc_encoding;
+	bool only, orc_encoding, yes;
 	bool forward; /* an option about the output was given: excludes --undo */
 };
 
@@ -185,21 +189,31 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},   {"eh-frame", optional_argument, NULL, 'H'},
-		{"fix-cfi", no_argument, NULL, 'X'},        {"registers", no_argument, NULL, 'R'},
-		{"sidecar", required_argument, NULL, 'S'},  {"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},        {"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},        {"closed", no_argument, NULL, 'L'},
-		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'},
+		{"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},
+		{"eh-frame", optional_argument, NULL, 'H'},
+		{"fix-cfi", no_argument, NULL, 'X'},
+		{"registers", no_argument, NULL, 'R'},
+		{"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},
+		{"werror", no_argument, NULL, 'W'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"closed", no_argument, NULL, 'L'},
+		{"yes", no_argument, NULL, 'Y'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
 
 	while (good && (c = argument_option(argc, argv, "o:j:vh", longs)) != -1) {
-		l->forward |= !strchr("ojvhU", c);
+		l->forward |= !strchr("ojvhUY", c);
 		switch (c) {
 		case 'o': l->opt.output = optarg; break;
 		case 'j': good = argument_jobs(optarg, &l->opt.jobs); break;
@@ -223,6 +237,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		case 'R': l->opt.make.registers = true; break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
+		case 'Y': l->yes = true; break;
 		case 'L': l->opt.make.closed = true; break;
 		case 'N': l->opt.no_undo = true; break;
 		case 'W': l->opt.werror = true; break;
@@ -232,6 +247,39 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		}
 	}
 	return good ? optind : -1;
+}
+
+/* Are the files of the operands replaced? */
+static bool is_in_place(const struct rewrite_command *o) { return !o->output && !o->sidecar && !o->debug; }
+
+/* Refuses the directories of a system without --yes, before anything in them is opened. */
+static bool directories_agree(const struct command_line *l, int count, char **operands)
+{
+	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->yes; i++)
+		if (is_system_directory(operands[i])) {
+			text_error(operands[i], "is a directory of the system: --yes rewrites every program and library in it");
+			return false;
+		}
+	return true;
+}
+
+/* On a terminal: how many files directories stand for, before the first is written. */
+static void files_announce(const struct command_line *l, int count, char **operands, const struct inputs *files)
+{
+	bool any = false;
+
+	for (int i = 0; i < count; i++)
+		any |= is_directory(operands[i]);
+	if (!any || !isatty(STDERR_FILENO))
+		return;
+	if (!is_in_place(&l->opt))
+		text_error(NULL, "%zu files; Ctrl-C ends it", files->count);
+	else if (l->opt.undo)
+		text_error(NULL, "%zu files, which get their earlier contents; Ctrl-C ends it, with each file as a whole",
+		           files->count);
+	else
+		text_error(NULL, "%zu files to rewrite in place; Ctrl-C ends it, with each file as a whole; %s", files->count,
+		           l->opt.no_undo ? "with --no-undo nothing takes it back" : "etch rewrite --undo takes it back");
 }
 
 /* Lists the files of the operands, each once, whatever its names. False: a message has been printed. */
@@ -271,9 +319,12 @@ int cmd_rewrite(int argc, char **argv)
 	}
 	if (!options_agree(&l.opt, l.only, l.orc_encoding, l.forward, argc - first))
 		return EXIT_UNUSABLE;
+	if (!directories_agree(&l, argc - first, argv + first))
+		return EXIT_UNUSABLE;
 	if (l.opt.sidecar || l.opt.debug)
 		l.opt.make.imv = l.opt.make.pv = l.opt.make.ex = false;
 	if (files_find(argc - first, argv + first, l.opt.output, &files)) {
+		files_announce(&l, argc - first, argv + first, &files);
 		/* Files run in parallel as make's jobserver allows; threads for a single file only with -j. */
 		if (!l.opt.jobs)
 			l.opt.jobs = files.count > 1 ? workers_jobs() : 1;
