@@ -77,7 +77,8 @@ def contents(at, new):
 
 OK = None
 CASES = [
-    (OK, eh()), (OK, eh(type=2)),
+    (OK, eh()), ("its heap begins right after its last segment, and there are no 132 bytes of free addresses between its segments or below them",
+                 eh(type=2)),
     ("not an ELF file", eh(magic=b"\x7fELG")),
     ("not a 64-bit x86 ELF file", eh(**{"class": 1})), ("not a 64-bit x86 ELF file", eh(data=2)), ("not a 64-bit x86 ELF file", eh(machine=3)),
     ("not a linked program or shared object (e_type 1)", eh(type=1)), ("not a linked program or shared object (e_type 4)", eh(type=4)),

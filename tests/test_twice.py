@@ -38,10 +38,11 @@ def samples(etch, build, tmp_path_factory):
     run(["g++", *flags, "-c", "-o", d / "object", d / "a.cc"])
     run(["g++", *flags, "-o", d / "program", d / "a.cc", build / "libetch.a", "-pthread"])
     run(["gcc", "-O2", "-shared", "-fPIC", "-x", "c", "-o", d / "library", "-"], input="int f(int x) { return x + 1; }\n")
-    run(["g++", *flags, "-no-pie", "-fuse-ld=lld", "-o", d / "moved", d / "a.cc", build / "libetch.so"])  # a note has to move in it
+    run(["g++", *flags, "-fPIE", "-pie", "-fuse-ld=lld", "-o", d / "moved", d / "a.cc", build / "libetch.so"])  # a note has to move in it
+    run(["g++", *flags, "-no-pie", "-o", d / "fixed", d / "a.cc", build / "libetch.so"])  # the tables become a part of its first segment
     run(["gcc", "-O2", "-I", ROOT / "lib/include", "-static-pie", "-fPIE", "-nostdlib", "-Wl,-z,noseparate-code,--build-id,--unresolved-symbols=ignore-all",
          "-x", "c", "-o", d / "small", "-"], input=seed_files.SITES)
-    for name in ("object", "program", "library", "moved", "small"):
+    for name in ("object", "program", "library", "moved", "fixed", "small"):
         run([etch, "rewrite", "-o", d / f"done {name}", d / name])
         made[name], made["done " + name] = (d / name).read_bytes(), (d / f"done {name}").read_bytes()
     run([etch, "rewrite", "--no-undo", "-o", d / "bare", d / "library"])
@@ -240,7 +241,7 @@ def test_code_that_is_an_etched_object(etch, samples, tmp_path, options):
 def test_frames_that_section_headers_do_not_name(etch, samples, tmp_path, hidden, how):
     """FDEs are known by PT_GNU_EH_FRAME then, which leads to etch's own table once there is one."""
     same = 0
-    for sample in ("program", "library", "moved"):
+    for sample in ("program", "library", "moved", "fixed"):
         elf = twice.Elf(samples[sample])
         for name in hidden:
             at, width = elf.place(section(elf, name), how)
@@ -291,7 +292,7 @@ def test_frames_of_which_a_program_header_names_a_part(etch, samples, tmp_path):
     assert same >= 3
 
 
-@pytest.mark.parametrize("sample", ["done object", "done program", "done library", "done moved"])
+@pytest.mark.parametrize("sample", ["done object", "done program", "done library", "done moved", "done fixed"])
 @pytest.mark.parametrize("where", [".comment", ".symtab", ".etch.undo"])
 def test_rows_for_other_tools_where_a_record_is_stale(etch, samples, tmp_path, sample, where):
     """The file as it was found is what undo gives back, record and all: but no run begins from that record."""

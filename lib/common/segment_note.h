@@ -12,19 +12,33 @@
 struct segment_note {
 	uint32_t namesz, descsz, type;
 	char name[8];
-	uint32_t version, first, zero; /* first: offset of the first table from the segment's start */
+	uint32_t version;
+	uint32_t first;  /* offset of the first table from the segment's start */
+	uint32_t inside; /* bytes of a segment that is a part of the first PT_LOAD; 0: it is a PT_LOAD of its own */
 };
 #define SEGMENT_NOTE_TYPE    0x67657365u
 #define SEGMENT_NOTE_VERSION 1u
+#define SEGMENT_NOTE_INSIDE  4096u /* its offset in the PT_LOAD that begins with the ELF header */
 
-/* Can a segment with this program header begin with the note? */
-static inline int segment_note_may(const Elf64_Phdr *p)
+/* How many bytes of a segment with this program header may be etch's, from *at on; 0: none. */
+static inline uint64_t segment_note_may(const Elf64_Phdr *p, uint64_t *at)
 {
-	return p->p_type == PT_LOAD && (p->p_flags & (PF_R | PF_W | PF_X)) == PF_R &&
-	       p->p_filesz >= sizeof(struct segment_note);
+	*at = p->p_offset ? 0 : SEGMENT_NOTE_INSIDE;
+	if (p->p_type != PT_LOAD || (p->p_flags & (PF_R | PF_W)) != PF_R || (p->p_offset && (p->p_flags & PF_X)) ||
+	    p->p_filesz < *at + sizeof(struct segment_note))
+		return 0;
+	return p->p_filesz - *at;
 }
 
-/* Copies the note. Returns 1, or 0 if the segment begins with something else. */
+/* How many of these bytes are etch's, by the note that they begin with; 0: it does not fit them. */
+static inline uint64_t segment_note_size(const struct segment_note *n, uint64_t at, uint64_t room)
+{
+	if ((n->inside != 0) != (at != 0) || n->inside > room)
+		return 0;
+	return n->inside ? n->inside : room;
+}
+
+/* Copies the note. Returns 1, or 0 if it is something else. */
 static inline int segment_note_read(const void *segment, struct segment_note *n)
 {
 	/* Most segments have no note; one word tells. */

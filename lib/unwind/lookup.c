@@ -16,19 +16,19 @@
 
 const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size)
 {
-	/* Backwards: the tool puts its segment above all others. */
+	/* Backwards: in most modules the segment is the last one. */
 	for (unsigned i = im->phnum; i--;) {
 		const Elf64_Phdr *p = &im->phdr[i];
-		uint64_t at = im->bias + p->p_vaddr;
+		uint64_t in, room = segment_note_may(p, &in), at = im->bias + p->p_vaddr + in;
 		struct segment_note n;
 
-		if (!segment_note_may(p) || !loaded_inside(im, at, p->p_filesz) ||
-		    !segment_note_read((const void *)(uintptr_t)at, &n))
+		if (!room || !loaded_inside(im, at, room) || !segment_note_read((const void *)(uintptr_t)at, &n))
 			continue;
-		if (n.first > p->p_filesz || ((at + n.first) & 7))
+		room = segment_note_size(&n, in, room);
+		if (n.first > room || ((at + n.first) & 7))
 			return NULL;
 		*index = i;
-		*size = p->p_filesz - n.first;
+		*size = room - n.first;
 		return (const struct etch_unwind *)(uintptr_t)(at + n.first);
 	}
 	return NULL;

@@ -81,16 +81,21 @@ UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t
 	phdr = (const Elf64_Phdr *)(const void *)((const uint8_t *)file + h->e_phoff);
 	for (unsigned i = h->e_phnum; i--;) {
 		const Elf64_Phdr *p = &phdr[i];
+		uint64_t in, room = segment_note_may(p, &in);
+		const uint8_t *at;
 		struct segment_note n;
 
-		if (!segment_note_may(p) || p->p_offset > file_size || p->p_filesz > file_size - p->p_offset ||
-		    !segment_note_read((const uint8_t *)file + p->p_offset, &n))
+		if (!room || p->p_offset > file_size || p->p_filesz > file_size - p->p_offset)
 			continue;
-		if (n.first > p->p_filesz || ((p->p_offset + n.first) & 7))
+		at = (const uint8_t *)file + p->p_offset + in;
+		if (!segment_note_read(at, &n))
+			continue;
+		room = segment_note_size(&n, in, room);
+		if (n.first > room || ((p->p_offset + in + n.first) & 7))
 			return NULL;
-		u = (const struct etch_unwind *)(const void *)((const uint8_t *)file + p->p_offset + n.first);
-		*size = p->p_filesz - n.first;
-		*address = p->p_vaddr + n.first;
+		u = (const struct etch_unwind *)(const void *)(at + n.first);
+		*size = room - n.first;
+		*address = p->p_vaddr + in + n.first;
 		if (!etch_unwind_valid(u, *size))
 			return NULL;
 		if (u->encoding == ETCH_ENCODING_ORC) {

@@ -65,7 +65,8 @@ static int note_is_there(void)
 #endif
 }
 
-/* What etch's runtime does: any read-only PT_LOAD that starts with the note. */
+/* What etch's runtime does: any read-only PT_LOAD that starts with the note, or the one with the ELF header if the note
+ * is in its second page. */
 static int look(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct seen *s = arg;
@@ -84,6 +85,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		const uint32_t *at = (const uint32_t *)(info->dlpi_addr + p->p_vaddr);
+		uint64_t inside = p->p_type == PT_LOAD && !p->p_offset ? 4096 : 0;
 
 		if (p->p_type == PT_NOTE) {
 			for (size_t k = 0; k + 16 <= p->p_memsz;) {
@@ -98,12 +100,14 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
 			continue;
 		s->order += p->p_vaddr < last;
 		last = p->p_vaddr;
-		if (p->p_flags != PF_R || p->p_memsz < 32 || at[0] != 5 || at[1] != 12 || at[2] != 0x67657365u)
+		at += inside / 4;
+		if ((p->p_flags != PF_R && !inside) || (p->p_flags & PF_W) || p->p_filesz < inside + 32 || at[0] != 5 ||
+		    at[1] != 12 || at[2] != 0x67657365u || !at[7] != !inside)
 			continue;
 		s->segments++;
 		/* The first section starts with its own address at link time. */
 		memcpy(&s->first, (const char *)at + at[6], 8);
-		s->first -= p->p_vaddr + at[6];
+		s->first -= p->p_vaddr + inside + at[6];
 	}
 	return 1;
 }

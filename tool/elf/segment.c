@@ -20,7 +20,7 @@
 static void names_begin(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	const Elf64_Shdr *old = &l->f.sh[l->f.names];
-	uint64_t more = sizeof SEGMENT_SECTION + sizeof SEGMENT_TABLE + sizeof SEGMENT_FRONT;
+	uint64_t more = sizeof SEGMENT_SECTION + sizeof SEGMENT_TABLE + sizeof SEGMENT_FRONT + sizeof SEGMENT_BUILD_ID;
 
 	for (size_t i = 0; i < n; i++)
 		more += strlen(secs[i].name) + 1 + (secs[i].former ? strlen(secs[i].former) + 1 : 0);
@@ -70,7 +70,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	if (r)
 		return r;
 	/* strip and objcopy put .comment and the like behind the segment: it stays in place as long as it fits there. */
-	if (l->ours && l->old_base + l->size <= seg_old_room_end(l))
+	if (l->ours && !l->inside && l->old_base + l->size <= seg_old_room_end(l))
 		l->base = l->old_base;
 	names_begin(l, secs, n);
 	sections_place(l, secs, n);
@@ -90,9 +90,11 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	seg_phdrs_follow(l);
 	if (!l->ours)
 		seg_phdrs_insert(l, secs, n);
-	f->ph[l->load].p_offset = l->base;
-	f->ph[l->load].p_vaddr = f->ph[l->load].p_paddr = l->addr;
-	f->ph[l->load].p_filesz = f->ph[l->load].p_memsz = l->size;
+	if (!l->inside) {
+		f->ph[l->load].p_offset = l->base;
+		f->ph[l->load].p_vaddr = f->ph[l->load].p_paddr = l->addr;
+		f->ph[l->load].p_filesz = f->ph[l->load].p_memsz = l->size;
+	}
 	seg_phdrs_cover(l, secs, n);
 	seg_table_follow(l);
 	headers_place(l, old_headers, old_str);
@@ -113,40 +115,63 @@ static void layout_free(struct seg_layout *l)
 	free(l->str);
 }
 
-static size_t first_load(const struct seg_file *f)
+/*
+ * Extends the first PT_LOAD downwards by a page for `want` more program headers, and by `room` bytes for the segment
+ * itself; 0: that is a PT_LOAD of its own. Returns SEG_NO_GAP if the file does not allow it.
+ */
+static int front_take(struct seg_layout *l, unsigned want, uint64_t room, char *err, size_t errlen)
 {
-	size_t i = 0;
+	int r;
 
-	while (f->ph[i].p_type != PT_LOAD)
-		i++;
-	return i;
+	if (!seg_front_find(&l->f, want, room, &l->front_page))
+		return SEG_NO_GAP;
+	r = seg_front_check(&l->f, err, errlen);
+	if (!r && seg_front_make(&l->f, &l->front_page, &l->front))
+		r = seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
+	if (!r)
+		r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
+	l->inside = room;
+	l->items = l->slot.items;
+	return r;
 }
 
-/* Finds room for `want` program headers. If only moving the table is left, a new first page is
- * tried before: segment.h has the order and its reasons. */
-static int slot_take(struct seg_layout *l, unsigned want, char *err, size_t errlen)
+/* Decides the place of a segment that the file does not have yet. `want`: program headers to add, its own included. */
+static int place_new(struct seg_layout *l, const struct segment_request *q, unsigned want, char *err, size_t errlen)
 {
+	uint64_t room = seg_contents_size(q->sections, q->count);
 	int r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
 
-	if (!r && l->slot.table)
-		l->front_size = seg_front_find(&l->f, want);
-	if (!r && l->front_size)
-		r = seg_front_check(&l->f, err, errlen);
-	if (!r && l->front_size) {
-		l->front_addr = l->f.ph[first_load(&l->f)].p_vaddr;
-		if (seg_front_make(&l->f, l->front_size, &l->front))
-			return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
-		r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
-	}
+	if (r)
+		return r;
 	l->item = l->slot.item;
 	l->items = l->slot.items;
+	/* Where only moving the table is left, a new first page is tried before: segment.h has the order and its reasons.
+	 */
+	if (l->slot.table && seg_gap_may_hold(&l->f, room)) {
+		r = front_take(l, want, 0, err, errlen);
+		if (r < 0)
+			return r;
+	}
+	l->keep = seg_kept_end(l);
+	r = seg_place(l, q->sections, q->count, err, errlen);
+	if (r == SEG_NO_GAP && !l->front) {
+		r = front_take(l, want - 1, room, err, errlen);
+		l->keep = seg_kept_end(l);
+		r = r ? r : seg_place(l, q->sections, q->count, err, errlen);
+	}
+	if (r == SEG_NO_GAP)
+		r = seg_fail(
+			SEGMENT_ENOSLOT, err, errlen,
+			"its heap begins right after its last segment, and there are no %llu bytes of free addresses between "
+			"its segments or below them",
+			(unsigned long long)room);
 	return r;
 }
 
 /* Decides everything but the bytes. *l is to be freed in any case. */
 static int layout_make(struct seg_layout *l, const struct segment_request *q, char *err, size_t errlen)
 {
-	uint64_t first = 0;
+	struct seg_ours ours;
 	unsigned covers;
 	int r;
 
@@ -156,7 +181,7 @@ static int layout_make(struct seg_layout *l, const struct segment_request *q, ch
 		r = seg_check_list(q->sections, q->count, err, errlen);
 	if (r)
 		return r;
-	r = seg_ours_find(&l->f, &l->load, &l->note_sec, &first, err, errlen);
+	r = seg_ours_find(&l->f, &ours, err, errlen);
 	if (r < 0)
 		return r;
 	l->ours = r;
@@ -166,15 +191,14 @@ static int layout_make(struct seg_layout *l, const struct segment_request *q, ch
 		                "an earlier etch run left no program header for what is new: start from the file as it was");
 	if (covers >= SLOT_MOST)
 		return seg_fail(SEGMENT_EINVAL, err, errlen, "too many program headers");
-	if (l->ours)
-		r = seg_ours_read(l, first, err, errlen);
-	else
-		r = slot_take(l, 1 + covers, err, errlen);
+	if (!l->ours) {
+		r = place_new(l, q, 1 + covers, err, errlen);
+		return r ? r : layout_files(l, q->sections, q->count, err, errlen);
+	}
+	r = seg_ours_read(l, &ours, err, errlen);
 	if (r)
 		return r;
-	l->keep = seg_kept_end(l);
-	if (l->ours && l->keep < l->old_base)
-		l->keep = l->old_base; /* an earlier run kept all bytes before its segment */
+	l->keep = seg_max(seg_kept_end(l), l->old_base); /* an earlier run kept all bytes before its segment */
 	r = seg_place(l, q->sections, q->count, err, errlen);
 	return r ? r : layout_files(l, q->sections, q->count, err, errlen);
 }
@@ -232,6 +256,7 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	for (size_t i = 0; i < l->items; i++)
 		memcpy(out + l->item[i].new_off, f->data + l->item[i].off, l->item[i].size);
 	note.first = (uint32_t)l->first;
+	note.inside = l->inside ? (uint32_t)l->size : 0;
 	memcpy(out + l->base, &note, sizeof note);
 	for (size_t i = 0; i < n; i++)
 		memcpy(out + l->off_of[i], secs[i].data, secs[i].size);
@@ -245,10 +270,11 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	memcpy(out, &f->eh, sizeof f->eh);
 	if (l->front) { /* __ehdr_start is the old header: let it lead to the new table */
 		Elf64_Ehdr old = f->eh;
+		uint8_t *at = out + l->front_page.size;
 
-		old.e_phoff -= l->front_size;
-		memcpy(out + l->front_size + offsetof(Elf64_Ehdr, e_phoff), &old.e_phoff, sizeof old.e_phoff);
-		memcpy(out + l->front_size + offsetof(Elf64_Ehdr, e_phnum), &old.e_phnum, sizeof old.e_phnum);
+		old.e_phoff -= l->front_page.size;
+		memcpy(at + offsetof(Elf64_Ehdr, e_phoff), &old.e_phoff, sizeof old.e_phoff);
+		memcpy(at + offsetof(Elf64_Ehdr, e_phnum), &old.e_phnum, sizeof old.e_phnum);
 	}
 }
 
@@ -320,7 +346,7 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 	bool same = same_headers(l);
 
 	if (l->front) /* the caller may have changed bytes since the layout was made */
-		memcpy(l->front + l->front_size, q->file, l->f.size - l->front_size);
+		memcpy(l->front + l->front_page.size, q->file, l->f.size - l->front_page.size);
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_zero(*out_size, 1);
 	if (!*out)

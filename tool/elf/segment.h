@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adds read-only data to a linked ELF file (ET_EXEC, ET_DYN,
- * x86-64) in one new PT_LOAD, above every other, with section headers of its
- * own.  No address that code or data refer to changes.
+ * Adds read-only data to a linked ELF file (ET_EXEC, ET_DYN, x86-64), with section headers of its own. No address that
+ * code or data refer to changes.
+ *
+ * The place in memory: the kernel begins the heap of a program whose addresses are not randomized right after its
+ * highest PT_LOAD, and programs made by unexec (GCL, Emacs up to 26, XEmacs) have their heap at _end and grow it by brk
+ * from there. So the data of a program go, in this order,
+ *   1. into the largest gap between its segments, as a PT_LOAD of their own;
+ *   2. in a program at fixed addresses, below all others: its first PT_LOAD is extended downwards, by a page for the
+ * ELF header and the program headers, and by the data. Its end stays where it is: elfutils match a separate debug file
+ *      by the end of the first PT_LOAD. Linux before 5.18 computes AT_PHDR from the first PT_LOAD, so that nothing but
+ * a segment with the program headers in it can be below the others;
+ *   3. above all others, as a PT_LOAD of their own: in position-independent files only. Any other is refused.
+ * Those of a shared library, which has no heap, always go above.
  *
  * Pure functions on byte buffers: no file is read or written, no state is kept,
  * any thread may call them.  The same input gives the same bytes, and a second
@@ -24,10 +34,10 @@
  *      where older kernels and core dumps look for it, only if nothing else
  *      makes room.  Symbols, relocations, data and (by a scan for operands) code
  *      must not refer to what moves;
- *   6. a new first page, below all others, with the ELF header and the table, in a
- *      program at fixed addresses: everything else moves in the file, by a multiple of its segments'
- *      alignment, and keeps its address. The old ELF header, which code may refer to as
- *      __ehdr_start, leads to the new table;
+ *   6. a new first page with the ELF header and the table, by which the first PT_LOAD of a program at fixed addresses
+ *      is extended downwards: everything else moves in the file, by a multiple of its segments' alignment, and keeps
+ * its address. The old ELF header, which code may refer to as __ehdr_start, leads to the new table. The page has a copy
+ * of the build-id note, which would leave the first page of the file;
  *   7. the table itself goes into the new segment.
  * 7 is the last resort because GNU strip and objcopy always write the table directly
  * behind the ELF header, and break a file whose table was elsewhere.
@@ -36,6 +46,7 @@
 #ifndef ETCH_TOOL_ELF_SEGMENT_H
 #define ETCH_TOOL_ELF_SEGMENT_H
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,8 +77,9 @@ enum segment_result {
  * whose owner it does not know.
  */
 #define SEGMENT_SECTION   ".etch.segment"
-#define SEGMENT_TABLE     ".etch.phdrs" /* covers the program headers, if they are in the segment */
-#define SEGMENT_FRONT     ".etch.ehdr"  /* covers the old ELF header, if there is a new first page */
+#define SEGMENT_TABLE     ".etch.phdrs"    /* covers the program headers, if they are in the segment */
+#define SEGMENT_FRONT     ".etch.ehdr"     /* covers the old ELF header, if there is a new first page */
+#define SEGMENT_BUILD_ID  ".etch.build-id" /* a copy of the build-id note in a new first page */
 #define SEGMENT_UNLOADED  ".etch."
 #define SEGMENT_NOTE_TYPE 0x67657365u /* "eseg" */
 #define SEGMENT_VERSION   1u
@@ -80,8 +92,16 @@ struct segment_note {
 	uint32_t version; /* SEGMENT_VERSION */
 	uint32_t first;   /* offset of the caller's first section from the start of the segment;
 	                   * sections of the file that had to move lie between the note and it */
-	uint32_t zero;
+	uint32_t inside;  /* bytes of the segment if it is a part of the first PT_LOAD, else 0 */
 };
+
+/*
+ * Finds the bytes of etch in a PT_LOAD by the note that they begin with: at its start, or, in the one that begins with
+ * the ELF header, a page further. `note`: what is at that place, SEGMENT_INSIDE bytes from the start of a PT_LOAD with
+ * p_offset 0, at the start of any other. Returns their number, 0 if there are none, and sets *at to their offset in it.
+ */
+#define SEGMENT_INSIDE 4096u
+uint64_t segment_in_load(const Elf64_Phdr *p, const struct segment_note *note, uint64_t *at);
 
 struct segment_section {
 	const char *name;
@@ -139,6 +159,9 @@ struct segment_found {
 	uint64_t offset, addr, size, first;
 };
 int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen);
+/* True if code makes the address of _end, the end of the highest segment, or one in the page behind it, or a relocation
+ * does. May be true without reason: this is no disassembly. */
+bool segment_end_is_used(const uint8_t *file, size_t size);
 /* True if these bytes begin with the note of an etch segment, of any version. */
 bool segment_begins(const uint8_t *bytes, size_t size);
 

@@ -1,45 +1,81 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A new first page with ELF header and program headers for a program at fixed addresses: the layout
- * that a linker would have made with room for more program headers. segment.h has the reason why they
- * do not go to the end of the file.
+ * A new first page with ELF header and program headers for a program at fixed addresses, and the etch segment behind it
+ * where there is no other place: the layout that a linker would have made with room for them. segment.h has the
+ * reasons.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/x86/fill.h"
 #include "elf/segment_layout.h"
 #include "support/memory.h"
 
 #define LOWEST 0x10000u     /* the default of vm.mmap_min_addr */
 #define MOST   (2ull << 20) /* bytes that the file may grow by */
 
-/* The distance by which everything moves in the file: a multiple of each PT_LOAD's alignment, since offset and
- * address must be congruent modulo the alignment. 0: the alignment is too large, or not a power of two. */
-static uint64_t front_size(const struct seg_file *f, unsigned want)
+/* Bytes at the start of the file for its header and table: one program header for a copy of the build-id, `want`, and
+ * as many as may be added to them. */
+static uint64_t front_need(const struct seg_file *f, unsigned want)
 {
-	uint64_t need = sizeof f->eh + ((uint64_t)f->eh.e_phnum + 1 + want) * sizeof *f->ph, align = SEGMENT_PAGE;
+	return sizeof f->eh + ((uint64_t)f->eh.e_phnum + 1 + want + SLOT_MOST) * sizeof *f->ph;
+}
+
+/* `need`, rounded up to a multiple of each PT_LOAD's alignment: offset and address must stay congruent modulo the
+ * alignment. 0: the alignment is too large, or not a power of two. */
+static uint64_t front_size(const struct seg_file *f, uint64_t need)
+{
+	uint64_t align = SEGMENT_PAGE;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
 		if (f->ph[i].p_type == PT_LOAD)
 			align = seg_max(align, f->ph[i].p_align);
-	if (align > MOST || (align & (align - 1)))
-		return 0;
-	return seg_align(need, align);
+	return align > MOST || (align & (align - 1)) ? 0 : seg_align(need, align);
 }
 
-uint64_t seg_front_find(const struct seg_file *f, unsigned want)
+/* Finds the build-id note in the first page of the file. Returns its offset; 0: it is not there. */
+static uint64_t build_id_find(const struct seg_file *f, uint64_t *size)
 {
-	uint64_t size = front_size(f, want);
-
-	if (f->eh.e_type != ET_EXEC || !size || size > MOST || f->eh.e_phnum + 1u + want >= PN_XNUM)
-		return 0;
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
 		const Elf64_Phdr *p = &f->ph[i];
+		uint64_t end = p->p_offset + p->p_filesz, at = p->p_offset;
+		Elf64_Nhdr nh;
 
-		if (p->p_type == PT_LOAD) /* the first of them has the lowest address */
-			return !p->p_offset && p->p_vaddr >= LOWEST + size ? size : 0;
+		while (p->p_type == PT_NOTE && p->p_align <= 4 && end <= SEGMENT_PAGE && at + sizeof nh + 4 <= end) {
+			memcpy(&nh, f->data + at, sizeof nh);
+			*size = sizeof nh + seg_align(nh.n_namesz, 4) + seg_align(nh.n_descsz, 4);
+			if (*size > end - at)
+				break;
+			if (nh.n_type == NT_GNU_BUILD_ID && nh.n_namesz == 4 && !memcmp(f->data + at + sizeof nh, ELF_NOTE_GNU, 4))
+				return at;
+			at += *size;
+		}
 	}
 	return 0;
+}
+
+bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, struct seg_front *front)
+{
+	const Elf64_Phdr *low = &f->ph[seg_first_load(f)];
+	uint64_t need = front_need(f, want), most = ADDRESS_END;
+
+	if (f->eh.e_type != ET_EXEC || !low->p_filesz || room > most || f->eh.e_phnum + 1u + want >= PN_XNUM)
+		return false;
+	/* Readers know where to look for the tables, and that nobody can write to them. */
+	if (room && (need > SEGMENT_INSIDE || !(low->p_flags & PF_R) || (low->p_flags & PF_W)))
+		return false;
+	*front = (struct seg_front){.size = front_size(f, room ? SEGMENT_INSIDE + room : need)};
+	front->by = front->size + low->p_offset;
+	front->header = low->p_vaddr - low->p_offset;
+	if (!front->size || (!room && front->size > MOST) || low->p_offset > low->p_vaddr ||
+	    low->p_vaddr < LOWEST + front->by)
+		return false;
+	front->id_from = build_id_find(f, &front->id_size);
+	if (front->id_from && need + front->id_size + 8 <= SEGMENT_PAGE)
+		front->id_off = SEGMENT_PAGE - seg_align(front->id_size, 8);
+	else
+		front->id_size = 0;
+	return true;
 }
 
 struct extent {
@@ -82,7 +118,7 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	n = described(f, list);
 	for (size_t i = 0; i < n && !r; i++) {
-		while (at < list[i].from && !f->data[at])
+		while (at < list[i].from && (!f->data[at] || x86_is_fill(f->data[at])))
 			at++;
 		if (at < list[i].from)
 			r = seg_fail(SEGMENT_ENOSLOT, err, errlen,
@@ -95,55 +131,62 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 	return r;
 }
 
-static void phdrs_shift(struct seg_file *f, uint64_t size)
+static void phdrs_shift(struct seg_file *f, const struct seg_front *front)
 {
-	Elf64_Phdr front = {
-		.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = SEGMENT_PAGE, .p_memsz = SEGMENT_PAGE, .p_align = SEGMENT_PAGE};
-	size_t first = 0, n = f->eh.e_phnum;
+	Elf64_Phdr *low = &f->ph[seg_first_load(f)];
+	size_t n = f->eh.e_phnum;
 
-	while (f->ph[first].p_type != PT_LOAD)
-		first++;
-	front.p_vaddr = front.p_paddr = f->ph[first].p_vaddr - size;
-	if (sizeof f->eh + (n + 1 + SLOT_MOST) * sizeof *f->ph > SEGMENT_PAGE)
-		front.p_filesz = front.p_memsz = size;
 	for (size_t i = 0; i < n; i++) {
 		if (f->ph[i].p_type != PT_NULL && (f->ph[i].p_filesz || f->ph[i].p_offset))
-			f->ph[i].p_offset += size;
+			f->ph[i].p_offset += front->size;
 		/* ld -N: with less than page alignment GNU strip would move the former first page by less than a page. */
 		if (f->ph[i].p_type == PT_LOAD && f->ph[i].p_align < SEGMENT_PAGE)
 			f->ph[i].p_align = SEGMENT_PAGE;
 	}
-	memmove(&f->ph[first + 1], &f->ph[first], (n - first) * sizeof *f->ph);
-	f->ph[first] = front;
-	f->last_load++;
-	f->eh.e_phnum = (Elf64_Half)(n + 1);
+	low->p_offset = 0;
+	low->p_vaddr -= front->by;
+	low->p_paddr = low->p_vaddr;
+	low->p_filesz += front->by;
+	low->p_memsz += front->by;
+	if (front->id_size)
+		f->ph[n++] = (Elf64_Phdr){.p_type = PT_NOTE,
+		                          .p_flags = PF_R,
+		                          .p_offset = front->id_off,
+		                          .p_vaddr = low->p_vaddr + front->id_off,
+		                          .p_paddr = low->p_vaddr + front->id_off,
+		                          .p_filesz = front->id_size,
+		                          .p_memsz = front->id_size,
+		                          .p_align = 4};
+	f->eh.e_phnum = (Elf64_Half)n;
 	f->eh.e_phoff = sizeof f->eh;
-	for (size_t i = 0; i <= n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (f->ph[i].p_type != PT_PHDR)
 			continue;
 		f->ph[i].p_offset = f->eh.e_phoff;
-		f->ph[i].p_vaddr = f->ph[i].p_paddr = front.p_vaddr + f->eh.e_phoff;
-		f->ph[i].p_filesz = f->ph[i].p_memsz = (n + 1) * sizeof *f->ph;
+		f->ph[i].p_vaddr = f->ph[i].p_paddr = low->p_vaddr + f->eh.e_phoff;
+		f->ph[i].p_filesz = f->ph[i].p_memsz = n * sizeof *f->ph;
 	}
 }
 
-int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes)
+int seg_front_make(struct seg_file *f, const struct seg_front *front, uint8_t **bytes)
 {
 	Elf64_Phdr *ph = realloc(f->ph, ((size_t)f->eh.e_phnum + 1 + SLOT_MOST) * sizeof *ph);
 
 	if (ph)
 		f->ph = ph;
-	*bytes = ph ? big_alloc(size + f->size) : NULL;
+	*bytes = ph ? big_alloc(front->size + f->size) : NULL;
 	if (!*bytes)
 		return -1;
-	memset(*bytes, 0, size);
-	memcpy(*bytes + size, f->data, f->size);
-	phdrs_shift(f, size);
+	memset(*bytes, 0, front->size);
+	memcpy(*bytes + front->size, f->data, f->size);
+	if (front->id_size)
+		memcpy(*bytes + front->id_off, f->data + front->id_from, front->id_size);
+	phdrs_shift(f, front);
 	for (size_t i = 1; i < f->sections; i++)
 		if (f->sh[i].sh_type != SHT_NULL)
-			f->sh[i].sh_offset += size;
-	f->eh.e_shoff += size;
+			f->sh[i].sh_offset += front->size;
+	f->eh.e_shoff += front->size;
 	f->data = *bytes;
-	f->size += size;
+	f->size += front->size;
 	return 0;
 }

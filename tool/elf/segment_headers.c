@@ -31,7 +31,7 @@ int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs,
 	struct seg_file *f = &l->f;
 	size_t old = f->sections, end = old;
 	bool *spare = calloc(old, sizeof *spare);
-	Elf64_Shdr *sh = realloc(f->sh, (old + n + 3) * sizeof *sh);
+	Elf64_Shdr *sh = realloc(f->sh, (old + n + 4) * sizeof *sh);
 
 	if (sh)
 		f->sh = sh;
@@ -46,6 +46,8 @@ int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs,
 		l->table_sec = end++;
 	if (l->front)
 		l->front_sec = end++;
+	if (l->front && l->front_page.id_size)
+		l->id_sec = end++;
 	for (size_t i = 1; i < old; i++)
 		spare[i] = i != l->note_sec &&
 		           ((l->ours && seg_is_mapped_in(&f->sh[i], l->addr, l->old_size)) || seg_is_unloaded(f, i));
@@ -136,10 +138,20 @@ void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, 
 			.sh_name = str_add(l, SEGMENT_FRONT),
 			.sh_type = SHT_PROGBITS,
 			.sh_flags = SHF_ALLOC,
-			.sh_addr = l->front_addr,
-			.sh_offset = l->front_size,
+			.sh_addr = l->front_page.header,
+			.sh_offset = l->front_page.size,
 			.sh_size = sizeof(Elf64_Ehdr),
 			.sh_addralign = 8,
+		};
+	if (l->id_sec)
+		sh[l->id_sec] = (Elf64_Shdr){
+			.sh_name = str_add(l, SEGMENT_BUILD_ID),
+			.sh_type = SHT_NOTE,
+			.sh_flags = SHF_ALLOC,
+			.sh_addr = l->front_page.header - l->front_page.size + l->front_page.id_off,
+			.sh_offset = l->front_page.id_off,
+			.sh_size = l->front_page.id_size,
+			.sh_addralign = 4,
 		};
 	for (size_t i = 0; i < n; i++)
 		sh[l->sec_of[i]] = (Elf64_Shdr){
@@ -203,12 +215,12 @@ unsigned seg_covers_missing(const struct seg_file *f, const struct segment_secti
 	return missing;
 }
 
-/* Inserts the new PT_LOAD behind the last one, as the gABI requires ascending addresses, and appends empty program
- * headers for sections. */
+/* Inserts the new PT_LOAD in the order of addresses, which the gABI requires, and appends empty program headers for
+ * sections. */
 void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	struct seg_file *f = &l->f;
-	size_t count = f->eh.e_phnum, at = f->last_load + 1;
+	size_t count = f->eh.e_phnum, at = l->after + 1;
 
 	for (size_t i = l->slot.drops; i-- > 0;) {
 		size_t d = l->slot.drop[i];
@@ -217,10 +229,12 @@ void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, 
 		at -= d < at;
 		count--;
 	}
-	memmove(&f->ph[at + 1], &f->ph[at], (count - at) * sizeof *f->ph);
-	f->eh.e_phnum = (Elf64_Half)++count;
-	f->ph[at] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_align = SEGMENT_PAGE};
-	l->load = at;
+	if (!l->inside) {
+		memmove(&f->ph[at + 1], &f->ph[at], (count - at) * sizeof *f->ph);
+		f->eh.e_phnum = (Elf64_Half)++count;
+		f->ph[at] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R, .p_align = SEGMENT_PAGE};
+		l->load = at;
+	}
 	for (size_t i = 0; i < n; i++)
 		if (secs[i].phdr && cover_find(f, secs[i].phdr) == f->eh.e_phnum) {
 			f->ph[count++] = (Elf64_Phdr){.p_type = secs[i].phdr};

@@ -17,9 +17,12 @@ struct seg_layout {
 	struct seg_file f; /* headers: as read, then changed step by step to those of the output */
 	struct seg_slot slot;
 	bool ours;             /* the file has an etch segment */
-	size_t load;           /* index of the segment in f.ph */
+	bool inside;           /* it is, or becomes, a part of the first PT_LOAD */
+	size_t load;           /* index in f.ph of the PT_LOAD that is the segment; not used if `inside` */
+	size_t after;          /* index of the PT_LOAD that it follows, of the input; not used if `ours` */
 	size_t note_sec;       /* index of SEGMENT_SECTION */
 	size_t front_sec;      /* index of SEGMENT_FRONT; 0: the ELF header stays where it is */
+	size_t id_sec;         /* index of SEGMENT_BUILD_ID; 0: there is no copy of the build-id */
 	size_t table_sec;      /* index of SEGMENT_TABLE; 0: none, or an earlier run's */
 	struct seg_item *item; /* sections that may have a new place, by old offset */
 	size_t items;
@@ -28,7 +31,7 @@ struct seg_layout {
 	uint64_t old_base, old_size;      /* file offset and size of the old segment, if `ours` */
 	uint64_t addr, base, size, first; /* the segment: address, file offset, size; `first` as in segment_note */
 	uint8_t *front;                   /* the file with a new first page of this size; null without one */
-	uint64_t front_size, front_addr;  /* its size; the address of the old ELF header */
+	struct seg_front front_page;      /* where things are in it, and whether the old ELF header is mapped */
 	uint64_t table;                   /* offset of the program header table in the segment; 0: not in it */
 	uint64_t keep;                    /* bytes of the input that the output starts with */
 	char *str;                        /* .shstrtab */
@@ -44,20 +47,37 @@ bool seg_has_bytes(const Elf64_Shdr *s);
 /* True if the section occupies memory at [addr, addr+n). */
 bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n);
 
+/* Index of the PT_LOAD with the lowest address. */
+size_t seg_first_load(const struct seg_file *f);
 /* Reads and checks all headers. f->ph and f->sh are to be freed in any case. */
 int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, size_t errlen);
 const char *seg_name(const struct seg_file *f, size_t i);
 /* True for a section that an earlier run added outside of the segment. */
 bool seg_is_unloaded(const struct seg_file *f, size_t i);
-/* Finds the segment of an earlier run: 1; 0: none; or a negative result. */
-int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint64_t *first, char *err, size_t errlen);
+/* The segment of an earlier run. */
+struct seg_ours {
+	size_t load;     /* index of the PT_LOAD that it is, or is a part of */
+	size_t note_sec; /* index of SEGMENT_SECTION */
+	bool inside;     /* it is a part */
+	uint64_t addr, offset, size, first;
+};
+/* Finds it: 1; 0: none; or a negative result. */
+int seg_ours_find(const struct seg_file *f, struct seg_ours *o, char *err, size_t errlen);
 
 /* ---- segment_place.c ---- */
 
 int seg_check_list(const struct segment_section *secs, size_t n, char *err, size_t errlen);
 /* Fills l->item with the sections that an earlier run moved into the segment. */
-int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen);
-/* Sets addresses of the segment, of what moves into it, and of the new sections. */
+int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, char *err, size_t errlen);
+/* True if a gap between the segments of a program may be large enough for a segment of this size. */
+bool seg_gap_may_hold(const struct seg_file *f, uint64_t size);
+/* Bytes of a segment of these sections, if nothing else moves into it. */
+uint64_t seg_contents_size(const struct segment_section *secs, size_t n);
+/*
+ * Sets addresses of the segment, of what moves into it, and of the new sections. SEG_NO_GAP, and no message: the file
+ * is a program at fixed addresses, whose break must stay, and no gap between its segments is large enough.
+ */
+#define SEG_NO_GAP 1
 int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen);
 /* True if this byte range of the file is in the old segment. */
 bool seg_in_old(const struct seg_layout *l, uint64_t off, uint64_t n);

@@ -28,31 +28,32 @@ int seg_check_list(const struct segment_section *secs, size_t n, char *err, size
 }
 
 /* Fills l->item with the sections that an earlier run moved into the segment: they keep their addresses. */
-int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen)
+int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, char *err, size_t errlen)
 {
-	const Elf64_Phdr *p = &l->f.ph[l->load];
-
-	l->addr = p->p_vaddr;
-	l->old_base = p->p_offset;
-	l->old_size = p->p_filesz;
-	if (l->f.eh.e_phoff - p->p_offset < first) {
-		l->table = l->f.eh.e_phoff - p->p_offset;
-		if (l->table < sizeof seg_note || l->f.eh.e_phnum * sizeof *p > first - l->table)
+	l->addr = o->addr;
+	l->old_base = o->offset;
+	l->old_size = o->size;
+	l->load = o->load;
+	l->note_sec = o->note_sec;
+	l->inside = o->inside;
+	if (l->f.eh.e_phoff - o->offset < o->first) {
+		l->table = l->f.eh.e_phoff - o->offset;
+		if (l->table < sizeof seg_note || l->f.eh.e_phnum * sizeof *l->f.ph > o->first - l->table)
 			return BAD("the program headers are misplaced in the etch segment");
 	}
 	l->items = 0;
 	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];
-		uint64_t rel = s->sh_addr - p->p_vaddr;
-		bool within = seg_is_mapped_in(s, p->p_vaddr, p->p_filesz);
-		bool bytes = seg_has_bytes(s) && seg_overlap(s->sh_offset, s->sh_size, p->p_offset, p->p_filesz);
+		uint64_t rel = s->sh_addr - o->addr;
+		bool within = seg_is_mapped_in(s, o->addr, o->size);
+		bool bytes = seg_has_bytes(s) && seg_overlap(s->sh_offset, s->sh_size, o->offset, o->size);
 
 		if ((!within && !bytes) || i == l->note_sec)
 			continue;
-		if (!within || !seg_has_bytes(s) || rel < sizeof seg_note || s->sh_size > p->p_filesz - rel ||
-		    s->sh_offset != p->p_offset + rel || i == l->f.names)
+		if (!within || !seg_has_bytes(s) || rel < sizeof seg_note || s->sh_size > o->size - rel ||
+		    s->sh_offset != o->offset + rel || i == l->f.names)
 			return BAD("section %zu lies in the etch segment but is not part of it", i);
-		if (rel < first)
+		if (rel < o->first)
 			l->items++;
 	}
 	l->item = calloc(l->items + 1, sizeof *l->item);
@@ -62,7 +63,7 @@ int seg_ours_read(struct seg_layout *l, uint64_t first, char *err, size_t errlen
 	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];
 
-		if (i == l->note_sec || !seg_is_mapped_in(s, p->p_vaddr, first))
+		if (i == l->note_sec || !seg_is_mapped_in(s, o->addr, o->first))
 			continue;
 		l->item[l->items++] = (struct seg_item){
 			.sec = i,
@@ -111,9 +112,8 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 }
 
 /*
- * Sets address and file offset of the segment: the first free page in memory (or the address of an
- * earlier run) and the first page behind the kept bytes of the file.  If the segment contains the program headers,
- * its address - offset has to equal that of the first PT_LOAD: Linux before 5.18 computes AT_PHDR as
+ * Sets the file offset of the segment: the first page after the kept bytes of the file. If the segment contains the
+ * program headers, its address - offset has to equal that of the first PT_LOAD: Linux before 5.18 computes AT_PHDR as
  * e_phoff plus that difference, and so do debuggers that start from the ELF header in memory.
  * Either one is increased: addresses cost nothing, bytes of the file are spent up to MAX_FILL.
  */
@@ -121,17 +121,16 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 
 static void place_start(struct seg_layout *l)
 {
-	const Elf64_Phdr *top = &l->f.ph[l->f.last_load], *low = top;
+	const Elf64_Phdr *low = &l->f.ph[seg_first_load(&l->f)];
 	uint64_t want;
 
-	if (!l->ours)
-		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
+	if (l->inside) {
+		l->base = l->old_base;
+		return;
+	}
 	l->base = seg_align(l->keep, SEGMENT_PAGE);
 	if (!l->table)
 		return;
-	for (size_t i = 0; i < l->f.eh.e_phnum; i++)
-		if (l->f.ph[i].p_type == PT_LOAD && l->f.ph[i].p_vaddr < low->p_vaddr)
-			low = &l->f.ph[i];
 	want = l->addr - (low->p_vaddr - low->p_offset);
 	if (want > l->base && want - l->base <= MAX_FILL)
 		l->base = want;
@@ -139,21 +138,13 @@ static void place_start(struct seg_layout *l)
 		l->addr += l->base - want;
 }
 
-/* Does the section begin below the address and end above it? Possible where a segment was cut short. */
-static bool reaches(const Elf64_Shdr *s, uint64_t addr)
+/* Sets the addresses of what moves into the segment and of the new sections, from l->addr on, and the segment's size.
+ * False: they end above user space. */
+static bool contents_place(struct seg_layout *l, struct segment_section *secs, size_t n)
 {
-	return s->sh_addr < addr && seg_is_mapped_in(s, s->sh_addr, 1) && s->sh_size > addr - s->sh_addr;
-}
+	uint64_t at =
+		l->table ? l->table + (l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want)) * sizeof(Elf64_Phdr) : sizeof seg_note;
 
-int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
-{
-	uint64_t at = sizeof seg_note;
-
-	if (!l->ours && l->slot.table)
-		l->table = seg_align(at, 8);
-	place_start(l);
-	if (l->table)
-		at = l->table + (l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want)) * sizeof(Elf64_Phdr);
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];
 
@@ -176,27 +167,187 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 			l->first = at;
 		secs[i].addr = l->addr + at;
 		if (l->addr + at > ADDRESS_END || secs[i].size > ADDRESS_END - l->addr - at)
-			return seg_fail(SEGMENT_ENOSLOT, err, errlen, "no addresses left above the last segment");
+			return false;
 		at += secs[i].size;
 	}
+	l->size = at;
+	return true;
+}
+
+uint64_t seg_contents_size(const struct segment_section *secs, size_t n)
+{
+	uint64_t at = sizeof seg_note;
+
+	for (size_t i = 0; i < n; i++)
+		if (!secs[i].unloaded)
+			at = seg_align(at, secs[i].align ? secs[i].align : 1) + secs[i].size;
+	return at;
+}
+
+/* Does the section begin below the address and end above it? Possible where a segment was cut short. */
+static bool reaches(const Elf64_Shdr *s, uint64_t addr)
+{
+	return s->sh_addr < addr && seg_is_mapped_in(s, s->sh_addr, 1) && s->sh_size > addr - s->sh_addr;
+}
+
+/* Index of a section, outside of the old segment, that has addresses of the new one; 0: none. */
+static size_t section_in_the_way(const struct seg_layout *l)
+{
 	for (size_t i = 1; i < l->f.sections; i++)
-		if ((seg_is_mapped_in(&l->f.sh[i], l->addr, at) || reaches(&l->f.sh[i], l->addr)) &&
+		if ((seg_is_mapped_in(&l->f.sh[i], l->addr, l->size) || reaches(&l->f.sh[i], l->addr)) &&
 		    !(l->ours && seg_is_mapped_in(&l->f.sh[i], l->addr, l->old_size)))
-			return BAD("section %zu lies above all segments", i);
+			return i;
+	return 0;
+}
+
+/* Where the kernel begins the heap: after the highest PT_LOAD. A shared library has none; glibc's own, which can be run
+ * as programs, are programs here. */
+static bool has_break(const struct seg_file *f)
+{
+	const Elf64_Phdr *dynamic = NULL;
+	bool interp = false;
+	Elf64_Dyn dyn;
+
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		interp |= f->ph[i].p_type == PT_INTERP;
+		if (f->ph[i].p_type == PT_DYNAMIC)
+			dynamic = &f->ph[i];
+	}
+	if (f->eh.e_type == ET_EXEC || interp || !dynamic)
+		return true;
+	for (uint64_t k = 0; k + sizeof dyn <= dynamic->p_filesz; k += sizeof dyn) {
+		memcpy(&dyn, f->data + dynamic->p_offset + k, sizeof dyn);
+		if (dyn.d_tag == DT_FLAGS_1)
+			return dyn.d_un.d_val & DF_1_PIE;
+		if (dyn.d_tag == DT_NULL)
+			break;
+	}
+	return false;
+}
+
+/* Free pages between two PT_LOADs: their addresses, and the index of the program header before them. */
+struct gap {
+	uint64_t lo, hi;
+	size_t after;
+};
+
+static struct gap largest_gap(const struct seg_file *f)
+{
+	const Elf64_Phdr *last = NULL;
+	struct gap best = {0};
+
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		if (last) {
+			/* The pages of both neighbours are theirs to the end: a file's bytes are mapped in whole pages, and the
+			 * kernel clears the rest of the last page of .bss. */
+			struct gap g = {seg_align(last->p_vaddr + last->p_memsz, SEGMENT_PAGE),
+			                p->p_vaddr & -(uint64_t)SEGMENT_PAGE, (size_t)(last - f->ph)};
+
+			if (g.hi > g.lo && g.hi - g.lo > best.hi - best.lo)
+				best = g;
+		}
+		last = p;
+	}
+	return best;
+}
+
+static bool gap_holds(struct seg_layout *l, struct segment_section *secs, size_t n, uint64_t addr, uint64_t hi)
+{
+	const Elf64_Phdr *low = &l->f.ph[seg_first_load(&l->f)];
+
+	l->addr = addr;
+	place_start(l);
+	return l->addr < hi && contents_place(l, secs, n) && l->size <= hi - l->addr && !section_in_the_way(l) &&
+	       (!l->table || l->addr - l->base == low->p_vaddr - low->p_offset);
+}
+
+bool seg_gap_may_hold(const struct seg_file *f, uint64_t size)
+{
+	const struct gap g = largest_gap(f);
+
+	return has_break(f) && g.hi - g.lo >= size;
+}
+
+/* Puts the segment into the largest gap. False: it does not fit there. */
+static bool place_in_gap(struct seg_layout *l, struct segment_section *secs, size_t n)
+{
+	const struct gap g = largest_gap(&l->f);
+
+	l->after = g.after;
+	if (g.hi - g.lo < seg_contents_size(secs, n))
+		return false;
+	return gap_holds(l, secs, n, seg_align(above_relocations(&l->f, g.lo), SEGMENT_PAGE), g.hi) ||
+	       gap_holds(l, secs, n, g.lo, g.hi);
+}
+
+/* Refuses what would reach into what follows the segment of an earlier run. */
+static int check_growth(const struct seg_layout *l, char *err, size_t errlen)
+{
+	uint64_t room = l->inside ? seg_old_room_end(l) - l->old_base : UINT64_MAX;
+
+	for (size_t i = l->load + 1; i < l->f.eh.e_phnum && !l->inside; i++) {
+		if (l->f.ph[i].p_type != PT_LOAD)
+			continue;
+		room = (l->f.ph[i].p_vaddr & -(uint64_t)SEGMENT_PAGE) - l->addr;
+		break;
+	}
+	if (l->size <= room)
+		return SEGMENT_OK;
+	return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+	                "the etch segment cannot grow: another segment follows it; start from the file as it was "
+	                "(etch rewrite --undo)");
+}
+
+/* Places the segment of an earlier run, or a new one after all others. */
+static int place_last(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
+{
+	const Elf64_Phdr *top = &l->f.ph[l->f.last_load];
+
+	if (!l->ours) {
+		l->after = l->f.last_load;
+		l->addr = seg_align(above_relocations(&l->f, top->p_vaddr + top->p_memsz), SEGMENT_PAGE);
+	}
+	place_start(l);
+	if (!contents_place(l, secs, n))
+		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "no addresses left above the last segment");
+	return SEGMENT_OK;
+}
+
+/* Places the segment in the first PT_LOAD, which seg_front_make() has extended. */
+static int place_inside(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
+{
+	l->addr = l->f.ph[seg_first_load(&l->f)].p_vaddr + SEGMENT_INSIDE;
+	l->base = SEGMENT_INSIDE;
+	if (!contents_place(l, secs, n) || l->size > l->front_page.size - SEGMENT_INSIDE || l->size > UINT32_MAX)
+		return seg_fail(SEGMENT_EINVAL, err, errlen, "its tables are larger than was planned");
+	return SEGMENT_OK;
+}
+
+int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
+{
+	size_t in_the_way;
+	int r = SEGMENT_OK;
+
+	if (!l->ours)
+		l->table = l->slot.table ? seg_align(sizeof seg_note, 8) : 0;
+	if (l->inside && !l->ours)
+		r = place_inside(l, secs, n, err, errlen);
+	else if (l->ours || !has_break(&l->f) || !place_in_gap(l, secs, n))
+		/* A program at fixed addresses may rely on its break: those made by unexec keep their heap there. Of others the
+		 * kernel chooses the addresses, and the break's distance with them, unless randomization is switched off. */
+		r = !l->ours && l->f.eh.e_type == ET_EXEC ? SEG_NO_GAP : place_last(l, secs, n, err, errlen);
+	if (r)
+		return r;
+	in_the_way = section_in_the_way(l);
+	if (in_the_way)
+		return BAD("section %zu lies above all segments", in_the_way);
 	if (l->first > UINT32_MAX)
 		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "moved sections are too large");
-	l->size = at;
-	if (l->ours && l->load != l->f.last_load) {
-		for (size_t i = l->load + 1; i < l->f.eh.e_phnum; i++) {
-			if (l->f.ph[i].p_type != PT_LOAD)
-				continue;
-			if (seg_align(l->addr + at, SEGMENT_PAGE) > (l->f.ph[i].p_vaddr & -(uint64_t)SEGMENT_PAGE))
-				return seg_fail(SEGMENT_ENOSLOT, err, errlen,
-				                "the etch segment cannot grow: another segment follows it");
-			break;
-		}
-	}
-	return SEGMENT_OK;
+	return l->ours ? check_growth(l, err, errlen) : SEGMENT_OK;
 }
 
 /* True if this byte range of the file is in the old segment. */

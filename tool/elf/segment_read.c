@@ -174,6 +174,15 @@ int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, si
 	return r ? r : check_shdrs(f, err, errlen);
 }
 
+size_t seg_first_load(const struct seg_file *f)
+{
+	size_t i = 0;
+
+	while (f->ph[i].p_type != PT_LOAD)
+		i++;
+	return i;
+}
+
 const char *seg_name(const struct seg_file *f, size_t i)
 {
 	return (const char *)f->data + f->sh[f->names].sh_offset + f->sh[i].sh_name;
@@ -201,11 +210,39 @@ bool segment_begins(const uint8_t *bytes, size_t size)
 	return size >= sizeof seg_note && !memcmp(bytes, &seg_note, offsetof(struct segment_note, version));
 }
 
-/* Finds the segment of an earlier run: 1; 0: none; or a negative result. */
-int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint64_t *first, char *err, size_t errlen)
+uint64_t segment_in_load(const Elf64_Phdr *p, const struct segment_note *note, uint64_t *at)
 {
-	struct segment_note note, want = seg_note;
+	uint64_t size;
 
+	*at = p->p_offset ? 0 : SEGMENT_INSIDE;
+	if (p->p_type != PT_LOAD || (p->p_flags & (PF_R | PF_W)) != PF_R || (p->p_offset && (p->p_flags & PF_X)) ||
+	    p->p_filesz < *at + sizeof *note || memcmp(note, &seg_note, offsetof(struct segment_note, first)))
+		return 0;
+	size = p->p_filesz - *at;
+	if ((note->inside != 0) != (*at != 0) || note->inside > size)
+		return 0;
+	return note->inside ? note->inside : size;
+}
+
+/* Reads the segment in this PT_LOAD, whose note has a section. 1: *o is set; 0: it is not there, or malformed. */
+static int ours_read(const struct seg_file *f, const Elf64_Phdr *p, const Elf64_Shdr *s, struct seg_ours *o)
+{
+	struct segment_note note;
+	uint64_t at;
+
+	memcpy(&note, f->data + s->sh_offset, sizeof note);
+	o->size = segment_in_load(p, &note, &at);
+	o->addr = p->p_vaddr + at;
+	o->offset = p->p_offset + at;
+	o->first = note.first;
+	o->inside = at != 0;
+	return o->size >= sizeof note && o->addr == s->sh_addr && o->offset == s->sh_offset &&
+	       (o->inside || p->p_filesz == p->p_memsz) && !(o->addr & (SEGMENT_PAGE - 1)) && note.first >= sizeof note &&
+	       note.first <= o->size;
+}
+
+int seg_ours_find(const struct seg_file *f, struct seg_ours *o, char *err, size_t errlen)
+{
 	for (size_t i = 1; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
@@ -214,21 +251,15 @@ int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint
 		for (size_t k = 0; k < f->eh.e_phnum; k++) {
 			const Elf64_Phdr *p = &f->ph[k];
 
-			if (p->p_type != PT_LOAD || p->p_vaddr != s->sh_addr)
+			if (p->p_type != PT_LOAD || s->sh_addr - p->p_vaddr >= p->p_filesz || s->sh_size != sizeof seg_note ||
+			    s->sh_offset - p->p_offset != s->sh_addr - p->p_vaddr)
 				continue;
-			if (p->p_flags != PF_R || p->p_offset != s->sh_offset || p->p_filesz != p->p_memsz ||
-			    s->sh_size != sizeof note || p->p_filesz < sizeof note || (p->p_vaddr & (SEGMENT_PAGE - 1)))
-				break;
-			memcpy(&note, f->data + p->p_offset, sizeof note);
-			want.first = note.first;
-			if (memcmp(&note, &want, sizeof note))
+			if (memcmp(f->data + s->sh_offset, &seg_note, offsetof(struct segment_note, first)))
 				return BAD("the etch segment is damaged or from another version of etch");
-			if (note.first < sizeof note || note.first > p->p_filesz)
-				break;
-			*load = k;
-			*note_sec = i;
-			*first = note.first;
-			return 1;
+			o->load = k;
+			o->note_sec = i;
+			if (ours_read(f, p, s, o))
+				return 1;
 		}
 		return BAD("section %s is not the start of a segment of its own", SEGMENT_SECTION);
 	}
@@ -238,14 +269,13 @@ int seg_ours_find(const struct seg_file *f, size_t *load, size_t *note_sec, uint
 int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen)
 {
 	struct seg_file f;
-	size_t load, sec;
-	uint64_t first;
+	struct seg_ours o;
 	int r = seg_read(&f, file, size, err, errlen);
 
 	if (!r)
-		r = seg_ours_find(&f, &load, &sec, &first, err, errlen);
+		r = seg_ours_find(&f, &o, err, errlen);
 	if (r == 1)
-		*found = (struct segment_found){f.ph[load].p_offset, f.ph[load].p_vaddr, f.ph[load].p_filesz, first};
+		*found = (struct segment_found){o.offset, o.addr, o.size, o.first};
 	free(f.ph);
 	free(f.sh);
 	return r;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds references to a section of a linked file by its address: such a section must not move. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "elf/segment_slot.h"
+#include "elf/segment_layout.h"
 #include "arch/x86/rip_scan.h"
 
 /* Missing in older <elf.h>. */
@@ -185,4 +186,48 @@ void seg_refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 		else if (f->eh.e_type == ET_EXEC)
 			refs_in_data(f, s, r, n);
 	}
+}
+
+/* Looks for code that makes an address in the page from `end` on: a compiler folds what is added to _end into the
+ * displacement, as in rounding up to a page. */
+static bool code_makes(const struct seg_file *f, const Elf64_Shdr *s, uint64_t end)
+{
+	const uint8_t *code = f->data + s->sh_offset;
+	int32_t disp;
+
+	for (uint64_t k = RIP_ADDRESS_BEFORE; k + 4 <= s->sh_size; k++) {
+		memcpy(&disp, code + k, 4);
+		if (x86_makes_rip_address(code + k) && s->sh_addr + k + 4 + (uint64_t)(int64_t)disp - end <= SEGMENT_PAGE)
+			return true;
+	}
+	return false;
+}
+
+bool segment_end_is_used(const uint8_t *file, size_t size)
+{
+	struct ref_range r = {0};
+	struct seg_file f;
+	char err[256];
+
+	if (!seg_read(&f, file, size, err, sizeof err)) {
+		for (size_t i = 0; i < f.eh.e_phnum; i++)
+			if (f.ph[i].p_type == PT_LOAD)
+				r.lo = f.ph[i].p_vaddr + f.ph[i].p_memsz;
+		/* Linkers align _end, but not the size of .bss. */
+		r.lo = seg_align(r.lo, 8);
+		r.hi = r.lo + 1;
+		for (size_t i = 0; i < f.sections && !r.hit; i++) {
+			const Elf64_Shdr *s = &f.sh[i];
+
+			if (s->sh_type == SHT_RELA && (s->sh_flags & SHF_ALLOC))
+				refs_in_rela(&f, s, &r, 1);
+			else if (s->sh_type == SHT_RELR)
+				refs_in_relr(&f, s, &r, 1);
+			else if (s->sh_type == SHT_PROGBITS && (s->sh_flags & SHF_EXECINSTR))
+				r.hit = code_makes(&f, s, r.lo);
+		}
+	}
+	free(f.ph);
+	free(f.sh);
+	return r.hit;
 }

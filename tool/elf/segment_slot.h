@@ -67,17 +67,28 @@ int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...) __attri
  * move within the first page. The caller places the evicted ones. */
 int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, char *err, size_t errlen);
 
-/* segment_front.c: size of a new first page (or several) for the program headers and `want` more; 0 if there cannot be
- * one. */
-uint64_t seg_front_find(const struct seg_file *f, unsigned want);
+/* Bytes that are put before a file, and before its first PT_LOAD in memory. */
+struct seg_front {
+	uint64_t size;            /* bytes that the file grows by at its start */
+	uint64_t by;              /* bytes that the first PT_LOAD grows by: more, where that did not begin with the file */
+	uint64_t header;          /* address of the old ELF header */
+	uint64_t id_from;         /* offset of the build-id note in the old file */
+	uint64_t id_off, id_size; /* its copy in the new first page; size 0: none */
+};
+
+/*
+ * segment_front.c: decides about a new first page for the program headers and `want` more, and `room` bytes behind it
+ * (0: as many pages as the headers need, and nothing else). False: the file cannot have them.
+ */
+bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, struct seg_front *front);
 
 /* Refuses a file with data that no header describes: a program that reads it would use its file offset, which changes.
  */
 int seg_front_check(const struct seg_file *f, char *err, size_t errlen);
 
-/* Inserts the first page: adds `size` to all offsets in the headers; f->data becomes *bytes (to be
- * freed), in which the old file starts at `size`. -1: out of memory. */
-int seg_front_make(struct seg_file *f, uint64_t size, uint8_t **bytes);
+/* Inserts them: adds front->size to all offsets in the headers; f->data becomes *bytes (to be
+ * freed), in which the old file starts at front->size. -1: out of memory. */
+int seg_front_make(struct seg_file *f, const struct seg_front *front, uint8_t **bytes);
 
 /* The addresses lo, lo + 4, ... below hi that a reference may name: each word of a note, of any other
  * section only the start. */

@@ -29,9 +29,9 @@ static bool was_rewritten(const struct elf_file *f)
 		if (!strncmp(f->sections[k].name, SEGMENT_UNLOADED, sizeof(SEGMENT_UNLOADED) - 1))
 			return true;
 	for (k = 0; k < f->phdr_count; k++) {
-		const Elf64_Phdr *p = &f->phdrs[k];
+		uint64_t at = f->phdrs[k].p_offset ? f->phdrs[k].p_offset : SEGMENT_INSIDE;
 
-		if (p->p_offset < f->size && segment_begins(f->bytes + p->p_offset, f->size - p->p_offset))
+		if (at < f->size && segment_begins(f->bytes + at, f->size - at))
 			return true;
 	}
 	return false;

@@ -193,10 +193,48 @@ static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const El
 		old++;
 	for (i = 0; i < eh->e_phnum && old < f->phdrs + f->phdr_count; i++) {
 		memcpy(&p, made + eh->e_phoff + i * sizeof(p), sizeof(p));
-		if (p.p_type == PT_LOAD && p.p_vaddr == old->p_vaddr)
-			return p.p_offset - old->p_offset;
+		if (p.p_type == PT_LOAD && old->p_vaddr - p.p_vaddr < p.p_memsz)
+			return p.p_offset + (old->p_vaddr - p.p_vaddr) - old->p_offset;
 	}
 	return 0;
+}
+
+/* The highest end of a segment: where the kernel begins the heap if addresses are not randomized. */
+static uint64_t loads_end(const uint8_t *table, uint32_t count, bool *program)
+{
+	uint64_t end = 0;
+	Elf64_Phdr p;
+
+	for (uint32_t i = 0; i < count; i++) {
+		memcpy(&p, table + i * sizeof(p), sizeof(p));
+		if (p.p_type == PT_LOAD && p.p_vaddr + p.p_memsz > end)
+			end = p.p_vaddr + p.p_memsz;
+		*program |= p.p_type == PT_INTERP;
+	}
+	return end;
+}
+
+static bool imports_brk(const struct elf_file *f)
+{
+	for (uint32_t i = 0; i < f->dynsym_count; i++)
+		if (!f->dynsyms[i].section && (!strcmp(f->dynsyms[i].name, "brk") || !strcmp(f->dynsyms[i].name, "sbrk")))
+			return true;
+	return false;
+}
+
+/* Warns of a position-independent program that seems to take its heap from _end on by brk(2), where that begins later
+ * now. */
+static void print_break(const char *path, const struct elf_file *f, const uint8_t *made, const Elf64_Ehdr *eh)
+{
+	bool program = false, ignored = false;
+	uint64_t was = loads_end((const uint8_t *)f->phdrs, f->phdr_count, &program);
+	uint64_t is = loads_end(made + eh->e_phoff, eh->e_phnum, &ignored);
+
+	if (program && is > was && imports_brk(f) && segment_end_is_used(f->bytes, f->size))
+		text_error(path,
+		           "note: it uses brk and _end; its heap begins %" PRIu64
+		           " bytes further up now if addresses are not randomized (setarch -R, gdb)",
+		           is - was);
 }
 
 void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
@@ -210,10 +248,11 @@ void rewrite_print_headers(const char *path, const struct elf_file *f, const str
 	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
 		text_error(path, "note: the program headers are now at the end of the file; GNU strip and objcopy damage such "
 		                 "a file, eu-strip does not");
+	print_break(path, f, done->bytes, &eh);
 	by = moved_by(f, done->bytes, &eh);
 	if (by)
 		text_error(path,
 		           "note: its contents moved by %" PRIu64
-		           " bytes in the file, for program headers (addresses are unchanged)",
+		           " bytes in the file, after what was added; addresses are unchanged",
 		           by);
 }

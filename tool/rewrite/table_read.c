@@ -79,20 +79,29 @@ bool table_own_read(int fd, const Elf64_Phdr *phdrs, unsigned count, struct tabl
 	*out = (struct table_copy){0};
 	for (unsigned i = count; !got && i--;) {
 		const Elf64_Phdr *p = &phdrs[i];
-		uint64_t size = 0, address = 0;
+		uint64_t size = 0, address = 0, in = p->p_offset ? 0 : SEGMENT_INSIDE;
+		Elf64_Phdr own = *p;
 		const struct etch_unwind *u;
 		struct segment_file *s;
 		struct segment_note n;
 
-		if (p->p_type != PT_LOAD || p->p_flags != PF_R || p->p_filesz < sizeof(n) || p->p_filesz > SEGMENT_MOST ||
-		    pread(fd, &n, sizeof(n), (off_t)p->p_offset) != sizeof(n) || n.type != SEGMENT_NOTE_TYPE)
+		if (p->p_type != PT_LOAD || pread(fd, &n, sizeof(n), (off_t)(p->p_offset + in)) != sizeof(n))
 			continue;
-		s = segment_file_make(fd, p);
+		own.p_filesz = segment_in_load(p, &n, &in);
+		if (!own.p_filesz || own.p_filesz > SEGMENT_MOST)
+			continue;
+		/* As a segment of its own. */
+		n.inside = 0;
+		own.p_flags = PF_R;
+		own.p_offset += in;
+		own.p_vaddr += in;
+		s = segment_file_make(fd, &own);
 		if (!s)
 			return false;
-		u = etch_table_in_file(s, sizeof(*s) + p->p_filesz, &size, &address);
+		memcpy(s->bytes, &n, sizeof(n));
+		u = etch_table_in_file(s, sizeof(*s) + own.p_filesz, &size, &address);
 		got = u && copy_make(out, u, size, address);
-		munmap(s, sizeof(*s) + p->p_filesz);
+		munmap(s, sizeof(*s) + own.p_filesz);
 	}
 	return got;
 }

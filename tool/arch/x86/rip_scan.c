@@ -17,3 +17,8 @@ unsigned x86_rip_operands(const uint8_t *disp)
 
 	return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(masked, _mm_set1_epi8(MOD_RM_RIP)));
 }
+
+bool x86_makes_rip_address(const uint8_t *disp)
+{
+	return (disp[-3] & 0xf8) == 0x48 && disp[-2] == 0x8d && (disp[-1] & MOD_RM_MASK) == MOD_RM_RIP;
+}

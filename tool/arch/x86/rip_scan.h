@@ -10,6 +10,10 @@
  * bytes; is never false for such a displacement. */
 bool x86_may_be_rip_operand(const uint8_t *disp);
 
+/* Is `disp` the displacement of lea disp32(%rip),%r64? Reads the RIP_ADDRESS_BEFORE bytes before it. */
+#define RIP_ADDRESS_BEFORE 3u
+bool x86_makes_rip_address(const uint8_t *disp);
+
 /* Positions that x86_rip_operands() tests at once. */
 #define RIP_SCAN_WIDTH 16u
 /* The same of disp, disp + 1, ... disp + RIP_SCAN_WIDTH - 1: bit i is for disp + i. Reads the RIP_SCAN_WIDTH bytes from
