@@ -46,11 +46,28 @@ static int behind_is_here(const struct frame_walk *w)
 	return w->behind.reg[ETCH_RSP] == w->cursor.reg[ETCH_RSP] && w->behind.reg[ETCH_RIP] == w->cursor.reg[ETCH_RIP];
 }
 
+/* Moves `behind` from an interrupted frame in no code to its caller, whose registers cursor_assume() has kept: 1, or 0
+ * if it is another frame. */
+static int behind_assumed(struct frame_walk *w)
+{
+	static const uint8_t kept[BEHIND_REGISTERS] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14,
+	                                               ETCH_R15, ETCH_RBP, ETCH_RSP, ETCH_RIP};
+	const struct behind *b = &w->cursor.behind;
+
+	if (!w->behind.interrupted || !(w->cursor.assumed & ASSUMED_LAST))
+		return 0;
+	for (unsigned i = 0; i < BEHIND_REGISTERS; i++)
+		w->behind.reg[kept[i]] = b->reg[i];
+	w->behind.known = b->known & (CALLEE_SAVED_REGISTERS | KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP));
+	w->behind.interrupted = 0;
+	return 1;
+}
+
 /* Brings `behind` to the cursor's frame. Returns 1, or 0 if .eh_frame does not lead there. */
 static int behind_follow(struct frame_walk *w)
 {
 	for (unsigned i = 0; i < BEHIND && !behind_is_here(w); i++)
-		if (!recover_step(&w->behind, loaded_image))
+		if (!recover_step(&w->behind, loaded_image) && !behind_assumed(w))
 			return 0;
 	return behind_is_here(w);
 }

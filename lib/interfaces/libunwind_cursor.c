@@ -104,6 +104,8 @@ static int cursor_init(struct unw_cursor *c, ucontext_t *u, int flags)
 	if (!(flags & UNW_INIT_SIGNAL_FRAME) && !is_interrupted(u)) {
 		c->walk.cursor.interrupted = c->walk.behind.interrupted = 0;
 		c->walk.cursor.saved = NULL;
+	} else {
+		cursor_fault(&c->walk.cursor);
 	}
 	c->context = u;
 	c->steps = 0;

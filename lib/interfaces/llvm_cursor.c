@@ -23,8 +23,11 @@ enum {
 
 struct llvm_cursor {
 	uint64_t reg[17]; /* enum etch_reg */
-	uint32_t known, frames, switches;
+	uint32_t known, frames;
+	uint16_t switches, assumed;
 	int interrupted;
+	uint64_t descent;
+	const word *saved;
 };
 
 _Static_assert(sizeof(struct llvm_cursor) <= CURSOR_WORDS * 8, "a cursor fits");
@@ -55,8 +58,10 @@ INTERFACE int unw_init_local(struct llvm_cursor *c, const uint64_t context[CONTE
 	for (unsigned i = 0; i < 17; i++)
 		c->reg[order[i]] = context[i];
 	c->known = KNOWN_ALL;
-	c->frames = c->switches = 0;
+	c->frames = c->switches = c->assumed = 0;
 	c->interrupted = 0;
+	c->descent = 0;
+	c->saved = NULL;
 	return 0;
 }
 
@@ -67,6 +72,9 @@ INTERFACE int unw_step(struct llvm_cursor *c)
 	frame_walk_start(&w, c->reg, c->known, c->interrupted);
 	w.cursor.frames = c->frames;
 	w.cursor.switches = c->switches;
+	w.cursor.assumed = c->assumed;
+	w.cursor.descent = c->descent;
+	w.cursor.saved = c->saved;
 	switch (frame_walk_step(&w)) {
 	case ETCH_UNWIND_OK: break;
 	case ETCH_UNWIND_END: return 0;
@@ -80,6 +88,9 @@ INTERFACE int unw_step(struct llvm_cursor *c)
 	c->known = w.cursor.known;
 	c->frames = w.cursor.frames;
 	c->switches = w.cursor.switches;
+	c->assumed = w.cursor.assumed;
+	c->descent = w.cursor.descent;
+	c->saved = w.cursor.saved;
 	c->interrupted = w.cursor.interrupted;
 	return 1;
 }

@@ -7,7 +7,7 @@
  * no lock, no thread-local storage, no libc. Do not introduce any dependency there. Every word
  * of the stack is read inside a window of pages that the kernel has confirmed as readable
  * (stack_bounds.c), by a load that may fault, in case the pages were unmapped since
- * (memory_load()). On one stack the frames must ascend, and a walk switches stacks at most
+ * (memory_load()). On one stack the frames must ascend, and a walk goes to a lower one at most
  * SWITCHES times.
  */
 #include <signal.h>
@@ -17,8 +17,8 @@
 #include "unwind/plain_frames.h"
 #include "unwind/recover.h"
 
-/* Maximum number of steps that may lead to another stack: signal frames, and CFAs that are loaded
- * or relative to a register other than rsp and rbp. */
+/* Maximum number of steps that lead to another stack: signal frames, and CFAs below rsp that are loaded or relative to
+ * a register other than rsp. */
 #define SWITCHES 64
 /* Maximum number of frames of one walk, plain ones apart: 16 bytes each on a stack of 1 GiB. */
 #define FRAMES (1u << 26)
@@ -38,6 +38,8 @@ NO_ASAN static int word_read(struct cursor *c, uint64_t at, uint64_t *v)
 	}
 	return memory_read(at, v) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
 }
+
+int cursor_read(struct cursor *c, uint64_t at, uint64_t *v) { return word_read(c, at, v) ? -1 : 0; }
 
 static const word lost = 0; /* stands for the slot of an rbp that is not saved */
 
@@ -77,7 +79,7 @@ WALK const struct unwind_module *cursor_enter_other(struct cursor *c, uint64_t a
 
 NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 {
-	uint64_t at = c->reg[ETCH_RSP] + (uint64_t)(int64_t)r->cfa_off - 8 * SAVED_RSP, reg[17];
+	uint64_t at = c->reg[ETCH_RSP] + (uint64_t)(int64_t)r->cfa_off - 8 * SAVED_RSP, reg[17], trap;
 
 	for (int i = 0; i < 17; i++)
 		if (word_read(c, at + 8 * (uint64_t)i, &reg[saved_order[i]]))
@@ -85,10 +87,16 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 	if (c->switches == SWITCHES)
 		return ETCH_UNWIND_LIMIT;
 	c->switches++;
+	/* As cursor_begin_walk(). */
+	if (!c->target && !word_read(c, at + 8 * SAVED_TRAPNO, &trap) && trap == TRAP_PAGE_FAULT) {
+		stack_forget();
+		c->window = (struct window){0, 0};
+	}
 	for (int i = 0; i < 17; i++)
 		c->reg[i] = reg[i];
 	c->known = KNOWN_ALL;
 	c->interrupted = 1;
+	c->assumed &= ASSUMED_ANY;
 	c->saved = (const word *)(uintptr_t)at;
 	return ETCH_UNWIND_OK;
 }
@@ -101,13 +109,20 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, unsigned reg)
 {
 	uint64_t from[17] = {0};
+	bool returned = false;
 
 	if (c->target || c->interrupted || (!c->saved && (RECOVER_SCRATCH >> reg & 1)))
 		return ETCH_UNWIND_REGISTER;
 	if (c->saved)
 		for (int i = 0; i < 17; i++)
 			from[saved_order[i]] = c->saved[i];
-	else
+	if (c->assumed & ASSUMED_LAST) {
+		returned = true;
+		if ((RECOVER_SCRATCH >> reg & 1) || word_read(c, from[ETCH_RSP], &from[ETCH_RIP]))
+			return ETCH_UNWIND_REGISTER;
+		from[ETCH_RSP] += 8;
+	}
+	if (!c->saved)
 		__asm__ __volatile__("mov %%rbx, 3*8(%0)\n\t"
 		                     "mov %%rsp, 4*8(%0)\n\t"
 		                     "mov %%rbp, 5*8(%0)\n\t"
@@ -120,7 +135,7 @@ NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, 
 		                     :
 		                     : "r"(from)
 		                     : "rcx", "memory");
-	if (recover_register(from, c->reg[ETCH_RIP], c->reg[ETCH_RSP], reg, loaded_image, &c->reg[reg]))
+	if (recover_register(from, returned, c->reg[ETCH_RIP], c->reg[ETCH_RSP], reg, loaded_image, &c->reg[reg]))
 		return ETCH_UNWIND_REGISTER;
 	c->known |= KNOWN(reg);
 	return ETCH_UNWIND_OK;
@@ -179,6 +194,38 @@ NO_ASAN static int caller_bp(struct cursor *c, const struct etch_rule *r, uint64
 	return !word_read(c, at + (uint64_t)(int64_t)r->bp_off, bp);
 }
 
+/*
+ * The rule says that the caller's frame lies below this one. On one stack it cannot, so the function has switched
+ * stacks, or the stack is corrupt. A rule whose CFA counts from rsp does not leave the stack. One that counts from rbp
+ * may, but rbp is also what a corrupt stack most often has wrong. So the word below such a CFA must be an address to
+ * which functions return; the walk ends where it comes to a CFA for the second time; and the pages of a stack that this
+ * thread may have unmapped since an earlier walk are asked for again.
+ *
+ * The circle is found as R. Brent does (BIT 20, 1980): the CFA that is remembered is replaced at the 1st, 2nd, 4th, 8th
+ * switch.
+ */
+NO_ASAN static __attribute__((noinline)) int stack_descend(struct cursor *c, const struct etch_rule *r, uint64_t cfa)
+{
+	uint64_t ip;
+
+	if (!rule_may_switch(r))
+		return ETCH_UNWIND_NOPROGRESS;
+	if (c->switches == SWITCHES)
+		return ETCH_UNWIND_LIMIT;
+	if (!(r->cfa & ETCH_CFA_DEREF) && (r->cfa & 15) == ETCH_REG_RBP) {
+		if ((cfa & 7) || cfa < 8 || cfa == c->descent)
+			return ETCH_UNWIND_NOPROGRESS;
+		if ((!c->target && stack_reopen(cfa - 8, &c->window)) || word_read(c, cfa - 8, &ip))
+			return ETCH_UNWIND_MEMORY;
+		if (!cursor_returns_to(c, ip))
+			return ETCH_UNWIND_NOPROGRESS;
+		if (!(c->switches & (c->switches + 1)))
+			c->descent = cfa;
+	}
+	c->switches++;
+	return ETCH_UNWIND_OK;
+}
+
 /* Steps to the caller's frame by the rule *r. */
 NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 {
@@ -210,11 +257,9 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	}
 	if (r->ra == ETCH_RA_CFA) {
 		if (cfa - 8 < sp || cfa < 8) {
-			if (!rule_may_switch(r))
-				return ETCH_UNWIND_NOPROGRESS;
-			if (c->switches == SWITCHES)
-				return ETCH_UNWIND_LIMIT;
-			c->switches++;
+			ret = stack_descend(c, r, cfa);
+			if (ret != ETCH_UNWIND_OK)
+				return ret;
 		}
 		if (word_read(c, cfa - 8, &ip))
 			return ETCH_UNWIND_MEMORY;
@@ -238,8 +283,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	return ETCH_UNWIND_OK;
 }
 
-/* The rule for c's frame: ETCH_UNWIND_OK, or ETCH_UNWIND_NOTABLE. */
-static int cursor_rule(struct cursor *c, struct etch_rule *r)
+int cursor_rule(struct cursor *c, struct etch_rule *r)
 {
 	/* A return address belongs to the call before it, which may be the last instruction of its
 	 * function. */
@@ -286,13 +330,17 @@ NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct curs
 
 NO_ASAN static __attribute__((noinline)) int step_any(struct cursor *c)
 {
-	struct etch_rule r;
+	struct etch_rule r = {.kind = ETCH_RULE_UNDEF};
 	int ret = cursor_rule(c, &r);
 
-	if (ret != ETCH_UNWIND_OK)
-		return ret;
 	if (c->frames == FRAMES)
 		return ETCH_UNWIND_LIMIT;
+	if (c->interrupted && r.kind == ETCH_RULE_UNDEF && cursor_assume(c) == ETCH_UNWIND_OK) {
+		c->frames++;
+		return ETCH_UNWIND_OK;
+	}
+	if (ret != ETCH_UNWIND_OK)
+		return ret;
 	ret = step_rule(c, &r);
 	if (ret == ETCH_UNWIND_OK)
 		c->frames++;
@@ -319,7 +367,11 @@ void cursor_load_rest(struct cursor *c)
 
 void cursor_from(struct cursor *c, const void *ucontext)
 {
-	cursor_begin_walk(c, ucontext, NULL);
+	const ucontext_t *u = ucontext;
+
+	cursor_start(c);
+	c->saved = (const word *)(const void *)u->uc_mcontext.gregs;
+	c->interrupted = 1;
 	cursor_load_rest(c);
 }
 
@@ -327,7 +379,7 @@ void cursor_from(struct cursor *c, const void *ucontext)
 
 UNWIND_API const char *etch_unwind_strerror(int status)
 {
-	switch (status) {
+	switch (etch_unwind_reason(status)) {
 	case ETCH_UNWIND_OK: return "a frame was found";
 	case ETCH_UNWIND_END: return "outermost frame: the trace is complete";
 	case ETCH_UNWIND_NOTABLE: return "no unwind table for this address";
@@ -416,6 +468,11 @@ UNWIND_API int etch_get_reg(const struct etch_cursor *cursor, int reg, uint64_t 
 		return ETCH_UNWIND_REGISTER;
 	*value = c->reg[reg];
 	return ETCH_UNWIND_OK;
+}
+
+UNWIND_API int etch_assumed(const struct etch_cursor *cursor)
+{
+	return ((const struct cursor *)cursor)->assumed & ASSUMED_ANY;
 }
 
 UNWIND_API int etch_interrupted(const struct etch_cursor *cursor)

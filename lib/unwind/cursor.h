@@ -29,9 +29,11 @@ struct cursor {
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
 	const struct etch_target *target; /* null: this process */
 	uint32_t frames;
-	uint32_t switches;
-	int without_tables;        /* enum cursor_without: how to step where no table covers rip */
-	uint64_t untabled;         /* with CURSOR_CFI: the first rip that no table covered; 0: none */
+	uint16_t switches;
+	uint16_t assumed;   /* enum cursor_assumed */
+	uint64_t descent;   /* the CFA of an earlier step to a lower stack: met again, the walk goes round in a circle */
+	int without_tables; /* enum cursor_without: how to step where no table covers rip */
+	uint64_t untabled;  /* with CURSOR_CFI: the first rip that no table covered; 0: none */
 	struct prepare_image bare; /* with it: the module last met that has no table; end 0: none */
 	uint64_t bare_key;         /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
 	struct unwind_module room;
@@ -41,6 +43,12 @@ struct cursor {
 enum cursor_without {
 	CURSOR_CFI = 1,            /* by .eh_frame (fallback.c) */
 	CURSOR_FRAME_POINTERS = 2, /* where there is no .eh_frame either, by rbp */
+};
+
+/* Which frames have a caller that was assumed (no_code.c). */
+enum cursor_assumed {
+	ASSUMED_ANY = 1,  /* one of the walk's */
+	ASSUMED_LAST = 2, /* the last interrupted one */
 };
 
 #define KNOWN(r)  (1u << (r))
@@ -58,7 +66,13 @@ static inline __attribute__((always_inline)) void cursor_start(struct cursor *c)
 	stack_begin();
 }
 
-/* Positions the cursor at the frame of a ucontext_t. */
+/* Places of registers in a ucontext_t, in words: gregset_t. The last three are the processor's description of the
+ * thread's last fault. */
+enum { SAVED_RBP = 10, SAVED_RSP = 15, SAVED_RIP = 16, SAVED_ERR = 19, SAVED_TRAPNO = 20, SAVED_CR2 = 22 };
+/* As SAVED_TRAPNO: a page fault. */
+#define TRAP_PAGE_FAULT 14
+
+/* Positions the cursor at the frame of a ucontext_t, which need not be the kernel's. */
 void cursor_from(struct cursor *c, const void *ucontext);
 
 /* Positions the cursor at the frame of the public function's caller. `frame`:
@@ -73,18 +87,25 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cur
 	c->interrupted = 0;
 }
 
+/* Of a cursor at a frame that the kernel has described: if the thread's last signal was a page fault, rsp itself may be
+ * what was wrong, and point into a stack that is gone. */
+static inline __attribute__((always_inline)) void cursor_fault(const struct cursor *c)
+{
+	if (ETCH_UNLIKELY(c->saved[SAVED_TRAPNO] == TRAP_PAGE_FAULT))
+		stack_forget();
+}
+
 /* Positions the cursor at the frame of a ucontext_t; null: as cursor_here(). */
 NO_ASAN static inline __attribute__((always_inline)) void cursor_begin(struct cursor *c, const void *ucontext,
                                                                        const uint64_t *frame)
 {
-	if (ucontext)
+	if (ucontext) {
 		cursor_from(c, ucontext);
-	else
+		cursor_fault(c);
+	} else {
 		cursor_here(c, frame);
+	}
 }
-
-/* Places of registers in a ucontext_t, in words: gregset_t. */
-enum { SAVED_RBP = 10, SAVED_RSP = 15, SAVED_RIP = 16 };
 
 /* As cursor_begin(), for cursor_walk() and cursor_walk_reuse(): of an interrupted frame only the registers of plain
  * frames; cursor_load_rest() loads the others. */
@@ -99,6 +120,7 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_begin_walk(stru
 	}
 	cursor_start(c);
 	c->saved = (const word *)(const void *)u->uc_mcontext.gregs;
+	cursor_fault(c);
 	c->reg[ETCH_RSP] = c->saved[SAVED_RSP];
 	c->reg[ETCH_RIP] = c->saved[SAVED_RIP];
 	c->reg[ETCH_RBP] = c->saved[SAVED_RBP];
@@ -108,6 +130,24 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_begin_walk(stru
 
 /* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
 int cursor_step(struct cursor *c);
+
+/*
+ * Reads a word of the stack or of code: 0, or -1 if it cannot be read. Of this process only in pages that the kernel
+ * has confirmed as readable.
+ */
+int cursor_read(struct cursor *c, uint64_t at, uint64_t *v);
+
+/* The rule for c's frame: ETCH_UNWIND_OK, or ETCH_UNWIND_NOTABLE. */
+int cursor_rule(struct cursor *c, struct etch_rule *r);
+
+/* Steps from an interrupted frame whose rip is in no code to its caller, and marks that in c->assumed: ETCH_UNWIND_OK.
+ * Or returns ETCH_UNWIND_NOTABLE, with the cursor unchanged. (no_code.c) */
+int cursor_assume(struct cursor *c);
+/* Is the interrupted frame's rip known to be in no code? (no_code.c) */
+int cursor_in_no_code(struct cursor *c);
+/* Is this an address to which a function returns: behind a call, a signal handler's, or where a stack begins? 1 or 0;
+ * -1: the code cannot be read. (no_code.c) */
+int cursor_returns_to(struct cursor *c, uint64_t ip);
 
 /* Completes a step of a public cursor, of which `ret` is the outcome; see etch_step(). */
 int cursor_stepped(struct cursor *c, int ret);

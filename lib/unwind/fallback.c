@@ -201,7 +201,7 @@ int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch
 			(struct etch_rule){.cfa_off = RESTORER_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};
 		return ETCH_UNWIND_OK;
 	}
-	if (c->without_tables & CURSOR_FRAME_POINTERS)
+	if ((c->without_tables & CURSOR_FRAME_POINTERS) && !(c->interrupted && cursor_in_no_code(c)))
 		return frame_pointer_rule(c, r);
 	return ETCH_UNWIND_NOTABLE;
 }

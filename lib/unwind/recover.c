@@ -170,8 +170,8 @@ bool recover_step(struct recover_frame *f, recover_image_fn *image)
 	return true;
 }
 
-int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigned want, recover_image_fn *image,
-                     uint64_t *value)
+int recover_register(const uint64_t reg[17], bool returned, uint64_t rip, uint64_t rsp, unsigned want,
+                     recover_image_fn *image, uint64_t *value)
 {
 	struct recover_frame f;
 	unsigned i;
@@ -180,7 +180,7 @@ int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigne
 		return -1;
 	memcpy(f.reg, reg, sizeof(f.reg));
 	f.known = 0x1ffff;
-	f.interrupted = true;
+	f.interrupted = !returned;
 	f.window.lo = f.window.hi = 0;
 	f.target = NULL;
 	for (i = 0; i < FRAMES; i++) {

@@ -19,15 +19,13 @@ typedef int recover_image_fn(uint64_t at, struct prepare_image *im);
 	 1u << ETCH_R9 | 1u << ETCH_R10 | 1u << ETCH_R11)
 
 /*
- * May the caller's frame be on another stack? Yes if the CFA is loaded from memory, or relative to
+ * May the caller's frame be on a lower stack? Yes if the CFA is loaded from memory, or relative to
  * a register in which a function that switches stacks keeps its own rsp, as OCaml 5 does when it
- * calls C.
+ * calls C, and Go in rbp.
  */
 static inline bool rule_may_switch(const struct etch_rule *r)
 {
-	unsigned reg = r->cfa & 15u;
-
-	return (r->cfa & ETCH_CFA_DEREF) || (reg != ETCH_REG_RSP && reg != ETCH_REG_RBP);
+	return (r->cfa & ETCH_CFA_DEREF) || (r->cfa & 15u) != ETCH_REG_RSP;
 }
 
 /* A frame of a walk by register tables, or where a module has none, by .eh_frame. */
@@ -56,12 +54,13 @@ bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *c
 
 /*
  * Recovers a register of the frame (rip, rsp) of this process. reg: all registers (enum etch_reg) of
- * an interrupted frame that this frame has called, directly or not. A register of RECOVER_SCRATCH is
+ * an interrupted frame that this frame has called, directly or not; `returned`: of a frame that has called another,
+ * whose rip is a return address. A register of RECOVER_SCRATCH is
  * recovered only if it was called directly, and is only as reliable as .eh_frame: the caller has to
  * check the result. Returns 0, or -1 if .eh_frame has no rule for the register. Async-signal-safe;
  * 2 KiB of stack.
  */
-int recover_register(const uint64_t reg[17], uint64_t rip, uint64_t rsp, unsigned want, recover_image_fn *image,
-                     uint64_t *value);
+int recover_register(const uint64_t reg[17], bool returned, uint64_t rip, uint64_t rsp, unsigned want,
+                     recover_image_fn *image, uint64_t *value);
 
 #endif

@@ -119,6 +119,14 @@ static __attribute__((noinline)) int window_ask(uint64_t at, struct window *w)
 	return 0;
 }
 
+int stack_reopen(uint64_t at, struct window *w)
+{
+	for (int i = 0; i < 2; i++)
+		if ((at >> PAGE_SHIFT) - (runs[i] >> 16) <= (runs[i] & 0xffff))
+			runs[i] = 0;
+	return window_ask(at, w);
+}
+
 WALK int stack_window(uint64_t at, struct window *w)
 {
 	for (int i = 0; i < 2; i++) {

@@ -40,6 +40,8 @@ struct window {
  * unreadable. A page that this thread has not asked for before costs one system call.
  */
 int stack_window(uint64_t at, struct window *w);
+/* As stack_window(), but asks the kernel about the page in any case, and forgets what it has said of those beside it. */
+int stack_reopen(uint64_t at, struct window *w);
 /* Drops the cached pages: this thread has unmapped a stack. */
 void stack_forget(void);
 /* Begins a walk: with etch_unwind_strict(), drops the cached pages. */

@@ -88,7 +88,8 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_frames(struct cur
 		}
 		p.m = cursor_enter(c, f.ip - 1);
 		if (ETCH_UNLIKELY(!p.m)) {
-			if (!c->without_tables)
+			/* An interrupted frame may be in no code at all (no_code.c). */
+			if (!c->without_tables && !c->interrupted)
 				ret = ETCH_UNWIND_NOTABLE;
 			else if (!c->interrupted && untabled_frames(c, t, &f, &out, end))
 				continue;
@@ -172,6 +173,14 @@ WALK int cursor_walk(struct cursor *c, void **ips, int max, int *count)
 	return ret;
 }
 
+/* The public status of a walk. */
+static inline int status_of(const struct cursor *c, int ret)
+{
+	if (ETCH_UNLIKELY(c->assumed != 0))
+		ret += ret < 0 ? -ETCH_UNWIND_ASSUMED : ETCH_UNWIND_ASSUMED;
+	return ret;
+}
+
 UNWIND_API WALK __attribute__((noinline)) int etch_backtrace(void **ips, int max)
 {
 	struct trace t = {.ips = ips, .max = max};
@@ -192,7 +201,7 @@ UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_from(const void *uc
 	cursor_begin_walk(&c, ucontext, __builtin_frame_address(0));
 	ret = walk(&c, &t);
 	if (status)
-		*status = ret;
+		*status = status_of(&c, ret);
 	return t.count;
 }
 
@@ -237,7 +246,7 @@ UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_reuse(struct etch_w
 	cursor_begin_walk(&c, ucontext, __builtin_frame_address(0));
 	ret = cursor_walk_reuse(&c, w, &t);
 	if (status)
-		*status = ret;
+		*status = status_of(&c, ret);
 	return t.count;
 }
 

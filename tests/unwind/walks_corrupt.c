@@ -12,6 +12,7 @@ static void try_context(const ucontext_t *u, struct etch_walk *w)
 	int n, status = 99;
 
 	n = etch_backtrace_from(u, ips, MOST, &status);
+	status = etch_unwind_reason(status);
 	must(n >= 1 && n <= MOST && status != ETCH_UNWIND_OK && status <= 1 && status >= ETCH_UNWIND_LIMIT);
 	statuses[8 + status]++;
 	n = etch_backtrace_reuse(w, u, ips, MOST, &status);

@@ -162,6 +162,18 @@ bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64
 	return b->kind != BINARY_FILE;
 }
 
+int binary_code_read(const struct binary *b, uint64_t at, uint64_t *word)
+{
+	for (unsigned i = 0; b->fd >= 0 && i < b->phdr_count; i++) {
+		const Elf64_Phdr *p = &b->phdrs[i];
+		uint64_t offset = at - p->p_vaddr;
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && offset < p->p_filesz && p->p_filesz - offset >= 8)
+			return pread(b->fd, word, 8, (off_t)(p->p_offset + offset)) == 8 ? 0 : -1;
+	}
+	return -1;
+}
+
 void binary_list_free(struct binary_list *l)
 {
 	for (size_t i = 0; i < l->count; i++) {

@@ -79,6 +79,8 @@ bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64
  * dynamic linker's and musl's has no .eh_frame; in its few instructions it calls a function that does not return.
  */
 static inline bool binary_is_entry(const struct binary *b, uint64_t at) { return b->entry && at - b->entry < 64; }
+/* Reads 8 bytes of the file's code at a link-time address: 0, or -1. */
+int binary_code_read(const struct binary *b, uint64_t at, uint64_t *word);
 /* Finds or makes the unwind table. */
 void binary_prepare(struct binary *b);
 void binary_list_free(struct binary_list *l);

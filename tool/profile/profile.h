@@ -48,6 +48,7 @@ struct profile {
 	uint64_t user_time, kernel_time;
 	bool frame_pointers; /* as in struct sample */
 	uint64_t guessed;    /* samples with frames that were found so */
+	uint64_t assumed;    /* samples with a frame in no code, whose caller was assumed */
 	uint64_t period;     /* ns */
 	unsigned stack;      /* bytes of stack asked for */
 	enum profile_unit unit;

@@ -192,11 +192,13 @@ static uint32_t take_stack(struct profile *p, const struct record_sample *r)
 	for (unsigned i = 0; i < 17; i++)
 		s.reg[sampled[i]] = r->reg[i];
 	s.guessed = 0;
+	s.assumed = false;
 	s.frame_pointers = p->frame_pointers;
 	if (r->abi == PERF_SAMPLE_REGS_ABI_64)
 		count = sample_walk(process, &p->binaries, &s, p->frames, &stop);
 	p->stops[stop]++;
 	p->guessed += !!s.guessed;
+	p->assumed += s.assumed;
 	return stack_add(p, t, count, stop);
 }
 

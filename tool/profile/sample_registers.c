@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "profile/binary_fde.h"
+#include "unwind/recover.h"
 
 #define KNOWN(r) (1u << (r))
 
@@ -67,7 +68,7 @@ static bool frame_step(struct frame *f, const struct etch_cfi_row *row)
 			return false;
 		cfa += (uint64_t)(int64_t)r->cfa_add;
 	}
-	if (cfa <= f->reg[ETCH_RSP] || sample_read(f->sample, cfa - 8, &ip))
+	if (cfa < 8 || (cfa <= f->reg[ETCH_RSP] && !rule_may_switch(r)) || sample_read(f->sample, cfa - 8, &ip))
 		return false;
 	for (unsigned i = 0; i < 6; i++) {
 		unsigned how = i < 5 ? row->saves.how[i] : r->bp;

@@ -22,6 +22,7 @@ const char *stop_text(enum stop s)
 		[STOP_BITS] = "32-bit code",
 		[STOP_DEEP] = "more frames than are recorded",
 		[STOP_NO_ROOM] = "no room for the stack",
+		[STOP_STACK] = "the caller's frame is on another stack, which is not copied",
 	};
 
 	return text[s];
@@ -37,7 +38,29 @@ int sample_read(const struct sample *s, uint64_t at, uint64_t *word)
 	return 0;
 }
 
-static int target_read(void *arg, uint64_t at, uint64_t *word) { return sample_read(arg, at, word); }
+/* The memory of a sample's process, as far as it is there. */
+struct memory {
+	const struct process *process;
+	const struct binary_list *binaries;
+	const struct sample *sample;
+	uint64_t missing; /* the last address that was not */
+};
+
+/* The copy of the stack, and the code of files. */
+static int target_read(void *arg, uint64_t at, uint64_t *word)
+{
+	struct memory *m = arg;
+	long i;
+
+	if (!sample_read(m->sample, at, word))
+		return 0;
+	i = process_find(m->process, at);
+	if (i >= 0 && m->process->binary[i] != BINARY_UNKNOWN &&
+	    !binary_code_read(m->binaries->list[m->process->binary[i]], at - m->process->target[i].bias, word))
+		return 0;
+	m->missing = at;
+	return -1;
+}
 
 static void frame_add(const struct process *p, uint64_t at, struct walk_frame *f)
 {
@@ -63,9 +86,11 @@ static bool mapping_prepare(const struct process *p, struct binary_list *binarie
 	return b->table;
 }
 
-static enum stop stop_of(const struct process *p, const struct binary_list *binaries, const struct sample *s,
-                         int status, uint64_t at)
+static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 {
+	const struct process *p = m->process;
+	const struct binary_list *binaries = m->binaries;
+	const struct sample *s = m->sample;
 	long i = process_find(p, at);
 	const struct binary *b = i < 0 || p->binary[i] == BINARY_UNKNOWN ? NULL : binaries->list[p->binary[i]];
 
@@ -79,7 +104,10 @@ static enum stop stop_of(const struct process *p, const struct binary_list *bina
 		return b->kind == BINARY_CODE ? STOP_CODE : b->kind == BINARY_GONE ? STOP_NO_FILE : STOP_NO_TABLE;
 	case ETCH_UNWIND_UNDEFINED: return b && binary_is_entry(b, at - p->target[i].bias) ? STOP_END : STOP_NO_RULE;
 	case ETCH_UNWIND_REGISTER: return STOP_REGISTER;
-	case ETCH_UNWIND_MEMORY: return s->stack_size == s->stack_asked ? STOP_COPY : STOP_CORRUPT;
+	case ETCH_UNWIND_MEMORY:
+		if (m->missing < s->reg[ETCH_RSP])
+			return STOP_STACK;
+		return s->stack_size == s->stack_asked ? STOP_COPY : STOP_CORRUPT;
 	case ETCH_UNWIND_LIMIT: return STOP_COPY;
 	default: return STOP_CORRUPT;
 	}
@@ -113,9 +141,10 @@ static bool frame_pointer_step(const struct process *p, const struct binary_list
 }
 
 /* Steps to the caller's frame; `at`: the address at which this frame is looked up. */
-static int walk_step(const struct process *p, struct binary_list *binaries, struct sample *s, struct cursor *c,
+static int walk_step(const struct memory *m, struct binary_list *binaries, struct sample *s, struct cursor *c,
                      uint64_t at)
 {
+	const struct process *p = m->process;
 	int status = cursor_step(c);
 
 	if (status == ETCH_UNWIND_NOTABLE && mapping_prepare(p, binaries, at))
@@ -125,7 +154,7 @@ static int walk_step(const struct process *p, struct binary_list *binaries, stru
 		status = cursor_step(c);
 	}
 	if (s->frame_pointers && (status == ETCH_UNWIND_NOTABLE || status == ETCH_UNWIND_UNDEFINED) &&
-	    stop_of(p, binaries, s, status, at) != STOP_END && frame_pointer_step(p, binaries, s, c)) {
+	    stop_of(m, status, at) != STOP_END && frame_pointer_step(p, binaries, s, c)) {
 		s->guessed++;
 		status = ETCH_UNWIND_OK;
 	}
@@ -135,7 +164,8 @@ static int walk_step(const struct process *p, struct binary_list *binaries, stru
 size_t sample_walk(const struct process *p, struct binary_list *binaries, struct sample *s,
                    struct walk_frame frames[FRAMES_MOST], enum stop *stop)
 {
-	struct etch_target target = {.read = target_read, .arg = s, .modules = p->target, .module_count = p->count};
+	struct memory memory = {p, binaries, s, UINT64_MAX};
+	struct etch_target target = {.read = target_read, .arg = &memory, .modules = p->target, .module_count = p->count};
 	struct etch_cursor cursor;
 	struct cursor *c = (struct cursor *)&cursor;
 	int status = ETCH_UNWIND_OK;
@@ -143,14 +173,16 @@ size_t sample_walk(const struct process *p, struct binary_list *binaries, struct
 	uint64_t at;
 
 	s->guessed = 0;
+	s->assumed = false;
 	etch_cursor_init_target(&cursor, &target, s->reg);
 	for (;;) {
 		at = c->reg[ETCH_RIP] - !c->interrupted;
 		frame_add(p, at, &frames[n++]);
-		status = n == FRAMES_MOST ? ETCH_UNWIND_LIMIT : walk_step(p, binaries, s, c, at);
+		status = n == FRAMES_MOST ? ETCH_UNWIND_LIMIT : walk_step(&memory, binaries, s, c, at);
 		if (status != ETCH_UNWIND_OK)
 			break;
 	}
-	*stop = stop_of(p, binaries, s, status, at);
+	s->assumed = etch_assumed(&cursor);
+	*stop = stop_of(&memory, status, at);
 	return n;
 }

@@ -24,6 +24,7 @@ enum stop {
 	STOP_BITS,     /* 32-bit code */
 	STOP_DEEP,     /* more frames than are recorded */
 	STOP_NO_ROOM,  /* there was no room for the stack */
+	STOP_STACK,    /* the caller's frame is below the copy of the stack */
 	STOP_COUNT,
 };
 
@@ -37,6 +38,7 @@ struct sample {
 	uint64_t stack_asked; /* what the kernel was asked for */
 	bool frame_pointers;  /* follow rbp through code that nothing describes: a guess */
 	unsigned guessed;     /* set by sample_walk(): frames whose caller was found so */
+	bool assumed; /* set by sample_walk(): the caller of a frame in no code was assumed (lib/unwind/no_code.c) */
 };
 
 /* A frame: where it is in which file. A return address counts as the byte before it, which is in the call. */

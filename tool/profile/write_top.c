@@ -118,6 +118,11 @@ static void lacks_put(const struct profile *p, FILE *out)
 	if (p->guessed)
 		fprintf(out, "%" PRIu64 " stack%s found by frame pointers in part: a guess\n", p->guessed,
 		        p->guessed == 1 ? " is" : "s are");
+	if (p->assumed)
+		fprintf(out,
+		        "%" PRIu64
+		        " stack%s a call to an address where no code is: its caller is assumed from the word at rsp\n",
+		        p->assumed, p->assumed == 1 ? " has" : "s have");
 }
 
 bool write_top(const struct profile *p, size_t most, bool color, FILE *out)

@@ -37,6 +37,19 @@ enum etch_unwind_status {
 	ETCH_UNWIND_EINVAL = -7,     /* invalid argument */
 };
 
+/*
+ * A function called through a null or wild pointer has no rule, and none of its instructions has run. If the word at
+ * rsp is an address behind a call, the caller is assumed to be there. The status of a trace that has such a frame is
+ * marked: this number is added to a positive one and subtracted from a negative one. So ETCH_UNWIND_END and the others
+ * are compared with etch_unwind_reason(status).
+ */
+#define ETCH_UNWIND_ASSUMED 256
+
+/* The enum etch_unwind_status of a status that may be marked. */
+static inline int etch_unwind_reason(int status) { return status % ETCH_UNWIND_ASSUMED; }
+/* Is it marked: was the caller of an interrupted frame assumed? */
+static inline int etch_unwind_assumed(int status) { return status / ETCH_UNWIND_ASSUMED != 0; }
+
 /* The English sentence for a status, without a newline; never null. */
 const char *etch_unwind_strerror(int status);
 
@@ -52,7 +65,8 @@ int etch_backtrace(void **ips, int max);
  * As etch_backtrace(), from a signal handler's third argument, a ucontext_t: ips[0] is the
  * interrupted instruction, and the handler's frames are not in the trace. With a null ucontext it
  * is etch_backtrace(). *status (may be null) gets an enum etch_unwind_status, never
- * ETCH_UNWIND_OK: ETCH_UNWIND_LIMIT if there are more than `max` frames.
+ * ETCH_UNWIND_OK: ETCH_UNWIND_LIMIT if there are more than `max` frames. It is marked (ETCH_UNWIND_ASSUMED) if the
+ * caller of an interrupted frame was assumed.
  */
 int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
 
@@ -141,6 +155,10 @@ int etch_find_reg(struct etch_cursor *cursor, int reg, uint64_t *value);
 /* Is rip of this frame an interrupted instruction (1) or a return address (0)? For a return
  * address look up symbols and lines at rip - 1. */
 int etch_interrupted(const struct etch_cursor *cursor);
+
+/* Has the caller of an interrupted frame been assumed (ETCH_UNWIND_ASSUMED) on the way to this frame? 1 or 0. The
+ * statuses of etch_step() are not marked. */
+int etch_assumed(const struct etch_cursor *cursor);
 
 /* ---- another process, or a core file ------------------------------------------------ */
 

@@ -8,6 +8,9 @@ use crate::sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Status(i32);
 
+/// `ETCH_UNWIND_ASSUMED`.
+const ASSUMED: i32 = 256;
+
 impl Status {
     /// The last frame is the outermost one.
     pub fn complete(self) -> bool {
@@ -15,7 +18,11 @@ impl Status {
     }
     /// The number of `enum etch_unwind_status`.
     pub fn code(self) -> i32 {
-        self.0
+        self.0 % ASSUMED
+    }
+    /// A function was called through a null or wild pointer, and its caller is assumed from the word at rsp.
+    pub fn assumed(self) -> bool {
+        self.0 / ASSUMED != 0
     }
 }
 
