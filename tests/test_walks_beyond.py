@@ -159,3 +159,42 @@ def test_go_callers_of_c(go, build, tmp_path):
     for stack, names in zip(stacks, wanted):
         at = iter(stack)
         assert all(any(f == n or f.startswith(n + "_") for f in at) for n in names), (stack, names)
+
+
+def test_memcheck_reports_nothing(build, etch, tmp_path):
+    """valgrind holds a system call with an address that cannot be read against the program. In the place, in handlers, on other
+    stacks; and under the allocation functions of etch heap."""
+    need("valgrind")
+    exe = tmp_path / "memcheck"
+    run(["gcc", *C, "-O1", "-o", exe, TESTS / "interfaces" / "memcheck.c", "-pthread"])
+    check = ["valgrind", "-q", "--error-exitcode=9", exe]
+    for argv, env in ((check, {**os.environ, "LD_PRELOAD": str(build / "libetch-unwind.so.0")}),
+                      ([etch, "heap", "-q", "-o", tmp_path / "heap.folded", "--", *check], None)):
+        p = run(argv, env=env)
+        assert int(re.search(r"(\d+) walks", p.stdout)[1]) > 180
+        assert p.stderr == ""
+
+
+@pytest.fixture(scope="session")
+def unloading(build, once):
+    """The program and its plugin, as it is and with a table of its own."""
+    def make(d):
+        run(["gcc", *C, "-O2", "-o", d / "unloading", TESTS / "unwind" / "unloading.c", build / "libetch.a", "-pthread", "-ldl"])
+        for name in ("plain.so", "own.so"):
+            run(["gcc", *C, "-O2", "-fPIC", "-shared", "-o", d / name, TESTS / "unwind" / "unloading_plugin.c"])
+        run([build / "etch", "rewrite", "--only", "orc", d / "own.so"])
+    return once("unloading", make)
+
+
+@pytest.mark.parametrize("plugin", ["plain.so", "own.so"])
+def test_headers_that_cannot_be_read_any_more(unloading, plugin):
+    """What one walk was told of a module's first page does not hold for the next: that one ends there, and does not crash."""
+    whole, without, again = map(int, run([unloading / "unloading", unloading / plugin, "head"]).stdout.split())
+    assert whole == again == 6 and without == 1000 - 2  # ETCH_UNWIND_NOTABLE, two frames
+
+
+def test_a_module_that_is_unloaded_during_walks_into_it(unloading):
+    """By addresses that are on no stack any more, while it is loaded, unloaded and its place mapped anew."""
+    out = run([unloading / "unloading", unloading / "plain.so", "race", "0.7"]).stdout
+    loads, walks, samples = map(int, re.findall(r"\d+", out))
+    assert loads > 20 and walks > 1000 and samples > 5

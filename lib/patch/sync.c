@@ -8,6 +8,7 @@
 
 #include "patch/patch.h"
 #include "common/sys.h"
+#include "common/valgrind.h"
 
 /* From linux/membarrier.h, which may be older than the kernel. */
 #define MEMBARRIER_QUERY     0
@@ -68,15 +69,4 @@ void sync_self(void)
 	__asm__ __volatile__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d) : : "memory");
 }
 
-/* Valgrind's client request DISCARD_TRANSLATIONS. Without valgrind the four rotations, by 128 bits
- * in all, and the exchange have no effect. */
-void sync_valgrind(uint64_t from, uint64_t to)
-{
-	uint64_t request[6] = {0x1002, from, to - from, 0, 0, 0}, result = 0;
-
-	__asm__ __volatile__("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\t"
-	                     "xchgq %%rbx, %%rbx"
-	                     : "+d"(result)
-	                     : "a"(request)
-	                     : "cc", "memory");
-}
+void sync_valgrind(uint64_t from, uint64_t to) { valgrind_request(VALGRIND_DISCARD_TRANSLATIONS, from, to - from); }

@@ -32,6 +32,10 @@ static struct snapshot *snapshot;
  */
 struct permanents loaded_permanents;
 static struct prepare_image permanent_image[PERMANENT];
+/* The vdso, and more of them than loaded_permanents holds: their headers need no confirmation. */
+#define MORE 256
+static struct prepare_image more[MORE];
+static unsigned more_count;
 static struct prepare_image program;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -39,35 +43,141 @@ static struct prepare_image program;
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 #endif
 
-/*
- * Cache of readable headers. A module may have unreadable pages between its segments, and a
- * segment may lack PF_R, so the kernel is asked once per place. One entry in one word: address of
- * the first page | number of further pages. An entry becomes wrong if its module is unloaded and a
- * module without readable headers is mapped at the same place: such a load faults.
- */
-#define ASKED_SLOTS 128
-static uint64_t asked[ASKED_SLOTS];
+__thread struct confirmed loaded_confirmed;
 
-/* The entry for [at, at+size), and where it is. */
-static uint64_t *asked_slot(uint64_t at, uint64_t size, uint64_t *key)
+/* ---- headers --------------------------------------------------------------------------- */
+
+/* A module's headers and build-id as they were read: each content once, kept for good, since pointers to them are. */
+struct head {
+	const struct head *next;
+	struct identity identity;
+	Elf64_Phdr phdr[];
+};
+static const struct head *heads;
+
+/* As much of a file's first bytes as has its headers and its build-id in nearly every one. */
+#define HEAD_BYTES 1536
+union head_room {
+	Elf64_Ehdr header;
+	uint8_t bytes[HEAD_BYTES];
+};
+
+const struct identity *loaded_identity(const struct prepare_image *im)
 {
-	uint64_t page = PAGE_DOWN(at);
+	const char *phdr = (const char *)im->phdr;
 
-	*key = page | (PAGE_DOWN(at + size - 1) - page) >> 12;
-	return &asked[(page >> 12) * 0x9e3779b97f4a7c15u >> 57];
+	return im->kept ? &((const struct head *)(const void *)(phdr - offsetof(struct head, phdr)))->identity : NULL;
 }
 
-static int headers_readable(uint64_t at, uint64_t size)
+/* Finds the build-id in the bytes of a note segment: 1, or 0. */
+static int note_find(const Elf64_Phdr *p, unsigned index, const uint8_t *bytes, struct identity *id)
 {
-	uint64_t key, *slot = asked_slot(at, size, &key);
+	uint64_t align = p->p_align == 8 ? 8 : 4, at = 0, next;
+	Elf64_Nhdr n;
 
-	if (__atomic_load_n(slot, __ATOMIC_RELAXED) == key)
-		return 1;
-	for (uint64_t p = PAGE_DOWN(at); p < at + size; p += 4096)
-		if (!stack_page_readable(p))
+	while (p->p_memsz - at >= sizeof(n)) {
+		memcpy(&n, bytes + at, sizeof(n));
+		next = sizeof(n) + (((uint64_t)n.n_namesz + align - 1) & ~(align - 1));
+		if (next > p->p_memsz - at || n.n_descsz > p->p_memsz - at - next)
 			return 0;
-	__atomic_store_n(slot, key, __ATOMIC_RELAXED);
-	return 1;
+		if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(bytes + at + sizeof(n), "GNU", 4) &&
+		    n.n_descsz >= 4 && n.n_descsz <= sizeof(id->id) && !(n.n_descsz & 3)) {
+			id->note = *p;
+			id->note_index = index;
+			id->id_offset = (uint32_t)(at + next);
+			id->id_size = n.n_descsz;
+			memcpy(id->id, bytes + at + next, n.n_descsz);
+			return 1;
+		}
+		next += ((uint64_t)n.n_descsz + align - 1) & ~(align - 1);
+		if (next > p->p_memsz - at)
+			return 0;
+		at += next;
+	}
+	return 0;
+}
+
+void image_build_id(const struct prepare_image *im, struct identity *id)
+{
+	const struct identity *kept = loaded_identity(im);
+
+	if (kept && kept->id_size) {
+		id->note = kept->note;
+		id->note_index = kept->note_index;
+		id->id_offset = kept->id_offset;
+		id->id_size = kept->id_size;
+		memcpy(id->id, kept->id, sizeof(id->id));
+	}
+	for (unsigned i = 0; !kept && i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t at = im->bias + p->p_vaddr;
+
+		if (p->p_type == PT_NOTE && !(at & 3) && loaded_readable(im, at, p->p_memsz) &&
+		    note_find(p, i, (const uint8_t *)(uintptr_t)at, id))
+			return;
+	}
+}
+
+/* The same of a module that may go away, of which `room` has the first bytes. */
+static void build_id_read(const struct prepare_image *im, const union head_room *room, uint64_t have,
+                          struct identity *id)
+{
+	for (unsigned i = 0; i < im->phnum; i++) {
+		const Elf64_Phdr *p = &im->phdr[i];
+		uint64_t at = im->bias + p->p_vaddr, size = (p->p_memsz + 7) & ~(uint64_t)7;
+		int found = 0;
+		uint8_t *copy;
+
+		if (p->p_type != PT_NOTE || (at & 3) || size > 65536 || !loaded_readable(im, at, p->p_memsz))
+			continue;
+		if (at - im->start <= have && p->p_memsz <= have - (at - im->start)) {
+			found = note_find(p, i, room->bytes + (at - im->start), id);
+		} else if ((copy = sys_map(size, 0))) {
+			found = !memory_copy(copy, at, size) && note_find(p, i, copy, id);
+			sys_munmap(copy, size);
+		}
+		if (found)
+			return;
+	}
+}
+
+static bool header_is_good(const Elf64_Ehdr *h, uint64_t size)
+{
+	uint32_t magic;
+
+	memcpy(&magic, h->e_ident, 4);
+	return magic == 0x464c457fu && h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_phentsize == sizeof(Elf64_Phdr) &&
+	       h->e_phnum && h->e_phnum < PN_XNUM && !(h->e_phoff & 7) && h->e_phoff <= size &&
+	       h->e_phnum <= (size - h->e_phoff) / sizeof(Elf64_Phdr);
+}
+
+/* The kept copy of this; null without memory. */
+static const struct head *head_keep(const struct identity *id, const Elf64_Phdr *phdr)
+{
+	uint64_t size = id->header.e_phnum * sizeof(*phdr);
+	const struct head *first = __atomic_load_n(&heads, __ATOMIC_ACQUIRE), *h;
+	struct head *new = NULL;
+
+	for (;;) {
+		for (h = first; h; h = h->next)
+			if (same_words(&h->identity, id, sizeof(*id) / 8) && same_words(h->phdr, phdr, size / 8))
+				break;
+		if (h) {
+			if (new)
+				sys_munmap(new, sizeof(*new) + size);
+			return h;
+		}
+		if (!new) {
+			new = sys_map(sizeof(*new) + size, 0);
+			if (!new)
+				return NULL;
+			new->identity = *id;
+			memcpy(new->phdr, phdr, size);
+		}
+		new->next = first;
+		if (__atomic_compare_exchange_n(&heads, &first, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			return new;
+	}
 }
 
 /*
@@ -82,8 +192,6 @@ static int headers_are_here(const struct prepare_image *im, uint64_t off)
 
 	if (off + size <= 4096)
 		return 1;
-	if (!headers_readable(im->start + off, size))
-		return 0;
 	for (unsigned i = im->phnum; i--;) {
 		const Elf64_Phdr *p = &im->phdr[i];
 
@@ -94,22 +202,127 @@ static int headers_are_here(const struct prepare_image *im, uint64_t off)
 	return 0;
 }
 
-/* Reads the ELF header and the program headers of a mapped module. Returns 1, or 0. */
-static int image_headers(struct prepare_image *im)
+/* Takes the headers from a module's memory, which stays. */
+static int image_headers_here(struct prepare_image *im)
 {
 	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(uintptr_t)im->start;
-	uint32_t magic;
 
-	if (im->end - im->start < sizeof(*h) || !headers_readable(im->start, sizeof(*h)))
-		return 0;
-	memcpy(&magic, h->e_ident, 4);
-	if (magic != 0x464c457fu || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phentsize != sizeof(Elf64_Phdr) ||
-	    !h->e_phnum || h->e_phnum >= PN_XNUM || (h->e_phoff & 7) || h->e_phoff > im->end - im->start ||
-	    h->e_phnum > (im->end - im->start - h->e_phoff) / sizeof(Elf64_Phdr))
+	if (im->end - im->start < sizeof(*h) || !header_is_good(h, im->end - im->start))
 		return 0;
 	im->phdr = (const Elf64_Phdr *)(uintptr_t)(im->start + h->e_phoff);
 	im->phnum = h->e_phnum;
+	im->kept = false;
 	return headers_are_here(im, h->e_phoff);
+}
+
+static bool bytes_equal(const uint8_t *a, const uint8_t *b, uint64_t size)
+{
+	while (size && *a == *b)
+		a++, b++, size--;
+	return !size;
+}
+
+/* What has been kept of this file, if `room` shows that it is that: the usual case, without a look at each note. Null:
+ * it does not show it. */
+static const struct head *head_known(const struct prepare_image *im, const union head_room *room, uint64_t have)
+{
+	for (const struct head *h = __atomic_load_n(&heads, __ATOMIC_ACQUIRE); h; h = h->next) {
+		const struct identity *id = &h->identity;
+		uint64_t at = im->bias + id->note.p_vaddr + id->id_offset - im->start;
+
+		if (id->id_size && id->header.e_shoff == room->header.e_shoff && at < have && id->id_size <= have - at &&
+		    bytes_equal(room->bytes + at, id->id, id->id_size) &&
+		    same_words(&id->header, &room->header, sizeof(id->header) / 8) &&
+		    same_words(h->phdr, im->phdr, im->phnum * sizeof(*im->phdr) / 8))
+			return h;
+	}
+	return NULL;
+}
+
+/* Completes the image of a module that may go away, by its program headers, which im->phdr has, and keeps them. */
+static int image_keep(struct prepare_image *im, const union head_room *room, uint64_t have)
+{
+	struct identity id;
+	const struct head *h;
+
+	/* As the dynamic linker does: the first segment is mapped at im->start. */
+	for (unsigned i = 0; i < im->phnum; i++)
+		if (im->phdr[i].p_type == PT_LOAD) {
+			im->bias = im->start - PAGE_DOWN(im->phdr[i].p_vaddr);
+			break;
+		}
+	if (!headers_are_here(im, room->header.e_phoff))
+		return 0;
+	h = head_known(im, room, have);
+	if (!h) {
+		memset(&id, 0, sizeof(id));
+		id.header = room->header;
+		build_id_read(im, room, have, &id);
+		h = head_keep(&id, im->phdr);
+	}
+	if (!h)
+		return 0;
+	im->phdr = h->phdr;
+	im->kept = true;
+	return 1;
+}
+
+/* Reads the headers of the module that is mapped at [im->start, im->end), and may go away at any moment. */
+static __attribute__((noinline)) int image_headers(struct prepare_image *im)
+{
+	union head_room room;
+	uint64_t size = im->end - im->start, have = size < sizeof(room) ? size & ~(uint64_t)7 : sizeof(room), bytes;
+	Elf64_Phdr *phdr;
+	int ret;
+
+	if (have < sizeof(room.header) || memory_copy(&room, im->start, have) || !header_is_good(&room.header, size))
+		return 0;
+	im->phnum = room.header.e_phnum;
+	bytes = im->phnum * sizeof(*phdr);
+	if (room.header.e_phoff <= have && bytes <= have - room.header.e_phoff) {
+		im->phdr = (const Elf64_Phdr *)(const void *)(room.bytes + room.header.e_phoff);
+		return image_keep(im, &room, have);
+	}
+	phdr = sys_map(bytes, 0);
+	if (!phdr)
+		return 0;
+	im->phdr = phdr;
+	ret = !memory_copy(phdr, im->start + room.header.e_phoff, bytes) && image_keep(im, &room, have);
+	sys_munmap(phdr, bytes);
+	return ret;
+}
+
+/* The module at [im->start, im->end), which is loaded by the dynamic linker's word. */
+static int image_confirm(struct prepare_image *im)
+{
+	struct confirmed *c = &loaded_confirmed;
+	uint32_t n = c->count < CONFIRMED ? c->count : CONFIRMED;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (c->image[i].start == im->start && c->image[i].end == im->end) {
+			*im = c->image[i];
+			return 1;
+		}
+	n = __atomic_load_n(&more_count, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < n; i++)
+		if (more[i].start == im->start) {
+			*im = more[i];
+			return 1;
+		}
+	if (!image_headers(im))
+		return 0;
+	if (!c->busy) {
+		c->busy = 1;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		n = c->count;
+		c->image[n % CONFIRMED].end = 0;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		c->image[n % CONFIRMED] = *im;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		c->count = n < CONFIRMED ? n + 1 : CONFIRMED + (n + 1) % CONFIRMED;
+		c->busy = 0;
+	}
+	return 1;
 }
 
 /*
@@ -132,6 +345,7 @@ static int listed_image(uint64_t at, struct prepare_image *im)
 		info.dlpi_phdr = im->phdr;
 		info.dlpi_phnum = (Elf64_Half)im->phnum;
 		loaded_from(&info, im);
+		im->kept = true;
 		if (at - im->start < im->end - im->start)
 			return 1;
 	}
@@ -153,10 +367,10 @@ int loaded_image(uint64_t at, struct prepare_image *im)
 	if (_dl_find_object) {
 		if (_dl_find_object((void *)(uintptr_t)at, &o))
 			return 0;
+		/* Its link map may be freed at any moment, as the module may be unmapped. */
 		im->start = (uint64_t)(uintptr_t)o.dlfo_map_start;
 		im->end = (uint64_t)(uintptr_t)o.dlfo_map_end;
-		im->bias = o.dlfo_link_map->l_addr;
-		return image_headers(im);
+		return image_confirm(im);
 	}
 #endif
 	s = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
@@ -210,6 +424,7 @@ void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im)
 	im->bias = info->dlpi_addr;
 	im->phdr = info->dlpi_phdr;
 	im->phnum = info->dlpi_phnum;
+	im->kept = false;
 	im->start = UINT64_MAX;
 	im->end = 0;
 	for (unsigned i = 0; i < im->phnum; i++) {
@@ -298,13 +513,26 @@ struct needed {
 	unsigned count, permanent;
 };
 
+static void more_add(const struct prepare_image *im)
+{
+	unsigned n = more_count;
+
+	if (n == MORE)
+		return;
+	more[n] = *im;
+	/* Published last, as below. */
+	__atomic_store_n(&more_count, n + 1, __ATOMIC_RELEASE);
+}
+
 static void permanent_add(struct needed *needed, const struct dl_phdr_info *info, const struct prepare_image *im)
 {
 	struct permanents *all = &loaded_permanents;
 	unsigned n = needed->permanent;
 
-	if (n == PERMANENT)
+	if (n == PERMANENT) {
+		more_add(im);
 		return;
+	}
 	needed->permanent++;
 	permanent_image[n] = *im;
 	if (info->dlpi_phdr == (const Elf64_Phdr *)getauxval(AT_PHDR))
@@ -391,14 +619,11 @@ static bool needed_is(struct needed *needed, const char *path, const char *sonam
 static bool headers_at_start(const struct dl_phdr_info *info, const struct prepare_image *im)
 {
 	const Elf64_Phdr *p = info->dlpi_phdr, *end = p + info->dlpi_phnum;
-	uint64_t size = (uint64_t)((uintptr_t)end - im->start), key;
+	uint64_t size = (uint64_t)((uintptr_t)end - im->start);
 
 	while (p < end && (p->p_type != PT_LOAD || im->bias + p->p_vaddr != im->start))
 		p++;
-	if (p == end || !(p->p_flags & PF_R) || size > p->p_filesz || size > 4096)
-		return false;
-	*asked_slot(im->start, sizeof(Elf64_Ehdr), &key) = key;
-	return true;
+	return p < end && (p->p_flags & PF_R) && size <= p->p_filesz && size <= 4096;
 }
 
 /* Called for the modules in the dynamic linker's order, in which those that a module needs first follow it. */
@@ -415,6 +640,10 @@ static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 	loaded_from(info, &im);
 	if (im.start >= im.end)
 		return 0;
+	if (im.start == getauxval(AT_SYSINFO_EHDR)) {
+		more_add(&im);
+		return 0;
+	}
 	d = dynamic_section(&im);
 	names = dynamic_names(&im, d);
 	for (e = d; names && e->d_tag != DT_NULL; e++)
@@ -426,7 +655,7 @@ static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 	for (e = d; names && e->d_tag != DT_NULL; e++)
 		if (e->d_tag == DT_NEEDED)
 			needed_add(needed, names + e->d_un.d_val);
-	if (!is_program && !is_linker(info) && !(headers_at_start(info, &im) && image_headers(&im)))
+	if (!is_program && !is_linker(info) && !(headers_at_start(info, &im) && image_headers_here(&im)))
 		return 0;
 	permanent_add(needed, info, &im);
 	return 0;

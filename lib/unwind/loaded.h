@@ -17,7 +17,23 @@ struct prepare_image {
 	uint64_t start, end; /* run-time range that spans its PT_LOADs */
 	const Elf64_Phdr *phdr;
 	unsigned phnum;
+	bool kept; /* phdr is a copy, of a module that may be unloaded at any moment: see loaded_identity() */
 };
+
+/* Identifies the file that a module was loaded from. */
+struct identity {
+	Elf64_Ehdr header;
+	Elf64_Phdr note; /* the PT_NOTE with the build-id; all zero: none */
+	uint32_t note_index, id_offset, id_size;
+	uint8_t id[32];
+	uint64_t sum; /* without a build-id: checksum of program headers and .eh_frame */
+};
+
+/* What has been read of a module that is `kept`: its ELF header and its build-id. null: of another. */
+const struct identity *loaded_identity(const struct prepare_image *im);
+/* Stores a module's build-id note (gABI "Note Section") in *id, whose id_size stays as it is if there is none.
+ * Async-signal-safe. */
+void image_build_id(const struct prepare_image *im, struct identity *id);
 
 /* Finds the module of an address: 1, or 0. */
 int loaded_image(uint64_t at, struct prepare_image *im);
@@ -64,6 +80,21 @@ struct permanent *loaded_is_permanent(const struct prepare_image *im);
 const char *loaded_path(uint64_t at);
 /* As loaded_path(), but as the program has named the file: perhaps relative to a directory, "" for the program. */
 const char *loaded_name(uint64_t at);
+
+/*
+ * The modules whose headers this thread has read since it began its last walk. The dynamic linker's word that a module
+ * is loaded holds for a moment: another thread may unload it, and map something else in its place. So each walk asks
+ * again. A signal handler that finds `busy` set adds none.
+ */
+#define CONFIRMED 4
+struct confirmed {
+	uint32_t count, busy;
+	struct prepare_image image[CONFIRMED];
+};
+extern __thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Modules are looked at again. */
+static inline __attribute__((always_inline)) void loaded_forget(void) { loaded_confirmed.count = 0; }
 
 /* Is the whole range inside the module? */
 static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uint64_t size)

@@ -264,6 +264,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 			last.generation = generation;
 		}
 		loaded_from(info, &im);
+		loaded_forget();
 		/* The bounds that a walk's lookup will find. */
 		if (im.start < im.end && loaded_image(im.start, &found) && !image_prepare(&found, (struct making){NULL, false}))
 			pass->missing++;
@@ -280,6 +281,7 @@ static int address_prepare(uint64_t at, struct making how)
 	int error = errno, ret = -1;
 
 	/* No waiting: the caller may hold any lock, and this thread may be the one that has the mutex. */
+	loaded_forget();
 	if (!pthread_mutex_trylock(&mutex)) {
 		ret = loaded_image(at, &im) && image_prepare(&im, how);
 		pthread_mutex_unlock(&mutex);

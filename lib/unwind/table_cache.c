@@ -66,8 +66,12 @@ static int image_sum(const struct prepare_image *im, uint64_t *out)
 
 static int image_is(const struct prepare_image *im, const struct identity *id)
 {
+	const struct identity *kept = loaded_identity(im);
 	uint64_t at, sum;
 
+	/* As far as it goes nothing is read of a module that may be unloaded meanwhile. */
+	if (kept && id->id_size)
+		return same_words(kept, id, sizeof(*id) / 8);
 	if (!same_words((const void *)(uintptr_t)im->start, &id->header, sizeof(id->header) / 8))
 		return 0;
 	if (!id->id_size)
@@ -118,39 +122,6 @@ static void *permanent_alloc(uint64_t size)
 	return p;
 }
 
-void image_build_id(const struct prepare_image *im, struct identity *id)
-{
-	for (unsigned i = 0; i < im->phnum; i++) {
-		const Elf64_Phdr *p = &im->phdr[i];
-		uint64_t align = p->p_align == 8 ? 8 : 4, at = im->bias + p->p_vaddr, left = p->p_memsz, next;
-		Elf64_Nhdr n;
-
-		if (p->p_type != PT_NOTE || (at & 3) || !loaded_readable(im, at, left))
-			continue;
-		while (left >= sizeof(n)) {
-			memcpy(&n, (const void *)(uintptr_t)at, sizeof(n));
-			next = sizeof(n) + (((uint64_t)n.n_namesz + align - 1) & ~(align - 1));
-			if (next > left || n.n_descsz > left - next)
-				break;
-			if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 &&
-			    !memcmp((const void *)(uintptr_t)(at + sizeof(n)), "GNU", 4) && n.n_descsz >= 4 &&
-			    n.n_descsz <= sizeof(id->id) && !(n.n_descsz & 3)) {
-				id->note = *p;
-				id->note_index = i;
-				id->id_offset = (uint32_t)(at + next - (im->bias + p->p_vaddr));
-				id->id_size = n.n_descsz;
-				memcpy(id->id, (const void *)(uintptr_t)(at + next), n.n_descsz);
-				return;
-			}
-			next += ((uint64_t)n.n_descsz + align - 1) & ~(align - 1);
-			if (next > left)
-				break;
-			at += next;
-			left -= next;
-		}
-	}
-}
-
 int cache_identity(const struct prepare_image *im, struct identity *id)
 {
 	if (!loaded_inside(im, im->start, sizeof(id->header)))
@@ -158,7 +129,7 @@ int cache_identity(const struct prepare_image *im, struct identity *id)
 	memset(id, 0, sizeof(*id));
 	memcpy(&id->header, (const void *)(uintptr_t)im->start, sizeof(id->header));
 	/* image_is() relies on it that equal ELF headers mean the same number of program headers. */
-	if ((uint64_t)(uintptr_t)im->phdr != im->start + id->header.e_phoff || im->phnum != id->header.e_phnum)
+	if (im->phnum != id->header.e_phnum)
 		return 0;
 	image_build_id(im, id);
 	return id->id_size || image_sum(im, &id->sum);

@@ -7,15 +7,6 @@
 
 #include "unwind/cfi_map.h"
 
-/* Identifies the file that a module was loaded from. */
-struct identity {
-	Elf64_Ehdr header;
-	Elf64_Phdr note; /* the PT_NOTE with the build-id; all zero: none */
-	uint32_t note_index, id_offset, id_size;
-	uint8_t id[32];
-	uint64_t sum; /* without a build-id: checksum of program headers and .eh_frame */
-};
-
 struct cached_table {
 	struct cached_table *next;
 	uint64_t start, end;
@@ -29,10 +20,6 @@ struct cached_table {
 /* The cached table of this module, if it is still the module that the table was made for.
  * Async-signal-safe. */
 const struct cached_table *cache_find(const struct prepare_image *im);
-
-/* Stores a module's build-id note (gABI "Note Section") in *id, whose id_size stays as it is if there is none.
- * Async-signal-safe. */
-void image_build_id(const struct prepare_image *im, struct identity *id);
 
 /* The following functions are not thread-safe. */
 

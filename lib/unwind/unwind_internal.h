@@ -40,7 +40,8 @@ struct window {
  * unreadable. A page that this thread has not asked for before costs one system call.
  */
 int stack_window(uint64_t at, struct window *w);
-/* As stack_window(), but asks the kernel about the page in any case, and forgets what it has said of those beside it. */
+/* As stack_window(), but asks the kernel about the page in any case, and forgets what it has said of those beside it.
+ */
 int stack_reopen(uint64_t at, struct window *w);
 /* Drops the cached pages: this thread has unmapped a stack. */
 void stack_forget(void);
@@ -48,11 +49,14 @@ void stack_forget(void);
 extern int stack_strict;
 static inline __attribute__((always_inline)) void stack_begin(void)
 {
+	loaded_forget();
 	if (__builtin_expect(__atomic_load_n(&stack_strict, __ATOMIC_RELAXED), 0))
 		stack_forget();
 }
 /* Asks the kernel whether the page is readable. */
 int stack_page_readable(uint64_t at);
+/* Copies memory that may be unmapped at any moment; size: a multiple of 8. Returns 0, or -1 if it cannot be read. */
+int memory_copy(void *to, uint64_t at, uint64_t size);
 
 /*
  * Loads that may fault (etch/extable.h), since a window can become outdated. After

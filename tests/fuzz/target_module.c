@@ -202,6 +202,15 @@ int stack_page_readable(uint64_t at)
 	return 0;
 }
 
+int memory_copy(void *to, uint64_t at, uint64_t size)
+{
+	for (uint64_t p = PAGE_DOWN(at); p < at + size; p += 4096)
+		if (!stack_page_readable(p))
+			return -1;
+	memcpy(to, (const void *)(uintptr_t)at, size);
+	return 0;
+}
+
 #define HULL (1u << 20)
 
 /* A file's segments as they are loaded, in memory in which only what a segment that can be read has
@@ -342,12 +351,25 @@ static void table_made(const struct prepare_image *im)
 /* The headers in memory are where the loader has them, or they are refused. */
 static bool headers_ask(const struct prepare_image *im)
 {
-	struct prepare_image found = {.bias = im->bias, .start = im->start, .end = im->end};
+	struct prepare_image found = {.start = im->start, .end = im->end};
+	const struct identity *id;
+	bool same;
 
-	memset(asked, 0, sizeof(asked));
 	image_guard(im, true);
-	return image_headers(&found) && found.phnum == im->phnum &&
+	if (!image_headers(&found))
+		return false;
+	id = loaded_identity(&found);
+	must(id && id->id_size <= sizeof(id->id) && id->header.e_phnum == found.phnum);
+	same = found.bias == im->bias && found.phnum == im->phnum &&
 	       !memcmp(found.phdr, im->phdr, im->phnum * sizeof(*im->phdr));
+	/* The library keeps them for good. */
+	while (heads) {
+		const struct head *h = heads;
+
+		heads = h->next;
+		sys_munmap((void *)(uintptr_t)h, sizeof(*h) + h->identity.header.e_phnum * sizeof(h->phdr[0]));
+	}
+	return same;
 }
 
 static void image_ask(const struct prepare_image *im)

@@ -119,6 +119,7 @@ static void image_describe(const struct binary *b, struct prepare_image *im)
 	im->end = im->start + b->image_size;
 	im->phdr = b->phdrs;
 	im->phnum = b->phdr_count;
+	im->kept = false;
 }
 
 /* Frees segments that are only read to make a table. */

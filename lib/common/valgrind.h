@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * valgrind.h: requests to valgrind (its valgrind.h), which translates four rotations and an exchange to a request.
+ * Elsewhere they have no effect, since the rotations are by 128 bits in all.
+ */
+#ifndef ETCH_LIB_COMMON_VALGRIND_H
+#define ETCH_LIB_COMMON_VALGRIND_H
+
+#include <stdint.h>
+
+enum valgrind_request {
+	VALGRIND_RUNNING = 0x1001,              /* how many valgrinds does this run under? */
+	VALGRIND_DISCARD_TRANSLATIONS = 0x1002, /* address, size: this code has changed */
+};
+
+/* Returns 0 if this does not run under valgrind. */
+static inline uint64_t valgrind_request(enum valgrind_request what, uint64_t a, uint64_t b)
+{
+	uint64_t request[6] = {what, a, b, 0, 0, 0}, result = 0;
+
+	__asm__ __volatile__("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\t"
+	                     "xchgq %%rbx, %%rbx"
+	                     : "+d"(result)
+	                     : "a"(request)
+	                     : "cc", "memory");
+	return result;
+}
+
+#endif
