@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-D004: instructions that the two decoders decode differently. Each form (the encoding without
- * register numbers and constants) is compared once per process, or with options.both_decoders
- * every instruction. One finding per file, mnemonic and kind of difference.
+ * ETCH-D004: instructions that the two decoders decode differently; ETCH-D008: those that only the first one decodes,
+ * which nothing judges. Each form (the encoding without register numbers and constants) is compared once per process,
+ * or with options.both_decoders every instruction. One finding per file, mnemonic and kind of difference.
  */
 #include "arch/x86/cross_check.h"
 #include "arch/x86/insn.h"
@@ -39,6 +39,10 @@ static void form_learn(uint64_t key)
 	}
 }
 
+/* Names of instructions in one ETCH-D008, and the bytes of one. */
+#define NAMES_MOST 8u
+#define NAME_MOST  32u
+
 /* A difference: mnemonic, kind, first place, number of places. */
 struct dispute {
 	const char *name, *about;
@@ -50,7 +54,50 @@ struct dispute {
 struct disputes {
 	struct dispute *list;
 	size_t count, room;
+	struct unjudged {
+		size_t count, section, names;
+		uint64_t at; /* the first */
+		char name[NAMES_MOST][NAME_MOST];
+	} unjudged;
 };
+
+/* Takes note of an instruction that the second decoder does not know, by the first word of its text. */
+static void unjudged_note(struct unjudged *u, const char *text, size_t section, uint64_t at)
+{
+	size_t i, n;
+
+	if (!u->count++) {
+		u->section = section;
+		u->at = at;
+	}
+	if (*text == '{')
+		text += strcspn(text, " ") + (strchr(text, ' ') != NULL);
+	n = strcspn(text, " ");
+	for (i = 0; i < u->names && (strlen(u->name[i]) != n || strncmp(u->name[i], text, n)); i++)
+		;
+	if (i == u->names && i < NAMES_MOST)
+		snprintf(u->name[u->names++], NAME_MOST, "%.*s", (int)n, text);
+}
+
+static bool unjudged_report(struct subject *s, const struct unjudged *u)
+{
+	const struct code_section *c = &s->frames.space.list[u->section];
+	uint64_t at = elf_is_object(s->file) ? u->at - c->addr : u->at;
+	char names[NAMES_MOST * (NAME_MOST + 2) + 8] = "";
+	struct finding *x;
+	size_t i, n = 0;
+
+	if (!u->count)
+		return true;
+	for (i = 0; i < u->names; i++)
+		n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", u->name[i]);
+	if (u->names == NAMES_MOST)
+		snprintf(names + n, sizeof(names) - n, ", ...");
+	x = finding_add(&s->found, "ETCH-D008", c->section, at,
+	                "%zu instruction%s, this one first, that Capstone does not know: not judged", u->count,
+	                u->count == 1 ? "" : "s");
+	return x && finding_fact(x, "instructions", "%s", names);
+}
 
 static bool dispute_note(struct disputes *d, const struct insn_views *v, size_t section, uint64_t at)
 {
@@ -78,7 +125,7 @@ static bool dispute_report(struct subject *s, const struct dispute *d)
 	struct insn in;
 	unsigned i, n = 0;
 
-	if (insn_views_agree(bytes, c->size - off, at, &v))
+	if (insn_views_compare(bytes, c->size - off, at, &v) != VIEWS_DIFFER)
 		return true;
 	x = d->count > 1 ? finding_add(&s->found, "ETCH-D004", c->section, at,
 	                               "the decoders disagree about %s, here and at %zu more %s instructions", v.about,
@@ -97,21 +144,22 @@ static bool insn_check(const struct subject *s, struct disputes *d, size_t secti
 	const struct code_section *c = &s->frames.space.list[section];
 	const uint8_t *bytes = c->bytes + (at - c->addr);
 	size_t avail = c->size - (at - c->addr);
+	enum insn_verdict verdict = VIEWS_AGREE;
 	struct insn_views v;
 	uint64_t key;
-	bool agree;
 
 	if (!s->options->both_decoders && insn_is_agreed(bytes, avail))
 		return true;
 	key = insn_form_key(bytes, avail);
-	if (!key)
-		return true;
-	agree = (!s->options->both_decoders && form_is_agreed(key)) || insn_views_agree(bytes, avail, at, &v);
-	if (agree) {
+	if (!key || s->options->both_decoders || !form_is_agreed(key))
+		verdict = insn_views_compare(bytes, avail, at, &v);
+	if (verdict == VIEWS_MISSING)
+		unjudged_note(&d->unjudged, v.first, section, at);
+	if (verdict == VIEWS_AGREE && key) {
 		form_learn(key);
 		insn_agreed(bytes, avail);
 	}
-	return agree || dispute_note(d, &v, section, at);
+	return verdict != VIEWS_DIFFER || dispute_note(d, &v, section, at);
 }
 
 int check_decoders(struct subject *s, struct error *e)
@@ -130,6 +178,7 @@ int check_decoders(struct subject *s, struct error *e)
 	}
 	for (i = 0; i < d.count && ok; i++)
 		ok = dispute_report(s, &d.list[i]);
+	ok = ok && unjudged_report(s, &d.unjudged);
 	free(d.list);
 	return ok ? 0 : error_memory(e);
 }

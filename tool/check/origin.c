@@ -271,7 +271,7 @@ static bool is_epilogue(const struct judge *j, const struct code_section *c, con
 			return false;
 		if (step.flow == FLOW_RETURN || step.flow == FLOW_JUMP || step.flow == FLOW_JUMP_IND)
 			break;
-		if (step.flow != FLOW_NEXT || step.op == STEP_PUSH)
+		if (step.flow != FLOW_NEXT || step_pushes(&step))
 			return false;
 	}
 	out = n < EPILOGUE_MOST && at < end ? code_row(j->s, at) : NULL;

@@ -84,12 +84,14 @@ static void step_take(struct at *a, const struct step *s)
 	bool sp = insn_is_stack_register(s->a);
 
 	switch (s->op) {
+	case STEP_PUSH2:
 	case STEP_PUSH: rsp_moves(a, s->imm); break;
 	case STEP_POP:
 		rsp_moves(a, -s->imm);
 		if (sp)
 			a->known = false;
 		break;
+	case STEP_POP2: rsp_moves(a, -s->imm); break;
 	case STEP_MOVE:
 	case STEP_ADDRESS:
 		if (sp)

@@ -212,6 +212,8 @@ static bool matters(const struct step *s, const struct stack_rules *rules)
 	switch (s->op) {
 	case STEP_PUSH:
 	case STEP_POP:
+	case STEP_PUSH2:
+	case STEP_POP2:
 	case STEP_LEAVE: return true;
 	case STEP_MOVE: return rules->copies || s->a == ETCH_REG_RSP || s->b == ETCH_REG_RSP;
 	case STEP_ADDRESS: return s->b < 16;
@@ -232,6 +234,8 @@ static void interrupted_step(struct stack_frame *f, const struct step *s, const 
 
 	if (s->op == STEP_PUSH || rules->pushes)
 		up = 8;
+	else if (s->op == STEP_PUSH2 || s->op == STEP_POP2)
+		up = s->op == STEP_PUSH2 ? s->imm : -s->imm;
 	else if (s->op == STEP_POP || s->op == STEP_LEAVE)
 		up = -8;
 	else if (rules->returns)
@@ -242,6 +246,15 @@ static void interrupted_step(struct stack_frame *f, const struct step *s, const 
 		up = -(int64_t)s->disp;
 	if (f->cfa.base == RSP || f->cfa.base == BASE_RSP_DEREF)
 		f->cfa.off = plus(f->cfa.off, up);
+}
+
+/* Pops into a register, or INSN_NO_REG: into something else. */
+static void pop_any(struct stack_frame *f, unsigned reg)
+{
+	if (reg < 16)
+		pop(f, (uint8_t)reg);
+	else
+		grow(f, -8);
 }
 
 const char *stack_frame_step(struct stack_frame *f, const struct step *s, const struct stack_rules *rules)
@@ -258,11 +271,14 @@ const char *stack_frame_step(struct stack_frame *f, const struct step *s, const 
 	}
 	switch (s->op) {
 	case STEP_PUSH: push(f, s->a, rules->function); break;
-	case STEP_POP:
-		if (s->a < 16 && !s->size)
-			pop(f, s->a);
-		else
-			grow(f, -8);
+	case STEP_POP: pop_any(f, s->size ? INSN_NO_REG : s->a); break;
+	case STEP_PUSH2:
+		push(f, s->a, rules->function);
+		push(f, s->b, rules->function);
+		break;
+	case STEP_POP2:
+		pop_any(f, s->a);
+		pop_any(f, s->b);
 		break;
 	case STEP_LEAVE:
 		copy(f, RSP, RBP, rules->copies);

@@ -35,7 +35,7 @@ const struct catalogue_entry catalogue[] = {
 	{"ETCH-D004", "decoders-disagree", SEVERITY_NOTE, "The decoders disagree about an instruction",
      "Zydis and Capstone see different lengths or operands. One of the two is wrong, or the encoding "
      "is not settled between vendors; etch changes no byte near it.",
-     "None if one decoder lacks the instruction; otherwise report the bytes."},
+     "None needed; report the bytes."},
 	{"ETCH-D005", "flow-into-no-instruction", SEVERITY_WARNING, "Control reaches bytes that are not an instruction",
      "The path ends in an invalid opcode, or etch followed a path that the program never takes, as after a call that "
      "does not return but is not declared noreturn.",
@@ -44,6 +44,15 @@ const struct catalogue_entry catalogue[] = {
      "The bytes are executed as two different instructions. Hand-written code does this to skip a lock prefix; "
      "unwinders and code patchers see only one of the two.",
      "Give the branch target an instruction of its own."},
+	{"ETCH-D007", "instruction-not-decoded", SEVERITY_NOTE, "Control reaches an instruction that etch does not decode",
+     "Its encoding is in a part of the opcode map to which processors add instructions, but it is none that this etch "
+     "knows. Nothing after it in the function is proven: rows there are those of .eh_frame, or undefined.",
+     "A newer etch may know it; report the bytes. If no processor has it, it is data in the way of control: see "
+     "ETCH-D005."},
+	{"ETCH-D008", "second-opinion-missing", SEVERITY_NOTE, "Instructions that the second decoder does not know",
+     "What Capstone does not decode it cannot judge, so these instructions have one opinion. etch rewrites none of "
+     "them.",
+     "None needed; a newer Capstone may know more."},
 	{"ETCH-F001", "falls-through", SEVERITY_WARNING, "Control falls through into the next function",
      "The last instruction of the function, or a jump past its end, continues into whatever the linker placed next. "
      "With sections reordered that is another function.",

@@ -301,7 +301,9 @@ static struct addr_value operand_use(struct track *t, const struct addr_state *s
 			return o->v;
 		if (in->move == MOVE_SUM_LOAD)
 			return track_sum_load(s, in, &o->v);
-		if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
+		if (in->newer && in->copies)
+			escape_report(t, i, &o->v, true);
+		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
 			use_report(t, i, USE_ESCAPE, &o->v, false);
 	} else if (o->v.object >= 0) {
 		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
@@ -312,7 +314,9 @@ static struct addr_value operand_use(struct track *t, const struct addr_state *s
 			use_report(t, i, USE_STORE, &o->v, o->in_register);
 		else if (in->move == MOVE_ADDRESS && !in->no_escape)
 			return o->v;
-		else if (!in->padding && !in->no_escape && in->writes)
+		else if (in->newer && in->copies && !in->no_escape) /* to a register that is not followed */
+			escape_report(t, i, &o->v, true);
+		else if (!in->padding && !in->no_escape && (in->writes || in->newer))
 			use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a truncating lea, of fewer than 64 bits */
 	}
 	return nothing;

@@ -10,7 +10,8 @@
 static bool changes(const struct step *in, unsigned r)
 {
 	switch (in->op) {
-	case STEP_PUSH: return r == ETCH_REG_RSP || (in->writes >> r & 1);
+	case STEP_PUSH:
+	case STEP_PUSH2: return r == ETCH_REG_RSP || (in->writes >> r & 1);
 	case STEP_LEAVE:
 	case STEP_ENTER: return true;
 	case STEP_NONE:
@@ -23,6 +24,7 @@ static bool changes(const struct step *in, unsigned r)
 	case STEP_MOVE:
 	case STEP_EXTEND:
 	case STEP_ADDRESS: return in->a == r || (in->writes >> r & 1);
+	case STEP_POP2: return r == ETCH_REG_RSP || in->a == r || in->b == r;
 	default: return in->a == r || in->b == r || (in->writes >> r & 1);
 	}
 }

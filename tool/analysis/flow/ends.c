@@ -10,8 +10,8 @@
 
 bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size)
 {
-	return (s->op == STEP_PUSH && s->a < 16 && (STEP_CALLEE_SAVED >> s->a & 1)) ||
-	       (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0) || insn_is_endbr(bytes, size);
+	return (step_pushed(s) & STEP_CALLEE_SAVED) || (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0) ||
+	       insn_is_endbr(bytes, size);
 }
 
 /* Does a function's prologue seem to begin at an offset? */
@@ -50,7 +50,8 @@ static bool is_amidst(struct flow *f, uint64_t off)
 
 		if (!s)
 			return false;
-		if ((s->op == STEP_PUSH || s->op == STEP_STORE) && s->a < 16)
+		saved |= step_pushed(s);
+		if (s->op == STEP_STORE && s->a < 16)
 			saved |= (uint16_t)(1u << s->a);
 		if ((s->touches | address_registers(s)) & STEP_CALLEE_SAVED & ~saved)
 			return true;
@@ -168,7 +169,7 @@ static bool settles(const struct step *s, unsigned r)
 {
 	if (s->writes >> r & 1 || (r == ETCH_REG_RBP && (s->op == STEP_LEAVE || s->op == STEP_ENTER)))
 		return true;
-	if (s->op == STEP_SWAP && s->b == r)
+	if ((s->op == STEP_SWAP || s->op == STEP_PUSH2 || s->op == STEP_POP2) && s->b == r)
 		return true;
 	return s->a == r && s->op != STEP_NONE && s->op != STEP_COMPARE && s->op != STEP_LIMIT;
 }
@@ -221,7 +222,8 @@ static bool uses_stack(const struct step *s)
 
 static bool moves_stack(const struct step *s)
 {
-	return s->a == ETCH_REG_RSP || s->op == STEP_PUSH || s->op == STEP_POP || settles(s, ETCH_REG_RSP);
+	return s->a == ETCH_REG_RSP || s->op == STEP_PUSH || s->op == STEP_POP || s->op == STEP_PUSH2 ||
+	       s->op == STEP_POP2 || settles(s, ETCH_REG_RSP);
 }
 
 /* Instructions examined from the target of a jump on, for a return. */
@@ -231,9 +233,9 @@ static bool moves_stack(const struct step *s)
 static bool stack_moved(const struct step *s, int64_t *by)
 {
 	*by = 0;
-	if (s->op == STEP_PUSH)
+	if (s->op == STEP_PUSH || s->op == STEP_PUSH2)
 		*by = -s->imm;
-	else if (s->op == STEP_POP && s->a != ETCH_REG_RSP)
+	else if ((s->op == STEP_POP && s->a != ETCH_REG_RSP) || s->op == STEP_POP2)
 		*by = s->imm;
 	else if (s->op == STEP_ADD && s->a == ETCH_REG_RSP)
 		*by = s->imm;

@@ -154,7 +154,7 @@ static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct st
 		return false;
 	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)) && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH);
 	     n++, off -= in->len)
-		if (in->op == STEP_LEAVE || (in->op == STEP_POP && in->a < 16 && (STEP_CALLEE_SAVED >> in->a & 1)))
+		if (in->op == STEP_LEAVE || (step_popped(in) & STEP_CALLEE_SAVED))
 			return true;
 	return false;
 }
@@ -379,7 +379,7 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 
 	if (next < size) {
 		if (!flow_walked(f, next)) /* it does not decode */
-			f->found.may_return = f->found.broken = true;
+			flow_breaks(f, next, before);
 		return;
 	}
 	if (in->op == STEP_HALT || padding)

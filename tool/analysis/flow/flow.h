@@ -206,6 +206,8 @@ struct flow_result {
 	struct flow_exit *exits;
 	size_t exit_count;
 	uint64_t insn_count;           /* number of instructions decoded */
+	uint64_t unread;               /* the first instruction that is reached and that etch does not decode, though
+	                                * processors may: its offset + 1; 0: none */
 	uint64_t extent;               /* end of the last reached instruction, as an offset */
 	struct etch_rule runtime_rule; /* the rule by runtime->enters(); kind UNDEF: none */
 	uint32_t dispatch;             /* table of a jump that is not followed, in a frame of push %rbp; mov %rsp, %rbp;

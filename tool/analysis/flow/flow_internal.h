@@ -49,9 +49,10 @@ static inline bool flow_hidden(const struct flow *f, uint64_t addr)
 #define FLOW_NOT_PUSHED INT64_MIN
 static inline int64_t flow_pushed(const struct step *s)
 {
-	if (s->op == STEP_PUSH)
+	if (s->op == STEP_PUSH || s->op == STEP_PUSH2)
 		return s->imm;
-	if ((s->op == STEP_POP && s->a != ETCH_REG_RSP) || (s->op == STEP_ADD && s->a == ETCH_REG_RSP))
+	if ((s->op == STEP_POP && s->a != ETCH_REG_RSP) || s->op == STEP_POP2 ||
+	    (s->op == STEP_ADD && s->a == ETCH_REG_RSP))
 		return -s->imm;
 	if (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP)
 		return -s->disp;
@@ -113,6 +114,8 @@ void flow_queue(struct flow *f, uint32_t state);
  * fixpoint. */
 void flow_enter(struct flow *f, uint64_t addr, const struct state *s);
 void flow_walk(struct flow *f);
+/* Control reaches bytes at an offset that do not decode, from an instruction whose state is s. */
+void flow_breaks(struct flow *f, uint64_t off, const struct state *s);
 /* Walks the landing pads; after flow_walk(), by which pad_depth is known. */
 void flow_walk_pads(struct flow *f);
 /* Walks the code that only follows noreturn calls. */

@@ -74,6 +74,15 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 		reach(f, f->at[target] - 1, s);
 }
 
+void flow_breaks(struct flow *f, uint64_t off, const struct state *s)
+{
+	f->found.may_return = f->found.broken = true;
+	/* after a jump that is not followed, it may be a table between the code that is taken for code */
+	if (!s->weak && !f->at[off] && (!f->found.unread || off < f->found.unread - 1) &&
+	    insn_is_reserved(f->in.range->bytes + off, f->in.range->end - f->in.range->start - off))
+		f->found.unread = off + 1;
+}
+
 /* follow() for a direct jump; a target that does not decode makes the results uncertain. */
 static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 {
@@ -85,7 +94,7 @@ static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 	if (i && f->leader[i - 1])
 		reach(f, i - 1, s);
 	else if (!i && !s->dead)
-		f->found.may_return = f->found.broken = true;
+		flow_breaks(f, target - f->in.range->start, s);
 }
 
 /* Adds an indirect jump. Returns its index + 1, or 0 when out of memory. */

@@ -26,7 +26,7 @@ static void block_note(struct flow *f, uint64_t off, unsigned r, uint64_t own)
 			return;
 		if (in.op == STEP_ADDRESS && in.b == r)
 			flow_ref_note(f, off, own + (uint64_t)(int64_t)in.disp);
-		if ((in.writes >> r & 1) || (in.a == r && in.op != STEP_PUSH && in.op != STEP_STORE && in.op != STEP_COMPARE))
+		if ((in.writes >> r & 1) || (in.a == r && !step_pushes(&in) && in.op != STEP_STORE && in.op != STEP_COMPARE))
 			return;
 		off += in.len;
 	}

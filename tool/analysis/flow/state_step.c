@@ -239,6 +239,8 @@ static void known_set(struct state *s, const struct step *in)
 		known = (uint16_t)((known & ~bit(in->a)) | (s->reg[in->a].kind != VALUE_ANY ? bit(in->a) : 0));
 	if (in->op == STEP_SWAP)
 		known |= bit(in->b);
+	if (in->op == STEP_POP2 && in->b < 16)
+		known = (uint16_t)((known & ~bit(in->b)) | (s->reg[in->b].kind != VALUE_ANY ? bit(in->b) : 0));
 	s->known = known | bit(RSP) | (in->op == STEP_LEAVE || in->op == STEP_ENTER ? bit(RBP) : 0);
 }
 
@@ -296,6 +298,18 @@ static void transfer_pop(struct state *s, const struct step *in)
 		if (is_address(to))
 			slot_store(s, to, v, in->size);
 	}
+}
+
+/* push2 and pop2: as two instructions. */
+static void transfer_pair(struct state *s, const struct step *in, void (*transfer)(struct state *, const struct step *))
+{
+	struct step one = *in;
+
+	one.imm /= 2;
+	one.b = one.index = INSN_NO_REG;
+	transfer(s, &one);
+	one.a = in->b;
+	transfer(s, &one);
 }
 
 /* add and sub of two registers. */
@@ -454,6 +468,8 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 	case STEP_SYSCALL: break;
 	case STEP_PUSH: transfer_push(s, in); break;
 	case STEP_POP: transfer_pop(s, in); break;
+	case STEP_PUSH2: transfer_pair(s, in, transfer_push); break;
+	case STEP_POP2: transfer_pair(s, in, transfer_pop); break;
 	case STEP_MOVE: s->reg[in->a] = s->reg[in->b]; break;
 	case STEP_ADDRESS:
 		s->reg[in->a] = in->b < 16 ? value_moved(s->reg[in->b], in->disp) : number_of(s, VALUE_PLACE, in->imm);

@@ -54,8 +54,10 @@ static bool copies_top(const struct step *in)
 
 static bool changes_rbp(const struct step *in)
 {
-	return in->a == ETCH_REG_RBP && in->op != STEP_PUSH && in->op != STEP_STORE && in->op != STEP_COMPARE &&
-	       in->op != STEP_LIMIT;
+	if (in->op == STEP_POP2 && in->b == ETCH_REG_RBP)
+		return true;
+	return in->a == ETCH_REG_RBP && in->op != STEP_PUSH && in->op != STEP_PUSH2 && in->op != STEP_STORE &&
+	       in->op != STEP_COMPARE && in->op != STEP_LIMIT;
 }
 
 /*
@@ -86,6 +88,7 @@ static bool keeps_frame(const struct flow *f, const struct step *in, uint64_t of
 	case STEP_COMPARE:
 	case STEP_LIMIT: return true;
 	case STEP_POP: return !in->size;
+	case STEP_POP2: return true;
 	case STEP_NONE: return !may_write(f, in, off);
 	default: return false;
 	}
@@ -105,6 +108,8 @@ static int32_t before(const struct flow *f, const struct step *in, uint64_t off,
 	switch (in->op) {
 	case STEP_PUSH: to = !k && copies_top(in) ? in->disp : k - in->imm; break;
 	case STEP_POP: to = moves || in->size ? TAIL_NONE : k + in->imm; break;
+	case STEP_PUSH2: to = k - in->imm; break;
+	case STEP_POP2: to = k + in->imm; break;
 	case STEP_ADD: to = moves ? k + in->imm : k; break;
 	case STEP_ADDRESS: to = !moves ? k : in->b == ETCH_REG_RSP ? (int64_t)k + in->disp : TAIL_NONE; break;
 	case STEP_STORE: to = in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && !overlaps(in, k) ? k : TAIL_NONE; break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * observe_range(): one pass over the instructions of a code range, in order of address. Adds the findings that need no
- * states (ETCH-D005, D006, F001, F003, F005, F006, S007), and decides whether the passes over the states are worth
+ * states (ETCH-D005 to D007, F001, F003, F005, F006, S007), and decides whether the passes over the states are worth
  * while: each costs as much as making the rows.
  */
 #include "analysis/lint/observe_internal.h"
@@ -117,39 +117,45 @@ static bool cut_look(struct observe *o, uint64_t off)
 	return true;
 }
 
-/* ETCH-D005: control comes from offset `off`, by a jump or falling through, to bytes at `to` that do not decode. */
+/* ETCH-D005, or D007 where processors may have the instruction: the bytes at an offset do not decode. `how` they are
+ * reached, a phrase that what they are follows. */
+static struct finding *undecoded_add(struct observe *o, uint64_t to, const char *how)
+{
+	const uint8_t *bytes = o->f->in.range->bytes + to;
+	uint64_t addr = o->f->in.range->start + to;
+	/* what the second decoder knows is an instruction, too */
+	bool reserved = insn_is_reserved(bytes, o->size - to) || insn_second_length(bytes, o->size - to, addr);
+	unsigned n, byte[4] = {0};
+
+	for (n = 0; n < 4 && to + n < o->size; n++)
+		byte[n] = bytes[n];
+	return OBSERVE(o, reserved ? "ETCH-D007" : "ETCH-D005", 0, addr, "%s %s: %02x %02x %02x %02x", how,
+	               reserved ? "an instruction that this etch does not decode" : "bytes that are not an instruction",
+	               byte[0], byte[1], byte[2], byte[3]);
+}
+
+/* ETCH-D005, D007: control comes from offset `off`, by a jump or falling through, to bytes at `to` that do not decode.
+ */
 static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
 {
 	char insn[DESCRIPTION_MOST];
 	struct finding *x;
-	unsigned n, byte[4] = {0};
 
-	if (cut_look(o, to) || insn_second_length(o->f->in.range->bytes + to, o->size - to, o->f->in.range->start + to))
-		return; /* the other decoder accepts it: ETCH-D004 */
-	for (n = 0; n < 4 && to + n < o->size; n++)
-		byte[n] = o->f->in.range->bytes[to + n];
+	if (cut_look(o, to))
+		return;
 	describe_insn(o, off, insn);
-	x = OBSERVE(o, "ETCH-D005", 0, o->f->in.range->start + to,
-	            "%s bytes that are not an instruction: %02x %02x %02x %02x",
-	            jumps ? "a jump leads to" : "execution runs into", byte[0], byte[1], byte[2], byte[3]);
+	x = undecoded_add(o, to, jumps ? "a jump leads to" : "execution runs into");
 	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
 }
 
-/* ETCH-D005: a function, by its symbol, whose first bytes do not decode. */
+/* ETCH-D005, D007: a function, by its symbol, whose first bytes do not decode. */
 static void start_look(struct observe *o)
 {
 	const struct code_range *p = o->f->in.range;
-	unsigned n, byte[4] = {0};
 	struct step s;
 
-	if (step_decode(o->f->cache, p->bytes, o->size, p->start, &s) || cut_look(o, 0) ||
-	    insn_second_length(p->bytes, o->size, p->start))
-		return;
-	for (n = 0; n < 4 && n < o->size; n++)
-		byte[n] = p->bytes[n];
-	OBSERVE(o, "ETCH-D005", 0, p->start,
-	        "the function begins with bytes that are not an instruction: %02x %02x %02x %02x", byte[0], byte[1],
-	        byte[2], byte[3]);
+	if (!step_decode(o->f->cache, p->bytes, o->size, p->start, &s) && !cut_look(o, 0))
+		undecoded_add(o, 0, "the function begins with");
 }
 
 /* The address that control reaches from `at` on, outside of the code range: behind nops and zero bytes, with which

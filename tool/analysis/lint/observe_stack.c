@@ -200,7 +200,7 @@ static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 	if (top.kind == VALUE_ENTRY && top.reg == REG_RA)
 		return true;
 	if (top.kind == VALUE_ENTRY || top.kind == VALUE_CFA || top.kind == VALUE_ALIGNED)
-		return adjacent && (!f->in.range->exported || f->steps[f->at[k->topped] - 1].op != STEP_PUSH);
+		return adjacent && (!f->in.range->exported || !step_pushes(&f->steps[f->at[k->topped] - 1]));
 	if (adjacent)
 		return true;
 	if (k->o->cfi_count)
@@ -208,7 +208,7 @@ static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 	t = trace_find(k, ETCH_REG_RSP, sp, true);
 	if (t && (k->topped == NOWHERE || k->topped == t->off) && is_leftover_pushed(k, t->off))
 		return false;
-	return k->topped != NOWHERE || (t && f->steps[f->at[t->off] - 1].op == STEP_PUSH);
+	return k->topped != NOWHERE || (t && step_pushes(&f->steps[f->at[t->off] - 1]));
 }
 
 /* ETCH-S002 and S005: a return with a wrong rsp, or with a callee-saved register that is not restored. */
@@ -313,8 +313,8 @@ static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
 static bool sets_stack(const struct step *in)
 {
 	return (in->writes >> ETCH_REG_RSP & 1) || in->op == STEP_LEAVE ||
-	       (in->op != STEP_NONE && in->op != STEP_PUSH && in->op != STEP_POP && in->op != STEP_STORE &&
-	        in->op != STEP_COMPARE && in->op != STEP_LIMIT &&
+	       (in->op != STEP_NONE && !step_pushes(in) && in->op != STEP_POP && in->op != STEP_POP2 &&
+	        in->op != STEP_STORE && in->op != STEP_COMPARE && in->op != STEP_LIMIT &&
 	        (in->a == ETCH_REG_RSP || (in->op == STEP_SWAP && in->b == ETCH_REG_RSP))) ||
 	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
 }
@@ -386,8 +386,7 @@ static void last_learn(struct stack *k, uint64_t off, const struct state *s, boo
 		k->topped = NOWHERE;
 	if (k->next != off || leader)
 		return;
-	if (in->op == STEP_PUSH ||
-	    ((in->op == STEP_STORE || in->op == STEP_EXCHANGE) && in->b == ETCH_REG_RSP && !in->disp))
+	if (step_pushes(in) || ((in->op == STEP_STORE || in->op == STEP_EXCHANGE) && in->b == ETCH_REG_RSP && !in->disp))
 		k->topped = k->last;
 	else if (was.kind != is.kind || was.off != is.off || in->flow != FLOW_NEXT)
 		k->topped = NOWHERE;
@@ -401,12 +400,15 @@ static void last_learn(struct stack *k, uint64_t off, const struct state *s, boo
 /* Records which callee-saved registers the code saves, and where first. */
 static void step_learn(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
-	if ((in->op == STEP_PUSH || in->op == STEP_STORE) && in->a < 16) {
-		struct value v = s->reg[in->a];
+	unsigned left = step_pushed(in) | (in->op == STEP_STORE && in->a < 16 ? 1u << in->a : 0);
 
-		if ((STEP_CALLEE_SAVED >> in->a & 1) && v.kind == VALUE_ENTRY && v.reg == in->a && !(k->saved >> in->a & 1)) {
-			k->saved |= (uint16_t)(1u << in->a);
-			k->save_at[in->a] = off;
+	for (left &= STEP_CALLEE_SAVED & ~k->saved; left; left &= left - 1) {
+		unsigned r = (unsigned)__builtin_ctz(left);
+		struct value v = s->reg[r];
+
+		if (v.kind == VALUE_ENTRY && v.reg == r) {
+			k->saved |= (uint16_t)(1u << r);
+			k->save_at[r] = off;
 		}
 	}
 }

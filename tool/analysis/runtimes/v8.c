@@ -120,7 +120,7 @@ static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 
 	for (off = 0; off < size && step_decode(NULL, bytes + off, size - off, addr + off, &s); off += s.len) {
 		if (!reads &&
-		    (s.op == STEP_PUSH || s.writes >> ETCH_REG_RBP & 1 || s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND))
+		    (step_pushes(&s) || s.writes >> ETCH_REG_RBP & 1 || s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND))
 			return false;
 		reads |= s.b == ETCH_REG_RBP && (s.op == STEP_LOAD || s.op == STEP_FETCH || s.op == STEP_NONE);
 		if (s.flow == FLOW_RETURN)

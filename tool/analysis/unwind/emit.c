@@ -132,6 +132,15 @@ static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_c
  * rsp, so a weak state there is right. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
+/*
+ * Does an address follow an instruction of the range that control reaches and that etch does not decode? What that does
+ * is not known, so code proves no row from there on, also where another path leads to: .eh_frame's stands, or none.
+ */
+static bool is_unread(const struct emit *e, uint64_t addr)
+{
+	return e->flow->found.unread && addr - e->range->start >= e->flow->found.unread - 1;
+}
+
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. */
 static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
@@ -142,6 +151,10 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 	enum witness w;
 
 	e->agreed = false;
+	if (is_unread(e, addr)) {
+		row_push(e, addr, cfi ? &cfi->rule : &undefined, cfi ? ETCH_SOURCE_CFI : ETCH_SOURCE_CODE);
+		return;
+	}
 	if (!cfi || (cfi->rule.kind == ETCH_RULE_UNDEF && !cfi->why)) {
 		row_push(e, addr, &e->rule, source);
 		return;
@@ -201,6 +214,7 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 static void fill(struct emit *e, uint64_t to)
 {
 	static const struct etch_rule none;
+	bool unread = is_unread(e, e->at);
 	struct row *last;
 	uint64_t at = e->at;
 
@@ -214,7 +228,7 @@ static void fill(struct emit *e, uint64_t to)
 		if (c->start >= to)
 			break;
 		last = e->count ? &e->rows[e->count - 1] : NULL;
-		if (c->end <= at || (c->start < at && last && !memcmp(&last->rule, &c->rule, sizeof(c->rule)))) {
+		if (!unread && (c->end <= at || (c->start < at && last && !memcmp(&last->rule, &c->rule, sizeof(c->rule))))) {
 			if (last && memcmp(&last->rule, &c->rule, sizeof(c->rule)))
 				row_push(e, c->start > e->at ? c->start : e->at, &c->rule, ETCH_SOURCE_CFI);
 		} else {

@@ -2,6 +2,8 @@
 /* The second decoder, Capstone: confirms sites and prints disassembly. No byte is rewritten unless both decoders
  * agree. */
 #include "arch/x86/insn.h"
+#include "arch/x86/newer.h"
+#include "arch/x86/zydis.h"
 
 #include <capstone/capstone.h>
 #include <inttypes.h>
@@ -172,14 +174,20 @@ bool insn_same_operation(const uint8_t *a, unsigned a_len, const uint8_t *b, uns
 void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, uint64_t addr, char *out,
                   size_t out_size)
 {
+	bool intel = syntax == SYNTAX_INTEL;
+	ZydisDecodedInstruction z;
 	csh h = handle();
 	cs_insn *c;
 	size_t n;
 
-	if (syntax == SYNTAX_INTEL)
+	/* Capstone may take a new instruction for an old one, as erets for clac. */
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(zydis_decoder(), NULL, bytes, avail, &z)) &&
+	    newer_text(intel, bytes, avail, out, out_size))
+		return;
+	if (intel)
 		cs_option(h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_INTEL);
 	n = cs_disasm(h, bytes, avail, addr, 1, &c);
-	if (syntax == SYNTAX_INTEL)
+	if (intel)
 		cs_option(h, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
 	if (!n) {
 		snprintf(out, out_size, "(bad)");

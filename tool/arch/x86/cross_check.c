@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares the results of Zydis and Capstone for one instruction, with a cache of agreed encodings. */
 #include "arch/x86/cross_check.h"
+#include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 #include <capstone/capstone.h>
@@ -229,32 +230,30 @@ static const char *insn_differs(const ZydisDecodedInstruction *z, const ZydisDec
 	return second_memory(c) ? "whether it has a memory operand" : NULL;
 }
 
-bool insn_views_agree(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn_views *out)
+enum insn_verdict insn_views_compare(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn_views *out)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	const uint8_t *at = bytes;
 	size_t left = avail < INSN_MOST ? avail : INSN_MOST;
 	uint64_t pc = addr;
+	bool known;
 
 	decoders_open();
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
-		return true;
+		return newer_text(false, bytes, avail, out->first, sizeof(out->first)) ? VIEWS_MISSING : VIEWS_AGREE;
 	out->name = ZydisMnemonicGetString(z.mnemonic);
-	if (!cs_disasm_iter(decoders.second, &at, &left, &pc, decoders.insn))
-		out->about = "whether it is an instruction";
-	else
-		out->about = insn_differs(&z, ops, addr, decoders.insn);
-	if (!out->about)
-		return true;
-	if (strcmp(out->about, "whether it is an instruction"))
-		snprintf(out->second, sizeof(out->second), "%s %s (%u bytes)", decoders.insn->mnemonic, decoders.insn->op_str,
-		         decoders.insn->size);
-	else
-		snprintf(out->second, sizeof(out->second), "no instruction");
+	known = cs_disasm_iter(decoders.second, &at, &left, &pc, decoders.insn);
+	out->about = known ? insn_differs(&z, ops, addr, decoders.insn) : NULL;
+	if (known && !out->about)
+		return VIEWS_AGREE;
 	if (!ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&decoders.formatter, &z, ops, z.operand_count_visible, out->first,
 	                                                  sizeof(out->first), addr, NULL)))
-		out->first[0] = 0;
+		snprintf(out->first, sizeof(out->first), "%s", out->name);
+	if (!known)
+		return VIEWS_MISSING;
+	snprintf(out->second, sizeof(out->second), "%s %s (%u bytes)", decoders.insn->mnemonic, decoders.insn->op_str,
+	         decoders.insn->size);
 	snprintf(out->first + strlen(out->first), sizeof(out->first) - strlen(out->first), " (%u bytes)", z.length);
-	return false;
+	return VIEWS_DIFFER;
 }

@@ -12,7 +12,7 @@
 
 /*
  * A key that is equal for instructions that differ only in register numbers, displacements and immediates. 0: Zydis
- * decodes no instruction.
+ * decodes no instruction, but arch/x86/newer.h may.
  */
 uint64_t insn_form_key(const uint8_t *bytes, size_t avail);
 
@@ -30,10 +30,17 @@ struct insn_views {
 	const char *about;            /* what differs: "its length", "its memory operand", ... */
 };
 
+/* What the two decoders say of an instruction. */
+enum insn_verdict {
+	VIEWS_AGREE,
+	VIEWS_DIFFER,
+	VIEWS_MISSING, /* the second decoder does not know it, or only arch/x86/newer.h does: there is one view */
+};
+
 /*
- * Compares length, branch kind and target, and the explicit memory operand with its size. True: the decoders agree,
- * or Zydis decodes no instruction; *out is then not to be read. False: *out is filled.
+ * Compares length, branch kind and target, and the explicit memory operand with its size. VIEWS_AGREE also where no
+ * instruction is decoded. VIEWS_DIFFER: *out is filled; VIEWS_MISSING: out->first is.
  */
-bool insn_views_agree(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn_views *out);
+enum insn_verdict insn_views_compare(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn_views *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The first decoder, Zydis: bytes -> struct insn. */
 #include "arch/x86/insn.h"
+#include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 #include <string.h>
@@ -32,8 +33,17 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	                                                                                       : zydis_gpr(op->mem.base));
 	out->index = (uint8_t)zydis_gpr(op->mem.index);
 	out->scale = op->mem.scale;
-	if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
+	if (newer_is_register(op->mem.index))
+		out->index = INSN_HIGH_REG;
+	else if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
 		out->index = out->base; /* a vector index (gather): any value but INSN_NO_REG marks the operand as indexed */
+	if (newer_is_register(op->mem.base)) { /* what else there is of the address becomes its base */
+		out->base = out->index;
+		if (out->base == INSN_HIGH_REG)
+			out->base = INSN_NO_REG;
+		out->index = INSN_HIGH_REG;
+		out->scale = 1;
+	}
 	out->disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
 	out->segment = op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS;
 	if (z->raw.disp.size) {
@@ -110,10 +120,14 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	bool newer = !ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops));
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
+	if (newer && !newer_decode(bytes, avail, &z, ops))
 		return false;
 	memset(out, 0, sizeof(*out));
+	out->newer = newer;
+	out->copies = newer && (z.mnemonic == ZYDIS_MNEMONIC_MOV || z.mnemonic == ZYDIS_MNEMONIC_PUSH ||
+	                        z.mnemonic == ZYDIS_MNEMONIC_LEA || (unsigned)z.mnemonic == NEWER_PUSH2);
 	out->addr = addr;
 	out->len = z.length;
 	out->callee = -1;
@@ -157,13 +171,15 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	return true;
 }
 
+bool insn_is_reserved(const uint8_t *bytes, size_t avail) { return newer_is_reserved(bytes, avail); }
+
 bool insn_accesses_memory(const uint8_t *bytes, size_t avail)
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	unsigned i;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
+	if (!zydis_decode(bytes, avail, &z, ops))
 		return false;
 	/* Hints never fault (SDM vol. 2, PREFETCHh, CLDEMOTE); nops of any length access no memory. */
 	if (z.meta.category == ZYDIS_CATEGORY_PREFETCH || z.meta.category == ZYDIS_CATEGORY_WIDENOP ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which flags of a compare an instruction reads, which of them it sets, and whether it keeps the stack
  * pointer even. */
+#include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 #define ORDER (ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF)
@@ -9,11 +10,12 @@
 /* A shift or rotate by 0 leaves the flags as they are; so may a repeated string instruction. */
 static bool may_keep_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
+	unsigned mnemonic = (unsigned)z->mnemonic & ~NEWER_CHANGED;
 	const ZydisDecodedOperand *count;
 
 	if (z->attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE))
 		return true;
-	switch (z->mnemonic) {
+	switch (mnemonic) {
 	case ZYDIS_MNEMONIC_RCL:
 	case ZYDIS_MNEMONIC_RCR:
 	case ZYDIS_MNEMONIC_ROL:
@@ -66,6 +68,8 @@ bool zydis_stack_even(const ZydisDecodedInstruction *z, const ZydisDecodedOperan
 {
 	unsigned frame = 0, disp;
 
+	if ((unsigned)z->mnemonic == NEWER_PUSH2 || (unsigned)z->mnemonic == NEWER_POP2)
+		return true;
 	switch (z->mnemonic) {
 	case ZYDIS_MNEMONIC_PUSH:
 	case ZYDIS_MNEMONIC_PUSHFQ:

@@ -5,6 +5,8 @@
 /* Behind REX.W: 89, c7 mov to memory; 50 to 57, also behind 41, push; 66 REX.W 0f 6e movq to a vector register. */
 bool insn_captures_pointer(const uint8_t *bytes, const struct insn *in)
 {
+	if (in->newer)
+		return in->copies;
 	if (in->string && in->flow == FLOW_NEXT && !in->barrier)
 		return true;
 	if ((bytes[0] & 0xf8) == 0x50 || (bytes[0] == 0x41 && (bytes[1] & 0xf8) == 0x50))
@@ -39,6 +41,8 @@ bool insn_makes_choice(const uint8_t *bytes, const struct insn *in)
 {
 	unsigned at = (bytes[0] & 0xf0) == 0x40;
 
+	if (in->newer)
+		return true;
 	if (at + 1u < in->len && bytes[at] == 0x0f)
 		return (bytes[at + 1] & 0xf0) == 0x40 || (bytes[at + 1] & 0xf0) == 0x90;
 	return (bytes[at] >= 0x10 && bytes[at] <= 0x1f) ||

@@ -51,6 +51,8 @@ enum insn_move {
 
 #define INSN_NO_REG 0xffu
 #define INSN_PC_REG 0x10u /* base of a rip-relative operand */
+/* In `index`: the address has a register of r16 to r31 (APX), which no analysis follows. */
+#define INSN_HIGH_REG 0x11u
 
 /* A decoded instruction. */
 struct insn {
@@ -67,7 +69,7 @@ struct insn {
 	uint8_t len;
 	uint8_t flow;              /* enum insn_flow */
 	uint8_t mem;               /* enum insn_mem, of the explicit memory operand */
-	uint8_t base, index;       /* register, INSN_PC_REG or INSN_NO_REG */
+	uint8_t base, index;       /* register, INSN_PC_REG or INSN_NO_REG; index: or INSN_HIGH_REG */
 	uint8_t scale;             /* of the index; 0 without one */
 	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0 = none */
 	uint8_t imm_at, imm_len;
@@ -80,6 +82,9 @@ struct insn {
 	bool segment;   /* relative to fs or gs: no plain address */
 	bool string;    /* accesses memory through implicit registers (rep movs...) */
 	bool padding;   /* no effect: nop of any length, int3 */
+	bool newer;     /* only arch/x86/newer.h decodes it. It may read and write r16 to r31, which the masks leave out:
+	                   what it reads escapes. It is never rewritten */
+	bool copies;    /* with `newer`: what it reads it copies as it is (mov, push), or it takes an address (lea) */
 	bool barrier;   /* orders memory or enters the kernel: values read before may be outdated after it */
 };
 
@@ -95,8 +100,12 @@ static inline uint16_t insn_uses(const struct insn *in)
 	return mask;
 }
 
-/* Decodes one instruction with Zydis. False: the bytes are no instruction, or it is longer than avail. */
+/* Decodes one instruction. False: the bytes are no instruction, or one that is unknown (insn_is_reserved()), or it is
+ * longer than avail. */
 bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out);
+
+/* Are bytes that do not decode an encoding that processors newer than the decoders may execute? */
+bool insn_is_reserved(const uint8_t *bytes, size_t avail);
 
 /*
  * Asks the second decoder (Capstone) before an instruction is accepted as a site. True: it has the same length, and

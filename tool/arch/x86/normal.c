@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Decodes an instruction and clears what depends on addresses. */
 #include "arch/x86/normal.h"
+#include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 #include <string.h>
@@ -23,12 +24,14 @@ static void branch_code(const ZydisDecodedInstruction *z, const uint8_t *bytes, 
 
 bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct normal *out)
 {
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecodedInstruction z;
 	ZydisDecoderContext context;
 	enum insn_flow flow;
 	bool direct;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(zydis_decoder(), &context, bytes, avail, &z)))
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(zydis_decoder(), &context, bytes, avail, &z)) &&
+	    !newer_decode(bytes, avail, &z, ops))
 		return false;
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
@@ -76,8 +79,7 @@ unsigned normal_access(const uint8_t *bytes, size_t avail)
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 	unsigned i;
 
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)) ||
-	    z.meta.category == ZYDIS_CATEGORY_PREFETCH)
+	if (!zydis_decode(bytes, avail, &z, ops) || z.meta.category == ZYDIS_CATEGORY_PREFETCH)
 		return 0;
 	for (i = 0; i < z.operand_count_visible; i++)
 		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY && ops[i].mem.type == ZYDIS_MEMOP_TYPE_MEM)

@@ -2,6 +2,7 @@
 /* Bytes -> struct step: by the cache of encodings, by the form, or in full by Zydis, in this order. */
 #include "arch/x86/stack.h"
 #include "arch/x86/encoding.h"
+#include "arch/x86/newer.h"
 #include "arch/x86/step_full.h"
 
 #include <pthread.h>
@@ -94,6 +95,8 @@ static uint16_t touches(const struct step *in)
 	case STEP_EXCHANGE: return mask | bit(in->a) | bit(in->b);
 	case STEP_SUM: return mask | bit(in->a) | bit(in->b) | bit(in->index);
 	case STEP_ADDRESS: return mask | bit(in->a) | bit(in->b);
+	case STEP_PUSH2:
+	case STEP_POP2: return mask | bit(RSP) | bit(in->a) | bit(in->b);
 	default: return mask | bit(RSP);
 	}
 }
@@ -103,6 +106,8 @@ static bool changes_more(const struct step *in)
 	switch (in->op) {
 	case STEP_PUSH:
 	case STEP_POP:
+	case STEP_PUSH2:
+	case STEP_POP2:
 	case STEP_LEAVE:
 	case STEP_ENTER:
 	case STEP_SWAP: return true;
@@ -167,20 +172,40 @@ void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const s
 	abort();
 }
 
-/* Decodes what Zydis does not know, and kernels have: LKGS of a register (Intel, Flexible Return and Event Delivery).
- */
-static bool step_newer(const uint8_t *bytes, size_t avail, struct step *out)
+/* A pair of pushes or pops. */
+static void pair_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct step *out)
 {
-	static const uint8_t lkgs[] = {0xf2, 0x0f, 0x00};
-	enum { LKGS_SIZE = 4, MODRM_KIND = 0xf8, MODRM_LKGS = 0xf0 };
+	bool push = (unsigned)z->mnemonic == NEWER_PUSH2;
 
-	if (avail < LKGS_SIZE || memcmp(bytes, lkgs, sizeof(lkgs)) || (bytes[sizeof(lkgs)] & MODRM_KIND) != MODRM_LKGS)
-		return false;
+	out->op = push ? STEP_PUSH2 : STEP_POP2;
+	out->a = (uint8_t)zydis_gpr(ops[0].reg.value);
+	out->b = (uint8_t)zydis_gpr(ops[1].reg.value);
+	out->imm = 16;
+	out->writes &= (uint16_t) ~(1u << RSP | (push ? 0 : bit(out->a) | bit(out->b)));
+}
+
+/* Makes the step of a decoded instruction. */
+static void step_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out)
+{
 	memset(out, 0, sizeof(*out));
 	out->a = out->b = out->index = INSN_NO_REG;
-	out->len = LKGS_SIZE;
+	out->len = z->length;
+	step_full(z, ops, addr, out);
+	if ((unsigned)z->mnemonic == NEWER_PUSH2 || (unsigned)z->mnemonic == NEWER_POP2)
+		pair_set(z, ops, out);
 	out->touches = touches(out);
 	out->effects = effects(out);
+}
+
+/* Decodes what Zydis does not know. */
+static bool step_newer(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
+{
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	ZydisDecodedInstruction z;
+
+	if (!newer_decode(bytes, avail, &z, ops))
+		return false;
+	step_of(&z, ops, addr, out);
 	return true;
 }
 
@@ -191,13 +216,8 @@ static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, stru
 	ZydisDecodedInstruction z;
 
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, &z, ops)))
-		return step_newer(bytes, avail, out);
-	memset(out, 0, sizeof(*out));
-	out->a = out->b = out->index = INSN_NO_REG;
-	out->len = z.length;
-	step_full(&z, ops, addr, out);
-	out->touches = touches(out);
-	out->effects = effects(out);
+		return step_newer(bytes, avail, addr, out);
+	step_of(&z, ops, addr, out);
 	return true;
 }
 
@@ -223,7 +243,7 @@ static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *cod
 	if (!fresh_form) {
 		pthread_once(&lengths_once, lengths_init);
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&lengths, &context, code->bytes, code->avail, &z)))
-			return step_newer(code->bytes, code->avail, out);
+			return step_newer(code->bytes, code->avail, addr, out);
 		key = raw_key(&z);
 		known = key ? form_find(&cache->forms, key, &slot) : NULL;
 		raw_of(&z, &raw);
@@ -236,7 +256,7 @@ static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *cod
 		return true;
 	}
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), code->bytes, code->avail, &z, ops)))
-		return step_newer(code->bytes, code->avail, out);
+		return step_newer(code->bytes, code->avail, addr, out);
 	key = raw_key(&z);
 	if (!key || !form_make(&z, ops, &fresh))
 		return step_in_full(code->bytes, code->avail, addr, out);

@@ -17,6 +17,8 @@
 enum step_op {
 	STEP_NONE,    /* no effect but `writes` */
 	STEP_PUSH,    /* pushes register a; INSN_NO_REG: an unknown value, or that of memory at b + disp; imm = bytes */
+	STEP_PUSH2,   /* pushes register a, then b; INSN_NO_REG: an unknown value; imm = 16 */
+	STEP_POP2,    /* pops into register a, then into b; imm = 16 */
 	STEP_POP,     /* pops into register a or INSN_NO_REG; imm = bytes; `size` not 0: into memory at b + disp */
 	STEP_MOVE,    /* a = b */
 	STEP_ADDRESS, /* a = b + disp; with b = INSN_PC_REG: a = imm, an address */
@@ -68,6 +70,17 @@ struct step {
 	uint8_t direction; /* enum step_direction */
 	uint8_t effects;   /* EFFECT_* */
 };
+
+static inline bool step_pushes(const struct step *s) { return s->op == STEP_PUSH || s->op == STEP_PUSH2; }
+
+/* Masks of the registers that an instruction pushes, and that it pops into. */
+static inline uint16_t step_pair(const struct step *s, unsigned one, unsigned two)
+{
+	return (uint16_t)(((s->op == one || s->op == two) && s->a < 16 ? 1u << s->a : 0) |
+	                  (s->op == two && s->b < 16 ? 1u << s->b : 0));
+}
+static inline uint16_t step_pushed(const struct step *s) { return step_pair(s, STEP_PUSH, STEP_PUSH2); }
+static inline uint16_t step_popped(const struct step *s) { return step_pair(s, STEP_POP, STEP_POP2); }
 
 /* What an instruction affects besides registers: lets a client of the analysis skip instructions that cannot
  * concern it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How far one instruction moves the stack pointer. */
+#include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
@@ -20,7 +21,13 @@ bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
 		*by = in->disp;
 		return true;
 	}
-	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, in->len, &z, ops)) || z.operand_width != 64)
+	if (!zydis_decode(bytes, in->len, &z, ops))
+		return false;
+	if ((unsigned)z.mnemonic == NEWER_PUSH2 || (unsigned)z.mnemonic == NEWER_POP2) { /* neither is of rsp */
+		*by = (unsigned)z.mnemonic == NEWER_PUSH2 ? -16 : 16;
+		return true;
+	}
+	if (z.operand_width != 64)
 		return false;
 	*by = z.mnemonic == ZYDIS_MNEMONIC_PUSH ? -8 : 8;
 	/* push and pop of rsp itself are something else */

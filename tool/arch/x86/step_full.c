@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* struct step from a complete decode by Zydis; the reference for the faster paths of form.c and encoding.c. */
 #include "arch/x86/step_full.h"
+#include "arch/x86/newer.h"
 #include "arch/x86/shape.h"
 
 #define RAX 0u
@@ -49,7 +50,9 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (m->mem.disp.has_displacement && (m->mem.disp.value < INT32_MIN || m->mem.disp.value > INT32_MAX))
 		return false;
 	if (m->mem.index != ZYDIS_REGISTER_NONE && zydis_gpr(m->mem.index) == INSN_NO_REG)
-		return false; /* a vector of indices */
+		return false; /* a vector of indices, or r16 to r31 */
+	if (newer_is_register(m->mem.base))
+		return false;
 	out->disp = (int32_t)(m->mem.disp.has_displacement ? m->mem.disp.value : 0);
 	if (m->mem.base == ZYDIS_REGISTER_RIP) {
 		out->b = INSN_PC_REG;

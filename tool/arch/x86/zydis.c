@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The shared Zydis decoder and the control flow of an instruction. */
 #include "arch/x86/zydis.h"
+#include "arch/x86/newer.h"
 
 #include <pthread.h>
 
@@ -14,6 +15,12 @@ const ZydisDecoder *zydis_decoder(void)
 
 	pthread_once(&once, decoder_init);
 	return &decoder;
+}
+
+bool zydis_decode(const uint8_t *bytes, size_t avail, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
+{
+	return ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, avail, z, ops)) ||
+	       newer_decode(bytes, avail, z, ops);
 }
 
 enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct)

@@ -11,6 +11,9 @@
 /* The decoder for 64-bit code. Thread-safe. */
 const ZydisDecoder *zydis_decoder(void);
 
+/* Decodes one instruction with its operands: by Zydis, or where that does not know it, by arch/x86/newer.h. */
+bool zydis_decode(const uint8_t *bytes, size_t avail, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops);
+
 /* Sets flags_read and flags_set. */
 void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out);
 /* An instruction that changes the stack pointer leaves it even if it was, and if rbp, where it reads that, holds an

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* Disassembly of what newer.c decodes. */
+#include "arch/x86/newer_internal.h"
+#include "arch/x86/step_full.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct text {
+	char *at;
+	size_t room;
+	bool intel;
+};
+
+static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(t->at, t->room, format, args);
+	va_end(args);
+	if (n < 0)
+		return;
+	n = (size_t)n < t->room ? n : (int)t->room - 1;
+	t->at += n;
+	t->room -= (size_t)n;
+}
+
+static void put_register(struct text *t, unsigned r)
+{
+	static const char *const suffixes[] = {"b", "w", "d", ""};
+	unsigned k = r - NEWER_REGISTER;
+
+	if (newer_is_register(r))
+		put(t, "%sr%u%s", t->intel ? "" : "%", k % 16 + 16, suffixes[k / 16]);
+	else
+		put(t, "%s%s", t->intel ? "" : "%", ZydisRegisterGetString((ZydisRegister)r));
+}
+
+static void put_number(struct text *t, int64_t n)
+{
+	if (n < 0)
+		put(t, "-%#" PRIx64, -(uint64_t)n);
+	else
+		put(t, n > 9 ? "%#" PRIx64 : "%" PRId64, n);
+}
+
+static void put_memory(struct text *t, const ZydisDecodedOperand *op)
+{
+	bool based = op->mem.base != ZYDIS_REGISTER_NONE, indexed = op->mem.index != ZYDIS_REGISTER_NONE;
+	int64_t disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
+
+	if (op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS) {
+		put_register(t, op->mem.segment);
+		put(t, ":");
+	}
+	if (t->intel) {
+		put(t, "[");
+		if (based)
+			put_register(t, op->mem.base);
+		if (indexed) {
+			put(t, based ? " + " : "");
+			put_register(t, op->mem.index);
+			put(t, op->mem.scale > 1 ? "*%u" : "", op->mem.scale);
+		}
+		if (disp || !(based || indexed)) {
+			put(t, based || indexed ? disp < 0 ? " - " : " + " : "");
+			put_number(t, (based || indexed) && disp < 0 ? (int64_t) - (uint64_t)disp : disp);
+		}
+		put(t, "]");
+		return;
+	}
+	if (disp || !(based || indexed))
+		put_number(t, disp);
+	if (!based && !indexed)
+		return;
+	put(t, "(");
+	if (based)
+		put_register(t, op->mem.base);
+	if (indexed) {
+		put(t, ", ");
+		put_register(t, op->mem.index);
+		put(t, op->mem.scale > 1 ? ", %u" : "", op->mem.scale);
+	}
+	put(t, ")");
+}
+
+static void put_operand(struct text *t, const ZydisDecodedOperand *op)
+{
+	switch (op->type) {
+	case ZYDIS_OPERAND_TYPE_REGISTER: put_register(t, op->reg.value); break;
+	case ZYDIS_OPERAND_TYPE_MEMORY: put_memory(t, op); break;
+	case ZYDIS_OPERAND_TYPE_IMMEDIATE:
+		put(t, t->intel ? "" : "$");
+		put_number(t, op->imm.value.s);
+		break;
+	default: break;
+	}
+}
+
+/* cmov and setcc as assemblers call them; Zydis has "nle" for "g". */
+static const char *condition_of(const char *name, const char **stem)
+{
+	static const char *const others[][2] = {{"z", "e"},   {"nz", "ne"}, {"nb", "ae"},
+	                                        {"nbe", "a"}, {"nl", "ge"}, {"nle", "g"}};
+	size_t i, n = !strncmp(name, "cmov", 4) ? 4 : !strncmp(name, "set", 3) ? 3 : 0;
+
+	*stem = n == 4 ? "cmov" : "set";
+	for (i = 0; n && i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strcmp(name + n, others[i][0]))
+			return others[i][1];
+	*stem = "";
+	return name;
+}
+
+/* The name of an instruction, in AT&T syntax with the size of a memory operand where no register tells it. */
+static void put_name(struct text *t, const struct newer *n, const ZydisDecodedInstruction *z,
+                     const ZydisDecodedOperand *ops)
+{
+	static const char *const conditions[16] = {"o", "no", "b", "ae", "e", "ne", "be", "a",
+	                                           "s", "ns", "t", "f",  "l", "ge", "le", "g"};
+	const char *stem = "", *name = n->name;
+	const ZydisDecodedOperand *memory = NULL;
+	bool general = false;
+	unsigned i;
+
+	if (!name)
+		name = ZydisMnemonicGetString((ZydisMnemonic)((unsigned)z->mnemonic & ~NEWER_CHANGED));
+	if (!n->name && name)
+		name = condition_of(name, &stem);
+	put(t, "%s%s%s%s", n->before ? n->before : "", n->zeroes ? "{zu} " : "", stem, name ? name : "(bad)");
+	if (n->all_flags)
+		put(t, "%s", conditions[n->scc]);
+	for (i = 0; i < z->operand_count_visible; i++) {
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
+			memory = &ops[i];
+		general |= ops[i].type == ZYDIS_OPERAND_TYPE_REGISTER;
+	}
+	if (!memory || general || t->intel)
+		return;
+	switch (memory->size) {
+	case 8: put(t, "b"); break;
+	case 16: put(t, "w"); break;
+	case 32: put(t, "l"); break;
+	case 64: put(t, "q"); break;
+	case 80: put(t, "t"); break;
+	default: break;
+	}
+}
+
+/* The flags that ccmp and ctest set where their condition is false. */
+static void put_default_flags(struct text *t, const struct newer *n)
+{
+	static const char *const names[] = {"of", "sf", "zf", "cf"};
+	const char *between = "";
+	unsigned i;
+
+	put(t, " {dfv=");
+	for (i = 0; i < 4; i++)
+		if (~n->vvvv >> (3 - i) & 1) {
+			put(t, "%s%s", between, names[i]);
+			between = ",";
+		}
+	put(t, "}");
+}
+
+/* The number of operands that are written, but for the mask register, which is moved to *mask. */
+static unsigned operands_shown(const ZydisDecodedInstruction *z, ZydisDecodedOperand *ops, unsigned *mask)
+{
+	unsigned i, n = 0;
+
+	*mask = ZYDIS_REGISTER_NONE;
+	for (i = 0; i < z->operand_count_visible; i++)
+		if (ops[i].encoding == ZYDIS_OPERAND_ENCODING_MASK)
+			*mask = ops[i].reg.value;
+		else
+			ops[n++] = ops[i];
+	return full_is_padding(z) ? 1 : n; /* the second operand of a nop says nothing */
+}
+
+bool newer_text(bool intel, const uint8_t *bytes, size_t avail, char *out, size_t out_size)
+{
+	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	struct text t = {out, out_size, intel};
+	ZydisDecodedInstruction z;
+	unsigned i, count, mask;
+	struct newer n;
+
+	if (!newer_read(bytes, avail, &n, &z, ops))
+		return false;
+	if (z.attributes & ZYDIS_ATTRIB_HAS_LOCK)
+		put(&t, "lock ");
+	put_name(&t, &n, &z, ops);
+	if (n.unlike)
+		return true;
+	if (n.all_flags)
+		put_default_flags(&t, &n);
+	count = operands_shown(&z, ops, &mask);
+	for (i = 0; i < count; i++) {
+		unsigned k = intel ? i : count - 1 - i;
+
+		put(&t, i ? ", " : " ");
+		if (!intel && (z.mnemonic == ZYDIS_MNEMONIC_CALL || z.mnemonic == ZYDIS_MNEMONIC_JMP))
+			put(&t, "*");
+		put_operand(&t, &ops[k]);
+		if (!k && mask != ZYDIS_REGISTER_NONE && mask != ZYDIS_REGISTER_K0) {
+			put(&t, " {");
+			put_register(&t, mask);
+			put(&t, z.avx.mask.mode == ZYDIS_MASK_MODE_ZEROING ? "}{z}" : "}");
+		}
+	}
+	return true;
+}
