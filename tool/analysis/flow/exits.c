@@ -9,9 +9,10 @@
 
 static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3779b97f4a7c15u >> 32); }
 
-void flow_edge_add(struct flow *f, uint64_t target, const struct state *s)
+struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct state *s)
 {
 	size_t mask = f->walk.edge_hash_size - 1, h;
+	struct flow_edge *x;
 
 	if (2 * (f->found.edge_count + 1) > f->walk.edge_hash_size) {
 		size_t size = f->walk.edge_hash_size ? 2 * f->walk.edge_hash_size : 256, i;
@@ -19,7 +20,7 @@ void flow_edge_add(struct flow *f, uint64_t target, const struct state *s)
 
 		if (!hash) {
 			f->failed = true;
-			return;
+			return NULL;
 		}
 		mask = size - 1;
 		for (i = 0; i < f->found.edge_count; i++) {
@@ -33,39 +34,116 @@ void flow_edge_add(struct flow *f, uint64_t target, const struct state *s)
 	}
 	for (h = edge_hash(target) & mask; f->walk.edge_hash[h]; h = (h + 1) & mask)
 		if (f->found.edges[f->walk.edge_hash[h] - 1].target == target) {
-			state_join(&f->found.edges[f->walk.edge_hash[h] - 1].state, s);
-			return;
+			x = &f->found.edges[f->walk.edge_hash[h] - 1];
+			state_join(&x->state, s);
+			return x;
 		}
 	f->walk.edge_hash[h] = (uint32_t)f->found.edge_count + 1;
 	if (!room_make(&f->found.edges, &f->walk.edge_room, f->found.edge_count, sizeof(*f->found.edges))) {
 		f->failed = true;
-		return;
+		return NULL;
 	}
-	f->found.edges[f->found.edge_count].target = target;
-	f->found.edges[f->found.edge_count].from = f->in.number;
-	state_copy(&f->found.edges[f->found.edge_count].state, s);
+	x = &f->found.edges[f->found.edge_count++];
+	x->target = target;
+	x->from = f->in.number;
+	x->at = 0;
+	x->misfit = MISFIT_NONE;
+	state_copy(&x->state, s);
 	if (f->walk.edges_drop_constants)
-		state_drop_constants(&f->found.edges[f->found.edge_count].state);
-	f->found.edge_count++;
+		state_drop_constants(&x->state);
+	return x;
 }
 
-/* Adds a jump out of the code range, in state s: a tail call, or an edge to another part of the function. */
-static void leave(struct flow *f, uint64_t target, const struct state *s)
+/*
+ * Is a state in which the code range leaves a certain one? Not where a path to it is inferred, nor in a code range
+ * whose end is only found by its flow: there the code behind a call that does not come back may be another function's.
+ */
+static bool is_certain(const struct flow *f, const struct state *s)
+{
+	return !s->weak && !s->dead && !s->frame && !f->in.noted && !f->in.range->open && !f->in.range->inferred &&
+	       !f->in.range->outermost;
+}
+
+/*
+ * Does a state contradict that of a function's entry? One with the return address on top of the stack does not, though
+ * its CFA may be another: code that has taken its arguments off the stack jumps on so.
+ */
+static bool contradicts_entry(const struct flow *f, const struct state *s)
+{
+	struct etch_rule entry = {.kind = ETCH_RULE_CALL, .cfa = ETCH_REG_RSP, .cfa_off = 8};
+
+	if (!is_certain(f, s) || f->in.abi_flags & (ABI_FRAMES_BY_RBP | ABI_HANDLER) || f->in.own_stack || state_returns(s))
+		return false;
+	if (s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off != -8) /* most */
+		return true;
+	entry.bp = code_convention(f->in.range)->keeps_rbp ? ETCH_BP_SAME : ETCH_BP_UNDEF;
+	return state_witness(s, &entry) == WITNESS_DENIES;
+}
+
+/* The offset of no instruction, for leave(). */
+#define NO_JUMP UINT64_MAX
+
+/* Notes on an edge that the instruction at an offset leads along it, in state s: a jump, or what falls through. */
+static void misfit_note(const struct flow *f, struct flow_edge *x, uint64_t off, const struct state *s)
+{
+	unsigned misfit = x->target == f->in.range->end ? MISFIT_DOUBT : MISFIT_JUMP;
+
+	if (x->misfit >= misfit || !contradicts_entry(f, s))
+		return;
+	x->misfit = (uint8_t)misfit;
+	x->at = (uint32_t)off;
+}
+
+/*
+ * Notes an exit in a state with more taken off the stack than an entry has there, if the return address goes lost: it
+ * is neither on top of the stack nor in `reg`, the register that control goes by (16: none). .eh_frame may know better,
+ * where it says that the address is in a register.
+ */
+static inline void overdrawn_note(struct flow *f, uint64_t off, const struct state *s, unsigned reg)
+{
+	struct value sp = s->reg[ETCH_REG_RSP], to;
+	const struct etch_cfi_row *row;
+
+	if (__builtin_expect(sp.kind != VALUE_CFA || sp.off <= -8, 1))
+		return;
+	to = s->reg[reg & 15];
+	if (s->weak || s->dead || s->frame || state_returns(s) ||
+	    (reg < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA) || sp.off + 8 <= f->found.overdrawn)
+		return;
+	row = flow_cfi_at(f, f->in.range->start + off);
+	if (!row || state_witness(s, &row->rule) != WITNESS_CONFIRMS)
+		f->found.overdrawn = sp.off + 8;
+}
+
+/* Adds a jump out of the code range, in state s: a tail call, or an edge to another part of the function. off: of the
+ * jump, or NO_JUMP. */
+static void leave(struct flow *f, uint64_t off, uint64_t target, const struct state *s)
 {
 	const struct code_range *p;
+	struct flow_edge *x = NULL;
+
+	if (off != NO_JUMP)
+		overdrawn_note(f, off, s, 16);
 
 	if (flow_is_tail_call(f, target, s)) {
+		/* What other files define, and the PLT leads to, is called as a function is. */
+		if (!f->found.returns_home && !s->weak && state_returns(s)) {
+			p = target & FLOW_EXTERN ? NULL : range_at(f->in.env, target);
+			f->found.returns_home = target & FLOW_EXTERN || (p && p->plt);
+		}
 		f->found.exits_balanced = true;
 		f->found.exit_sp_unknown |= (target & (FLOW_EXTERN | FLOW_SLOT)) && !state_is_entry(s);
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
 	if (!f->in.noted || !flow_note_begins(f, target)) /* what the return thunk is, to which most functions jump */
-		flow_edge_add(f, target, s);
+		x = flow_edge_add(f, target, s);
 	/* More popped than pushed: data taken for code looks so. */
 	f->found.exit_sp_mismatch |=
 		f->in.range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
 	p = range_at(f->in.env, target);
+	if (x && off != NO_JUMP && (!p || p->start == target))
+		misfit_note(f, x, off, s);
 	if (!p || p->start == target) /* without a code range there, the exit will make one */
 		flow_exit_add(f, target, EXIT_PART);
 	else
@@ -93,22 +171,6 @@ static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const 
 		off += f->steps[i].len;
 	}
 	return false;
-}
-
-/* Compares rsp at an exit with rsp at the start, for flow.found.exit_sp_delta and flow.found.exit_sp_varies. A return
- * to the return address of the start, even from another slot, proves that the range did not begin with words pushed on
- * top of it: it has popped its arguments. `target`: register of the jump, or 16. */
-static void exit_sp_note(struct flow *f, const struct state *before, bool returns, unsigned target)
-{
-	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
-
-	if (target < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA)
-		return; /* jumps to its popped return address: a return */
-	if (v.kind != VALUE_CFA || v.off <= -8 || (returns && state_returns(before)) ||
-	    (f->found.exit_sp_delta && f->found.exit_sp_delta != v.off + 8))
-		f->found.exit_sp_varies = true;
-	else
-		f->found.exit_sp_delta = v.off + 8;
 }
 
 /*
@@ -139,6 +201,50 @@ static const struct step *step_before(const struct flow *f, uint64_t off)
 			return &f->steps[i - 1];
 	}
 	return NULL;
+}
+
+/* Has a callee-saved register been loaded with the caller's value? */
+static bool has_restored(const struct state *s)
+{
+	unsigned mask;
+
+	for (mask = STEP_CALLEE_SAVED; mask; mask &= mask - 1) {
+		const struct value *v = &s->reg[__builtin_ctz(mask)];
+
+		if (v->kind == VALUE_ENTRY && v->reg == (unsigned)__builtin_ctz(mask) && v->most)
+			return true;
+	}
+	return false;
+}
+
+/* Is the last change of rsp in front of a jump an addition? It drops words without a look, such as a frame; a pop takes
+ * a word, which may be the return address. */
+static bool drops_words(const struct flow *f, uint64_t off)
+{
+	const struct step *in;
+	unsigned n;
+
+	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)); n++, off -= in->len)
+		if (flow_pushed(in) || in->flow != FLOW_NEXT)
+			return in->op == STEP_ADD || in->op == STEP_ADDRESS;
+	return false;
+}
+
+/* Compares rsp at an exit with rsp at the start, for flow.found.exit_sp_delta and flow.found.exit_sp_varies. A return
+ * to the return address of the start, even from another slot, proves that the range did not begin with words pushed on
+ * top of it: it has popped its arguments. `target`: register of the jump, or 16. */
+static void exit_sp_note(struct flow *f, uint64_t off, const struct state *before, bool returns, unsigned target)
+{
+	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
+
+	if (target < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA)
+		return; /* jumps to its popped return address: a return */
+	if (v.kind != VALUE_CFA || v.off <= -8 || (returns && state_returns(before)) ||
+	    (f->found.exit_sp_delta && f->found.exit_sp_delta != v.off + 8))
+		f->found.exit_sp_varies = true;
+	else
+		f->found.exit_sp_delta = v.off + 8;
+	f->found.exit_sp_certain |= returns || has_restored(before) || (v.off > -8 && drops_words(f, off));
 }
 
 /*
@@ -193,24 +299,26 @@ static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 }
 
 /* What a return shows of the code range. */
-static void return_note(struct flow *f, const struct state *before)
+static void return_note(struct flow *f, uint64_t off, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
 	bool known = sp.kind == VALUE_CFA, at_entry = known && sp.off == -8, balanced = state_is_entry(before);
 
-	exit_sp_note(f, before, true, 16);
+	exit_sp_note(f, off, before, true, 16);
+	overdrawn_note(f, off, before, 16);
 	f->found.may_return = true;
 	f->found.return_certain |= !before->weak;
+	f->found.returns_home = f->found.returns_home || (!before->weak && state_returns(before));
 	f->found.returns_to_caller |= !before->weak && at_entry;
 	f->found.inner_returns |= before->weak && balanced;
 	f->found.exits_balanced |= balanced;
 	f->found.returns_unbalanced |= known && !balanced && !(f->in.relaxed && f->walk.has_helpers && at_entry);
-	f->found.exit_sp_mismatch |= known && !at_entry;
+	f->found.exit_sp_mismatch |= known && !at_entry && !state_returns(before);
 	f->found.exit_sp_unknown |= !known;
 }
 
 /* The exits by the entries of a jump table that are followed. */
-static void table_note(struct flow *f, const struct flow_jump *j, const struct state *before)
+static void table_note(struct flow *f, uint64_t off, const struct flow_jump *j, const struct state *before)
 {
 	unsigned i;
 
@@ -218,9 +326,30 @@ static void table_note(struct flow *f, const struct flow_jump *j, const struct s
 		uint64_t target = jump_table_target(f, &j->what, i);
 
 		if (!flow_inside(f, target) && j->what.most)
-			leave(f, target, before);
+			leave(f, off, target, before);
 	}
 	f->found.may_return |= !j->what.most; /* not all of its targets are known */
+}
+
+/*
+ * The exits by a jump table that is not followed, since .eh_frame contradicts the jump at an entry's target, where
+ * another code range begins. Either that entry lies beyond the end of the table, or .eh_frame is wrong there.
+ */
+static void doubtful_note(struct flow *f, uint64_t off, const struct flow_jump *j, const struct state *before)
+{
+	unsigned i;
+
+	for (i = 0; j->table && j->what.off && i < j->what.most && !elf_is_object(f->in.env->file); i++) {
+		uint64_t target = jump_table_target(f, &j->what, i);
+		const struct code_range *p = flow_inside(f, target) ? NULL : range_at(f->in.env, target);
+		struct flow_edge *x;
+
+		if (!p || p->start != target || !flow_lands_wrong(f, j, target) || !contradicts_entry(f, before) ||
+		    !(x = flow_edge_add(f, target, before)) || x->misfit)
+			continue;
+		x->misfit = MISFIT_DOUBT;
+		x->at = (uint32_t)off;
+	}
 }
 
 /* An indirect jump without a table that is followed: a tail call, or a jump that may lead anywhere. */
@@ -228,14 +357,17 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 {
 	bool balanced = state_is_entry(before);
 	uint64_t target = flow_exit_target(in);
+	struct value to = before->reg[in->deref ? ETCH_REG_RSP : in->a & 15];
 
+	overdrawn_note(f, off, before, in->deref ? 16 : in->a);
+	f->found.returns_home |= !before->weak && to.kind == VALUE_ENTRY && to.reg == REG_RA;
 	if (target && balanced) {
 		flow_exit_add(f, target, EXIT_TAIL);
 	} else if (balanced && (target = known_target(f, in, before)) != 0) {
 		f->found.exits_balanced = true;
 		flow_exit_add(f, target, EXIT_TAIL);
 	} else {
-		exit_sp_note(f, before, false, in->deref ? 16 : in->a);
+		exit_sp_note(f, off, before, false, in->deref ? 16 : in->a);
 		if (f->in.range->inferred && is_epilogue_jump(f, off, before))
 			f->found.exits_balanced = f->found.returns_to_caller = true;
 		f->found.exits_balanced |= f->in.range->inferred && balanced && is_argument_jump(f, off, in);
@@ -255,10 +387,13 @@ static void jump_ind_note(struct flow *f, uint64_t off, const struct step *in, c
 	f->found.non_c_frame |= leaves_no_c_frame(f->in.env->own_stack, f->in.range, in, before);
 	if (f->in.env->runtime->enters(in, before, &run))
 		f->found.runtime_rule = run;
-	if (in->number && f->jumps[in->number - 1].entries)
-		table_note(f, &f->jumps[in->number - 1], before);
-	else
-		indirect_note(f, off, in, before);
+	if (in->number && f->jumps[in->number - 1].entries) {
+		table_note(f, off, &f->jumps[in->number - 1], before);
+		return;
+	}
+	if (in->number)
+		doubtful_note(f, off, &f->jumps[in->number - 1], before);
+	indirect_note(f, off, in, before);
 }
 
 /* A direct jump or branch. */
@@ -273,7 +408,7 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 			state_transfer(&after, in, (uint32_t)off);
 		if (f->in.range->inferred && is_epilogue_jump(f, off, before))
 			f->found.returns_to_caller = true;
-		leave(f, target, &after);
+		leave(f, off, target, &after);
 	} else if (in->flow == FLOW_JUMP && is_tail_inside(f, off + in->len, target - f->in.range->start, before)) {
 		flow_exit_add(f, target, EXIT_TAIL);
 	}
@@ -375,6 +510,7 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 {
 	uint64_t size = f->in.range->end - f->in.range->start, next = off + in->len;
 	struct compared c = {0};
+	struct flow_edge *x;
 	struct state after;
 
 	if (next < size) {
@@ -391,8 +527,9 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 		return;
 	}
 	f->found.may_return = true;
-	if (!flow_is_tail_call(f, f->in.range->end, &after))
-		flow_edge_add(f, f->in.range->end, &after);
+	overdrawn_note(f, off, &after, 16);
+	if (!flow_is_tail_call(f, f->in.range->end, &after) && (x = flow_edge_add(f, f->in.range->end, &after)))
+		misfit_note(f, x, off, &after);
 }
 
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind)
@@ -404,7 +541,7 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 	if (in->flow == FLOW_JUMP_IND || f->in.handler)
 		flow_handler_note(f, off, in, before);
 	switch (in->flow) {
-	case FLOW_RETURN: return_note(f, before); return;
+	case FLOW_RETURN: return_note(f, off, before); return;
 	case FLOW_STOP: return;
 	case FLOW_JUMP_IND: jump_ind_note(f, off, in, before); return;
 	case FLOW_JUMP: jump_note(f, off, in, before); return;
@@ -466,6 +603,6 @@ void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const
 		if (flow_inside(f, x->to))
 			continue;
 		flow_fault(x, in, before, &fault);
-		leave(f, x->to, &fault);
+		leave(f, NO_JUMP, x->to, &fault);
 	}
 }

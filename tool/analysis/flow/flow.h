@@ -18,10 +18,24 @@
 #include "elf/symbols.h"
 #include "support/error.h"
 
+/*
+ * Whether an edge leads from a jump in a state that contradicts that of a function's entry. Then the target is no
+ * function for that jump, whatever a symbol or .eh_frame says (interproc/misfits.c).
+ */
+enum flow_misfit {
+	MISFIT_NONE,
+	/* Only what may never be taken does: what leads to the end of its own code range, as __builtin_unreachable() may
+	 * leave it, and entries of a jump table that perhaps lie beyond its end. */
+	MISFIT_DOUBT,
+	MISFIT_JUMP, /* some other jump does */
+};
+
 /* An edge from one code range to another that is neither a call nor a tail call; `state` holds at the target. */
 struct flow_edge {
 	uint64_t target;
-	uint32_t from; /* code range */
+	uint32_t from;  /* code range */
+	uint32_t at;    /* misfit: offset of the first such jump in that code range */
+	uint8_t misfit; /* enum flow_misfit */
 	struct state state;
 };
 
@@ -192,6 +206,9 @@ struct flow_input {
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;
 	int32_t pushed;       /* bytes already pushed below the return address at the start */
+	int32_t overdrawn;    /* not 0: a run from a function's entry took so many bytes more off the stack than an entry
+	                       * has there, so the range does not begin with one */
+	bool lift_unproven;   /* nothing proves that it begins with a function's entry: see lifts() in unwind/emit.c */
 	bool framed;          /* the range begins in an unknown frame */
 	bool handler;         /* with `framed`: in that of an interpreter, which rbp points to (handlers.c) */
 	bool relaxed;         /* second analysis of code that did not end like compiled code; follows tables without a
@@ -216,6 +233,8 @@ struct flow_result {
 	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */
 	uint16_t jumps_by;             /* registers of the indirect jumps without a known target */
 	bool exit_sp_varies;           /* some exit has another rsp, or an unknown one: exit_sp_delta does not count */
+	bool exit_sp_certain;    /* some exit of exit_sp_delta leaves as a function does: by a return, or a jump behind the
+	                          * restore of a callee-saved register or the end of a frame */
 	bool exit_sp_mismatch;   /* leaves with part of a frame, or more popped than pushed: not begun as a function */
 	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
 	bool exits_balanced;     /* some exit is a return or tail call in the state of an entry */
@@ -223,6 +242,10 @@ struct flow_result {
 	bool inner_returns;      /* a return is in the state of an entry, a weak one, behind a jump not followed */
 	bool returns_to_caller;  /* has a return with rsp as at entry, or a tail call behind the restore of a register */
 	bool return_certain;     /* has a return that is reached in a state not weak */
+	bool returns_home;       /* likewise, one to the return address of the start: from the top of the stack, or by a
+	                          * register that holds it */
+	int32_t overdrawn;       /* exits where the return address is neither on the stack nor where control goes: the most
+	                          * bytes that they have taken off in excess of an entry's; 0: there is none */
 	bool may_return;         /* may return to its caller */
 	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
 	bool keeps_frame;        /* of a handler: it returns, or makes a tail call, from the frame that rbp points to */

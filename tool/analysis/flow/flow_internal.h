@@ -146,7 +146,7 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 void flow_land(const struct flow *f, const struct state *call, struct state *out);
 /* exits.c */
 /* Adds an edge out of the code range; edges to one target are joined into one. */
-void flow_edge_add(struct flow *f, uint64_t target, const struct state *s);
+struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct state *s);
 /* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
 bool flow_takes_address(const struct flow *f, const struct step *in);
 /* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
@@ -257,6 +257,9 @@ static inline void flow_agreed_undo(struct flow *f, size_t jump)
 /* Follows jump tables that are understood. Code that nothing else reaches is then entered in the state that the other
  * indirect jumps agree on, as a weak state, which never wins over .eh_frame; where they disagree it has no state. */
 void jumps_follow(struct flow *f);
+/* Does .eh_frame contradict the jump's state at a target in another code range? Then the entry may lie beyond the
+ * table's end, and the table is not followed. (In the cold part of the same function, both agree.) */
+bool flow_lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t target);
 /* table_entries.c */
 /* Target of entry i of a jump table of this code range; 0: the entry is not in the file. */
 uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);

@@ -413,7 +413,7 @@ static bool is_refused(const struct flow *f, const struct flow_edge *x)
 	bool first = x->target == f->in.range->start;
 
 	return f->in.range->plt || (first && f->in.start == START_FUNCTION) ||
-	       (is_called(&x->state) && (f->in.framed || is_elsewhere(f, x->target))) ||
+	       (is_called(&x->state) && (f->in.framed || f->in.overdrawn || is_elsewhere(f, x->target))) ||
 	       (f->in.handler && is_unknown(&x->state));
 }
 
@@ -438,7 +438,7 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		flow_enter(f, f->in.range->start, &entry);
 	if (begins_amidst(f, in, in_count))
 		enter_amidst(f);
-	if (f->in.framed) { /* walked all the same: the calls that it makes are results */
+	if (f->in.framed || f->in.overdrawn) { /* walked all the same: the calls that it makes are results */
 		if (f->in.handler)
 			state_handler(&entry);
 		else

@@ -171,7 +171,7 @@ static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 	return false;
 }
 
-/* For lands_wrong(): whether the row of .eh_frame at `addr` contradicts the state. */
+/* For flow_lands_wrong(): whether the row of .eh_frame at `addr` contradicts the state. */
 struct landing {
 	const struct state *state;
 	uint64_t addr;
@@ -186,9 +186,7 @@ static void landing_row(void *ctx, const struct etch_cfi_row *row)
 		l->denied = state_witness(l->state, &row->rule) == WITNESS_DENIES;
 }
 
-/* Does .eh_frame contradict the jump's state at a target in another code range? Then the entry lies beyond the table's
- * end. (In the cold part of the same function, both agree.) */
-static bool lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t target)
+bool flow_lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t target)
 {
 	struct landing l = {.state = &j->state, .addr = target};
 	long fde = f->in.env->cfi ? cfi_file_at(f->in.env->cfi, target) : -1;
@@ -280,7 +278,7 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 		uint64_t target = jump_table_target(f, &j->what, i);
 
 		if (flow_inside(f, target) ? inside_step(f, target - f->in.range->start)
-		                           : !range_at(f->in.env, target) || lands_wrong(f, j, target))
+		                           : !range_at(f->in.env, target) || flow_lands_wrong(f, j, target))
 			return 0;
 	}
 	return i;

@@ -28,8 +28,13 @@ void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
 	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
 	state_rule(&x->state, &rule);
 	l->list[l->count++] =
-		(struct edge){x->target, checksum(checksum(0, &x->target, sizeof(x->target)), &rule, sizeof(rule)), state,
-	                  x->from, state_is_entry(&x->state)};
+		(struct edge){.target = x->target,
+	                  .sum = checksum(checksum(x->misfit, &x->target, sizeof(x->target)), &rule, sizeof(rule)),
+	                  .state = state,
+	                  .from = x->from,
+	                  .at = x->at < 1u << 29 ? x->at : 0,
+	                  .entry = state_is_entry(&x->state),
+	                  .misfit = x->misfit};
 }
 
 size_t edges_from(const struct edges *l, uint64_t addr) { return SEARCH(l->count, i, l->list[i].target < addr); }

@@ -18,6 +18,8 @@
  *   called, or part of another    called_find(),                 itself; for a part also those that tail-call it
  *   function                      parts_find()
  *   evidence of a function start  starts_classify()              itself
+ *   jumps to a start in another   misfits_find()                 itself
+ *   state than an entry's
  *   only the entry point leads    entry_tail_find()              itself
  *   here
  *   code with its own stack       own_stack_decide()             code ranges that may be such code: without FDE
@@ -31,10 +33,12 @@
  *
  * Termination. The following facts are monotonic; each changes a bounded number of times:
  * - code ranges: no two begin at one address, and none is removed; bound: bytes of code
+ * - returns_home, entry_refuted, tail_proved, address_taken: never withdrawn; bound: 1 per code range
  * - noreturn: never withdrawn (range_state.noreturn); bound: 1 per code range
  * - evidence: a set that only grows; bound: its bits, per code range
  * - frame, trial: change in one direction; bound: 3 and 2 per code range
  * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; bound: 1 per code range
+ * - changes of misfit to a lower one: after MISFIT_LOSSES_MOST it stays; bound: that, per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; bound: that, per code range
  * - stages of the file: words_scanned, words_judged, wide_swept, gaps_swept, continuation_runs, labels_cut,
  *   starts_classified; own stack or not (own_stack.differ); bound: CONTINUATION_RUNS for that one, else 1
@@ -142,6 +146,8 @@ void edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 		mem_room(in, room, n, sizeof(**in));
 		(*in)[n].target = l->list[i].target;
 		(*in)[n].from = from;
+		(*in)[n].at = 0;
+		(*in)[n].misfit = MISFIT_NONE;
 		state_copy(&(*in)[n++].state, &l->list[i].state);
 	}
 	*count = n;
@@ -199,6 +205,13 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		s->known_part,
 		s->relaxed_rules,
 		s->noreturn,
+		s->misfit,
+		s->misfit_losses,
+		s->address_taken,
+		s->returns_home,
+		s->wants_proof,
+		s->entry_refuted,
+		s->tail_proved,
 		s->last_start,
 		s->returns,
 		s->returns_as_c,

@@ -335,6 +335,8 @@ static void rounds_free(struct work *w)
 		struct range_state *s = &w->state[i];
 
 		joins_clear(s);
+		free(s->tails);
+		s->tails = NULL;
 	}
 	state_pool_free(&w->states);
 	free(w->edges.list);

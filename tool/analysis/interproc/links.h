@@ -43,7 +43,9 @@ struct edge {
 	uint64_t sum;         /* checksum of target and rule; see edges_sum() */
 	const uint8_t *state; /* of work.states: equal states have equal pointers */
 	uint32_t from;
-	bool entry; /* state_is_entry() */
+	uint32_t at : 29;    /* flow_edge.at; 0 where that is farther off */
+	uint32_t entry : 1;  /* state_is_entry() */
+	uint32_t misfit : 2; /* enum flow_misfit */
 };
 
 struct edges {

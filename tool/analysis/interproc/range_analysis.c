@@ -8,7 +8,10 @@
 #include "analysis/interproc/worker.h"
 #include "analysis/lint/jump_targets.h"
 #include "analysis/lint/observe.h"
+#include "analysis/unwind/disagreement.h"
 #include "arch/x86/opcodes.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +29,11 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 {
 	enum flow_start start = e->start;
 
+	/* .eh_frame has the state of jumps, but calls lead there, too. A tail call is no match for both: see misfits.c. */
+	if (start == START_PART && s->misfit == START_CALLED)
+		return START_ASSUMED;
+	if (start == START_FUNCTION && s->misfit != START_FITS)
+		return s->misfit == START_JUMPED ? START_PART : START_ASSUMED;
 	if (start != START_ASSUMED)
 		return start;
 	if (range_is_continuation(s))
@@ -34,6 +42,8 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 		return s->entered & ENTRY_TAILED ? START_ASSUMED : START_PART;
 	if (p->part || range_is_framed_part(s))
 		return START_PART;
+	if (s->misfit != START_FITS)
+		return s->misfit == START_JUMPED ? START_PART : START_ASSUMED;
 	if (range_is_tried(s) || (p->fde < 0 && !p->plt && own_stack_begins(env, p->start)))
 		return START_FUNCTION;
 	if (p->named && !(s->kind != RANGE_FUNCTION && s->exit_sp_mismatch))
@@ -45,14 +55,17 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 /*
  * An edge into the start of what is called, in another state than a function's entry, is doubtful: it may lead from
- * behind a call that does not come back, or from code whose frame is not known. Joined with the entry it would remove
- * all rows. Moves such edges of o->in to the back, for doubts_take(); returns the number of the others.
+ * behind a call that does not come back, or from code whose frame is not known, or never be taken (misfits.c). Joined
+ * with the entry it would remove all rows. Moves such edges of o->in to the back, for doubts_take(); returns the number
+ * of the others.
  */
 static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)
 {
 	size_t i, n = 0;
 
-	if (!p->inferred || !o->w->state[p - o->w->ranges.list].is_callee)
+	const struct range_state *s = &o->w->state[p - o->w->ranges.list];
+
+	if (s->misfit < START_PRESUMED && (!p->inferred || !s->is_callee))
 		return count;
 	for (i = 0; i < count; i++)
 		if (o->in[i].target != p->start || state_is_entry(&o->in[i].state)) {
@@ -96,6 +109,8 @@ static void edges_in(struct worker *o, const struct code_range *p, size_t *count
 		mem_room(&o->in, &o->in_room, n, sizeof(*o->in));
 		o->in[n].target = l->list[i].target;
 		o->in[n].from = l->list[i].from;
+		o->in[n].at = l->list[i].at;
+		o->in[n].misfit = l->list[i].misfit;
 		state_unpack(l->list[i].state, &o->in[n++].state);
 	}
 	*count = n;
@@ -105,13 +120,94 @@ static void edges_in(struct worker *o, const struct code_range *p, size_t *count
 
 /*
  * Code whose exits all have rsp above its value at the start by the same amount was entered with that many bytes pushed
- * below the return address, as ld.so's lazy resolvers are by the PLT. Sets flow.in.pushed; true: analyse it again.
+ * below the return address, as ld.so's lazy resolvers are by the PLT; if one of them shows that it leaves with the
+ * return address on top of the stack, as an indirect jump alone does not. Sets flow.in.pushed; true: analyse it again.
  */
 static bool pushed_find(struct flow *flow, const struct emit *e)
 {
-	if (flow->in.pushed || flow->found.exit_sp_varies || flow->found.exit_sp_delta <= 0 || e->start != START_ASSUMED)
+	if (flow->in.pushed || flow->in.overdrawn || flow->found.exit_sp_varies || flow->found.exit_sp_delta <= 0 ||
+	    !flow->found.exit_sp_certain || e->start != START_ASSUMED)
 		return false;
 	flow->in.pushed = flow->found.exit_sp_delta;
+	return true;
+}
+
+/* Adds the findings about the flow of a code range that is certain to be code, for etch check. False: out of memory. */
+static bool range_observe(struct worker *o, uint32_t number)
+{
+	struct work *w = o->w;
+	struct flow *f = &o->flow;
+	struct findings *out = &w->state[number].rows.findings;
+
+	reached_take(&w->out->reached, &w->out->space, f);
+	if (f->in.own_stack) /* a stack that is not C's has no such findings */
+		return true;
+	return observe_range(f, out) && (!w->ibt || targets_observe(f, out));
+}
+
+/*
+ * Is the return address on top of the stack where a code range begins? A call of the start puts it there; a return to
+ * it shows that it was there, and so does a jump with it on top of the stack to what begins so (tail_proved). A symbol,
+ * .eh_frame, or a pointer to the start are no proof. Not asked where callers find their frames by rbp or a stack of
+ * their own, where a frame is not a call's, and of the start of a stack.
+ */
+static bool is_entry_proved(const struct range_state *s, const struct flow *f)
+{
+	const struct code_range *p = f->in.range;
+
+	return s->entered & ENTRY_CALLED || s->tail_proved || f->found.returns_home || f->walk.has_helpers || f->in.noted ||
+	       f->in.own_stack || (f->in.abi_flags & (ABI_FRAMES_BY_RBP | ABI_HANDLER)) || p->plt || p->outermost ||
+	       p->entry_tail || p->part;
+}
+
+/* Keeps where code jumps to in the state of an entry, since the next analysis does not begin with one: any of these
+ * may prove the entry. */
+static void tails_keep(struct range_state *s, const struct flow *f)
+{
+	size_t i, n = 0;
+
+	free(s->tails);
+	s->tails = mem_alloc(f->found.exit_count + f->found.edge_count + 1, sizeof(*s->tails));
+	for (i = 0; i < f->found.exit_count; i++)
+		if (f->found.exits[i].kind == EXIT_TAIL && f->found.exits[i].to != NO_RANGE)
+			s->tails[n++] = f->found.exits[i].target;
+	for (i = 0; i < f->found.edge_count; i++)
+		if (state_is_entry(&f->found.edges[i].state))
+			s->tails[n++] = f->found.edges[i].target;
+	s->tails[n] = 0;
+}
+
+/*
+ * Code that takes more off the stack than an entry has there, and loses the return address with it, where it leaves, or
+ * before if it never returns, has not begun with an entry, unless something proves that it has. Its frame is then
+ * unknown. Where it does not lose the address, the rows from where that is off the stack want the proof alone. True:
+ * analyse it again.
+ */
+static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
+{
+	struct range_state *s = &o->w->state[number];
+	struct emit *e = &o->emit;
+	struct flow *f = &o->flow;
+
+	if ((f->in.start != START_FUNCTION && f->in.start != START_ASSUMED) || is_entry_proved(s, f))
+		return false;
+	if (f->found
+	        .may_return) /* the path on which it is lost may be a thread's, with a stack of its own, as in clone() */
+		e->lost = 0;
+	if ((f->found.overdrawn || e->lost) && !f->in.overdrawn) {
+		/* Unless other words were there, the code pops too much: that is for etch check to say, too. */
+		findings_free(&s->rows.findings);
+		if (o->w->options->observe && !referred &&
+		    (!range_observe(o, number) || !findings_take(&o->observed, &s->rows.findings)))
+			bounds_exhausted();
+		tails_keep(s, f);
+		f->in.overdrawn = e->lost > f->found.overdrawn ? e->lost : f->found.overdrawn;
+		f->in.pushed = 0;
+		return true;
+	}
+	if (!e->lifted || f->in.lift_unproven)
+		return false;
+	f->in.lift_unproven = true;
 	return true;
 }
 
@@ -261,7 +357,8 @@ static uint64_t found_sum(const struct flow *f)
 	uint64_t flags = f->found.exit_sp_varies | f->found.replaces_sp << 1 | f->found.exits_balanced << 2 |
 	                 f->found.returns_unbalanced << 3 | f->found.exit_sp_mismatch << 4 | f->found.exit_sp_unknown << 5 |
 	                 f->found.non_c_frame << 6 | f->found.return_certain << 7 | f->found.may_return << 8 |
-	                 f->found.broken << 9 | f->found.returns_to_caller << 10;
+	                 f->found.broken << 9 | f->found.returns_to_caller << 10 | f->found.returns_home << 11 |
+	                 (uint64_t)f->found.overdrawn << 12;
 
 	return ((((flags * 31 + f->found.exit_count) * 31 + f->found.edge_count) * 31 + f->found.extent) * 31 +
 	        (uint32_t)f->found.exit_sp_delta);
@@ -311,8 +408,8 @@ static bool range_abandon(struct worker *o, uint32_t number)
 	struct flow *f = &o->flow;
 
 	range_rows_free(&s->rows);
-	f->in.pushed = 0;
-	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = false;
+	f->in.pushed = f->in.overdrawn = 0;
+	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = f->in.lift_unproven = false;
 	f->in.cfi_count = 0;
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
 	    !flow_run(f, &w->env, number, NULL, 0, START_NOWHERE) || !emit_rows(&o->emit, f, &s->rows))
@@ -339,7 +436,8 @@ static bool range_run(struct worker *o, uint32_t number, size_t in)
 		return false;
 	f->in.cfi = o->emit.cfi;
 	f->in.cfi_count = o->emit.cfi_count;
-	return flow_run(f, &w->env, number, o->in, in, range_start(&w->env, &w->ranges.list[number], s, &o->emit)) &&
+	return flow_run(f, &w->env, number, o->in, in,
+	                f->in.overdrawn ? START_PART : range_start(&w->env, &w->ranges.list[number], s, &o->emit)) &&
 	       emit_rows(&o->emit, f, &s->rows);
 }
 
@@ -355,7 +453,8 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 		f->in.force_constants = true;
 		return true;
 	}
-	if (pushed_find(f, &o->emit) || handler_fails(s, f))
+	if ((!(s->entered & ENTRY_CALLED) && pushed_find(f, &o->emit)) || handler_fails(s, f) ||
+	    entry_refuted(o, number, referred))
 		return true;
 	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART &&
 	    !range_is_continuation(s) && !frames_known(&w->env, s) && !has_own_stack(f) &&
@@ -389,25 +488,77 @@ static bool is_proved(const struct flow *f)
 }
 
 /* Takes the doubtful edges after all (doubts_last()). True: analyse it again. */
-static bool doubts_take(const struct flow *f, size_t *in, size_t all)
+static bool doubts_take(const struct emit *e, struct range_state *s, const struct flow *f, size_t *in, size_t all)
 {
-	if (*in == all || is_proved(f))
+	if (*in == all)
+		return false;
+	if (e->start != START_PART && s->misfit != START_FITS && f->found.returns_home && !f->in.pushed)
+		s->returns_home = true;
+	if (s->misfit != START_FITS ? s->returns_home : is_proved(f))
 		return false;
 	*in = all;
 	return true;
 }
 
-/* Adds the findings about the flow of a code range that is certain to be code, for etch check. False: out of memory. */
-static bool range_observe(struct worker *o, uint32_t number)
+/* Is there a finding that .eh_frame is contradicted at an address? */
+static bool is_contradicted(const struct findings *l, uint64_t addr)
+{
+	size_t i;
+
+	for (i = 0; i < l->count; i++)
+		if (l->list[i].addr == addr && !strcmp(l->list[i].id, CONTRADICTED))
+			return true;
+	return false;
+}
+
+/* Does the code range jump into the middle of another one, as a part of that function does? */
+static bool goes_back(const struct flow *f)
+{
+	size_t i;
+
+	for (i = 0; i < f->found.edge_count; i++) {
+		const struct code_range *to = range_at(f->in.env, f->found.edges[i].target);
+
+		if (to && to->start != f->found.edges[i].target && f->found.edges[i].target != f->in.range->end)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Adds the finding that .eh_frame is contradicted at the start of a code range where no single state can say so: it is
+ * entered in several, or in none of an entry (entry_refuted()). Not for code that may be a function alone, such as one
+ * that never returns: the jump there may be what a compiler has left of an unreachable place. False: out of memory.
+ */
+static bool start_judge(struct worker *o, uint32_t number, size_t in)
 {
 	struct work *w = o->w;
-	struct flow *f = &o->flow;
-	struct findings *out = &w->state[number].rows.findings;
+	const struct code_range *p = &w->ranges.list[number];
+	struct range_state *s = &w->state[number];
+	const struct etch_cfi_row *cfi = o->emit.cfi_count && o->emit.cfi[0].start == p->start ? o->emit.cfi : NULL;
+	struct findings *out = &s->rows.findings;
+	const struct flow_edge *x;
+	struct etch_rule code;
+	bool called;
 
-	reached_take(&w->out->reached, &w->out->space, f);
-	if (f->in.own_stack) /* a stack that is not C's has no such findings */
+	if (!cfi || is_contradicted(out, p->start))
 		return true;
-	return observe_range(f, out) && (!w->ibt || targets_observe(f, out));
+	if (o->flow.in.overdrawn && o->emit.start == START_FUNCTION)
+		return disagreement_overdrawn(out, p->start, o->flow.in.overdrawn, &cfi->rule);
+	if (s->misfit == START_FITS || !goes_back(&o->flow))
+		return true;
+	for (x = o->in; x < o->in + in; x++) {
+		uint64_t jump = w->ranges.list[x->from].start + x->at;
+
+		if (x->target != p->start || x->misfit != MISFIT_JUMP)
+			continue;
+		called = o->emit.start == START_PART;
+		if (called && s->misfit != START_CALLED)
+			continue;
+		state_rule(called ? &state_at_entry : &x->state, &code);
+		return disagreement_jump(out, p->start, jump, &code, called, &cfi->rule);
+	}
+	return true;
 }
 
 bool range_analyze(struct worker *o, uint32_t number)
@@ -425,7 +576,10 @@ bool range_analyze(struct worker *o, uint32_t number)
 	edges_in(o, p, &all);
 	in = doubts_last(o, p, all);
 	referred = is_only_referred(p, s, all);
-	f->in.pushed = 0;
+	if (o->observed.count)
+		findings_free(&o->observed);
+	f->in.pushed = f->in.overdrawn = 0;
+	f->in.lift_unproven = false;
 	f->in.relaxed = s->relaxed_rules;
 	s->known_part = is_known_part(o, p, s, all);
 	f->in.framed = is_framed(s) && !s->known_part && !(frames_known(&w->env, s) && is_reached(o, p, s, in));
@@ -434,8 +588,11 @@ bool range_analyze(struct worker *o, uint32_t number)
 	do {
 		if (!range_run(o, number, in))
 			return false;
-	} while (assumptions_revise(o, number, referred) || doubts_take(f, &in, all));
-	if (!plain_check(o, number, in) || (w->options->observe && !referred && !range_observe(o, number)))
+	} while (assumptions_revise(o, number, referred) || doubts_take(&o->emit, s, f, &in, all));
+	if (!plain_check(o, number, in) || !start_judge(o, number, in))
+		return false;
+	if (w->options->observe && !referred &&
+	    !(f->in.overdrawn ? findings_take(&s->rows.findings, &o->observed) : range_observe(o, number)))
 		return false;
 	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);
 }

@@ -148,6 +148,11 @@ void range_keep(struct worker *o, uint32_t number)
 	if (f->found.runtime_rule.kind != ETCH_RULE_UNDEF)
 		run_take(o->w, &f->found.runtime_rule);
 	s->switches_stack = f->found.replaces_sp;
+	s->returns_home |=
+		f->found.returns_home && f->in.start <= START_ASSUMED && !f->in.pushed && s->misfit == START_FITS;
+	s->cfi_part = o->emit.start == START_PART;
+	s->entry_refuted |= f->in.overdrawn || f->in.pushed;
+	s->wants_proof = f->in.overdrawn || f->in.lift_unproven;
 	s->cut_is_neutral = is_cut_neutral(f);
 	s->last_start = f->in.start;
 	s->dispatch = f->found.dispatch;
@@ -156,7 +161,7 @@ void range_keep(struct worker *o, uint32_t number)
 	s->dispatch_otherwise = f->found.dispatch_otherwise;
 	s->cfi_one_row = o->emit.cfi_count == 1;
 	s->cfi_denied = o->emit.denied;
-	if (range_start(f->in.env, p, s, &o->emit) != START_PART) {
+	if (!f->in.overdrawn && range_start(f->in.env, p, s, &o->emit) != START_PART) {
 		s->returns_balanced = f->found.exits_balanced && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch;
 		s->exit_sp_mismatch = !f->found.exits_balanced && f->found.exit_sp_mismatch;
 	}

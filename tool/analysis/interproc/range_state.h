@@ -65,6 +65,18 @@ enum settling {
 	ABANDONED, /* that has been done: it is not marked again */
 };
 
+/* What jumps in other states than a function's entry (flow_misfit) make of the start of a code range; see misfits.c. */
+enum start_misfit {
+	START_FITS,     /* nothing: there are none */
+	START_JUMPED,   /* a part of the functions that jump there: nothing else leads there */
+	START_PRESUMED, /* it is presumed to be a function's, too: others can name it, or its address is taken */
+	START_TAILED,   /* tail calls lead there, too */
+	START_CALLED,   /* calls lead there, too */
+};
+
+/* Changes of range_state.misfit to a lower one, at most: then it stays what it is (termination, see fixpoint.c). */
+#define MISFIT_LOSSES_MOST 4
+
 /* Reasons to analyse a code range in the next round. */
 enum {
 	RUN_NEWS = 1,  /* a fact that it may depend on has changed */
@@ -96,6 +108,18 @@ struct range_state {
 	bool touched;          /* in work.touched */
 	bool relaxed_rules;    /* it is a function only if analysed with flow.in.relaxed */
 	bool noreturn;         /* never withdrawn */
+	uint8_t misfit;        /* enum start_misfit */
+	uint8_t misfit_losses; /* number of times that `misfit` became less; at most MISFIT_LOSSES_MOST */
+	bool address_sought;   /* misfits_find() has looked for its address in code... */
+	bool address_taken;    /* ... and found it */
+	bool returns_home;     /* analysed from a function's entry it returns there (flow.found.returns_home); never
+	                        * withdrawn */
+	bool wants_proof;      /* analysed without the assumption of an entry, or of what follows from it, for want of a
+	                        * proof: flow.in.overdrawn, flow.in.lift_unproven */
+	bool entry_refuted;    /* analysed from a function's entry it takes more off the stack than that has; never
+	                        * withdrawn */
+	bool cfi_part;         /* .eh_frame has another state than a function's entry at its start */
+	bool tail_proved;      /* an entry is proved by a tail call of a function that is called (misfits.c) */
 
 	/* Results of the last analysis. */
 	uint8_t last_start;    /* enum flow_start that it was analysed with */
@@ -129,6 +153,7 @@ struct range_state {
 	uint64_t reached;    /* address of the end of its flow */
 	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
 	struct joins *joins; /* fixpoint.c: the joined states of a `joined` one, by target; owned, null: none */
+	uint64_t *tails;     /* entry_refuted: where it jumps to in the state of an entry, up to a 0; owned */
 	uint64_t result_sum; /* range_sum() of its last results, from round RECURRENCE_FROM on */
 };
 

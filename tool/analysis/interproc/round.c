@@ -106,6 +106,7 @@ static void *worker(void *arg)
 	}
 	flow_free(&o->flow);
 	emit_free(&o->emit);
+	findings_free(&o->observed);
 	free(o->in);
 	free(o);
 	return NULL;

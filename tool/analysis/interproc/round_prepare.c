@@ -155,6 +155,8 @@ bool round_prepare(struct work *w)
 	/* Classify each start by what leads to it. */
 	called_find(w);
 	entry_tail_find(w);
+	misfits_find(w);
+	proofs_find(w);
 	parts_find(w);
 	/* Functions under one FDE, and those that do not return: both mark others. */
 	wide_called(w);

@@ -10,7 +10,7 @@
  *     call_graph.c, link_lists.c   edges and links between code ranges
  *   round_prepare.c   between two rounds, by these:
  *     undiscovered.c, open_ranges.c, gap_sweep.c, own_stack_starts.c   where code ranges begin and end
- *     starts.c, entry_tail.c, wide_fde.c, tried_starts.c         what begins there (range_state.h)
+ *     starts.c, misfits.c, entry_tail.c, wide_fde.c, tried_starts.c   what begins there (range_state.h)
  *     continuations.c, continuation_walk.c, interpreters.c       in whose frame
  *     returns.c, noreturn_*.c                                    which functions return
  *   observe_edges.c, non_c_frames.c, own_stack.c, fixup_frames.c   after the last round
@@ -86,6 +86,7 @@ struct work {
 	struct continuation_walk *walk;           /* of continuations_find(); null: it has not run */
 	bool labels_cut;                          /* labels_cut() has run */
 	bool handlers_tried;                      /* handlers_find() has marked some, and their frames spread */
+	bool has_misfits;                         /* misfits_find() has met an edge that is one */
 	bool entry_tail;                          /* some code range has entry_tail */
 	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
 };
@@ -169,6 +170,11 @@ void evidence_data(struct work *w);
 void starts_classify(struct work *w);
 /* Finds parts: code ranges that other code jumps to with a frame, and nothing calls. Drops edges of marked ones. */
 void parts_find(struct work *w);
+
+/* misfits.c: judges the starts that code jumps to in another state than a function's entry. */
+void misfits_find(struct work *w);
+/* Finds proofs of an entry for code that wants one (range_state.tail_proved). */
+void proofs_find(struct work *w);
 
 /* non_c_frames.c: spreads non_c_frame over jumps (not calls), in both directions. */
 void non_c_frames_spread(struct work *w);

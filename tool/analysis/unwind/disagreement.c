@@ -34,6 +34,37 @@ bool disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule 
 	return finding_fact(f, ".eh_frame", "%s", b) && finding_fact(f, "the code", "%s", a);
 }
 
+bool disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const struct etch_rule *code, bool called,
+                       const struct etch_rule *cfi)
+{
+	struct finding *f;
+	char a[128], b[128];
+
+	sides_text(cfi, false, b, sizeof(b));
+	if (code->kind == ETCH_RULE_CALL)
+		sides_text(code, false, a, sizeof(a));
+	else
+		snprintf(a, sizeof(a), "frames that differ");
+	f = finding_add(l, CONTRADICTED, 0, addr, ".eh_frame says %s; %s with %s", b,
+	                called ? "a jump leads here so, but calls or tail calls lead here" : "a jump leads here", a);
+	return finding_fact(f, ".eh_frame", "%s", b) && finding_fact(f, "the code", "%s", a) &&
+	       finding_fact_at(f, 0, jump, "the jump", "%s", called ? b : a);
+}
+
+bool disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi)
+{
+	struct finding *f;
+	char b[128];
+
+	sides_text(cfi, true, b, sizeof(b));
+	f = finding_add(l, CONTRADICTED, 0, addr,
+	                ".eh_frame says %s, as at a function's entry; the code takes %d bytes more off the stack than an "
+	                "entry has there",
+	                b, bytes);
+	return finding_fact(f, ".eh_frame", "%s", b) &&
+	       finding_fact(f, "the code", "takes the return address off the stack, and does not return to it");
+}
+
 /* The first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
 static size_t firsts_of(const struct findings *l, const uint64_t *starts, size_t count, const struct finding **out,
                         size_t most)

@@ -91,6 +91,26 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 	}
 }
 
+/*
+ * Does a state have the return address off the stack, or the CFA at or below rsp, by its rule? Then that rule wants a
+ * proof that the code range begins with the return address on top of the stack (is_entry_proved() in
+ * interproc/range_analysis.c): where other words lie above the address, it is one of them that has been taken off.
+ */
+static bool lifts(const struct state *s, const struct etch_rule *rule)
+{
+	return rule->kind == ETCH_RULE_CALL && !s->frame &&
+	       (rule->ra != ETCH_RA_CFA || (s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off >= 0));
+}
+
+/* Notes a state in which the return address is off the stack and nowhere else. */
+static void lost_note(struct emit *e, const struct state *s)
+{
+	struct value sp = s->reg[ETCH_REG_RSP];
+
+	if (sp.kind == VALUE_CFA && sp.off + 8 > e->lost && sp.off >= 0 && !s->weak && !s->dead && !s->frame)
+		e->lost = sp.off + 8;
+}
+
 /* Bytes that can be read from an address of the code range on. */
 static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->in.readable - (addr - e->range->start); }
 
@@ -141,11 +161,21 @@ static bool is_unread(const struct emit *e, uint64_t addr)
 	return e->flow->found.unread && addr - e->range->start >= e->flow->found.unread - 1;
 }
 
-/* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. */
+/* Of a state by lifts(): is there no proof for its rule? Where .eh_frame has the same, that is one. */
+static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct etch_cfi_row *cfi)
+{
+	e->lifted = true;
+	return e->flow->in.lift_unproven && !(cfi && !memcmp(&cfi->rule, &e->rule, sizeof(e->rule)));
+}
+
+/* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. A rule that is unproven
+ * contradicts nothing. */
 static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
 	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
 	unsigned source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
+	bool unproven = __builtin_expect(lifts(e->state, &e->rule), 0) && is_unproven(e, cfi);
+	const struct etch_rule *rule = unproven ? &undefined : &e->rule;
 	bool replaced = cfi && is_stack_replaced(e, addr, cfi);
 	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
 	enum witness w;
@@ -156,7 +186,7 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 		return;
 	}
 	if (!cfi || (cfi->rule.kind == ETCH_RULE_UNDEF && !cfi->why)) {
-		row_push(e, addr, &e->rule, source);
+		row_push(e, addr, rule, source);
 		return;
 	}
 	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
@@ -165,12 +195,12 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 			e->failed = true;
 		e->silent = true;
 		/* A weak state is not enough to replace what .eh_frame means. */
-		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : &e->rule, source);
+		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : rule, source);
 		return;
 	}
 	w = memcmp(&cfi->rule, &e->rule, sizeof(e->rule)) ? state_witness(e->state, &cfi->rule)
 	                                                  : state_witness_own(e->state, &cfi->rule);
-	if (w == WITNESS_DENIES && e->state->weak && !anchored)
+	if (w == WITNESS_DENIES && ((e->state->weak && !anchored) || unproven))
 		w = WITNESS_SILENT;
 	if (w == WITNESS_SILENT && replaced)
 		w = WITNESS_DENIES;
@@ -184,7 +214,7 @@ static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi
 			e->failed |= !disagreement_add(&e->findings, addr, &e->rule, &cfi->rule);
 			e->silent = true;
 		}
-		row_push(e, addr, &e->rule, source);
+		row_push(e, addr, rule, source);
 		return;
 	}
 	e->silent = false;
@@ -263,6 +293,8 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	e->stale = false;
 	if (fresh) {
 		rule_of(e, before, &e->rule);
+		if (e->rule.kind == ETCH_RULE_UNDEF)
+			lost_note(e, before);
 		if (e->tails)
 			flow_tail_rule(e->flow, addr, before, &e->rule);
 	}
@@ -371,8 +403,9 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	e->range = &env->ranges[range];
 	findings_free(&e->findings);
 	e->count = e->cfi_count = e->cfi_at = 0;
-	e->failed = e->silent = e->denied = e->agreed = e->stale = e->wants_constants = false;
+	e->failed = e->silent = e->denied = e->agreed = e->stale = e->wants_constants = e->lifted = false;
 	e->last = e->range->start;
+	e->lost = 0;
 	e->sp_replaced = UINT64_MAX;
 	e->no_cfi = no_cfi;
 	e->at = e->range->start;

@@ -39,7 +39,9 @@ struct emit {
 	enum saves_of saves_of;      /* set by the caller before emit_begin(): when to collect range_rows.saves */
 	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
 	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
-	bool wants_constants;        /* analysis with constants (flow.in.force_constants) may prove more */
+	bool lifted;                 /* some row is of a state by lifts() */
+	int32_t lost;         /* bytes off the stack in excess of an entry's where the return address is lost; or 0 */
+	bool wants_constants; /* analysis with constants (flow.in.force_constants) may prove more */
 	bool one_rule;        /* .eh_frame has one row for all of the range, not an entry's: perhaps for many functions */
 	bool inferred;        /* row.inferred of the row being added */
 	bool agreed;          /* the last state confirmed or contradicted .eh_frame's row */

@@ -20,3 +20,10 @@ bool insn_is_frame_prologue(const uint8_t *bytes, size_t avail)
 	}
 	return avail >= sizeof(store) && (!memcmp(bytes, store, sizeof(store)) || !memcmp(bytes, load, sizeof(load)));
 }
+
+bool insn_is_branch_field(const uint8_t *field, uint64_t before)
+{
+	if (before && (field[-1] == OPCODE_CALL_REL32 || field[-1] == OPCODE_JMP_REL32))
+		return true;
+	return before > 1 && field[-2] == 0x0f && (field[-1] & 0xf0) == 0x80; /* Jcc rel32 */
+}

@@ -21,4 +21,8 @@ extern const uint8_t patch_nops[PATCH_MOST + 1][PATCH_MOST], patch_return[PATCH_
 /* Is this the prologue of code with a frame pointer: push %rbp; mov %rsp, %rbp, perhaps behind endbr64? */
 bool insn_is_frame_prologue(const uint8_t *bytes, size_t avail);
 
+/* Is a 4-byte field, with `before` bytes of code before it, the displacement of a direct call, jump or conditional
+ * jump? */
+bool insn_is_branch_field(const uint8_t *field, uint64_t before);
+
 #endif

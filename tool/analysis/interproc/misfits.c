@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starts that a symbol or .eh_frame says are functions', but that some code jumps to in another state than a function's
+ * entry (flow_misfit), as compilers that split hot from cold code and halves of assembly do. The place is no function
+ * for such a jump. What then begins there depends on what else leads to it:
+ *
+ *   only such jumps: a part of the functions that jump there, which begins with their frames;
+ *   calls or tail calls as well: both, so that no state holds for all that get there, and nothing is proven;
+ *   perhaps calls as well, since other files can name it, or its address is taken: likewise.
+ *
+ * Code that returns to the address on top of the stack at its start, though, is a function, and refutes the jumps: the
+ * program would not survive one. Compilers leave such jumps of a switch without a default that is reached: gcc to where
+ * its cold part would be, and what is there is another function.
+ *
+ * Where .eh_frame agrees with the jumps, a tail call may be such a jump, too, of code without a frame: only calls
+ * count.
+ *
+ * What may never be taken (MISFIT_DOUBT) only takes the proof away from what begins there, where .eh_frame says that a
+ * function does. Without .eh_frame it counts as any other jump.
+ */
+#include "analysis/interproc/work.h"
+#include "arch/x86/opcodes.h"
+#include "shared/search.h"
+#include "support/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Starts that are searched for in the code, sorted. */
+struct wanted {
+	uint64_t *list;
+	size_t count, room;
+};
+
+/* Notes that the address of a wanted start is taken. */
+static void taken_note(struct work *w, const struct wanted *x, uint64_t addr)
+{
+	uint32_t k;
+
+	if (!word_has(x->list, x->count, addr))
+		return;
+	k = range_number(&w->env, addr);
+	if (k != NO_RANGE && w->ranges.list[k].start == addr)
+		w->state[k].address_taken = true;
+}
+
+/*
+ * Looks for the addresses among the bytes of a section of code, at each byte, whether an instruction is there or not: a
+ * number that happens to be one only takes a proof away. A distance of 0 does not count: nops have it, as padding in
+ * front of a start.
+ */
+static void bytes_search(struct work *w, const struct wanted *x, const struct code_section *c)
+{
+	uint64_t first = x->list[0], span = x->list[x->count - 1] - first, at, to;
+	bool fixed = w->file->eh.e_type == ET_EXEC;
+	uint32_t word;
+
+	for (at = 0; at + sizeof(word) <= c->size; at++) {
+		memcpy(&word, c->bytes + at, sizeof(word));
+		to = c->addr + at + sizeof(word) + (uint64_t)(int64_t)(int32_t)word; /* relative to the next instruction */
+		if (word && to - first <= span && !insn_is_branch_field(c->bytes + at, at))
+			taken_note(w, x, to);
+		if (fixed && word - first <= span)
+			taken_note(w, x, word);
+	}
+}
+
+/* Looks for the addresses in relocations of an object file. */
+static void relocs_search(struct work *w, const struct wanted *x)
+{
+	const struct elf_file *f = w->file;
+	const struct code_space *space = &w->out->space;
+	struct error ignored;
+	size_t i;
+	uint32_t k;
+
+	for (i = 0; i < w->env.reloc_count; i++) {
+		const struct flow_reloc *r = &w->env.relocs[i];
+		const struct code_section *c = space_at(space, r->addr);
+
+		if (c && !insn_is_branch_field(c->bytes + (r->addr - c->addr), r->addr - c->addr))
+			taken_note(w, x, r->target);
+	}
+	for (k = 1; k < f->section_count; k++) {
+		const struct elf_section *s = &f->sections[k];
+		const struct elf_section *to = s->sh.sh_info < f->section_count ? &f->sections[s->sh.sh_info] : NULL;
+		struct elf_reloc *r;
+		long n, j;
+
+		if (s->sh.sh_type != SHT_RELA || !to || !(to->sh.sh_flags & SHF_ALLOC) || !strcmp(to->name, ".eh_frame"))
+			continue;
+		n = elf_relocs(f, k, &r, &ignored);
+		for (j = 0; j < n; j++) {
+			const struct elf_symbol *y = r[j].symbol < f->symbol_count ? &f->symbols[r[j].symbol] : NULL;
+			const struct code_section *c = y && y->section ? space_of(space, y->section) : NULL;
+
+			if (c && (r[j].type == R_X86_64_64 || r[j].type == R_X86_64_32 || r[j].type == R_X86_64_32S))
+				taken_note(w, x, c->addr + y->value + (uint64_t)r[j].addend);
+		}
+		if (n >= 0)
+			free(r);
+	}
+}
+
+/* Sets address_taken of the wanted starts. Evidence by relocations and words of data is there already
+ * (evidence_data()).
+ */
+static void taken_find(struct work *w, const struct wanted *x)
+{
+	const struct code_space *space = &w->out->space;
+	size_t i;
+
+	if (!x->count)
+		return;
+	if (elf_is_object(w->file)) {
+		relocs_search(w, x);
+		return;
+	}
+	for (i = 0; i < space->count; i++)
+		bytes_search(w, x, &space->list[i]);
+}
+
+/* The edges to a start. */
+struct led {
+	unsigned misfit; /* enum flow_misfit: the most that any is */
+	bool entry;      /* some bring the state of an entry: tail calls, made before it was known that code begins there */
+};
+
+/* The edges to the start of code range i. *k: the first edge that does not lead below it; moved behind them. */
+static struct led led_by(const struct work *w, uint32_t i, size_t *k)
+{
+	const struct edge *x = w->edges.list;
+	uint64_t start = w->ranges.list[i].start;
+	struct led by = {MISFIT_NONE, false};
+
+	while (*k < w->edges.count && x[*k].target < start)
+		++*k;
+	for (; *k < w->edges.count && x[*k].target == start; ++*k) {
+		if (x[*k].misfit > by.misfit && x[*k].from != i)
+			by.misfit = x[*k].misfit;
+		by.entry |= x[*k].entry;
+	}
+	return by;
+}
+
+/* May the edge k, or one behind it, lead to the start of code range i? */
+static inline bool is_led(const struct work *w, size_t i, size_t k)
+{
+	return k < w->edges.count && w->edges.list[k].target <= w->ranges.list[i].start;
+}
+
+/* Is a start presumed to be a function's, though no call or tail call is known? Not if its code refutes that. */
+static bool is_presumed(const struct code_range *p, const struct range_state *s)
+{
+	if (s->entry_refuted)
+		return false;
+	return p->exported || p->function || s->entered & ENTRY_TAKEN || s->evidence & EVIDENCE_FUNCTION ||
+	       s->address_taken;
+}
+
+/* What begins at the start of a code range, by the edges to it. */
+static uint8_t judge(const struct work *w, uint32_t i, struct led by)
+{
+	const struct code_range *p = &w->ranges.list[i];
+	const struct range_state *s = &w->state[i];
+
+	if (by.misfit == MISFIT_NONE || s->returns_home || p->plt || p->outermost || p->entry_tail || p->part)
+		return START_FITS;
+	if (s->entered & ENTRY_CALLED)
+		return START_CALLED;
+	if (by.entry || s->entered & ENTRY_TAILED)
+		return START_TAILED;
+	return is_presumed(p, s) || (by.misfit == MISFIT_DOUBT && p->fde >= 0 && !w->options->no_cfi) ? START_PRESUMED
+	                                                                                              : START_JUMPED;
+}
+
+/* Sets what begins at a start; marks the code range if that changes. */
+static void judged(struct work *w, uint32_t i, uint8_t is)
+{
+	struct range_state *s = &w->state[i];
+
+	if (is == s->misfit || (is < s->misfit && s->misfit_losses == MISFIT_LOSSES_MOST))
+		return;
+	s->misfit_losses += is < s->misfit;
+	s->misfit = is;
+	s->run |= RUN_NEWS;
+}
+
+/* Does an edge from a code range bring the state of an entry to an address? */
+static bool brings_entry(const struct work *w, const struct range_state *s, uint64_t target)
+{
+	size_t i;
+
+	for (i = edges_from(&w->edges, target); i < w->edges.count && w->edges.list[i].target == target; i++)
+		if (w->edges.list[i].entry && w->edges.list[i].from == w->place[s->id])
+			return true;
+	return false;
+}
+
+/* Does a function begin at an address for certain: is it called, or does it return to the address on top of the stack
+ * at its start? */
+static bool is_function(const struct work *w, uint64_t addr)
+{
+	uint32_t to = range_number(&w->env, addr);
+
+	return to != NO_RANGE && w->ranges.list[to].start == addr &&
+	       (w->state[to].entered & ENTRY_CALLED || w->state[to].returns_home);
+}
+
+/* Does a code range tail-call a function that is called, or returns to the address on top of the stack at its start?
+ * Only what has the return address on top of the stack does. */
+static bool is_tail_proved(const struct work *w, const struct range_state *s)
+{
+	size_t end, i = links_of(&w->tails, s->id, &end);
+	uint32_t k;
+
+	for (; i < end; i++) {
+		const struct link *x = &w->tails.list[i];
+
+		if (link_is_tail(x->kind) && is_function(w, x->target) &&
+		    (x->kind == EXIT_TAIL || brings_entry(w, s, x->target)))
+			return true;
+	}
+	for (k = 0; s->tails && s->tails[k]; k++)
+		if (is_function(w, s->tails[k]))
+			return true;
+	return false;
+}
+
+void proofs_find(struct work *w)
+{
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+
+		if (!s->wants_proof || s->tail_proved || !is_tail_proved(w, s))
+			continue;
+		s->tail_proved = true;
+		s->run |= RUN_NEWS;
+	}
+}
+
+/* May the address of a start be looked for in the code? All other evidence is there without a search, and where
+ * .eh_frame agrees with the jumps, none is wanted. */
+static bool is_sought(const struct work *w, size_t i)
+{
+	const struct code_range *p = &w->ranges.list[i];
+
+	return !w->state[i].address_sought && !w->state[i].cfi_part && (p->named || (p->fde >= 0 && !w->options->no_cfi));
+}
+
+void misfits_find(struct work *w)
+{
+	struct wanted wanted = {0};
+	size_t k, i;
+
+	for (k = 0; !w->has_misfits && k < w->edges.count; k++)
+		w->has_misfits = w->edges.list[k].misfit != MISFIT_NONE;
+	if (!w->has_misfits)
+		return;
+	for (k = i = 0; i < w->ranges.count; i++) {
+		struct range_state *s = &w->state[i];
+		uint8_t is;
+
+		if (!s->misfit && !is_led(w, i, k))
+			continue;
+		is = judge(w, (uint32_t)i, led_by(w, (uint32_t)i, &k));
+		if (is != START_JUMPED || !is_sought(w, i)) {
+			judged(w, (uint32_t)i, is);
+			continue;
+		}
+		s->address_sought = true;
+		mem_room(&wanted.list, &wanted.room, wanted.count, sizeof(*wanted.list));
+		wanted.list[wanted.count++] = w->ranges.list[i].start;
+	}
+	taken_find(w, &wanted);
+	for (i = 0; i < wanted.count; i++) {
+		uint32_t number = range_number(&w->env, wanted.list[i]);
+
+		k = edges_from(&w->edges, wanted.list[i]);
+		judged(w, number, judge(w, number, led_by(w, number, &k)));
+	}
+	free(wanted.list);
+}
