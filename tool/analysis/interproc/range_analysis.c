@@ -530,7 +530,7 @@ static bool goes_back(const struct flow *f)
  * entered in several, or in none of an entry (entry_refuted()). Not for code that may be a function alone, such as one
  * that never returns: the jump there may be what a compiler has left of an unreachable place. False: out of memory.
  */
-static bool start_judge(struct worker *o, uint32_t number, size_t in)
+static __attribute__((noinline)) bool start_judge(struct worker *o, uint32_t number, size_t in)
 {
 	struct work *w = o->w;
 	const struct code_range *p = &w->ranges.list[number];
@@ -545,7 +545,7 @@ static bool start_judge(struct worker *o, uint32_t number, size_t in)
 		return true;
 	if (o->flow.in.overdrawn && o->emit.start == START_FUNCTION)
 		return disagreement_overdrawn(out, p->start, o->flow.in.overdrawn, &cfi->rule);
-	if (s->misfit == START_FITS || !goes_back(&o->flow))
+	if (!goes_back(&o->flow))
 		return true;
 	for (x = o->in; x < o->in + in; x++) {
 		uint64_t jump = w->ranges.list[x->from].start + x->at;
@@ -589,7 +589,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 		if (!range_run(o, number, in))
 			return false;
 	} while (assumptions_revise(o, number, referred) || doubts_take(&o->emit, s, f, &in, all));
-	if (!plain_check(o, number, in) || !start_judge(o, number, in))
+	if (!plain_check(o, number, in) || ((f->in.overdrawn || s->misfit) && !start_judge(o, number, in)))
 		return false;
 	if (w->options->observe && !referred &&
 	    !(f->in.overdrawn ? findings_take(&s->rows.findings, &o->observed) : range_observe(o, number)))

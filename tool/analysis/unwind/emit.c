@@ -170,11 +170,11 @@ static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct e
 
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. A rule that is unproven
  * contradicts nothing. */
-static void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
+static inline __attribute__((always_inline)) void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
 	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
 	unsigned source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
-	bool unproven = __builtin_expect(lifts(e->state, &e->rule), 0) && is_unproven(e, cfi);
+	bool unproven = e->lifts && is_unproven(e, cfi);
 	const struct etch_rule *rule = unproven ? &undefined : &e->rule;
 	bool replaced = cfi && is_stack_replaced(e, addr, cfi);
 	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
@@ -293,6 +293,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	e->stale = false;
 	if (fresh) {
 		rule_of(e, before, &e->rule);
+		e->lifts = lifts(before, &e->rule);
 		if (e->rule.kind == ETCH_RULE_UNDEF)
 			lost_note(e, before);
 		if (e->tails)

@@ -50,6 +50,7 @@ struct emit {
 	uint64_t at;          /* rows are complete below this address */
 	uint64_t cfi_same_below;   /* .eh_frame has the same row from `at` up to here */
 	struct etch_rule rule;     /* of the last state */
+	bool lifts;                /* `rule` is of a state by lifts() */
 	bool stale;                /* `rule` is out of date: it changed in an instruction inside another one */
 	const struct state *state; /* before the current instruction; borrowed from the flow analysis */
 	bool tails;                /* flow_tail_rule() may have a rule where the state has none */
