@@ -126,9 +126,9 @@ def fragment(s, state, reached, fde, symbol, also):
     of_fde = {"wrong": 8, "right": 8 + depth, "none": None}[fde]
     s.function(part, symbol, of_fde)
     # Where .eh_frame agrees with the jumps that a part begins there, a pointer is no proof of an entry, since a jump may
-    # take it; nor is a jump without a frame, which compilers leave of places that are not reached. Nor is a pointer one
+    # take it; nor is a jump without a frame, which compilers leave of places that are not reached. Nor is either one
     # where the code itself takes down the frame, as it does behind what falls into it here.
-    entered = also == "call" or (also and fde != "right" and (also == "tail" or reached != "fall"))
+    entered = also == "call" or (also and fde != "right" and reached != "fall")
     both = entered and depth != 0
     depths = {8 + depth} | ({8} if entered else set()) | ({8 + depth + 40} if reached == "two" else set())
     true = depths.pop() if len(depths) == 1 else None
@@ -225,7 +225,6 @@ def contradictions(etch, path):
     return {names.get(x, f"{x:x}") for x in at}
 
 
-# Fragments whose place is behind the one before it, or that a third function jumps to, need few of the other variants.
 @pytest.mark.parametrize("reach", REACHED)
 @pytest.mark.parametrize("args", [(), ("--no-cfi",)], ids=["", "no-cfi"])
 def test_fragments(etch, tmp_path, reach, args):

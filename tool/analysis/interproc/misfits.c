@@ -12,7 +12,8 @@
  * program would not survive one. Compilers leave such jumps of a switch without a default that is reached: gcc to where
  * its cold part would be, and what is there is another function.
  *
- * Where .eh_frame agrees with the jumps, a tail call may be such a jump, too, of code without a frame: only calls
+ * Likewise code that takes more off the stack than an entry has there refutes a tail call, and a pointer. And where
+ * .eh_frame agrees with the jumps, a tail call may be such a jump, too, of code without a frame: only calls
  * count.
  *
  * What may never be taken (MISFIT_DOUBT) only takes the proof away from what begins there, where .eh_frame says that a
@@ -168,7 +169,7 @@ static uint8_t judge(const struct work *w, uint32_t i, struct led by)
 		return START_FITS;
 	if (s->entered & ENTRY_CALLED)
 		return START_CALLED;
-	if (by.entry || s->entered & ENTRY_TAILED)
+	if (!s->entry_refuted && (by.entry || s->entered & ENTRY_TAILED))
 		return START_TAILED;
 	return is_presumed(p, s) || (by.misfit == MISFIT_DOUBT && p->fde >= 0 && !w->options->no_cfi) ? START_PRESUMED
 	                                                                                              : START_JUMPED;

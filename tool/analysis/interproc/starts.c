@@ -184,6 +184,13 @@ static bool is_void(const struct work *w, uint32_t from)
 	return w->ranges.list[from].outermost && (w->state[from].run & RUN_LESS);
 }
 
+/* Is the frame of a code range unknown, since it was refuted that it begins with a function's entry? Then its jumps
+ * show nothing. Those of what was found by a reference alone do: that may be data, and what it leads to, too. */
+static bool is_refuted(const struct work *w, uint32_t i)
+{
+	return w->state[i].entry_refuted && w->state[i].wants_proof && !w->ranges.list[i].inferred;
+}
+
 /* A code range that others jump to with a frame, without a name and never called, is a part of them. Its results from
  * when it was taken for a function are void, so it is marked and its edges are dropped. */
 void parts_find(struct work *w)
@@ -200,7 +207,8 @@ void parts_find(struct work *w)
 		if (p == last)
 			break;
 		s = &w->state[p - w->ranges.list];
-		if (p->start != x->target || x->entry || p->named || p->outermost || is_void(w, x->from))
+		if (p->start != x->target || x->entry || p->named || p->outermost || is_void(w, x->from) ||
+		    is_refuted(w, x->from))
 			continue;
 		/* A part is not reset here: its incoming edges may be missing for one round only. */
 		if (s->entered & ENTRY_TAKEN || (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
