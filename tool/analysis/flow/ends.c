@@ -2,6 +2,7 @@
 /* Heuristics for open code ranges, whose end no symbol or FDE gives: whether a call is the function's last instruction,
  * judged by the padding behind it, and whether code begins as functions begin. */
 #include "arch/x86/cet.h"
+#include "arch/x86/padding.h"
 #include "analysis/flow/flow_internal.h"
 
 /* More padding than gcc puts in front of a loop (-falign-loops=16:11:8); clang puts up to 15 bytes there. */
@@ -11,6 +12,7 @@
 bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size)
 {
 	return (step_pushed(s) & STEP_CALLEE_SAVED) || (s->op == STEP_ADD && s->a == ETCH_REG_RSP && s->imm < 0) ||
+	       (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP && s->index >= 16 && s->disp < 0) ||
 	       insn_is_endbr(bytes, size);
 }
 
@@ -134,6 +136,7 @@ bool code_pops_return_address(const struct code_range *p, uint64_t off)
 
 bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 {
+	const uint8_t *bytes = f->in.range->bytes;
 	uint64_t size = f->in.range->end - f->in.range->start, from = off;
 
 	if (f->in.noted && (f->in.range->resumes || f->in.range->part))
@@ -146,8 +149,18 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 		return i == NO_STEP || f->steps[i].op != STEP_HALT;
 	}
 	while (off < size) {
-		uint32_t i = flow_step(f, off);
+		uint64_t zeros = padding_zeros(bytes + off, size - off);
+		uint32_t i;
 
+		/* Unless a branch leads to them: then the call returns to code. */
+		if (zeros &&
+		    (off + zeros == size ||
+		     padding_after_call(bytes + off, size - off, f->in.range->start + off, FUNCTION_ALIGN)) &&
+		    !(f->at[off] && f->leader[f->at[off] - 1])) {
+			off += zeros;
+			continue;
+		}
+		i = flow_step(f, off);
 		if (i == NO_STEP || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
 			return false;
 		if (!f->steps[i].padding)

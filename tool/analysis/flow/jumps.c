@@ -2,6 +2,7 @@
 /* Indirect jumps: follows jump tables whose entries can be read, and enters the code that nothing else reaches in the
  * state that the other indirect jumps agree on. */
 #include "analysis/flow/flow_internal.h"
+#include "arch/x86/padding.h"
 #include "support/vector.h"
 #include "shared/search.h"
 
@@ -69,7 +70,7 @@ static size_t inner_at(const struct flow *f, uint64_t off)
  * size if there is none. */
 static uint64_t unreached(struct flow *f, uint64_t off)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, table;
+	uint64_t size = f->in.range->end - f->in.range->start, table, zeros;
 
 	while (off < size) {
 		size_t k = f->walk.inner_count ? inner_at(f, off) : 0;
@@ -81,6 +82,10 @@ static uint64_t unreached(struct flow *f, uint64_t off)
 		}
 		if (f->at[off] && (f->seen[f->at[off] - 1] & FLOW_SCANNED)) {
 			off += f->steps[f->at[off] - 1].len;
+			continue;
+		}
+		if (!f->in.own_stack && (zeros = padding_zeros(f->in.range->bytes + off, size - off))) {
+			off += zeros;
 			continue;
 		}
 		i = flow_step(f, off);

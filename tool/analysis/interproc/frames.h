@@ -24,6 +24,11 @@ struct frames_options {
 	struct detail *detail; /* in: addresses to report in detail (analysis/flow/detail.h); out: that detail; or null */
 };
 
+/* Padding between functions. */
+struct filled {
+	uint64_t addr, size;
+};
+
 struct frames {
 	struct code_space space;
 	struct row_list rows;
@@ -37,6 +42,14 @@ struct frames {
 	uint64_t insns;     /* instructions decoded, each once */
 	uint64_t covered;   /* bytes of text with a row that is not UNDEF */
 	uint64_t undefined; /* bytes inside functions whose row is UNDEF */
+	/* What a share of covered code is a share of: all bytes of code but the padding between functions, whether or not
+	 * functions were found there. */
+	uint64_t text;
+	uint64_t padding;         /* bytes of `filled` */
+	uint64_t padding_covered; /* of those with a row that is not UNDEF: padding keeps the row of the code before it */
+	uint64_t elsewhere;       /* bytes that are neither padding nor in a code range */
+	struct filled *filled;    /* sorted, disjoint */
+	size_t filled_count, filled_room;
 };
 
 /* 0, or -1 and a message. Deterministic for any number of jobs. */

@@ -5,20 +5,44 @@
  * .eh_frame and symbols say nothing, each prologue is tried as a function's start. Like any start of which only the
  * address is known, it is judged once more by its exits and edges (may_be_data()).
  *
+ * What lies in front of a start is evidence of its own. Compilers put nops in front of a loop or a block, but int3 or
+ * zero bytes only between functions. Where many such places of a file were proven to be functions by how they return,
+ * and hardly any is refuted, the others are functions too: those that do not return at all, as what throws. Such code
+ * may also show that the file's compiler preserves no register over calls (GraalVM), so that rsp alone can prove.
+ *
  * A code range that was taken for data, though its address is taken by code, is part of such a gap: its end was not
  * known, so that other functions have been followed with it, and the functions behind it are known by now.
  */
 #include "analysis/interproc/tried_starts.h"
+#include "arch/x86/cet.h"
+#include "shared/search.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Does a code range end at an address, with filler that its flow does not reach? Padding is part of the open code range
+ * in front of it. */
+static bool is_behind_filler(const struct work *w, const struct code_section *c, uint64_t addr)
+{
+	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].end < addr);
+	uint8_t last;
+
+	if (addr == c->addr || k == w->ranges.count || w->ranges.list[k].end != addr || w->state[k].flows_to_end)
+		return false;
+	last = c->bytes[addr - c->addr - 1];
+	return !last || insn_is_int3(&last, 1);
+}
 
 /* Adds the functions in [start, end) of a section. */
 static void gap_look(struct work *w, struct starts *s, const struct code_section *c, uint64_t start, uint64_t end)
 {
 	const struct code_range gap = {
 		.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .inferred = true};
+	size_t from = s->count;
 
-	s->count = 0;
+	if (start % FUNCTION_ALIGN == 0 && is_behind_filler(w, c, start))
+		start_padded_put(s, start);
 	prologues_find(s, &gap, start, end, false);
-	starts_try(w, s, &gap, 0, end);
+	starts_try(w, s, &gap, from, end);
 }
 
 /* Is code range `k` what was taken for data, and is it of no size, since nothing of it counts as code? */
@@ -26,49 +50,80 @@ static bool is_gap(const struct work *w, size_t k)
 {
 	const struct range_state *s = &w->state[k];
 
-	return s->kind == RANGE_DATA && !(s->evidence & EVIDENCE_WORD) && w->ranges.list[k].open;
+	return s->kind == RANGE_DATA && w->ranges.list[k].open;
 }
 
-/* Judges code range `k`, which has been tried as a function, again. */
-static void range_rejudge(struct work *w, size_t k)
+/* Adds the functions in all gaps of a section; *k: the first code range that may end behind its start. */
+static void section_look(struct work *w, struct starts *s, const struct code_section *c, size_t *k)
 {
-	w->state[k].kind = RANGE_FUNCTION;
-	w->state[k].run |= RUN_NEWS;
+	uint64_t at, end;
+
+	for (at = c->addr; at < c->addr + c->size; at = end) {
+		bool known;
+
+		while (*k < w->ranges.count && w->ranges.list[*k].end <= at)
+			++*k;
+		end = c->addr + c->size;
+		known = *k < w->ranges.count && w->ranges.list[*k].start <= at;
+		if (known && !is_gap(w, *k)) {
+			end = w->ranges.list[*k].end;
+			continue;
+		}
+		if (*k + known < w->ranges.count && w->ranges.list[*k + known].start < end)
+			end = w->ranges.list[*k + known].start;
+		gap_look(w, s, c, at, end);
+	}
 }
 
-void gaps_sweep(struct work *w)
+/* Index of the code range that begins at an address, or the number of code ranges. */
+static size_t range_from(const struct work *w, uint64_t addr)
+{
+	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].start < addr);
+
+	return k < w->ranges.count && w->ranges.list[k].start == addr ? k : w->ranges.count;
+}
+
+/* Makes code ranges of the starts. One that has been tried as a function before, and was taken for data, is judged
+ * again. */
+static void starts_take(struct work *w, const struct starts *s)
+{
+	size_t i, k;
+
+	for (i = 0; i < s->count; i++) {
+		k = range_from(w, s->list[i]);
+		if (k == w->ranges.count) {
+			undiscovered_put(w, s->list[i]);
+			continue;
+		}
+		w->state[k].kind = RANGE_FUNCTION;
+		w->state[k].run |= RUN_NEWS;
+	}
+	undiscovered_add(w);
+	for (i = 0; i < s->placed.count; i++) {
+		k = range_from(w, s->placed.list[i]);
+		if (k < w->ranges.count)
+			w->state[k].evidence |= EVIDENCE_PLACED;
+	}
+}
+
+void gaps_sweep(struct work *w, bool padded_only)
 {
 	const struct code_space *space = &w->out->space;
-	struct starts s = {0};
-	size_t i, k = 0, n;
-	uint64_t at, end;
+	struct starts s = {.shown = w->padding, .padded_only = padded_only};
+	size_t i, k = 0;
 
 	if (elf_is_object(w->file) || w->env.own_stack)
 		return;
-	for (i = 0; i < space->count; i++) {
-		const struct code_section *c = &space->list[i];
-
-		for (at = c->addr; at < c->addr + c->size; at = end) {
-			bool known;
-
-			while (k < w->ranges.count && w->ranges.list[k].end <= at)
-				k++;
-			end = c->addr + c->size;
-			known = k < w->ranges.count && w->ranges.list[k].start <= at;
-			if (known && !is_gap(w, k)) {
-				end = w->ranges.list[k].end;
-				continue;
-			}
-			if (k + known < w->ranges.count && w->ranges.list[k + known].start < end)
-				end = w->ranges.list[k + known].start;
-			gap_look(w, &s, c, at, end);
-			for (n = 0; n < s.count; n++)
-				if (known && s.list[n] == w->ranges.list[k].start)
-					range_rejudge(w, k);
-				else
-					undiscovered_put(w, s.list[n]);
-		}
+	s.shown.refuted = 0; /* these are tried again */
+	for (i = 0; i < space->count; i++)
+		section_look(w, &s, &space->list[i], &k);
+	starts_learn(&s);
+	w->padding = s.shown;
+	if (padded_only) {
+		w->padded = s.padded.list;
+		w->padded_count = s.padded.count;
+		s.padded.list = NULL;
 	}
+	starts_take(w, &s);
 	starts_free(&s);
-	undiscovered_add(w);
 }

@@ -8,6 +8,7 @@
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/work.h"
+#include "arch/x86/padding.h"
 #include "elf/hardening.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -137,6 +138,65 @@ static void saves_append(struct save_list *l, const struct range_rows *r)
 	}
 }
 
+/* ---- how much of the code is covered ---------------------------------------------------------- */
+
+static void filled_add(struct frames *out, uint64_t addr, uint64_t size)
+{
+	if (!size)
+		return;
+	mem_room(&out->filled, &out->filled_room, out->filled_count, sizeof(*out->filled));
+	out->filled[out->filled_count++] = (struct filled){addr, size};
+	out->padding += size;
+}
+
+/* Counts the bytes of [from, to), which are in no code range. */
+static void gap_count(struct frames *out, uint64_t from, uint64_t to)
+{
+	size_t i = SEARCH(out->space.count, k, out->space.list[k].addr + out->space.list[k].size <= from);
+
+	for (; i < out->space.count && out->space.list[i].addr < to; i++) {
+		const struct code_section *c = &out->space.list[i];
+		uint64_t start = from > c->addr ? from : c->addr, end = to < c->addr + c->size ? to : c->addr + c->size;
+		uint64_t size = padding_size(NULL, c->bytes + (start - c->addr), end - start, start, NULL);
+
+		filled_add(out, start, size);
+		out->elsewhere += end - start - size;
+	}
+}
+
+/* Counts the byte in front of a code range, in a gap, that has a row after all. */
+static void before_count(struct frames *out, uint64_t addr)
+{
+	const struct filled *last = out->filled_count ? &out->filled[out->filled_count - 1] : NULL;
+
+	out->covered++;
+	if (last && last->addr + last->size > addr)
+		out->padding_covered++;
+	else
+		out->elsewhere--;
+}
+
+/* Counts the padding after the flow of a code range, by the rows that it has. */
+static void range_count(struct frames *out, const struct range_state *s, const struct code_range *p)
+{
+	uint64_t from = s->reached - s->padding, end = s->reached < p->end ? s->reached : p->end, at, next;
+	size_t i = SEARCH(s->rows.count, k, s->rows.rows[k].addr <= from);
+
+	if (!s->padding || from >= end)
+		return;
+	filled_add(out, from, end - from);
+	for (at = from; at < end; at = next) {
+		bool defined = i && !s->non_c_frame && s->rows.rows[i - 1].rule.kind != ETCH_RULE_UNDEF;
+
+		next = i < s->rows.count && s->rows.rows[i].addr < end ? s->rows.rows[i].addr : end;
+		if (defined)
+			out->padding_covered += next - at;
+		else
+			out->undefined -= next - at;
+		i++;
+	}
+}
+
 /*
  * Joins the rows and findings of all code ranges, which are freed; gaps between them become UNDEF. 0, or -1 and a
  * message.
@@ -147,6 +207,7 @@ static int rows_join(struct work *w, struct error *e)
 	struct frames *out = w->out;
 	uint64_t at = 0;
 	size_t i, k, total = 0;
+	bool before;
 
 	for (i = 0; i < w->ranges.count; i++)
 		total += w->state[i].rows.count;
@@ -160,25 +221,33 @@ static int rows_join(struct work *w, struct error *e)
 
 		if (w->state[i].non_c_frame) {
 			range_rows_free(r);
-			r->undefined = p->end - p->start;
+			out->undefined += p->end - p->start;
 			row_append(&out->rows, p->start, &none, ETCH_SOURCE_CODE);
 		}
+		gap_count(out, at, p->start);
 		if (i && at != p->start)
 			row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
 		/* The start of a hand-made context is a return address without a call: a lookup of the byte before it has to
 		 * find the end of the stack. */
-		if (w->state[i].switches_stack && i && at < p->start)
+		before = w->state[i].switches_stack && i && at < p->start;
+		if (before)
 			row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE);
-		if (!w->state[i].non_c_frame && is_restorer(p, r))
+		if (!w->state[i].non_c_frame && is_restorer(p, r)) {
 			restorer_begin(w, i);
+			before |= i && at < p->start;
+		}
+		if (before)
+			before_count(out, p->start - 1);
 		for (k = 0; k < r->count; k++) {
 			uint64_t end = k + 1 < r->count ? r->rows[k + 1].addr : p->end;
 
 			row_append(&out->rows, r->rows[k].addr, &r->rows[k].rule, r->rows[k].source);
 			if (r->rows[k].rule.kind != ETCH_RULE_UNDEF)
 				out->covered += end - r->rows[k].addr;
+			else
+				out->undefined += end - r->rows[k].addr;
 		}
-		out->undefined += r->undefined;
+		range_count(out, &w->state[i], p);
 		if (!findings_take(&out->findings, &r->findings))
 			return error_memory(e);
 		saves_append(&out->saves, r);
@@ -187,6 +256,9 @@ static int rows_join(struct work *w, struct error *e)
 	}
 	if (w->ranges.count)
 		row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
+	gap_count(out, at, UINT64_MAX);
+	for (i = 0; i < out->space.count; i++)
+		out->text += out->space.list[i].size;
 	out->functions = w->ranges.count;
 	return 0;
 }
@@ -381,6 +453,7 @@ static void work_close(struct work *w)
 	free(w->worklist);
 	free(w->undiscovered);
 	free(w->data);
+	free(w->padded);
 	free(w->pointers);
 	free(w->noreturn);
 	free(w->noreturn_named);
@@ -419,6 +492,7 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 void frames_free(struct frames *fr)
 {
 	free(fr->rows.rows);
+	free(fr->filled);
 	free(fr->saves.rows);
 	cfi_file_close(&fr->cfi);
 	findings_free(&fr->findings);

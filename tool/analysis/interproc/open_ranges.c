@@ -5,6 +5,7 @@
  */
 #include "analysis/interproc/work.h"
 #include "arch/x86/opcodes.h"
+#include "arch/x86/padding.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -20,21 +21,29 @@ static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, u
 #define CALL_SIZE   5u /* bytes of a direct call */
 #define RETURN_SIZE 1u
 
-/* Does padding lie before an address, and before that an instruction of `size` bytes: a return, or a call inside the
- * file? */
-static bool is_behind(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
+/* Does linear decoding from the start of a code range meet an instruction at an offset? */
+static bool is_decoded_at(const struct code_range *p, uint64_t off)
 {
-	uint64_t at = addr - p->start, from, off;
+	uint64_t at = 0;
 	struct step s;
 
-	for (from = at - 1; from >= size && at - from < FUNCTION_ALIGN; from--) {
-		for (off = from; off < at && step_decode(NULL, p->bytes + off, at - off, p->start + off, &s) && s.padding;
-		     off += s.len)
-			;
-		if (off == at && step_decode(NULL, p->bytes + from - size, size, p->start + from - size, &s) &&
-		    s.flow == flow && (flow == FLOW_RETURN || space_at(&w->out->space, (uint64_t)s.imm)))
-			return true;
-	}
+	while (at < off && step_outline(NULL, p->bytes + at, p->end - p->start - at, &s))
+		at += s.len;
+	return at == off;
+}
+
+/* Does padding lie before an address, and before that an instruction of `size` bytes: a return, or a call inside the
+ * file? Zero bytes also end many operands: what looks like a return in front of them has to be one. */
+static bool is_behind(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
+{
+	uint64_t at = addr - p->start, from;
+	struct step s;
+
+	for (from = at - 1; from >= size && at - from < FUNCTION_ALIGN; from--)
+		if (from + padding_size(NULL, p->bytes + from, at - from, p->start + from, NULL) == at &&
+		    step_decode(NULL, p->bytes + from - size, size, p->start + from - size, &s) && s.flow == flow &&
+		    (flow == FLOW_RETURN || space_at(&w->out->space, (uint64_t)s.imm)))
+			return !padding_zeros(p->bytes + from, at - from) || is_decoded_at(p, from - size);
 	return false;
 }
 
@@ -100,7 +109,8 @@ void open_cuts_note(struct work *w, const uint64_t *was)
 			    x->target < w->ranges.list[w->place[x->to]].end)
 				continue; /* not affected */
 			link_resolve(w, x, NO_RANGE);
-			undiscovered_put(w, x->target);
+			if (x->kind != EXIT_REF || number_may_begin(w, x->target))
+				undiscovered_put(w, x->target);
 		}
 	for (i = 0; i < w->ranges.count; i++) {
 		uint64_t end = w->ranges.list[i].end;

@@ -107,14 +107,13 @@ static void rule_convert(const struct etch_rule *run, int32_t reserved, struct e
 		r->bp_off += down;
 }
 
-static void range_convert(const struct work *w, struct range_state *s, uint64_t end)
+static void range_convert(const struct work *w, struct range_state *s)
 {
 	struct range_rows *r = &s->rows;
 	uint32_t i;
 
 	for (i = 0; i < r->count; i++)
 		rule_convert(&w->own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
-	range_rows_sum(r, end);
 }
 
 /* C code is called or returns; code with a stack of its own does neither. */
@@ -151,7 +150,7 @@ void own_stack_rows(struct work *w)
 		if (!w->env.runtime->may_be(&w->ranges.list[i]) || (!s->non_c_frame && is_c(w, i)))
 			continue;
 		if (s->non_c_frame && !is_c(w, i)) {
-			range_convert(w, s, w->ranges.list[i].end);
+			range_convert(w, s);
 			s->non_c_frame = false;
 		} else {
 			s->non_c_frame = true; /* it may be either: no rows */

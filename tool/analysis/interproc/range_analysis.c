@@ -234,7 +234,7 @@ static bool trial_advance(const struct code_range *p, struct range_state *s, con
 /* The only evidence for code here is that its address is taken; a table among the code has that too. */
 static bool is_only_referred(const struct code_range *p, const struct range_state *s, size_t edges)
 {
-	return p->inferred && !(s->evidence & EVIDENCE_LED) && !edges;
+	return p->inferred && !(s->evidence & (EVIDENCE_LED | EVIDENCE_PLACED)) && !edges;
 }
 
 /* It leaves or begins as code with a stack of its own, which excludes data, however its address was found. */
@@ -456,9 +456,9 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	if ((!(s->entered & ENTRY_CALLED) && pushed_find(f, &o->emit)) || handler_fails(s, f) ||
 	    entry_refuted(o, number, referred))
 		return true;
-	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !range_is_tried(s) && f->in.start != START_PART &&
-	    !range_is_continuation(s) && !frames_known(&w->env, s) && !has_own_stack(f) &&
-	    (flow_begins_framed(f) || jumps_to_part(w, f))) {
+	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !(s->evidence & EVIDENCE_PLACED) &&
+	    !range_is_tried(s) && f->in.start != START_PART && !range_is_continuation(s) && !frames_known(&w->env, s) &&
+	    !has_own_stack(f) && (flow_begins_framed(f) || jumps_to_part(w, f))) {
 		s->kind = RANGE_PART;
 		s->relaxed_rules = f->in.relaxed = false;
 		s->frame = f->found.broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;

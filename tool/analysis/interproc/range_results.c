@@ -5,6 +5,7 @@
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
+#include "arch/x86/padding.h"
 
 #include "support/memory.h"
 
@@ -66,7 +67,8 @@ void exits_keep(struct worker *o, struct chunk *c)
 		const struct flow_exit *x = &f->found.exits[i];
 
 		links_put(o->w, link_is_tail(x->kind) ? &c->tails : &c->calls, x);
-		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE)
+		if (!(x->target & (FLOW_EXTERN | FLOW_SLOT)) && x->to == NO_RANGE &&
+		    (x->kind != EXIT_REF || number_may_begin(o->w, x->target)))
 			undiscovered_keep(o, c, x->target);
 	}
 	c->insns += f->found.insn_count;
@@ -78,11 +80,10 @@ static uint64_t reached_end(struct flow *f)
 {
 	const struct code_range *p = f->in.range;
 	uint64_t end = p->start + (f->found.extent ? f->found.extent : 1);
-	struct step s;
 
-	while (end < p->end && step_decode(NULL, p->bytes + (end - p->start), p->end - end, end, &s) && s.padding)
-		end += s.len;
-	return end < p->end ? end : p->end;
+	if (end >= p->end)
+		return p->end;
+	return end + padding_size(NULL, p->bytes + (end - p->start), p->end - end, end, NULL);
 }
 
 /*
@@ -137,8 +138,10 @@ void range_keep(struct worker *o, uint32_t number)
 
 	if (o->w->round >= RECURRENCE_FROM)
 		s->result_sum = range_sum(f, &s->rows);
-	if (p->open && settles)
+	if (p->open && settles) {
 		s->reached = reached_end(f);
+		s->padding = f->found.extent ? (uint32_t)(s->reached - (p->start + f->found.extent)) : 0;
+	}
 	s->empty = p->open && !f->found.extent && settles;
 	s->flows_to_end = p->start + f->found.extent >= p->end;
 	s->returns = f->found.may_return || !settles;

@@ -35,6 +35,7 @@ enum {
 	EVIDENCE_SHARED = 8,     /* the file's entry point and other code lead there */
 	EVIDENCE_CONTINUED = 16, /* a continuation, in frames that are known from where its address is handed on */
 	EVIDENCE_RETURNED = 32,  /* a continuation that begins as a function: in the frame of a callee's entry */
+	EVIDENCE_PLACED = 64,    /* it lies where this file has functions only (gap_sweep.c) */
 };
 
 /* Whose frame is there at the start of a code range, by its own code. Only grows, until it is found to be a
@@ -150,7 +151,8 @@ struct range_state {
 	uint32_t dispatch; /* flow.found.dispatch and dispatch_otherwise */
 	uint32_t dispatch_otherwise;
 	uint32_t last_round; /* the last one that analysed it */
-	uint64_t reached;    /* address of the end of its flow */
+	uint64_t reached;    /* address of the end of its flow, with the padding after it */
+	uint32_t padding;    /* bytes of that */
 	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
 	struct joins *joins; /* fixpoint.c: the joined states of a `joined` one, by target; owned, null: none */
 	uint64_t *tails;     /* entry_refuted: where it jumps to in the state of an entry, up to a 0; owned */

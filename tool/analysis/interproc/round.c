@@ -30,7 +30,6 @@ static void rows_cut(struct range_rows *r, uint64_t end)
 {
 	while (r->count && r->rows[r->count - 1].addr >= end)
 		r->count--;
-	range_rows_sum(r, end);
 }
 
 bool worklist_collect(struct work *w)

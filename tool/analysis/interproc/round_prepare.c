@@ -100,6 +100,11 @@ static bool stage_begin(struct work *w)
 {
 	bool more = any_run(w);
 
+	if (!more && !w->gaps_swept) {
+		w->gaps_swept = true;
+		gaps_sweep(w, false);
+		more = any_run(w);
+	}
 	if (!more && !w->words_scanned) { /* a word of data may be the label of a jump table: by now those are known */
 		w->words_scanned = true;
 		undiscovered_in_words(w);
@@ -116,9 +121,9 @@ static bool stage_begin(struct work *w)
 		wide_sweep(w);
 		more = any_run(w);
 	}
-	if (!more && !w->gaps_swept) {
-		w->gaps_swept = true;
-		gaps_sweep(w);
+	if (!more && !w->gaps_swept_again) {
+		w->gaps_swept_again = true;
+		gaps_sweep(w, false);
 		more = any_run(w);
 	}
 	if (!more && w->continuation_runs < CONTINUATION_RUNS && continuations_find(w))
@@ -151,6 +156,10 @@ bool round_prepare(struct work *w)
 	own_stack_decide(w);
 	open_trim(w);
 	own_stack_starts(w);
+	if (!w->gaps_seen) { /* before numbers in code, and later in data, that equal addresses amid these functions */
+		w->gaps_seen = true;
+		gaps_sweep(w, true);
+	}
 	undiscovered_add(w);
 	/* Classify each start by what leads to it. */
 	called_find(w);

@@ -3,11 +3,18 @@
 #include "analysis/interproc/tried_starts.h"
 
 #include "arch/x86/opcodes.h"
+#include "arch/x86/padding.h"
 #include "support/bounds.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static void list_put(struct start_list *l, uint64_t addr)
+{
+	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+	l->list[l->count++] = addr;
+}
 
 void start_put(struct starts *s, uint64_t addr)
 {
@@ -15,9 +22,19 @@ void start_put(struct starts *s, uint64_t addr)
 	s->list[s->count++] = addr;
 }
 
+void start_padded_put(struct starts *s, uint64_t addr)
+{
+	start_put(s, addr);
+	list_put(&s->padded, addr);
+}
+
 void starts_free(struct starts *s)
 {
 	free(s->list);
+	free(s->padded.list);
+	free(s->silent.list);
+	free(s->foreign.list);
+	free(s->placed.list);
 	flow_free(&s->flow);
 }
 
@@ -32,19 +49,24 @@ void starts_free(struct starts *s)
 /* The exits of a tried function: some are seen; some are not those of a function. */
 struct ending {
 	const struct flow *flow;
-	bool framed; /* it begins with a frame pointer */
-	bool some, wrong;
+	bool framed;  /* it begins with a frame pointer */
+	bool some;    /* it returns */
+	bool wrong;   /* with another rsp */
+	bool foreign; /* with the rsp of a function, but not with the registers of C's caller */
 };
 
-/* Are rsp and rbp those of the caller, and without a frame pointer all callee-saved registers? Compilers with
- * conventions of their own preserve no other register. */
-static bool is_balanced(const struct ending *x, const struct state *s)
+/*
+ * Is rsp that of the caller, and are the callee-saved registers? With a frame pointer rbp alone counts, since compilers
+ * with conventions of their own preserve no other register.
+ */
+static void ending_judge(struct ending *x, const struct state *s)
 {
 	const struct value *sp = &s->reg[ETCH_REG_RSP], *bp = &s->reg[ETCH_REG_RBP];
 
-	if (!x->framed)
-		return state_is_entry(s);
-	return sp->kind == VALUE_CFA && sp->off == -8 && bp->kind == VALUE_ENTRY && bp->reg == ETCH_REG_RBP;
+	if (sp->kind != VALUE_CFA || sp->off != -8)
+		x->wrong = true;
+	else if (x->framed ? bp->kind != VALUE_ENTRY || bp->reg != ETCH_REG_RBP : !state_is_entry(s))
+		x->foreign = true;
 }
 
 static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
@@ -56,7 +78,7 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 	if (!i || x->flow->steps[i - 1].flow != FLOW_RETURN)
 		return;
 	x->some = true;
-	x->wrong |= !is_balanced(x, before);
+	ending_judge(x, before);
 }
 
 /* [start, end) of a code range as one of its own. */
@@ -90,11 +112,19 @@ static void try_alone(const struct work *w, struct flow *f, const struct code_ra
 	flow_states(f, note, ctx);
 }
 
+enum verdict {
+	START_REFUTED, /* it leaves with a frame that is not its own */
+	START_SILENT,  /* it does not leave: it ends in calls, traps or loops */
+	START_FOREIGN, /* it leaves with the rsp of a function, without registers that C's convention preserves */
+	START_PROVEN,
+};
+
 /*
  * Is [start, end) a function? Analysed on its own, all its returns and all jumps out of it have to be balanced, and it
  * has to return. A candidate inside another function pops that function's frame too, which is not balanced.
  */
-static bool is_function(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start, uint64_t end)
+static enum verdict start_try(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start,
+                              uint64_t end)
 {
 	const struct code_range p = part_of(in, start, end);
 	struct ending x = {.flow = f, .framed = insn_is_frame_prologue(p.bytes, end - start)};
@@ -102,8 +132,10 @@ static bool is_function(const struct work *w, struct flow *f, const struct code_
 
 	try_alone(w, f, &p, ending_note, &x);
 	for (i = 0; i < f->found.edge_count; i++)
-		x.wrong |= !is_balanced(&x, &f->found.edges[i].state);
-	return x.some && !x.wrong && !f->found.broken;
+		ending_judge(&x, &f->found.edges[i].state);
+	if (x.wrong || f->found.broken || (f->found.edge_count && !x.some))
+		return START_REFUTED;
+	return !x.some ? START_SILENT : x.foreign ? START_FOREIGN : START_PROVEN;
 }
 
 /* Does an instruction make the rbp of the start rsp? */
@@ -135,29 +167,138 @@ bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_
 	return x.found;
 }
 
+/* Does a prologue begin at an address: with a frame pointer, or not? */
+static bool begins_function(struct starts *s, const uint8_t *bytes, size_t avail, uint64_t addr)
+{
+	struct step in;
+
+	return insn_is_frame_prologue(bytes, avail) ||
+	       (step_decode(s->flow.cache, bytes, avail, addr, &in) && step_begins_function(&in, bytes, avail));
+}
+
 void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)
 {
 	uint64_t at = start;
-	bool behind = true;
+	bool behind = true, called = false, filler;
 	struct step in;
+	size_t padded;
 
 	if (!s->flow.cache)
 		s->flow.cache = step_cache_new(); /* null: decoding is slower */
 	while (at < end) {
 		const uint8_t *bytes = p->bytes + (at - p->start);
 
+		filler = called;
+		padded = behind   ? padding_size(s->flow.cache, bytes, end - at, at, &filler)
+		         : called ? padding_after_call(bytes, end - at, at, FUNCTION_ALIGN)
+		                  : 0;
+		if (padded) {
+			at += padded;
+			if (!framed && at < end && filler && at % FUNCTION_ALIGN == 0)
+				start_padded_put(s, at);
+			behind = true;
+			continue;
+		}
 		if (!step_decode(s->flow.cache, bytes, end - at, at, &in)) {
 			at++;
 			behind = true;
 			continue;
 		}
-		if (behind &&
-		    (insn_is_frame_prologue(bytes, end - at) || (!framed && step_begins_function(&in, bytes, end - at))))
+		if (behind && (framed ? insn_is_frame_prologue(bytes, end - at) : begins_function(s, bytes, end - at, at)))
 			start_put(s, at);
 		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
-		         in.flow == FLOW_STOP;
+		         in.flow == FLOW_STOP || in.op == STEP_HALT;
+		called = in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND;
 		at += in.len;
 	}
+}
+
+/* ---- what the padding in front says ----------------------------------------------------------- */
+
+#define SHOWN_LEAST 32u /* functions that make a regularity */
+#define REFUTED_SHARE \
+	10u                  /* one in so many may be refuted: data among the code, and what the analysis does not follow */
+#define FOREIGN_SHARE 4u /* one in so many preserves less than C's convention: a file of C has none */
+
+/* Puts the sorted words of a list into s->list, as starts that their place shows. */
+static void placed_put(struct starts *s, const struct start_list *from)
+{
+	size_t i;
+
+	for (i = 0; i < from->count; i++) {
+		start_put(s, from->list[i]);
+		list_put(&s->placed, from->list[i]);
+	}
+}
+
+void starts_learn(struct starts *s)
+{
+	struct padding_shown *x = &s->shown;
+
+	x->regular = x->proven >= SHOWN_LEAST && x->refuted <= x->proven / REFUTED_SHARE;
+	x->own_rules = x->regular && x->foreign >= SHOWN_LEAST && x->foreign >= x->proven / FOREIGN_SHARE;
+	if (x->regular)
+		placed_put(s, &s->silent);
+	if (x->own_rules)
+		placed_put(s, &s->foreign);
+}
+
+/* Counts what a start behind filler has shown, and keeps it until starts_learn() where that alone does not prove it.
+ * prologue: it begins as functions do. */
+static void padded_note(struct starts *s, uint64_t start, enum verdict v, bool prologue)
+{
+	if (prologue) {
+		s->shown.proven += v == START_PROVEN || v == START_FOREIGN;
+		s->shown.foreign += v == START_FOREIGN;
+	}
+	s->shown.refuted += v == START_REFUTED;
+	if (v == START_FOREIGN)
+		list_put(&s->foreign, start);
+	else if (v == START_SILENT || (v == START_PROVEN && !prologue))
+		list_put(&s->silent, start);
+}
+
+/* ---- trying them ------------------------------------------------------------------------------ */
+
+static bool is_padded(const struct starts *s, uint64_t addr) { return word_has(s->padded.list, s->padded.count, addr); }
+
+/*
+ * Is candidate i of the n in s->list a function: does it end as one where one of the next candidates begins? A padded
+ * one ends before the next padded one.
+ */
+static enum verdict candidate_try(const struct work *w, struct starts *s, const struct code_range *p, size_t i,
+                                  size_t n, uint64_t end)
+{
+	bool padded = is_padded(s, s->list[i]);
+	enum verdict v = START_REFUTED;
+	size_t runs;
+
+	for (runs = 1; v < START_FOREIGN && runs <= RUNS_MOST && i + runs <= n; runs++) {
+		uint64_t stop = i + runs < n ? s->list[i + runs] : end;
+
+		if (stop - s->list[i] > TRIED_MOST)
+			break;
+		v = start_try(w, &s->flow, p, s->list[i], stop);
+		if (padded && is_padded(s, stop))
+			break;
+	}
+	return v;
+}
+
+/* Is a tried candidate to be kept? */
+static bool candidate_judge(struct starts *s, const struct code_range *p, uint64_t start, enum verdict v)
+{
+	const uint8_t *bytes = p->bytes + (start - p->start);
+	bool prologue = begins_function(s, bytes, p->end - start, start), padded = is_padded(s, start);
+	bool keeps = v == START_PROVEN && (padded ? prologue : !s->padded_only);
+
+	if (padded)
+		padded_note(s, start, v, prologue);
+	else if (v == START_FOREIGN && s->shown.own_rules && !s->padded_only && start % FUNCTION_ALIGN == 0)
+		keeps = true;
+	if (keeps && (padded || v == START_FOREIGN))
+		list_put(&s->placed, start);
+	return keeps;
 }
 
 void starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end)
@@ -167,20 +308,12 @@ void starts_try(const struct work *w, struct starts *s, const struct code_range 
 
 	n = from + words_unique(s->list + from, s->count - from);
 	for (i = k = from; i < n; i++) {
-		bool is = false;
-		size_t runs;
+		uint64_t start = s->list[i];
 
-		for (runs = 1; !is && s->list[i] >= done && runs <= RUNS_MOST && i + runs <= n; runs++) {
-			uint64_t stop = i + runs < n ? s->list[i + runs] : end;
-
-			if (stop - s->list[i] > TRIED_MOST)
-				break;
-			is = is_function(w, &s->flow, p, s->list[i], stop);
-		}
-		if (!is)
+		if (start < done || !candidate_judge(s, p, start, candidate_try(w, s, p, i, n, end)))
 			continue;
-		done = s->list[i] + s->flow.found.extent;
-		s->list[k++] = s->list[i];
+		done = start + s->flow.found.extent;
+		s->list[k++] = start;
 	}
 	s->count = k;
 }

@@ -6,21 +6,42 @@
 
 #include "analysis/interproc/work.h"
 
+struct start_list {
+	uint64_t *list; /* sorted */
+	size_t count, room;
+};
+
 struct starts {
 	uint64_t *list; /* sorted by starts_try() */
 	size_t count, room;
+	/* Of an aligned address behind filler (padding_size()) the place in the file says that a function may begin there.
+	 * What its code says is judged by starts_learn(). */
+	struct start_list padded;  /* those that were found */
+	struct start_list silent;  /* whose code neither begins nor ends as a function's, and does not refute it */
+	struct start_list foreign; /* functions, but not of C's convention */
+	struct start_list placed;  /* those in `list` */
+	struct padding_shown shown;
+	bool padded_only; /* only padded starts are kept */
 	struct flow flow;
 };
 
 void starts_free(struct starts *s);
 void start_put(struct starts *s, uint64_t addr);
-/* Adds the prologues in [start, end) of a code range that lie behind padding, data or an instruction that does not fall
- * through; `framed`: only those with a frame pointer. */
+/* Adds an aligned address behind filler. */
+void start_padded_put(struct starts *s, uint64_t addr);
+/*
+ * Adds the prologues in [start, end) of a code range that lie behind padding, data or an instruction that does not fall
+ * through; `framed`: only those with a frame pointer. Otherwise also any aligned address behind int3 or zero bytes:
+ * compilers put nops in front of a loop or a block, but these only between functions.
+ */
 void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed);
 /* Does the code in [start, end) of a code range leave the frame that rbp points to at `start`? Then it is no function,
  * but the end of some, which jump to it; their frame is described by the FDE. */
 bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start,
                         uint64_t end);
+/* Draws the conclusions from what the padded starts tried so far have shown, and takes the silent ones for functions
+ * where these allow it. */
+void starts_learn(struct starts *s);
 /* Drops the candidates from index `from` on that are no functions; the last one may reach up to `end`. */
 void starts_try(const struct work *w, struct starts *s, const struct code_range *p, size_t from, uint64_t end);
 

@@ -286,6 +286,16 @@ static bool is_prologue(const struct code_section *c, uint64_t addr)
 	return insn_is_frame_prologue(c->bytes + (addr - c->addr), c->size - (addr - c->addr));
 }
 
+bool number_may_begin(const struct work *w, uint64_t addr)
+{
+	const struct code_section *c = w->padding.regular ? space_at(&w->out->space, addr) : NULL;
+
+	if (!c || addr == c->addr || is_prologue(c, addr) ||
+	    code_is_sigreturn(c->bytes + (addr - c->addr), c->size - (addr - c->addr)))
+		return true;
+	return word_has(w->padded, w->padded_count, addr);
+}
+
 /*
  * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
  * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
@@ -309,6 +319,8 @@ static void words_sift(struct work *w)
 		decoded = sweep_to(&x, word);
 		amidst = decoded && (x.at > word || x.falls_through || (x.certain && word <= x.within));
 		if (amidst && !may_begin(x.c, word - x.c->addr, x.certain))
+			continue;
+		if (!number_may_begin(w, word))
 			continue;
 		w->undiscovered[k++] = word;
 		if (!decoded || amidst || !x.certain) {

@@ -37,6 +37,15 @@ struct chunk {
 	uint64_t insns;
 };
 
+/* What the padded starts of a file have shown, and what follows from it; see starts_learn(). */
+struct padding_shown {
+	size_t proven;  /* functions by how they return */
+	size_t foreign; /* of those: they do not preserve the registers that C's convention preserves */
+	size_t refuted; /* no functions: they return or leave with another rsp */
+	bool regular;   /* this padding stands in front of functions only, including those that do not return */
+	bool own_rules; /* functions of this file preserve no register but rsp */
+};
+
 /* All state of one frames_find(). */
 struct work {
 	const struct elf_file *file;
@@ -80,7 +89,12 @@ struct work {
 	bool words_scanned;                       /* undiscovered_in_words() has run */
 	bool words_judged;                        /* starts_rejudge() has run since */
 	bool wide_swept;                          /* wide_sweep() has run */
+	bool gaps_seen;                           /* gaps_sweep() has looked for padded starts */
 	bool gaps_swept;                          /* gaps_sweep() has run */
+	bool gaps_swept_again;                    /* it has run once more, after words_judged */
+	struct padding_shown padding;             /* by gaps_sweep() */
+	uint64_t *padded;                         /* padded starts that its first run has met, sorted */
+	size_t padded_count;
 	uint32_t continuation_runs;               /* of continuations_find() */
 	struct flow_continuation *continuations;  /* env.continuations */
 	struct continuation_walk *walk;           /* of continuations_find(); null: it has not run */
@@ -187,8 +201,14 @@ void wide_called(struct work *w);
 /* Makes code that begins and ends as functions do entries, once the call graph is complete. */
 void wide_sweep(struct work *w);
 
+/*
+ * undiscovered.c: may a function begin at an address only because a number in code or data equals it? Not where the
+ * padding of the file shows its functions, and none in front of this one: heap offsets of GraalVM's images are such
+ * numbers.
+ */
+bool number_may_begin(const struct work *w, uint64_t addr);
 /* gap_sweep.c: makes code ranges of functions between the code ranges, once all other evidence is there. */
-void gaps_sweep(struct work *w);
+void gaps_sweep(struct work *w, bool padded_only);
 
 /* continuations.c: finds the frames of continuations, once all other evidence is there. The code of continuations may
  * hand on others: at most CONTINUATION_RUNS times. Returns whether any is new. */

@@ -7,6 +7,7 @@
 
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/wide_findings.h"
+#include "arch/x86/padding.h"
 #include "shared/search.h"
 #include "support/vector.h"
 
@@ -234,6 +235,9 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	while (x < to && step_decode_in(e->flow->cache, p->bytes + (x - p->start), to - x, readable(e, x), x, &s) &&
 	       s.padding)
 		x += s.len;
+	/* Zero bytes up to the end lie in front of the next function; others may be data, or what a runtime reads. */
+	if (x < to && to == p->end && !e->flow->in.own_stack && padding_zeros(p->bytes + (x - p->start), to - x) == to - x)
+		x = to;
 	return x - at;
 }
 
@@ -441,7 +445,6 @@ static bool results_take(struct emit *e, struct range_rows *out)
 	}
 	for (i = 0; i < e->count; i++)
 		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
-	range_rows_sum(out, e->range->end);
 	return true;
 }
 
@@ -484,16 +487,6 @@ const struct row *range_row_at(const struct range_rows *r, uint64_t addr)
 	size_t n = SEARCH(r->count, i, r->rows[i].addr <= addr);
 
 	return n ? &r->rows[n - 1] : NULL;
-}
-
-void range_rows_sum(struct range_rows *r, uint64_t end)
-{
-	uint32_t i;
-
-	r->undefined = 0;
-	for (i = 0; i < r->count; i++)
-		if (r->rows[i].rule.kind == ETCH_RULE_UNDEF)
-			r->undefined += (i + 1 < r->count ? r->rows[i + 1].addr : end) - r->rows[i].addr;
 }
 
 void range_rows_free(struct range_rows *p)

@@ -19,7 +19,6 @@ struct range_rows {
 	                         * code range's start */
 	uint32_t count, save_count;
 	struct findings findings; /* with addresses of the code space, and section 0 */
-	uint64_t undefined;       /* bytes whose row is UNDEF */
 	bool unproven;            /* some rows are of .eh_frame alone, or confirmed by an inferred state alone */
 };
 
@@ -65,8 +64,6 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out);
 void emit_free(struct emit *e);
 /* The row that covers an address, or null: it is below the first. */
 const struct row *range_row_at(const struct range_rows *r, uint64_t addr);
-/* Sets r->undefined, for a code range that ends at `end`. */
-void range_rows_sum(struct range_rows *r, uint64_t end);
 void range_rows_free(struct range_rows *p);
 
 /* emit_saves.c: where callee-saved registers are. Called before flow_states(), which then collects the saves, if
