@@ -48,9 +48,11 @@ static struct json_object *code_json(const struct summary *s)
 	put(o, "rows", s->view->frames.rows.count);
 	for (i = 0; i < 4; i++)
 		put(from, row_source_text(i), c->source[i]);
-	put(from, "undefined", c->text - c->covered);
+	put(from, "undefined", c->text - c->padding - c->covered);
 	json_object_object_add(o, "coverage", from);
 	put(o, "undefined_in_functions", s->view->frames.undefined);
+	put(o, "undefined_elsewhere", s->view->frames.elsewhere);
+	put(o, "padding", c->padding);
 	return o;
 }
 
@@ -68,6 +70,7 @@ static struct json_object *unwind_json(const struct summary *s)
 	put(o, "rows", u->row_count);
 	put(o, "bytes", u->bytes);
 	put(o, "text", c->text);
+	put(o, "padding", c->padding);
 	put(o, "covered", c->covered);
 	put(o, "map", u->header.map_shift ? 1u << u->header.map_shift : 0);
 	put(o, "undefined_rows", c->undefined_rows);
@@ -234,11 +237,13 @@ void summary_tsv(const struct summary *s)
 	       s->view->frames.insns);
 	for (i = 0; i < 4; i++)
 		printf("coverage: %s\t%" PRIu64 "\n", row_source_text((unsigned)i), c->source[i]);
-	printf("coverage: undefined\t%" PRIu64 "\n", c->text - c->covered);
+	printf("coverage: undefined\t%" PRIu64 "\n", c->text - c->padding - c->covered);
 	for (i = 0; i < s->size_count; i++)
 		printf("size: %s\t%" PRIu64 "\n", s->sizes[i].section, s->sizes[i].bytes);
 	for (i = 0; i < 3; i++)
 		printf("findings: %s\t%zu\n", severity_name((enum severity)i), s->severities[i]);
 	for (i = 0; i < s->found_count; i++)
 		printf("finding: %s\t%zu\n", s->found[i].what, s->found[i].count);
+	printf("padding\t%" PRIu64 "\nundefined_in_functions\t%" PRIu64 "\nundefined_elsewhere\t%" PRIu64 "\n", c->padding,
+	       s->view->frames.undefined, s->view->frames.elsewhere);
 }

@@ -32,7 +32,7 @@ static void file_text(const struct summary *s)
 
 static void coverage_line(uint64_t bytes, const struct coverage *c, const char *source, const char *what)
 {
-	printf("    %10" PRIu64 "  %6.2f%%  %-10s %s\n", bytes, percent(bytes, c->text), source, what);
+	printf("    %10" PRIu64 "  %6.2f%%  %-10s %s\n", bytes, percent(bytes, c->text - c->padding), source, what);
 }
 
 /* The unwind rows that the code gives, whether or not the file has a table. */
@@ -47,20 +47,22 @@ static void code_text(const struct summary *s)
 	static const uint8_t order[] = {ETCH_SOURCE_BOTH, ETCH_SOURCE_CODE, ETCH_SOURCE_CFI, ETCH_SOURCE_PLT};
 	const struct frames *fr = &s->view->frames;
 	const struct coverage *c = &s->code;
-	char inside[64];
 	unsigned i;
 
-	printf("  code: %" PRIu64 " bytes in %zu section%s; %zu functions, %" PRIu64 " instructions decoded\n", c->text,
-	       s->code_sections, plural(s->code_sections), fr->functions, fr->insns);
+	printf("  code: %" PRIu64 " bytes in %zu section%s", c->text, s->code_sections, plural(s->code_sections));
+	if (c->padding)
+		printf(", of which %" PRIu64 " are padding between functions", c->padding);
+	printf("; %zu functions, %" PRIu64 " instructions decoded\n", fr->functions, fr->insns);
 	if (!c->text)
 		return;
-	printf("  unwind rows, by source (bytes of code):\n");
+	printf("  unwind rows, by source (bytes of code, padding apart):\n");
 	for (i = 0; i < sizeof(order); i++)
 		if (c->source[order[i]])
 			coverage_line(c->source[order[i]], c, row_source_text(order[i]), what[order[i]]);
-	snprintf(inside, sizeof(inside), "%" PRIu64 " of them inside functions", fr->undefined);
-	if (c->text - c->covered)
-		coverage_line(c->text - c->covered, c, "undefined", inside);
+	if (fr->undefined)
+		coverage_line(fr->undefined, c, "undefined", "inside functions");
+	if (fr->elsewhere)
+		coverage_line(fr->elsewhere, c, "undefined", "where no function was found");
 }
 
 static void tables_text(const struct summary *s)
@@ -90,7 +92,7 @@ static void tables_text(const struct summary *s)
 		printf("; return-address map of %u bytes\n", 1u << u->header.map_shift);
 	else
 		printf("; no return-address map\n");
-	printf("    %.3f%% of the text has a row", percent(c->covered, c->text));
+	printf("    %.3f%% of the text, padding apart, has a row", percent(c->covered, c->text - c->padding));
 	for (i = 0; i < 4 && u->sources; i++)
 		printf("%s %zu %s", i ? "," : "; rows from", c->source_rows[i], row_source_text(i));
 	printf("; %zu undefined%s\n", c->undefined_rows, u->sources ? "" : " (" ETCH_SEC_SOURCE " was stripped)");

@@ -153,13 +153,28 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Counts the bytes of code and the rows by source. */
-static void coverage_count(const struct row_list *rows, const struct code_space *space, struct coverage *c)
+/* The bytes of [from, to) that are no padding. *k is a cursor for ascending addresses. */
+static uint64_t bytes_unfilled(const struct frames *fr, uint64_t from, uint64_t to, size_t *k)
 {
-	size_t i, k = 0;
+	uint64_t bytes = to > from ? to - from : 0;
+	size_t i;
+
+	while (*k < fr->filled_count && fr->filled[*k].addr + fr->filled[*k].size <= from)
+		++*k;
+	for (i = *k; i < fr->filled_count && fr->filled[i].addr < to; i++)
+		bytes -= smaller(fr->filled[i].addr + fr->filled[i].size, to) - larger(fr->filled[i].addr, from);
+	return bytes;
+}
+
+/* Counts the bytes of code, padding apart, and the rows by source. */
+static void coverage_count(const struct row_list *rows, const struct code_space *space, const struct frames *fr,
+                           struct coverage *c)
+{
+	size_t i, k = 0, filled = 0;
 
 	for (i = 0; i < space->count; i++)
 		c->text += space->list[i].size;
+	c->padding = fr->padding;
 	for (i = 0; i + 1 < rows->count; i++) {
 		const struct row *r = &rows->rows[i];
 		uint64_t bytes = 0;
@@ -175,7 +190,7 @@ static void coverage_count(const struct row_list *rows, const struct code_space 
 			uint64_t from = larger(r->addr, space->list[s].addr);
 			uint64_t to = smaller(r[1].addr, space->list[s].addr + space->list[s].size);
 
-			bytes += to > from ? to - from : 0;
+			bytes += bytes_unfilled(fr, from, to, &filled);
 		}
 		c->source_rows[r->source & 3]++;
 		c->source[r->source & 3] += bytes;
@@ -285,8 +300,9 @@ static bool summary_make(struct summary *s)
 	s->code_sections = s->view->space.count;
 	sites_count(s);
 	exceptions_count(s);
-	coverage_count(&s->view->frames.rows, &s->view->frames.space, &s->code);
-	coverage_count(&s->unwind->rows, &s->unwind->space, &s->table);
+	coverage_count(&s->view->frames.rows, &s->view->frames.space, &s->view->frames, &s->code);
+	if (s->unwind->table)
+		coverage_count(&s->unwind->rows, &s->unwind->space, &s->view->frames, &s->table);
 	sizes_count(s);
 	return objects_list(s->view, &s->objects) && findings_count(s);
 }

@@ -24,7 +24,8 @@ struct tallies {
 
 /* How much of the code rows describe, in bytes. */
 struct coverage {
-	uint64_t text;
+	uint64_t text;      /* all bytes of code */
+	uint64_t padding;   /* of those, between functions; counted nowhere below */
 	uint64_t source[4]; /* bytes with a rule other than UNDEF, by enum etch_row_source */
 	uint64_t covered;   /* sum of `source` */
 	size_t source_rows[4];

@@ -137,7 +137,8 @@ static void print_calls(const struct elf_file *f, const struct rewrite_result *r
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                         const struct rewrite_result *r)
 {
-	uint64_t code = r->frames.covered + r->frames.undefined;
+	const struct frames *fr = &r->frames;
+	uint64_t code = fr->text - fr->padding;
 	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);
 
 	text_clean_name(stdout, path, NULL);
@@ -157,7 +158,10 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 			o->imv || calls ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
 			r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
 			r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
-			code ? 100.0 * (double)r->frames.covered / (double)code : 0.0);
+			code ? 100.0 * (double)(fr->covered - fr->padding_covered) / (double)code : 0.0);
+	if (o->orc && fr->undefined + fr->elsewhere)
+		printf(" (without a row: %llu bytes inside functions, %llu where no function was found)",
+		       (unsigned long long)fr->undefined, (unsigned long long)fr->elsewhere);
 	if (r->register_bytes)
 		printf("; register table: %llu bytes", (unsigned long long)r->register_bytes);
 	if (r->register_lost)
