@@ -7,6 +7,8 @@
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"
 #include "analysis/addresses/function.h"
+#include "analysis/facts/cfi_file.h"
+#include "analysis/facts/space.h"
 #include "support/vector.h"
 #include "support/progress.h"
 #include "site/in_place.h"
@@ -18,7 +20,41 @@
 
 /* ---- the function -------------------------------------------------------------- */
 
-/* Extends a place inside a function to the function. *vague: the starts of functions there are not known. */
+/* Does a symbol at the start of a function describe an address: does its size cover it, or has it none? */
+static bool is_in_symbol(const struct elf_symbol *list, uint32_t count, const struct func *fn, uint64_t addr)
+{
+	uint32_t i;
+
+	for (i = 1; i < count; i++)
+		if (list[i].section == fn->section && list[i].value == fn->start &&
+		    (list[i].type == STT_FUNC || list[i].type == STT_GNU_IFUNC) &&
+		    (!list[i].size || addr - fn->start < list[i].size))
+			return true;
+	return false;
+}
+
+/*
+ * Does no symbol and no FDE of a linked file say which function holds an address? What func_list_build() gives then
+ * reaches up to the next symbol or FDE, if there is any, and may hold any number of functions.
+ */
+static bool is_undescribed(const struct elf_file *f, const struct func *fn, uint64_t addr)
+{
+	struct code_space space = {0};
+	struct cfi_file cfi = {0};
+	struct error ignored;
+	bool described;
+
+	if (elf_is_object(f) || is_in_symbol(f->symbols, f->symbol_count, fn, addr) ||
+	    is_in_symbol(f->dynsyms, f->dynsym_count, fn, addr))
+		return false;
+	space_build(f, &space);
+	described = !cfi_file_open(f, &space, &cfi, &ignored) && cfi_file_at(&cfi, addr) >= 0;
+	cfi_file_close(&cfi);
+	space_free(&space);
+	return !described;
+}
+
+/* Extends a place inside a function to the function. *vague: only the analysis can say which function that is. */
 static int function_find(const struct elf_file *f, struct place *at, bool *vague, struct error *e)
 {
 	struct func_list list = {0};
@@ -35,8 +71,8 @@ static int function_find(const struct elf_file *f, struct place *at, bool *vague
 		if (f->sections[i].sh.sh_flags & SHF_EXECINSTR)
 			fn = func_find(&list, i, at->start);
 	if (fn) {
+		*vague = is_undescribed(f, fn, at->start);
 		*at = (struct place){fn->section, fn->start, fn->end, true};
-		*vague = fn->vague;
 	}
 	func_list_free(&list);
 	return fn ? 0 : error_set(e, "has no code at %" PRIx64, at->start);
