@@ -21,11 +21,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define MAGIC "etchundo"
+#define MAGIC   "etchundo"
+#define VERSION 1u
 
 struct record {
 	char magic[8];
-	uint32_t version;    /* 1 */
+	uint32_t version;    /* VERSION */
 	uint32_t delta_size; /* of the delta that follows the record */
 	uint64_t original_size, kept_size;
 	uint8_t original_hash[16], kept_hash[16]; /* XXH3, 128 bits, canonical (big-endian) form */
@@ -174,18 +175,31 @@ static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { r
 
 static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
-/* Reads the record in section `sh`, the last bytes of a file. -1 and a message: there is none that is well-formed. */
-static int record_read(const uint8_t *file, size_t size, const Elf64_Shdr *sh, struct record *r, struct error *e)
+enum record_state { RECORD_GOOD, RECORD_DAMAGED, RECORD_UNKNOWN };
+
+/* Reads the record in section `sh`, the last bytes of a file. Unless it is good there is a message: it is not
+ * well-formed, or of a version that this etch does not know. */
+static enum record_state record_read(const uint8_t *file, size_t size, const Elf64_Shdr *sh, struct record *r,
+                                     struct error *e)
 {
 	if (sh->sh_type != SHT_PROGBITS || sh->sh_offset > size || sh->sh_size != size - sh->sh_offset ||
-	    sh->sh_size < sizeof(*r))
-		return error_set(e, stale);
+	    sh->sh_size < sizeof(*r)) {
+		error_set(e, stale);
+		return RECORD_DAMAGED;
+	}
 	memcpy(r, file + sh->sh_offset, sizeof(*r));
-	if (memcmp(r->magic, MAGIC, sizeof(r->magic)) || r->version != 1 || r->delta_size != sh->sh_size - sizeof(*r) ||
+	if (!memcmp(r->magic, MAGIC, sizeof(r->magic)) && r->version != VERSION) {
+		error_set(e, "has an undo record of version %u, and this etch knows version %u: use the etch that wrote it",
+		          r->version, VERSION);
+		return RECORD_UNKNOWN;
+	}
+	if (memcmp(r->magic, MAGIC, sizeof(r->magic)) || r->delta_size != sh->sh_size - sizeof(*r) ||
 	    r->kept_size > sh->sh_offset || r->kept_size < sizeof(r->header) || r->original_size < sizeof(r->header) ||
-	    !size_is_likely(r->original_size, r->kept_size, r->delta_size))
-		return error_set(e, stale);
-	return 0;
+	    !size_is_likely(r->original_size, r->kept_size, r->delta_size)) {
+		error_set(e, stale);
+		return RECORD_DAMAGED;
+	}
+	return RECORD_GOOD;
 }
 
 /* The ELF header of the file without its record: what a tool has changed in it since stays, except section headers. */
@@ -246,12 +260,15 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 {
 	uint8_t found[16];
 	Elf64_Shdr sh;
+	enum record_state why;
 	struct record r;
 
 	*out = (struct undo){0};
 	if (!section_find(file, size, &sh))
 		return 0;
-	if (record_read(file, size, &sh, &r, e))
+	why = record_read(file, size, &sh, &r, e);
+	out->unknown = why == RECORD_UNKNOWN;
+	if (why != RECORD_GOOD)
 		return -1;
 	if (kept_take(file, size, &r, sh.sh_offset, out, e)) {
 		undo_free(out);
@@ -447,7 +464,7 @@ static int reader_fill(struct undo_reader *u, struct error *e)
 		return 0;
 	if (sh.sh_offset <= u->size && !image_read(u, sh.sh_offset, u->size - sh.sh_offset))
 		return error_set(e, "cannot read: %s", strerror(errno));
-	if (record_read(u->image, u->size, &sh, &u->record, e))
+	if (record_read(u->image, u->size, &sh, &u->record, e) != RECORD_GOOD)
 		return -1;
 	u->delta = u->image + sh.sh_offset + sizeof(u->record);
 	memcpy(&header, u->image, sizeof(header));
@@ -573,7 +590,7 @@ static int original_record(struct bytes kept, const struct headers *h, struct by
 
 int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e)
 {
-	struct record r = {.magic = MAGIC, .version = 1, .original_size = original_size, .kept_size = *size};
+	struct record r = {.magic = MAGIC, .version = VERSION, .original_size = original_size, .kept_size = *size};
 	size_t delta_size, at;
 	struct headers h;
 	uint8_t *delta;

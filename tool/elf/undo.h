@@ -7,6 +7,7 @@
 #ifndef ELF_UNDO_H
 #define ELF_UNDO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@
 struct undo {
 	uint8_t *kept, *original;
 	size_t kept_size, original_size;
+	bool unknown; /* its record is of a version that this etch does not know: only another etch can tell the original */
 };
 
 /*

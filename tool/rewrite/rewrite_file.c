@@ -227,7 +227,8 @@ static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 
 /* Sets *bytes and *size to the input of the steps: the file without its undo record; or the original, where the
  * etch segment of an earlier run has no program header for what is asked for. If the file has been changed since an
- * earlier run, the original cannot be restored any more: the file as it is becomes the new original. */
+ * earlier run, the original cannot be restored any more: the file as it is becomes the new original. A record of
+ * another version of etch is an error, since the etch that wrote it can restore the original. */
 static int source_open(struct source *s, const struct rewrite_options *o, uint8_t **bytes, size_t *size,
                        struct error *e)
 {
@@ -237,7 +238,7 @@ static int source_open(struct source *s, const struct rewrite_options *o, uint8_
 
 	s->raw = *bytes;
 	s->raw_size = *size;
-	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && error_is_memory(&stale))
+	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && (error_is_memory(&stale) || s->undo.unknown))
 		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
