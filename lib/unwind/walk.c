@@ -191,18 +191,40 @@ UNWIND_API WALK __attribute__((noinline)) int etch_backtrace(void **ips, int max
 	return t.count;
 }
 
-UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_from(const void *ucontext, void **ips, int max,
-                                                                  int *status)
+int backtrace_from_unmarked(const void *ucontext, void **ips, int max, int *status) __asm__("etch_backtrace_from");
+int backtrace_reuse_unmarked(struct etch_walk *w, const void *ucontext, void **ips, int max,
+                             int *status) __asm__("etch_backtrace_reuse");
+
+/* The trace of the caller of a public function, whose frame is `frame`. */
+static inline __attribute__((always_inline)) int backtrace_from(const void *frame, const void *ucontext, void **ips,
+                                                                int max, int *status)
 {
 	struct trace t = {.ips = ips, .max = max, .status = !!status};
 	struct cursor c;
 	int ret;
 
-	cursor_begin_walk(&c, ucontext, __builtin_frame_address(0));
+	cursor_begin_walk(&c, ucontext, frame);
 	ret = walk(&c, &t);
 	if (status)
 		*status = status_of(&c, ret);
 	return t.count;
+}
+
+UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_from(const void *ucontext, void **ips, int max,
+                                                                  int *status)
+{
+	return backtrace_from(__builtin_frame_address(0), ucontext, ips, max, status);
+}
+
+/* For programs that were compiled before a status could be marked (etch/unwind.h). */
+UNWIND_API WALK __attribute__((noinline)) int backtrace_from_unmarked(const void *ucontext, void **ips, int max,
+                                                                      int *status)
+{
+	int count = backtrace_from(__builtin_frame_address(0), ucontext, ips, max, status);
+
+	if (status)
+		*status = etch_unwind_reason(*status);
+	return count;
 }
 
 int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
@@ -236,18 +258,35 @@ int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
 	return ret;
 }
 
-UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext,
-                                                                   void **ips, int max, int *status)
+static inline __attribute__((always_inline)) int backtrace_reuse(const void *frame, struct etch_walk *w,
+                                                                 const void *ucontext, void **ips, int max, int *status)
 {
 	struct trace t = {.ips = ips, .max = max, .status = !!status};
 	struct cursor c;
 	int ret;
 
-	cursor_begin_walk(&c, ucontext, __builtin_frame_address(0));
+	cursor_begin_walk(&c, ucontext, frame);
 	ret = cursor_walk_reuse(&c, w, &t);
 	if (status)
 		*status = status_of(&c, ret);
 	return t.count;
+}
+
+UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_reuse(struct etch_walk *w, const void *ucontext,
+                                                                   void **ips, int max, int *status)
+{
+	return backtrace_reuse(__builtin_frame_address(0), w, ucontext, ips, max, status);
+}
+
+/* As backtrace_from_unmarked(). */
+UNWIND_API WALK __attribute__((noinline)) int backtrace_reuse_unmarked(struct etch_walk *w, const void *ucontext,
+                                                                       void **ips, int max, int *status)
+{
+	int count = backtrace_reuse(__builtin_frame_address(0), w, ucontext, ips, max, status);
+
+	if (status)
+		*status = etch_unwind_reason(*status);
+	return count;
 }
 
 UNWIND_API void etch_walk_reset(struct etch_walk *w) { w->first = w->end = w->pause = 0; }

@@ -225,14 +225,57 @@ static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 	return false;
 }
 
+/* Where the segments of a program at fixed addresses end, which is where the kernel begins its heap; 0 for any other
+ * file. */
+static uint64_t break_of(const uint8_t *bytes, size_t size)
+{
+	uint64_t i, end = 0;
+	Elf64_Ehdr eh;
+	Elf64_Phdr p;
+
+	if (size < sizeof(eh))
+		return 0;
+	memcpy(&eh, bytes, sizeof(eh));
+	if (eh.e_type != ET_EXEC)
+		return 0;
+	for (i = 0; i < eh.e_phnum && eh.e_phoff < size && (size - eh.e_phoff) / sizeof(p) > i; i++) {
+		memcpy(&p, bytes + eh.e_phoff + i * sizeof(p), sizeof(p));
+		if (p.p_type == PT_LOAD && p.p_vaddr + p.p_memsz > end)
+			end = p.p_vaddr + p.p_memsz;
+	}
+	return end;
+}
+
+/* Asks for the tables that a rewritten file has, as a run that starts from that file makes them again by itself. 0, or
+ * -1 and a message. */
+static int options_keep(const char *path, uint8_t *bytes, size_t size, struct rewrite_options *o, struct error *e)
+{
+	struct elf_file f = {0};
+	int err = elf_open_bytes(&f, path, bytes, size, e);
+
+	if (!err) {
+		if (!o->sframe)
+			o->sframe = linked_unwind_sframe_version(&f);
+		o->registers |= linked_unwind_has_registers(&f);
+		if (!o->eh_frame && linked_unwind_has_eh_frame(&f)) {
+			o->eh_frame = true;
+			o->replace = note_replaces(&f);
+		}
+	}
+	f.bytes = NULL; /* the caller's */
+	elf_close(&f);
+	return err;
+}
+
 /* Sets *bytes and *size to the input of the steps: the file without its undo record; or the original, where the
- * etch segment of an earlier run has no program header for what is asked for. If the file has been changed since an
+ * etch segment of an earlier run has no program header for what is asked for, or where it moves the program's heap, as
+ * those that earlier versions added do: then `o` asks for its tables, too. If the file has been changed since an
  * earlier run, the original cannot be restored any more: the file as it is becomes the new original. A record of
  * another version of etch is an error, since the etch that wrote it can restore the original. */
-static int source_open(struct source *s, const struct rewrite_options *o, uint8_t **bytes, size_t *size,
+static int source_open(struct source *s, const char *path, struct rewrite_options *o, uint8_t **bytes, size_t *size,
                        struct error *e)
 {
-	bool all = o->imv && o->pv && o->orc && o->ex;
+	bool all = o->imv && o->pv && o->orc && o->ex, moved;
 	struct error stale;
 	const uint8_t *begin;
 
@@ -242,8 +285,11 @@ static int source_open(struct source *s, const struct rewrite_options *o, uint8_
 		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
+	moved = s->undo.original && break_of(begin, *size) > break_of(s->undo.original, s->undo.original_size);
+	if (moved && all && options_keep(path, s->undo.kept, s->undo.kept_size, o, e))
+		return -1;
 	if (all && s->undo.original &&
-	    ((o->sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) ||
+	    (moved || (o->sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) ||
 	     (o->eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
 		begin = s->undo.original;
 		*size = s->undo.original_size;
@@ -391,8 +437,10 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 	return status;
 }
 
-int rewrite_file(const struct input *in, const struct rewrite_command *opt, const struct name_set *others)
+int rewrite_file(const struct input *in, const struct rewrite_command *given, const struct name_set *others)
 {
+	struct rewrite_command with = *given; /* with what source_open() adds */
+	const struct rewrite_command *opt = &with;
 	const char *path = in->path;
 	struct source source = {0};
 	struct elf_file f = {0};
@@ -413,7 +461,7 @@ int rewrite_file(const struct input *in, const struct rewrite_command *opt, cons
 		free(bytes);
 		return status;
 	}
-	if (source_open(&source, &opt->make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
+	if (source_open(&source, path, &with.make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
 	    file_make(&f, opt, others, &made, &e) || again_check(&f, opt, others, done, &e) ||
 	    record_add(&source, opt, done, &e)) {
 		text_error(path, "%s", e.text);

@@ -45,6 +45,10 @@ enum etch_unwind_status {
  */
 #define ETCH_UNWIND_ASSUMED 256
 
+/* The functions that mark a status have symbols of their own: the plain symbols are those of programs that were
+ * compiled before there was a mark, and give these a status as they know it. */
+#define ETCH_UNWIND_MARKS(symbol) __asm__(symbol)
+
 /* The enum etch_unwind_status of a status that may be marked. */
 static inline int etch_unwind_reason(int status) { return status % ETCH_UNWIND_ASSUMED; }
 /* Is it marked: was the caller of an interrupted frame assumed? */
@@ -68,7 +72,8 @@ int etch_backtrace(void **ips, int max);
  * ETCH_UNWIND_OK: ETCH_UNWIND_LIMIT if there are more than `max` frames. It is marked (ETCH_UNWIND_ASSUMED) if the
  * caller of an interrupted frame was assumed.
  */
-int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status);
+int etch_backtrace_from(const void *ucontext, void **ips, int max, int *status)
+	ETCH_UNWIND_MARKS("etch_backtrace_from_2");
 
 /*
  * The frames of a thread's last walk, which speed up the next one: for frames that are unchanged
@@ -92,7 +97,8 @@ struct etch_walk {
 };
 
 /* etch_backtrace() and etch_backtrace_from() with a struct etch_walk. */
-int etch_backtrace_reuse(struct etch_walk *walk, const void *ucontext, void **ips, int max, int *status);
+int etch_backtrace_reuse(struct etch_walk *walk, const void *ucontext, void **ips, int max, int *status)
+	ETCH_UNWIND_MARKS("etch_backtrace_reuse_2");
 void etch_walk_reset(struct etch_walk *walk);
 
 /* ---- frame by frame ------------------------------------------------------------- */

@@ -68,7 +68,7 @@ pub fn backtrace(ips: &mut [*mut c_void]) -> &[*mut c_void] {
 pub unsafe fn backtrace_from(context: *const c_void, ips: &mut [*mut c_void]) -> (&[*mut c_void], Status) {
     let mut status = 0;
     // SAFETY: as many entries as it is told; the caller vouches for `context`.
-    let count = unsafe { sys::etch_backtrace_from(context, ips.as_mut_ptr(), max(ips), &mut status) };
+    let count = unsafe { sys::etch_backtrace_from_2(context, ips.as_mut_ptr(), max(ips), &mut status) };
     (&ips[..count as usize], Status(status))
 }
 
@@ -89,7 +89,7 @@ impl Walk {
         let mut status = 0;
         // SAFETY: as many entries as it is told, and a walk that is zero or from the last call.
         let count =
-            unsafe { sys::etch_backtrace_reuse(self, core::ptr::null(), ips.as_mut_ptr(), max(ips), &mut status) };
+            unsafe { sys::etch_backtrace_reuse_2(self, core::ptr::null(), ips.as_mut_ptr(), max(ips), &mut status) };
         (&ips[..count as usize], Status(status))
     }
 

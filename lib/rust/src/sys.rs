@@ -29,8 +29,8 @@ functions! {
     fn etch_verify(report: Option<Report>, arg: *mut c_void) -> c_long { 0 }
     fn etch_strerror(error: c_int) -> *const c_char { c"an error".as_ptr() }
     fn etch_backtrace(ips: *mut *mut c_void, max: c_int) -> c_int { 0 }
-    fn etch_backtrace_from(context: *const c_void, ips: *mut *mut c_void, max: c_int, status: *mut c_int) -> c_int { 0 }
-    fn etch_backtrace_reuse(walk: *mut Walk, context: *const c_void, ips: *mut *mut c_void, max: c_int,
+    fn etch_backtrace_from_2(context: *const c_void, ips: *mut *mut c_void, max: c_int, status: *mut c_int) -> c_int { 0 }
+    fn etch_backtrace_reuse_2(walk: *mut Walk, context: *const c_void, ips: *mut *mut c_void, max: c_int,
                             status: *mut c_int) -> c_int { 0 }
     fn etch_walk_reset(walk: *mut Walk) -> () { () }
     fn etch_unwind_prepare() -> c_int { 0 }
