@@ -152,7 +152,7 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 		uint64_t zeros = padding_zeros(bytes + off, size - off);
 		uint32_t i;
 
-		/* Unless a branch leads to them: then the call returns to code. */
+		/* Zero bytes are padding, unless a branch leads to them. */
 		if (zeros &&
 		    (off + zeros == size ||
 		     padding_after_call(bytes + off, size - off, f->in.range->start + off, FUNCTION_ALIGN)) &&

@@ -7,8 +7,10 @@
  *
  * What lies in front of a start is evidence of its own. Compilers put nops in front of a loop or a block, but int3 or
  * zero bytes only between functions. Where many such places of a file were proven to be functions by how they return,
- * and hardly any is refuted, the others are functions too: those that do not return at all, as what throws. Such code
- * may also show that the file's compiler preserves no register over calls (GraalVM), so that rsp alone can prove.
+ * and few are refuted, the others are functions too: leaves without a prologue, and those that do not return at all,
+ * such as what throws. They may also show that the file's compiler preserves no register over calls (GraalVM's does
+ * not), so that rsp alone can prove. The first run looks for such places only, before numbers in code and data that
+ * equal addresses make code ranges amid these functions.
  *
  * A code range that was taken for data, though its address is taken by code, is part of such a gap: its end was not
  * known, so that other functions have been followed with it, and the functions behind it are known by now.
@@ -16,8 +18,6 @@
 #include "analysis/interproc/tried_starts.h"
 #include "arch/x86/cet.h"
 #include "shared/search.h"
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Does a code range end at an address, with filler that its flow does not reach? Padding is part of the open code range
  * in front of it. */
@@ -125,5 +125,7 @@ void gaps_sweep(struct work *w, bool padded_only)
 		s.padded.list = NULL;
 	}
 	starts_take(w, &s);
+	if (padded_only)
+		w->padding.prevails = w->padding.regular && s.count >= w->ranges.count / 2;
 	starts_free(&s);
 }

@@ -216,9 +216,10 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 /* ---- what the padding in front says ----------------------------------------------------------- */
 
 #define SHOWN_LEAST 32u /* functions that make a regularity */
-#define REFUTED_SHARE \
-	10u                  /* one in so many may be refuted: data among the code, and what the analysis does not follow */
-#define FOREIGN_SHARE 4u /* one in so many preserves less than C's convention: a file of C has none */
+/* One in so many may be refuted: data among the code, and what the analysis does not follow. */
+#define REFUTED_SHARE 10u
+/* One in so many preserves less than C's convention: in a file of C none does. */
+#define FOREIGN_SHARE 4u
 
 /* Puts the sorted words of a list into s->list, as starts that their place shows. */
 static void placed_put(struct starts *s, const struct start_list *from)

@@ -6,8 +6,9 @@
 
 #include "analysis/interproc/work.h"
 
+/* Addresses, in the order in which they were found: sorted, since the gaps of a file are looked through in order. */
 struct start_list {
-	uint64_t *list; /* sorted */
+	uint64_t *list;
 	size_t count, room;
 };
 
@@ -17,11 +18,11 @@ struct starts {
 	/* Of an aligned address behind filler (padding_size()) the place in the file says that a function may begin there.
 	 * What its code says is judged by starts_learn(). */
 	struct start_list padded;  /* those that were found */
-	struct start_list silent;  /* whose code neither begins nor ends as a function's, and does not refute it */
-	struct start_list foreign; /* functions, but not of C's convention */
+	struct start_list silent;  /* whose code does not return, or does but begins with no prologue */
+	struct start_list foreign; /* which return with the right rsp, but without registers that C preserves */
 	struct start_list placed;  /* those in `list` */
 	struct padding_shown shown;
-	bool padded_only; /* only padded starts are kept */
+	bool padded_only; /* keep padded starts only */
 	struct flow flow;
 };
 

@@ -288,7 +288,7 @@ static bool is_prologue(const struct code_section *c, uint64_t addr)
 
 bool number_may_begin(const struct work *w, uint64_t addr)
 {
-	const struct code_section *c = w->padding.regular ? space_at(&w->out->space, addr) : NULL;
+	const struct code_section *c = w->padding.prevails ? space_at(&w->out->space, addr) : NULL;
 
 	if (!c || addr == c->addr || is_prologue(c, addr) ||
 	    code_is_sigreturn(c->bytes + (addr - c->addr), c->size - (addr - c->addr)))

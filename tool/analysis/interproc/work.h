@@ -44,6 +44,7 @@ struct padding_shown {
 	size_t refuted; /* no functions: they return or leave with another rsp */
 	bool regular;   /* this padding stands in front of functions only, including those that do not return */
 	bool own_rules; /* functions of this file preserve no register but rsp */
+	bool prevails;  /* most functions of this file stand behind such padding, so that a number alone begins none */
 };
 
 /* All state of one frames_find(). */
@@ -95,14 +96,14 @@ struct work {
 	struct padding_shown padding;             /* by gaps_sweep() */
 	uint64_t *padded;                         /* padded starts that its first run has met, sorted */
 	size_t padded_count;
-	uint32_t continuation_runs;               /* of continuations_find() */
-	struct flow_continuation *continuations;  /* env.continuations */
-	struct continuation_walk *walk;           /* of continuations_find(); null: it has not run */
-	bool labels_cut;                          /* labels_cut() has run */
-	bool handlers_tried;                      /* handlers_find() has marked some, and their frames spread */
-	bool has_misfits;                         /* misfits_find() has met an edge that is one */
-	bool entry_tail;                          /* some code range has entry_tail */
-	bool ibt;                                 /* with observe: the file asks for indirect branch tracking */
+	uint32_t continuation_runs;              /* of continuations_find() */
+	struct flow_continuation *continuations; /* env.continuations */
+	struct continuation_walk *walk;          /* of continuations_find(); null: it has not run */
+	bool labels_cut;                         /* labels_cut() has run */
+	bool handlers_tried;                     /* handlers_find() has marked some, and their frames spread */
+	bool has_misfits;                        /* misfits_find() has met an edge that is one */
+	bool entry_tail;                         /* some code range has entry_tail */
+	bool ibt;                                /* with observe: the file asks for indirect branch tracking */
 };
 
 /* Adds a code range to work.touched. */
