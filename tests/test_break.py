@@ -115,6 +115,28 @@ def test_layouts_of_scripts(etch, tmp_path, layout, linker):
     assert after.read_bytes() == before.read_bytes()
 
 
+@pytest.mark.parametrize("kind", ["-no-pie", "-static"])
+def test_tables_that_grow(etch, tmp_path, kind):
+    """Other tables are asked for, larger and smaller: there is room for them further down."""
+    before, after, again = tmp_path / "before", tmp_path / "after", tmp_path / "again"
+    run(["gcc", "-O1", "-fno-pie", kind, SOURCE, "-o", before])
+    seen, starts = unrandomized(before), []
+    after.write_bytes(before.read_bytes())
+    after.chmod(0o755)
+    for options in ([], ["--sframe"], ["--sframe=3"], ["--encoding", "orc"], []):
+        run([etch, "rewrite", *options, after])
+        check_loads(Elf(before), Elf(after))
+        starts.append(Elf(after).loads()[0]["vaddr"])
+        assert unrandomized(after) == seen
+        run([etch, "rewrite", *options, "-o", again, after])
+        assert again.read_bytes() == after.read_bytes()
+    assert starts == sorted(starts, reverse=True) and (kind == "-no-pie" or starts[0] > starts[3])
+    run(["strip", "-o", again, after])
+    assert unrandomized(again) == seen
+    run([etch, "rewrite", "--undo", after])
+    assert after.read_bytes() == before.read_bytes()
+
+
 PLAIN = """
 #include <stdio.h>
 #include <unistd.h>

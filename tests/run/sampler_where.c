@@ -31,10 +31,13 @@ static int own_table(uint64_t start, uint64_t bias, int program)
 		p = (const Elf64_Phdr *)(start + h->e_phoff);
 		n = h->e_phnum;
 	}
-	while (n--)
-		if (p[n].p_type == PT_LOAD && p[n].p_flags == PF_R && p[n].p_filesz >= 32 &&
-		    !memcmp((const char *)(bias + p[n].p_vaddr) + 12, "etch", 5))
+	while (n--) {
+		uint64_t in = p[n].p_offset ? 0 : 4096; /* the first segment begins with the ELF header */
+
+		if (p[n].p_type == PT_LOAD && (p[n].p_flags & (PF_R | PF_W)) == PF_R && p[n].p_filesz >= in + 32 &&
+		    !memcmp((const char *)(bias + p[n].p_vaddr + in) + 12, "etch", 5))
 			return 1;
+	}
 	return 0;
 }
 

@@ -131,7 +131,7 @@ static int table_close(void)
 		const struct etch_unwind *u, *r;
 		const uint64_t *word = (const void *)p[i].p_vaddr;
 
-		if (p[i].p_type != PT_LOAD || p[i].p_flags != PF_R)
+		if (p[i].p_type != PT_LOAD || (p[i].p_flags & (PF_R | PF_W)) != PF_R)
 			continue;
 		for (at = 0; at + sizeof(*u) <= p[i].p_filesz; at += 8) {
 			u = (const void *)((const char *)word + at);

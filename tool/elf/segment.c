@@ -168,6 +168,24 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 	return r;
 }
 
+/* Makes room for a segment inside the first PT_LOAD that needs more than an earlier run left: that begins further down
+ * then. If it cannot, check_growth() says so. */
+static int inside_grow(struct seg_layout *l, const struct segment_request *q, char *err, size_t errlen)
+{
+	uint64_t need = seg_contents_size(q->sections, q->count), end = seg_inside_end(l);
+	size_t header = 1;
+
+	while (header < l->f.sections && strcmp(seg_name(&l->f, header), SEGMENT_FRONT))
+		header++;
+	if (need <= end - l->old_base || header == l->f.sections || l->f.sh[header].sh_offset != end || l->items ||
+	    !seg_front_grow(&l->f, l->old_base, end, need, &l->front_page))
+		return SEGMENT_OK;
+	if (seg_front_make(&l->f, &l->front_page, &l->front))
+		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
+	l->addr -= l->front_page.by;
+	return SEGMENT_OK;
+}
+
 /* Decides everything but the bytes. *l is to be freed in any case. */
 static int layout_make(struct seg_layout *l, const struct segment_request *q, char *err, size_t errlen)
 {
@@ -196,6 +214,8 @@ static int layout_make(struct seg_layout *l, const struct segment_request *q, ch
 		return r ? r : layout_files(l, q->sections, q->count, err, errlen);
 	}
 	r = seg_ours_read(l, &ours, err, errlen);
+	if (!r && l->inside)
+		r = inside_grow(l, q, err, errlen);
 	if (r)
 		return r;
 	l->keep = seg_max(seg_kept_end(l), l->old_base); /* an earlier run kept all bytes before its segment */
@@ -270,9 +290,9 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	memcpy(out, &f->eh, sizeof f->eh);
 	if (l->front) { /* __ehdr_start is the old header: let it lead to the new table */
 		Elf64_Ehdr old = f->eh;
-		uint8_t *at = out + l->front_page.size;
+		uint8_t *at = out + l->front_page.at + l->front_page.size;
 
-		old.e_phoff -= l->front_page.size;
+		old.e_phoff -= l->front_page.at + l->front_page.size;
 		memcpy(at + offsetof(Elf64_Ehdr, e_phoff), &old.e_phoff, sizeof old.e_phoff);
 		memcpy(at + offsetof(Elf64_Ehdr, e_phnum), &old.e_phnum, sizeof old.e_phnum);
 	}
@@ -345,8 +365,12 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 {
 	bool same = same_headers(l);
 
-	if (l->front) /* the caller may have changed bytes since the layout was made */
-		memcpy(l->front + l->front_page.size, q->file, l->f.size - l->front_page.size);
+	if (l->front) { /* the caller may have changed bytes since the layout was made */
+		uint64_t at = l->front_page.at, size = l->front_page.size;
+
+		memcpy(l->front, q->file, at);
+		memcpy(l->front + at + size, q->file + at, l->f.size - size - at);
+	}
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_zero(*out_size, 1);
 	if (!*out)

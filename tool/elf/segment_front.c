@@ -78,6 +78,16 @@ bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, stru
 	return true;
 }
 
+bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t room, struct seg_front *front)
+{
+	const Elf64_Phdr *low = &f->ph[seg_first_load(f)];
+
+	*front = (struct seg_front){.at = at, .size = front_size(f, room - (at - from))};
+	front->by = front->size;
+	front->header = low->p_vaddr + at;
+	return front->size && room <= ADDRESS_END && !(at & (SEGMENT_PAGE - 1)) && low->p_vaddr >= LOWEST + front->by;
+}
+
 struct extent {
 	uint64_t from, to;
 };
@@ -131,23 +141,50 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 	return r;
 }
 
-static void phdrs_shift(struct seg_file *f, const struct seg_front *front)
+/* Adds to the offsets of all that was at `front->at` or behind it. */
+static void contents_shift(struct seg_file *f, const struct seg_front *front)
+{
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		Elf64_Phdr *p = &f->ph[i];
+
+		if (p->p_type != PT_NULL && (p->p_filesz || p->p_offset) && p->p_offset >= front->at)
+			p->p_offset += front->size;
+		else if (p->p_type != PT_LOAD && p->p_filesz && p->p_offset < front->at)
+			p->p_vaddr = p->p_paddr = p->p_vaddr - front->by;
+	}
+	for (size_t i = 1; i < f->sections; i++) {
+		Elf64_Shdr *s = &f->sh[i];
+
+		if (s->sh_type != SHT_NULL && s->sh_offset >= front->at)
+			s->sh_offset += front->size;
+		else if (s->sh_type != SHT_NULL && (s->sh_flags & SHF_ALLOC))
+			s->sh_addr -= front->by;
+	}
+	f->eh.e_shoff += f->eh.e_shoff >= front->at ? front->size : 0;
+}
+
+/* Extends the first PT_LOAD downwards. */
+static void load_extend(struct seg_file *f, const struct seg_front *front)
 {
 	Elf64_Phdr *low = &f->ph[seg_first_load(f)];
-	size_t n = f->eh.e_phnum;
 
-	for (size_t i = 0; i < n; i++) {
-		if (f->ph[i].p_type != PT_NULL && (f->ph[i].p_filesz || f->ph[i].p_offset))
-			f->ph[i].p_offset += front->size;
-		/* ld -N: with less than page alignment GNU strip would move the former first page by less than a page. */
-		if (f->ph[i].p_type == PT_LOAD && f->ph[i].p_align < SEGMENT_PAGE)
-			f->ph[i].p_align = SEGMENT_PAGE;
-	}
 	low->p_offset = 0;
 	low->p_vaddr -= front->by;
 	low->p_paddr = low->p_vaddr;
 	low->p_filesz += front->by;
 	low->p_memsz += front->by;
+}
+
+/* Moves the program headers to the new first page. */
+static void table_begin(struct seg_file *f, const struct seg_front *front)
+{
+	const Elf64_Phdr *low = &f->ph[seg_first_load(f)];
+	size_t n = f->eh.e_phnum;
+
+	/* ld -N: with less than page alignment GNU strip would move the former first page by less than a page. */
+	for (size_t i = 0; i < n; i++)
+		if (f->ph[i].p_type == PT_LOAD && f->ph[i].p_align < SEGMENT_PAGE)
+			f->ph[i].p_align = SEGMENT_PAGE;
 	if (front->id_size)
 		f->ph[n++] = (Elf64_Phdr){.p_type = PT_NOTE,
 		                          .p_flags = PF_R,
@@ -177,15 +214,15 @@ int seg_front_make(struct seg_file *f, const struct seg_front *front, uint8_t **
 	*bytes = ph ? big_alloc(front->size + f->size) : NULL;
 	if (!*bytes)
 		return -1;
-	memset(*bytes, 0, front->size);
-	memcpy(*bytes + front->size, f->data, f->size);
+	memcpy(*bytes, f->data, front->at);
+	memset(*bytes + front->at, 0, front->size);
+	memcpy(*bytes + front->at + front->size, f->data + front->at, f->size - front->at);
 	if (front->id_size)
 		memcpy(*bytes + front->id_off, f->data + front->id_from, front->id_size);
-	phdrs_shift(f, front);
-	for (size_t i = 1; i < f->sections; i++)
-		if (f->sh[i].sh_type != SHT_NULL)
-			f->sh[i].sh_offset += front->size;
-	f->eh.e_shoff += front->size;
+	contents_shift(f, front);
+	load_extend(f, front);
+	if (!front->at)
+		table_begin(f, front);
 	f->data = *bytes;
 	f->size += front->size;
 	return 0;

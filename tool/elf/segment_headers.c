@@ -44,9 +44,9 @@ int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs,
 		l->note_sec = end++;
 	if (!l->ours && l->table)
 		l->table_sec = end++;
-	if (l->front)
+	if (l->front && !l->ours)
 		l->front_sec = end++;
-	if (l->front && l->front_page.id_size)
+	if (l->front && !l->ours && l->front_page.id_size)
 		l->id_sec = end++;
 	for (size_t i = 1; i < old; i++)
 		spare[i] = i != l->note_sec &&

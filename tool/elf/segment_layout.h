@@ -87,6 +87,8 @@ uint64_t seg_kept_end(const struct seg_layout *l);
 int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t errlen);
 /* File offset of whatever follows the old segment: how far the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l);
+/* The same for a segment inside the first PT_LOAD: up to the former start of the file. */
+uint64_t seg_inside_end(const struct seg_layout *l);
 
 /* ---- segment_headers.c: in this order ---- */
 

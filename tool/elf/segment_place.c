@@ -287,7 +287,7 @@ static bool place_in_gap(struct seg_layout *l, struct segment_section *secs, siz
 /* Refuses what would reach into what follows the segment of an earlier run. */
 static int check_growth(const struct seg_layout *l, char *err, size_t errlen)
 {
-	uint64_t room = l->inside ? seg_old_room_end(l) - l->old_base : UINT64_MAX;
+	uint64_t room = l->inside ? seg_inside_end(l) - l->old_base : UINT64_MAX;
 
 	for (size_t i = l->load + 1; i < l->f.eh.e_phnum && !l->inside; i++) {
 		if (l->f.ph[i].p_type != PT_LOAD)
@@ -298,7 +298,7 @@ static int check_growth(const struct seg_layout *l, char *err, size_t errlen)
 	if (l->size <= room)
 		return SEGMENT_OK;
 	return seg_fail(SEGMENT_ENOSLOT, err, errlen,
-	                "the etch segment cannot grow: another segment follows it; start from the file as it was "
+	                "the etch segment cannot grow: there are no free addresses after it; start from the file as it was "
 	                "(etch rewrite --undo)");
 }
 
@@ -340,6 +340,8 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 		/* A program at fixed addresses may rely on its break: those made by unexec keep their heap there. Of others the
 		 * kernel chooses the addresses, and the break's distance with them, unless randomization is switched off. */
 		r = !l->ours && l->f.eh.e_type == ET_EXEC ? SEG_NO_GAP : place_last(l, secs, n, err, errlen);
+	if (!r && l->ours)
+		r = check_growth(l, err, errlen);
 	if (r)
 		return r;
 	in_the_way = section_in_the_way(l);
@@ -347,7 +349,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 		return BAD("section %zu lies above all segments", in_the_way);
 	if (l->first > UINT32_MAX)
 		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "moved sections are too large");
-	return l->ours ? check_growth(l, err, errlen) : SEGMENT_OK;
+	return SEGMENT_OK;
 }
 
 /* True if this byte range of the file is in the old segment. */
@@ -432,19 +434,29 @@ int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t e
 	return SEGMENT_OK;
 }
 
+/* The lowest offset of a section's bytes, from the old segment on, that are not replaced; at most `end`. */
+static uint64_t next_kept(const struct seg_layout *l, uint64_t end)
+{
+	const struct seg_file *f = &l->f;
+
+	if (f->eh.e_shoff >= l->old_base && f->eh.e_shoff < end)
+		end = f->eh.e_shoff;
+	for (size_t i = 1; i < f->sections; i++)
+		if (seg_has_bytes(&f->sh[i]) && f->sh[i].sh_offset >= l->old_base && f->sh[i].sh_offset < end && !is_old(l, i))
+			end = f->sh[i].sh_offset;
+	return end;
+}
+
+uint64_t seg_inside_end(const struct seg_layout *l) { return next_kept(l, l->f.size); }
+
 /* File offset of whatever follows the old segment: how far the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
-	uint64_t end = f->size;
+	uint64_t end = next_kept(l, f->size);
 
-	if (f->eh.e_shoff >= l->old_base && f->eh.e_shoff < end)
-		end = f->eh.e_shoff;
 	if (f->eh.e_phoff >= l->old_base && f->eh.e_phoff < end && !l->table)
 		end = f->eh.e_phoff;
-	for (size_t i = 1; i < f->sections; i++)
-		if (seg_has_bytes(&f->sh[i]) && f->sh[i].sh_offset >= l->old_base && f->sh[i].sh_offset < end && !is_old(l, i))
-			end = f->sh[i].sh_offset;
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
 		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz && f->ph[i].p_offset >= l->old_base &&
 		    f->ph[i].p_offset < end && !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))

@@ -69,10 +69,11 @@ int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot
 
 /* Bytes that are put before a file, and before its first PT_LOAD in memory. */
 struct seg_front {
-	uint64_t size;            /* bytes that the file grows by at its start */
-	uint64_t by;              /* bytes that the first PT_LOAD grows by: more, where that did not begin with the file */
-	uint64_t header;          /* address of the old ELF header */
-	uint64_t id_from;         /* offset of the build-id note in the old file */
+	uint64_t at;      /* offset in the old file at which bytes are inserted: 0, or the end of an earlier run's */
+	uint64_t size;    /* bytes that the file grows by there */
+	uint64_t by;      /* bytes that the first PT_LOAD grows by: more, where that did not begin with the file */
+	uint64_t header;  /* address of the old ELF header */
+	uint64_t id_from; /* offset of the build-id note in the old file */
 	uint64_t id_off, id_size; /* its copy in the new first page; size 0: none */
 };
 
@@ -81,6 +82,9 @@ struct seg_front {
  * (0: as many pages as the headers need, and nothing else). False: the file cannot have them.
  */
 bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, struct seg_front *front);
+
+/* The same for a file that has them: `room` bytes are needed from offset `from` on, and the old file begins at `at`. */
+bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t room, struct seg_front *front);
 
 /* Refuses a file with data that no header describes: a program that reads it would use its file offset, which changes.
  */
