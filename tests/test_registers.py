@@ -239,7 +239,7 @@ def test_a_wrong_place_is_seen_step_by_step(stepper, etch, tmp_path):
     assert dynamic.over_ptrace(tools, table, argv, entry=True, steps=4_000).counts["libetch"] == 0
     for path in table.dir.glob("*libc.so.6.table"):
         data = bytearray(path.read_bytes())
-        at = int.from_bytes(data[8:16], "little") + 7 & ~7
+        at = 128 + (int.from_bytes(data[136:144], "little") + 7 & ~7)  # after the sidecar's head
         h = unpack("etch_unwind", data, at)
         for i in range(h["palette_count"]):
             place = at + h["palette"] + 16 * i

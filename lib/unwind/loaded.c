@@ -43,7 +43,7 @@ static struct prepare_image program;
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 #endif
 
-__thread struct confirmed loaded_confirmed;
+__thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exec")));
 
 /* ---- headers --------------------------------------------------------------------------- */
 

@@ -295,7 +295,7 @@ static void table_ask(const struct prepare_image *im)
 	const struct etch_unwind *u;
 	const Elf64_Phdr *p;
 	uint32_t n[8];
-	uint64_t size = 0, at, start;
+	uint64_t size = 0, at, start, end;
 	unsigned index = 0;
 
 	u = lookup_table(im, &index, &size);
@@ -305,10 +305,15 @@ static void table_ask(const struct prepare_image *im)
 	must(index < im->phnum && !(at & 7));
 	p = &im->phdr[index];
 	start = im->bias + p->p_vaddr;
-	must(p->p_type == PT_LOAD && (p->p_flags & (PF_R | PF_W | PF_X)) == PF_R && at >= start && at - start <= p->p_filesz && size == p->p_filesz - (at - start));
-	must(!size || all_readable(at, size));
+	must(p->p_type == PT_LOAD && (p->p_flags & (PF_R | PF_W)) == PF_R && (!p->p_offset || !(p->p_flags & PF_X)));
+	start += p->p_offset ? 0 : 4096; /* within the segment that begins with the ELF header */
+	end = im->bias + p->p_vaddr + p->p_filesz;
+	must(at >= start && at <= end && all_readable(start, sizeof(n)));
 	memcpy(n, (const void *)(uintptr_t)start, sizeof(n)); /* tool/elf/segment.h, in words */
 	must(n[0] == 5 && n[1] == 12 && n[2] == 0x67657365 && !memcmp(&n[3], "etch", 5) && n[5] == 1 && n[6] == at - start);
+	must(!n[7] == !!p->p_offset && n[7] <= end - start);
+	must(size == (n[7] ? start + n[7] : end) - at);
+	must(!size || all_readable(at, size));
 }
 
 /* The rows of any address. */

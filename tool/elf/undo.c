@@ -173,6 +173,7 @@ static bool append(uint8_t **bytes, size_t size, const struct headers *h, size_t
 /* Bounds the memory that a hostile record can ask for: a real original is not that much larger. */
 static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { return original / 4 <= kept + delta; }
 
+static const char changed[] = "changed while etch read it";
 static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
 enum record_state { RECORD_GOOD, RECORD_DAMAGED, RECORD_UNKNOWN };
@@ -316,8 +317,10 @@ static bool bytes_read(int fd, void *to, size_t size, uint64_t at)
 {
 	uint8_t *out = to;
 
+	if (lseek(fd, (off_t)at, SEEK_SET) < 0)
+		return false;
 	while (size) {
-		ssize_t n = pread(fd, out, size, (off_t)at);
+		ssize_t n = read(fd, out, size);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -325,7 +328,6 @@ static bool bytes_read(int fd, void *to, size_t size, uint64_t at)
 			return false;
 		out += n;
 		size -= (size_t)n;
-		at += (uint64_t)n;
 	}
 	return true;
 }
@@ -403,7 +405,7 @@ static void original_rewind(void *context)
 static int original_end(struct undo_reader *u)
 {
 	if (file_is_written_since(u->fd, u->mark))
-		u->source.why = "changed while etch read it";
+		u->source.why = changed;
 	else if (!hash_is(u->hash, u->record.original_hash))
 		u->source.why = stale;
 	else
@@ -437,7 +439,7 @@ static int original_next(void *context, const void **data, size_t *size)
 		*data = u->part;
 		*size = left < PART ? (size_t)left : PART;
 		if (!kept_read(u, u->part, *size, u->now.from + u->copy_given)) {
-			u->source.why = "cannot be read, or was truncated meanwhile";
+			u->source.why = file_is_written_since(u->fd, u->mark) ? changed : "cannot be read";
 			return ECANCELED;
 		}
 		u->copy_given += *size;
@@ -482,12 +484,15 @@ static int reader_fill(struct undo_reader *u, struct error *e)
 int undo_open(int fd, const struct file_mark *mark, struct undo_reader **out, struct error *e)
 {
 	struct undo_reader *u = *out = mem_zero(1, sizeof(*u));
+	int found;
 
 	u->fd = fd;
 	u->mark = mark;
 	u->size = (size_t)mark->size;
 	u->source = (struct outfile_source){.rewind = original_rewind, .next = original_next, .context = u};
-	return reader_fill(u, e);
+	found = reader_fill(u, e);
+	/* Whatever is wrong with it then, that is why. */
+	return found <= 0 && file_is_written_since(fd, mark) ? error_set(e, changed) : found;
 }
 
 const struct outfile_source *undo_source(const struct undo_reader *u, uint64_t *size)
