@@ -88,9 +88,9 @@ if new and not status:
         while data[at + 4] != 11:
             at += 64
         data[at + 56] = 7
-    elif how == "check":        # a function pushes one register less than its rows say
+    elif how == "check":        # a function pushes one register more than its rows say
         at = data.index(bytes([0x41, 0x54, 0x55]))
-        data[at:at + 2] = bytes([0x66, 0x90])
+        data[at:at + 2] = bytes([0x50, 0x50])
     Path(new).write_bytes(data)
 sys.exit(status)
 """
