@@ -298,6 +298,22 @@ static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 	flow_edge_add(f, pad, &after);
 }
 
+/*
+ * Is part of the frame left at a return, by its state, though the code has just taken the frame down? What the code
+ * does itself is certain, so a call has taken words off the stack that its caller has put there, as callees of compiled
+ * Lisp do. Where .eh_frame has the return address elsewhere than on top of the stack, the return is wrong, or no
+ * return.
+ */
+static bool leaves_frame(const struct flow *f, uint64_t off, const struct state *s)
+{
+	struct value sp = s->reg[ETCH_REG_RSP];
+	const struct step *in = step_before(f, off);
+
+	return sp.kind == VALUE_CFA && sp.off < -8 && !s->weak && !s->dead && !s->frame && !state_returns(s) && in &&
+	       (in->op == STEP_LEAVE || step_popped(in) || drops_words(f, off)) &&
+	       !flow_cfi_at(f, f->in.range->start + off);
+}
+
 /* What a return shows of the code range. */
 static void return_note(struct flow *f, uint64_t off, const struct state *before)
 {
@@ -306,6 +322,8 @@ static void return_note(struct flow *f, uint64_t off, const struct state *before
 
 	exit_sp_note(f, off, before, true, 16);
 	overdrawn_note(f, off, before, 16);
+	if (f->found.called && leaves_frame(f, off, before))
+		f->found.left_over = true;
 	f->found.may_return = true;
 	f->found.return_certain |= !before->weak;
 	f->found.returns_home = f->found.returns_home || (!before->weak && state_returns(before));
@@ -551,6 +569,8 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 		if (f->walk.pad_count)
 			pad_note(f, f->in.range->start + off, before);
 		continues = call_note(f, off, in, before);
+		if (continues && (!f->found.called || off + in->len < f->found.called))
+			f->found.called = (uint32_t)(off + in->len);
 		break;
 	default: break;
 	}

@@ -209,6 +209,7 @@ struct flow_input {
 	int32_t overdrawn;    /* not 0: a run from a function's entry took so many bytes more off the stack than an entry
 	                       * has there, so the range does not begin with one */
 	bool lift_unproven;   /* nothing proves that it begins with a function's entry: see lifts() in unwind/emit.c */
+	uint32_t unproven;    /* from this offset on, no state is proven (flow_result.left_over); 0: there is none such */
 	bool framed;          /* the range begins in an unknown frame */
 	bool handler;         /* with `framed`: in that of an interpreter, which rbp points to (handlers.c) */
 	bool relaxed;         /* second analysis of code that did not end like compiled code; follows tables without a
@@ -246,13 +247,16 @@ struct flow_result {
 	                          * register that holds it */
 	int32_t overdrawn;       /* exits where the return address is neither on the stack nor where control goes: the most
 	                          * bytes that they have taken off in excess of an entry's; 0: there is none */
-	bool may_return;         /* may return to its caller */
-	bool non_c_frame;        /* leaves in a way that no C function can, so its frames are not C's */
-	bool keeps_frame;        /* of a handler: it returns, or makes a tail call, from the frame that rbp points to */
-	bool breaks_frame;       /* of a handler: an exit shows that its frame is another */
-	bool replaces_sp;        /* its first instruction replaces rsp, as where makecontext() contexts begin */
-	bool broken;             /* runs into bytes that do not decode */
-	bool no_constants;       /* constants were not followed */
+	uint32_t called;         /* where the first call in order of address returns to: its offset; 0: there is none */
+	bool left_over;    /* after a call, a return has taken down a frame and yet, by its state, part of it is left: a
+	                    * call has taken words off the stack, so that no state after one is proven */
+	bool may_return;   /* may return to its caller */
+	bool non_c_frame;  /* leaves in a way that no C function can, so its frames are not C's */
+	bool keeps_frame;  /* of a handler: it returns, or makes a tail call, from the frame that rbp points to */
+	bool breaks_frame; /* of a handler: an exit shows that its frame is another */
+	bool replaces_sp;  /* its first instruction replaces rsp, as where makecontext() contexts begin */
+	bool broken;       /* runs into bytes that do not decode */
+	bool no_constants; /* constants were not followed */
 };
 
 /* A call site of the LSDA. */

@@ -409,6 +409,7 @@ static bool range_abandon(struct worker *o, uint32_t number)
 
 	range_rows_free(&s->rows);
 	f->in.pushed = f->in.overdrawn = 0;
+	f->in.unproven = 0;
 	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = f->in.lift_unproven = false;
 	f->in.cfi_count = 0;
 	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
@@ -472,7 +473,13 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 		f->in.pushed = 0;
 		return true;
 	}
-	return trial_advance(p, s, f);
+	if (trial_advance(p, s, f))
+		return true;
+	if (f->found.left_over && !f->in.unproven) { /* last: by the states that are kept */
+		f->in.unproven = f->found.called;
+		return true;
+	}
+	return false;
 }
 
 /*
@@ -579,6 +586,7 @@ bool range_analyze(struct worker *o, uint32_t number)
 	if (o->observed.count)
 		findings_free(&o->observed);
 	f->in.pushed = f->in.overdrawn = 0;
+	f->in.unproven = 0;
 	f->in.lift_unproven = false;
 	f->in.relaxed = s->relaxed_rules;
 	s->known_part = is_known_part(o, p, s, all);

@@ -162,6 +162,13 @@ static bool is_unread(const struct emit *e, uint64_t addr)
 	return e->flow->found.unread && addr - e->range->start >= e->flow->found.unread - 1;
 }
 
+/* Does an address follow a call of a range whose return shows that a call has taken words off the stack? Which one did
+ * is not known, nor how many words, so code proves no row there. */
+static bool is_left_over(const struct emit *e, uint64_t addr)
+{
+	return e->flow->in.unproven && addr - e->range->start >= e->flow->in.unproven;
+}
+
 /* Of a state by lifts(): is there no proof for its rule? Where .eh_frame has the same, that is one. */
 static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct etch_cfi_row *cfi)
 {
@@ -182,7 +189,7 @@ static inline __attribute__((always_inline)) void decide(struct emit *e, uint64_
 	enum witness w;
 
 	e->agreed = false;
-	if (is_unread(e, addr)) {
+	if (is_unread(e, addr) || is_left_over(e, addr)) {
 		row_push(e, addr, cfi ? &cfi->rule : &undefined, cfi ? ETCH_SOURCE_CFI : ETCH_SOURCE_CODE);
 		return;
 	}
@@ -248,7 +255,7 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 static void fill(struct emit *e, uint64_t to)
 {
 	static const struct etch_rule none;
-	bool unread = is_unread(e, e->at);
+	bool unread = is_unread(e, e->at) || is_left_over(e, e->at);
 	struct row *last;
 	uint64_t at = e->at;
 
@@ -287,7 +294,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
                                                     const struct state *before, bool same)
 {
 	uint64_t end = addr + len, at;
-	bool fresh = !same || e->stale;
+	bool fresh = !same || e->stale || is_left_over(e, addr);
 
 	if (addr < e->at) { /* inside another instruction, which determines the row */
 		e->stale = fresh;
@@ -330,7 +337,8 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	}
 	e->at = end;
 	e->last = addr;
-	e->cfi_same_below = e->cfi_at == e->cfi_count        ? UINT64_MAX
+	e->cfi_same_below = e->flow->in.unproven             ? 0
+	                    : e->cfi_at == e->cfi_count      ? UINT64_MAX
 	                    : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end
 	                                                     : e->cfi[e->cfi_at].start;
 }
