@@ -326,7 +326,10 @@ def test_a_sidecar_names_what_it_was_made_of(etch, system, tmp_path, strip):
     made, = (tmp_path / "side").iterdir()
     head = struct.unpack_from("<4sHHQ32s32s48x", made.read_bytes())
     assert head == (b"etsc", 1, 128, made.stat().st_size - 128, *identity(program)) and not any(made.read_bytes()[80:128])
-    assert update(etch, tmp_path / "side", program).stdout.startswith("0 tables made")
+    # The first update of a directory makes again what is older than itself, by its seconds; it is the same then.
+    before = made.read_bytes()
+    update(etch, tmp_path / "side", program)
+    assert update(etch, tmp_path / "side", program).stdout.startswith("0 tables made") and made.read_bytes() == before
     assert strip or identity(program) == identity(system / "one")
 
 
