@@ -169,7 +169,7 @@ static bool table_analysed(struct binary *b)
 	uint8_t *bytes;
 	struct error e;
 	struct stat st;
-	bool got = false;
+	bool got = false, copied;
 
 	if (fstat(b->fd, &st) || st.st_size <= 0 || (uint64_t)st.st_size > ANALYSED_MOST)
 		return false;
@@ -182,7 +182,10 @@ static bool table_analysed(struct binary *b)
 	    result.bytes && etch_unwind_header_valid(result.bytes, result.size))
 		got = table_copy(b, result.bytes, result.size, TABLE_ANALYSED);
 	rewrite_result_free(&result);
+	copied = f.bytes != bytes;
 	elf_close(&f);
+	if (copied) /* elf_bytes_own() left the bytes that were read to this function */
+		free(bytes);
 	return got;
 }
 

@@ -109,6 +109,7 @@ static int file_table(const struct tables_file *file, struct rewrite_result *res
 	struct sidecar_identity of;
 	struct elf_file f = {0};
 	int err = elf_open(&f, file->path, e);
+	uint8_t *read = f.bytes, *changed;
 
 	if (!err && !sidecar_identify_bytes(f.bytes, f.size, &of))
 		err = error_memory(e);
@@ -120,7 +121,10 @@ static int file_table(const struct tables_file *file, struct rewrite_result *res
 		err = error_set(e, "has no code that could get rows");
 	if (!err)
 		err = sidecar_wrap(&result->bytes, &result->size, &of, e);
+	changed = f.bytes;
 	elf_close(&f);
+	if (changed != read) /* elf_bytes_own() left the bytes that were read to this function */
+		free(read);
 	return err ? -1 : 0;
 }
 
