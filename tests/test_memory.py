@@ -112,6 +112,56 @@ def test_one_function_far_from_the_rest_costs_its_own_rows_at_most(etch, build, 
         assert names[0] == names[1]
 
 
+# Small functions of which three in four have no symbol, so that they are found by their calls. Each call leads to the
+# next group.
+SMALL_FUNCTIONS = """
+	.altmacro
+	.macro small to
+	push %%rbx
+	.fill 12, 7, 0xbe8948 # mov %%rdi, (%%rsi)
+	call \\to
+	pop %%rbx
+	ret
+	.endm
+	.macro group i, next
+	.globl f\\i
+	.type f\\i, @function
+f\\i:	small .Lp\\next
+	.size f\\i, . - f\\i
+.Lp\\i:	small .Lq\\next
+.Lq\\i:	small .Lr\\next
+.Lr\\i:	small f\\next
+	.endm
+	.globl _start
+_start:	call f0
+	ud2
+	.set i, 0
+	.rept %d
+	group %%i, %%i+1
+	.set i, i + 1
+	.endr
+	group %%i, 0
+"""
+
+
+def test_each_further_byte_of_many_small_functions_takes_six_at_most(etch, tmp_path, peak):
+    """What is kept of each function is what counts in a large file, where the 64 MiB are little: two files, one of which
+    has the functions twice."""
+    one, two = (tmp_path / n for n in ("one.o", "two.o"))
+    run(["gcc", "-c", "-o", one, "-x", "assembler", "-"], input=SMALL_FUNCTIONS % 9999)
+    run(["objcopy", "--prefix-symbols=again_", one, two])
+    taken, disk = [], []
+    for objects in ([one], [one, two]):
+        exe = tmp_path / "exe"
+        run(["ld", "-o", exe, *objects])
+        p = peak([etch, "rewrite", "-o", tmp_path / "out"], exe)
+        taken.append(int(p.stderr.split()[-1]) * 1024)
+        disk.append(exe.stat().st_blocks * 512)
+    functions = run([etch, "inspect", "summary", exe]).stdout
+    assert "80002 functions" in functions, functions
+    assert taken[1] - taken[0] <= 6 * (disk[1] - disk[0]), (taken, disk)
+
+
 def test_undo_streams(etch, tmp_path, peak):
     """Neither the rewritten file nor its original is read into memory: 16 MiB are enough for 120 MB."""
     obj, exe, out, back = (tmp_path / n for n in ("a.o", "exe", "out", "back"))

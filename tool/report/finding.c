@@ -15,18 +15,20 @@ static char *text_make(const char *format, va_list args)
 
 static bool finding_room(struct findings *l, size_t more)
 {
-	size_t room = l->room ? l->room * 2 : 8;
+	size_t room = l->room ? (size_t)l->room * 2 : 8;
 	struct finding *grown;
 
 	if (l->count + more <= l->room)
 		return true;
 	if (room < l->count + more)
 		room = l->count + more;
+	if (room > UINT32_MAX)
+		return false;
 	grown = realloc(l->list, room * sizeof(*grown));
 	if (!grown)
 		return false;
 	l->list = grown;
-	l->room = room;
+	l->room = (uint32_t)room;
 	return true;
 }
 

@@ -38,9 +38,10 @@ struct finding {
 };
 #define ALSO_MOST 8
 
+/* Each code range of a file has a list, and most of these stay empty: the counts are small. */
 struct findings {
 	struct finding *list;
-	size_t count, room;
+	uint32_t count, room;
 };
 
 /* Adds a finding; null: out of memory. The pointer is valid until the next one is added. */

@@ -197,7 +197,7 @@ static void edges_forget(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (w->ranges.list[i].fde >= 0 || !(s->edges_seen || s->joins || range_is_only_led_to(s)))
+		if (w->ranges.list[i].fde >= 0 || !(s->edges_seen || range_rare(s)->joins || range_is_only_led_to(s)))
 			continue;
 		if (s->edges_seen) { /* it is code, though no edge says so in the next round */
 			s->evidence |= EVIDENCE_LED;

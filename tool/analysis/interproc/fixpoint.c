@@ -82,8 +82,18 @@ struct joins {
 
 void joins_clear(struct range_state *s)
 {
-	free(s->joins);
-	s->joins = NULL;
+	if (!s->rare)
+		return;
+	free(s->rare->joins);
+	s->rare->joins = NULL;
+}
+
+void tails_clear(struct range_state *s)
+{
+	if (!s->rare)
+		return;
+	free(s->rare->tails);
+	s->rare->tails = NULL;
 }
 
 void edges_restart(struct work *w)
@@ -113,7 +123,7 @@ static uint32_t join_from(const struct joins *l, uint64_t target)
 
 static void join_take(struct range_state *s, const struct flow_edge *x)
 {
-	struct joins *l = s->joins;
+	struct joins *l = range_rare(s)->joins;
 	uint32_t at = join_from(l, x->target), count = l ? l->count : 0;
 
 	if (at < count && l->list[at].target == x->target) {
@@ -123,7 +133,7 @@ static void join_take(struct range_state *s, const struct flow_edge *x)
 	if (!l || l->count == l->room) {
 		uint32_t room = l ? 2 * l->room : 1;
 
-		l = s->joins = mem_resize(l, 1, sizeof(*l) + room * sizeof(l->list[0]));
+		l = range_rare_make(s)->joins = mem_resize(l, 1, sizeof(*l) + room * sizeof(l->list[0]));
 		l->count = count;
 		l->room = room;
 	}
@@ -141,7 +151,7 @@ void edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 
 	for (k = 0; k < *count; k++)
 		join_take(s, &(*in)[k]);
-	l = s->joins;
+	l = range_rare(s)->joins;
 	for (i = join_from(l, p->start); l && i < l->count && l->list[i].target < p->end; i++) {
 		mem_room(in, room, n, sizeof(**in));
 		(*in)[n].target = l->list[i].target;
@@ -194,6 +204,7 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
 /* Checksum of everything of a code range that the next round depends on. A new field of range_state belongs here. */
 static uint64_t state_sum(const struct code_range *p, const struct range_state *s)
 {
+	const struct range_rare *rare = range_rare(s);
 	const uint8_t flags[] = {
 		s->kind,
 		s->evidence,
@@ -221,7 +232,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		s->non_c_frame,
 		s->flows_to_end,
 		s->keeps_frame,
-		s->dispatch_otherwise != 0,
+		rare->dispatch_otherwise != 0,
 		s->cfi_one_row,
 		s->cfi_denied,
 		s->empty,
@@ -235,7 +246,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 		p->handler,
 	};
 
-	return mix_bytes(mix(mix(mix(mix(s->result_sum, p->end), s->reached), s->edges_seen), s->dispatch), flags,
+	return mix_bytes(mix(mix(mix(mix(rare->result_sum, p->end), s->reached), s->edges_seen), rare->dispatch), flags,
 	                 sizeof(flags));
 }
 

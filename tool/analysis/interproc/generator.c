@@ -134,7 +134,7 @@ static void saves_append(struct save_list *l, const struct range_rows *r)
 
 	for (i = 0; i < r->save_count; i++) {
 		mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
-		l->rows[l->count++] = r->saves[i];
+		l->rows[l->count++] = range_saves(r)[i];
 	}
 }
 
@@ -338,7 +338,7 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 
-		if (p->start < d->to && p->end > d->from && !detail_add(d, w->state[i].detail))
+		if (p->start < d->to && p->end > d->from && !detail_add(d, range_rare(&w->state[i])->detail))
 			return error_memory(e);
 	}
 	return detail_sort(d, &w->env) ? 0 : error_memory(e);
@@ -407,8 +407,7 @@ static void rounds_free(struct work *w)
 		struct range_state *s = &w->state[i];
 
 		joins_clear(s);
-		free(s->tails);
-		s->tails = NULL;
+		tails_clear(s);
 	}
 	state_pool_free(&w->states);
 	free(w->edges.list);
@@ -439,11 +438,13 @@ static void work_close(struct work *w)
 {
 	size_t i;
 
+	rounds_free(w);
 	for (i = 0; i < w->state_count; i++) {
 		range_rows_free(&w->state[i].rows);
-		detail_part_free(&w->state[i].detail);
+		if (w->state[i].rare)
+			detail_part_free(&w->state[i].rare->detail);
+		free(w->state[i].rare);
 	}
-	rounds_free(w);
 	free(w->state);
 	free(w->continuations);
 	continuation_walk_free(w->walk);

@@ -69,9 +69,9 @@ static void tables_find(const struct work *w, struct tables *t)
 
 		if (s->last_start == START_PART || w->ranges.list[i].fde >= 0)
 			continue;
-		table_put(t, s->dispatch);
+		table_put(t, range_rare(s)->dispatch);
 		if (!may_be_label(w, i))
-			table_put(&other, s->dispatch_otherwise);
+			table_put(&other, range_rare(s)->dispatch_otherwise);
 	}
 	t->count = words_unique(t->list, t->count);
 	other.count = words_unique(other.list, other.count);
@@ -133,7 +133,7 @@ static bool joins_forget(struct work *w)
 	for (i = 0; i < w->ranges.count && w->handlers_tried; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (!s->joins || w->ranges.list[i].fde >= 0)
+		if (!range_rare(s)->joins || w->ranges.list[i].fde >= 0)
 			continue;
 		joins_clear(s);
 		s->run |= RUN_NEWS;
@@ -175,10 +175,10 @@ static void uses_find(const struct work *w, struct uses *u)
 
 	u->list = mem_alloc(2 * w->ranges.count, sizeof(*u->list));
 	for (u->count = i = 0; i < w->ranges.count; i++) {
-		if (w->state[i].dispatch)
-			u->list[u->count++] = (struct use){w->state[i].dispatch, (uint32_t)i};
-		if (w->state[i].dispatch_otherwise)
-			u->list[u->count++] = (struct use){w->state[i].dispatch_otherwise, (uint32_t)i};
+		if (range_rare(&w->state[i])->dispatch)
+			u->list[u->count++] = (struct use){range_rare(&w->state[i])->dispatch, (uint32_t)i};
+		if (range_rare(&w->state[i])->dispatch_otherwise)
+			u->list[u->count++] = (struct use){range_rare(&w->state[i])->dispatch_otherwise, (uint32_t)i};
 	}
 	if (u->count)
 		qsort(u->list, u->count, sizeof(*u->list), use_order);
@@ -188,7 +188,7 @@ static void uses_find(const struct work *w, struct uses *u)
 static bool has_own_table(const struct work *w, const struct uses *u, size_t i)
 {
 	const struct range_state *s = &w->state[i];
-	uint32_t table = s->frame == FRAME_HANDLER ? s->dispatch : s->dispatch_otherwise;
+	uint32_t table = s->frame == FRAME_HANDLER ? range_rare(s)->dispatch : range_rare(s)->dispatch_otherwise;
 	size_t k = SEARCH(u->count, n, u->list[n].table < table);
 
 	for (; table && k < u->count && u->list[k].table == table; k++) /* at most two are of range i */
@@ -252,7 +252,7 @@ static void handlers_try(struct work *w, const struct tables *t, const bool *pre
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		bool label = may_be_label(w, i) && (is_table(t, s->dispatch_otherwise) || prefix[i]);
+		bool label = may_be_label(w, i) && (is_table(t, range_rare(s)->dispatch_otherwise) || prefix[i]);
 
 		if ((s->frame != FRAME_OTHER && s->frame != FRAME_TABLE && !label) || s->is_callee ||
 		    w->ranges.list[i].fde >= 0)
@@ -270,7 +270,7 @@ static void handlers_try(struct work *w, const struct tables *t, const bool *pre
 /* Do the exits of a code range show its frame? */
 static bool is_shown(const struct tables *t, const struct range_state *s)
 {
-	return is_table(t, s->dispatch) || (s->frame == FRAME_HANDLER && s->keeps_frame);
+	return is_table(t, range_rare(s)->dispatch) || (s->frame == FRAME_HANDLER && s->keeps_frame);
 }
 
 /* Does an edge bring the frame of a handler? */

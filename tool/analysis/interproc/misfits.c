@@ -212,6 +212,7 @@ static bool is_function(const struct work *w, uint64_t addr)
  * Only what has the return address on top of the stack does. */
 static bool is_tail_proved(const struct work *w, const struct range_state *s)
 {
+	const uint64_t *tails = range_rare(s)->tails;
 	size_t end, i = links_of(&w->tails, s->id, &end);
 	uint32_t k;
 
@@ -222,8 +223,8 @@ static bool is_tail_proved(const struct work *w, const struct range_state *s)
 		    (x->kind == EXIT_TAIL || brings_entry(w, s, x->target)))
 			return true;
 	}
-	for (k = 0; s->tails && s->tails[k]; k++)
-		if (is_function(w, s->tails[k]))
+	for (k = 0; tails && tails[k]; k++)
+		if (is_function(w, tails[k]))
 			return true;
 	return false;
 }

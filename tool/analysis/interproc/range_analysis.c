@@ -164,17 +164,19 @@ static bool is_entry_proved(const struct range_state *s, const struct flow *f)
  * may prove the entry. */
 static void tails_keep(struct range_state *s, const struct flow *f)
 {
+	struct range_rare *rare = range_rare_make(s);
 	size_t i, n = 0;
+	uint64_t *tails;
 
-	free(s->tails);
-	s->tails = mem_alloc(f->found.exit_count + f->found.edge_count + 1, sizeof(*s->tails));
+	free(rare->tails);
+	tails = rare->tails = mem_alloc(f->found.exit_count + f->found.edge_count + 1, sizeof(*tails));
 	for (i = 0; i < f->found.exit_count; i++)
 		if (f->found.exits[i].kind == EXIT_TAIL && f->found.exits[i].to != NO_RANGE)
-			s->tails[n++] = f->found.exits[i].target;
+			tails[n++] = f->found.exits[i].target;
 	for (i = 0; i < f->found.edge_count; i++)
 		if (state_is_entry(&f->found.edges[i].state))
-			s->tails[n++] = f->found.edges[i].target;
-	s->tails[n] = 0;
+			tails[n++] = f->found.edges[i].target;
+	tails[n] = 0;
 }
 
 /*
@@ -421,7 +423,7 @@ static bool range_abandon(struct worker *o, uint32_t number)
 	                 (unsigned long long)(p->end - p->start)))
 		return false;
 	s->settling = ABANDONED;
-	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);
+	return !w->options->detail || detail_take(w->options->detail, &range_rare_make(s)->detail, f);
 }
 
 /* The analysis of a code range under the present assumptions: its paths, then its rows. False: out of memory. */
@@ -602,5 +604,5 @@ bool range_analyze(struct worker *o, uint32_t number)
 	if (w->options->observe && !referred &&
 	    !(f->in.overdrawn ? findings_take(&s->rows.findings, &o->observed) : range_observe(o, number)))
 		return false;
-	return !w->options->detail || detail_take(w->options->detail, &s->detail, f);
+	return !w->options->detail || detail_take(w->options->detail, &range_rare_make(s)->detail, f);
 }

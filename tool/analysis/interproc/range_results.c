@@ -129,6 +129,14 @@ static void run_take(struct work *w, const struct etch_rule *run)
 	pthread_mutex_unlock(&w->lock);
 }
 
+static void dispatch_keep(struct range_state *s, const struct flow *f)
+{
+	if (!s->rare && !f->found.dispatch && !f->found.dispatch_otherwise)
+		return;
+	range_rare_make(s)->dispatch = f->found.dispatch;
+	s->rare->dispatch_otherwise = f->found.dispatch_otherwise;
+}
+
 void range_keep(struct worker *o, uint32_t number)
 {
 	const struct code_range *p = &o->w->ranges.list[number];
@@ -137,7 +145,7 @@ void range_keep(struct worker *o, uint32_t number)
 	bool settles = s->settling == SETTLING;
 
 	if (o->w->round >= RECURRENCE_FROM)
-		s->result_sum = range_sum(f, &s->rows);
+		range_rare_make(s)->result_sum = range_sum(f, &s->rows);
 	if (p->open && settles) {
 		s->reached = reached_end(f);
 		s->padding = f->found.extent ? (uint32_t)(s->reached - (p->start + f->found.extent)) : 0;
@@ -158,10 +166,9 @@ void range_keep(struct worker *o, uint32_t number)
 	s->wants_proof = f->in.overdrawn || f->in.lift_unproven;
 	s->cut_is_neutral = is_cut_neutral(f);
 	s->last_start = f->in.start;
-	s->dispatch = f->found.dispatch;
+	dispatch_keep(s, f);
 	s->jumps_by = f->found.jumps_by;
 	s->keeps_frame = f->found.keeps_frame;
-	s->dispatch_otherwise = f->found.dispatch_otherwise;
 	s->cfi_one_row = o->emit.cfi_count == 1;
 	s->cfi_denied = o->emit.denied;
 	if (!f->in.overdrawn && range_start(f->in.env, p, s, &o->emit) != START_PART) {

@@ -8,6 +8,7 @@
 
 #include "analysis/flow/flow.h"
 #include "analysis/unwind/emit.h"
+#include "support/memory.h"
 
 /* What a code range is taken for where .eh_frame does not say how it begins. All but a function begin in the states
  * that edges bring, and in no other; see range_start(). */
@@ -89,12 +90,31 @@ enum {
 /* Changes from callee to none, at most: then it stays a callee (termination, see fixpoint.c). */
 #define CALLEE_LOSSES_MOST 4
 
-/* What the next round depends on is part of state_sum() (fixpoint.c). One for each code range: small fields are
- * neighbours. */
+/* What few code ranges have. */
+struct range_rare {
+	struct detail_part *detail; /* with options.detail; else null */
+	struct joins *joins;        /* fixpoint.c: the joined states of a `joined` one, by target; owned, null: none */
+	uint64_t *tails;            /* entry_refuted: where it jumps to in the state of an entry, up to a 0; owned */
+	uint64_t result_sum;        /* range_sum() of its last results, from round RECURRENCE_FROM on */
+	uint32_t dispatch;          /* flow.found.dispatch and dispatch_otherwise */
+	uint32_t dispatch_otherwise;
+};
+
+/*
+ * What the next round depends on is part of state_sum() (fixpoint.c). A large file has more than a million code ranges,
+ * each with one of these, so that its size is much of what the analysis takes: flags are single bits, and what few code
+ * ranges have is in range_rare. Workers read `evidence` and `framed_part` of other code ranges, which none of them
+ * writes: these are whole bytes, apart from the bits.
+ */
 struct range_state {
 	struct range_rows rows;
-	struct detail_part *detail; /* with options.detail; else null */
-	uint32_t id;                /* its identity, which stays when its number changes: see work.place */
+	struct range_rare *rare; /* null: all of it is 0; see range_rare() */
+	uint64_t reached;        /* address of the end of its flow, with the padding after it */
+	uint64_t edges_seen;     /* edges_sum() of the edges into it that it was last marked with */
+	uint32_t padding;        /* bytes of padding before `reached` */
+	uint32_t id;             /* its identity, which stays when its number changes: see work.place */
+	uint32_t last_round;     /* the last one that analysed it */
+	uint16_t jumps_by;       /* flow.found.jumps_by */
 
 	/* What it is. */
 	uint8_t kind;          /* enum range_kind */
@@ -105,59 +125,65 @@ struct range_state {
 	bool is_callee;        /* its start is called (ENTRY_CALLED), as of the last round; see callee_losses */
 	uint8_t callee_losses; /* number of times that `is_callee` was withdrawn; at most CALLEE_LOSSES_MOST */
 	bool framed_part;      /* range_is_framed_part(), as of the last called_find() */
-	bool known_part;       /* analysed in the frame that branches to its start have: nothing else leads there */
-	bool touched;          /* in work.touched */
-	bool relaxed_rules;    /* it is a function only if analysed with flow.in.relaxed */
-	bool noreturn;         /* never withdrawn */
 	uint8_t misfit;        /* enum start_misfit */
 	uint8_t misfit_losses; /* number of times that `misfit` became less; at most MISFIT_LOSSES_MOST */
-	bool address_sought;   /* misfits_find() has looked for its address in code... */
-	bool address_taken;    /* ... and found it */
-	bool returns_home;     /* analysed from a function's entry it returns there (flow.found.returns_home); never
-	                        * withdrawn */
-	bool wants_proof;      /* analysed without the assumption of an entry, or of what follows from it, for want of a
-	                        * proof: flow.in.overdrawn, flow.in.lift_unproven */
-	bool entry_refuted;    /* analysed from a function's entry it takes more off the stack than that has; never
-	                        * withdrawn */
-	bool cfi_part;         /* .eh_frame has another state than a function's entry at its start */
-	bool tail_proved;      /* an entry is proved by a tail call of a function that is called (misfits.c) */
+	uint8_t last_start;    /* enum flow_start that it was last analysed with */
+	uint8_t edge_runs;     /* number of runs with edges, or with edges gone; at most JOINED_FROM */
+	uint8_t run;           /* RUN_*: why it is to be analysed in the next round; 0: it is not */
+	uint8_t settling;      /* enum settling */
+
+	bool known_part : 1;     /* analysed in the frame that branches to its start have: nothing else leads there */
+	bool touched : 1;        /* in work.touched */
+	bool relaxed_rules : 1;  /* it is a function only if analysed with flow.in.relaxed */
+	bool noreturn : 1;       /* never withdrawn */
+	bool address_sought : 1; /* misfits_find() has looked for its address in code... */
+	bool address_taken : 1;  /* ... and found it */
+	bool returns_home : 1;   /* analysed from a function's entry it returns there (flow.found.returns_home); never
+	                          * withdrawn */
+	bool wants_proof : 1;    /* analysed without the assumption of an entry, or of what follows from it, for want of a
+	                          * proof: flow.in.overdrawn, flow.in.lift_unproven */
+	bool entry_refuted : 1;  /* analysed from a function's entry it takes more off the stack than that has; never
+	                          * withdrawn */
+	bool cfi_part : 1;       /* .eh_frame has another state than a function's entry at its start */
+	bool tail_proved : 1;    /* an entry is proved by a tail call of a function that is called (misfits.c) */
 
 	/* Results of the last analysis. */
-	uint8_t last_start;    /* enum flow_start that it was analysed with */
-	bool returns;          /* flow.found.may_return, or unsettled */
-	bool returns_as_c;     /* flow.found.return_certain; own_stack_rows() also sets it for what tail-calls C */
-	bool returns_balanced; /* taken for a function, it ends as one */
-	bool exit_sp_mismatch; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
-	bool switches_stack;   /* a hand-made context begins there (flow.found.replaces_sp) */
-	bool non_c_frame;      /* code without frames of C's kind, as with a stack of its own */
-	bool flows_to_end;     /* its flow reaches its last byte */
-	bool keeps_frame;      /* flow.found.keeps_frame */
-	bool is_handler;       /* scratch of handlers_find() */
-	bool cfi_one_row;      /* .eh_frame has one row for the whole code range */
-	bool cfi_denied;       /* .eh_frame contradicts the code at a function entry inside */
-	uint16_t jumps_by;     /* flow.found.jumps_by */
+	bool returns : 1;          /* flow.found.may_return, or unsettled */
+	bool returns_as_c : 1;     /* flow.found.return_certain; own_stack_rows() also sets it for what tail-calls C */
+	bool returns_balanced : 1; /* taken for a function, it ends as one */
+	bool exit_sp_mismatch : 1; /* taken for a function, it returns with a wrong rsp, and nowhere as a function */
+	bool switches_stack : 1;   /* a hand-made context begins there (flow.found.replaces_sp) */
+	bool non_c_frame : 1;      /* code without frames of C's kind, as with a stack of its own */
+	bool flows_to_end : 1;     /* its flow reaches its last byte */
+	bool keeps_frame : 1;      /* flow.found.keeps_frame */
+	bool is_handler : 1;       /* scratch of handlers_find() */
+	bool cfi_one_row : 1;      /* .eh_frame has one row for the whole code range */
+	bool cfi_denied : 1;       /* .eh_frame contradicts the code at a function entry inside */
 
 	/* Open code ranges: where their flow ends. */
-	bool empty;          /* no flow has been found in it yet */
-	bool was_empty;      /* it was empty, and has been marked again since */
-	bool cut_is_neutral; /* a cut at the end of its flow does not change its results */
+	bool empty : 1;          /* no flow has been found in it yet */
+	bool was_empty : 1;      /* it was empty, and has been marked again since */
+	bool cut_is_neutral : 1; /* a cut at the end of its flow does not change its results */
 
-	/* Edges, and the fixpoint. */
-	uint8_t edge_runs; /* number of runs with edges, or with edges gone; at most JOINED_FROM */
-	bool joined;       /* new incoming states are joined with all earlier ones since; never withdrawn */
-	uint8_t run;       /* RUN_*: why it is to be analysed in the next round; 0: it is not */
-	uint8_t settling;  /* enum settling */
-
-	uint32_t dispatch; /* flow.found.dispatch and dispatch_otherwise */
-	uint32_t dispatch_otherwise;
-	uint32_t last_round; /* the last one that analysed it */
-	uint64_t reached;    /* address of the end of its flow, with the padding after it */
-	uint32_t padding;    /* bytes of that */
-	uint64_t edges_seen; /* edges_sum() of the edges into it that it was last marked with */
-	struct joins *joins; /* fixpoint.c: the joined states of a `joined` one, by target; owned, null: none */
-	uint64_t *tails;     /* entry_refuted: where it jumps to in the state of an entry, up to a 0; owned */
-	uint64_t result_sum; /* range_sum() of its last results, from round RECURRENCE_FROM on */
+	bool joined : 1; /* new incoming states are joined with all earlier ones since; never withdrawn */
 };
+_Static_assert(sizeof(struct range_state) <= 88, "the analysis of a large file has a million of these");
+
+/* What a code range may have in range_rare; not to be changed. */
+static inline const struct range_rare *range_rare(const struct range_state *s)
+{
+	static const struct range_rare none;
+
+	return s->rare ? s->rare : &none;
+}
+
+/* Likewise, to be changed. */
+static inline struct range_rare *range_rare_make(struct range_state *s)
+{
+	if (!s->rare)
+		s->rare = mem_zero(1, sizeof(*s->rare));
+	return s->rare;
+}
 
 /* Is it taken for a function by trial? */
 static inline bool range_is_tried(const struct range_state *s)

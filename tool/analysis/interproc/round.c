@@ -13,6 +13,8 @@
 
 /* Code ranges that a thread takes under one lock: large enough to make contention negligible. */
 #define CHUNK 64u
+/* A round of at least so many chunks leaves megabytes behind that are worth to be given back. */
+#define TRIM_CHUNKS 1024u
 
 /* Was a code range marked only because it was cut where its flow ended, which does not change its results? Only if a
  * function certainly begins there: what has become known since may revise any other assumption. */
@@ -154,5 +156,8 @@ void round_run(struct work *w)
 		undiscovered_take(w, &w->chunks[k]);
 	links_replace(w);
 	chunks_free(w);
+	/* The lists of the chunks lay between the rows, with which they were made: what they leave is many small gaps. */
+	if (w->chunk_count >= TRIM_CHUNKS)
+		big_trim(w->file->size);
 	free(threads);
 }

@@ -73,8 +73,11 @@ void undiscovered_add(struct work *w)
 	} else {
 		index_renew(w);
 	}
-	w->undiscovered_count = 0;
 	free(moved);
+	/* The first rounds find by far the most: later ones need little of that memory. */
+	free(w->undiscovered);
+	w->undiscovered = NULL;
+	w->undiscovered_count = w->undiscovered_room = 0;
 }
 
 void undiscovered_put(struct work *w, uint64_t target)

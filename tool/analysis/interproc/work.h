@@ -129,6 +129,8 @@ void fixpoint_find(struct work *w);
 void edges_restart(struct work *w);
 /* Forgets the joined states of a code range. */
 void joins_clear(struct range_state *s);
+/* Forgets range_rare.tails. */
+void tails_clear(struct range_state *s);
 /* Joins the edges *in into a joined code range with all since edges_restart(): one per target. */
 void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count);
 /* Checksum of the last results of a code range that others may depend on: links, edges, rows. */

@@ -435,22 +435,25 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 /* Copies rows, saves and findings. False: out of memory. */
 static bool results_take(struct emit *e, struct range_rows *out)
 {
+	/* one byte: null would be no memory */
+	struct save_row *saves = malloc(e->saves.count * sizeof(*saves) + e->count * sizeof(*out->rows) + 1);
 	size_t i;
 
-	/* one byte: null would be no memory */
-	out->rows = malloc(e->count * sizeof(*out->rows) + e->saves.count * sizeof(*out->saves) + 1);
-	if (!out->rows || !findings_take(&out->findings, &e->findings)) {
+	if (!saves || e->saves.count > INT32_MAX) {
+		free(saves);
+		return false;
+	}
+	out->save_count = (uint32_t)e->saves.count & INT32_MAX; /* of 31 bits */
+	out->rows = (struct row *)(void *)(saves + out->save_count);
+	if (!findings_take(&out->findings, &e->findings)) {
 		range_rows_free(out);
 		return false;
 	}
 	if (e->count)
 		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
 	out->count = (uint32_t)e->count;
-	if (e->saves.count) {
-		out->saves = (struct save_row *)(out->rows + e->count);
-		memcpy(out->saves, e->saves.rows, e->saves.count * sizeof(*out->saves));
-		out->save_count = (uint32_t)e->saves.count;
-	}
+	if (e->saves.count)
+		memcpy(saves, e->saves.rows, e->saves.count * sizeof(*saves));
 	for (i = 0; i < e->count; i++)
 		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
 	return true;
@@ -499,7 +502,7 @@ const struct row *range_row_at(const struct range_rows *r, uint64_t addr)
 
 void range_rows_free(struct range_rows *p)
 {
-	free(p->rows);
+	free(range_saves(p));
 	findings_free(&p->findings);
 	memset(p, 0, sizeof(*p));
 }

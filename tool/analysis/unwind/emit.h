@@ -14,13 +14,19 @@
 
 /* The rows and findings of one code range; owned. */
 struct range_rows {
-	struct row *rows;       /* cover the code range; neighbours differ */
-	struct save_row *saves; /* if emit.saves_of asks for them: behind the rows, in their memory; the first begins at the
-	                         * code range's start */
-	uint32_t count, save_count;
+	struct row *rows;         /* cover the code range; neighbours differ. Not malloc'd: see range_saves() */
 	struct findings findings; /* with addresses of the code space, and section 0 */
-	bool unproven;            /* some rows are of .eh_frame alone, or confirmed by an inferred state alone */
+	uint32_t count;
+	uint32_t save_count : 31; /* of range_saves() */
+	uint32_t unproven : 1;    /* some rows are of .eh_frame alone, or confirmed by an inferred state alone */
 };
+
+/* If emit.saves_of asks for them: where callee-saved registers are; the first begins at the code range's start. They
+ * lie directly in front of the rows, in the same block of memory, so that no pointer to them is needed. */
+static inline struct save_row *range_saves(const struct range_rows *r)
+{
+	return r->rows ? (struct save_row *)(void *)r->rows - r->save_count : NULL;
+}
 
 /* Working memory for one code range at a time; each worker thread has its own. Zeroed at first. */
 struct emit {
