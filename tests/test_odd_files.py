@@ -161,7 +161,7 @@ def test_debug_files(etch, tmp_path, source, tool):
 
 def header(path, out, **fields):
     """A copy with other fields in its ELF header."""
-    at = {"e_type": (16, "H"), "e_entry": (24, "Q"), "e_phentsize": (54, "H"), "e_phnum": (56, "H"), "e_shoff": (40, "Q"), "e_shnum": (60, "H"), "e_shstrndx": (62, "H"), "e_machine": (18, "H")}
+    at = {"osabi": (7, "B"), "e_type": (16, "H"), "e_entry": (24, "Q"), "e_phentsize": (54, "H"), "e_phnum": (56, "H"), "e_shoff": (40, "Q"), "e_shnum": (60, "H"), "e_shstrndx": (62, "H"), "e_machine": (18, "H")}
     data = bytearray(path.read_bytes())
     for name, value in fields.items():
         struct.pack_into("<" + at[name][1], data, at[name][0], value)
@@ -180,6 +180,28 @@ def test_refused(etch, tmp_path, source):
     refused(etch, header(exe, tmp_path / "core", e_type=4), "is not an object, program or library (e_type 4)")
     refused(etch, header(exe, tmp_path / "arm", e_machine=183), "is for another machine (e_machine 183): etch supports only x86-64")
     refused(etch, header(exe, tmp_path / "odd-entries", e_phentsize=64), "has program headers of 64 bytes, not 56")
+
+
+def test_private_formats(etch, tmp_path, source):
+    """Wasmtime's compiled modules are objects of OS/ABI 200, and Wasmtime loads none with a section that it does not know."""
+    o = tmp_path / "o.o"
+    run(["gcc", "-O2", *IFUNC, "-c", "-o", o, source])
+    for osabi in (64, 97, 200, 254):
+        refused(etch, header(o, tmp_path / "module", osabi=osabi), f"is in the private format of another program (OS/ABI {osabi})")
+    for osabi in (0, 3, 9, 255):  # System V, GNU, FreeBSD, standalone
+        run([etch, "rewrite", header(o, tmp_path / "branded", osabi=osabi)])
+
+
+def test_private_formats_in_a_directory(etch, tmp_path, source):
+    """They are passed over, as other files that are not for etch are; the rest of the directory is rewritten."""
+    o, files = tmp_path / "o.o", tmp_path / "files"
+    run(["gcc", "-O2", *IFUNC, "-c", "-o", o, source])
+    files.mkdir()
+    module = header(o, files / "module", osabi=200)
+    before = module.read_bytes()
+    shutil.copy(o, files / "object")
+    run([etch, "rewrite", files])
+    assert module.read_bytes() == before and (files / "object").read_bytes() != o.read_bytes()
 
 
 def test_headers_that_are_something_else_too(etch, tmp_path, source):

@@ -164,6 +164,8 @@ static int header_check(const struct elf_file *f, struct error *e)
 	memcpy(&eh, b, sizeof(eh));
 	if (eh.e_machine != EM_X86_64)
 		return error_set(e, "is for another machine (e_machine %u): etch supports only x86-64", eh.e_machine);
+	if (elf_is_private(b))
+		return error_set(e, "is in the private format of another program (OS/ABI %u)", b[EI_OSABI]);
 	if (eh.e_type != ET_REL && eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
 		return error_set(e, "is not an object, program or library (e_type %u)", eh.e_type);
 	if (!eh.e_shoff)

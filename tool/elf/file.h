@@ -107,6 +107,17 @@ bool elf_is_debug(const struct elf_file *f);
 /* True for an object of gcc -flto that has no machine code yet. */
 bool elf_is_slim_lto(const struct elf_file *f);
 
+/*
+ * True for an ELF file in a format that only the program that made it reads. ident is the first EI_NIDENT bytes. The
+ * gABI gives the OS/ABI values from 64 on to each processor, and the psABI of x86-64 defines none of them, so a file
+ * that has one is marked for a single consumer: Wasmtime marks its compiled modules with 200, and does not load one
+ * that has a section which it does not know. ELFOSABI_STANDALONE is in that range, but is an ordinary program.
+ */
+static inline bool elf_is_private(const uint8_t *ident)
+{
+	return ident[EI_OSABI] >= 64 && ident[EI_OSABI] != ELFOSABI_STANDALONE;
+}
+
 static inline bool elf_is_object(const struct elf_file *f) { return f->eh.e_type == ET_REL; }
 
 /* Is a section's name this one? An object may have a hundred thousand sections: most names differ in the first

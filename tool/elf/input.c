@@ -108,7 +108,8 @@ static enum kind kind_of(const uint8_t *b, size_t size)
 
 	if (archive_is(b, size))
 		return KIND_ARCHIVE;
-	if (size < PEEK || memcmp(b, ELFMAG, SELFMAG) || b[EI_CLASS] != ELFCLASS64 || b[EI_DATA] != ELFDATA2LSB)
+	if (size < PEEK || memcmp(b, ELFMAG, SELFMAG) || b[EI_CLASS] != ELFCLASS64 || b[EI_DATA] != ELFDATA2LSB ||
+	    elf_is_private(b))
 		return KIND_OTHER;
 	memcpy(&type, b + 16, 2);
 	memcpy(&machine, b + 18, 2);
