@@ -20,13 +20,14 @@ struct code_range {
 	                * or a function of a runtime's own table */
 	bool exported; /* at its start is a symbol visible to other files */
 	bool plt;
-	bool outermost;  /* its frames have no caller: the file's entry point, or as a runtime's table says */
-	bool handler;    /* begins in the frame that rbp points to, by interproc/interpreters.c */
-	bool entry_tail; /* only the entry point jumps here: its frames have no caller either */
-	bool inferred;   /* found by a reference to it, in code without FDE or symbol */
-	bool open;       /* its end is not given: it extends to the next range until its flow shows the end */
-	bool part;       /* no function, by its runtime: flow begins only where notes (facts/notes.h) and edges lead */
-	bool resumes;    /* the end of a replacement: NOTE_RESUME says where control continues */
+	bool outermost;     /* its frames have no caller: the file's entry point, or as a runtime's table says */
+	bool handler;       /* begins in the frame that rbp points to, by interproc/interpreters.c */
+	bool entry_tail;    /* only the entry point jumps here: its frames have no caller either */
+	bool may_be_called; /* outermost or entry_tail, but the file's interpreter may call the entry point */
+	bool inferred;      /* found by a reference to it, in code without FDE or symbol */
+	bool open;          /* its end is not given: it extends to the next range until its flow shows the end */
+	bool part;          /* no function, by its runtime: flow begins only where notes (facts/notes.h) and edges lead */
+	bool resumes;       /* the end of a replacement: NOTE_RESUME says where control continues */
 };
 
 /* The calling convention of a code range; that of C where its language has none of its own. */

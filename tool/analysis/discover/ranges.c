@@ -282,6 +282,22 @@ static bool entry_is_outermost(const struct elf_file *f, const struct code_space
 	return c && c->addr != f->eh.e_entry;
 }
 
+/*
+ * Is an interpreter (PT_INTERP) a dynamic linker, by its name? Those of the C libraries (ld-linux, ld-musl,
+ * ld64-uClibc, bionic's linker64) jump to e_entry with the stack as the kernel has made it. Others may call it: klibc's
+ * is the C library, and e_entry is main.
+ */
+static bool is_dynamic_linker(const struct elf_file *f, const Elf64_Phdr *interp)
+{
+	const char *path = (const char *)elf_at(f, interp->p_vaddr, interp->p_filesz), *name;
+
+	if (!path || !interp->p_filesz || path[interp->p_filesz - 1])
+		return false;
+	name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	return !strncmp(name, "ld-", 3) || !strncmp(name, "ld.", 3) || !strncmp(name, "ld64", 4) ||
+	       !strcmp(name, "linker64");
+}
+
 /* Adds the entries of the PLT, and all of .init and .fini, which begin as functions do. */
 static void sections_add(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                          struct candidates *out)
@@ -352,13 +368,17 @@ static void entries_assign(struct code_ranges *out)
 void ranges_build(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                   const struct runtime_codes *codes, struct code_ranges *out)
 {
-	bool outermost, interpreted = false;
+	bool outermost, interpreted = false, may_be_called = false;
 	struct candidates r = {0};
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
-	for (i = 0; i < f->phdr_count; i++)
-		interpreted |= f->phdrs[i].p_type == PT_INTERP;
+	for (i = 0; i < f->phdr_count; i++) {
+		if (f->phdrs[i].p_type != PT_INTERP)
+			continue;
+		interpreted = true;
+		may_be_called |= !is_dynamic_linker(f, &f->phdrs[i]);
+	}
 	outermost = entry_is_outermost(f, space, interpreted);
 	sections_add(f, space, cfi, &r);
 	fdes_add(cfi, &r);
@@ -373,8 +393,12 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
 		sort_by_address(r.list, r.count, sizeof(*r.list), range_order);
 	sections_cut(out, space, codes, &r);
 	entries_assign(out);
-	for (i = 0; outermost && i < out->count; i++)
-		out->list[i].outermost |= out->list[i].start == f->eh.e_entry;
+	for (i = 0; outermost && i < out->count; i++) {
+		if (out->list[i].start != f->eh.e_entry)
+			continue;
+		out->list[i].outermost = true;
+		out->list[i].may_be_called = may_be_called;
+	}
 	free(r.list);
 }
 

@@ -90,6 +90,8 @@ void entry_tail_find(struct work *w)
 			if (candidates[i] != w->ranges.list[i].entry_tail)
 				w->state[i].run |= RUN_NEWS;
 			w->entry_tail |= w->ranges.list[i].entry_tail = candidates[i];
+			if (candidates[i])
+				w->ranges.list[i].may_be_called = w->ranges.list[entry].may_be_called;
 		}
 	}
 	free(candidates);

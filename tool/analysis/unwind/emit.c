@@ -78,6 +78,7 @@ static bool begins_stack(const struct code_range *p)
 /*
  * The rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) it is END,
  * even without a CFA; except in an open code range, where an unknown state may be of other code behind the entry point.
+ * Where the entry point may be called or not, only .eh_frame can tell which.
  */
 static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
 {
@@ -85,6 +86,10 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 
 	state_rule(s, out);
 	if (out->kind == ETCH_RULE_UNDEF ? begins_stack(p) || (p->outermost && !p->open) : p->outermost || p->entry_tail) {
+		if (p->may_be_called) {
+			*out = (struct etch_rule){.kind = ETCH_RULE_UNDEF};
+			return;
+		}
 		out->kind = ETCH_RULE_END;
 		if (out->ra == ETCH_RA_SLOT)
 			out->cfa_add = 0;
