@@ -12,7 +12,7 @@
 
 #include "interfaces/function_info.h"
 #include "common/sys.h"
-#include "unwind/eh_frame.h"
+#include "unwind/eh_view.h"
 #include "unwind/recover.h"
 #include "unwind/registered.h"
 
@@ -21,6 +21,7 @@ int function_info(uint64_t at, struct function_info *out)
 	struct prepare_image im;
 	struct etch_cfi cfi;
 	struct etch_fde fde;
+	struct eh_view v;
 	uint64_t personality;
 
 	if (!loaded_image(at, &im)) {
@@ -30,16 +31,17 @@ int function_info(uint64_t at, struct function_info *out)
 		                              fde.cie.personality_indirect ? 0 : fde.cie.personality};
 		return 1;
 	}
-	if (!recover_fde(&im, at, &cfi, &fde))
+	if (!recover_fde(&im, at, &v, &fde))
 		return 0;
+	eh_view_close(&v);
 	out->start = im.bias + fde.start;
 	out->end = im.bias + fde.end;
 	out->lsda = fde.lsda ? im.bias + fde.lsda : 0;
 	personality = fde.cie.personality ? im.bias + fde.cie.personality : 0;
 	if (personality && fde.cie.personality_indirect) {
-		if (loaded_readable(&im, personality, 8))
-			memcpy(&personality, (const void *)(uintptr_t)personality, 8);
-		else
+		uint64_t from = personality;
+
+		if (!loaded_readable(&im, from, 8) || memory_copy(&personality, from, 8))
 			personality = 0;
 	}
 	out->personality = personality;

@@ -17,6 +17,7 @@
 #include "shared/search.h"
 #include "unwind/calls.h"
 #include "unwind/cursor.h"
+#include "unwind/eh_view.h"
 #include "unwind/plain_frames.h"
 #include "unwind/table_cache.h"
 
@@ -74,12 +75,14 @@ struct granule {
 	uint64_t found; /* of these, those with a rule */
 	struct etch_map_rule rule;
 	bool mixed;
+	bool gone; /* the module could not be read any more */
 };
 
 static void calls_find(const struct prepare_image *im, uint64_t text, uint64_t size, struct granule *g)
 {
 	for (unsigned i = 0; i < im->phnum; i++) {
 		const Elf64_Phdr *p = &im->phdr[i];
+		uint8_t copy[GRANULE + 64];
 		const uint8_t *code = (const uint8_t *)(uintptr_t)(im->bias + p->p_vaddr);
 		uint64_t at = g->at - CALL_MAX > p->p_vaddr ? g->at - CALL_MAX - p->p_vaddr : 0,
 				 end = g->at + GRANULE - p->p_vaddr;
@@ -88,6 +91,16 @@ static void calls_find(const struct prepare_image *im, uint64_t text, uint64_t s
 		    !loaded_inside(im, im->bias + p->p_vaddr, p->p_filesz))
 			continue;
 		end = end < p->p_filesz ? end : p->p_filesz;
+		if (im->kept && at < end) {
+			/* With a byte before, and as much after the last as belongs to a call that begins there. */
+			uint64_t first = at ? at - 1 : 0;
+
+			if (!eh_code_copy(im, p->p_vaddr + first, copy, sizeof(copy))) {
+				g->mixed = true;
+				return;
+			}
+			code = (const uint8_t *)((uintptr_t)copy - first);
+		}
 		for (; at < end; at += 16) {
 			unsigned maybe = calls_maybe(code + at, p->p_filesz - at), n;
 
@@ -136,19 +149,20 @@ static void granule_row(void *ctx, const struct etch_cfi_row *row)
 static void rules_find(const struct prepare_image *im, struct granule *g)
 {
 	uint64_t limit = UINT64_MAX;
-	struct etch_cfi_hdr h;
-	struct etch_cfi cfi;
 	struct etch_fde fde;
+	struct eh_view v;
 	size_t k;
 
-	if (!eh_frame_open(im, &h, &cfi))
+	if (!eh_view_open(&v, im)) {
+		g->gone = v.gone;
 		return;
-	k = SEARCH(h.count, i, etch_cfi_hdr_start(&h, i) <= g->at + GRANULE);
-	while (k-- && !g->mixed && limit >= g->at) {
-		if ((k && etch_cfi_hdr_start(&h, k - 1) == etch_cfi_hdr_start(&h, k)) ||
-		    !etch_cfi_at(&cfi, etch_cfi_hdr_fde(&h, k) - h.eh_frame, &fde) || fde.end <= fde.start)
+	}
+	k = SEARCH(v.h.count, i, eh_view_start(&v, i) <= g->at + GRANULE);
+	while (k-- && !g->mixed && !v.gone && limit >= g->at) {
+		if ((k && eh_view_start(&v, k - 1) == eh_view_start(&v, k)) || !eh_view_fde(&v, k, &fde) ||
+		    fde.end <= fde.start)
 			continue;
-		g->mixed = fde.start >= g->at && fde.start <= g->at + GRANULE && eh_discards_stack(im, fde.start);
+		g->mixed = fde.start >= g->at && fde.start <= g->at + GRANULE && eh_view_discards_stack(im, fde.start);
 		if (fde.end > limit)
 			fde.end = limit;
 		limit = fde.start;
@@ -156,6 +170,8 @@ static void rules_find(const struct prepare_image *im, struct granule *g)
 			fde.end = g->at + GRANULE + 1; /* later rows are not needed */
 		etch_cfi_rows_from(&fde, 0, g->at - 1, granule_row, g);
 	}
+	g->gone = v.gone;
+	eh_view_close(&v);
 }
 
 /* The number of a rule in the palette, which gets it if there is room; ETCH_MAP_FULL: no room. */
@@ -195,6 +211,9 @@ void in_place_meet(const struct unwind_module *m, uint64_t ip)
 		if (code == ETCH_MAP_FULL || !code)
 			code = palette_add(in->map, &g.rule);
 	}
+	/* Was it this module's code and .eh_frame? */
+	if (in->im.kept && (g.gone || !loaded_still(&in->im)))
+		return;
 	__atomic_store_n(byte, (uint8_t)code, __ATOMIC_RELEASE);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * eh_frame.h: finds the .eh_frame of a loaded module. Async-signal-safe.
+ * eh_frame.h: finds the .eh_frame of a loaded module that cannot be unloaded meanwhile; walks use eh_view.h.
+ * Async-signal-safe.
  */
 #ifndef ETCH_LIB_UNWIND_EH_FRAME_H
 #define ETCH_LIB_UNWIND_EH_FRAME_H
@@ -75,20 +76,27 @@ static inline bool eh_text(const struct prepare_image *im, uint64_t *from, uint6
  * frame. glibc's __start_context, whose first address makecontext pushes as a return address,
  * starts so too; its FDE does not mark the end of the stack.
  */
-static inline bool eh_discards_stack(const struct prepare_image *im, uint64_t addr)
+#define EH_DISCARD_CODE 7u /* how many bytes of code tell */
+static inline bool eh_code_discards_stack(const uint8_t *p, uint64_t size)
 {
 	static const uint8_t endbr64[4] = {0xf3, 0x0f, 0x1e, 0xfa};
-	uint64_t size = 0;
-	const uint8_t *p = eh_segment_at(im, addr, &size);
 
-	if (p && size >= 4 && !memcmp(p, endbr64, 4)) {
+	if (size >= 4 && !memcmp(p, endbr64, 4)) {
 		p += 4;
 		size -= 4;
 	}
-	if (!p || size < 3)
+	if (size < 3)
 		return false;
 	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, .R: the source register */
 	       ((p[0] & 0xfe) == 0x48 && p[1] == 0x8b && (p[2] & 0xf8) == 0xe0);
+}
+
+static inline bool eh_discards_stack(const struct prepare_image *im, uint64_t addr)
+{
+	uint64_t size = 0;
+	const uint8_t *p = eh_segment_at(im, addr, &size);
+
+	return p && eh_code_discards_stack(p, size);
 }
 
 #endif

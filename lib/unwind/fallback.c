@@ -8,7 +8,7 @@
  * no lock, no thread-local storage, no libc. Do not introduce any dependency there.
  */
 #include "unwind/cursor.h"
-#include "unwind/eh_frame.h"
+#include "unwind/eh_view.h"
 #include "unwind/cfi_map.h"
 #include "unwind/plain_frames.h"
 #include "unwind/recover.h"
@@ -24,12 +24,10 @@
  */
 NO_ASAN static int is_restorer(uint64_t ip)
 {
-	uint64_t first, last;
+	static const uint8_t restorer[9] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	uint8_t code[sizeof(restorer)];
 
-	if (!stack_page_readable(ip) || !stack_page_readable(ip + 8) || memory_read(ip, &first) ||
-	    memory_read(ip + 1, &last))
-		return 0;
-	return first == 0x0f0000000fc0c748u && last == 0x050f0000000fc0c7u;
+	return !memory_copy(code, ip, sizeof(code)) && !memcmp(code, restorer, sizeof(code));
 }
 
 /*
@@ -127,12 +125,14 @@ bool fallback_rule(const struct prepare_image *im, uint64_t key, uint64_t at, st
 {
 	bool inside = at - im->start < im->end - im->start; /* what a JIT registers comes and goes */
 	struct kept_rule *k = key && inside ? kept_slot(at) : NULL;
+	int found;
 
 	if (k && kept_find(k, at, key, r))
 		return r->kind != ETCH_RULE_UNDEF;
-	if (!recover_rule(im, at, r))
+	found = recover_rule(im, at, r);
+	if (found <= 0)
 		*r = (struct etch_rule){.kind = ETCH_RULE_UNDEF};
-	if (k)
+	if (k && found >= 0)
 		kept_set(k, at, key, r);
 	return r->kind != ETCH_RULE_UNDEF;
 }
@@ -191,7 +191,7 @@ int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch
 	if (!c->interrupted && fallback_rule(im, key, ip, r)) {
 		if (r->kind != ETCH_RULE_CALL)
 			return ETCH_UNWIND_OK;
-		if (ip - im->start < im->end - im->start && eh_discards_stack(im, ip - im->bias)) {
+		if (ip - im->start < im->end - im->start && eh_view_discards_stack(im, ip - im->bias)) {
 			*r = (struct etch_rule){.kind = ETCH_RULE_END};
 			return ETCH_UNWIND_OK;
 		}

@@ -49,11 +49,12 @@ __thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exe
 
 /* A module's headers and build-id as they were read: each content once, kept for good, since pointers to them are. */
 struct head {
-	const struct head *next;
+	struct head *next;
 	struct identity identity;
+	struct copies copies;
 	Elf64_Phdr phdr[];
 };
-static const struct head *heads;
+static struct head *heads;
 
 /* As much of a file's first bytes as has its headers and its build-id in nearly every one. */
 #define HEAD_BYTES 1536
@@ -62,12 +63,17 @@ union head_room {
 	uint8_t bytes[HEAD_BYTES];
 };
 
+static struct head *head_of(const struct prepare_image *im)
+{
+	return (struct head *)((uintptr_t)im->phdr - offsetof(struct head, phdr));
+}
+
 const struct identity *loaded_identity(const struct prepare_image *im)
 {
-	const char *phdr = (const char *)im->phdr;
-
-	return im->kept ? &((const struct head *)(const void *)(phdr - offsetof(struct head, phdr)))->identity : NULL;
+	return im->kept ? &head_of(im)->identity : NULL;
 }
+
+struct copies *loaded_copies(const struct prepare_image *im) { return &head_of(im)->copies; }
 
 /* Finds the build-id in the bytes of a note segment: 1, or 0. */
 static int note_find(const Elf64_Phdr *p, unsigned index, const uint8_t *bytes, struct identity *id)
@@ -155,8 +161,7 @@ static bool header_is_good(const Elf64_Ehdr *h, uint64_t size)
 static const struct head *head_keep(const struct identity *id, const Elf64_Phdr *phdr)
 {
 	uint64_t size = id->header.e_phnum * sizeof(*phdr);
-	const struct head *first = __atomic_load_n(&heads, __ATOMIC_ACQUIRE), *h;
-	struct head *new = NULL;
+	struct head *first = __atomic_load_n(&heads, __ATOMIC_ACQUIRE), *h, *new = NULL;
 
 	for (;;) {
 		for (h = first; h; h = h->next)
@@ -290,6 +295,13 @@ static __attribute__((noinline)) int image_headers(struct prepare_image *im)
 	ret = !memory_copy(phdr, im->start + room.header.e_phoff, bytes) && image_keep(im, &room, have);
 	sys_munmap(phdr, bytes);
 	return ret;
+}
+
+bool loaded_still(const struct prepare_image *im)
+{
+	struct prepare_image now = {.start = im->start, .end = im->end};
+
+	return image_headers(&now) && now.phdr == im->phdr && now.bias == im->bias;
 }
 
 /* The module at [im->start, im->end), which is loaded by the dynamic linker's word. */

@@ -31,6 +31,19 @@ struct identity {
 
 /* What has been read of a module that is `kept`: its ELF header and its build-id. null: of another. */
 const struct identity *loaded_identity(const struct prepare_image *im);
+
+/*
+ * What walks have copied of a module that is `kept`, because its own memory may go away under them. It belongs to the
+ * file, not to the place where that is mapped, and is never freed. Each pointer is set by compare and exchange.
+ */
+struct copies {
+	const struct table_copy *table; /* table_copy.h */
+	struct frames_copy *frames;     /* eh_view.h */
+};
+struct copies *loaded_copies(const struct prepare_image *im);
+/* Is the module that is `kept` still mapped where it was? Reads its headers anew. What was copied before holds only if
+ * it is. */
+bool loaded_still(const struct prepare_image *im);
 /* Stores a module's build-id note (gABI "Note Section") in *id, whose id_size stays as it is if there is none.
  * Async-signal-safe. */
 void image_build_id(const struct prepare_image *im, struct identity *id);

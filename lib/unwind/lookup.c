@@ -5,14 +5,25 @@
  * RULES OF THIS FILE. lookup_module() runs in signal context: no malloc, no lock, no
  * thread-local storage, no libc. Do not introduce any dependency there.
  *
- * For a module that stays (loaded.h) the answer is kept once it is known. For any other with a table of its own only
- * the pointers to the table's arrays are. They follow from the table's address and header; so a lookup asks the
- * dynamic linker which module is mapped there now, and uses the kept pointers if that module has the same program
- * header for the table's segment and the same bytes in the table's header. A dlclose(3) followed by a dlopen(3) at the
- * same place cannot make them wrong.
+ * For a module that stays (loaded.h) the answer is kept once it is known. For any other a lookup asks the dynamic
+ * linker which module is mapped there now, and uses what is kept if it is of that file at that place: a dlclose(3)
+ * followed by a dlopen(3) at the same place cannot make it wrong. Nor can one that runs beside the walk: a table inside
+ * such a module is copied, and only the copy is read (table_copy.h). Where libc lacks _dl_find_object the table is used
+ * in place, and only the pointers to its arrays are kept, by its segment's program header and its own.
  */
 #include "unwind/table_cache.h"
+#include "unwind/table_copy.h"
 #include "common/segment_note.h"
+
+/* Reads the note of a segment of etch's: 1, or 0 if it has none. */
+static int note_read(const struct prepare_image *im, uint64_t at, struct segment_note *n)
+{
+	struct segment_note copy;
+
+	if (!im->kept)
+		return segment_note_read((const void *)(uintptr_t)at, n);
+	return !memory_copy(&copy, at, sizeof(copy)) && segment_note_read(&copy, n);
+}
 
 const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size)
 {
@@ -22,7 +33,7 @@ const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned 
 		uint64_t in, room = segment_note_may(p, &in), at = im->bias + p->p_vaddr + in;
 		struct segment_note n;
 
-		if (!room || !loaded_inside(im, at, room) || !segment_note_read((const void *)(uintptr_t)at, &n))
+		if (!room || !loaded_inside(im, at, room) || !note_read(im, at, &n))
 			continue;
 		room = segment_note_size(&n, in, room);
 		if (n.first > room || ((at + n.first) & 7))
@@ -61,7 +72,8 @@ _Static_assert(sizeof(struct etch_unwind) % 8 == 0, "headers are compared by wor
 struct opened {
 	_Alignas(MODULE_LINE) struct unwind_module module;
 	uint64_t start, end;
-	uint64_t index; /* of the segment's program header */
+	const Elf64_Phdr *file; /* of a copied table, a file that its headers and build-id tell; null: what follows tells */
+	uint64_t index;         /* of the segment's program header */
 	Elf64_Phdr phdr;
 	const struct etch_unwind *table;
 	struct etch_unwind header;
@@ -81,15 +93,17 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 {
 	const struct opened *o = __atomic_load_n(opened_slot(im->start), __ATOMIC_ACQUIRE);
 
-	if (!o || o->start != im->start || o->end != im->end)
+	if (!o || o->start != im->start || o->end != im->end || !o->file != !im->kept)
 		return NULL;
+	if (o->file)
+		return o->file == im->phdr ? &o->module : NULL;
 	if (o->index < im->phnum && same_words(&o->phdr, &im->phdr[o->index], sizeof(o->phdr) / 8) &&
 	    same_words(&o->header, o->table, HEADER_WORDS))
 		return &o->module;
 	return NULL;
 }
 
-/* Returns where the table is kept, or m. */
+/* Returns where the table is kept, or m. index: of the program header of the table's segment, where it is in place. */
 static const struct unwind_module *opened_add(const struct prepare_image *im, const struct etch_unwind *u,
                                               unsigned index, const struct unwind_module *m)
 {
@@ -107,6 +121,7 @@ static const struct unwind_module *opened_add(const struct prepare_image *im, co
 	o = &opened_place[n];
 	o->start = im->start;
 	o->end = im->end;
+	o->file = im->kept ? im->phdr : NULL;
 	o->index = index;
 	o->phdr = im->phdr[index];
 	o->table = u;
@@ -122,6 +137,26 @@ static const struct unwind_module *opened_add(const struct prepare_image *im, co
 /* Stands for a permanent module without a table. */
 static const struct unwind_module no_table;
 
+/* The table inside a module that may be unloaded. */
+static const struct unwind_module *copy_open(const struct prepare_image *im, struct unwind_module *room)
+{
+	const struct table_copy *t = table_copy_of(im);
+	const struct etch_unwind *u = t ? table_copy_table(t) : NULL;
+
+	if (!u)
+		return &no_table;
+	if (u->encoding == ETCH_ENCODING_ORC)
+		room->orc = (struct etch_orc_table){.ip = (const int32_t *)(const void *)t->part[COPY_IP].bytes,
+		                                    .orc = (const struct etch_orc *)(const void *)t->part[COPY_ORC].bytes,
+		                                    .lookup = (const uint32_t *)(const void *)t->part[COPY_LOOKUP].bytes,
+		                                    .rows = u->rows,
+		                                    .ip_addr = u->orc_ip,
+		                                    .text = u->text,
+		                                    .text_size = u->text_size};
+	module_open(room, u, im->bias);
+	return u->encoding == ETCH_ENCODING_BLOCK && table_copy_is_certain(im) ? opened_add(im, u, 0, room) : room;
+}
+
 static const struct unwind_module *image_open(const struct prepare_image *im, struct unwind_module *room)
 {
 	const struct unwind_module *m = opened_find(im);
@@ -136,6 +171,8 @@ static const struct unwind_module *image_open(const struct prepare_image *im, st
 	e = cache_find(im);
 	if (e)
 		return &e->module;
+	if (im->kept)
+		return copy_open(im, room);
 	u = lookup_table(im, &index, &size);
 	if (!u)
 		return &no_table;

@@ -100,7 +100,7 @@ NO_ASAN static int code_before(const struct cursor *c, uint64_t ip, uint64_t *by
 	if (!is_code(ip))
 		return 0;
 	/* Code may be made unreadable, and its module may be unloaded. */
-	return stack_page_readable(ip - 8) && stack_page_readable(ip - 1) && !memory_read(ip - 8, bytes) ? 1 : -1;
+	return memory_copy(bytes, ip - 8, sizeof(*bytes)) ? -1 : 1;
 }
 
 int cursor_returns_to(struct cursor *c, uint64_t ip)

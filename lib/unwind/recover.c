@@ -12,7 +12,7 @@
  */
 #define ETCH_CFI_DEPTH 8 /* maximum depth of remember_state; 200 bytes each */
 
-#include "unwind/eh_frame.h"
+#include "unwind/eh_view.h"
 #include "shared/search.h"
 #include "unwind/recover.h"
 #include "unwind/registers.h"
@@ -36,46 +36,52 @@ NO_ASAN static bool word_read(struct recover_frame *f, uint64_t at, uint64_t *v)
 	return !memory_read(at, v);
 }
 
-bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
+bool recover_fde(const struct prepare_image *im, uint64_t at, struct eh_view *v, struct etch_fde *fde)
 {
-	struct etch_cfi_hdr h;
 	size_t k;
 
-	if (!eh_frame_open(im, &h, cfi))
+	if (!eh_view_open(v, im))
 		return false;
 	at -= im->bias;
-	k = SEARCH(h.count, i, etch_cfi_hdr_start(&h, i) <= at);
-	while (k > 1 && etch_cfi_hdr_start(&h, k - 2) == etch_cfi_hdr_start(&h, k - 1))
+	k = SEARCH(v->h.count, i, eh_view_start(v, i) <= at);
+	while (k > 1 && eh_view_start(v, k - 2) == eh_view_start(v, k - 1))
 		k--;
-	return k && etch_cfi_at(cfi, etch_cfi_hdr_fde(&h, k - 1) - h.eh_frame, fde) && at >= fde->start && at < fde->end;
+	if (k && eh_view_fde(v, k - 1, fde) && at >= fde->start && at < fde->end)
+		return true;
+	eh_view_close(v);
+	return false;
 }
 
 /* Finds the row of .eh_frame for an address: of this module, or if the address is not in it, of what a JIT has
- * registered. False if there is none. flags: as etch_cfi_rows(). */
-static bool row_find(const struct prepare_image *im, uint64_t at, unsigned flags, struct etch_cfi_row *out)
+ * registered. 1, 0 if there is none, -1 if that cannot be told, since the module has been unloaded. flags: as
+ * etch_cfi_rows(). */
+static int row_find(const struct prepare_image *im, uint64_t at, unsigned flags, struct etch_cfi_row *out)
 {
 	struct etch_cfi cfi;
 	struct etch_fde fde;
+	struct eh_view v;
 
 	if (at - im->start < im->end - im->start) {
-		if (!recover_fde(im, at, &cfi, &fde))
-			return false;
-		at -= im->bias;
-	} else if (!registered_fde(at, &cfi, &fde)) {
-		return false;
+		if (!recover_fde(im, at, &v, &fde))
+			return v.gone ? -1 : 0;
+		*out = etch_cfi_row_at(&fde, flags, at - im->bias);
+		eh_view_close(&v);
+	} else {
+		if (!registered_fde(at, &cfi, &fde))
+			return 0;
+		*out = etch_cfi_row_at(&fde, flags, at);
 	}
-	*out = etch_cfi_row_at(&fde, flags, at);
 	return out->rule.kind != ETCH_RULE_UNDEF;
 }
 
-bool recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *rule)
+int recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *rule)
 {
 	struct etch_cfi_row row;
+	int found = row_find(im, at, 0, &row);
 
-	if (!row_find(im, at, 0, &row))
-		return false;
-	*rule = row.rule;
-	return true;
+	if (found > 0)
+		*rule = row.rule;
+	return found;
 }
 
 #define KNOWN(r) (1u << (r))
@@ -112,7 +118,7 @@ static bool frame_row(const struct recover_frame *f, recover_image_fn *image, st
 		im.start = im.end = 0;
 	else if (registers_row(&im, at, row))
 		return true;
-	return row_find(&im, at, ETCH_CFI_SAVES, row) && row->rule.kind == ETCH_RULE_CALL;
+	return row_find(&im, at, ETCH_CFI_SAVES, row) > 0 && row->rule.kind == ETCH_RULE_CALL;
 }
 
 bool recover_step(struct recover_frame *f, recover_image_fn *image)

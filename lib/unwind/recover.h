@@ -7,7 +7,7 @@
 
 #include "unwind/unwind_internal.h"
 
-struct etch_cfi;
+struct eh_view;
 struct etch_fde;
 
 /* Finds the module of an address: 1, or 0. Async-signal-safe. */
@@ -44,13 +44,13 @@ struct recover_frame {
 bool recover_step(struct recover_frame *f, recover_image_fn *image);
 
 /* Stores the rule of .eh_frame for an address in *rule: of this module, or if the address is not in it, of what a
- * JIT has registered. False if there is none that a struct etch_rule
- * can express. Needs the sorted table of .eh_frame_hdr. Async-signal-safe; 4 KiB of stack. */
-bool recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *rule);
+ * JIT has registered. 1; 0 if there is none that a struct etch_rule can express; -1 if the module has been unloaded.
+ * Needs the sorted table of .eh_frame_hdr. Async-signal-safe; 6 KiB of stack. */
+int recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *rule);
 
-/* The FDE that covers an address of a module, with link-time addresses; *cfi, which it refers to, has the
- * section. False if there is none. Async-signal-safe. */
-bool recover_fde(const struct prepare_image *im, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde);
+/* The FDE that covers an address of a module, with link-time addresses; it refers to *v, which the caller closes.
+ * False, with nothing to close, if there is none. Async-signal-safe. */
+bool recover_fde(const struct prepare_image *im, uint64_t at, struct eh_view *v, struct etch_fde *fde);
 
 /*
  * Recovers a register of the frame (rip, rsp) of this process. reg: all registers (enum etch_reg) of

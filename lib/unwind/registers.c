@@ -12,6 +12,7 @@
 
 #include "shared/search.h"
 #include "unwind/table_cache.h"
+#include "unwind/table_copy.h"
 
 static bool table_row(const struct etch_unwind *u, uint64_t size, uint64_t at, struct etch_cfi_row *out)
 {
@@ -42,10 +43,16 @@ bool registers_row(const struct prepare_image *im, uint64_t at, struct etch_cfi_
 	const struct cached_table *e = cache_find(im);
 	const struct etch_unwind *u = e ? e->table : NULL;
 	uint64_t size = e ? e->size : 0;
+	const struct table_copy *t;
 	unsigned index;
 
-	if (!u)
+	if (!u && im->kept) {
+		t = table_copy_of(im);
+		u = t ? table_copy_table(t) : NULL;
+		size = u ? t->part[COPY_TABLE].size : 0;
+	} else if (!u) {
 		u = lookup_table(im, &index, &size);
+	}
 	return table_row(u, size, at - im->bias, out);
 }
 

@@ -103,12 +103,10 @@ int memory_copy(void *to, uint64_t at, uint64_t size)
 	for (uint64_t p = at & ~(PAGE - 1); p < at + size; p += PAGE)
 		if (!stack_page_readable(p))
 			return -1;
-	for (uint64_t i = 0; i + 8 <= size; i += 8) {
-		uint64_t word = memory_load(at + i);
-
-		__builtin_memcpy((char *)to + i, &word, 8);
-	}
-	return size & 7 ? -1 : 0;
+	/* Each byte out of its aligned word, which does not cross a page. */
+	for (uint64_t i = 0; i < size; i++)
+		((uint8_t *)to)[i] = (uint8_t)(memory_load((at + i) & ~(uint64_t)7) >> 8 * ((at + i) & 7));
+	return 0;
 }
 
 static int pages_readable(uint64_t first, uint64_t last)

@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "unwind/eh_frame.h"
+#include "unwind/eh_view.h"
 #include "unwind/table_cache.h"
 #include "common/sys.h"
 
@@ -22,23 +22,6 @@
 static struct cached_table *cache[CACHE_BUCKETS];
 
 static struct cached_table **cache_bucket(uint64_t start) { return &cache[(start >> 12) * 0x9e3779b97f4a7c15u >> 58]; }
-
-static uint64_t sum_add(uint64_t sum, const void *p, uint64_t size)
-{
-	uint64_t lane[4] = {sum, 1, 2, 3}, word;
-
-	for (uint64_t i = 0; i + 32 <= size; i += 32)
-		for (unsigned k = 0; k < 4; k++) {
-			memcpy(&word, (const uint8_t *)p + i + 8 * k, 8);
-			lane[k] = (lane[k] ^ word) * 0x9e3779b97f4a7c15u;
-			lane[k] ^= lane[k] >> 32;
-		}
-	for (uint64_t i = size & ~(uint64_t)31; i < size; i++)
-		lane[0] = (lane[0] ^ ((const uint8_t *)p)[i]) * 0x9e3779b97f4a7c15u;
-	for (unsigned k = 1; k < 4; k++)
-		lane[0] = (lane[0] ^ lane[k]) * 0x9e3779b97f4a7c15u;
-	return lane[0];
-}
 
 /*
  * Checksum of program headers, .eh_frame_hdr and .eh_frame, from which a table is made. Computed
@@ -50,18 +33,10 @@ static uint64_t sum_add(uint64_t sum, const void *p, uint64_t size)
 
 static int image_sum(const struct prepare_image *im, uint64_t *out)
 {
-	struct etch_cfi_hdr h;
-	struct etch_cfi cfi;
-	uint64_t sum = sum_add(0, im->phdr, im->phnum * sizeof(*im->phdr));
-
-	*out = sum;
-	if (loaded_is_program(im))
-		return 1;
-	if (!eh_frame_open(im, &h, &cfi) || cfi.size > SUM_MAX)
-		return 0;
-	sum = sum_add(sum, h.table, 8 * h.count);
-	*out = sum_add(sum, cfi.bytes, cfi.size);
-	return 1;
+	*out = 0;
+	for (unsigned i = 0; i < im->phnum; i++)
+		*out = eh_sum_add(*out, &im->phdr[i], sizeof(im->phdr[i]));
+	return loaded_is_program(im) || eh_view_sum(im, SUM_MAX, *out, out);
 }
 
 static int image_is(const struct prepare_image *im, const struct identity *id)
@@ -69,9 +44,12 @@ static int image_is(const struct prepare_image *im, const struct identity *id)
 	const struct identity *kept = loaded_identity(im);
 	uint64_t at, sum;
 
-	/* As far as it goes nothing is read of a module that may be unloaded meanwhile. */
+	/* Nothing is read in a module that may be unloaded meanwhile. */
 	if (kept && id->id_size)
 		return same_words(kept, id, sizeof(*id) / 8);
+	if (kept)
+		return !kept->id_size && same_words(&kept->header, &id->header, sizeof(id->header) / 8) &&
+		       image_sum(im, &sum) && sum == id->sum;
 	if (!same_words((const void *)(uintptr_t)im->start, &id->header, sizeof(id->header) / 8))
 		return 0;
 	if (!id->id_size)

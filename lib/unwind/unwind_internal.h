@@ -3,9 +3,9 @@
  * unwind_internal.h: interfaces between the files of the unwinder.
  *
  * Dependencies: walks -> lookup.c, other_process.c (address to table) -> table_cache.c ->
- * loaded.c (address to module); stack_bounds.c says which memory is readable. prepare_modules.c,
- * which no walk calls, fills the cache of table_cache.c with tables that prepare.c makes from
- * .eh_frame.
+ * loaded.c (address to module); stack_bounds.c says which memory is readable. Of a module that may be unloaded,
+ * table_copy.c and eh_view.c copy what is read. prepare_modules.c, which no walk calls, fills the cache of
+ * table_cache.c with tables that prepare.c makes from .eh_frame.
  */
 #ifndef ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
 #define ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
@@ -55,7 +55,7 @@ static inline __attribute__((always_inline)) void stack_begin(void)
 }
 /* Asks the kernel whether the page is readable. */
 int stack_page_readable(uint64_t at);
-/* Copies memory that may be unmapped at any moment; size: a multiple of 8. Returns 0, or -1 if it cannot be read. */
+/* Copies memory that may be unmapped at any moment. Returns 0, or -1 if it cannot be read. */
 int memory_copy(void *to, uint64_t at, uint64_t size);
 
 /*
@@ -145,9 +145,10 @@ struct unwind_module {
 const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *room);
 
 /*
- * The module of this process whose table covers this address, or null. Async-signal-safe. The
- * result is `room`, or lies in memory that is never freed or changed. It may be used while the
- * module cannot be unloaded, which holds for a module with a frame on the caller's stack.
+ * The module of this process whose table covers this address, or null. Async-signal-safe. The result is `room`, or lies
+ * in memory that is never freed or changed. It leads to no memory of a module that may be unloaded, unless libc lacks
+ * _dl_find_object: then it may be used while the module cannot be unloaded, which holds for one with a frame on the
+ * caller's stack.
  */
 static inline const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room)
 {

@@ -182,6 +182,8 @@ void fuzz_faults(const uint8_t *data, size_t size)
 /* ---- unwind tables ------------------------------------------------------------------------ */
 
 #include "unwind/loaded.c"
+#include "unwind/eh_view.c"
+#include "unwind/table_copy.c"
 #include "unwind/lookup.c"
 #include "unwind/table_cache.c"
 

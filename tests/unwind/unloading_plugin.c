@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* unloading_plugin.c: for unloading.c. */
+/* unloading_plugin.c: for unloading.c. FRAME: two plugins that differ in it alone have the same headers. */
+#ifndef FRAME
+#define FRAME 400
+#endif
+
 int call(int (*back)(void));
 
 int call(int (*back)(void))
 {
-	volatile char room[40];
+	volatile char room[FRAME];
 
 	room[0] = 0;
 	return back() + room[0];

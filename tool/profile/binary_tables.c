@@ -18,6 +18,7 @@
 #include "rewrite/rewrite.h"
 #include "rewrite/table_read.h"
 #include "shared/sidecars.h"
+#include "unwind/eh_view.h"
 #include "unwind/recover.h"
 
 /* Larger files are not read: libetch's tables span at most 4 GiB of code. */
@@ -207,9 +208,15 @@ void binary_prepare(struct binary *b)
 bool binary_fde(const struct binary *b, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
 {
 	struct prepare_image im;
+	struct eh_view v;
 
 	if (!b->image)
 		return false;
 	image_describe(b, &im);
-	return recover_fde(&im, im.bias + at, cfi, fde);
+	if (!recover_fde(&im, im.bias + at, &v, fde))
+		return false;
+	/* Nothing to close: the image is read in place. */
+	*cfi = v.cfi;
+	fde->cfi = cfi;
+	return true;
 }
