@@ -12,7 +12,7 @@ from elftools.dwarf.callframe import instruction_name
 from elftools.elf.elffile import ELFFile
 
 from cfi_files import rows_for_saves
-from conftest import TESTS, fetch, run
+from conftest import TESTS, TIMEOUT, fetch, run
 
 sys.path.insert(0, str(TESTS / "unwind"))
 import rows as unwind_rows  # noqa: E402
@@ -253,7 +253,8 @@ def test_exceptions_of_a_loaded_library(option, build, tmp_path):
 
 def test_size_is_at_most_that_of_gcc(build, tmp_path):
     """SQLite's FDEs by etch, made from the code alone, against gcc's."""
-    run(["gcc", "-O1", "-DSQLITE_OMIT_JSON", "-fPIC", "-S", "-o", tmp_path / "with.s", fetch("sqlite") / "sqlite3.c"])
+    # Half a minute of a processor's time, which a machine busy with other tests may take long to give.
+    run(["gcc", "-O1", "-DSQLITE_OMIT_JSON", "-fPIC", "-S", "-o", tmp_path / "with.s", fetch("sqlite") / "sqlite3.c"], timeout=4 * TIMEOUT)
     # The same code without .eh_frame: what says it is left out. Compiled once, which takes most of this test.
     (tmp_path / "without.s").write_text(re.sub(r"(?m)^\t\.cfi_.*\n", "", (tmp_path / "with.s").read_text()))
     for name in ("with", "without"):
