@@ -225,6 +225,9 @@ programs: built	## programs rewritten and not: the same output? some with PROGRA
 sample: built	## ... and their stacks sampled meanwhile: where do walks end?
 	$(PYTHON) scripts/programs/sample.py --build $(B) --root $(B)/programs $(PROGRAMS)
 
+unfamiliar: built	## files of toolchains that etch was not made with, used and single-stepped (UNFAMILIAR='--install poly')
+	$(PYTHON) scripts/unfamiliar/run.py --etch $(B)/etch --directory $(B)/unfamiliar $(UNFAMILIAR)
+
 no-cfi: built	## rows of stripped files whose .eh_frame has been taken away, beside it
 	$(PYTHON) scripts/no_cfi.py --etch $(B)/etch
 
@@ -300,4 +303,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs survey no-cfi deps install static deb rpm clean help
+.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help

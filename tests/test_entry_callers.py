@@ -2,6 +2,7 @@
 """Whether a file's entry point has a caller depends on who starts it: the kernel and dynamic linkers jump there, klibc's
 interpreter calls it."""
 
+import shutil
 import sys
 
 import pytest
@@ -14,7 +15,7 @@ import rows  # noqa: E402
 
 # As klibc: the interpreter is all of the C library, and calls the address of AT_ENTRY as main.
 INTERPRETER = r"""
-__asm__(".globl _start\n_start: xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call begin\n hlt");
+__asm__(".globl _start\n.type _start, @function\n_start: xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call begin\n hlt\n.size _start, . - _start");
 void begin(long *sp)
 {
 	char **envp = (char **)sp + sp[0] + 2, **p = envp;
@@ -45,19 +46,29 @@ LINKERS = ["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1", "ld.so.1", "ld64-uClib
 OTHERS = ["klibc-XX6cASCB7KZyJWpIJW79y94XHBY.so", "loader", "linker64x"]
 
 
-def build(tmp_path, name, kind="pie", fdes=False, jump=False):
-    """A program that is started by an interpreter of this name."""
-    interpreter = tmp_path / name
-    for file, text in (("i.c", INTERPRETER), ("p.c", (JUMP if jump else "") + PROGRAM), ("empty.c", "")):
-        (tmp_path / file).write_text(text)
-    bare = ["gcc", "-O2", "-w", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none"]
-    run([*bare, "-static", "-no-pie", "-Wl,-Ttext-segment=0x10000000", "-fno-asynchronous-unwind-tables", "-o", interpreter, tmp_path / "i.c"])
-    run([*bare, "-shared", "-o", tmp_path / "empty.so", tmp_path / "empty.c"])
-    program = tmp_path / "program"
-    run([*bare, *(["-pie", "-fPIE"] if kind == "pie" else ["-no-pie"]), *([] if fdes else ["-fno-asynchronous-unwind-tables"]),
-         f"-Wl,--dynamic-linker={interpreter},-e,{'start' if jump else 'main'},--no-as-needed", "-o", program, tmp_path / "p.c",
-         tmp_path / "empty.so"])
-    return program
+BARE = ["gcc", "-O2", "-w", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none"]
+
+
+@pytest.fixture
+def program_of(once, tmp_path):
+    """A program that is started by an interpreter of this name, beside it."""
+    def interpreter(out):
+        (out / "i.c").write_text(INTERPRETER)
+        run([*BARE, "-static", "-no-pie", "-Wl,-Ttext-segment=0x10000000", "-fno-asynchronous-unwind-tables", "-o", out / "i", out / "i.c"])
+        # Programs that need a library have PT_INTERP.
+        (out / "empty.c").write_text("")
+        run([*BARE, "-shared", "-o", out / "empty.so", out / "empty.c"])
+
+    def get(name, kind="pie", fdes=False, jump=False):
+        parts = once("entry-callers", interpreter)
+        shutil.copy(parts / "i", tmp_path / name)
+        (tmp_path / "p.c").write_text((JUMP if jump else "") + PROGRAM)
+        program = tmp_path / "program"
+        run([*BARE, *(["-pie", "-fPIE"] if kind == "pie" else ["-no-pie"]), *([] if fdes else ["-fno-asynchronous-unwind-tables"]),
+             f"-Wl,--dynamic-linker={tmp_path / name},-e,{'start' if jump else 'main'},--no-as-needed", "-o", program,
+             tmp_path / "p.c", parts / "empty.so"])
+        return program
+    return get
 
 
 def kinds(etch, program, *symbols):
@@ -78,40 +89,32 @@ def kinds(etch, program, *symbols):
 
 
 @pytest.mark.parametrize("jump", [False, True], ids=["called", "jumps"])
-@pytest.mark.parametrize("kind", ["pie", "no-pie"])
-def test_an_interpreter_that_may_call(etch, tmp_path, kind, jump):
-    symbols = ["start", "main"] if jump else ["main"]
-    for name in OTHERS:
-        program = build(tmp_path, name, kind, jump=jump)
-        assert run([program], ok=None).returncode == 42
-        assert kinds(etch, program, *symbols) == {"undef"}, name
-        assert kinds(etch, program, "twice") == {"call"}, name
+@pytest.mark.parametrize("name, kind", [*((name, "pie") for name in OTHERS), (OTHERS[0], "no-pie")])
+def test_an_interpreter_that_may_call(etch, program_of, name, kind, jump):
+    program = program_of(name, kind, jump=jump)
+    assert run([program], ok=None).returncode == 42
+    assert kinds(etch, program, *(["start", "main"] if jump else ["main"])) == {"undef"}
+    assert kinds(etch, program, "twice") == {"call"}
 
 
 @pytest.mark.parametrize("kind", ["pie", "no-pie"])
-def test_eh_frame_tells(etch, tmp_path, kind):
-    assert kinds(etch, build(tmp_path, OTHERS[0], kind, fdes=True), "main") == {"call"}
+def test_eh_frame_tells(etch, program_of, kind):
+    assert kinds(etch, program_of(OTHERS[0], kind, fdes=True), "main") == {"call"}
 
 
 @pytest.mark.parametrize("name", LINKERS)
-def test_dynamic_linkers_jump(etch, tmp_path, name):
-    assert kinds(etch, build(tmp_path, name), "main") == {"end"}
-    assert kinds(etch, build(tmp_path, name, "no-pie", jump=True), "start", "main") == {"end"}
+def test_dynamic_linkers_jump(etch, program_of, name):
+    assert kinds(etch, program_of(name, jump=True), "start", "main") == {"end"}
 
 
-def test_without_an_interpreter(etch, tmp_path):
-    """The kernel starts it."""
-    build(tmp_path, OTHERS[0])
-    assert "end" in kinds_of_all(etch, tmp_path / OTHERS[0])
-
-
-def kinds_of_all(etch, program):
-    return {rule[3] for _, _, rule, _ in rows.inspect_rows(etch, program)}
+def test_without_an_interpreter(etch, program_of):
+    """The kernel starts it, and jumps."""
+    assert kinds(etch, program_of(OTHERS[0]).parent / OTHERS[0], "_start") == {"end"}
 
 
 @pytest.mark.parametrize("jump", [False, True], ids=["called", "jumps"])
-def test_steps(etch, tmp_path, stepper, jump):
+def test_steps(etch, tmp_path, program_of, stepper, jump):
     """No row says that the stack ends where it does not."""
-    r = dynamic.over_ptrace(stepper(), dynamic.Rows(tmp_path / "rows", etch, []), [build(tmp_path, OTHERS[0], jump=jump)])
+    r = dynamic.over_ptrace(stepper(), dynamic.Rows(tmp_path / "rows", etch, []), [program_of(OTHERS[0], jump=jump)])
     assert r.checked > 50 and sum(r.counts.get(w, 0) for w in dynamic.WRONG) == 0, [str(t) for t in r.trouble]
     assert r.counts["undef"] > 0

@@ -1,0 +1,10 @@
+; SPDX-License-Identifier: MIT
+(defun deep (n) (if (= n 0) (error "deep") (1+ (deep (- n 1)))))
+(defun fib (n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2)))))
+(print (loop for i below 5 collect (handler-case (deep (* i 6)) (error (c) (format nil "~a" c)))))
+(print (fib 19)) (print (expt 3 200))
+(let ((h (make-hash-table :test 'equal)))
+  (dotimes (i 2000) (setf (gethash (format nil "k~d" (mod i 97)) h) i))
+  (print (sort (loop for v being the hash-values of h collect v) #'<)))
+(print (unwind-protect (catch 'x (mapcar (lambda (y) (if (> y 3) (throw 'x y) y)) '(1 2 3 4 5))) (princ "out")))
+(terpri)
