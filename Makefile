@@ -28,11 +28,9 @@ FUZZ_MINUTES ?= 60
 WARN     := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes
 TOOL_INC := -Itool -Ilib -Ilib/include
 LIB_INC  := -Ilib -Ilib/include
-# Archives where the system has them: a tool that is run once for each object must start fast.
-# Capstone is loaded when it is needed (tool/arch/x86/capstone.c); libm is not needed, square roots
-# being an instruction (-fno-math-errno). Each library costs a process 0.1 ms.
-archive   = $(if $(wildcard $(shell $(CC) -print-file-name=lib$(1).a)),-l:lib$(1).a,-l$(1))
-TOOL_LIBS := $(foreach lib,dw elf json-c xxhash protobuf-c lzma bz2 z iberty,$(call archive,$(lib))) -lZydis -lm
+# What the tool is linked with: archives where the system has all that they need (tool/libs.sh). Capstone is loaded when it
+# is needed (tool/arch/x86/capstone.c). Square roots need no libm, since -fno-math-errno makes them instructions.
+TOOL_LIBS = $$(cat $(B)/tool-libs)
 SANITIZE := -Og -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DETCH_CHECK_STEPS
 
 TOOL_SRC := $(sort $(shell find tool -name '*.c'))
@@ -59,8 +57,13 @@ LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(L
 
 all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-heap.so	## the tool and the library (default)
 
-$(B)/etch: $(TOOL_OBJ) $(WALK_OBJ)
+$(B)/etch: $(TOOL_OBJ) $(WALK_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
+
+# Found out once: the objects are linked to see what links.
+$(B)/tool-libs: tool/libs.sh | $(TOOL_OBJ) $(WALK_OBJ)
+	tool/libs.sh "$(CC) $(CFLAGS) $(LDFLAGS)" $(TOOL_OBJ) $(WALK_OBJ) >$@.new
+	mv $@.new $@
 
 # What its files share has names of their own there: a program may well have a list_sort() too.
 $(B)/libetch.a: $(ARC_OBJ)
@@ -159,13 +162,13 @@ $(B)/o/tests/fuzz/%.o: tests/fuzz/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(TOOL_INC) $(LIB_INC) -MMD -MP -c -o $@ $<
 
-$(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ)
+$(B)/replay: $(B)/o/tests/fuzz/replay.o $(FUZZ_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/mutants: $(STRUCTURE_OBJ) $(MUTANT_OBJ)
+$(B)/mutants: $(STRUCTURE_OBJ) $(MUTANT_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
-$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ)
+$(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
 -include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(ARC_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
@@ -198,8 +201,11 @@ demo: built	## SQLite, etched: fetch, mark, build, rewrite, run, change it live
 bench: built	## the benchmarks as tables; a part with PARTS=cycles (see scripts/bench/run --help)
 	B=$(B) $(PYTHON) scripts/bench/run $(PARTS)
 
+# Releases of clang-format disagree on details: this one decides.
+CLANG_FORMAT := clang-format-14
+
 format:	## the C sources as .clang-format says
-	find tool lib -name '*.[ch]' | xargs clang-format-14 -i
+	find tool lib -name '*.[ch]' | xargs $(CLANG_FORMAT) -i
 
 soak: built	## the stress tests for long: SOAK_MINUTES (20)
 	B=$(B) scripts/soak.sh $(SOAK_MINUTES)
@@ -233,6 +239,9 @@ no-cfi: built	## rows of stripped files whose .eh_frame has been taken away, bes
 
 survey: built	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
 	$(PYTHON) scripts/survey.py --etch $(B)/etch $(SURVEY)
+
+systems:	## make demo, test, deb in clean roots of Debian 12, 13 and unstable (root, debootstrap, hours): SYSTEMS='--suites trixie'
+	scripts/systems.py $(SYSTEMS)
 
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
@@ -269,6 +278,7 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 # All archives but Zydis's are Debian's; its decoder needs nothing of Zycore but headers. Two files know that it is static.
 ZYDIS_SRC  := Decoder DecoderData Formatter FormatterATT FormatterBase FormatterBuffer FormatterIntel MetaInfo Mnemonic \
 	Register SharedData String Utils
+STATIC_WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 STATIC_OWN := tool/arch/x86/capstone.o tool/support/no_memory.o
 
 $(B)/static/libZydis.a:
@@ -286,8 +296,8 @@ $(B)/static/tool/%.o: tool/%.c
 	$(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_STATIC $(CFLAGS) $(WARN) $(TOOL_INC) -c -o $@ $<
 
 $(B)/static/etch: $(filter-out $(STATIC_OWN:%=$(B)/o/%),$(TOOL_OBJ)) $(STATIC_OWN:%=$(B)/static/%) $(WALK_OBJ) $(B)/static/libZydis.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -static -s -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $^ \
-		$(foreach lib,capstone dw elf json-c xxhash protobuf-c lzma bz2 z iberty,-l:lib$(lib).a) -lm
+	libs=$$(tool/libs.sh --static "$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC_WRAP)" $^) && \
+	$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC_WRAP) -static -s -o $@ $^ $$libs
 
 static: $(B)/static/etch	## etch as one static file, build/static/etch: for images of CI, which need nothing else
 
@@ -303,4 +313,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help
+.PHONY: systems all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help

@@ -17,18 +17,35 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 command -v dh >/dev/null || { echo "deb: dh is missing: apt install debhelper" >&2; exit 2; }
 
-# The source of what etch-static links, beside Debian's archives; without a network that package is left out.
+# The source of what etch-static links, beside Debian's archives; without it, for lack of a network, that package is left out.
 ZYDIS=${ZYDIS-$(scripts/fetch.py zydis || :)}
 export ZYDIS
 
 rm -rf "$out"
 mkdir -p "$out/etch-$version"
+# Nor is it made where the archives do not suffice (tool/libs.sh): a program that opens files by libelf and libdw shows it.
+if [ "$ZYDIS" ]; then
+	cat >"$out/probe.c" <<-END
+		#include <elfutils/libdwfl.h>
+		#include <libelf.h>
+		int main(void)
+		{
+			return dwfl_begin(0) || dwarf_begin(0, DWARF_C_READ) || elf_compress(0, 0, 0) || elf_update(elf_begin(0, ELF_C_READ, 0), ELF_C_NULL);
+		}
+	END
+	cc -c -o "$out/probe.o" "$out/probe.c"
+	if ! why=$(tool/libs.sh --static cc "$out/probe.o" 2>&1); then
+		echo "$why" >&2
+		ZYDIS=
+	fi
+	rm "$out/probe.c" "$out/probe.o"
+fi
 git ls-files -z Makefile LICENSE README.md CHANGELOG.md tool lib docs | xargs -0 tar -cf - | tar -C "$out/etch-$version" -xf -
 cp -r scripts/deb "$out/etch-$version/debian"
 cd "$out/etch-$version"
 sed -i "s/^Maintainer: .*/Maintainer: $maintainer/" debian/control
 if [ -z "$ZYDIS" ]; then
-	echo "deb: no source of zydis: etch-static is left out" >&2
+	echo "deb: no source of zydis, or no archives to link with it: etch-static is left out" >&2
 	sed -i '/^Package: etch-static$/,/^$/d' debian/control
 	rm debian/etch-static.*
 fi

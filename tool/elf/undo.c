@@ -595,13 +595,14 @@ static int original_record(struct bytes kept, const struct headers *h, struct by
 
 int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e)
 {
-	struct record r = {.magic = MAGIC, .version = VERSION, .original_size = original_size, .kept_size = *size};
+	struct record r = {.version = VERSION, .original_size = original_size, .kept_size = *size};
 	size_t delta_size, at;
 	struct headers h;
 	uint8_t *delta;
 	uint64_t end;
 	bool done;
 
+	memcpy(r.magic, MAGIC, sizeof(r.magic));
 	if (!headers_read(*bytes, *size, &h)) {
 		error_set(e, "cannot hold an undo record: no section name table (use --no-undo)");
 		return 0;

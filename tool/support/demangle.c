@@ -31,18 +31,26 @@ static void output_add(const char *text, size_t size, void *opaque)
 
 static bool is_mangled(const char *name) { return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R'); }
 
-bool demangle(const char *name, enum demangled form, char *out)
+static bool output_name(const char *name, enum demangled form, struct output *o)
 {
 	int options = form == DEMANGLED_FULL ? DMGL_PARAMS | DMGL_ANSI : 0;
+
+	if (rust_demangle_callback(name, options, output_add, o))
+		return true;
+	o->size = 0;
+	return cplus_demangle_v3_callback(name, options, output_add, o);
+}
+
+/* What is computed from the arguments is computed in output_name(): a variable set here before setjmp() and read after
+ * it could be clobbered by the longjmp(). */
+bool demangle(const char *name, enum demangled form, char *out)
+{
 	struct output o = {.text = out};
 
 	if (!is_mangled(name) || setjmp(o.too_long))
 		return false;
-	if (!rust_demangle_callback(name, options, output_add, &o)) {
-		o.size = 0;
-		if (!cplus_demangle_v3_callback(name, options, output_add, &o))
-			return false;
-	}
+	if (!output_name(name, form, &o))
+		return false;
 	out[o.size] = 0;
 	return o.size != 0;
 }

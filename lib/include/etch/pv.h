@@ -57,25 +57,30 @@
  *  - With -masm=intel calls through a register are not aligned.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(ETCH_PV_NO_ALIGN)
-/* The pseudo-prefix {load} has no effect on a call and keeps the macro from expanding itself. The
- * alignment is exact for the usual six bytes, so that one long nop is assembled instead of up to
- * five. */
-#define ETCH_PV_ALIGN_(instruction)            \
-	".macro " instruction " etch_t:vararg\n\t" \
-	".irpc etch_c,\\etch_t\n\t"                \
-	".ifc \\etch_c,*\n\t"                      \
-	".p2align 3,,5\n\t"                        \
-	".bundle_align_mode 3\n\t"                 \
-	".endif\n\t"                               \
-	".ifc \\etch_c,[\n\t"                      \
-	".p2align 3,,5\n\t"                        \
-	".bundle_align_mode 3\n\t"                 \
-	".endif\n\t"                               \
-	".exitm\n\t"                               \
-	".endr\n\t"                                \
-	"{load} " instruction " \\etch_t\n\t"      \
-	".bundle_align_mode 0\n\t"                 \
-	".endm\n\t"
+/* The macro removes itself for the one line that assembles the instruction, and is defined anew by a second macro
+ * after it: a pseudo-prefix such as {load}, which kept a macro from expanding itself, does so no longer as of binutils
+ * 2.44, and a mnemonic with a suffix (jmpq) takes no direct target. The alignment is exact for the usual six bytes, so
+ * that one long nop is assembled instead of up to five. */
+#define ETCH_PV_ALIGN_(instruction)                           \
+	".macro etch_define_" instruction "_\n\t"                 \
+	".macro " instruction " etch_t:vararg\n\t"                \
+	".irpc etch_c,\\etch_t\n\t"                               \
+	".ifc \\etch_c,*\n\t"                                     \
+	".p2align 3,,5\n\t"                                       \
+	".bundle_align_mode 3\n\t"                                \
+	".endif\n\t"                                              \
+	".ifc \\etch_c,[\n\t"                                     \
+	".p2align 3,,5\n\t"                                       \
+	".bundle_align_mode 3\n\t"                                \
+	".endif\n\t"                                              \
+	".exitm\n\t"                                              \
+	".endr\n\t"                                               \
+	".purgem " instruction "\n\t" instruction " \\etch_t\n\t" \
+	".bundle_align_mode 0\n\t"                                \
+	"etch_define_" instruction "_\n\t"                        \
+	".endm\n\t"                                               \
+	".endm\n\t"                                               \
+	"etch_define_" instruction "_\n\t"
 __asm__(".ifndef .Letch_aligned\n\t"
         ".set .Letch_aligned, 1\n\t" ETCH_PV_ALIGN_("call") ETCH_PV_ALIGN_("jmp") ".endif");
 #undef ETCH_PV_ALIGN_

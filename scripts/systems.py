@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Debian 12, 13 and unstable from nothing: what a newcomer types, in a clean minimal root of each, as one table.
+
+    make systems                                  # all three, an hour or more each; roots in build/systems
+    scripts/systems.py --suites trixie --steps demo,headers
+    scripts/systems.py --steps test --tests 'tests/test_copy.py tests/test_pv_scan.py'
+
+Steps: demo (`make demo`), test (`make test`), deb (`make deb`, its packages installed, and the guides followed with these),
+headers (the public headers with every gcc and clang of the release). What is tested is HEAD, cloned anew; a root that there is
+already is taken again. Needs root and debootstrap. Logs are beside the roots. Exit status 1 if a step failed or a release
+skips more than --skips tests, 2 if the roots cannot be made.
+"""
+
+import argparse
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITES = ["bookworm", "trixie", "sid"]
+STEPS = ["demo", "test", "deb", "headers"]
+INCLUDE = "git,make,ca-certificates"
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+# What a network of this machine's needs is said in its environment.
+PASSED_ON = re.compile(r"(PIP|npm_config|NODE)_\w+|\w+_proxy|SSL_CERT_FILE|REQUESTS_CA_BUNDLE", re.I)
+VERSIONS = {"gcc": "gcc -dumpfullversion", "clang": "clang -dumpversion", "binutils": "ld --version", "glibc": "ldd --version",
+            "python": ".venv/bin/python -V"}
+COMPILERS = ("apt-get -q -y --no-install-recommends install "
+             "$(apt-cache search --names-only '^(gcc|g\\+\\+|clang)-[0-9]+$' | cut -d' ' -f1)")
+COMMANDS = {
+    "demo": "make demo",
+    "test": "make test JOBS={jobs} PYTEST_ARGS='-q -rs' T='{tests}'",
+    "deb": "apt-get -q -y --no-install-recommends install debhelper && make deb && "
+           "apt-get -q -y --no-install-recommends install ./build/deb/etch_*.deb ./build/deb/lib*.deb && "
+           "ETCH_GUIDES=installed make test JOBS={jobs} PYTEST_ARGS='-q -rs' T=tests/test_guides.py",
+    "headers": COMPILERS + " && make deps && .venv/bin/python -m pytest -q -rs -n {jobs} tests/test_header_compilers.py",
+}
+
+
+class Failed(Exception):
+    """A root cannot be made."""
+
+
+class System:
+    """A root directory of one release, with what it needs of this machine mounted while it is used."""
+
+    def __init__(self, folder, suite, mirror):
+        self.root, self.suite, self.mirror = folder / suite, suite, mirror
+        self.logs = folder / f"{suite}.logs"
+        self.mounted = []
+
+    def make(self):
+        """debootstrap's stamp is written last, so that half a root is made anew."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        stamp = self.logs / "made"
+        if stamp.exists() and (self.root / "usr/bin/git").exists():
+            return
+        shutil.rmtree(self.root, ignore_errors=True)
+        p = subprocess.run(["debootstrap", "--variant=minbase", f"--include={INCLUDE}", self.suite, self.root, self.mirror],
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        (self.logs / "debootstrap").write_text(p.stdout)
+        if p.returncode:
+            raise Failed(f"{self.suite}: debootstrap: {p.stdout.strip().splitlines()[-1:]}; see {self.logs}/debootstrap")
+        # The lists of a mirror that lags behind have expired; they are still signed.
+        (self.root / "etc/apt/apt.conf.d/90systems").write_text('Acquire::Check-Valid-Until "false";\n')
+        stamp.write_text("")
+
+    def __enter__(self):
+        self.make()
+        for name in ("proc", "sys", "dev", "dev/pts", "dev/shm"):
+            subprocess.run(["mount", "--bind", f"/{name}", self.root / name], check=True)
+            self.mounted.append(self.root / name)
+        for name in ("/etc/resolv.conf", CERTIFICATES):
+            if os.path.exists(name):
+                shutil.copy(name, self.root / name[1:])
+        shutil.rmtree(self.root / "root/etch", ignore_errors=True)
+        subprocess.run(["git", "clone", "-q", "--no-local", ROOT, self.root / "root/etch"], check=True)
+        return self
+
+    def __exit__(self, *_):
+        for path in reversed(self.mounted):
+            subprocess.run(["umount", path], check=False)
+
+    def run(self, command):
+        """The exit status and the output of a command in the checkout."""
+        env = {k: v for k, v in os.environ.items() if PASSED_ON.fullmatch(k) and k != "PIP_FIND_LINKS"}
+        env |= {"HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
+                "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        p = subprocess.run(["chroot", self.root, "sh", "-c", f"cd /root/etch && {command}"], env=env, text=True, errors="replace",
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return p.returncode, p.stdout
+
+    def version(self, command):
+        status, text = self.run(command)
+        found = re.findall(r"\d+(?:\.\d+)+", text.splitlines()[0]) if not status and text else []
+        return found[-1] if found else "-"
+
+
+def counts(text):
+    """What pytest's closing line counts, and the reasons of what was skipped. The last run in a log counts."""
+    closing = re.findall(r"^=* ?((?:\d+ (?:passed|failed|skipped|deselected|errors?|xfailed|xpassed|warnings?)(?:, )?)+) in ", text, re.M)
+    found = {word.rstrip("s") if word.startswith("error") else word: int(n) for n, word in re.findall(r"(\d+) (\w+)", closing[-1] if closing else "")}
+    reasons = collections.Counter()
+    for n, reason in re.findall(r"^SKIPPED \[(\d+)\] \S+?(?::\d+)?: (.*)$", text, re.M):
+        reasons[reason] += int(n)
+    return found, reasons
+
+
+def cell(step, status, found):
+    """A step of a release, in the table."""
+    if step == "demo":
+        return "runs" if not status else "fails"
+    if not found:
+        return "fails"
+    words = [f"{found[word]:,} {word}" for word in ("passed", "failed", "error", "skipped") if found.get(word)]
+    return ", ".join(words) + (" (fails)" if status and not (found.get("failed") or found.get("error")) else "")
+
+
+def table(results):
+    """Releases by steps, in Markdown."""
+    steps = [s for s in STEPS if any(s in r["steps"] for r in results.values())]
+    names = list(VERSIONS)
+    lines = ["| release | " + " | ".join(names + steps) + " |", "|---" * (1 + len(names) + len(steps)) + "|"]
+    for suite, r in results.items():
+        cells = [r["versions"].get(n, "-") for n in names] + [r["steps"].get(s, ("-",))[0] for s in steps]
+        lines.append(f"| {suite} | " + " | ".join(cells) + " |")
+    for suite, r in results.items():
+        for step, (_, reasons) in r["steps"].items():
+            if reasons:
+                lines += ["", f"{suite}, {step}: skipped", ""]
+                lines += [f"- {n}: {reason}" for reason, n in reasons.most_common()]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "systems", help="where the roots are (build/systems)")
+    parser.add_argument("--suites", default=",".join(SUITES), help="releases, by debootstrap's names (%(default)s)")
+    parser.add_argument("--steps", default=",".join(STEPS), help="(%(default)s)")
+    parser.add_argument("--tests", default="tests", help="what make test runs (%(default)s)")
+    parser.add_argument("--jobs", "-j", type=int, default=2)
+    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    parser.add_argument("--skips", type=int, default=40, help="most tests that a release may skip (%(default)s)")
+    args = parser.parse_args()
+    suites, steps = args.suites.split(","), args.steps.split(",")
+    for unknown in [s for s in steps if s not in STEPS]:
+        parser.error(f"{unknown}: not a step; they are {', '.join(STEPS)}")
+    if not shutil.which("debootstrap"):
+        sys.exit(fail("debootstrap is not installed; on Debian and Ubuntu: apt-get install debootstrap"))
+    if os.geteuid():
+        sys.exit(fail("needs root, for debootstrap, chroot and mount"))
+    results, wrong = {}, False
+    for suite in suites:
+        result = results[suite] = {"versions": {}, "steps": {}}
+        try:
+            with System(args.folder.resolve(), suite, args.mirror) as system:
+                for step in steps:
+                    start = time.monotonic()
+                    status, text = system.run(COMMANDS[step].format(jobs=args.jobs, tests=args.tests))
+                    (system.logs / step).write_text(text)
+                    found, reasons = counts(text)
+                    result["steps"][step] = cell(step, status, found), reasons
+                    wrong |= bool(status) or found.get("skipped", 0) > args.skips
+                    print(f"systems: {suite}, {step}: {result['steps'][step][0]}, {time.monotonic() - start:.0f} s "
+                          f"({system.logs}/{step})", file=sys.stderr, flush=True)
+                result["versions"] = {name: system.version(command) for name, command in VERSIONS.items()}
+        except (Failed, subprocess.CalledProcessError, OSError) as e:
+            sys.exit(fail(e))
+    print(table(results))
+    sys.exit(wrong)
+
+
+def fail(why):
+    print(f"systems: {why}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()
