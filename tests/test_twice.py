@@ -310,3 +310,15 @@ def test_rows_for_other_tools_where_a_record_is_stale(etch, samples, tmp_path, s
         assert files[2].read_bytes() == files[1].read_bytes(), options
         run([etch, "rewrite", "--undo", files[2]])
         assert files[2].read_bytes() == bytes(elf.data), options
+
+
+@pytest.mark.parametrize("kind", ["exe", "pie"])
+def test_a_build_id_that_no_section_names(etch, tmp_path, kind):
+    """Program headers name it, and the note that a run adds in a new first page does; both runs put the same into the table."""
+    from test_go import build as go_build
+
+    elf = twice.Elf(bytearray(go_build(tmp_path, kind)[0].read_bytes()))
+    elf.put(*elf.place(section(elf, ".note.gnu.build-id"), "type"), 8)  # SHT_NOBITS
+    files = [tmp_path / f"{k}" for k in range(3)]
+    files[0].write_bytes(elf.data)
+    assert twice_is_once(etch, files, "")

@@ -192,6 +192,13 @@ size_t elf_build_id(const struct elf_file *f, const uint8_t **id)
 	for (i = 1; i < f->section_count && !n; i++)
 		if (f->sections[i].sh.sh_type == SHT_NOTE && f->sections[i].data)
 			n = build_id_in(f->sections[i].data, f->sections[i].sh.sh_size, id);
+	/* Who runs the file looks at program headers alone. */
+	for (i = 0; i < f->phdr_count && !n; i++) {
+		const Elf64_Phdr *p = &f->phdrs[i];
+
+		if (p->p_type == PT_NOTE && p->p_align <= 4 && p->p_offset <= f->size && p->p_filesz <= f->size - p->p_offset)
+			n = build_id_in(f->bytes + p->p_offset, p->p_filesz, id);
+	}
 	return n;
 }
 
