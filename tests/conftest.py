@@ -71,6 +71,11 @@ def run(argv, *, ok=0, timeout=TIMEOUT, **kw):
     return p
 
 
+def stray(argv, mode="die", **kw):
+    """Runs argv with this ETCH_STRAY: by default a store to an armed page ends the program."""
+    return run(argv, env={**os.environ, "ETCH_STRAY": mode}, **kw)
+
+
 def on_terminal(argv, columns=200, cwd=None, **env):
     """The exit status of argv and what it writes to a terminal of that width that knows colours."""
     main, side = pty.openpty()

@@ -8,7 +8,7 @@ import shutil
 import signal
 
 import pytest
-from conftest import INCLUDE, TESTS, need, run
+from conftest import INCLUDE, TESTS, need, run, stray
 
 CASES = """basic facts errors wide overlap busy code stale mdwe mdwe_start membarrier
 membarrier_late membarrier_start mprotect_eperm mprotect_eacces mprotect_einval
@@ -99,7 +99,10 @@ STRAY = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", STRAY)
 def test_stray_store(edge, kind, case):
-    p = run([edge(kind), case], ok=-signal.SIGSEGV)
+    assert "done" in run([edge(kind), case]).stdout
+    warned = stray([edge(kind), case], "warn")
+    assert "done" in warned.stdout and "ETCH-I102" in warned.stderr and re.match(r"etch: stray store: " + STRAY[case], warned.stderr)
+    p = stray([edge(kind), case], ok=-signal.SIGSEGV)
     assert "done" not in p.stdout
     assert re.match(r"etch: stray store: " + STRAY[case], p.stderr), p.stderr
     assert "etch_set or imv_set" in p.stderr and "etch_release" in p.stderr and "ETCH-I101" in p.stderr
@@ -149,7 +152,7 @@ def test_stray_store_stripped(edge, tmp_path):
     """Without symbols, the message says where in the file."""
     out = tmp_path / "edge"
     run(["strip", "-o", out, edge("pie")])
-    p = run([out, "stray"], ok=-signal.SIGSEGV)
+    p = stray([out, "stray"], ok=-signal.SIGSEGV)
     assert re.match(r"etch: stray store: code at 0x[0-9a-f]+ \(\S*/edge\) stores to .* plain\+0x0,", p.stderr), p.stderr
 
 
@@ -186,4 +189,4 @@ def test_library_is_self_contained(build):
         "copy copy_from copy_to copy_from_zeroing copy_nt copy_from_nocache copy_to_nocache "
         "copy_from_zeroing_nocache copy_threshold copy_set_threshold copy_variant copy_use "
         "strncpy_from probe_read_8 probe_read_16 probe_read_32 probe_read_64").split()} | {
-            f"etch_{n}@@ETCH_0.2" for n in ("assumed", "backtrace_from_2", "backtrace_reuse_2")}
+            f"etch_{n}@@ETCH_0.2" for n in ("assumed", "backtrace_from_2", "backtrace_reuse_2", "stray", "stray_store", "sync_all", "sync_module")}

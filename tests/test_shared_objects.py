@@ -4,7 +4,7 @@ stores later is armed with its page, and given up with it. The CPU judges: the p
 values are right."""
 import pytest
 
-from conftest import STAGES, Flow, run
+from conftest import STAGES, Flow, run, stray
 
 SOURCE = """
 #include <etch/imv.h>
@@ -77,6 +77,8 @@ def test_what_others_on_the_page_do_makes_no_value_stale(flow, stage, case, link
     exe = flow.program(SOURCE.replace("LINKAGE", linkage), stage)
     p = run([exe, case], ok=None)
     if case == "all" and stage != "plain":  # all of the page is armed: the store is named, and not lost
+        assert (p.returncode, p.stdout[:4]) == (0, "6943"), p.stdout + p.stderr
+        p = stray([exe, case], ok=None)
         assert p.returncode == -11 and p.stdout == "6943" and "stray store: store+" in p.stderr, p.stderr
     else:
         assert (p.returncode, p.stdout) == (0, "6943 7152 0 0\n"), p.stdout + p.stderr

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, run
+from conftest import ROOT, run, stray
 
 OTHER = """
 int dropped(int a) { return a + 1; }
@@ -51,7 +51,7 @@ def built(flow, flags, ld=()):
 
 
 def said(exe):
-    p = subprocess.run([exe], capture_output=True, text=True)
+    p = stray([exe], ok=None)
     assert p.returncode == -11 and "etched object cfg.b+0x0," in p.stderr or "cfg+0x4," in p.stderr, p
     return re.match(r"etch: stray store: stray\+0x[0-9a-f]+(?: at (\S+))? \((\S+)\) stores to", p.stderr)[1]
 

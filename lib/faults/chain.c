@@ -77,6 +77,14 @@ void chain_remove(struct chain *c)
 			x->before = c->before;
 }
 
+int chain_has(const struct sigaction *a, int sig)
+{
+	for (const struct chain *x = chains; x; x = x->next)
+		if (x->installed && x->sig == sig && is_handler(a, x))
+			return 1;
+	return 0;
+}
+
 int chain_is_fault(int sig, const siginfo_t *info)
 {
 	/* BUS_MCEERR_AO: a damaged page found by the kernel, not by this instruction. */

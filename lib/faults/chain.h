@@ -28,6 +28,8 @@ int chain_install(struct chain *c, int sig, chain_handler *handler);
 /* Restores the previous handler if `c` is the installed handler, or the one that another chain
  * forwards to. For exit, and before this code is unmapped. */
 void chain_remove(struct chain *c);
+/* Is an action of a signal one of the handlers that have been installed so? Under libetch's lock. */
+int chain_has(const struct sigaction *a, int sig);
 /* In signal context: does what the previous handler or default action would do. May not return. */
 void chain_forward(struct chain *c, siginfo_t *info, void *context);
 /* In signal context: was the signal raised by the instruction at the context's rip (not sent)? */

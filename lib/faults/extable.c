@@ -264,7 +264,8 @@ ETCH_API void etch_extable_load_v1(const struct etch_ex *start, const struct etc
 	/* Outside libetch's lock, since it takes the dynamic linker's lock. */
 	if (!dl_iterate_phdr(code_find, &c))
 		return;
-	etch_lock();
+	if (etch_lock())
+		return;
 	t = table_of(start);
 	if (t) {
 		t->uses++;
@@ -283,7 +284,8 @@ ETCH_API void etch_extable_unload_v1(const struct etch_ex *start)
 	/* At exit code and threads that execute it outlive their module's destructors. */
 	if (__atomic_load_n(&exiting, __ATOMIC_RELAXED))
 		return;
-	etch_lock();
+	if (etch_lock())
+		return;
 	t = table_of(start);
 	if (t && !t->permanent && !--t->uses) {
 		__atomic_store_n(&t->low, UINT64_MAX, __ATOMIC_SEQ_CST);
@@ -402,7 +404,8 @@ ETCH_API int etch_fault_init(void)
 	int err, had;
 
 	own_find(); /* also here: a program's constructor may call before own_register() has run */
-	etch_lock();
+	if (etch_lock())
+		return -EBUSY;
 	had = segv_before.installed;
 	err = chain_install(&segv_before, SIGSEGV, handler);
 	if (!err) {

@@ -3,23 +3,8 @@
  * commit.c: changes that are more than stores (patch.c): pages of text are swapped, or several stores are made to one
  * site of a process with one thread.
  */
-#include <signal.h>
-
 #include "common/sys.h"
 #include "patch/parts.h"
-
-/* Between two stores to one site a signal handler of this thread would execute half of it. */
-static void signals_block(unsigned long *before)
-{
-	unsigned long all = ~0ul;
-
-	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)before, sizeof(all), 0, 0);
-}
-
-static void signals_restore(const unsigned long *before)
-{
-	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)before, 0, sizeof(*before), 0, 0);
-}
 
 int swap_refused;
 
@@ -34,18 +19,14 @@ static int swaps_any(const struct list *l)
 static int commit_once(struct txn *t)
 {
 	struct swaps swaps;
-	unsigned long mask = 0;
 	int err = swaps_prepare(&swaps, &t->text);
 
 	if (err)
 		return err;
 	t->swaps = swaps.count ? &swaps : NULL;
-	if (t->needs_alone)
-		signals_block(&mask);
-	/* A handler may have created a thread since the plan was made. */
+	/* Between two stores to one site no signal handler of this thread runs: the lock blocks signals. Another process
+	 * that shares this memory may have created a thread since the plan was made. */
 	err = t->needs_alone && !sync_alone() ? ETCH_ETHREADS : txn_change(t);
-	if (t->needs_alone)
-		signals_restore(&mask);
 	t->swaps = NULL;
 	swaps_end(&swaps);
 	return err;

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "patch/give_up.h"
 #include "patch/parts.h"
 #include "common/sys.h"
 #include "shared/search.h"
@@ -35,6 +36,9 @@ static struct module *block_new(size_t bytes)
 
 void module_free(struct module *m)
 {
+	if (m->given_up)
+		sys_munmap(m->given_up, m->pages * sizeof(*m->given_up));
+	m->given_up = NULL;
 	m->next = free_blocks;
 	free_blocks = m;
 }

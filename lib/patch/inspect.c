@@ -2,6 +2,7 @@
 /* inspect.c: etch_verify, etch_state and etch_info. */
 #include <string.h>
 
+#include "patch/give_up.h"
 #include "patch/static_branch.h"
 #include "patch/parts.h"
 
@@ -91,9 +92,11 @@ static long verify_sites(const struct sites *s, void (*report)(void *, const voi
 ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg)
 {
 	long differ = 0;
-	int err = 0;
+	int err;
 
-	etch_lock();
+	err = etch_lock();
+	if (err)
+		return -err;
 	for (struct module *m = module_list; m; m = m->next) {
 		if (module_check(m)) {
 			err = ETCH_EFORMAT;
@@ -196,6 +199,8 @@ static void state_text(struct etch_state *state)
 	sentence_count(&s, state->unfit, " hold values that do not fit");
 	sentence_count(&s, state->unarmed, " read what is not armed");
 	sentence_count(&s, state->fixed, " cannot be patched live");
+	sentence_count(&s, state->given_up,
+	               state->given_up == 1 ? " plain store gave them up" : " plain stores gave them up");
 }
 
 ETCH_API int etch_state_bytes(const void *object, size_t size, struct etch_state *state)
@@ -203,11 +208,13 @@ ETCH_API int etch_state_bytes(const void *object, size_t size, struct etch_state
 	struct etch_state now = {.size = sizeof(now)};
 	uint64_t from = (uint64_t)(uintptr_t)object;
 	const struct module *owner;
-	int err = 0;
+	int err;
 
 	if (!object || !size || from + size < from || !state || state->size < sizeof(size_t))
 		return ETCH_EINVAL;
-	etch_lock();
+	err = etch_lock();
+	if (err)
+		return err;
 	owner = module_at(from);
 	if (!owner || owner->bad || !module_object(owner, from))
 		err = range_check(from, size); /* no error: of a file that the tool has not processed */
@@ -223,6 +230,8 @@ ETCH_API int etch_state_bytes(const void *object, size_t size, struct etch_state
 		for (size_t i = 0; i < m->sites[SITES_LOAD].count; i++)
 			state_load(&m->sites[SITES_LOAD].entry[i], from, from + size, &now);
 	}
+	if (owner && !owner->bad)
+		given_up_count(owner, from, from + size, &now);
 	etch_unlock();
 	state_text(&now);
 	answer_copy(state, state->size, &now, sizeof(now));
@@ -314,11 +323,13 @@ static void info_module(const struct module *m, struct etch_info *info)
 ETCH_API int etch_info(struct etch_info *info)
 {
 	struct etch_info now = {.size = sizeof(now)};
-	int err = 0;
+	int err;
 
 	if (!info || info->size < sizeof(size_t))
 		return ETCH_EINVAL;
-	etch_lock();
+	err = etch_lock();
+	if (err)
+		return err;
 	for (struct module *m = module_list; m; m = m->next) {
 		if (module_check(m)) {
 			err = ETCH_EFORMAT;

@@ -101,10 +101,11 @@ struct module {
 	size_t object_count;
 	uint64_t page; /* first page of the etched objects */
 	size_t pages;
-	uint8_t *readonly; /* one bit per page: read-only outside a set */
-	int bad;           /* malformed: ignored, and its addresses give ETCH_EFORMAT */
-	int checked;       /* all entries of the tables have been checked */
-	int linked;        /* the link step has sorted and baked the tables */
+	uint8_t *readonly;         /* one bit per page: read-only outside a set */
+	struct given_up *given_up; /* for each page; null until one is (give_up.h) */
+	int bad;                   /* malformed: ignored, and its addresses give ETCH_EFORMAT */
+	int checked;               /* all entries of the tables have been checked */
+	int linked;                /* the link step has sorted and baked the tables */
 	struct sites sites[SITES_KINDS];
 	const struct etch_module *desc;
 	const struct etch_obj *obj;
@@ -137,8 +138,18 @@ extern struct module *module_list;
 /* Number of sites that libetch changed while modules were loaded. */
 extern unsigned long module_patched;
 
-void etch_lock(void);
+/* ---- the lock (lock.c) -------------------------------------------------- */
+
+/* Takes the lock, with signals blocked. 0; or ETCH_EBUSY, and the lock is not held: a signal handler interrupted this
+ * thread, by a fault, while it held the lock, or _Fork(3) made this process while a thread that it lacks did. */
+int etch_lock(void) __attribute__((warn_unused_result));
+/* The same, in a handler of SIGSEGV: touches nothing of the C library. */
+int etch_lock_in_handler(void) __attribute__((warn_unused_result));
+/* The same, before all threads that wait in etch_lock(): for a loader, which may hold other locks meanwhile. */
+int etch_lock_first(void) __attribute__((warn_unused_result));
 void etch_unlock(void);
+/* Registers what a fork(2) does with the lock. Once. */
+void etch_lock_prepare(void);
 
 /* The registered module whose image spans this address; or null. */
 struct module *module_at(uint64_t at);
@@ -155,8 +166,9 @@ struct object *module_object_anywhere(uint64_t at, struct module **owner);
 void module_fields_all(const struct module *m, size_t *first, size_t *end);
 /* Is this object one that is armed on facts alone, since its page is not protected? */
 int module_is_dense(const struct module *m, const struct object *o);
-/* May code store plainly to an object of ETCHED_SHARED after etch_sync, called in its own module or not? Then it is
- * armed only while all its pages are read-only, which depends on the others there. */
+/* May code store plainly to an object of ETCHED_SHARED after etch_sync, called in its own module or not; or has
+ * somebody stored to a page of it? Then it is armed only while all its pages are read-only, which depends on the others
+ * there. */
 int module_needs_guard(const struct module *m, const struct object *o, int own);
 /* Is a page to be read-only, by the flags of the objects on it? */
 int module_page_wanted(const struct module *m, uint64_t page);
@@ -312,5 +324,7 @@ void text_file_forget(const struct image *im);
 extern int swap_active;
 
 void trap_install(void);
+/* Will a store to a read-only page come to libetch's handler, as far as is known? Under the lock. */
+int trap_guards(void);
 
 #endif

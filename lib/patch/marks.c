@@ -317,7 +317,8 @@ static void retired_wait(void)
 
 	if (readers_self())
 		return;
-	etch_lock();
+	if (etch_lock())
+		return;
 	mine = retired;
 	retired = NULL;
 	etch_unlock();
@@ -371,7 +372,9 @@ ETCH_API long(etch_mark_attach)(const char *pattern, etch_mark_fn *fn, void *dat
 
 	if (!is_pattern(pattern) || !fn)
 		return -ETCH_EINVAL;
-	etch_lock();
+	err = etch_lock();
+	if (err)
+		return -err;
 	for (struct module *m = module_list; m; m = m->next)
 		module_check(m);
 	w = watch_new(pattern, fn, data);
@@ -405,7 +408,9 @@ ETCH_API long(etch_mark_detach)(const char *pattern, etch_mark_fn *fn, void *dat
 
 	if (!is_pattern(pattern))
 		return -ETCH_EINVAL;
-	etch_lock();
+	err = etch_lock();
+	if (err)
+		return -err;
 	for (w = watches; w && (w->fn != fn || w->data != data || strcmp(w->pattern, pattern) != 0); w = w->next)
 		;
 	if (!w) {
@@ -431,8 +436,11 @@ ETCH_API long etch_mark_each(void (*see)(void *arg, const struct etch_mark *mark
 	struct mark_iterator e = {0};
 	const struct etch_mark_site *x;
 	long n = 0;
+	int err;
 
-	etch_lock();
+	err = etch_lock();
+	if (err)
+		return -err;
 	for (struct module *m = module_list; m; m = m->next)
 		module_check(m);
 	for (; (x = mark_next(&e)); n++)

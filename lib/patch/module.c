@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * module.c: the loaded modules (the program and its shared objects), and the lock.
+ * module.c: the loaded modules (the program and its shared objects).
  *
  * A module processed by the link step is used as it is: its __imv is searched in place, its
  * armed objects are armed. For any other module an index is built (index.c), facts are folded,
@@ -11,14 +11,11 @@
  * Nothing here calls the dynamic linker under libetch's lock: a thread in dlopen(3) holds the
  * dynamic linker's lock and waits for libetch's in the constructor.
  */
-#include <linux/futex.h>
 #include <pthread.h>
 #include <string.h>
 
-#include "common/cancel.h"
 #include "patch/parts.h"
 #include "patch/static_branch.h"
-#include "common/sys.h"
 
 struct module *module_list;
 unsigned long module_patched;
@@ -27,67 +24,6 @@ const struct marks_calls *marks_calls;
 PART_WORD(1, "etch_part_core");
 
 struct program_image module_program;
-
-/* ---- the lock ---------------------------------------------------------------- */
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-
-/* The number of waiting forks and loaders. Threads that set in a tight loop would otherwise take
- * the mutex again before a waiter has woken up, and could delay a dlopen(3) for a second. */
-static uint32_t urgent;
-
-/*
- * Cancellation is disabled before a thread takes the mutex or is counted in `urgent`, and restored
- * after: a thread canceled in between would block all others. This is the cancellation state of
- * the thread that holds the mutex. Both calls are made outside the mutex, as they may bind a
- * symbol.
- */
-static struct cancel canceling;
-
-void etch_lock(void)
-{
-	struct cancel was = cancel_off();
-	uint32_t n;
-
-	while ((n = __atomic_load_n(&urgent, __ATOMIC_RELAXED)))
-		sys_call6(SYS_futex, (long)&urgent, FUTEX_WAIT_PRIVATE, (long)n, 0, 0, 0);
-	pthread_mutex_lock(&mutex);
-	canceling = was;
-}
-
-static void lock_first(void)
-{
-	struct cancel was = cancel_off();
-
-	__atomic_add_fetch(&urgent, 1, __ATOMIC_RELAXED);
-	pthread_mutex_lock(&mutex);
-	canceling = was;
-	if (!__atomic_sub_fetch(&urgent, 1, __ATOMIC_RELAXED))
-		sys_call3(SYS_futex, (long)&urgent, FUTEX_WAKE_PRIVATE, INT32_MAX);
-}
-
-void etch_unlock(void)
-{
-	struct cancel was = canceling;
-
-	pthread_mutex_unlock(&mutex);
-	cancel_restore(was);
-}
-
-/* A fork waits for the set in progress; the child starts with a new lock. */
-static void fork_child(void)
-{
-	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-	memcpy(&mutex, &fresh, sizeof(mutex));
-	urgent = 0;
-	list_fork();
-	if (marks_calls)
-		marks_calls->fork();
-	cancel_restore(canceling);
-}
-
-static void fork_register(void) { pthread_atfork(lock_first, etch_unlock, fork_child); }
 
 /* ---- loading and unloading ---------------------------------------------------------------------- */
 
@@ -163,18 +99,20 @@ void module_load(const struct module_arguments *args)
 	struct module *m;
 	int known;
 
-	lock_first();
+	if (etch_lock_first())
+		return;
 	known = module_of(desc) != NULL;
 	etch_unlock();
 	if (known)
 		return;
-	pthread_once(&once, fork_register);
+	pthread_once(&once, etch_lock_prepare);
 	if (!dl_iterate_phdr(search_image, &s))
 		return;
 	if (&part_objects)
 		part_objects.identify(&s.image, s.path);
 
-	lock_first();
+	if (etch_lock_first())
+		return;
 	if (!module_of(desc)) {
 		m = module_new(&s.image, args, s.path);
 		if (m) {
@@ -202,7 +140,8 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 {
 	struct module **p, *m;
 
-	lock_first();
+	if (etch_lock_first())
+		return;
 	for (p = &module_list; (m = *p); p = &m->next)
 		if (m->desc == desc) {
 			/* The program's text and data outlive its destructors, and threads may

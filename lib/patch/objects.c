@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* objects.c: the part of libetch for every site of every object: what etch_set and etch_sync bring. */
+#include "patch/give_up.h"
 #include "patch/parts.h"
 
 PART_WORD(3, ETCH_PART_OBJECTS_SYMBOL);
@@ -60,6 +61,11 @@ const struct part_objects part_objects = {
 	.commit = commit_any,
 	.swaps_do = swaps_do,
 	.swaps_undo = swaps_undo,
+	.data_swap_prepare = data_swap_prepare,
+	.data_swap = data_swap,
+	.data_swap_undo = data_swap_undo,
+	.data_swap_end = data_swap_end,
+	.pages_give_up = pages_give_up,
 	.identify = text_file_identify,
 	.forget = text_file_forget,
 	.explain = explain,

@@ -3,6 +3,7 @@
  * others.c: the part of libetch for objects of other modules, and for modules that the link step has not seen: folds
  * facts into objects, plans what reaches across, and arms the objects without facts.
  */
+#include "patch/give_up.h"
 #include "patch/index_pairs.h"
 
 PART_WORD(2, ETCH_PART_OTHERS_SYMBOL);
@@ -45,32 +46,17 @@ static void plan_far_sites_to(struct txn *t, const struct module *m)
 static void objects_disarm(struct module *owner, size_t first, size_t end)
 {
 	size_t from = first, to = end, i;
-	struct txn t;
-	int err = 0;
 
-	txn_begin(&t);
 	objects_fact(owner, first, end);
 	module_page_mates(owner, &from, &to);
-	for (i = from; i < to && !err; i++) {
+	for (i = from; i < to; i++) {
 		struct object *o = &owner->object[i];
 
-		if (!(o->flags & OBJECT_ARMED) || ((i < first || i >= end) && !module_needs_guard(owner, o, 1)))
-			continue;
-		o->flags |= OBJECT_CHANGING;
-		err = txn_plan_object(&t, o, PLAN_LOAD, NULL);
+		if ((o->flags & OBJECT_ARMED) && ((i >= first && i < end) || module_needs_guard(owner, o, 1)))
+			o->flags |= OBJECT_CHANGING;
 	}
-	err = err ? err : txn_commit(&t);
-	for (i = from; i < to; i++) {
-		if (!err && (owner->object[i].flags & OBJECT_CHANGING))
-			owner->object[i].flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
-		owner->object[i].flags &= ~OBJECT_CHANGING;
-	}
-	if (!err) {
-		module_patched += t.sites;
-		module_protect(owner, owner->object[from].addr, owner->object[to - 1].addr + owner->object[to - 1].size);
-	}
-	/* If this fails the page stays read-only, and the fault handler reports the plain store. */
-	txn_end(&t);
+	/* If this fails the page stays read-only, and a store to it faults (trap.c). */
+	(void)objects_release(owner, from, to);
 }
 
 static void facts_fold(struct module *m)

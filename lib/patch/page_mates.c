@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* page_mates.c: which objects a fact, a field or a page concerns besides its own. */
-#include "patch/internal.h"
+#include "patch/give_up.h"
 
 struct object *module_object_anywhere(uint64_t at, struct module **owner)
 {
@@ -68,6 +68,9 @@ int module_is_dense(const struct module *m, const struct object *o)
 
 int module_needs_guard(const struct module *m, const struct object *o, int own)
 {
+	/* That it has been given up shows that no proof holds. */
+	if (was_given_up(m, o))
+		return 1;
 	return (m->obj[o->record].flags & ETCH_OBJ_SHARED) && !(o->flags & OBJECT_WRITABLE) &&
 	       (o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
 }

@@ -277,33 +277,43 @@ static void give_up(void)
 	__builtin_trap();
 }
 
-/*
- * Moves the copy of a run over its pages. What mremap(2) checks, it checks before it unmaps; behind
- * that only an allocation inside the kernel can fail. The pages are then missing and the copy is
- * still there, so the call is repeated until it succeeds; threads that fault meanwhile return to
- * the instruction (trap.c). 0 or an etch_error.
- */
-static int run_move(struct swap_run *r)
+void page_pause(unsigned tries)
 {
-	uint64_t size = r->end - r->start;
+	if (tries >= PAUSES)
+		give_up();
+	sys_call3(SYS_nanosleep, (long)pause_1ms, 0, 0);
+}
+
+/*
+ * What mremap(2) checks, it checks before it unmaps; after that only an allocation inside the kernel can fail. The
+ * pages are then missing and the copy is still there, so the call is repeated until it succeeds; threads that fault
+ * meanwhile return to the instruction (trap.c).
+ */
+long pages_move(uint64_t copy, uint64_t to, uint64_t size)
+{
 	int missing = 0;
 	long ret;
 
 	__atomic_store_n(&swap_active, 1, __ATOMIC_RELEASE);
 	for (unsigned tries = 0;; tries++) {
-		ret = sys_call6(SYS_mremap, (long)r->copy, (long)size, (long)size, MREMAP_MAYMOVE | MREMAP_FIXED,
-		                (long)r->start, 0);
-		if (ret == (long)r->start)
+		ret = sys_call6(SYS_mremap, (long)copy, (long)size, (long)size, MREMAP_MAYMOVE | MREMAP_FIXED, (long)to, 0);
+		if (ret == (long)to)
 			break;
-		missing = missing || sys_call3(SYS_msync, (long)r->start, (long)size, MS_ASYNC) == -ENOMEM;
+		missing = missing || sys_call3(SYS_msync, (long)to, (long)size, MS_ASYNC) == -ENOMEM;
 		if (!missing)
 			break;
-		if (tries == PAUSES)
-			give_up();
-		sys_call3(SYS_nanosleep, (long)pause_1ms, 0, 0);
+		page_pause(tries);
 	}
 	__atomic_store_n(&swap_active, 0, __ATOMIC_RELEASE);
-	if (ret != (long)r->start)
+	return ret == (long)to ? 0 : ret;
+}
+
+/* Moves the copy of a run over its pages. 0 or an etch_error. */
+static int run_move(struct swap_run *r)
+{
+	long ret = pages_move(r->copy, r->start, r->end - r->start);
+
+	if (ret)
 		return errno_to_etch(ret);
 	if (r->anonymous)
 		text_file_left(r->start, r->end);
@@ -399,10 +409,8 @@ void swaps_undo(struct swaps *s)
 		for (unsigned tries = 0; r->moved; tries++) {
 			if (!run_prepare(s->text, r, 1) && !run_move(r))
 				r->moved = 0;
-			else if (tries == PAUSES)
-				give_up(); /* values that nobody has set must not stay */
 			else
-				sys_call3(SYS_nanosleep, (long)pause_1ms, 0, 0);
+				page_pause(tries); /* values that nobody has set must not stay */
 			run_drop(r);
 		}
 	}

@@ -78,6 +78,14 @@ struct part_objects {
 	/* Pages of text (page_swap.c, text_file.c). */
 	int (*swaps_do)(struct swaps *s);
 	void (*swaps_undo)(struct swaps *s);
+	/* Stores to read-only pages of data without opening them (data_swap.c). */
+	long (*data_swap_prepare)(const struct list *l);
+	long (*data_swap)(const struct list *l);
+	void (*data_swap_undo)(const struct list *l);
+	void (*data_swap_end)(void);
+	/* Gives up the constants of all pages that a list stores to and that are read-only (give_up.c). Are all open now?
+	 */
+	int (*pages_give_up)(const struct list *l);
 	void (*identify)(struct image *im, const char *path);
 	void (*forget)(const struct image *im);
 	/* Pages become read-only: a stray store to them is to be explained. */

@@ -2,10 +2,11 @@
 /*
  * patch.c: changes memory and instructions as one transaction.
  *
- * Everything is planned first (plan_sites.c, plan.c). Then the pages are made writable (text: W
- * is added, X never removed), memory is stored, text is stored, membarrier(2) makes every thread
- * of the process pass a serializing instruction, and the pages are protected again. A failure
- * before the barrier is rolled back while the pages are still writable.
+ * Everything is planned first (plan_sites.c, plan.c). Then the pages of text are made writable (W is added, X never
+ * removed), memory is stored, text is stored, membarrier(2) makes every thread of the process pass a serializing
+ * instruction, and the pages are protected again. A failure before the barrier is rolled back while the pages are still
+ * writable. Read-only pages of variables are replaced and never opened (data_swap.c), except in a static program that
+ * has nothing but imv_read and imv_set: there nothing can be given up.
  *
  * A site is one instruction. Inside one aligned 8-byte word it is replaced by one aligned store: by
  * AMD64 APM vol. 2, 7.6.1, another processor then executes either the old or the new
@@ -122,6 +123,33 @@ static int text_store(const struct word *w, uint64_t from, uint64_t to)
 	return 0;
 }
 
+/* Does part_objects store this word, with its page? */
+static int is_swapped(const struct word *w)
+{
+	const struct module *m = &part_objects ? module_at(w->at) : NULL;
+
+	return m && module_page_readonly(m, w->at);
+}
+
+/* Stores memory, or with `back` what it was. 0, or an etch_error and nothing has changed; never with `back`. */
+static int data_change(struct txn *t, int back)
+{
+	const struct list *l = &t->data;
+	long ret = 0;
+
+	if (&part_objects && l->count) {
+		if (back)
+			part_objects.data_swap_undo(l);
+		else
+			ret = part_objects.data_swap(l);
+		t->data_refused = ret != 0;
+	}
+	for (size_t i = 0; i < l->count && !ret; i++)
+		if (!is_swapped(&l->word[i]))
+			data_store(&l->word[i], back ? l->word[i].old : l->word[i].new);
+	return errno_to_etch(ret);
+}
+
 static void text_discard(const struct list *l)
 {
 	uint64_t from = UINT64_MAX, to = 0;
@@ -134,15 +162,14 @@ static void text_discard(const struct list *l)
 		sync_valgrind(from, to + 8);
 }
 
-/* Restores all data and the first `stored` words of text, while the pages are open. */
+/* Restores all data and the first `stored` words of text, while the pages of text are open. */
 static void changes_undo(struct txn *t, size_t stored)
 {
 	if (t->swaps)
 		part_objects.swaps_undo(t->swaps);
 	while (stored--)
 		text_store(&t->text.word[stored], t->text.word[stored].new, t->text.word[stored].old);
-	for (size_t i = t->data.count; i--;)
-		data_store(&t->data.word[i], t->data.word[i].old);
+	data_change(t, 1);
 	text_discard(&t->text);
 	sync_cores();
 }
@@ -151,10 +178,10 @@ static void changes_undo(struct txn *t, size_t stored)
 static int changes_do(struct txn *t, int alone)
 {
 	size_t stored = 0;
-	int err = 0;
+	int err = data_change(t, 0);
 
-	for (size_t i = 0; i < t->data.count; i++)
-		data_store(&t->data.word[i], t->data.word[i].new);
+	if (err)
+		return err;
 	/* x86-64 keeps stores in order; the fence is for the compiler. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	for (; stored < t->text.count && !err; stored++)
@@ -184,8 +211,9 @@ int txn_change(struct txn *t)
 			return ETCH_ENOSYNC;
 		alone = 1;
 	}
-	ret = pages_protect(&t->data, 0, 1);
+	ret = &part_objects ? part_objects.data_swap_prepare(&t->data) : pages_protect(&t->data, 0, 1);
 	err = errno_to_etch(ret);
+	t->data_refused = err != 0;
 	if (!err) {
 		ret = pages_protect(&t->text, 1, 1);
 		err = errno_to_etch(ret);
@@ -194,7 +222,10 @@ int txn_change(struct txn *t)
 			err = changes_do(t, alone);
 		pages_close(&t->text, 1);
 	}
-	pages_close(&t->data, 0);
+	if (&part_objects)
+		part_objects.data_swap_end();
+	else
+		pages_close(&t->data, 0);
 	return err;
 }
 

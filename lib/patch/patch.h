@@ -143,6 +143,7 @@ struct txn {
 	int alone;                     /* is this the only thread? -1: not determined yet */
 	int needs_alone;               /* some planned change requires a single thread */
 	int text_refused;              /* text may not be made writable */
+	int data_refused;              /* read-only pages of variables cannot be replaced */
 	struct swaps *swaps;           /* prepared ones, or null */
 	size_t sites;                  /* to be changed, including duplicates */
 	const struct segment *segment; /* swappable text where the site was that was asked for last */
@@ -249,6 +250,22 @@ void swaps_undo(struct swaps *s);
 void swaps_end(struct swaps *s);
 /* Drops the words that may stay. Were there any? */
 int swaps_cancel_optional(struct list *text);
+/* Moves the mapping [copy, copy+size) over [to, to+size). 0, or a negative errno and nothing has changed. */
+long pages_move(uint64_t copy, uint64_t to, uint64_t size);
+/* Waits a millisecond between tries of what must succeed; after ten seconds of them the process ends with a message. */
+void page_pause(unsigned tries);
+
+/* ---- pages of data (data_swap.c) -------------------------------------------------- */
+
+/* Prepares copies of the pages, read-only outside a set, on which a list has words; it is sorted by address. One at a
+ * time, under the lock. 0, or a negative errno and nothing to end. */
+long data_swap_prepare(const struct list *l);
+/* Stores the words by moving the copies over the pages. 0, or a negative errno and nothing has changed. */
+long data_swap(const struct list *l);
+/* Puts the old words back. */
+void data_swap_undo(const struct list *l);
+/* Releases what was not moved. */
+void data_swap_end(void);
 
 /* ---- the file of a module (text_file.c) ---------------------------------------- */
 

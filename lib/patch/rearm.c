@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* rearm.c: etch_sync, etch_seal and etch_release. */
+/* rearm.c: etch_sync, etch_seal and etch_release, of some bytes, of a module and of all. */
+#include "patch/give_up.h"
 #include "patch/parts.h"
 
 PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
@@ -31,15 +32,24 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 
 enum rearm { RELEASE, SYNC, SEAL };
 
-/*
- * Does a field or a dense object stay as it is when etch_sync arms its variable? Code stores to it later; or, where the
- * call does not come from the variable's own module, perhaps later: the link step, and nobody without it, knows which
- * code runs after the calls in its file.
- */
-static int is_kept(const struct module *m, const struct object *o, int own)
+/* Does code store to the object later; or, where the call does not come from its own module, perhaps later: the link
+ * step, and nobody without it, knows which code runs after the calls in its file. */
+static int is_stored_later(const struct module *m, const struct object *o, int own)
 {
-	return (module_has_fields(m, o) || module_is_dense(m, o)) &&
-	       (o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT));
+	return o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT);
+}
+
+/*
+ * Does an object stay as it is when etch_sync arms its variable? A field or a dense object does if code stores to it
+ * later. Any other is guarded by its pages: a store gives up its constants, unless that would end the program, or does
+ * not come to libetch's handler. And one that was given up is held back for a while.
+ */
+static int is_left(const struct module *m, const struct object *o, int own, int guards)
+{
+	if (is_held_back(m, o))
+		return 1;
+	return is_stored_later(m, o, own) &&
+	       (module_has_fields(m, o) || module_is_dense(m, o) || !guards || is_called_through(m, o));
 }
 
 /* Will all pages of an object be read-only? */
@@ -93,66 +103,158 @@ static size_t exposed_release(struct module *m, size_t *first, size_t *end)
 	return n;
 }
 
-/* Arms or disarms the objects in a range. The flags that determine page protection are changed
- * first; objects that already were in the new state are left out when this is undone. */
-static int range_rearm(const void *p, size_t size, enum rearm how, const void *caller)
-{
-	int arm = how != RELEASE;
-	size_t first, end, i, n = 0;
-	uint64_t from, to;
+/* What is asked for, and of which objects [first, end) of a module. */
+struct request {
 	struct module *m;
-	struct txn t;
-	int err, own;
+	size_t first, end;
+	uint64_t at, stop; /* SEAL: what is sealed lies in here whole; other objects are armed as by SYNC */
+	enum rearm how;
+	int own; /* the module's own code asks */
+};
 
-	if (!p || !size || address(p) + size < size)
-		return ETCH_EINVAL;
-	etch_lock();
-	err = range_objects(address(p), size, &m, &first, &end);
-	if (!err && how == SEAL && !sync_alone())
-		err = ETCH_ETHREADS;
-	if (err || first == end) {
-		etch_unlock();
-		return err;
-	}
-	own = module_at(address(caller)) == m;
-	for (i = first; i < end; i++)
-		if (!!(m->object[i].flags & OBJECT_ARMED) != arm && !(how == SYNC && is_kept(m, &m->object[i], own))) {
-			m->object[i].flags ^= OBJECT_ARMED | OBJECT_CHANGING;
-			n++;
+static int is_sealed_by(const struct request *r, const struct object *o)
+{
+	return r->how == SEAL && o->addr >= r->at && o->addr + o->size <= r->stop;
+}
+
+/* Marks what changes: the flags that determine the protection of pages come first. Returns how many objects do. */
+static size_t request_mark(struct request *r)
+{
+	int arm = r->how != RELEASE, guards = trap_guards();
+	size_t n = 0;
+
+	/* What was given up with its page is armed with its page. */
+	for (size_t i = r->first; r->how == SYNC && i < r->end; i++)
+		if (was_given_up(r->m, &r->m->object[i])) {
+			page_mates_all(r->m, &r->first, &r->end);
+			break;
 		}
-	if (how == SYNC)
-		n -= exposed_leave(m, first, end, own);
-	if (how == RELEASE && n)
-		n += exposed_release(m, &first, &end);
-	from = m->object[first].addr;
-	to = m->object[end - 1].addr + m->object[end - 1].size;
-	for (i = first; how == SEAL && i < end; i++)
-		if (!(m->object[i].flags & OBJECT_SEALED) && (m->object[i].flags & OBJECT_ARMED))
-			m->object[i].flags |= OBJECT_SEALED | OBJECT_SEALING;
+	for (size_t i = r->first; i < r->end; i++) {
+		struct object *o = &r->m->object[i];
+
+		if (!!(o->flags & OBJECT_ARMED) == arm)
+			continue;
+		if (arm && !is_sealed_by(r, o) && is_left(r->m, o, r->own, guards))
+			continue;
+		o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
+		n++;
+	}
+	if (r->how == SYNC)
+		n -= exposed_leave(r->m, r->first, r->end, r->own);
+	if (r->how == RELEASE && n)
+		n += exposed_release(r->m, &r->first, &r->end);
+	for (size_t i = r->first; i < r->end; i++) {
+		struct object *o = &r->m->object[i];
+
+		if (is_sealed_by(r, o) && !(o->flags & OBJECT_SEALED) && (o->flags & OBJECT_ARMED))
+			o->flags |= OBJECT_SEALED | OBJECT_SEALING;
+	}
+	return n;
+}
+
+/* Removes the marks; after an error the objects are as before. */
+static void request_unmark(struct request *r, int err)
+{
+	for (size_t i = r->first; i < r->end; i++) {
+		struct object *o = &r->m->object[i];
+
+		if ((o->flags & OBJECT_CHANGING) && err)
+			o->flags ^= OBJECT_ARMED;
+		if (err ? o->flags & OBJECT_SEALING : r->how == RELEASE && !(o->flags & OBJECT_ARMED))
+			o->flags &= ~OBJECT_SEALED;
+		o->flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
+	}
+}
+
+/* Arms or disarms the objects of a request. Objects that already were in the new state are left out when this is
+ * undone. */
+static int rearm(struct request *r)
+{
+	int arm = r->how != RELEASE, err = 0, opened;
+	size_t n = request_mark(r);
+	uint64_t from = r->m->object[r->first].addr, to = r->m->object[r->end - 1].addr + r->m->object[r->end - 1].size;
+	struct txn t;
 
 	txn_begin(&t);
-	/* To arm: no plain store may happen between reading memory and the patch. To disarm:
-	 * memory must be writable before the first site is a load. */
-	if (n)
-		err = module_protect(m, from, to);
-	for (i = first; i < end && !err; i++)
-		if (!(m->object[i].flags & OBJECT_ARMED) == !arm)
-			err = txn_plan_object(&t, &m->object[i], arm ? PLAN_ARM : PLAN_LOAD, NULL);
+	/* To arm: no plain store may happen between reading memory and the patch. To disarm: no store may happen before
+	 * the last site is a load. */
+	if (n && arm)
+		err = module_protect(r->m, from, to);
+	for (size_t i = r->first; i < r->end && !err; i++)
+		if (!(r->m->object[i].flags & OBJECT_ARMED) == !arm)
+			err = txn_plan_object(&t, &r->m->object[i], arm ? PLAN_ARM : PLAN_LOAD, NULL);
 	if (!err)
 		err = txn_commit(&t);
 	txn_end(&t);
-	for (i = first; i < end; i++) {
-		if ((m->object[i].flags & OBJECT_CHANGING) && err)
-			m->object[i].flags ^= OBJECT_ARMED;
-		if (err ? m->object[i].flags & OBJECT_SEALING : how == RELEASE && !(m->object[i].flags & OBJECT_ARMED))
-			m->object[i].flags &= ~OBJECT_SEALED;
-		m->object[i].flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
+	request_unmark(r, err);
+	if (n && (err || !arm)) {
+		opened = module_protect(r->m, from, to);
+		err = err ? err : opened;
 	}
-	if (n && err)
-		module_protect(m, from, to);
+	return err;
+}
+
+static int range_rearm(const void *p, size_t size, enum rearm how, const void *caller)
+{
+	struct request r = {.at = address(p), .stop = address(p) + size, .how = how};
+	int err;
+
+	if (!p || !size || r.stop < r.at)
+		return ETCH_EINVAL;
+	err = etch_lock();
+	if (err)
+		return err;
+	err = range_objects(r.at, size, &r.m, &r.first, &r.end);
+	if (!err && how == SEAL && !sync_alone())
+		err = ETCH_ETHREADS;
+	if (!err && r.first < r.end) {
+		r.own = module_at(address(caller)) == r.m;
+		err = rearm(&r);
+	}
 	etch_unlock();
 	return err;
 }
+
+/* Arms what is in a module: all at once, or, where that cannot be, each variable that can be. The first error. */
+static int module_sync(struct module *m, int own)
+{
+	struct request r = {.m = m, .how = SYNC, .own = own, .end = m->object_count};
+	int err = module_check(m), one;
+
+	if (err || !r.end || !rearm(&r))
+		return err;
+	for (size_t i = 0; i < m->object_count; i = r.end) {
+		r = (struct request){.m = m, .how = SYNC, .own = own, .first = i, .end = i + 1};
+		module_fields_all(m, &r.first, &r.end);
+		one = rearm(&r);
+		err = err ? err : one;
+	}
+	return err;
+}
+
+static int modules_sync(const void *in, const void *caller)
+{
+	struct module *mine, *only;
+	int err = etch_lock(), one;
+
+	if (err)
+		return err;
+	mine = module_at(address(caller));
+	only = in ? module_at(address(in)) : NULL;
+	if (in && !only)
+		err = ETCH_ENOTETCHED;
+	for (struct module *m = module_list; m && !(in && !only); m = m->next)
+		if (!only || m == only) {
+			one = module_sync(m, m == mine);
+			err = err ? err : one;
+		}
+	etch_unlock();
+	return err;
+}
+
+ETCH_API int etch_sync_all(void) { return modules_sync(NULL, __builtin_return_address(0)); }
+
+ETCH_API int etch_sync_module(const void *in) { return modules_sync(in, __builtin_return_address(0)); }
 
 ETCH_API int etch_sync_bytes(const void *object, size_t size)
 {

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trap.c: the SIGSEGV handler that reports a plain store to a read-only etched object.
+ * trap.c: the SIGSEGV handler of a plain store to a read-only etched object. The constants of the page are given up
+ * (give_up.c), and the store is executed again. Where that must not or cannot be, the handler says what happened and
+ * forwards the fault to the previous handler or the default action, so that the process dies, or continues, as if
+ * libetch had no handler.
  *
- * RULES OF THIS FILE. All but trap_install() runs in signal context, on a thread stopped
- * anywhere, perhaps inside libetch with its lock held. So: no malloc, no lock, no thread-local
- * storage, no call but to this file, trap_line.c, sys.h and chain.h. Of other files it reads only module_list
- * and the blocks that it links, which are published with a release store and never unmapped
- * (module.c). It does not change what happens to the program: it prints, and forwards to the
- * previous handler or the default action, so that the process dies, or continues, as if libetch
- * had no handler. Do not introduce any other dependency here.
+ * RULES OF THIS FILE. All but trap_install() and etch_stray() runs in signal context, on a thread stopped anywhere,
+ * perhaps inside libetch with its lock held. So: no malloc, no thread-local storage, no lock but
+ * etch_lock_in_handler(), which never waits for this thread itself, and no call but to this file, give_up.c,
+ * trap_line.c, sys.h and chain.h. What reports, without the lock, reads of other files only module_list and the blocks
+ * that it links, which are published with a release store and never unmapped (module.c). Do not introduce any other
+ * dependency here.
  */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <ucontext.h>
 
 #include "faults/chain.h"
+#include "patch/give_up.h"
 #include "patch/internal.h"
 #include "patch/trap_line.h"
 #include "common/sys.h"
@@ -74,13 +78,14 @@ static void put_hex(uint64_t v)
 
 /* ---- the object that was stored to --------------------------------------------------- */
 
-static const struct module *module_of_page(uint64_t at)
+/* The module that has etched objects on the page of this address, or between two. */
+static const struct module *module_near(uint64_t at)
 {
 	const struct module *m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
 
 	/* Limited, as a list that is being changed could contain a cycle for this reader. */
 	for (unsigned most = 100000; m && most; most--, m = m->next)
-		if (!m->bad && module_page_readonly(m, at))
+		if (!m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages)
 			return m;
 	return NULL;
 }
@@ -348,7 +353,7 @@ static void put_function(uint64_t at)
 
 /* ---- the handler ------------------------------------------------------------------------ */
 
-static void report(const struct module *m, uint64_t at, uint64_t rip)
+static void report(const struct module *m, uint64_t at, uint64_t rip, int given_up)
 {
 	size_t done = 0;
 	long sent;
@@ -358,9 +363,11 @@ static void report(const struct module *m, uint64_t at, uint64_t rip)
 	put_function(rip);
 	put_string(" stores to the etched object ");
 	put_object(m, at);
-	put_string(", whose value is in the code; its memory is read-only\n"
-	           "etch: set it with etch_set or imv_set, or call etch_release before a phase of plain stores"
-	           " (ETCH-I101, docs/findings.md)\n");
+	put_string(given_up ? ", whose value was in the code: what is on its page is read from memory until etch_sync"
+	                      " (ETCH-I102, docs/findings.md)\n"
+	                    : ", whose value is in the code; its memory is read-only\n"
+	                      "etch: set it with etch_set or imv_set, or call etch_release before a phase of plain stores"
+	                      " (ETCH-I101, docs/findings.md)\n");
 	while (done < used) {
 		sent = sys_call3(SYS_write, 2, (long)(message + done), (long)(used - done));
 		if (sent > 0)
@@ -381,36 +388,108 @@ static int text_is_back(uint64_t at)
 
 	for (unsigned most = 100000; m && most && !s; most--, m = m->next)
 		s = image_segment(&m->image, at, 1);
-	if (!s || s->prot != (PROT_READ | PROT_EXEC))
+	/* The same holds for pages of variables (data_swap.c). */
+	if (!s || !(s->prot == (PROT_READ | PROT_EXEC) || (s->prot & PROT_WRITE)))
 		return 0;
 	return __atomic_load_n(&swap_active, __ATOMIC_ACQUIRE) ||
 	       sys_call3(SYS_msync, (long)PAGE_OF(at), ETCH_PAGE, MS_ASYNC) == 0;
 }
 
-static void handler(int sig, siginfo_t *info, void *context)
+/* Before the process dies: only one report. A second thread gives the first one time to finish it. */
+static void report_last(const struct module *m, uint64_t at, uint64_t rip)
 {
-	const ucontext_t *u = context;
-	const struct module *m;
+	if (!__atomic_exchange_n(&reporting, 1, __ATOMIC_ACQUIRE)) {
+		report(m, at, rip, 0);
+		__atomic_store_n(&reporting, 2, __ATOMIC_RELEASE);
+	}
+	for (unsigned i = 0; i < 1u << 24 && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) == 1; i++)
+		__asm__ __volatile__("pause");
+}
+
+/* ETCH_STRAY_*: what happens to a stray store. */
+static unsigned mode;
+
+/* Can the store be executed again? */
+static int store_again(uint64_t at, uint64_t rip)
+{
+	const struct module *m = module_near(at);
+	enum stray_outcome outcome;
+
+	if (!m)
+		return 0;
+	if (etch_lock_in_handler()) {
+		/* Under the lock nothing else can be done; but the owner of the page is known. */
+		if (module_page_readonly(m, at))
+			report_last(m, at, rip);
+		return 0;
+	}
+	outcome = stray_store(at, rip, mode, &m);
+	if (outcome == STRAY_GIVEN_UP && (mode & ETCH_STRAY_WARN) && given_up_at(m, at) && given_up_at(m, at)->count == 1)
+		report(m, at, rip, 1);
+	etch_unlock();
+	if (outcome == STRAY_REFUSED)
+		report_last(m, at, rip);
+	return outcome == STRAY_GIVEN_UP || outcome == STRAY_RETRY;
+}
+
+static int is_answered(const siginfo_t *info, const ucontext_t *u)
+{
 	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
 
-	(void)sig;
-	if (info->si_code == SEGV_MAPERR && text_is_back(at))
-		return;
+	if (info->si_code == SEGV_MAPERR)
+		return text_is_back(at);
 	/* Bit 1 of a page fault's error code: a write (Intel SDM vol. 3, 4.7). */
-	if (info->si_code == SEGV_ACCERR && (u->uc_mcontext.gregs[REG_ERR] & 2)) {
-		m = module_of_page(at);
-		if (m) {
-			/* Only one report. A second thread gives the first one time to finish it
-			 * before the process dies. */
-			if (!__atomic_exchange_n(&reporting, 1, __ATOMIC_ACQUIRE)) {
-				report(m, at, (uint64_t)u->uc_mcontext.gregs[REG_RIP]);
-				__atomic_store_n(&reporting, 2, __ATOMIC_RELEASE);
-			}
-			for (unsigned i = 0; i < 1u << 24 && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) == 1; i++)
-				__asm__ __volatile__("pause");
-		}
+	return info->si_code == SEGV_ACCERR && (u->uc_mcontext.gregs[REG_ERR] & 2) &&
+	       store_again(at, (uint64_t)u->uc_mcontext.gregs[REG_RIP]);
+}
+
+static void handler(int sig, siginfo_t *info, void *context)
+{
+	(void)sig;
+	if (!is_answered(info, context))
+		chain_forward(&before, info, context);
+}
+
+ETCH_API int etch_stray_store(const siginfo_t *info, const void *context)
+{
+	return info && context && info->si_signo == SIGSEGV && is_answered(info, context);
+}
+
+ETCH_API unsigned etch_stray(unsigned wanted) { return __atomic_exchange_n(&mode, wanted, __ATOMIC_RELAXED); }
+
+int trap_guards(void)
+{
+	struct sigaction now;
+
+	if ((mode & ETCH_STRAY_CHAINED) || !installed)
+		return 1;
+	return !sigaction(SIGSEGV, NULL, &now) && chain_has(&now, SIGSEGV);
+}
+
+/* One word of ETCH_STRAY, separated by commas. */
+static unsigned mode_of(const char *word, size_t size)
+{
+	static const struct {
+		const char *name;
+		unsigned mode;
+	} names[] = {{"die", ETCH_STRAY_DIE}, {"warn", ETCH_STRAY_WARN}, {"calls", ETCH_STRAY_CALLS}};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i].name) == size && same(names[i].name, word, size))
+			return names[i].mode;
+	return 0;
+}
+
+/* A program with more rights than its user is not told by the environment. */
+static void mode_read(void)
+{
+	const char *text = secure_getenv("ETCH_STRAY"), *end;
+
+	for (; text && *text; text = *end ? end + 1 : end) {
+		for (end = text; *end && *end != ','; end++)
+			;
+		mode |= mode_of(text, (size_t)(end - text));
 	}
-	chain_forward(&before, info, context);
 }
 
 /*
@@ -419,8 +498,10 @@ static void handler(int sig, siginfo_t *info, void *context)
  */
 void trap_install(void)
 {
-	if (!installed)
-		chain_install(&before, SIGSEGV, handler);
+	if (installed)
+		return;
+	mode_read();
+	chain_install(&before, SIGSEGV, handler);
 	installed = 1;
 }
 

@@ -19,7 +19,11 @@ static void case_stray_memcpy(void)
 	copy(hide(&wide), bytes, 8);
 }
 static void case_null(void) { stray_store(hide(NULL)); }
-static void case_read(void) { CHECK(mprotect((void *)((uintptr_t)&plain & ~4095UL), 4096, PROT_NONE) == 0); sum_plain(); }
+static void case_read(void)
+{
+	CHECK(mprotect((void *)((uintptr_t)&plain & ~4095UL), 4096, PROT_NONE) == 0);
+	sum_plain();
+}
 static void case_raise(void) { raise(SIGSEGV); }
 static void case_kill(void)
 {
@@ -64,6 +68,7 @@ static void case_handler_info(void)
 			case_null();
 	CHECK_EQ(handled, 3);
 	CHECK(handled_at == NULL && handled_code == SEGV_MAPERR);
+	CHECK_EQ(etch_stray(ETCH_STRAY_DIE), 0);
 	if (!sigsetjmp(back, 1))
 		case_stray();
 	CHECK_EQ(handled, 4);
@@ -78,6 +83,7 @@ static void case_handler_plain(void)
 	for (volatile int i = 0; i < 3; i++)
 		if (!sigsetjmp(back, 1))
 			case_null();
+	CHECK_EQ(etch_stray(ETCH_STRAY_DIE), 0);
 	if (!sigsetjmp(back, 1))
 		case_stray();
 	CHECK_EQ(handled, 4);
@@ -123,6 +129,6 @@ static void early(int argc, char **argv, char **envp)
 __attribute__((section(".preinit_array"), used)) static void (*early_)(int, char **, char **) = early;
 
 const struct edge_case edge_faults[] = {
-	CASE(stray), CASE(stray_field), CASE(stray_memcpy), CASE(null), CASE(read), CASE(raise), CASE(kill),
-	CASE(ignored), CASE(handler_info), CASE(handler_plain), CASE(handler_once), {0},
+	CASE(stray), CASE(stray_field), CASE(stray_memcpy), CASE(null),          CASE(read),         CASE(raise),
+	CASE(kill),  CASE(ignored),     CASE(handler_info), CASE(handler_plain), CASE(handler_once), {0},
 };

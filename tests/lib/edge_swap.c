@@ -20,18 +20,27 @@
  * a word, a line, two pages, and one that is not), and six pages on, and six more, one each. */
 ETCHED int moved = 7;
 OBJECT_RECORD("moved", 4, 0);
-#define MOVED(name, skip)                                                           \
-	".fill " #skip ", 1, 0x90\n\t.globl " name "\n" name ":\n"                       \
+#define MOVED(name, skip)                                      \
+	".fill " #skip ", 1, 0x90\n\t.globl " name "\n" name ":\n" \
 	"771:\tmovl moved(%rip), %eax" SITE_ENTRY("moved", 3, 0, SHAPE6, 0) "ret\n\t"
-__asm__(".text\n\t.balign 4096\n\t.globl moved_page\nmoved_page:\n\t"
-        ".byte 0xb8\n\t.long 0xcccccccc\n\tret\n\t.balign 64\n\t" /* mov $0xcccccccc, %eax */
-        ".globl moved_spin\n\t.type moved_spin, @function\n"
-        "moved_spin:\n\tmov $50000000, %ecx\n1:\tdec %ecx\n\tjnz 1b\n\tret\n\t.size moved_spin, . - moved_spin\n\t"
-        ".balign 64\n\t" MOVED("moved_word", 5) ".balign 64\n\t" MOVED("moved_line", 61) ".balign 64\n\t" MOVED("moved_store", 0)
-        ".balign 4096\n\t.skip 4093, 0x90\n\t" MOVED("moved_pages", 0)
-        ".balign 4096\n\t.skip 4096 * 6, 0x90\n\t" MOVED("moved_far", 3)
-        ".balign 4096\n\t.skip 4096 * 6, 0x90\n\t" MOVED("moved_farther", 7)
-        ".balign 4096");
+__asm__(
+	".text\n\t.balign 4096\n\t.globl moved_page\nmoved_page:\n\t"
+	".byte 0xb8\n\t.long 0xcccccccc\n\tret\n\t.balign 64\n\t" /* mov $0xcccccccc, %eax */
+	".globl moved_spin\n\t.type moved_spin, @function\n"
+	"moved_spin:\n\tmov $50000000, %ecx\n1:\tdec %ecx\n\tjnz 1b\n\tret\n\t.size moved_spin, . - moved_spin\n\t"
+	".balign 64\n\t" MOVED("moved_word", 5) ".balign 64\n\t" MOVED("moved_line", 61) ".balign 64\n\t" MOVED(
+		"moved_store", 0) ".balign 4096\n\t.skip 4093, 0x90\n\t" MOVED("moved_pages",
+                                                                       0) ".balign 4096\n\t.skip 4096 * 6, "
+                                                                          "0x90\n\t" MOVED("moved_far",
+                                                                                           3) ".balign 4096\n\t.skip "
+                                                                                              "4096 * 6, "
+                                                                                              "0x90\n\t" MOVED("moved_"
+                                                                                                               "farthe"
+                                                                                                               "r",
+                                                                                                               7) ".bal"
+                                                                                                                  "ign "
+                                                                                                                  "409"
+                                                                                                                  "6");
 extern const volatile uint8_t moved_word[], moved_line[], moved_store[], moved_pages[], moved_far[], moved_farther[];
 
 static int read_at(const volatile uint8_t *code) { return ((int (*)(void))(uintptr_t)hide(code))(); }
@@ -144,6 +153,15 @@ void moved_check(int v)
 	CHECK_PERMS(&moved, "r--p");
 }
 
+/* The constants have been given up. */
+static void moved_loads(int v)
+{
+	CHECK_EQ(moved_sum(), v);
+	CHECK_EQ(etch_verify(NULL, NULL), 0);
+	CHECK_EQ(moved_word[0], 0x8b);
+	CHECK_PERMS(&moved, "rw-p");
+}
+
 static void refused(int error)
 {
 	int v = moved_sum();
@@ -237,10 +255,7 @@ static void case_swap_mmap(void) { refuse(SYS_mmap, ENOMEM, 3, MAP_POPULATE, MAP
 static void case_swap_mprotect(void) { refuse(SYS_mprotect, EACCES, 2, PROT_EXEC, PROT_EXEC, ETCH_EPERM); }
 
 /* The barrier fails after the swap: other threads may have seen the value that was taken back. */
-static void case_swap_membarrier(void)
-{
-	refuse(SYS_membarrier, EPERM, 0, 1 << 5, 1 << 5, ETCH_ENOSYNC);
-}
+static void case_swap_membarrier(void) { refuse(SYS_membarrier, EPERM, 0, 1 << 5, 1 << 5, ETCH_ENOSYNC); }
 
 /* The second and third run cannot be moved: the first is put back. */
 static void case_swap_second(void)
@@ -264,11 +279,11 @@ static void case_swap_partly(void)
 	moved_check(7);
 	CHECK_EQ(moved_word[0], 0x8b);
 	CHECK(moved_store[0] != 0x8b);
+	/* Its page cannot be replaced, so a set gives up the constants, and is right. */
 	for (int v = 8; v < 20; v++) {
 		CHECK_EQ(etch_set(&moved, v), 0);
-		moved_check(v);
+		moved_loads(v);
 	}
-	CHECK_EQ(moved_pages[0], 0x8b);
 	moved_end(t);
 }
 
@@ -466,7 +481,7 @@ static void case_swap_ended(void)
 	moved_check(9);
 	deny(SYS_mremap, EPERM, 0, 0, 0);
 	CHECK_EQ(etch_set(&moved, 10), 0);
-	moved_check(10);
+	moved_loads(10);
 }
 
 /* The file is gone from its place, then another is there, then a FIFO: /proc/self/exe still is the file. */
@@ -492,7 +507,21 @@ static void case_swap_deleted(void)
 }
 
 const struct edge_case edge_swap[] = {
-	CASE(swap), CASE(swap_busy), CASE(swap_mremap), CASE(swap_enomem), CASE(swap_mmap), CASE(swap_mprotect),
-	CASE(swap_membarrier), CASE(swap_second), CASE(swap_third), CASE(swap_partly), CASE(swap_limit),
-	CASE(swap_mlock), CASE(swap_hole), CASE(swap_fork), CASE(swap_ended), CASE(swap_deleted), {0},
+	CASE(swap),
+	CASE(swap_busy),
+	CASE(swap_mremap),
+	CASE(swap_enomem),
+	CASE(swap_mmap),
+	CASE(swap_mprotect),
+	CASE(swap_membarrier),
+	CASE(swap_second),
+	CASE(swap_third),
+	CASE(swap_partly),
+	CASE(swap_limit),
+	CASE(swap_mlock),
+	CASE(swap_hole),
+	CASE(swap_fork),
+	CASE(swap_ended),
+	CASE(swap_deleted),
+	{0},
 };

@@ -21,9 +21,12 @@ struct edge {
 /* A GOT slot of a function of another module. */
 struct named_slot {
 	uint64_t slot;
-	bool sync;    /* etch_sync_bytes, etch_seal_bytes */
+	bool sync;    /* is_sync() */
 	bool returns; /* more than once */
 };
+
+/* Functions of libetch that arm objects: sync_number() has their names. */
+#define SYNC_COUNT 4
 
 struct search {
 	struct setup *u;
@@ -36,11 +39,32 @@ struct search {
 	uint8_t *returns; /* per function: it calls what returns more than once */
 	uint64_t *todo;   /* function << 32 | instruction, to be followed */
 	size_t todo_count, todo_room;
-	uint32_t entry, main, sync[2]; /* numbers of functions, UINT32_MAX: none */
+	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of functions, UINT32_MAX: none */
 	bool failed;
 };
 
-static bool is_sync(const char *name) { return !strcmp(name, "etch_sync_bytes") || !strcmp(name, "etch_seal_bytes"); }
+/* The number of a function that arms objects, or SYNC_COUNT. */
+static unsigned sync_number(const char *name)
+{
+	static const char *const names[SYNC_COUNT] = {"etch_sync_bytes", "etch_seal_bytes", "etch_sync_all",
+	                                              "etch_sync_module"};
+	unsigned i;
+
+	for (i = 0; i < SYNC_COUNT && strcmp(name, names[i]) != 0; i++)
+		;
+	return i;
+}
+
+static bool is_sync(const char *name) { return sync_number(name) < SYNC_COUNT; }
+
+/* Is this function one of them, in this file? */
+static bool is_own_sync(const struct search *x, uint32_t fn)
+{
+	for (unsigned i = 0; i < SYNC_COUNT; i++)
+		if (x->sync[i] == fn && fn != UINT32_MAX)
+			return true;
+	return false;
+}
 
 static bool returns_twice(const char *name)
 {
@@ -158,7 +182,7 @@ static void direct_take(struct search *x, uint32_t k, const struct insn *in, siz
 		return;
 	}
 	edge_add(x, k, to, in->flow == FLOW_CALL ? (uint32_t)i + 1 : NO_NEXT, in->target);
-	if (to == x->sync[0] || to == x->sync[1]) {
+	if (is_own_sync(x, to)) {
 		x->up[k] = 1;
 		todo_add(x, k, i + 1);
 	}
@@ -200,7 +224,9 @@ static void names_read(struct search *x)
 	const struct elf_file *f = s->file;
 	uint32_t i;
 
-	x->main = x->sync[0] = x->sync[1] = UINT32_MAX;
+	x->main = UINT32_MAX;
+	for (i = 0; i < SYNC_COUNT; i++)
+		x->sync[i] = UINT32_MAX;
 	x->entry = function_at(x, f->eh.e_entry);
 	for (i = 1; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
@@ -210,7 +236,7 @@ static void names_read(struct search *x)
 		if (!strcmp(y->name, "main"))
 			x->main = function_at(x, y->value);
 		else if (is_sync(y->name))
-			x->sync[y->name[6] == 'e'] = function_at(x, y->value);
+			x->sync[sync_number(y->name)] = function_at(x, y->value);
 		else if (!strcmp(y->name, "_fini"))
 			take(x, y->value);
 	}
@@ -262,7 +288,7 @@ static void callers_find(struct search *x)
 		for (i = 0; i < x->edge_count; i++) {
 			const struct edge *e = &x->edges[i];
 
-			if (!x->up[e->to] || e->to == x->sync[0] || e->to == x->sync[1])
+			if (!x->up[e->to] || is_own_sync(x, e->to))
 				continue;
 			if (e->next != NO_NEXT)
 				todo_add(x, e->from, e->next);

@@ -28,12 +28,12 @@
  * but 0, neither memory nor a site has changed.
  *
  * Thread safety: all functions may be called from any thread at any time, also while other threads dlopen, dlclose or
- * fork. Signal safety: a signal handler may read objects (plainly, by imv_read and _imv_read, through an ops table)
- * and call etch_strerror, and nothing else here. There is no queue for sets from handlers: a set takes a lock, may
- * wait for a page of text and interrupts all threads, so somebody has to carry it out, and only the program knows
- * which thread may, and when. Let the handler write to a pipe or store a flag, and let that thread call etch_set. A
- * handler that may interrupt a set must not call fork(3), which would wait for the set (_Fork(3) does not). A handler
- * that interrupts a call must return: leaving it by siglongjmp(3) may leave libetch's lock held, as with malloc(3).
+ * fork. Signal safety: a signal handler may read objects (plainly, by imv_read and _imv_read, through an ops table),
+ * and call imv_set, etch_set, etch_set_batch, etch_sync, etch_release and etch_strerror. No handler interrupts a call
+ * while it holds libetch's lock, since signals are blocked then, except those that an instruction raises; a call in the
+ * handler of such a fault inside libetch (of a callback, for instance) returns ETCH_EBUSY. A set takes microseconds,
+ * and waits for those of other threads: where that is too long for a handler, let it store a flag, and another thread
+ * call etch_set.
  *
  * Cancellation: no function is a cancellation point. A thread may be canceled asynchronously inside one
  * (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): work begun under the lock is completed, and
@@ -91,7 +91,8 @@ enum etch_error {
 	ETCH_OK = 0,
 	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range past the end of its object */
 	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
-	ETCH_EBUSY = 3,      /* a site, or a page to be swapped, holds 0xcc: a breakpoint of a debugger or a uprobe */
+	ETCH_EBUSY = 3,      /* a site, or a page to be swapped, holds 0xcc: a breakpoint of a debugger or a uprobe; or this
+	                        thread	  holds libetch's lock already */
 	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler wrote */
 	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data (MDWE, SELinux, seccomp) */
 	ETCH_ENOSYNC = 6,    /* membarrier(2) cannot synchronize the other threads (seccomp, old kernel) */
@@ -283,6 +284,38 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  */
 #define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
 
+/*
+ * A STORE THAT NOBODY FORESAW. The page of an armed object is read-only. A plain store to it faults, and libetch's
+ * handler of SIGSEGV gives up the constants of the page: all that reads what is on it becomes loads, in all modules,
+ * and the page becomes writable; then the store is executed. No thread ever reads an old value. A later etch_sync arms
+ * the objects again, unless the page is held back: for 100 ms after the first time, twice as long after each further
+ * one, at most an hour. etch_state tells. Two kinds of objects are not given up, since a store to them would become a
+ * call: ops tables, that is objects that a rewritten call goes through, and sealed objects; a store to one of them, or
+ * to a page that holds one, ends the program with a message.
+ *
+ * The environment variable ETCH_STRAY holds words, separated by commas: `die` ends the program at any such store, for
+ * tests; `warn` writes a line to standard error when a page is given up for the first time; `calls` gives up ops tables
+ * and sealed objects too. A set-user-ID program ignores it. etch_stray sets the mode, a sum of the constants below,
+ * and returns the previous one; it may be called at any time and from any thread, and by signal handlers.
+ */
+enum etch_stray_mode {
+	ETCH_STRAY_DIE = 1,     /* nothing is given up */
+	ETCH_STRAY_WARN = 2,    /* the first time of each page is reported */
+	ETCH_STRAY_CALLS = 4,   /* ops tables and sealed objects are given up too */
+	ETCH_STRAY_CHAINED = 8, /* the program's own handler of SIGSEGV calls etch_stray_store */
+	ETCH_STRAY_EAGER = 16,  /* nothing is held back, for tests */
+};
+unsigned etch_stray(unsigned mode);
+
+/*
+ * etch_stray_store(info, context): for a program that installs a handler of SIGSEGV after libetch's, with SA_SIGINFO,
+ * and does not call the handler that was there before. The arguments are the handler's. Returns 1 if the fault was such
+ * a store: then the handler returns, and the store is executed again. Else 0. Async-signal-safe.
+ */
+#ifdef SIGSEGV /* <signal.h> is included before */
+int etch_stray_store(const siginfo_t *info, const void *context);
+#endif
+
 /* The functions that the macros above call; addresses are those of ETCH_ADDR. */
 int etch_set_bytes(void *object, const void *value, size_t size);
 int etch_imv_set_bytes(void *object, const void *value, size_t size);
@@ -296,6 +329,13 @@ inline __attribute__((always_inline)) int etch_set_as_(int (*set)(void *, const 
 }
 #endif
 int etch_sync_bytes(const void *object, size_t size);
+/*
+ * etch_sync of every etched object of every loaded module; and of the module that holds this address of code or data,
+ * such as a function. An object that cannot be armed does not keep others from being armed. Returns 0 or the first
+ * error.
+ */
+int etch_sync_all(void);
+int etch_sync_module(const void *in);
 int etch_seal_bytes(const void *object, size_t size);
 int etch_release_bytes(const void *object, size_t size);
 
@@ -346,6 +386,11 @@ struct etch_state {
 	unsigned long unarmed; /* of fields or objects that are not armed: loads */
 	unsigned long fixed;   /* can never be patched live: loads, but after etch_seal */
 	char text[128]; /* the same as a sentence: "459 sites: 274 are immediates; 162 hold values that do not fit" */
+	/* Of the pages of the bytes, since the module was loaded: */
+	unsigned long given_up;  /* how often their constants have been given up to a plain store */
+	unsigned long held_back; /* milliseconds until etch_sync may arm all of them again; 0: it may */
+	const void *given_up_by; /* the instruction of the last such store; null: a set that could not replace the page */
+	const void *given_up_at; /* ... and the address that it stored to; null: there was none */
 };
 /*
  * etch_state(&object, sizeof object, &state): what etch_sync has done. Looks at every site of all modules, under the

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * data_swap.c: stores to pages of variables that are read-only, without opening them.
+ *
+ * While a page is open for a set, another thread's plain store to it would not fault, and nobody would know that the
+ * constants in the code are wrong. So a set never opens it: it makes a copy of the page with the new values, makes the
+ * copy read-only, and moves it over the page, as page_swap.c does with text. Nobody but libetch, under its lock,
+ * changes the page meanwhile. Threads that read see the old page or the new one; a store faults before and after, and
+ * waits for the kernel's lock of the address space in between.
+ */
+#include <errno.h>
+
+#include "common/sys.h"
+#include "patch/patch.h"
+
+/* Adjacent pages of one segment that are replaced together. */
+struct data_run {
+	uint64_t start, end;
+	uint64_t copy;      /* the mapping that is to replace them; 0: none */
+	size_t first, last; /* their words in the list */
+	int prot;           /* of the segment */
+};
+
+/* There is one transaction at a time, under the lock. `moved` runs have been replaced. */
+static struct data_run run_space[4], *runs = run_space;
+static size_t run_count, moved;
+
+/* Finds the runs of a list that is sorted by address. Puts the first `room` of them at `run`, and returns how many
+ * there are. */
+static size_t runs_find(const struct list *l, struct data_run *run, size_t room)
+{
+	struct data_run r = {0};
+	size_t count = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		uint64_t at = l->word[i].at;
+		const struct module *m;
+		int prot;
+
+		if (at < r.end) {
+			r.last = i + 1;
+			continue;
+		}
+		m = module_at(at);
+		if (!m || !module_page_readonly(m, at))
+			continue;
+		prot = image_segment(&m->image, at, 1)->prot;
+		if (PAGE_OF(at) == r.end && prot == r.prot) {
+			r.end += ETCH_PAGE;
+			r.last = i + 1;
+			continue;
+		}
+		if (r.end && count < room)
+			run[count] = r;
+		count += r.end != 0;
+		r = (struct data_run){
+			.start = PAGE_OF(at), .end = PAGE_OF(at) + ETCH_PAGE, .first = i, .last = i + 1, .prot = prot};
+	}
+	if (r.end && count < room)
+		run[count] = r;
+	return count + (r.end != 0);
+}
+
+/* Writes the run's present contents, and the words of the change, into a new mapping of the same protection. 0 or a
+ * negative errno. */
+static long run_prepare(const struct list *l, struct data_run *r, int back)
+{
+	uint64_t size = r->end - r->start, *to = sys_map(size, MAP_POPULATE);
+	long ret;
+
+	if (!to)
+		return -ENOMEM;
+	r->copy = (uint64_t)(uintptr_t)to;
+	for (uint64_t at = r->start; at < r->end; at += 8)
+		to[(at - r->start) / 8] = word_load(at);
+	for (size_t i = r->first; i < r->last; i++) {
+		const struct word *w = &l->word[i];
+		uint64_t *word = &to[(w->at - r->start) / 8];
+
+		*word = (*word & ~w->mask) | ((back ? w->old : w->new) & w->mask);
+	}
+	ret = sys_mprotect(r->copy, size, r->prot & ~PROT_WRITE);
+	/* Only of pages that are locked in memory does msync(2) refuse this. */
+	if (!ret && sys_call3(SYS_msync, (long)r->start, (long)size, MS_INVALIDATE) == -EBUSY)
+		ret = sys_call3(SYS_mlock, (long)r->copy, (long)size, 0);
+	return ret;
+}
+
+static long run_move(struct data_run *r)
+{
+	long ret = pages_move(r->copy, r->start, r->end - r->start);
+
+	if (!ret)
+		r->copy = 0;
+	return ret;
+}
+
+static void run_drop(struct data_run *r)
+{
+	if (r->copy)
+		sys_munmap((void *)(uintptr_t)r->copy, r->end - r->start);
+	r->copy = 0;
+}
+
+long data_swap_prepare(const struct list *l)
+{
+	size_t room = sizeof(run_space) / sizeof(run_space[0]);
+	long ret = 0;
+
+	runs = run_space;
+	moved = 0;
+	run_count = runs_find(l, runs, room);
+	if (run_count > room) {
+		runs = sys_map(run_count * sizeof(*runs), 0);
+		if (!runs) {
+			runs = run_space;
+			run_count = 0;
+			return -ENOMEM;
+		}
+		runs_find(l, runs, run_count);
+	}
+	for (size_t i = 0; i < run_count && !ret; i++)
+		ret = run_prepare(l, &runs[i], 0);
+	if (ret)
+		data_swap_end();
+	return ret;
+}
+
+void data_swap_undo(const struct list *l)
+{
+	for (size_t i = 0; i < run_count; i++) /* what was not used makes room */
+		run_drop(&runs[i]);
+	for (; moved; moved--) {
+		struct data_run *r = &runs[moved - 1];
+
+		/* This must succeed, since nobody has set the new values. */
+		for (unsigned tries = 0; run_prepare(l, r, 1) || run_move(r); tries++) {
+			run_drop(r);
+			page_pause(tries);
+		}
+	}
+}
+
+long data_swap(const struct list *l)
+{
+	long ret = 0;
+
+	while (moved < run_count && !ret) {
+		ret = run_move(&runs[moved]);
+		moved += !ret;
+	}
+	if (ret)
+		data_swap_undo(l);
+	return ret;
+}
+
+void data_swap_end(void)
+{
+	for (size_t i = 0; i < run_count; i++)
+		run_drop(&runs[i]);
+	if (runs != run_space)
+		sys_munmap(runs, run_count * sizeof(*runs));
+	runs = run_space;
+	run_count = moved = 0;
+}

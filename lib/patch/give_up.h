@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* give_up.h: constants that are given up, since somebody stores plainly to their page (give_up.c). All functions are
+ * called under the lock. */
+#ifndef ETCH_LIB_PATCH_GIVE_UP_H
+#define ETCH_LIB_PATCH_GIVE_UP_H
+
+#include "patch/internal.h"
+
+/* A page that has been given up. */
+struct given_up {
+	uint64_t until; /* CLOCK_MONOTONIC_COARSE in milliseconds: etch_sync does not arm it before */
+	uint64_t at;    /* the address that the last such store was to */
+	uint64_t by;    /* ... and the address of the instruction; 0: a set that could not replace the page */
+	uint32_t hold;  /* how long it was held back the last time, in milliseconds */
+	uint32_t count; /* how often it has been given up */
+};
+
+/* What is known of the page of an address, or null if it has never been given up. */
+const struct given_up *given_up_at(const struct module *m, uint64_t at);
+/* Adds what is known of the pages of [from, to) to a state. */
+void given_up_count(const struct module *m, uint64_t from, uint64_t to, struct etch_state *state);
+/* Has a page of the object ever been given up? */
+int was_given_up(const struct module *m, const struct object *o);
+/* Is a page of the object held back now? */
+int is_held_back(const struct module *m, const struct object *o);
+/* Does a call go through the object: is it an ops table? */
+int is_called_through(const struct module *m, const struct object *o);
+/* Extends the objects [*first, *end) by all that share a page with one of them, and so on. */
+void page_mates_all(const struct module *m, size_t *first, size_t *end);
+/* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then opens their pages. 0,
+ * or an etch_error and all is as before. Clears OBJECT_CHANGING. */
+int objects_release(struct module *m, size_t first, size_t end);
+/* Gives up the page of an address, because of the instruction at `by`. mode: ETCH_STRAY_*. 0, or an etch_error. */
+int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode);
+
+/* As struct part_objects says. */
+struct list;
+int pages_give_up(const struct list *l);
+
+enum stray_outcome {
+	STRAY_GIVEN_UP,  /* the store can be executed again */
+	STRAY_RETRY,     /* the same: somebody else has opened the page meanwhile */
+	STRAY_REFUSED,   /* the page stays read-only */
+	STRAY_ELSEWHERE, /* it was not to a page of libetch's */
+};
+/* A store faulted. *which: the module that has the page. */
+enum stray_outcome stray_store(uint64_t at, uint64_t by, unsigned mode, const struct module **which);
+
+#endif
