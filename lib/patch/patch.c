@@ -5,8 +5,8 @@
  * Everything is planned first (plan_sites.c, plan.c). Then the pages of text are made writable (W is added, X never
  * removed), memory is stored, text is stored, membarrier(2) makes every thread of the process pass a serializing
  * instruction, and the pages are protected again. A failure before the barrier is rolled back while the pages are still
- * writable. Read-only pages of variables are replaced and never opened (data_swap.c), except in a static program that
- * has nothing but imv_read and imv_set: there nothing can be given up.
+ * writable. Read-only pages of variables are replaced and not opened while there are other threads (data_swap.c),
+ * except in a static program that has nothing but imv_read and imv_set: there nothing can be given up.
  *
  * A site is one instruction. Inside one aligned 8-byte word it is replaced by one aligned store: by
  * AMD64 APM vol. 2, 7.6.1, another processor then executes either the old or the new
@@ -123,12 +123,22 @@ static int text_store(const struct word *w, uint64_t from, uint64_t to)
 	return 0;
 }
 
-/* Does part_objects store this word, with its page? */
-static int is_swapped(const struct word *w)
+/* Is a word on a page that is read-only outside a set? */
+static int is_guarded(const struct word *w)
 {
-	const struct module *m = &part_objects ? module_at(w->at) : NULL;
+	const struct module *m = module_at(w->at);
 
 	return m && module_page_readonly(m, w->at);
+}
+
+/* Are the pages to be replaced? With one thread nobody stores while they are open, and to open them is cheaper. */
+static int data_by_swap(const struct txn *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->data.count && !is_guarded(&t->data.word[i]); i++)
+		;
+	return i < t->data.count && (sync_had_threads() || !sync_alone());
 }
 
 /* Stores memory, or with `back` what it was. 0, or an etch_error and nothing has changed; never with `back`. */
@@ -137,7 +147,7 @@ static int data_change(struct txn *t, int back)
 	const struct list *l = &t->data;
 	long ret = 0;
 
-	if (&part_objects && l->count) {
+	if (t->data_swapped) {
 		if (back)
 			part_objects.data_swap_undo(l);
 		else
@@ -145,7 +155,7 @@ static int data_change(struct txn *t, int back)
 		t->data_refused = ret != 0;
 	}
 	for (size_t i = 0; i < l->count && !ret; i++)
-		if (!is_swapped(&l->word[i]))
+		if (!t->data_swapped || !is_guarded(&l->word[i]))
 			data_store(&l->word[i], back ? l->word[i].old : l->word[i].new);
 	return errno_to_etch(ret);
 }
@@ -211,9 +221,10 @@ int txn_change(struct txn *t)
 			return ETCH_ENOSYNC;
 		alone = 1;
 	}
-	ret = &part_objects ? part_objects.data_swap_prepare(&t->data) : pages_protect(&t->data, 0, 1);
+	t->data_swapped = &part_objects && data_by_swap(t);
+	ret = t->data_swapped ? part_objects.data_swap_prepare(&t->data) : pages_protect(&t->data, 0, 1);
 	err = errno_to_etch(ret);
-	t->data_refused = err != 0;
+	t->data_refused = t->data_swapped && err;
 	if (!err) {
 		ret = pages_protect(&t->text, 1, 1);
 		err = errno_to_etch(ret);
@@ -222,7 +233,7 @@ int txn_change(struct txn *t)
 			err = changes_do(t, alone);
 		pages_close(&t->text, 1);
 	}
-	if (&part_objects)
+	if (t->data_swapped)
 		part_objects.data_swap_end();
 	else
 		pages_close(&t->data, 0);

@@ -143,6 +143,7 @@ struct txn {
 	int alone;                     /* is this the only thread? -1: not determined yet */
 	int needs_alone;               /* some planned change requires a single thread */
 	int text_refused;              /* text may not be made writable */
+	int data_swapped;              /* read-only pages of variables are replaced, not opened */
 	int data_refused;              /* read-only pages of variables cannot be replaced */
 	struct swaps *swaps;           /* prepared ones, or null */
 	size_t sites;                  /* to be changed, including duplicates */
