@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "common/sys.h"
+#include "common/valgrind.h"
 #include "patch/patch.h"
 
 /* Pages without changes that a run may extend over, instead of becoming two runs: each run costs
@@ -201,7 +202,8 @@ static int page_fill(const struct word **w, const struct word *end, const struct
 	 * back: then it is better to keep a breakpoint than to fail. */
 	if (!marks.any || back || !marks_breakpoint(&marks, r->owner, page))
 		return 0;
-	return r->anonymous && text_file_untouched(page) ? 0 : ETCH_EBUSY;
+	/* valgrind runs another file, so that the program's is not found; it makes breakpoints without changing code. */
+	return r->anonymous && (text_file_untouched(page) || valgrind_request(VALGRIND_RUNNING, 0, 0)) ? 0 : ETCH_EBUSY;
 }
 
 /* Does the text still hold what the copy was made of? */

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: MIT
+"""Programs that died, hung, or were refused a set: however a program is built and whatever it does, it lives, no value is stale, and
+what is armed is told."""
+import re
+
+import pytest
+
+from conftest import CCS, INCLUDE, Flow, need, run, stray
+
+# A struct with a counter, and one whose member the C library may store to.
+COUNTED = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <stdlib.h>
+struct sub { int x, y; };
+struct g { int maxconn, mode; struct sub esc; unsigned req_count; };
+extern struct g g;
+ETCHED struct g g = { .maxconn = 10 };
+__attribute__((noinline)) int work(int x) { g.req_count++; return x < g.maxconn ? g.mode : 7; }
+int main(int argc, char **argv)
+{
+	g.maxconn = atoi(argv[1]);
+	fwrite(&g.esc.y, 0, 1, stdout);
+	int err = etch_sync(&g, sizeof g), sum = 0;
+	for (int i = 0; i < 9; i++)
+		sum += work(i);
+	err |= etch_set(&g.mode, 3) | etch_set(&g.maxconn, 100);
+	struct etch_state s = { .size = sizeof s };
+	int last = work(argc);
+	err |= etch_state(&g, sizeof g, &s);
+	printf("%d %d %d %u %ld %s\\n", err, sum, last, g.req_count, etch_verify(0, 0), s.text);
+	return 0;
+}
+"""
+BUILDS = {"-g": ["-g"], "-g1": ["-g1"], "none": [], "stripped": ["-g", "-s"], "lto": ["-g", "-flto"], "split": ["-g", "-gsplit-dwarf"]}
+
+
+@pytest.mark.parametrize("cc", CCS)
+@pytest.mark.parametrize("build_kind", BUILDS)
+def test_debug_information_decides_how_much_is_armed_and_never_whether_a_program_lives(tmp_path, build, cc, build_kind):
+    exe = tmp_path / "t"
+    (tmp_path / "t.c").write_text(COUNTED)
+    lld = ["-fuse-ld=lld"] if cc == "clang" and build_kind == "lto" else []
+    run([cc, "-O2", *BUILDS[build_kind], *lld, f"-I{INCLUDE}", "-o", exe, tmp_path / "t.c", build / "libetch.a", "-pthread"],
+        cwd=tmp_path)
+    run([build / "etch", "rewrite", exe])
+    p = stray([exe, "5"], "warn")
+    # Five of nine are below maxconn, and read a mode of 0.
+    assert p.stdout.startswith("0 28 3 10 0 "), p.stdout + p.stderr
+    assert not p.stderr or re.search(r"etched object (g|etched)\S*\+0x\w+,", p.stderr), p.stderr
+
+
+ATFORK = """
+#include <etch/imv.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+ETCHED unsigned x = 1, y = 1;
+static int before, parent, child;
+static unsigned n = 1, *volatile stray = 0;
+__attribute__((noinline)) unsigned sum(void) { return x + y; }
+static int change(void) { return STORE ? (*stray = ++n, 0) : etch_set(&x, ++n); }
+static void on_before(void) { before = change(); }
+static void on_parent(void) { parent = change(); }
+static void on_child(void) { child = change(); }
+static void handlers(void) { pthread_atfork(on_before, on_parent, on_child); }
+#if EARLY
+__attribute__((section(".preinit_array"), used)) static void (*const pre)(void) = handlers;
+#else
+__attribute__((constructor)) static void late(void) { handlers(); }
+#endif
+static void *idle(void *p) { for (;;) pause(); return p; }
+int main(void)
+{
+	pthread_t t;
+	int status;
+	alarm(20);
+	stray = ETCH_ADDR(x);
+	if (THREADS)
+		pthread_create(&t, 0, idle, 0);
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = fork();
+		if (!pid)
+			_exit(before || child || sum() != n + 1 || x != n);
+		if (waitpid(pid, &status, 0) != pid || status || before || parent || sum() != n + 1)
+			return printf("%d %d %d %#x\\n", i, before, parent, status), 1;
+		etch_set(&y, 1u);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize("early", [0, 1])
+@pytest.mark.parametrize("store", [0, 1])
+def test_handlers_of_a_fork_may_set_and_store(tmp_path, build, early, store, threads):
+    """Also those that were registered before libetch's, which run while its lock is held."""
+    flow = Flow(tmp_path, build, "gcc")
+    run([flow.program(ATFORK, "linked", flags=("-O2", f"-DEARLY={early}", f"-DSTORE={store}", f"-DTHREADS={threads}"))], timeout=60)
+
+
+SEALED = """
+#include <etch/imv.h>
+#include <stdio.h>
+ETCHED struct { int a, b; unsigned count; } g = { 1, 2, 0 };
+__attribute__((noinline)) int work(void) { g.count++; return g.a + g.b; }
+int main(int argc, char **argv)
+{
+	(void)argv;
+	g.a = argc;
+	int err = etch_seal(&g.b, sizeof g.b), sum = work();
+	printf("%d %d %u\\n", err, sum, g.count);
+	if (argc > 1)
+		*(volatile int *)ETCH_ADDR(g.b) = 9;
+	return work() == argc + (argc > 1 ? 9 : 2) ? 0 : 2;
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+@pytest.mark.parametrize("debug", ["-g", "-g0"])
+def test_to_seal_a_part_seals_that_part(tmp_path, build, cc, debug):
+    exe = Flow(tmp_path, build, cc).program(SEALED, "linked", flags=("-O2", debug))
+    assert run([exe]).stdout == "0 3 1\n"
+
+
+# A multiplication whose constant has bytes that look like breakpoints.
+VALGRIND = """
+#include <etch/imv.h>
+#include <pthread.h>
+#include <stdio.h>
+ETCHED struct { int a, b, c, d; char e; } cfg = { 1, 2, 3, 4, 5 };
+__attribute__((noinline)) int sum(int x) { if (cfg.a > x) x += cfg.b; if (cfg.c == x) x ^= 1; return x + cfg.d + cfg.e + cfg.a; }
+__attribute__((noinline)) unsigned tenth(unsigned x) { return x * 0xcccccccdu; }
+static void *reads(void *stop) { while (!*(volatile int *)stop) sum(0); return 0; }
+int main(int argc, char **argv)
+{
+	int stop = 0, err = 0;
+	pthread_t t;
+	(void)argv;
+	pthread_create(&t, 0, reads, &stop);
+	for (int i = 0; i < 2; i++)
+		err |= etch_set(&cfg.a, i + 10) | etch_set(&cfg.b, i + 20) | etch_set(&cfg.c, i + 30) | etch_set(&cfg.d, i + 40) | etch_set(&cfg.e, i + 50);
+	printf("%d %d %ld %u\\n", err, sum(0), etch_verify(0, 0), tenth((unsigned)argc));
+	stop = 1;
+	return pthread_join(t, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_sets_under_valgrind(tmp_path, build, cc):
+    need("valgrind")
+    exe = Flow(tmp_path, build, cc).program(VALGRIND, "linked", flags=("-O2",))
+    want = f"0 {11 + 21 + 41 + 51} 0 3435973837\n"
+    assert run([exe]).stdout == want
+    assert run(["valgrind", "-q", "--error-exitcode=9", exe]).stdout == want
+
+
+HANDLERS = """
+#include <signal.h>
+#include <etch/imv.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+ETCHED struct { int a, b; } cfg = { 1, 2 };
+__attribute__((noinline)) int sum(void) { return cfg.a * 10 + cfg.b; }
+static sigjmp_buf back;
+static volatile int came;
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	(void)sig;
+	came++;
+	if (!etch_stray_store(info, context))
+		siglongjmp(back, 1);
+}
+int main(void)
+{
+	struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	int *volatile stray = ETCH_ADDR(cfg.b);
+	int err = etch_sync(&cfg, sizeof cfg);
+	sigaction(SIGSEGV, &act, 0);
+	if (etch_stray(ETCH_STRAY_CHAINED) != 0)
+		return 1;
+	*stray = 3;
+	if (came != 1 || sum() != 13)
+		return 2;
+	if (!sigsetjmp(back, 1)) {
+		*(int *volatile *)&stray = 0;
+		*stray = 1;
+		return 3;
+	}
+	struct etch_state s = { .size = sizeof s };
+	err |= etch_state(&cfg, sizeof cfg, &s);
+	return err || came != 2 || s.given_up != 1 || s.given_up_at != ETCH_ADDR(cfg.b) || !s.given_up_by || !s.held_back || s.held_back > 100;
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_a_handler_of_the_program_asks_libetch(tmp_path, build, cc):
+    run([Flow(tmp_path, build, cc).program(HANDLERS, "linked", flags=("-O2",))])
+
+
+OPS = """
+#include <etch/pv.h>
+#include <stdio.h>
+static void one(void) { puts("one"); }
+static void two(void) { puts("two"); }
+struct ops { void (*run)(void); int other; };
+ETCHED struct ops ops = { one, 7 };
+__attribute__((noinline)) void go(void) { pv_call(ops, run); }
+__attribute__((noinline)) int other(void) { return ops.other; }
+int main(int argc, char **argv)
+{
+	struct ops *volatile p = (struct ops *)ETCH_ADDR(ops);
+	(void)argv;
+	go();
+	if (argc == 2)
+		p->run = two;
+	else
+		p->other = 8;
+	go();
+	return other() == 8 ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize("args", [[], ["x"]])
+def test_a_store_to_an_ops_table_ends_the_program(tmp_path, build, args):
+    """Also one to a value beside the pointers; ETCH_STRAY=calls gives up both."""
+    exe = Flow(tmp_path, build, "gcc").program(OPS, "linked", flags=("-O2",))
+    p = run([exe, *args], ok=None)
+    assert p.returncode == -11 and "ETCH-I101" in p.stderr and "two" not in p.stdout, p
+    p = stray([exe, *args], "calls", ok=None)
+    assert p.stdout == ("one\ntwo\n" if args else "one\none\n") and p.returncode == (1 if args else 0), p
