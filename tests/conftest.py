@@ -34,6 +34,9 @@ for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_signal) == signal.SIG_IGN:
         signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 
+# What sets without a pause does so to change code each time; tests of what is held back say so (stray()).
+os.environ["ETCH_STRAY"] = "eager"
+
 # Of what tests allocate next to nothing is a cycle: looking for those took a fifth of collecting tests, and of what
 # pyelftools does.
 gc.set_threshold(100_000, 50, 100)

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "common/sys.h"
+#include "patch/give_up.h"
 #include "patch/patch.h"
 
 /* Adjacent pages of one segment that are replaced together. */
@@ -24,6 +25,11 @@ struct data_run {
 /* There is one transaction at a time, under the lock. `moved` runs have been replaced. */
 static struct data_run run_space[4], *runs = run_space;
 static size_t run_count, moved;
+
+/* How many pages have been replaced. Each is a mapping of its own from then on, since mappings of memory at other
+ * places do not merge: more than this many pages are set by another way (imv.c), which takes longer. */
+static unsigned replaced;
+#define REPLACED_MOST 256u
 
 /* Finds the runs of a list that is sorted by address. Puts the first `room` of them at `run`, and returns how many
  * there are. */
@@ -102,6 +108,21 @@ static void run_drop(struct data_run *r)
 	r->copy = 0;
 }
 
+/* Counts the pages of a run that have never been replaced; `note`: they will be. */
+static unsigned pages_new(const struct data_run *r, const struct module *m, int note)
+{
+	unsigned n = 0;
+
+	for (uint64_t page = r->start; page < r->end; page += ETCH_PAGE) {
+		struct given_up *g = given_up_note_of(m, page);
+
+		n += g && !g->replaced;
+		if (g && note)
+			g->replaced = 1;
+	}
+	return n;
+}
+
 long data_swap_prepare(const struct list *l)
 {
 	size_t room = sizeof(run_space) / sizeof(run_space[0]);
@@ -119,8 +140,16 @@ long data_swap_prepare(const struct list *l)
 		}
 		runs_find(l, runs, run_count);
 	}
-	for (size_t i = 0; i < run_count && !ret; i++)
-		ret = run_prepare(l, &runs[i], 0);
+	for (size_t i = 0; i < run_count && !ret; i++) {
+		const struct module *m = module_at(l->word[runs[i].first].at);
+
+		if (replaced + pages_new(&runs[i], m, 0) > REPLACED_MOST) {
+			ret = -ENOMEM;
+		} else {
+			replaced += pages_new(&runs[i], m, 1);
+			ret = run_prepare(l, &runs[i], 0);
+		}
+	}
 	if (ret)
 		data_swap_end();
 	return ret;
@@ -152,6 +181,12 @@ long data_swap(const struct list *l)
 	if (ret)
 		data_swap_undo(l);
 	return ret;
+}
+
+void data_swap_forget(void)
+{
+	runs = run_space;
+	run_count = moved = 0;
 }
 
 void data_swap_end(void)

@@ -49,6 +49,8 @@ void given_up_count(const struct module *m, uint64_t from, uint64_t to, struct e
 {
 	uint64_t now = now_ms(), last = 0;
 
+	for (size_t i = module_object_from(m, from); i < m->object_count && m->object[i].addr < to; i++)
+		state->set_often += !!(m->object[i].flags & OBJECT_OFTEN);
 	for (uint64_t page = PAGE_OF(from); page < to; page += ETCH_PAGE) {
 		const struct given_up *g = given_up_at(m, page);
 
@@ -84,22 +86,34 @@ int is_held_back(const struct module *m, const struct object *o)
 	return 0;
 }
 
-/* Notes that the page of `at` was given up to an instruction. Without memory for that nothing is noted, and the next
- * etch_sync arms it again. */
-static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned mode)
+int given_up_prepare(struct module *m)
 {
-	struct given_up *g;
-	uint64_t now = now_ms();
-
 	if (!m->given_up)
 		m->given_up = sys_map(m->pages * sizeof(*m->given_up), 0);
-	if (!m->given_up)
+	return m->given_up ? 0 : ETCH_ENOMEM;
+}
+
+struct given_up *given_up_note_of(const struct module *m, uint64_t at)
+{
+	return m->given_up ? &m->given_up[(at - m->page) / ETCH_PAGE] : NULL;
+}
+
+static uint32_t hold_next(uint32_t hold, uint64_t until, uint64_t now)
+{
+	if (!hold || now > until + (uint64_t)HOLD_QUIET * hold)
+		return HOLD_FIRST;
+	return hold < HOLD_MOST / 2 ? 2 * hold : HOLD_MOST;
+}
+
+/* Notes that the page of `at` was given up to an instruction. */
+static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned mode)
+{
+	struct given_up *g = given_up_note_of(m, at);
+	uint64_t now = now_ms();
+
+	if (!g)
 		return;
-	g = &m->given_up[(at - m->page) / ETCH_PAGE];
-	if (!g->hold || now > g->until + (uint64_t)HOLD_QUIET * g->hold)
-		g->hold = HOLD_FIRST;
-	else
-		g->hold = g->hold < HOLD_MOST / 2 ? 2 * g->hold : HOLD_MOST;
+	g->hold = hold_next(g->hold, g->until, now);
 	g->until = mode & ETCH_STRAY_EAGER ? now : now + g->hold;
 	g->count++;
 	g->at = at;
@@ -150,7 +164,7 @@ int is_called_through(const struct module *m, const struct object *o)
 
 int objects_release(struct module *m, size_t first, size_t end)
 {
-	struct txn t;
+	static struct txn t; /* under the lock; the stack of a signal handler may be small */
 	size_t i;
 	int err = 0;
 
@@ -196,7 +210,6 @@ static int is_writable(uint64_t at)
 int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode)
 {
 	size_t first, end, i;
-	int err;
 
 	first = end = module_object_from(m, PAGE_OF(at));
 	while (end < m->object_count && m->object[end].addr < PAGE_OF(at) + ETCH_PAGE)
@@ -204,27 +217,147 @@ int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode)
 	if (first == end)
 		return ETCH_ENOTETCHED;
 	page_mates_all(m, &first, &end);
-	for (i = first; i < end && !(mode & ETCH_STRAY_CALLS); i++)
-		if ((m->object[i].flags & OBJECT_SEALED) || is_called_through(m, &m->object[i]))
+	for (i = first; i < end; i++)
+		if ((!by || !(mode & ETCH_STRAY_CALLS)) &&
+		    ((m->object[i].flags & OBJECT_SEALED) || (by && is_called_through(m, &m->object[i]))))
 			return ETCH_EPERM;
 	for (i = first; i < end; i++)
 		if (m->object[i].flags & OBJECT_ARMED)
 			m->object[i].flags |= OBJECT_CHANGING;
-	err = objects_release(m, first, end);
-	if (!err)
+	if (by)
 		given_up_note(m, at, by, mode);
-	return err;
+	for (i = first; i < end; i++)
+		if (m->object[i].flags & OBJECT_CHANGING)
+			m->object[i].flags |= OBJECT_GIVEN_UP;
+	return objects_release(m, first, end);
 }
 
-int pages_give_up(const struct list *l)
+/* ---- the child of a fork ---------------------------------------------------------------------------- */
+
+/* The pages of text and data get the protection that follows from segments and objects, whatever they have. */
+static void pages_recover(struct module *m)
+{
+	for (unsigned i = 0; i < m->image.segments; i++) {
+		const struct segment *s = &m->image.segment[i];
+
+		if ((s->prot & (PROT_EXEC | PROT_WRITE)) == PROT_EXEC)
+			sys_mprotect(PAGE_OF(s->start), PAGE_UP(s->end) - PAGE_OF(s->start), s->prot);
+	}
+	for (size_t i = 0; i < m->pages; i++) {
+		uint64_t page = m->page + i * ETCH_PAGE;
+		unsigned opposite = !module_page_wanted(m, page);
+
+		/* module_protect() changes what is not as it is wanted. */
+		m->readonly[i / 8] = (uint8_t)((m->readonly[i / 8] & ~(1u << (i % 8))) | opposite << (i % 8));
+	}
+	if (m->pages)
+		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
+}
+
+/* Every armed site gets the value that is in memory; what was about to be armed or released becomes loads. A site that
+ * holds neither its load nor an immediate is left. */
+static void objects_recover(struct module *m)
+{
+	for (size_t i = 0; i < m->object_count; i++) {
+		struct object *o = &m->object[i];
+		int changing = o->flags & (OBJECT_CHANGING | OBJECT_SEALING);
+		struct txn t;
+
+		o->flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
+		if (!changing && !(o->flags & OBJECT_ARMED))
+			continue;
+		txn_begin(&t);
+		if (!txn_plan_object(&t, o, changing ? PLAN_LOAD : PLAN_ARM, NULL))
+			txn_commit(&t);
+		txn_end(&t);
+		if (changing)
+			o->flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
+	}
+}
+
+void child_recover(void)
+{
+	swap_active = 0;
+	data_swap_forget();
+	for (struct module *m = module_list; m; m = m->next)
+		if (!m->bad)
+			objects_recover(m);
+	for (struct module *m = module_list; m; m = m->next)
+		if (!m->bad)
+			pages_recover(m);
+}
+
+/* ---- what is set often ------------------------------------------------------------------------------ */
+
+/* More sets of a page's objects than this in a second, and what is set becomes loads: each set that changes code
+ * interrupts all threads, and one that does not is a store. */
+#define OFTEN 20u
+
+static void set_count(uint64_t at)
+{
+	struct module *m = module_at(at);
+	struct object *o = m ? module_object(m, at) : NULL;
+	struct given_up *g;
+	uint64_t now = now_ms();
+
+	if (!o || !(o->flags & OBJECT_ARMED) || (o->flags & OBJECT_SEALED) || is_called_through(m, o))
+		return;
+	if (given_up_prepare(m))
+		return;
+	g = given_up_note_of(m, o->addr);
+	if (now - g->set_since >= 1000) {
+		g->set_since = now;
+		g->sets = 0;
+	}
+	if (++g->sets <= OFTEN || object_release(m, (size_t)(o - m->object)))
+		return;
+	g->sets = 0;
+	g->often_hold = hold_next(g->often_hold, g->often_until, now);
+	g->often_until = now + g->often_hold;
+	o->flags |= OBJECT_OFTEN;
+}
+
+void sets_count(uint64_t at)
+{
+	if (!(stray_mode() & ETCH_STRAY_EAGER))
+		set_count(at);
+}
+
+int is_set_often(const struct module *m, struct object *o)
+{
+	const struct given_up *g;
+
+	if (!(o->flags & OBJECT_OFTEN))
+		return 0;
+	g = &m->given_up[(o->addr - m->page) / ETCH_PAGE];
+	if (now_ms() < g->often_until)
+		return 1;
+	o->flags &= ~OBJECT_OFTEN;
+	return 0;
+}
+
+/* ---- a store faulted ------------------------------------------------------------------------------- */
+
+int pages_release(const struct list *l)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		struct module *m = module_at(l->word[i].at);
+		int err = m && module_page_readonly(m, l->word[i].at) ? page_give_up(m, l->word[i].at, 0, 0) : 0;
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+void pages_rearm(const struct list *l)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		struct module *m = module_at(l->word[i].at);
 
-		if (m && module_page_readonly(m, l->word[i].at) && page_give_up(m, l->word[i].at, 0, 0))
-			return 0;
+		if (m && m->object_count)
+			page_rearm(m, l->word[i].at);
 	}
-	return 1;
 }
 
 enum stray_outcome stray_store(uint64_t at, uint64_t by, unsigned mode, const struct module **which)

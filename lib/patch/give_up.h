@@ -10,11 +10,19 @@
 struct given_up {
 	uint64_t until; /* CLOCK_MONOTONIC_COARSE in milliseconds: etch_sync does not arm it before */
 	uint64_t at;    /* the address that the last such store was to */
-	uint64_t by;    /* ... and the address of the instruction; 0: a set that could not replace the page */
+	uint64_t by;    /* ... and the address of the instruction */
 	uint32_t hold;  /* how long it was held back the last time, in milliseconds */
 	uint32_t count; /* how often it has been given up */
+	/* Sets that changed code, of objects on the page. */
+	uint64_t set_since, often_until; /* when counting began; until when what is set often stays loads */
+	uint32_t replaced;               /* a set has replaced the page, which is a mapping of its own since */
+	uint32_t sets, often_hold;       /* how many since; the last hold, in milliseconds */
 };
 
+/* The note of a page, or null where no page of the module has ever been read-only. */
+struct given_up *given_up_note_of(const struct module *m, uint64_t at);
+/* Allocates what is noted of a module's pages. 0 or ETCH_ENOMEM. */
+int given_up_prepare(struct module *m);
 /* What is known of the page of an address, or null if it has never been given up. */
 const struct given_up *given_up_at(const struct module *m, uint64_t at);
 /* Adds what is known of the pages of [from, to) to a state. */
@@ -28,14 +36,21 @@ int is_called_through(const struct module *m, const struct object *o);
 /* Extends the objects [*first, *end) by all that share a page with one of them, and so on. */
 void page_mates_all(const struct module *m, size_t *first, size_t *end);
 /* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then opens their pages. 0,
- * or an etch_error and all is as before. Clears OBJECT_CHANGING. */
+ * or an etch_error: nothing has
+ * changed, or all are loads and a page could not be opened. Clears OBJECT_CHANGING. */
 int objects_release(struct module *m, size_t first, size_t end);
-/* Gives up the page of an address, because of the instruction at `by`. mode: ETCH_STRAY_*. 0, or an etch_error. */
+/* Gives up the page of an address, because of the instruction at `by`; 0: for a set, which arms it again. mode:
+ * ETCH_STRAY_*. 0, or an etch_error. */
 int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode);
 
+/* Does etch_sync leave an object because it was set too often a while ago? */
+int is_set_often(const struct module *m, struct object *o);
 /* As struct part_objects says. */
 struct list;
-int pages_give_up(const struct list *l);
+void sets_count(uint64_t at);
+void child_recover(void);
+int pages_release(const struct list *l);
+void pages_rearm(const struct list *l);
 
 enum stray_outcome {
 	STRAY_GIVEN_UP,  /* the store can be executed again */

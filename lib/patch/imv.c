@@ -57,9 +57,28 @@ static int store(struct txn *t, uint64_t at, const uint8_t *from, size_t size)
 	return err;
 }
 
+/* Where the system refuses to replace pages of variables, or too many are mappings of their own: what is on them
+ * becomes loads, the values are stored, and it is armed again. */
+static int set_by_loads(struct txn *t, int refused)
+{
+	int err;
+
+	list_end(&t->text); /* there is one list of text at a time */
+	t->text = (struct list){0};
+	if (part_objects.pages_release(&t->data))
+		return refused;
+	t->sites = 0;
+	err = txn_plan_stores(t);
+	if (!err)
+		err = txn_commit(t);
+	part_objects.pages_rearm(&t->data);
+	return err;
+}
+
 int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *))
 {
 	struct txn t;
+	uint64_t changed;
 	int err = 0, held = 0;
 	size_t i;
 
@@ -90,14 +109,12 @@ int set_changes(const struct etch_change *changes, size_t count, int (*in_order)
 		err = txn_plan_stores(&t);
 	if (!err)
 		err = txn_commit(&t);
-	/* Where the system refuses to replace the pages, the value is right without constants, too. */
-	if (err && t.data_refused && part_objects.pages_give_up(&t.data)) {
-		t.text.count = t.sites = 0;
-		err = txn_plan_stores(&t);
-		if (!err)
-			err = txn_commit(&t);
-	}
+	if (err && t.data_refused)
+		err = set_by_loads(&t, err);
+	changed = !err && t.sites && &part_objects && t.data.count ? word_first(&t.data.word[0]) : 0;
 	txn_end(&t);
+	if (changed)
+		part_objects.sets_count(changed);
 	if (held)
 		etch_unlock();
 	return err;

@@ -18,11 +18,13 @@ static struct module *block_new(size_t bytes)
 	struct module **p, *m;
 	size_t capacity = PAGE_UP(bytes);
 
-	for (p = &free_blocks; (m = *p); p = &m->next)
+	for (p = &free_blocks; (m = *p); p = &m->free_next)
 		if (m->capacity >= bytes && m->capacity / 4 <= capacity) {
-			*p = m->next;
+			*p = m->free_next;
 			capacity = m->capacity;
+			__atomic_add_fetch(&module_changes, 1, __ATOMIC_SEQ_CST);
 			memset(m, 0, bytes);
+			__atomic_add_fetch(&module_changes, 1, __ATOMIC_SEQ_CST);
 			m->capacity = capacity;
 			return m;
 		}
@@ -39,7 +41,7 @@ void module_free(struct module *m)
 	if (m->given_up)
 		sys_munmap(m->given_up, m->pages * sizeof(*m->given_up));
 	m->given_up = NULL;
-	m->next = free_blocks;
+	m->free_next = free_blocks; /* `next` stays: somebody may be walking over it (trap.c) */
 	free_blocks = m;
 }
 

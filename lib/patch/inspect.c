@@ -199,6 +199,7 @@ static void state_text(struct etch_state *state)
 	sentence_count(&s, state->unfit, " hold values that do not fit");
 	sentence_count(&s, state->unarmed, " read what is not armed");
 	sentence_count(&s, state->fixed, " cannot be patched live");
+	sentence_count(&s, state->set_often, " set too often");
 	sentence_count(&s, state->given_up,
 	               state->given_up == 1 ? " plain store gave them up" : " plain stores gave them up");
 }

@@ -62,16 +62,18 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_CHANGING 16u            /* ARMED is about to be set; used inside one call */
 #define OBJECT_SEALED   32u            /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  128u           /* SEALED is about to be set */
+#define OBJECT_GIVEN_UP 512u           /* it was armed when its page was given up */
+#define OBJECT_OFTEN    256u           /* it was set so often that it is not armed for a while (give_up.c) */
 _Static_assert((ETCH_OBJ_ARMED | ETCH_OBJ_FIELD | ETCH_OBJ_KEPT | ETCH_OBJ_VALUE) == 71, "bits of struct object");
 
 /* 16 bytes: the main memory cost of a module with many objects. */
 struct object {
 	uint64_t addr;
 	uint32_t size;
-	uint32_t flags : 8;   /* OBJECT_* */
-	uint32_t record : 24; /* index of its first record in the object table */
+	uint32_t flags : 10;  /* OBJECT_* */
+	uint32_t record : 22; /* index of its first record in the object table */
 };
-#define RECORDS_MAX ((uint32_t)1 << 24) /* what `record` holds: a table of 256 MiB */
+#define RECORDS_MAX ((uint32_t)1 << 22) /* what `record` holds: a table of 64 MiB */
 
 /* One row of an index, sorted by `key`. */
 struct pair {
@@ -97,7 +99,8 @@ struct bounds {
 /* What is used most comes first: its offsets take one byte of an instruction. */
 struct module {
 	struct module *next;
-	struct object *object; /* by address, without overlap */
+	struct module *free_next; /* of the blocks that are not used (index.c) */
+	struct object *object;    /* by address, without overlap */
 	size_t object_count;
 	uint64_t page; /* first page of the etched objects */
 	size_t pages;
@@ -135,6 +138,9 @@ struct module_arguments {
 
 /* All loaded modules, newest first. Changed under the lock. */
 extern struct module *module_list;
+/* Odd while a module is taken out of the list or its block is used again: who walks the list without the lock, and does
+ * not find what he looks for, looks again if this has changed. */
+extern unsigned module_changes;
 /* Number of sites that libetch changed while modules were loaded. */
 extern unsigned long module_patched;
 
@@ -324,6 +330,8 @@ void text_file_forget(const struct image *im);
 extern int swap_active;
 
 void trap_install(void);
+/* ETCH_STRAY_*, as the program has set it. */
+unsigned stray_mode(void);
 /* Will a store to a read-only page come to libetch's handler, as far as is known? Under the lock. */
 int trap_guards(void);
 

@@ -7,14 +7,15 @@
  * of a page that somebody stored to (give_up.c). The lock is a word of its own, with a futex to sleep on, and not a
  * pthread_mutex_t: a handler may take it, and it names the thread that holds it.
  */
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 #include "common/cancel.h"
 #include "common/sys.h"
-#include "patch/internal.h"
-#include "patch/patch.h"
+#include "patch/parts.h"
 #include "patch/static_branch.h"
 
 /* 0, or the thread id of the holder, with LOCK_WAITED while others may be asleep. A thread id has 30 bits at most
@@ -26,24 +27,35 @@ static uint32_t lock_word;
 static uint64_t lock_mask;
 static struct cancel canceling;
 static int cancels;
-/* How often the holder has taken the lock again, in the handlers of a fork. */
-static unsigned lock_depth;
 
 /* The number of waiting forks and loaders. Threads that set in a tight loop would otherwise take the lock again before
  * a waiter has woken up, and could delay a dlopen(3) for a second. */
 static uint32_t urgent;
 
-/* A fork is between the handlers of libetch: its thread holds the lock, and nothing is half done. */
+/*
+ * A fork is between the handlers of libetch: its thread holds the lock, and nothing is half done. The C library's fork
+ * takes further locks meanwhile, as malloc's. The thread that has one of these may be waiting for libetch's lock: it
+ * was interrupted in malloc, and its signal handler stores to an armed page. So during a fork the lock has an inner
+ * one. The forking thread takes that for what its other handlers do; and so does any other thread that has waited long.
+ */
 static int forking;
-/* On a page that fork(2) wipes in the child (MADV_WIPEONFORK, Linux 4.14): 0 tells a child that has not come to
- * fork_child(). The child of a vfork(2) shares the page. Null if there is none. */
+static void *forker;   /* its thread pointer, which is the same in the child */
+static uint32_t inner; /* 0, or the thread id */
+static uint64_t inner_mask;
+static struct cancel inner_canceling;
+static int inner_cancels;
+#define LONG_WAIT 20000000 /* nanoseconds */
+
+/* On a page that fork(2) wipes in the child (MADV_WIPEONFORK, Linux 4.14): 0 tells a child in which nothing of libetch
+ * has run yet. The child of a vfork(2) shares the page. Null if there is none. */
 static uint32_t *born;
+enum { BORN_NOT, BORN, BORN_NOW };
 
 static uint32_t self(void) { return (uint32_t)sys_call3(SYS_gettid, 0, 0, 0); }
 
-static long futex(uint32_t *word, int op, uint32_t value)
+static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *most)
 {
-	return sys_call6(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, (long)value, 0, 0, 0);
+	return sys_call6(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, (long)value, (long)most, 0, 0);
 }
 
 /* A fault must reach its handler: the kernel ends a process that has blocked the signal of one. */
@@ -63,50 +75,110 @@ static void signals_restore(uint64_t before)
 	sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before), 0, 0);
 }
 
-static int is_forked(void) { return born && !__atomic_load_n(born, __ATOMIC_RELAXED); }
-
-/* May this thread take the lock although it is held: by itself around a fork, or by the thread that has forked this
- * process? */
-static int is_nested(uint32_t holder, uint32_t me)
+static void *thread_pointer(void)
 {
-	return __atomic_load_n(&forking, __ATOMIC_RELAXED) && (holder == me || is_forked());
+	void *p;
+
+	__asm__("mov %%fs:0, %0" : "=r"(p));
+	return p;
 }
 
-/* Signals are blocked. 0, or why the lock cannot be had: ETCH_EBUSY. */
-static int lock_take(uint32_t me)
+/* Is this the child of fork(2), before fork_child()? */
+static int is_in_fork(void)
 {
+	return born && __atomic_load_n(born, __ATOMIC_RELAXED) == BORN_NOT && forking && forker == thread_pointer();
+}
+
+/* The locks of a child are those of threads that it does not have: what these were changing is half done. */
+static void child_begin(void)
+{
+	int half_done = inner || (lock_word && !(forking && forker == thread_pointer()));
+
+	sync_process_is(sys_call3(SYS_getpid, 0, 0, 0));
+	forking = 0;
+	inner = lock_word = urgent = 0;
+	list_fork();
+	if (marks_calls)
+		marks_calls->fork();
+	if (half_done && &part_objects) {
+		lock_word = self();
+		part_objects.recover();
+		lock_word = 0;
+	}
+}
+
+/* The child of _Fork(3) runs no handlers. It may have made threads since. */
+static void child_check(void)
+{
+	uint32_t now = BORN_NOT;
+
+	if (!born || __atomic_load_n(born, __ATOMIC_ACQUIRE) == BORN || is_in_fork())
+		return;
+	if (__atomic_compare_exchange_n(born, &now, BORN_NOW, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+		child_begin();
+		__atomic_store_n(born, BORN, __ATOMIC_RELEASE);
+	}
+	while (__atomic_load_n(born, __ATOMIC_ACQUIRE) != BORN)
+		sys_call3(SYS_sched_yield, 0, 0, 0);
+}
+
+/* Takes the inner lock. */
+static void inner_take(uint32_t me)
+{
+	uint32_t now = 0;
+
+	while (!__atomic_compare_exchange_n(&inner, &now, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		futex(&inner, FUTEX_WAIT, now, NULL);
+		now = 0;
+	}
+}
+
+static void inner_leave(void)
+{
+	__atomic_store_n(&inner, 0, __ATOMIC_RELEASE);
+	futex(&inner, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+/* Which lock was taken. */
+enum taken { TAKEN, TAKEN_INNER, TAKEN_NONE };
+
+/* Waits for the lock, with signals blocked. TAKEN_NONE: this thread has it already, since it faulted while it held it.
+ */
+static enum taken lock_take(uint32_t me)
+{
+	static const struct timespec long_wait = {0, LONG_WAIT};
 	uint32_t now = 0, mine = me;
 
-	if (__atomic_compare_exchange_n(&lock_word, &now, mine, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return 0;
-	for (;;) {
+	while (!__atomic_compare_exchange_n(&lock_word, &now, mine, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 		uint32_t holder = now & ~LOCK_WAITED;
+		long ret = 0;
 
-		if (!now) {
-			if (__atomic_compare_exchange_n(&lock_word, &now, mine, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-				return 0;
-			continue;
+		if (holder == me || is_in_fork()) {
+			if (!__atomic_load_n(&forking, __ATOMIC_RELAXED))
+				return TAKEN_NONE;
+			inner_take(me);
+			return TAKEN_INNER;
 		}
-		if (is_nested(holder, me)) {
-			lock_depth++;
-			return 0;
-		}
-		/* This thread faulted while it held the lock; or a set of a thread that does not exist here was cut in half
-		 * by _Fork(3), which runs no handlers. */
-		if (holder == me || is_forked())
-			return ETCH_EBUSY;
 		if ((now & LOCK_WAITED) ||
 		    __atomic_compare_exchange_n(&lock_word, &now, now | LOCK_WAITED, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			futex(&lock_word, FUTEX_WAIT, now | LOCK_WAITED);
+			ret = futex(&lock_word, FUTEX_WAIT, now | LOCK_WAITED, &long_wait);
 		mine = me | LOCK_WAITED; /* others may be asleep, too */
-		now = __atomic_load_n(&lock_word, __ATOMIC_RELAXED);
+		now = 0;
+		if (ret != -ETIMEDOUT || !__atomic_load_n(&forking, __ATOMIC_RELAXED))
+			continue;
+		inner_take(me);
+		/* A fork ends with the inner lock held. */
+		if (__atomic_load_n(&forking, __ATOMIC_RELAXED))
+			return TAKEN_INNER;
+		inner_leave();
 	}
+	return TAKEN;
 }
 
 static void lock_leave(uint64_t mask)
 {
 	if (__atomic_exchange_n(&lock_word, 0, __ATOMIC_RELEASE) & LOCK_WAITED)
-		futex(&lock_word, FUTEX_WAKE, 1);
+		futex(&lock_word, FUTEX_WAKE, 1, NULL);
 	signals_restore(mask);
 }
 
@@ -118,38 +190,43 @@ static void let_urgent_pass(void)
 {
 	uint32_t n;
 
-	while ((n = __atomic_load_n(&urgent, __ATOMIC_RELAXED)) && !__atomic_load_n(&forking, __ATOMIC_RELAXED) &&
-	       !is_forked())
-		futex(&urgent, FUTEX_WAIT, n);
+	while ((n = __atomic_load_n(&urgent, __ATOMIC_RELAXED)) && !__atomic_load_n(&forking, __ATOMIC_RELAXED))
+		futex(&urgent, FUTEX_WAIT, n, NULL);
 }
 
 static int lock_as(enum taker who)
 {
 	struct cancel was = {0, 0};
 	uint64_t mask;
-	int err;
+	enum taken taken;
+	uint32_t me = self();
 
 	/* In a handler signals are blocked, so that no cancellation acts; and nothing of the C library is touched. */
 	if (who != HANDLER)
 		was = cancel_off();
 	mask = signals_block();
+	child_check();
 	if (who == URGENT)
 		__atomic_add_fetch(&urgent, 1, __ATOMIC_RELAXED);
-	else
-		let_urgent_pass();
-	err = lock_take(self());
+	else if (who == ORDINARY && (__atomic_load_n(&lock_word, __ATOMIC_RELAXED) & ~LOCK_WAITED) != me)
+		let_urgent_pass(); /* an urgent taker may be waiting for this very thread */
+	taken = lock_take(me);
 	if (who == URGENT && !__atomic_sub_fetch(&urgent, 1, __ATOMIC_RELAXED))
-		futex(&urgent, FUTEX_WAKE, INT32_MAX);
-	if (err) {
-		signals_restore(mask);
-		if (who != HANDLER)
-			cancel_restore(was);
-	} else if (!lock_depth) { /* else what the first one had is restored at the end */
+		futex(&urgent, FUTEX_WAKE, INT32_MAX, NULL);
+	if (taken == TAKEN) {
 		lock_mask = mask;
 		canceling = was;
 		cancels = who != HANDLER;
+	} else if (taken == TAKEN_INNER) {
+		inner_mask = mask;
+		inner_canceling = was;
+		inner_cancels = who != HANDLER;
+	} else {
+		signals_restore(mask);
+		if (who != HANDLER)
+			cancel_restore(was);
 	}
-	return err;
+	return taken == TAKEN_NONE ? ETCH_EBUSY : 0;
 }
 
 int etch_lock(void) { return lock_as(ORDINARY); }
@@ -158,14 +235,18 @@ int etch_lock_first(void) { return lock_as(URGENT); }
 
 void etch_unlock(void)
 {
-	struct cancel was = canceling;
-	int restore = cancels;
+	int is_inner = __atomic_load_n(&inner, __ATOMIC_RELAXED) && inner == self();
+	struct cancel was = is_inner ? inner_canceling : canceling;
+	int restore = is_inner ? inner_cancels : cancels;
 
-	if (lock_depth) {
-		lock_depth--;
-		return;
+	if (is_inner) {
+		uint64_t mask = inner_mask;
+
+		inner_leave();
+		signals_restore(mask);
+	} else {
+		lock_leave(lock_mask);
 	}
-	lock_leave(lock_mask);
 	if (restore)
 		cancel_restore(was);
 }
@@ -176,43 +257,47 @@ void etch_unlock(void)
  * of _Fork(3). */
 static void fork_before(void)
 {
-	if (!etch_lock_first())
-		__atomic_store_n(&forking, 1, __ATOMIC_RELAXED);
+	if (etch_lock_first())
+		return;
+	forker = thread_pointer();
+	__atomic_store_n(&forking, 1, __ATOMIC_RELEASE);
 }
 
 static void fork_parent(void)
 {
-	if (__atomic_exchange_n(&forking, 0, __ATOMIC_RELAXED))
-		etch_unlock();
+	if (!forking || forker != thread_pointer())
+		return;
+	inner_take(self()); /* who has waited long enough to take it may still have it */
+	__atomic_store_n(&forking, 0, __ATOMIC_RELAXED);
+	inner_leave();
+	etch_unlock();
 }
 
-/* The child starts with a lock that nobody holds: it has one thread. */
 static void fork_child(void)
 {
-	if (!forking)
-		return;
-	forking = 0;
-	lock_word = 0;
-	lock_depth = 0;
-	urgent = 0;
+	uint64_t mask = lock_mask;
+	struct cancel was = canceling;
+	int held = forking && forker == thread_pointer();
+
+	child_begin();
 	if (born)
-		*born = 1;
-	list_fork();
-	if (marks_calls)
-		marks_calls->fork();
-	signals_restore(lock_mask);
-	cancel_restore(canceling);
+		*born = BORN;
+	if (held) {
+		signals_restore(mask);
+		cancel_restore(was);
+	}
 }
 
 void etch_lock_prepare(void)
 {
 	uint32_t *page = sys_map(ETCH_PAGE, 0);
 
+	sync_process_is(sys_call3(SYS_getpid, 0, 0, 0));
 	if (page) {
 		if (sys_call3(SYS_madvise, (long)page, ETCH_PAGE, MADV_WIPEONFORK)) {
 			sys_munmap(page, ETCH_PAGE);
 		} else {
-			*page = 1;
+			*page = BORN;
 			born = page;
 		}
 	}

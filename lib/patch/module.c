@@ -18,6 +18,7 @@
 #include "patch/static_branch.h"
 
 struct module *module_list;
+unsigned module_changes;
 unsigned long module_patched;
 const struct marks_calls *marks_calls;
 
@@ -148,7 +149,9 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 			 * still set. */
 			if (m->image.program)
 				break;
+			__atomic_add_fetch(&module_changes, 1, __ATOMIC_SEQ_CST);
 			__atomic_store_n(p, m->next, __ATOMIC_RELEASE);
+			__atomic_add_fetch(&module_changes, 1, __ATOMIC_SEQ_CST);
 			if (marks_calls)
 				marks_calls->unload(m);
 			module_free(m);

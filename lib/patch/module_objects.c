@@ -88,15 +88,40 @@ int module_page_wanted(const struct module *m, uint64_t page)
 	return some && module_page_is_etched(m, page);
 }
 
+/* Protects the pages [page, end) of a segment, and notes it. A failed mprotect(2) may have changed some of several
+ * mappings: then it is one page at a time, so that what is noted is true. */
+static int pages_protect(struct module *m, const struct segment *s, uint64_t page, uint64_t end, int readonly)
+{
+	uint64_t size = end - page;
+	long ret = sys_mprotect(page, size, readonly ? s->prot & ~PROT_WRITE : s->prot);
+	int err = 0;
+
+	if (ret < 0 && size > ETCH_PAGE) {
+		for (; page < end; page += ETCH_PAGE) {
+			int one = pages_protect(m, s, page, page + ETCH_PAGE, readonly);
+
+			err = err ? err : one;
+		}
+		return err;
+	}
+	if (ret < 0)
+		return errno_to_etch(ret);
+	for (; page < end; page += ETCH_PAGE) {
+		uint64_t i = (page - m->page) / ETCH_PAGE;
+
+		m->readonly[i / 8] = (uint8_t)((m->readonly[i / 8] & ~(1u << (i % 8))) | (unsigned)readonly << (i % 8));
+	}
+	return 0;
+}
+
 int module_protect(struct module *m, uint64_t from, uint64_t to)
 {
-	uint64_t page, end, next;
-	int err = 0;
+	uint64_t page, end;
+	int err = 0, one;
 
 	for (page = PAGE_OF(from); page < to; page = end) {
 		int want = module_page_wanted(m, page), have = module_page_readonly(m, page);
 		const struct segment *s = image_segment(&m->image, page < from ? from : page, 1);
-		long ret;
 
 		end = page + ETCH_PAGE;
 		if (want == have || !s)
@@ -104,18 +129,9 @@ int module_protect(struct module *m, uint64_t from, uint64_t to)
 		for (; end < to && end < s->end; end += ETCH_PAGE)
 			if (module_page_wanted(m, end) != want || module_page_readonly(m, end) != have)
 				break;
-		if (want && &part_objects)
-			part_objects.explain(page, end);
-		ret = sys_mprotect(page, end - page, want ? s->prot & ~PROT_WRITE : s->prot);
-		if (ret < 0) {
-			err = errno_to_etch(ret);
-			continue;
-		}
-		for (next = page; next < end; next += ETCH_PAGE) {
-			uint64_t i = (next - m->page) / ETCH_PAGE;
-
-			m->readonly[i / 8] = (uint8_t)((m->readonly[i / 8] & ~(1u << (i % 8))) | (unsigned)want << (i % 8));
-		}
+		one = want && &part_objects ? part_objects.guard(m, page, end) : 0;
+		one = one ? one : pages_protect(m, s, page, end, want);
+		err = err ? err : one;
 	}
 	return err;
 }

@@ -38,11 +38,14 @@ static void plan_late(struct txn *t, const struct module *m)
 
 static int tables_ok(const struct module *m) { return table_natives_ok(m) && inlines_ok(m); }
 
-/* In a program without etched objects of its own, libetch installs no SIGSEGV handler. */
-static void explain(uint64_t from, uint64_t to)
+/* In a program without etched objects of its own, libetch installs no SIGSEGV handler. What is noted of pages is
+ * allocated before they are read-only: what was given up must not be forgotten for want of memory. */
+static int guard(struct module *m, uint64_t from, uint64_t to)
 {
-	if (!(module_own_table(from) && to - from == ETCH_PAGE))
-		trap_install();
+	if (module_own_table(from) && to - from == ETCH_PAGE)
+		return 0;
+	trap_install();
+	return given_up_prepare(m);
 }
 
 const struct part_objects part_objects = {
@@ -65,8 +68,11 @@ const struct part_objects part_objects = {
 	.data_swap = data_swap,
 	.data_swap_undo = data_swap_undo,
 	.data_swap_end = data_swap_end,
-	.pages_give_up = pages_give_up,
+	.pages_release = pages_release,
+	.pages_rearm = pages_rearm,
+	.sets_count = sets_count,
+	.recover = child_recover,
 	.identify = text_file_identify,
 	.forget = text_file_forget,
-	.explain = explain,
+	.guard = guard,
 };

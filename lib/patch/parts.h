@@ -83,13 +83,18 @@ struct part_objects {
 	long (*data_swap)(const struct list *l);
 	void (*data_swap_undo)(const struct list *l);
 	void (*data_swap_end)(void);
-	/* Gives up the constants of all pages that a list stores to and that are read-only (give_up.c). Are all open now?
-	 */
-	int (*pages_give_up)(const struct list *l);
+	/* For a set whose pages cannot be replaced: turns what is on the read-only pages of a list into loads and opens
+	 * them; and arms that again (give_up.c). 0 or an etch_error. */
+	int (*pages_release)(const struct list *l);
+	void (*pages_rearm)(const struct list *l);
+	/* A set has changed code: is it one of too many in a short time? Then the object becomes loads (give_up.c). */
+	void (*sets_count)(uint64_t at);
+	/* In the child of a fork: makes whole what a thread was changing that the child does not have (give_up.c). */
+	void (*recover)(void);
 	void (*identify)(struct image *im, const char *path);
 	void (*forget)(const struct image *im);
-	/* Pages become read-only: a stray store to them is to be explained. */
-	void (*explain)(uint64_t from, uint64_t to);
+	/* Pages of a module are about to become read-only: prepares for a store to them. 0 or an etch_error. */
+	int (*guard)(struct module *m, uint64_t from, uint64_t to);
 };
 PART_TABLE(part_objects, part_objects);
 

@@ -42,6 +42,9 @@ struct list {
 	size_t count, capacity;
 };
 
+/* The first byte that a word changes. */
+static inline uint64_t word_first(const struct word *w) { return w->at + (unsigned)__builtin_ctzll(w->mask) / 8; }
+
 /* Releases the room, but for the last one of text. Text lists are used under the lock. */
 void list_end(struct list *l);
 /* Makes room for this many words. flags: MAP_POPULATE if all of it will be used, which avoids most page faults. 0 or
@@ -205,6 +208,12 @@ int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, co
 /* etch_set_batch() (imv.c). in_order: puts the words of several in order; null for one. */
 int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *));
 
+/* Turns the sites of one object into loads, as etch_release does (rearm.c). 0 or an etch_error. */
+int object_release(struct module *m, size_t object);
+
+/* Arms what was given up with the page of an address, as etch_sync does. */
+void page_rearm(struct module *m, uint64_t at);
+
 /* ---- the change (patch.c; commit.c) ----------------------------------------------- */
 
 /* Makes the changes. 0, or an etch_error after undoing all of them. */
@@ -267,6 +276,8 @@ long data_swap(const struct list *l);
 void data_swap_undo(const struct list *l);
 /* Releases what was not moved. */
 void data_swap_end(void);
+/* In the child of a fork: forgets copies that another thread was preparing. */
+void data_swap_forget(void);
 
 /* ---- the file of a module (text_file.c) ---------------------------------------- */
 
@@ -284,6 +295,8 @@ int text_file_untouched(uint64_t page);
 int sync_available(void);
 /* Is this the only thread of the process, as far as is known? */
 int sync_alone(void);
+/* The process whose memory this is. */
+void sync_process_is(long pid);
 /* Has the process had other threads? 0: no, or that is not known. */
 int sync_had_threads(void);
 /* Makes all threads execute a serializing instruction before they continue. 0 or ETCH_ENOSYNC. */

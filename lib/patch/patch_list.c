@@ -83,4 +83,10 @@ int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t m
 	return 0;
 }
 
-void list_fork(void) { data_taken = 0; }
+void list_fork(void)
+{
+	data_taken = 0;
+	/* Another thread may have been making more room. */
+	text_room = text_space;
+	text_capacity = LIST_FIXED;
+}

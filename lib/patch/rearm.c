@@ -42,11 +42,11 @@ static int is_stored_later(const struct module *m, const struct object *o, int o
 /*
  * Does an object stay as it is when etch_sync arms its variable? A field or a dense object does if code stores to it
  * later. Any other is guarded by its pages: a store gives up its constants, unless that would end the program, or does
- * not come to libetch's handler. And one that was given up is held back for a while.
+ * not come to libetch's handler. One that was given up, or set too often, is held back for a while.
  */
-static int is_left(const struct module *m, const struct object *o, int own, int guards)
+static int is_left(const struct module *m, struct object *o, int own, int guards)
 {
-	if (is_held_back(m, o))
+	if (is_held_back(m, o) || is_set_often(m, o))
 		return 1;
 	return is_stored_later(m, o, own) &&
 	       (module_has_fields(m, o) || module_is_dense(m, o) || !guards || is_called_through(m, o));
@@ -61,26 +61,6 @@ static int is_guarded(const struct module *m, const struct object *o)
 		if (!module_page_wanted(m, page))
 			return 0;
 	return 1;
-}
-
-/* Takes back what a range was to be armed for, where a page stays writable that code stores to. Returns for how many.
- */
-static size_t exposed_leave(struct module *m, size_t first, size_t end, int own)
-{
-	size_t n = 0, was, i;
-
-	do {
-		was = n;
-		for (i = first; i < end; i++) {
-			struct object *o = &m->object[i];
-
-			if (!(o->flags & OBJECT_CHANGING) || !module_needs_guard(m, o, own) || is_guarded(m, o))
-				continue;
-			o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
-			n++;
-		}
-	} while (n != was); /* it may reach into the next page */
-	return n;
 }
 
 /* Releases, with a range, the objects that its pages have guarded. Returns how many; extends the range to them. */
@@ -109,7 +89,8 @@ struct request {
 	size_t first, end;
 	uint64_t at, stop; /* SEAL: what is sealed lies in here whole; other objects are armed as by SYNC */
 	enum rearm how;
-	int own; /* the module's own code asks */
+	int own;      /* the module's own code asks */
+	int given_up; /* only what was given up */
 };
 
 static int is_sealed_by(const struct request *r, const struct object *o)
@@ -117,15 +98,37 @@ static int is_sealed_by(const struct request *r, const struct object *o)
 	return r->how == SEAL && o->addr >= r->at && o->addr + o->size <= r->stop;
 }
 
+/* Takes back what a range was to be armed for, where a page stays writable that code stores to. Returns for how many.
+ */
+static size_t exposed_leave(const struct request *r)
+{
+	struct module *m = r->m;
+	size_t n = 0, was, i;
+
+	do {
+		was = n;
+		for (i = r->first; i < r->end; i++) {
+			struct object *o = &m->object[i];
+
+			if (!(o->flags & OBJECT_CHANGING) || is_sealed_by(r, o) || !module_needs_guard(m, o, r->own) ||
+			    is_guarded(m, o))
+				continue;
+			o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
+			n++;
+		}
+	} while (n != was); /* it may reach into the next page */
+	return n;
+}
+
 /* Marks what changes: the flags that determine the protection of pages come first. Returns how many objects do. */
 static size_t request_mark(struct request *r)
 {
 	int arm = r->how != RELEASE, guards = trap_guards();
-	size_t n = 0;
+	size_t n = 0, first = r->first, end = r->end;
 
 	/* What was given up with its page is armed with its page. */
-	for (size_t i = r->first; r->how == SYNC && i < r->end; i++)
-		if (was_given_up(r->m, &r->m->object[i])) {
+	for (size_t i = first; r->how == SYNC && i < end; i++)
+		if (r->given_up || was_given_up(r->m, &r->m->object[i])) {
 			page_mates_all(r->m, &r->first, &r->end);
 			break;
 		}
@@ -134,13 +137,15 @@ static size_t request_mark(struct request *r)
 
 		if (!!(o->flags & OBJECT_ARMED) == arm)
 			continue;
+		if ((r->given_up || i < first || i >= end) && !(o->flags & OBJECT_GIVEN_UP))
+			continue;
 		if (arm && !is_sealed_by(r, o) && is_left(r->m, o, r->own, guards))
 			continue;
 		o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
 		n++;
 	}
-	if (r->how == SYNC)
-		n -= exposed_leave(r->m, r->first, r->end, r->own);
+	if (arm)
+		n -= exposed_leave(r);
 	if (r->how == RELEASE && n)
 		n += exposed_release(r->m, &r->first, &r->end);
 	for (size_t i = r->first; i < r->end; i++) {
@@ -162,6 +167,8 @@ static void request_unmark(struct request *r, int err)
 			o->flags ^= OBJECT_ARMED;
 		if (err ? o->flags & OBJECT_SEALING : r->how == RELEASE && !(o->flags & OBJECT_ARMED))
 			o->flags &= ~OBJECT_SEALED;
+		if (!err && ((o->flags & OBJECT_CHANGING) || r->how == RELEASE))
+			o->flags &= ~OBJECT_GIVEN_UP; /* armed again, or released by the program */
 		o->flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
 	}
 }
@@ -192,6 +199,21 @@ static int rearm(struct request *r)
 		err = err ? err : opened;
 	}
 	return err;
+}
+
+int object_release(struct module *m, size_t object)
+{
+	return rearm(&(struct request){.m = m, .first = object, .end = object + 1, .how = RELEASE, .own = 1});
+}
+
+void page_rearm(struct module *m, uint64_t at)
+{
+	struct request r = {.m = m, .how = SYNC, .own = 1, .given_up = 1, .first = module_object_from(m, PAGE_OF(at))};
+
+	for (r.end = r.first; r.end < m->object_count && m->object[r.end].addr < PAGE_OF(at) + ETCH_PAGE; r.end++)
+		;
+	if (r.first < r.end)
+		(void)rearm(&r); /* what cannot be armed stays a load */
 }
 
 static int range_rearm(const void *p, size_t size, enum rearm how, const void *caller)

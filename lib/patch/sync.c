@@ -18,10 +18,18 @@
 /* glibc 2.32 and later: true if the process has never created a second thread. */
 extern char __libc_single_threaded __attribute__((weak));
 
+/* 0: not known yet. */
+static long process;
+
+void sync_process_is(long pid) { process = pid; }
+
 int sync_alone(void)
 {
 	struct stat st;
 
+	/* In the child of a vfork(2) the threads of the parent, which are not counted here, run in the same memory. */
+	if (process && process != sys_call3(SYS_getpid, 0, 0, 0))
+		return 0;
 	/* The link count of the task directory: two, plus one per thread. */
 	if (sys_call3(SYS_stat, (long)"/proc/self/task", (long)&st, 0) == 0)
 		return st.st_nlink == 3;

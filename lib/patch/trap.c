@@ -53,6 +53,7 @@ static const char *find_char(const char *s, char c, size_t n)
 /* One message at a time; the buffers are static because an alternate signal stack may have only 2
  * KiB. */
 static int reporting;
+enum { REPORTING = 1, REPORTED = 2 };
 static char message[8192];
 static size_t used;
 static char maps[4096];
@@ -78,17 +79,33 @@ static void put_hex(uint64_t v)
 
 /* ---- the object that was stored to --------------------------------------------------- */
 
-/* The module that has etched objects on the page of this address, or between two. */
-static const struct module *module_near(uint64_t at)
+static int has_page(const struct module *m, uint64_t at)
 {
-	const struct module *m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
-
-	/* Limited, as a list that is being changed could contain a cycle for this reader. */
-	for (unsigned most = 100000; m && most; most--, m = m->next)
-		if (!m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages)
-			return m;
-	return NULL;
+	return !m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages;
 }
+
+static int has_segment(const struct module *m, uint64_t at) { return image_segment(&m->image, at, 1) != NULL; }
+
+/* The first module of which this is true. The list may change meanwhile: then it is walked again, so that no module
+ * that stays is missed. */
+static const struct module *module_with(int (*has)(const struct module *m, uint64_t at), uint64_t at)
+{
+	const struct module *m;
+	unsigned changes;
+
+	do {
+		while ((changes = __atomic_load_n(&module_changes, __ATOMIC_SEQ_CST)) & 1)
+			__asm__ __volatile__("pause");
+		m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
+		/* Limited, as a list that is being changed could contain a cycle for this reader. */
+		for (unsigned most = 100000; m && most && !has(m, at); most--)
+			m = __atomic_load_n(&m->next, __ATOMIC_ACQUIRE);
+	} while ((!m || !has(m, at)) && changes != __atomic_load_n(&module_changes, __ATOMIC_SEQ_CST));
+	return m && has(m, at) ? m : NULL;
+}
+
+/* The module that has etched objects on the page of this address, or on others around it. */
+static const struct module *module_near(uint64_t at) { return module_with(has_page, at); }
 
 static void put_object(const struct module *m, uint64_t at)
 {
@@ -383,11 +400,9 @@ static void report(const struct module *m, uint64_t at, uint64_t rip, int given_
  */
 static int text_is_back(uint64_t at)
 {
-	const struct module *m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
-	const struct segment *s = NULL;
+	const struct module *m = module_with(has_segment, at);
+	const struct segment *s = m ? image_segment(&m->image, at, 1) : NULL;
 
-	for (unsigned most = 100000; m && most && !s; most--, m = m->next)
-		s = image_segment(&m->image, at, 1);
 	/* The same holds for pages of variables (data_swap.c). */
 	if (!s || !(s->prot == (PROT_READ | PROT_EXEC) || (s->prot & PROT_WRITE)))
 		return 0;
@@ -395,15 +410,32 @@ static int text_is_back(uint64_t at)
 	       sys_call3(SYS_msync, (long)PAGE_OF(at), ETCH_PAGE, MS_ASYNC) == 0;
 }
 
-/* Before the process dies: only one report. A second thread gives the first one time to finish it. */
+/* Before the process dies: only one report. A second thread gives the first one time to finish it; so does a report of
+ * what was given up. */
 static void report_last(const struct module *m, uint64_t at, uint64_t rip)
 {
-	if (!__atomic_exchange_n(&reporting, 1, __ATOMIC_ACQUIRE)) {
-		report(m, at, rip, 0);
-		__atomic_store_n(&reporting, 2, __ATOMIC_RELEASE);
-	}
-	for (unsigned i = 0; i < 1u << 24 && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) == 1; i++)
+	int was = 0;
+
+	for (unsigned i = 0; i < 1u << 24; i++, was = 0) {
+		if (__atomic_compare_exchange_n(&reporting, &was, REPORTING, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+			report(m, at, rip, 0);
+			__atomic_store_n(&reporting, REPORTED, __ATOMIC_RELEASE);
+		}
+		if (was == REPORTED)
+			break;
 		__asm__ __volatile__("pause");
+	}
+}
+
+/* A page has been given up for the first time. Under the lock, so that its module stays. */
+static void report_given_up(const struct module *m, uint64_t at, uint64_t rip)
+{
+	int was = 0;
+
+	if (!__atomic_compare_exchange_n(&reporting, &was, REPORTING, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+		return;
+	report(m, at, rip, 1);
+	__atomic_store_n(&reporting, 0, __ATOMIC_RELEASE);
 }
 
 /* ETCH_STRAY_*: what happens to a stray store. */
@@ -425,7 +457,7 @@ static int store_again(uint64_t at, uint64_t rip)
 	}
 	outcome = stray_store(at, rip, mode, &m);
 	if (outcome == STRAY_GIVEN_UP && (mode & ETCH_STRAY_WARN) && given_up_at(m, at) && given_up_at(m, at)->count == 1)
-		report(m, at, rip, 1);
+		report_given_up(m, at, rip);
 	etch_unlock();
 	if (outcome == STRAY_REFUSED)
 		report_last(m, at, rip);
@@ -450,12 +482,53 @@ static void handler(int sig, siginfo_t *info, void *context)
 		chain_forward(&before, info, context);
 }
 
-ETCH_API int etch_stray_store(const siginfo_t *info, const void *context)
+ETCH_API int etch_stray_store(const void *siginfo, const void *context)
 {
+	const siginfo_t *info = siginfo;
+
 	return info && context && info->si_signo == SIGSEGV && is_answered(info, context);
 }
 
-ETCH_API unsigned etch_stray(unsigned wanted) { return __atomic_exchange_n(&mode, wanted, __ATOMIC_RELAXED); }
+unsigned stray_mode(void) { return __atomic_load_n(&mode, __ATOMIC_RELAXED); }
+
+/* One word of ETCH_STRAY, separated by commas. */
+static unsigned mode_of(const char *word, size_t size)
+{
+	static const struct {
+		const char *name;
+		unsigned mode;
+	} names[] = {
+		{"die", ETCH_STRAY_DIE}, {"warn", ETCH_STRAY_WARN}, {"calls", ETCH_STRAY_CALLS}, {"eager", ETCH_STRAY_EAGER}};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i].name) == size && same(names[i].name, word, size))
+			return names[i].mode;
+	return 0;
+}
+
+/* Once. A program with more rights than its user is not told by the environment. */
+static void mode_read(void)
+{
+	static int done;
+	const char *text = __atomic_exchange_n(&done, 1, __ATOMIC_RELAXED) ? NULL : secure_getenv("ETCH_STRAY"), *end;
+
+	for (; text && *text; text = *end ? end + 1 : end) {
+		for (end = text; *end && *end != ','; end++)
+			;
+		__atomic_or_fetch(&mode, mode_of(text, (size_t)(end - text)), __ATOMIC_RELAXED);
+	}
+}
+
+ETCH_API unsigned etch_stray(unsigned set, unsigned clear)
+{
+	unsigned was;
+
+	mode_read();
+	was = __atomic_load_n(&mode, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&mode, &was, (was & ~clear) | set, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	return was;
+}
 
 int trap_guards(void)
 {
@@ -464,32 +537,6 @@ int trap_guards(void)
 	if ((mode & ETCH_STRAY_CHAINED) || !installed)
 		return 1;
 	return !sigaction(SIGSEGV, NULL, &now) && chain_has(&now, SIGSEGV);
-}
-
-/* One word of ETCH_STRAY, separated by commas. */
-static unsigned mode_of(const char *word, size_t size)
-{
-	static const struct {
-		const char *name;
-		unsigned mode;
-	} names[] = {{"die", ETCH_STRAY_DIE}, {"warn", ETCH_STRAY_WARN}, {"calls", ETCH_STRAY_CALLS}};
-
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strlen(names[i].name) == size && same(names[i].name, word, size))
-			return names[i].mode;
-	return 0;
-}
-
-/* A program with more rights than its user is not told by the environment. */
-static void mode_read(void)
-{
-	const char *text = secure_getenv("ETCH_STRAY"), *end;
-
-	for (; text && *text; text = *end ? end + 1 : end) {
-		for (end = text; *end && *end != ','; end++)
-			;
-		mode |= mode_of(text, (size_t)(end - text));
-	}
 }
 
 /*

@@ -413,11 +413,12 @@ static void case_cost(void)
 	CHECK(count[SYS_mprotect] == 6 || count[SYS_mprotect] == 8);
 	/* One site crosses a word, and pages of data are read-only: the process is asked whether it has one thread. */
 	CHECK_EQ(count[SYS_stat], 3);
+	CHECK_EQ(count[SYS_getpid], 3);
 	/* The lock, and the signals that are blocked while it is held. */
 	CHECK_EQ(count[SYS_gettid], 1);
 	CHECK_EQ(count[SYS_rt_sigprocmask], 2);
 	count[SYS_membarrier] = count[SYS_mprotect] = count[SYS_stat] = count[SYS_rt_sigprocmask] = 0;
-	count[SYS_gettid] = 0;
+	count[SYS_gettid] = count[SYS_getpid] = 0;
 	for (int i = 0; i < 512; i++)
 		CHECK_EQ(count[i], 0);
 }

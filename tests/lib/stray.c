@@ -322,7 +322,7 @@ int main(int argc, char **argv)
 
 	plugin = argc > 3 ? argv[3] : NULL;
 	alarm(seconds * 10 + 120); /* a deadlock ends it */
-	etch_stray(ETCH_STRAY_EAGER);
+	etch_stray(ETCH_STRAY_EAGER, 0);
 	/* From here on every page with something armed is guarded. Before, `scalar` is armed because it is proven that
 	 * nothing but libetch stores to it, and this program is about to break that promise of ETCH_ADDR. */
 	if (etch_sync_all())

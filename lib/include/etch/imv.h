@@ -242,6 +242,9 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 }
 
 /*
+ * An object or field that is set more than 20 times within a second becomes loads, so that further sets are plain
+ * stores; an etch_sync after 100 ms arms it again, then after twice as long, and so on, at most an hour.
+ *
  * etch_set(&object.field, value): stores the value (converted to the field's type) in memory and
  * in every site that reads any of its bytes. Changes all sites or none. Returns 0 or an
  * etch_error. If the object is not armed it is a plain store. A site whose instruction cannot hold
@@ -295,26 +298,25 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  *
  * The environment variable ETCH_STRAY holds words, separated by commas: `die` ends the program at any such store, for
  * tests; `warn` writes a line to standard error when a page is given up for the first time; `calls` gives up ops tables
- * and sealed objects too. A set-user-ID program ignores it. etch_stray sets the mode, a sum of the constants below,
- * and returns the previous one; it may be called at any time and from any thread, and by signal handlers.
+ * and sealed objects too; `eager` holds nothing back. A set-user-ID program ignores it.
+ * etch_stray adds to the mode, a sum of the constants below, and takes away from it; it returns the previous mode. It
+ * may be called at any time, from any thread and in signal handlers.
  */
 enum etch_stray_mode {
 	ETCH_STRAY_DIE = 1,     /* nothing is given up */
 	ETCH_STRAY_WARN = 2,    /* the first time of each page is reported */
 	ETCH_STRAY_CALLS = 4,   /* ops tables and sealed objects are given up too */
 	ETCH_STRAY_CHAINED = 8, /* the program's own handler of SIGSEGV calls etch_stray_store */
-	ETCH_STRAY_EAGER = 16,  /* nothing is held back, for tests */
+	ETCH_STRAY_EAGER = 16,  /* nothing is held back, however often it is given up or set: for tests and benchmarks */
 };
-unsigned etch_stray(unsigned mode);
+unsigned etch_stray(unsigned set, unsigned clear);
 
 /*
  * etch_stray_store(info, context): for a program that installs a handler of SIGSEGV after libetch's, with SA_SIGINFO,
  * and does not call the handler that was there before. The arguments are the handler's. Returns 1 if the fault was such
  * a store: then the handler returns, and the store is executed again. Else 0. Async-signal-safe.
  */
-#ifdef SIGSEGV /* <signal.h> is included before */
-int etch_stray_store(const siginfo_t *info, const void *context);
-#endif
+int etch_stray_store(const void *siginfo, const void *context);
 
 /* The functions that the macros above call; addresses are those of ETCH_ADDR. */
 int etch_set_bytes(void *object, const void *value, size_t size);
@@ -391,6 +393,7 @@ struct etch_state {
 	unsigned long held_back; /* milliseconds until etch_sync may arm all of them again; 0: it may */
 	const void *given_up_by; /* the instruction of the last such store; null: a set that could not replace the page */
 	const void *given_up_at; /* ... and the address that it stored to; null: there was none */
+	unsigned long set_often; /* how many of the objects or fields are loads since they were set too often */
 };
 /*
  * etch_state(&object, sizeof object, &state): what etch_sync has done. Looks at every site of all modules, under the
