@@ -54,6 +54,14 @@ static enum member_kind kind_of(Dwarf_Die *type)
 	                                                                                                   : MEMBER_STRUCT;
 }
 
+/* Pointers to members and std::nullptr_t: types without parts, some of which DWARF gives no size. */
+static bool is_opaque(Dwarf_Die *type)
+{
+	int tag = dwarf_tag(type);
+
+	return tag == DW_TAG_ptr_to_member_type || tag == DW_TAG_unspecified_type;
+}
+
 /* Is the type an array, or does it contain one? `depth`: number of structs around it. */
 static bool has_array(Dwarf_Die *type, unsigned depth)
 {
@@ -61,7 +69,7 @@ static bool has_array(Dwarf_Die *type, unsigned depth)
 	unsigned most = MEMBERS_MOST;
 	int tag = dwarf_tag(type);
 
-	if (type_is_scalar(type))
+	if (type_is_scalar(type) || is_opaque(type))
 		return false;
 	if ((tag != DW_TAG_structure_type && tag != DW_TAG_class_type) || depth > 8)
 		return true; /* an array, a union, or unknown */
@@ -83,7 +91,13 @@ bool type_constant(Dwarf_Die *die, unsigned name, Dwarf_Word *value)
 	return dwarf_formudata(dwarf_attr(die, name, &attr), value) == 0;
 }
 
-/* The bytes of a member of a struct of `size` bytes. False: DWARF does not give them, as for a virtual base. */
+/* `size` of a member that DWARF gives no size, as a flexible array: it ends where the next one begins. */
+#define SIZE_UNKNOWN UINT64_MAX
+
+/*
+ * The bytes of a member of a variable of `size` bytes. False: DWARF does not say where it is, as for a virtual base, or
+ * it reaches out of the variable. A member of no bytes may be at the end of the variable.
+ */
 static bool member_read(Dwarf_Die *die, uint64_t size, struct member *m)
 {
 	Dwarf_Word off = 0, bits, bytes;
@@ -101,11 +115,14 @@ static bool member_read(Dwarf_Die *die, uint64_t size, struct member *m)
 		}
 		/* DWARF 3: within the storage unit, which stands for it. */
 	}
-	if (!type_constant(die, DW_AT_data_member_location, &off) || dwarf_aggregate_size(&type, &bytes))
+	if (!type_constant(die, DW_AT_data_member_location, &off))
 		return false;
 	m->off = off;
+	m->size = SIZE_UNKNOWN;
+	if (dwarf_aggregate_size(&type, &bytes))
+		return off <= size;
 	m->size = bytes;
-	return off < size && bytes <= size - off;
+	return off <= size && bytes <= size - off;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -115,6 +132,35 @@ static int by_offset(const void *a, const void *b)
 	if (x->off != y->off)
 		return x->off < y->off ? -1 : 1;
 	return x->size > y->size ? -1 : x->size < y->size;
+}
+
+/* Ends the members of unknown size, in a sorted list, where the next ones begin. */
+static void sizes_complete(struct members *m, uint64_t size)
+{
+	uint64_t next = size, at = size;
+	size_t i;
+
+	for (i = m->count; i--;) {
+		if (m->list[i].off < at) {
+			next = at;
+			at = m->list[i].off;
+		}
+		if (m->list[i].size == SIZE_UNKNOWN)
+			m->list[i].size = next - m->list[i].off;
+	}
+}
+
+/* Drops members of no bytes: empty structs and unions, arrays of no elements. */
+static void empty_drop(struct members *m)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < m->count; i++)
+		if (m->list[i].size)
+			m->list[n++] = m->list[i];
+		else
+			free(m->list[i].name);
+	m->count = n;
 }
 
 /* Bit-fields that share bytes become one member. */
@@ -140,14 +186,19 @@ static void members_merge(struct members *m)
 
 static char *name_copy(const char *name) { return mem_copy(name, strlen(name) + 1); }
 
+/*
+ * Reads the members of a struct type. `size`: bytes of the variable, which has more than its type if a flexible array
+ * at the end has an initializer.
+ */
 static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 {
 	Dwarf_Word bytes;
 	Dwarf_Die die;
 	unsigned most = MEMBERS_MOST;
+	bool ends_open = false;
 
 	if ((dwarf_tag(type) != DW_TAG_structure_type && dwarf_tag(type) != DW_TAG_class_type) ||
-	    dwarf_aggregate_size(type, &bytes) || bytes != size || dwarf_child(type, &die))
+	    dwarf_aggregate_size(type, &bytes) || bytes > size || dwarf_child(type, &die))
 		return;
 	do {
 		int tag = dwarf_tag(&die);
@@ -161,15 +212,23 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 			members_free(out);
 			return;
 		}
-		if (!m.size)
-			continue; /* a flexible array */
+		/* Of an array without a bound, and of GNU C's array of no elements at the end. */
+		ends_open |= m.indexed && (m.size == SIZE_UNKNOWN || (!m.size && m.off == bytes));
+		if (!m.size && m.off == bytes && bytes < size)
+			m.size = SIZE_UNKNOWN;
 		name = dwarf_diename(&die);
 		m.name = name_copy(name && *name ? name : tag == DW_TAG_inheritance ? "(base)" : "(unnamed)");
 		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
 		out->list[out->count++] = m;
 	} while (!dwarf_siblingof(&die, &die));
+	if (bytes < size && !ends_open) {
+		members_free(out);
+		return;
+	}
 	if (out->count)
 		qsort(out->list, out->count, sizeof(*out->list), by_offset);
+	sizes_complete(out, size);
+	empty_drop(out);
 	members_merge(out);
 }
 
@@ -229,8 +288,31 @@ void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members 
 	Dwarf_Die type;
 
 	memset(out, 0, sizeof(*out));
-	if (variable_type(l, addr, &type))
-		struct_read(&type, size, out);
+	if (!variable_type(l, addr, &type))
+		return;
+	struct_read(&type, size, out);
+	out->known = true;
+}
+
+const char *members_missing_why(struct lines *l, const struct elf_file *f)
+{
+	Dwfl_Module *module = l ? lines_module(l) : NULL;
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr bias;
+
+	if (!f->symbol_count)
+		return "stripped";
+	if (!elf_section_find(f, ".debug_info", 1))
+		return "no -g";
+	while (module && (unit = dwfl_module_nextcu(module, unit, &bias)) != NULL) {
+		const char *name = dwarf_diename(unit);
+
+		if (dwarf_hasattr(unit, DW_AT_dwo_name) || dwarf_hasattr(unit, DW_AT_GNU_dwo_name))
+			return "split DWARF";
+		if (name && !strcmp(name, "<artificial>"))
+			return "LTO";
+	}
+	return "no -g, or -g1";
 }
 
 void members_free(struct members *m)
@@ -262,7 +344,7 @@ static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct in
 	Dwarf_Word size, at;
 	int tag = dwarf_tag(type);
 
-	if (type_is_scalar(type))
+	if (type_is_scalar(type) || is_opaque(type))
 		return true;
 	if (depth > 8 || out->count > MEMBERS_MOST)
 		return false;

@@ -21,11 +21,14 @@ struct member {
 struct members {
 	struct member *list; /* by offset; empty: the variable is no struct, or DWARF does not know it */
 	size_t count, room;
+	bool known; /* DWARF has the variable's type: without members it is no struct */
 };
 
 /* The members of the struct at an address of a linked file. `l` may be null. */
 void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members *out);
 void members_free(struct members *m);
+/* Why DWARF does not have the types of a file's variables, a phrase for messages. `l` may be null. */
+const char *members_missing_why(struct lines *l, const struct elf_file *f);
 /* The member that has a byte; null: none, or the padding between two. */
 const struct member *member_at(const struct members *m, uint64_t off);
 
