@@ -36,9 +36,12 @@ def test_every_id_has_an_entry_and_the_reverse():
 def source_reasons():
     """Every phrase for why a load stays a load, a call indirect, or an object is not armed."""
     text = code(*sorted(p for p in (ROOT / "tool").rglob("*.c") if p.parent.name != "elf"))
+    headers = code(*sorted((ROOT / "tool").rglob("*.h")))
     found = set()
     for statement in re.findall(r"(?:reason|unarmed_why|\*why)\s*=(?!=)([^;]*);", text):
         found.update(literals(statement))
+        for macro in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", statement):
+            found.update(re.findall(rf'#define {macro} "([^"]*)"', headers))
     for name in ("no_form", "insn_site_form", "addressing_set", "flags_classify", "insn_pv_form", "doubt_reason"):
         for statement in re.findall(r"return([^;]*);", function(text, name)):
             found.update(literals(statement))

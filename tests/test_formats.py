@@ -427,7 +427,7 @@ MALFORMED = {
     "empty record with other bytes": ("o", 12, b"\0", True),
     "unknown object flag": ("o", 13, b"\x80", True),
     "a field of no object": ("o", 14, b"\1", True),
-    "unknown bit of more": ("o", 14, b"\x10", True),
+    "unknown bit of more": ("o", 14, b"\x20", True),
     "object outside": ("o", 0, b"\0\0\0\x7f", False),
     "name outside": ("o", 8, b"\0\0\0\x7f", True),
 }

@@ -202,3 +202,14 @@ def test_an_address_that_goes_elsewhere_from_there_may_be_of_any(flow_in):
     armed = {o["object"]: o["armed"] for o in flow.inspect("summary", exe)["objects"]}
     assert armed["table"] != "yes" and armed["mixed"] != "yes", armed
     assert run([exe]).stdout == "7\n"
+
+
+def test_an_argument_that_is_an_element_of_an_array_is_about_no_other(flow_in):
+    """A function may use the argument in the array in which it begins, by the rules of C."""
+    flow = flow_in("gcc")
+    exe = flow.program(BY_REGISTER.replace(': "memory"', ': "rdi", "rax", "rcx", "rsi", "r8", "r9", "r10", "r11", "xmm0", "memory"'),
+                       flags=["-O2", "-g", "-fPIE", '-DMOVE=""', '-DOFF="24"', '-DUSE="lea"',
+                              '-DOUT=", %%rdi; sub $136, %%rsp; call labs@PLT; add $136, %%rsp"'], ldflags=["-pie"])
+    armed = {o["object"]: o["armed"] for o in flow.inspect("summary", exe)["objects"]}
+    assert armed["table"] == "yes" and armed["mixed"] != "yes", armed
+    assert run([exe]).stdout == "7\n"

@@ -2,8 +2,10 @@
 /* etch inspect fields: which fields of etched objects are armed and from when on, and the lines that prevent it for the
  * others. */
 #include "elf/lines.h"
+#include "inspect/field_guide.h"
 #include "inspect/inspect.h"
 #include "report/text.h"
+#include "site/bake.h"
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/vector.h"
@@ -13,6 +15,7 @@
 #include <string.h>
 
 #define PLACES_SHOWN 3  /* of a field's stores, without --all */
+#define GUIDE_SHOWN  6  /* of the lines that arm most reads, without --all */
 #define LINES_SHOWN  16 /* of the lines to replace, without --all */
 
 static const struct column field_columns[] = {
@@ -20,15 +23,17 @@ static const struct column field_columns[] = {
 	{"reads", true, false},   {"armed", false, false}, {"stores", true, false}, {"because", false, false},
 };
 
-/* When a field is armed. BY_SET: once etch_set stands in place of all its stores. */
-enum when { AT_START, BY_SYNC, BY_SET, NEVER, WHENS };
-static const char *const when_names[WHENS] = {"yes", "by etch_sync", "no", "no"};
+/* When a field is armed. GUARDED: by etch_sync, although something may store to it later, which its read-only pages
+ * notice. BY_SET: once etch_set stands in place of all its stores. */
+enum when { AT_START, BY_SYNC, GUARDED, BY_SET, NEVER, WHENS };
+static const char *const when_names[WHENS] = {"yes", "by etch_sync", "guarded", "no", "no"};
 
 /* Fields and their reads, for the sums of an object, and the lines of the stores that keep those of BY_SET from it. */
 struct sums {
 	size_t fields[WHENS], reads[WHENS];
 	char **lines;
 	size_t line_count, line_room;
+	struct field_guide guide;
 	size_t vague,
 		stores; /* of an object with stores that is not armed by field: places that may reach any byte; stores */
 };
@@ -94,8 +99,11 @@ static void place_add(const struct view *v, struct lines *lines, const struct si
 	snprintf(source, sizeof(source), "-");
 	if (!s->in_data)
 		lines_find(lines, s->section, s->addr, source, sizeof(source));
-	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "", s->kind == SITE_ESCAPE ? "address: " : "", where,
-	         strcmp(source, "-") ? " " : "", strcmp(source, "-") ? source : "");
+	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "",
+	         s->kernel                ? "kernel: "
+	         : s->kind == SITE_ESCAPE ? "address: "
+	                                  : "",
+	         where, strcmp(source, "-") ? " " : "", strcmp(source, "-") ? source : "");
 }
 
 /* The places that keep a field from being armed; *count: their number. The caller frees the list. */
@@ -116,18 +124,72 @@ static char *reasons(const struct view *v, struct lines *lines, const struct fie
 	return text;
 }
 
-/* The line of a store, or its place where none is known. */
+/* The line of a site, or its place where none is known. */
+static void line_text(const struct view *v, struct lines *lines, const struct site *s, char *at, size_t size)
+{
+	size_t n;
+
+	lines_find(lines, s->section, s->addr, at, size);
+	n = strlen(at);
+	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: of no line */
+		view_place(v, s->section, s->addr, at, size);
+}
+
 static void line_add(const struct view *v, struct lines *lines, const struct site *s, struct sums *sums)
 {
 	char at[256];
-	size_t n;
 
-	lines_find(lines, s->section, s->addr, at, sizeof(at));
-	n = strlen(at);
-	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: of no line */
-		view_place(v, s->section, s->addr, at, sizeof(at));
+	line_text(v, lines, s, at, sizeof(at));
 	mem_room(&sums->lines, &sums->line_room, sums->line_count, sizeof(*sums->lines));
 	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
+}
+
+/* Adds reads that are not armed to the guide, with the lines that keep them from it: of places about any byte, and of
+ * those about [from, to) that count after etch_sync. */
+static void guide_add(const struct view *v, struct lines *lines, const struct field *f, uint64_t from, uint64_t to,
+                      size_t reads, struct sums *sums)
+{
+	const struct object *o = &v->scan.objects.list[f->object];
+	struct field part = *f;
+	size_t i;
+
+	part.whole = false;
+	part.from = from;
+	part.to = to;
+	part.when = NEVER;
+	guide_reads_add(&sums->guide, reads);
+	for (i = 0; i < f->site_count; i++) {
+		const struct site *s = f->sites[i];
+		char at[256];
+
+		if (!is_reason(v, s, &part) && !(f->whole && is_reason(v, s, f)))
+			continue;
+		line_text(v, lines, s, at, sizeof(at));
+		guide_line_add(&sums->guide, at);
+	}
+	/* Of no line: for want of --closed, or of what the tables know alone. */
+	sums->guide.list[sums->guide.count - 1].armed = !sums->guide.list[sums->guide.count - 1].line_count || o->exported;
+}
+
+/* The same of a whole object: for each of its members, since they are armed one by one once no place is about all. */
+static void guide_add_whole(const struct view *v, struct lines *lines, const struct field *f, size_t reads,
+                            struct sums *sums)
+{
+	const struct object *o = &v->scan.objects.list[f->object];
+	size_t k, i;
+
+	if (!o->members.count)
+		guide_add(v, lines, f, f->from, f->to, reads, sums);
+	for (k = 0; k < o->members.count; k++) {
+		const struct member *m = &o->members.list[k];
+		struct field part = {.object = f->object, .from = m->off, .to = m->off + m->size};
+		size_t n = 0;
+
+		for (i = 0; i < f->site_count; i++)
+			n += is_read_of(f->sites[i], &part);
+		if (n)
+			guide_add(v, lines, f, part.from, part.to, n, sums);
+	}
 }
 
 /* Would a field with stores be armed if they were calls of etch_set? Then adds their lines. */
@@ -160,6 +222,13 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	when = f->when == NEVER && set_would_arm(v, lines, f, sums) ? BY_SET : f->when;
 	sums->fields[when]++;
 	sums->reads[when] += reads;
+	sums->guide.reads += reads;
+	if (f->when == NEVER || f->when == GUARDED) {
+		if (f->whole)
+			guide_add_whole(v, lines, f, reads, sums);
+		else if (reads)
+			guide_add(v, lines, f, f->from, f->to, reads, sums);
+	}
 	for (i = 0; f->whole && o->facts && i < f->site_count; i++)
 		sums->stores += f->sites[i]->kind == SITE_STORE;
 	sums->vague = f->whole && o->facts && !o->dense ? count : 0;
@@ -177,7 +246,12 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	listing_add(l, "%zu", reads);
 	listing_add(l, "%s", when_names[f->when]);
 	listing_add(l, "%zu", count);
-	listing_add(l, "%s", why && *why ? why : f->when == BY_SYNC && o->unarmed_why && !count ? o->unarmed_why : "-");
+	listing_add(l, "%s",
+	            why && *why                    ? why
+	            : f->when == AT_START || count ? "-"
+	            : o->exported                  ? OBJECT_EXPORTED
+	            : o->unarmed_why               ? o->unarmed_why
+	                                           : "-");
 	free(why);
 }
 
@@ -249,7 +323,10 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 	if (!o->range_count) {
 		f.to = o->size;
-		f.when = o->armed ? AT_START : o->kept ? NEVER : BY_SYNC;
+		f.when = o->armed                                         ? AT_START
+		         : o->kernel || (o->kept && object_is_exposed(o)) ? NEVER
+		         : o->kept                                        ? GUARDED
+		                                                          : BY_SYNC;
 		f.whole = true;
 		field_show(v, lines, &f, all, l, sums);
 		return;
@@ -260,7 +337,7 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 		f.from = p->from;
 		f.to = p->to;
-		f.when = p->kept ? NEVER : p->facts || !o->in_part ? BY_SYNC : AT_START;
+		f.when = p->kept ? NEVER : o->exported ? GUARDED : p->facts || !o->in_part ? BY_SYNC : AT_START;
 		spans_find(&spans, o, &f);
 		field_show(v, lines, &f, all, l, sums);
 	}
@@ -283,15 +360,15 @@ static void sums_print(const char *object, struct sums *s, bool all)
 		n += !i || strcmp(s->lines[i], s->lines[i - 1]);
 	text_clean(stdout, object);
 	if (s->vague && s->stores) {
-		printf(": not armed by field, since %zu place%s may reach any byte; etch_sync arms the whole (%zu reads), and "
-		       "makes "
-		       "it read-only: one of its %zu store%s later ends the program\n",
-		       s->vague, plural(s->vague), s->reads[BY_SYNC], s->stores, plural(s->stores));
+		printf(": not armed by field, since %zu place%s may reach any byte; etch_sync arms the whole (%zu reads), "
+		       "guarded: "
+		       "one of its %zu store%s later meets a read-only page\n",
+		       s->vague, plural(s->vague), s->reads[BY_SYNC] + s->reads[GUARDED], s->stores, plural(s->stores));
 		return;
 	}
 	printf(": %zu field%s (%zu read%s) armed now, %zu more (%zu) by etch_sync", s->fields[AT_START],
-	       plural(s->fields[AT_START]), s->reads[AT_START], plural(s->reads[AT_START]), s->fields[BY_SYNC],
-	       s->reads[BY_SYNC]);
+	       plural(s->fields[AT_START]), s->reads[AT_START], plural(s->reads[AT_START]),
+	       s->fields[BY_SYNC] + s->fields[GUARDED], s->reads[BY_SYNC] + s->reads[GUARDED]);
 	if (s->fields[NEVER])
 		printf(", %zu (%zu) not: something takes the address", s->fields[NEVER], s->reads[NEVER]);
 	if (n)
@@ -348,8 +425,11 @@ void show_fields(const struct view *v, bool all, enum format format)
 	lines_close(lines);
 	view_list_print(v, "fields", &l, format, "no etched object");
 	for (k = 0; k < v->scan.objects.defined; k++) {
-		if (format == FORMAT_TEXT)
+		if (format == FORMAT_TEXT) {
+			field_guide_print(&sums[k].guide, v->scan.objects.list[k].name, all ? SIZE_MAX : GUIDE_SHOWN);
 			sums_print(v->scan.objects.list[k].name, &sums[k], all);
+		}
+		field_guide_free(&sums[k].guide);
 		for (i = 0; i < sums[k].line_count; i++)
 			free(sums[k].lines[i]);
 		free(sums[k].lines);

@@ -256,6 +256,7 @@ static void obj_list(const struct view *v, struct listing *l)
 		strcat(flags, r->more & ETCH_OBJ_KEPT ? ",kept" : "");
 		strcat(flags, r->more & ETCH_OBJ_VAGUE ? ",vague" : "");
 		strcat(flags, r->more & ETCH_OBJ_DENSE ? ",dense" : "");
+		strcat(flags, r->more & ETCH_OBJ_KERNEL ? ",kernel" : "");
 		listing_add(l, "%s", kinds[r->kind]);
 		listing_add(l, "%" PRIx64, r->addr);
 		listing_add(l, "%" PRIu64, r->size);

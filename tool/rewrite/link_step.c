@@ -58,7 +58,8 @@ static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
 		rows[k].addr = o->addr + p->from;
 		rows[k].size = p->to - p->from;
 		rows[k].flags = (uint8_t)((whole.flags & ~facts) | p->facts | (o->in_part && !p->facts ? ETCH_OBJ_ARMED : 0));
-		rows[k].more |= (uint16_t)((i ? ETCH_OBJ_FIELD : 0) | (p->kept ? ETCH_OBJ_KEPT : 0));
+		rows[k].more |=
+			(uint16_t)((i ? ETCH_OBJ_FIELD : 0) | (p->kept ? ETCH_OBJ_KEPT : 0) | (p->kernel ? ETCH_OBJ_KERNEL : 0));
 		rows[k].name = p->name;
 		if (i)
 			rows[k].ref = 0;
@@ -93,7 +94,8 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
 				rows[n].ref = now->obj[k].ref;
 		rows[n].more = (uint16_t)((o->vague ? ETCH_OBJ_VAGUE : 0) | (o->dense ? ETCH_OBJ_DENSE : 0) |
-		                          (o->kept && o->range_count <= 1 ? ETCH_OBJ_KEPT : 0));
+		                          (o->kept && o->range_count <= 1 ? ETCH_OBJ_KEPT : 0) |
+		                          (o->kernel && o->range_count <= 1 ? ETCH_OBJ_KERNEL : 0));
 		n++;
 		if (o->range_count > 1)
 			n = range_rows(rows, n - 1, o);

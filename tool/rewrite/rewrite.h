@@ -95,6 +95,9 @@ int rewrite_ex_print(struct scan *s, struct findings *x);
  * few unless `all`. Returns the number of all findings. */
 size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
                               const struct rewrite_result *r, bool all);
+/* Prints a note for each object whose members are missing; with `all` also for each that another module may store to.
+ */
+void rewrite_print_objects(const char *path, struct scan *s, bool all);
 /* Prints the summary of a file, one line, to standard output. */
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                         const struct rewrite_result *r);

@@ -484,6 +484,7 @@ int rewrite_file(const struct input *in, const struct rewrite_command *given, co
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
 		rewrite_print_headers(path, &f, done);
 	findings = rewrite_print_findings(path, &f, &made.scan, done, opt->verbose);
+	rewrite_print_objects(path, &made.scan, opt->verbose);
 	if (opt->verbose)
 		rewrite_print_done(path, &f, &opt->make, done);
 	if (done->bytes)

@@ -4,6 +4,7 @@
 #include "elf/symbols.h"
 #include "report/text.h"
 #include "rewrite/rewrite.h"
+#include "site/bake.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,6 +118,24 @@ size_t rewrite_print_findings(const char *path, const struct elf_file *f, const 
 	lines_close(finding_printer.lines);
 	symbol_index_free(&finding_printer.names);
 	return count;
+}
+
+void rewrite_print_objects(const char *path, struct scan *s, bool all)
+{
+	const char *why = NULL;
+	size_t i;
+
+	for (i = 0; i < s->objects.defined; i++) {
+		const struct object *o = &s->objects.list[i];
+
+		if (o->memberless) {
+			if (!why)
+				why = members_missing_why(scan_lines(s), s->file);
+			text_error(path, "note: %s: no member information (%s): guarded as a whole", o->name, why);
+		}
+		if (all && o->exported)
+			text_error(path, "note: %s: %s", o->name, OBJECT_EXPORTED);
+	}
 }
 
 /* Prints the counts of calls through ops objects, if there are any. */

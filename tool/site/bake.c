@@ -253,6 +253,49 @@ static bool code_has_relocs(const struct elf_file *f)
 /* The start of the page that holds an address. */
 static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
 
+/* Is there a byte of another object, or one that stays a load, on the pages of the bytes [from, to) of object k? Then
+ * these pages stay writable, or may. */
+static bool range_is_exposed(const struct scan *s, size_t k, uint64_t from, uint64_t to)
+{
+	const struct object *o = &s->objects.list[k], *next;
+	uint64_t first = object_page(o->addr + from), end = object_page(o->addr + to + ETCH_PAGE - 1);
+	size_t i;
+
+	if (k && s->objects.list[k - 1].addr < first + ETCH_PAGE &&
+	    s->objects.list[k - 1].addr + s->objects.list[k - 1].size > first)
+		return true;
+	next = k + 1 < s->objects.defined ? o + 1 : NULL;
+	if (next && next->addr < end && next->addr >= o->addr)
+		return true;
+	for (i = 0; i < o->range_count; i++)
+		if (o->ranges[i].kept && o->addr + o->ranges[i].from < end && o->addr + o->ranges[i].to > first)
+			return true;
+	return false;
+}
+
+/*
+ * An exported object has a proof for none of its bytes: a module that the tool has not seen may store to them. What
+ * guards them is a read-only page, so that those on a page that stays writable stay loads.
+ */
+static void exported_keep(struct scan *s, size_t k)
+{
+	struct object *o = &s->objects.list[k];
+	bool more = true;
+	size_t i;
+
+	o->kept = true;
+	while (more) { /* a range may reach into the next page */
+		more = false;
+		for (i = 0; i < o->range_count; i++) {
+			struct object_range *p = &o->ranges[i];
+
+			if (p->kept || !range_is_exposed(s, k, p->from, p->to))
+				continue;
+			p->kept = p->open = more = true;
+		}
+	}
+}
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
 	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
@@ -263,8 +306,11 @@ void objects_judge(struct scan *s, const struct linked_tables *now)
 		struct object *o = &s->objects.list[i];
 		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
-		if (!object_is_imv(o) && !s->closed && is_exported(&exports, o))
-			o->unarmed_why = "exported: another module may store to it";
+		o->exported = !object_is_imv(o) && !s->closed && is_exported(&exports, o);
+		if (o->exported)
+			exported_keep(s, i);
+		if (o->exported)
+			o->unarmed_why = OBJECT_EXPORTED;
 		else if (!o->value && !o->dense &&
 		         (object_page(o->addr) < sh->sh_addr ||
 		          object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))

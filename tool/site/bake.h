@@ -45,6 +45,9 @@ int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch
  */
 size_t sites_unlisted(struct scan *s, const struct linked_tables *now);
 
+/* Why an object is not armed that another module may store to. */
+#define OBJECT_EXPORTED "exported: another module may store to it; --closed says that none does"
+
 /*
  * Decides for each object whether it is armed from the start: no store, no escape, its section on pages of its own.
  * Sets `armed`, and `unarmed` (the reason).

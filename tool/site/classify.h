@@ -12,6 +12,7 @@ struct function_scan {
 	uint8_t
 		*live_flags; /* per instruction: the flags that are live behind it; computed for the first compare; malloc'd */
 	int stack_even;  /* -1: not known yet */
+	int in_memory;   /* the kernel stores by addresses that this function has put into memory; -1: not known yet */
 };
 
 /* Sets the form of a load, or the reason why it has none. 0, or -1: scan.error. */

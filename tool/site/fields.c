@@ -54,27 +54,28 @@ bool object_armed_at(const struct object *o, uint64_t from, uint64_t to)
 	return o->armed || (o->in_part && !object_stored(o, from, to));
 }
 
-static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t to, uint8_t facts, bool kept)
+static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t to, uint8_t facts,
+                       const struct site *site)
 {
 	mem_room(&o->stored, room, o->stored_count, sizeof(*o->stored));
-	o->stored[o->stored_count++] = (struct stored){from, to, facts, kept};
+	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel};
 }
 
 /* Adds the bytes that a fact concerns. False: they are not known. */
-static bool fact_add(struct object *o, size_t *room, const struct site *site, bool kept)
+static bool fact_add(struct object *o, size_t *room, const struct site *site)
 {
 	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
-	uint8_t bit = (uint8_t)((fact == ETCH_OBJ_STORED ? 1 : 2) << (kept ? 2 : 0));
+	uint8_t bit = (uint8_t)(site->kernel ? 16 : (fact == ETCH_OBJ_STORED ? 1 : 2) << (site->late ? 2 : 0));
 	uint64_t from, to;
 	size_t i;
 
 	switch (site_reach(o, site, &from, &to)) {
-	case REACH_BYTES: stored_add(o, room, from, to, fact, kept); return true;
+	case REACH_BYTES: stored_add(o, room, from, to, fact, site); return true;
 	case REACH_ARRAYS:
 		for (i = 0; i < o->members.count && !(o->arrays_stored & bit); i++)
 			if (o->members.list[i].indexed)
 				stored_add(o, room, o->members.list[i].off, o->members.list[i].off + o->members.list[i].size, fact,
-				           kept);
+				           site);
 		o->arrays_stored |= bit;
 		return true;
 	default: return false;
@@ -107,6 +108,7 @@ static void stored_merge(struct object *o)
 		last->to = o->stored[i].to > last->to ? o->stored[i].to : last->to;
 		last->facts |= o->stored[i].facts;
 		last->kept |= o->stored[i].kept;
+		last->kernel |= o->stored[i].kernel;
 	}
 	o->stored_count = n;
 }
@@ -154,6 +156,7 @@ static void range_add(struct object *o, size_t *room, uint64_t to)
 	                                                    .to = to,
 	                                                    .facts = what ? what->facts : 0,
 	                                                    .kept = what && what->kept,
+	                                                    .kernel = what && what->kernel,
 	                                                    .name = range_name(o, from)};
 }
 
@@ -163,7 +166,9 @@ static bool is_uniform(const struct object *o)
 	uint64_t at = 0;
 	size_t i;
 
-	for (i = 0; i < o->stored_count && o->stored[i].from == at && o->stored[i].kept == o->stored[0].kept; i++)
+	for (i = 0; i < o->stored_count && o->stored[i].from == at && o->stored[i].kept == o->stored[0].kept &&
+	            o->stored[i].kernel == o->stored[0].kernel;
+	     i++)
 		at = o->stored[i].to;
 	return !o->stored_count || (i == o->stored_count && at == o->size);
 }
@@ -208,9 +213,6 @@ static bool has_fields(const struct scan *s, int32_t object)
 	return false;
 }
 
-/* Does an object share pages with others, so that they may stay writable while it is armed? */
-static bool is_exposed(const struct object *o) { return o->dense || (o->shared && !o->value); }
-
 int scan_fields_find(struct scan *s)
 {
 	struct lines *lines = NULL;
@@ -222,7 +224,8 @@ int scan_fields_find(struct scan *s)
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
 
-		o->bounded = o->facts && !o->inferred && !o->value && !o->vague && has_fields(s, (int32_t)i);
+		o->memberless = o->facts && !o->value && has_fields(s, (int32_t)i);
+		o->bounded = o->memberless && !o->inferred && !o->vague;
 		if (!o->bounded)
 			continue;
 		if (!lines)
@@ -233,7 +236,7 @@ int scan_fields_find(struct scan *s)
 		struct site *site = &s->sites[i];
 		struct object *o = &s->objects.list[site->object];
 
-		if (site_kind_is_patched(site->kind) || !(o->bounded || is_exposed(o)))
+		if (site_kind_is_patched(site->kind) || !o->section || o->value)
 			continue;
 		seen[site->object] |= site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
 		if (!setup_tried)
@@ -241,10 +244,11 @@ int scan_fields_find(struct scan *s)
 		setup_tried = true;
 		/* An address may be kept, and written through later. */
 		site->late = site->kind != SITE_STORE || setup_runs_after(&setup, site->section, site->addr);
-		o->kept |= is_exposed(o) && (site->late || site->recorded);
+		o->kept |= site->late || (site->recorded && !scan_is_explained(s, i));
+		o->kernel |= site->kernel;
 		if (!o->bounded)
 			continue;
-		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site, site->late)) {
+		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site)) {
 			o->bounded = false;
 			o->vague = site->recorded;
 		}
@@ -253,7 +257,8 @@ int scan_fields_find(struct scan *s)
 		struct object *o = &s->objects.list[i];
 
 		o->bounded &= o->facts == seen[i];
-		o->kept |= is_exposed(o) && (o->facts & ~seen[i]);
+		o->kept |= o->facts & ~seen[i];
+		o->memberless &= !o->bounded && !o->members.known && !o->vague;
 		stored_merge(o);
 		ranges_make(o);
 	}

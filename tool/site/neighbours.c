@@ -180,15 +180,16 @@ static int site_spread(struct scan *s, size_t i)
 	return other >= 0 && other != site.object ? fact_copy(s, &site, (size_t)other) : 0;
 }
 
-/* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object; and an index
- * that is added to where an array begins, of the address in a register and the constant of the use, is that array's. */
+/* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object. Where an
+ * index is added to the start of an array, by the address in a register and the constant of the instruction, and the
+ * sum is stored to or passed to a function, the index is that array's. */
 static bool is_vague(struct scan *s, const struct site *site)
 {
 	struct object *o = &s->objects.list[site->object];
 
 	if (!(site->beside & BESIDE_ANY) || (site->off_known && (site->kind == SITE_STORE || site->as_pointer)))
 		return false;
-	return !site->indexed || site->kind != SITE_STORE || !object_indexes(s, o)->known ||
+	return !site->indexed || (site->kind != SITE_STORE && !site->argument) || !object_indexes(s, o)->known ||
 	       !index_begins(s, o, (uint64_t)site->off, 0);
 }
 

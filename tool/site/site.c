@@ -167,6 +167,8 @@ static void site_merge(struct site *a, const struct site *b)
 	a->indexed = (a->off_known || a->indexed) && (b->off_known || b->indexed) && !(a->off_known && b->off_known);
 	a->off_known = a->off_known && b->off_known;
 	a->as_pointer = a->as_pointer && b->as_pointer;
+	a->argument = a->argument && b->argument;
+	a->kernel = a->kernel || b->kernel;
 	a->beside |= b->beside;
 	a->size = a->size > b->size ? a->size : b->size;
 }
@@ -228,6 +230,7 @@ void scan_free(struct scan *s)
 	entries_free(&s->entries);
 	func_clobbers_free(&s->clobbers);
 	func_list_free(&s->funcs);
+	kernel_reach_free(&s->kernel);
 	imports_free(&s->imports);
 	function_types_free(s->types);
 	lines_close(s->lines);
@@ -331,6 +334,16 @@ static struct use use_in_part(const struct scan *s, const struct use *u)
 	return out;
 }
 
+/* Is an address that a function puts into memory one by which the kernel may store, as in an iovec for readv? */
+static bool escapes_to_kernel(struct function_scan *c, const struct use *u)
+{
+	if (u->kind != USE_ESCAPE || u->argument)
+		return false;
+	if (c->in_memory < 0)
+		c->in_memory = kernel_reach_in_memory(c->func->kernel, c->func->fn, c->func->code);
+	return c->in_memory;
+}
+
 /* Adds a use that the tracker has found as a site. */
 static int use_take(void *arg, const struct use *use)
 {
@@ -349,6 +362,8 @@ static int use_take(void *arg, const struct use *use)
 		.size = u->kind == USE_CALL ? 8 : in->mem_size,
 		.indexed = u->indexed,
 		.as_pointer = u->as_pointer,
+		.argument = u->argument,
+		.kernel = u->kernel || escapes_to_kernel(c, u),
 		.beside = u->got ? 0 : u->beside,
 	};
 	int err = site.kind == SITE_LOAD   ? site_load_classify(c, u, &site)
@@ -368,6 +383,8 @@ struct lines *scan_lines(struct scan *s)
 		s->lines = lines_open(s->file);
 		s->types = function_types_read(s->lines, s->file);
 		imports_read(&s->imports, s->file, s->types);
+		if (!elf_is_object(s->file))
+			kernel_reach_init(&s->kernel, &s->imports, &s->funcs);
 	}
 	s->lines_tried = true;
 	return s->lines;
@@ -377,8 +394,9 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
                   const struct ref *imm)
 {
 	struct track_entries x;
-	struct track_func f = {fn, code, mem, imm, &x, s->clobbers.known ? &s->clobbers : NULL, NULL, &s->imports};
-	struct function_scan c = {s, &f, NULL, -1};
+	struct track_func f = {fn,   code,        mem,       imm, &x, s->clobbers.known ? &s->clobbers : NULL,
+	                       NULL, &s->imports, &s->kernel};
+	struct function_scan c = {s, &f, NULL, -1, -1};
 	int err;
 
 	if (!s->entries.built &&

@@ -7,6 +7,7 @@
 #define SITE_SITE_H
 
 #include "analysis/addresses/function.h"
+#include "analysis/addresses/kernel_reach.h"
 #include "analysis/addresses/track.h"
 #include "elf/file.h"
 #include "elf/types.h"
@@ -20,13 +21,15 @@ struct stored {
 	uint64_t from, to; /* relative to the object; to: exclusive */
 	uint8_t facts;     /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED */
 	bool kept;         /* also after etch_sync */
+	bool kernel;       /* a system call may */
 };
 
 /* A run of bytes of an object with the same facts, which gets a record of its own. */
 struct object_range {
 	uint64_t from, to;
 	uint8_t facts;
-	bool kept;
+	bool kept, kernel;
+	bool open;  /* kept, since it is exported, on a page that stays writable */
 	char *name; /* "object.member", or "object+0x10" */
 };
 
@@ -39,7 +42,8 @@ struct object {
 	uint32_t symbol;  /* ET_REL: symbol index of an undefined one */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
 	bool dense;       /* in ETCH_SEC_DENSE, beside other data: on pages that stay writable */
-	bool kept;        /* linked, dense or shared: something may store to it after etch_sync */
+	bool kept;        /* linked: something may store to it after etch_sync */
+	bool kernel;      /* linked: a system call may store to any of its bytes */
 	bool inferred;    /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
 	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
@@ -56,6 +60,8 @@ struct object {
 	struct members members;      /* from DWARF */
 	struct object_range *ranges; /* all bytes, in order; none where all have one record */
 	size_t range_count;
+	bool memberless;         /* linked: it is armed as a whole, since DWARF does not have its members */
+	bool exported;           /* linked: another module, which nobody has seen, may store to it (no --closed) */
 	bool in_part;            /* linked: not armed, but the bytes without facts are from the start */
 	bool armed;              /* linked: armed from the start, by objects_judge() */
 	bool unrecorded;         /* linked: the tables have no room for its record */
@@ -91,6 +97,8 @@ struct site {
 	bool indexed;              /* not off_known: `off` and what an index adds to it */
 	bool in_data;              /* an escape through a data word */
 	bool as_pointer;           /* the address escapes as a pointer that C's rules bound (track.h) */
+	bool argument;             /* ... as an argument of a function, or its return value */
+	bool kernel;               /* ... and a system call may store there (kernel_reach.h) */
 	uint8_t beside;            /* enum beside (track.h) */
 	bool recorded;             /* linked: known from a table alone */
 	bool late;                 /* linked, a store or an escape: may run, or be used, after etch_sync */
@@ -152,6 +160,7 @@ struct scan {
 	struct lines *lines;    /* opened on first use; null: no DWARF */
 	struct function_types *types;
 	struct imports imports;
+	struct kernel_reach kernel; /* linked */
 	bool lines_tried;
 	size_t external;    /* linked: number of table entries whose object is not etched in this file */
 	struct error error; /* set by a function that returned -1 */
@@ -233,6 +242,9 @@ void scan_sites_sort(struct scan *s);
  */
 int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
                   const struct ref *imm);
+
+/* Does an object share pages with others, so that they may stay writable while it is armed? */
+static inline bool object_is_exposed(const struct object *o) { return o->dense || (o->shared && !o->value); }
 
 /* The object is the NAME__imv of DEFINE_IMV, in the section of scalars. */
 bool object_is_imv(const struct object *o);

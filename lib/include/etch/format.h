@@ -206,13 +206,18 @@ enum etch_obj_kind {
  * for each run of bytes with the same facts: the first has its name and is like any other; the others have
  * FIELD, each begins where the one before it ends. */
 #define ETCH_OBJ_FIELD 0x01u /* object: continues the previous record; fact with GOT: `size` is its bytes */
-#define ETCH_OBJ_KEPT  0x02u /* object: something stores to it after etch_sync too, which leaves it as it is */
+/* Object: something may store to it after etch_sync too: code, or whoever keeps its address. etch_sync leaves a field
+ * as it is then, and what is armed on facts alone. */
+#define ETCH_OBJ_KEPT  0x02u
 #define ETCH_OBJ_VAGUE 0x04u /* object: the bytes of its facts are not known; for the next link step */
 /* Object, set by the object step already: in ETCH_SEC_DENSE. Where that is not whole pages its page stays writable, so
  * that etch_sync arms it only where nothing stores to it later (ETCH_OBJ_KEPT); without the link step, where no record
  * of a fact is about it. */
 #define ETCH_OBJ_DENSE 0x08u
-#define ETCH_OBJ_MORE  0x0fu /* every defined bit */
+/* Object: a system call may store to it, and on a read-only page fails, where no handler can help: a read-only page
+ * never arms it. */
+#define ETCH_OBJ_KERNEL 0x10u
+#define ETCH_OBJ_MORE   0x1fu /* every defined bit */
 /* The bytes of a fact with FIELD: the first one, relative to the object, and their number. */
 #define ETCH_FACT_BYTES(from, count) ((uint32_t)(from) | (uint32_t)(count) << 24)
 #define ETCH_FACT_FROM(size)         ((uint32_t)(size)&0xffffffu)
@@ -226,7 +231,7 @@ struct etch_obj {
 	int32_t ref;   /* object: its name, NUL-terminated; fact: where; relative to &ref */
 	uint8_t kind;  /* enum etch_obj_kind */
 	uint8_t flags; /* ETCH_OBJ_* */
-	uint16_t more; /* ETCH_OBJ_FIELD, ETCH_OBJ_KEPT, ETCH_OBJ_VAGUE, ETCH_OBJ_DENSE */
+	uint16_t more; /* ETCH_OBJ_MORE: ETCH_OBJ_FIELD and those behind it */
 };
 
 /* ---- __etch_mod: one module (program or shared object) ------------------- */

@@ -4,28 +4,64 @@
 
 #include "arch/x86/stack.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static int function_order(const void *a, const void *b)
+{
+	const struct kernel_function *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Finds the C library's functions in a static program. In any other, a function of such a name is the program's own. */
+static void functions_read(struct imports *x)
+{
+	const struct elf_file *f = x->file;
+	size_t room = 0;
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++)
+		if (f->phdrs[i].p_type == PT_INTERP)
+			return;
+	for (i = 1; i < f->symbol_count && f->eh.e_entry; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+		const struct kernel_store *k = y->section && y->bind != STB_LOCAL ? kernel_store_named(y->name) : NULL;
+
+		if (!k || (y->type != STT_FUNC && y->type != STT_NOTYPE))
+			continue;
+		mem_room(&x->functions, &room, x->function_count, sizeof(*x->functions));
+		x->functions[x->function_count++] = (struct kernel_function){y->value, k};
+	}
+	if (x->function_count)
+		qsort(x->functions, x->function_count, sizeof(*x->functions), function_order);
+}
 
 void imports_read(struct imports *x, const struct elf_file *f, const struct function_types *types)
 {
 	struct error e;
 
 	*x = (struct imports){.file = f, .types = types};
-	if (types && !elf_is_object(f) && dynamic_relocs_read(f, 0, UINT64_MAX, &x->slots, &x->slot_count, &e)) {
+	if (elf_is_object(f))
+		return;
+	if (dynamic_relocs_read(f, 0, UINT64_MAX, &x->slots, &x->slot_count, &e)) {
 		x->slots = NULL;
 		x->slot_count = 0;
 	}
+	functions_read(x);
 }
 
 void imports_free(struct imports *x)
 {
 	free(x->slots);
+	free(x->functions);
 	memset(x, 0, sizeof(*x));
 }
 
-int imports_arguments(const struct imports *x, const struct insn *in)
+/* The name of the function of another module that a call or jump leads to; null: it is none of those, or not known. */
+static const char *imports_name(const struct imports *x, const struct insn *in)
 {
 	struct elf_held held;
 	uint64_t slot = 0;
@@ -33,18 +69,36 @@ int imports_arguments(const struct imports *x, const struct insn *in)
 	size_t at;
 
 	if (!x || !x->slot_count)
-		return -1;
+		return NULL;
 	if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP) {
 		section = elf_section_at(x->file, in->target);
 		held = elf_held(x->file, section, in->target);
 		if (!section || strncmp(x->file->sections[section].name, ".plt", 4) || !held.size)
-			return -1;
+			return NULL;
 		slot = plt_slot(held.bytes, held.size, in->target);
 	} else if (in->base == INSN_PC_REG && in->mem_size == 8) {
 		slot = in->addr + in->len + (uint64_t)in->disp;
 	}
 	at = SEARCH(x->slot_count, i, x->slots[i].place < slot);
 	if (!slot || at == x->slot_count || x->slots[at].place != slot || !x->slots[at].symbol || x->slots[at].addend)
-		return -1;
-	return function_import_arguments(x->types, x->slots[at].symbol->name);
+		return NULL;
+	return x->slots[at].symbol->name;
+}
+
+int imports_arguments(const struct imports *x, const struct insn *in)
+{
+	const char *name = x && x->types ? imports_name(x, in) : NULL;
+
+	return name ? function_import_arguments(x->types, name) : -1;
+}
+
+const struct kernel_store *imports_kernel(const struct imports *x, const struct insn *in)
+{
+	const char *name = imports_name(x, in);
+	size_t k;
+
+	if (name || !x || (in->flow != FLOW_CALL && in->flow != FLOW_JUMP))
+		return name ? kernel_store_named(name) : NULL;
+	k = SEARCH(x->function_count, i, x->functions[i].addr < in->target);
+	return k < x->function_count && x->functions[k].addr == in->target ? x->functions[k].store : NULL;
 }

@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of other modules that a linked file calls, by the GOT slots that hold their addresses. */
+/* The functions of other modules that a linked file calls, by the GOT slots that hold their addresses; of a static
+ * program those of the C library, by their symbols. */
 #ifndef ANALYSIS_ADDRESSES_IMPORTS_H
 #define ANALYSIS_ADDRESSES_IMPORTS_H
 
+#include "analysis/addresses/kernel_stores.h"
 #include "arch/x86/insn.h"
 #include "elf/dynamic.h"
 #include "elf/types.h"
+
+/* A function in a static program that lets the kernel store to memory. */
+struct kernel_function {
+	uint64_t addr;
+	const struct kernel_store *store;
+};
 
 struct imports {
 	const struct elf_file *file;
 	const struct function_types *types;
 	struct dynamic_reloc *slots; /* sorted by place */
 	size_t slot_count;
+	struct kernel_function *functions; /* sorted by address */
+	size_t function_count;
 };
 
 /* Empty where the file's relocations are malformed. imports_free() when done; refers to *f and *types. */
@@ -20,5 +30,8 @@ void imports_free(struct imports *x);
 /* The most words in general registers that a call or jump passes to a function of another module, by the prototypes of
  * the file's DWARF; -1: not known. x: may be null. */
 int imports_arguments(const struct imports *x, const struct insn *in);
+/* Where the kernel may store for the function that a call or jump leads to; null: nowhere, or it is none of another
+ * module's or the C library's. x: may be null. */
+const struct kernel_store *imports_kernel(const struct imports *x, const struct insn *in);
 
 #endif

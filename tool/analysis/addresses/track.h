@@ -15,6 +15,7 @@
 
 #include "analysis/addresses/clobbers.h"
 #include "analysis/addresses/imports.h"
+#include "analysis/addresses/kernel_reach.h"
 #include "elf/types.h"
 
 /* What else an address in an object may denote, as bits: compilers fold the constant part of an index into an address,
@@ -62,6 +63,8 @@ struct use {
 	uint8_t beside;   /* enum beside: of the addresses that it is made from */
 	bool as_pointer; /* USE_ESCAPE as a pointer of the program's: an argument, a return value, stored outside the stack.
 	                  * Any other escape may be a pointer of the compiler's, which is used at other offsets */
+	bool argument;   /* as_pointer: as an argument or a return value */
+	bool kernel;     /* USE_ESCAPE: to where a system call may store by it (kernel_reach.h) */
 };
 
 /* An edge from the calls in [start, end) to a landing pad. Callee-saved registers keep their values. */
@@ -113,6 +116,7 @@ struct track_func {
 	struct func_clobbers *clobbers;     /* null: calls clobber what the ABI allows */
 	const struct function_types *types; /* null: DWARF does not describe functions */
 	const struct imports *imports;      /* null: nothing is known of those of other modules */
+	struct kernel_reach *kernel;        /* null: nothing is known of where the kernel stores */
 };
 
 /*

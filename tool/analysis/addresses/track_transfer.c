@@ -58,6 +58,21 @@ static void escape_report(struct track *t, size_t insn, const struct addr_value 
 	place_report(t, &u, v);
 }
 
+/* Reports an escape of the address in v to a function or a system call, by which the kernel may store if `kernel`. */
+static void argument_report(struct track *t, size_t insn, const struct addr_value *v, bool kernel)
+{
+	struct use u = {.insn = insn,
+	                .kind = USE_ESCAPE,
+	                .object = v->object,
+	                .got = v->got,
+	                .in_register = true,
+	                .as_pointer = true,
+	                .argument = true,
+	                .kernel = kernel};
+
+	place_report(t, &u, v);
+}
+
 /* Reports a call or jump through a register with a loaded pointer. Returns whether it certainly calls what the slot
  * holds. */
 static bool call_report(struct track *t, const struct addr_state *s, size_t i)
@@ -169,6 +184,32 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
 			escape_report(t, i, &s->reg[r], as_pointer >> r & 1);
 }
 
+/* The same where control leaves the function: pointers of the program's are arguments or return values, and by those in
+ * `kernel`, which are arguments in any case, the kernel may store. */
+static void arguments_leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t as_pointer,
+                            uint16_t kernel)
+{
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if (((regs & (as_pointer | kernel)) >> r & 1) && s->reg[r].object >= 0)
+			argument_report(t, i, &s->reg[r], kernel >> r & 1);
+	leave(t, s, i, (uint16_t)(regs & ~(as_pointer | kernel)), 0);
+}
+
+static struct known_value known_in(const struct addr_state *s, unsigned r)
+{
+	return (struct known_value){s->reg[r].object < 0 && s->reg[r].exact, s->reg[r].off};
+}
+
+/* The registers by which the kernel may store to memory at a call, a jump out of the function, or a system call. */
+static uint16_t kernel_registers(struct track *t, const struct addr_state *s, size_t i)
+{
+	return kernel_reach_at(t->f->kernel, &t->f->code->insns[i], bytes_of(t, i), known_in(s, INSN_SYSCALL_NUMBER),
+	                       known_in(s, INSN_FIRST_ARGUMENT), true)
+	    .registers;
+}
+
 /* Reports escapes at a jump out of the function, or a call: of registers that are live at the target, if that is in the
  * file, else of those in `abi`. */
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
@@ -196,7 +237,7 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 	/* Callee-saved registers are live in a callee only because it saves them. */
 	if (in->flow == FLOW_CALL)
 		mask &= insn_call_clobbers();
-	leave(t, s, i, mask, as_pointer);
+	arguments_leave(t, s, i, mask, as_pointer, t->reporting && in->flow != FLOW_BRANCH ? kernel_registers(t, s, i) : 0);
 }
 
 uint64_t track_pad_of(const struct track *t, uint64_t addr)
@@ -407,7 +448,8 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 	case FLOW_CALL:
 	case FLOW_CALL_IND: call_leave(t, s, i); break;
 	case FLOW_RETURN:
-		leave(t, s, i, insn_first_returns(function_returned(t->f->types, t->f->fn->section, t->f->fn->start)), 0xffff);
+		arguments_leave(t, s, i, insn_first_returns(function_returned(t->f->types, t->f->fn->section, t->f->fn->start)),
+		                0xffff, 0);
 		break;
 	case FLOW_JUMP_IND:
 		if (track_is_switch(s, in))
@@ -483,7 +525,9 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	made = track_choice(t, s, i, &data, &chosen, &chosen_in);
 	if (insn_replaces_part(bytes_of(t, i), in))
 		data &= (uint16_t)~in->writes;
-	if (!insn_only_compares(bytes_of(t, i), in))
+	if (insn_is_syscall(bytes_of(t, i), in))
+		arguments_leave(t, s, i, data, 0, t->reporting && holds_address(s) ? kernel_registers(t, s, i) : 0);
+	else if (!insn_only_compares(bytes_of(t, i), in))
 		leave(t, s, i, data, captures_pointer(t, s, i) ? data : 0);
 	pointers_apply(s, in, &mem.v, mem.slot);
 	choice = in->move == MOVE_NONE && (insn_makes_choice(bytes_of(t, i), in) || reads_choice(s, in));

@@ -222,16 +222,38 @@ bool insn_is_locked(const uint8_t *bytes) { return bytes[0] == 0xf0; }
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
 /* rdi rsi rdx rcx r8 r9, and r10 (static chain pointer) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
-uint16_t insn_first_arguments(unsigned count)
+/* The registers of the arguments in a mask, by the order in which they are passed. */
+static uint16_t in_order(const uint8_t order[6], unsigned arguments)
 {
-	static const uint8_t order[] = {7, 6, 2, 1, 8, 9}; /* rdi rsi rdx rcx r8 r9: psABI 3.2.3 */
 	uint16_t mask = 0;
 	unsigned i;
 
-	for (i = 0; i < count && i < sizeof(order); i++)
-		mask |= (uint16_t)(1u << order[i]);
+	for (i = 0; i < 6; i++)
+		if (arguments >> i & 1)
+			mask |= (uint16_t)(1u << order[i]);
 	return mask;
 }
+
+uint16_t insn_arguments(uint8_t arguments)
+{
+	static const uint8_t order[] = {INSN_FIRST_ARGUMENT, 6, 2, 1, 8, 9}; /* rdi rsi rdx rcx r8 r9: psABI 3.2.3 */
+
+	return in_order(order, arguments);
+}
+
+uint16_t insn_syscall_arguments_of(uint8_t arguments)
+{
+	static const uint8_t order[] = {7, 6, 2, 10, 8, 9}; /* rdi rsi rdx r10 r8 r9: psABI A.2.1 */
+
+	return in_order(order, arguments);
+}
+
+bool insn_is_syscall(const uint8_t *bytes, const struct insn *in)
+{
+	return in->len == 2 && bytes[0] == 0x0f && bytes[1] == 0x05;
+}
+
+uint16_t insn_first_arguments(unsigned count) { return insn_arguments((uint8_t)((1u << (count < 6 ? count : 6)) - 1)); }
 uint16_t insn_first_returns(unsigned count) { return count > 1 ? insn_return_values() : count ? 1u << 0 : 0; }
 uint16_t insn_pointer_arguments(void) { return insn_call_arguments() & (uint16_t) ~(1u << 10); }
 /* rdi rsi rdx r10 r8 r9: arguments of a system call (psABI A.2.1) */

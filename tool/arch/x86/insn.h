@@ -215,6 +215,13 @@ uint16_t insn_pointer_arguments(void); /* without it: in a call by pointer the t
 uint16_t insn_return_values(void);
 /* Those that hold the first `count` words of the arguments that are passed in general registers. */
 uint16_t insn_first_arguments(unsigned count);
+/* The registers of the arguments in a mask (bit k: argument k, from 0), of a function and of a system call. */
+uint16_t insn_arguments(uint8_t arguments);
+uint16_t insn_syscall_arguments_of(uint8_t arguments);
+/* Is it the system call of 64-bit programs? Its number is in register INSN_SYSCALL_NUMBER. */
+bool insn_is_syscall(const uint8_t *bytes, const struct insn *in);
+#define INSN_SYSCALL_NUMBER 0
+#define INSN_FIRST_ARGUMENT 7
 /* Those that a value of `count` words is returned in. */
 uint16_t insn_first_returns(unsigned count);
 uint16_t insn_syscall_arguments(void);

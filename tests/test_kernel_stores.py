@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""What the kernel may store to is never protected: a system call that finds a page read-only fails, and no handler hears
+of it. Every entry of the table of such calls is tried, as a function, as syscall(2), and as the instruction."""
+import re
+
+import pytest
+
+from conftest import ROOT, run
+
+TABLE = ROOT / "tool" / "analysis" / "addresses" / "kernel_stores.c"
+
+
+def rows():
+    """[(name, number or -1, [argument], by addresses in memory)] of the table, but syscall(2)."""
+    found = re.findall(r'\{"(\w+)", (-?\d+), ([^,]+), (true|false)\}', TABLE.read_text())
+    assert len(found) > 200 and [f[0] for f in found] == sorted({f[0] for f in found})
+    return [(n, int(k), [int(a) for a in re.findall(r"A\((\d)\)", args)], m == "true") for n, k, args, m in found if n != "syscall"]
+
+
+# Many targets in one object: its other fields stay armed.
+EACH = 16
+HEAD = """#include <etch/imv.h>
+#include <string.h>
+struct o { long first; """ + "".join(f"long t{k}[2], g{k}; " for k in range(EACH)) + """ };
+#define OBJECT(n) ETCHED struct o n = { 1, { 2 }, 3 }; __attribute__((noinline)) long read_##n(void) { return n.first + n.g0 + n.t0[1]; }
+typedef void *A;
+extern long numbered(long, A, A, A, A, A, A) __asm__("syscall");
+"""
+
+
+class Targets:
+    """Gives out fields of objects."""
+
+    def __init__(self):
+        self.names, self.single = [], []
+
+    def new(self, what):
+        self.names.append(what)
+        k = len(self.names) - 1
+        return f"o{k // EACH}.t{k % EACH}"
+
+    def fields(self):
+        return {f"o{k // EACH}.t{k % EACH}": what for k, what in enumerate(self.names)}
+
+    def alone(self, what):
+        """One in an object of its own, which may be reached as a whole."""
+        self.single.append(what)
+        return f"s{len(self.single) - 1}.t1"
+
+    def objects(self):
+        return "".join(f"OBJECT(o{k}) " for k in range(-(-len(self.names) // EACH))) + "".join(f"OBJECT(s{k}) " for k in range(len(self.single)))
+
+
+def calls(targets):
+    """Functions that make each call, with each of the arguments."""
+    for n, number, args, memory in rows():
+        yield f'extern long f_{n}(A, A, A, A, A, A) __asm__("{n}");'
+        for k in [*args, *(["m"] if memory else [])]:
+            for how in ["f", *(["n"] if number >= 0 and k != 5 else [])]:
+                t = (targets.alone if k == "m" else targets.new)(f"{how} {n} {k}")
+                passed = ", ".join("v" if k == "m" and i in (1, 2, 3) else t if i == k else "0" for i in range(6))
+                call = f"f_{n}({passed})" if how == "f" else f"numbered({number}, {passed})"
+                vector = f"A v[4]; v[0] = {t}; v[1] = (A)(long)size; v[2] = v[3] = 0; " if k == "m" else ""
+                yield f"long call_{how}_{n}_{k}({'long size' if vector else 'void'}) {{ {vector}return {call} + 1; }}"
+            if number >= 0 and k != "m":
+                t = targets.new(f"i {n} {k}")
+                yield f"""long call_i_{n}_{k}(void) {{ register A r __asm__("{REGISTERS[k]}") = {t}; long e = {number};
+	__asm__ volatile("syscall" : "+a"(e) : "r"(r) : "rcx", "r11", "memory"); return e; }}"""
+
+
+REGISTERS = ["rdi", "rsi", "rdx", "r10", "r8", "r9"]
+
+
+# Functions that pass an argument on, in the ways of compilers; and what is none of the kernel's.
+OTHERS = """
+extern long read(int, A, long) __asm__("read"), getrlimit(int, A), write(int, A, long), strtol(A, A, int), consume(A);
+#define NOINLINE __attribute__((noinline))
+NOINLINE long plain(A p) {{ return read(0, p, 8) + 1; }} long call_w_plain(void) {{ return plain({w_plain}); }}
+NOINLINE long tail(A p) {{ return read(0, p, 8); }} long call_w_tail(void) {{ return tail({w_tail}); }}
+NOINLINE long offset(long *p, int n) {{ for (int i = 0; i < n; i++) if (read(0, p + i, 8) < 0) return 1; return 0; }}
+long call_w_offset(void) {{ return offset({w_offset}, 1); }}
+NOINLINE long two(int a, A p, int b) {{ strtol(0, 0, a); return plain(b ? p : 0) + 1; }} long call_w_two(void) {{ return two(1, {w_two}, 3); }}
+__attribute__((optimize("O0"), noinline)) long slow(int fd, A p) {{ A q = p; return getrlimit(fd, q); }}
+long call_w_slow(void) {{ return slow(1, {w_slow}); }}
+NOINLINE long any(long n, A a, A b) {{ return numbered(n, a, b, 0, 0, 0, 0) + 1; }} long call_w_number(void) {{ return any(0, 0, {w_number}); }}
+long call_u_write(void) {{ return write(1, {u_write}, 8); }}
+long call_u_numbered(void) {{ return numbered(1, (A)1, {u_numbered}, (A)8, 0, 0, 0); }}
+long call_u_other(void) {{ return strtol("1", {u_other}, 0); }}
+long call_u_consume(void) {{ return consume({u_consume}); }}
+NOINLINE long own(A p, A q) {{ long v; read(0, &v, 8); *(volatile A *)q = p; return v; }} long call_u_own(void) {{ long s; return own({u_own}, &s); }}
+static A kept; long call_u_kept(void) {{ kept = {u_kept}; return (long)&kept; }}
+"""
+
+
+@pytest.mark.parametrize("how", ["plt", "got"])
+def test_every_entry(flow, how):
+    flags = {"plt": ["-O2", "-g", "-fno-pie", "-no-pie"] if flow.cc == "gcc" else ["-O2", "-g"], "got": ["-O1", "-g", "-fno-plt"]}[how]
+    names = [r[0] for r in rows()] + ["syscall", "consume"]
+    (flow.tmp / "stub.s").write_text("".join(f".globl {n}\n.type {n}, @function\n{n}: ret\n" for n in names))
+    run([flow.cc, "-shared", "-nostdlib", "-o", flow.tmp / "libstub.so", flow.tmp / "stub.s"])
+    targets = Targets()
+    text = "\n".join(calls(targets))
+    others = sorted(set(re.findall(r"\{([wu]_\w+)\}", OTHERS)))
+    text += OTHERS.format(**{n: targets.new(n) for n in others})
+    o = flow.compile(flow.source(HEAD + targets.objects() + text + "int main(void) { return 0; }\n", "calls.c"), [*flags, "-w", "-fno-builtin"])
+    exe = flow.link([o, flow.tmp / "libstub.so"], flags, "calls")
+    flow.rewrite(exe)
+    found = {}
+    for x in flow.inspect("tables", exe)["obj"]:
+        if x["kind"] == "object":
+            found[x["name"]] = set((x["flags"] or "").split(",")) & {"armed", "kept", "kernel"}
+    for k, what in enumerate(targets.single):
+        assert {"kept", "kernel"} <= found.get(f"s{k}.t1", found[f"s{k}"]), (what, found)
+    fields = targets.fields()
+    assert len(fields) > 500
+    for t, what in fields.items():
+        assert found[t] == ({"kept"} if what.startswith("u_") else {"kept", "kernel"}), (t, what, found[t])
+        assert found[t.replace(".t", ".g")] == {"armed"}, (t, what)

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Follows the arguments of a function to calls that let the kernel store (kernel_reach.h). A forward analysis: each
+ * register, and each 8-byte slot of the frame, has the set of the arguments that it may be made from. Where paths meet
+ * sets are united. What is loaded from other memory is made from no argument.
+ */
+#include "analysis/addresses/kernel_reach.h"
+
+#include "arch/x86/opcodes.h"
+#include "support/memory.h"
+
+#include <etch/orc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REGS       16u
+#define SLOTS      24u   /* of a frame; others count as holding no argument */
+#define DEPTH_MOST 12u   /* of calls from one function to the next */
+#define INSNS_MOST 4000u /* of a function that is followed: one that passes an argument on is short */
+#define TURNS_MOST 8u    /* sets only grow, so that few are enough */
+
+struct value {
+	uint16_t arguments; /* by register */
+	struct known_value constant;
+};
+
+struct slot {
+	uint8_t base; /* 0: not used. rsp or rbp */
+	int64_t disp;
+	uint16_t arguments;
+};
+
+struct state {
+	bool reached;
+	struct value reg[REGS];
+	struct slot slot[SLOTS];
+};
+
+struct walk {
+	struct kernel_reach *reach;
+	const struct func *fn;
+	const struct func_code *code;
+	struct state **at;       /* per instruction: before it, by jumps; null: none leads there */
+	struct state by_table;   /* at indirect jumps */
+	uint16_t put, registers; /* arguments that are stored to memory; by which the kernel may store */
+	bool in_memory, changed;
+};
+
+void kernel_reach_init(struct kernel_reach *r, const struct imports *imports, struct func_list *l)
+{
+	*r = (struct kernel_reach){.imports = imports, .list = l};
+	r->known = mem_zero(l->count + 1, sizeof(*r->known));
+	r->functions = mem_zero(l->count + 1, sizeof(*r->functions));
+}
+
+void kernel_reach_free(struct kernel_reach *r)
+{
+	free(r->known);
+	free(r->functions);
+	memset(r, 0, sizeof(*r));
+}
+
+static struct slot *slot_of(struct state *s, const struct insn *in, bool add)
+{
+	struct slot *empty = NULL;
+	unsigned i;
+
+	if ((in->base != ETCH_REG_RSP && in->base != ETCH_REG_RBP) || in->index != INSN_NO_REG || in->segment)
+		return NULL;
+	for (i = 0; i < SLOTS; i++) {
+		if (s->slot[i].base == in->base && s->slot[i].disp == in->disp)
+			return &s->slot[i];
+		if (!s->slot[i].base && !empty)
+			empty = &s->slot[i];
+	}
+	if (add && empty)
+		*empty = (struct slot){in->base, in->disp, 0};
+	return add ? empty : NULL;
+}
+
+static bool value_join(struct value *a, const struct value *b)
+{
+	const struct value was = *a;
+
+	a->arguments |= b->arguments;
+	a->constant.known = a->constant.known && b->constant.known && a->constant.value == b->constant.value;
+	return a->arguments != was.arguments || a->constant.known != was.constant.known;
+}
+
+/* Joins a state into *to. True: that changed. */
+static bool state_join(struct state *to, const struct state *from)
+{
+	bool changed = false;
+	unsigned i;
+
+	if (!from->reached)
+		return false;
+	if (!to->reached) {
+		*to = *from;
+		return true;
+	}
+	for (i = 0; i < REGS; i++)
+		changed |= value_join(&to->reg[i], &from->reg[i]);
+	for (i = 0; i < SLOTS; i++) {
+		struct insn place = {.base = from->slot[i].base, .disp = from->slot[i].disp, .index = INSN_NO_REG};
+		struct slot *s = from->slot[i].arguments ? slot_of(to, &place, true) : NULL;
+
+		if (s && (s->arguments | from->slot[i].arguments) != s->arguments) {
+			s->arguments |= from->slot[i].arguments;
+			changed = true;
+		}
+	}
+	return changed;
+}
+
+static uint16_t arguments_in(const struct state *s, uint16_t registers)
+{
+	uint16_t arguments = 0;
+	unsigned r;
+
+	for (r = 0; r < REGS; r++)
+		if (registers >> r & 1)
+			arguments |= s->reg[r].arguments;
+	return arguments;
+}
+
+static const uint8_t *bytes_of(const struct func *fn, const struct insn *in)
+{
+	return fn->bytes + (in->addr - fn->start);
+}
+
+static bool leads_out(const struct walk *w, const struct insn *in)
+{
+	return in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND ||
+	       (in->flow == FLOW_JUMP && (in->target < w->fn->start || in->target >= w->fn->end));
+}
+
+/* What an instruction that is no call makes of what it reads. */
+static void result_set(struct state *s, const struct insn *in)
+{
+	struct value v = {.arguments = arguments_in(s, in->reads)};
+	const struct slot *slot = slot_of(s, in, false);
+	unsigned r;
+
+	switch (in->move) {
+	case MOVE_COPY: v = s->reg[in->src]; break;
+	case MOVE_IMM: v = (struct value){0, {true, in->imm}}; break;
+	case MOVE_LOAD: v = (struct value){.arguments = slot && in->mem_size == 8 ? slot->arguments : 0}; break;
+	case MOVE_ADDRESS: v.arguments = arguments_in(s, insn_uses(in)); break;
+	default: break;
+	}
+	if (in->move == MOVE_NONE && !in->reads && in->mem == MEM_NONE) /* a register is cleared */
+		v.constant = (struct known_value){true, 0};
+	for (r = 0; r < REGS; r++)
+		if (in->writes >> r & 1)
+			s->reg[r] = v;
+	if (in->move != MOVE_NONE && in->dst < REGS)
+		s->reg[in->dst] = v;
+}
+
+static void insn_take(struct walk *w, struct state *s, const struct insn *in)
+{
+	const uint8_t *bytes = bytes_of(w->fn, in);
+	unsigned r;
+
+	if (insn_is_syscall(bytes, in) || leads_out(w, in)) {
+		struct kernel_access a =
+			kernel_reach_at(w->reach, in, bytes, s->reg[INSN_SYSCALL_NUMBER].constant,
+		                    s->reg[INSN_FIRST_ARGUMENT].constant, arguments_in(s, insn_call_arguments()) != 0);
+
+		w->registers |= arguments_in(s, a.registers);
+		w->in_memory |= a.in_memory;
+	}
+	if (in->mem == MEM_WRITE && in->mem_size == 8) {
+		struct slot *slot = slot_of(s, in, arguments_in(s, in->reads) != 0);
+
+		w->put |= arguments_in(s, in->reads);
+		if (slot)
+			slot->arguments = arguments_in(s, in->reads);
+	}
+	if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) {
+		for (r = 0; r < REGS; r++)
+			if (insn_call_clobbers() >> r & 1)
+				s->reg[r] = (struct value){0};
+		return;
+	}
+	result_set(s, in);
+}
+
+static void jump_take(struct walk *w, const struct state *s, uint64_t target)
+{
+	size_t to = func_insn_at(w->code, target);
+
+	if (to == SIZE_MAX)
+		return;
+	if (!w->at[to])
+		w->at[to] = mem_zero(1, sizeof(**w->at));
+	w->changed |= state_join(w->at[to], s);
+}
+
+/* Goes through all instructions once, in their order. */
+static void turn(struct walk *w)
+{
+	const uint16_t passed = insn_first_arguments(6);
+	struct state s = {.reached = true};
+	unsigned r;
+	size_t i;
+
+	for (r = 0; r < REGS; r++)
+		s.reg[r].arguments = passed & (uint16_t)(1u << r);
+	w->changed = false;
+	for (i = 0; i < w->code->count; i++) {
+		const struct insn *in = &w->code->insns[i];
+
+		if (w->at[i])
+			state_join(&s, w->at[i]);
+		else if (!s.reached)
+			s = w->by_table; /* perhaps an entry of a jump table */
+		if (!s.reached)
+			continue;
+		insn_take(w, &s, in);
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+			jump_take(w, &s, in->target);
+		if (in->flow == FLOW_JUMP_IND)
+			w->changed |= state_join(&w->by_table, &s);
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_JUMP_IND || in->flow == FLOW_RETURN || in->flow == FLOW_STOP)
+			s.reached = false;
+	}
+}
+
+static void function_walk(struct walk *w)
+{
+	unsigned turns = 0;
+	size_t i;
+
+	w->at = mem_zero(w->code->count + 1, sizeof(*w->at));
+	do
+		turn(w);
+	while (w->changed && ++turns < TURNS_MOST);
+	for (i = 0; i < w->code->count; i++)
+		free(w->at[i]);
+	free(w->at);
+}
+
+/* What the kernel may do by the arguments of function k. */
+static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
+{
+	struct walk w = {.reach = r, .fn = &r->list->funcs[k]};
+	struct func_code code = {0};
+
+	if (r->known[k] || r->depth >= DEPTH_MOST)
+		return r->functions[k]; /* of a recursion: what is known so far */
+	r->known[k] = 1;
+	r->depth++;
+	/* A copy, since what is held may be decoded anew meanwhile. */
+	func_decode(w.fn, &code);
+	w.code = &code;
+	if (code.count && code.count <= INSNS_MOST && code.whole)
+		function_walk(&w);
+	func_code_free(&code);
+	r->depth--;
+	r->functions[k] = (struct kernel_access){w.registers | (w.in_memory ? w.put : 0), false};
+	r->known[k] = 2;
+	return r->functions[k];
+}
+
+struct kernel_access kernel_reach_at(struct kernel_reach *r, const struct insn *in, const uint8_t *bytes,
+                                     struct known_value number, struct known_value first, bool follow)
+{
+	const struct kernel_store *k;
+	const struct func *fn;
+	uint32_t section;
+
+	if (!r || !r->list)
+		return (struct kernel_access){0};
+	if (insn_is_syscall(bytes, in)) {
+		k = number.known ? kernel_store_numbered(number.value) : NULL;
+		return number.known ? (struct kernel_access){k ? insn_syscall_arguments_of(k->arguments) : 0, k && k->in_memory}
+		                    : (struct kernel_access){insn_syscall_arguments(), true};
+	}
+	k = imports_kernel(r->imports, in);
+	if (kernel_store_is_any(k) && first.known) {
+		k = kernel_store_numbered(first.value);
+		return (struct kernel_access){k ? insn_arguments((uint8_t)(k->arguments << 1)) : 0, k && k->in_memory};
+	}
+	if (k)
+		return (struct kernel_access){insn_arguments(k->arguments), k->in_memory};
+	if (!follow || (in->flow != FLOW_CALL && in->flow != FLOW_JUMP))
+		return (struct kernel_access){0};
+	section = elf_section_at(r->imports->file, in->target);
+	fn = section ? func_find(r->list, section, in->target) : NULL;
+	return fn && fn->start == in->target ? function_reach(r, (size_t)(fn - r->list->funcs)) : (struct kernel_access){0};
+}
+
+bool kernel_reach_in_memory(struct kernel_reach *r, const struct func *fn, const struct func_code *code)
+{
+	struct walk w = {.reach = r, .fn = fn, .code = code};
+
+	if (!r || !r->list || code->count > INSNS_MOST)
+		return false;
+	function_walk(&w);
+	return w.in_memory;
+}
