@@ -35,16 +35,6 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-const struct given_up *given_up_at(const struct module *m, uint64_t at)
-{
-	const struct given_up *g;
-
-	if (!m->given_up || at < m->page || (at - m->page) / ETCH_PAGE >= m->pages)
-		return NULL;
-	g = &m->given_up[(at - m->page) / ETCH_PAGE];
-	return g->count ? g : NULL;
-}
-
 void given_up_count(const struct module *m, uint64_t from, uint64_t to, struct etch_state *state)
 {
 	uint64_t now = now_ms(), last = 0;
@@ -65,14 +55,6 @@ void given_up_count(const struct module *m, uint64_t from, uint64_t to, struct e
 			state->given_up_at = (const void *)(uintptr_t)g->at;
 		}
 	}
-}
-
-int was_given_up(const struct module *m, const struct object *o)
-{
-	for (uint64_t page = PAGE_OF(o->addr); m->given_up && page < o->addr + o->size; page += ETCH_PAGE)
-		if (given_up_at(m, page))
-			return 1;
-	return 0;
 }
 
 int is_held_back(const struct module *m, const struct object *o)
@@ -161,30 +143,6 @@ int is_called_through(const struct module *m, const struct object *o)
 }
 
 /* ---- the release ------------------------------------------------------------------------------- */
-
-int objects_release(struct module *m, size_t first, size_t end)
-{
-	static struct txn t; /* under the lock; the stack of a signal handler may be small */
-	size_t i;
-	int err = 0;
-
-	txn_begin(&t);
-	for (i = first; i < end && !err; i++)
-		if (m->object[i].flags & OBJECT_CHANGING)
-			err = txn_plan_object(&t, &m->object[i], PLAN_LOAD, NULL);
-	err = err ? err : txn_commit(&t);
-	for (i = first; i < end; i++) {
-		if (!err && (m->object[i].flags & OBJECT_CHANGING))
-			m->object[i].flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
-		m->object[i].flags &= ~OBJECT_CHANGING;
-	}
-	if (!err) {
-		module_patched += t.sites;
-		err = module_protect(m, m->object[first].addr, m->object[end - 1].addr + m->object[end - 1].size);
-	}
-	txn_end(&t);
-	return err;
-}
 
 void page_mates_all(const struct module *m, size_t *first, size_t *end)
 {

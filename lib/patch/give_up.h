@@ -24,11 +24,27 @@ struct given_up *given_up_note_of(const struct module *m, uint64_t at);
 /* Allocates what is noted of a module's pages. 0 or ETCH_ENOMEM. */
 int given_up_prepare(struct module *m);
 /* What is known of the page of an address, or null if it has never been given up. */
-const struct given_up *given_up_at(const struct module *m, uint64_t at);
+static inline const struct given_up *given_up_at(const struct module *m, uint64_t at)
+{
+	const struct given_up *g;
+
+	if (!m->given_up || at < m->page || (at - m->page) / ETCH_PAGE >= m->pages)
+		return NULL;
+	g = &m->given_up[(at - m->page) / ETCH_PAGE];
+	return g->count ? g : NULL;
+}
+
 /* Adds what is known of the pages of [from, to) to a state. */
 void given_up_count(const struct module *m, uint64_t from, uint64_t to, struct etch_state *state);
 /* Has a page of the object ever been given up? */
-int was_given_up(const struct module *m, const struct object *o);
+static inline int was_given_up(const struct module *m, const struct object *o)
+{
+	for (uint64_t page = PAGE_OF(o->addr); m->given_up && page < o->addr + o->size; page += ETCH_PAGE)
+		if (given_up_at(m, page))
+			return 1;
+	return 0;
+}
+
 /* Is a page of the object held back now? */
 int is_held_back(const struct module *m, const struct object *o);
 /* Does a call go through the object: is it an ops table? */
@@ -38,7 +54,7 @@ void page_mates_all(const struct module *m, size_t *first, size_t *end);
 /* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then opens their pages. 0,
  * or an etch_error: nothing has
  * changed, or all are loads and a page could not be opened. Clears OBJECT_CHANGING. */
-int objects_release(struct module *m, size_t first, size_t end);
+int objects_release(struct module *m, size_t first, size_t end); /* (release.c) */
 /* Gives up the page of an address, because of the instruction at `by`; 0: for a set, which arms it again. mode:
  * ETCH_STRAY_*. 0, or an etch_error. */
 int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode);

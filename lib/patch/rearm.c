@@ -42,11 +42,12 @@ static int is_stored_later(const struct module *m, const struct object *o, int o
 /*
  * Does an object stay as it is when etch_sync arms its variable? A field or a dense object does if code stores to it
  * later. Any other is guarded by its pages: a store gives up its constants, unless that would end the program, or does
- * not come to libetch's handler. One that was given up, or set too often, is held back for a while.
+ * not come to libetch's handler. What the kernel stores to is left, since no handler sees that a system call fails. And
+ * what was given up, or set too often, is held back for a while.
  */
 static int is_left(const struct module *m, struct object *o, int own, int guards)
 {
-	if (is_held_back(m, o) || is_set_often(m, o))
+	if (is_held_back(m, o) || is_set_often(m, o) || (m->obj[o->record].more & ETCH_OBJ_KERNEL))
 		return 1;
 	return is_stored_later(m, o, own) &&
 	       (module_has_fields(m, o) || module_is_dense(m, o) || !guards || is_called_through(m, o));
