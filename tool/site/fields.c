@@ -51,14 +51,14 @@ const struct stored *object_stored(const struct object *o, uint64_t from, uint64
 
 bool object_armed_at(const struct object *o, uint64_t from, uint64_t to)
 {
-	return o->armed || (o->in_part && !object_stored(o, from, to));
+	return o->armed || (o->in_part && !o->early && !object_stored(o, from, to));
 }
 
 static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t to, uint8_t facts,
                        const struct site *site)
 {
 	mem_room(&o->stored, room, o->stored_count, sizeof(*o->stored));
-	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel};
+	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel && site->late};
 }
 
 /* Adds the bytes that a fact concerns. False: they are not known. */
@@ -154,7 +154,7 @@ static void range_add(struct object *o, size_t *room, uint64_t to)
 	mem_room(&o->ranges, room, o->range_count, sizeof(*o->ranges));
 	o->ranges[o->range_count++] = (struct object_range){.from = from,
 	                                                    .to = to,
-	                                                    .facts = what ? what->facts : 0,
+	                                                    .facts = (what ? what->facts : 0) | o->early,
 	                                                    .kept = what && what->kept,
 	                                                    .kernel = what && what->kernel,
 	                                                    .name = range_name(o, from)};
@@ -235,6 +235,7 @@ int scan_fields_find(struct scan *s)
 	for (i = 0; i < s->site_count; i++) {
 		struct site *site = &s->sites[i];
 		struct object *o = &s->objects.list[site->object];
+		bool alone, init;
 
 		if (site_kind_is_patched(site->kind) || !o->section || o->value)
 			continue;
@@ -242,16 +243,21 @@ int scan_fields_find(struct scan *s)
 		if (!setup_tried)
 			setup_find(&setup, s);
 		setup_tried = true;
-		/* An address may be kept, and written through later. */
-		site->late = site->kind != SITE_STORE || setup_runs_after(&setup, site->section, site->addr);
-		o->kept |= site->late || (site->recorded && !scan_is_explained(s, i));
-		o->kernel |= site->kernel;
-		if (!o->bounded)
+		/* What a table alone knows stands for other places of the section of its object file, too. */
+		alone = site->recorded && !scan_is_explained(s, i);
+		init = alone ? elf_name_is(s->file->sections[site->section].name, ETCH_SEC_INIT)
+		             : setup_is_init(&setup, site->section, site->addr);
+		/* An address may be kept, and written through later, unless the program says that it is not. */
+		site->late =
+			!init && (site->kind != SITE_STORE || alone || setup_runs_after(&setup, site->section, site->addr));
+		o->kept |= site->late;
+		o->kernel |= site->kernel && site->late;
+		if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &room[site->object], site)))
 			continue;
-		if (site->recorded ? !scan_is_explained(s, i) : !fact_add(o, &room[site->object], site)) {
-			o->bounded = false;
-			o->vague = site->recorded;
-		}
+		/* Before etch_sync it may change any byte, and later none. */
+		o->early |= site->late ? 0 : site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
+		o->bounded &= !site->late;
+		o->vague |= alone && site->late;
 	}
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];

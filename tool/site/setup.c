@@ -267,10 +267,16 @@ static void words_read(struct search *x)
 			take(x, s->code_words[i]);
 }
 
-/* Notes that all of a function may run after etch_sync. */
+/* Is function k marked by ETCH_INIT? */
+static bool is_marked(const struct scan *s, uint32_t k)
+{
+	return elf_name_is(s->file->sections[s->funcs.funcs[k].section].name, ETCH_SEC_INIT);
+}
+
+/* Notes that all of a function may run after etch_sync, unless the program says that it does not. */
 static void whole_add(struct search *x, uint32_t k)
 {
-	if (x->u->whole[k])
+	if (x->u->whole[k] || (x->u->init && x->u->init[k]))
 		return;
 	x->u->whole[k] = 1;
 	todo_add(x, k, UINT32_MAX);
@@ -407,6 +413,40 @@ static void function_follow(struct search *x, uint32_t k, size_t i, struct func_
 		whole_add(x, k + 1);
 }
 
+/* Finds the functions that only run before etch_sync by the program's word: those marked, and those that nothing but
+ * such calls or takes the address of. */
+static void init_find(struct search *x)
+{
+	const struct scan *s = x->u->s;
+	uint8_t *init = mem_zero(s->funcs.count + 1, 1), *called = mem_zero(s->funcs.count + 1, 1);
+	bool more = true, some = false;
+	uint32_t k;
+	size_t i;
+
+	for (i = 0; i < x->edge_count; i++)
+		called[x->edges[i].to] = 1;
+	for (k = 0; k < s->funcs.count; k++) {
+		some |= is_marked(s, k);
+		init[k] = is_marked(s, k) || (called[k] && !x->taken[k] && k != x->main && k != x->entry);
+	}
+	while (some && more) {
+		more = false;
+		for (i = 0; i < x->edge_count; i++) {
+			const struct edge *e = &x->edges[i];
+
+			if (init[e->from] || !init[e->to] || is_marked(s, e->to))
+				continue;
+			init[e->to] = 0;
+			more = true;
+		}
+	}
+	free(called);
+	if (some)
+		x->u->init = init;
+	else
+		free(init);
+}
+
 static void search_run(struct search *x)
 {
 	struct scan *s = x->u->s;
@@ -418,9 +458,10 @@ static void search_run(struct search *x)
 	names_read(x);
 	if (x->main == UINT32_MAX)
 		x->failed = true;
-	for (k = 0; k < s->funcs.count && !x->failed; k++)
+	for (k = 0; k < s->funcs.count && (!x->failed || elf_section_find(s->file, ETCH_SEC_INIT, 1)); k++)
 		function_read(x, k, func_code_of(&s->funcs, k, &spare[0]));
 	words_read(x);
+	init_find(x);
 	if (x->edge_count)
 		qsort(x->edges, x->edge_count, sizeof(*x->edges), edge_order);
 	x->failed |= !x->todo_count; /* nobody calls it */
@@ -483,6 +524,16 @@ bool setup_runs_after(const struct setup *u, uint32_t section, uint64_t addr)
 	return after;
 }
 
+bool setup_is_init(const struct setup *u, uint32_t section, uint64_t addr)
+{
+	const struct func *fn;
+
+	if (u->s && elf_name_is(u->s->file->sections[section].name, ETCH_SEC_INIT))
+		return true;
+	fn = u->init ? func_find(&u->s->funcs, section, addr) : NULL;
+	return fn && u->init[fn - u->s->funcs.funcs];
+}
+
 void setup_free(struct setup *u)
 {
 	size_t i;
@@ -491,5 +542,6 @@ void setup_free(struct setup *u)
 		free(u->after[i]);
 	free(u->after);
 	free(u->whole);
+	free(u->init);
 	memset(u, 0, sizeof(*u));
 }

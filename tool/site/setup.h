@@ -13,6 +13,7 @@ struct setup {
 	bool known;      /* otherwise all code may run after a call of etch_sync */
 	uint8_t *whole;  /* per function: all of it may run after */
 	uint8_t **after; /* per function: which instructions; null: none, or `whole` */
+	uint8_t *init;   /* per function: ETCH_INIT, or all that lead there are; null: none */
 };
 
 /*
@@ -23,6 +24,8 @@ struct setup {
 void setup_find(struct setup *u, struct scan *s);
 /* May this instruction run after such a call? */
 bool setup_runs_after(const struct setup *u, uint32_t section, uint64_t addr);
+/* Is it in a function that the program says to run only before, or in one that only such lead to? */
+bool setup_is_init(const struct setup *u, uint32_t section, uint64_t addr);
 void setup_free(struct setup *u);
 
 #endif

@@ -60,6 +60,7 @@ struct object {
 	struct members members;      /* from DWARF */
 	struct object_range *ranges; /* all bytes, in order; none where all have one record */
 	size_t range_count;
+	uint8_t early;           /* linked: facts about any of its bytes, but only before etch_sync */
 	bool memberless;         /* linked: it is armed as a whole, since DWARF does not have its members */
 	bool exported;           /* linked: another module, which nobody has seen, may store to it (no --closed) */
 	bool in_part;            /* linked: not armed, but the bytes without facts are from the start */

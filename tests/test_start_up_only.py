@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""What a parser of a configuration stores before etch_sync keeps no field from being armed by it, even where nobody knows
+which bytes: by the code, if it shows that the parser does not run later; by ETCH_INIT, if only the program knows."""
+import pytest
+
+from conftest import run
+
+PROGRAM = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+struct g { int maxconn, mode, a, b, c; unsigned req_count; } ;
+ETCHED struct g g = { .maxconn = 10 };
+int helper_calls;
+__attribute__((noinline)) static void helper(int *t, int v) { helper_calls++; *t = v; }
+INIT __attribute__((noinline)) void parse(const char *k, int v)
+{
+	int *t;
+	if (!strcmp(k, "a")) t = &g.a;
+	else if (!strcmp(k, "b")) t = &g.b;
+	else if (!strcmp(k, "c")) t = &g.c;
+	else return;
+	if (*t) { puts("twice"); return; }
+	*t = v;
+	HELP
+}
+static struct { const char *name; void (*parse)(const char *, int); } keywords[] = { { "a", parse }, { "c", parse } };
+__attribute__((noinline)) int work(int x) { g.req_count++; return x < g.maxconn ? g.mode + g.a + g.c : 7; }
+int main(int argc, char **argv)
+{
+	g.maxconn = 5;
+	START
+	int err = etch_sync(&g, sizeof g);
+	LATER
+	printf("%d %d %ld\\n", err, work(argc), etch_verify(0, 0));
+	return 0;
+}
+"""
+TABLE = "for (int i = 0; i < 2; i++) keywords[i].parse(argc > 5 ? argv[1] : keywords[i].name, i + 1);"
+DIRECT = '(void)keywords[argc - 1].name; parse("a", 1); parse("c", 2);'
+WITHOUT_TABLE = "static struct { const char *name; } keywords[1];"
+
+
+def armed(flow, init, start, later="", table=True):
+    text = PROGRAM.replace("INIT", init).replace("HELP", "helper(&g.mode, v + 1);" if table else "").replace("START", start).replace("LATER", later)
+    if not table:
+        text = "\n".join(WITHOUT_TABLE if "keywords[]" in line else line for line in text.splitlines())
+    exe = flow.program(text, "plain", ["-O2", "-g", "-w"])
+    if table:  # the object step does not know how many arguments puts() has, and leaves a fact of a register left over
+        exe = flow.program(text, "linked", ["-O2", "-g", "-w"])
+    else:
+        flow.rewrite(exe)
+    return exe, {r["field"]: r["armed"] for r in flow.inspect("fields", exe)["fields"]}
+
+
+@pytest.mark.parametrize("how", ["code", "word"])
+def test_a_parser_that_only_runs_before(flow, how):
+    exe, f = armed(flow, "", DIRECT, table=False) if how == "code" else armed(flow, "ETCH_INIT", TABLE)
+    wanted = ["maxconn", "a", "c"] + (["mode"] if how == "word" else [])
+    assert {f.get(n) for n in wanted} == {"by etch_sync"} and f["req_count"] == "no", f
+    assert run([exe]).stdout == ("0 3 0\n" if how == "code" else "0 6 0\n")
+
+
+@pytest.mark.parametrize("how", ["table", "later"])
+def test_a_parser_that_may_run_later(flow, how):
+    _, f = armed(flow, "", TABLE) if how == "table" else armed(flow, "", DIRECT, 'parse("b", 3);', table=False)
+    assert not {"yes", "by etch_sync"} & {f.get(n) for n in ("a", "b", "c", "mode", None)}, f
