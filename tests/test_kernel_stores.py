@@ -116,3 +116,36 @@ def test_every_entry(flow, how):
     for t, what in fields.items():
         assert found[t] == ({"kept"} if what.startswith("u_") else {"kept", "kernel"}), (t, what, found[t])
         assert found[t.replace(".t", ".g")] == {"armed"}, (t, what)
+
+
+WHOLE = """
+#include <etch/imv.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+/* The address of the first member is that of the object: it is armed as a whole, or not. */
+ETCHED struct { struct rlimit limit; int level, mode; } cfg = { .level = 3 };
+ETCHED long word = 1;
+__attribute__((noinline)) long level(void) { return cfg.level + (long)cfg.limit.rlim_cur; }
+__attribute__((noinline)) long get(void) { return word; }
+int main(void)
+{
+	int pair[2], err = etch_sync(&cfg, sizeof cfg) | etch_sync(&word, sizeof word);
+	long value = 42;
+
+	cfg.level = 4;
+	errno = 0;
+	if (getrlimit(RLIMIT_CORE, &cfg.limit) || pipe(pair) || write(pair[1], &value, 8) != 8 || read(pair[0], &word, 8) != 8)
+		perror("failed");
+	printf("%d %ld %d %d\\n", err, get(), level() == 4 + (long)*(volatile rlim_t *)&cfg.limit.rlim_cur, errno);
+	return 0;
+}
+"""
+
+
+def test_system_calls_do_not_fail(flow):
+    exe = flow.program(WHOLE, "linked", ["-O2", "-g"])
+    assert {r["armed"] for r in flow.inspect("fields", exe)["fields"]} == {"no"}
+    p = run([exe])
+    assert (p.stdout, p.stderr) == ("0 42 1 0\n", "")
