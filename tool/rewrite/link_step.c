@@ -366,13 +366,13 @@ static int output_settle(const struct elf_file *f, const uint8_t *before, const 
 	return 0;
 }
 
-/* Reads the tables of earlier steps. Without tables of sites the file has no etched object that libetch could find at
- * run time. 1: nothing that was requested applies to this file; 0; -1 and a message. */
+/* Reads the tables of earlier steps. Without a module descriptor libetch finds no etched object at run time, whatever
+ * tables there are. 1: nothing that was requested applies to this file; 0; -1 and a message. */
 static int tables_read(struct link_step *t)
 {
 	int r = linked_tables_read(t->f, &t->now, t->e);
 
-	t->sites = !r;
+	t->sites = !r && t->now.module_count;
 	t->now.flags |= t->o->closed ? ETCH_MODULE_CLOSED : 0;
 	t->bakes = t->sites && (t->o->imv || t->o->pv);
 	t->ex = t->o->ex && rewrite_has_ex(t->f);
