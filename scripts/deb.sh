@@ -23,7 +23,13 @@ export ZYDIS
 
 rm -rf "$out"
 mkdir -p "$out/etch-$version"
-# Nor is it made where the archives do not suffice (tool/libs.sh): a program that opens files by libelf and libdw shows it.
+# Nor is it made where libzydis-dev is of another version than that source, or where the archives do not suffice
+# (tool/libs.sh): a program that opens files by libelf and libdw shows it.
+zydis_version() { tr -s ' ' | grep 'define ZYDIS_VERSION '; }
+if [ "$ZYDIS" ] && [ "$(echo '#include <Zydis/Zydis.h>' | cc -E -dM - | zydis_version)" != "$(zydis_version <"$ZYDIS/include/Zydis/Zydis.h")" ]; then
+	echo "deb: libzydis-dev is of another version than $ZYDIS" >&2
+	ZYDIS=
+fi
 if [ "$ZYDIS" ]; then
 	cat >"$out/probe.c" <<-END
 		#include <elfutils/libdwfl.h>
@@ -45,7 +51,7 @@ cp -r scripts/deb "$out/etch-$version/debian"
 cd "$out/etch-$version"
 sed -i "s/^Maintainer: .*/Maintainer: $maintainer/" debian/control
 if [ -z "$ZYDIS" ]; then
-	echo "deb: no source of zydis, or no archives to link with it: etch-static is left out" >&2
+	echo "deb: no source of zydis that fits, or no archives to link with it: etch-static is left out" >&2
 	sed -i '/^Package: etch-static$/,/^$/d' debian/control
 	rm debian/etch-static.*
 fi

@@ -101,7 +101,8 @@ fi
 [ "${1-}" != build ] || exit 0
 
 # What only some releases have; where it is missing, the tests that need it are skipped. The formatting check
-# needs clang-format of the release that .clang-format is for, the pictures of tests/test_profile.py a browser.
+# needs clang-format of the release that .clang-format is for. gold left binutils for a package of its own. The pictures of
+# tests/test_profile.py need a browser.
 optional() {
 	for command in $2; do
 		! command -v $command >/dev/null || return 0
@@ -112,6 +113,7 @@ optional() {
 		echo "deps: no $1: tests that need it will be skipped" >&2
 }
 optional clang-format-14 clang-format-14
+optional binutils-gold ld.gold
 optional chromium-headless-shell "chromium google-chrome chromium-headless-shell"
 
 # The stamp is a copy of the list that .venv was made from, written last.

@@ -12,10 +12,11 @@ is not the one written here. Ways to it, in order:
 
     debian   apt's source package, with the mirrors that this machine uses, in
              apt directories of our own: neither root nor a change to /etc
+    bookworm the same of Debian 12, whose versions are the pinned ones
     npm      npm pack, where npm is not installed by the PyPI package that
              carries it, in a virtual environment of its own
 
-With ETCH_FETCH=debian or =npm only that way is tried.
+With ETCH_FETCH=debian, =bookworm or =npm only that way is tried.
 
 `linux` is the distribution's kernel, some of its modules and vmlinux, `objtool` Linux 6.1's, `objtool-6.12`; `binutils` and
 `binutils-trixie` are programs of Debian testing and 13: as they are now, since older ones are taken away when there is a newer one. apt
@@ -94,7 +95,7 @@ def unpack(archive, into, wanted=None):
 def apt_options(kind="deb-src", suite=None):
     """apt options for directories of our own, whose sources list says deb-src
     (or another kind) wherever the system's says deb, and another suite if one is given."""
-    apt = CACHE / ("apt" if kind == "deb-src" else "apt-" + (suite or kind))
+    apt = CACHE / ("apt" if kind == "deb-src" and not suite else "apt-" + (suite or kind) + ("-src" if kind == "deb-src" else ""))
     for sub in ("lists/partial", "cache/archives/partial", "sources"):
         (apt / sub).mkdir(parents=True, exist_ok=True)
     etc = Path("/etc/apt")
@@ -107,6 +108,10 @@ def apt_options(kind="deb-src", suite=None):
         if path.suffix == ".list":
             text = re.sub(r"(?m)^\s*deb-src\s.*$", "", text)
             text = re.sub(r"(?m)^(\s*)deb(\s)", rf"\1{kind}\2", text)
+            if suite:
+                # One line, of Debian itself: TYPE [OPTIONS] URI SUITE COMPONENT...
+                lines = re.findall(r"(?m)^(\s*\S+\s+(?:\[.*?\]\s+)?\S+/debian/?\s+)\S+(.*)$", text)
+                text = f"{lines[0][0]}{suite}{lines[0][1]}\n" if lines else ""
         else:
             text = re.sub(r"(?mi)^Types:.*$", f"Types: {kind}", text)
             if suite and path.name != "debian.sources":
@@ -122,11 +127,11 @@ def apt_options(kind="deb-src", suite=None):
     return options
 
 
-def from_debian(work, package, archive, sha256):
-    """The archive of the original authors out of a Debian source package."""
-    options = apt_options()
+def from_debian(work, package, archive, sha256, suite=None):
+    """The archive of the original authors out of a Debian source package, of this system's release or of another."""
+    options = apt_options(suite=suite)
     for attempt in (1, 2):
-        if attempt == 2 or not any((CACHE / "apt" / "lists").glob("*Sources*")):
+        if attempt == 2 or not any((CACHE / (f"apt-{suite}-src" if suite else "apt") / "lists").glob("*Sources*")):
             call(["apt-get", "-q", *options, "update"])
         try:
             call(["apt-get", "-q", *options, "source", "--download-only", "--only-source", package], cwd=work)
@@ -144,17 +149,20 @@ def from_debian(work, package, archive, sha256):
     unpack(path, work / "tree")
 
 
-def from_debian_files(work, package, wanted, depends=()):
+def from_debian_files(work, package, wanted, depends=(), suite=None):
     """Files of a binary package whose path matches; with `depends`, of the package that it depends on, and so on: how the name
-    of each begins, in order."""
+    of each begins, in order. Of this system's release, or of another."""
     system = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
-    own = apt_options("deb")
+    own = apt_options("deb", suite)
     # The system's package lists do, where there are any and they are not too old.
-    for options in (system, own):
+    for options in (own,) if suite else (system, own):
         try:
             if options is own:
                 call(["apt-get", "-q", *own, "update"])
             name = package
+            # apt takes a name that it does not have for a pattern: linux-kbuild-6.1 for linux-kbuild-6.12.
+            if name not in call(["apt-cache", *options, "pkgnames", name]).split():
+                raise Unavailable(f"there is no package {name}")
             for prefix in depends:
                 found = re.search(rf"Depends: ({prefix}\S*)", call(["apt-cache", *options, "depends", name]))
                 if not found:
@@ -310,6 +318,11 @@ def linux_unpack(tree):
     raise Unavailable(f"{image.name}: no kernel found in it")
 
 
+def of_debian(get, *what):
+    """Two ways: the system's release, and Debian 12, whose versions these are, where that is another."""
+    return {"debian": lambda work: get(work, *what), "bookworm": lambda work: get(work, *what, suite="bookworm")}
+
+
 # name: (what to do with the tree, then the ways to it)
 SOURCES = {
     # Of Debian testing: one that knows SFrame versions 2 and 3.
@@ -332,47 +345,25 @@ SOURCES = {
             ["linux-image-"]),
     }),
     # The kernel's own, as its build makes it.
-    "objtool": (None, {"debian": lambda work: from_debian_files(work, "linux-kbuild-6.1", r"/objtool/objtool$")}),
-    "objtool-6.12": (None, {
-        "debian": lambda work: from_debian_files(work, "linux-headers-6.12-amd64", r"/objtool/objtool\.real-x86$",
-                                                 ["linux-headers-6.12", "linux-kbuild-6.12"])}),
-    "memcached": (None, {
-        "debian": lambda work: from_debian(
-            work, "memcached", "memcached_1.6.18.orig.tar.xz",
-            "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b"),
-    }),
-    "redis": (None, {
-        "debian": lambda work: from_debian(
-            work, "redis", "redis_7.0.15.orig.tar.gz",
-            "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982"),
-    }),
-    "nginx": (None, {
-        "debian": lambda work: from_debian(
-            work, "nginx", "nginx_1.22.1.orig.tar.gz",
-            "9ebb333a9e82b952acd3e2b4aeb1d4ff6406f72491bab6cd9fe69f0dea737f31"),
-    }),
+    "objtool": (None, of_debian(from_debian_files, "linux-kbuild-6.1", r"/objtool/objtool$", ())),
+    "objtool-6.12": (None, of_debian(from_debian_files, "linux-headers-6.12-amd64", r"/objtool/objtool\.real-x86$",
+                                     ["linux-headers-6.12", "linux-kbuild-6.12"])),
+    "memcached": (None, of_debian(from_debian, "memcached", "memcached_1.6.18.orig.tar.xz",
+        "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b")),
+    "redis": (None, of_debian(from_debian, "redis", "redis_7.0.15.orig.tar.gz",
+        "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982")),
+    "nginx": (None, of_debian(from_debian, "nginx", "nginx_1.22.1.orig.tar.gz",
+        "9ebb333a9e82b952acd3e2b4aeb1d4ff6406f72491bab6cd9fe69f0dea737f31")),
     # What `make static` links: Debian has no archive of it.
-    "zydis": (None, {
-        "debian": lambda work: from_debian(
-            work, "zydis", "zydis_4.0.0.orig.tar.gz",
-            "e990107f80c62afc1deb51de230023a1098db801b8ea6bf483e296d45459e234"),
-    }),
-    "lua": (None, {
-        "debian": lambda work: from_debian(work, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61"),
-    }),
-    "hello": (None, {
-        "debian": lambda work: from_debian(
-            work, "hello", "hello_2.10.orig.tar.gz",
-            "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b"),
-    }),
-    "tinyxml2": (None, {
-        "debian": lambda work: from_debian(
-            work, "tinyxml2", "tinyxml2_9.0.0+dfsg.orig.tar.xz",
-            "96510f47a5db537f70dff3e83dd71fd2180cbba4aa76c589a549467e7f34bc9b"),
-    }),
+    "zydis": (None, of_debian(from_debian, "zydis", "zydis_4.0.0.orig.tar.gz",
+        "e990107f80c62afc1deb51de230023a1098db801b8ea6bf483e296d45459e234")),
+    "lua": (None, of_debian(from_debian, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61")),
+    "hello": (None, of_debian(from_debian, "hello", "hello_2.10.orig.tar.gz",
+        "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b")),
+    "tinyxml2": (None, of_debian(from_debian, "tinyxml2", "tinyxml2_9.0.0+dfsg.orig.tar.xz",
+        "96510f47a5db537f70dff3e83dd71fd2180cbba4aa76c589a549467e7f34bc9b")),
     "sqlite": (sqlite_amalgamate, {
-        "debian": lambda work: from_debian(
-            work, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",
+        **of_debian(from_debian, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",
             "aaa776260ab4dc976db34aa7891819484c8676b5b2783123ebc6301e2ca5d655"),
         "npm": lambda work: from_npm(
             work, "better-sqlite3", "11.10.0",

@@ -117,7 +117,7 @@ def test_of_another_file_and_module(flow, tmp_path):
     p = run([out])
     assert p.stdout == want
     live, of = map(int, re.search(r"(\d+) of (\d+)", p.stderr).groups())
-    assert live == of == 2  # near, other: that of far has no variable that the table could name
+    assert live == of >= 2  # near, other, which a compiler may test more than once: that of far has no variable that the table could name
 
 
 def test_rows_of_all_ways(flow):

@@ -65,6 +65,10 @@ def too_many(found, known):
     return {k: (n, known.get(k, 0)) for k, n in found.items() if n > known.get(k, 0)}
 
 
+# The tables of what is known are of its glibc, OpenSSL and gcc.
+DEBIAN_12 = "VERSION_CODENAME=bookworm" in Path("/etc/os-release").read_text()
+
+
 def test_archives(etch):
     names = [a for a in archives() if a.exists()]
     assert {a.name for a in names} >= {"libc.a", "libz.a", "libstdc++.a"}
@@ -72,14 +76,14 @@ def test_archives(etch):
     assert len(files) > 2000 and not [f for f in files if f.get("error")]
     found = Counter((Path(f["path"]).name, x["id"], x["place"].get("function"))
                     for f in files for x in f["findings"] if x["severity"] == "error")
-    assert not too_many(found, ARCHIVES), "to be examined"
-    assert not too_many(warnings(files), WARNINGS["archives"])
+    if DEBIAN_12:
+        assert not too_many(found, ARCHIVES), "to be examined"
+        assert not too_many(warnings(files), WARNINGS["archives"])
     # Warned about or worse: a share far below objtool's 29%.
     loud = sum(any(x["severity"] != "note" for x in f["findings"]) for f in files)
     assert loud < 0.01 * len(files)
-    # glibc 2.36 has it; a check that finds nothing anywhere would pass the rest.
-    version = run(["ldd", "--version"]).stdout
-    if re.search(r"\b2\.36$", version.splitlines()[0]):
+    # A check that finds nothing anywhere would pass the rest.
+    if DEBIAN_12:
         assert found["libc.a", "ETCH-S005", "__swapcontext"] == 1 and found["libc.a", "ETCH-C001", "__mpn_addmul_1"] == 1
 
 
@@ -90,6 +94,8 @@ def test_files(etch):
     assert len(present) >= 40
     files = check(etch, present)
     found = Counter((Path(f["path"]).name, x["id"]) for f in files for x in f.get("findings", []) if x["severity"] == "error")
+    if not DEBIAN_12:
+        pytest.skip("what is known, by file, is of Debian 12")
     assert not too_many(found, FILES), "to be examined"
     assert not too_many(warnings(files), WARNINGS["files"])
 

@@ -205,7 +205,10 @@ def is_nop(text):
 
 def test_inline_assembly_is_assembled_as_it_was(tmp_path):
     source, lists = tmp_path / "t.c", []
-    source.write_text(ASSEMBLY)
+    # As of binutils 2.44 a pseudo-prefix does not keep the mnemonic after it from being a macro (etch/pv.h says so), and bnd is
+    # no prefix unless MPX is asked for.
+    later = tuple(map(int, re.search(r"(\d+)\.(\d+)", run(["as", "--version"]).stdout.splitlines()[0]).groups())) >= (2, 44)
+    source.write_text(ASSEMBLY.replace("%{disp32%} ", "").replace("bnd ", "") if later else ASSEMBLY)
     for name, flags in (("with", []), ("without", ["-DETCH_PV_NO_ALIGN"])):
         run(["gcc", "-O2", "-fno-pie", *flags, f"-I{INCLUDE}", "-c", "-o", tmp_path / f"{name}.o", source])
         lists.append([(n, t) for _, n, t in instructions(tmp_path / f"{name}.o") if not is_nop(t)])
@@ -223,7 +226,7 @@ def test_every_indirect_call_of_a_real_program_is_live(tmp_path, options, until,
     source, lists = tmp_path / "t.c", []
     source.write_text("#define _GNU_SOURCE\n#include <etch/pv.h>\n" + text[:text.index(until) if until else None])
     run(["gcc", "-w", *options.split(), f"-I{INCLUDE}", "-S", "-o", tmp_path / "with.s", source])
-    text, removed = re.subn(r"\t\.ifndef \.Letch_aligned\n(?s:.*?)\.endm\n(?s:.*?)\.endm\n\s*\.endif\n", "",
+    text, removed = re.subn(r"\t\.ifndef \.Letch_aligned\n(?s:.*?)\n\s*etch_define_jmp_\n\s*\.endif\n", "",
                             (tmp_path / "with.s").read_text())
     assert removed == 1
     (tmp_path / "without.s").write_text(text)

@@ -15,8 +15,9 @@ mode=mixed
 case ${1-} in
 --shared | --static) mode=${1#--}; shift ;;
 esac
-# Packages of pkg-config, "-" for none, and libraries. libdw and libelf are of one kind: libdw uses what libelf does not export.
-groups="libdw,libelf:dw,elf json-c:json-c libxxhash:xxhash libprotobuf-c:protobuf-c zlib:z"
+# Packages of pkg-config and libraries. libdw and libelf are of one kind: libdw uses what libelf does not export. zlib comes
+# first: elfutils 0.196 has a crc32() in libelf.a, which would come beside the one that the tool uses in libz.a.
+groups="zlib:z libdw,libelf:dw,elf json-c:json-c libxxhash:xxhash libprotobuf-c:protobuf-c"
 # libiberty exists as an archive only. libm is needed in builds without optimization.
 always="-l:libiberty.a -lm"
 if [ $mode = shared ]; then

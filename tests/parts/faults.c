@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <etch/extable.h>
 #include <etch/copy.h>
 
 #include "parts/use.h"

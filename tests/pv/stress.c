@@ -151,7 +151,7 @@ SITE_CALL(call_rip, "", "call *stress_ops(%rip)");
 SITE_CALL(call_rip_notrack, "", "notrack call *stress_ops+8(%rip)");
 SITE_CALL(call_base, "leaq stress_ops(%rip), %r11", "call *8(%r11)");
 SITE_CALL(call_base0, "leaq stress_ops(%rip), %r10", "call *(%r10)");
-SITE_CALL(call_base32, "leaq stress_ops(%rip), %r10", "{disp32} call *8(%r10)");
+SITE_CALL(call_base32, "leaq stress_ops(%rip), %r10", ".byte 0x41, 0xff, 0x92; .long 8"); /* call *8(%r10), disp32 */
 SITE_CALL(call_base_back, "leaq stress_ops+200(%rip), %rcx", "call *-200(%rcx)");
 SITE_CALL(call_base_sib, "pushq %r12\n\t.cfi_adjust_cfa_offset 8\n\tpushq %r12\n\t.cfi_adjust_cfa_offset 8\n\t"
           "leaq stress_ops(%rip), %r12", "call *8(%r12)\n\tpopq %r12\n\t.cfi_adjust_cfa_offset -8\n\tpopq %r12\n\t"
@@ -164,8 +164,8 @@ SITE_CALL(call_reg_notrack, "movq stress_ops+8(%rip), %r10", "notrack call *%r10
 SITE_JMP(jmp_rip, "", "jmp *stress_ops(%rip)");
 SITE_JMP(jmp_rip_notrack, "", "notrack jmp *stress_ops+8(%rip)");
 SITE_JMP(jmp_base, "leaq stress_ops(%rip), %r11", "jmp *8(%r11)");
-SITE_JMP(jmp_base32, "leaq stress_ops(%rip), %rcx", "{disp32} jmp *(%rcx)");
-SITE_JMP(jmp_base_notrack, "leaq stress_ops(%rip), %r9", "{disp32} notrack jmp *8(%r9)");
+SITE_JMP(jmp_base32, "leaq stress_ops(%rip), %rcx", ".byte 0xff, 0xa1; .long 0"); /* jmp *(%rcx), disp32 */
+SITE_JMP(jmp_base_notrack, "leaq stress_ops(%rip), %r9", ".byte 0x3e, 0x41, 0xff, 0xa1; .long 8"); /* notrack jmp *8(%r9), disp32 */
 SITE_JMP(jmp_reg, "movq stress_ops(%rip), %r11", "jmp *%r11");
 SITE_JMP(jmp_reg_notrack, "movq stress_ops+8(%rip), %rdx", "notrack jmp *%rdx");
 #ifndef __PIC__

@@ -55,6 +55,8 @@
  *    -Wl,-mllvm,-x86-align-branch-boundary=8,-mllvm,-x86-align-branch=indirect+call
  *    The object step sees no code in such a file; the link step does all the work.
  *  - With -masm=intel calls through a register are not aligned.
+ *  - As of binutils 2.44 inline assembly cannot put a pseudo-prefix ({disp32}) before a call or jmp: "pseudo prefix
+ *    without instruction". Write its bytes, or define ETCH_PV_NO_ALIGN.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(ETCH_PV_NO_ALIGN)
 /* The macro removes itself for the one line that assembles the instruction, and is defined anew by a second macro
