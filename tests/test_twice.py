@@ -322,3 +322,28 @@ def test_a_build_id_that_no_section_names(etch, tmp_path, kind):
     files = [tmp_path / f"{k}" for k in range(3)]
     files[0].write_bytes(elf.data)
     assert twice_is_once(etch, files, "")
+
+
+def contents_of_headers(data):
+    """What PT_INTERP and PT_NOTE headers lead to."""
+    elf = twice.Elf(bytearray(data))
+    headers = [struct.unpack_from("<IIQQQQ", elf.data, at) for at in range(elf.phoff, elf.phoff + 56 * elf.phnum, 56)]
+    return {(kind, bytes(elf.data[offset:offset + size])) for kind, _, offset, _, _, size in headers if kind in (3, 4)}
+
+
+@pytest.mark.parametrize("hidden", [".note.gnu.build-id", ".note.gnu.property", ".note.ABI-tag", ".interp"])
+def test_what_only_a_program_header_names_stays(etch, samples, tmp_path, hidden):
+    """More program headers get their place in the first page between sections, and not over what a program header has."""
+    done = 0
+    for sample in ("program", "library"):
+        elf = twice.Elf(bytearray(samples[sample]))
+        if not any(n == hidden for n in elf.names):
+            continue
+        elf.put(*elf.place(section(elf, hidden), "type"), 8)  # SHT_NOBITS
+        files = [tmp_path / f"{sample}{k}" for k in range(3)]
+        files[0].write_bytes(elf.data)
+        for options in ROWS:
+            if twice_is_once(etch, files, options):
+                done += 1
+                assert contents_of_headers(elf.data) <= contents_of_headers(files[1].read_bytes()), (sample, options)
+    assert done

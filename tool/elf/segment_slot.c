@@ -166,6 +166,39 @@ static bool notes_are_whole(const struct seg_file *f, const struct seg_item *it,
 	return it[which].phdr < 0 || (f->ph[it[which].phdr].p_offset == lo && f->ph[it[which].phdr].p_filesz == hi - lo);
 }
 
+/* Do these sections, which follow each other, make up all bytes of a program header? */
+static bool is_made_of(const Elf64_Phdr *p, const struct seg_item *it, size_t n)
+{
+	uint64_t at = p->p_offset, end = p->p_offset + p->p_filesz;
+
+	for (size_t i = 0; i < n; i++)
+		if (it[i].off >= at && it[i].off - at < it[i].align && it[i].off + it[i].size <= end)
+			at = it[i].off + it[i].size;
+	return at >= end;
+}
+
+/* Lowers *limit to the first program header whose bytes are not those of sections that move: no section needs to name
+ * them. Returns how many of the n sections lie before it. */
+static size_t items_before_headers(const struct seg_file *f, const struct seg_item *it, size_t n, uint64_t *limit)
+{
+	size_t was;
+
+	do {
+		was = n;
+		for (size_t i = 0; i < f->eh.e_phnum; i++) {
+			const Elf64_Phdr *p = &f->ph[i];
+
+			if (p->p_type == PT_NULL || p->p_type == PT_LOAD || p->p_type == PT_PHDR || !p->p_filesz ||
+			    p->p_offset >= *limit || p->p_offset + p->p_filesz <= table_end(f) || is_made_of(p, it, n))
+				continue;
+			*limit = seg_max(p->p_offset, table_end(f));
+			while (n && it[n - 1].off + it[n - 1].size > *limit)
+				n--;
+		}
+	} while (n != was); /* a section that stays may be a part of another header */
+	return n;
+}
+
 /*
  * Collects the movable sections behind the table, up to the first thing that cannot
  * move, whose offset is *limit. Returns their number.
@@ -228,7 +261,7 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 			}
 		}
 	}
-	return keep;
+	return items_before_headers(f, it, keep, limit);
 }
 
 /*
