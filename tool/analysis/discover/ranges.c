@@ -289,9 +289,11 @@ static bool entry_is_outermost(const struct elf_file *f, const struct code_space
  */
 static bool is_dynamic_linker(const struct elf_file *f, const Elf64_Phdr *interp)
 {
-	const char *path = (const char *)elf_at(f, interp->p_vaddr, interp->p_filesz), *name;
+	const char *path = (const char *)f->bytes + interp->p_offset, *name;
 
-	if (!path || !interp->p_filesz || path[interp->p_filesz - 1])
+	/* The kernel reads the name by its place in the file (load_elf_binary()). */
+	if (interp->p_offset > f->size || interp->p_filesz > f->size - interp->p_offset || !interp->p_filesz ||
+	    path[interp->p_filesz - 1])
 		return false;
 	name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	return !strncmp(name, "ld-", 3) || !strncmp(name, "ld.", 3) || !strncmp(name, "ld64", 4) ||
