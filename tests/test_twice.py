@@ -347,3 +347,19 @@ def test_what_only_a_program_header_names_stays(etch, samples, tmp_path, hidden)
                 done += 1
                 assert contents_of_headers(elf.data) <= contents_of_headers(files[1].read_bytes()), (sample, options)
     assert done
+
+
+def test_a_header_of_frames_that_leads_among_section_headers(etch, samples, tmp_path):
+    """What it leads to is kept for no other reason, and is not described any more once the header leads elsewhere."""
+    same = 0
+    for sample in ("program", "library", "moved", "fixed"):
+        if sample not in samples:
+            continue
+        elf = twice.Elf(samples[sample])
+        at = next(at for at in range(elf.phoff, elf.phoff + 56 * elf.phnum, 56) if struct.unpack_from("<I", elf.data, at)[0] == 0x6474e550)
+        struct.pack_into("<Q", elf.data, at + 8, elf.shoff + 150)
+        files = [tmp_path / f"{sample}{k}" for k in range(3)]
+        files[0].write_bytes(elf.data)
+        for options in ["", *ROWS]:
+            same += twice_is_once(etch, files, options)
+    assert same >= 3

@@ -364,6 +364,10 @@ static bool is_old(const struct seg_layout *l, size_t i)
 	return seg_in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || seg_is_unloaded(&l->f, i);
 }
 
+/* Is this a header that a run may let lead elsewhere? What such a one leads to lies in a segment that is loaded; if it
+ * does not, nothing reads it. */
+static bool is_led_elsewhere(const Elf64_Phdr *p) { return p->p_type == PT_GNU_EH_FRAME || p->p_type == PT_GNU_SFRAME; }
+
 /* File offset behind everything that has to keep its offset: all but the old segment, the
  * section names and the section headers. */
 uint64_t seg_kept_end(const struct seg_layout *l)
@@ -374,7 +378,8 @@ uint64_t seg_kept_end(const struct seg_layout *l)
 	uint64_t end = seg_in_old(l, f->eh.e_phoff, table) ? 0 : f->eh.e_phoff + table;
 
 	for (size_t i = 0; i < f->eh.e_phnum; i++)
-		if (f->ph[i].p_type != PT_NULL && f->ph[i].p_filesz && !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
+		if (f->ph[i].p_type != PT_NULL && !is_led_elsewhere(&f->ph[i]) && f->ph[i].p_filesz &&
+		    !seg_in_old(l, f->ph[i].p_offset, f->ph[i].p_filesz))
 			end = seg_max(end, f->ph[i].p_offset + f->ph[i].p_filesz);
 	for (size_t i = 1; i < f->sections; i++)
 		if (seg_has_bytes(&f->sh[i]) && i != f->names && !is_old(l, i))
