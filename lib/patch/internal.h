@@ -332,6 +332,8 @@ extern int swap_active;
 void trap_install(void);
 /* ETCH_STRAY_*, as the program has set it. */
 unsigned stray_mode(void);
+/* Reads ETCH_STRAY of the environment, once. */
+void stray_mode_read(void);
 /* Will a store to a read-only page come to libetch's handler, as far as is known? Under the lock. */
 int trap_guards(void);
 

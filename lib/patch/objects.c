@@ -48,6 +48,13 @@ static int guard(struct module *m, uint64_t from, uint64_t to)
 	return given_up_prepare(m);
 }
 
+/* A module is being loaded, before the lock is taken. */
+static void identify(struct image *im, const char *path)
+{
+	stray_mode_read();
+	text_file_identify(im, path);
+}
+
 const struct part_objects part_objects = {
 	.size = forms_size,
 	.info = forms_info,
@@ -72,7 +79,7 @@ const struct part_objects part_objects = {
 	.pages_rearm = pages_rearm,
 	.sets_count = sets_count,
 	.recover = child_recover,
-	.identify = text_file_identify,
+	.identify = identify,
 	.forget = text_file_forget,
 	.guard = guard,
 };

@@ -50,7 +50,7 @@ static int is_left(const struct module *m, struct object *o, int own, int guards
 	if (is_held_back(m, o) || is_set_often(m, o) || (m->obj[o->record].more & ETCH_OBJ_KERNEL))
 		return 1;
 	return is_stored_later(m, o, own) &&
-	       (module_has_fields(m, o) || module_is_dense(m, o) || !guards || is_called_through(m, o));
+	       (module_has_fields(m, o) || module_is_dense(m, o) || (!guards && !is_called_through(m, o)));
 }
 
 /* Will all pages of an object be read-only? */
@@ -88,7 +88,8 @@ static size_t exposed_release(struct module *m, size_t *first, size_t *end)
 struct request {
 	struct module *m;
 	size_t first, end;
-	uint64_t at, stop; /* SEAL: what is sealed lies in here whole; other objects are armed as by SYNC */
+	uint64_t at,
+		stop; /* SEAL: what is sealed lies in here whole, or is an ops table; other objects are armed as by SYNC */
 	enum rearm how;
 	int own;      /* the module's own code asks */
 	int given_up; /* only what was given up */
@@ -96,7 +97,7 @@ struct request {
 
 static int is_sealed_by(const struct request *r, const struct object *o)
 {
-	return r->how == SEAL && o->addr >= r->at && o->addr + o->size <= r->stop;
+	return r->how == SEAL && ((o->addr >= r->at && o->addr + o->size <= r->stop) || is_called_through(r->m, o));
 }
 
 /* Takes back what a range was to be armed for, where a page stays writable that code stores to. Returns for how many.

@@ -507,7 +507,7 @@ static unsigned mode_of(const char *word, size_t size)
 }
 
 /* Once. A program with more rights than its user is not told by the environment. */
-static void mode_read(void)
+void stray_mode_read(void)
 {
 	static int done;
 	const char *text = __atomic_exchange_n(&done, 1, __ATOMIC_RELAXED) ? NULL : secure_getenv("ETCH_STRAY"), *end;
@@ -523,7 +523,7 @@ ETCH_API unsigned etch_stray(unsigned set, unsigned clear)
 {
 	unsigned was;
 
-	mode_read();
+	stray_mode_read();
 	was = __atomic_load_n(&mode, __ATOMIC_RELAXED);
 	while (!__atomic_compare_exchange_n(&mode, &was, (was & ~clear) | set, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
@@ -547,7 +547,7 @@ void trap_install(void)
 {
 	if (installed)
 		return;
-	mode_read();
+	stray_mode_read();
 	chain_install(&before, SIGSEGV, handler);
 	installed = 1;
 }

@@ -118,9 +118,9 @@ const char *etch_strerror(int error);
 
 /*
  * ETCH_INIT marks a function that only runs before the first etch_sync of what it stores to, as a parser of a
- * configuration that is called through a table of keywords: its stores, and the addresses that it lets escape, and those
- * of functions that only such functions call, keep no field from being armed by etch_sync. The program promises that
- * nothing stores through these addresses later.
+ * configuration that is called through a table of keywords: its stores, and the addresses that it lets escape, and
+ * those of functions that only such functions call, keep no field from being armed by etch_sync. The program promises
+ * that nothing stores through these addresses later.
  */
 #define ETCH_INIT __attribute__((section("etch_init"), noinline))
 
