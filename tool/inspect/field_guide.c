@@ -25,6 +25,10 @@ void field_guide_free(struct field_guide *g)
 	memset(g, 0, sizeof(*g));
 }
 
+#define FIELDS_MOST 256
+
+bool field_guide_is_full(const struct field_guide *g) { return g->count >= FIELDS_MOST; }
+
 void guide_reads_add(struct field_guide *g, size_t reads)
 {
 	mem_room(&g->list, &g->room, g->count, sizeof(*g->list));

@@ -153,6 +153,8 @@ static void guide_add(const struct view *v, struct lines *lines, const struct fi
 	struct field part = *f;
 	size_t i;
 
+	if (field_guide_is_full(&sums->guide))
+		return;
 	part.whole = false;
 	part.from = from;
 	part.to = to;
@@ -180,7 +182,7 @@ static void guide_add_whole(const struct view *v, struct lines *lines, const str
 
 	if (!o->members.count)
 		guide_add(v, lines, f, f->from, f->to, reads, sums);
-	for (k = 0; k < o->members.count; k++) {
+	for (k = 0; k < o->members.count && !field_guide_is_full(&sums->guide); k++) {
 		const struct member *m = &o->members.list[k];
 		struct field part = {.object = f->object, .from = m->off, .to = m->off + m->size};
 		size_t n = 0;
