@@ -23,7 +23,8 @@ struct field_guide {
 };
 
 void field_guide_free(struct field_guide *g);
-/* The guide looks at the first 256 fields with reads that are not armed: the time for more would grow with their square. */
+/* The guide looks at the first 256 fields with reads that are not armed: the time for more would grow with their
+ * square. */
 bool field_guide_is_full(const struct field_guide *g);
 /* Adds reads; guide_line_add() then adds the lines that they need. */
 void guide_reads_add(struct field_guide *g, size_t reads);
