@@ -373,3 +373,64 @@ static void *setter(void *p)
 def test_case(tmp_path, build, case, stage):
     text = COMMON + SETTER + "int main(void)\n{\n\talarm(60);\n" + CASES[case] + "\t(void)setter;\n\treturn 0;\n}\n"
     run([Flow(tmp_path, build, "gcc").program(text.replace("\\\\n", "\\n"), stage, flags=("-O2", "-g", "-Wno-unused-function"))])
+
+
+# Other handlers of the fork take long, as fork(2) of a large process does: they run while libetch's lock is held.
+SLOW_FORKS = """
+#include <etch/imv.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+ETCHED unsigned x = 1, y = 1;
+__attribute__((noinline)) unsigned read_x(void) { return x; }
+__attribute__((noinline)) unsigned read_y(void) { return y; }
+static void slow(void) { usleep(60000); }
+static void in_child(void) { if (etch_set(&y, 7u)) _exit(3); }
+static void handlers(void) { pthread_atfork(slow, slow, in_child); }
+__attribute__((section(".preinit_array"), used)) static void (*const pre)(void) = handlers;
+static volatile int stop;
+static void *forks(void *p)
+{
+	for (int i = 0; i < 6; i++) {
+		int status;
+		pid_t pid = fork();
+		if (!pid) {
+			unsigned memory = *(volatile unsigned *)ETCH_ADDR(x);
+			alarm(20);
+			_exit(read_x() != memory || read_y() != 7 || etch_verify(0, 0) || etch_set(&x, 9u) || read_x() != 9);
+		}
+		if (waitpid(pid, &status, 0) != pid || status) {
+			printf("child %#x\\n", status);
+			exit(1);
+		}
+	}
+	return p;
+}
+static void *sets(void *p)
+{
+	for (unsigned v = 10; !stop; v++)
+		if (etch_set(&x, v))
+			exit(2);
+	return p;
+}
+int main(void)
+{
+	pthread_t t[3], s;
+	alarm(40);
+	pthread_create(&s, 0, sets, 0);
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], 0, forks, 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], 0);
+	stop = 1;
+	pthread_join(s, 0);
+	return read_x() != *(volatile unsigned *)ETCH_ADDR(x) || etch_verify(0, 0);
+}
+"""
+
+
+def test_slow_forks_of_several_threads(tmp_path, build):
+    """While one takes long others wait for it, and sets go on; a child finds no set half done."""
+    run([Flow(tmp_path, build, "gcc").program(SLOW_FORKS, "linked", flags=("-O2",))], timeout=90)

@@ -36,7 +36,8 @@ static uint32_t urgent;
  * A fork is between the handlers of libetch: its thread holds the lock, and nothing is half done. The C library's fork
  * takes further locks meanwhile, as malloc's. The thread that has one of these may be waiting for libetch's lock: it
  * was interrupted in malloc, and its signal handler stores to an armed page. So during a fork the lock has an inner
- * one. The forking thread takes that for what its other handlers do; and so does any other thread that has waited long.
+ * one. The forking thread takes that for what its other handlers do; and so does a thread that has waited long and is no
+ * loader or fork.
  */
 static int forking;
 static void *forker;   /* its thread pointer, which is the same in the child */
@@ -89,6 +90,14 @@ static int is_in_fork(void)
 	return born && __atomic_load_n(born, __ATOMIC_RELAXED) == BORN_NOT && forking && forker == thread_pointer();
 }
 
+/* Makes whole what a thread was changing that this child does not have. */
+static void recover(void)
+{
+	list_fork();
+	if (&part_objects)
+		part_objects.recover();
+}
+
 /* The locks of a child are those of threads that it does not have: what these were changing is half done. */
 static void child_begin(void)
 {
@@ -100,11 +109,8 @@ static void child_begin(void)
 	list_fork();
 	if (marks_calls)
 		marks_calls->fork();
-	if (half_done && &part_objects) {
-		lock_word = self();
-		part_objects.recover();
-		lock_word = 0;
-	}
+	if (half_done)
+		recover();
 }
 
 /* The child of _Fork(3) runs no handlers. It may have made threads since. */
@@ -122,11 +128,16 @@ static void child_check(void)
 		sys_call3(SYS_sched_yield, 0, 0, 0);
 }
 
-/* Takes the inner lock. */
+/* Takes the inner lock. In the child, before fork_child(), it may be held by a thread that the child does not have. */
 static void inner_take(uint32_t me)
 {
 	uint32_t now = 0;
 
+	if (is_in_fork() && inner) {
+		inner = me;
+		recover();
+		return;
+	}
 	while (!__atomic_compare_exchange_n(&inner, &now, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 		futex(&inner, FUTEX_WAIT, now, NULL);
 		now = 0;
@@ -142,9 +153,12 @@ static void inner_leave(void)
 /* Which lock was taken. */
 enum taken { TAKEN, TAKEN_INNER, TAKEN_NONE };
 
-/* Waits for the lock, with signals blocked. TAKEN_NONE: this thread has it already, since it faulted while it held it.
+/*
+ * Waits for the lock, with signals blocked. TAKEN_NONE: this thread has it already, since it faulted while it held it.
+ * patient: not the inner lock of another thread's fork, however long that takes. A fork needs the lock itself, since it
+ * is known by its one forker; a loader changes the list of modules, which a child could not make whole.
  */
-static enum taken lock_take(uint32_t me)
+static enum taken lock_take(uint32_t me, int patient)
 {
 	static const struct timespec long_wait = {0, LONG_WAIT};
 	uint32_t now = 0, mine = me;
@@ -161,7 +175,7 @@ static enum taken lock_take(uint32_t me)
 		}
 		if ((now & LOCK_WAITED) ||
 		    __atomic_compare_exchange_n(&lock_word, &now, now | LOCK_WAITED, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			ret = futex(&lock_word, FUTEX_WAIT, now | LOCK_WAITED, &long_wait);
+			ret = futex(&lock_word, FUTEX_WAIT, now | LOCK_WAITED, patient ? NULL : &long_wait);
 		mine = me | LOCK_WAITED; /* others may be asleep, too */
 		now = 0;
 		if (ret != -ETIMEDOUT || !__atomic_load_n(&forking, __ATOMIC_RELAXED))
@@ -210,7 +224,7 @@ static int lock_as(enum taker who)
 		__atomic_add_fetch(&urgent, 1, __ATOMIC_RELAXED);
 	else if (who == ORDINARY && (__atomic_load_n(&lock_word, __ATOMIC_RELAXED) & ~LOCK_WAITED) != me)
 		let_urgent_pass(); /* an urgent taker may be waiting for this very thread */
-	taken = lock_take(me);
+	taken = lock_take(me, who == URGENT);
 	if (who == URGENT && !__atomic_sub_fetch(&urgent, 1, __ATOMIC_RELAXED))
 		futex(&urgent, FUTEX_WAKE, INT32_MAX, NULL);
 	if (taken == TAKEN) {
