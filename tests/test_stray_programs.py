@@ -167,6 +167,7 @@ HANDLERS = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 ETCHED struct { int a, b; } cfg = { 1, 2 };
 __attribute__((noinline)) int sum(void) { return cfg.a * 10 + cfg.b; }
 static sigjmp_buf back;
@@ -190,13 +191,26 @@ int main(void)
 	if (came != 1 || sum() != 13)
 		return 2;
 	if (!sigsetjmp(back, 1)) {
-		*(int *volatile *)&stray = 0;
-		*stray = 1;
+		volatile int *volatile null = 0;
+		*null = 1;
 		return 3;
 	}
 	struct etch_state s = { .size = sizeof s };
+	struct etch_info info = { .size = sizeof info };
+	unsigned long at_start;
+	err |= etch_info(&info);
+	at_start = info.patched_at_start;
+	*stray = 4;
+	err |= etch_sync(&cfg, sizeof cfg) | etch_state(&cfg, sizeof cfg, &s);
+	if (s.armed || sum() != 14)
+		return 4; /* held back */
+	usleep(200000);
+	err |= etch_sync(&cfg, sizeof cfg) | etch_state(&cfg, sizeof cfg, &s) | etch_info(&info);
+	if (s.armed != s.sites || !s.sites || s.held_back || info.patched_at_start != at_start)
+		return 5;
+	*stray = 3;
 	err |= etch_state(&cfg, sizeof cfg, &s);
-	return err || came != 2 || s.given_up != 1 || s.given_up_at != ETCH_ADDR(cfg.b) || !s.given_up_by || !s.held_back || s.held_back > 100;
+	return err || came != 3 || s.given_up != 2 || s.given_up_at != ETCH_ADDR(cfg.b) || !s.given_up_by || !s.held_back || s.held_back > 200;
 }
 """
 
@@ -434,3 +448,10 @@ int main(void)
 def test_slow_forks_of_several_threads(tmp_path, build):
     """While one takes long others wait for it, and sets go on; a child finds no set half done."""
     run([Flow(tmp_path, build, "gcc").program(SLOW_FORKS, "linked", flags=("-O2",))], timeout=90)
+
+
+def test_a_word_of_etch_stray_that_is_none_is_told(tmp_path, build):
+    """A check in a user's CI that is switched on by a misspelt word would check nothing."""
+    exe = Flow(tmp_path, build, "gcc").program(SEALED, "linked", flags=("-O2",))
+    assert stray([exe], "warn,dye").stderr == 'etch: ETCH_STRAY: there is no "dye"; the words are die, warn, calls, eager\n'
+    assert stray([exe], "warn,eager").stderr == "" and stray([exe], "").stderr == ""

@@ -26,9 +26,8 @@ struct data_run {
 static struct data_run run_space[4], *runs = run_space;
 static size_t run_count, moved;
 
-/* How many pages have been replaced. Each is a mapping of its own from then on, since mappings of memory at other
- * places do not merge: more than this many pages are set by another way (imv.c), which takes longer. */
-static unsigned replaced;
+/* A page that has been replaced is a mapping of its own from then on, since mappings of memory at other places do not
+ * merge: more than this many pages are set by another way (imv.c), which takes longer. */
 #define REPLACED_MOST 256u
 
 /* Finds the runs of a list that is sorted by address. Puts the first `room` of them at `run`, and returns how many
@@ -108,19 +107,24 @@ static void run_drop(struct data_run *r)
 	r->copy = 0;
 }
 
-/* Counts the pages of a run that have never been replaced; `note`: they will be. */
-static unsigned pages_new(const struct data_run *r, const struct module *m, int note)
+/* Would a run have more pages replaced than may be? If not, notes that they are. */
+static int is_too_many(const struct data_run *r, const struct module *owner)
 {
-	unsigned n = 0;
+	unsigned fresh = 0, replaced = 0;
+	uint64_t page;
 
-	for (uint64_t page = r->start; page < r->end; page += ETCH_PAGE) {
-		struct given_up *g = given_up_note_of(m, page);
-
-		n += g && !g->replaced;
-		if (g && note)
-			g->replaced = 1;
-	}
-	return n;
+	for (page = r->start; page < r->end; page += ETCH_PAGE)
+		fresh += !given_up_note_of(owner, page)->replaced;
+	if (!fresh)
+		return 0;
+	for (const struct module *m = module_list; m; m = m->next)
+		for (size_t i = 0; m->given_up && i < m->pages; i++)
+			replaced += m->given_up[i].replaced;
+	if (replaced + fresh > REPLACED_MOST)
+		return 1;
+	for (page = r->start; page < r->end; page += ETCH_PAGE)
+		given_up_note_of(owner, page)->replaced = 1;
+	return 0;
 }
 
 long data_swap_prepare(const struct list *l)
@@ -143,12 +147,8 @@ long data_swap_prepare(const struct list *l)
 	for (size_t i = 0; i < run_count && !ret; i++) {
 		const struct module *m = module_at(l->word[runs[i].first].at);
 
-		if (replaced + pages_new(&runs[i], m, 0) > REPLACED_MOST) {
-			ret = -ENOMEM;
-		} else {
-			replaced += pages_new(&runs[i], m, 1);
-			ret = run_prepare(l, &runs[i], 0);
-		}
+		/* libetch's own table has no notes: one page. */
+		ret = m->given_up && is_too_many(&runs[i], m) ? -ENOMEM : run_prepare(l, &runs[i], 0);
 	}
 	if (ret)
 		data_swap_end();

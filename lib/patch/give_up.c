@@ -17,7 +17,6 @@
 #include "common/sys.h"
 #include "patch/give_up.h"
 #include "patch/parts.h"
-#include "shared/search.h"
 
 /* ---- what has been given up --------------------------------------------------------------------- */
 
@@ -104,8 +103,6 @@ static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned m
 
 /* ---- what ends the program instead ---------------------------------------------------------------- */
 
-static size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
-
 static int pairs_call(const struct pair *p, size_t n, uint64_t from, uint64_t to)
 {
 	for (size_t i = pair_from(p, n, from - 7); i < n && p[i].key < to; i++)
@@ -165,29 +162,37 @@ static int is_writable(uint64_t at)
 	                 (long)(at & ~(uint64_t)3), or_zero) >= 0;
 }
 
-int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode)
+/* The objects [*first, *end) that are on the page of an address, and those that share a page with one of them. */
+static void page_objects(const struct module *m, uint64_t at, size_t *first, size_t *end)
 {
-	size_t first, end, i;
+	*first = *end = module_object_from(m, PAGE_OF(at));
+	while (*end < m->object_count && m->object[*end].addr < PAGE_OF(at) + ETCH_PAGE)
+		++*end;
+	page_mates_all(m, first, end);
+}
 
-	first = end = module_object_from(m, PAGE_OF(at));
-	while (end < m->object_count && m->object[end].addr < PAGE_OF(at) + ETCH_PAGE)
-		end++;
-	if (first == end)
-		return ETCH_ENOTETCHED;
-	page_mates_all(m, &first, &end);
-	for (i = first; i < end; i++)
-		if ((!by || !(mode & ETCH_STRAY_CALLS)) &&
-		    ((m->object[i].flags & OBJECT_SEALED) || (by && is_called_through(m, &m->object[i]))))
-			return ETCH_EPERM;
-	for (i = first; i < end; i++)
+/* Turns what is armed of these objects into loads and opens their pages. 0 or an etch_error. */
+static int armed_release(struct module *m, size_t first, size_t end)
+{
+	size_t sites;
+
+	for (size_t i = first; i < end; i++)
 		if (m->object[i].flags & OBJECT_ARMED)
-			m->object[i].flags |= OBJECT_CHANGING;
-	if (by)
-		given_up_note(m, at, by, mode);
-	for (i = first; i < end; i++)
-		if (m->object[i].flags & OBJECT_CHANGING)
-			m->object[i].flags |= OBJECT_GIVEN_UP;
-	return objects_release(m, first, end);
+			m->object[i].flags |= OBJECT_CHANGING | OBJECT_GIVEN_UP;
+	return objects_release(m, first, end, &sites);
+}
+
+/* Gives up the page of an address, because of the instruction at `by`. 0 or an etch_error. */
+static int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode)
+{
+	size_t first, end;
+
+	page_objects(m, at, &first, &end);
+	for (size_t i = first; i < end && !(mode & ETCH_STRAY_CALLS); i++)
+		if ((m->object[i].flags & OBJECT_SEALED) || is_called_through(m, &m->object[i]))
+			return ETCH_EPERM;
+	given_up_note(m, at, by, mode);
+	return armed_release(m, first, end);
 }
 
 /* ---- the child of a fork ---------------------------------------------------------------------------- */
@@ -294,13 +299,26 @@ int is_set_often(const struct module *m, struct object *o)
 	return 0;
 }
 
-/* ---- a store faulted ------------------------------------------------------------------------------- */
+/* ---- a set whose pages cannot be replaced ------------------------------------------------------------ */
+
+/* For a set, which arms the page again: a store to an ops table or a sealed object is as little foreseen in between as
+ * it is while a page is open. Sealed objects would lose that, so that they are refused. */
+static int page_release(struct module *m, uint64_t at)
+{
+	size_t first, end;
+
+	page_objects(m, at, &first, &end);
+	for (size_t i = first; i < end; i++)
+		if (m->object[i].flags & OBJECT_SEALED)
+			return ETCH_EPERM;
+	return armed_release(m, first, end);
+}
 
 int pages_release(const struct list *l)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		struct module *m = module_at(l->word[i].at);
-		int err = m && module_page_readonly(m, l->word[i].at) ? page_give_up(m, l->word[i].at, 0, 0) : 0;
+		int err = m && module_page_readonly(m, l->word[i].at) ? page_release(m, l->word[i].at) : 0;
 
 		if (err)
 			return err;
@@ -318,11 +336,13 @@ void pages_rearm(const struct list *l)
 	}
 }
 
+/* ---- a store faulted ------------------------------------------------------------------------------- */
+
 enum stray_outcome stray_store(uint64_t at, uint64_t by, unsigned mode, const struct module **which)
 {
 	struct module *m;
 
-	for (m = module_list; m && (m->bad || at < m->page || (at - m->page) / ETCH_PAGE >= m->pages); m = m->next)
+	for (m = module_list; m && !module_has_page(m, at); m = m->next)
 		;
 	*which = m;
 	if (!m)

@@ -6,7 +6,7 @@
 
 #include "patch/internal.h"
 
-/* A page that has been given up. */
+/* What is noted of a page. */
 struct given_up {
 	uint64_t until; /* CLOCK_MONOTONIC_COARSE in milliseconds: etch_sync does not arm it before */
 	uint64_t at;    /* the address that the last such store was to */
@@ -28,7 +28,7 @@ static inline const struct given_up *given_up_at(const struct module *m, uint64_
 {
 	const struct given_up *g;
 
-	if (!m->given_up || at < m->page || (at - m->page) / ETCH_PAGE >= m->pages)
+	if (!m->given_up || !module_has_page(m, at))
 		return NULL;
 	g = &m->given_up[(at - m->page) / ETCH_PAGE];
 	return g->count ? g : NULL;
@@ -51,14 +51,10 @@ int is_held_back(const struct module *m, const struct object *o);
 int is_called_through(const struct module *m, const struct object *o);
 /* Extends the objects [*first, *end) by all that share a page with one of them, and so on. */
 void page_mates_all(const struct module *m, size_t *first, size_t *end);
-/* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then opens their pages. 0,
- * or an etch_error: nothing has
- * changed, or all are loads and a page could not be opened. Clears OBJECT_CHANGING. */
-int objects_release(struct module *m, size_t first, size_t end); /* (release.c) */
-/* Gives up the page of an address, because of the instruction at `by`; 0: for a set, which arms it again. mode:
- * ETCH_STRAY_*. 0, or an etch_error. */
-int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode);
-
+/* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then opens their pages.
+ * Clears OBJECT_CHANGING. *sites: how many were changed. 0; or an etch_error, and nothing has changed, or all are loads
+ * and a page could not be opened. (release.c) */
+int objects_release(struct module *m, size_t first, size_t end, size_t *sites);
 /* Does etch_sync leave an object because it was set too often a while ago? */
 int is_set_often(const struct module *m, struct object *o);
 /* As struct part_objects says. */

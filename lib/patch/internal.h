@@ -20,6 +20,8 @@
 #include <etch/imv.h>
 #include <etch/pv_forms.h>
 
+#include "shared/search.h"
+
 #define ETCH_API __attribute__((visibility("default")))
 
 #define PAGE_OF(at) ((uint64_t)(at) & ~(uint64_t)(ETCH_PAGE - 1))
@@ -82,6 +84,9 @@ struct pair {
 };
 #define PAIR_FACT ((uint64_t)1 << 63) /* in the object table */
 #define PAIR_CALL ((uint64_t)1 << 62) /* in __pv_sites; without either flag: in __imv */
+
+/* Index of the first of n rows, sorted, whose key is at least this. */
+static inline size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
 
 /* A table of sites, with the index of those that refer to their object directly. */
 struct sites {
@@ -202,6 +207,11 @@ int module_rest_ok(const struct module *m);
 int module_page_is_etched(const struct module *m, uint64_t page);
 /* Is this byte in the ops table of libetch's own copies (copy.c), which is hidden from programs? */
 int module_own_table(uint64_t at);
+/* Has a module that is not `bad` etched objects on the page of this address, or on pages around it? */
+static inline int module_has_page(const struct module *m, uint64_t at)
+{
+	return !m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages;
+}
 /* Is the page of this address read-only outside a set? */
 int module_page_readonly(const struct module *m, uint64_t at);
 /* Sets the pages of [from, to) to the protection that follows from their objects. 0 or an

@@ -36,8 +36,8 @@ static uint32_t urgent;
  * A fork is between the handlers of libetch: its thread holds the lock, and nothing is half done. The C library's fork
  * takes further locks meanwhile, as malloc's. The thread that has one of these may be waiting for libetch's lock: it
  * was interrupted in malloc, and its signal handler stores to an armed page. So during a fork the lock has an inner
- * one. The forking thread takes that for what its other handlers do; and so does a thread that has waited long and is no
- * loader or fork.
+ * one. The forking thread takes that for what its other handlers do; and so does a thread that has waited long and is
+ * no loader or fork.
  */
 static int forking;
 static void *forker;   /* its thread pointer, which is the same in the child */

@@ -45,7 +45,7 @@ static void plan_far_sites_to(struct txn *t, const struct module *m)
  * become loads. */
 static void objects_disarm(struct module *owner, size_t first, size_t end)
 {
-	size_t from = first, to = end, i;
+	size_t from = first, to = end, sites, i;
 
 	objects_fact(owner, first, end);
 	module_page_mates(owner, &from, &to);
@@ -56,7 +56,8 @@ static void objects_disarm(struct module *owner, size_t first, size_t end)
 			o->flags |= OBJECT_CHANGING;
 	}
 	/* If this fails the page stays read-only, and a store to it faults (trap.c). */
-	(void)objects_release(owner, from, to);
+	(void)objects_release(owner, from, to, &sites);
+	module_patched += sites;
 }
 
 static void facts_fold(struct module *m)

@@ -138,7 +138,7 @@ static int data_by_swap(const struct txn *t)
 
 	for (i = 0; i < t->data.count && !is_guarded(&t->data.word[i]); i++)
 		;
-	return i < t->data.count && (sync_had_threads() || !sync_alone());
+	return i < t->data.count && (sync_had_threads() || !(t->alone >= 0 ? t->alone : sync_alone()));
 }
 
 /* Stores memory, or with `back` what it was. 0, or an etch_error and nothing has changed; never with `back`. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plan_object.c: plans all sites of an object, to be armed or released. */
 #include "patch/parts.h"
-#include "shared/search.h"
 
 /* The immediate or displacement ends the instruction; re-encoding its value must give all the other bytes. */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
@@ -34,8 +33,6 @@ struct walk {
 	const struct pair *pair;
 	size_t at, end; /* indexes in `entry` or `pair` */
 };
-
-static size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
 
 /* kind: SITES_*. at: an index not behind the first site that reads from `from` on; null if unknown. */
 static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)

@@ -41,9 +41,10 @@ static int is_stored_later(const struct module *m, const struct object *o, int o
 
 /*
  * Does an object stay as it is when etch_sync arms its variable? A field or a dense object does if code stores to it
- * later. Any other is guarded by its pages: a store gives up its constants, unless that would end the program, or does
- * not come to libetch's handler. What the kernel stores to is left, since no handler sees that a system call fails. And
- * what was given up, or set too often, is held back for a while.
+ * later. Any other is guarded by its pages, so that a store gives up its constants; unless the fault does not come to
+ * libetch's handler. An ops table is armed all the same: its address escapes in nearly every program, and a store to it
+ * is to end the program. What the kernel stores to is left, since no handler sees that a system call fails. And what
+ * was given up, or set too often, is held back for a while.
  */
 static int is_left(const struct module *m, struct object *o, int own, int guards)
 {
@@ -88,8 +89,8 @@ static size_t exposed_release(struct module *m, size_t *first, size_t *end)
 struct request {
 	struct module *m;
 	size_t first, end;
-	uint64_t at,
-		stop; /* SEAL: what is sealed lies in here whole, or is an ops table; other objects are armed as by SYNC */
+	/* SEAL: what is sealed lies in here whole, or is an ops table; other objects are armed as by SYNC. */
+	uint64_t at, stop;
 	enum rearm how;
 	int own;      /* the module's own code asks */
 	int given_up; /* only what was given up */
@@ -125,7 +126,7 @@ static size_t exposed_leave(const struct request *r)
 /* Marks what changes: the flags that determine the protection of pages come first. Returns how many objects do. */
 static size_t request_mark(struct request *r)
 {
-	int arm = r->how != RELEASE, guards = trap_guards();
+	int arm = r->how != RELEASE, guards = arm && trap_guards();
 	size_t n = 0, first = r->first, end = r->end;
 
 	/* What was given up with its page is armed with its page. */

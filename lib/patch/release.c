@@ -4,7 +4,7 @@
 #include "patch/give_up.h"
 #include "patch/patch.h"
 
-int objects_release(struct module *m, size_t first, size_t end)
+int objects_release(struct module *m, size_t first, size_t end, size_t *sites)
 {
 	static struct txn t; /* under the lock; the stack of a signal handler may be small */
 	size_t i;
@@ -20,10 +20,9 @@ int objects_release(struct module *m, size_t first, size_t end)
 			m->object[i].flags &= ~(OBJECT_ARMED | OBJECT_SEALED);
 		m->object[i].flags &= ~OBJECT_CHANGING;
 	}
-	if (!err) {
-		module_patched += t.sites;
+	*sites = err ? 0 : t.sites;
+	if (!err)
 		err = module_protect(m, m->object[first].addr, m->object[end - 1].addr + m->object[end - 1].size);
-	}
 	txn_end(&t);
 	return err;
 }

@@ -79,11 +79,6 @@ static void put_hex(uint64_t v)
 
 /* ---- the object that was stored to --------------------------------------------------- */
 
-static int has_page(const struct module *m, uint64_t at)
-{
-	return !m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages;
-}
-
 static int has_segment(const struct module *m, uint64_t at) { return image_segment(&m->image, at, 1) != NULL; }
 
 /* The first module of which this is true. The list may change meanwhile: then it is walked again, so that no module
@@ -105,7 +100,7 @@ static const struct module *module_with(int (*has)(const struct module *m, uint6
 }
 
 /* The module that has etched objects on the page of this address, or on others around it. */
-static const struct module *module_near(uint64_t at) { return module_with(has_page, at); }
+static const struct module *module_near(uint64_t at) { return module_with(module_has_page, at); }
 
 static void put_object(const struct module *m, uint64_t at)
 {
@@ -494,6 +489,8 @@ unsigned stray_mode(void) { return __atomic_load_n(&mode, __ATOMIC_RELAXED); }
 /* One word of ETCH_STRAY, separated by commas. */
 static unsigned mode_of(const char *word, size_t size)
 {
+	static const char *const unknown[2] = {"etch: ETCH_STRAY: there is no \"",
+	                                       "\"; the words are die, warn, calls, eager\n"};
 	static const struct {
 		const char *name;
 		unsigned mode;
@@ -503,6 +500,9 @@ static unsigned mode_of(const char *word, size_t size)
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strlen(names[i].name) == size && same(names[i].name, word, size))
 			return names[i].mode;
+	sys_call3(SYS_write, 2, (long)unknown[0], (long)strlen(unknown[0]));
+	sys_call3(SYS_write, 2, (long)word, (long)size);
+	sys_call3(SYS_write, 2, (long)unknown[1], (long)strlen(unknown[1]));
 	return 0;
 }
 

@@ -412,8 +412,8 @@ static void case_cost(void)
 	printf("mprotect %d\n", count[SYS_mprotect]);
 	CHECK(count[SYS_mprotect] == 6 || count[SYS_mprotect] == 8);
 	/* One site crosses a word, and pages of data are read-only: the process is asked whether it has one thread. */
-	CHECK_EQ(count[SYS_stat], 3);
-	CHECK_EQ(count[SYS_getpid], 3);
+	CHECK_EQ(count[SYS_stat], 2);
+	CHECK_EQ(count[SYS_getpid], 2);
 	/* The lock, and the signals that are blocked while it is held. */
 	CHECK_EQ(count[SYS_gettid], 1);
 	CHECK_EQ(count[SYS_rt_sigprocmask], 2);

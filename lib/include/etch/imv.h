@@ -399,8 +399,8 @@ struct etch_state {
 	/* Of the pages of the bytes, since the module was loaded: */
 	unsigned long given_up;  /* how often their constants have been given up to a plain store */
 	unsigned long held_back; /* milliseconds until etch_sync may arm all of them again; 0: it may */
-	const void *given_up_by; /* the instruction of the last such store; null: a set that could not replace the page */
-	const void *given_up_at; /* ... and the address that it stored to; null: there was none */
+	const void *given_up_by; /* the instruction of the last such store; null: there was none */
+	const void *given_up_at; /* ... and the address that it stored to */
 	unsigned long set_often; /* how many of the objects or fields are loads since they were set too often */
 };
 /*
