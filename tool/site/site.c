@@ -237,6 +237,11 @@ void scan_free(struct scan *s)
 	memset(s, 0, sizeof(*s));
 }
 
+bool section_is_settings(const struct elf_section *s)
+{
+	return !strncmp(s->name, ETCH_SEC_TABLE, strlen(ETCH_SEC_TABLE));
+}
+
 bool section_is_etched(const struct elf_section *s, bool *shared)
 {
 	*shared = elf_name_is(s->name, ETCH_SEC_SCALAR);

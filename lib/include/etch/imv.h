@@ -125,6 +125,20 @@ const char *etch_strerror(int error);
 #define ETCH_INIT __attribute__((section("etch_init"), noinline))
 
 /*
+ * ETCH_TABLE marks a table that holds the addresses of etched variables, as a program's table of settings does:
+ *
+ *     static struct { const char *name; int *variable; } settings[] ETCH_TABLE = { { "work_mem", &work_mem }, ... };
+ *
+ * The program promises that whatever it loads from the table is only read through, or passed to functions of this
+ * header. Without the mark such an address counts as one that anybody may store through. The table lies in a section of
+ * its own. In position-independent code that is a writable one, also if the table is const: its addresses are relocated
+ * when the program starts.
+ */
+#define ETCH_TABLE         __attribute__((section(ETCH_SEC_TABLE ETCH_TEXT_(__LINE__) "." ETCH_TEXT_(__COUNTER__))))
+#define ETCH_TEXT_(x)      ETCH_TEXT_ONCE_(x)
+#define ETCH_TEXT_ONCE_(x) #x
+
+/*
  * ETCH_DECLARE(symbol): declares `symbol` as etched in a file that uses but does not define it. Needed only for objects
  * of another shared object: inside one module the link step finds every use by itself. At file scope.
  */
@@ -346,6 +360,13 @@ int etch_sync_bytes(const void *object, size_t size);
  */
 int etch_sync_all(void);
 int etch_sync_module(const void *in);
+/*
+ * Arms again what was given up, or set too often, and is no longer held back; nothing else. For the loop of a server:
+ * libetch has no thread of its own. While nothing is due it is a comparison, and a reading of the clock if something is
+ * held back. Returns 0 or the first error: what could not be armed stays loads, and is tried again later. From any
+ * thread; not in a callback of etch_verify.
+ */
+int etch_tick(void);
 int etch_seal_bytes(const void *object, size_t size);
 int etch_release_bytes(const void *object, size_t size);
 

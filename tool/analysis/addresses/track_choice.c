@@ -17,7 +17,10 @@ bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_
 	*out = s->reg[*reg];
 	if (source < REGS) {
 		*data &= (uint16_t) ~(1u << in->dst | 1u << source);
-		track_join(t, i, out, &s->reg[source]);
+		if (out->object != s->reg[source].object && track_only_set(t, i + 1, in->dst))
+			*out = nothing;
+		else
+			track_join(t, i, in->dst, out, &s->reg[source]);
 		out->choice |= out->object < 0;
 		return true;
 	}

@@ -85,8 +85,9 @@ static inline bool holds_address(const struct addr_state *s)
 }
 
 /* track_solve.c */
-/* Joins an address into *a, before instruction `insn`; true: *a changed. Of different objects none is kept. */
-bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v);
+/* Joins an address into *a, which is in register `reg` before instruction `insn`; true: *a changed. Of different
+ * objects none is kept: they escape, unless what follows only sets through the register. */
+bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a, const struct addr_value *v);
 /* Does instruction i begin a block? */
 bool track_is_leader(const struct track *t, size_t i);
 
@@ -117,6 +118,11 @@ void track_registers_sum(const struct addr_state *s, const struct insn *in, stru
 bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_t *data, struct addr_value *out,
                   unsigned *reg);
 
+/* track_only_set.c */
+/* Is what register `reg` holds before an instruction only passed to ETCH_ADDR, on the one path that follows, and gone
+ * then? False also if the path branches before that. */
+bool track_only_set(const struct track *t, size_t insn, unsigned reg);
+
 /* track_detour.c */
 /* Code of another function that a jump leads to, and that only leads back or ends. */
 struct detour {
@@ -132,6 +138,9 @@ bool track_detour(const struct track *t, const struct insn *in, struct detour *o
 void track_detours_back(struct track *t);
 
 /* track_transfer.c */
+/* The registers whose values a call, or a jump out of the function, passes on: those that are live at the target, if
+ * that is in the file, else those in `abi`. */
+uint16_t track_passed(const struct track *t, const struct insn *in, uint16_t abi);
 /* Does an address lie outside of the function? */
 bool track_is_outside(const struct track *t, uint64_t addr);
 /* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */

@@ -48,7 +48,7 @@ static bool same_address(const struct addr_value *a, const struct addr_value *v)
 	       a->choice == v->choice;
 }
 
-bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct addr_value *v)
+bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a, const struct addr_value *v)
 {
 	struct addr_value old = *a, places;
 	bool joined = track_places_join(a, v, &places);
@@ -56,8 +56,10 @@ bool track_join(struct track *t, size_t insn, struct addr_value *a, const struct
 	if (same_address(a, v))
 		return false;
 	if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
-		met_add(t, insn, a);
-		met_add(t, insn, v);
+		if (!track_only_set(t, insn, reg)) {
+			met_add(t, insn, a);
+			met_add(t, insn, v);
+		}
 		*a = nothing;
 	} else if (a->object >= 0 || v->object >= 0) {
 		if (a->object < 0)
@@ -109,7 +111,7 @@ static bool block_join(void *ctx, uint32_t b, const void *state)
 		}
 	}
 	for (r = 0; r < REGS; r++)
-		changed |= track_join(t, k->first, &k->in.reg[r], &from->reg[r]);
+		changed |= track_join(t, k->first, r, &k->in.reg[r], &from->reg[r]);
 	return changed;
 }
 

@@ -210,13 +210,26 @@ static uint16_t kernel_registers(struct track *t, const struct addr_state *s, si
 	    .registers;
 }
 
-/* Reports escapes at a jump out of the function, or a call: of registers that are live at the target, if that is in the
- * file, else of those in `abi`. */
+uint16_t track_passed(const struct track *t, const struct insn *in, uint16_t abi)
+{
+	uint16_t mask = abi;
+	int words;
+
+	if (in->callee >= 0 && t->f->clobbers)
+		mask = func_live(t->f->clobbers, in->callee, in->entry);
+	words = in->callee >= 0 ? function_arguments(t->f->types, t->f->fn->section, in->entry)
+	                        : imports_arguments(t->f->imports, in);
+	if (words >= 0)
+		mask &= insn_first_arguments((unsigned)words) | (in->flow == FLOW_CALL ? 0 : (uint16_t)~insn_call_clobbers());
+	/* Callee-saved registers are live in a callee only because it saves them. */
+	return in->flow == FLOW_CALL ? mask & insn_call_clobbers() : mask;
+}
+
+/* Reports escapes at a jump out of the function, or a call. abi: as track_passed() says. */
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
 	const struct insn *in = &t->f->code->insns[i];
-	uint16_t mask = abi, as_pointer = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
-	int words;
+	uint16_t mask, as_pointer = in->flow == FLOW_BRANCH ? 0 : insn_call_arguments();
 	struct detour detour;
 
 	if (!holds_address(s))
@@ -225,18 +238,10 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		leave(t, s, i, detour.touched, 0);
 		return;
 	}
-	if (in->callee >= 0 && t->f->clobbers)
-		mask = func_live(t->f->clobbers, in->callee, in->entry);
-	words = in->callee >= 0 ? function_arguments(t->f->types, t->f->fn->section, in->entry)
-	                        : imports_arguments(t->f->imports, in);
-	if (words >= 0)
-		mask &= insn_first_arguments((unsigned)words) | (in->flow == FLOW_CALL ? 0 : (uint16_t)~insn_call_clobbers());
+	mask = track_passed(t, in, abi);
 	/* At the start of a function arguments are what the program passes; a part of another gets any registers. */
 	if (!t->f->clobbers || (in->callee >= 0 && !func_is_start(t->f->clobbers, in->callee, in->entry)))
 		as_pointer = 0;
-	/* Callee-saved registers are live in a callee only because it saves them. */
-	if (in->flow == FLOW_CALL)
-		mask &= insn_call_clobbers();
 	arguments_leave(t, s, i, mask, as_pointer, t->reporting && in->flow != FLOW_BRANCH ? kernel_registers(t, s, i) : 0);
 }
 
