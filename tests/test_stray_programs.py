@@ -298,6 +298,52 @@ def test_what_is_set_often_is_read_from_memory_for_a_while(tmp_path, build, cc, 
     assert said in ("0 1 1 1; 0 1; 0 2 0\n", "0 1 1 1; 0 2; 0 2 0\n"), said
 
 
+TICK = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <unistd.h>
+ETCHED int given_up = 3, often = 4, released = 5;
+__attribute__((noinline)) int sum(void) { return given_up + often + released; }
+static int armed(const int *p)
+{
+	struct etch_state s = { .size = sizeof s };
+	return etch_state(p, sizeof *p, &s) ? -1 : (int)s.armed;
+}
+static void show(void) { printf("%d%d%d ", armed(&given_up), armed(&often), armed(&released)); }
+int main(void)
+{
+	int *volatile stray = ETCH_ADDR(given_up);
+	int err = etch_sync_all(), i;
+	show();
+	*stray = 10;
+	for (i = 0; i < 40; i++)
+		err |= etch_set(&often, i);
+	err |= etch_release(&released, sizeof released) | etch_tick();
+	show();
+	usleep(250000);
+	show();
+	err |= etch_tick();
+	show();
+	*stray = 11; /* held back for 200 ms now */
+	usleep(120000);
+	err |= etch_tick();
+	show();
+	usleep(120000);
+	err |= etch_tick();
+	show();
+	printf("%d %d\\n", err, sum());
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_a_tick_arms_again_what_is_quiet(tmp_path, build, cc):
+    """What was given up and what was set often, not what the program has released, nor what was never armed."""
+    said = stray([Flow(tmp_path, build, cc).program(TICK, "linked", flags=("-O2",))], "").stdout
+    assert re.fullmatch("111 000 000 110 [01]10 110 0 55\n", said), said
+
+
 COMMON = """
 #define _GNU_SOURCE
 #include <etch/imv.h>

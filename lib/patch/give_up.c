@@ -86,6 +86,43 @@ static uint32_t hold_next(uint32_t hold, uint64_t until, uint64_t now)
 	return hold < HOLD_MOST / 2 ? 2 * hold : HOLD_MOST;
 }
 
+/* When the first of what is held back may be armed again, in milliseconds; 0: nothing is. Written under the lock. */
+static uint64_t hold_end;
+
+int hold_is_over(void)
+{
+	uint64_t end = __atomic_load_n(&hold_end, __ATOMIC_RELAXED);
+
+	return end && now_ms() >= end;
+}
+
+static void hold_ends_at(uint64_t end)
+{
+	if (!hold_end || end < hold_end)
+		__atomic_store_n(&hold_end, end, __ATOMIC_RELAXED);
+}
+
+void hold_ends_find(void)
+{
+	uint64_t now = now_ms();
+
+	__atomic_store_n(&hold_end, 0, __ATOMIC_RELAXED);
+	for (const struct module *m = module_list; m; m = m->next)
+		for (size_t i = 0; i < m->object_count; i++) {
+			const struct object *o = &m->object[i];
+			uint64_t end = now + HOLD_FIRST; /* what could not be armed is tried again */
+
+			if (m->bad || !m->given_up || !(o->flags & OBJECT_HELD))
+				continue;
+			for (uint64_t page = PAGE_OF(o->addr); page < o->addr + o->size; page += ETCH_PAGE)
+				if (given_up_note_of(m, page)->until > end)
+					end = given_up_note_of(m, page)->until;
+			if ((o->flags & OBJECT_OFTEN) && given_up_note_of(m, o->addr)->often_until > end)
+				end = given_up_note_of(m, o->addr)->often_until;
+			hold_ends_at(end);
+		}
+}
+
 /* Notes that the page of `at` was given up to an instruction. */
 static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned mode)
 {
@@ -99,6 +136,7 @@ static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned m
 	g->count++;
 	g->at = at;
 	g->by = by;
+	hold_ends_at(g->until);
 }
 
 /* ---- what ends the program instead ---------------------------------------------------------------- */
@@ -278,6 +316,7 @@ static void set_count(uint64_t at)
 	g->often_hold = hold_next(g->often_hold, g->often_until, now);
 	g->often_until = now + g->often_hold;
 	o->flags |= OBJECT_OFTEN;
+	hold_ends_at(g->often_until);
 }
 
 void sets_count(uint64_t at)
@@ -286,17 +325,9 @@ void sets_count(uint64_t at)
 		set_count(at);
 }
 
-int is_set_often(const struct module *m, struct object *o)
+int is_set_often(const struct module *m, const struct object *o)
 {
-	const struct given_up *g;
-
-	if (!(o->flags & OBJECT_OFTEN))
-		return 0;
-	g = &m->given_up[(o->addr - m->page) / ETCH_PAGE];
-	if (now_ms() < g->often_until)
-		return 1;
-	o->flags &= ~OBJECT_OFTEN;
-	return 0;
+	return (o->flags & OBJECT_OFTEN) && now_ms() < given_up_note_of(m, o->addr)->often_until;
 }
 
 /* ---- a set whose pages cannot be replaced ------------------------------------------------------------ */

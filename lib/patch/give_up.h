@@ -56,7 +56,11 @@ void page_mates_all(const struct module *m, size_t *first, size_t *end);
  * and a page could not be opened. (release.c) */
 int objects_release(struct module *m, size_t first, size_t end, size_t *sites);
 /* Does etch_sync leave an object because it was set too often a while ago? */
-int is_set_often(const struct module *m, struct object *o);
+int is_set_often(const struct module *m, const struct object *o);
+/* May something that was given up or set too often be armed again by now? Without the lock. */
+int hold_is_over(void);
+/* Finds out when the next of these may be. */
+void hold_ends_find(void);
 /* As struct part_objects says. */
 struct list;
 void sets_count(uint64_t at);

@@ -65,7 +65,8 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_SEALED   32u            /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  128u           /* SEALED is about to be set */
 #define OBJECT_GIVEN_UP 512u           /* it was armed when its page was given up */
-#define OBJECT_OFTEN    256u           /* it was set so often that it is not armed for a while (give_up.c) */
+#define OBJECT_OFTEN    256u           /* it was armed when it had been set too often (give_up.c) */
+#define OBJECT_HELD     (OBJECT_GIVEN_UP | OBJECT_OFTEN) /* etch_tick arms it again */
 _Static_assert((ETCH_OBJ_ARMED | ETCH_OBJ_FIELD | ETCH_OBJ_KEPT | ETCH_OBJ_VALUE) == 71, "bits of struct object");
 
 /* 16 bytes: the main memory cost of a module with many objects. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rearm.c: etch_sync, etch_seal and etch_release, of some bytes, of a module and of all. */
+/* rearm.c: etch_sync, etch_seal and etch_release, of some bytes, of a module and of all; etch_tick. */
 #include "patch/give_up.h"
 #include "patch/parts.h"
 
@@ -92,8 +92,8 @@ struct request {
 	/* SEAL: what is sealed lies in here whole, or is an ops table; other objects are armed as by SYNC. */
 	uint64_t at, stop;
 	enum rearm how;
-	int own;      /* the module's own code asks */
-	int given_up; /* only what was given up */
+	int own;       /* the module's own code asks */
+	int only_held; /* only what has OBJECT_HELD */
 };
 
 static int is_sealed_by(const struct request *r, const struct object *o)
@@ -131,7 +131,7 @@ static size_t request_mark(struct request *r)
 
 	/* What was given up with its page is armed with its page. */
 	for (size_t i = first; r->how == SYNC && i < end; i++)
-		if (r->given_up || was_given_up(r->m, &r->m->object[i])) {
+		if (r->only_held || was_given_up(r->m, &r->m->object[i])) {
 			page_mates_all(r->m, &r->first, &r->end);
 			break;
 		}
@@ -140,7 +140,7 @@ static size_t request_mark(struct request *r)
 
 		if (!!(o->flags & OBJECT_ARMED) == arm)
 			continue;
-		if ((r->given_up || i < first || i >= end) && !(o->flags & OBJECT_GIVEN_UP))
+		if ((r->only_held || i < first || i >= end) && !(o->flags & OBJECT_HELD))
 			continue;
 		if (arm && !is_sealed_by(r, o) && is_left(r->m, o, r->own, guards))
 			continue;
@@ -171,7 +171,7 @@ static void request_unmark(struct request *r, int err)
 		if (err ? o->flags & OBJECT_SEALING : r->how == RELEASE && !(o->flags & OBJECT_ARMED))
 			o->flags &= ~OBJECT_SEALED;
 		if (!err && ((o->flags & OBJECT_CHANGING) || r->how == RELEASE))
-			o->flags &= ~OBJECT_GIVEN_UP; /* armed again, or released by the program */
+			o->flags &= ~OBJECT_HELD; /* armed again, or released by the program */
 		o->flags &= ~(OBJECT_CHANGING | OBJECT_SEALING);
 	}
 }
@@ -211,7 +211,7 @@ int object_release(struct module *m, size_t object)
 
 void page_rearm(struct module *m, uint64_t at)
 {
-	struct request r = {.m = m, .how = SYNC, .own = 1, .given_up = 1, .first = module_object_from(m, PAGE_OF(at))};
+	struct request r = {.m = m, .how = SYNC, .own = 1, .only_held = 1, .first = module_object_from(m, PAGE_OF(at))};
 
 	for (r.end = r.first; r.end < m->object_count && m->object[r.end].addr < PAGE_OF(at) + ETCH_PAGE; r.end++)
 		;
@@ -273,6 +273,44 @@ static int modules_sync(const void *in, const void *caller)
 			one = module_sync(m, m == mine);
 			err = err ? err : one;
 		}
+	etch_unlock();
+	return err;
+}
+
+/* Arms what is held back in a module no longer, page by page. The first error. */
+static int module_tick(struct module *m)
+{
+	struct request r;
+	int err = 0, one;
+
+	for (size_t i = 0; i < m->object_count; i++) {
+		const struct object *o = &m->object[i];
+
+		if (!(o->flags & OBJECT_HELD) || is_held_back(m, o) || is_set_often(m, o))
+			continue;
+		r = (struct request){.m = m, .how = SYNC, .own = 1, .only_held = 1, .first = i, .end = i + 1};
+		one = rearm(&r);
+		err = err ? err : one;
+		i = r.end - 1; /* those that share its page, too */
+	}
+	return err;
+}
+
+ETCH_API int etch_tick(void)
+{
+	int err, one;
+
+	if (!hold_is_over())
+		return 0;
+	err = etch_lock();
+	if (err)
+		return err;
+	for (struct module *m = module_list; m; m = m->next)
+		if (!m->bad) {
+			one = module_tick(m);
+			err = err ? err : one;
+		}
+	hold_ends_find();
 	etch_unlock();
 	return err;
 }
