@@ -311,6 +311,7 @@ static void info_module(const struct module *m, struct etch_info *info)
 	inlines_info(m, info);
 	branches_info(m, info);
 	marks_info(m, info);
+	info->private_text += text_file_private(&m->image);
 	for (size_t i = 0; i < m->object_count; i++) {
 		if (module_own_table(m->object[i].addr))
 			continue;

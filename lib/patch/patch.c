@@ -12,24 +12,36 @@
  * AMD64 APM vol. 2, 7.6.1, another processor then executes either the old or the new
  * instruction. Any other site is replaced with its page (page_swap.c).
  */
+#include <errno.h>
+
 #include "patch/parts.h"
 #include "common/sys.h"
 
 /* ---- protection -------------------------------------------------------------- */
 
 /*
- * Opens (adds W) or closes the pages of a list, with one mprotect(2) per run of adjacent pages; of data only the pages
- * that are read-only outside a set. The closed protection of a page is that of its segment, so text gets back exactly
- * what it had. Opening ends at the first failure, closing does not. Returns 0 or a negative errno.
+ * Pages of one segment of text without changes that a run extends over. Each run costs a system call, and, since
+ * private pages that once were writable count against the commit limit and others do not (VM_ACCOUNT), two mappings for
+ * good. The pages between are not written to, so that they stay shared.
  */
-static long pages_protect(const struct list *l, int text, int open)
+#define TEXT_GAP (64 * ETCH_PAGE)
+
+/*
+ * Opens (adds W) or closes the pages of a list, with one mprotect(2) per run of pages that are at most `gap` bytes
+ * apart; of data only the pages that are read-only outside a set. The closed protection of a page is that of its
+ * segment, so text gets back exactly what it had. Opening ends at the first failure, closing does not. Returns 0 or a
+ * negative errno.
+ */
+static long pages_protect(const struct list *l, int text, int open, uint64_t gap)
 {
 	uint64_t start = 0, end = 0; /* the current run; empty if equal */
+	const struct segment *run_segment = NULL;
 	int run_prot = 0;
 	long err = 0;
 
 	for (size_t i = 0; i <= l->count; i++) {
 		uint64_t at = i < l->count ? l->word[i].at : 0;
+		const struct segment *segment = NULL;
 		int prot = 0;
 
 		if (i < l->count) {
@@ -39,11 +51,13 @@ static long pages_protect(const struct list *l, int text, int open)
 				continue;
 			/* Skips a copied variable in a program that is not a module, and a page that is writable anyway. */
 			m = module_at(at);
-			prot = m ? image_segment(&m->image, at, 1)->prot : PROT_WRITE;
+			segment = m ? image_segment(&m->image, at, 1) : NULL;
+			prot = segment ? segment->prot : PROT_WRITE;
 			if (text ? prot & PROT_WRITE : !m || !module_page_readonly(m, at))
 				continue;
-			if (PAGE_OF(at) == end && start != end && prot == run_prot) {
-				end += ETCH_PAGE;
+			if (start != end && prot == run_prot &&
+			    (PAGE_OF(at) == end || (segment == run_segment && PAGE_OF(at) - end <= gap))) {
+				end = PAGE_OF(at) + ETCH_PAGE;
 				continue;
 			}
 		}
@@ -61,6 +75,7 @@ static long pages_protect(const struct list *l, int text, int open)
 		start = PAGE_OF(at);
 		end = start + ETCH_PAGE;
 		run_prot = prot;
+		run_segment = segment;
 	}
 	return err;
 }
@@ -72,8 +87,22 @@ static long pages_protect(const struct list *l, int text, int open)
  */
 static void pages_close(const struct list *l, int text)
 {
-	if (pages_protect(l, text, 0))
-		pages_protect(l, text, 0);
+	uint64_t gap = text ? TEXT_GAP : 0;
+
+	if (pages_protect(l, text, 0, gap))
+		pages_protect(l, text, 0, gap);
+}
+
+/* Opens the pages of text. Where the system has not enough memory for the pages between (strict overcommit), only those
+ * that are written to. 0 or a negative errno. */
+static long text_open(const struct list *l)
+{
+	long ret = pages_protect(l, 1, 1, TEXT_GAP);
+
+	if (ret != -ENOMEM)
+		return ret;
+	pages_close(l, 1);
+	return pages_protect(l, 1, 1, 0);
 }
 
 /* ---- the change --------------------------------------------------------------- */
@@ -222,11 +251,11 @@ int txn_change(struct txn *t)
 		alone = 1;
 	}
 	t->data_swapped = &part_objects && data_by_swap(t);
-	ret = t->data_swapped ? part_objects.data_swap_prepare(&t->data) : pages_protect(&t->data, 0, 1);
+	ret = t->data_swapped ? part_objects.data_swap_prepare(&t->data) : pages_protect(&t->data, 0, 1, 0);
 	err = errno_to_etch(ret);
 	t->data_refused = t->data_swapped && err;
 	if (!err) {
-		ret = pages_protect(&t->text, 1, 1);
+		ret = text_open(&t->text);
 		err = errno_to_etch(ret);
 		t->text_refused = err == ETCH_EPERM;
 		if (!err)

@@ -288,6 +288,8 @@ long text_file_map(const struct module *m, const struct segment *s, uint64_t pag
 void text_file_left(uint64_t start, uint64_t end);
 /* Can no uprobe be in this page: because nobody has written to it, or it is anonymous? */
 int text_file_untouched(uint64_t page);
+/* Bytes of the code of a module that are this process's own copies; 0 also if nobody can tell. */
+uint64_t text_file_private(const struct image *im);
 
 /* ---- synchronization (sync.c) ---------------------------------------------------- */
 

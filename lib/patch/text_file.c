@@ -80,6 +80,33 @@ int text_file_untouched(uint64_t page)
 	return is_file_page(page);
 }
 
+uint64_t text_file_private(const struct image *im)
+{
+	static uint64_t entries[256]; /* under the lock; the stack of the caller may be small */
+	long fd = sys_call3(SYS_open, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0), n;
+	uint64_t size = 0;
+
+	if (fd < 0)
+		return 0;
+	for (unsigned k = 0; k < im->segments; k++) {
+		const struct segment *s = &im->segment[k];
+		uint64_t page = PAGE_OF(s->start), want;
+
+		for (; (s->prot & PROT_EXEC) && page < s->end; page += (uint64_t)n / 8 * ETCH_PAGE) {
+			want = (PAGE_UP(s->end) - page) / ETCH_PAGE * 8;
+			n = sys_call6(SYS_pread64, fd, (long)entries, (long)(want < sizeof(entries) ? want : sizeof(entries)),
+			              (long)(page / ETCH_PAGE * 8), 0, 0);
+			if (n < 8)
+				break;
+			/* Present (63) or swapped out (62), and not a page of the file (61). */
+			for (long i = 0; i < n / 8; i++)
+				size += (entries[i] >> 62 && !(entries[i] >> 61 & 1)) ? ETCH_PAGE : 0;
+		}
+	}
+	sys_call3(SYS_close, fd, 0, 0);
+	return size;
+}
+
 /* ---- the mapping -------------------------------------------------------------------------- */
 
 static long file_map(const struct module *m, const char *name, uint64_t offset, uint64_t size)

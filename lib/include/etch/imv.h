@@ -372,7 +372,7 @@ int etch_release_bytes(const void *object, size_t size);
 
 /*
  * Many changes as one transaction: all take effect or none does, with one membarrier and one
- * change of protection per run of adjacent pages.
+ * change of protection per run of pages that are near each other.
  *
  *     int on = 1; long n = 64;
  *     struct etch_change c[] = {
@@ -460,6 +460,8 @@ struct etch_info {
 	unsigned long marks_on;        /* of these, calls of what is attached now */
 	unsigned long fields;          /* of objects that are armed by field: their fields */
 	unsigned long fields_armed;    /* of these, armed now */
+	unsigned long private_text;    /* bytes of the modules' code that are this process's own copies, since something was
+	                                  stored there; 0 if /proc/self/pagemap cannot be read */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored. */
 #ifdef __cplusplus
