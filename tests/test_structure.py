@@ -157,6 +157,26 @@ def test_a_string_table_of_another_type_is_refused(etch, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("what", ["another kind of table", "no symbol table", "no such section"])
+def test_relocations_of_an_object_name_symbols_of_its_symbol_table(build, build_asan, tmp_path, what):
+    """And of no other: their numbers mean nothing there."""
+    o = tmp_path / "a.o"
+    run(["gcc", "-O2", "-g", "-I", ROOT / "lib" / "include", "-x", "c", "-c", "-o", o, "-"], input=PROGRAM)
+    run([build / "etch", "rewrite", o])
+    h = Headers(o)
+    if what == "another kind of table":
+        h.set(".symtab", type=11)  # SHT_DYNSYM
+    elif what == "no symbol table":
+        h.set(".symtab", type=SHT_PROGBITS)
+    else:
+        for i in range(len(h.names)):
+            if h.get(i, "type") == 4:  # SHT_RELA
+                h.set(i, link=0)
+    all_end_well(build_asan / "etch", [h.write(tmp_path / "bad.o")], tmp_path)
+    p = run([build / "etch", "rewrite", "-o", tmp_path / "out", tmp_path / "bad.o"], ok=2)
+    assert re.search(r"section \.rela\S*: relocation \d+ names symbol \d+ of 0\n", p.stderr), p.stderr
+
+
 def test_what_is_sorted_in_place_is_nothing_elses(etch, tmp_path):
     """The classic arrays and exception tables of a program are sorted where they are. Where the headers say that
     another section is there as well, the file is refused: what is sorted would be that."""

@@ -436,6 +436,10 @@ int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t 
 	}
 	if (f->symtab && symbols_load(f, f->symtab, &f->symbols, &f->symbol_count, e))
 		return -1;
+	if (!f->symbols) { /* symbol 0, which a relocation without a symbol names */
+		f->symbols = mem_zero(1, sizeof(*f->symbols));
+		f->symbols->name = "";
+	}
 	if (f->dynsym && symbols_load(f, f->dynsym, &f->dynsyms, &f->dynsym_count, e))
 		return -1;
 	return 0;

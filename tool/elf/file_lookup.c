@@ -55,7 +55,10 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 		return error_set(e, "section %s: not a whole number of relocations", s->name);
 	if (!s->data)
 		return 0;
-	symbols = s->sh.sh_link == f->symtab ? f->symbol_count : s->sh.sh_link == f->dynsym ? f->dynsym_count : 0;
+	/* Relocations of an object file that name symbols of another table would be taken for those of .symtab. */
+	symbols = s->sh.sh_link == f->symtab                        ? f->symbol_count
+	          : s->sh.sh_link == f->dynsym && !elf_is_object(f) ? f->dynsym_count
+	                                                            : 0;
 	r = mem_alloc(n, sizeof(*r));
 	for (i = 0; i < n; i++) {
 		Elf64_Rela rela;
