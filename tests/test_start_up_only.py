@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What a parser of a configuration stores before etch_sync keeps no field from being armed by it, even where nobody knows
 which bytes: by the code, if it shows that the parser does not run later; by ETCH_INIT, if only the program knows."""
+import re
+
 import pytest
 
-from conftest import run
+from conftest import Flow, run
 
 PROGRAM = """
 #include <etch/imv.h>
@@ -66,3 +68,32 @@ def test_a_parser_that_only_runs_before(flow, how):
 def test_a_parser_that_may_run_later(flow, how):
     _, f = armed(flow, "", TABLE) if how == "table" else armed(flow, "", DIRECT, 'parse("b", 3);', table=False)
     assert not {"yes", "by etch_sync"} & {f.get(n) for n in ("a", "b", "c", "mode", None)}, f
+
+
+def test_a_function_named_to_the_tool(tmp_path, build):
+    """--init FUNC says the same as ETCH_INIT, for a program that cannot be changed; it stays in later runs, and goes with --undo."""
+    flow = Flow(tmp_path, build)
+    text = PROGRAM.replace("INIT", "").replace("HELP", "helper(&g.mode, v + 1);").replace("START", TABLE).replace("LATER", "")
+    exe = flow.program(text, "plain", ["-O2", "-g", "-w"])
+    plain = exe.read_bytes()
+    flow.rewrite(exe)
+    assert not {"yes", "by etch_sync"} & set(armed_fields(flow, exe).values())
+    flow.rewrite(exe, args=["--init", "parse"])
+    once, f = exe.read_bytes(), armed_fields(flow, exe)
+    assert {f.get(n) for n in ("maxconn", "mode", "a", "c")} == {"by etch_sync"} and f["req_count"] == "no", f
+    assert run([exe]).stdout == "0 6 0\n"
+    for args in ([], ["--init", "parse"]):
+        flow.rewrite(exe, args=args)
+        assert exe.read_bytes() == once
+    flow.rewrite(exe, args=["--undo"])
+    assert exe.read_bytes() == plain
+    p = flow.rewrite(exe, args=["--init", "parse", "--init", "parser"], ok=2)
+    assert re.fullmatch(r"etch: \S+: --init parser: it has no function of this name \(has the compiler inlined it\?\)\n", p.stderr), p.stderr
+    assert exe.read_bytes() == plain
+    run(["strip", exe])
+    p = flow.rewrite(exe, args=["--init", "parse"], ok=2)
+    assert "since it has no symbol table" in p.stderr, p.stderr
+
+
+def armed_fields(flow, exe):
+    return {r["field"]: r["armed"] for r in flow.inspect("fields", exe)["fields"]}

@@ -5,6 +5,7 @@
 #include "report/text.h"
 #include "rewrite/files.h"
 #include "rewrite/system_directory.h"
+#include "support/memory.h"
 #include "support/workers.h"
 
 #include <getopt.h>
@@ -62,6 +63,8 @@ static void help(void)
 	       "                     debuggers and crash handlers; kept in later runs\n"
 	       "      --closed       no other module stores to the objects that a linked file exports, or\n"
 	       "                     calls its functions by name; kept in later runs\n"
+	       "      --init FUNC    function FUNC of a linked file only runs before etch_sync, as one that\n"
+	       "                     is marked ETCH_INIT; may be repeated; kept in later runs\n"
 	       "      --sidecar DIR  write the unwind table to DIR/BUILD-ID and leave FILE unchanged\n"
 	       "      --undo         restore the original bytes, checked by hash\n"
 	       "      --yes          rewrite in place also what is in /, /usr, /etc, /home, /tmp, $HOME and\n"
@@ -181,6 +184,7 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 /* The parsed options. */
 struct command_line {
 	struct rewrite_command opt;
+	size_t init_room;
 	bool only, orc_encoding, yes;
 	bool forward; /* an option about the output was given: excludes --undo */
 };
@@ -189,25 +193,16 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'},
-		{"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},
-		{"eh-frame", optional_argument, NULL, 'H'},
-		{"fix-cfi", no_argument, NULL, 'X'},
-		{"registers", no_argument, NULL, 'R'},
-		{"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"closed", no_argument, NULL, 'L'},
-		{"yes", no_argument, NULL, 'Y'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},   {"eh-frame", optional_argument, NULL, 'H'},
+		{"fix-cfi", no_argument, NULL, 'X'},        {"registers", no_argument, NULL, 'R'},
+		{"sidecar", required_argument, NULL, 'S'},  {"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},        {"werror", no_argument, NULL, 'W'},
+		{"verbose", no_argument, NULL, 'v'},        {"closed", no_argument, NULL, 'L'},
+		{"init", required_argument, NULL, 'I'},     {"yes", no_argument, NULL, 'Y'},
+		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
@@ -239,6 +234,10 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		case 'U': l->opt.undo = true; break;
 		case 'Y': l->yes = true; break;
 		case 'L': l->opt.make.closed = true; break;
+		case 'I':
+			mem_room(&l->opt.make.init, &l->init_room, l->opt.make.init_count, sizeof(*l->opt.make.init));
+			l->opt.make.init[l->opt.make.init_count++] = optarg;
+			break;
 		case 'N': l->opt.no_undo = true; break;
 		case 'W': l->opt.werror = true; break;
 		case 'v': l->opt.verbose = true; break;
@@ -303,13 +302,10 @@ static bool files_find(int count, char **operands, const char *output, struct in
 	return true;
 }
 
-int cmd_rewrite(int argc, char **argv)
+static int command_run(int argc, char **argv, struct command_line *l)
 {
-	struct command_line l = {
-		.opt.make = {
-			.imv = true, .pv = true, .orc = true, .ex = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
 	struct inputs files = {.closed = true};
-	int first = options_parse(argc, argv, &l), status = EXIT_UNUSABLE;
+	int first = options_parse(argc, argv, l), status = EXIT_UNUSABLE;
 
 	if (first <= 0)
 		return first ? EXIT_UNUSABLE : EXIT_CLEAN;
@@ -317,19 +313,30 @@ int cmd_rewrite(int argc, char **argv)
 		fprintf(stderr, "etch: missing FILE operand; see etch rewrite --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (!options_agree(&l.opt, l.only, l.orc_encoding, l.forward, argc - first))
+	if (!options_agree(&l->opt, l->only, l->orc_encoding, l->forward, argc - first))
 		return EXIT_UNUSABLE;
-	if (!directories_agree(&l, argc - first, argv + first))
+	if (!directories_agree(l, argc - first, argv + first))
 		return EXIT_UNUSABLE;
-	if (l.opt.sidecar || l.opt.debug)
-		l.opt.make.imv = l.opt.make.pv = l.opt.make.ex = false;
-	if (files_find(argc - first, argv + first, l.opt.output, &files)) {
-		files_announce(&l, argc - first, argv + first, &files);
+	if (l->opt.sidecar || l->opt.debug)
+		l->opt.make.imv = l->opt.make.pv = l->opt.make.ex = false;
+	if (files_find(argc - first, argv + first, l->opt.output, &files)) {
+		files_announce(l, argc - first, argv + first, &files);
 		/* Files run in parallel as make's jobserver allows; threads for a single file only with -j. */
-		if (!l.opt.jobs)
-			l.opt.jobs = files.count > 1 ? workers_jobs() : 1;
-		status = rewrite_files(&files, &l.opt);
+		if (!l->opt.jobs)
+			l->opt.jobs = files.count > 1 ? workers_jobs() : 1;
+		status = rewrite_files(&files, &l->opt);
 	}
 	inputs_free(&files);
+	return status;
+}
+
+int cmd_rewrite(int argc, char **argv)
+{
+	struct command_line l = {
+		.opt.make = {
+			.imv = true, .pv = true, .orc = true, .ex = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
+	int status = command_run(argc, argv, &l);
+
+	free(l.opt.make.init);
 	return status;
 }

@@ -374,6 +374,9 @@ static int tables_read(struct link_step *t)
 
 	t->sites = !r && t->now.module_count;
 	t->now.flags |= t->o->closed ? ETCH_MODULE_CLOSED : 0;
+	for (size_t i = 0; i < t->o->init_count && r >= 0; i++)
+		if (linked_init_add(t->f, &t->now, t->o->init[i], t->e))
+			return -1;
 	t->bakes = t->sites && (t->o->imv || t->o->pv);
 	t->ex = t->o->ex && rewrite_has_ex(t->f);
 	return r < 0 ? -1 : !t->sites && !t->o->orc && !t->ex;
@@ -443,6 +446,8 @@ static int link_step_run(struct link_step *t)
 	    (missing && unwind_missing(t->s, why.text)))
 		return -1;
 	was = t->before ? t->before : t->f->bytes;
+	if (t->unwind.count && t->now.init_count)
+		linked_unwind_init_list(&t->unwind, t->now.init, t->now.init_count);
 	if ((t->unwind.count && note_add(&t->unwind, t->f, was, rewrite_replaces(t->f, t->o), t->e)) || tables_write(t))
 		return -1;
 	return output_settle(t->f, t->before, was, t->out, t->e);

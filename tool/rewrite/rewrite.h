@@ -15,7 +15,9 @@ struct rewrite_options {
 	bool imv, pv, orc; /* tables to make */
 	bool ex;           /* check the exception table, and sort it in a linked file */
 	bool no_cfi;
-	bool closed;        /* no other module uses the names that a linked file exports */
+	bool closed; /* no other module uses the names that a linked file exports */
+	char **init; /* names of functions of a linked file that only run before etch_sync */
+	size_t init_count;
 	unsigned encoding;  /* of the unwind table of a linked file: ETCH_ENCODING_* */
 	unsigned map_shift; /* return-address map: log2 of the bytes of text per byte of it, 6 or 7; 0: none */
 	unsigned sframe;    /* version of the .sframe to make; 0: that which a linked file has from an earlier run */

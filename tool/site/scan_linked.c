@@ -457,6 +457,8 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 
 	memset(s, 0, sizeof(*s));
 	s->closed = now->flags & ETCH_MODULE_CLOSED;
+	s->init = now->init;
+	s->init_count = now->init_count;
 	s->file = f;
 	if (objects_read(s, f, now))
 		return -1;

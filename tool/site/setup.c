@@ -267,11 +267,17 @@ static void words_read(struct search *x)
 			take(x, s->code_words[i]);
 }
 
-/* Is function k marked by ETCH_INIT? */
+/* Does the program, or who rewrites it, say of function k that it only runs before: by ETCH_INIT, or by --init? */
 static bool is_marked(const struct scan *s, uint32_t k)
 {
-	return elf_name_is(s->file->sections[s->funcs.funcs[k].section].name, ETCH_SEC_INIT);
+	const struct func *fn = &s->funcs.funcs[k];
+
+	return elf_name_is(s->file->sections[fn->section].name, ETCH_SEC_INIT) ||
+	       word_has(s->init, s->init_count, fn->start);
 }
+
+/* Is any function marked? */
+static bool has_marked(const struct scan *s) { return s->init_count || elf_section_find(s->file, ETCH_SEC_INIT, 1); }
 
 /* Notes that all of a function may run after etch_sync, unless the program says that it does not. */
 static void whole_add(struct search *x, uint32_t k)
@@ -458,7 +464,7 @@ static void search_run(struct search *x)
 	names_read(x);
 	if (x->main == UINT32_MAX)
 		x->failed = true;
-	for (k = 0; k < s->funcs.count && (!x->failed || elf_section_find(s->file, ETCH_SEC_INIT, 1)); k++)
+	for (k = 0; k < s->funcs.count && (!x->failed || has_marked(s)); k++)
 		function_read(x, k, func_code_of(&s->funcs, k, &spare[0]));
 	words_read(x);
 	init_find(x);

@@ -156,6 +156,8 @@ struct scan {
 	size_t commuted_count, commuted_room;
 	struct vague_place *vague; /* linked */
 	size_t vague_count, vague_room;
+	const uint64_t *init; /* linked: addresses of functions that --init has named, sorted; the caller's */
+	size_t init_count;
 	bool closed;            /* linked: no other module uses what this one exports (--closed) */
 	struct entries entries; /* built on first use */
 	struct lines *lines;    /* opened on first use; null: no DWARF */

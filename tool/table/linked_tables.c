@@ -2,6 +2,9 @@
 /* Reads and checks the tables of a linked file; formats: docs/formats.md. */
 #include "table/linked_tables.h"
 
+#include "support/memory.h"
+#include "support/sort.h"
+
 #include <etch/pv_forms.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -272,6 +275,53 @@ static int obj_read(const struct elf_file *f, struct linked_tables *t, struct er
 	return 0;
 }
 
+/* ---- --init --------------------------------------------------------------- */
+
+static void init_sort(struct linked_tables *t)
+{
+	size_t i, n = 0;
+
+	sort_words(t->init, t->init_count);
+	for (i = 0; i < t->init_count; i++)
+		if (!n || t->init[n - 1] != t->init[i])
+			t->init[n++] = t->init[i];
+	t->init_count = n;
+}
+
+static void init_read(const struct elf_file *f, struct linked_tables *t)
+{
+	uint32_t i = elf_section_find(f, ETCH_SEC_INIT_LIST, 1);
+	const struct elf_section *s = &f->sections[i];
+
+	if (!i || !s->data || s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & SHF_ALLOC))
+		return;
+	t->init_count = s->sh.sh_size / 8;
+	t->init = mem_alloc(t->init_count, 8);
+	memcpy(t->init, s->data, t->init_count * 8);
+	init_sort(t);
+}
+
+int linked_init_add(const struct elf_file *f, struct linked_tables *t, const char *name, struct error *e)
+{
+	size_t room = t->init_count, had = t->init_count, length = strlen(name);
+	uint32_t i;
+
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+
+		if (!y->section || y->type != STT_FUNC || strncmp(y->name, name, length) != 0 ||
+		    (y->name[length] && y->name[length] != '.'))
+			continue;
+		mem_room(&t->init, &room, t->init_count, sizeof(*t->init));
+		t->init[t->init_count++] = y->value;
+	}
+	if (t->init_count == had)
+		return error_set(e, "--init %.100s: it has no function of this name%s", name,
+		                 f->symbol_count ? " (has the compiler inlined it?)" : ", since it has no symbol table");
+	init_sort(t);
+	return 0;
+}
+
 int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
 {
 	struct table_range imv, pv, obj;
@@ -282,6 +332,7 @@ int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct
 	if (modules_read(f, t, &m, e) || parts_read(f, t, e))
 		return -1;
 	t->moved = t->flags & ETCH_MODULE_MOVED;
+	init_read(f, t);
 	if (table_locate(f, t, &m, &imv_kind, &imv, e) || table_locate(f, t, &m, &pv_kind, &pv, e) ||
 	    table_locate(f, t, &m, &obj_kind, &obj, e))
 		return -1;
@@ -306,6 +357,7 @@ void linked_tables_free(struct linked_tables *t)
 	free(t->obj);
 	free(t->natives);
 	free(t->inlines);
+	free(t->init);
 	memset(t, 0, sizeof(*t));
 }
 

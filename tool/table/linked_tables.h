@@ -58,6 +58,8 @@ struct linked_tables {
 	uint64_t imv_addr, imv_room; /* the tables in use; room in entries */
 	uint64_t pv_addr, pv_room;
 	uint64_t obj_addr, obj_room;
+	uint64_t *init; /* addresses of the functions that --init has named, sorted */
+	size_t init_count;
 	bool moved;     /* the tables in use are in the etch segment */
 	uint32_t parts; /* of libetch that are linked: bit n for enum etch_part n */
 };
@@ -74,6 +76,9 @@ struct linked_rows {
 
 /* Reads the tables. 0: read; 1: the file has neither tables nor a descriptor; -1 and a message: malformed. */
 int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct error *e);
+/* Adds the functions of this name to those that --init has named, with the parts and copies that gcc makes of them
+ * (name.cold, name.constprop.0). -1 and a message: the file has none. */
+int linked_init_add(const struct elf_file *f, struct linked_tables *t, const char *name, struct error *e);
 void linked_tables_free(struct linked_tables *t);
 
 /* Is there room for these rows? 1: in place or in a segment; 0: no, and `e` is the reason; -1 on an error. */

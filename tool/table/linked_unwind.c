@@ -2,6 +2,9 @@
 /* Makes, reads and fills the unwind table of a linked file, in the block or the orc encoding. */
 #include "table/linked_unwind.h"
 
+#include "support/memory.h"
+
+#include <etch/format.h>
 #include <etch/orc_registers.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,6 +50,14 @@ static void *copy(const void *p, uint64_t size)
 	if (q)
 		memcpy(q, p, size);
 	return q;
+}
+
+void linked_unwind_init_list(struct linked_unwind *u, const uint64_t *addresses, size_t count)
+{
+	uint64_t *list = mem_alloc(count, sizeof(*list));
+
+	memcpy(list, addresses, count * sizeof(*list));
+	section_add(u, ETCH_SEC_INIT_LIST, 8, list, count * sizeof(*list))->unloaded = true;
 }
 
 /* ---- making --------------------------------------------------------------- */

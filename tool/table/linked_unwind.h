@@ -13,7 +13,7 @@
 #include "table/sframe.h"
 #include "table/unwind_tables.h"
 
-#define LINKED_UNWIND_SECTIONS 10
+#define LINKED_UNWIND_SECTIONS 11
 
 /* An unwind table. */
 struct linked_unwind {
@@ -52,6 +52,9 @@ const struct segment_section *linked_unwind_registers_section(const struct linke
 
 /* Does the etch segment of a file have an .eh_frame? */
 bool linked_unwind_has_eh_frame(const struct elf_file *f);
+
+/* Adds the addresses of the functions that --init has named, of which there is at least one. u has a table already. */
+void linked_unwind_init_list(struct linked_unwind *u, const uint64_t *addresses, size_t count);
 
 /* Reads the table of an earlier run. 1: read; 0: there is none; -1 and a message: malformed. */
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e);

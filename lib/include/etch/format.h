@@ -35,16 +35,18 @@ extern "C" {
 #define ETCH_SEC_SCALAR "etched_imv"   /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
 #define ETCH_SEC_DENSE  "etched_dense" /* ETCHED_DENSE objects: without padding, beside other data */
 #define ETCH_SEC_INIT   "etch_init"    /* ETCH_INIT functions, which only run before etch_sync */
-#define ETCH_SEC_TABLE                                                                                                 \
-	"etch_table."                      /* how the sections of ETCH_TABLE begin: addresses that only sets store through \
-	                                    */
-#define ETCH_SEC_IMV    "__imv"        /* struct etch_imv[] */
-#define ETCH_SEC_PV     "__pv_sites"   /* struct etch_imv[], of the forms of etch/pv_forms.h */
-#define ETCH_SEC_NATIVE "__pv_native"  /* struct etch_native[] */
-#define ETCH_SEC_INLINE "__pv_inline"  /* struct etch_inline[] */
-#define ETCH_SEC_OBJ    "__etch_obj"   /* struct etch_obj[] */
-#define ETCH_SEC_MODULE "__etch_mod"   /* struct etch_module, one per translation unit; the first one counts */
-#define ETCH_SEC_NAMES  ".rodata.etch" /* NUL-terminated object names */
+#define ETCH_SEC_TABLE                                                                                                \
+	"etch_table."                     /* how the sections of ETCH_TABLE begin: addresses that only sets store through \
+	                                   */
+#define ETCH_SEC_IMV    "__imv"       /* struct etch_imv[] */
+#define ETCH_SEC_PV     "__pv_sites"  /* struct etch_imv[], of the forms of etch/pv_forms.h */
+#define ETCH_SEC_NATIVE "__pv_native" /* struct etch_native[] */
+#define ETCH_SEC_INLINE "__pv_inline" /* struct etch_inline[] */
+#define ETCH_SEC_OBJ    "__etch_obj"  /* struct etch_obj[] */
+#define ETCH_SEC_MODULE "__etch_mod"  /* struct etch_module, one per translation unit; the first one counts */
+/* In a linked file, not loaded: addresses, 8 bytes each, of functions that `etch rewrite --init` named. */
+#define ETCH_SEC_INIT_LIST ".etch.init"
+#define ETCH_SEC_NAMES     ".rodata.etch" /* NUL-terminated object names */
 /* NUL-terminated names of symbols declared with ETCH_DECLARE; not linked in. */
 #define ETCH_SEC_DECLARE ".etch.declare"
 
