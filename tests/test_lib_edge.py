@@ -189,4 +189,4 @@ def test_library_is_self_contained(build):
         "copy copy_from copy_to copy_from_zeroing copy_nt copy_from_nocache copy_to_nocache "
         "copy_from_zeroing_nocache copy_threshold copy_set_threshold copy_variant copy_use "
         "strncpy_from probe_read_8 probe_read_16 probe_read_32 probe_read_64").split()} | {
-            f"etch_{n}@@ETCH_0.2" for n in ("assumed", "backtrace_from_2", "backtrace_reuse_2", "stray", "stray_store", "sync_all", "sync_module", "tick")}
+            f"etch_{n}@@ETCH_0.2" for n in ("assumed", "dump", "backtrace_from_2", "backtrace_reuse_2", "stray", "stray_store", "sync_all", "sync_module", "tick")}

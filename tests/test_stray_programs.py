@@ -344,6 +344,37 @@ def test_a_tick_arms_again_what_is_quiet(tmp_path, build, cc):
     assert re.fullmatch("111 000 000 110 [01]10 110 0 55\n", said), said
 
 
+DUMP = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <stdlib.h>
+ETCHED struct settings { int a, b; } settings = { 1, 2 };
+ETCHED_DENSE int quiet = 3;
+__attribute__((noinline)) int sum(void) { return settings.a + settings.b + quiet; }
+__attribute__((noinline)) void stray_store(int *p) { *p = 4; }
+int main(int argc, char **argv)
+{
+	int err = etch_sync_all();
+	(void)argc;
+	stray_store(ETCH_ADDR(settings.b));
+	return err | etch_dump(atoi(argv[1]));
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_a_dump_says_who_stored(tmp_path, build, cc):
+    exe = Flow(tmp_path, build, cc).program(DUMP, "linked", flags=("-O2", "-g"))
+    lines = sorted(stray([exe, "1"], "").stdout.splitlines())
+    assert lines[0] == "quiet: 1 sites: 1 are immediates", lines
+    text = r"settings: 2 sites: 2 read what is not armed; 1 plain store gave them up; " \
+           r"held back for (\d+) ms; the last one by (0x[0-9a-f]+) of the program to settings\+4"
+    held, at = re.fullmatch(text, lines[1]).groups()
+    assert len(lines) == 2 and 0 < int(held) <= 110
+    assert "stray_store" in run(["addr2line", "-f", "-e", exe, at]).stdout
+    assert stray([exe, "99"], "", ok=None).returncode == 1
+
+
 COMMON = """
 #define _GNU_SOURCE
 #include <etch/imv.h>

@@ -431,6 +431,19 @@ struct etch_state {
 #define etch_state(p, size, state) etch_state_bytes(ETCH_ADDR(*(p)), (size), (state))
 int etch_state_bytes(const void *object, size_t size, struct etch_state *state);
 
+/*
+ * Writes the state of every etched variable of all loaded modules to a file descriptor, a line each: its name, the text
+ * of etch_state, how long it is held back, and the instruction of the last store that its page was given up to, as an
+ * address for addr2line(1):
+ *
+ *     settings: 459 sites: 274 are immediates; 185 read what is not armed; 2 plain stores gave them up; held back for
+ *     80 ms; the last one by 0x1b2c of the program to settings+16
+ *
+ * For a signal handler, a debug command of a server, or a test. Returns 0; ETCH_EINVAL if the descriptor cannot be
+ * written to; or ETCH_EBUSY in a callback of etch_verify. From any thread; async-signal-safe.
+ */
+int etch_dump(int fd);
+
 /* Counts over all loaded modules, for logs and tests, but for libetch's own table. The caller sets `size`. */
 struct etch_info {
 	size_t size;           /* sizeof(struct etch_info), so that fields can be added */
