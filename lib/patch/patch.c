@@ -22,9 +22,9 @@
 /*
  * Pages of one segment of text without changes that a run extends over. Each run costs a system call, and, since
  * private pages that once were writable count against the commit limit and others do not (VM_ACCOUNT), two mappings for
- * good. The pages between are not written to, so that they stay shared.
+ * good. The pages between are not written to, so that they stay shared; but each costs an invalidation in the TLB.
  */
-#define TEXT_GAP (64 * ETCH_PAGE)
+#define TEXT_GAP (32 * ETCH_PAGE)
 
 /*
  * Opens (adds W) or closes the pages of a list, with one mprotect(2) per run of pages that are at most `gap` bytes

@@ -406,7 +406,7 @@ static void case_cost(void)
 	}
 	CHECK_EQ(status, 0);
 	/* One question and one barrier. Runs of pages: the data of plain and wide (adjacent), text of the readers with far1,
-	 * which is not far away, and far2, which is more than 64 pages away from far1. */
+	 * which is not far away, and far2, which is more than 32 pages away from far1. */
 	CHECK_EQ(count[SYS_membarrier], 2);
 	printf("mprotect %d\n", count[SYS_mprotect]);
 	CHECK_EQ(count[SYS_mprotect], 6);
