@@ -130,3 +130,29 @@ def test_as_objtool(etch, request, tmp_path, release, option):
         seen.add((*sorted(mine[0]), *mine[1][".ibt_endbr_seal"]))
     assert len(seen) >= 5
 
+
+
+def test_an_instruction_that_does_not_decode(etch, tmp_path):
+    """Anywhere: what its function holds after it is warned of, and counts as using what it refers to; all other functions are
+    looked at as before. 0x06 is no instruction in 64-bit code."""
+    lines = SOURCE.splitlines()
+    begin, end = lines.index("	.globl user"), lines.index("	.section .data")
+    mnemonics = ("	call", "	jmp", "	mov", "	lea", "	nop", "	ret", "user:", "3:")
+    places = [i for i in range(begin, end) if lines[i].startswith(mnemonics)]
+    assert len(places) > 10
+    for k in [None, *places]:
+        more = [] if k is None else ["	.byte 0x06"]
+        text = "\n".join([*lines[:k], *more, *lines[k:]] if more else lines) + "\n"
+        if k is not None and lines[k].startswith(("user:", "3:")):
+            text = "\n".join([*lines[:k], lines[k].replace(":	", ":	.byte 0x06\n	"), *lines[k + 1:]]) + "\n"
+        text += "	.text\n	.globl last\n	.type last, @function\nlast:	mov $not_by_names, %rax\n	jmp __x86_indirect_thunk_rax\n" \
+                "	.size last, . - last\n"
+        path = assembled(tmp_path, text)
+        p = run([etch, "objtool", "--ibt", "--retpoline", "--link", path])
+        assert ("can't decode instruction" in p.stderr) == (k is not None)
+        o = parity.Object(path)
+        code = o.find(".text")[0]
+        names = {(str(s[2]), s[3]): s[0] for s in o.symbols if s[2] == code and s[1] & 15 == 2}
+        sealed = {names[what, off] for _, _, what, off in o.sites(".ibt_endbr_seal")}
+        assert SEALED - {"not_by_names", "called", "jumped_to"} <= sealed <= SEALED - {"not_by_names"}, (k and lines[k], sealed)
+        assert len(o.sites(".retpoline_sites")) == 1, k

@@ -33,6 +33,14 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 	return y;
 }
 
+uint64_t decoding_resumes(const struct code_map *m, uint32_t section, uint64_t off)
+{
+	const struct symbol_index *x = &m->functions;
+	size_t k = symbol_index_above(x, section, off);
+
+	return k < x->count && x->list[k]->section == section ? x->list[k]->value : m->f->sections[section].sh.sh_size;
+}
+
 /* The relocation of a field inside an instruction of a part, or null. */
 static const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len)
 {

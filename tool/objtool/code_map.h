@@ -59,6 +59,9 @@ void code_map_free(struct code_map *m);
 const struct part *part_at(const struct code_map *m, uint64_t addr);
 /* The function that holds an address, or null; *k: its index. */
 const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, size_t *k);
+/* Where decoding goes on after an instruction that does not decode, at an offset in a section: the next function; the
+ * section's size if there is none. */
+uint64_t decoding_resumes(const struct code_map *m, uint32_t section, uint64_t off);
 /* The target of the direct branch `s` at an address of a part. */
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* The symbol of the relocation inside an instruction, or null. */

@@ -20,9 +20,10 @@ struct endbrs {
 	const struct code_map *map;
 	const struct objtool_options *options;
 	struct place_names names;
-	uint64_t *begins; /* a bit per byte of the space: an instruction begins there */
-	uint64_t *list;   /* addresses of functions with endbr, sorted */
-	bool *used;       /* of these */
+	uint64_t *skipped; /* the same: it is behind an instruction that does not decode, up to the next function */
+	uint64_t *begins;  /* a bit per byte of the space: an instruction begins there */
+	uint64_t *list;    /* addresses of functions with endbr, sorted */
+	bool *used;        /* of these */
 	size_t count;
 	uint64_t *without; /* sorted: what says of itself that it needs none */
 	size_t without_count;
@@ -39,6 +40,13 @@ static bool begins_at(const struct endbrs *x, uint64_t at)
 	uint64_t k = at - x->map->space.first;
 
 	return x->begins[k / 64] >> k % 64 & 1;
+}
+
+static bool is_skipped(const struct endbrs *x, uint64_t at)
+{
+	uint64_t k = at - x->map->space.first;
+
+	return x->skipped[k / 64] >> k % 64 & 1;
 }
 
 static bool has(const uint64_t *list, size_t count, uint64_t at)
@@ -60,16 +68,22 @@ static void insns_mark(struct endbrs *x)
 	size_t i;
 
 	x->begins = mem_zero(x->map->space.span / 64 + 1, sizeof(*x->begins));
+	x->skipped = mem_zero(x->map->space.span / 64 + 1, sizeof(*x->skipped));
 	for (i = 0; i < x->map->space.count; i++) {
 		const struct code_section *c = &x->map->space.list[i];
 		uint64_t off;
 		struct step s;
 
-		for (off = 0; off < c->size && step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s);
-		     off += s.len) {
-			uint64_t k = c->addr + off - x->map->space.first;
+		for (off = 0; off < c->size; off += s.len) {
+			uint64_t k = c->addr + off - x->map->space.first, end;
 
-			x->begins[k / 64] |= 1ull << k % 64;
+			if (step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s)) {
+				x->begins[k / 64] |= 1ull << k % 64;
+				continue;
+			}
+			end = decoding_resumes(x->map, c->section, off);
+			for (s.len = 0; off < end; off++, k++)
+				x->skipped[k / 64] |= 1ull << k % 64;
 		}
 	}
 }
@@ -214,6 +228,20 @@ static int64_t insn_of(const struct endbrs *x, const struct part *p, uint64_t of
 	return off - at < s->len ? (int64_t)at : -1;
 }
 
+/*
+ * A relocation in code that does not decode: what it refers to counts as used, since nobody knows how. The field is
+ * relative to the end of its instruction, which may have an immediate of up to 8 bytes after it.
+ */
+static void unknown_use(struct endbrs *x, const struct elf_reloc *r)
+{
+	struct taken t;
+	int64_t k;
+
+	for (k = 0; k <= 12; k++)
+		if (taken_by(x, r, r->addend + k, &t))
+			use(x, &t);
+}
+
 static void code_uses(struct endbrs *x, const struct part *p)
 {
 	size_t i;
@@ -226,6 +254,8 @@ static void code_uses(struct endbrs *x, const struct part *p)
 		struct step s;
 		int64_t at;
 
+		if (r->offset < p->code->size && is_skipped(x, p->code->addr + r->offset))
+			unknown_use(x, r);
 		if (r->offset >= p->code->size || (y && y->bind == STB_GLOBAL && !strncmp(y->name, "__SCT__", 7)) ||
 		    !taken_by(x, r, r->addend + (relative ? 4 : 0), &t))
 			continue;
@@ -336,6 +366,7 @@ int endbrs_find(const struct code_map *map, const struct objtool_options *o, str
 		sealed_list(&x, out);
 	place_names_free(&x.names);
 	free(x.begins);
+	free(x.skipped);
 	free(x.list);
 	free(x.used);
 	free(x.without);

@@ -221,7 +221,9 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 			objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
 			if (p->part)
 				bit_set(p->map->stops, p->first + at);
-			break;
+			s.len = 0;
+			at = decoding_resumes(p->map, p->number, at);
+			continue;
 		}
 		if (p->part)
 			insn_mark(p, code + at, at, &s, at + s.len >= size);
