@@ -150,14 +150,14 @@ static void filled_add(struct frames *out, uint64_t addr, uint64_t size)
 }
 
 /* Counts the bytes of [from, to), which are in no code range. */
-static void gap_count(struct frames *out, uint64_t from, uint64_t to)
+static void gap_count(struct frames *out, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	size_t i = SEARCH(out->space.count, k, out->space.list[k].addr + out->space.list[k].size <= from);
 
 	for (; i < out->space.count && out->space.list[i].addr < to; i++) {
 		const struct code_section *c = &out->space.list[i];
 		uint64_t start = from > c->addr ? from : c->addr, end = to < c->addr + c->size ? to : c->addr + c->size;
-		uint64_t size = padding_size(NULL, c->bytes + (start - c->addr), end - start, start, NULL);
+		uint64_t size = padding_size(cache, c->bytes + (start - c->addr), end - start, start, NULL);
 
 		filled_add(out, start, size);
 		out->elsewhere += end - start - size;
@@ -205,6 +205,7 @@ static int rows_join(struct work *w, struct error *e)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
 	struct frames *out = w->out;
+	struct step_cache *cache;
 	uint64_t at = 0;
 	size_t i, k, total = 0;
 	bool before;
@@ -215,6 +216,7 @@ static int rows_join(struct work *w, struct error *e)
 	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
 	if (!out->rows.rows)
 		return error_memory(e);
+	cache = step_cache_new(); /* null: decoding is slower */
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 		struct range_rows *r = &w->state[i].rows;
@@ -224,7 +226,7 @@ static int rows_join(struct work *w, struct error *e)
 			out->undefined += p->end - p->start;
 			row_append(&out->rows, p->start, &none, ETCH_SOURCE_CODE);
 		}
-		gap_count(out, at, p->start);
+		gap_count(out, cache, at, p->start);
 		if (i && at != p->start)
 			row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
 		/* The start of a hand-made context is a return address without a call: a lookup of the byte before it has to
@@ -248,15 +250,18 @@ static int rows_join(struct work *w, struct error *e)
 				out->undefined += end - r->rows[k].addr;
 		}
 		range_count(out, &w->state[i], p);
-		if (!findings_take(&out->findings, &r->findings))
+		if (!findings_take(&out->findings, &r->findings)) {
+			step_cache_free(cache);
 			return error_memory(e);
+		}
 		saves_append(&out->saves, r);
 		at = p->end;
 		range_rows_free(r);
 	}
 	if (w->ranges.count)
 		row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
-	gap_count(out, at, UINT64_MAX);
+	gap_count(out, cache, at, UINT64_MAX);
+	step_cache_free(cache);
 	for (i = 0; i < out->space.count; i++)
 		out->text += out->space.list[i].size;
 	out->functions = w->ranges.count;

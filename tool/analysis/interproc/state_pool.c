@@ -5,6 +5,7 @@
 #include "support/memory.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 /*
  * Head of a packed state. The registers that are not all zero follow (bit r of `registers`: register r), then
@@ -70,20 +71,6 @@ static size_t packed_size(const uint8_t *packed)
 	       p.slot_count * sizeof(struct slot);
 }
 
-static uint64_t packed_hash(const uint8_t *packed, size_t size)
-{
-	uint64_t sum = 0;
-	uint32_t word;
-	size_t i;
-
-	for (i = 0; i + sizeof(word) <= size; i += sizeof(word)) { /* the size is a multiple of 4 */
-		memcpy(&word, packed + i, sizeof(word));
-		sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
-		sum ^= sum >> 29;
-	}
-	return sum;
-}
-
 #define BLOCK_SIZE ((size_t)16 << 10)
 
 struct state_block {
@@ -120,12 +107,12 @@ void state_pool_free(struct state_pool *p)
 	}
 }
 
-/* The slot that holds an equal state, or the empty one where it belongs. */
+/* The slot that holds an equal state, or the empty one where it belongs. Equal heads say equal sizes. */
 static const uint8_t **slot_find(const struct state_shard *s, const uint8_t *packed, size_t size, uint64_t hash)
 {
 	size_t i = hash & (s->slot_count - 1);
 
-	while (s->slots[i] && (packed_size(s->slots[i]) != size || memcmp(s->slots[i], packed, size)))
+	while (s->slots[i] && (memcmp(s->slots[i], packed, sizeof(struct packed)) || memcmp(s->slots[i], packed, size)))
 		i = (i + 1) & (s->slot_count - 1);
 	return &s->slots[i];
 }
@@ -145,7 +132,7 @@ static void slots_grow(struct state_shard *s)
 		if (old[i]) {
 			size_t size = packed_size(old[i]);
 
-			*slot_find(s, old[i], size, packed_hash(old[i], size)) = old[i];
+			*slot_find(s, old[i], size, XXH3_64bits(old[i], size)) = old[i];
 		}
 	free(old);
 }
@@ -168,7 +155,7 @@ const uint8_t *state_pool_take(struct state_pool *p, const struct state *s)
 {
 	uint8_t packed[PACKED_MOST];
 	size_t size = state_pack(s, packed);
-	uint64_t hash = packed_hash(packed, size);
+	uint64_t hash = XXH3_64bits(packed, size);
 	struct state_shard *shard = shard_of(p, hash);
 	const uint8_t **slot;
 
