@@ -87,17 +87,18 @@ class System:
         for path in reversed(self.mounted):
             subprocess.run(["umount", path], check=False)
 
-    def run(self, command):
-        """The exit status and the output of a command in the checkout."""
+    def run(self, command, log):
+        """The exit status and the output of a command in the checkout; the output is in the log while the command runs."""
         env = {k: v for k, v in os.environ.items() if PASSED_ON.fullmatch(k) and k != "PIP_FIND_LINKS"}
         env |= {"HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-        p = subprocess.run(["chroot", self.root, "sh", "-c", f"cd /root/etch && {command}"], env=env, text=True, errors="replace",
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        return p.returncode, p.stdout
+        with open(self.logs / log, "w") as out:
+            status = subprocess.run(["chroot", self.root, "sh", "-c", f"cd /root/etch && {command}"], env=env,
+                                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
+        return status, (self.logs / log).read_text(errors="replace")
 
     def version(self, command):
-        status, text = self.run(command)
+        status, text = self.run(command, "version")
         found = re.findall(r"\d+(?:\.\d+)+", text.splitlines()[0]) if not status and text else []
         return found[-1] if found else "-"
 
@@ -162,8 +163,7 @@ def main():
             with System(args.folder.resolve(), suite, args.mirror) as system:
                 for step in steps:
                     start = time.monotonic()
-                    status, text = system.run(COMMANDS[step].format(jobs=args.jobs, tests=args.tests))
-                    (system.logs / step).write_text(text)
+                    status, text = system.run(COMMANDS[step].format(jobs=args.jobs, tests=args.tests), step)
                     found, reasons = counts(text)
                     result["steps"][step] = cell(step, status, found), reasons
                     wrong |= bool(status) or found.get("skipped", 0) > args.skips
