@@ -47,13 +47,28 @@ class Failed(Exception):
     """A root cannot be made."""
 
 
+# A mount namespace whose root is the release's, so that tests can make namespaces of their own there, which a chroot does not
+# allow; and a process namespace, with which all that a step has started ends.
+ENTER = """\
+set -e
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount --rbind /sys sys
+mount --rbind /dev dev
+pivot_root . mnt
+cd /root/etch
+umount -l /mnt
+exec sh -c "$2"
+"""
+
+
 class System:
-    """A root directory of one release, with what it needs of this machine mounted while it is used."""
+    """The root directory of one release, with a checkout of HEAD."""
 
     def __init__(self, folder, suite, mirror):
         self.root, self.suite, self.mirror = folder / suite, suite, mirror
         self.logs = folder / f"{suite}.logs"
-        self.mounted = []
 
     def make(self):
         """debootstrap's stamp is written last, so that half a root is made anew."""
@@ -71,21 +86,12 @@ class System:
         (self.root / "etc/apt/apt.conf.d/90systems").write_text('Acquire::Check-Valid-Until "false";\n')
         stamp.write_text("")
 
-    def __enter__(self):
-        self.make()
-        for name in ("proc", "sys", "dev", "dev/pts", "dev/shm"):
-            subprocess.run(["mount", "--bind", f"/{name}", self.root / name], check=True)
-            self.mounted.append(self.root / name)
+    def clone(self):
         for name in ("/etc/resolv.conf", CERTIFICATES):
             if os.path.exists(name):
                 shutil.copy(name, self.root / name[1:])
         shutil.rmtree(self.root / "root/etch", ignore_errors=True)
         subprocess.run(["git", "clone", "-q", "--no-local", ROOT, self.root / "root/etch"], check=True)
-        return self
-
-    def __exit__(self, *_):
-        for path in reversed(self.mounted):
-            subprocess.run(["umount", path], check=False)
 
     def run(self, command, log):
         """The exit status and the output of a command in the checkout; the output is in the log while the command runs."""
@@ -93,8 +99,8 @@ class System:
         env |= {"HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         with open(self.logs / log, "w") as out:
-            status = subprocess.run(["chroot", self.root, "sh", "-c", f"cd /root/etch && {command}"], env=env,
-                                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
+            status = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", self.root, command],
+                                    env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
         return status, (self.logs / log).read_text(errors="replace")
 
     def version(self, command):
@@ -155,21 +161,23 @@ def main():
     if not shutil.which("debootstrap"):
         sys.exit(fail("debootstrap is not installed; on Debian and Ubuntu: apt-get install debootstrap"))
     if os.geteuid():
-        sys.exit(fail("needs root, for debootstrap, chroot and mount"))
+        sys.exit(fail("needs root, for debootstrap and mount"))
     results, wrong = {}, False
     for suite in suites:
         result = results[suite] = {"versions": {}, "steps": {}}
         try:
-            with System(args.folder.resolve(), suite, args.mirror) as system:
-                for step in steps:
-                    start = time.monotonic()
-                    status, text = system.run(COMMANDS[step].format(jobs=args.jobs, tests=args.tests), step)
-                    found, reasons = counts(text)
-                    result["steps"][step] = cell(step, status, found), reasons
-                    wrong |= bool(status) or found.get("skipped", 0) > args.skips
-                    print(f"systems: {suite}, {step}: {result['steps'][step][0]}, {time.monotonic() - start:.0f} s "
-                          f"({system.logs}/{step})", file=sys.stderr, flush=True)
-                result["versions"] = {name: system.version(command) for name, command in VERSIONS.items()}
+            system = System(args.folder.resolve(), suite, args.mirror)
+            system.make()
+            system.clone()
+            for step in steps:
+                start = time.monotonic()
+                status, text = system.run(COMMANDS[step].format(jobs=args.jobs, tests=args.tests), step)
+                found, reasons = counts(text)
+                result["steps"][step] = cell(step, status, found), reasons
+                wrong |= bool(status) or found.get("skipped", 0) > args.skips
+                print(f"systems: {suite}, {step}: {result['steps'][step][0]}, {time.monotonic() - start:.0f} s "
+                      f"({system.logs}/{step})", file=sys.stderr, flush=True)
+            result["versions"] = {name: system.version(command) for name, command in VERSIONS.items()}
         except (Failed, subprocess.CalledProcessError, OSError) as e:
             sys.exit(fail(e))
     print(table(results))
