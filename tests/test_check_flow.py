@@ -5,13 +5,14 @@ has one example each way for every ID, which test_docs.py runs."""
 
 import io
 import json
+import re
 import struct
 import sys
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import CCS, CXX, TESTS, run
+from conftest import CCS, CXX, ROOT, TESTS, run
 
 sys.path.insert(0, str(TESTS / "check"))
 import mutants  # noqa: E402
@@ -249,6 +250,48 @@ def test_hand_written(etch, tmp_path):
         if got != want.split():
             wrong[name] = (want.split(), [(x["id"], x["place"], x["text"]) for x in found[files[name]]])
     assert not wrong
+
+
+def test_functions_of_libraries_that_do_not_return(etch, tmp_path):
+    """After their call comes code that only a jump leads to, with another frame: that of an assertion in a function of glibc
+    2.41, which a jump table in a loop leads to, so that the walk meets the code after the call first. A function that nobody knows
+    is taken to return."""
+    listed = re.search(r"noreturn_c\[\] = \{(.*?)NULL", (ROOT / "tool/analysis/runtimes/noreturn_names.c").read_text(), re.S)[1]
+    names = [*re.findall(r'"(\w+)"', listed), "nobody_knows_it"]
+    assert len(names) > 80 and "__libc_assert_fail" in names
+    text = "\t.text\n"
+    for n, name in enumerate(names):
+        text += f"""
+	.globl	f{n}
+	.type	f{n}, @function
+f{n}:	.cfi_startproc
+	testl	%esi, %esi
+	je	2f
+5:	cmpl	$1, %edi
+	ja	3f
+	jmp	*table{n}(,%rdi,8)
+4:	testl	%edx, %edx
+	jne	1f
+3:	decl	%edi
+	jne	5b
+	ret
+2:	pushq	%rax
+	.cfi_def_cfa_offset 16
+	call	{name}
+1:	.cfi_def_cfa_offset 8
+	movl	$1, %eax
+	jmp	3b
+	.cfi_endproc
+	.size	f{n}, . - f{n}
+	.section .rodata
+	.balign	8
+table{n}: .quad	4b, 3b
+	.text
+"""
+    obj = assemble(tmp_path, text)
+    p = run([etch, "check", "--format", "json", "--fail-on", "never", obj])
+    wrong = {x["place"]["function"]: x["id"] for x in json.loads(p.stdout)["files"][0]["findings"] if x["id"] in ("ETCH-C001", "ETCH-S001")}
+    assert set(wrong) == {f"f{len(names) - 1}"}, wrong
 
 
 def test_weak_function_that_nobody_defines(etch, tmp_path):
