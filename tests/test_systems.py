@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """scripts/systems.py without its roots: what it says where they cannot be made, and its table."""
 import os
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, run
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import systems  # noqa: E402
@@ -57,6 +59,34 @@ def test_a_user_is_told_that_root_is_needed(tmp_path):
 def test_an_unknown_step_is_an_error():
     p = subprocess.run([sys.executable, SCRIPT, "--steps", "demo,tset"], text=True, capture_output=True)
     assert p.returncode == 2 and "tset: not a step; they are demo, test, deb, headers" in p.stderr
+
+
+def small_root(folder):
+    """A root directory with a shell and what a step's command below needs."""
+    for name in ("proc", "sys", "dev", "mnt", "root/etch", "tmp"):
+        (folder / name).mkdir(parents=True)
+    for tool in ("sh", "umount", "unshare", "sleep", "cat"):
+        path = shutil.which(tool)
+        libraries = re.findall(r"(/\S+) \(0x", run(["ldd", path]).stdout)
+        for name in {path, *libraries}:
+            (folder / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(name, folder / name[1:])
+    return folder
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"]).returncode, reason="root, with namespaces")
+def test_a_step_has_the_release_as_its_root_and_leaves_nothing(tmp_path):
+    """It may make namespaces there, as tests do, which is refused in a chroot. Its processes end with it, its mounts too."""
+    system = systems.System(tmp_path, "small", "no mirror")
+    small_root(system.root)
+    system.logs.mkdir()
+    (system.root / "root/etch/here").write_text("the checkout\n")
+    long = f"1000.{os.getpid()}"
+    status, text = system.run(f"unshare --map-root-user --mount cat here; cat /proc/self/mounts; sleep {long} & exit 7", "log")
+    assert status == 7
+    assert text.startswith("the checkout\n") and "proc /proc proc " in text and str(tmp_path) not in text
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if long in p.read_text()]
 
 
 @pytest.mark.parametrize("closing,want", [
