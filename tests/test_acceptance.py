@@ -195,7 +195,7 @@ READ = PARAMS if ALL else [(kind, value[3][i % len(value[3])]) for i, (kind, val
 
 @pytest.mark.parametrize("product", READ, ids="-".join, indirect=True)
 @pytest.mark.parametrize("judge", [["objdump", "-d"], ["objdump", "-x"], ["readelf", "-aW"], ["readelf", "-wiW"],
-                                   ["llvm-readelf-14", "-a"], ["llvm-objdump-14", "-d"], ["eu-readelf", "-a"]],
+                                   ["llvm-readelf", "-a"], ["llvm-objdump", "-d"], ["eu-readelf", "-a"]],
                          ids=lambda j: "".join(j))
 def test_readers(product, judge):
     need(judge[0])

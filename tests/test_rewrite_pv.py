@@ -443,7 +443,7 @@ def test_relocatable(tmp_path, build, cc, first):
 
 @pytest.mark.parametrize("kind", ["pie", "nopie", "library"])
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("tool", ["strip", "llvm-strip-14", "objcopy"])
+@pytest.mark.parametrize("tool", ["strip", "llvm-strip", "objcopy"])
 def test_strip(built, kind, when, tool):
     b = built(kind, "gcc")
     path = shutil.copy(b.linked if when == "before" else b.done, b.flow.tmp / f"stripped-{tool}-{when}")
