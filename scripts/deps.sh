@@ -34,10 +34,10 @@ if [ "${1-}" != build ]; then
 	DEBIAN="$DEBIAN autoconf automake cmake ccache meson ninja-build groff-base fish zsh"
 	FEDORA="$FEDORA autoconf automake cmake ccache meson ninja-build groff-base fish zsh"
 	ARCH="$ARCH autoconf automake cmake ccache meson ninja groff fish zsh"
-	# .venv, and TLS for it; git and tcl bring and generate what is tested.
-	DEBIAN="$DEBIAN ca-certificates git python3 python3-venv tcl"
-	FEDORA="$FEDORA ca-certificates git python3 tcl"
-	ARCH="$ARCH ca-certificates git python tcl"
+	# .venv, and TLS for it; git, tcl and xz bring, generate and unpack what is tested.
+	DEBIAN="$DEBIAN ca-certificates git python3 python3-venv tcl xz-utils"
+	FEDORA="$FEDORA ca-certificates git python3 tcl xz"
+	ARCH="$ARCH ca-certificates git python tcl xz"
 fi
 
 # The command that installs what a distribution calls these.

@@ -94,7 +94,7 @@ def unpack(archive, into, wanted=None):
 
 def apt_options(kind="deb-src", suite=None):
     """apt options for directories of our own, whose sources list says deb-src
-    (or another kind) wherever the system's says deb, and another suite if one is given."""
+    (or another kind) wherever the system's says deb, and another suite if one is given (its updates with "-security")."""
     apt = CACHE / ("apt" if kind == "deb-src" and not suite else "apt-" + (suite or kind) + ("-src" if kind == "deb-src" else ""))
     for sub in ("lists/partial", "cache/archives/partial", "sources"):
         (apt / sub).mkdir(parents=True, exist_ok=True)
@@ -112,12 +112,14 @@ def apt_options(kind="deb-src", suite=None):
                 # One line, of Debian itself: TYPE [OPTIONS] URI SUITE COMPONENT...
                 lines = re.findall(r"(?m)^(\s*\S+\s+(?:\[.*?\]\s+)?\S+/debian/?\s+)\S+(.*)$", text)
                 text = f"{lines[0][0]}{suite}{lines[0][1]}\n" if lines else ""
+                text = text if not suite.endswith("-security") else re.sub(r"/debian/?(?=\s)", "/debian-security", text)
         else:
             text = re.sub(r"(?mi)^Types:.*$", f"Types: {kind}", text)
             if suite and path.name != "debian.sources":
                 continue
             if suite:
                 text = re.sub(r"(?mi)^Suites:.*$", f"Suites: {suite}", text.split("\n\n")[0] + "\n")
+                text = text if not suite.endswith("-security") else re.sub(r"/debian/?(?=\s)", "/debian-security", text)
         (apt / "sources" / path.name).write_text(text)
     options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
                "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache"]
@@ -318,9 +320,9 @@ def linux_unpack(tree):
     raise Unavailable(f"{image.name}: no kernel found in it")
 
 
-def of_debian(get, *what):
+def of_debian(get, *what, twelve="bookworm"):
     """Two ways: the system's release, and Debian 12, whose versions these are, where that is another."""
-    return {"debian": lambda work: get(work, *what), "bookworm": lambda work: get(work, *what, suite="bookworm")}
+    return {"debian": lambda work: get(work, *what), twelve: lambda work: get(work, *what, suite=twelve)}
 
 
 # name: (what to do with the tree, then the ways to it)
@@ -337,17 +339,15 @@ SOURCES = {
             work, "trixie", ["binutils-x86-64-linux-gnu", "libbinutils", "libsframe1", "libc6", "zlib1g", "libzstd1",
                              "libjansson4", "libctf0", "libctf-nobfd0"], ["readelf", "as", "ld"]),
     }),
-    # Small modules of different kinds, and two large ones.
-    "linux": (linux_unpack, {
-        "debian": lambda work: from_debian_files(
-            work, "linux-image-cloud-amd64",
-            r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$",
-            ["linux-image-"]),
-    }),
+    # Small modules of different kinds, and two large ones: Debian 12's, since later ones are compressed.
+    "linux": (linux_unpack, of_debian(from_debian_files,
+        "linux-image-cloud-amd64",
+        r"/boot/vmlinuz-|/(xfs|kvm|kvm-amd|kvm-intel|aesni-intel|loop|nf_tables|virtio_net|raid6_pq|wireguard)\.ko$",
+        ["linux-image-"])),
     # The kernel's own, as its build makes it.
     "objtool": (None, of_debian(from_debian_files, "linux-kbuild-6.1", r"/objtool/objtool$", ())),
     "objtool-6.12": (None, of_debian(from_debian_files, "linux-headers-6.12-amd64", r"/objtool/objtool\.real-x86$",
-                                     ["linux-headers-6.12", "linux-kbuild-6.12"])),
+                                     ["linux-headers-6.12", "linux-kbuild-6.12"], twelve="bookworm-security")),
     "memcached": (None, of_debian(from_debian, "memcached", "memcached_1.6.18.orig.tar.xz",
         "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b")),
     "redis": (None, of_debian(from_debian, "redis", "redis_7.0.15.orig.tar.gz",

@@ -65,7 +65,7 @@ def reads(kind, count=300):
     """Functions that read a scalar after arithmetic of random lengths, so that the
     sites meet every offset in a word."""
     dice = random.Random(kind)
-    lines = ["#include <etch/imv.h>", f"DEFINE_IMV({kind}, v) = 1;"]
+    lines = ["#include <etch/imv.h>", f"DEFINE_IMV({kind}, v) = ({kind})1;"]
     for i in range(count):
         noise = "".join(
             dice.choice([" x *= %d;", " y ^= %d;", " x += y >> %d;", " y -= x << %d;", " if (x > %d) y = -y;", " x |= y & %d;"])

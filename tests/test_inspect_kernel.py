@@ -18,7 +18,6 @@ from kernel_views import document, orc, tables
 sys.path.insert(0, str(TESTS / "kernel"))
 import reader  # noqa: E402
 
-OBJTOOL = Path("/usr/lib/linux-kbuild-6.1/tools/objtool/objtool")
 MODULES = ["xfs", "kvm", "aesni-intel", "loop", "raid6_pq", "virtio_net"]
 
 
@@ -109,9 +108,8 @@ def objtool_rule(line):
             else f"*(r{bp})", "cfa-8", "call")
 
 
-@pytest.mark.skipif(not OBJTOOL.exists(), reason="objtool: package linux-kbuild-6.1")
 @pytest.mark.parametrize("module", ["xfs", "kvm"])
-def test_module_orc_is_what_objtool_prints(etch, linux, module):
+def test_module_orc_is_what_objtool_prints(etch, linux, objtool, module):
     path = linux / f"{module}.ko"
     if reader.Kernel(path).version >= (6, 3):
         pytest.skip("objtool 6.1 reads no newer layout")
@@ -120,7 +118,7 @@ def test_module_orc_is_what_objtool_prints(etch, linux, module):
         addr, _, *rule, _, section = line.split("\t")
         mine[section, int(addr, 16)] = tuple(rule)
     dump = {}
-    for line in run([OBJTOOL, "--dump=orc", path]).stdout.splitlines():
+    for line in run([objtool, "--dump=orc", path]).stdout.splitlines():
         name, off = re.match(r"(\S+?)\+([0-9a-f]+):", line).groups()
         dump[name, int(off, 16)] = line
     compared = 0
@@ -278,12 +276,11 @@ def test_other_views_of_a_module(etch, linux):
     assert own != orc(etch, path) and all("\tobjtool\t" not in r for r in own)
 
 
-@pytest.mark.skipif(not OBJTOOL.exists(), reason="objtool: package linux-kbuild-6.1")
-def test_objtool_on_an_ordinary_object(etch, tmp_path):
+def test_objtool_on_an_ordinary_object(etch, objtool, tmp_path):
     obj = tmp_path / "t.o"
     (tmp_path / "t.c").write_text("int g(int *); int f(int n) { int a[99]; a[0] = n; return g(a); }\n")
     run(["gcc", "-O2", "-fcf-protection=none", "-c", "-o", obj, tmp_path / "t.c"])
-    run([OBJTOOL, "--orc", obj])
+    run([objtool, "--orc", obj])
     rows = [r.split("\t") for r in orc(etch, obj)]
     assert {r[6] for r in rows} == {"objtool"} and [r[2] for r in rows][0] == "rsp+8" and len(rows) >= 3
 

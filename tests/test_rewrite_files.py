@@ -94,7 +94,9 @@ def processes(etch, tree, tmp_path, jobs, recipe, rewrite=""):
                         f"-e trace=clone,fork,vfork,clone3 {etch} rewrite {rewrite} '{tree}'; touch {flags[1]}\n"
                         f"b:\n\ttouch {flags[0]}; {wait % flags[1]}\n")
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    run(["make", "-s", "-f", makefile, f"-j{jobs}"], env=env)
+    # By default GNU make 4.4 has a named pipe, which anybody can open.
+    pipe = ["--jobserver-style=pipe"] if "--jobserver-style" in run(["make", "--help"]).stdout else []
+    run(["make", "-s", *pipe, "-f", makefile, f"-j{jobs}"], env=env)
     return forks(tmp_path / "trace")
 
 

@@ -27,6 +27,12 @@
 
 #include "patch/internal.h"
 
+/*
+ * strtoull by the name that every C library has. The headers of glibc 2.38 and later make it __isoc23_strtoull, which
+ * musl lacks, and libetch.a links with musl as it is.
+ */
+extern unsigned long long number_of(const char *text, char **end, int base) __asm__("strtoull");
+
 typedef size_t copy_fn(void *dst, const void *src, size_t n);
 
 copy_fn etch_copy_sse2, etch_copy_avx2, etch_copy_avx512;
@@ -176,7 +182,7 @@ __attribute__((constructor(101))) static void copy_init(void)
 		threshold = threshold_of(cache / 4 * 3);
 	if (setting && *setting) {
 		char *end;
-		unsigned long long v = strtoull(setting, &end, 0);
+		unsigned long long v = number_of(setting, &end, 0);
 
 		if (!*end && *setting != '-')
 			threshold = threshold_of((size_t)v);
