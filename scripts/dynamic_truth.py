@@ -64,9 +64,9 @@ def programs(tmp):
     return {
         "gzip": (["gzip", "-9c", str(text)], None, 700_000, 0),
         "sqlite3": (["sqlite3", ":memory:"], SQL.encode(), 1_400_000, 0),
-        "python": (["/usr/bin/python3.11", "-S", "-E", "-c", "exec(open(%r).read())" % str(py)], None, 1_500_000, 0),
+        "python": ([os.path.realpath("/usr/bin/python3"), "-S", "-E", "-c", "exec(open(%r).read())" % str(py)], None, 1_500_000, 0),
         # Without -S: it loads a library of its own by dlopen and has 5 times the depth.
-        "python-main": (["/usr/bin/python3.11", "-I", "-S", str(py)], None, 1_000_000, 4_000_000),
+        "python-main": ([os.path.realpath("/usr/bin/python3"), "-I", "-S", str(py)], None, 1_000_000, 4_000_000),
         # throws nlohmann::detail-like json errors of its own and catches them
         "cmake": (["cmake", "-P", str(script)], None, 1_200_000, 0),
         "openssl-dgst": (["openssl", "dgst", "-sha256", str(text)], None, 500_000, 0),

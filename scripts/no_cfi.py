@@ -35,7 +35,7 @@ LIB = systemfiles.LIBDIR
 BIN = systemfiles.BINDIR
 # By what they are written in, and how.
 NAMED = {
-    "C": [LIB / "libc.so.6", BIN / "python3.11", BIN / "sqlite3", BIN / "git", BIN / "perl", BIN / "gdb"],
+    "C": [LIB / "libc.so.6", (BIN / "python3").resolve(), BIN / "sqlite3", BIN / "git", BIN / "perl", BIN / "gdb"],
     "C++": [LIB / "libstdc++.so.6", BIN / "cmake", LIB / "libicui18n.so.72", LIB / "libQt5Core.so.5", BIN / "bolt-16"],
     "Rust": [BIN / "cargo", LIB / "librsvg-2.so.2"],
     "assembly": [LIB / "libcrypto.so.3", LIB / "libx264.so.164", LIB / "libavcodec.so.59", LIB / "libgmp.so.10",

@@ -9,6 +9,8 @@ workers there are. Two variables of the environment say otherwise:
     ETCH_BUILD_ASAN=DIR  the same for the build with ASan and UBSan
 """
 
+import ctypes
+import ctypes.util
 import fcntl
 import gc
 import json
@@ -310,6 +312,11 @@ def stepper(build, once):
 # which are all that libetch can hold it to. So libetch, which has them, is linked as another module: build-asan's
 # libetch.so.
 SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param", "asan-globals=0"]
+
+
+def capstone():
+    """The major version of the Capstone that the tool loads: it knows more instructions from 5 on."""
+    return ctypes.CDLL(ctypes.util.find_library("capstone")).cs_version(None, None) >> 8
 
 
 def need(*tools):

@@ -12,7 +12,7 @@ from cfi_files import dump  # noqa: F401 (fixtures)
 from conftest import run
 
 SYSTEM = [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", LIBDIR / "libcrypto.so.3", LIBDIR / "libgcrypt.so.20",
-          Path("/lib64/ld-linux-x86-64.so.2"), Path("/usr/bin/python3.11"), Path("/usr/bin/bash"), Path("/usr/bin/openssl")]
+          Path("/lib64/ld-linux-x86-64.so.2"), Path("/usr/bin/python3").resolve(), Path("/usr/bin/bash"), Path("/usr/bin/openssl")]
 SYSTEM = [p for p in SYSTEM if p.exists()]
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import INCLUDE, ROOT, run, stray
+from conftest import INCLUDE, ROOT, capstone, run, stray
 from documents import DOCS, FINDINGS, MAN, code, enum, function, literals
 
 
@@ -210,6 +210,8 @@ def test_example(flow_gcc, what, words, options, lang, text, cc):
     e = Example(flow_gcc, what, words, options, lang, text, cc)
     shows = "shows" in words
     assert shows != ("not" in words)
+    if what in ("ETCH-D004", "ETCH-D008") and capstone() > 4:
+        shows = False  # it knows these instructions, as Zydis does
     if what.startswith("ETCH-"):
         assert (re.search(r"\b%s\b" % what, e.said) is not None) == shows, e.said
         if "run" in words:

@@ -88,7 +88,7 @@ def test_profile_of_such_a_program(etch, built, how):
 
 # Limits from outside: shell commands before the program is executed; what etch heap must say of it, if it is not recorded.
 BEFORE = {
-    "ulimit -v 3000": "1 process is not counted: its limits of memory leave no room for the recorder",
+    "ulimit -v 4000": "1 process is not counted: its limits of memory leave no room for the recorder",
     "ulimit -v 6000": None,
     "ulimit -d 1500": "allocations are not recorded: what the recorder keeps for a thread had no room",
     "ulimit -d 4000": None,

@@ -76,7 +76,8 @@ def test_system_case(edge, case):
 
 def test_perf_symbols(edge, tmp_path):
     """Samples on a page that was swapped have their names: the page is still a mapping of the file."""
-    need("perf")
+    if not shutil.which("perf"):
+        pytest.skip("perf is not installed, and not needed to build etch")
     data = tmp_path / "data"
     p = run(["perf", "record", "-q", "-e", "cpu-clock:u", "-F", "250", "-o", data, edge("pie"), "swap_spin"], ok=None)
     if p.returncode:

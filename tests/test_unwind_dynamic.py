@@ -97,7 +97,7 @@ def test_from_the_first_instruction(tools, plain_tools, table):
 
 @pytest.mark.parametrize("damage", ["cfa", *(pytest.param(d, marks=pytest.mark.long) for d in ("slot", "missing"))])
 def test_the_check_can_fail(plain_tools, etch, damage, tmp_path):
-    """One row of libc's that malloc or strlen uses, changed: the walk must see it."""
+    """Rows of gzip itself that its walks use, changed: the walk must see it."""
     table = dynamic.Rows(tmp_path / "rows", etch, "cfi")
     table.make("/usr/bin/gzip")
     target = next(table.dir.glob("*gzip.rows"))
@@ -107,11 +107,11 @@ def test_the_check_can_fail(plain_tools, etch, damage, tmp_path):
         off, add, bp_off, cfa, bp, kind, ra = struct.unpack_from("<iiiBBBB", data, at + 8)
         if kind != 1 or cfa != 4:
             continue
-        if damage == "cfa" and off == 64:
+        if damage == "cfa" and off >= 32:
             struct.pack_into("<i", data, at + 8, off + 8)
         elif damage == "slot" and bp == 1:
             struct.pack_into("<i", data, at + 16, bp_off - 8)
-        elif damage == "missing" and off == 64:
+        elif damage == "missing" and off >= 32:
             struct.pack_into("<iiiBBBB", data, at + 8, 0, 0, 0, 0, 0, 0, 0)
         else:
             continue

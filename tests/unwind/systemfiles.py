@@ -12,7 +12,7 @@ LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
 BINDIR = Path("/usr/bin")
 
 # Always: the ones the aims name.
-NAMED = [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", LIBDIR / "libcrypto.so.3", BINDIR / "python3.11"]
+NAMED = [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", LIBDIR / "libcrypto.so.3", Path("/usr/bin/python3").resolve()]
 # What every process runs, and small enough for each `make test`.
 SMALL = [LIBDIR / "libc.so.6", LIBDIR / "ld-linux-x86-64.so.2", LIBDIR / "libz.so.1",
          BINDIR / "gzip", BINDIR / "sqlite3", LIBDIR / "libgcc_s.so.1"]
