@@ -354,6 +354,10 @@ SOURCES = {
         "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982")),
     "nginx": (None, of_debian(from_debian, "nginx", "nginx_1.22.1.orig.tar.gz",
         "9ebb333a9e82b952acd3e2b4aeb1d4ff6406f72491bab6cd9fe69f0dea737f31")),
+    "haproxy": (None, of_debian(from_debian, "haproxy", "haproxy_2.6.12.orig.tar.gz",
+        "58f9edb26bf3288f4b502658399281cc5d6478468bd178eafe579c8f41895854")),
+    "postgresql": (None, of_debian(from_debian, "postgresql-15=15.18-0+deb12u1", "postgresql-15_15.18.orig.tar.bz2",
+        "11df0df97fe3ea4ba9a791faaf39cee1d2fe571e78885b5b55d8517d27c323b4")),
     # What `make static` links: Debian has no archive of it.
     "zydis": (None, of_debian(from_debian, "zydis", "zydis_4.0.0.orig.tar.gz",
         "e990107f80c62afc1deb51de230023a1098db801b8ea6bf483e296d45459e234")),

@@ -55,7 +55,7 @@ __attribute__((noinline)) int work_{n}(int x) {{ o_{n}.req_count++; return x < o
     return "".join(out) + "\t}\n\treturn r;\n}\n"
 
 
-WANTED = {"maxconn": "by etch_sync", "mode": "yes", "esc": "no", "req_count": "no", "last": "yes"}
+WANTED = {"maxconn": "by etch_sync", "mode": "yes", "esc.x": "yes", "esc.y": "no", "req_count": "no", "last": "yes"}
 
 
 @pytest.mark.parametrize("dwarf", [4, 5])

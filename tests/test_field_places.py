@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stores through one of two places, leftover registers at calls, addresses in variables on the stack: what is proven of
+"""Stores through one of several places, leftover registers at calls, addresses in variables on the stack: what is proven of
 fields must hold. The judge is memory, read by a pointer that the compiler does not know."""
 import random
 import re
@@ -33,6 +33,9 @@ def store(rng, o, n):
         f"memcpy(&{x}, &v, sizeof v); return {y};",
         f"int *t = pick(&{x}, &{y}, c); *t = v; return {z};",
         f"for (int k = 0; k < (c & 3); k++) {{ {x} += v; use(0, k); }} return {y};",
+        f"int *t; switch (c) {{ case 0: t = &{x}; break; case 1: use(0, v); t = &{y}; break; case 2: t = &{z}; break; default: t = &{w}; }} use(0, c); *t = v; return {x};",
+        f"int *t = pick(0, (int *)&bad + 100, c); if (!t) t = &{x}; use(0, c); if (t == &{x}) *t = v; return {y};",
+        f"static int other; int *t = (int *)hide((char *)&other); if (c & 1) t = &{x}; use(t, v); *t += v; return {y};",
         f"long *t = malloc(8); *t = v; if (c & 1) {{ free(t); t = &{p}; }} *t += c; return {q};",
     ]) + " }"
 
@@ -107,11 +110,15 @@ struct o { long a; int b, c; long d, e, f, g; struct rlimit lim; long h; };
 #define OBJECT(n) ETCHED struct o n = { 1, 2, 3, 4, 5, 6, 7, { 0, 0 }, 8 }; \\
 	__attribute__((noinline)) long read_##n(void) { return n.a + n.b + n.c + n.d + n.e + n.h; }
 OBJECT(either) OBJECT(condition) OBJECT(left) OBJECT(passed) OBJECT(many) OBJECT(spilled) OBJECT(kept) OBJECT(pushed)
+OBJECT(among) OBJECT(perhaps) OBJECT(start)
+long use_other;
 int use(void *p);
 int use(void *p) { return gettimeofday(p, 0) + getrlimit(1, p) + printf("%d", 0) + setpriority(0, 0, 0); } /* prototypes */
-extern void either_f(long, long), condition_f(long, long), left_f(void), passed_f(void), many_f(void), spilled_f(void), kept_f(void), pushed_f(void);
+extern void either_f(long, long), condition_f(long, long), left_f(void), passed_f(void), many_f(void), spilled_f(void), kept_f(void), pushed_f(void), among_f(long, long), perhaps_f(long *, long), start_f(void);
 void through(long **p);
 void through(long **p) { **p = 77; }
+void setpriority_like(int n, void *p);
+void setpriority_like(int n, void *p) { *(long *)p = n; }
 #define SHOW(n) do { struct o m; memcpy(&m, *(char *volatile *)&(char *){ (char *)ETCH_ADDR(n) }, sizeof m); \\
 	printf(#n " %d %ld\\n", read_##n() == m.a + m.b + m.c + m.d + m.e + m.h, read_##n()); } while (0)
 int main(void)
@@ -124,13 +131,47 @@ int main(void)
 	spilled_f(); SHOW(spilled);
 	kept_f(); SHOW(kept);
 	pushed_f(); SHOW(pushed);
+	among_f(0, 40); among_f(1, 50); among_f(2, 60); SHOW(among);
+	perhaps_f(0, 50); perhaps_f((long *)&use_other, 60); SHOW(perhaps);
+	start_f(); SHOW(start);
 	printf("verify %ld\\n", etch_verify(0, 0));
 	return 0;
 }
 """
 ASM = """
 	.text
-	.globl either_f, condition_f, left_f, passed_f, many_f, spilled_f, kept_f, pushed_f
+	.globl either_f, condition_f, left_f, passed_f, many_f, spilled_f, kept_f, pushed_f, among_f, perhaps_f, start_f
+	.type among_f, @function
+among_f:
+	lea among+16(%rip), %rax
+	test %edi, %edi
+	je 1f
+	lea among+24(%rip), %rax
+	cmp $1, %edi
+	je 1f
+	lea among+40(%rip), %rax
+1:	mov %rsi, (%rax)
+	ret
+	.size among_f, . - among_f
+	.type perhaps_f, @function
+perhaps_f:
+	test %rdi, %rdi
+	jne 1f
+	lea perhaps+24(%rip), %rdi
+1:	mov %rsi, (%rdi)
+	mov %rdi, %rsi
+	mov $5, %edi
+	jmp setpriority_like
+	.size perhaps_f, . - perhaps_f
+	.type start_f, @function
+start_f:
+	sub $8, %rsp
+	mov $3, %edi
+	lea start+56(%rip), %rsi
+	call setpriority_like
+	add $8, %rsp
+	ret
+	.size start_f, . - start_f
 	.type either_f, @function
 either_f:
 	lea either+16(%rip), %rax
@@ -229,7 +270,11 @@ def test_what_is_about_two_places_and_what_about_the_object(flow):
     rows = flow.inspect("fields", exe)["fields"]
     not_now = {o: {r["field"] for r in rows if r["object"] == o and r["armed"] != "yes"} for o in {r["object"] for r in rows}}
     assert not_now["either"] == not_now["condition"] == {"d", "e"}
-    assert not_now["passed"] == {"lim"} and not_now["kept"] == {"d"}
+    # the address of a struct inside is about all of it, that of its second member about this one
+    assert not_now["passed"] == {"lim.rlim_cur", "lim.rlim_max"} and not_now["start"] == {"lim.rlim_max"}
+    assert not_now["kept"] == {"d"}
+    # three places; a place or another object
+    assert not_now["among"] == {"d", "e", "g"} and not_now["perhaps"] == {"e"}
     assert not_now["left"] == set()
     # the whole object: a register of a function with any number of arguments, an address that is loaded again
     assert not_now["many"] == not_now["spilled"] == not_now["pushed"] == {None}, not_now

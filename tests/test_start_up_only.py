@@ -27,7 +27,7 @@ INIT __attribute__((noinline)) void parse(const char *k, int v)
 	*t = v;
 	HELP
 }
-static struct { const char *name; void (*parse)(const char *, int); } keywords[] = { { "a", parse }, { "c", parse } };
+struct { const char *name; void (*parse)(const char *, int); } keywords[] = { { "a", parse }, { "c", parse } };
 __attribute__((noinline)) int work(int x) { g.req_count++; return x < g.maxconn ? g.mode + g.a + g.c : 7; }
 int main(int argc, char **argv)
 {
@@ -67,7 +67,8 @@ def test_a_parser_that_only_runs_before(flow, how):
 @pytest.mark.parametrize("how", ["table", "later"])
 def test_a_parser_that_may_run_later(flow, how):
     _, f = armed(flow, "", TABLE) if how == "table" else armed(flow, "", DIRECT, 'parse("b", 3);', table=False)
-    assert not {"yes", "by etch_sync"} & {f.get(n) for n in ("a", "b", "c", "mode", None)}, f
+    stored = ("a", "b", "c", "mode") if how == "table" else ("a", "b", "c")
+    assert not {"yes", "by etch_sync"} & {f.get(n) for n in (*stored, None)}, f
 
 
 def test_a_function_named_to_the_tool(tmp_path, build):
@@ -77,7 +78,8 @@ def test_a_function_named_to_the_tool(tmp_path, build):
     exe = flow.program(text, "plain", ["-O2", "-g", "-w"])
     plain = exe.read_bytes()
     flow.rewrite(exe)
-    assert not {"yes", "by etch_sync"} & set(armed_fields(flow, exe).values())
+    before = armed_fields(flow, exe)
+    assert {before.get(n) for n in ("mode", "a", "c")} == {"no"}, before
     flow.rewrite(exe, args=["--init", "parse"])
     once, f = exe.read_bytes(), armed_fields(flow, exe)
     assert {f.get(n) for n in ("maxconn", "mode", "a", "c")} == {"by etch_sync"} and f["req_count"] == "no", f
@@ -97,3 +99,58 @@ def test_a_function_named_to_the_tool(tmp_path, build):
 
 def armed_fields(flow, exe):
     return {r["field"]: r["armed"] for r in flow.inspect("fields", exe)["fields"]}
+
+
+ENDS = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <stdlib.h>
+struct g { int maxconn, mode; unsigned req_count; };
+ETCHED struct g g = { .maxconn = 10 };
+int late(void);
+int late(void) { return etch_sync(&g, sizeof g); }
+int work(int x);
+__attribute__((noinline)) int work(int x) { g.req_count++; return x + g.maxconn + g.mode; }
+__attribute__((noinline)) void ends(int n);
+void ends(int n) { printf("ends %d\\n", n); BODY }
+int start(int n);
+int main(int argc, char **argv) { printf("%d\\n", start(argc)); return 0; }
+"""
+# The start-up part of a function stands behind a call that does not return, so that only its return would lead there again.
+ENDS_ASM = """
+	.text
+	.globl start
+	.type start, @function
+start:
+	push %rbx
+	mov %edi, %ebx
+	jmp 2f
+1:	call late
+	test %eax, %eax
+	jne 3f
+	mov %ebx, %edi
+	call work
+	pop %rbx
+	ret
+3:	mov $2, %edi
+	call CALLEE
+2:	movl $7, g+4(%rip)
+	jmp 1b
+	.size start, . - start
+	.section .note.GNU-stack,"",@progbits
+"""
+
+
+@pytest.mark.parametrize("callee, body, ends", [
+    ("exit@PLT", "", True), ("abort@PLT", "", True), ("*exit@GOTPCREL(%rip)", "", True), ("ends", "exit(n);", True),
+    ("ends", "if (n > 5) abort(); puts(\"no\"); exit(n);", True), ("ends", "while (n--) puts(\"on\");", False), ("ends", "if (n > 5) abort();", False),
+    ("ends", "int (*volatile f)(const char *) = puts; f(\"tail\");", False), ("puts@PLT", "", False)])
+def test_what_stands_behind_a_call_that_does_not_return(flow, callee, body, ends):
+    main = flow.compile(flow.source(ENDS.replace("BODY", body), "main.c"), ["-O2", "-g", "-w"])
+    (flow.tmp / "start.s").write_text(ENDS_ASM.replace("CALLEE", callee))
+    run(["gcc", "-c", "-o", flow.tmp / "start.o", flow.tmp / "start.s"])
+    exe = flow.link([main, flow.tmp / "start.o"], [], "ends")
+    flow.rewrite(exe)
+    f = {r["field"]: r["armed"] for r in flow.inspect("fields", exe)["fields"]}
+    assert f["mode"] == ("by etch_sync" if ends else "no") and f["req_count"] == "no", f
+    assert run([exe]).stdout == "18\n"

@@ -6,6 +6,10 @@ Reads are counted by objdump, in the unprocessed program: instructions whose ope
 offset from a register that holds it (from a lea or mov before, up to the next call or label), but for stores, leas, and
 what reads and writes at once. Scalars are all reads but those of array elements (an index in the operand) and those of
 several fields at once (16 bytes and more). The program arms everything by one etch_sync an object, beside a thread.
+Programs of OWN_SYNC call etch_sync_all where their set-up ends, as a port of them does, and are run up to there: so the
+link step sees what runs before. Those of CLOSED, which are linked with -rdynamic, are rewritten with --closed.
+"lines" is the size of the port: lines that differ from Debian's source. "-g": with debug information, which tells etch
+the members of a struct.
 ETCH_MARK=ETCHED_DENSE marks with that in place of ETCHED,
 ETCH_LINK has more words for the link command. With ETCH_BEFORE=DIR (a checkout that is built) the same objects are linked with its libetch and rewritten by its etch."""
 import collections
@@ -13,8 +17,10 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 
 from common import B, OUT, TOP, etch_needed, fail, sh, table
 
@@ -22,6 +28,56 @@ sys.path.append(str(TOP / "scripts"))
 import fetch  # noqa: E402
 
 INCLUDE = "#include <etch/imv.h>\n"
+UP = r"void etch_up(void); etch_up();\n"
+
+
+def init(*functions):
+    """Edits that mark functions with ETCH_INIT: parsers of keywords, called through tables, at start-up alone."""
+    return [(rf"^(?=(static )?int {f}\()", "ETCH_INIT ") for f in functions]
+
+
+def etch_set(lvalue, operator, right):
+    """The edit that makes an assignment an etch_set. The fields of HAProxy that commands, and servers added by them, change."""
+    value = right if operator == "=" else f"{lvalue} {operator} {right}"
+    return (rf"{re.escape(lvalue)} {re.escape(operator) if operator == '=' else re.escape(operator) + '='} {re.escape(right)};",
+            f"etch_set(&{lvalue}, {value});")
+
+
+HAPROXY = {
+    "include/haproxy/global.h": [(r"^#include <haproxy/api-t.h>", INCLUDE + r"\g<0>")],
+    "src/haproxy.c": [(r"^(?=struct global global = \{)", "ETCHED "), etch_set("global.mode", "|", "MODE_STOPPING"),
+                      (r"^(?=\tsetup_extra_threads\(&run_thread_poll_loop\);)", UP)],
+    "src/cli.c": [etch_set("global.maxconn", "=", "v"), (r"\*res = v \* mul;", "etch_set(res, v * mul);"), *init("cli_parse_global")],
+    "src/check.c": [(r"global\.maxsock\+\+;", "etch_set(&global.maxsock, global.maxsock + 1);")],
+    "src/proxy.c": [etch_set("global.tune.options", "&", "~GTUNE_BUSY_POLLING"), *init("proxy_parse_close_spread_time")],
+    **{f"src/{file}.c": init(function) for file, function in (
+        ("cfgparse-global", "cfg_parse_global"), ("thread", "cfg_parse_nbthread"), ("log", "cfg_parse_log_forward"),
+        ("cfgparse", "cfg_parse_peers"), ("cfgparse-listen", "cfg_parse_listen"), ("server", "cfg_parse_idle_pool_shared"),
+        ("listener", "cfg_parse_tune_listener_mq"))},
+}
+GUC = "src/backend/utils/misc/guc.c"
+# Files of PostgreSQL whose settings are marked: those with most of them. The others' lie in no other way.
+SETTINGS = [GUC, *(f"src/backend/{f}.c" for f in ("optimizer/path/costsize", "access/transam/xlog", "utils/init/globals", "postmaster/autovacuum",
+                                                  "postmaster/postmaster", "storage/buffer/bufmgr", "storage/lmgr/lock", "utils/error/elog"))]
+
+
+def setting_names(at):
+    """The variables that PostgreSQL's tables of settings name, but for those that each transaction stores to."""
+    text = (at / GUC).read_text(errors="surrogateescape")
+    return sorted(set(re.findall(r"^\t\t&(\w+),$", text[text.index("ConfigureNamesBool[] ="):], re.M)) - {"XactReadOnly", "XactIsoLevel", "XactDeferrable"})
+
+
+def postgresql(at):
+    """Edits of PostgreSQL: its settings, marked by one expression; and the one setter, for variables of extensions too."""
+    mark = [(rf"^(?=(?:static )?(?:bool|int|char[ \t]*\*)[ \t]*(?:{'|'.join(setting_names(at))})\b[^;(]*;)", "ETCHED_SHARED ")]
+    out = {file: list(mark) for file in SETTINGS}
+    out["src/include/postgres.h"] = [(r'^#include "c.h"', r"\g<0>\n" + INCLUDE.strip())]
+    out[GUC] += [(r"^#define CONFIG_FILENAME", r"#define STORE(p, v) do { if (etch_set(p, v)) *(p) = (v); } while (0)\n\g<0>"),
+                 (r"(\*conf->variable|\*field) = ([^;]*);", lambda m: f"STORE({m[1][1:]}, {m[2]});")]
+    out["src/backend/postmaster/postmaster.c"] += [(r"^(?=\tstatus = ServerLoop\(\);)", UP)]
+    return out
+
+
 # name: (source of fetch.py, {file: [(regex, replacement)]}, commands before make, make, name in the link command, objects)
 PROGRAMS = {
     "memcached": ("memcached", {"memcached.c": [(r"^struct settings settings;", INCLUDE + "ETCHED struct settings settings;")]},
@@ -44,8 +100,15 @@ PROGRAMS = {
                "echo 'int sqlite3_initialize(void); int main(void) {{ return sqlite3_initialize(); }}' > main.c",
                "{cc} -O2 -w -DSQLITE_THREADSAFE=1 -I{include} -c sqlite3.c main.c && echo {cc} -o sqlite sqlite3.o main.o -lm -ldl",
                "sqlite", ["sqlite3Config"]),
+    "HAProxy": ("haproxy", HAPROXY, "true", "make -j2 V=1 TARGET=linux-glibc USE_CRYPT_H=1 CC='{cc}' CPU_CFLAGS=-O2 DEBUG_CFLAGS= "
+                "ADDINC='-I{include} -w' haproxy", "haproxy", ["global"]),
+    "PostgreSQL": ("postgresql", postgresql, "CC='{cc}' CFLAGS='-O2 -w' CPPFLAGS='-I{include}' ./configure --without-readline --without-icu --without-zlib",
+                   "make -j2 -C src/backend postgres", "postgres", setting_names),
 }
 COMPILERS = {"gcc": "gcc", "clang": "clang", "etch-cc gcc": f"{TOP}/tool/etch-cc gcc", "etch-cc clang": f"{TOP}/tool/etch-cc clang"}
+COMPILERS.update({f"{cc} -g": f"{command} -g" for cc, command in COMPILERS.items()})
+OWN_SYNC = ["HAProxy", "PostgreSQL"]
+CLOSED = ["HAProxy"]
 # Arms everything by one etch_sync an object, before main, while another thread runs, and says what is armed.
 PROBE = """#include <etch/imv.h>
 #include <pthread.h>
@@ -58,18 +121,56 @@ static void *spin(void *arg)
 		__asm__ volatile("pause");
 	return arg;
 }
+#ifdef OWN_SYNC
+void etch_up(void);
+void etch_up(void)
+#else
 static __attribute__((constructor(60000))) void probe(void)
+#endif
 {
 	struct etch_info i = { .size = sizeof(i) };
 	pthread_t other;
 	int err = pthread_create(&other, 0, spin, 0);
 
+#ifdef OWN_SYNC
+	err |= etch_sync_all();
+#else
 %s
+#endif
 	etch_info(&i);
 	dprintf(2, "coverage %%d %%lu %%lu %%ld\\n", err, i.sites, i.armed, etch_verify(0, 0));
 	_exit(0);
 }
 """
+HAPROXY_CONFIGURATION = """global
+    maxconn 500
+    stats socket %(dir)s/cli level admin
+    hard-stop-after 1s
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+frontend front
+    bind 127.0.0.1:%(port)d
+    default_backend back
+backend back
+    server self unix@%(dir)s/self
+frontend origin
+    bind unix@%(dir)s/self
+    http-request return status 200 content-type text/plain string "text END"
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def driver(cc):
+    """The compiler itself, of a name in COMPILERS."""
+    return "clang" if "clang" in cc else "gcc"
 
 
 def event():
@@ -88,6 +189,12 @@ def event():
     return into
 
 
+def edits_of(name, at):
+    """{file or pattern: [(regex, replacement)]}; at: the source as it was fetched."""
+    marks = PROGRAMS[name][1]
+    return marks(at) if callable(marks) else marks
+
+
 def edited(at, marks, mark):
     """Edits the sources; the number of places."""
     lines = 0
@@ -95,7 +202,7 @@ def edited(at, marks, mark):
         for path in at.glob(pattern):
             text = path.read_text(errors="surrogateescape")
             for old, new in edits:
-                text, n = re.subn(old, re.sub(r"\bETCHED\b", mark, new), text, flags=re.M)
+                text, n = re.subn(old, new if callable(new) else re.sub(r"\bETCHED\b", mark, new), text, flags=re.M)
                 lines += n
             path.write_text(text, errors="surrogateescape")
     return lines
@@ -104,7 +211,7 @@ def edited(at, marks, mark):
 def built(name, cc, marked=True, more=None):
     """Fetches, marks and compiles; the directory, the link command, and the objects that the program has. more: other edits,
     also of unmarked sources."""
-    source, marks, configure, make, program, objects = PROGRAMS[name]
+    source, _, configure, make, program, objects = PROGRAMS[name]
     mark = os.environ.get("ETCH_MARK", "ETCHED") if marked else "unmarked"
     at = OUT / "coverage" / (("load-" if more else "") + ("" if mark == "ETCHED" else mark + "-") + cc.replace(" ", "-")) / name
     words = {"cc": COMPILERS[cc], "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
@@ -112,7 +219,7 @@ def built(name, cc, marked=True, more=None):
     if not done.exists():
         shutil.rmtree(at, ignore_errors=True)
         shutil.copytree(fetch.fetch(source), at)
-        if (marked and not edited(at, marks, mark)) or (more and not edited(at, more, mark)):
+        if (marked and not edited(at, edits_of(name, at), mark)) or (more and not edited(at, more, mark)):
             fail(f"coverage: {name}: nothing to mark")
         env = dict(os.environ, ETCH=str(B / "etch"))
         sh("sh", "-c", configure.format(**words), cwd=at, env=env)
@@ -132,25 +239,34 @@ def link(command, program, out, cwd, more, main, cc, first=""):
     all others."""
     command = re.sub(rf"-o {program}\s", f"-o {out} {first} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)\s)", "", command))
     if main:
-        sh(cc.split()[-1], "-O2", "-c", "-o", f"{out}.main.o", *([main] if isinstance(main, pathlib.Path) else main))
+        sh(driver(cc), "-O2", "-c", "-o", f"{out}.main.o", *([main] if isinstance(main, pathlib.Path) else main))
         command = command.replace(" main.o ", f" {out}.main.o ")
     sh("sh", "-c", f"{command} {' '.join(map(str, more))} -pthread", cwd=cwd)
+
+
+def linked_in(name, at):
+    """Where the program's link command is run."""
+    directory = re.search(r"-C (\S+)", PROGRAMS[name][3])
+    return at / directory[1] if directory else at
 
 
 def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", options=(), but=()):
     """The program, unprocessed and rewritten, with the libetch of a checkout, and its objects. options: of etch rewrite.
     but: objects that are not armed."""
     at, command, program, objects = built(name, cc, more=more)
-    cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
+    cwd = linked_in(name, at)
     out = at / f"etched.{tag}"
-    if isinstance(objects, str):
+    if callable(objects):
+        have = {w[-1] for w in map(str.split, sh("sh", "-c", f"nm {at}/src/backend/*/*.o {at}/src/backend/*/*/*.o").splitlines()) if len(w) == 3 and w[1] in "dD"}
+        objects = sorted(set(objects(fetch.CACHE / PROGRAMS[name][0])) & have)
+    elif isinstance(objects, str):
         have = " ".join(p.read_text(errors="replace") for p in at.glob("objs/*.c")) if name == "nginx" else ""
         objects = sorted(set(re.findall(rf"extern ngx_module_t\s+({objects});", have)))
     objects = [o for o in objects if o not in but]
     probe = at / f"probe.{tag}.c"
     probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects),
                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
-    sh(cc.split()[-1], "-O1", f"-I{root}/lib/include", "-c", "-o", probe.with_suffix(".o"), probe)
+    sh(driver(cc), "-O1", f"-I{root}/lib/include", *(["-DOWN_SYNC"] if name in OWN_SYNC else []), "-c", "-o", probe.with_suffix(".o"), probe)
     link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a", *os.environ.get("ETCH_LINK", "").split()], main, cc, first)
     plain = out.with_suffix(out.suffix + ".plain")
     shutil.copy(out, plain)
@@ -229,8 +345,23 @@ def sites(root, path):
     return [s for s in (dict(zip(head, line.split("\t"))) for line in lines[1:]) if s["kind"] == "load"]
 
 
-def armed_after_sync(path):
-    r = subprocess.run([path], capture_output=True, text=True, timeout=60)
+def port_size(name, at):
+    """Lines of the port that Debian's source does not have; one that was changed counts once."""
+    source = PROGRAMS[name][0]
+    lines = 0
+    for pattern in edits_of(name, fetch.CACHE / source):
+        for path in at.glob(pattern):
+            old = (fetch.CACHE / source / path.relative_to(at)).read_text(errors="surrogateescape").splitlines()
+            have = collections.Counter(path.read_text(errors="surrogateescape").splitlines())
+            lines += (have - collections.Counter(old)).total()
+    return lines
+
+
+def armed_after_sync(name, path):
+    with tempfile.TemporaryDirectory(prefix="etch-coverage-") as d:
+        (pathlib.Path(d) / "haproxy.cfg").write_text(HAPROXY_CONFIGURATION % {"dir": d, "port": free_port()})
+        arguments = {"HAProxy": ["-db", "-f", f"{d}/haproxy.cfg"]}.get(name, [])
+        r = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=60)
     m = re.search(r"coverage (\d+) (\d+) (\d+) (-?\d+)", r.stderr)
     if not m or m.group(4) != "0":
         fail(f"coverage: {path}: {r.stderr[-500:]}")
@@ -250,7 +381,7 @@ def part_coverage(args):
         for cc in os.environ.get("ETCH_COMPILERS", ",".join(COMPILERS)).split(","):
             for tag, root in roots:
                 try:
-                    plain, out, objects = linked(name, cc, root, tag)
+                    plain, out, objects = linked(name, cc, root, tag, options=["--closed"] if name in CLOSED else [])
                 except fetch.Unavailable as e:
                     print(f"coverage: {name}: {e}", file=sys.stderr)
                     break
@@ -258,14 +389,14 @@ def part_coverage(args):
                 found = sites(root, out)
                 formed = [s for s in found if s["form"] != "-"]
                 live = [s for s in found if s["live"] in ("yes", "swap")]
-                armed, err = armed_after_sync(out)
+                armed, err = armed_after_sync(name, out)
                 total = max(direct + based, len(found), 1)  # some registers that hold the address only etch follows
                 others = sum("indexed" in s["live"] or int(s["size"]) > 8 for s in found)
-                rows.append([name, cc, tag, direct, based, updates, len(found), len(formed), len(live), armed, f"{100 * armed / total:.1f}%",
+                rows.append([name, cc, tag, port_size(name, out.parent), direct, based, updates, len(found), len(formed), len(live), armed, f"{100 * armed / total:.1f}%",
                              total - others, f"{100 * armed / (total - others):.1f}%" + (f" (error {err})" if err else "")])
                 why = collections.Counter(s["live"].removeprefix("no: ") for s in found if s["live"] not in ("yes", "swap"))
                 reasons += [[name, cc, tag, n, reason] for reason, n in why.most_common()]
-    table(["program", "compiler", "", "reads (objdump)", "by register", "updates", "reads (etch)", "with a form", "live", "armed after etch_sync",
+    table(["program", "compiler", "", "lines", "reads (objdump)", "by register", "updates", "reads (etch)", "with a form", "live", "armed after etch_sync",
            "of reads", "reads of scalars", "of them"], rows)
     print("\nReads that stay loads while threads run, by reason:\n")
     table(["program", "compiler", "", "reads", "reason"], reasons)

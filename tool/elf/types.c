@@ -4,6 +4,7 @@
 #include "support/memory.h"
 
 #include <dwarf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,65 @@ static void members_merge(struct members *m)
 
 static char *name_copy(const char *name) { return mem_copy(name, strlen(name) + 1); }
 
+/* Names of structs inside structs, and their depth: a hostile file can make either endless. */
+#define NESTED_MOST 8u
+#define NAME_MOST   512u
+
+/* PREFIX.NAME; the name alone where there is no prefix, and the prefix where an anonymous struct has no name. */
+static char *name_join(const char *prefix, const char *name)
+{
+	size_t room = strlen(prefix) + strlen(name) + 2;
+	char *joined = mem_alloc(room, 1);
+
+	snprintf(joined, room, "%s%s%s", prefix, *prefix && *name ? "." : "", name);
+	return joined;
+}
+
+/*
+ * Adds the members of a struct inside the variable, at `base`, in its place. False: it stays a member of its own, and
+ * nothing has been added. Bases of C++ classes stay, since a pointer to one may be cast to one to the class around it.
+ */
+static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsigned depth, struct members *out)
+{
+	size_t count = out->count, structs = out->nested_count;
+	unsigned most = MEMBERS_MOST;
+	Dwarf_Word bytes;
+	Dwarf_Die type, die;
+
+	if (depth > NESTED_MOST || strlen(prefix) > NAME_MOST || out->count > MEMBERS_MOST || !type_of(outer, &type) ||
+	    dwarf_tag(&type) != DW_TAG_structure_type || dwarf_aggregate_size(&type, &bytes) || !bytes ||
+	    dwarf_child(&type, &die))
+		return false;
+	mem_room(&out->nested, &out->nested_room, out->nested_count, sizeof(*out->nested));
+	out->nested[out->nested_count++] = (struct nested){base, base + bytes, has_array(&type, 0)};
+	do {
+		int tag = dwarf_tag(&die);
+		struct member m = {0};
+		Dwarf_Attribute attr;
+		const char *name = dwarf_diename(&die);
+		char *joined;
+
+		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+			continue;
+		if (tag != DW_TAG_member || !most-- || !member_read(&die, bytes, &m) || m.size == SIZE_UNKNOWN || !m.size) {
+			while (out->count > count)
+				free(out->list[--out->count].name);
+			out->nested_count = structs;
+			return false;
+		}
+		m.off += base;
+		joined = name_join(prefix, name ? name : "");
+		if (m.kind == MEMBER_STRUCT && nested_add(&die, m.off, joined, depth + 1, out)) {
+			free(joined);
+			continue;
+		}
+		m.name = joined;
+		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		out->list[out->count++] = m;
+	} while (!dwarf_siblingof(&die, &die));
+	return true;
+}
+
 /*
  * Reads the members of a struct type. `size`: bytes of the variable, which has more than its type if a flexible array
  * at the end has an initializer.
@@ -217,6 +277,9 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 		if (!m.size && m.off == bytes && bytes < size)
 			m.size = SIZE_UNKNOWN;
 		name = dwarf_diename(&die);
+		if (tag == DW_TAG_member && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN &&
+		    nested_add(&die, m.off, name ? name : "", 1, out))
+			continue;
 		m.name = name_copy(name && *name ? name : tag == DW_TAG_inheritance ? "(base)" : "(unnamed)");
 		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
 		out->list[out->count++] = m;
@@ -322,6 +385,7 @@ void members_free(struct members *m)
 	for (i = 0; i < m->count; i++)
 		free(m->list[i].name);
 	free(m->list);
+	free(m->nested);
 	memset(m, 0, sizeof(*m));
 }
 
@@ -333,6 +397,16 @@ const struct member *member_at(const struct members *m, uint64_t off)
 		if (off >= m->list[i].off && off - m->list[i].off < m->list[i].size)
 			return &m->list[i];
 	return NULL;
+}
+
+bool member_is_indexed(const struct members *all, const struct member *m)
+{
+	size_t i;
+
+	for (i = 0; i < all->nested_count && !m->indexed; i++)
+		if (all->nested[i].indexed && all->nested[i].from <= m->off && m->off < all->nested[i].to)
+			return true;
+	return m->indexed;
 }
 
 /* ---- arrays ---------------------------------------------------------------- */

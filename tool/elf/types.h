@@ -18,9 +18,18 @@ struct member {
 	bool indexed; /* it is or contains an array */
 };
 
+/* A struct inside a variable, whose members are in the list of members in its place. */
+struct nested {
+	uint64_t from, to; /* from the start of the variable; to: exclusive */
+	bool indexed;      /* it contains an array */
+};
+
 struct members {
-	struct member *list; /* by offset; empty: the variable is no struct, or DWARF does not know it */
+	/* By offset, those of structs inside structs too; empty: the variable is no struct, or DWARF does not know it. */
+	struct member *list;
 	size_t count, room;
+	struct nested *nested; /* in no order */
+	size_t nested_count, nested_room;
 	bool known; /* DWARF has the variable's type: without members it is no struct */
 };
 
@@ -31,6 +40,8 @@ void members_free(struct members *m);
 const char *members_missing_why(struct lines *l, const struct elf_file *f);
 /* The member that has a byte; null: none, or the padding between two. */
 const struct member *member_at(const struct members *m, uint64_t off);
+/* Is a member, or a struct around it inside the variable, an array, or contains one? */
+bool member_is_indexed(const struct members *all, const struct member *m);
 
 /* Bytes at which an index of an array in a variable begins: those of its first element. */
 struct index_place {

@@ -87,7 +87,8 @@ static bool is_reason(const struct view *v, const struct site *s, const struct f
 	if (f->when == NEVER && !s->late)
 		return false;
 	m = reach == REACH_ARRAYS ? member_at(&o->members, f->from) : NULL;
-	return reach == REACH_ARRAYS ? m && m->indexed : reach == REACH_BYTES && from < f->to && f->from < to;
+	return reach == REACH_ARRAYS ? m && member_is_indexed(&o->members, m)
+	                             : reach == REACH_BYTES && from < f->to && f->from < to;
 }
 
 static void place_add(const struct view *v, struct lines *lines, const struct site *s, char *out, size_t size)
@@ -306,7 +307,7 @@ static void spans_find(const struct spans *x, const struct object *o, struct fie
 	while (k && x->list[k - 1].reach > f->from)
 		if (x->list[--k].to > f->from)
 			x->found[n++] = x->list[k].site;
-	if (m && m->indexed) {
+	if (m && member_is_indexed(&o->members, m)) {
 		memcpy(x->found + n, x->arrays, x->array_count * sizeof(*x->found));
 		n += x->array_count;
 	}

@@ -20,6 +20,8 @@
 enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to)
 {
 	const struct member *m, *before;
+	uint64_t at;
+	size_t i;
 
 	*from = (uint64_t)site->off;
 	if (!(site->off_known || site->indexed) || *from >= o->size || site->recorded)
@@ -27,7 +29,8 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	m = member_at(&o->members, *from);
 	/* An index runs over an array. A constant in the index (arr[i - 1]) may put `off` into another one. */
 	if (!site->off_known)
-		return m && m->indexed && (site->as_pointer || site->kind == SITE_STORE) ? REACH_ARRAYS : REACH_ANY;
+		return m && member_is_indexed(&o->members, m) && (site->as_pointer || site->kind == SITE_STORE) ? REACH_ARRAYS
+		                                                                                                : REACH_ANY;
 	if (site->kind == SITE_STORE) {
 		*to = *from + site->size;
 		return site->size && site->size <= STORE_MOST && *to <= o->size ? REACH_BYTES : REACH_ANY;
@@ -36,9 +39,19 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	if (!site->as_pointer || !*from || !m)
 		return REACH_ANY;
 	/* It may be the end of an array, for a pointer that runs down. */
-	before = *from == m->off ? member_at(&o->members, *from - 1) : NULL;
+	at = *from;
+	before = at == m->off ? member_at(&o->members, at - 1) : NULL;
 	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
 	*to = m->off + m->size;
+	/* The first member of a struct inside has the address of that struct, and its end may be that of an array's. */
+	for (i = 0; i < o->members.nested_count; i++) {
+		const struct nested *x = &o->members.nested[i];
+
+		if (x->from == at && x->to > *to)
+			*to = x->to;
+		if (x->to == at && x->from < *from)
+			*from = x->from;
+	}
 	return REACH_BYTES;
 }
 
@@ -72,6 +85,9 @@ static bool fact_add(struct object *o, size_t *room, const struct site *site)
 	switch (site_reach(o, site, &from, &to)) {
 	case REACH_BYTES: stored_add(o, room, from, to, fact, site); return true;
 	case REACH_ARRAYS:
+		for (i = 0; i < o->members.nested_count && !(o->arrays_stored & bit); i++)
+			if (o->members.nested[i].indexed)
+				stored_add(o, room, o->members.nested[i].from, o->members.nested[i].to, fact, site);
 		for (i = 0; i < o->members.count && !(o->arrays_stored & bit); i++)
 			if (o->members.list[i].indexed)
 				stored_add(o, room, o->members.list[i].off, o->members.list[i].off + o->members.list[i].size, fact,

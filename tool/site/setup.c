@@ -2,6 +2,7 @@
 /* Code that may run after etch_sync (setup.h). */
 #include "site/setup.h"
 
+#include "analysis/runtimes/runtimes.h"
 #include "elf/dynamic.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -23,6 +24,7 @@ struct named_slot {
 	uint64_t slot;
 	bool sync;    /* is_sync() */
 	bool returns; /* more than once */
+	bool stops;   /* never */
 };
 
 /* Functions of libetch that arm objects: sync_number() has their names. */
@@ -37,6 +39,8 @@ struct search {
 	uint8_t *taken;   /* per function: its address is, or another module may call it */
 	uint8_t *up;      /* per function: may be on the stack at a call of etch_sync */
 	uint8_t *returns; /* per function: it calls what returns more than once */
+	uint8_t *ends;    /* per function: it may return */
+	uint32_t *last;   /* per function: the index behind its last instruction */
 	uint64_t *todo;   /* function << 32 | instruction, to be followed */
 	size_t todo_count, todo_room;
 	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of functions, UINT32_MAX: none */
@@ -77,6 +81,20 @@ static bool returns_twice(const char *name)
 	return false;
 }
 
+/* Does a function of another module never return? Only names count that C, POSIX or the compilers reserve: any other
+ * may be of a library of the program's own. */
+static bool never_returns(const char *name)
+{
+	static const char *const names[] = {"abort",      "exit",       "longjmp",  "pthread_exit",
+	                                    "quick_exit", "siglongjmp", "thrd_exit"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return name[0] == '_' && runtimes_noreturn(name);
+}
+
 static uint32_t function_at(const struct search *x, uint64_t addr)
 {
 	const struct scan *s = x->u->s;
@@ -111,7 +129,8 @@ static void slots_read(struct search *x)
 			continue;
 		k.sync = is_sync(r[i].symbol->name);
 		k.returns = returns_twice(r[i].symbol->name);
-		if (!k.sync && !k.returns)
+		k.stops = never_returns(r[i].symbol->name);
+		if (!k.sync && !k.returns && !k.stops)
 			continue;
 		mem_room(&x->slots, &x->slot_room, x->slot_count, sizeof(*x->slots));
 		x->slots[x->slot_count++] = k;
@@ -134,6 +153,34 @@ static uint64_t plt_target(const struct elf_file *f, uint64_t at)
 			return in.addr + in.len + (uint64_t)in.disp;
 	}
 	return 0;
+}
+
+/* The slot of a function of another module that a call or jump goes through; 0: none. */
+static uint64_t import_slot(const struct search *x, const struct insn *in)
+{
+	const struct elf_file *f = x->u->s->file;
+	uint32_t section;
+
+	if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+		return in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : 0;
+	section = elf_section_at(f, in->target);
+	return section && !strncmp(f->sections[section].name, ".plt", 4) ? plt_target(f, in->target) : 0;
+}
+
+/* Does a call or jump lead to what never returns? */
+static bool is_stop(const struct search *x, const struct insn *in)
+{
+	uint64_t slot = import_slot(x, in);
+	uint32_t to;
+	size_t i;
+
+	for (i = 0; slot && i < x->slot_count; i++)
+		if (x->slots[i].slot == slot && x->slots[i].stops)
+			return true;
+	if (slot || in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+		return false;
+	to = function_at(x, in->target);
+	return to != UINT32_MAX && !x->ends[to];
 }
 
 static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
@@ -188,6 +235,49 @@ static void direct_take(struct search *x, uint32_t k, const struct insn *in, siz
 	}
 }
 
+/* Notes whether a function has an instruction by which it may return, except by jumps into other functions and by its
+ * last call, for which ends_find() looks. */
+static void end_read(struct search *x, uint32_t k, const struct func_code *code)
+{
+	size_t i, last = code->count;
+
+	while (last && code->insns[last - 1].padding)
+		last--;
+	x->last[k] = (uint32_t)last;
+	x->ends[k] =
+		!code->whole || !last || code->insns[last - 1].flow == FLOW_NEXT || code->insns[last - 1].flow == FLOW_BRANCH;
+	for (i = 0; i < code->count; i++) {
+		const struct insn *in = &code->insns[i];
+		bool leaves = in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP_IND ||
+		              ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && i + 1 == last);
+
+		/* x->ends of others is not known yet. */
+		if (in->flow == FLOW_RETURN ||
+		    (leaves && (import_slot(x, in) || in->flow == FLOW_JUMP_IND || in->flow == FLOW_CALL_IND) &&
+		     !is_stop(x, in)))
+			x->ends[k] = 1;
+	}
+}
+
+/* Finds the other functions that may return: they leave for such a one. */
+static void ends_find(struct search *x)
+{
+	bool more = true;
+	size_t i;
+
+	while (more) {
+		more = false;
+		for (i = 0; i < x->edge_count; i++) {
+			const struct edge *e = &x->edges[i];
+
+			if (x->ends[e->from] || !x->ends[e->to] || (e->next != NO_NEXT && e->next != x->last[e->from]))
+				continue;
+			x->ends[e->from] = 1;
+			more = true;
+		}
+	}
+}
+
 /* Reads one function: its calls, and the addresses of functions in its operands. */
 static void function_read(struct search *x, uint32_t k, const struct func_code *code)
 {
@@ -196,6 +286,7 @@ static void function_read(struct search *x, uint32_t k, const struct func_code *
 	size_t i;
 
 	x->failed |= !code->whole;
+	end_read(x, k, code);
 	for (i = 0; i < code->count; i++) {
 		const struct insn *in = &code->insns[i];
 
@@ -411,7 +502,8 @@ static void function_follow(struct search *x, uint32_t k, size_t i, struct func_
 		}
 		if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
 			direct_follow(x, k, code, in, &spare[1]);
-		if (in->flow == FLOW_JUMP || in->flow == FLOW_RETURN || in->flow == FLOW_STOP)
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_RETURN || in->flow == FLOW_STOP ||
+		    ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && is_stop(x, in)))
 			return;
 	}
 	/* Into the next function. */
@@ -468,6 +560,7 @@ static void search_run(struct search *x)
 		function_read(x, k, func_code_of(&s->funcs, k, &spare[0]));
 	words_read(x);
 	init_find(x);
+	ends_find(x);
 	if (x->edge_count)
 		qsort(x->edges, x->edge_count, sizeof(*x->edges), edge_order);
 	x->failed |= !x->todo_count; /* nobody calls it */
@@ -502,6 +595,8 @@ void setup_find(struct setup *u, struct scan *s)
 	x.taken = mem_zero(n, 1);
 	x.up = mem_zero(n, 1);
 	x.returns = mem_zero(n, 1);
+	x.ends = mem_zero(n, 1);
+	x.last = mem_zero(n, sizeof(*x.last));
 	search_run(&x);
 	u->known = !x.failed;
 	free(x.edges);
@@ -509,6 +604,8 @@ void setup_find(struct setup *u, struct scan *s)
 	free(x.taken);
 	free(x.up);
 	free(x.returns);
+	free(x.ends);
+	free(x.last);
 	free(x.todo);
 }
 

@@ -5,41 +5,74 @@
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
 
-/* Adds to an address what register r holds, times a scale: an index, but for the constant in it; or one of two
+/* Adds to an address what register r holds, times a scale: an index, but for the constant in it; or one of some
  * constants. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale)
 {
 	const struct addr_value *by;
+	unsigned k;
 
 	if (r >= REGS)
 		return;
 	by = &s->reg[r];
 	v->off = track_moved(v->off, (int64_t)((uint64_t)by->off * scale));
-	v->spread = v->exact && by->object < 0 ? (int64_t)((uint64_t)by->spread * scale) : 0;
-	v->rooted = (v->rooted || v->exact) && !by->choice && by->object < 0 && !v->spread;
+	v->placed = v->exact && by->object < 0 && by->placed;
+	v->more_count = v->placed ? by->more_count : 0;
+	for (k = 0; k < v->more_count; k++)
+		v->more[k] = (int64_t)((uint64_t)by->more[k] * scale);
+	v->rooted = (v->rooted || v->exact) && !by->choice && by->object < 0 && !v->placed;
 	v->exact = false;
 }
 
-static bool is_place(const struct addr_value *v, int64_t off)
+/* Adds the places of v to a sorted list without repetitions, which has room for them. The new length. */
+static unsigned places_add(int64_t *list, unsigned count, const struct addr_value *v)
 {
-	return v->off == off || (v->spread && track_moved(v->off, v->spread) == off);
+	unsigned k, i, j;
+
+	for (k = 0; k <= v->more_count; k++) {
+		int64_t off = k ? track_moved(v->off, v->more[k - 1]) : v->off;
+
+		for (i = 0; i < count && list[i] < off; i++)
+			;
+		if (i < count && list[i] == off)
+			continue;
+		for (j = count++; j > i; j--)
+			list[j] = list[j - 1];
+		list[i] = off;
+	}
+	return count;
 }
 
 bool track_places_join(const struct addr_value *a, const struct addr_value *v, struct addr_value *out)
 {
-	int64_t low;
+	int64_t list[2 * (PLACES_MORE + 1)] = {0};
+	unsigned count = 0, k, most = PLACES_MORE + 1;
+	bool both = a->object == v->object;
 
-	if (a->object != v->object || a->got != v->got || !(a->exact || a->spread) || !(v->exact || v->spread))
+	if (both && a->got != v->got)
 		return false;
-	*out = a->spread ? *a : *v;
-	if (!a->spread && !v->spread) {
-		low = a->off < v->off ? a->off : v->off;
-		out->spread = track_moved(a->off < v->off ? v->off : a->off, (int64_t) - (uint64_t)low);
-		out->off = low;
-		return true;
+	*out = a->object >= 0 ? *a : *v;
+	if (both || a->object >= 0) {
+		if (!a->exact && !a->placed)
+			return false;
+		count = places_add(list, count, a);
 	}
-	return is_place(out, a->off) && is_place(out, v->off) && is_place(out, track_moved(a->off, a->spread)) &&
-	       is_place(out, track_moved(v->off, v->spread));
+	if (both || v->object >= 0) {
+		if (!v->exact && !v->placed)
+			return false;
+		count = places_add(list, count, v);
+	}
+	if (out->object < 0)
+		most = 2; /* a loop that counts should come to its fixpoint soon */
+	if (count > most)
+		return false;
+	out->exact = false;
+	out->placed = true;
+	out->off = list[0];
+	out->more_count = (uint8_t)(count - 1);
+	for (k = 1; k < count; k++)
+		out->more[k - 1] = track_moved(list[k], (int64_t) - (uint64_t)list[0]);
+	return true;
 }
 
 /* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
@@ -65,7 +98,8 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 		v = s->reg[in->index];
 		v.rooted = v.rooted && in->scale == 1;
 		v.exact = v.exact && in->scale == 1 && in->base < REGS; /* for one of two constants in the base */
-		v.spread = in->scale == 1 ? v.spread : 0;
+		if (in->scale != 1)
+			track_places_drop(&v);
 		other = in->base;
 		scale = 1;
 		*in_register = true;
@@ -127,7 +161,8 @@ void track_registers_sum(const struct addr_state *s, const struct insn *in, stru
 	if (result->object < 0) {
 		result->off = track_moved(result->off, s->reg[other].off);
 		result->exact = result->exact && s->reg[other].exact;
-		result->spread = s->reg[other].exact ? result->spread : 0;
+		if (!s->reg[other].exact)
+			track_places_drop(result);
 		result->choice |= s->reg[other].choice;
 	} else {
 		track_index_add(result, s, other, 1);

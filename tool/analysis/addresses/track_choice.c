@@ -33,9 +33,11 @@ bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_
 		return false;
 	if (bit < REGS && out->exact) {
 		out->exact = false;
-		out->spread = 1;
-	} else if (shift && out->spread == 1) {
-		out->spread = (int64_t)1 << shift;
+		out->placed = true;
+		out->more_count = 1;
+		out->more[0] = 1;
+	} else if (shift && out->more_count == 1 && out->more[0] == 1) {
+		out->more[0] = (int64_t)1 << shift;
 	} else {
 		return false;
 	}

@@ -8,6 +8,8 @@
 #include "analysis/dataflow/solver.h"
 
 #define REGS 16
+/* Distances of places beside the first one: of a few names for which a command stores to a field each. */
+#define PLACES_MORE 7
 
 /* Lattice value of a register: the address of an object that it may hold. */
 struct addr_value {
@@ -19,12 +21,18 @@ struct addr_value {
 	/* Bytes from the object's start, if `exact`; if `rooted`, what an index or a loop adds to is not in it. Of no
 	 * object's address: the constant in a sum, so that of arr[i + 8] the 8 is known. */
 	int64_t off;
-	/* Not 0: it is certainly at `off` or at off + spread, as of a ? &o.x : &o.y; neither `exact` nor `rooted`. Of no
-	 * object's address: one of these two constants. */
-	int64_t spread;
-	bool rooted;  /* made from one address of the object by constants, an index or a loop */
-	int64_t root; /* that address */
-	bool choice;  /* of no object's address: perhaps one of two constants, as of a ? 8 : 16 */
+	/*
+	 * Not `exact`, but all places are known where it may be: `off`, and `off` plus one of the first `more_count`
+	 * distances, as of a ? &o.x : &o.y. On other paths it may be no address of the object, as of p ? p : &o.x: then it
+	 * reaches nothing of the object that has not been reported where that address escaped. Of no object's address: it
+	 * is certainly one of these constants.
+	 */
+	bool placed;
+	uint8_t more_count;
+	int64_t more[PLACES_MORE]; /* ascending, from 1 */
+	bool rooted;               /* made from one address of the object by constants, an index or a loop */
+	int64_t root;              /* that address */
+	bool choice;               /* of no object's address: perhaps one of two constants, as of a ? 8 : 16 */
 };
 
 /* Lattice value of a register: the function pointer in an object that was loaded into it. */
@@ -92,9 +100,14 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 bool track_is_leader(const struct track *t, size_t i);
 
 /* track_address.c */
-/* Joins where two addresses of one object may be; of no object: two constants. False: not known, or not as one or two
- * places. */
+/* Joins where two addresses of one object may be; of no object: constants. False: not known, or at too many places. */
 bool track_places_join(const struct addr_value *a, const struct addr_value *v, struct addr_value *out);
+/* Forgets the places, of which there is more than the one of an exact address. */
+static inline void track_places_drop(struct addr_value *v)
+{
+	v->placed = false;
+	v->more_count = 0;
+}
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by);
 /* Adds to an address what register r holds, times a scale: an index, but for the constant in it. */

@@ -7,6 +7,7 @@
 #include "support/vector.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Adds an escape for an address that a join cannot keep, once per object. */
 static void met_add(struct track *t, size_t insn, const struct addr_value *v)
@@ -41,20 +42,38 @@ static bool pointer_join(struct loaded *a, const struct loaded *v)
 	return a->object != old.object || a->off != old.off || a->got != old.got || a->doubt != old.doubt;
 }
 
+static bool same_places(const struct addr_value *a, const struct addr_value *v)
+{
+	unsigned k;
+
+	for (k = 0; k < a->more_count && a->more[k] == v->more[k]; k++)
+		;
+	return a->placed == v->placed && a->more_count == v->more_count && k == a->more_count;
+}
+
 static bool same_address(const struct addr_value *a, const struct addr_value *v)
 {
 	return a->object == v->object && a->exact == v->exact && a->off == v->off && a->got == v->got &&
-	       a->beside == v->beside && a->spread == v->spread && a->rooted == v->rooted && a->root == v->root &&
+	       a->beside == v->beside && same_places(a, v) && a->rooted == v->rooted && a->root == v->root &&
 	       a->choice == v->choice;
+}
+
+static void places_take(struct addr_value *a, const struct addr_value *from)
+{
+	a->off = from->off;
+	a->placed = true;
+	a->more_count = from->more_count;
+	memcpy(a->more, from->more, sizeof(a->more));
 }
 
 bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a, const struct addr_value *v)
 {
 	struct addr_value old = *a, places;
-	bool joined = track_places_join(a, v, &places);
+	bool joined;
 
 	if (same_address(a, v))
 		return false;
+	joined = track_places_join(a, v, &places);
 	if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
 		if (!track_only_set(t, insn, reg)) {
 			met_add(t, insn, a);
@@ -75,15 +94,16 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 			a->root = a->off;
 		if (!a->rooted)
 			a->root = a->off = 0;
-		a->spread = 0;
-		if (joined && !a->exact && !a->rooted) {
-			a->off = places.off;
-			a->spread = places.spread;
-		}
+		track_places_drop(a);
+		/* Of a loop that starts at one place the start tells more. */
+		if (joined && !a->exact && (!a->rooted || !places.more_count))
+			places_take(a, &places);
 	} else {
 		a->exact = a->exact && v->exact && a->off == v->off;
-		a->off = joined ? places.off : a->off == v->off ? a->off : 0;
-		a->spread = joined ? places.spread : 0;
+		a->off = a->off == v->off ? a->off : 0;
+		track_places_drop(a);
+		if (joined && !a->exact)
+			places_take(a, &places);
 		a->choice |= v->choice;
 	}
 	return !same_address(a, &old);

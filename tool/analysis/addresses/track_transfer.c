@@ -14,26 +14,25 @@ static const uint8_t *bytes_of(const struct track *t, size_t i)
 	return t->f->fn->bytes + (t->f->code->insns[i].addr - t->f->fn->start);
 }
 
-/* Which bytes of its object a use is about. */
-static void use_place(struct use *u, const struct addr_value *v)
+/* Which bytes of its object a use is about. `placed`: those of one of the places of v, number k. */
+static void use_place(struct use *u, const struct addr_value *v, bool placed, unsigned k)
 {
-	u->off_known = v->exact;
-	u->indexed = !v->exact && v->rooted;
+	u->off_known = v->exact || placed;
+	u->indexed = !u->off_known && v->rooted;
 	u->beside = v->beside;
-	u->off = v->exact ? v->off : v->rooted ? v->root : 0;
+	u->off = u->off_known ? v->off : v->rooted ? v->root : 0;
+	if (k)
+		u->off = track_moved(u->off, v->more[k - 1]);
 }
 
-/* Reports a use of the object in v, if there is one; a store or an escape at one of two places as one of each. */
+/* Reports a use of the object in v, if there is one; a store or an escape at one of several places as one of each. */
 static void place_report(struct track *t, struct use *u, const struct addr_value *v)
 {
-	unsigned k, n = v->spread && (u->kind == USE_STORE || u->kind == USE_ESCAPE) ? 2 : 1;
+	bool placed = v->placed && (u->kind == USE_STORE || u->kind == USE_ESCAPE);
+	unsigned k, n = placed ? 1u + v->more_count : 1;
 
-	use_place(u, v);
 	for (k = 0; k < n && t->reporting && !t->stopped && v->object >= 0; k++) {
-		if (n == 2) {
-			u->off_known = true;
-			u->off = k ? track_moved(v->off, v->spread) : v->off;
-		}
+		use_place(u, v, placed, k);
 		t->stopped = t->report(t->arg, u);
 	}
 }
@@ -278,7 +277,7 @@ static void state_doubt(struct addr_state *s)
 
 	for (r = 0; r < REGS; r++) {
 		s->reg[r].exact = s->reg[r].rooted = false;
-		s->reg[r].spread = 0;
+		track_places_drop(&s->reg[r]);
 		s->table[r] = TABLE_NONE;
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
@@ -309,7 +308,7 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 			continue;
 		}
 		s->reg[r].exact = s->reg[r].rooted = false;
-		s->reg[r].spread = 0;
+		track_places_drop(&s->reg[r]);
 		if (s->ptr[r].object >= 0)
 			s->ptr[r].doubt = DOUBT_PATHS;
 	}
