@@ -344,6 +344,52 @@ def test_a_tick_arms_again_what_is_quiet(tmp_path, build, cc):
     assert re.fullmatch("111 000 000 110 [01]10 110 0 55\n", said), said
 
 
+ONE_BY_ONE = """
+#include <etch/imv.h>
+#include <stdio.h>
+ETCHED_SHARED int a = 1, b = 2, c = 3;
+__attribute__((noinline)) int read_a(void) { return a; }
+__attribute__((noinline)) int read_b(void) { return b; }
+__attribute__((noinline)) int read_c(void) { return c; }
+static int sum(void) { return read_a() + 10 * read_b() + 100 * read_c(); }
+static int armed(const int *p)
+{
+	struct etch_state s = { .size = sizeof s };
+	return etch_state(p, sizeof *p, &s) ? 9 : (int)s.armed;
+}
+static void show(void) { printf("%d%d%d=%d ", armed(ETCH_ADDR(a)), armed(ETCH_ADDR(b)), armed(ETCH_ADDR(c)), sum()); }
+__attribute__((noinline)) void store(int *p, int v) { *p = v; }
+int main(int argc, char **argv)
+{
+	int *volatile escaped[] = { &a, &b, &c }; /* so that nothing is armed by proof */
+	int err = 0;
+	show();
+	store(escaped[0], 4);
+	err |= etch_sync(&a, sizeof a);
+	show();
+	store(escaped[0], 5);
+	err |= etch_sync(&b, sizeof b);
+	show();
+	if (argc > 1)
+		err |= etch_release(&a, sizeof a);
+	err |= etch_sync(&c, sizeof c);
+	show();
+	store(escaped[1], 6);
+	show();
+	printf("%d\\n", err);
+	return !argv[0];
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_variables_of_a_page_are_armed_when_the_last_is_synced(tmp_path, build, cc):
+    """Those of ETCHED_SHARED guard each other: none can be armed before all are; unless the program has released one."""
+    exe = Flow(tmp_path, build, cc).program(ONE_BY_ONE, "linked", flags=("-O2",))
+    assert stray([exe], "").stdout == "000=321 000=324 000=325 111=325 000=365 0\n"
+    assert stray([exe, "x"], "").stdout == "000=321 000=324 000=325 000=325 000=365 0\n"
+
+
 DUMP = """
 #include <etch/imv.h>
 #include <stdio.h>

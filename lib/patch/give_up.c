@@ -112,7 +112,8 @@ void hold_ends_find(void)
 			const struct object *o = &m->object[i];
 			uint64_t end = now + HOLD_FIRST; /* what could not be armed is tried again */
 
-			if (m->bad || !m->given_up || !(o->flags & OBJECT_HELD))
+			if (m->bad || !m->given_up ||
+			    !((o->flags & OBJECT_OFTEN) || ((o->flags & OBJECT_WANTED) && was_given_up(m, o))))
 				continue;
 			for (uint64_t page = PAGE_OF(o->addr); page < o->addr + o->size; page += ETCH_PAGE)
 				if (given_up_note_of(m, page)->until > end)
@@ -216,7 +217,7 @@ static int armed_release(struct module *m, size_t first, size_t end)
 
 	for (size_t i = first; i < end; i++)
 		if (m->object[i].flags & OBJECT_ARMED)
-			m->object[i].flags |= OBJECT_CHANGING | OBJECT_GIVEN_UP;
+			m->object[i].flags |= OBJECT_CHANGING | OBJECT_WANTED;
 	return objects_release(m, first, end, &sites);
 }
 

@@ -64,9 +64,11 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_CHANGING 16u            /* ARMED is about to be set; used inside one call */
 #define OBJECT_SEALED   32u            /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  128u           /* SEALED is about to be set */
-#define OBJECT_GIVEN_UP 512u           /* it was armed when its page was given up */
-#define OBJECT_OFTEN    256u           /* it was armed when it had been set too often (give_up.c) */
-#define OBJECT_HELD     (OBJECT_GIVEN_UP | OBJECT_OFTEN) /* etch_tick arms it again */
+/* The program wants it armed: it was when its page was given up, or etch_sync has left it, since its page stays
+ * writable for others that are not armed. It is armed when all of the page can be. */
+#define OBJECT_WANTED 512u
+#define OBJECT_OFTEN  256u                           /* it was armed when it had been set too often (give_up.c) */
+#define OBJECT_HELD   (OBJECT_WANTED | OBJECT_OFTEN) /* etch_tick arms it again */
 _Static_assert((ETCH_OBJ_ARMED | ETCH_OBJ_FIELD | ETCH_OBJ_KEPT | ETCH_OBJ_VALUE) == 71, "bits of struct object");
 
 /* 16 bytes: the main memory cost of a module with many objects. */

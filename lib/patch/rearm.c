@@ -117,10 +117,25 @@ static size_t exposed_leave(const struct request *r)
 			    is_guarded(m, o))
 				continue;
 			o->flags ^= OBJECT_ARMED | OBJECT_CHANGING;
+			o->flags |= OBJECT_WANTED;
 			n++;
 		}
 	} while (n != was); /* it may reach into the next page */
 	return n;
+}
+
+/* Extends a request by what shares a page with its objects, if something of that is to be armed with the page. */
+static void mates_add(struct request *r)
+{
+	size_t first = r->first, end = r->end;
+
+	page_mates_all(r->m, &first, &end);
+	for (size_t i = first; i < end; i++)
+		if (r->m->object[i].flags & OBJECT_HELD) {
+			r->first = first;
+			r->end = end;
+			return;
+		}
 }
 
 /* Marks what changes: the flags that determine the protection of pages come first. Returns how many objects do. */
@@ -129,12 +144,8 @@ static size_t request_mark(struct request *r)
 	int arm = r->how != RELEASE, guards = arm && trap_guards();
 	size_t n = 0, first = r->first, end = r->end;
 
-	/* What was given up with its page is armed with its page. */
-	for (size_t i = first; r->how == SYNC && i < end; i++)
-		if (r->only_held || was_given_up(r->m, &r->m->object[i])) {
-			page_mates_all(r->m, &r->first, &r->end);
-			break;
-		}
+	if (r->how == SYNC)
+		mates_add(r);
 	for (size_t i = r->first; i < r->end; i++) {
 		struct object *o = &r->m->object[i];
 
