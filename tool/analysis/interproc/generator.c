@@ -9,6 +9,7 @@
 #include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/work.h"
 #include "arch/x86/padding.h"
+#include "elf/segment.h"
 #include "elf/hardening.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -351,6 +352,19 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 
 /* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
  * functions. 0, or -1 and a message. */
+/* Finds what etch has added to the file in an earlier run: the end of its segment, after what was moved there. */
+static void own_find(struct work *w)
+{
+	struct segment_found at;
+	struct error e;
+
+	if (elf_is_object(w->file) || segment_find(w->file->bytes, w->file->size, &at, e.text, sizeof(e.text)) <= 0 ||
+	    at.first > at.size)
+		return;
+	w->own_addr = at.addr + at.first;
+	w->own_size = at.size - at.first;
+}
+
 static int work_open(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
@@ -358,6 +372,7 @@ static int work_open(struct work *w, struct error *e)
 	size_t i;
 
 	space_build(f, space);
+	own_find(w);
 	if (w->options->notes) {
 		w->out->notes = *w->options->notes;
 		*w->options->notes = (struct notes){0};

@@ -131,7 +131,7 @@ void evidence_data(struct work *w)
 				free(r);
 			continue;
 		}
-		if (section_is_own(s))
+		if (section_is_own(w, s))
 			continue;
 		if (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_INIT_ARRAY && s->sh.sh_type != SHT_FINI_ARRAY &&
 		    s->sh.sh_type != SHT_PREINIT_ARRAY)

@@ -138,7 +138,17 @@ static void data_read(struct work *w)
 	w->env.pointers = w->pointers;
 }
 
-bool section_is_own(const struct elf_section *s) { return !strncmp(s->name, ".etch", 5); }
+bool section_is_own(const struct work *w, const struct elf_section *s)
+{
+	/* Also where the link step writes them in place, or sorts them. */
+	static const char *const begin[] = {".etch", "__etch_", ".orc_", ETCH_SEC_IMV, "__pv_", ETCH_SEC_EXTABLE};
+	size_t i;
+
+	for (i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
+		if (!strncmp(s->name, begin[i], strlen(begin[i])))
+			return true;
+	return (s->sh.sh_flags & SHF_ALLOC) && s->sh.sh_addr - w->own_addr < w->own_size;
+}
 
 /* False: the word at an offset of a data section is an address of code where no compiler starts a function. True also
  * outside of the section. */
@@ -178,7 +188,7 @@ static void words_note(struct work *w)
 		const struct elf_section *s = &f->sections[i];
 
 		if (!s->data || s->sh.sh_type != SHT_PROGBITS || !(s->sh.sh_flags & SHF_ALLOC) ||
-		    (s->sh.sh_flags & SHF_EXECINSTR) || section_is_own(s))
+		    (s->sh.sh_flags & SHF_EXECINSTR) || section_is_own(w, s))
 			continue;
 		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
 			memcpy(&word, s->data + at, 8);

@@ -64,8 +64,9 @@ struct work {
 	uint64_t *noreturn_named; /* env.noreturn_named */
 	char **names;             /* functions marked noreturn by DWARF, sorted */
 	size_t name_count, name_room;
-	struct edges edges;       /* sorted by target */
-	struct state_pool states; /* of the edges */
+	struct edges edges;          /* sorted by target */
+	uint64_t own_addr, own_size; /* what etch added in an earlier run; size 0: nothing */
+	struct state_pool states;    /* of the edges */
 	struct links calls, tails;
 	uint32_t *place;         /* by identity of a code range (range_state.id): its number */
 	struct entries *entries; /* link_lists.c: by identity, the counts behind range_state.entered */
@@ -164,8 +165,9 @@ void undiscovered_in_data(struct work *w);
 /* Likewise at addresses in plain words of data; only after the call graph is complete, since the words may be entries
  * of jump tables. */
 void undiscovered_in_words(struct work *w);
-/* Sections that etch added are no evidence: a rewritten file has to yield the rows of the original. */
-bool section_is_own(const struct elf_section *s);
+/* Sections that etch has added, or whose contents it changes, are no evidence: a rewritten file has to yield the rows
+ * of the original. */
+bool section_is_own(const struct work *w, const struct elf_section *s);
 
 /* open_ranges.c: ends of open code ranges. */
 /* Cuts open code ranges at the end of their flow, and at function starts inside; references to the rest become
