@@ -243,7 +243,7 @@ FINDING = re.compile(r": (ETCH-[A-Z]\d+)\b")
 
 
 def same_outcome(before, out, file):
-    """Whether the result of an earlier etch is this one's too: it wrote these bytes but for the record of what
+    """Whether the result of an earlier etch is this one's too: it wrote these bytes except for the record of what
     they were, or refused in these words."""
     keys = ("kept", "refused", "findings", "notes")
     return before and not before["bad"] and before["stamp"] == stamp(file.path) and \

@@ -113,7 +113,7 @@ for _row in listing(FORMATS, "form   name             load      constant"):
         _before = ["66"] if _width == 16 else ["REX.W"] if _width == 64 else []
         _sizes = [int(n) for n in re.match(r"(\d), (\d), (\d), (\d) bytes", _constant).groups()]
         COMPARE[_number] = (_name, _read // 8, [_before + _load.split()], [_sizes[[8, 16, 32, 64].index(_width)]])
-        _short = re.search("or ([0-9a-f]{2}) (/.) with (.), but for (.*)$", _constant)
+        _short = re.search("or ([0-9a-f]{2}) (/.) with (.), except for (.*)$", _constant)
         if _short and _name != _short[4]:
             COMPARE[_number][2].append([*_before, _short[1], _short[2]])
             COMPARE[_number][3].append(int(_short[3]))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What etch check says of findings that no source can mend, of many in one function or one runtime, and of one that
-is in an object, an archive and a program: who is asked to mend what, and how often it is told."""
+"""What etch check says of findings that no change of the source can correct, of many in one function or one runtime, and of one that
+is in an object, an archive and a program: who is asked to correct what, and how often it is told."""
 
 import json
 

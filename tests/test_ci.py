@@ -41,7 +41,7 @@ def test_the_guides_workflow_and_configuration(tmp_path):
 
 
 class Runner:
-    """Runs a composite action's steps as a runner of GitHub does, but for what other actions do: those are noted."""
+    """Runs a composite action's steps as a runner of GitHub does, except for what other actions do: those are noted."""
 
     def __init__(self, workspace, path):
         self.workspace, self.path, self.used = workspace, path, []

@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 	return one(argc) + two(argc) + started++;
 }
 """
-# Two files alike but for what lies in their data: locals of one name, anonymous strings, a
+# Two files alike except for what lies in their data: locals of one name, anonymous strings, a
 # switch, a table at whose end a loop stops, a pointer that starts before its array.
 TWIN = """
 #include <stdio.h>

@@ -357,7 +357,7 @@ def test_object_files(flow_gcc):
         old.write(before)
         elf, was = ELFFile(f), ELFFile(old)
         sections = list(elf.iter_sections())
-        # Sections that were there keep their numbers and, but for symbols, bytes.
+        # Sections that were there keep their numbers and, except for symbols, bytes.
         for i, s in enumerate(was.iter_sections()):
             assert sections[i].name == s.name
             if s["sh_flags"] & 2:

@@ -95,7 +95,7 @@ def test_same_output(tmp_path, build, cc, level, mode):
     assert infos["plain"]["armed"] == 0
     for stage in ("object", "linked"):
         # At the end of the run most objects are armed, and their live sites hold
-        # immediates but for 64-bit values that do not fit. Without the link step
+        # immediates except for 64-bit values that do not fit. Without the link step
         # those that other files can name are loads until they are synced. clang -Os returns with the address of three
         # of the four structures in rdx, which may be a second return value: these are never armed.
         least = 1 / 3 if stage == "object" else 2 / 5 if (cc, level) == ("clang", "-Os") else 1 / 2

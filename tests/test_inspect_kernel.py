@@ -186,7 +186,7 @@ def hidden_tables(k):
     words = [w for w, in struct.iter_unpack("<Q", raw)]
     a, e = runs(words, lambda w, i: (w >> 32) == 0xffffffff and within(code, w) and (not i or words[i - 1] < w or
                                                                                     not within(code, words[i - 1])))
-    # It ascends but for the start of the next part.
+    # It ascends except for the start of the next part.
     out["__mcount_loc"] = s, 8 * a, 8 * e
     s = k.index(".rodata")
     _, addr, _, _, raw = k.sections[s]

@@ -62,7 +62,7 @@ def test_summary_facts_of_made(made, name):
 
 
 def check_summary_coverage(etch, path):
-    """The bytes by source are those of the rows that inspect orc makes, but for padding, and with it all of the text."""
+    """The bytes by source are those of the rows that inspect orc makes, except for padding, and with it all of the text."""
     doc = document(etch, "summary", path)
     cover = doc["code"]["coverage"]
     assert sum(cover.values()) + doc["code"]["padding"] == doc["code"]["bytes"]
@@ -223,7 +223,7 @@ def test_a_file_that_ends_the_process_costs_no_other_one(made, tmp_path, view, k
 
 @pytest.mark.parametrize("thin", [False, True])
 def test_members_of_archives(made, tmp_path, thin):
-    """libx.a(plain.o) is what plain.o is, but for its name."""
+    """libx.a(plain.o) is what plain.o is, except for its name."""
     flow, files = made
     run(["ar", "rcsT" if thin else "rcs", tmp_path / "libx.a", files["object"], files["plain"]])
     named = f"{tmp_path}/libx.a({run(['ar', 't', tmp_path / 'libx.a']).stdout.splitlines()[1]})"

@@ -80,7 +80,7 @@ def parts(text):
 
 
 def same_text(theirs, ours):
-    """Has the disassembly the same name, but for a suffix of size, and the same operands?"""
+    """Has the disassembly the same name, except for a suffix of size, and the same operands?"""
     if UNLIKE.search(theirs + " "):
         return theirs.replace("{evex} ", "").split()[0] == ours
     a, b = parts(theirs), parts(ours)

@@ -262,7 +262,7 @@ def test_assembly_that_only_data_refers_to(etch, tmp_path):
 
 
 # clang's C++: functions that only a table of virtual ones refers to, and that hand their call on. In `walk` words
-# of data refer to what is none: labels, which leave in the same way, but for the register that is given back.
+# of data refer to what is none: labels, which leave in the same way, except for the register that is given back.
 # `early` seems at first to run into what is no code, for nothing says yet that `die` does not return; meanwhile the code
 # behind it is found to be other functions, one after the other.
 REFERRED = """

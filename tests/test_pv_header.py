@@ -236,10 +236,10 @@ def test_every_indirect_call_of_a_real_program_is_live(tmp_path, options, until,
     calls = [[(a, n, t) for a, n, t in some if is_indirect(t)] for some in lists]
     crossing = [[(a, n, t) for a, n, t in some if a % 8 + n > 8] for some in calls]
     assert len(calls[0]) == len(calls[1]) > least and len(crossing[1]) > 20
-    if "intel" in options:  # but for calls through a register
+    if "intel" in options:  # except for calls through a register
         crossing[0] = [c for c in crossing[0] if not re.search(r"\*%\w+$", c[2])]
     assert not crossing[0]
-    # The same instructions, but for nops and the reach of jumps over those.
+    # The same instructions, except for nops and the reach of jumps over those.
     plain = [[t.split()[0] for _, _, t in some if not is_nop(t)] for some in lists]
     assert plain[0] == plain[1]
     sizes = [sum(n for _, n, _ in some) for some in lists]

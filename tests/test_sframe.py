@@ -39,7 +39,7 @@ def made(tmp_path_factory, build):
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("path", [*FILES, LARGE], ids=lambda p: p.name)
 def test_rows_are_those_of_etch(path, version, made, build):
-    """Each row of the table is in .sframe, but for those that the version cannot express, and there is no other."""
+    """Each row of the table is in .sframe, except for those that the version cannot express, and there is no other."""
     out = made(path, version)
     sframe = SFrame(out)
     want = [r for r in view(build, "orc", out) if expressible(r[2], version)]

@@ -103,7 +103,7 @@ def test_no_undo_is_the_same_without_the_record(files, etch, name, tmp_path):
     plain = tmp_path / "plain"
     run([etch, "rewrite", "--no-undo", "-o", plain, before])
     assert plain.read_bytes() == read_record(after.read_bytes())[0]
-    # Taken off, and put on again: what it was is not known any more, but for the file as it is.
+    # Taken off, and put on again: what it was is not known any more, except for the file as it is.
     path = tmp_path / "file"
     shutil.copy(after, path)
     run([etch, "rewrite", "--no-undo", path])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arm.c: prepares a module that has just been loaded. One of the link step is armed already, but for what that could
+ * arm.c: prepares a module that has just been loaded. One of the link step is armed already, except for what that could
  * not bake; of any other the objects without facts are armed (others.c).
  */
 #include "patch/parts.h"

@@ -45,7 +45,7 @@ struct list {
 /* The first byte that a word changes. */
 static inline uint64_t word_first(const struct word *w) { return w->at + (unsigned)__builtin_ctzll(w->mask) / 8; }
 
-/* Releases the room, but for the last one of text. Text lists are used under the lock. */
+/* Releases the room, except for the last one of text. Text lists are used under the lock. */
 void list_end(struct list *l);
 /* Makes room for this many words. flags: MAP_POPULATE if all of it will be used, which avoids most page faults. 0 or
  * ETCH_ENOMEM. */

@@ -93,7 +93,7 @@ static inline void blake2b_add(struct blake2b *s, const void *data, uint64_t siz
 			s->bytes += BLAKE2B_BLOCK;
 			blake2b_block(s, s->room, s->bytes, 0);
 			s->fill = 0;
-			/* Whole blocks are taken from where they are, but for the last one. */
+			/* Whole blocks are taken from where they are, except for the last one. */
 			for (; size > BLAKE2B_BLOCK; p += BLAKE2B_BLOCK, size -= BLAKE2B_BLOCK) {
 				s->bytes += BLAKE2B_BLOCK;
 				blake2b_block(s, p, s->bytes, 0);

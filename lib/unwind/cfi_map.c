@@ -9,7 +9,7 @@
  * dependency there.
  *
  * Walks store single bytes and words that are zero before, and every thread would store the same: a granule's byte
- * follows from the file, but for the numbers of the palette, of which each is given once.
+ * follows from the file, except for the numbers of the palette, of which each is given once.
  */
 #define ETCH_CFI_DEPTH 8 /* as in recover.c */
 

@@ -3,7 +3,7 @@
 become immediates. Sources are Debian's, marked with a few lines each, compiled with -O2 by gcc and clang.
 
 Reads are counted by objdump, in the unprocessed program: instructions whose operand is the object's address, or an
-offset from a register that holds it (from a lea or mov before, up to the next call or label), but for stores, leas, and
+offset from a register that holds it (from a lea or mov before, up to the next call or label), except for stores, leas, and
 what reads and writes at once. Scalars are all reads but those of array elements (an index in the operand) and those of
 several fields at once (16 bytes and more). The program arms everything by one etch_sync an object, beside a thread.
 Programs of OWN_SYNC call etch_sync_all where their set-up ends, as a port of them does, and are run up to there: so the
@@ -62,7 +62,7 @@ SETTINGS = [GUC, *(f"src/backend/{f}.c" for f in ("optimizer/path/costsize", "ac
 
 
 def setting_names(at):
-    """The variables that PostgreSQL's tables of settings name, but for those that each transaction stores to."""
+    """The variables that PostgreSQL's tables of settings name, except for those that each transaction stores to."""
     text = (at / GUC).read_text(errors="surrogateescape")
     return sorted(set(re.findall(r"^\t\t&(\w+),$", text[text.index("ConfigureNamesBool[] ="):], re.M)) - {"XactReadOnly", "XactIsoLevel", "XactDeferrable"})
 

@@ -35,7 +35,7 @@ class Result:
 
     @property
     def ok(self):
-        return self.word in ("same", "same but for what is known", "absent")
+        return self.word in ("same", "same except for what is known", "absent")
 
     def line(self):
         files = f"{self.rewritten}/{self.loaded}" if self.loaded else ""
@@ -77,7 +77,7 @@ def look(program, root):
     result.loaded, result.rewritten = program.prepare(root)
     after = program.run(root)
     result.seconds = [before.seconds, after.seconds]
-    result.word = {"same": "same", "known": "same but for what is known", None: ""}[program.same(before, after)]
+    result.word = {"same": "same", "known": "same except for what is known", None: ""}[program.same(before, after)]
     result.why = crashes(before, after)
     if not result.word or result.why:
         keep(root, program, plain=before, rewritten=after)

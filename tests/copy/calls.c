@@ -76,7 +76,7 @@ static void case_early(void)
 /* ---- what stands there ---------------------------------------------------------- */
 
 /* A direct jump of six bytes, 2e e9, or one through memory, ff 25, which is all of these
- * functions but for an endbr64. */
+ * functions except for an endbr64. */
 static int is_direct(copy_fn *f)
 {
 	const unsigned char *at = (const unsigned char *)(void *)f;

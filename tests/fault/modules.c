@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tables of shared objects that come and go: modules CASE PLUGIN...
- * Linked with libetch.so, but for the case `holder`.
+ * Linked with libetch.so, except for the case `holder`.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* etch rewrite and etch check as a whole, but for reading and writing files. */
+/* etch rewrite and etch check as a whole, except for reading and writing files. */
 #include "fuzz.h"
 
 #include "check/check.h"

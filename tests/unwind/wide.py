@@ -68,7 +68,7 @@ class File:
 
 
 def _stops(code, i):
-    """Nothing goes on from what is before instruction i, but for padding."""
+    """Nothing goes on from what is before instruction i, except for padding."""
     while i > 0 and _NOP.match(code.text[i - 1]):
         i -= 1
     return i == 0 or code.text[i - 1].startswith(_STOPS)

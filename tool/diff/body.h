@@ -46,7 +46,7 @@ int body_make(const struct image *im, uint32_t func, struct body *b, struct erro
 /* Adds references to the hashes of tokens, by canonical numbers of functions. Functions must be matched. */
 void body_name(const struct image *im, struct body *b);
 void body_free(struct body *b);
-/* Two instructions of two files are equal but for an address just before something that both files have. */
+/* Two instructions of two files are equal except for an address just before something that both files have. */
 bool body_neighbours(const struct body_side *old, size_t i, const struct body_side *new, size_t k);
 
 /* A hash that is equal in both files for references to the same thing, as far as that has a name or known

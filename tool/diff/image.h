@@ -24,7 +24,7 @@ enum frame_flags {
 enum matched {
 	MATCHED_NOT,
 	MATCHED_NAME,
-	MATCHED_SUFFIX,  /* equal names but for suffixes added by compilers: .constprop.0, .llvm.123 */
+	MATCHED_SUFFIX,  /* equal names except for suffixes added by compilers: .constprop.0, .llvm.123 */
 	MATCHED_CODE,    /* equal code, with another name or none */
 	MATCHED_CONTENT, /* equal names and constants, in the same order */
 	MATCHED_CALLS,   /* called at the same position of matched functions */

@@ -258,7 +258,7 @@ static int place_find(struct place *p, const char *path, bool make, bool *made, 
 
 /* ---- files -------------------------------------------------------------------------------------------- */
 
-/* Copies extended attributes, but for security.ima and security.evm: signatures of the old contents. Failing to copy
+/* Copies extended attributes, except for security.ima and security.evm: signatures of the old contents. Failing to copy
  * the access control list is an error; the others are copied where possible. */
 static int copy_xattrs(const char *from, int to, bool privileged)
 {

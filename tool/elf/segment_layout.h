@@ -41,7 +41,7 @@ struct seg_layout {
 
 /* ---- segment_read.c ---- */
 
-extern const struct segment_note seg_note; /* the note of every segment, but for `first` */
+extern const struct segment_note seg_note; /* the note of every segment, except for `first` */
 
 bool seg_has_bytes(const Elf64_Shdr *s);
 /* True if the section occupies memory at [addr, addr+n). */

@@ -146,7 +146,7 @@ static bool is_shown(const struct text_printer *t, const struct report_finding *
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* Equal but for their places. */
+/* Equal except for their places. */
 static bool same_finding(const struct report_finding *a, const struct report_finding *b)
 {
 	size_t i;

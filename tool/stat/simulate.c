@@ -130,7 +130,7 @@ char **simulation_options(const struct simulation *s)
 	return NULL;
 }
 
-/* With --only the command is run as it is, but for words that name the program with its directory. */
+/* With --only the command is run as it is, except for words that name the program with its directory. */
 static void starter_put(const struct simulation *s, char **list)
 {
 	for (; *list; list++)

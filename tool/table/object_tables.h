@@ -32,7 +32,7 @@ struct table_ref {
  * `more` counts with ETCH_IMV_MORE. */
 bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct etch_imv_more *more, const struct table_ref *object);
-/* what: the record, but for its references. */
+/* what: the record, except for its references. */
 bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
                           const char *name);
 bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,

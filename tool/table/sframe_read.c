@@ -234,7 +234,7 @@ static int row_add(struct reader *r, uint64_t addr, const struct etch_rule *rule
 
 /*
  * FDEs may share rows, and one for repeated blocks reads its rows for each. Rows that are of any use begin at different
- * bytes of code, but for one in front of each FDE: their number is bounded by that, and proportional to the section.
+ * bytes of code, except for one in front of each FDE: their number is bounded by that, and proportional to the section.
  */
 static uint64_t rows_most(const struct reader *r, const struct code_space *space)
 {

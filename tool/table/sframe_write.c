@@ -17,7 +17,7 @@
 #define BLOCK       16 /* bytes of a PLT entry */
 #define BLOCK_ROWS  4
 
-/* A row as it will be encoded: an FRE but for its address. */
+/* A row as it will be encoded: an FRE except for its address. */
 struct item {
 	uint64_t addr;
 	bool gap, flex, signal;

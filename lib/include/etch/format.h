@@ -35,9 +35,8 @@ extern "C" {
 #define ETCH_SEC_SCALAR "etched_imv"   /* DEFINE_IMV and ETCHED_SHARED objects: 8-byte cells sharing pages */
 #define ETCH_SEC_DENSE  "etched_dense" /* ETCHED_DENSE objects: without padding, beside other data */
 #define ETCH_SEC_INIT   "etch_init"    /* ETCH_INIT functions, which only run before etch_sync */
-#define ETCH_SEC_TABLE                                                                                                \
-	"etch_table."                     /* how the sections of ETCH_TABLE begin: addresses that only sets store through \
-	                                   */
+/* How the names of sections of ETCH_TABLE begin: tables of addresses that only sets store through. */
+#define ETCH_SEC_TABLE  "etch_table."
 #define ETCH_SEC_IMV    "__imv"       /* struct etch_imv[] */
 #define ETCH_SEC_PV     "__pv_sites"  /* struct etch_imv[], of the forms of etch/pv_forms.h */
 #define ETCH_SEC_NATIVE "__pv_native" /* struct etch_native[] */

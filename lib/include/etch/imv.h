@@ -209,7 +209,8 @@ const char *etch_strerror(int error);
 			                     : "m"(name##__imv));                                                  \
 		etch_v_.value;                                                                                 \
 	}))
-/* What imv_read takes from its load: 4 bytes but for values of 8, so that narrow ones need no merging with the rest. */
+/* What imv_read takes from its load: 4 bytes except for values of 8, so that narrow ones need no merging with the rest.
+ */
 #ifdef __cplusplus
 #define ETCH_WORD_(bytes) typename etch_word_<bytes>::type
 #else
@@ -444,7 +445,7 @@ int etch_state_bytes(const void *object, size_t size, struct etch_state *state);
  */
 int etch_dump(int fd);
 
-/* Counts over all loaded modules, for logs and tests, but for libetch's own table. The caller sets `size`. */
+/* Counts over all loaded modules, for logs and tests, except for libetch's own table. The caller sets `size`. */
 struct etch_info {
 	size_t size;           /* sizeof(struct etch_info), so that fields can be added */
 	unsigned long modules; /* registered modules */

@@ -5,7 +5,7 @@
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
 
-/* Adds to an address what register r holds, times a scale: an index, but for the constant in it; or one of some
+/* Adds to an address what register r holds, times a scale: an index, except for the constant in it; or one of some
  * constants. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale)
 {

@@ -110,7 +110,7 @@ static inline void track_places_drop(struct addr_value *v)
 }
 /* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by);
-/* Adds to an address what register r holds, times a scale: an index, but for the constant in it. */
+/* Adds to an address what register r holds, times a scale: an index, except for the constant in it. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale);
 /* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
 struct addr_value track_operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register);

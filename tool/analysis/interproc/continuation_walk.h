@@ -20,7 +20,7 @@ struct passed {
 	uint16_t writes;     /* registers changed on any way */
 	bool returns;        /* it returns with rsp as at the start, and nowhere otherwise */
 	bool differ;         /* rsp is not the same at all these jumps */
-	bool unsure;         /* nothing is proven: all else does not count, but for `differ` */
+	bool unsure;         /* nothing is proven: all else does not count, except for `differ` */
 };
 
 struct continuation_walk;

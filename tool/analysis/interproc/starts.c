@@ -66,7 +66,7 @@ static void untouched_check(const struct work *w)
 
 /*
  * All that this depends on changes only by a link to the start (entered) or by an analysis (frame, exit_sp_mismatch,
- * and kind, but for changes to a kind that is not judged here): only such code ranges are looked at.
+ * and kind, except for changes to a kind that is not judged here): only such code ranges are looked at.
  */
 void called_find(struct work *w)
 {

@@ -36,7 +36,7 @@ struct meet {
 	struct worklist list;
 	struct late *late;
 	size_t late_count, late_room;
-	unsigned reported; /* nodes with a finding, or that had one but for MEETINGS_MOST */
+	unsigned reported; /* nodes with a finding, or that had one except for MEETINGS_MOST */
 	bool *lost;        /* result, per node: the frame is lost in this join */
 };
 

@@ -185,7 +185,7 @@ void insn_text(const uint8_t *bytes, size_t avail, uint64_t addr, char *out, siz
 
 /*
  * The site form of an instruction that reads memory. Null: form, regs, shape and ETCH_IMV_MORE of *out are filled, and
- * with that flag *more, but for the flags that are needed. Otherwise the reason why there is no immediate form: a
+ * with that flag *more, except for the flags that are needed. Otherwise the reason why there is no immediate form: a
  * phrase for messages, without capital and period.
  */
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out,

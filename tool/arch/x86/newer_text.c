@@ -167,7 +167,7 @@ static void put_default_flags(struct text *t, const struct newer *n)
 	put(t, "}");
 }
 
-/* The number of operands that are written, but for the mask register, which is moved to *mask. */
+/* The number of operands that are written, except for the mask register, which is moved to *mask. */
 static unsigned operands_shown(const ZydisDecodedInstruction *z, ZydisDecodedOperand *ops, unsigned *mask)
 {
 	unsigned i, n = 0;

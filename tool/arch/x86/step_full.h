@@ -7,7 +7,7 @@
 #include "arch/x86/stack.h"
 #include "arch/x86/zydis.h"
 
-/* *out must be zero, but for its length and for a, b and index, which are INSN_NO_REG. */
+/* *out must be zero, except for its length and for a, b and index, which are INSN_NO_REG. */
 void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out);
 
 /* Sets flow, condition, and the target of a direct jump, branch or call. */
