@@ -46,3 +46,50 @@ def test_stores_to_distant_pages_share_a_mapping(tmp_path, build, cc):
     more, armed, private, total = map(int, said.groups())
     assert armed == SITES and total == SITES * (1 + 3 * 3)
     assert more <= 3 and SITES * 4096 <= private <= (SITES + 10) * 4096
+
+
+UNMAPPED = """
+#define _GNU_SOURCE
+#include <etch/imv.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+ETCHED int v = 5;
+__attribute__((noinline)) int first(int x) { return x + v * 3; }
+__asm__(".text\n.balign 4096\n.skip 8192, 0x90\nhole: .skip 4096, 0x90\n.skip 8192, 0x90");
+__attribute__((noinline)) int last(int x) { return x + v * 3; }
+extern char hole[];
+static int writable_code(void)
+{
+	char line[512];
+	int n = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, f))
+		n += strstr(line, "rwx") != 0;
+	fclose(f);
+	return n;
+}
+int main(int argc, char **argv)
+{
+	int err = etch_sync_all();
+	(void)argv;
+	if (argc == 1)
+		err |= munmap(hole, 4096);
+	else
+		err |= mprotect(hole, 4096, PROT_NONE);
+	for (int i = 0; i < 3; i++) {
+		err |= etch_set(&v, i);
+		if (first(0) != 3 * i || last(0) != 3 * i || writable_code())
+			return 1;
+	}
+	printf("%d %ld\n", err, etch_verify(0, 0));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["unmapped", "protected"])
+def test_what_the_program_has_taken_away_between(tmp_path, build, how):
+    """No code stays writable, and the set is whole."""
+    exe = Flow(tmp_path, build, "gcc").program(UNMAPPED, "linked", ["-O2", "-w", "-fno-reorder-functions", "-fno-toplevel-reorder"])
+    assert run([exe, *(["x"] if how == "protected" else [])]).stdout == "0 0\n"

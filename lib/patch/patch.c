@@ -87,14 +87,12 @@ static long pages_protect(const struct list *l, int text, int open, uint64_t gap
  */
 static void pages_close(const struct list *l, int text)
 {
-	uint64_t gap = text ? TEXT_GAP : 0;
-
-	if (pages_protect(l, text, 0, gap))
-		pages_protect(l, text, 0, gap);
+	if (pages_protect(l, text, 0, text ? TEXT_GAP : 0))
+		pages_protect(l, text, 0, 0); /* perhaps the program has unmapped something between */
 }
 
-/* Opens the pages of text. Where the system has not enough memory for the pages between (strict overcommit), only those
- * that are written to. 0 or a negative errno. */
+/* Opens the pages of text. Where the system has not enough memory for the pages between (strict overcommit), or the
+ * program has unmapped some of them, only those that are written to. 0 or a negative errno. */
 static long text_open(const struct list *l)
 {
 	long ret = pages_protect(l, 1, 1, TEXT_GAP);
