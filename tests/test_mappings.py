@@ -56,7 +56,7 @@ UNMAPPED = """
 #include <sys/mman.h>
 ETCHED int v = 5;
 __attribute__((noinline)) int first(int x) { return x + v * 3; }
-__asm__(".text\n.balign 4096\n.skip 8192, 0x90\nhole: .skip 4096, 0x90\n.skip 8192, 0x90");
+__asm__(".text; .balign 4096; .skip 8192, 0x90; hole: .skip 4096, 0x90; .skip 8192, 0x90");
 __attribute__((noinline)) int last(int x) { return x + v * 3; }
 extern char hole[];
 static int writable_code(void)
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
 		if (first(0) != 3 * i || last(0) != 3 * i || writable_code())
 			return 1;
 	}
-	printf("%d %ld\n", err, etch_verify(0, 0));
+	printf("%d %ld\\n", err, etch_verify(0, 0));
 	return 0;
 }
 """
