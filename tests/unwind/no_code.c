@@ -299,7 +299,9 @@ static NOINLINE void try_way(way *way, void *target)
 
 static void try_all(void *target)
 {
-	try_way(landing, target);
+	way *volatile first = landing; /* of a function that is known clang would make a copy of try_way() */
+
+	try_way(first, target);
 	caller = landed;
 	for (which = 0; which < (int)(sizeof(ways) / sizeof(*ways)); which++) {
 		at_fault = 0;
