@@ -215,8 +215,15 @@ def test_stripped_files(etch, tmp_path, built, cc):
     d = one(etch, a, f"{a}.s")
     assert not d["functions"]["list"] and d["functions"]["same"] > 60 and {
         s["change"] for s in d["sites"]} <= {"lost", "gained"}
+    # clang 15 and later: words[] is a table of distances to the strings, which differ where the strings are moved. Without names
+    # it is the two functions that use it, of all the 84, which may count as changed (docs/limits.md).
+    distances = "words.rel" in run(["nm", a]).stdout
     for old, new in ((f"{a}.s", f"{b}.s"), (a, f"{b}.s"), (f"{a}.s", b)):
         d = one(etch, old, new)
+        if distances:
+            assert d["functions"]["changed"] <= 2 and d["functions"]["removed"] == 0, d["functions"]["list"]
+            assert all(c["differs"] == ["code"] and c["instructions_gone"] == 1 for c in d["functions"]["list"] if c["change"] == "changed")
+            continue
         assert d["nameless"] == (str(old).endswith(".s") != str(new).endswith(".s"))
         assert d["functions"]["changed"] == d["functions"]["removed"] == 0, d["functions"]["list"]
         assert [c["new"]["instructions"] for c in d["functions"]["list"]] in ([2], [3])  # the_extra
