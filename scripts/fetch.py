@@ -303,7 +303,9 @@ PACKINGS = [
 
 def linux_unpack(tree):
     """vmlinux out of the boot image, where it stands compressed."""
-    image = next(tree.glob("vmlinuz-*"))
+    image = next(tree.glob("vmlinuz-*"), None)
+    if not image:
+        raise Unavailable("no vmlinuz in the package")
     data = image.read_bytes()
     for magic, unpack_ in PACKINGS:
         at = data.find(magic)

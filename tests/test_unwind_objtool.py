@@ -17,7 +17,9 @@ import rows  # noqa: E402
 @pytest.fixture(autouse=True)
 def the_kernels(request, monkeypatch):
     """Linux 6.1's program, wherever it is; `objtool` here is what compares with it."""
-    monkeypatch.setattr(objects, "OBJTOOL", str(request.getfixturevalue("objtool")))
+    path = str(request.getfixturevalue("objtool"))
+    monkeypatch.setattr(objects, "OBJTOOL", path)
+    monkeypatch.setenv("OBJTOOL_6_1", path)
 
 
 LIBZ = "/usr/lib/x86_64-linux-gnu/libz.a"

@@ -109,7 +109,7 @@ static size_t fill(size_t limit)
 	size_t n = 0;
 
 	CHECK(!mprotect(slots, sizeof(slots), PROT_READ | PROT_WRITE | PROT_EXEC));
-	for (unsigned round = 0; n < limit; round++)
+	while (n < limit)
 		for (unsigned form = 1; form <= ETCH_FORM_LAST && n < limit; form++)
 			for (unsigned mode = 0; mode < 3 && n < limit; mode++) {
 				unsigned size = etch_form_size(form);

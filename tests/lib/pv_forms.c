@@ -204,7 +204,7 @@ static size_t fill(size_t limit)
 	size_t n = 0;
 
 	CHECK(!mprotect(slots, sizeof(slots), PROT_READ | PROT_WRITE | PROT_EXEC));
-	for (unsigned round = 0; n < limit; round++)
+	while (n < limit)
 		for (unsigned k = 0; k < 8 && n < limit; k++) {
 			static const int disps[] = {0, 0, 8, 16, -8, 120, 128, 1016, -1024};
 			uint8_t *at = slots + 16 * n + (rnd() % 4 ? 0 : rnd() % 7);

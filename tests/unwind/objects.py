@@ -11,7 +11,8 @@ from elftools.elf.elffile import ELFFile
 
 import rows
 
-OBJTOOL = "/usr/lib/linux-kbuild-6.1/tools/objtool/objtool"
+# By the environment where it is elsewhere: processes that compare are not forked with Python 3.14.
+OBJTOOL = os.environ.get("OBJTOOL_6_1", "/usr/lib/linux-kbuild-6.1/tools/objtool/objtool")
 
 
 def members(path):

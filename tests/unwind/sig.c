@@ -112,7 +112,7 @@ int main(int argc, char **argv)
 	struct sigaction b = { .sa_handler = on_signal, .sa_flags = SA_NODEFER };
 	struct sigaction c = { .sa_handler = on_jump, .sa_flags = 0 };
 	stack_t ss = { .ss_sp = alternate, .ss_size = sizeof alternate };
-	int rounds = argc > 1 ? atoi(argv[1]) : 2;
+	const volatile int rounds = argc > 1 ? atoi(argv[1]) : 2;
 
 	if (sigaltstack(&ss, NULL) || sigaction(SIGUSR1, &a, NULL) || sigaction(SIGUSR2, &b, NULL))
 		return 1;
