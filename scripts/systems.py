@@ -6,8 +6,8 @@
     scripts/systems.py --suites trixie --steps demo,headers
     scripts/systems.py --steps test --tests 'tests/test_copy.py tests/test_pv_scan.py'
 
-Steps: demo (`make demo`), test (`make test`, with packages that let more of it run), deb (`make deb`, its packages installed, and the guides followed with these),
-headers (the public headers with every gcc and clang of the release). What is tested is HEAD, cloned anew; a root that there is
+Steps: demo (`make demo`), test (`make test`, with packages that let more of it run), deb (`make deb`, its packages installed,
+and the guides followed with these), headers (the public headers with every gcc and clang of the release). What is tested is HEAD, cloned anew; a root that there is
 already is taken again. Needs root and debootstrap. Logs are beside the roots. Exit status 1 if a step failed or a release
 skips more than --skips tests, 2 if the roots cannot be made.
 """
