@@ -681,3 +681,42 @@ f:	pushq	%rbx
     run(["gcc", "-shared", "-nostdlib", "-o", library, source])
     found = [(r["cfa"], r["kind"]) for r in rows(build / "etch", library, "--at", "f")]
     assert ("undef", "undef") not in found and ("rsp+32", "call") in found, found
+
+
+@pytest.mark.parametrize("args", [[], ["--no-cfi"]], ids=["cfi", "code"])
+@pytest.mark.parametrize("back", ["leave", "movq %rbp, %rsp\n\tpopq %rbp"], ids=["leave", "pop"])
+@pytest.mark.parametrize("holds", ["r10", "r13"])
+def test_a_realigned_frame_is_left(holds, back, args, tmp_path, build):
+    """gcc's .eh_frame still has the caller's rbp at *(rbp) where rbp has been taken back from there. The CFA is in a register,
+    and no slot below rsp is needed for it."""
+    source, library = tmp_path / "t.s", tmp_path / "t.so"
+    source.write_text(f"""
+	.globl f
+	.type f,@function
+f:	.cfi_startproc
+	leaq	8(%rsp), %{holds}
+	.cfi_def_cfa {holds}, 0
+	andq	$-64, %rsp
+	pushq	-8(%{holds})
+	pushq	%rbp
+	movq	%rsp, %rbp
+	.cfi_escape 0x10,6,2,0x76,0          # rbp at *(rbp+0)
+	pushq	%{holds}
+	.cfi_escape 0x0f,3,0x76,0x78,6       # CFA *(rbp-8)
+	subq	$136, %rsp
+	call	g@PLT
+	movq	-8(%rbp), %{holds}
+	.cfi_def_cfa {holds}, 0
+	{back}
+	leaq	-8(%{holds}), %rsp
+	.cfi_def_cfa rsp, 8
+	ret
+	.cfi_endproc
+	.size f, .-f
+	.section .note.GNU-stack,"",@progbits
+""")
+    run(["gcc", "-shared", "-nostdlib", "-o", library, source])
+    left = [(r["cfa"], r["bp"]) for r in rows(build / "etch", library, "--at", "f", *args)][-2:]
+    assert left == [(f"{holds}+0", "same"), ("rsp+8", "same")]
+    said = run([build / "etch", "check", library], ok=None).stdout
+    assert "ETCH-C001" in said and "rbp same" in said

@@ -23,16 +23,22 @@ static const struct slot *rbp_slot(const struct state *s)
 	return best;
 }
 
+/* Is a slot below rsp? Signal handlers keep off the red zone alone, and a callee keeps off nothing there, so what a
+ * register holds as well is taken from the register. */
+static inline bool is_below_sp(const struct state *s, const struct slot *x)
+{
+	return s->reg[RSP].kind == (x->aligned ? VALUE_ALIGNED : VALUE_CFA) && x->at < s->reg[RSP].off;
+}
+
 /* How the caller's rbp is found. False: the state does not show it. */
 static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
-	/* Where both the register and a slot hold it, the slot is used until the register was reloaded or the slot popped:
-	 * memory below rsp may be overwritten. */
+	/* Where both the register and a slot hold it, the slot is used until the register was reloaded or the slot popped.
+	 */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) ||
-	     (x && !x->aligned && s->reg[RSP].kind == VALUE_CFA && x->at < s->reg[RSP].off))) {
+	    (s->reg[RBP].most || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) || (x && is_below_sp(s, x)))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
 		out->bp = ETCH_BP_CFA;
@@ -61,8 +67,8 @@ static bool rule_register(const struct state *s, unsigned r, struct etch_rule *o
 	return true;
 }
 
-/* The CFA through a slot that is addressed by register r, if the state proves that. */
-static bool rule_slot(const struct state *s, unsigned r, struct etch_rule *out)
+/* The CFA through a slot that is addressed by register r, if the state proves that: one below rsp, or another. */
+static bool rule_slot(const struct state *s, unsigned r, bool below, struct etch_rule *out)
 {
 	unsigned i;
 
@@ -71,7 +77,7 @@ static bool rule_slot(const struct state *s, unsigned r, struct etch_rule *out)
 	for (i = 0; i < s->slot_count; i++) {
 		const struct slot *x = &s->slot[i];
 
-		if (x->value.kind != VALUE_CFA || x->aligned != (s->reg[r].kind == VALUE_ALIGNED))
+		if (x->value.kind != VALUE_CFA || x->aligned != (s->reg[r].kind == VALUE_ALIGNED) || below != is_below_sp(s, x))
 			continue;
 		out->cfa = (uint8_t)(r | ETCH_CFA_DEREF);
 		out->cfa_off = x->at - s->reg[r].off;
@@ -160,7 +166,8 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 /*
  * How the CFA is found, in order of preference: by rbp, if it is a frame pointer (rbp of the caller saved just below
  * the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and it holds over alloca;
- * by rsp; by rbp or a slot relative to rbp or rsp, which an unwinder knows in every frame; by any other register.
+ * by rsp; by rbp or a slot relative to rbp or rsp, which an unwinder knows in every frame; by any other register; by a
+ * slot below rsp.
  */
 static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
 {
@@ -175,12 +182,12 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 	        ? slot_at(s, s->reg[RBP])
 	        : NULL;
 	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
-	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, out) &&
-	    !rule_slot(s, RSP, out)) {
+	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, false, out) &&
+	    !rule_slot(s, RSP, false, out)) {
 		for (i = 0; i < sizeof(others); i++)
 			if (rule_register(s, others[i], out))
 				break;
-		if (i == sizeof(others)) {
+		if (i == sizeof(others) && !rule_slot(s, RBP, true, out) && !rule_slot(s, RSP, true, out)) {
 			out->kind = noted && s->frame == FRAME_END ? ETCH_RULE_END : ETCH_RULE_UNDEF;
 			return;
 		}
@@ -325,6 +332,10 @@ static enum witness bp_witness(const struct state *s, const struct etch_rule *ru
 	case ETCH_BP_RSP: at = value_moved(s->reg[RSP], rule->bp_off); break;
 	default: return WITNESS_CONFIRMS; /* the rule claims nothing of rbp */
 	}
+	/* The caller's rbp does not point into this function's frame, so what was saved here is not found by it. gcc leaves
+	 * such a rule in force after the leave of a function that realigns its stack. */
+	if (rule->bp == ETCH_BP_RBP && s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
+		return WITNESS_DENIES;
 	v = slot_load(s, at);
 	if (v.kind == VALUE_ENTRY)
 		return v.reg == RBP ? WITNESS_CONFIRMS : WITNESS_DENIES;
