@@ -240,6 +240,9 @@ no-cfi: built	## rows of stripped files whose .eh_frame has been taken away, bes
 survey: built	## every ELF file of this machine rewritten, elsewhere, and looked at (hours); more with SURVEY=--install
 	$(PYTHON) scripts/survey.py --etch $(B)/etch $(SURVEY)
 
+compilers: all	## the code of every gcc and clang, rustc and go that is installed, under many options (hours): COMPILERS='--compilers gcc-16'
+	$(PYTHON) scripts/compilers.py --build $(B) $(COMPILERS)
+
 systems:	## make demo, test, deb in clean roots of Debian 12, 13 and unstable (root, debootstrap, hours): SYSTEMS='--suites trixie'
 	scripts/systems.py $(SYSTEMS)
 
@@ -313,4 +316,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: systems all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help
+.PHONY: systems compilers all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help

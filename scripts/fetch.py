@@ -368,6 +368,11 @@ SOURCES = {
         "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b")),
     "tinyxml2": (None, of_debian(from_debian, "tinyxml2", "tinyxml2_9.0.0+dfsg.orig.tar.xz",
         "96510f47a5db537f70dff3e83dd71fd2180cbba4aa76c589a549467e7f34bc9b")),
+    "zlib": (None, of_debian(from_debian, "zlib", "zlib_1.2.13.dfsg.orig.tar.bz2",
+        "71feb7947e3c00ef125f83b79a4e529bde31171e5babe48b391f06758d1ab0a1")),
+    # Throws and catches exceptions, where most small C++ libraries do without.
+    "jsoncpp": (None, of_debian(from_debian, "libjsoncpp", "libjsoncpp_1.9.5.orig.tar.gz",
+        "f409856e5920c18d0c2fb85276e24ee607d2a09b5e7d5f0a371368903c275da2")),
     "sqlite": (sqlite_amalgamate, {
         **of_debian(from_debian, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",
             "aaa776260ab4dc976db34aa7891819484c8676b5b2783123ebc6301e2ca5d655"),

@@ -3,30 +3,22 @@
 knows from C11 and C++11 on. `make systems` runs this where there are others than here."""
 import os
 import re
-import shutil
 import subprocess
+import sys
 
 import pytest
 
 import test_header
 import test_pv_header
-from conftest import INCLUDE
+from conftest import INCLUDE, ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from compilers import installed  # noqa: E402
 
 C = ["c11", "c17", "c23", "c2x"]
 CXX = ["c++11", "c++14", "c++17", "c++20", "c++23", "c++26", "c++2b", "c++2c"]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 HEADERS = sorted(p.name for p in (INCLUDE / "etch").iterdir())
-
-
-def compilers():
-    """Of both languages: gcc-12, clang++-14, and what has no number; each program once, by the first of its names."""
-    found = {}
-    for folder in os.environ["PATH"].split(":"):
-        for name in sorted(os.listdir(folder), key=len) if os.path.isdir(folder) else ():
-            if re.fullmatch(r"(gcc|g\+\+|clang|clang\+\+)(-\d+)?", name) and shutil.which(name):
-                # clang++ is a link to clang.
-                found.setdefault((os.path.realpath(os.path.join(folder, name)), "+" in name), name)
-    return sorted(found.values())
 
 
 def compile_errors(compiler, language, standard, text, *options):
@@ -45,7 +37,7 @@ def known(compiler, language, standards):
     return taken
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(c, marks=[pytest.mark.long] * bool(re.search(r"\d$", c))) for c in compilers()])
+@pytest.mark.parametrize("compiler", [pytest.param(c, marks=[pytest.mark.long] * bool(re.search(r"\d$", c))) for c in installed()])
 def test_headers_compile_without_a_warning(compiler):
     """All in one file, in every standard; each alone, in the last one; and code that uses them, in the first and the last."""
     language, standards, use = "c", C, test_header.USE

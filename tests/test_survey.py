@@ -189,6 +189,27 @@ def test_a_leaf_is_called(tmp_path, other, proved):
     assert explained.is_leaf(code, at["leaf"], at["end"]) == proved
 
 
+@pytest.mark.parametrize("moved, insn, register, slot", [  # whether each holds on
+    ("mov 16(%rsp), %rbp", "mov (%rsp,%r12,8), %rax", True, True), ("mov 16(%rsp), %rbp", "add $24, %rsp", True, True),
+    ("mov %rbp, 16(%rsp)", "lea 16(%rsp), %rdi", True, True), ("mov %rbp, 16(%rsp)", "mov %rbx, 24(%rsp)", True, True),
+    ("mov %rbp, 16(%rsp)", "movaps %xmm0, 32(%rsp)", True, True), ("mov %rbp, 16(%rsp)", "cmp %rax, (%rdi)", True, True),
+    ("mov 8(%rsp), %rbp", "nop", False, False), ("mov 16(%rdi), %rbp", "nop", False, False), ("mov 16(%rsp), %rbx", "nop", False, False),
+    ("mov 16(%rsp), %rbp", "mov %rax, 16(%rsp)", True, False), ("mov 16(%rsp), %rbp", "xor %ebp, %ebp", False, True),
+    ("mov 16(%rsp), %rbp", "movb $1, %bpl", False, True), ("mov 16(%rsp), %rbp", "call leaf", True, False),
+    ("mov 16(%rsp), %rbp", "pop %rbp", False, False), ("mov %rbp, 16(%rsp)", "mov %rax, (%rdi)", True, False),
+    ("mov %rbp, 16(%rsp)", "movaps %xmm0, 8(%rsp)", True, False), ("mov %rbp, 16(%rsp)", "mov %rax, 12(%rsp)", True, False),
+    ("mov %rbp, 16(%rsp)", "mov %rbx, %rbp", False, True),
+])
+def test_what_is_in_the_register_and_in_a_slot_is_the_same(tmp_path, moved, insn, register, slot):
+    """One of CFI and rows names the slot, the other the register, which has just been saved there or loaded from there."""
+    code, at = leaves(tmp_path, f"{moved}\nplace: {insn}\nafter: nop", "nop")
+    in_slot, same = ("rsp+32", "cfa-16", "cfa-8", "call"), ("rsp+32", "same", "cfa-8", "call")
+    assert explained.is_twice(code, at["place"], at["after"], in_slot, same) == register
+    assert explained.is_twice(code, at["place"], at["after"], same, in_slot) == slot
+    assert not explained.is_twice(code, at["place"], at["after"], same, ("rsp+32", "undef", "cfa-8", "call"))
+    assert not explained.is_twice(code, at["place"], at["after"], same, ("rsp+40", "cfa-16", "cfa-8", "call"))
+
+
 def leaves(tmp_path, insn, other):
     (tmp_path / "l.s").write_text(LEAVES.replace("{insn}", insn).replace("{other}", other))
     lib = tmp_path / "l.so"

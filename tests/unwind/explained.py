@@ -189,6 +189,42 @@ def is_jumped_to(code, start, truth, ours):
     return any(re.match(rf"jmp +\*%{truth[2]}$", t) for t in code.text[i:i + 12])
 
 
+def is_twice(code, start, end, truth, ours):
+    """The caller's rbp is in the register and in a slot: the instruction in front has loaded or saved it there, and nothing since
+    then writes to the one that our rule names. (gcc 15 and later say in CFI only later, or never, what a part that is
+    shrink-wrapped by itself has saved and restored, often where the witness does not come to: behind a jump table.)"""
+    cfa, slot = re.match(r"rsp([+-]\d+)$", truth[0]), re.match(r"cfa-(\d+)$", ours[1] if truth[1] == "same" else truth[1])
+    i = bisect.bisect_left(code.addr, start)
+    if not cfa or not slot or {"same", f"cfa-{slot[1]}"} != {truth[1], ours[1]} or truth[::2] != ours[::2] or \
+            not 0 < i < len(code.addr) or code.addr[i] != start:
+        return False
+    place = int(cfa[1]) - int(slot[1])
+    slot_text = rf"{'-' if place < 0 else ''}{hex(abs(place)) if place else ''}\(%rsp\)"
+    if not re.match(rf"mov +({slot_text},%rbp|%rbp,{slot_text})$", code.text[i - 1]):
+        return False
+    while i < len(code.addr) and code.addr[i] < end:
+        text = code.text[i]
+        # What an instruction writes is its last operand. A callee gives rbp back, and may write to what it was given a pointer to.
+        if ours[1] == "same":
+            if re.search(r"[, ](%[er]?bp|%bpl)$", text) or re.match(r"pop|leave|xchg", text):
+                return False
+        elif re.match(r"call|push|pop|leave|xchg", text) or _may_store(text, place):
+            return False
+        i += 1
+    return True
+
+
+def _may_store(text, place):
+    """May an instruction write to the 8 bytes at place(%rsp)? Where it stores by another register, it may be to them; by rsp, where
+    the two overlap."""
+    stored = re.search(r"[ ,](-?0x[0-9a-f]+)?\(([^)]*)\)$", text)
+    if not stored or re.match(r"cmp|test|jmp|nop", text):
+        return False
+    apart = int(stored[1] or "0", 16) - place
+    size = 8 if re.match(r"mov[lqwb]? ", text) else 16 if "%xmm" in text else 64    # 64: of the widest vector
+    return stored[2] != "%rsp" or -size < apart < 8
+
+
 def explain(path, where, start, end, truth, ours, what, fde, first):
     """The reason why a difference is no error, or None. fde: (start, end); first: the rule
     of .eh_frame at its start."""
@@ -214,6 +250,8 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
         return "the PLT's entry for TLS descriptors, with endbr64, pushes a byte later than the CFI's formula has it"
     if what == "cfa" and _is_ibt_plt(code, i, start, end) and ours[0] == f"rsp+{int(truth[0][4:]) + 8}":
         return "PLT with endbr64: the push ends earlier than the CFI's formula, made for one without, has it"
+    if is_twice(code, start, end, truth, ours):
+        return "equivalent: rbp has just been saved to the slot, or loaded from it"
     if is_jumped_to(code, start, truth, ours):
         return "longjmp: CFI describes the frame that is jumped to; rsp is still this function's"
     if is_child(code, start):
