@@ -3,10 +3,15 @@
 
 import collections
 import os
+import re
 import shutil
+import sys
 
 import pytest
 from conftest import ROOT, run
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from compilers import installed as compilers_installed  # noqa: E402
 
 PROGRAM = """
 #include <etch/imv.h>
@@ -138,6 +143,58 @@ def test_etch_cc_makes_room_for_constants(flow, tmp_path):
     assert not loads(["-fPIE"])[False]
     assert loads(["-fPIC"])[False]
     assert loads([], ETCH_READS="no")[False] or flow.cc == "gcc"
+
+
+@pytest.mark.parametrize("name, version, expected", [
+    ("gcc-12", "12", "-fno-tree-slp-vectorize"),
+    ("gcc-14", "14.2.0", "-fno-tree-slp-vectorize"),
+    ("gcc-15", "15", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants"),
+    ("x86_64-linux-gnu-g++", "16.2.0", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants"),
+    ("cc", "17.0.1", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants"),
+    ("clang-22", "22.1.8", "-fno-slp-vectorize -fdirect-access-external-data"),
+    ("gcc-odd", "unknown", "-fno-tree-slp-vectorize"),
+])
+def test_etch_cc_gives_each_compiler_its_options(tmp_path, name, version, expected):
+    """By family and version, after the user's; nothing where it does not compile, and nothing with ETCH_READS=no."""
+    compiler = tmp_path / name
+    compiler.write_text(f"#!/bin/sh\ncase $* in -dumpversion) echo {version} ;; --version) echo a compiler ;; *-E*) ;; *) echo \"$@\" ;; esac\n")
+    compiler.chmod(0o755)
+
+    def given(*words, **more):
+        return run([ROOT / "tool/etch-cc", *words], cwd=tmp_path, env=dict(os.environ, **more)).stdout.strip()
+    command = ["-O2", "-c", "t.c"]
+    assert given(compiler, *command) == f"{' '.join(command)} {expected}"
+    assert given(compiler, *command, ETCH_READS="no") == " ".join(command)
+    assert given(compiler, "-o", "t", "t.o") == "-o t t.o"
+    launcher = tmp_path / "launcher"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+    assert given(launcher, compiler, *command) == f"{' '.join(command)} {expected}"
+
+
+# gcc 15 and later keep the address of an object in a register around a loop, and where reads are on several paths.
+ADDRESS_KEPT = """struct o { char pad[92]; int a, b, c, d; }; extern struct o o; void f(int), g(int); int k(int);
+void loop(void); void loop(void) { for (int i = 0; i < o.a; i++) f(i); }
+struct s { struct s *next; int v; };
+void chain(struct s *s);
+void chain(struct s *s) { for (; s; s = s->next) { if (k(s->v) == 1) { g(o.b); continue; } if (o.c == 1) f(1); if (k(3)) f(o.d); } }
+"""
+
+
+@pytest.mark.parametrize("compiler", compilers_installed(r"(gcc|clang)(-\d+)?"))
+def test_etch_cc_keeps_addresses_out_of_registers(etch, build, tmp_path, compiler):
+    """By every compiler that is installed: all reads of an object of another file are long enough."""
+    (tmp_path / "read.c").write_text(ADDRESS_KEPT)
+    (tmp_path / "main.c").write_text("#include <etch/imv.h>\nstruct o { char pad[92]; int a, b, c, d; }; struct s; void loop(void), chain(struct s *);\n"
+                                     "ETCHED struct o o; void f(int n) { (void)n; } void g(int n) { (void)n; } int k(int n) { return n; }\n"
+                                     "int main(void) { loop(); chain(0); return etch_sync(&o, 1); }\n")
+    exe = tmp_path / "t"
+    run([ROOT / "tool/etch-cc", compiler, "-O2", f"-I{ROOT}/lib/include", "-o", exe, "read.c", "main.c", build / "libetch.a", "-pthread"], cwd=tmp_path,
+        env=dict(os.environ, ETCH=str(etch)))
+    lines = run([etch, "inspect", "sites", "--format", "tsv", exe]).stdout.splitlines()
+    sites = [dict(zip(lines[0].split("\t"), line.split("\t"))) for line in lines[1:]]
+    live = [s["live"] for s in sites if s["kind"] == "load"]
+    assert len(live) >= 4 and set(live) <= {"yes", "swap"}, live
 
 
 @pytest.mark.skipif(not shutil.which("cmake"), reason="no cmake")

@@ -83,7 +83,7 @@ PROGRAMS = {
     "memcached": ("memcached", {"memcached.c": [(r"^struct settings settings;", INCLUDE + "ETCHED struct settings settings;")]},
                   "CC='{cc}' CFLAGS='-O2 -I{event}/usr/include' LDFLAGS='-L{event}/usr/lib/x86_64-linux-gnu -Wl,-rpath,{event}/usr/lib/x86_64-linux-gnu' "
                   "./configure --disable-dependency-tracking --disable-coverage",
-                  "make -j2 memcached CFLAGS='-O2 -I{event}/usr/include -I{include} -w'", "memcached", ["settings"]),
+                  "make -j2 ACLOCAL=: AUTOMAKE=: AUTOCONF=: AUTOHEADER=: memcached CFLAGS='-O2 -I{event}/usr/include -I{include} -w'", "memcached", ["settings"]),
     "redis": ("redis", {"src/server.c": [(r"^struct redisServer server;", "ETCHED struct redisServer server;"),
                                          (r"^struct sharedObjectsStruct shared;", INCLUDE + "ETCHED struct sharedObjectsStruct shared;")]},
               "true", "make -j2 V=1 -C src MALLOC=libc USE_SYSTEMD=no CC='{cc}' CFLAGS='-I{include} -w' OPTIMIZATION=-O2 redis-server",
@@ -105,8 +105,8 @@ PROGRAMS = {
     "PostgreSQL": ("postgresql", postgresql, "CC='{cc}' CFLAGS='-O2 -w' CPPFLAGS='-I{include}' ./configure --without-readline --without-icu --without-zlib",
                    "make -j2 -C src/backend postgres", "postgres", setting_names),
 }
-COMPILERS = {"gcc": "gcc", "clang": "clang", "etch-cc gcc": f"{TOP}/tool/etch-cc gcc", "etch-cc clang": f"{TOP}/tool/etch-cc clang"}
-COMPILERS.update({f"{cc} -g": f"{command} -g" for cc, command in COMPILERS.items()})
+COMPILERS = ["gcc", "clang", "etch-cc gcc", "etch-cc clang"]
+COMPILERS += [f"{cc} -g" for cc in COMPILERS]      # ETCH_COMPILERS=gcc-16,etch-cc clang-22: others
 OWN_SYNC = ["HAProxy", "PostgreSQL"]
 CLOSED = ["HAProxy"]
 # Arms everything by one etch_sync an object, before main, while another thread runs, and says what is armed.
@@ -170,11 +170,18 @@ def free_port():
 
 def driver(cc):
     """The compiler itself, of a name in COMPILERS."""
-    return "clang" if "clang" in cc else "gcc"
+    return next(word for word in cc.split() if re.match("gcc|clang", word))
+
+
+def command_of(cc):
+    """The command of a compiler by its name in the table."""
+    return cc.replace("etch-cc ", f"{TOP}/tool/etch-cc ")
 
 
 def event():
-    """libevent's header and library, out of Debian's packages: memcached does not compile without."""
+    """Where libevent's header and library are, which memcached does not compile without: of Debian's packages where they are not installed."""
+    if pathlib.Path("/usr/include/event.h").exists():
+        return ""
     into = fetch.CACHE / "libevent"
     if not into.is_dir():
         part = fetch.CACHE / "libevent.part"
@@ -214,7 +221,7 @@ def built(name, cc, marked=True, more=None):
     source, _, configure, make, program, objects = PROGRAMS[name]
     mark = os.environ.get("ETCH_MARK", "ETCHED") if marked else "unmarked"
     at = OUT / "coverage" / (("load-" if more else "") + ("" if mark == "ETCHED" else mark + "-") + cc.replace(" ", "-")) / name
-    words = {"cc": COMPILERS[cc], "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
+    words = {"cc": command_of(cc), "include": TOP / "lib/include", "event": event() if name == "memcached" else ""}
     done = at / ".linked-by"
     if not done.exists():
         shutil.rmtree(at, ignore_errors=True)
@@ -237,7 +244,7 @@ def built(name, cc, marked=True, more=None):
 def link(command, program, out, cwd, more, main, cc, first=""):
     """The program's own link command, to `out`, with more files. main: a source in the place of main.c, or one with options. first: a file before
     all others."""
-    command = re.sub(rf"-o {program}\s", f"-o {out} {first} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)\s)", "", command))
+    command = re.sub(rf"-o {program}\s", f"-o {out} {first} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)(-\d+)?\s)", "", command))
     if main:
         sh(driver(cc), "-O2", "-c", "-o", f"{out}.main.o", *([main] if isinstance(main, pathlib.Path) else main))
         command = command.replace(" main.o ", f" {out}.main.o ")
