@@ -538,11 +538,11 @@ def run_all(a, etch, build, names, parts, programs, stepper):
         for n, future in enumerate(as_completed(waiting)):
             r = future.result()
             results.append(r)
+            if a.json:      # what is done stays where the run is stopped
+                a.json.write_text(json.dumps(results))
             print(f"compilers: {n + 1} of {len(todo)}: {r['compiler']} {r['options']}, {r['part']}: {r['seconds']} s", file=sys.stderr, flush=True)
             for text in [*r["wrong"], *r["skipped"]]:
                 print(f"  {text}", file=sys.stderr, flush=True)
-    if a.json:
-        a.json.write_text(json.dumps(results))
     show(results)
     if unknown:
         print("\nNot known to the compiler, or not to be linked here: " + "; ".join(f"`{u}`" for u in unknown) + ".")

@@ -210,6 +210,21 @@ def test_what_is_in_the_register_and_in_a_slot_is_the_same(tmp_path, moved, insn
     assert not explained.is_twice(code, at["place"], at["after"], same, ("rsp+40", "cfa-16", "cfa-8", "call"))
 
 
+@pytest.mark.parametrize("before, insn, left", [
+    ("leave", "lea -16(%r13), %rsp", True), ("mov %rbp, %rsp\npop %rbp", "nop", True), ("leave\nlea -16(%r13), %rsp\npop %r13", "nop", True),
+    ("mov %rsp, %rbp\npush %r13\nsub $24, %rsp\nadd $24, %rsp\npop %r13\npop %rbp\nlea -16(%r13), %rsp", "ret", True),
+    ("mov %rsp, %rbp\npush %r13\nsub $24, %rsp\nadd $16, %rsp\npop %r13\npop %rbp\nlea -16(%r13), %rsp", "ret", False),
+    ("pop %rbp", "nop", False), ("mov -8(%rbp), %r10", "nop", False), ("leave", "xor %ebp, %ebp", False), ("leave", "pop %rbp", False),
+    ("leave\ncall leaf", "nop", False), ("leave\njmp leaf", "nop", False), ("leave\ntarget: jne target", "nop", False),
+])
+def test_rbp_was_taken_back_by_leave(tmp_path, before, insn, left):
+    """CFI still says that it is at *(rbp)."""
+    code, at = leaves(tmp_path, f"first: {before}\nplace: {insn}\nafter: nop", "nop")
+    truth, ours = ("r13+0", "*(rbp+0)", "cfa-8", "call"), ("r13+0", "same", "cfa-8", "call")
+    assert explained.is_left(code, at["place"], at["after"], truth, ours, at["first"]) == left
+    assert not explained.is_left(code, at["place"], at["after"], ours, truth, at["first"])
+
+
 def leaves(tmp_path, insn, other):
     (tmp_path / "l.s").write_text(LEAVES.replace("{insn}", insn).replace("{other}", other))
     lib = tmp_path / "l.so"

@@ -214,6 +214,59 @@ def is_twice(code, start, end, truth, ours):
     return True
 
 
+def _taken(code, i, first):
+    """Does the instruction at i take rbp from where rbp points: by leave, by pop after mov %rbp,%rsp, or by pop where the words that
+    were taken off the stack before are as many as those that the prologue, from `first` on, put there after mov %rsp,%rbp?"""
+    if code.text[i] == "leave":
+        return True
+    if not re.match(r"pop +%rbp$", code.text[i]):
+        return False
+    if re.match(r"mov +%rbp,%rsp$", code.text[i - 1]):
+        return True
+    off, put = 0, None
+    while i := i - 1:
+        if m := re.match(r"add +\$(0x[0-9a-f]+),%rsp$", code.text[i]):
+            off += int(m[1], 16)
+        elif re.match(r"pop +%r\w+$", code.text[i]):
+            off += 8
+        else:
+            break
+    k = bisect.bisect_left(code.addr, first)
+    while k < i:
+        m = re.match(r"sub +\$(0x[0-9a-f]+),%rsp$", code.text[k])
+        if re.match(r"mov +%rsp,%rbp$", code.text[k]):
+            put = 0
+        elif put is not None and re.match(r"push +%r\w+$", code.text[k]):
+            put += 8
+        elif put is not None and m:
+            put += int(m[1], 16)
+        elif re.match(r"call|j|ret|leave|pop", code.text[k]) or re.search(r"[, ]%rsp$", code.text[k]) and put is not None:
+            break
+        k += 1
+    return put == off
+
+
+def is_left(code, start, end, truth, ours, first):
+    """After the leave (or pop) that has taken rbp back from where CFI, right until then, says that it is: *(rbp+0). gcc leaves
+    that rule in force, which now reads the caller's frame."""
+    i = bisect.bisect_left(code.addr, start)
+    if truth[1] != "*(rbp+0)" or ours != (truth[0], "same", *truth[2:]) or i == len(code.addr) or code.addr[i] != start:
+        return False
+    writes = re.compile(r"[, ](%[er]?bp|%bpl)$|pop|leave|xchg|call")
+    while i < len(code.addr) and code.addr[i] < end:
+        if re.search(writes, re.sub(r"pop +%r(?!bp)\w+$", "", code.text[i])):
+            return False
+        i += 1
+    i = bisect.bisect_left(code.addr, start)
+    while i and code.addr[i] not in code.jumped:
+        i -= 1
+        if _taken(code, i, first):
+            return True
+        if re.search(writes, re.sub(r"pop +%r(?!bp)\w+$", "", code.text[i])) or code.text[i].startswith(("ret", "jmp", "ud2", "hlt")):
+            return False
+    return False
+
+
 def _may_store(text, place):
     """May an instruction write to the 8 bytes at place(%rsp)? Where it stores by another register, it may be to them; by rsp, where
     the two overlap."""
@@ -252,6 +305,8 @@ def explain(path, where, start, end, truth, ours, what, fde, first):
         return "PLT with endbr64: the push ends earlier than the CFI's formula, made for one without, has it"
     if is_twice(code, start, end, truth, ours):
         return "equivalent: rbp has just been saved to the slot, or loaded from it"
+    if is_left(code, start, end, truth, ours, fde[0]):
+        return "proved; CFI still has rbp where leave has taken it from"
     if is_jumped_to(code, start, truth, ours):
         return "longjmp: CFI describes the frame that is jumped to; rsp is still this function's"
     if is_child(code, start):
