@@ -232,7 +232,7 @@ def _taken(code, i, first):
         else:
             break
     k = bisect.bisect_left(code.addr, first)
-    while k < i:
+    while k <= i:
         m = re.match(r"sub +\$(0x[0-9a-f]+),%rsp$", code.text[k])
         if re.match(r"mov +%rsp,%rbp$", code.text[k]):
             put = 0
