@@ -86,12 +86,46 @@ static int module_defines(const struct module *m, const char *name)
 	return 0;
 }
 
+/*
+ * May an address be in a copy? The program's relocations do not change, and a large program has so many that to read
+ * them takes milliseconds: a setter of any variable, etched or not, asks each time. `bounds` is found once; threads
+ * that find it at the same time find the same.
+ */
+static int may_be_copied(const struct dynamic *d, uint64_t at)
+{
+	static struct {
+		uint64_t start, stop;
+		int known;
+	} bounds;
+	uint64_t start = UINT64_MAX, stop = 0;
+	const ElfW(Rela) *r = (const ElfW(Rela) *)(uintptr_t)d->rela;
+
+	if (!__atomic_load_n(&bounds.known, __ATOMIC_ACQUIRE)) {
+		for (uint64_t i = 0; r && d->symtab && i < d->rela_size / sizeof(*r); i++) {
+			const ElfW(Sym) *s = (const ElfW(Sym) *)(uintptr_t)d->symtab + ELF64_R_SYM(r[i].r_info);
+			uint64_t to = module_program.bias + r[i].r_offset;
+
+			if (ELF64_R_TYPE(r[i].r_info) != R_X86_64_COPY)
+				continue;
+			start = to < start ? to : start;
+			stop = to + s->st_size > stop ? to + s->st_size : stop;
+		}
+		__atomic_store_n(&bounds.start, start, __ATOMIC_RELAXED);
+		__atomic_store_n(&bounds.stop, stop, __ATOMIC_RELAXED);
+		__atomic_store_n(&bounds.known, r && d->symtab, __ATOMIC_RELEASE);
+	}
+	return at >= __atomic_load_n(&bounds.start, __ATOMIC_RELAXED) &&
+	       at < __atomic_load_n(&bounds.stop, __ATOMIC_RELAXED);
+}
+
 int module_copied(uint64_t at, uint64_t size)
 {
 	struct dynamic d;
 	const ElfW(Rela) * r;
 
 	dynamic_read(&d, module_program.dynamic, module_program.bias, module_program.start);
+	if (!may_be_copied(&d, at))
+		return 0;
 	r = (const ElfW(Rela) *)(uintptr_t)d.rela;
 	for (uint64_t i = 0; r && d.symtab && d.strtab && i < d.rela_size / sizeof(*r); i++) {
 		const ElfW(Sym) * s;

@@ -24,9 +24,9 @@ def program(name, cc):
     size = sizes(plain)
     at, command, target, _ = coverage_parts.built(name, cc)
     out, probe = at / "etched.judge", at / "judge.o"
-    sh(cc.split()[-1], "-O1", f"-I{TOP}/lib/include", "-DJUDGE_OBJECTS=" + " ".join(f"X({o}, {size[o]})" for o in objects), "-c", "-o", probe,
+    sh(coverage_parts.driver(cc), "-O1", f"-I{TOP}/lib/include", "-DJUDGE_OBJECTS=" + " ".join(f"X({o}, {size[o]})" for o in objects), "-c", "-o", probe,
        HERE / "coverage-judge.c")
-    cwd = at / "src" if "-C src" in coverage_parts.PROGRAMS[name][3] else at
+    cwd = coverage_parts.linked_in(name, at)
     coverage_parts.link(command, target, out, cwd, [probe, f"{TOP}/build/libetch.a"], main, cc)
     sh(TOP / "build/etch", "rewrite", out)
     return out, objects

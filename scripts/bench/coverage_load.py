@@ -6,13 +6,18 @@ the program has one thread.
 Counts are etch stat's, simulated: a run of N and one of 5 N requests, and of both the difference over 4 N, so that
 start-up and arming are not in them. Misses depend on where data lie: all builds are linked in ETCH_LAYOUTS layouts (4), with
 paddings before .data and .bss and below the stack, by the same seeds for each build; a cell is the mean, and of misses the range.
+ETCH_MINUTES=M: also, without simulation, M minutes of load with changes of settings by the program's own commands: what
+has become of what was armed.
+ETCH_LAYOUTS=0: no counts, the judge alone.
 ETCH_ONE_SET=1: in a data cache of the same size that is one set, where no address excludes another: misses hardly depend on
 the layout then, and are those of lines touched, not of lines that share a set.
+"immediates of them" is the share of executed scalar reads of marked objects that took no load.
 ETCH_TIMES=K: also user and system time a request, of K interleaved runs without simulation.
 The judge of `armed` is valgrind's lackey, which prints each access to memory: how
 many of the loads that a run of N requests makes after the etch_sync are from the marked objects, and by how many
 instructions, beside those that etch says it has left as loads.
 ETCH_PROGRAMS, ETCH_REQUESTS (N), ETCH_LOAD_COMPILER as in coverage."""
+import collections
 import contextlib
 import functools
 import os
@@ -31,7 +36,7 @@ import time
 
 from common import B, HERE, TOP, etch_needed, fail, sh, table
 import coverage_parts
-from coverage_parts import PROGRAMS, built, linked, sites
+from coverage_parts import CLOSED, HAPROXY_CONFIGURATION, OWN_SYNC, UP, built, driver, free_port, linked, linked_in, sites
 
 # In all builds. HOOKED: the program calls etch_up() behind its set-up; else a thread waits until it is up. With SYNC all
 # objects are armed then.
@@ -50,6 +55,30 @@ PROBE = """#ifdef SYNC
 %s
 volatile int coverage_armed;
 static char up[200], done[200]; /* nginx makes an environment of its own, redis writes over it */
+#ifdef SYNC
+/* At each request by the same way: what has become of what was armed. */
+static void *tell(void *path)
+{
+	char c;
+	int fd;
+
+	for (;;) {
+		struct etch_info i = { .size = sizeof(i) };
+		struct etch_state s = { .size = sizeof(s) };
+		unsigned long given_up = 0, held_back = 0, set_often = 0;
+
+		fd = open(path, O_RDONLY);
+		if (fd < 0 || read(fd, &c, 1) != 1)
+			return 0;
+		close(fd);
+%s
+		etch_info(&i);
+		fd = open(done, O_WRONLY);
+		dprintf(fd, "armed %%lu given up %%lu held back %%lu set often %%lu differ %%ld\\n", i.armed, given_up, held_back, set_often, etch_verify(0, 0));
+		close(fd);
+	}
+}
+#endif
 static void *arm(void *path)
 {
 	unsigned long sites = 0, armed = 0, unfit = 0;
@@ -61,7 +90,11 @@ static void *arm(void *path)
 	close(fd);
 #ifdef SYNC
 	struct etch_info i = { .size = sizeof(i) };
+#ifdef OWN_SYNC
+	err = etch_sync_all();
+#else
 %s
+#endif
 	etch_info(&i);
 	sites = i.sites, armed = i.armed, unfit = i.unfit;
 #endif
@@ -71,6 +104,13 @@ static void *arm(void *path)
 	dprintf(2, "%%s", text);
 	dprintf(fd, "%%s", text);
 	close(fd);
+#ifdef SYNC
+	if (getenv("ETCH_TELL")) {
+		pthread_t t;
+
+		pthread_create(&t, 0, tell, path);
+	}
+#endif
 	return 0;
 }
 #ifdef HOOKED
@@ -93,15 +133,15 @@ static void __attribute__((constructor(60000))) probe(void)
 #endif
 }
 """
-UP = r"void etch_up(void); etch_up();\n"
 HOOKS = {
     "memcached": {"memcached.c": [(r"^    /\* enter the event loop \*/", UP)]},
     "redis": {"src/server.c": [(r"^    (?=aeMain\(server\.el\);)", UP)]},
     "nginx": {"src/os/unix/ngx_process_cycle.c": [(r"^(ngx_single_process_cycle\((?s:.*?))^(?=    for \( ;; \) \{)", r"\1" + UP)]},
     "SQLite": {"sqlite3.c": [(r"\A", "/* by coverage-sqlite.c */ ")]},
+    **OWN_SYNC,
 }
 ONE_THREAD = ["nginx", "SQLite"]  # with the hook
-REWRITE = {"redis": ["--closed"]}  # linked with -rdynamic
+REWRITE = {name: ["--closed"] for name in ("redis", *CLOSED)}  # linked with -rdynamic
 NOT_SYNCED = {"redis": os.environ.get("ETCH_NOT_SYNCED", "").split()}
 LUA = """
 local path, n = os.getenv("ETCH_ARM"), tonumber(arg[1])
@@ -122,12 +162,6 @@ http { access_log off; keepalive_requests 1000000; client_body_temp_path %(dir)s
 fastcgi_temp_path %(dir)s/c; uwsgi_temp_path %(dir)s/d; scgi_temp_path %(dir)s/e;
 server { listen 127.0.0.1:%(port)d; root %(dir)s; } }
 """
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def connected(p, port, seconds=120):
@@ -175,6 +209,11 @@ def nginx(s, n):
         ask(s, b"GET /%s HTTP/1.1\r\nHost: l\r\n\r\n" % (b"file" if i % 4 else b"none"), lambda b: b.endswith((b"END\n", b"</html>\r\n")))
 
 
+def haproxy(s, n):
+    for i in range(n):
+        ask(s, b"GET /%d HTTP/1.1\r\nHost: l\r\n\r\n" % i, lambda b: b.endswith(b"text END"))
+
+
 @functools.lru_cache
 def files():
     """The limit of open files under valgrind, which keeps some for itself and lets nobody set another: memcached sets
@@ -187,9 +226,50 @@ LOADS = {
     "memcached": (lambda d, port, n: ["-u", "root", "-U", "0", "-c", files(), "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer"], memcached, 400),
     "redis": (lambda d, port, n: ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", d, "--hz", "1", "--activerehashing", "no"], redis, 300),
     "nginx": (lambda d, port, n: ["-p", d, "-c", f"{d}/nginx.conf"], nginx, 400),
+    "HAProxy": (lambda d, port, n: ["-db", "-f", f"{d}/haproxy.cfg"], haproxy, 300),
     "lua": (lambda d, port, n: [f"{d}/load.lua", str(n)], None, 3000),
     "SQLite": (lambda d, port, n: [str(n)], None, 1000),
 }
+
+
+def change_haproxy(s, d, i):
+    """Sets the limit of connections by the program's own command, and asks for it; how many changes."""
+    del s
+    with socket.socket(socket.AF_UNIX) as cli:
+        cli.connect(f"{d}/cli")
+        cli.sendall(b"set maxconn global %d; set rate-limit sessions global %d; show info\n" % (100 + i % 300, 1000 + i))
+        text = b"".join(iter(lambda: cli.recv(65536), b""))
+    if b"\nMaxconn: %d\n" % (100 + i % 300) not in text or b"\nSessRateLimit: %d\n" % (1000 + i) not in text:
+        fail(f"load: HAProxy still has another limit: {text}")
+    return 2
+
+
+def change_memcached(s, d, i):
+    del d
+    ask(s, b"cache_memlimit %d\r\n" % (64 + i % 100), lambda b: b.endswith(b"OK\r\n"))
+    s.sendall(b"stats settings\r\n")
+    text = b""
+    while not text.endswith(b"END\r\n"):
+        text += s.recv(65536)
+    if b"maxbytes %d\r\n" % ((64 + i % 100) << 20) not in text:
+        fail(f"load: memcached still has another limit: {text}")
+    return 1
+
+
+def change_redis(s, d, i):
+    del d
+    value = str(1000 + i).encode()
+    ask(s, b"CONFIG SET slowlog-log-slower-than %s\r\n" % value, lambda b: b.endswith(b"+OK\r\n"))
+    s.sendall(b"CONFIG GET slowlog-log-slower-than\r\n")
+    text = b""
+    while text.count(b"\r\n") < 5:
+        text += s.recv(65536)
+    if b"\r\n" + value + b"\r\n" not in text:
+        fail(f"load: redis still has another value: {text}")
+    return 1
+
+
+CHANGES = {"HAProxy": change_haproxy, "memcached": change_memcached, "redis": change_redis}
 
 
 def meet(d):
@@ -200,16 +280,20 @@ def meet(d):
 ONE_SET = {"VALGRIND_OPTS": "--callgrind:D1=32768,512,64"} if os.environ.get("ETCH_ONE_SET") else {}
 
 
-def run_load(name, exe, n, wrap, directory, stack=0, hooked=True):
-    """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer. hooked: as HOOKS say."""
+def run_load(name, exe, n, wrap, directory, stack=0, hooked=True, minutes=0):
+    """Runs the program under `wrap` with N requests; what `wrap` printed and the probe's answer. hooked: as HOOKS say. minutes: as
+    many requests as fit in, and then what has become of what was armed, with what the program wrote to standard error."""
     arguments, client, _ = LOADS[name]
     port = free_port()
     env = {k: v for k, v in os.environ.items() if not k.startswith("ETCH_")} | ONE_SET
     with tempfile.TemporaryDirectory(dir=directory) as d:
         (pathlib.Path(d) / "load.lua").write_text(LUA)
         (pathlib.Path(d) / "nginx.conf").write_text(NGINX % {"dir": d, "port": port})
+        (pathlib.Path(d) / "haproxy.cfg").write_text(HAPROXY_CONFIGURATION % {"dir": d, "port": port})
         (pathlib.Path(d) / "file").write_text("text " * 100 + "END\n")
         (pathlib.Path(d) / "logs").mkdir()
+        if minutes:
+            env.update(ETCH_TELL="1", ETCH_STRAY="warn")
         env.update(ETCH_ARM=f"{d}/arm", ETCH_DONE=f"{d}/done", PADDING="x" * stack)
         shutil.copy(exe, f"{d}/program")  # a path of one length
         os.mkfifo(f"{d}/arm")
@@ -223,6 +307,17 @@ def run_load(name, exe, n, wrap, directory, stack=0, hooked=True):
                 s = connected(p, port)
                 said = meet(d)
                 client(s, n)
+                told = [meet(d)] if minutes else []
+                requests = changes = next_change = 0
+                end = time.time() + 60 * minutes
+                while minutes and time.time() < end:
+                    client(s, n)
+                    requests += n
+                    if time.time() >= next_change:  # seldom enough that what is set stays armed
+                        changes += CHANGES[name](s, d, changes)
+                        next_change = time.time() + 1
+                if minutes:
+                    told.append(meet(d))
                 s.close()
                 stop(p)
             elif hooked and name in HOOKS:
@@ -235,6 +330,8 @@ def run_load(name, exe, n, wrap, directory, stack=0, hooked=True):
         answer = re.search(r"armed (\d+) (\d+) (\d+) (\d+) 0x([0-9a-f]+)", said + err.decode(errors="replace"))
         if p.returncode not in (0, -signal.SIGTERM) or not answer or answer.group(1) != "0":
             fail(f"load: {name}: {exe} {n}: ended with {p.returncode}: {err.decode(errors='replace')[-1500:]}")
+        if minutes:
+            return requests, changes, told, [line for line in err.decode(errors="replace").splitlines() if "ETCH" in line]
         return out.decode(errors="replace"), answer
 
 
@@ -265,7 +362,8 @@ def counts(name, exe, n, directory, stack=0):
 
 
 def loads_of_objects(name, exe, objects, n, directory):
-    """By lackey: (loads after the etch_sync, of them from the objects, {instruction: how often})."""
+    """By lackey: (loads after the etch_sync, of them from the objects, {instruction: how often}, how often instructions were
+    executed that etch has made of loads)."""
     ranges, marker = [], 0
     for line in sh("nm", "-S", exe).splitlines():
         w = line.split()
@@ -279,12 +377,16 @@ def loads_of_objects(name, exe, objects, n, directory):
     base = int(answer.group(5), 16) - marker
     ranges = [(lo + base, hi + base) for lo, hi in ranges]
     begin, after, total, at, found = f" S {marker + base:08x},4", False, 0, "", {}
+    live = {f"{int(s['address'], 16) + base:08x}" for s in sites(TOP, exe) if s["live"] in ("yes", "swap")}
+    executed = collections.Counter()
     lowest, highest = min(r[0] for r in ranges), max(r[1] for r in ranges)
     with open(log, errors="replace") as f:
         for line in f:
             kind = line[:2]
             if kind == "I ":
                 at = line[3:line.find(",")]
+                if after and at in live:
+                    executed[int(at, 16) - base] += 1
             elif after and kind in (" L", " M"):
                 total += 1
                 a = int(line[3:line.find(",")], 16)
@@ -296,11 +398,12 @@ def loads_of_objects(name, exe, objects, n, directory):
     log.unlink()
     if not after:
         fail(f"load: {name}: lackey saw no etch_sync")
-    return total, sum(found.values()), found
+    # A site that is not armed has made a load; what is left are immediates.
+    return total, sum(found.values()), found, sum(n - found.get(a, 0) for a, n in executed.items())
 
 
-def builds(name, cc, layout):
-    """{build: path}, and the marked objects; `marked` is read as it was compiled. layout: bytes before .data and .bss."""
+def builds(name, cc, layout, few):
+    """{build: path}, and the marked objects; `marked` is read as it was compiled. layout: bytes before .data and .bss. few: `armed` alone."""
     main = (HERE / "coverage-sqlite.c", "-DHOOKED") if name == "SQLite" else None
     hooks = HOOKS.get(name)
     define = "#define HOOKED\n" if hooks else ""
@@ -311,20 +414,22 @@ def builds(name, cc, layout):
     sh("gcc", "-c", "-o", pads, pads.with_suffix(".c"))
     steps = {"marked": "", "armed": "#define SYNC\n", "sealed": "#define SYNC\n#define SEAL\n"}
     for what, defines in steps.items():
+        if few and what != "armed":
+            continue
         if what == "marked" or name not in os.environ.get("ETCH_NOT_ARMED", "").split() and (what == "armed" or name in ONE_THREAD):
             plain, rewritten, objects = linked(name, cc, TOP, f"{what}-{tag}", define + defines + PROBE, main=main, more=hooks, first=pads,
                                                options=REWRITE.get(name, ()), but=NOT_SYNCED.get(name, ()))
             out[what] = plain if what == "marked" else rewritten
-    return {"unmarked": unmarked(name, cc, main, hooks, define, pads, tag), **out}, objects
+    return (out if few else {"unmarked": unmarked(name, cc, main, hooks, define, pads, tag), **out}), objects
 
 
 def unmarked(name, cc, main, hooks, define, pads, tag):
     at, command, program, _ = built(name, cc, marked=False, more=hooks)
     out = at / f"unmarked-{tag}"
-    cwd = at / "src" if "-C src" in PROGRAMS[name][3] else at
+    cwd = linked_in(name, at)
     probe = at / "probe.unmarked.c"
-    probe.write_text(define + PROBE % ("", ""))
-    sh(cc.split()[-1], "-O1", "-c", "-o", probe.with_suffix(".o"), probe)
+    probe.write_text(define + PROBE % ("", "", ""))
+    sh(driver(cc), "-O1", "-c", "-o", probe.with_suffix(".o"), probe)
     coverage_parts.link(command, program, out, cwd, [probe.with_suffix(".o")], main, cc, pads)
     return out
 
@@ -335,6 +440,7 @@ def layouts():
     return [(0, 0, 0)] + [tuple(64 * rng.randrange(64) for _ in range(3)) for _ in range(int(os.environ.get("ETCH_LAYOUTS", 4)) - 1)]
 
 
+MINUTES = float(os.environ.get("ETCH_MINUTES", 0))
 KINDS = ("instructions", "data-accesses", "l1d-misses")
 
 
@@ -380,22 +486,33 @@ def part_load(args):
     etch_needed()
     del args
     cc = os.environ.get("ETCH_LOAD_COMPILER", "gcc")
-    rows, judged = [], []
+    rows, judged, lasted = [], [], []
     for name in os.environ.get("ETCH_PROGRAMS", " ".join(LOADS)).split():
         n = int(os.environ.get("ETCH_REQUESTS", LOADS[name][2]))
-        made = []
+        made, few = [], os.environ.get("ETCH_LAYOUTS") == "0"
         for data, bss, stack in layouts():
-            paths, objects = builds(name, cc, (data, bss))
+            paths, objects = builds(name, cc, (data, bss), few)
             made.append((stack, paths))
         with tempfile.TemporaryDirectory(prefix="etch-load-") as directory:
-            rows += cells(name, counted(name, made, n, directory), timed(name, made[0][1], n, directory))
+            if not few:
+                rows += cells(name, counted(name, made, n, directory), timed(name, made[0][1], n, directory))
             armed = made[0][1].get("armed")
+            if armed and MINUTES and name in CHANGES:
+                requests, changes, told, said = run_load(name, armed, n, [], directory, minutes=MINUTES)
+                lasted.append([name, requests, changes, told[0].strip(), told[1].strip(), len(said), said[0] if said else ""])
+                print(f"load: {name}: {lasted[-1]}", flush=True)
             if armed:
+                scalar = {int(s["address"], 16) for s in sites(TOP, armed) if "indexed" not in s["live"] and int(s["size"]) <= 8}
                 left = {int(s["address"], 16) for s in sites(TOP, armed) if s["live"] not in ("yes", "swap")}
-                total, of_objects, found = loads_of_objects(name, armed, objects, max(n // 10, 10), directory)
+                total, of_objects, found, immediate = loads_of_objects(name, armed, objects, max(n // 10, 10), directory)
+                loaded = sum(k for a, k in found.items() if a in scalar)
                 # A site of an armed object whose 64-bit value does not fit is a load too; etch_info counts those.
-                judged.append([name, total, of_objects, len(found), len([a for a in found if a in left]),
+                judged.append([name, total, immediate, loaded, f"{100 * immediate / max(immediate + loaded, 1):.1f}%", of_objects, len(found), len([a for a in found if a in left]),
                                " ".join(f"{a:x}" for a in sorted(found) if a not in left)[:60]])
-    table(["program", "", "instructions a request", "data accesses", "L1d misses", "from layout to layout", "us of CPU"], rows)
+    if rows:
+        table(["program", "", "instructions a request", "data accesses", "L1d misses", "from layout to layout", "us of CPU"], rows)
+    if lasted:
+        print(f"\nAfter {MINUTES:g} minutes of load, with changes of settings by the program's own commands, each of which shows its new value:\n")
+        table(["program", "requests", "changes", "before", "after", "lines of ETCH_STRAY=warn", "the first"], lasted)
     print("\nLoads by lackey, from the etch_sync on:\n")
-    table(["program", "loads", "of marked objects", "by instructions", "of these, said to stay loads", "others"], judged)
+    table(["program", "loads", "immediates executed", "scalar reads left", "immediates of them", "loads of marked objects", "by instructions", "of these, said to stay loads", "others"], judged)

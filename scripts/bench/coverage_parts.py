@@ -45,15 +45,14 @@ def etch_set(lvalue, operator, right):
 
 HAPROXY = {
     "include/haproxy/global.h": [(r"^#include <haproxy/api-t.h>", INCLUDE + r"\g<0>")],
-    "src/haproxy.c": [(r"^(?=struct global global = \{)", "ETCHED "), etch_set("global.mode", "|", "MODE_STOPPING"),
-                      (r"^(?=\tsetup_extra_threads\(&run_thread_poll_loop\);)", UP)],
-    "src/cli.c": [etch_set("global.maxconn", "=", "v"), (r"\*res = v \* mul;", "etch_set(res, v * mul);"), *init("cli_parse_global")],
+    "src/haproxy.c": [(r"^(?=struct global global = \{)", "ETCHED "), etch_set("global.mode", "|", "MODE_STOPPING")],
+    "src/cli.c": [etch_set("global.maxconn", "=", "v"), *init("cli_parse_global")],
     "src/check.c": [(r"global\.maxsock\+\+;", "etch_set(&global.maxsock, global.maxsock + 1);")],
     "src/proxy.c": [etch_set("global.tune.options", "&", "~GTUNE_BUSY_POLLING"), *init("proxy_parse_close_spread_time")],
     **{f"src/{file}.c": init(function) for file, function in (
-        ("cfgparse-global", "cfg_parse_global"), ("thread", "cfg_parse_nbthread"), ("log", "cfg_parse_log_forward"),
+        ("cfgparse-global", "cfg_parse_global"), ("log", "cfg_parse_log_forward"),
         ("cfgparse", "cfg_parse_peers"), ("cfgparse-listen", "cfg_parse_listen"), ("server", "cfg_parse_idle_pool_shared"),
-        ("listener", "cfg_parse_tune_listener_mq"))},
+        ("listener", "cfg_parse_tune_listener_mq"), ("task", "cfg_parse_tune_sched_low_latency"), ("fd", "cfg_parse_tune_fd_edge_triggered"))},
 }
 GUC = "src/backend/utils/misc/guc.c"
 # Files of PostgreSQL whose settings are marked: those with most of them. The others' lie in no other way.
@@ -73,8 +72,8 @@ def postgresql(at):
     out = {file: list(mark) for file in SETTINGS}
     out["src/include/postgres.h"] = [(r'^#include "c.h"', r"\g<0>\n" + INCLUDE.strip())]
     out[GUC] += [(r"^#define CONFIG_FILENAME", r"#define STORE(p, v) do { if (etch_set(p, v)) *(p) = (v); } while (0)\n\g<0>"),
-                 (r"(\*conf->variable|\*field) = ([^;]*);", lambda m: f"STORE({m[1][1:]}, {m[2]});")]
-    out["src/backend/postmaster/postmaster.c"] += [(r"^(?=\tstatus = ServerLoop\(\);)", UP)]
+                 (r"\*conf->variable = ([^;]*);", r"STORE(conf->variable, \1);"),
+                 (r"^(set_string_field\([^{]*\{[^}]*?)\*field = newval;", r"\1STORE(field, newval);")]
     return out
 
 
@@ -103,11 +102,16 @@ PROGRAMS = {
     "HAProxy": ("haproxy", HAPROXY, "true", "make -j2 V=1 TARGET=linux-glibc USE_CRYPT_H=1 CC='{cc}' CPU_CFLAGS=-O2 DEBUG_CFLAGS= "
                 "ADDINC='-I{include} -w' haproxy", "haproxy", ["global"]),
     "PostgreSQL": ("postgresql", postgresql, "CC='{cc}' CFLAGS='-O2 -w' CPPFLAGS='-I{include}' ./configure --without-readline --without-icu --without-zlib",
-                   "make -j2 -C src/backend postgres", "postgres", setting_names),
+                   "make -C src/backend generated-headers && make -C src/backend submake-libpgport && make -j2 -C src/backend postgres",
+                   "postgres", setting_names),
 }
 COMPILERS = ["gcc", "clang", "etch-cc gcc", "etch-cc clang"]
 COMPILERS += [f"{cc} -g" for cc in COMPILERS]      # ETCH_COMPILERS=gcc-16,etch-cc clang-22: others
-OWN_SYNC = ["HAProxy", "PostgreSQL"]
+# Where a program's set-up ends: there a port of it calls etch_sync_all.
+OWN_SYNC = {
+    "HAProxy": {"src/haproxy.c": [(r"^(?=\tsetup_extra_threads\(&run_thread_poll_loop\);)", UP)]},
+    "PostgreSQL": {"src/backend/postmaster/postmaster.c": [(r"^(?=\tstatus = ServerLoop\(\);)", UP)]},
+}
 CLOSED = ["HAProxy"]
 # Arms everything by one etch_sync an object, before main, while another thread runs, and says what is armed.
 PROBE = """#include <etch/imv.h>
@@ -257,6 +261,11 @@ def linked_in(name, at):
     return at / directory[1] if directory else at
 
 
+def object_sizes(at, objects):
+    text = sh("sh", "-c", f"find {at} -name '*.o' ! -name 'probe*' | xargs nm -S 2>&1")
+    return {w[3]: int(w[1], 16) for w in map(str.split, text.splitlines()) if len(w) == 4 and w[3] in objects and w[2] in "dDbB"}
+
+
 def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", options=(), but=()):
     """The program, unprocessed and rewritten, with the libetch of a checkout, and its objects. options: of etch rewrite.
     but: objects that are not armed."""
@@ -271,7 +280,9 @@ def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", opti
         objects = sorted(set(re.findall(rf"extern ngx_module_t\s+({objects});", have)))
     objects = [o for o in objects if o not in but]
     probe = at / f"probe.{tag}.c"
-    probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects),
+    size = object_sizes(at, objects) if "void *tell(" in text else {}
+    states = "".join(f"\t\tif (!etch_state_bytes(ETCH_ADDR({o}), {size[o]}, &s))\n\t\t\tgiven_up += s.given_up, held_back += !!s.held_back, set_often += s.set_often;\n" for o in objects if o in size)
+    probe.write_text(text % ("".join(f"extern char {o}[];\n" for o in objects), *([states] if "void *tell(" in text else []),
                              "".join(f"\terr |= etch_sync(&{o}[0], 1);\n" for o in objects)))
     sh(driver(cc), "-O1", f"-I{root}/lib/include", *(["-DOWN_SYNC"] if name in OWN_SYNC else []), "-c", "-o", probe.with_suffix(".o"), probe)
     link(command, program, out, cwd, [probe.with_suffix(".o"), f"{root}/build/libetch.a", *os.environ.get("ETCH_LINK", "").split()], main, cc, first)
@@ -364,11 +375,28 @@ def port_size(name, at):
     return lines
 
 
+def postgresql_server(exe, d):
+    """The command of a server of PostgreSQL with a new database in directory d, run as somebody who is not root."""
+    inst = exe.parent / "inst"
+    if not (inst / "bin/initdb").exists():
+        shutil.copy(exe, exe.parent / "src/backend/postgres")  # which make does not link then
+        for part in ("backend", "timezone", "interfaces/libpq", "bin/initdb", "backend/snowball", "pl/plpgsql/src"):
+            sh("make", "-C", exe.parent / "src" / part, "install", f"prefix={inst}")
+    shutil.copy(exe, inst / "bin/postgres")
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    if user:
+        os.chown(d, 65534, 65534)
+    sh(*user, inst / "bin/initdb", "-A", "trust", "-U", "postgres", "-N", "-D", f"{d}/data")
+    return [*user, inst / "bin/postgres", "-D", f"{d}/data", "-c", "listen_addresses=", "-c", f"unix_socket_directories={d}", "-c", "fsync=off"]
+
+
 def armed_after_sync(name, path):
     with tempfile.TemporaryDirectory(prefix="etch-coverage-") as d:
         (pathlib.Path(d) / "haproxy.cfg").write_text(HAPROXY_CONFIGURATION % {"dir": d, "port": free_port()})
-        arguments = {"HAProxy": ["-db", "-f", f"{d}/haproxy.cfg"]}.get(name, [])
-        r = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=60)
+        command = [path, *({"HAProxy": ["-db", "-f", f"{d}/haproxy.cfg"]}.get(name, []))]
+        if name == "PostgreSQL":
+            command = postgresql_server(path, d)
+        r = subprocess.run(command, capture_output=True, text=True, timeout=600)
     m = re.search(r"coverage (\d+) (\d+) (\d+) (-?\d+)", r.stderr)
     if not m or m.group(4) != "0":
         fail(f"coverage: {path}: {r.stderr[-500:]}")
@@ -388,7 +416,7 @@ def part_coverage(args):
         for cc in os.environ.get("ETCH_COMPILERS", ",".join(COMPILERS)).split(","):
             for tag, root in roots:
                 try:
-                    plain, out, objects = linked(name, cc, root, tag, options=["--closed"] if name in CLOSED else [])
+                    plain, out, objects = linked(name, cc, root, tag, more=OWN_SYNC.get(name), options=["--closed"] if name in CLOSED else [])
                 except fetch.Unavailable as e:
                     print(f"coverage: {name}: {e}", file=sys.stderr)
                     break
