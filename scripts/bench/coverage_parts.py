@@ -77,6 +77,10 @@ def postgresql(at):
     return out
 
 
+def marked_settings(at):
+    return sorted(m for f in SETTINGS for m in re.findall(r"^ETCHED\w+ [^;=]*?(\w+)\s*[=;]", (at / f).read_text(errors="surrogateescape"), re.M))
+
+
 # name: (source of fetch.py, {file: [(regex, replacement)]}, commands before make, make, name in the link command, objects)
 PROGRAMS = {
     "memcached": ("memcached", {"memcached.c": [(r"^struct settings settings;", INCLUDE + "ETCHED struct settings settings;")]},
@@ -103,7 +107,7 @@ PROGRAMS = {
                 "ADDINC='-I{include} -w' haproxy", "haproxy", ["global"]),
     "PostgreSQL": ("postgresql", postgresql, "CC='{cc}' CFLAGS='-O2 -w' CPPFLAGS='-I{include}' ./configure --without-readline --without-icu --without-zlib",
                    "make -C src/backend generated-headers && make -C src/backend submake-libpgport && make -j2 -C src/backend postgres",
-                   "postgres", setting_names),
+                   "postgres", marked_settings),
 }
 COMPILERS = ["gcc", "clang", "etch-cc gcc", "etch-cc clang"]
 COMPILERS += [f"{cc} -g" for cc in COMPILERS]      # ETCH_COMPILERS=gcc-16,etch-cc clang-22: others
@@ -273,8 +277,7 @@ def linked(name, cc, root, tag, text=PROBE, main=None, more=None, first="", opti
     cwd = linked_in(name, at)
     out = at / f"etched.{tag}"
     if callable(objects):
-        have = {w[-1] for w in map(str.split, sh("sh", "-c", f"nm {at}/src/backend/*/*.o {at}/src/backend/*/*/*.o").splitlines()) if len(w) == 3 and w[1] in "dD"}
-        objects = sorted(set(objects(fetch.CACHE / PROGRAMS[name][0])) & have)
+        objects = objects(at)
     elif isinstance(objects, str):
         have = " ".join(p.read_text(errors="replace") for p in at.glob("objs/*.c")) if name == "nginx" else ""
         objects = sorted(set(re.findall(rf"extern ngx_module_t\s+({objects});", have)))
@@ -364,15 +367,18 @@ def sites(root, path):
 
 
 def port_size(name, at):
-    """Lines of the port that Debian's source does not have; one that was changed counts once."""
+    """Lines of the port that Debian's source does not have; one that was changed counts once, and where more than one is
+    marked, as one expression does, marks apart."""
     source = PROGRAMS[name][0]
-    lines = 0
+    lines = marks = 0
     for pattern in edits_of(name, fetch.CACHE / source):
         for path in at.glob(pattern):
             old = (fetch.CACHE / source / path.relative_to(at)).read_text(errors="surrogateescape").splitlines()
             have = collections.Counter(path.read_text(errors="surrogateescape").splitlines())
-            lines += (have - collections.Counter(old)).total()
-    return lines
+            new = have - collections.Counter(old)
+            marks += sum(n for line, n in new.items() if line.startswith("ETCHED"))
+            lines += new.total()
+    return f"{lines - marks} + {marks} marks" if marks > 1 else lines
 
 
 def postgresql_server(exe, d):
