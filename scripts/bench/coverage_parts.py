@@ -74,6 +74,8 @@ def postgresql(at):
     out[GUC] += [(r"^#define CONFIG_FILENAME", r"#define STORE(p, v) do { if (etch_set(p, v)) *(p) = (v); } while (0)\n\g<0>"),
                  (r"\*conf->variable = ([^;]*);", r"STORE(conf->variable, \1);"),
                  (r"^(set_string_field\([^{]*\{[^}]*?)\*field = newval;", r"\1STORE(field, newval);")]
+    # The hook of a setting stores to it again: a plain store would give up its page.
+    out["src/backend/access/transam/xlog.c"] += [(r"^\tmax_wal_size_mb = newval;", "\tetch_set(&max_wal_size_mb, newval);")]
     return out
 
 
@@ -385,9 +387,9 @@ def postgresql_server(exe, d):
     """The command of a server of PostgreSQL with a new database in directory d, run as somebody who is not root."""
     inst = exe.parent / "inst"
     if not (inst / "bin/initdb").exists():
-        shutil.copy(exe, exe.parent / "src/backend/postgres")  # which make does not link then
+        shutil.copy(exe, exe.parent / "src/backend/postgres")  # which make is not to link
         for part in ("backend", "timezone", "interfaces/libpq", "bin/initdb", "backend/snowball", "pl/plpgsql/src"):
-            sh("make", "-C", exe.parent / "src" / part, "install", f"prefix={inst}")
+            sh("make", "-C", exe.parent / "src" / part, "-o", "postgres", "install", f"prefix={inst}")
     shutil.copy(exe, inst / "bin/postgres")
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     if user:
