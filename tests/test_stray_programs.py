@@ -388,6 +388,8 @@ def test_variables_of_a_page_are_armed_when_the_last_is_synced(tmp_path, build, 
     exe = Flow(tmp_path, build, cc).program(ONE_BY_ONE, "linked", flags=("-O2",))
     assert stray([exe], "").stdout == "000=321 000=324 000=325 111=325 000=365 0\n"
     assert stray([exe, "x"], "").stdout == "000=321 000=324 000=325 000=325 000=365 0\n"
+    fields = {r["object"]: r["armed"] for r in Flow(tmp_path, build, cc).inspect("fields", exe)["fields"]}
+    assert fields == dict.fromkeys("abc", "guarded"), fields
 
 
 DUMP = """

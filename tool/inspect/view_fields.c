@@ -316,6 +316,33 @@ static void spans_find(const struct spans *x, const struct object *o, struct fie
 	f->site_count = n;
 }
 
+/* Does etch_sync leave an object, or a part of it, whatever else it arms? */
+static bool is_left(const struct object *o)
+{
+	bool left = o->kernel || o->dense;
+	size_t i;
+
+	for (i = 0; i < o->range_count && !left; i++)
+		left = o->ranges[i].kept;
+	return left;
+}
+
+/* Does no page guard an object that is stored to later: is another on its pages one that etch_sync leaves? */
+static bool is_unguarded(const struct scan *s, const struct object *o)
+{
+	const struct object *list = s->objects.list, *end = list + s->objects.defined, *x;
+	uint64_t first = o->addr & ~(uint64_t)(ETCH_PAGE - 1), last = (o->addr + o->size - 1) | (ETCH_PAGE - 1);
+	bool left = is_left(o);
+
+	if (!object_is_exposed(o))
+		return left;
+	for (x = o; x > list && x[-1].section == o->section && x[-1].addr + x[-1].size > first && !left; x--)
+		left = is_left(x - 1);
+	for (x = o + 1; x < end && x->section == o->section && x->addr <= last && !left; x++)
+		left = is_left(x);
+	return left;
+}
+
 static void object_show(const struct view *v, struct lines *lines, const struct field *of, bool all, struct listing *l,
                         struct sums *sums)
 {
@@ -326,10 +353,10 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 	if (!o->range_count) {
 		f.to = o->size;
-		f.when = o->armed                                         ? AT_START
-		         : o->kernel || (o->kept && object_is_exposed(o)) ? NEVER
-		         : o->kept                                        ? GUARDED
-		                                                          : BY_SYNC;
+		f.when = o->armed                                              ? AT_START
+		         : o->kernel || (o->kept && is_unguarded(&v->scan, o)) ? NEVER
+		         : o->kept                                             ? GUARDED
+		                                                               : BY_SYNC;
 		f.whole = true;
 		field_show(v, lines, &f, all, l, sums);
 		return;
