@@ -111,7 +111,8 @@ def test_an_unknown_system_is_an_error():
 
 
 def test_no_test_runs_a_command_by_the_number_of_a_release():
-    """llvm-readelf-14 is in Debian 12 alone, llvm-readelf in each. What is used only where it is installed may have one."""
+    """llvm-readelf-14 is in Debian 12 alone, llvm-readelf in each. What is used only where it is installed may have one, and
+    names of compilers that a test is about."""
     named = r"\"((?:clang(?:\+\+)?|gcc|g\+\+|lld|ld\.lld|llvm-(?!bolt-16\")[a-z]+)-\d+)\""
-    found = {(f.name, name) for f in TESTS.rglob("*.py") for name in re.findall(named, f.read_text())}
+    found = {(f.name, name) for f in TESTS.rglob("*.py") if f.name not in ("test_compilers.py", "test_install.py") for name in re.findall(named, f.read_text())}
     assert not found

@@ -275,7 +275,7 @@ fn counts() {
         ("branches", 21),
         ("static branches", 22),
     ];
-    let mut info = [0; 27];
+    let mut info = [0; 28];
     info[0] = size_of_val(&info) as u64;
     // SAFETY: struct etch_info begins with its size; all its members are words.
     assert_eq!(unsafe { etch_info(info.as_mut_ptr()) }, 0);
