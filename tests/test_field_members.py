@@ -173,3 +173,46 @@ def test_the_places_that_are_named_are_the_guilty_ones(flow, seed):
             assert not guilty, (o, places, r)
         else:  # any byte: the others are armed by field again
             assert len(r) > 1 or not guilty, (o, places, r)
+
+
+LISTS = """
+#include <etch/imv.h>
+#include <stddef.h>
+#include <stdio.h>
+struct list { struct list *next, *prev; };
+struct tree { union { struct tree *left; long tag; }; struct tree *right; };
+struct entry { int before; TYPE node; int after; int plain; };
+ETCHED struct { unsigned counter; int level; struct { int outer; struct entry in; } s; int last; } cfg = { .level = 1, .s = { 2, { .before = 3, .after = 4, .plain = 5 } }, .last = 6 };
+static TYPE *head;
+static int *number;
+__attribute__((noinline)) int sum(void) { cfg.counter++; return cfg.level + cfg.s.in.before + cfg.s.in.after + cfg.s.in.plain + cfg.s.outer + cfg.last; }
+__attribute__((noinline)) void keep(TYPE *n, int *p) { head = n; number = p; __asm__ volatile("" : : : "memory"); }
+__attribute__((noinline)) void later(int v)
+{
+	struct entry *x = (struct entry *)((char *)head - offsetof(struct entry, node));
+	x->before = x->after = v;
+	*number = v;
+}
+int main(void)
+{
+	keep(&cfg.s.in.node, &cfg.s.in.plain);
+	int err = etch_sync_all(), was = sum();
+	later(100);
+	printf("%d %d %d %ld\\n", err, was, sum(), etch_verify(0, 0));
+}
+"""
+
+
+@pytest.mark.parametrize("node", ["struct list", "struct tree", "int"])
+def test_from_the_node_of_a_list_to_what_is_in_the_list(flow, node):
+    """A pointer to a struct in a struct inside reaches all of the outermost one; a pointer to a scalar in it reaches that."""
+    text = LISTS
+    if node == "int":  # an array of them
+        text = text.replace("TYPE node", "int node[2]").replace("TYPE *head", "int (*head)[2]").replace("TYPE *n", "int (*n)[2]")
+    text = text.replace("TYPE", node)
+    exe = flow.program(text, "plain", ["-O2", "-g", "-w"])
+    flow.rewrite(exe)
+    assert run([exe]).stdout == "0 21 309 0\n"
+    armed = {r["field"]: r["armed"] for r in flow.inspect("fields", exe)["fields"]}
+    assert {armed[f"s.in.{n}"] for n in ("before", "after", "plain")} == {armed["s.outer"]} == {"no"}, armed
+    assert armed["level"] == armed["last"] == "yes", armed

@@ -17,9 +17,19 @@
 /* Bytes of the widest store that is limited to its bytes: one of a vector register. */
 #define STORE_MOST 64u
 
+static bool begins_nested(const struct members *all, uint64_t at)
+{
+	size_t i;
+
+	for (i = 0; i < all->nested_count && all->nested[i].from != at; i++)
+		;
+	return i < all->nested_count;
+}
+
 enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to)
 {
 	const struct member *m, *before;
+	bool scalar;
 	uint64_t at;
 	size_t i;
 
@@ -43,12 +53,16 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	before = at == m->off ? member_at(&o->members, at - 1) : NULL;
 	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
 	*to = m->off + m->size;
-	/* The first member of a struct inside has the address of that struct, and its end may be that of an array's. */
+	scalar = m->kind == MEMBER_SCALAR && !begins_nested(&o->members, at);
+	/* From a struct or array in a struct inside, a program may go to that whole struct, as from the node of a list to
+	 * what is in the list; and the address may be the end of an array in a struct before. */
 	for (i = 0; i < o->members.nested_count; i++) {
 		const struct nested *x = &o->members.nested[i];
 
-		if (x->from == at && x->to > *to)
-			*to = x->to;
+		if (!scalar && x->from <= at && at < x->to) {
+			*from = x->from < *from ? x->from : *from;
+			*to = x->to > *to ? x->to : *to;
+		}
 		if (x->to == at && x->from < *from)
 			*from = x->from;
 	}
