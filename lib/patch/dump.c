@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* dump.c: etch_dump, which writes the state of every etched variable as text. */
 #include <errno.h>
-#include <string.h>
 
 #include "common/sys.h"
 #include "patch/give_up.h"
@@ -43,13 +42,11 @@ struct variable {
 
 static void name_copy(const struct module *m, const struct object *o, char name[256])
 {
-	const struct etch_obj *r = m->obj + o->record;
-	uint64_t at = etch_ref((uint64_t)(uintptr_t)&r->ref, r->ref);
-	const struct segment *s = image_segment(&m->image, at, 1);
-	size_t i = 0;
+	size_t most, i = 0;
+	const char *from = module_object_name(m, o, &most);
 
-	for (; s && i < 255 && at + i < s->end && ((const char *)(uintptr_t)at)[i]; i++)
-		name[i] = ((const char *)(uintptr_t)at)[i];
+	for (; from && i < 255 && i < most && from[i]; i++)
+		name[i] = from[i];
 	name[i] = 0;
 }
 
@@ -99,16 +96,19 @@ static void add_target(struct line *l, uint64_t at)
 	add_number(l, at - o->addr, 10);
 }
 
-static long line_write(int fd, const struct line *l)
+/* 0, or -1: it cannot be written. */
+static int line_write(int fd, const struct line *l)
 {
 	size_t done = 0;
-	long n = 0;
+	long n;
 
-	while (done < l->used && (n >= 0 || n == -EINTR)) {
+	while (done < l->used) {
 		n = sys_call3(SYS_write, fd, (long)(l->text + done), (long)(l->used - done));
+		if (n <= 0 && n != -EINTR)
+			return -1;
 		done += n > 0 ? (size_t)n : 0;
 	}
-	return n < 0 ? n : 0;
+	return 0;
 }
 
 /* The lock is not held while a line is written: who reads the other end of a pipe may want it. */

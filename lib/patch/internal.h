@@ -215,6 +215,21 @@ static inline int module_has_page(const struct module *m, uint64_t at)
 {
 	return !m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages;
 }
+/* The name of an object, which ends after *most characters at the latest, perhaps without a NUL; null: its record is
+ * damaged. Async-signal-safe. */
+static inline const char *module_object_name(const struct module *m, const struct object *o, size_t *most)
+{
+	const struct etch_obj *r = m->obj + o->record;
+	const struct segment *s = NULL;
+	uint64_t name = 0;
+
+	if (image_segment(&m->image, (uint64_t)(uintptr_t)r, sizeof(*r))) {
+		name = etch_ref((uint64_t)(uintptr_t)&r->ref, r->ref);
+		s = image_segment(&m->image, name, 1);
+	}
+	*most = s ? s->end - name : 0;
+	return s ? (const char *)(uintptr_t)name : NULL;
+}
 /* Is the page of this address read-only outside a set? */
 int module_page_readonly(const struct module *m, uint64_t at);
 /* Sets the pages of [from, to) to the protection that follows from their objects. 0 or an

@@ -106,9 +106,8 @@ static void put_object(const struct module *m, uint64_t at)
 {
 	size_t i = module_object_from(m, at);
 	const struct object *o = i < m->object_count ? &m->object[i] : NULL;
-	const struct segment *s = NULL;
-	const struct etch_obj *r;
-	uint64_t name = 0;
+	const char *name;
+	size_t most;
 
 	if ((!o || o->addr > at) && i)
 		o = &m->object[i - 1]; /* the padding after an object */
@@ -116,13 +115,9 @@ static void put_object(const struct module *m, uint64_t at)
 		put_hex(at);
 		return;
 	}
-	r = m->obj + o->record;
-	if (image_segment(&m->image, (uint64_t)(uintptr_t)r, sizeof(*r))) {
-		name = etch_ref((uint64_t)(uintptr_t)&r->ref, r->ref);
-		s = image_segment(&m->image, name, 1);
-	}
-	if (s)
-		put((const char *)(uintptr_t)name, s->end - name < 512 ? s->end - name : 512);
+	name = module_object_name(m, o, &most);
+	if (name)
+		put(name, most < 512 ? most : 512);
 	put_string("+");
 	put_hex(at - o->addr);
 }
