@@ -40,6 +40,8 @@ bool track_only_set(const struct track *t, size_t insn, unsigned reg)
 	const struct func_code *c = t->f->code;
 	unsigned n;
 
+	if (t->f->entries->fault_count)
+		return false; /* a fixup gets the register as it is */
 	for (n = 0; n < REACH && insn < c->count; n++, insn++) {
 		const struct insn *in = &c->insns[insn];
 		bool of_set = in->no_escape && in->mem == MEM_ADDRESS && in->base == reg && in->index == INSN_NO_REG;

@@ -350,8 +350,6 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 	return detail_sort(d, &w->env) ? 0 : error_memory(e);
 }
 
-/* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
- * functions. 0, or -1 and a message. */
 /* Finds what etch has added to the file in an earlier run: the end of its segment, after what was moved there. */
 static void own_find(struct work *w)
 {
@@ -365,6 +363,8 @@ static void own_find(struct work *w)
 	w->own_size = at.size - at.first;
 }
 
+/* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
+ * functions. 0, or -1 and a message. */
 static int work_open(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
