@@ -20,7 +20,7 @@ struct endbrs {
 	const struct code_map *map;
 	const struct objtool_options *options;
 	struct place_names names;
-	uint64_t *skipped; /* the same: it is behind an instruction that does not decode, up to the next function */
+	uint64_t *skipped; /* the same: it follows an instruction that does not decode, before the next function */
 	uint64_t *begins;  /* a bit per byte of the space: an instruction begins there */
 	uint64_t *list;    /* addresses of functions with endbr, sorted */
 	bool *used;        /* of these */

@@ -40,7 +40,7 @@ struct search {
 	uint8_t *up;      /* per function: may be on the stack at a call of etch_sync */
 	uint8_t *returns; /* per function: it calls what returns more than once */
 	uint8_t *ends;    /* per function: it may return */
-	uint32_t *last;   /* per function: the index behind its last instruction */
+	uint32_t *last;   /* per function: the index after its last instruction */
 	uint64_t *todo;   /* function << 32 | instruction, to be followed */
 	size_t todo_count, todo_room;
 	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of functions, UINT32_MAX: none */

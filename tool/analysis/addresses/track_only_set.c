@@ -21,7 +21,7 @@ static bool is_overwritten(const struct track *t, const struct insn *in, unsigne
 	}
 }
 
-/* Does the register not live beyond a call, which does not get it either? */
+/* Is the register dead after a call, and none of its arguments? */
 static bool ends_with_call(const struct track *t, const struct insn *in, unsigned reg)
 {
 	uint16_t clobbered = insn_call_clobbers();
