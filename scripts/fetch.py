@@ -278,7 +278,7 @@ def lz4_block_quick(library, data, out):
 
 
 def lz4_legacy(data):
-    """The format of `lz4 -l`: blocks of at most 8 MiB behind their sizes."""
+    """The format of `lz4 -l`: blocks of at most 8 MiB after their sizes."""
     try:
         block = functools.partial(lz4_block_quick, ctypes.CDLL("liblz4.so.1"))
     except OSError:

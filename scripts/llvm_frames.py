@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Asks LLVM's checker of CFI (llvm-mc --validate-cfi, LLVM 21 and later) about the FDE of an address.
 
-    llvm_frames.py FILE ADDRESS            ADDRESS: as objdump prints it, behind the instruction in question
+    llvm_frames.py FILE ADDRESS            ADDRESS: as objdump prints it, after the instruction in question
 
 The checker reads assembly: the FDE's code by llvm-objdump, with the FDE's instructions as directives at their addresses.
 Prints what it says of the instruction that ends at ADDRESS, and how much of the rest; not what it says of registers that

@@ -36,7 +36,7 @@ class Result:
         self.error = None
         self.compared = None
         self.odd = 0            # bytes whose CFI no rule can say, and that we leave undefined
-        self.dead = 0           # bytes left undefined behind a call that never returns: code alone
+        self.dead = 0           # bytes left undefined after a call that never returns: code alone
         self.differ = []        # (start, end, truth, ours, source, class, function)
         self.explained = {}     # reason -> bytes
         self.undefined = []     # (bytes, function), largest first

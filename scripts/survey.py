@@ -128,7 +128,7 @@ def digest(path):
             hashlib.sha256(f.read()).hexdigest()
 
 
-RECORD = struct.Struct("<8sIIQQ16s16s64s")  # of what the file was (docs/formats.md): behind all else
+RECORD = struct.Struct("<8sIIQQ16s16s64s")  # of what the file was (docs/formats.md): after all else
 
 
 def kept_digest(path):

@@ -23,7 +23,7 @@ RBP, RIP, leb = rows.RBP, rows.RIP, rows.leb
 SIZES = {0: 8, 2: 2, 3: 4, 4: 8, 10: 2, 11: 4, 12: 8}  # of a DW_EH_PE_* format
 # A listing of more code than this is only made of the function in question and what is around it,
 # and of the next AHEAD bytes: functions come in order of address, and each objdump costs a start. Where the next function
-# in question is close behind a listing, that is of twice as much, up to AHEAD_MOST.
+# in question is close after a listing, that is of twice as much, up to AHEAD_MOST.
 WHOLE = 8 << 20
 AROUND = 4096
 AHEAD = 256 << 10
@@ -487,7 +487,7 @@ def _leads(code, truth, mine, start, end, rule):
 
 def _contradicted(code, truth, mine, start, end, t, o):
     """Whether .eh_frame contradicts itself: the instructions lead from our rule to what it says of what follows, and
-    from its own rule to something else. LLVM has it so where arguments are pushed behind a jump."""
+    from its own rule to something else. LLVM has it so where arguments are pushed after a jump."""
     return _leads(code, truth, mine, start, end, o) is True and _leads(code, truth, mine, start, end, plainly(t)) is False
 
 
@@ -507,9 +507,9 @@ def _blocks(code, start, end):
 
 
 def _entered(code, truth, mine, start, end, t, o):
-    """Whether .eh_frame contradicts itself: in code behind what does not go on, to which only direct jumps lead, and at each
+    """Whether .eh_frame contradicts itself: in code after what does not go on, to which only direct jumps lead, and at each
     of these our rule and .eh_frame's have the same CFA and return address, which the instructions from there on make ours.
-    OCaml has it so where a slow path inside a trap frame is put behind the function's last return."""
+    OCaml has it so where a slow path inside a trap frame is put after the function's last return."""
     blocks = _blocks(code, start, end)
     for i, first, stop in blocks:
         head, sources = code.addr[i], code.sources.get(code.addr[i])

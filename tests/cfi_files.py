@@ -57,7 +57,7 @@ def check_against(truth, ours):
         for start, end, t, o, why in places:
             if what == "undef":       # and rightly so
                 assert not representable(t), (hex(start), hex(end), t, why)
-            elif "behind an expression" in t[0]:  # pyelftools has no offset there
+            elif "after an expression" in t[0]:  # pyelftools has no offset there
                 assert what == "odd"
             else:                     # rbp in another register, or the like: only rbp is lost
                 assert what in ("odd", "bp"), (what, hex(start), hex(end), t, o)

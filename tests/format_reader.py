@@ -283,7 +283,7 @@ class Reader:
         return bytes(self.data[o:o + n])
 
     def initial(self, addr, n):
-        """As in memory before the first instruction: zeros behind the file's bytes."""
+        """As in memory before the first instruction: zeros after the file's bytes."""
         for p in self.loads:
             if p["p_vaddr"] <= addr < p["p_vaddr"] + p["p_memsz"]:
                 o, have = p["p_offset"] + addr - p["p_vaddr"], p["p_vaddr"] + p["p_filesz"] - addr

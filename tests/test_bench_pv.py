@@ -58,7 +58,7 @@ def test_calls_all_variants(bench, cc):
 
 
 def test_instructions_are_classified():
-    """The classes behind the counts, on lines as objdump prints them."""
+    """The classes after the counts, on lines as objdump prints them."""
     kind = counts.kind
     assert [kind(t) for t in ("nopw   0x0(%rax,%rax,1)", "cs nopw 0x0(%rax,%rax,1)", "xchg   %ax,%ax",
                               "data16 cs nopw 0x0(%rax,%rax,1)")] == ["nop"] * 4

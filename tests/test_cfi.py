@@ -359,7 +359,7 @@ def test_terminators_bad_entries_and_cies_anywhere(read, dump):
     f.cie(version=9)
     f.cie(aug=b"zRX", data=b"\x1b\0")
     f.cie(ra=7)
-    late = len(f.data) + 24                             # behind its FDE
+    late = len(f.data) + 24                             # after its FDE
     f.fde(late, TEXT + 0x10, 0x10, bytes(7))
     assert f.cie(program=b"\x0c\x07\x10\x90\x01") == late
     f.fde(0x7000, TEXT + 0x20, 0x10)                    # no CIE there

@@ -44,7 +44,7 @@ def return_addresses(path):
 
 @pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6"])
 def test_the_map_of_a_loaded_library(prepared, name):
-    """Right behind every call that objdump sees, and used for nearly all of them."""
+    """Right after every call that objdump sees, and used for nearly all of them."""
     returns = return_addresses(LIBDIR / name)
     out = run([prepared, "-m", LIBDIR / name], input="\n".join(returns) + "\n").stdout
     m = re.fullmatch(r"asked (\d+) direct (\d+)\n", out)
@@ -78,7 +78,7 @@ def test_return_addresses_that_no_call_pushed(prepared):
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("name", ["libc.so.6", "libstdc++.so.6"])
 def test_the_map_that_walks_fill_in(prepared, name, order):
-    """Without a table: behind every call that objdump sees the rule is pyelftools', and nearly all have one. The addresses that no call
+    """Without a table: after every call that objdump sees the rule is pyelftools', and nearly all have one. The addresses that no call
     pushed have none, whatever is filled in around them."""
     path = LIBDIR / name
     truth, fdes = rows.cfi_rows(path)

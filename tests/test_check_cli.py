@@ -111,7 +111,7 @@ def test_the_remedy_is_told_once_for_each_id(check, work):
     assert len(ids(p)) == 4
     assert len(lines(p, "^    why: ")) == len(lines(p, "^    fix: ")) == 2
     at = [i for i, line in enumerate(p.stdout.splitlines()) if "fix: " in line or line.startswith("again.o")]
-    assert at[0] < at[1]  # behind the first block
+    assert at[0] < at[1]  # after the first block
 
 
 def test_equal_findings_that_are_far_apart_have_blocks_of_their_own(etch, tmp_path):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """ETCH-F001 and F006 for every way by which control leaves a function without an instruction that ends it, combined with
-everything that can stand behind the function; and sound counterparts, of which nothing is said."""
+everything that can stand after the function; and sound counterparts, of which nothing is said."""
 
 import io
 import itertools
@@ -23,7 +23,7 @@ LEAVES = {
     **{f"falls from {n.split()[0]} {k}": f"\tmovl\t%edi, %eax\n#{n}9:\n" for k, n in enumerate(NOPS[:4])},
     **{f"jumps by {j}": f"\ttestl\t%edi, %edi\n\tjs\t1f\n#\t{j}\t9f\n1:\tmovl\t$3, %eax\n\tret\n9:\n" for j in JUMPS},
     "jumps from its start": "#\tje\t9f\n\tret\n9:\n",
-    "jumps behind a call": "\tsubq\t$8, %rsp\n\tcall\tg\n\taddq\t$8, %rsp\n#\tje\t9f\n\tret\n9:\n",
+    "jumps after a call": "\tsubq\t$8, %rsp\n\tcall\tg\n\taddq\t$8, %rsp\n#\tje\t9f\n\tret\n9:\n",
     "jumps over a call at the end": "\tsubq\t$8, %rsp\n\ttestl\t%edi, %edi\n#\tje\t9f\n\tcall\tfails\n9:\n",
 }
 # Ends of a function: the label has an end of its own, or is not reached.
@@ -41,7 +41,7 @@ ENDS = {
 }
 NEXT = "\t.globl\tnext@\n\t.type\tnext@, @function\nnext@:\tmovl\t$7, %eax\n\tret\n\t.size\tnext@, .-next@\n"
 SIZE = "\t.size\tf@, .-f@\n"
-# What stands behind: (text, what is said of falling there, of a jump there).
+# What stands after: (text, what is said of falling there, of a jump there).
 BEHIND = {
     "aligned": (f"{SIZE}\t.p2align 5\n{NEXT}", "F001", "F001"),
     "aligned by zeros": (f"{SIZE}\t.p2align 5, 0\n{NEXT}", "F001", "F001"),
@@ -59,20 +59,20 @@ BEHIND = {
 
 
 def source(number, body, behind, cfi):
-    """A section with the function, and what stands behind."""
+    """A section with the function, and what stands after."""
     start, end = ("\t.cfi_startproc\n", "\t.cfi_endproc\n") if cfi else ("", "")
     if cfi:
         behind = behind.replace(SIZE, f"{end}{SIZE}", 1).replace("next@:", "next@:\t.cfi_startproc\n").replace(
             "\t.size\tnext", "\t.cfi_endproc\n\t.size\tnext")
     text = (f'\t.section\t.text.f@,"ax",@progbits\n\t.p2align 5\n\t.globl\tf@\n\t.type\tf@, @function\nf@:\n'
-            f"{start}{body.replace('#', f'.Lplace{number}:')}{behind}"
+            f"{start}{body.replace('#', f'.Lplace{number}:')}{after}"
             f"\t.section\t.expect\n\t.quad\t{f'.Lplace{number}-f@' if '#' in body else '0'}\n")
     return text.replace("@,", "\0").replace("@function", "\1").replace("@progbits", "\2").replace("@", str(number)).replace(
         "\0", f"{number},").replace("\1", "@function").replace("\2", "@progbits")
 
 
 def findings(etch, directory, sources):
-    """By source (body, what stands behind): {(ID, offset)} of the function, and the offset of the instruction that
+    """By source (body, what stands after): {(ID, offset)} of the function, and the offset of the instruction that
     counts."""
     cases = list(sources)
     (directory / "t.s").write_text("".join(sources[c] for c in cases) + '\t.section .note.GNU-stack,"",@progbits\n')

@@ -295,7 +295,7 @@ table{n}: .quad	4b, 3b
 
 
 def test_weak_function_that_nobody_defines(etch, tmp_path):
-    """Linked statically its call goes to the address 0, behind a test."""
+    """Linked statically its call goes to the address 0, after a test."""
     source = tmp_path / "t.c"
     source.write_text("__attribute__((weak)) void maybe(void);\nint main(void) { if (maybe) maybe(); return 0; }\n")
     out = tmp_path / "t"
@@ -328,7 +328,7 @@ got:	.quad	0
         "throw_exception", "throw_corlib_exception", "rethrow_exception", "rethrow_preserve_exception")),
     ("plt__jit_icall_mono_arch_set_exception", False)])
 def test_what_mono_raises_by(etch, tmp_path, name, raises):
-    """Its AOT compiler puts constants behind calls of them."""
+    """Its AOT compiler puts constants after calls of them."""
     obj = assemble(tmp_path, MONO.format(name=name))
     found = {x["id"] for x in check(etch, obj)[str(obj)]}
     assert ("ETCH-D005" not in found) == raises

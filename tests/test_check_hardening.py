@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """etch check on what loaders and processors are told: writable code, stacks, text relocations,
-endbr64, int3 behind jumps.
+endbr64, int3 after jumps.
 
 Truth is readelf's, pyelftools' and what each test has changed: a check must find exactly the
 places that were damaged, and nothing in a file that was not."""

@@ -66,7 +66,7 @@ def test_rules_for_archives(check, archives, rule, left):
 def test_a_colon_in_a_name(check, work):
     shutil.copy(work / "wrong.o", work / "a:b #.o")
     assert "1 suppressed" in check("--ignore", r"ETCH-C001:a\:b #.o:wrong", "a:b #.o").stdout
-    # In a file a # behind a space begins the reason: a ? stands for the space.
+    # In a file a # after a space begins the reason: a ? stands for the space.
     (work / "s").write_text(r"ETCH-C001:a\:b?#.o # ok" + "\n")
     assert "1 suppressed" in check("--suppressions", "s", "a:b #.o").stdout
 

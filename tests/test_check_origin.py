@@ -66,7 +66,7 @@ POPS = function("""
 	.cfi_adjust_cfa_offset -16
 	mov $1,%eax
 	ret""")
-# Behind the code that does not go on the table has its frame: no .cfi_remember_state.
+# After the code that does not go on the table has its frame: no .cfi_remember_state.
 CARRIED = function("""
 	test %edi,%edi
 	js 1f
@@ -141,7 +141,7 @@ def test_inline_assembly_is_the_users(etch, tmp_path, cc, level):
 
 
 def test_one_of_the_users_in_a_function_makes_all_of_it_the_users(etch, tmp_path):
-    """What inline assembly has moved may be seen behind a jump first."""
+    """What inline assembly has moved may be seen after a jump first."""
     assemble(tmp_path, LATE.replace("\tcall g\n", "\tcall g\n\tpush %rax\n\tcall g\n\tpop %rax\n", 1) + C99)
     p = check(etch, tmp_path, "--format", "json", "f.o", ok=1)
     assert len(findings(p)) == 2 and not any("origin" in x for x in findings(p))

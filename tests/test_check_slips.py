@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Files of compilers whose .eh_frame does not follow the code (ETCH-N003): clang before 7, icc and icx describe the frame
-at calls, and not in epilogues or behind them. Without DWARF, what shows it is that many functions of the file are so. Here
+at calls, and not in epilogues or after them. Without DWARF, what shows it is that many functions of the file are so. Here
 a compiler's functions, of which the directives are taken out that such compilers do not write."""
 
 import io
@@ -26,7 +26,7 @@ def is_restore(line):
 
 
 def no_epilogues(lines):
-    """No directive behind a restore."""
+    """No directive after a restore."""
     out, in_epilogue = [], False
     for line in lines:
         if line.startswith("\t.cfi_") and "endproc" not in line and in_epilogue:
@@ -41,12 +41,12 @@ def no_epilogues(lines):
 
 
 def no_states(lines):
-    """The row of an epilogue goes on behind it."""
+    """The row of an epilogue goes on after it."""
     return [line for line in lines if "_state" not in line]
 
 
 def late(lines):
-    """The directives of pushes in front of each other come together, behind the last."""
+    """The directives of pushes in front of each other come together, after the last."""
     out, held = [], []
     for i, line in enumerate(lines):
         follows = next((x for x in lines[i + 1:] if not x.startswith("\t.cfi_")), "")

@@ -272,7 +272,7 @@ class Truth:
         self.functions = {n: self.normal(n, lines) for n, lines in self.functions.items()}
 
     def take(self, name, addr, rest):
-        """Of one instruction: its text, and with -w the relocations behind it."""
+        """Of one instruction: its text, and with -w the relocations after it."""
         insn, *relocs = re.split(r"\t[0-9a-f]+: (?=R_X86)", rest)
         at = re.search(r"\s+# ([0-9a-f]+ <([^+>]*).*>)$", insn)
         insn = re.sub(r"\s+#.*$", "", insn).strip()

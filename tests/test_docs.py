@@ -97,7 +97,7 @@ def test_links(name):
 
 # ---- findings.md: examples ------------------------------------------------------
 
-EXAMPLE = re.compile(r"^```(diff )?(c|asm)\b(.*)\n((?:.*\n)*?)```$", re.M)  # with marks for these tests behind the language
+EXAMPLE = re.compile(r"^```(diff )?(c|asm)\b(.*)\n((?:.*\n)*?)```$", re.M)  # with marks for these tests after the language
 PRELUDE = dict(re.findall(r"```(c|asm)\n(.*?)```", FINDINGS[:FINDINGS.index("## Findings of etch rewrite")], flags=re.S))
 STUB = "#include <etch/imv.h>\nint f(void);\nint main(void) { return f(); }\n"
 

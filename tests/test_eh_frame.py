@@ -128,7 +128,7 @@ def test_rows_are_those_of_etch(name, programs, build, tmp_path):
         if have is None:
             missing += end - start
         elif have == rule or (have[0], *have[2:]) == (rule[0], *rule[2:]) and rule[1] == "same" and have[1].startswith("cfa-"):
-            same += end - start  # behind a pop the slot still has the caller's rbp, and the rule of compilers is that
+            same += end - start  # after a pop the slot still has the caller's rbp, and the rule of compilers is that
         else:
             different += end - start
             assert rule[3] == "end" and have[2] == "undef", (hex(start), have, rule)

@@ -127,7 +127,7 @@ def fragment(s, state, reached, fde, symbol, also):
     s.function(part, symbol, of_fde)
     # Where .eh_frame agrees with the jumps that a part begins there, a pointer is no proof of an entry, since a jump may
     # take it; nor is a jump without a frame, which compilers leave of places that are not reached. Nor is either one
-    # where the code itself takes down the frame, as it does behind what falls into it here.
+    # where the code itself takes down the frame, as it does after what falls into it here.
     entered = also == "call" or (also and fde != "right" and reached != "fall")
     both = entered and depth != 0
     depths = {8 + depth} | ({8} if entered else set()) | ({8 + depth + 40} if reached == "two" else set())

@@ -564,7 +564,7 @@ func main() {
 
 @pytest.mark.parametrize("early", [False, True])
 def test_go(build, go, tmp_path, early):
-    """Go's handler is in front or behind; a nil dereference is a panic, at the end too."""
+    """Go's handler is in front or after; a nil dereference is a panic, at the end too."""
     text = GO.replace("INCLUDE", str(INCLUDE)).replace("BUILD", str(build))
     text = text.replace("EARLY", "static __attribute__((constructor)) void early(void) { etch_fault_init(); }" if early else "")
     (tmp_path / "main.go").write_text(text)

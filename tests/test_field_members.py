@@ -8,7 +8,7 @@ import pytest
 
 from conftest import run
 
-# What is between or behind the other members. A list of (before req_count, behind it, initializer of the end).
+# What is between or after the other members. A list of (before req_count, after it, initializer of the end).
 ODD = {
     "nothing": ("", "", ""),
     "empty_union": ("union { } __attribute__((aligned(64)));", "", ""),

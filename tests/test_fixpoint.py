@@ -78,7 +78,7 @@ def test_chain(etch, tmp_path, n, backward, cfi):
 
 @pytest.mark.parametrize("between", ["call f0\n", "call g\n", "test %edi,%edi\nje 1f\ncall f0\n1:\n"], ids=["back", "other", "branch"])
 def test_chain_with_more_behind(etch, tmp_path, between):
-    """What is behind the calls says something to others as long as it seems to be reached."""
+    """What is after the calls says something to others as long as it seems to be reached."""
     text = chain(300, between=between).replace(NOTE, function("g", "ret\n") + NOTE)
     assert {x["id"] for x in findings(etch, assemble(tmp_path, text))} == {"ETCH-F002"}
 
@@ -96,7 +96,7 @@ def test_cycle(etch, tmp_path, n, returns):
         links = [function(f"f{i}", body(i)) for i in range(n)]
     path = assemble(tmp_path, file(function("top", PUSH + "call f0\nxor %eax,%eax\n"), links))
     ids = sorted(x["id"] for x in findings(etch, path))
-    # top goes on into f0 if f0 comes back; else what is behind the calls is not reached.
+    # top goes on into f0 if f0 comes back; else what is after the calls is not reached.
     assert ids == (["ETCH-F001"] if returns else ["ETCH-F002"] * (n + 1))
     assert {r[2] for r in rows(etch, path)} == {"rsp+8", "rsp+16"}
 
@@ -218,7 +218,7 @@ late:	pushq	%rbx
 
 @pytest.mark.parametrize("flags", [LIBRARY, PACKED], ids=["relocations", "packed"])
 def test_nothing_is_known_of_the_end_of_what_has_not_been_analysed(etch, tmp_path, flags):
-    """It is not noreturn, which would never be withdrawn: code behind calls of it has rows."""
+    """It is not noreturn, which would never be withdrawn: code after calls of it has rows."""
     assert not wrong(etch, tmp_path, LATE, *flags)
 
 
@@ -266,7 +266,7 @@ def test_what_was_a_part_of_code_that_is_not_reached_is_a_function(etch, tmp_pat
     assert not wrong(etch, tmp_path, VOID, *PROGRAM)
 
 
-# A global label in a function cuts it, as those of the kernel's assembly do. What lies behind the jump begins with a load from the
+# A global label in a function cuts it, as those of the kernel's assembly do. What lies after the jump begins with a load from the
 # frame, so it is no function; the branch says whose frame that is.
 CUT = """
 	.globl	cut, label, after

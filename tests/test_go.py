@@ -20,7 +20,7 @@ import gotable  # noqa: E402
 import rows  # noqa: E402
 
 # Nothing calls `hidden`, and nothing but the table says that it is there. `user` is as Go's
-# compiler makes them: behind the call of gopanic, which does have a return, its block is over,
+# compiler makes them: after the call of gopanic, which does have a return, its block is over,
 # and morestack, which has none, comes back.
 SOURCE = r"""
 	.text
@@ -145,7 +145,7 @@ def test_functions_that_only_the_table_names(etch, tmp_path, kind, magic):
     r = rules(etch, program, at)
     assert r["hidden"][:3] == [("rsp+8", "call"), ("rsp+16", "call"), ("rbp+16", "call")]
     assert r["user"] == [("rsp+8", "call"), ("rsp+32", "call"), ("rsp+8", "call"), ("rsp+32", "call"), ("rsp+8", "call")]
-    assert {kind for _, kind in r["goexit"]} == {"end"}  # behind the and, too, where no CFA is known
+    assert {kind for _, kind in r["goexit"]} == {"end"}  # after the and, too, where no CFA is known
     assert r["morestack"] == [("rsp+8", "call"), ("undef", "undef")]
     assert r["mcall"] == [("rsp+8", "call"), ("undef", "end")]  # from where it takes the other stack on
     check = run([etch, "check", "--fail-on", "never", "--level", "note", program]).stdout

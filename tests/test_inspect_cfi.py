@@ -22,7 +22,7 @@ FILES = [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", Path("/usr/bin/bash"),
 
 
 def cfi(build, path):
-    """start -> the columns behind the source, and the lines as those of a file without that column."""
+    """start -> the columns after the source, and the lines as those of a file without that column."""
     lines = run([build / "etch", "inspect", "cfi", "--format", "tsv", path]).stdout.splitlines()
     assert lines[0].split("\t") == [*rows.HEADER, "registers"]
     cells = [line.split("\t") for line in lines[1:]]

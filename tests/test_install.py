@@ -211,7 +211,7 @@ def test_cmake_package_of_a_distribution_moved(build, tmp_path):
     run(configure)
     log = run(["cmake", "--build", tmp_path / "b", "--verbose"]).stdout
     assert run([tmp_path / "b/p"]).stdout.startswith("3 0 4 ")
-    # etch_target() twice is once: one launcher, one step behind the link.
+    # etch_target() twice is once: one launcher, one step after the link.
     assert [line.count("/etch-cc ") for line in log.splitlines() if " -c " in line] == [1]
     assert log.count("/etch rewrite ") == 1
     assert "has been given to it before" in run([*configure, "-DAGAIN=STATIC"], ok=1).stderr

@@ -210,8 +210,8 @@ def test_edges_before_the_handlers_were_known_are_forgotten(etch, tmp_path):
     assert wrong(etch, tmp_path, JOINED.format(chain=SHOWN + chain), *LIBRARY) == []
 
 
-# OCaml 5, and 4.14 with the head of the list in r14: behind a call that raises lies the handler, with the two words taken
-# off. entry() ends in a jump to what a closure says, its frame gone, rbx and r12 changed: code behind it that nothing
+# OCaml 5, and 4.14 with the head of the list in r14: after a call that raises lies the handler, with the two words taken
+# off. entry() ends in a jump to what a closure says, its frame gone, rbx and r12 changed: code after it that nothing
 # leads to has no row.
 TRAPS = """
 	.globl	entry
@@ -348,7 +348,7 @@ next:	row	undef
 jumps:	row	undef
 	jmp	number
 	.p2align 4
-behind:	row	undef
+after:	row	undef
 	movl	$3, %edi
 	call	helper
 	row	undef
@@ -413,7 +413,7 @@ helper:	subq	$24, %rsp
 	ret
 	.section .data.rel.ro, "aw"
 	.p2align 3
-table:	.quad memory, number, next, jumps, behind, hops, scratch, above, stack, leaves
+table:	.quad memory, number, next, jumps, after, hops, scratch, above, stack, leaves
 	.skip	64
 	.quad takes
 """

@@ -72,7 +72,7 @@ def test_stress_short(programs, cc, stage):
     stress(programs(cc, stage), 10**7, 10**4)
 
 
-# (log2 of the alignment, bytes behind it): across an 8-byte word at each distance, a cache line, a page.
+# (log2 of the alignment, bytes after it): across an 8-byte word at each distance, a cache line, a page.
 PLACES = [*((3, n) for n in range(1, 8)), (6, 61), (5, 30), (12, 4093)]
 
 

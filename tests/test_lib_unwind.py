@@ -185,7 +185,7 @@ def test_threads(walks, plugins, how, kind):
 
 
 def headers_moved(path, out, at):
-    """A copy with its program headers at another offset; `at` None: behind all else."""
+    """A copy with its program headers at another offset; `at` None: after all else."""
     data = bytearray(path.read_bytes())
     phoff, = struct.unpack_from("<Q", data, 32)
     table = data[phoff:phoff + 56 * struct.unpack_from("<H", data, 56)[0]]
@@ -198,7 +198,7 @@ def headers_moved(path, out, at):
 
 
 def test_headers_that_moved(build, tmp_path):
-    """The dynamic linker reads program headers from the file; as far behind the ELF header in memory
+    """The dynamic linker reads program headers from the file; as far after the ELF header in memory
     there may be a gap that nobody can read, or other bytes. Then there is no table, and nothing else."""
     program, plugin, apart, bss = (tmp_path / n for n in ("headers", "plugin.so", "apart.so", "bss.so"))
     run(["gcc", "-O2", "-D_GNU_SOURCE", f"-I{INCLUDE}", "-o", program, TESTS / "unwind" / "headers.c", build / "libetch.a", "-pthread"])
@@ -288,7 +288,7 @@ def test_another_table_in_the_place_of_one(build, tmp_path):
                              if p["p_type"] == "PT_LOAD" and 0 <= table - p["p_offset"] < p["p_filesz"])
         filesz = elf["e_phoff"] + 56 * number + 32
     data = plugin.read_bytes()
-    later.write_bytes(data[:table + 4] + b"\x09" + data[table + 5:])  # orc.h: version, behind magic; then size, and bytes
+    later.write_bytes(data[:table + 4] + b"\x09" + data[table + 5:])  # orc.h: version, after magic; then size, and bytes
     end = table + struct.unpack_from("<Q", data, table + 8)[0]
     short.write_bytes(data[:filesz] + struct.pack("<Q", end - 1 - start) + data[filesz + 8:])
     lines = run([program, plugin, later, plugin, short, plugin]).stdout.splitlines()
@@ -321,7 +321,7 @@ __attribute__((constructor)) static void begin(void)
 
 @pytest.mark.parametrize("rewritten", [True, False], ids=["rewritten", "as it is"])
 def test_the_dynamic_linkers_own_table(build, tmp_path, rewritten):
-    """It lies behind what the linker knows to be its own end; END is 1, no table -1."""
+    """It lies after what the linker knows to be its own end; END is 1, no table -1."""
     (tmp_path / "b.c").write_text(BEGINNING)
     (tmp_path / "m.c").write_text("int main(void) { return 0; }\n")
     library, program, linker = tmp_path / "libb.so", tmp_path / "m", tmp_path / "ld.so"

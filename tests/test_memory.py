@@ -179,7 +179,7 @@ def test_undo_streams(etch, tmp_path, peak):
 
 @pytest.mark.parametrize("what", ["the original's hash", "the kept file", "the delta", "a section header"])
 def test_undo_of_a_changed_file_writes_nothing(etch, tmp_path, what):
-    """What is found only while the original is being made leaves the file as it is, and no other one behind."""
+    """What is found only while the original is being made leaves the file as it is, and no other one after."""
     exe = tmp_path / "exe"
     run(["gcc", "-O2", "-o", exe, "-x", "c", "-"], input="int main(void) { return 0; }")
     run([etch, "rewrite", exe])

@@ -432,7 +432,7 @@ def test_what_capstone_does_not_know_is_not_called_a_disagreement(etch, tmp_path
 # ---- hostile bytes ----------------------------------------------------------------------------
 
 def test_bytes_at_random(decoder):
-    """Prefixes upon prefixes, and random bytes behind each prefix that newer.c reads: no access out of bounds (the
+    """Prefixes upon prefixes, and random bytes after each prefix that newer.c reads: no access out of bounds (the
     program has ASan and UBSan), no instruction of more than 15 bytes, and what follows one does not matter."""
     rng = random.Random(319433)
     some = [code for code, _ in rng.sample(encodings(), 400)]

@@ -47,7 +47,7 @@ def test_the_check_can_fail(etch, tmp_path, monkeypatch):
     assert r.wrong > 0.001 * r.covered
 
 
-# bug() ends by exit and, in its cold part, which nothing else leads to, by abort. Behind the call of it, and
+# bug() ends by exit and, in its cold part, which nothing else leads to, by abort. After the call of it, and
 # no more padding than in front of a loop, lies a function that does not begin as most do.
 COLD = """
 	.text
@@ -102,8 +102,8 @@ def test_a_cold_part_that_does_not_come_back(etch, tmp_path):
     assert not r.wrong, r.places
 
 
-# What clang makes of a loop behind a call: up to 15 bytes in front of it, which is as much as in front of a function.
-# Behind the one that does not return there is one that begins with what it was handed.
+# What clang makes of a loop after a call: up to 15 bytes in front of it, which is as much as in front of a function.
+# After the one that does not return there is one that begins with what it was handed.
 LOOPS = """
 	.text
 	.globl	first
@@ -264,7 +264,7 @@ def test_assembly_that_only_data_refers_to(etch, tmp_path):
 # clang's C++: functions that only a table of virtual ones refers to, and that hand their call on. In `walk` words
 # of data refer to what is none: labels, which leave in the same way, except for the register that is given back.
 # `early` seems at first to run into what is no code, for nothing says yet that `die` does not return; meanwhile the code
-# behind it is found to be other functions, one after the other.
+# after it is found to be other functions, one after the other.
 REFERRED = """
 	.text
 	.macro function name
@@ -379,7 +379,7 @@ table:	.quad	0, 0, handing, early
 
 
 # A switch without a bound that the code shows: what nothing reaches, as far as its table seems to lead, begins in its
-# frame. `other`, which lies behind a return of it and whose address it takes, is a function.
+# frame. `other`, which lies after a return of it and whose address it takes, is a function.
 BEHIND = """
 	.text
 	.globl	switch
@@ -513,7 +513,7 @@ def test_words_of_etchs_own_sections_are_no_pointers(etch, tmp_path, section, ki
     assert {r[2][3] for r in ours} - {"undef"} == kinds, ours
 
 
-# Each function has padding behind its first jump, of which .eh_frame says what it says of the code around it.
+# Each function has padding after its first jump, of which .eh_frame says what it says of the code around it.
 PADDED = """
 	.text
 	.rept	500

@@ -129,7 +129,7 @@ def test_hints(etch, tmp_path):
 
 
 def test_hints_of_6_12(etch, tmp_path, monkeypatch):
-    """Numbers of their own, rows with types, and a flag: the interrupted code was not behind a call."""
+    """Numbers of their own, rows with types, and a flag: the interrupted code was not after a call."""
     monkeypatch.setenv("KERNELVERSION", "6.12.117")
     undefined, end, call, regs, partial, func = range(6)
     body = (f"1:\n{hint('1b', end)}swapgs\nmov %rsp, %rdi\n2:\n{hint('2b', partial, SP, 8, 1)}push %rax\n"

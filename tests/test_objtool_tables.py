@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Jump tables in `etch objtool --stackval`: entries that dangle, as clang leaves them where a case cannot be, lead to the
-end of the function. They are in any place of the table, and the table goes on behind them: its size is that of the run
+end of the function. They are in any place of the table, and the table goes on after them: its size is that of the run
 of relocations. What no entry leads to is still warned of."""
 
 import itertools
@@ -12,7 +12,7 @@ import pytest
 from conftest import run
 
 CASES = 4
-# What stands behind the function: the section's end, a function right there, padding, or the function has a cold part.
+# What stands after the function: the section's end, a function right there, padding, or the function has a cold part.
 BEHIND = {
     "the section's end": "",
     "another function": "\t.globl\tnext\n\t.type\tnext, @function\nnext:\tret\n\t.size\tnext, .-next\n",

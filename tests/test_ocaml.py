@@ -7,7 +7,7 @@ import pytest
 
 from conftest import run
 
-# A handler lies behind a call that raises; it begins with the trap frame gone, as its CFI says.
+# A handler lies after a call that raises; it begins with the trap frame gone, as its CFI says.
 HANDLER = """
 	.text
 	.globl	camlM__f
@@ -50,7 +50,7 @@ def test_handler(etch, tmp_path, raises, args):
     assert "C001" not in run([etch, "check", path], ok=None).stdout
 
 
-# Until 4.13 a call puts the address of the handler on the stack, and the body behind it is in the frame that it was called
+# Until 4.13 a call puts the address of the handler on the stack, and the body after it is in the frame that it was called
 # from: the word is part of the trap frame, and dropped.
 TRAP = """
 	.text
@@ -182,7 +182,7 @@ def test_marks_that_are_none(etch, tmp_path):
         assert found(etch, assemble(tmp_path, text, *args)) == {n: ALL for n in names}
 
 
-# fail() ends by a raise on all paths, so no call of it returns; the compiler, which does not know, goes on behind each. One
+# fail() ends by a raise on all paths, so no call of it returns; the compiler, which does not know, goes on after each. One
 # jump through a table has a trap frame below it: its index is a tagged number, which has a bound before it is halved. Of the
 # other table nothing shows the size, and where each trap changes rsp nothing is said of what it may lead to.
 NEVER = mark("camlM", ".", "code_begin") + """
@@ -200,7 +200,7 @@ camlM__g:
 	cmpq	$5, %rax
 	jbe	1f
 	call	.Lfail
-behind:	jmp	common
+after:	jmp	common
 1:	leaq	handler(%rip), %r11
 	pushq	%r11
 	pushq	16(%r14)
@@ -249,7 +249,7 @@ def test_code_behind_a_call_that_never_returns(etch, tmp_path):
         "three": "undef", "handler": "rsp+32"}
 
 
-# OCaml 5 puts what is rarely run behind a function's last return, in the CFI of that place, though a trap frame is on the
+# OCaml 5 puts what is rarely run after a function's last return, in the CFI of that place, though a trap frame is on the
 # stack where it comes from and goes back to. Here both paths into the second trap are known: the handler of the first, where
 # {frame} is what .eh_frame adds to the frame, and the code without an exception.
 SLOW = mark("camlM", ".", "code_begin") + """

@@ -69,7 +69,7 @@ def reader(tmp_path_factory):
 
 
 def appended(path, to):
-    """The payload behind it, and its number in it."""
+    """The payload after it, and its number in it."""
     data = path.read_bytes()
     to.write_bytes(data.replace(struct.pack("<Q", 0x1122334455667788), struct.pack("<Q", len(data))) + PAYLOAD)
     to.chmod(0o755)
@@ -115,7 +115,7 @@ def test_a_payload_may_come_after_etch(etch, reader, tmp_path):
 
 @pytest.mark.parametrize("how", ["section", "segment"])
 def test_what_a_header_describes_is_kept(etch, reader, tmp_path, how):
-    """PyInstaller adds a section that is not loaded; bun grows the last segment and moves what was behind it."""
+    """PyInstaller adds a section that is not loaded; bun grows the last segment and moves what was after it."""
     path = tmp_path / "app"
     if how == "section":
         (tmp_path / "p").write_bytes(PAYLOAD)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""pv_call_inline: one case compiled in place, behind a jump that etch makes a nop."""
+"""pv_call_inline: one case compiled in place, after a jump that etch makes a nop."""
 import re
 import struct
 import subprocess
@@ -202,7 +202,7 @@ def test_threads(mode):
 
 
 def test_rows_of_both_ways(flow):
-    """The code behind the jump is reached: rows from code alone are those of .eh_frame,
+    """The code after the jump is reached: rows from code alone are those of .eh_frame,
     baked or not."""
     obj = flow.compile(SOURCE, ("-O2", "-fno-pie"))
     out = flow.link([obj], ["-no-pie", "-pthread"])
@@ -226,7 +226,7 @@ def test_rows_of_both_ways(flow):
 
 
 def test_a_sidecar_of_either(flow_gcc):
-    """Where the jump is a nop, nothing leads to the call behind it: its rows are those of the jump all the same."""
+    """Where the jump is a nop, nothing leads to the call after it: its rows are those of the jump all the same."""
     tmp = flow_gcc.tmp
     out = flow_gcc.link([flow_gcc.compile(SOURCE, ("-O2",))], ["-pthread", "-Wl,--build-id=0x01"])
     made = []

@@ -95,7 +95,7 @@ def test_a_second_reader_agrees(name, rewritten, etch):
 @pytest.mark.parametrize("name", ["libc.so.6", "libsqlite3.so.0", "libcrypto.so.3"])
 def test_places_are_those_of_eh_frame(name, rewritten, etch):
     """By pyelftools. Where the table differs it says less, or that a register which is restored is still on the stack too
-    (behind a pop, in the red zone), or the code contradicts .eh_frame."""
+    (after a pop, in the red zone), or the code contradicts .eh_frame."""
     rows = list(shown(etch, rewritten(name)))
     starts = [r[0] for r in rows]
     count, odd = collections.Counter(), []

@@ -40,7 +40,7 @@ def renamed(path, out, old, name):
     table = bytes(data[at:at + size]) + name.encode() + b"\0"
     found = [i for i in range(shnum) if table[struct.unpack_from("<I", data, shoff + 64 * i)[0]:].split(b"\0", 1)[0] == old.encode()]
     struct.pack_into("<I", data, shoff + 64 * found[0], size)
-    # The names are moved behind the other sections, and the headers behind them, as the files end.
+    # The names are moved after the other sections, and the headers after them, as the files end.
     struct.pack_into("<QQ", data, shoff + 64 * names + 24, len(data), len(table))
     headers = bytes(data[shoff:shoff + 64 * shnum])
     data += table

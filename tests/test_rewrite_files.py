@@ -43,7 +43,7 @@ def test_a_directory(tree, etch, tmp_path):
     assert one.stderr.replace(str(tree), "X") == two.stderr.replace(str(copy), "X")
     after = contents(tree)
     changed = {name for name in before if before[name] != after[name]}
-    # All programs (the link shows the one behind it); neither script nor archive.
+    # All programs (the link shows the one after it); neither script nor archive.
     assert changed == set(before) - {"script", "a.a"} and (tree / "link").is_symlink()
     assert [line.split(": ")[0] for line in one.stdout.splitlines()] == \
         [str(tree / name) for name in sorted(changed - {"link"}, key=lambda n: n.split("/"))]

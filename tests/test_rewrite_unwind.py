@@ -172,7 +172,7 @@ def test_options(linked, tmp_path, args):
 
 
 def test_the_first_section_is_the_table(linked, tmp_path):
-    """What libetch relies on: the note says where, 8-byte aligned; the rest behind it."""
+    """What libetch relies on: the note says where, 8-byte aligned; the rest after it."""
     flow, plain, _ = linked
     out = tmp_path / "out"
     for args in ([], ["--encoding=orc"]):
@@ -281,7 +281,7 @@ def test_sidecar_refusals(tmp_path, build):
 
 
 def test_no_place(linked, tmp_path):
-    """Data behind the last section: no segment can be added, nor the record for --undo. That is an error that
+    """Data after the last section: no segment can be added, nor the record for --undo. That is an error that
     names the way out; with sites and --no-undo they are done, and it is a finding."""
     flow, plain, moved = linked
     ls = tmp_path / "ls"

@@ -81,7 +81,7 @@ def ends(s):
             found["_start"] += count
         else:
             name = samples.Names().at(p.module, p.offset, True).split(":")[1].split("+")[0]
-            # A name in parentheses: behind the end of that function. makecontext's has none.
+            # A name in parentheses: after the end of that function. makecontext's has none.
             found["" if name[0] == "(" and "libc." in p.module else name] += count
     return found
 

@@ -95,7 +95,7 @@ g: .cfi_startproc
     ('$3 == "rsp+16" { $2 = 5; print; $1 = 6; $2 = 1 } 1', None),
 ])
 def test_rows_are_compared_by_byte(build, tmp_path, awk, what):
-    """push of f is one byte, what lies behind it up to the end of pop six; f is in the archive's second member."""
+    """push of f is one byte, what lies after it up to the end of pop six; f is in the archive's second member."""
     for name, text in (("one", "nop\n"), ("two", FRAMES)):
         (tmp_path / f"{name}.s").write_text(text)
         subprocess.run(["gcc", "-c", "-o", tmp_path / f"{name}.o", tmp_path / f"{name}.s"], check=True)

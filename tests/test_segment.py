@@ -122,7 +122,7 @@ def pattern(name, size):
 
 
 def check_unloaded(e, name=".etch.source", size=77):
-    """Behind the segment, in no segment, with its contents."""
+    """After the segment, in no segment, with its contents."""
     s = e.section(name)
     assert (s["flags"], s["addr"], s["size"]) == (0, 0, size) and e.bytes_of(s) == pattern(name, size)
     assert s["off"] >= max(p["off"] + p["filesz"] for p in e.loads())
@@ -314,7 +314,7 @@ def test_null_entry_is_taken(tool, inputs, tmp_path):
 
 
 def crowd(path, start):
-    """Takes all room behind the program headers: nothing may move, and no byte is unused."""
+    """Takes all room after the program headers: nothing may move, and no byte is unused."""
     data, elf = bytearray(path.read_bytes()), Elf(path)
     for i, s in enumerate(elf.sh):
         if s["flags"] == 2 and s["addr"] < start + 4096:

@@ -4,7 +4,7 @@ computed goto read the stack as well, in a frame of another's: what tells them a
 
 from marked_rows import LIBRARY, wrong
 
-# copies() returns behind a jump that is not followed; tails() and also(), in functions that they jump to; closure(), in
+# copies() returns after a jump that is not followed; tails() and also(), in functions that they jump to; closure(), in
 # the middle of another one; forwards(), in one with a name. What begins with unwinds is a label in run()'s frame.
 SOURCE = """
 	.globl	run

@@ -17,7 +17,7 @@ f:	.cfi_startproc
 	ret
 """
 
-# OCaml 5 calls C so where it raises. Behind it rsp is the handler's, of which .eh_frame knows.
+# OCaml 5 calls C so where it raises. After it rsp is the handler's, of which .eh_frame knows.
 OCAML = BEGIN + """
 1:	movq	%rsp, %r13
 	movq	%rax, %r12
@@ -84,7 +84,7 @@ def test_a_register_that_still_holds_the_frame_is_believed(etch, tmp_path, sourc
 
 
 def test_a_callee_saved_register_is_preferred(etch, tmp_path):
-    """Without .eh_frame: behind the call rdx is anything."""
+    """Without .eh_frame: after the call rdx is anything."""
     source = "\t.globl f\n\t.type f, @function\nf:\tmovq %rsp, %r13\n\tleaq 8(%rsp), %rdx\n\tmovq 64(%r14), %rsp\n\trow r13plus8\n\tcall *%rax\n" \
              "\trow r13plus8\n\tmovq %r13, %rsp\n\trow 8\n\tret\n"
     assert not wrong(etch, tmp_path, source, *LIBRARY, strip=False)

@@ -116,7 +116,7 @@ void ends(int n) { printf("ends %d\\n", n); BODY }
 int start(int n);
 int main(int argc, char **argv) { printf("%d\\n", start(argc)); return 0; }
 """
-# The start-up part of a function stands behind a call that does not return, so that only its return would lead there again.
+# The start-up part of a function stands after a call that does not return, so that only its return would lead there again.
 ENDS_ASM = """
 	.text
 	.globl start

@@ -24,8 +24,8 @@ choose:	subq	$8, %rsp
 """
 
 
-# Nothing says where these end. What first() takes the address of, and what lies behind the call of what comes back, is
-# a label of its own, which no function begins at; behind one that does not, and behind a return, functions do.
+# Nothing says where these end. What first() takes the address of, and what lies after the call of what comes back, is
+# a label of its own, which no function begins at; after one that does not, and after a return, functions do.
 # What a signal's handler returns to is known by its bytes; its row begins one byte before, but not in other code.
 TAKEN = """
 	.globl	work, first
@@ -99,7 +99,7 @@ fifth:	pushq	%rbx
 	row	16
 	call	*%rdi
 at.behind.restorer:
-behind:	movq	$15, %rax
+after:	movq	$15, %rax
 	syscall
 	.set	at.last.undef, behind - 1
 """
@@ -139,7 +139,7 @@ second:	row	8
 
 
 # first() calls shared(), so that a function begins there, whatever else seems to lead there: second() comes from a stack that
-# nothing tells, and third() falls into it behind a call that does not come back.
+# nothing tells, and third() falls into it after a call that does not come back.
 CALLED = """
 	.globl	first, second, third
 	.type	first, @function
@@ -171,7 +171,7 @@ shared:	row	8
 """
 
 
-# cold, behind the end of first(), of which nothing says where that is, and cold2, which lies in what a symbol says is sized():
+# cold, after the end of first(), of which nothing says where that is, and cold2, which lies in what a symbol says is sized():
 # second() jumps there with its frame.
 COLD = """
 	.globl	second, first, sized
@@ -210,7 +210,7 @@ cold:	row	32
 """
 
 
-# The entry point seems to go on behind its call, and to jump from there with its own stack to what is a function
+# The entry point seems to go on after its call, and to jump from there with its own stack to what is a function
 # that is jumped to as if to call it.
 ENTRY = """
 	.globl	_start, known
@@ -300,7 +300,7 @@ label:	row	32
 """
 
 
-# A call, and another: so many rounds before it is known what lies behind them.
+# A call, and another: so many rounds before it is known what lies after them.
 HOP = """	.p2align 4
 hop:	subq	$8, %rsp
 	row	16
@@ -311,7 +311,7 @@ hop:	subq	$8, %rsp
 hop2:	subq	$8, %rsp
 """
 
-# The call in first() seems to come back, for nothing says yet that die() does not, and what lies behind it jumps on with
+# The call in first() seems to come back, for nothing says yet that die() does not, and what lies after it jumps on with
 # a frame. To `theirs`, which takes a part of it off, second() does so, too.
 MISLED = """
 	.globl	first, known

@@ -41,7 +41,7 @@ def test_words_of_data(etch, tmp_path, flags):
     assert not wrong(etch, tmp_path, WORDS, *flags)
 
 
-# What only words lead to is judged once it is known where each ends: `hidden` goes on in `third`, which lies behind `second`,
+# What only words lead to is judged once it is known where each ends: `hidden` goes on in `third`, which lies after `second`,
 # as a function does and no label. `frame` has no other end than that, and its frame pointer says that it is a function.
 ENDS = EXIT + """	.p2align 4, 0xcc
 hidden:	row	8
@@ -90,7 +90,7 @@ def test_what_words_lead_to_is_judged_when_its_ends_are_known(etch, tmp_path, fl
     assert not wrong(etch, tmp_path, ENDS, *flags)
 
 
-# A number that is an address amid an instruction of `cut`, behind a byte that decodes as a return: the frame pointer at the
+# A number that is an address amid an instruction of `cut`, after a byte that decodes as a return: the frame pointer at the
 # word before shows that a function goes on there. In front of it lie bytes that are no code.
 NUMBER = EXIT + """	.p2align 4, 0xcc
 	.byte	6, 6, 6, 6
@@ -120,7 +120,7 @@ def test_a_number_amid_a_function_does_not_cut_it(etch, tmp_path, flags):
     assert not wrong(etch, tmp_path, NUMBER, *flags)
 
 
-# What words lead to ends in a jump to a function that nothing else leads to, or that lies behind a jump to it: its frame
+# What words lead to ends in a jump to a function that nothing else leads to, or that lies after a jump to it: its frame
 # pointer says that it is one. `label` jumps to code that says nothing.
 TAILS = EXIT + """	.p2align 4, 0xcc
 leaf:	row	8
@@ -138,9 +138,9 @@ thunk:	row	8
 	row	rbp16
 	popq	%rbp
 	row	8
-	jmp	behind
+	jmp	after
 	.p2align 4, 0xcc
-behind:	row	8
+after:	row	8
 	pushq	%rbp
 	movq	%rsp, %rbp
 	row	rbp16
@@ -159,7 +159,7 @@ again:	row	8
 	movq	%rsp, %rbp
 	popq	%rbp
 	row	8
-	jmp	behind
+	jmp	after
 	.p2align 4, 0xcc
 framed:	row	8
 	pushq	%rbp
@@ -185,7 +185,7 @@ def test_what_words_lead_to_may_end_in_a_jump_to_a_frame(etch, tmp_path, flags):
 
 
 # Words of data: functions, and numbers that happen to be addresses in their middle: in an instruction, and between two of
-# which the first goes on. Behind a return, a jump or a call without padding a function may begin.
+# which the first goes on. After a return, a jump or a call without padding a function may begin.
 NUMBERS = """
 	.globl	_start
 	.type	_start, @function
@@ -274,8 +274,8 @@ def test_a_number_that_is_an_address_in_a_function_cuts_none(etch, tmp_path, fla
     assert not wrong(etch, tmp_path, NUMBERS, *flags)
 
 
-# The same in the first function behind one that is called, which nothing but data refers to, and not at an address that a
-# function has by its alignment. A number lies in the middle of it behind a jump; what decides is that a branch leads there.
+# The same in the first function after one that is called, which nothing but data refers to, and not at an address that a
+# function has by its alignment. A number lies in the middle of it after a jump; what decides is that a branch leads there.
 FIRST = """
 	.globl	_start
 	.type	_start, @function

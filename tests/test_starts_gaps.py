@@ -202,8 +202,8 @@ def test_prologues_between_functions(etch, tmp_path, source, flags):
     assert not wrong(etch, tmp_path, source, *flags)
 
 
-# A table of which nothing shows the size, and behind it a word that leads into the next function. That one is not aligned, and
-# lies behind a return; its address is taken, and its frame pointer says that it is a function.
+# A table of which nothing shows the size, and after it a word that leads into the next function. That one is not aligned, and
+# lies after a return; its address is taken, and its frame pointer says that it is a function.
 TAKEN = EXIT.replace("_start:", "_start:\tcall\ttakes\n") + """	.globl	takes
 	.type	takes, @function
 takes:	subq	$8, %rsp

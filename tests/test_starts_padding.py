@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Padding between functions, in code without .eh_frame: whatever the bytes are, they are no code and hide no function, and
-what lies behind int3 or zero bytes begins one where the whole file shows that. The source says which rows there are
+what lies after int3 or zero bytes begins one where the whole file shows that. The source says which rows there are
 (tests/marked_rows.py)."""
 
 import json
@@ -10,7 +10,7 @@ import pytest
 from conftest import run
 from marked_rows import LIBRARY, PROGRAM, wrong
 
-# What stands between two functions. ALIGN is replaced by the alignment of the function behind.
+# What stands between two functions. ALIGN is replaced by the alignment of the function after.
 FILL = {
     "zeros": "\t.p2align ALIGN, 0",
     "one zero": "\t.byte 0",
@@ -31,7 +31,7 @@ FILL = {
 }
 
 # One that is called, two that are not; the second makes room by lea, as Free Pascal does, the third ends in a call that does
-# not return, and the fourth lies behind that.
+# not return, and the fourth lies after that.
 FUNCTIONS = """
 	.globl	_start
 _start:	call	known
@@ -94,7 +94,7 @@ def test_padding_hides_no_function(etch, tmp_path, fill):
                      more.replace("ALIGN", "6"), *(PROGRAM if "nop" in fill else LIBRARY))
 
 
-# The instruction that two zero bytes are, where control arrives: behind a call, at a jump's target, and as the last one in front of
+# The instruction that two zero bytes are, where control arrives: after a call, at a jump's target, and as the last one in front of
 # an aligned address.
 REAL = """
 	.globl	_start

@@ -211,7 +211,7 @@ def test_code_that_is_something_else_too_is_not_rewritten(etch, program, tmp_pat
     Headers(program).set(".comment", offset=text, size=size).write(bad)
     p = run([etch, "rewrite", "-o", out, bad], ok=2)
     assert p.stderr.endswith(f"etch: {bad}: section .text: its contents overlap section .comment\n") and not out.exists()
-    # The same code a second time, behind everything, and the header leads there.
+    # The same code a second time, after everything, and the header leads there.
     h = Headers(program)
     h.set(".text", offset=len(h.data))
     h.data += h.data[text:text + size]

@@ -150,7 +150,7 @@ def test_wrong_rows_are_seen(etch, rewritten, monkeypatch):
         bad = survey_rows.verify(etch, path, frame, base, text)
         assert len(bad.differ) == 1 and bad.differ_bytes and bad.covered == good.covered, (cfa, bp)
     monkeypatch.undo()
-    # DW_CFA_def_cfa_offset 16 directly behind DW_CFA_advance_loc 1 or 2, as after a first push
+    # DW_CFA_def_cfa_offset 16 directly after DW_CFA_advance_loc 1 or 2, as after a first push
     at = next(i for i in range(len(frame)) if frame[i:i + 3] in (b"\x41\x0e\x10", b"\x42\x0e\x10"))
     other = survey_rows.verify(etch, path, frame[:at + 2] + b"\x18" + frame[at + 3:], base, text)
     assert other.agree < good.agree and sum(other.explained.values()) > sum(good.explained.values())
@@ -184,7 +184,7 @@ def test_a_leaf_is_proved_by_its_returns(tmp_path, insn, proved):
 
 @pytest.mark.parametrize("other, proved", [("call leaf", True), ("jmp leaf", False), ("ret", False)])
 def test_a_leaf_is_called(tmp_path, other, proved):
-    """Behind a call that may come back it could be part of what is before it."""
+    """After a call that may come back it could be part of what is before it."""
     code, at = leaves(tmp_path, "nop", other)
     assert explained.is_leaf(code, at["leaf"], at["end"]) == proved
 
@@ -233,7 +233,7 @@ def leaves(tmp_path, insn, other):
     return explained.Code(lib), at
 
 
-# As LLVM leaves CFI where arguments are pushed behind a jump: that of the `sub` comes with the first push.
+# As LLVM leaves CFI where arguments are pushed after a jump: that of the `sub` comes with the first push.
 # The witness does not follow the jump table, and a jump leads to where the two differ.
 BEHIND = """
 	.globl f
@@ -328,7 +328,7 @@ def test_a_listing_holds_for_the_functions_it_covers(tmp_path, monkeypatch):
         survey_rows.list_around("file", fde)
     assert made[0] == ("--start-address=0xf000", f"--stop-address={0x10100 + survey_rows.AROUND + survey_rows.AHEAD:#x}")
     assert [int(m[0].split("=")[1], 16) for m in made] == [0xf000, last + 0x100 - survey_rows.AROUND, 0xf000]
-    assert made[1][1] == f"--stop-address={last + 0x200 + survey_rows.AROUND + 2 * survey_rows.AHEAD:#x}"   # close behind
+    assert made[1][1] == f"--stop-address={last + 0x200 + survey_rows.AROUND + 2 * survey_rows.AHEAD:#x}"   # close after
 
 
 def test_a_listing_begins_anew_behind_data(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def program(tmp_path_factory):
 
 
 def page(prompt, **places):
-    """The guide's commands behind a prompt, for other places than it names."""
+    """The guide's commands after a prompt, for other places than it names."""
     block = re.search(r"^## For a fleet\n.*?^```console\n(.*?)^```", (DOCS / "guides/tables.md").read_text(), re.M | re.S)[1]
     text = ""
     for line in block.splitlines():

@@ -152,7 +152,7 @@ class Table:
     # ---- the map
 
     def calls(self):
-        """Addresses behind what can be a call."""
+        """Addresses after what can be a call."""
         lo = min(a for a, _ in self.code)
         hi = max(a + len(d) for a, d in self.code)
         for start, d in self.code:
@@ -222,7 +222,7 @@ def test_rows(etch, made, kind):
              run([etch, "inspect", "orc", "--format", "tsv", files[kind]]).stdout.splitlines()[1:]]
     want = {int(line[0], 16): tuple(line[2:]) for line in lines}
     have = {a: text_of(rule) + (SOURCES[source],) for a, rule, source in t.rows}
-    # What is said of a gap is no matter of the table, nor is the row behind the end.
+    # What is said of a gap is no matter of the table, nor is the row after the end.
     known = {a: v for a, v in have.items() if v[3] != "undef"}
     assert known == {a: v for a, v in want.items() if v[3] != "undef"}
     assert len(known) > 500

@@ -17,7 +17,7 @@ import rows as unwind  # noqa: E402
 TOOL = ROOT / "tool"
 FILES = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libcrypto.so.3"]
 
-# die() returns as far as its code tells. Behind its call in f(), rsp is 16 lower than
+# die() returns as far as its code tells. After its call in f(), rsp is 16 lower than
 # where the jump from below leads to the same place.
 DWARF = r"""
 __attribute__((noreturn, noinline)) void die(void) { __asm__ volatile("ret"); __builtin_unreachable(); }
@@ -25,7 +25,7 @@ __asm__(".text\n.globl f\n.type f,@function\nf:\n\tsub $8,%rsp\n\ttest %edi,%edi
 	"1:\tadd $8,%rsp\n\tret\n2:\tnop\n\tjmp 1b\n.size f,.-f\n");
 """
 
-# Behind the call of abort(), which does not return, rsp is 16 lower than where the jump comes from.
+# After the call of abort(), which does not return, rsp is 16 lower than where the jump comes from.
 DEAD = """
 	.text
 	.globl f
@@ -174,7 +174,7 @@ def test_a_function_of_another_file_is_judged_by_what_lies_behind_its_calls(tmp_
     assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
 
 
-# A call with two words on the stack, behind which other code leads with none of them; and the same where another block
+# A call with two words on the stack, after which other code leads with none of them; and the same where another block
 # has pushed them, the frames differ the other way round, or rsp is set in between.
 LEFT = ["push %rax; push %rax; call other; 1: add $8, %rsp; ret", "push %rax; push %rax; test %esi, %esi; je 2f; nop; 2: call other; 1: add $8, %rsp; ret",
         "pop %rax; call other; 1: add $8, %rsp; ret",
@@ -234,8 +234,8 @@ def test_a_signal_restorer_needs_no_eh_frame(tmp_path, build):
     assert found[0]["bp"] == "*(rsp+120)" and found[0]["ra"] == "*(rsp+168)", found
 
 
-# The compiler knows more of an index than the comparison in front of the first table: behind that
-# table, or once its last value has been dealt with. What lies behind the entries of the second
+# The compiler knows more of an index than the comparison in front of the first table: after that
+# table, or once its last value has been dealt with. What lies after the entries of the second
 # table is a third one's, and leads into the middle of the push.
 NARROWED = """
 	.globl	f
@@ -285,7 +285,7 @@ def test_a_bound_that_the_compiler_knew_better(first, tmp_path, build):
     assert "ETCH-D006" not in found and "ETCH-S00" not in found
 
 
-# One table right behind the other. With the frames of two jumps of which one may lead anywhere, only a table says which frame
+# One table right after the other. With the frames of two jumps of which one may lead anywhere, only a table says which frame
 # its targets have.
 ADJACENT = """
 	.globl	f
@@ -330,7 +330,7 @@ def test_a_table_ends_where_the_next_begins(tmp_path, etch):
     assert not wrong(etch, tmp_path, ADJACENT, *LIBRARY)
 
 
-# The comparison says eight, the table has two; what lies behind it are entries of g()'s own.
+# The comparison says eight, the table has two; what lies after it are entries of g()'s own.
 BEYOND = """
 	.macro	SWITCH most, otherwise, table
 	cmpl	$\\most, %edi
@@ -478,7 +478,7 @@ def test_what_looks_at_code_does_not_change_its_rows(tmp_path, build):
             assert "ETCH-T0" not in run([build / "etch", "check", tmp_path / "out"], ok=(0, 1)).stdout, path
 
 
-# The second entry of the table leads behind the push of the first, which a branch leads to as well: that
+# The second entry of the table leads after the push of the first, which a branch leads to as well: that
 # it is a place where paths meet is known only once the path through it has been walked.
 BETWEEN = """
 	.globl	f
@@ -555,7 +555,7 @@ PASSED_OVER = """
 	movq	$0, (%rsp)
 	popq	%rbx
 	ret
-	FUNCTION behind
+	FUNCTION after
 	pushq	%rbx
 	popq	%rbx
 	call	over
@@ -579,7 +579,7 @@ def test_what_is_passed_over_has_nothing_to_do(path, tmp_path, build_asan):
 
 @pytest.mark.parametrize("args", [[], ["--no-cfi"]], ids=["cfi", "nocfi"])
 def test_what_is_behind_a_probe_of_the_stack_is_not_told_of_its_first_round(args, tmp_path, build):
-    """As -fstack-clash-protection makes it: the loop ends where rsp is what %r11 is. Behind the first call another loop begins."""
+    """As -fstack-clash-protection makes it: the loop ends where rsp is what %r11 is. After the first call another loop begins."""
     source, library = tmp_path / "t.s", tmp_path / "t.so"
     source.write_text("""
 	.globl f

@@ -53,7 +53,7 @@ def test_a_popped_return_address_is_followed_to_the_slot_it_is_pushed_to(moved, 
     assert rows[1] == ("rsp+0", "rax")           # push %rbx
     assert rows[3] == ("rsp+16", "rax")          # push %rax
     assert rows[4] == ("rsp+24", "cfa-24")
-    assert all(ra == "cfa-24" for at, (_, ra) in rows.items() if at >= 4), rows  # over the call, and behind `leave`
+    assert all(ra == "cfa-24" for at, (_, ra) in rows.items() if at >= 4), rows  # over the call, and after `leave`
 
 
 def test_a_table_with_a_moved_return_address_says_so_by_its_version(moved, build, etch, tmp_path):
@@ -123,7 +123,7 @@ def test_eh_frame_is_asked_where_the_return_address_is(said, finds, tmp_path, et
     out = tmp_path / "f.so"
     run(["gcc", "-shared", "-nostdlib", "-o", out, tmp_path / "f.s"])
     rows = columns(etch, out, "f")
-    # rax is 0 behind the xor, and the first slot has another register in it.
+    # rax is 0 after the xor, and the first slot has another register in it.
     assert rows[5][1] == rows[6][1] == "cfa-16", rows
     found = run([etch, "check", out], ok=None).stdout
     assert ("ETCH-C001" in found) == finds

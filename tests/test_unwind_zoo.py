@@ -78,8 +78,8 @@ def test_object(etch, cc, source, flags, tmp_path):
         for what, places in c.where.items():
             if what in rows.AGREE:
                 continue
-            # Padding behind what does not go on may carry the state before or after.
-            # So may a jump behind a call that does not return be left without a row.
+            # Padding after what does not go on may carry the state before or after.
+            # So may a jump after a call that does not return be left without a row.
             bad = [p for p in places if p[1] - p[0] >= 16]
             assert not bad, (names[index], what, bad[:5])
     assert covered and agree >= 0.98 * covered

@@ -72,7 +72,7 @@ def test_values_hold_under_threads(tmp_path, build, mode, stage):
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 def test_errors_are_as_the_standard_librarys(tmp_path, build, cc, standard):
-    """Behind a breakpoint a set fails: by exception or by code, and nothing has changed."""
+    """After a breakpoint a set fails: by exception or by code, and nothing has changed."""
     flow = Flow(tmp_path, build, cc)
     source = flow.source("""
 #include <etch/imv.hpp>

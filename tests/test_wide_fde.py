@@ -159,7 +159,7 @@ WITHIN = FUNCTION + """
 """
 
 # Data before a function, which decodes to instructions that run into its first, or over it; an entry of a function that only an
-# indirect call takes, before the one that is called. What the indirect jump says of them is nothing of the function behind.
+# indirect call takes, before the one that is called. What the indirect jump says of them is nothing of the function after.
 BEFORE = FUNCTION + """
 	wide	first
 	.globl	data
@@ -232,7 +232,7 @@ function: begin
 	.cfi_endproc
 """
 
-# A slow path that nothing leads to, as compilers leave some behind, and that goes back into the function. An indirect jump, whose state
+# A slow path that nothing leads to, as compilers leave some after, and that goes back into the function. An indirect jump, whose state
 # it is given, knows nothing of rsp: the function's own instructions do, up to the frame within the frame and its end.
 UNUSED = FUNCTION + """
 	wide	first

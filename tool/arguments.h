@@ -23,7 +23,7 @@ bool argument_jobs(const char *text, int *out);
 int argument_word(const char *option, const char *const *words, const char *text);
 /* The argument of --format: text, tsv or json. */
 bool argument_format(const char *text, enum format *out);
-/* Behind the options, up to the "--" that ends argv and that the command to run follows: are there no arguments? Prints
+/* After the options, up to the "--" that ends argv and that the command to run follows: are there no arguments? Prints
  * the error message else. */
 bool arguments_none(const char *command, int argc, char **argv);
 /* Number of processors that this process may run on. */

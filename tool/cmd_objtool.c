@@ -19,8 +19,8 @@
 
 #define SKYLAKE 'k' /* of --hacks, no option of its own */
 
-/* objtool's passes and options that etch lacks, the last ones of releases behind 6.1. Each is an error unless
- * --fallback takes it or --skip drops it, by the part of its name behind '='. `action`: it is a pass, not an option of
+/* objtool's passes and options that etch lacks, the last ones of releases after 6.1. Each is an error unless
+ * --fallback takes it or --skip drops it, by the part of its name after '='. `action`: it is a pass, not an option of
  * one. */
 static const struct unsupported {
 	char option;

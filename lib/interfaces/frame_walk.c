@@ -74,7 +74,7 @@ static int behind_follow(struct frame_walk *w)
 
 int frame_walk_saved_register(struct frame_walk *w, unsigned reg, uint64_t *value)
 {
-	/* Elsewhere .eh_frame has no rule for the others: behind.known then only means that no rule has
+	/* Elsewhere .eh_frame has no rule for the others: after.known then only means that no rule has
 	 * changed them. */
 	if (reg > ETCH_RIP || !(CALLEE_SAVED_REGISTERS & KNOWN(reg)) || !behind_follow(w) ||
 	    !(w->behind.known & KNOWN(reg)))

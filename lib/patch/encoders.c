@@ -9,7 +9,7 @@
 
 static int is_int32(uint64_t v) { return v == (uint64_t)(int32_t)v; }
 
-/* `n` bytes of an instruction, with prefixes before them and 4 bytes of a number behind: `len` in all. */
+/* `n` bytes of an instruction, with prefixes before them and 4 bytes of a number after: `len` in all. */
 static unsigned put(uint64_t head, unsigned n, unsigned len, uint64_t number, uint8_t out[16])
 {
 	unsigned pad = 8 * (len - 4 - n);

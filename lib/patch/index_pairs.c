@@ -72,7 +72,7 @@ static int sites_count(const struct module *m, int kind, struct counts *c)
 	return 1;
 }
 
-/* Checks and counts the sites through the GOT of a linked table, behind those of its own objects. */
+/* Checks and counts the sites through the GOT of a linked table, after those of its own objects. */
 static int got_count(const struct module *m, int kind, struct counts *c)
 {
 	const struct sites *s = &m->sites[kind];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * inline.c: the sites of pv_call_inline: a jump to an indirect call, replaced by a nop while the
- * slot holds the function that is compiled in place behind the jump.
+ * slot holds the function that is compiled in place after the jump.
  *
  * Such sites are few compared with others, and their table is in the linker's order: each set of
  * a slot scans the whole table of its module.

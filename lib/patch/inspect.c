@@ -9,7 +9,7 @@
 PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
 PART_NEEDS(ETCH_PART_BRANCHES_SYMBOL);
 
-/* Can the memory behind a site be read? A GOT slot may hold null (a weak symbol), or the address
+/* Can the memory after a site be read? A GOT slot may hold null (a weak symbol), or the address
  * of a variable of a module that is not registered. */
 static int object_readable(const struct etch_imv *e, uint64_t object)
 {

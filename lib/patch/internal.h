@@ -57,7 +57,7 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 /* ---- modules ------------------------------------------------------------- */
 
 #define OBJECT_ARMED    ETCH_OBJ_ARMED /* its live sites hold immediates */
-#define OBJECT_FIELD    ETCH_OBJ_FIELD /* the bytes behind those of the object before: the next field of the variable */
+#define OBJECT_FIELD    ETCH_OBJ_FIELD /* the bytes after those of the object before: the next field of the variable */
 #define OBJECT_KEPT     ETCH_OBJ_KEPT  /* code stores to it after etch_sync too: it is never armed */
 #define OBJECT_WRITABLE ETCH_OBJ_VALUE /* its page is never made read-only, since other data is on it */
 #define OBJECT_FACT     8u             /* code stores to it plainly, or its address escapes */
@@ -172,7 +172,7 @@ struct object *module_object(const struct module *m, uint64_t at);
 /* May [at, at+size) be set? It must be in one object, or in an etched section whose objects are unknown (not processed
  * by the tool), or in a copy of an object. 0, or an etch_error. (imv.c) */
 int range_check(uint64_t at, uint64_t size);
-/* Index of the first object that ends behind this address. */
+/* Index of the first object that ends after this address. */
 size_t module_object_from(const struct module *m, uint64_t at);
 /* The object that contains this address, and its module, of all modules that are not `bad`. */
 struct object *module_object_anywhere(uint64_t at, struct module **owner);
@@ -261,7 +261,7 @@ int module_copied(uint64_t at, uint64_t size);
 unsigned form_size(unsigned form);
 unsigned form_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
 /* Is an entry of __imv, or with `call` of __pv_sites, well formed, and one that what is linked can change? With the
- * record behind or before it that belongs to it. */
+ * record after or before it that belongs to it. */
 int form_valid(const struct module *m, const struct etch_imv *e, int call);
 
 /* etch_form_info(), and so on, of all forms: one copy of each. */
@@ -311,7 +311,7 @@ static inline uint64_t site_own_object(const struct etch_imv *e)
 	return etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 }
 
-/* Index of the first of a linked table's own sites that reads from `from` on; not behind it. (plan_sites.c) */
+/* Index of the first of a linked table's own sites that reads from `from` on; not after it. (plan_sites.c) */
 size_t sites_from(const struct sites *s, uint64_t from);
 
 /* The first byte that the site reads; the entry must have passed table_site_ok(). */

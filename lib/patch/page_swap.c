@@ -153,7 +153,7 @@ struct change {
 	uint64_t new, mask;
 };
 
-/* Adds those of [*w, end) at `at`, and leaves *w behind them. back: from new to old, where the new is still there.
+/* Adds those of [*w, end) at `at`, and leaves *w after them. back: from new to old, where the new is still there.
  * Returns 0 if memory does not hold what is expected. */
 static int change_at(const struct word **w, const struct word *end, uint64_t at, uint64_t now, int back,
                      struct change *all)

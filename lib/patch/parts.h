@@ -28,7 +28,7 @@
 /* What a module's tables have. */
 struct counts {
 	size_t own[SITES_KINDS], got, objects, facts;
-	size_t pairs;        /* rows of indexes, which come one behind the other from `far` on */
+	size_t pairs;        /* rows of indexes, which come one after the other from `far` on */
 	int rising, falling; /* order of the objects' addresses in the table */
 };
 

@@ -34,7 +34,7 @@ struct walk {
 	size_t at, end; /* indexes in `entry` or `pair` */
 };
 
-/* kind: SITES_*. at: an index not behind the first site that reads from `from` on; null if unknown. */
+/* kind: SITES_*. at: an index not after the first site that reads from `from` on; null if unknown. */
 static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
 {
 	const struct sites *s = &m->sites[kind];
@@ -87,7 +87,7 @@ static int reads_one_variable(const struct module *m, const struct object *o, ui
 	return 1;
 }
 
-/* ... and are the fields behind o, if it reads any, armed? */
+/* ... and are the fields after o, if it reads any, armed? */
 static int reads_planned(const struct module *m, const struct object *o, uint64_t at, unsigned size)
 {
 	return o + 1 == m->object + m->object_count || at + size <= o[1].addr ||

@@ -117,7 +117,7 @@ static inline int64_t etch_cfi_s(struct etch_cfi_in *in, unsigned bytes)
 }
 
 /*
- * LEB128, DWARF 7.6, signed or not. A number that needs more than 64 bits is malformed: behind the
+ * LEB128, DWARF 7.6, signed or not. A number that needs more than 64 bits is malformed: after the
  * first 63 bits all repeat the sign, and the 64th of an unsigned number is free.
  */
 static inline uint64_t etch_cfi_leb(struct etch_cfi_in *in, bool is_signed)
@@ -340,7 +340,7 @@ static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct et
 	return true;
 }
 
-/* Parses the FDE whose contents behind its CIE pointer are `in`. */
+/* Parses the FDE whose contents after its CIE pointer are `in`. */
 static inline bool etch_cfi_fde(const struct etch_cfi *c, uint64_t at, struct etch_cfi_in in, struct etch_fde *fde)
 {
 	const struct etch_cie *cie = &fde->cie;

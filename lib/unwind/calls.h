@@ -43,7 +43,7 @@ static inline unsigned call_length(uint64_t size, const uint8_t *p, uint64_t ava
 	return n <= avail ? n : 0;
 }
 
-/* Which of the up to 16 bytes at p may begin a call: E8, or FF with /2 behind it. At the end of the code: all. */
+/* Which of the up to 16 bytes at p may begin a call: E8, or FF with /2 after it. At the end of the code: all. */
 static inline unsigned calls_maybe(const uint8_t *p, uint64_t avail)
 {
 	__m128i here, next, e8, ff, two;

@@ -128,7 +128,7 @@ static void granule_note(struct granule *g, uint64_t calls, const struct etch_ru
 }
 
 /* A row is looked up at the byte before the return address. The return addresses that no call pushed are a signal's
- * restorer, and the first address of a thread or a context, which is looked up in the row behind. */
+ * restorer, and the first address of a thread or a context, which is looked up in the row after. */
 static void granule_row(void *ctx, const struct etch_cfi_row *row)
 {
 	struct granule *g = ctx;

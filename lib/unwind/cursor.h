@@ -145,7 +145,7 @@ int cursor_rule(struct cursor *c, struct etch_rule *r);
 int cursor_assume(struct cursor *c);
 /* Is the interrupted frame's rip known to be in no code? (no_code.c) */
 int cursor_in_no_code(struct cursor *c);
-/* Is this an address to which a function returns: behind a call, a signal handler's, or where a stack begins? 1 or 0;
+/* Is this an address to which a function returns: after a call, a signal handler's, or where a stack begins? 1 or 0;
  * -1: the code cannot be read. (no_code.c) */
 int cursor_returns_to(struct cursor *c, uint64_t ip);
 

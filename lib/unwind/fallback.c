@@ -32,7 +32,7 @@ NO_ASAN static int is_restorer(uint64_t ip)
 
 /*
  * Code that nothing describes, as a JIT's: rbp is taken to point to the caller's rbp, with the return address
- * behind. A guess (an interrupted function may not have set rbp yet, and then its caller is left out), so only
+ * after. A guess (an interrupted function may not have set rbp yet, and then its caller is left out), so only
  * where the program asked for it, and outside of all modules.
  */
 NO_ASAN static int frame_pointer_rule(struct cursor *c, struct etch_rule *r)

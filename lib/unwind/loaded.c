@@ -28,7 +28,7 @@ static struct snapshot *snapshot;
 /*
  * Modules that are never unloaded: the program and this library with what they need, and the dynamic linker. glibc's
  * _dl_find_object knows only the first segment of a static program (2.36), and of the dynamic linker only the linked
- * image: segments added to the file later lie behind it.
+ * image: segments added to the file later lie after it.
  */
 struct permanents loaded_permanents;
 static struct prepare_image permanent_image[PERMANENT];

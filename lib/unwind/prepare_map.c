@@ -10,7 +10,7 @@
 #include "unwind/table_builder.h"
 #include "common/sys.h"
 
-/* Records that the address behind a call, at `offset`, has this rule; NO_ID: a rule that the map
+/* Records that the address after a call, at `offset`, has this rule; NO_ID: a rule that the map
  * cannot hold. */
 static void granule_note(struct table_builder *m, uint64_t offset, uint32_t rule)
 {
@@ -44,7 +44,7 @@ static void calls_note(struct table_builder *m, const uint8_t *code, uint64_t si
 			last = offset + i + n - 1;
 			while (row + 1 < m->rows.count && rows[row + 1].at <= last)
 				row++;
-			while (rows[row].at > last) /* the previous call ended behind this one */
+			while (rows[row].at > last) /* the previous call ended after this one */
 				row--;
 			granule_note(m, last + 1,
 			             etch_map_rule_pack(&rules[rows[row].rule].rule, &unused) ? rows[row].rule : NO_ID);

@@ -24,7 +24,7 @@
 #define UNLINKED  ((uint64_t)1 << 63)
 #define ROOM      ETCH_WALK_FRAMES
 #define FRONT     128u               /* room for frames that are later put in front */
-#define FRESH_MAX (ROOM - FRONT - 1) /* less 1: the frame behind the last one is read, too */
+#define FRESH_MAX (ROOM - FRONT - 1) /* less 1: the frame after the last one is read, too */
 
 void reuse_begin(struct reuse *r, struct etch_walk *w)
 {

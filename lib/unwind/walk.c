@@ -120,7 +120,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_frames(struct cur
 	return ret;
 }
 
-/* The frame behind those that plain_frames() walks over. */
+/* The frame after those that plain_frames() walks over. */
 NO_ASAN static __attribute__((noinline)) int other_frame(struct cursor *c, struct trace *t)
 {
 	int ret;

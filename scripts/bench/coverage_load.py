@@ -38,7 +38,7 @@ from common import B, HERE, TOP, etch_needed, fail, sh, table
 import coverage_parts
 from coverage_parts import CLOSED, HAPROXY_CONFIGURATION, OWN_SYNC, UP, built, driver, free_port, linked, linked_in, sites
 
-# In all builds. HOOKED: the program calls etch_up() behind its set-up; else a thread waits until it is up. With SYNC all
+# In all builds. HOOKED: the program calls etch_up() after its set-up; else a thread waits until it is up. With SYNC all
 # objects are armed then.
 PROBE = """#ifdef SYNC
 #include <etch/imv.h>

@@ -112,7 +112,7 @@ def run(each, command, paths, status=(0,)):
 
 def compare(each, decode, paths, rounds):
     """Rows of the table: variants in turn, so that what else the machine does is in all of them; each round in an order of
-    its own, since what runs behind a process that gave back 700 MB pays for fresh pages."""
+    its own, since what runs after a process that gave back 700 MB pays for fresh pages."""
     insns = sum(int(sh(decode, p).split()[0]) for p in paths[:1]) if len(paths) == 1 else sum(
         int(line.split()[0]) for line in sh("xargs", "-0", "-n1", decode, input="\0".join(map(str, paths))).splitlines())
     variants = {

@@ -22,7 +22,7 @@
 
 ETCHED int one_in, one_across, many_in, many_across;
 
-/* `n` loads of a variable, 16 bytes each, `skip` bytes behind a word; the sum of all values. */
+/* `n` loads of a variable, 16 bytes each, `skip` bytes after a word; the sum of all values. */
 #define SITES(name, variable, n, skip)                                                              \
 	__attribute__((noinline, aligned(4096), section("text_" #name))) static unsigned name(void)      \
 	{                                                                                                \

@@ -56,7 +56,7 @@ def judge(ours, theirs, truth, table):
         if truth is not None and not agree(truth, theirs):
             return "neither has a row"
         return "worse: etch has no row"
-    # A slot below rsp, or one still alive behind a reload: the same frame.
+    # A slot below rsp, or one still alive after a reload: the same frame.
     if rows.classify(theirs, ours) in rows.AGREE or rows.classify(ours, theirs) in rows.AGREE:
         return "equal"
     if truth is None:

@@ -63,7 +63,7 @@ def functions(assembly):
         lines = [line.split("#")[0].rstrip() for line in m.group(2).splitlines()]
         lines = [line for line in lines if line and not line.startswith(".Lfunc_end") and not line.startswith("\t.p2align")]
         if "\t.cfi_startproc" in lines and "\t.cfi_endproc" not in lines:
-            lines.append("\t.cfi_endproc")  # clang writes it behind the size
+            lines.append("\t.cfi_endproc")  # clang writes it after the size
         if not any(line.startswith(("\t.section", "\t.text")) for line in lines):  # no cold part elsewhere
             found.append(Function(m.group(1), lines))
     return found

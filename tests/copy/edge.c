@@ -43,7 +43,7 @@ static unsigned char *pages(size_t size)
 	return p;
 }
 
-/* `size` bytes (whole pages) with a page without access behind them: their end. */
+/* `size` bytes (whole pages) with a page without access after them: their end. */
 static unsigned char *guarded(size_t size)
 {
 	unsigned char *p = pages(size + PAGE);
@@ -227,7 +227,7 @@ static void case_strncpy(void)
 	unsigned char *src = guarded(PAGE), *dst = guarded(PAGE), want[PAGE];
 
 	for (size_t s = 0; s <= 45; s++)                        /* bytes up to the end of src */
-		for (size_t length = 0; length <= 47; length += length > 10 ? 3 : 1) /* NUL there, or behind */
+		for (size_t length = 0; length <= 47; length += length > 10 ? 3 : 1) /* NUL there, or after */
 			for (size_t d = 0; d <= 50; d += d > 20 ? 5 : 1)
 				for (size_t n = 0; n <= 52; n += n > 17 ? 5 : 1) {
 					size_t look = d < n ? d : n;
@@ -466,7 +466,7 @@ static void case_owner(void)
 
 static volatile sig_atomic_t reads;
 
-/* A crash reporter: reads around the fault, and goes on behind the instruction. */
+/* A crash reporter: reads around the fault, and goes on after the instruction. */
 static void reporter(int sig, siginfo_t *info, void *context)
 {
 	greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;

@@ -6,7 +6,7 @@
  *
  *     step VARIANT [all]
  *
- * Whatever happens, the bytes that are counted as copied are there, and none behind them
+ * Whatever happens, the bytes that are counted as copied are there, and none after them
  * has changed. A third of the cases, or all. Prints the number of copies. Exit status 77: the processor lacks VARIANT.
  */
 #include <signal.h>

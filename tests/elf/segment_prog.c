@@ -164,7 +164,7 @@ int main(int argc, char **argv)
 		printf("the note is not where the code expects it\n");
 		return 1;
 	}
-	/* The heap starts behind the last segment. */
+	/* The heap starts after the last segment. */
 	for (int i = 0; i < 100; i++) {
 		sink = malloc(1u << (i % 20));
 		memset(sink, i, 1u << (i % 20));

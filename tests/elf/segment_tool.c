@@ -270,7 +270,7 @@ static int cmd_fuzz(char **argv)
 		bool second = rnd(2);
 		size_t n = 1 + rnd(4), from = second ? with_size : size;
 		size_t cut = rnd(8) ? from : rnd(from + 1), out_size;
-		/* Of exactly this size, so that the sanitizer sees the first byte behind it. */
+		/* Of exactly this size, so that the sanitizer sees the first byte after it. */
 		uint8_t *bad = malloc(cut ? cut : 1), *out;
 
 		if (!bad)

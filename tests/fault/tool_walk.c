@@ -22,7 +22,7 @@ static void say(const char *where, void **ips, int n, int status)
 
 	for (i = 0; i < n; i++)
 		found |= ips[i] == outer;
-	/* Behind main is libc, which has no table here. */
+	/* After main is libc, which has no table here. */
 	printf("%s %s: %s, %s\n", name, where, etch_unwind_strerror(status), found ? "main" : "lost");
 	wrong |= !found;
 }

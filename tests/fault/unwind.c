@@ -17,7 +17,7 @@
 #define PAGE 4096
 #define MOST 4096
 
-/* A frame of this is a return address, behind a call as the tables want it, and nothing else; rbp is what it was. */
+/* A frame of this is a return address, after a call as the tables want it, and nothing else; rbp is what it was. */
 void frame(void);
 extern char frame_here[];
 __asm__(".text\n\t.globl frame, frame_here\n\t.type frame, @function\n"
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 	ucontext_t u;
 
 	CHECK(argc == 3);
-	/* Not next to anything: pages behind it cannot be read. */
+	/* Not next to anything: pages after it cannot be read. */
 	stack = (uintptr_t *)((char *)mmap(NULL, 8 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + 2 * PAGE);
 	CHECK(!mprotect(stack, 4 * PAGE, PROT_READ | PROT_WRITE));
 	for (unsigned i = 0; i < 4 * PAGE / 8; i++)

@@ -491,7 +491,7 @@ static void entry_execute(const struct spec *s, const struct etch_imv *e, const 
 		uint64_t v = value_pick((unsigned)rnd() % (2 * EXTREMES));
 		unsigned n;
 
-		for (unsigned k = 0; k < 16; k++) /* what lies behind the value must not matter */
+		for (unsigned k = 0; k < 16; k++) /* what lies after the value must not matter */
 			D->object[k] = (uint8_t)rnd();
 		memcpy(bytes, &v, 8);
 		memcpy((void *)OBJECT, bytes, s->mem);

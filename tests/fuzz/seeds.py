@@ -232,7 +232,7 @@ def parts(name, data):
         yield "faults", struct.pack("<4BHHBHHB", 2, 64, 3, 0, 4096, 4096, 5, 12288, 8192, 4) + found["__ex_table"]
         yield "faults", struct.pack("<4BHHB", 1, 0, 1, 0, 1024, 16000, 5) + bytes(
             b for i in range(40) for b in struct.pack("<III", 0x2000 - 8 * i, 0x800 + i, 0x200 * (i % 2) + i % 2))
-    # The descriptor of a module, no tables but __imv behind it.
+    # The descriptor of a module, no tables but __imv after it.
     yield "sites", struct.pack("<10H", 64, 12, 64, 0, 64, 0, 64, 0, 64, 0) + struct.pack(
         "<IHHIIqQqQqQ", 0x68637465, 1, 64, 0, 0, 0, 0, 0, 0, 0, 0) + found.get("__imv", b"").ljust(12, b"\0")[:12]
 

@@ -20,7 +20,7 @@ static uint64_t any_table(struct mutant *m)
 
 /* ---- layout --------------------------------------------------------------------------- */
 
-/* Makes `more` bytes of room at an offset and moves every header's offset behind it along. False: out of memory. */
+/* Makes `more` bytes of room at an offset and moves every header's offset after it along. False: out of memory. */
 static bool room_insert(struct mutant *m, uint64_t at, uint64_t more)
 {
 	uint64_t i, n = section_count(m), p = phdr_count(m), shoff = EH(m, e_shoff), phoff = EH(m, e_phoff);
@@ -46,7 +46,7 @@ static bool room_insert(struct mutant *m, uint64_t at, uint64_t more)
 	return true;
 }
 
-/* Everything from one section on lies further behind, by pages or by less. */
+/* Everything from one section on lies further after, by pages or by less. */
 static bool layout_gap(struct mutant *m)
 {
 	uint64_t sh = any_section(m), at = GET(m, sh, Elf64_Shdr, sh_offset);

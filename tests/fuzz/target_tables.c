@@ -30,7 +30,7 @@ static void block_decode(const uint8_t *table, size_t size)
 	row_list_free(&rows);
 }
 
-/* The register table behind a block table. */
+/* The register table after a block table. */
 static void registers_read(const struct etch_unwind *u, size_t size)
 {
 	const struct etch_unwind *r = etch_registers_behind(u, size);

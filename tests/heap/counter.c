@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An independent count of allocations, preloaded behind the recorder: of each process image a file COUNT_DIR/PID.N with calls and
+ * An independent count of allocations, preloaded after the recorder: of each process image a file COUNT_DIR/PID.N with calls and
  * bytes in all, and blocks and bytes live; mapped, so that it is right however the process ends.
  */
 #define _GNU_SOURCE

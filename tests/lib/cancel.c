@@ -102,7 +102,7 @@ static void states(void)
 	}
 }
 
-/* What waits acts behind the call, and not before its end. */
+/* What waits acts after the call, and not before its end. */
 static void *late(void *arg)
 {
 	pthread_setcanceltype(arg ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, NULL);

@@ -322,7 +322,7 @@ static void case_code(void)
 	CHECK_EQ(sum_plain() + read_wide(), 15);
 }
 
-/* Memory changed behind etch's back: verify finds all five sites, a set refuses,
+/* Memory changed after etch's back: verify finds all five sites, a set refuses,
  * a sync makes them agree. */
 static void case_stale(void)
 {

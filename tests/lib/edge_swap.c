@@ -351,7 +351,7 @@ static void case_swap_mlock(void)
 	moved_end(t);
 }
 
-/* ---- a failure behind the unmapping, made by a tracer --------------------------------- */
+/* ---- a failure after the unmapping, made by a tracer --------------------------------- */
 
 /* In the tracer: every fourth mremap of the child becomes a munmap of its target and fails. */
 static void hole_trace(pid_t pid)

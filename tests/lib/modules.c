@@ -17,7 +17,7 @@ EXPORT_IMV_SYMBOL(from_program);
 static int ordinary_here = 1;
 
 /* Each use in a function of its own: the tool follows the register that holds an
- * object's address, and where one is left in rax at a return, or flows on behind
+ * object's address, and where one is left in rax at a return, or flows on after
  * an exit() that it does not know to be final, it must take that for an escape. */
 ALONE static int flag_read(void) { return imv_read(flag); }
 ALONE static int flag_memory(void) { return _imv_read(flag); }

@@ -219,7 +219,7 @@ static size_t fill(size_t limit)
 	return n;
 }
 
-/* Loads of the other field of some objects, behind the calls. */
+/* Loads of the other field of some objects, after the calls. */
 static size_t fill_loads(size_t first, size_t limit)
 {
 	size_t n = 0;

@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 {
 	char *all;
 
-	/* A page that nobody may touch, and a stack of so many bytes behind it. */
+	/* A page that nobody may touch, and a stack of so many bytes after it. */
 	size = argc > 1 ? (size_t)atol(argv[1]) : 65536;
 	all = mmap(NULL, 4096 + 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (all == MAP_FAILED || mprotect(all, 4096, PROT_NONE))

@@ -18,11 +18,11 @@ _Static_assert((uint32_t)(SPREAD * (UNSPREAD + 0ull)) == 1, "an inverse");
 
 struct range { uint32_t least, largest; };
 
-/* One site at `SITE_STRIDE` bytes behind the last: 33 is odd, so 64 of them begin at 64 offsets in a line. */
+/* One site at `SITE_STRIDE` bytes after the last: 33 is odd, so 64 of them begin at 64 offsets in a line. */
 #define SITE "771: movl %[v], %[t]\n\timull %[un], %[t], %[t]\n\tcmpl %[lo], %[t]\n\tcmovbl %[t], %[lo]\n\t" \
              "cmpl %[hi], %[t]\n\tcmoval %[t], %[hi]\n\t"
 #define SITES_OF(n) ".rept " #n "\n\t" SITE ".org 771b + 33, 0x90\n\t.endr\n\t"
-/* Sites of a page, and one that ends `over` bytes behind it. */
+/* Sites of a page, and one that ends `over` bytes after it. */
 #define PAGE_OF_SITES(page, over) SITES_OF(115) ".org 4096 * " #page " - 6 + " #over ", 0x90\n\t" SITE
 #define SWEEP(name, variable, code)                                                                         \
 	__attribute__((noinline, aligned(4096), section("text_" #name))) static struct range name(void)         \

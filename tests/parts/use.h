@@ -18,7 +18,7 @@
 		}                                                       \
 	while (0)
 
-/* Writes to memory behind libetch's back, also where it is read-only: what is still read as before is in the code. */
+/* Writes to memory after libetch's back, also where it is read-only: what is still read as before is in the code. */
 static inline int poke(void *at, const void *bytes, size_t size)
 {
 	int fd = open("/proc/self/mem", O_RDWR), ok;

@@ -397,7 +397,7 @@ static uint8_t *emit_mov(uint8_t *p, unsigned reg, uint64_t at, int store)
 }
 
 /* Saves what C wants back, loads in[], and falls into SITE: a call site there. A jump
- * site lies behind it and is called from SITE, so that it has somebody to return to. */
+ * site lies after it and is called from SITE, so that it has somebody to return to. */
 static uint64_t frame_write(int jump, unsigned len)
 {
 	uint8_t *p = (uint8_t *)CODE;
@@ -516,7 +516,7 @@ static void tiny_bytes(const char *code, unsigned n, unsigned needs)
 	struct etch_pv_body b;
 
 	for (unsigned k = 0; k <= n; k++) {
-		uint8_t *copy = malloc(k + !k); /* so that ASan sees a read behind it */
+		uint8_t *copy = malloc(k + !k); /* so that ASan sees a read after it */
 
 		memcpy(copy, code, k);
 		checked++;

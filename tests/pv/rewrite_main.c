@@ -76,7 +76,7 @@ USE(unsigned, use_saved, (unsigned x), pv_table.saved(x) + 1)
 USE(int, use_open, (int x), pv_table.open(x) + 1)
 USE(int, use_pick, (int x), pv_table.pick(x) + 1)
 USE(int, use_weak, (int x), pv_table.weak(x) + 1)
-/* The code behind it is reached as far as its rows may know: the slot can be set. */
+/* The code after it is reached as far as its rows may know: the slot can be set. */
 USE(int, use_stop, (int x), x ? x : (pv_table.stop(x), x + 5))
 
 /* int asm_NAME(int a, int b): calls or jumps to pv_table.add, at offset 24. The site is

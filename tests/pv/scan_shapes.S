@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls and jumps through an etched object, in position-independent code. Behind each
+ * Calls and jumps through an etched object, in position-independent code. After each
  * site, what `etch inspect sites` is to say: its form and slot, or the reason why it is
  * none; per function in order of address. Kinds other than call and jmp: only escape.
  */

@@ -493,7 +493,7 @@ static void case_early(void)
 	CHECK_EQ(early_ran[1], 26);
 }
 
-/* A plain store to a slot must not leave a site behind. */
+/* A plain store to a slot must not leave a site after. */
 static void case_stray(void)
 {
 	fn *volatile *slot;

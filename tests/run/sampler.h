@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sampler.h: what the files of the sampler (sampler.c) share: the report that a process leaves
- * behind, and the arrays of walks. All but the C library's functions that it stands before is
+ * after, and the arrays of walks. All but the C library's functions that it stands before is
  * hidden: the library is loaded into any program.
  */
 #ifndef SAMPLER_H

@@ -63,7 +63,7 @@ class Object:
         return next(i for i in range(self.shnum) if self.header(i)[1] == type_)
 
     def grow(self, i, more):
-        """Puts `more` behind the contents of section `i`, at the end of the file; returns where they begin in it."""
+        """Puts `more` after the contents of section `i`, at the end of the file; returns where they begin in it."""
         offset, size = self.header(i)[4:6]
         contents = self.data[offset:offset + size] + more
         self.data += b"\0" * (-len(self.data) % 8)
@@ -389,7 +389,7 @@ def sframe_blocks(n, path):
 
 
 def own_tables(n, path):
-    """A stripped interpreter of 32 handlers, and n labels that each dispatch through a table of their own; words that are no code behind each."""
+    """A stripped interpreter of 32 handlers, and n labels that each dispatch through a table of their own; words that are no code after each."""
     labels = [(f".Lh{i}", "mov -40(%rbp),%rdx\nadd $1,%rdi\nmovzbl (%rdi),%eax\nmov table(%rip),%rsi") for i in range(32)]
     labels += [(f".Lp{i}", f"movzbl 1(%rdi),%eax\nmov wide+{8 * i}(%rip),%rsi") for i in range(n)]
     lines = [".text", ".globl run", ".type run,@function", "run: push %rbp\nmov %rsp,%rbp\npush %r13\nsub $40,%rsp\nmovzbl (%rdi),%eax",

@@ -101,7 +101,7 @@ install:
 restore:
 	mov	$15, %rax	/* rt_sigreturn */
 	syscall
-looks:	push	%rbx	/* behind it, a function that only pointers lead to */
+looks:	push	%rbx	/* after it, a function that only pointers lead to */
 	mov	%edi, %ebx
 	pop	%rbx
 	ret

@@ -105,7 +105,7 @@ def code_of(path):
 
 
 def never_runs(code, start, end):
-    """Padding: only NOPs, behind what does not go on, and no direct jump leads in."""
+    """Padding: only NOPs, after what does not go on, and no direct jump leads in."""
     insns = code.between(start, end)
     if not insns:
         return False
@@ -121,7 +121,7 @@ def never_runs(code, start, end):
 
 
 def is_dead(path, start):
-    """Behind a call to a function that is known by name not to return."""
+    """After a call to a function that is known by name not to return."""
     code = code_of(str(path))
     i = bisect.bisect_left(code.addr, start)
     return 0 < i < len(code.addr) and code.addr[i] == start and bool(prover.NORETURN.match(code.text[i - 1]))
@@ -150,13 +150,13 @@ def proof(code, fde, rule):
 
 
 def _is_ibt_plt(code, i, start, end):
-    """Behind the push of a PLT entry that begins with endbr64."""
+    """After the push of a PLT entry that begins with endbr64."""
     return end - start <= 2 and 1 < i < len(code.addr) and code.addr[i] == start and start & 15 == 9 and \
         code.text[i - 2].startswith("endbr64") and re.match(r"push +\$0x[0-9a-f]+$", code.text[i - 1])
 
 
 def is_leaf(code, start, end):
-    """Functions without a frame: called, or behind what does not go on, and by themselves to their returns."""
+    """Functions without a frame: called, or after what does not go on, and by themselves to their returns."""
     if start in code.called:
         return prover.returns_by_itself(code, start, end)
     i = bisect.bisect_left(code.addr, start)
@@ -192,7 +192,7 @@ def is_jumped_to(code, start, truth, ours):
 def is_twice(code, start, end, truth, ours):
     """The caller's rbp is in the register and in a slot: the instruction in front has loaded or saved it there, and nothing since
     then writes to the one that our rule names. (gcc 15 and later say in CFI only later, or never, what a part that is
-    shrink-wrapped by itself has saved and restored, often where the witness does not come to: behind a jump table.)"""
+    shrink-wrapped by itself has saved and restored, often where the witness does not come to: after a jump table.)"""
     cfa, slot = re.match(r"rsp([+-]\d+)$", truth[0]), re.match(r"cfa-(\d+)$", ours[1] if truth[1] == "same" else truth[1])
     i = bisect.bisect_left(code.addr, start)
     if not cfa or not slot or {"same", f"cfa-{slot[1]}"} != {truth[1], ours[1]} or truth[::2] != ours[::2] or \

@@ -42,7 +42,7 @@ __asm__(".text\n"
         "	.balign 16\n"
         "code_begin:\n");
 
-/* Behind it are the words that stand in front of each handler: here one that decodes as a far return. */
+/* After it are the words that stand in front of each handler: here one that decodes as a far return. */
 #define DISPATCH "	movzbl (%r13,%r8),%eax\n	mov table_at(%rip),%rsi\n	jmp *(%rsi,%rax,8)\n	.long 0x4ca\n"
 
 __asm__(

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * As GHC's code is, by hand (test_haskell.py): a run-time system of two functions, and code with a stack of its own,
- * which rbp points to, that is entered by jumps behind info tables.
+ * which rbp points to, that is entered by jumps after info tables.
  *
  * RUN:      with the run-time system; without, the code comes back through the symbol of another file
  * CODE:     with the code
- * TWICE:    with code behind a switch that overlaps what its info table decodes as
+ * TWICE:    with code after a switch that overlaps what its info table decodes as
  * ALIGNED:  run() aligns its frame, so that the CFA is only in a slot, and the caller's rbp at a distance from rsp
  * RESERVED: bytes that run() makes room for
  */

@@ -55,7 +55,7 @@ FUNCTION(by_memory, SAVE "push\t%rdi\n\t.cfi_adjust_cfa_offset 8\n\tcall\t*(%rsp
 /* The callee of these two finds the return address of their caller. */
 FUNCTION(by_jump, "jmp\t*%rdi\n\t");
 FUNCTION(by_return, "push\t%rdi\n\t.cfi_adjust_cfa_offset 8\n\tret\n\t");
-/* The word at rsp is no return address: behind no call, or no code. */
+/* The word at rsp is no return address: after no call, or no code. */
 FUNCTION(over_nop, SAVE
          "lea\t1f(%rip), %rax\n\tpush\t%rax\n\t.cfi_adjust_cfa_offset 8\n\tjmp\t*%rdi\n\tnop\n\tnop\n\tnop\n\tnop\n"
          "\tnop\n\tnop\n\tnop\n1:\tud2\n\t");

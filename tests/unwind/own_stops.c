@@ -2,7 +2,7 @@
 /*
  * Linked into a program or preloaded: its main thread walks its own stack by libgcc's _Unwind_Backtrace, in a signal
  * handler at random times of its processor time. OWN_STOPS=FILE and COUNT, in the environment: a line a stop, the
- * addresses of the frames behind the handler's, innermost first; then the program ends. With OWN_BACKTRACE=1 they are
+ * addresses of the frames after the handler's, innermost first; then the program ends. With OWN_BACKTRACE=1 they are
  * those of glibc's backtrace(); with 2 there are two lines a stop, of backtrace() and of _Unwind_Backtrace.
  */
 #include <elf.h>
@@ -20,7 +20,7 @@
 
 #ifdef __GLIBC__
 #include <execinfo.h>
-#pragma weak backtrace /* not there where it is linked into a static program behind libc.a */
+#pragma weak backtrace /* not there where it is linked into a static program after libc.a */
 #else
 #define backtrace(to, n) 0
 /* For a static program of musl: what libgcc asks glibc for. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registers_mutate TABLE ROUNDS SEED: damages the register table behind an unwind table, at random, and looks all of it up. Each
+ * registers_mutate TABLE ROUNDS SEED: damages the register table after an unwind table, at random, and looks all of it up. Each
  * copy is in memory of its exact size, so that a read outside of it is seen by ASan. Prints how many of the damaged
  * tables have a valid header, and how many are valid as a whole.
  */
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 			return 2;
 		memcpy(copy, file, size - cut);
 		for (uint64_t k = 0; k < count; k++) {
-			/* mostly the header and the small arrays behind it */
+			/* mostly the header and the small arrays after it */
 			uint64_t where = at + number() % (k & 1 ? size - at : sizeof(*r) + 512);
 
 			if (where < size - cut)

@@ -143,7 +143,7 @@ static void follow(pid_t pid, const struct user_regs_struct *was, const struct u
 		unsigned long ra = word(pid, now->rsp);
 
 		if (ra - was->rip >= 2 && ra - was->rip <= 8 &&
-		    ra != now->rip) /* a call: it pushed the address behind itself */
+		    ra != now->rip) /* a call: it pushed the address after itself */
 			calls[depth++] =
 				(struct call){now->rsp + 8, ra, {was->rbx, was->rbp, was->r12, was->r13, was->r14, was->r15}};
 	}

@@ -54,7 +54,7 @@ struct frame {
 	uint64_t at;   /* SIGNAL: rsp at the first instruction of the handler */
 	uint8_t kind;
 	uint8_t alt;   /* SIGNAL: the handler runs on another stack */
-	uint8_t pad;   /* ret is a landing pad that eh_return put there, behind no call */
+	uint8_t pad;   /* ret is a landing pad that eh_return put there, after no call */
 	uint8_t judged; /* `kept` was seen */
 	uint64_t kept[KEPT]; /* rbx, r12 to r15 of the caller */
 };
@@ -220,7 +220,7 @@ static void truth_walk(struct truth *t, const struct regs *now)
 {
 	uint64_t ip = now->rip, rsp = now->r[RSP], rbp = now->r[RBP];
 	bool exact = true; /* ip is an address executed, not one returned to */
-	bool all = true;   /* every register is known: frame 0, and behind signal frames */
+	bool all = true;   /* every register is known: frame 0, and after signal frames */
 	struct regs inner = *now;
 
 	t->walked++;
@@ -417,7 +417,7 @@ static void truth_advance(struct truth *t, const struct regs *now, bool handler)
 		return;
 	}
 	if (insn == INSN_SYSCALL && now->rip != from + 2 && t->code(t->ctx, from + 2, code)) {
-		/* Under the trap flag the kernel lets one more instruction run behind a system call. */
+		/* Under the trap flag the kernel lets one more instruction run after a system call. */
 		from += 2;
 		insn = insn_kind(code);
 	}

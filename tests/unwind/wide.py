@@ -138,7 +138,7 @@ def judge(code, symbols, start, end, truth, mine):
     certain = sorted(a for a in found if found[a]) + [end]
     begins = [r[0] for r in mine]
     for a in sorted(found):
-        # A prologue may as well be of a frame within a function's: that goes on behind it.
+        # A prologue may as well be of a frame within a function's: that goes on after it.
         b = certain[bisect.bisect_right(certain, a)]
         insns = code.between(a, b) or []
         states = prover.Function(code, a, b, ENTRY).states

@@ -160,7 +160,7 @@ static void program_check(struct reader *r, const struct etch_fde *fde)
 		r->failed = true;
 }
 
-/* Checks an FDE whose contents behind its CIE pointer are `in`. */
+/* Checks an FDE whose contents after its CIE pointer are `in`. */
 static void fde_check(struct reader *r, uint64_t at, struct etch_cfi_in in, struct etch_fde *fde)
 {
 	const char *why;

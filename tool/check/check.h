@@ -54,7 +54,7 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e);
 /* The checks, one file of this folder each. Return 0, or -1 and a message (out of memory). */
 int check_hardening(struct subject *s, struct error *e);   /* H001-H003: segments, sections, dynamic section */
 int check_branches(struct subject *s, struct error *e);    /* H004: endbr64 */
-int check_speculation(struct subject *s, struct error *e); /* H005: code behind returns */
+int check_speculation(struct subject *s, struct error *e); /* H005: code after returns */
 /* I005-I007, P002: objects that cannot be armed and sites that cannot be patched live. */
 int check_etched(struct subject *s, struct error *e);
 int check_tables(struct subject *s, struct error *e); /* T003: records of objects against the code */

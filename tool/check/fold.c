@@ -256,7 +256,7 @@ static bool compilers_name(const struct elf_file *f, struct finding *x)
 	bool good = true;
 
 	for (; p && p < end && good; p += strnlen(p, (size_t)(end - p)) + 1) {
-		/* icc's have the command line, too, behind " : ". */
+		/* icc's have the command line, too, after " : ". */
 		const char *options = memmem(p, strnlen(p, (size_t)(end - p)), " : ", 3);
 		size_t length = options ? (size_t)(options - p) : strnlen(p, (size_t)(end - p));
 		char *name;

@@ -151,7 +151,7 @@ static void table_row(void *ctx, const struct etch_cfi_row *row)
 	}
 }
 
-/* True if the instructions from `at` end at `to`, and control goes on behind each, or may. */
+/* True if the instructions from `at` end at `to`, and control goes on after each, or may. */
 static bool is_straight(const struct code_section *c, uint64_t at, uint64_t to)
 {
 	struct step step;
@@ -227,7 +227,7 @@ static bool is_carried(struct judge *j, const struct code_section *c, uint64_t s
 	case FLOW_STOP: return true;
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
-		/* A call that returns has the same row before and behind it. If the rows differ, it does not return. */
+		/* A call that returns has the same row before and after it. If the rows differ, it does not return. */
 		return here && before && !same_rule(&here->rule, &before->rule);
 	default: return false;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H005: returns and indirect jumps without an int3 behind them (straight-line speculation). */
+/* ETCH-H005: returns and indirect jumps without an int3 after them (straight-line speculation). */
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
 #include "check/check.h"

@@ -17,7 +17,7 @@ static bool is_code(const struct elf_file *f, const struct elf_symbol *y)
 }
 
 /* Bytes from a symbol to the next one, or to the end of the section. */
-static uint64_t room_behind(const struct elf_file *f, const struct elf_symbol *const *list, size_t count, size_t i)
+static uint64_t space_after(const struct elf_file *f, const struct elf_symbol *const *list, size_t count, size_t i)
 {
 	const Elf64_Shdr *sh = &f->sections[list[i]->section].sh;
 	uint64_t end = (elf_is_object(f) ? 0 : sh->sh_addr) + sh->sh_size;
@@ -72,7 +72,7 @@ static void sizeless_text(const struct run_item *x, char *out, size_t size)
 	         x->number);
 }
 
-/* Fills `items` with the functions that have no size, but code behind them. Returns their number. */
+/* Fills `items` with the functions that have no size, but code after them. Returns their number. */
 static size_t sizeless_find(const struct elf_file *f, const struct symbol_index *functions, struct run_item *items)
 {
 	const struct elf_symbol *const *list = functions->list;
@@ -92,7 +92,7 @@ static size_t sizeless_find(const struct elf_file *f, const struct symbol_index 
 		places++;
 		if (y->size || y->value < covered || function_is_startup(y))
 			continue;
-		room = room_behind(f, list, count, k);
+		room = space_after(f, list, count, k);
 		if (room) /* else the symbol marks the end of code */
 			items[n++] = (struct run_item){y, places, room};
 	}

@@ -67,10 +67,10 @@ int names_open(const struct elf_file *f, struct names *n, struct error *e)
 		qsort(n->list, n->count, sizeof(*n->list), address_order);
 	for (k = n->count; k-- > 0;) {
 		struct long_name *x = &n->list[k];
-		const struct long_name *behind = k + 1 < n->count ? x + 1 : NULL;
-		const char *end = behind ? memchr(x->name, 0, (size_t)(behind->name - x->name)) : x->name + strlen(x->name);
+		const struct long_name *after = k + 1 < n->count ? x + 1 : NULL;
+		const char *end = after ? memchr(x->name, 0, (size_t)(after->name - x->name)) : x->name + strlen(x->name);
 
-		x->hash = end ? tail_hash(x->name, end, 1) : tail_hash(x->name, behind->name, behind->hash);
+		x->hash = end ? tail_hash(x->name, end, 1) : tail_hash(x->name, after->name, after->hash);
 	}
 	return 0;
 }

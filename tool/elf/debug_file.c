@@ -11,7 +11,7 @@
 #define NOTE_BUILD_ID ".note.gnu.build-id"
 
 struct file_builder {
-	uint8_t *bytes; /* contents behind the program headers */
+	uint8_t *bytes; /* contents after the program headers */
 	size_t size, room;
 	uint64_t base; /* file offset of `bytes` */
 	Elf64_Shdr *headers;

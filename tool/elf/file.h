@@ -54,7 +54,7 @@ struct elf_file {
 	struct elf_span *spans; /* sections by address, for elf_section_at() */
 	size_t span_count;
 	/* For elf_section_rela(): relas[target] is the first section that relocates `target`, relas[section_count + rela]
-	 * the next one behind `rela` with the same target; 0: none. */
+	 * the next one after `rela` with the same target; 0: none. */
 	uint32_t *relas;
 	Elf64_Phdr *phdrs;
 	uint32_t phdr_count;

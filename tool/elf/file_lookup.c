@@ -28,7 +28,7 @@ uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t fr
 
 	if (target >= f->section_count)
 		return 0;
-	/* A caller that iterates resumes behind the section found last, in constant time. */
+	/* A caller that iterates resumes after the section found last, in constant time. */
 	i = before && before->sh_type == SHT_RELA && before->sh_info == target ? f->relas[f->section_count + from - 1]
 	                                                                       : f->relas[target];
 	while (i && i < from)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads one word with a shell's quoting, malloc'd, and advances *p behind it. Null: the end. */
+/* Reads one word with a shell's quoting, malloc'd, and advances *p after it. Null: the end. */
 static char *shell_word(const char **p)
 {
 	char *out = malloc(strlen(*p) + 1), quote = 0;

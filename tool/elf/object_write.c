@@ -307,7 +307,7 @@ static int groups_find(struct object_writer *w)
 	return 0;
 }
 
-/* Places each section at the next offset that its alignment allows, and the section headers behind them.
+/* Places each section at the next offset that its alignment allows, and the section headers after them.
  * Returns the size of the output. */
 static uint64_t parts_place(struct object_writer *w, uint64_t *headers)
 {
@@ -391,7 +391,7 @@ int object_write_room(const struct elf_file *f, size_t count, struct error *e)
 	return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
 }
 
-/* Refuses a file with data behind all that its headers describe, which would be lost: the kernel, for one, looks for a
+/* Refuses a file with data after all that its headers describe, which would be lost: the kernel, for one, looks for a
  * module's signature at the end of the file. Zeros are padding. */
 static int tail_check(const struct elf_file *f, struct error *e)
 {

@@ -22,7 +22,7 @@ struct object_writer {
 	uint32_t *new_locals; /* input sections that get a new section symbol */
 	uint32_t new_local_count;
 	uint32_t first_global;     /* number of the input's first global symbol */
-	const char *wanted;        /* an undefined symbol to add, whose name comes right behind the input's; or null */
+	const char *wanted;        /* an undefined symbol to add, whose name comes right after the input's; or null */
 	uint32_t *index_of;        /* output index of each new section */
 	uint32_t *group_of;        /* per input section: its SHT_GROUP section, or 0 */
 	uint32_t *joins;           /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */

@@ -9,7 +9,7 @@
  *
  * The temporary file has a name from just before the rename on, or from the
  * start where the file system has no nameless ones: .etch-PID-NUMBER-NUMBER,
- * in hexadecimal. A process that is killed in that time leaves it behind.
+ * in hexadecimal. A process that is killed in that time leaves it after.
  */
 #ifndef ETCH_TOOL_ELF_OUTFILE_H
 #define ETCH_TOOL_ELF_OUTFILE_H

@@ -62,7 +62,7 @@ static void heap_drop(struct sweep *s)
 	s->heap[i] = x;
 }
 
-/* Makes at most two spans per section: each span begins where a section begins, or behind the end
+/* Makes at most two spans per section: each span begins where a section begins, or after the end
  * of one. */
 static void sweep_run(struct sweep *s)
 {

@@ -69,7 +69,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 
 	if (r)
 		return r;
-	/* strip and objcopy put .comment and the like behind the segment: it stays in place as long as it fits there. */
+	/* strip and objcopy put .comment and the like after the segment: it stays in place as long as it fits there. */
 	if (l->ours && !l->inside && l->old_base + l->size <= seg_old_room_end(l))
 		l->base = l->old_base;
 	names_begin(l, secs, n);

@@ -23,12 +23,12 @@
  *
  * The program headers that are needed come from these, in this order:
  *   1. a PT_NULL entry;
- *   2. unused zero bytes behind the program header table;
+ *   2. unused zero bytes after the program header table;
  *   3. PT_GNU_PROPERTY, where a PT_NOTE with 8-byte alignment covers the same
  *      note: glibc then reads the PT_NOTE, and the x86 kernel reads neither;
  *   4. PT_PHDR, where there is no PT_INTERP (shared objects, static programs):
  *      the loaders then take the table from AT_PHDR or the ELF header;
- *   5. room behind the table, made by moving what only headers or DT_ entries
+ *   5. room after the table, made by moving what only headers or DT_ entries
  *      refer to (.interp, notes, .gnu.hash, .hash, .dynsym) up a little or into
  *      the new segment.  The build-id note leaves the first page of the file,
  *      where older kernels and core dumps look for it, only if nothing else
@@ -40,7 +40,7 @@
  * of the build-id note, which would leave the first page of the file;
  *   7. the table itself goes into the new segment.
  * 7 is the last resort because GNU strip and objcopy always write the table directly
- * behind the ELF header, and break a file whose table was elsewhere.
+ * after the ELF header, and break a file whose table was elsewhere.
  * (eu-strip keeps it, thanks to section SEGMENT_TABLE.)
  */
 #ifndef ETCH_TOOL_ELF_SEGMENT_H
@@ -114,7 +114,7 @@ struct segment_section {
 	uint64_t addr;      /* set by segment_plan: virtual address of the contents */
 	uint32_t phdr;      /* p_type of a program header that covers the section alone; 0: none */
 	const char *former; /* new name of the input's section with this name; null: it keeps the name */
-	bool unloaded;      /* not part of the segment, but behind it in the file, without an address:
+	bool unloaded;      /* not part of the segment, but after it in the file, without an address:
 	                     * strip may drop it. The name must start with SEGMENT_UNLOADED */
 };
 
@@ -159,7 +159,7 @@ struct segment_found {
 	uint64_t offset, addr, size, first;
 };
 int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen);
-/* True if code makes the address of _end, the end of the highest segment, or one in the page behind it, or a relocation
+/* True if code makes the address of _end, the end of the highest segment, or one in the page after it, or a relocation
  * does. May be true without reason: this is no disassembly. */
 bool segment_end_is_used(const uint8_t *file, size_t size);
 /* True if these bytes begin with the note of an etch segment, of any version. */

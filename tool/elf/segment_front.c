@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A new first page with ELF header and program headers for a program at fixed addresses, and the etch segment behind it
+ * A new first page with ELF header and program headers for a program at fixed addresses, and the etch segment after it
  * where there is no other place: the layout that a linker would have made with room for them. segment.h has the
  * reasons.
  */
@@ -141,7 +141,7 @@ int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
 	return r;
 }
 
-/* Adds to the offsets of all that was at `front->at` or behind it. */
+/* Adds to the offsets of all that was at `front->at` or after it. */
 static void contents_shift(struct seg_file *f, const struct seg_front *front)
 {
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {

@@ -368,7 +368,7 @@ static bool is_old(const struct seg_layout *l, size_t i)
  * does not, nothing reads it. */
 static bool is_led_elsewhere(const Elf64_Phdr *p) { return p->p_type == PT_GNU_EH_FRAME || p->p_type == PT_GNU_SFRAME; }
 
-/* File offset behind everything that has to keep its offset: all but the old segment, the
+/* File offset after everything that has to keep its offset: all but the old segment, the
  * section names and the section headers. */
 uint64_t seg_kept_end(const struct seg_layout *l)
 {
@@ -388,7 +388,7 @@ uint64_t seg_kept_end(const struct seg_layout *l)
 }
 
 /* For the known extent [off, off + size): if `at` is in it, raises *skip to the bytes left of it; if it starts
- * behind `at`, lowers *next to its start. */
+ * after `at`, lowers *next to its start. */
 static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, uint64_t *next)
 {
 	if (at >= off && at - off < size)
@@ -408,7 +408,7 @@ static uint64_t record_start(const struct seg_file *f, uint64_t end)
 	return end;
 }
 
-/* Data behind `end` that no header describes must neither move nor be dropped:
+/* Data after `end` that no header describes must neither move nor be dropped:
  * self-extracting archives, signatures. */
 int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t errlen)
 {

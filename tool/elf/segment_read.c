@@ -23,7 +23,7 @@ static bool inside(const struct seg_file *f, uint64_t off, uint64_t n) { return 
 bool seg_has_bytes(const Elf64_Shdr *s) { return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_size; }
 
 /* True if this section occupies memory at [addr, addr+n).  .tbss has an address but occupies no
- * memory, and an empty section at the end of .bss is not in the range behind it. */
+ * memory, and an empty section at the end of .bss is not in the range after it. */
 bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n)
 {
 	return (s->sh_flags & SHF_ALLOC) && s->sh_size && s->sh_addr - addr < n &&

@@ -103,7 +103,7 @@ struct ref_scan {
 };
 
 /* The four bytes at `k` may be a disp32(%rip): notes what they refer to, with the end of the instruction 0, 1, 2 or 4
- * bytes behind them. */
+ * bytes after them. */
 static inline void ref_in_code(const struct ref_scan *x, uint64_t k)
 {
 	static const uint8_t tail[] = {0, 1, 2, 4};

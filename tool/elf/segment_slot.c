@@ -86,7 +86,7 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 	} dynamic[] = {
 		{SHT_GNU_HASH, DT_GNU_HASH, 8},
 		{SHT_HASH, DT_HASH, 8},
-		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers guess the count from .dynstr behind it */
+		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers guess the count from .dynstr after it */
 	};
 	const Elf64_Shdr *s = &f->sh[sec];
 	bool interp = false;
@@ -136,7 +136,7 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 	return false;
 }
 
-/* The section with the lowest offset at or behind `at` that has bytes in the file. */
+/* The section with the lowest offset at or after `at` that has bytes in the file. */
 static size_t next_section(const struct seg_file *f, uint64_t at)
 {
 	size_t best = 0;
@@ -200,7 +200,7 @@ static size_t items_before_headers(const struct seg_file *f, const struct seg_it
 }
 
 /*
- * Collects the movable sections behind the table, up to the first thing that cannot
+ * Collects the movable sections after the table, up to the first thing that cannot
  * move, whose offset is *limit. Returns their number.
  */
 static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it, uint64_t *limit)
@@ -330,7 +330,7 @@ static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, s
 	return true;
 }
 
-/* Makes room for the entries that are still wanted behind the table by moving sections: case 5 of segment.h. */
+/* Makes room for the entries that are still wanted after the table by moving sections: case 5 of segment.h. */
 static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 {
 	const Elf64_Phdr *load = table_load(f);

@@ -14,7 +14,7 @@
 #include "support/error.h"
 
 #define SEGMENT_PAGE 4096u /* x86-64 base page */
-#define SLOT_ITEMS   8     /* sections behind the table that are considered for moving */
+#define SLOT_ITEMS   8     /* sections after the table that are considered for moving */
 #define SLOT_MOST    4u    /* program headers that can be added at once */
 
 /* Headers of a file, checked: all of them lie inside it, and so do the contents
@@ -78,7 +78,7 @@ struct seg_front {
 };
 
 /*
- * segment_front.c: decides about a new first page for the program headers and `want` more, and `room` bytes behind it
+ * segment_front.c: decides about a new first page for the program headers and `want` more, and `room` bytes after it
  * (0: as many pages as the headers need, and nothing else). False: the file cannot have them.
  */
 bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, struct seg_front *front);

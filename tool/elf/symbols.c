@@ -46,7 +46,7 @@ static int symbol_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* A symbol behind its section and value as one number, by which sort_by_address() is faster than qsort(). */
+/* A symbol after its section and value as one number, by which sort_by_address() is faster than qsort(). */
 struct keyed_symbol {
 	uint64_t key;
 	const struct elf_symbol *symbol;

@@ -519,7 +519,7 @@ void undo_free(struct undo *u)
 	*u = (struct undo){0};
 }
 
-/* The end of everything that headers describe; `size` if only zeros follow. Other data behind it may be something that
+/* The end of everything that headers describe; `size` if only zeros follow. Other data after it may be something that
  * a program looks for at the end of its file, where it has to stay. */
 static uint64_t described_end(const uint8_t *bytes, size_t size, const struct headers *h)
 {

@@ -47,7 +47,7 @@ void undo_close(struct undo_reader *u);
 
 /*
  * Appends a record of `original` to the rewritten file *bytes, which is reallocated. 1: done; 0 and a message: the
- * file cannot have one, as it has no section headers, or data behind all that headers
+ * file cannot have one, as it has no section headers, or data after all that headers
  * describe; -1 and a message: out of memory.
  */
 int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e);

@@ -86,7 +86,7 @@ static const char *string_of(const struct table *t, uint64_t at)
 	return size < left ? (const char *)s->data + to : "";
 }
 
-/* The text of the arguments, behind the name. */
+/* The text of the arguments, after the name. */
 static const char *arguments_of(const char *text)
 {
 	text += strcspn(text, ",");

@@ -76,7 +76,7 @@ struct kernel_table {
 	uint64_t offset, size; /* in the section */
 	size_t count, bad;     /* number of entries, and how many of them are malformed */
 	size_t empty;          /* all-zero entries of a linked file: padding, or removed by the build */
-	uint64_t rest;         /* bytes behind the last whole entry */
+	uint64_t rest;         /* bytes after the last whole entry */
 	bool by_symbols;       /* found by its symbols, inside another section */
 	bool sorted;           /* by address of the instruction */
 	char problem[256];     /* a problem of the table as a whole; or empty */

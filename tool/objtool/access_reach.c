@@ -17,7 +17,7 @@ struct unit {
 	uint64_t at, end;
 	uint64_t behind;   /* the end of its last instruction in map.stops, but int3 */
 	uint64_t furthest; /* the highest target of its own jumps */
-	bool falls;        /* control may go on behind that instruction */
+	bool falls;        /* control may go on after that instruction */
 };
 
 static uint32_t unit_at(const struct access_reach *r, uint64_t at)

@@ -24,7 +24,7 @@ struct alternative_place {
 	uint64_t original; /* where the original begins */
 	bool replacement;
 	uint64_t behind, to; /* a replacement's end, and where control goes on from there */
-	uint32_t *filled;    /* the byte behind a replacement that is shorter than the original, or null */
+	uint32_t *filled;    /* the byte after a replacement that is shorter than the original, or null */
 };
 
 /* 0, or -1 and a message. alternatives_free() when done. */

@@ -51,7 +51,7 @@ static const struct elf_reloc *reloc_in(const struct code_map *m, const struct p
 		bits |= m->fields[at / 64 + 1] << (64 - at % 64);
 	if (!(bits & (((uint64_t)1 << len) - 1)))
 		return NULL;
-	if (p->relocs[k].offset >= off) { /* mostly it is a little behind the last one */
+	if (p->relocs[k].offset >= off) { /* mostly it is a little after the last one */
 		k = SEARCH(k, n, p->relocs[n].offset < off);
 	} else {
 		for (step = 1; k + step < p->count && p->relocs[k + step].offset < off; step *= 2)

@@ -65,7 +65,7 @@ static int patch_order(const void *a, const void *b)
 static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 {
 	uint32_t rel = elf_section_rela(p->f, list->section, 1);
-	size_t k = 0; /* patches that do not begin behind the relocation, which are mostly in order */
+	size_t k = 0; /* patches that do not begin after the relocation, which are mostly in order */
 	uint8_t *data;
 	uint64_t i;
 

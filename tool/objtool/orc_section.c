@@ -170,7 +170,7 @@ static void version_add(struct merged *m, const struct row_list *rows, const str
 	}
 }
 
-/* A shorter replacement is padded with nops. Bytes at which no version has an instruction get the rule behind the
+/* A shorter replacement is padded with nops. Bytes at which no version has an instruction get the rule after the
  * original, if the replacement falls through to it. */
 static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
                         const struct replacement *x, uint64_t end)

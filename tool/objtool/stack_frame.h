@@ -44,7 +44,7 @@ struct stack_rules {
 	bool function; /* the instruction is part of a function */
 	bool hinted;   /* the next one has a hint */
 	bool pushes;   /* it is a call that only pushes */
-	bool returns;  /* it is an iret that goes on behind itself */
+	bool returns;  /* it is an iret that goes on after itself */
 };
 /* Changes a frame by one instruction. Null; or a warning, and the frame is not valid. */
 const char *stack_frame_step(struct stack_frame *f, const struct step *s, const struct stack_rules *rules);

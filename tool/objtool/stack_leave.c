@@ -82,7 +82,7 @@ bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t
 	return (dead || note_at(n, at + s->len, NOTE_UNREACHABLE)) && !note_at(n, at + s->len, NOTE_REACHABLE);
 }
 
-/* Follows a call. False: warned; *continues: the instruction behind it may follow. */
+/* Follows a call. False: warned; *continues: the instruction after it may follow. */
 static bool call_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -114,7 +114,7 @@ static bool is_own_end(const struct stack_walk *w, uint64_t at)
 }
 
 /* Entry k of a table, and where it leads. The size of a table is not known but by its relocations, one after the other:
- * it goes on behind a dangling entry. */
+ * it goes on after a dangling entry. */
 static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, size_t k, uint64_t *to)
 {
 	size_t number;
@@ -192,7 +192,7 @@ static bool direction_follow(struct stack_walk *w, struct stack_path *p, const s
 	return true;
 }
 
-/* Adds the path that falls through an instruction; the last one of a replacement goes on behind the original. False:
+/* Adds the path that falls through an instruction; the last one of a replacement goes on after the original. False:
  * warned. */
 static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t behind)
 {

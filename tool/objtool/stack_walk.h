@@ -63,7 +63,7 @@ bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alt
 
 /* stack_leave.c: takes a path over one instruction, and adds the paths from there on. False: warned. */
 bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s);
-/* Does control not go on behind an instruction that is no jump? *called: the name that it calls, or null. */
+/* Does control not go on after an instruction that is no jump? *called: the name that it calls, or null. */
 bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
                    const char **called);
 /* unreached_code.c: warns of code of functions that no path has reached. */

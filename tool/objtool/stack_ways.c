@@ -49,7 +49,7 @@ const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t 
 
 static bool begins(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
 
-/* Is an address a function's start, or behind the endbr there? */
+/* Is an address a function's start, or after the endbr there? */
 static bool is_start(const struct stack_walk *w, const struct code_section *c, const struct elf_symbol *y, uint64_t at)
 {
 	uint64_t start = c->addr + y->value;

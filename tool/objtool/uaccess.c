@@ -32,7 +32,7 @@ struct path {
 	uint64_t at;    /* address of the code space */
 	bool enabled;   /* access to user memory */
 	bool resumed;   /* the instruction has been visited, but its own effect is still to be applied */
-	uint32_t saved; /* flags that pushf has saved, the last one lowest, behind a 1; 0: none */
+	uint32_t saved; /* flags that pushf has saved, the last one lowest, after a 1; 0: none */
 };
 
 struct access {
@@ -218,7 +218,7 @@ static bool call_follow(struct access *a, const struct part *part, struct path *
 	return call_check(a, p, is_thunk(t.name, "__x86_indirect_thunk_") ? NULL : t.name);
 }
 
-/* Adds the path that falls through an instruction; the last one of a replacement continues behind the original. */
+/* Adds the path that falls through an instruction; the last one of a replacement continues after the original. */
 static void next_add(struct access *a, const struct path *p, uint64_t behind)
 {
 	const struct note *x;

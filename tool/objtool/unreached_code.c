@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --stackval: code of functions that no path has reached. Compilers leave some behind calls that do not return. */
+/* --stackval: code of functions that no path has reached. Compilers leave some after calls that do not return. */
 #include "arch/x86/cet.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
@@ -13,7 +13,7 @@
 struct unreached {
 	struct stack_walk *walk;
 	const struct part *part;
-	bool after_dead;    /* control does not go on behind the instruction in front */
+	bool after_dead;    /* control does not go on after the instruction in front */
 	const char *called; /* which calls this */
 };
 
@@ -43,7 +43,7 @@ static uint64_t inside(const struct unreached *u, uint64_t at, const struct step
 
 static bool is_trap(const struct step *s) { return s->flow == FLOW_STOP && !s->padding; }
 
-/* Is code that ends in a sanitizer's report, or a trap behind a call that does not return? */
+/* Is code that ends in a sanitizer's report, or a trap after a call that does not return? */
 static bool is_expected(const struct unreached *u, uint64_t at, struct step s, uint64_t end)
 {
 	const char *called;

@@ -83,7 +83,7 @@ struct profile_place {
 	uint32_t function; /* number in `functions` */
 	uint32_t file;     /* of the line; number of its name; 0: not known */
 	uint32_t line;     /* 0: not known */
-	bool inlined;      /* into the place behind it */
+	bool inlined;      /* into the place after it */
 };
 
 static inline uint32_t key_caller(const struct key *k) { return (uint32_t)(k->a >> 32); }

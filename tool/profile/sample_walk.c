@@ -115,7 +115,7 @@ static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 
 /*
  * Steps over a frame of undescribed code, a JIT's or an interpreter's: rbp is assumed to point to the caller's
- * rbp, with the return address behind. Where the caller is such code, too, its frame has to lie above; elsewhere rbp
+ * rbp, with the return address after. Where the caller is such code, too, its frame has to lie above; elsewhere rbp
  * may be anything. lib/unwind/fallback.c does the same for a process's own stack.
  */
 static bool frame_pointer_step(const struct process *p, const struct binary_list *binaries, const struct sample *s,

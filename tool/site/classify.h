@@ -10,7 +10,7 @@ struct function_scan {
 	struct scan *scan;
 	const struct track_func *func;
 	uint8_t
-		*live_flags; /* per instruction: the flags that are live behind it; computed for the first compare; malloc'd */
+		*live_flags; /* per instruction: the flags that are live after it; computed for the first compare; malloc'd */
 	int stack_even;  /* -1: not known yet */
 	int in_memory;   /* the kernel stores by addresses that this function has put into memory; -1: not known yet */
 };

@@ -174,7 +174,7 @@ static int linked_insn(struct builder *b, const struct func *fn, const struct in
 }
 
 /* The target of entry k of the jump table at base i, whose entries are `width` bytes relative to the table. False
- * behind its end. */
+ * after its end. */
 static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned width, struct entry *out)
 {
 	const struct entry *x = &b->bases.list[i];

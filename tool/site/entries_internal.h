@@ -52,7 +52,7 @@ int base_leas_add(struct builder *b, const struct entry *base);
 int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table);
 
 /* In entry_parts.c: functions that are parts of others. */
-/* Control may enter the function that holds an address, at its start or behind, in a way that is not followed. */
+/* Control may enter the function that holds an address, at its start or after, in a way that is not followed. */
 void part_open(struct builder *b, uint32_t section, uint64_t addr);
 /* Adds the target of a direct jump in `fn`. */
 int part_jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to);

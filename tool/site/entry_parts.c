@@ -100,7 +100,7 @@ static bool is_apart(struct builder *b, uint32_t k)
 	return apart;
 }
 
-/* The first of the sorted jumps to a function at or behind an address in it. */
+/* The first of the sorted jumps to a function at or after an address in it. */
 static size_t jumps_from(const struct builder *b, uint32_t to, uint64_t target)
 {
 	return SEARCH(b->jump_count, i, b->jumps[i].to < to || (b->jumps[i].to == to && b->jumps[i].target < target));

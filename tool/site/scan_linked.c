@@ -241,7 +241,7 @@ static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint
  */
 static int undecoded_take(struct code_scan *c, const struct func *fn)
 {
-	static const unsigned behind[] = {0, 1, 2, 4}; /* possible sizes of an immediate after the displacement */
+	static const unsigned after[] = {0, 1, 2, 4}; /* possible sizes of an immediate after the displacement */
 	uint64_t size = fn->end - fn->start, at, to;
 	int32_t disp, o;
 	unsigned k;
@@ -254,7 +254,7 @@ static int undecoded_take(struct code_scan *c, const struct func *fn)
 
 			if (k == 4 && !c->absolute)
 				break;
-			to = k < 4 ? fn->start + at + 4 + behind[k] + (uint64_t)(int64_t)disp : (uint32_t)disp;
+			to = k < 4 ? fn->start + at + 4 + after[k] + (uint64_t)(int64_t)disp : (uint32_t)disp;
 			o = in_range(&c->range, to) ? object_at(c->s, to, false) : -1;
 			site.object = o;
 			/* In a stripped file the address may belong to the object of the next part. */

@@ -15,7 +15,7 @@
 struct edge {
 	uint64_t at;       /* where in `to` */
 	uint32_t from, to; /* numbers of functions */
-	uint32_t next;     /* the instruction behind a call; NO_NEXT of a jump */
+	uint32_t next;     /* the instruction after a call; NO_NEXT of a jump */
 };
 #define NO_NEXT UINT32_MAX
 
@@ -189,7 +189,7 @@ static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
 	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
 }
 
-/* Takes a call in function k of a function of another module; `next`: the instruction behind the call. */
+/* Takes a call in function k of a function of another module; `next`: the instruction after the call. */
 static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next)
 {
 	size_t i;
@@ -379,7 +379,7 @@ static void whole_add(struct search *x, uint32_t k)
 	todo_add(x, k, UINT32_MAX);
 }
 
-/* Finds the functions that may be on the stack at a call of etch_sync: they continue behind the calls that led there.
+/* Finds the functions that may be on the stack at a call of etch_sync: they continue after the calls that led there.
  */
 static void callers_find(struct search *x)
 {

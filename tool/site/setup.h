@@ -17,7 +17,7 @@ struct setup {
 };
 
 /*
- * Follows calls and jumps from behind the calls; where a function returns, into its callers. Functions whose address is
+ * Follows calls and jumps from after the calls; where a function returns, into its callers. Functions whose address is
  * taken, and those that other modules can name unless the file is said to be closed, may run at any time. Not known:
  * for a file without main, without its symbols, or in which a function does not decode.
  */

@@ -253,7 +253,7 @@ static inline bool object_is_exposed(const struct object *o) { return o->dense |
 bool object_is_imv(const struct object *o);
 /* Sets callee and entry of a call, or of a jump out of `own`, by its target. */
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
-/* Adds the cells of etch::value in writable sections, by the marks behind them (etch/format.h). */
+/* Adds the cells of etch::value in writable sections, by the marks after them (etch/format.h). */
 int scan_values_add(struct scan *s);
 /* True for the sections of ETCHED, DEFINE_IMV and ETCHED_DENSE. *shared: it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds objects that only sets write to: those of DEFINE_IMV by name; cells of etch::value (etch/imv.hpp) and slots of
- * etch::ops (etch/pv.hpp) by the marks behind them in the data. */
+ * etch::ops (etch/pv.hpp) by the marks after them in the data. */
 #include "site/site.h"
 #include "support/memory.h"
 #include "shared/search.h"

@@ -42,7 +42,7 @@ bool work_sizes_in(char **argv)
 	return false;
 }
 
-/* Copies a word with sizes in place of {}. Returns the end of the copy, behind its zero. */
+/* Copies a word with sizes in place of {}. Returns the end of the copy, after its zero. */
 static char *word_copy(char *to, const char *word, const char *size)
 {
 	const char *place;

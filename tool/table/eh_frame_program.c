@@ -77,7 +77,7 @@ struct program {
 	unsigned count;
 };
 
-/* Instructions behind the bytes, which step_end() makes part of them. False: out of memory. */
+/* Instructions after the bytes, which step_end() makes part of them. False: out of memory. */
 static inline bool step_begin(struct bytes *b, struct program *p)
 {
 	if (b->room - b->count < STEP_MOST && !bytes_room(b, STEP_MOST))

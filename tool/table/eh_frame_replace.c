@@ -15,7 +15,7 @@
 struct cursor {
 	const struct eh_rows *of;
 	size_t row;  /* the one in force; 0 where the address is before the first */
-	size_t save; /* the first that begins at or behind the address */
+	size_t save; /* the first that begins at or after the address */
 };
 
 static void cursor_advance(struct cursor *c, uint64_t addr)

@@ -20,9 +20,9 @@ struct writer {
 	uint64_t cie[2];                           /* offset + 1 of the CIE of ordinary and signal frames */
 	const struct save_row *save, *next, *last; /* the one in force or null, the next, and the end of the list */
 	uint64_t begin;                            /* where the code range of `save` begins */
-	const struct cfi_fde *fde, *fdes; /* the first that ends behind the current address, and the end of the list */
+	const struct cfi_fde *fde, *fdes; /* the first that ends after the current address, and the end of the list */
 	uint64_t covered;                 /* end of the one before */
-	const struct code_section *section, *sections; /* the first that ends behind the current address, and the end */
+	const struct code_section *section, *sections; /* the first that ends after the current address, and the end */
 	bool debug;                                    /* for .debug_frame */
 	bool plt;                                      /* the last row is of a PLT, whose entries share FDEs */
 };
@@ -176,7 +176,7 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 
 /*
  * Adds the code of a row before `end`: cut where registers are saved, a code range or a section begins, or there is an
- * FDE. Padding behind an FDE, over which the previous row extends, is in no code range that begins outside of one.
+ * FDE. Padding after an FDE, over which the previous row extends, is in no code range that begins outside of one.
  * False: out of memory.
  */
 static bool row_split(struct writer *w, const struct row *row, uint64_t end)

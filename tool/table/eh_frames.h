@@ -5,7 +5,7 @@
  *
  * Readers differ in what they read: libgcc, libunwind and LLVM's go through PT_GNU_EH_FRAME and its sorted table;
  * elfutils takes the first section .eh_frame and an .eh_frame_hdr with a lower number; gdb the last section .eh_frame.
- * So there is one .eh_frame with all FDEs: a copy of what the linker wrote, and the new ones behind it.
+ * So there is one .eh_frame with all FDEs: a copy of what the linker wrote, and the new ones after it.
  */
 #ifndef TABLE_EH_FRAMES_H
 #define TABLE_EH_FRAMES_H
@@ -125,7 +125,7 @@ bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32
 void eh_replaced_free(struct eh_replaced *x);
 
 /* eh_frame_copy.c: appends the entries of a section of the linker. An FDE of out->replaced becomes one for no code,
- * since those behind it are at a distance from their CIEs. */
+ * since those after it are at a distance from their CIEs. */
 int eh_frame_copy(const struct cfi_file *cfi, uint32_t part, struct bytes *b, struct eh_frame *out, struct error *e);
 /* Notes a pointer, or an FDE. False: out of memory. */
 bool eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size);

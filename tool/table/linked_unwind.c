@@ -165,7 +165,7 @@ int linked_unwind_registers(struct linked_unwind *u, const struct register_sourc
 	if (register_table_make(in, &table, &size, lost, e))
 		return -1;
 	memcpy(table + offsetof(struct etch_unwind, build_id), u->header.build_id, sizeof(u->header.build_id));
-	/* Readers look for it right behind the block table, whose size is a multiple of 8. */
+	/* Readers look for it right after the block table, whose size is a multiple of 8. */
 	section_add(u, ETCH_SEC_REGISTERS, 8, table, size);
 	return 0;
 }
@@ -278,7 +278,7 @@ static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 	       s->sh.sh_addr - at->addr - at->first < at->size - at->first;
 }
 
-/* Copies a section of an earlier run: in the etch segment or, `unloaded`, behind it. 1; 0: there is none; -1 and a
+/* Copies a section of an earlier run: in the etch segment or, `unloaded`, after it. 1; 0: there is none; -1 and a
  * message. */
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)

@@ -24,7 +24,7 @@ struct linked_unwind {
 	uint64_t *targets;    /* orc encoding: address of each row, for linked_unwind_fill() */
 	struct sframe sframe; /* decoded .sframe section, which is completed from it; points into the section */
 	size_t sframe_at;     /* the section's index; 0: there is none */
-	struct eh_frame eh;   /* the same for .eh_frame_hdr, and .eh_frame behind it */
+	struct eh_frame eh;   /* the same for .eh_frame_hdr, and .eh_frame after it */
 	size_t eh_at;
 	/* table of an earlier run: addresses of its sections; 0: not loaded, or new */
 	uint64_t kept_at[LINKED_UNWIND_SECTIONS];

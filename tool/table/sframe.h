@@ -26,7 +26,7 @@ struct sframe_header {
 	uint16_t magic;
 	uint8_t version, flags, abi;
 	int8_t fixed_fp, fixed_ra; /* offset from the CFA where it is the same in all rows; 0: it is not */
-	uint8_t aux_size;          /* bytes behind this header that belong to it */
+	uint8_t aux_size;          /* bytes after this header that belong to it */
 	uint32_t fde_count, fre_count, fre_size;
 	uint32_t fde_off, fre_off; /* from the end of the header */
 } __attribute__((packed));

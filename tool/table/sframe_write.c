@@ -91,7 +91,7 @@ static bool flex_encode(const struct etch_rule *r, struct item *it)
 	uint8_t base = r->cfa & 15u;
 
 	it->flex = true;
-	if (r->kind == ETCH_RULE_SIGNAL) { /* struct sigcontext: rsp, rip 8 behind it, rbp 40 before it */
+	if (r->kind == ETCH_RULE_SIGNAL) { /* struct sigcontext: rsp, rip 8 after it, rbp 40 before it */
 		it->signal = true;
 		pair_add(it, base, memory, r->cfa_off);
 		pair_add(it, base, memory, r->cfa_off + 8);
@@ -313,7 +313,7 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	return times < REPEATS_MIN ? 0 : times;
 }
 
-/* Writes a repeated block. If its last row extends behind the last block, row *i is what is left of it. */
+/* Writes a repeated block. If its last row extends after the last block, row *i is what is left of it. */
 static bool blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 {
 	uint64_t end = w->items[*i].addr + times * BLOCK;

@@ -58,7 +58,7 @@ struct update {
 	struct tables_files files;
 	struct task *todo; /* one for each file that readers can tell apart */
 	size_t todo_count;
-	const struct tables_file **others; /* the files behind the first of each task */
+	const struct tables_file **others; /* the files after the first of each task */
 	struct timespec begun;
 	uint64_t *bytes; /* in all tables; shared with the workers */
 	size_t counts[OUTCOME_COUNT], removed;

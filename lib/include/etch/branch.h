@@ -54,7 +54,7 @@
 #define etch_branch_unlikely(lvalue) etch_unlikely(ETCH_BRANCH_(lvalue, "1", 0, ETCH_COLD_))
 #define etch_branch_likely(lvalue)   etch_likely(ETCH_BRANCH_(lvalue, "2", 1, ETCH_COLD_))
 
-/* clang++ before 17 takes every label of a function for a target of every asm goto in it, and refuses those behind
+/* clang++ before 17 takes every label of a function for a target of every asm goto in it, and refuses those after
  * the initialization of a variable: there each has a function of its own. */
 /* clang-format off */
 #if defined(__cplusplus) && defined(__clang__)

@@ -51,7 +51,7 @@ struct etch_branch {
 
 /* Types of arguments, before the default promotions. */
 enum etch_mark_type {
-	ETCH_MARK_END = 0, /* behind the last one */
+	ETCH_MARK_END = 0, /* after the last one */
 	ETCH_MARK_I8 = 1,
 	ETCH_MARK_U8 = 2,
 	ETCH_MARK_I16 = 3,

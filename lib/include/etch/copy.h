@@ -29,7 +29,7 @@ extern "C" {
 
 /*
  * Copy n bytes. Return the number of bytes NOT copied, 0 = all: the first n - result bytes of dst
- * equal those of src, and no byte behind them has been written, even while other threads map or
+ * equal those of src, and no byte after them has been written, even while other threads map or
  * unmap pages. The name tells which side is untrusted; a fault on the other side is handled too.
  */
 size_t etch_copy_from(void *dst, const void *src, size_t n);

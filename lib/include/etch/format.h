@@ -50,12 +50,12 @@ extern "C" {
 #define ETCH_SEC_DECLARE ".etch.declare"
 
 /*
- * The 16 bytes behind the 8-byte cell of every etch::value, as two little-endian integers: random, and the cell is
+ * The 16 bytes after the 8-byte cell of every etch::value, as two little-endian integers: random, and the cell is
  * aligned to 8. The type of a variable can place it in no section, so they are what tells it from other data.
  */
 #define ETCH_VALUE_MARK_0 0x9c1f6e35a2d84b07u
 #define ETCH_VALUE_MARK_1 0xd3b07a4ce5916f28u
-/* The same behind the slots of an etch::ops, with their size in the 8 bytes that follow. */
+/* The same after the slots of an etch::ops, with their size in the 8 bytes that follow. */
 #define ETCH_OPS_MARK_0 0xb5a1470e9d36f2c8u
 #define ETCH_OPS_MARK_1 0x6e93d80b57fc2a41u
 #define ETCH_OPS_MOST   4096u /* bytes of slots */
@@ -94,7 +94,7 @@ enum etch_addressing {
 
 #define ETCH_IMV_BAKED 0x01u /* the bytes at the site are the immediate form (set by the link step) */
 #define ETCH_IMV_GOT   0x02u /* obj refers to an 8-byte slot that holds the object's address */
-#define ETCH_IMV_MORE  0x04u /* the record behind this one is its struct etch_imv_more */
+#define ETCH_IMV_MORE  0x04u /* the record after this one is its struct etch_imv_more */
 #define ETCH_IMV_FLAGS 0x07u /* every defined flag; any other bit set makes the entry malformed */
 
 /*
@@ -127,7 +127,7 @@ struct etch_imv_more {
 	int32_t disp;  /* displacement of the operand, as encoded (ETCH_ADDR_DISP, else 0) */
 	int32_t imm;   /* the constant that memory is compared with, sign-extended; 0 without one */
 	uint8_t form;  /* ETCH_FORM_MORE (etch/forms.h) */
-	uint8_t need;  /* ETCH_NEED_*: what the instructions behind it ask of the flags */
+	uint8_t need;  /* ETCH_NEED_*: what the instructions after it ask of the flags */
 	uint8_t shape; /* bits 0-2 bytes of the constant, bits 4-6 bytes of the displacement, bits 3 and 7 zero */
 	uint8_t flags; /* ETCH_IMV_GOT as in the entry; the other bits zero */
 };
@@ -154,7 +154,7 @@ static inline int etch_site_is_live(uint64_t site, unsigned len) { return len >=
 #define ETCH_NATIVE_ONE     0x02u /* CHECKED, and it is one instruction, which prefixes may pad */
 
 /*
- * A function made by PV_NATIVE: its instructions, without the endbr64 before and the ret behind
+ * A function made by PV_NATIVE: its instructions, without the endbr64 before and the ret after
  * them. Only CHECKED sequences are inlined. 12 bytes, 4-byte aligned.
  */
 struct etch_native {
@@ -236,7 +236,7 @@ struct etch_obj {
 	int32_t ref;   /* object: its name, NUL-terminated; fact: where; relative to &ref */
 	uint8_t kind;  /* enum etch_obj_kind */
 	uint8_t flags; /* ETCH_OBJ_* */
-	uint16_t more; /* ETCH_OBJ_MORE: ETCH_OBJ_FIELD and those behind it */
+	uint16_t more; /* ETCH_OBJ_MORE: ETCH_OBJ_FIELD and those after it */
 };
 
 /* ---- __etch_mod: one module (program or shared object) ------------------- */

@@ -439,7 +439,7 @@ static inline int etch_more_fits(const struct etch_imv *e, const struct etch_imv
 	return disp == 4 || (disp == 1 && m->disp == (int8_t)m->disp) || (!disp && !m->disp);
 }
 
-/* Is the record behind an entry with ETCH_IMV_MORE well formed? `e` must be, by etch_imv_valid(). */
+/* Is the record after an entry with ETCH_IMV_MORE well formed? `e` must be, by etch_imv_valid(). */
 static inline int etch_more_valid(const struct etch_imv *e, const struct etch_imv_more *m)
 {
 	return m->form == ETCH_FORM_MORE && !(m->shape & 0x88) && m->flags == (e->flags & ETCH_IMV_GOT) &&

@@ -286,7 +286,7 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  * etch_sync(&object, sizeof object): makes every site in the range agree with memory and arms the
  * objects that overlap it: from then on they are read-only except for etch_set. For objects that
  * start unarmed because the program initializes them with plain stores. Of an object that is armed by
- * field (docs/live-patching.md) the fields stay loads that code behind the calls of etch_sync stores to, and pages with
+ * field (docs/live-patching.md) the fields stay loads that code after the calls of etch_sync stores to, and pages with
  * such a field stay writable; `etch inspect fields` tells which. Returns 0, or an etch_error (then nothing has
  * changed). 0 does not say that every site is an immediate now: etch_state tells how many are, and why others are not.
  */

@@ -101,7 +101,7 @@ static inline const char *etch_mark_args(const struct etch_mark *mark)
 /* ---- what ETCH_MARK is made of ------------------------------------------------- */
 
 struct etch_mark_call_ {
-	etch_mark_fn *fn; /* null behind the last one */
+	etch_mark_fn *fn; /* null after the last one */
 	void *data;
 };
 struct etch_mark_head {

@@ -58,7 +58,7 @@ enum etch_rule_bp {
  *   cfa = reg | ETCH_CFA_DEREF: CFA = *(reg + cfa_off) + cfa_add
  *   cfa = reg | ETCH_CFA_DEREF | ETCH_CFA_INDEX:
  *                               CFA = *(rsp + 8 * reg + cfa_off) + cfa_add
- * The last form is for OpenSSL, which keeps its caller's rsp behind an array on the stack.
+ * The last form is for OpenSSL, which keeps its caller's rsp after an array on the stack.
  * Without DEREF cfa_add is 0, except where ra is ETCH_RA_SLOT: it is then the offset from
  * the CFA of the place where the return address has been moved to.
  * The caller's rsp is the CFA. In a SIGNAL rule cfa is rsp | DEREF, *(rsp + cfa_off) is
@@ -208,7 +208,7 @@ struct etch_escape {
 
 /*
  * A sequence of rows that occurs often, such as the pushes of a prologue: one entry of a record
- * stands for the whole run. Row i of it begins off[i] bytes behind the entry's off and has the
+ * stands for the whole run. Row i of it begins off[i] bytes after the entry's off and has the
  * rule palette[idx[i]]. off ascends from 0; unused elements of both are 255.
  */
 struct etch_run {

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define ETCH_POOL_TAIL     32u  /* readable bytes behind the last record */
+#define ETCH_POOL_TAIL     32u  /* readable bytes after the last record */
 #define ETCH_MAP_STEPS     192u /* version 4: lower map bytes are steps; from here on: the palette's rules */
 #define ETCH_MAP_RBP_FRAME 159u /* the step of a frame behind rbp: CFA = rbp + 16, rbp saved at CFA - 16 */
 #define ETCH_MAP_CODES     224u /* lower map bytes are rules; from here to 254: exception units */
@@ -105,7 +105,7 @@ struct etch_block {
 	const uint8_t *pool;
 	const struct etch_rule *palette;
 	uint64_t text_size;
-	uint32_t pool_end; /* offset of the byte behind the last record */
+	uint32_t pool_end; /* offset of the byte after the last record */
 	uint32_t direct;   /* lower idx bytes are palette indices */
 	const struct etch_map_rule *map_palette;
 	uint32_t map_steps; /* lower map bytes are steps: ETCH_MAP_STEPS, or 0 before version 4 */
@@ -151,8 +151,8 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 }
 
 /*
- * The rule of the idx byte at offset `at` of the pool, `after` bytes behind the start of its row.
- * after = 255: behind every row of a run, the rule that the next block inherits.
+ * The rule of the idx byte at offset `at` of the pool, `after` bytes after the start of its row.
+ * after = 255: after every row of a run, the rule that the next block inherits.
  */
 static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
 {
@@ -219,7 +219,7 @@ static inline __attribute__((always_inline)) const struct etch_rule *etch_block_
 	if (ETCH_UNLIKELY(s - 1 >= e) || ETCH_UNLIKELY(e > t->pool_end)) /* s - 1: the first entry too, as s may be 0 */
 		return &etch_rule_undef;
 	c = (e - s) / 2;
-	/* Counts the bytes of off[] at or below the offset; they ascend. Bytes read behind them,
+	/* Counts the bytes of off[] at or below the offset; they ascend. Bytes read after them,
 	 * up to the pool's tail, are cut off by the limit c. */
 	a = _mm_set1_epi8((char)offset);
 	v = _mm_loadu_si128((const __m128i *)(const void *)(t->pool + s));

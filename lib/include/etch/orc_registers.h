@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * etch/orc_registers.h: the register table, which says where the caller's rbx and r12 to r15 are. It is optional,
- * and lies behind a block table of etch/orc.h, at the next multiple of 8, for the same bytes of code: a block table
+ * and lies after a block table of etch/orc.h, at the next multiple of 8, for the same bytes of code: a block table
  * too, without a map, whose palette has a struct etch_saves in place of each rule.
  * Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
  */
@@ -65,7 +65,7 @@ static inline int etch_registers_header_valid(const struct etch_unwind *u, const
 	       !memcmp(r->build_id, u->build_id, sizeof(r->build_id));
 }
 
-/* The register table behind the block table *u, whose header is valid and of which `size` bytes are readable; null if
+/* The register table after the block table *u, whose header is valid and of which `size` bytes are readable; null if
  * there is none. Constant time. */
 static inline const struct etch_unwind *etch_registers_behind(const struct etch_unwind *u, uint64_t size)
 {

@@ -39,7 +39,7 @@ enum etch_unwind_status {
 
 /*
  * A function called through a null or wild pointer has no rule, and none of its instructions has run. If the word at
- * rsp is an address behind a call, the caller is assumed to be there. The status of a trace that has such a frame is
+ * rsp is an address after a call, the caller is assumed to be there. The status of a trace that has such a frame is
  * marked: this number is added to a positive one and subtracted from a negative one. So ETCH_UNWIND_END and the others
  * are compared with etch_unwind_reason(status).
  */

@@ -5,7 +5,7 @@
  *     lookup-NAME FILE TABLE ROUNDS
  *
  * TABLE is FILE's block table (etch rewrite --sidecar); the other shapes are made from its rows. The
- * addresses that are looked up are those behind the direct calls in its text, as an
+ * addresses that are looked up are those after the direct calls in its text, as an
  * unwinder would. Each lookup waits for the one before it, as in a walk, where the
  * next return address comes from a frame that the last row has found.
  * Prints bytes of each shape, then samples: ticks of a lookup, warm (64 addresses, again
@@ -111,7 +111,7 @@ static void shapes_build(const struct etch_unwind *u)
 	       (unsigned long long)(u->bytes - map), (unsigned long long)map);
 }
 
-/* Offsets of addresses behind an E8 rel32 that leads into the text, where a row is a call
+/* Offsets of addresses after an E8 rel32 that leads into the text, where a row is a call
  * frame's and fits the arrays. */
 static uint32_t *addresses(const uint8_t *file, const struct etch_unwind *u, size_t *count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The code under test. It is compiled once for each VARIANT, and the linker puts it at
- * one address, in a section of its own behind everything else: so neither its place
+ * one address, in a section of its own after everything else: so neither its place
  * nor that of the loop which calls it depends on the variant (docs/reports, lookups
  * says why that matters).
  */

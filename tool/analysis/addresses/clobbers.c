@@ -87,7 +87,7 @@ struct liveness {
 	const struct func_clobbers *c;
 	const struct func *fn;
 	const struct func_code *code;
-	uint16_t *behind;       /* per instruction: mask of the registers that are live behind it */
+	uint16_t *after;        /* per instruction: mask of the registers that are live after it */
 	uint32_t *first, *from; /* the direct jumps to instruction i are from[first[i]] up to from[first[i + 1]] */
 	struct worklist list;
 };
@@ -115,7 +115,7 @@ static bool falls_through(const struct insn *in)
 	return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
 }
 
-/* Initial state: the registers that are live behind an instruction because code outside of the function reads them. */
+/* Initial state: the registers that are live after an instruction because code outside of the function reads them. */
 static uint16_t live_outside(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
@@ -138,28 +138,28 @@ static uint16_t live_outside(const struct liveness *l, size_t i)
 static uint16_t live_before(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
-	uint16_t behind = l->behind[i], kept = (uint16_t)~insn_call_clobbers();
+	uint16_t after = l->after[i], kept = (uint16_t)~insn_call_clobbers();
 
 	switch (in->flow) {
 	case FLOW_CALL:
-	case FLOW_CALL_IND: return insn_uses(in) | insn_call_arguments() | (behind & kept);
+	case FLOW_CALL_IND: return insn_uses(in) | insn_call_arguments() | (after & kept);
 	case FLOW_RETURN:
 	case FLOW_STOP:
-	case FLOW_JUMP_IND: return behind;
+	case FLOW_JUMP_IND: return after;
 	case FLOW_JUMP:
-	case FLOW_BRANCH: return insn_uses(in) | behind;
-	default: return insn_uses(in) | (behind & (uint16_t)~in->writes);
+	case FLOW_BRANCH: return insn_uses(in) | after;
+	default: return insn_uses(in) | (after & (uint16_t)~in->writes);
 	}
 }
 
 static bool live_join(void *ctx, uint32_t i, const void *state)
 {
 	struct liveness *l = ctx;
-	uint16_t mask = l->behind[i] | *(const uint16_t *)state;
+	uint16_t mask = l->after[i] | *(const uint16_t *)state;
 
-	if (mask == l->behind[i])
+	if (mask == l->after[i])
 		return false;
-	l->behind[i] = mask;
+	l->after[i] = mask;
 	return true;
 }
 
@@ -200,20 +200,20 @@ static void live_solve(const struct func_clobbers *c, const struct func *fn, con
 	struct liveness l = {.c = c,
 	                     .fn = fn,
 	                     .code = code,
-	                     .behind = mem_zero(code->count + 1, sizeof(*l.behind)),
+	                     .after = mem_zero(code->count + 1, sizeof(*l.after)),
 	                     .first = mem_zero(code->count + 2, sizeof(*l.first)),
 	                     .from = mem_zero(code->count + 1, sizeof(*l.from))};
 	size_t i;
 
 	jumps_find(&l);
 	for (i = 0; i < code->count; i++) {
-		l.behind[i] = live_outside(&l, i);
+		l.after[i] = live_outside(&l, i);
 		dataflow_visit(&live_registers, &l.list, &l, (uint32_t)i);
 	}
 	dataflow_solve(&live_registers, &l.list, &l);
 	for (i = 0; i < code->count; i++)
 		live[i] = live_before(&l, i);
-	free(l.behind);
+	free(l.after);
 	free(l.first);
 	free(l.from);
 	worklist_free(&l.list);

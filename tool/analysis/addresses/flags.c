@@ -12,14 +12,14 @@
 #define LOOK_AHEAD 32u
 
 /*
- * The domain. A node's state is what is live behind it. Nodes are the function's instructions, then one for where its
- * indirect jumps lead, then one for each of f->entries->faults: behind it is the fixup.
+ * The domain. A node's state is what is live after it. Nodes are the function's instructions, then one for where its
+ * indirect jumps lead, then one for each of f->entries->faults: after it is the fixup.
  */
 struct live_flags {
 	const struct track_func *f;
 	uint32_t jumps, faults; /* numbers of the node of indirect jumps, and of the first one of faults */
 	uint32_t count;         /* of nodes */
-	uint8_t *behind;        /* per node */
+	uint8_t *after;         /* per node */
 	uint32_t *first, *from; /* the predecessors of instruction i but the one before: from[first[i]..first[i + 1]) */
 	struct worklist list;
 };
@@ -35,7 +35,7 @@ static bool falls_through(const struct insn *in) { return in->flow == FLOW_NEXT 
 /*
  * Live flags at an address of another function: a part of this one that the compiler has moved away, or a tail call.
  * The instructions there are read in a straight line, over jumps inside that part, until all flags have been set.
- * Behind a branch, or a jump back, all others are assumed to be live.
+ * After a branch, or a jump back, all others are assumed to be live.
  */
 static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 {
@@ -70,7 +70,7 @@ uint8_t func_live_elsewhere(const struct track_func *f, const struct insn *in)
 	return f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS;
 }
 
-/* Flags that are live behind instruction i because code outside of the function reads them. */
+/* Flags that are live after instruction i because code outside of the function reads them. */
 static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
 	const struct track_func *f = l->f;
@@ -110,7 +110,7 @@ static void predecessors_find(struct live_flags *l)
 					continue;
 				to = func_insn_at(l->f->code, at);
 				if (to == SIZE_MAX)
-					l->behind[node] = INSN_FLAGS;
+					l->after[node] = INSN_FLAGS;
 				else if (!pass)
 					next[to + 1]++;
 				else
@@ -134,22 +134,22 @@ static uint8_t live_before(const struct live_flags *l, uint32_t i)
 {
 	const struct track_entries *x = l->f->entries;
 	const struct insn *in = &l->f->code->insns[i];
-	uint8_t live = (uint8_t)(in->flags_read | (l->behind[i] & ~in->flags_set));
+	uint8_t live = (uint8_t)(in->flags_read | (l->after[i] & ~in->flags_set));
 	size_t k;
 
 	if (x->fault_count)
 		for (k = faults_before(x, in->addr); k < x->fault_count && x->faults[k].insn == in->addr; k++)
-			live |= l->behind[l->faults + k]; /* a fault happens before the instruction sets flags */
+			live |= l->after[l->faults + k]; /* a fault happens before the instruction sets flags */
 	return live;
 }
 
 static bool live_join(void *ctx, uint32_t node, const void *state)
 {
 	struct live_flags *l = ctx;
-	uint8_t live = l->behind[node] | *(const uint8_t *)state;
-	bool changed = live != l->behind[node];
+	uint8_t live = l->after[node] | *(const uint8_t *)state;
+	bool changed = live != l->after[node];
 
-	l->behind[node] = live;
+	l->after[node] = live;
 	return changed;
 }
 
@@ -170,7 +170,7 @@ static void live_transfer(void *ctx, uint32_t node)
 			dataflow_visit(&flags_domain, &l->list, l, (uint32_t)k);
 		return;
 	}
-	live = node == l->jumps ? l->behind[node] : live_before(l, node);
+	live = node == l->jumps ? l->after[node] : live_before(l, node);
 	if (node == l->jumps) {
 		for (k = 0; k < l->jumps; k++)
 			if (insns[k].flow == FLOW_JUMP_IND)
@@ -188,20 +188,20 @@ uint8_t *func_live_flags(const struct track_func *f)
 	uint32_t n = (uint32_t)f->code->count, i;
 	struct live_flags l = {.f = f, .jumps = n, .faults = n + 1, .count = n + 1 + (uint32_t)f->entries->fault_count};
 
-	l.behind = mem_zero(l.count, 1);
+	l.after = mem_zero(l.count, 1);
 	l.first = mem_zero((size_t)n + 3, sizeof(*l.first));
 	if (f->entries->anywhere)
-		l.behind[l.jumps] = INSN_FLAGS;
+		l.after[l.jumps] = INSN_FLAGS;
 	predecessors_find(&l);
 	for (i = 0; i < n; i++)
-		l.behind[i] |= live_outside(&l, i);
+		l.after[i] |= live_outside(&l, i);
 	for (i = 0; i < l.count; i++)
 		dataflow_visit(&flags_domain, &l.list, &l, i);
 	dataflow_solve(&flags_domain, &l.list, &l);
 	free(l.first);
 	free(l.from);
 	worklist_free(&l.list);
-	return l.behind;
+	return l.after;
 }
 
 bool func_stack_even(const struct func_code *code)

@@ -10,7 +10,7 @@
 
 #include "analysis/addresses/track.h"
 
-/* Per instruction the flags (ETCH_NEED_*, INSN_FLAGS_REST) that are live behind it: f->code->count elements, or more,
+/* Per instruction the flags (ETCH_NEED_*, INSN_FLAGS_REST) that are live after it: f->code->count elements, or more,
  * to be freed. */
 uint8_t *func_live_flags(const struct track_func *f);
 

@@ -201,7 +201,7 @@ static bool is_filling(const struct func *fn, uint64_t at, const struct func_cod
 	return at == fn->end - fn->start;
 }
 
-/* Does a jump lead to the start of an instruction? A target behind a lock prefix is changed to that instruction. */
+/* Does a jump lead to the start of an instruction? A target after a lock prefix is changed to that instruction. */
 static bool target_settle(const struct func *fn, const struct func_code *code, struct insn *in)
 {
 	size_t k = func_insn_over(code, in->target);

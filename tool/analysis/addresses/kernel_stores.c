@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define A(n) (1u << (n))
-/* What syscall(2) passes on, behind the number. */
+/* What syscall(2) passes on, after the number. */
 #define ANY 0x3eu
 
 /* Sorted by name. A name that no C library has stands for the system call alone. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Branches into code of another function that only leads back, as into a function's cold part in .text.unlikely: the
- * registers that it does not touch hold behind it what they held in front of it.
+ * registers that it does not touch hold after it what they held in front of it.
  */
 #include "analysis/addresses/track_internal.h"
 

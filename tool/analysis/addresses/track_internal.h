@@ -160,7 +160,7 @@ bool track_is_outside(const struct track *t, uint64_t addr);
 void track_pointers_age(struct addr_state *s, int32_t object);
 /* The landing pad of the call at an address, or 0. */
 uint64_t track_pad_of(const struct track *t, uint64_t addr);
-/* Index of the first element of x->faults at or behind an address. */
+/* Index of the first element of x->faults at or after an address. */
 size_t track_fault_from(const struct track_entries *x, uint64_t addr);
 /* Transforms the state before instruction i into that after it; reports its uses if t->reporting. */
 void track_insn(struct track *t, struct addr_state *s, size_t i);

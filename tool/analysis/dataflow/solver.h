@@ -21,7 +21,7 @@ struct dataflow_domain {
 	/* Joins a state that arrives along an edge into the one at `node`. True: that has changed, so that the node has to
 	 * be visited (again). */
 	bool (*join)(void *ctx, uint32_t node, const void *state);
-	/* Computes the state behind `node` from the one at it, and passes it on by dataflow_pass() along each edge. */
+	/* Computes the state after `node` from the one at it, and passes it on by dataflow_pass() along each edge. */
 	void (*transfer)(void *ctx, uint32_t node);
 	/* Nodes of a lower rank are visited first; null: the one that changed last. */
 	uint32_t (*rank)(const void *ctx, uint32_t node);

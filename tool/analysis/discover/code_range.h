@@ -15,7 +15,7 @@ struct code_range {
 	const struct convention *convention; /* of its language; null: C. See code_convention() */
 	const char *function;                /* its name in the runtime's own table; or null */
 	int32_t fde;                         /* index in cfi_file.fdes, or -1 */
-	uint32_t entry, entry_count;         /* function symbols behind its start: slice of code_ranges.entries */
+	uint32_t entry, entry_count;         /* function symbols after its start: slice of code_ranges.entries */
 	bool named;    /* at its start is a function symbol (not of a cold part), the file's entry point, a PLT entry,
 	                * or a function of a runtime's own table */
 	bool exported; /* at its start is a symbol visible to other files */

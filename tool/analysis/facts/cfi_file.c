@@ -112,7 +112,7 @@ static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const 
 	return 0;
 }
 
-/* ET_REL: gives .eh_frame and LSDA sections addresses behind the code, and relocates copies of them. */
+/* ET_REL: gives .eh_frame and LSDA sections addresses after the code, and relocates copies of them. */
 static int parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
 {
 	uint64_t *addrs = mem_zero((size_t)f->section_count + 1, sizeof(*addrs)), next = 0;

@@ -13,7 +13,7 @@
 
 /* Sorted in this order where several are at one address. */
 enum note_kind {
-	NOTE_UNREACHABLE, /* control does not continue behind the instruction that ends at `at` */
+	NOTE_UNREACHABLE, /* control does not continue after the instruction that ends at `at` */
 	NOTE_REACHABLE,   /* it does, although that instruction faults (ud2) */
 	NOTE_BRANCH,      /* the jump or nop at `at` is patched at run time: control falls through or goes to `to` */
 	NOTE_EDGE,        /* control also goes from before the instruction at `at` to `to`: the frame is the same */
@@ -35,7 +35,7 @@ struct note {
 enum {
 	RULE_REGS = 16,         /* at the CFA lie all registers of what was interrupted: struct pt_regs */
 	RULE_REGS_PARTIAL = 17, /* likewise, only what the CPU has pushed: the frame that iret pops */
-	RULE_SIGNAL = 2,        /* flag of these two: the interrupted code was at that instruction, not behind a call */
+	RULE_SIGNAL = 2,        /* flag of these two: the interrupted code was at that instruction, not after a call */
 };
 
 struct note_frame {
@@ -71,7 +71,7 @@ struct profile {
 	bool functions_only; /* code that no function symbol covers begins only where notes and edges lead */
 	bool switches_stack; /* `mov %rsp,(%reg)` writes to the top of another stack; `mov N(%reg),%rsp` loads the rsp of a
 	                      * thread that this very code has left in the same frame */
-	bool traps_continue; /* control continues behind int3 */
+	bool traps_continue; /* control continues after int3 */
 	/* Functions that do not return, beside those of runtimes_noreturn(). */
 	bool (*noreturn)(const char *name);
 	/* Reads the notes. 0, or -1 and a message: malformed. */

@@ -16,11 +16,11 @@ struct convention {
 	bool keeps_rbp;     /* functions preserve rbp, which links frames */
 	bool jumps_by_any;  /* a tail call may go through memory at any register, as of a closure */
 	bool frames_by_rbp; /* callees may take any number of arguments off the stack, so callers find their frames by rbp,
-	                     * which functions preserve, and rsp behind a call is what the callee makes it */
+	                     * which functions preserve, and rsp after a call is what the callee makes it */
 	bool calls_return;  /* its compiler knows no function that does not return but those of the run-time system */
 	/* Tests for functions of the run-time system, by name; null: there are none. */
 	bool (*begins_stack)(const char *function); /* its callee is the outermost frame of a stack */
-	bool (*resumes)(const char *function);      /* it does not return, but resumes behind its call by other means */
+	bool (*resumes)(const char *function);      /* it does not return, but resumes after its call by other means */
 };
 
 /* Code of a runtime in a file. */

@@ -2,7 +2,7 @@
 /*
  * The code space: all code of a file in one address space, so that the analysis treats linked files and object files
  * alike. In linked files these are link-time addresses; in ET_REL, whose sections all begin at 0, the sections are laid
- * out one behind the other at synthetic addresses.
+ * out one after the other at synthetic addresses.
  */
 #ifndef ANALYSIS_FACTS_SPACE_H
 #define ANALYSIS_FACTS_SPACE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Heuristics for open code ranges, whose end no symbol or FDE gives: whether a call is the function's last instruction,
- * judged by the padding behind it, and whether code begins as functions begin. */
+ * judged by the padding after it, and whether code begins as functions begin. */
 #include "arch/x86/cet.h"
 #include "arch/x86/padding.h"
 #include "analysis/flow/flow_internal.h"
@@ -96,7 +96,7 @@ bool flow_begins(struct flow *f)
 	return n < BEGINNING;
 }
 
-/* Instructions examined behind a call of the next instruction, for uses of the pushed return address. */
+/* Instructions examined after a call of the next instruction, for uses of the pushed return address. */
 #define ASKED_MOST 8u
 
 /* What code does with a return address on top of the stack, within ASKED_MOST instructions; 0: nothing that shows. */
@@ -292,7 +292,7 @@ static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
 }
 
 /*
- * Does the code return to its caller where the walk has not seen it: behind a jump that is not followed, in the state
+ * Does the code return to its caller where the walk has not seen it: after a jump that is not followed, in the state
  * of that jump, all returns being a function's; or in other code, which it jumps to?
  */
 static bool leads_home(const struct flow *f)

@@ -56,7 +56,7 @@ struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct st
 
 /*
  * Is a state in which the code range leaves a certain one? Not where a path to it is inferred, nor in a code range
- * whose end is only found by its flow: there the code behind a call that does not come back may be another function's.
+ * whose end is only found by its flow: there the code after a call that does not come back may be another function's.
  */
 static bool is_certain(const struct flow *f, const struct state *s)
 {
@@ -248,7 +248,7 @@ static void exit_sp_note(struct flow *f, uint64_t off, const struct state *befor
 }
 
 /*
- * Is a jump a tail call: in the state of an entry, behind an epilogue that restores a callee-saved register? The
+ * Is a jump a tail call: in the state of an entry, after an epilogue that restores a callee-saved register? The
  * targets of a computed goto may be in that state, too, but restore nothing.
  */
 static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct state *s)
@@ -433,13 +433,13 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 }
 
 /*
- * Is what straight-line code has pushed for its call gone in the code behind, which other code leads to? A call that
+ * Is what straight-line code has pushed for its call gone in the code after, which other code leads to? A call that
  * returns leaves it there. Only what is pushed right in front counts: where one path has a wrong rsp, of another such
- * call, the frames differ behind calls that return, too.
+ * call, the frames differ after calls that return, too.
  */
-static bool leaves_arguments(const struct flow *f, uint64_t off, const struct state *before, uint32_t behind)
+static bool leaves_arguments(const struct flow *f, uint64_t off, const struct state *before, uint32_t after)
 {
-	struct value mine = before->reg[ETCH_REG_RSP], its = f->states[f->leader[behind] - 1].reg[ETCH_REG_RSP];
+	struct value mine = before->reg[ETCH_REG_RSP], its = f->states[f->leader[after] - 1].reg[ETCH_REG_RSP];
 	int64_t left = its.off - mine.off;
 
 	if (mine.kind != VALUE_CFA || its.kind != VALUE_CFA)
@@ -463,29 +463,29 @@ static bool leaves_arguments(const struct flow *f, uint64_t off, const struct st
 /* The kind of a call's exit, if code follows that is not only padding. */
 static unsigned call_kind(const struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
-	uint64_t behind = off + in->len;
-	uint32_t i = behind < f->in.range->end - f->in.range->start ? f->at[behind] : 0;
+	uint64_t after = off + in->len;
+	uint32_t i = after < f->in.range->end - f->in.range->start ? f->at[after] : 0;
 
 	if (!i-- || !f->leader[i])
 		return EXIT_FRESH;
 	return leaves_arguments(f, off, before, i) ? EXIT_LEFT : EXIT_CALL;
 }
 
-/* A call. Does control return behind it? */
+/* A call. Does control return after it? */
 static bool call_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
-	uint64_t behind = off + in->len;
+	uint64_t after = off + in->len;
 	uint64_t target = flow_exit_target(in);
-	bool noted = target && !flow_is_helper(f, target), last = noted && flow_is_end(f, in, behind);
+	bool noted = target && !flow_is_helper(f, target), last = noted && flow_is_end(f, in, after);
 
 	if (noted)
 		flow_exit_add(f, target, last ? EXIT_LAST : call_kind(f, off, in, before));
 	if (!flow_comes_back(f, in))
 		return false;
-	if (!(noted ? last : flow_is_end(f, in, behind)))
+	if (!(noted ? last : flow_is_end(f, in, after)))
 		return true;
 	/* What a handler calls returns to a label that has its own code range: its address is in a table, too. */
-	if (f->in.handler && !target && f->in.range->start + behind == f->in.range->end)
+	if (f->in.handler && !target && f->in.range->start + after == f->in.range->end)
 		return true;
 	/* Compilers end a function with a call only if it is noreturn. */
 	if (!target)
@@ -512,7 +512,7 @@ void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 	}
 }
 
-/* Adds the edges from the end of a replacement: to what is behind the code in whose place it stands. */
+/* Adds the edges from the end of a replacement: to what is after the code in whose place it stands. */
 static void resume_note(struct flow *f, const struct state *after)
 {
 	uint64_t end = f->in.range->end;
@@ -550,7 +550,7 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 		misfit_note(f, x, off, &after);
 }
 
-void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind)
+void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool after)
 {
 	bool continues = true;
 
@@ -575,7 +575,7 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 	default: break;
 	}
 	if (continues && !flow_is_exit(in, before))
-		next_note(f, off, in, before, behind && in->padding);
+		next_note(f, off, in, before, after && in->padding);
 }
 
 /* Does the instruction take an address, in in->imm? One that it loads from does not count; in a file that is not linked

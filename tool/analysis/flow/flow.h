@@ -42,12 +42,12 @@ struct flow_edge {
 /* What kind of reference a flow_exit is. */
 enum flow_exit_kind {
 	EXIT_CALL = 0,
-	EXIT_LAST = 1,  /* a call with only padding behind it in its code range: perhaps noreturn */
+	EXIT_LAST = 1,  /* a call with only padding after it in its code range: perhaps noreturn */
 	EXIT_FRESH = 2, /* a call whose next instruction has no other known predecessor */
 	EXIT_TAIL = 3,  /* a tail call: a jump to a function's start in the state of an entry */
 	EXIT_PART = 4,  /* a jump to the start of another code range, in this one's frame */
 	EXIT_REF = 5,   /* an address taken in code, perhaps of a function */
-	EXIT_LEFT = 6,  /* a call of which the stack arguments are gone in the code behind it: perhaps noreturn */
+	EXIT_LEFT = 6,  /* a call of which the stack arguments are gone in the code after it: perhaps noreturn */
 };
 
 /* A reference from a code range to code: a call, a jump out of the range, or an address taken. */
@@ -234,14 +234,14 @@ struct flow_result {
 	int32_t exit_sp_delta;         /* rsp at all exits minus rsp expected at a return; 0: none */
 	uint16_t jumps_by;             /* registers of the indirect jumps without a known target */
 	bool exit_sp_varies;           /* some exit has another rsp, or an unknown one: exit_sp_delta does not count */
-	bool exit_sp_certain;    /* some exit of exit_sp_delta leaves as a function does: by a return, or a jump behind the
+	bool exit_sp_certain;    /* some exit of exit_sp_delta leaves as a function does: by a return, or a jump after the
 	                          * restore of a callee-saved register or the end of a frame */
 	bool exit_sp_mismatch;   /* leaves with part of a frame, or more popped than pushed: not begun as a function */
 	bool exit_sp_unknown;    /* returns with rsp unknown, or jumps out of the file in another state than an entry's */
 	bool exits_balanced;     /* some exit is a return or tail call in the state of an entry */
 	bool returns_unbalanced; /* returns with part of a frame or a callee-saved register lost; local helpers excepted */
-	bool inner_returns;      /* a return is in the state of an entry, a weak one, behind a jump not followed */
-	bool returns_to_caller;  /* has a return with rsp as at entry, or a tail call behind the restore of a register */
+	bool inner_returns;      /* a return is in the state of an entry, a weak one, after a jump not followed */
+	bool returns_to_caller;  /* has a return with rsp as at entry, or a tail call after the restore of a register */
 	bool return_certain;     /* has a return that is reached in a state not weak */
 	bool returns_home;       /* likewise, one to the return address of the start: from the top of the stack, or by a
 	                          * register that holds it */
@@ -264,7 +264,7 @@ struct flow_pad {
 	uint64_t start, end, pad;
 };
 
-/* Code behind a noreturn call, with the state at the call. */
+/* Code after a noreturn call, with the state at the call. */
 struct flow_dead {
 	uint32_t off;
 	struct state state;

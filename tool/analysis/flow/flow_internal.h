@@ -136,7 +136,7 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind);
 /* The entry of etch's exception table for the instruction at an address, or null. */
 const struct fixup *flow_fixup_of(const struct flow *f, uint64_t addr);
-/* Behind entry x, the next one from the same instruction, which patched_edges_add() has made; or null. */
+/* After entry x, the next one from the same instruction, which patched_edges_add() has made; or null. */
 const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x);
 /* Makes the state of an unknown frame: rsp is the base of a realigned frame, and nothing else is known. */
 void flow_unknown_state(struct state *s);
@@ -149,9 +149,9 @@ void flow_land(const struct flow *f, const struct state *call, struct state *out
 struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct state *s);
 /* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
 bool flow_takes_address(const struct flow *f, const struct step *in);
-/* Adds the exits and edges of an instruction, and what they tell of the code range. `behind`: only padding lies between
+/* Adds the exits and edges of an instruction, and what they tell of the code range. `after`: only padding lies between
  * a call and this instruction. */
-void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool behind);
+void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool after);
 /* Adds an exit for an address taken at an offset, perhaps of a function. space_may_hold() must be true of it. */
 void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr);
 /* continuation_edges.c: adds the edges to the continuation that the instruction at an offset hands on, if it is one. */
@@ -162,7 +162,7 @@ void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before);
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before);
 
 /* advance.c */
-/* Transforms the state before the instruction at `off` into the one behind it, on the fall-through edge. */
+/* Transforms the state before the instruction at `off` into the one after it, on the fall-through edge. */
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
 /* Checks flow_idle() in builds with ETCH_CHECK_STEPS: aborts if the instruction does change something. */
 void flow_idle_check(const struct step *in, const struct state *s, const struct compared *c);
@@ -192,7 +192,7 @@ void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, con
 /* May the outcome of a branch with condition `cond` refine the state? */
 bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s);
 
-/* ends.c: is a call the last instruction of its function, with only padding behind it (at `off`)? In an open code
+/* ends.c: is a call the last instruction of its function, with only padding after it (at `off`)? In an open code
  * range: padding in front of what looks like a function's start, or directly in front of the callee. */
 bool flow_is_end(struct flow *f, const struct step *call, uint64_t off);
 /* Does the code range begin with a prologue, at an address that is aligned for functions? */

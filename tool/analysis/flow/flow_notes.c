@@ -55,14 +55,14 @@ bool flow_notes_find(struct flow_input *in)
 void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct notes *n = f->in.env->notes;
-	uint64_t behind = addr + s->len, end = f->in.range->end;
+	uint64_t after = addr + s->len, end = f->in.range->end;
 	bool some = f->in.notes < f->in.notes_end;
-	bool here = some && note_any(n, addr), there = some && note_any(n, behind);
+	bool here = some && note_any(n, addr), there = some && note_any(n, after);
 	const struct note *x = here ? note_at(n, addr, NOTE_BRANCH) : NULL;
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
 		step_branch(s, x->to);
-	/* A jump to the end of a replacement leads behind what it replaces. */
+	/* A jump to the end of a replacement leads after what it replaces. */
 	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
 		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
 	x = here ? note_at(n, addr, NOTE_INDIRECT) : NULL;
@@ -77,10 +77,10 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 		step_leave(f, s, addr);
 	if (s->flow == FLOW_STOP && s->padding && (f->in.env->abi_flags & ABI_TRAPS_CONTINUE))
 		s->flow = FLOW_NEXT;
-	if (there && note_at(n, behind, NOTE_REACHABLE)) {
+	if (there && note_at(n, after, NOTE_REACHABLE)) {
 		if (s->flow == FLOW_STOP)
 			s->flow = FLOW_NEXT;
-	} else if (there && note_at(n, behind, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
+	} else if (there && note_at(n, after, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}

@@ -95,12 +95,12 @@ static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
-/* Adjusts a decoded step to its context: relocations, hlt behind the entry point's call, calls of the next address. */
+/* Adjusts a decoded step to its context: relocations, hlt after the entry point's call, calls of the next address. */
 static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 {
 	if (f->in.env->reloc_count)
 		step_relocate(f, s, addr);
-	/* hlt behind the call of main in an entry point: in an open code range, other code may follow. */
+	/* hlt after the call of main in an entry point: in an open code range, other code may follow. */
 	if (s->op == STEP_HALT && f->in.range->outermost && f->in.range->open) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
@@ -257,7 +257,7 @@ static void scan_throws(struct flow *f, uint64_t addr)
 }
 
 /* Adds the targets of a control-flow instruction. Returns whether control may also reach the next instruction. */
-static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
+static bool scan_leaves(struct flow *f, const struct step *in, uint64_t after)
 {
 	switch (in->flow) {
 	case FLOW_JUMP:
@@ -272,7 +272,7 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t behind)
 		if (flow_calls_inside(f, in))
 			scan_later(f, (uint64_t)in->imm); /* a local helper */
 											  /* fall through */
-	case FLOW_CALL_IND: return flow_comes_back(f, in) && !(f->in.range->open && flow_is_end(f, in, behind));
+	case FLOW_CALL_IND: return flow_comes_back(f, in) && !(f->in.range->open && flow_is_end(f, in, after));
 	default: return in->flow == FLOW_NEXT;
 	}
 }
@@ -389,11 +389,11 @@ static bool ends_in(struct flow *f, uint32_t i)
 
 /*
  * After all reachable code is decoded: does control fall out of the code range, or into bytes that do not decode? As in
- * flow_exits_note(), a direct call with only padding behind it counts as noreturn.
+ * flow_exits_note(), a direct call with only padding after it counts as noreturn.
  */
 static bool falls_out(struct flow *f)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, padding = size; /* lowest offset behind such a call */
+	uint64_t size = f->in.range->end - f->in.range->start, padding = size; /* lowest offset after such a call */
 	uint32_t i, n = (uint32_t)f->step_count;
 
 	for (i = 0; i < n; i++) {

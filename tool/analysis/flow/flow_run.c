@@ -69,7 +69,7 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 	return f->in.env->stops && stops_at(f->in.env, target);
 }
 
-/* Calls by the file's entry point always count as returning: hlt stands behind them. */
+/* Calls by the file's entry point always count as returning: hlt stands after them. */
 bool flow_comes_back(const struct flow *f, const struct step *s)
 {
 	return f->in.range->outermost || !flow_is_noreturn(f, s);

@@ -53,20 +53,20 @@ static const struct state *block_state(struct block *b, const struct flow *f, ui
 	return b->s;
 }
 
-/* A block that another one cut in the midst of an instruction: its state behind that. */
+/* A block that another one cut in the midst of an instruction: its state after that. */
 struct cut {
 	uint64_t at; /* UINT64_MAX: none */
 	struct state s;
 };
 
-/* Keeps the state behind the instruction that ends at `next`, as another basic block begins inside of it. */
+/* Keeps the state after the instruction that ends at `next`, as another basic block begins inside of it. */
 static void block_cut(struct block *b, const struct flow *f, uint64_t next, struct cut *cut)
 {
 	state_copy(&cut->s, block_state(b, f, next));
 	cut->at = next;
 }
 
-/* Continues the block that was cut, at `off`; cuts the one before in its turn if that continues behind, at `next`. */
+/* Continues the block that was cut, at `off`; cuts the one before in its turn if that continues after, at `next`. */
 static void block_resume(struct block *b, const struct flow *f, uint64_t off, uint64_t next, struct cut *cut)
 {
 	struct state there;
@@ -80,7 +80,7 @@ static void block_resume(struct block *b, const struct flow *f, uint64_t off, ui
 }
 
 /*
- * Is the unwind rule behind an instruction certainly that before it? By FLOW_MOVES of the last walk; in open code
+ * Is the unwind rule after an instruction certainly that before it? By FLOW_MOVES of the last walk; in open code
  * ranges recomputed, since the set of noreturn calls, and so what the last walk covered, may have changed.
  */
 static bool block_same(struct block *b, const struct flow *f, uint32_t number, uint64_t off)
@@ -100,7 +100,7 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	return same && !(f->seen[number] & FLOW_MOVES); /* as flow_tails_find() may have set it */
 }
 
-/* Behind an instruction that leaves the rule: are the callee-saved registers certainly where they were? Whatever else
+/* After an instruction that leaves the rule: are the callee-saved registers certainly where they were? Whatever else
  * than a write to one of them moves them, moves the rule, too. */
 static inline bool step_keeps_saves(const struct flow *f, uint32_t number)
 {
@@ -120,7 +120,7 @@ static bool needs_no_state(const struct flow *f, const struct step *in)
 }
 
 /* Collects the results of one instruction: addresses taken, fixups, exits. */
-static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool behind)
+static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool after)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, addr = f->in.range->start + off;
 	struct step in = f->steps[number]; /* the list may move */
@@ -136,7 +136,7 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 	if (f->in.noted)
 		flow_edges_note(f, addr, s);
 	if (in.flow != FLOW_NEXT || off + in.len >= size || !flow_walked(f, off + in.len))
-		flow_exits_note(f, off, &in, s, behind);
+		flow_exits_note(f, off, &in, s, after);
 }
 
 /* Can step_note() be skipped for an instruction, provided that the next one has been walked? */
@@ -173,19 +173,19 @@ static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f,
                                                                  uint64_t limit, bool saves)
 {
 	uint64_t to = off, last = off, next;
-	uint32_t i = f->at[off] - 1, behind;
+	uint32_t i = f->at[off] - 1, after;
 	unsigned n;
 
 	for (n = 0; !f->leader[i] && (f->seen[i] & (FLOW_WALKED | FLOW_MOVES)) == FLOW_WALKED; n++) {
 		const struct step *in = &f->steps[i];
 
 		next = to + in->len;
-		if (next >= limit || !is_plain(f, in) || (saves && !step_keeps_saves(f, i)) || !(behind = f->at[next]) ||
-		    !(f->seen[behind - 1] & FLOW_WALKED))
+		if (next >= limit || !is_plain(f, in) || (saves && !step_keeps_saves(f, i)) || !(after = f->at[next]) ||
+		    !(f->seen[after - 1] & FLOW_WALKED))
 			break;
 		last = to;
 		to = next;
-		i = behind - 1;
+		i = after - 1;
 	}
 	if (!n || starts_count(f, from, to) != n + 1) /* some instructions overlap */
 		return off;
@@ -200,14 +200,14 @@ enum purpose { NOTE /* collect the results */, LOOK };
 /*
  * Calls fn for each walked instruction in order of address, but those below flow.skip.below whose rule is that of the
  * last call. Blocks may overlap, where one begins inside an instruction of another: the one that is cut continues
- * behind.
+ * after.
  */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
 	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
-	bool same = false;   /* the rule is that of the last call */
-	bool behind = false; /* only padding lies between a call and this instruction */
-	bool kept = false;   /* f->saves.fn need not be called */
+	bool same = false;  /* the rule is that of the last call */
+	bool after = false; /* only padding lies between a call and this instruction */
+	bool kept = false;  /* f->saves.fn need not be called */
 	struct cut cut;
 	struct block b;
 
@@ -247,12 +247,12 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 			in = &f->steps[i]; /* the callback may decode more and move the list */
 		}
 		if (purpose == NOTE && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
-			step_note(f, &b, off, i, behind && !f->in.range->resumes);
+			step_note(f, &b, off, i, after && !f->in.range->resumes);
 		in = &f->steps[i];
-		behind = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (behind & in->padding);
+		after = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (after & in->padding);
 		same = block_same(&b, f, i, off);
 		kept = same && f->saves.fn && !f->saves.again && step_keeps_saves(f, i);
-		if (same && kept == !!f->saves.fn && !behind && !f->in.range->open && next < size && f->at[next] &&
+		if (same && kept == !!f->saves.fn && !after && !f->in.range->open && next < size && f->at[next] &&
 		    f->skip.below > start) {
 			uint64_t limit = f->skip.below - start < size ? f->skip.below - start : size;
 			uint64_t to = kept ? plain_skip(f, off, next, limit, true) : plain_skip(f, off, next, limit, false);

@@ -138,7 +138,7 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 }
 
 /*
- * Does the state behind a call contradict the known rsp of the block that it falls into? Then the call is noreturn:
+ * Does the state after a call contradict the known rsp of the block that it falls into? Then the call is noreturn:
  * otherwise one of the paths would be incorrect code.
  */
 static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
@@ -149,7 +149,7 @@ static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
 	return (f->state_live[k] & LIVE) && mine.kind == VALUE_CFA && its.kind == VALUE_CFA && mine.off != its.off;
 }
 
-/* Records the code behind a noreturn call, with the state at that call, for flow_dead_follow(). */
+/* Records the code after a noreturn call, with the state at that call, for flow_dead_follow(). */
 static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
 	if (off >= f->in.range->end - f->in.range->start)
@@ -163,7 +163,7 @@ static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 }
 
 /*
- * Walks code that only follows noreturn calls, such as clang's jump behind a throw, in the state of a return of that
+ * Walks code that only follows noreturn calls, such as clang's jump after a throw, in the state of a return of that
  * call: the only way to get there. Dead states never change live ones. Not in open code ranges, where such code may be
  * another function.
  */
@@ -227,9 +227,9 @@ static void walk_throws(struct flow *f, const struct walk *w, const struct step 
 
 /*
  * Propagates along a branch's taken edge. False, to end the walk, if that has changed the state of the block being
- * walked: it is walked again, and code behind the loop must not get the state of the first iteration only. In a loop
+ * walked: it is walked again, and code after the loop must not get the state of the first iteration only. In a loop
  * that probes the stack by pages (-fstack-clash-protection), rsp differs per iteration, and only the final compare,
- * applied to the joined state, gives rsp behind it.
+ * applied to the joined state, gives rsp after it.
  */
 static bool walk_branch(struct flow *f, const struct walk *w, const struct step *in)
 {
@@ -247,9 +247,9 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 
 /*
  * Is a call inside the code range a push and a jump? Some compilers push the address of an exception handler this way:
- * it lies behind the call, and control continues at the target in the same frame. .eh_frame shows it: the CFA at the
+ * it lies after the call, and control continues at the target in the same frame. .eh_frame shows it: the CFA at the
  * target is that at the call, with rsp one word lower; at a function's start it would be rsp + 8. A target that pops
- * the address at once shows it, too: what lies behind such a call is data, or code entered in another way. *out: the
+ * the address at once shows it, too: what lies after such a call is data, or code entered in another way. *out: the
  * state at the target.
  */
 static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
@@ -272,7 +272,7 @@ static bool pushes_on(const struct flow *f, const struct state *call, const stru
 /* Propagates along a call inside the code range. Returns whether the call returns to the next instruction. */
 static bool walk_call(struct flow *f, const struct walk *w, const struct step *in)
 {
-	uint32_t behind = w->off + in->len;
+	uint32_t after = w->off + in->len;
 	struct state there;
 
 	if (f->in.noted && flow_note_pushes(f, in, f->in.range->start + w->off, &w->s, &there)) {
@@ -288,8 +288,8 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 		}
 	}
 	if (flow_comes_back(f, in))
-		return !(f->in.range->open && flow_is_end(f, in, behind));
-	dead_note(f, behind, &w->s);
+		return !(f->in.range->open && flow_is_end(f, in, after));
+	dead_note(f, after, &w->s);
 	return false;
 }
 

@@ -60,7 +60,7 @@ static bool jumps_agree(struct flow *f, struct state *out)
 	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Index of the first range of flow.walk.inner that ends behind an offset. */
+/* Index of the first range of flow.walk.inner that ends after an offset. */
 static size_t inner_at(const struct flow *f, uint64_t off)
 {
 	return SEARCH(f->walk.inner_count, i, f->walk.inner[i].end <= off);
@@ -212,7 +212,7 @@ static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
 
 /*
  * Number of entries of a table inside the code range for which the code shows no bound: it ends at reached code, at the
- * lowest of its own targets behind it, or at the first entry that is not a plausible target.
+ * lowest of its own targets after it, or at the first entry that is not a plausible target.
  */
 static unsigned inner_entries(const struct flow *f, const struct value *t)
 {
@@ -366,7 +366,7 @@ static uint64_t looked_through(struct flow *f, const struct state *s)
 	return end;
 }
 
-/* Address of the next table of the code range behind `at`, or UINT64_MAX. */
+/* Address of the next table of the code range after `at`, or UINT64_MAX. */
 static uint64_t next_table(const struct flow *f, uint64_t at)
 {
 	uint64_t next = UINT64_MAX;

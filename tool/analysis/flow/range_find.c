@@ -84,7 +84,7 @@ void range_index_extend(struct flow_env *env, size_t i, uint64_t was)
 		return;
 	}
 	env->spans[i].end = (uint32_t)(env->ranges[i].end - env->index_base);
-	/* For blocks that begin in what was added, the next code range was the first to end behind their start. */
+	/* For blocks that begin in what was added, the next code range was the first to end after their start. */
 	for (at = (was - env->index_base + (1u << INDEX_SHIFT) - 1) >> INDEX_SHIFT; at << INDEX_SHIFT < env->spans[i].end;
 	     at++)
 		env->index[at] = (uint32_t)i;

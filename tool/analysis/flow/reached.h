@@ -17,7 +17,7 @@ void reached_free(struct reached *r);
 /* Replaces the bits of a code range by the results of flow_run(). Threads may call this at once for different code
  * ranges. */
 void reached_take(struct reached *r, const struct code_space *space, const struct flow *f);
-/* The first instruction at or behind addr in list[section] of the space; UINT64_MAX: none. */
+/* The first instruction at or after addr in list[section] of the space; UINT64_MAX: none. */
 uint64_t reached_next(const struct reached *r, const struct code_space *space, size_t section, uint64_t addr);
 /* Does a reached instruction begin at an address? */
 bool reached_at(const struct reached *r, const struct code_space *space, uint64_t addr);

@@ -292,7 +292,7 @@ bool state_rules_same(const struct state *a, const struct state *b)
 /*
  * Does a register hold the caller's value? Then a rule with the CFA at a positive offset from it is wrong, since the
  * caller cannot have pointed it into this function's frame. (Tables have such rules in functions with rbp as frame
- * pointer, before the prologue and behind the epilogue.)
+ * pointer, before the prologue and after the epilogue.)
  */
 static bool is_callers(const struct state *s, unsigned r)
 {

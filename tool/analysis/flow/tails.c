@@ -94,7 +94,7 @@ static bool keeps_frame(const struct flow *f, const struct step *in, uint64_t of
 	}
 }
 
-/* The transfer function: the distance before an instruction without control flow, from that behind it, k >= 0. */
+/* The transfer function: the distance before an instruction without control flow, from that after it, k >= 0. */
 static int32_t before(const struct flow *f, const struct step *in, uint64_t off, int32_t k)
 {
 	int64_t to = k;
@@ -143,12 +143,12 @@ bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *
 	unsigned n;
 
 	for (n = 0; reg < 16 && n < LOAD_MOST && off && !f->leader[f->at[off] - 1]; n++) {
-		uint64_t behind = off;
+		uint64_t after = off;
 
-		off = flow_previous(f, behind);
-		if (off == behind)
+		off = flow_previous(f, after);
+		if (off == after)
 			return false;
-		if (!insn_decode(bytes_at(f, off), behind - off, f->in.range->start + off, out) || out->flow != FLOW_NEXT)
+		if (!insn_decode(bytes_at(f, off), after - off, f->in.range->start + off, out) || out->flow != FLOW_NEXT)
 			return false;
 		if (out->writes >> reg & 1)
 			return out->move == MOVE_LOAD && out->dst == reg;
@@ -321,7 +321,7 @@ bool flow_tails_find(struct flow *f)
 
 /*
  * May the rule by a tail call replace one that the state proves? It may if that is by rsp, with the return address
- * where the call has put it: a callee may have taken its arguments off the stack, so that rsp behind a call is not what
+ * where the call has put it: a callee may have taken its arguments off the stack, so that rsp after a call is not what
  * it was before.
  */
 static bool is_doubtful(const struct etch_rule *rule)

@@ -281,7 +281,7 @@ static void walk_call(struct continuation_walk *c, struct walk_over *o, const st
 	v->odd |= sub.writes;
 }
 
-/* An instruction that execution continues behind. */
+/* An instruction that execution continues after. */
 static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
 {
 	uint16_t to = mask_of(in->dst), from = mask_of(in->src);

@@ -13,7 +13,7 @@
  * equal addresses make code ranges amid these functions.
  *
  * A code range that was taken for data, though its address is taken by code, is part of such a gap: its end was not
- * known, so that other functions have been followed with it, and the functions behind it are known by now.
+ * known, so that other functions have been followed with it, and the functions after it are known by now.
  */
 #include "analysis/interproc/tried_starts.h"
 #include "arch/x86/cet.h"
@@ -21,7 +21,7 @@
 
 /* Does a code range end at an address, with filler that its flow does not reach? Padding is part of the open code range
  * in front of it. */
-static bool is_behind_filler(const struct work *w, const struct code_section *c, uint64_t addr)
+static bool is_after_filler(const struct work *w, const struct code_section *c, uint64_t addr)
 {
 	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].end < addr);
 	uint8_t last;
@@ -39,7 +39,7 @@ static void gap_look(struct work *w, struct starts *s, const struct code_section
 		.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .inferred = true};
 	size_t from = s->count;
 
-	if (start % FUNCTION_ALIGN == 0 && is_behind_filler(w, c, start))
+	if (start % FUNCTION_ALIGN == 0 && is_after_filler(w, c, start))
 		start_padded_put(s, start);
 	prologues_find(s, &gap, start, end, false);
 	starts_try(w, s, &gap, from, end);
@@ -53,7 +53,7 @@ static bool is_gap(const struct work *w, size_t k)
 	return s->kind == RANGE_DATA && w->ranges.list[k].open;
 }
 
-/* Adds the functions in all gaps of a section; *k: the first code range that may end behind its start. */
+/* Adds the functions in all gaps of a section; *k: the first code range that may end after its start. */
 static void section_look(struct work *w, struct starts *s, const struct code_section *c, size_t *k)
 {
 	uint64_t at, end;

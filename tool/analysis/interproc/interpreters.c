@@ -3,7 +3,7 @@
  * Handlers of interpreters without .eh_frame, such as JavaScriptCore's LLInt: basic blocks of one computed goto
  * that lies in many code ranges, each entered through a table of their addresses only. No address in the file says
  * which handler follows which, and none has to: a handler may be followed by any other, so all of them begin and
- * dispatch in one frame. It is known where a function dispatches behind its prologue, push %rbp; mov %rsp, %rbp. A
+ * dispatch in one frame. It is known where a function dispatches after its prologue, push %rbp; mov %rsp, %rbp. A
  * table is known by its address or, in libraries, by the word that its address is loaded from.
  *
  * Code is a candidate if it uses a frame that it did not set up, and nothing calls it; or if nothing is known of it but
@@ -11,7 +11,7 @@
  * frame, and if a path through it
  *   - dispatches through such a table, rbp still being what it was, or being loaded from elsewhere, with the frame that
  *     goes on where an exception is caught; or
- *   - returns, or makes a tail call, behind an epilogue by rbp, which takes [rbp + 8] for the return address; or
+ *   - returns, or makes a tail call, after an epilogue by rbp, which takes [rbp + 8] for the return address; or
  *   - continues, with that frame, in other code for which this holds;
  * or if code for which this holds continues in it with that frame, as where an exception is thrown; or if it dispatches
  * through a table of its own, as a prefix of wide instructions does, and what takes its address takes those of many
@@ -28,7 +28,7 @@
 /* Addresses that a function stores into tables of labels, at least. */
 #define LABELS_LEAST 16u
 
-/* The tables that functions dispatch through behind a prologue, sorted. */
+/* The tables that functions dispatch through after a prologue, sorted. */
 struct tables {
 	uint64_t *list;
 	size_t count, room;

@@ -73,7 +73,7 @@ void links_append(struct work *w, struct links *l, struct links *from);
 /* Drops the links from the code ranges of this round. */
 void links_drop(struct work *w, struct links *l);
 void links_free(struct links *l);
-/* The first link of a code range, by identity; *end: behind its last one. */
+/* The first link of a code range, by identity; *end: after its last one. */
 static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
 {
 	size_t i = l->of[id], first = i ? i - 1 : 0;

@@ -127,7 +127,7 @@ struct led {
 	bool entry;      /* some bring the state of an entry: tail calls, made before it was known that code begins there */
 };
 
-/* The edges to the start of code range i. *k: the first edge that does not lead below it; moved behind them. */
+/* The edges to the start of code range i. *k: the first edge that does not lead below it; moved after them. */
 static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 {
 	const struct edge *x = w->edges.list;
@@ -144,7 +144,7 @@ static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 	return by;
 }
 
-/* May the edge k, or one behind it, lead to the start of code range i? */
+/* May the edge k, or one after it, lead to the start of code range i? */
 static inline bool is_led(const struct work *w, size_t i, size_t k)
 {
 	return k < w->edges.count && w->edges.list[k].target <= w->ranges.list[i].start;

@@ -10,7 +10,7 @@ void noreturn_add(struct work *w, uint64_t target);
 /* Sorts the list, and renews the hash bits that noreturn_may_hold() tests first. */
 void noreturn_sort(struct work *w);
 
-/* returns.c: does execution resume behind a call of this function, though it has no return? (By convention of its
+/* returns.c: does execution resume after a call of this function, though it has no return? (By convention of its
  * language.) */
 bool call_resumes(const struct code_range *p);
 

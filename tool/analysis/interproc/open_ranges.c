@@ -34,7 +34,7 @@ static bool is_decoded_at(const struct code_range *p, uint64_t off)
 
 /* Does padding lie before an address, and before that an instruction of `size` bytes: a return, or a call inside the
  * file? Zero bytes also end many operands: what looks like a return in front of them has to be one. */
-static bool is_behind(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
+static bool is_after(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
 {
 	uint64_t at = addr - p->start, from;
 	struct step s;
@@ -47,7 +47,7 @@ static bool is_behind(const struct work *w, const struct code_range *p, uint64_t
 	return false;
 }
 
-/* Is the target of an address reference, inside a code range, the start of another function? It is aligned, and behind
+/* Is the target of an address reference, inside a code range, the start of another function? It is aligned, and after
  * padding and a return or a (then noreturn) call; or it sets up a frame pointer; or it is the restorer that a signal
  * handler returns to. */
 static bool is_next_function(const struct work *w, const struct code_range *p, const struct link *x)
@@ -55,7 +55,7 @@ static bool is_next_function(const struct work *w, const struct code_range *p, c
 	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
 		return false;
 	if (x->target % FUNCTION_ALIGN == 0 &&
-	    (is_behind(w, p, x->target, CALL_SIZE, FLOW_CALL) || is_behind(w, p, x->target, RETURN_SIZE, FLOW_RETURN)))
+	    (is_after(w, p, x->target, CALL_SIZE, FLOW_CALL) || is_after(w, p, x->target, RETURN_SIZE, FLOW_RETURN)))
 		return true;
 	return insn_is_frame_prologue(p->bytes + (x->target - p->start), p->end - x->target) ||
 	       code_is_sigreturn(p->bytes + (x->target - p->start), p->end - x->target);

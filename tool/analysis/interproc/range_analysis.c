@@ -55,7 +55,7 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 
 /*
  * An edge into the start of what is called, in another state than a function's entry, is doubtful: it may lead from
- * behind a call that does not come back, or from code whose frame is not known, or never be taken (misfits.c). Joined
+ * after a call that does not come back, or from code whose frame is not known, or never be taken (misfits.c). Joined
  * with the entry it would remove all rows. Moves such edges of o->in to the back, for doubts_take(); returns the number
  * of the others.
  */
@@ -215,7 +215,7 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 
 /*
  * A code range taken for a part of a function (it starts with the frame of the edges into it) that returns with part of
- * that frame left is no such part: the edge came from behind a noreturn call that was believed to return. It is a
+ * that frame left is no such part: the edge came from after a noreturn call that was believed to return. It is a
  * function, if it ends as one. True: analyse it again.
  */
 static bool trial_advance(const struct code_range *p, struct range_state *s, const struct flow *f)

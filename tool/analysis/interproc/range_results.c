@@ -75,7 +75,7 @@ void exits_keep(struct worker *o, struct chunk *c)
 	edges_keep(o, c);
 }
 
-/* End of the code that flow reaches in a code range, with the padding behind it; start + 1 where there is no flow. */
+/* End of the code that flow reaches in a code range, with the padding after it; start + 1 where there is no flow. */
 static uint64_t reached_end(struct flow *f)
 {
 	const struct code_range *p = f->in.range;
@@ -89,7 +89,7 @@ static uint64_t reached_end(struct flow *f)
 /*
  * An open code range (its end is unknown) is analysed up to the next code range, then cut where its flow ended. True:
  * analysing it again after the cut would yield the same results: its last instruction does not fall through, nothing in
- * it refers to bytes behind the cut, and it depends on no fact of another code range that may change.
+ * it refers to bytes after the cut, and it depends on no fact of another code range that may change.
  */
 static bool is_cut_neutral(const struct flow *f)
 {

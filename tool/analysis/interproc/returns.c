@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Noreturn functions by what the code shows, between two rounds: those of other files by what stands behind calls of
+ * Noreturn functions by what the code shows, between two rounds: those of other files by what stands after calls of
  * them (outside_judge()), those of this file by their exits (inside_judge()), and along chains of calls.
  */
 #include "analysis/interproc/noreturn.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Number of calls of one imported function: of those that show that it does not return, EXIT_LAST (only padding behind
+/* Number of calls of one imported function: of those that show that it does not return, EXIT_LAST (only padding after
  * the call) and EXIT_LEFT (its stack arguments are gone there); and EXIT_FRESH (followed by code that nothing else
  * reaches). */
 struct tally {
@@ -196,7 +196,7 @@ static void caller_run(void *ctx, const struct link *x)
 		w->state[w->place[x->from]].run |= RUN_NEWS;
 }
 
-/* Marks the code ranges that call a function newly found to be noreturn and have code behind the call: that code may
+/* Marks the code ranges that call a function newly found to be noreturn and have code after the call: that code may
  * have become unreachable. */
 static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 {

@@ -13,7 +13,7 @@
 
 /* Code ranges that a thread takes under one lock: large enough to make contention negligible. */
 #define CHUNK 64u
-/* A round of at least so many chunks leaves megabytes behind that are worth to be given back. */
+/* A round of at least so many chunks leaves megabytes after that are worth to be given back. */
 #define TRIM_CHUNKS 1024u
 
 /* Was a code range marked only because it was cut where its flow ended, which does not change its results? Only if a

@@ -63,7 +63,7 @@ static void edges_apply(struct work *w)
 
 /*
  * Was the start taken for data, or for that of a part into which no frame leads any more, though other code ends in a
- * jump there? Code that turned out to lie behind a noreturn call may have been the part's other half.
+ * jump there? Code that turned out to lie after a noreturn call may have been the part's other half.
  */
 static bool is_misjudged(const struct range_state *s)
 {

@@ -177,7 +177,7 @@ void starts_classify(struct work *w)
 	}
 }
 
-/* Edges from an entry point that was cut are void: it ends in a noreturn call, and the code behind has no such
+/* Edges from an entry point that was cut are void: it ends in a noreturn call, and the code after has no such
  * frame. */
 static bool is_void(const struct work *w, uint32_t from)
 {

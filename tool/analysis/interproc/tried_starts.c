@@ -40,7 +40,7 @@ void starts_free(struct starts *s)
 
 /*
  * Candidate starts that one function may span. Mostly a function ends where the next candidate begins; one that spans
- * several has prologue-like code inside, behind jumps, as where a runtime's code calls C.
+ * several has prologue-like code inside, after jumps, as where a runtime's code calls C.
  */
 #define RUNS_MOST 4u
 /* Bytes that are tried as one function, at most; bounds the memory of the analysis, which is per byte. */
@@ -179,7 +179,7 @@ static bool begins_function(struct starts *s, const uint8_t *bytes, size_t avail
 void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed)
 {
 	uint64_t at = start;
-	bool behind = true, called = false, filler;
+	bool after = true, called = false, filler;
 	struct step in;
 	size_t padded;
 
@@ -189,25 +189,25 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 		const uint8_t *bytes = p->bytes + (at - p->start);
 
 		filler = called;
-		padded = behind   ? padding_size(s->flow.cache, bytes, end - at, at, &filler)
+		padded = after    ? padding_size(s->flow.cache, bytes, end - at, at, &filler)
 		         : called ? padding_after_call(bytes, end - at, at, FUNCTION_ALIGN)
 		                  : 0;
 		if (padded) {
 			at += padded;
 			if (!framed && at < end && filler && at % FUNCTION_ALIGN == 0)
 				start_padded_put(s, at);
-			behind = true;
+			after = true;
 			continue;
 		}
 		if (!step_decode(s->flow.cache, bytes, end - at, at, &in)) {
 			at++;
-			behind = true;
+			after = true;
 			continue;
 		}
-		if (behind && (framed ? insn_is_frame_prologue(bytes, end - at) : begins_function(s, bytes, end - at, at)))
+		if (after && (framed ? insn_is_frame_prologue(bytes, end - at) : begins_function(s, bytes, end - at, at)))
 			start_put(s, at);
-		behind = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
-		         in.flow == FLOW_STOP || in.op == STEP_HALT;
+		after = in.padding || in.flow == FLOW_JUMP || in.flow == FLOW_JUMP_IND || in.flow == FLOW_RETURN ||
+		        in.flow == FLOW_STOP || in.op == STEP_HALT;
 		called = in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND;
 		at += in.len;
 	}
@@ -244,7 +244,7 @@ void starts_learn(struct starts *s)
 		placed_put(s, &s->foreign);
 }
 
-/* Counts what a start behind filler has shown, and keeps it until starts_learn() where that alone does not prove it.
+/* Counts what a start after filler has shown, and keeps it until starts_learn() where that alone does not prove it.
  * prologue: it begins as functions do. */
 static void padded_note(struct starts *s, uint64_t start, enum verdict v, bool prologue)
 {

@@ -15,7 +15,7 @@ struct start_list {
 struct starts {
 	uint64_t *list; /* sorted by starts_try() */
 	size_t count, room;
-	/* Of an aligned address behind filler (padding_size()) the place in the file says that a function may begin there.
+	/* Of an aligned address after filler (padding_size()) the place in the file says that a function may begin there.
 	 * What its code says is judged by starts_learn(). */
 	struct start_list padded;  /* those that were found */
 	struct start_list silent;  /* whose code does not return, or does but begins with no prologue */
@@ -28,11 +28,11 @@ struct starts {
 
 void starts_free(struct starts *s);
 void start_put(struct starts *s, uint64_t addr);
-/* Adds an aligned address behind filler. */
+/* Adds an aligned address after filler. */
 void start_padded_put(struct starts *s, uint64_t addr);
 /*
- * Adds the prologues in [start, end) of a code range that lie behind padding, data or an instruction that does not fall
- * through; `framed`: only those with a frame pointer. Otherwise also any aligned address behind int3 or zero bytes:
+ * Adds the prologues in [start, end) of a code range that lie after padding, data or an instruction that does not fall
+ * through; `framed`: only those with a frame pointer. Otherwise also any aligned address after int3 or zero bytes:
  * compilers put nops in front of a loop or a block, but these only between functions.
  */
 void prologues_find(struct starts *s, const struct code_range *p, uint64_t start, uint64_t end, bool framed);

@@ -32,16 +32,16 @@ static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 
 	identities_grow(w, count);
 	while (old < end) {
-		size_t behind = old ? moved[old - 1] + 1 : 0;
+		size_t after = old ? moved[old - 1] + 1 : 0;
 
-		for (i = behind; i < end; i++)
+		for (i = after; i < end; i++)
 			state[i] = (struct range_state){.id = id++, .run = RUN_NEWS};
-		if (behind == old)
+		if (after == old)
 			break;
-		for (from = old; from && moved[from - 1] - (from - 1) == behind - old; from--)
+		for (from = old; from && moved[from - 1] - (from - 1) == after - old; from--)
 			;
-		memmove(state + from + (behind - old), state + from, (old - from) * sizeof(*state));
-		end = from + (behind - old);
+		memmove(state + from + (after - old), state + from, (old - from) * sizeof(*state));
+		end = from + (after - old);
 		old = from;
 	}
 	for (i = old; i < w->ranges.count; i++)
@@ -201,7 +201,7 @@ static void words_note(struct work *w)
 }
 
 /* Can the bytes before an offset be decoded as a jump, call or return that ends there? */
-static bool is_behind_end(const struct code_section *c, uint64_t off)
+static bool is_after_end(const struct code_section *c, uint64_t off)
 {
 	unsigned len;
 	struct step s;
@@ -213,7 +213,7 @@ static bool is_behind_end(const struct code_section *c, uint64_t off)
 	return false;
 }
 
-/* May a function begin at an offset: behind padding or, unless `padded`, such an instruction? */
+/* May a function begin at an offset: after padding or, unless `padded`, such an instruction? */
 static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 {
 	uint64_t from, at;
@@ -223,7 +223,7 @@ static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 		for (at = from; at < off && step_decode(NULL, c->bytes + at, off - at, c->addr + at, &s) && s.padding;
 		     at += s.len)
 			;
-		if (at == off && (!from || from < off || (!padded && is_behind_end(c, from))))
+		if (at == off && (!from || from < off || (!padded && is_after_end(c, from))))
 			return true;
 		if (!from)
 			break;
@@ -255,7 +255,7 @@ static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
 	x->within = 0;
 }
 
-/* Decodes up to an address. False: some bytes before it do not decode, or it lies behind the gap. */
+/* Decodes up to an address. False: some bytes before it do not decode, or it lies after the gap. */
 static bool sweep_to(struct sweep *x, uint64_t addr)
 {
 	struct step s;
@@ -273,7 +273,7 @@ static bool sweep_to(struct sweep *x, uint64_t addr)
 	return true;
 }
 
-/* Begins to decode behind the code range in front of an address, if code begins there as a function does. */
+/* Begins to decode after the code range in front of an address, if code begins there as a function does. */
 static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t addr)
 {
 	const struct code_section *c;
@@ -312,9 +312,9 @@ bool number_may_begin(const struct work *w, uint64_t addr)
 /*
  * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
  * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
- * decoding does not run through it, from the previous one or from a function behind the previous code range, or if the
- * bytes before it can end a function; behind a function, which a frame pointer shows at the previous word as well, they
- * have to be padding. (There may be data in between, behind which decoding is out of step.)
+ * decoding does not run through it, from the previous one or from a function after the previous code range, or if the
+ * bytes before it can end a function; after a function, which a frame pointer shows at the previous word as well, they
+ * have to be padding. (There may be data in between, after which decoding is out of step.)
  */
 static void words_sift(struct work *w)
 {

@@ -44,7 +44,7 @@ struct padding_shown {
 	size_t refuted; /* no functions: they return or leave with another rsp */
 	bool regular;   /* this padding stands in front of functions only, including those that do not return */
 	bool own_rules; /* functions of this file preserve no register but rsp */
-	bool prevails;  /* most functions of this file stand behind such padding, so that a number alone begins none */
+	bool prevails;  /* most functions of this file stand after such padding, so that a number alone begins none */
 };
 
 /* All state of one frames_find(). */

@@ -71,7 +71,7 @@ static bool is_certain(const struct observe *o, uint64_t target)
 	return p && !p->plt;
 }
 
-/* Writes why the code behind step s is not reached, or what could still lead there. `before`: the index of s, which is
+/* Writes why the code after step s is not reached, or what could still lead there. `before`: the index of s, which is
  * null where no reachable step precedes. */
 static void describe_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
 {

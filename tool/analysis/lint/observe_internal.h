@@ -25,7 +25,7 @@ struct observe {
 	struct etch_cfi_row *cfi; /* rows of the code range's FDE, sorted; set by observe_stack(), while it runs */
 	size_t cfi_count, cfi_room;
 	bool stack, flag; /* an instruction makes observe_stack(), observe_flag() worth while; set by steps_look() */
-	/* Offset behind the last call or system call that steps_look() has passed, if only padding has followed; or
+	/* Offset after the last call or system call that steps_look() has passed, if only padding has followed; or
 	 * NO_OFFSET. */
 	uint64_t ended;
 	uint64_t inner[INNER_MOST]; /* the last targets that have an ETCH-F005 finding; a ring */
@@ -42,7 +42,7 @@ const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr);
 void observe_meet(struct observe *o, bool *lost);
 /* observe_flag.c: ETCH-S006. */
 void observe_flag(struct observe *o);
-/* observe_dead.c: ETCH-F002 for offsets [off, end), which no path reaches but behind noreturn calls. before: index of
+/* observe_dead.c: ETCH-F002 for offsets [off, end), which no path reaches but after noreturn calls. before: index of
  * the last reachable step before them, or NO_STEP. */
 void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before);
 
@@ -55,7 +55,7 @@ void describe_value(struct value v, char *out);
 /* The target of a direct call or jump: a name, or an address. */
 void describe_target(const struct observe *o, uint64_t target, char *out);
 
-/* observe_range.c: may execution continue at the instruction behind this one? */
+/* observe_range.c: may execution continue at the instruction after this one? */
 bool observe_goes_on(const struct observe *o, const struct step *in);
 /* Does a function begin at an address, by .eh_frame or symbols? */
 bool observe_is_function(const struct flow_env *env, uint64_t addr);

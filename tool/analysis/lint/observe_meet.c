@@ -19,7 +19,7 @@ struct late {
 	uint32_t to;   /* offset of the basic block */
 };
 
-#define MEETINGS_MOST 16u /* findings per code range: one mismatch often causes others behind it */
+#define MEETINGS_MOST 16u /* findings per code range: one mismatch often causes others after it */
 
 /* The first arrival at a basic block. */
 struct arrival {
@@ -147,8 +147,8 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 	l->to = (uint32_t)off;
 }
 
-/* Walks basic block k from its first state, and passes the states behind its instructions to its successors. Padding
- * behind a call belongs to the call. */
+/* Walks basic block k from its first state, and passes the states after its instructions to its successors. Padding
+ * after a call belongs to the call. */
 static void meet_transfer(void *ctx, uint32_t k)
 {
 	struct meet *m = ctx;
@@ -191,7 +191,7 @@ static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s
 	return row && state_witness(s, &row->rule) == WITNESS_DENIES;
 }
 
-/* Does .eh_frame agree with the code at the call, and contradict it behind? Then whoever wrote it knew that the call
+/* Does .eh_frame agree with the code at the call, and contradict it after? Then whoever wrote it knew that the call
  * does not return. */
 static bool is_end(const struct meet *m, const struct late *l)
 {

@@ -158,7 +158,7 @@ static void start_look(struct observe *o)
 		undecoded_add(o, 0, "the function begins with");
 }
 
-/* The address that control reaches from `at` on, outside of the code range: behind nops and zero bytes, with which
+/* The address that control reaches from `at` on, outside of the code range: after nops and zero bytes, with which
  * assemblers and linkers align the next function. Zero bytes are an instruction, `add %al, (%rax)`; where it does not
  * fault, it goes on likewise. A range that was only inferred, from the very jump that leads here, is no function. */
 static uint64_t past_padding(struct observe *o, const struct code_section *c, uint64_t at)
@@ -204,7 +204,7 @@ static bool is_jumped_to(const struct flow *f, uint64_t from, uint64_t to)
 
 /* Is the last instruction, at `off`, reached only if a call in front of it returns? Between the two is nothing but
  * padding. Compilers end a function with a call only if it does not return, and .size may cover the padding. */
-static bool is_behind_call(const struct observe *o, uint64_t off, const struct step *in)
+static bool is_after_call(const struct observe *o, uint64_t off, const struct step *in)
 {
 	return in->padding && o->ended != NO_OFFSET && !is_jumped_to(o->f, o->ended, off);
 }
@@ -219,7 +219,7 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	struct finding *x;
 
 	/* A call at the very end is taken for noreturn. */
-	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || is_behind_call(o, off, in))
+	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || is_after_call(o, off, in))
 		return;
 	describe_insn(o, off, insn);
 	end = past_padding(o, c, o->f->in.range->end);

@@ -375,7 +375,7 @@ static void trace_keep(struct stack *k, unsigned r, struct value was, struct val
 }
 
 /* Records what the last instruction has done to rsp, the top of the stack and callee-saved registers, by the state
- * behind it. Nothing at a leader and behind a gap, where control may come from elsewhere. */
+ * after it. Nothing at a leader and after a gap, where control may come from elsewhere. */
 static void last_learn(struct stack *k, uint64_t off, const struct state *s, bool leader)
 {
 	const struct step *in = &k->o->f->steps[k->o->f->at[k->last] - 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * GHC, for Haskell (arch/x86/ghc_code.h). Its code keeps its frames on a stack of its own (Sp, rbp) and leaves rsp as
- * StgRun has set it; it returns by jumps to code behind info tables. analysis/interproc/own_stack.c decides which code
+ * StgRun has set it; it returns by jumps to code after info tables. analysis/interproc/own_stack.c decides which code
  * ranges of a file are such code.
  */
 #include <stdio.h>

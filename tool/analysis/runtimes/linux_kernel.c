@@ -91,7 +91,7 @@ static int code_entry(struct table *t, uint64_t at, enum note_kind kind)
 	return 0;
 }
 
-/* .discard.reachable, .discard.unreachable: the address behind an instruction (include/linux/compiler.h). */
+/* .discard.reachable, .discard.unreachable: the address after an instruction (include/linux/compiler.h). */
 static int reachable_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_REACHABLE); }
 static int unreachable_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_UNREACHABLE); }
 
@@ -123,7 +123,7 @@ static int exception_entry(struct table *t, uint64_t at)
 /* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
 enum { ALT_REPLACEMENT = 4, ALT_FEATURE = 8 };
 
-/* Control may enter the replacement in place of the code, and goes on behind the code. Without a replacement, nops take
+/* Control may enter the replacement in place of the code, and goes on after the code. Without a replacement, nops take
  * the place of the code. */
 static int alternative_entry(struct table *t, uint64_t at)
 {

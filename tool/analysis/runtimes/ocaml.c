@@ -12,7 +12,7 @@
 #include "support/memory.h"
 
 /*
- * Functions preserve nothing; r14 and r15 are reserved for the run-time system. Code behind any call but a raise is
+ * Functions preserve nothing; r14 and r15 are reserved for the run-time system. Code after any call but a raise is
  * where that call returns to, even if it never does: only a raise ends a block (has_fallthrough in asmcomp/linear.ml).
  * Exception handlers are linked into a list at run time (analysis/flow/traps.c): asmcomp/amd64/emit.mlp, Lpushtrap and
  * Lraise; HEAD is a register, and from 5.0 on a field of a structure. Until 4.13 a handler's address was pushed by a

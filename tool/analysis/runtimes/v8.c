@@ -12,7 +12,7 @@
 #include "arch/x86/stack.h"
 #include "etch/orc.h"
 
-/* Words of an entry: 2, 3 or 8 by version of V8, with room for later ones. Those behind the second describe metadata.
+/* Words of an entry: 2, 3 or 8 by version of V8, with room for later ones. Those after the second describe metadata.
  */
 #define WORDS_LEAST 2u
 #define WORDS_MOST  12u

@@ -77,7 +77,7 @@ static bool begins_stack(const struct code_range *p)
 
 /*
  * The rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) it is END,
- * even without a CFA; except in an open code range, where an unknown state may be of other code behind the entry point.
+ * even without a CFA; except in an open code range, where an unknown state may be of other code after the entry point.
  * Where the entry point may be called or not, only .eh_frame can tell which.
  */
 static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
@@ -154,7 +154,7 @@ static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_c
 	return e->sp_replaced == cfi->start;
 }
 
-/* Does the range jump to code with a stack of its own (flow_runtime.enters)? That returns behind the jump with the same
+/* Does the range jump to code with a stack of its own (flow_runtime.enters)? That returns after the jump with the same
  * rsp, so a weak state there is right. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 

@@ -31,7 +31,7 @@ static const uint8_t kinds[256] = {
 	[0xc4] = VEX3,   [0xc5] = VEX2,   [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
 };
 
-/* Where `kind` is that of the byte at p[*at], behind the prefixes, and no single opcode byte: moves *at to the last
+/* Where `kind` is that of the byte at p[*at], after the prefixes, and no single opcode byte: moves *at to the last
  * byte of the opcode. Returns what follows it, or 0. */
 static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at)
 {

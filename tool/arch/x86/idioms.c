@@ -2,7 +2,7 @@
 /* What compilers use an instruction for, where the tracking of addresses asks. */
 #include "arch/x86/insn.h"
 
-/* Behind REX.W: 89, c7 mov to memory; 50 to 57, also behind 41, push; 66 REX.W 0f 6e movq to a vector register. */
+/* After REX.W: 89, c7 mov to memory; 50 to 57, also after 41, push; 66 REX.W 0f 6e movq to a vector register. */
 bool insn_captures_pointer(const uint8_t *bytes, const struct insn *in)
 {
 	if (in->newer)
@@ -17,7 +17,7 @@ bool insn_captures_pointer(const uint8_t *bytes, const struct insn *in)
 	       (bytes[0] & 0xf8) == 0x48 && (bytes[1] == 0x89 || bytes[1] == 0xc7);
 }
 
-/* 8a and b0 to b7 mov of a byte, 0f 90 to 9f setcc of a register; behind 66: 8b mov of two bytes. */
+/* 8a and b0 to b7 mov of a byte, 0f 90 to 9f setcc of a register; after 66: 8b mov of two bytes. */
 bool insn_replaces_part(const uint8_t *bytes, const struct insn *in)
 {
 	unsigned word = bytes[0] == 0x66, at = word + ((bytes[word] & 0xf0) == 0x40);
@@ -29,7 +29,7 @@ bool insn_replaces_part(const uint8_t *bytes, const struct insn *in)
 	return word ? bytes[at] == 0x8b : bytes[at] == 0x8a || (bytes[at] & 0xf8) == 0xb0;
 }
 
-/* Behind REX: 38 to 3b cmp, 84 and 85 test. */
+/* After REX: 38 to 3b cmp, 84 and 85 test. */
 bool insn_only_compares(const uint8_t *bytes, const struct insn *in)
 {
 	return (in->mem == MEM_NONE || in->mem == MEM_READ) && !in->writes && !in->string && in->flow == FLOW_NEXT &&

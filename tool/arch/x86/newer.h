@@ -50,7 +50,7 @@ bool newer_text(bool intel, const uint8_t *bytes, size_t avail, char *out, size_
 
 /*
  * Are the bytes, which no decoder knows, an opcode of those parts of the opcode map in which extensions are added:
- * behind VEX, EVEX, REX2 or XOP, or 0f 38, 0f 3a and the groups of 0f? Others are invalid on every processor.
+ * after VEX, EVEX, REX2 or XOP, or 0f 38, 0f 3a and the groups of 0f? Others are invalid on every processor.
  */
 bool newer_is_reserved(const uint8_t *bytes, size_t avail);
 

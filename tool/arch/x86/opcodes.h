@@ -10,7 +10,7 @@
 #define OPCODE_RET        0xc3
 #define OPCODE_CALL_REL32 0xe8
 #define OPCODE_JMP_REL32  0xe9
-#define OPCODE_MOV_TO_RM  0x89 /* behind REX: mov of a register to a register or memory */
+#define OPCODE_MOV_TO_RM  0x89 /* after REX: mov of a register to a register or memory */
 #define ENDBR_SIZE        4u   /* bytes of endbr64 (insn_is_endbr()) */
 
 /* Nops of 1 to 5 bytes, as the Linux kernel expects them (arch/x86/include/asm/nops.h), and ret; int3 with one behind.
@@ -18,7 +18,7 @@
 #define PATCH_MOST 5u
 extern const uint8_t patch_nops[PATCH_MOST + 1][PATCH_MOST], patch_return[PATCH_MOST];
 
-/* Is this the prologue of code with a frame pointer: push %rbp; mov %rsp, %rbp, perhaps behind endbr64? */
+/* Is this the prologue of code with a frame pointer: push %rbp; mov %rsp, %rbp, perhaps after endbr64? */
 bool insn_is_frame_prologue(const uint8_t *bytes, size_t avail);
 
 /* Is a 4-byte field, with `before` bytes of code before it, the displacement of a direct call, jump or conditional
