@@ -40,8 +40,8 @@
  * - was_empty: never withdrawn, except by own_stack_decide(), which is bounded itself; bound: 1 per code range
  * - changes of misfit to a lower one: after MISFIT_LOSSES_MOST it stays; bound: that, per code range
  * - changes from callee to none: after CALLEE_LOSSES_MOST it stays one; bound: that, per code range
- * - stages of the file: words_scanned, words_judged, wide_swept, gaps_swept, gaps_swept_again, continuation_runs,
- * labels_cut, starts_classified; own stack or not (own_stack.differ); bound: CONTINUATION_RUNS for that one, else 1
+ * - stages of the file (enum stage) and own stack or not (own_stack.differ); bound: CONTINUATION_RUNS for
+ *   STAGE_CONTINUATIONS, what `frame` bounds for STAGE_HANDLERS, else 1
  * - joined: set for code ranges whose edges have changed JOINED_FROM times, and those of the same loop; bound: 1
  *   per code range, and once more for each continuations_find(), which begins anew, as it does with `frame`
  * - incoming states of a joined code range: later ones are joined into them (edges_join()), and a join only lowers a
@@ -254,9 +254,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 static uint64_t file_sum(const struct work *w)
 {
 	return mix(mix(w->noreturn_count, w->ranges.count),
-	           w->words_scanned | w->wide_swept << 1 | w->starts_classified << 2 | w->env.own_stack << 3 |
-	               w->gaps_swept << 4 | w->labels_cut << 5 | w->words_judged << 6 | w->handlers_tried << 7 |
-	               w->gaps_swept_again << 8 | w->continuation_runs << 9);
+	           w->env.own_stack | w->handlers_tried << 1 | w->stages_ended << 2 | (uint64_t)w->continuation_runs << 32);
 }
 
 static uint64_t work_sum(const struct work *w)

@@ -92,57 +92,81 @@ static bool any_run(struct work *w)
 	return true;
 }
 
+/* The stages of a file, as functions that mark code ranges or add some. */
+static void sweep_gaps(struct work *w) { gaps_sweep(w, false); }
+
+static void scan_words(struct work *w)
+{
+	undiscovered_in_words(w);
+	starts_rejudge(w);
+}
+
+static void find_continuations(struct work *w)
+{
+	continuations_find(w);
+	if (w->continuation_runs == CONTINUATION_RUNS)
+		stage_end(w, STAGE_CONTINUATIONS);
+}
+
+/* Without options.no_cfi .eh_frame is the evidence. */
+static void classify_starts(struct work *w)
+{
+	if (!w->options->no_cfi)
+		return;
+	stage_end(w, STAGE_STARTS);
+	starts_classify(w);
+}
+
 /*
- * Where nothing is marked, the next stage of the file begins: each takes what the stages before have found to be
- * complete. True: code ranges are marked; false: none are, and there is no further stage.
+ * When no code range is marked any more, the first stage of this list that has not ended is run; if it marks none
+ * either, the next one is. Each stage relies on what the earlier ones have found being complete, so that after any
+ * stage that has marked code ranges the rounds go on until none is marked, and the list is tried again from the top.
+ *
+ * A stage with `once` ends when it has been run. Continuations end after CONTINUATION_RUNS runs. Handlers never end,
+ * since any round may show more of them, but each is marked once. STAGE_STARTS ends itself.
  */
+static const struct {
+	enum stage number;
+	bool once;
+	void (*run)(struct work *w);
+} stages[] = {
+	/* Functions that nothing refers to lie between the code ranges that calls have led to. */
+	{STAGE_GAPS, true, sweep_gaps},
+	/* A word of data may be the label of a jump table, and the tables are known by now. */
+	{STAGE_WORDS, true, scan_words},
+	/* The code ranges that words have added have known ends by now. */
+	{STAGE_WORDS_JUDGED, true, starts_rejudge},
+	/* The call graph tells which functions lie under one FDE that describes none of them. */
+	{STAGE_WIDE, true, wide_sweep},
+	/* Words and wide FDEs have moved the gaps. */
+	{STAGE_GAPS_AGAIN, true, sweep_gaps},
+	/* The code that hands on the address of a continuation has known frames by now. */
+	{STAGE_CONTINUATIONS, false, find_continuations},
+	/* The functions that store the labels of an interpreter are known by now. */
+	{STAGE_LABELS, true, labels_cut},
+	/* Handlers are known by the frame that their exits show. */
+	{STAGE_HANDLERS, false, handlers_find},
+	/* No more evidence will come: the starts without any are judged by what there is. */
+	{STAGE_STARTS, false, classify_starts},
+};
+
+/* Runs stages until one has marked code ranges. False: none has, and there is no further stage. */
 static bool stage_begin(struct work *w)
 {
-	bool more = any_run(w);
+	size_t i;
 
-	if (!more && !w->gaps_swept) {
-		w->gaps_swept = true;
-		gaps_sweep(w, false);
-		more = any_run(w);
+	if (any_run(w))
+		return true;
+	for (i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
+		if (stage_has_ended(w, stages[i].number))
+			continue;
+		if (stages[i].once)
+			stage_end(w, stages[i].number);
+		stages[i].run(w);
+		if (any_run(w))
+			return true;
 	}
-	if (!more && !w->words_scanned) { /* a word of data may be the label of a jump table: by now those are known */
-		w->words_scanned = true;
-		undiscovered_in_words(w);
-		starts_rejudge(w);
-		more = any_run(w);
-	}
-	if (!more && !w->words_judged) { /* by now the code ranges that words have added have known ends */
-		w->words_judged = true;
-		starts_rejudge(w);
-		more = any_run(w);
-	}
-	if (!more && !w->wide_swept) {
-		w->wide_swept = true;
-		wide_sweep(w);
-		more = any_run(w);
-	}
-	if (!more && !w->gaps_swept_again) {
-		w->gaps_swept_again = true;
-		gaps_sweep(w, false);
-		more = any_run(w);
-	}
-	if (!more && w->continuation_runs < CONTINUATION_RUNS && continuations_find(w))
-		more = any_run(w);
-	if (!more && !w->labels_cut) {
-		w->labels_cut = true;
-		labels_cut(w);
-		more = any_run(w);
-	}
-	if (!more) {
-		handlers_find(w);
-		more = any_run(w);
-	}
-	if (!more && w->options->no_cfi && !w->starts_classified) { /* no more evidence will come: judge the rest */
-		w->starts_classified = true;
-		starts_classify(w);
-		more = any_run(w);
-	}
-	return more;
+	return false;
 }
 
 bool round_prepare(struct work *w)
@@ -156,8 +180,9 @@ bool round_prepare(struct work *w)
 	own_stack_decide(w);
 	open_trim(w);
 	own_stack_starts(w);
-	if (!w->gaps_seen) { /* before numbers in code, and later in data, that equal addresses amid these functions */
-		w->gaps_seen = true;
+	/* Before numbers in code, and later in data, that equal addresses amid these functions. */
+	if (!stage_has_ended(w, STAGE_PADDED)) {
+		stage_end(w, STAGE_PADDED);
 		gaps_sweep(w, true);
 	}
 	undiscovered_add(w);

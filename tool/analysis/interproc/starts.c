@@ -219,7 +219,7 @@ void parts_find(struct work *w)
 			s->run |= RUN_NEWS;
 		s->kind = RANGE_PART;
 	}
-	if (w->starts_classified)
+	if (stage_has_ended(w, STAGE_STARTS))
 		starts_classify(w);
 	/* Edges from code ranges that are to be analysed again are void; drop them before edges_apply() uses them. */
 	for (i = k = 0; i < w->edges.count; i++)

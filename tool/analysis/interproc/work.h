@@ -47,6 +47,20 @@ struct padding_shown {
 	bool prevails;  /* most functions of this file stand after such padding, so that a number alone begins none */
 };
 
+/* The stages of a file, each of which begins when no code range is marked; round_prepare.c says why in this order. */
+enum stage {
+	STAGE_PADDED,        /* padded starts, in the first round */
+	STAGE_GAPS,          /* functions in the gaps between code ranges */
+	STAGE_WORDS,         /* addresses in plain words of data */
+	STAGE_WORDS_JUDGED,  /* what these words have added */
+	STAGE_WIDE,          /* functions under one FDE */
+	STAGE_GAPS_AGAIN,    /* the gaps that are left */
+	STAGE_CONTINUATIONS, /* frames of continuations */
+	STAGE_LABELS,        /* labels of interpreters */
+	STAGE_HANDLERS,      /* handlers of interpreters */
+	STAGE_STARTS,        /* with options.no_cfi: starts without evidence */
+};
+
 /* All state of one frames_find(). */
 struct work {
 	const struct elf_file *file;
@@ -87,25 +101,21 @@ struct work {
 	uint32_t round;                           /* the first is 1 */
 	uint32_t reference;                       /* fixpoint.c: reference round of the cycle detection; 0: none */
 	uint64_t reference_sum, reference_marked; /* its work_sum(), its marked_sum() */
-	bool starts_classified;                   /* starts_classify() has run */
-	bool words_scanned;                       /* undiscovered_in_words() has run */
-	bool words_judged;                        /* starts_rejudge() has run since */
-	bool wide_swept;                          /* wide_sweep() has run */
-	bool gaps_seen;                           /* gaps_sweep() has looked for padded starts */
-	bool gaps_swept;                          /* gaps_sweep() has run */
-	bool gaps_swept_again;                    /* it has run once more, after words_judged */
+	uint32_t stages_ended;                    /* mask of enum stage, by bit */
 	struct padding_shown padding;             /* by gaps_sweep() */
 	uint64_t *padded;                         /* padded starts that its first run has met, sorted */
 	size_t padded_count;
 	uint32_t continuation_runs;              /* of continuations_find() */
 	struct flow_continuation *continuations; /* env.continuations */
 	struct continuation_walk *walk;          /* of continuations_find(); null: it has not run */
-	bool labels_cut;                         /* labels_cut() has run */
 	bool handlers_tried;                     /* handlers_find() has marked some, and their frames spread */
 	bool has_misfits;                        /* misfits_find() has met an edge that is one */
 	bool entry_tail;                         /* some code range has entry_tail */
 	bool ibt;                                /* with observe: the file asks for indirect branch tracking */
 };
+
+static inline bool stage_has_ended(const struct work *w, enum stage stage) { return w->stages_ended >> stage & 1; }
+static inline void stage_end(struct work *w, enum stage stage) { w->stages_ended |= 1u << stage; }
 
 /* Adds a code range to work.touched. */
 void touched_add(struct work *w, struct range_state *s);
