@@ -89,6 +89,19 @@ long call_u_other(void) {{ return strtol("1", {u_other}, 0); }}
 long call_u_consume(void) {{ return consume({u_consume}); }}
 NOINLINE long own(A p, A q) {{ long v; read(0, &v, 8); *(volatile A *)q = p; return v; }} long call_u_own(void) {{ long s; return own({u_own}, &s); }}
 static A kept; long call_u_kept(void) {{ kept = {u_kept}; return (long)&kept; }}
+long second(A p, int n);
+NOINLINE long first(A p, int n) {{ long r = n ? second(p, n - 1) : 0; return r + read(0, p, 8); }}
+NOINLINE long second(A p, int n) {{ return first(p, n / 2) + 2; }}
+long call_w_first(void) {{ return first({w_first}, 3); }} long call_w_second(void) {{ return second({w_second}, 3); }}
+NOINLINE long rotates(A p, long n)
+{{ A a = p, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0, i = 0, j = 0, k = 0, l = 0; long r = 0;
+	while (n--) {{ r += read(0, l, 8); l = k; k = j; j = i; i = h; h = g; g = f; f = e; e = d; d = c; c = b; b = a; }} return r; }}
+long call_w_rotates(void) {{ return rotates({w_rotates}, 20); }}
+NOINLINE long large(A p) {{ __asm__ volatile(".rept 4100; nop; .endr"); return read(0, p, 8); }}
+long call_w_large(void) {{ return large({w_large}); }}
+""" + "NOINLINE long deep_0(A p) {{ return read(0, p, 8) + 1; }}\n" + "".join(
+    f"NOINLINE long deep_{n}(A p) {{{{ return deep_{n - 1}(p) + 1; }}}}\n" for n in range(1, 30)) + """
+long call_w_deep(void) {{ return deep_29({w_deep}); }}
 """
 
 

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Follows the arguments of a function to calls that let the kernel store (kernel_reach.h). A forward analysis: each
- * register, and each 8-byte slot of the frame, has the set of the arguments that it may be made from. Where paths meet
- * sets are united. What is loaded from other memory is made from no argument.
+ * Follows the arguments of a function to calls that let the kernel store (kernel_reach.h). A forward analysis of basic
+ * blocks, as a domain of dataflow/solver.h: each register, and each 8-byte slot of the frame, has the set of the
+ * arguments that it may be made from. Where paths join, sets are united, so that they only grow. What is loaded from
+ * other memory is made from no argument.
+ *
+ * A function that is too large to be followed, or that is called through too many others, may let the kernel store
+ * through every argument.
  */
 #include "analysis/addresses/kernel_reach.h"
 
+#include "analysis/dataflow/solver.h"
 #include "arch/x86/opcodes.h"
 #include "support/memory.h"
 
@@ -15,9 +20,10 @@
 
 #define REGS       16u
 #define SLOTS      24u   /* of a frame; others count as holding no argument */
-#define DEPTH_MOST 12u   /* of calls from one function to the next */
+#define DEPTH_MOST 64u   /* of calls from one function to the next */
 #define INSNS_MOST 4000u /* of a function that is followed: one that passes an argument on is short */
-#define TURNS_MOST 8u    /* sets only grow, so that few are enough */
+#define WALKS_MOST 4u /* walks over functions, on average of all functions of the file; mutual recursion repeats some \
+	                   */
 
 struct value {
 	uint16_t arguments; /* by register */
@@ -36,14 +42,22 @@ struct state {
 	struct slot slot[SLOTS];
 };
 
+/* How a basic block is entered, per instruction. */
+enum entered {
+	NO_BLOCK,       /* no block begins there: only the instruction before it leads there */
+	BLOCK_BY_JUMP,  /* a direct jump leads there */
+	BLOCK_BY_TABLE, /* no direct jump, and not the instruction before it: perhaps an entry of a jump table */
+};
+
 struct walk {
 	struct kernel_reach *reach;
 	const struct func *fn;
 	const struct func_code *code;
-	struct state **at;       /* per instruction: before it, by jumps; null: none leads there */
-	struct state by_table;   /* at indirect jumps */
+	uint8_t *entered;        /* enum entered, per instruction */
+	struct state **at;       /* per instruction that begins a block: the state before it; null: not reached */
+	struct worklist list;    /* of such instructions */
 	uint16_t put, registers; /* arguments that are stored to memory; by which the kernel may store */
-	bool in_memory, changed;
+	bool in_memory;
 };
 
 void kernel_reach_init(struct kernel_reach *r, const struct imports *imports, struct func_list *l)
@@ -51,6 +65,7 @@ void kernel_reach_init(struct kernel_reach *r, const struct imports *imports, st
 	*r = (struct kernel_reach){.imports = imports, .list = l};
 	r->known = mem_zero(l->count + 1, sizeof(*r->known));
 	r->functions = mem_zero(l->count + 1, sizeof(*r->functions));
+	r->walks_left = WALKS_MOST * (l->count + 1);
 }
 
 void kernel_reach_free(struct kernel_reach *r)
@@ -187,80 +202,125 @@ static void insn_take(struct walk *w, struct state *s, const struct insn *in)
 	result_set(s, in);
 }
 
-static void jump_take(struct walk *w, const struct state *s, uint64_t target)
+static bool block_join(void *ctx, uint32_t node, const void *state)
 {
-	size_t to = func_insn_at(w->code, target);
+	struct walk *w = ctx;
 
-	if (to == SIZE_MAX)
-		return;
-	if (!w->at[to])
-		w->at[to] = mem_zero(1, sizeof(**w->at));
-	w->changed |= state_join(w->at[to], s);
+	if (!w->at[node])
+		w->at[node] = mem_zero(1, sizeof(**w->at));
+	return state_join(w->at[node], state);
 }
 
-/* Goes through all instructions once, in their order. */
-static void turn(struct walk *w)
+static bool falls_through(const struct insn *in)
 {
-	const uint16_t passed = insn_first_arguments(6);
-	struct state s = {.reached = true};
-	unsigned r;
-	size_t i;
+	return in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP;
+}
 
-	for (r = 0; r < REGS; r++)
-		s.reg[r].arguments = passed & (uint16_t)(1u << r);
-	w->changed = false;
+static void block_walk(void *ctx, uint32_t node);
+static const struct dataflow_domain blocks = {.join = block_join, .transfer = block_walk};
+
+/* Follows a block, and passes the state at its end to the blocks that it leads to. */
+static void block_walk(void *ctx, uint32_t node)
+{
+	struct walk *w = ctx;
+	struct state s = *w->at[node];
+	const struct insn *in;
+	size_t i = node, k;
+
+	do {
+		in = &w->code->insns[i];
+		insn_take(w, &s, in);
+		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
+			k = func_insn_at(w->code, in->target);
+			if (k != SIZE_MAX)
+				dataflow_pass(&blocks, &w->list, w, (uint32_t)k, &s);
+		}
+		if (in->flow == FLOW_JUMP_IND)
+			for (k = 0; k < w->code->count; k++)
+				if (w->entered[k] == BLOCK_BY_TABLE)
+					dataflow_pass(&blocks, &w->list, w, (uint32_t)k, &s);
+		if (!falls_through(in) || ++i == w->code->count)
+			return;
+	} while (!w->entered[i]);
+	dataflow_pass(&blocks, &w->list, w, (uint32_t)i, &s);
+}
+
+static void blocks_find(struct walk *w)
+{
+	size_t i, to;
+
 	for (i = 0; i < w->code->count; i++) {
 		const struct insn *in = &w->code->insns[i];
 
-		if (w->at[i])
-			state_join(&s, w->at[i]);
-		else if (!s.reached)
-			s = w->by_table; /* perhaps an entry of a jump table */
-		if (!s.reached)
-			continue;
-		insn_take(w, &s, in);
-		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
-			jump_take(w, &s, in->target);
-		if (in->flow == FLOW_JUMP_IND)
-			w->changed |= state_join(&w->by_table, &s);
-		if (in->flow == FLOW_JUMP || in->flow == FLOW_JUMP_IND || in->flow == FLOW_RETURN || in->flow == FLOW_STOP)
-			s.reached = false;
+		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && (to = func_insn_at(w->code, in->target)) != SIZE_MAX)
+			w->entered[to] = BLOCK_BY_JUMP;
+		if (!falls_through(in) && i + 1 < w->code->count && !w->entered[i + 1])
+			w->entered[i + 1] = BLOCK_BY_TABLE;
 	}
 }
 
 static void function_walk(struct walk *w)
 {
-	unsigned turns = 0;
+	const uint16_t passed = insn_first_arguments(6);
+	struct state entry = {.reached = true};
+	unsigned r;
 	size_t i;
 
-	w->at = mem_zero(w->code->count + 1, sizeof(*w->at));
-	do
-		turn(w);
-	while (w->changed && ++turns < TURNS_MOST);
+	if (!w->code->count)
+		return;
+	for (r = 0; r < REGS; r++)
+		entry.reg[r].arguments = passed & (uint16_t)(1u << r);
+	w->entered = mem_zero(w->code->count, sizeof(*w->entered));
+	w->at = mem_zero(w->code->count, sizeof(*w->at));
+	blocks_find(w);
+	dataflow_pass(&blocks, &w->list, w, 0, &entry);
+	dataflow_solve(&blocks, &w->list, w);
 	for (i = 0; i < w->code->count; i++)
 		free(w->at[i]);
 	free(w->at);
+	free(w->entered);
+	worklist_free(&w->list);
 }
 
-/* What the kernel may do by the arguments of function k. */
+/* Of a function that is not followed. */
+static struct kernel_access unknown_reach(void) { return (struct kernel_access){insn_first_arguments(6), false}; }
+
+/*
+ * What the kernel may do by the arguments of function k. A function that is being computed, as in a recursion, counts
+ * with what is known of it so far: it adds the rest itself. What was computed from that is not final for a function
+ * that is called by it in turn, and is computed again when it is asked for next.
+ */
 static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 {
 	struct walk w = {.reach = r, .fn = &r->list->funcs[k]};
 	struct func_code code = {0};
+	unsigned outer = r->unfinished;
 
-	if (r->known[k] || r->depth >= DEPTH_MOST)
-		return r->functions[k]; /* of a recursion: what is known so far */
-	r->known[k] = 1;
-	r->depth++;
+	if (r->known[k] == KERNEL_REACH_FINAL)
+		return r->functions[k];
+	if (r->known[k]) {
+		if (r->known[k] - 1u < r->unfinished)
+			r->unfinished = r->known[k] - 1u;
+		return r->functions[k];
+	}
+	if (r->depth >= DEPTH_MOST || !r->walks_left)
+		return unknown_reach();
+	r->walks_left--;
+	r->known[k] = (uint8_t)(r->depth++ + 1);
+	r->unfinished = DEPTH_MOST;
 	/* A copy, since what is held may be decoded anew meanwhile. */
 	func_decode(w.fn, &code);
 	w.code = &code;
-	if (code.count && code.count <= INSNS_MOST && code.whole)
+	if (code.count > INSNS_MOST || !code.whole)
+		w.registers = unknown_reach().registers;
+	else
 		function_walk(&w);
 	func_code_free(&code);
 	r->depth--;
 	r->functions[k] = (struct kernel_access){w.registers | (w.in_memory ? w.put : 0), false};
-	r->known[k] = 2;
+	r->known[k] = r->unfinished < r->depth ? 0 : KERNEL_REACH_FINAL;
+	if (r->unfinished > outer || r->unfinished >= r->depth)
+		r->unfinished = outer;
 	return r->functions[k];
 }
 
@@ -296,8 +356,10 @@ bool kernel_reach_in_memory(struct kernel_reach *r, const struct func *fn, const
 {
 	struct walk w = {.reach = r, .fn = fn, .code = code};
 
-	if (!r || !r->list || code->count > INSNS_MOST)
+	if (!r || !r->list)
 		return false;
+	if (code->count > INSNS_MOST)
+		return true;
 	function_walk(&w);
 	return w.in_memory;
 }

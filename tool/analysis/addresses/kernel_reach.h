@@ -15,13 +15,17 @@ struct kernel_access {
 	bool in_memory;     /* and by addresses that the program has put into memory */
 };
 
+#define KERNEL_REACH_FINAL UINT8_MAX
+
 /* The answers for the functions of a file. Not thread-safe. */
 struct kernel_reach {
 	const struct imports *imports;
 	struct func_list *list;
-	uint8_t *known; /* per function: 0 not computed, 1 being computed, 2 valid */
+	uint8_t *known; /* per function: 0 not computed, 1 + depth while it is being computed, KERNEL_REACH_FINAL */
 	struct kernel_access *functions;
-	unsigned depth; /* of the recursion over calls */
+	unsigned depth;      /* of the recursion over calls */
+	unsigned unfinished; /* the lowest depth of a function being computed that the current one has asked for */
+	size_t walks_left;   /* over functions, before the rest counts as unknown */
 };
 
 /* kernel_reach_free() when done. Refers to *imports and *l. */
