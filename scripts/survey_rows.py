@@ -154,7 +154,7 @@ def _text(s, rip, signal):
         if s.expr is not None:
             cfa = rows._value_text(rows.evaluate(s.expr, rip))
         elif s.off is None:  # as pyelftools has it, see rows.py
-            raise rows.Odd("def_cfa_register behind an expression")
+            raise rows.Odd("def_cfa_register after an expression")
         else:
             cfa = f"{rows.DWARF_REG[s.reg]}{s.off:+d}"
         ra = _slot(s.ra, rip)

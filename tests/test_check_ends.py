@@ -23,7 +23,7 @@ LEAVES = {
     **{f"falls from {n.split()[0]} {k}": f"\tmovl\t%edi, %eax\n#{n}9:\n" for k, n in enumerate(NOPS[:4])},
     **{f"jumps by {j}": f"\ttestl\t%edi, %edi\n\tjs\t1f\n#\t{j}\t9f\n1:\tmovl\t$3, %eax\n\tret\n9:\n" for j in JUMPS},
     "jumps from its start": "#\tje\t9f\n\tret\n9:\n",
-    "jumps after a call": "\tsubq\t$8, %rsp\n\tcall\tg\n\taddq\t$8, %rsp\n#\tje\t9f\n\tret\n9:\n",
+    "jumps behind a call": "\tsubq\t$8, %rsp\n\tcall\tg\n\taddq\t$8, %rsp\n#\tje\t9f\n\tret\n9:\n",
     "jumps over a call at the end": "\tsubq\t$8, %rsp\n\ttestl\t%edi, %edi\n#\tje\t9f\n\tcall\tfails\n9:\n",
 }
 # Ends of a function: the label has an end of its own, or is not reached.
@@ -65,7 +65,7 @@ def source(number, body, behind, cfi):
         behind = behind.replace(SIZE, f"{end}{SIZE}", 1).replace("next@:", "next@:\t.cfi_startproc\n").replace(
             "\t.size\tnext", "\t.cfi_endproc\n\t.size\tnext")
     text = (f'\t.section\t.text.f@,"ax",@progbits\n\t.p2align 5\n\t.globl\tf@\n\t.type\tf@, @function\nf@:\n'
-            f"{start}{body.replace('#', f'.Lplace{number}:')}{after}"
+            f"{start}{body.replace('#', f'.Lplace{number}:')}{behind}"
             f"\t.section\t.expect\n\t.quad\t{f'.Lplace{number}-f@' if '#' in body else '0'}\n")
     return text.replace("@,", "\0").replace("@function", "\1").replace("@progbits", "\2").replace("@", str(number)).replace(
         "\0", f"{number},").replace("\1", "@function").replace("\2", "@progbits")

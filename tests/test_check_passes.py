@@ -70,7 +70,7 @@ before:	movl o-8(%rip), %eax	# nothing has a name there
 	ret
 	.size before, . - before
 	.type behind, @function
-after:	movl $1, %eax		# and on, into what the linker puts there
+behind:	movl $1, %eax		# and on, into what the linker puts there
 	.size behind, . - behind
 """
 

@@ -103,7 +103,7 @@ def test_ways_out_of_nt_copies_are_fenced(build, name):
     outs = [i for i, x in enumerate(lines) if x[0] == "ret" or (x[0].startswith("j") and x[-1] == f"<etch_copy_{name}>")]
     behind = [i for i in outs if i > stores[0]]
     assert len(stores) >= 8 and "prefetchnta" in ops and len(outs) == 3 and len(behind) == 2
-    for i in after:
+    for i in behind:
         assert "sfence" in [ops[i - 1], ops[i - 2] if ops[i - 1] == "vzeroupper" else ""], lines[i - 3:i + 1]
 
 

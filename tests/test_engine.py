@@ -41,7 +41,7 @@ f:	.cfi_startproc
 	subq	$24, %rsp
 	.cfi_def_cfa_offset 32
 before:	call	h@PLT
-after:	call	g@PLT
+behind:	call	g@PLT
 end:	addq	$24, %rsp
 	.cfi_def_cfa_offset 8
 	ret
@@ -310,7 +310,7 @@ def test_the_return_address_is_read_where_no_callee_writes(below, etch, tmp_path
 	movq	8(%rsp), %rbx
 	addq	$16, %rsp
 at:	{"nop" if not below else "call	g@PLT"}
-after:	nop
+behind:	nop
 	jmp	*%rbx""")
     (tmp_path / "t.s").write_text(source)
     run(["gcc", "-shared", "-nostdlib", "-o", tmp_path / "t.so", tmp_path / "t.s"])

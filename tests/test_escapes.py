@@ -65,7 +65,7 @@ struct __attribute__((packed)) { char c; int *p; } s = { 1, a };
 static struct { long k; int *p; } t[2] = { { 0, &b[4] } };
 int main(int c, char **v) { (void)v; printf("%d %d\\n", a[1], b[1]); s.p[1] = c + 5; t[0].p[-3] = c + 6; printf("%d %d\\n", a[1], b[1]); return 0; }
 """,
-    "after bytes that do not decode": """
+    "behind bytes that do not decode": """
 ETCHED int a = 1;
 int main(int c, char **v)
 { (void)v; printf("%d\\n", a); __asm__ volatile("jmp 1f\\n.byte 0x06,0x06,0x06\\n1:"); a += c; printf("%d\\n", a); return 0; }

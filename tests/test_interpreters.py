@@ -348,7 +348,7 @@ next:	row	undef
 jumps:	row	undef
 	jmp	number
 	.p2align 4
-after:	row	undef
+behind:	row	undef
 	movl	$3, %edi
 	call	helper
 	row	undef
@@ -413,7 +413,7 @@ helper:	subq	$24, %rsp
 	ret
 	.section .data.rel.ro, "aw"
 	.p2align 3
-table:	.quad memory, number, next, jumps, after, hops, scratch, above, stack, leaves
+table:	.quad memory, number, next, jumps, behind, hops, scratch, above, stack, leaves
 	.skip	64
 	.quad takes
 """

@@ -200,7 +200,7 @@ camlM__g:
 	cmpq	$5, %rax
 	jbe	1f
 	call	.Lfail
-after:	jmp	common
+behind:	jmp	common
 1:	leaq	handler(%rip), %r11
 	pushq	%r11
 	pushq	16(%r14)

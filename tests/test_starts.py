@@ -99,7 +99,7 @@ fifth:	pushq	%rbx
 	row	16
 	call	*%rdi
 at.behind.restorer:
-after:	movq	$15, %rax
+behind:	movq	$15, %rax
 	syscall
 	.set	at.last.undef, behind - 1
 """

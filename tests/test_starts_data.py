@@ -138,9 +138,9 @@ thunk:	row	8
 	row	rbp16
 	popq	%rbp
 	row	8
-	jmp	after
+	jmp	behind
 	.p2align 4, 0xcc
-after:	row	8
+behind:	row	8
 	pushq	%rbp
 	movq	%rsp, %rbp
 	row	rbp16
@@ -159,7 +159,7 @@ again:	row	8
 	movq	%rsp, %rbp
 	popq	%rbp
 	row	8
-	jmp	after
+	jmp	behind
 	.p2align 4, 0xcc
 framed:	row	8
 	pushq	%rbp

@@ -438,7 +438,7 @@ def test_reader_of_odd_entries(tmp_path):
     want = [r[:3] for r in rows.cfi_rows(lib)[0]]
     assert len(table) == len(want)
     assert [r[2][0] for r in want if r[2][0][:3] == "odd"] == \
-        ["odd:rule VAL_OFFSET", "odd:def_cfa_register behind an expression", "odd:rule VAL_EXPRESSION"]
+        ["odd:rule VAL_OFFSET", "odd:def_cfa_register after an expression", "odd:rule VAL_EXPRESSION"]
     differ = [(a, b) for a, b in zip(table, want) if a != b and not a[2][0][:3] == b[2][0][:3] == "odd"]
     assert [(a[2][0], b[2][0]) for a, b in differ if a[2][0] != b[2][0]] == [("rsp+32", "rsp-4")], differ
     assert all(a[:2] == b[:2] and a[2][1:] == b[2][1:] for a, b in differ)

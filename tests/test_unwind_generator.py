@@ -555,7 +555,7 @@ PASSED_OVER = """
 	movq	$0, (%rsp)
 	popq	%rbx
 	ret
-	FUNCTION after
+	FUNCTION behind
 	pushq	%rbx
 	popq	%rbx
 	call	over

@@ -303,7 +303,9 @@ static int run_all(struct run *r, char **names, int count)
 	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
 		return EXIT_UNUSABLE;
 	/* Findings that are neither shown nor relevant to the exit status need no names and source lines. */
-	run.keep = r->record.path ? SEVERITY_NOTE : opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
+	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
+	if (r->record.path)
+		run.keep = SEVERITY_NOTE;
 	if (!run.jobs)
 		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
 	if (r->inputs.count > 1)

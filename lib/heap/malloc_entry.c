@@ -16,7 +16,7 @@
 #include "heap/unseen.h"
 
 #define EXPORT __attribute__((visibility("default"), noinline))
-/* Of the function that the program has called. */
+/* The frame of the function that the program has called. */
 #define FRAME ((const uint64_t *)__builtin_frame_address(0))
 
 /* C23 */
@@ -79,7 +79,7 @@ EXPORT void *calloc(size_t count, size_t size)
 	return p;
 }
 
-/* Of a block of early_alloc(). */
+/* realloc() of a block that early_alloc() has handed out. */
 static void *early_realloc(void *block, size_t size, const uint64_t *frame)
 {
 	size_t old = early_size(block);

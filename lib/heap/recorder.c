@@ -34,7 +34,7 @@ static uint64_t generation = 1;
 static bool has_own_malloc;
 /* Recording has been on in this process, and has ended. */
 static bool recording_ended;
-/* ... because of a seccomp filter, which children inherit: no system call must be made. */
+/* It has ended because of a seccomp filter. Children inherit that, and must make no system call. */
 static bool sandboxed;
 
 /* ---- the lock: a futex, as in U. Drepper, "Futexes Are Tricky", mutex 3 ----------------- */

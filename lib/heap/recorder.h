@@ -27,9 +27,10 @@ void recorder_start(bool own_malloc);
 void recorder_alloc(void *block, size_t size, const uint64_t *frame);
 /* A block will be freed. */
 void recorder_free(void *block);
-/* realloc(3) in two steps: the block leaves the table before another thread can get its address, ... */
+/* realloc(3) in two steps: this one takes the block out of the table before another thread
+ * can get its address. */
 void recorder_realloc_begin(void *block, struct recorder_block *was);
-/* ... and the result: moved, freed (null, size 0), or unchanged because the call failed (null). */
+/* The second step enters the result: moved, freed (null, size 0), or unchanged because the call failed (null). */
 void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame);
 /* A library may have been unloaded. */
 void recorder_unloaded(void);

@@ -27,11 +27,11 @@
 #define STEP_LEAST (4u * PAGE)
 #define STEP_MOST  (1u << 20)
 
-/* Of the file: the head's page, then modules, nodes, leaves. A smaller file is divided in proportion. */
+/* The file's parts: the head's page, then modules, nodes and leaves. A smaller file is divided in proportion. */
 #define MODULES_MOST (16ull << 20)
 #define FILE_MOST    (PAGE + MODULES_MOST + (1ull << 32))
 #define FILE_LEAST   (PAGE + 3 * STEP_LEAST)
-/* Of each array, at first. */
+/* Bytes of each array that are mapped at first. */
 #define MAPPED_FIRST (64u * PAGE)
 
 struct recording recording;

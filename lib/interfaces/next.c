@@ -107,7 +107,7 @@ next_fn *next_function(enum next_function which)
 	return found || which < NEXT_INIT_LOCAL ? found : libunwind_late(which);
 }
 
-/* Of a libunwind that the program has loaded since. */
+/* Does the address belong to a libunwind that the program has loaded since? */
 static __attribute__((noinline)) int is_late_libunwind(uint64_t at)
 {
 	const char *path = loaded_path(at), *name = path;

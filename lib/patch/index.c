@@ -28,8 +28,7 @@ static struct module *block_new(size_t bytes)
 			m->capacity = capacity;
 			return m;
 		}
-	/* Of a large mapping nearly all pages will be used; for a small one MAP_POPULATE saves
-	 * nothing. */
+	/* Nearly all pages of a large mapping will be used; for a small one MAP_POPULATE saves nothing. */
 	m = sys_map(capacity, capacity > 4 * ETCH_PAGE ? MAP_POPULATE : 0);
 	if (m)
 		m->capacity = capacity;

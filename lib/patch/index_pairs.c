@@ -142,7 +142,7 @@ static void indexes_fill(struct module *m, const struct counts *c, struct pair *
 			if (entry_is_site(&s->entry[i]) && !(s->entry[i].flags & ETCH_IMV_GOT))
 				s->own[n++] = (struct pair){site_object(&s->entry[i]), i | which};
 		pairs_sort(s->own, n, temp);
-		/* Of a linked table only the entries that linked_count() has checked. */
+		/* In a linked table, only the entries that linked_count() has checked. */
 		for (i = m->linked ? s->own_count : 0;
 		     c->got && i < s->count && !(m->linked && s->entry[i].form == ETCH_FORM_NONE); i++)
 			if (entry_is_site(&s->entry[i]) && (s->entry[i].flags & ETCH_IMV_GOT))

@@ -87,7 +87,7 @@ static int reads_one_variable(const struct module *m, const struct object *o, ui
 	return 1;
 }
 
-/* ... and are the fields after o, if it reads any, armed? */
+/* If the site also reads fields after o: are they armed? */
 static int reads_planned(const struct module *m, const struct object *o, uint64_t at, unsigned size)
 {
 	return o + 1 == m->object + m->object_count || at + size <= o[1].addr ||

@@ -87,8 +87,8 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cur
 	c->interrupted = 0;
 }
 
-/* Of a cursor at a frame that the kernel has described: if the thread's last signal was a page fault, rsp itself may be
- * what was wrong, and point into a stack that is gone. */
+/* To be called for a cursor at a frame that the kernel has described: if the thread's last signal was a page fault, rsp
+ * itself may have caused it, and point into a stack that is gone. */
 static inline __attribute__((always_inline)) void cursor_fault(const struct cursor *c)
 {
 	if (ETCH_UNLIKELY(c->saved[SAVED_TRAPNO] == TRAP_PAGE_FAULT))

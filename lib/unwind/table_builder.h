@@ -43,7 +43,8 @@ struct table_builder {
 
 #define NO_ID UINT32_MAX
 
-/* Of the return-address map: log2 of a granule, and a granule whose return addresses have several rules. */
+/* The return-address map has one rule for each granule of 2^MAP_SHIFT bytes; MIXED: its return addresses have several.
+ */
 #define MAP_SHIFT 6u
 #define MIXED     UINT32_MAX
 

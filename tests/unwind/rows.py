@@ -185,7 +185,7 @@ def _cfa_text(cfa, rip):
     if cfa.expr is not None:
         return _value_text(evaluate(cfa.expr, rip))
     if cfa.offset is None:  # pyelftools forgets it over an expression, libgcc does not (libgcrypt)
-        raise Odd("def_cfa_register behind an expression")
+        raise Odd("def_cfa_register after an expression")
     return f"{DWARF_REG[cfa.reg]}{cfa.offset:+d}"
 
 

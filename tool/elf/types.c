@@ -272,7 +272,7 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 			members_free(out);
 			return;
 		}
-		/* Of an array without a bound, and of GNU C's array of no elements at the end. */
+		/* A flexible array member, or GNU C's array of no elements, which stands last: the struct has no known end. */
 		ends_open |= m.indexed && (m.size == SIZE_UNKNOWN || (!m.size && m.off == bytes));
 		if (!m.size && m.off == bytes && bytes < size)
 			m.size = SIZE_UNKNOWN;

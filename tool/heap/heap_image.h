@@ -30,7 +30,7 @@ typedef bool heap_read_fn(void *context, uint64_t at, void *to, size_t size);
  * reason; heap_image_free() in both cases.
  */
 int heap_image_read(struct heap_image *im, heap_read_fn *read, void *context, uint64_t most, struct error *e);
-/* ... from a file. */
+/* As heap_image_read(), from the file `name` of a directory. */
 int heap_image_open(struct heap_image *im, int directory, const char *name, struct error *e);
 /* As heap_image_open(), but the head and the modules only. */
 int heap_image_modules(struct heap_image *im, int directory, const char *name, struct error *e);

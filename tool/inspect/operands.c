@@ -151,6 +151,17 @@ static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, 
 	return true;
 }
 
+/* The letter after the backslash of an escaped character. */
+static char escape_of(unsigned char c)
+{
+	switch (c) {
+	case '\n': return 'n';
+	case '\t': return 't';
+	case '\r': return 'r';
+	default: return (char)c;
+	}
+}
+
 /* Sets r->text if the target is in read-only data and looks like a string. */
 static void string_take(const struct operands *o, struct reference *r)
 {
@@ -176,7 +187,7 @@ static void string_take(const struct operands *o, struct reference *r)
 		}
 		if (escaped)
 			r->text[n++] = '\\';
-		r->text[n++] = c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c;
+		r->text[n++] = escape_of(c);
 		r->text[n] = 0;
 	}
 	if (i == held.size || i < 2)

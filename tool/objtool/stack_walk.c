@@ -3,6 +3,9 @@
  * --stackval: follows all paths from the start of each function, and warns where the frame is not built and left by the
  * kernel's rules: a call without a frame pointer, a return or tail call with a frame, paths that meet with different
  * ones. The first warning of a function ends it.
+ *
+ * It is no domain of dataflow/solver.h: paths with different frames are a warning instead of a joined state, and the
+ * order of the paths decides which warning comes first, as in the kernel's objtool.
  */
 #include "objtool/stack_walk.h"
 #include "support/memory.h"

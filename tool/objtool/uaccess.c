@@ -3,6 +3,9 @@
  * --uaccess: the kernel enables access to user memory (stac) for a few instructions at a time. Follows all paths from
  * the start of each function and warns where access is enabled at a call or return, or where enabling and disabling do
  * not pair. stac and clac are alternatives of nops: such a replacement is always taken.
+ *
+ * It is no domain of dataflow/solver.h: an instruction may be visited with access enabled and with it disabled, and the
+ * order of the paths decides which warning comes first, as in the kernel's objtool.
  */
 #include "analysis/runtimes/linux_kernel.h"
 #include "arch/x86/cet.h"

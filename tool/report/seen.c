@@ -46,7 +46,9 @@ static const char *object_of(const struct report *r)
 {
 	const char *name = r->member ? r->member : r->path, *slash = strrchr(name, '/');
 
-	return r->linked ? NULL : slash ? slash + 1 : name;
+	if (r->linked)
+		return NULL;
+	return slash ? slash + 1 : name;
 }
 
 #define OBJECTS_MOST 64 /* objects per key that are told apart; findings of further ones are not merged */

@@ -155,7 +155,7 @@ static int use_order(const void *a, const void *b)
 	return (x->site.object > y->site.object) - (x->site.object < y->site.object);
 }
 
-/* The object that has, or of which a byte is, the address; in an object file among those of a section. */
+/* The object that contains the address, or ends there. In an object file, only objects of the given section count. */
 static int32_t object_over(const struct scan *s, uint32_t section, uint64_t at)
 {
 	return elf_is_object(s->file) ? scan_object_find(s, section, at, false) : object_at(s, at, false);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that may run after etch_sync (setup.h). */
+/* Code that may run after etch_sync (setup.h). The search marks instructions of the whole file, each once; nothing is
+ * joined, so that it is no domain of dataflow/solver.h. */
 #include "site/setup.h"
 
 #include "analysis/runtimes/runtimes.h"

@@ -70,13 +70,12 @@ static int path_prepend(const char *directory, const char *path, struct error *e
 
 int starter_begin(struct simulation *s, struct error *e)
 {
-	const char *path = getenv("PATH"), *slash = s->only ? strrchr(s->only, '/') : NULL;
-	const char *name = slash ? slash + 1 : s->only ? s->only : "valgrind-with-limit";
+	const char *path = getenv("PATH"), *name = s->only ? s->only : "valgrind-with-limit", *slash = strrchr(name, '/');
 	char **options = simulation_options(s), *bin = NULL;
 
 	s->path = strdup(path ? path : "/bin:/usr/bin");
 	if (!s->path || !options || asprintf(&bin, "%s/bin", s->directory) < 0 ||
-	    asprintf(&s->starter, "%s/%s", bin, name) < 0) {
+	    asprintf(&s->starter, "%s/%s", bin, slash ? slash + 1 : name) < 0) {
 		free(bin);
 		s->starter = NULL;
 		return error_memory(e);

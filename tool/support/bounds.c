@@ -135,7 +135,7 @@ static void time_bound(double times)
 	n = snprintf(bounds.text, sizeof(bounds.text),
 	             "etch: %sexceeds the CPU time limit of %.3g s for %" PRIu64 " bytes (ETCH_BOUNDS=none: no limit)\n",
 	             bounds.file, seconds, bounds.size);
-	bounds.length = n < 0 ? 0 : (size_t)n < sizeof(bounds.text) ? (size_t)n : sizeof(bounds.text) - 1;
+	bounds.length = n < 0 ? 0 : strlen(bounds.text);
 	sigaction(SIGPROF, &act, NULL);
 	setitimer(ITIMER_PROF, &timer, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors are values: the message is formatted where the facts are known and printed in one place,
- * main.c, as "etch: FILE: message".
+ * Errors are values: the message is formatted where the facts are known, is passed up as a value, and is printed by the
+ * command (tool/cmd_*.c), with text_error() of report/text.h, as "etch: FILE: message".
  */
 #ifndef SUPPORT_ERROR_H
 #define SUPPORT_ERROR_H

@@ -471,5 +471,7 @@ int workers_jobs(void)
 	if (jobserver_is(&j))
 		cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	jobserver_close(&j);
-	return cpus < 1 ? 1 : cpus > 1024 ? 1024 : (int)cpus;
+	if (cpus < 1)
+		return 1;
+	return cpus > 1024 ? 1024 : (int)cpus;
 }

@@ -322,7 +322,7 @@ static bool is_worth_it(const struct frame_state *was, const struct frame_state 
 	return step.count > 2;
 }
 
-/* Of the rows up to `count`, the pairs that save bytes: each takes two. */
+/* Lists the pairs of rows below `count` that save bytes as an interval. Returns their number. */
 static size_t intervals_find(const struct frame_row *p, size_t count, struct interval *list)
 {
 	size_t n = 0, i;

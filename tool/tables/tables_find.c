@@ -76,16 +76,21 @@ static bool file_look(struct tables_file *f, const struct input *in, bool conten
 
 	f->path = in->path;
 	f->kind = fd < 0 ? TABLES_UNREAD : TABLES_OTHER;
-	f->error = fd >= 0 ? NULL : in->error ? in->error : strerror(errno);
-	if (fd < 0)
+	if (fd < 0) {
+		f->error = in->error ? in->error : strerror(errno);
 		return true;
+	}
+	f->error = NULL;
 	if (elf_headers_read(&h, fd)) {
 		memcpy(f->build_id, h.build_id, h.build_id_size);
 		f->build_id_size = h.build_id_size;
 		for (unsigned i = 0; i < h.build_id_size; i++)
 			snprintf(f->id + 2 * i, 3, "%02x", h.build_id[i]);
-		if (has_code(&h))
-			f->kind = has_table(&h, fd) ? TABLES_OWN : h.build_id_size ? TABLES_WANTED : TABLES_NO_ID;
+		if (has_code(&h)) {
+			f->kind = h.build_id_size ? TABLES_WANTED : TABLES_NO_ID;
+			if (has_table(&h, fd))
+				f->kind = TABLES_OWN;
+		}
 		if (f->kind == TABLES_WANTED)
 			good = sidecar_identify(fd, &h, contents, &f->identity);
 		elf_headers_free(&h);

@@ -211,8 +211,11 @@ static int wanted_order(const void *a, const void *b)
 	const struct tables_file *x = ((const struct task *)a)->file, *y = ((const struct task *)b)->file;
 	int c = strcmp(x->id, y->id);
 
-	c = c ? c : memcmp(&x->identity, &y->identity, sizeof(x->identity));
-	return c ? c : x < y ? -1 : x > y;
+	if (!c)
+		c = memcmp(&x->identity, &y->identity, sizeof(x->identity));
+	if (c)
+		return c;
+	return x < y ? -1 : x > y;
 }
 
 static int file_order(const void *a, const void *b)

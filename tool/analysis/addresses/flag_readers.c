@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The instructions that read the flags of one instruction (flags.h). */
+/*
+ * The instructions that read the flags of one instruction (flags.h). The walk marks instructions, each once; nothing is
+ * joined, so that it is no domain of dataflow/solver.h.
+ */
 #include "analysis/addresses/flags.h"
 #include "support/memory.h"
 

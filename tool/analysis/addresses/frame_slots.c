@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Tracks the stack pointer from the entry of a function, and what is read relative to it (frame_slots.h). */
+/*
+ * Tracks the stack pointer from the entry of a function, and what is read relative to it (frame_slots.h). Each
+ * instruction is visited once, since two paths that differ end the search: there is nothing for dataflow/solver.h to
+ * join.
+ */
 #include "analysis/addresses/frame_slots.h"
 
 #include <etch/orc.h>

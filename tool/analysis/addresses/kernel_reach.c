@@ -22,8 +22,9 @@
 #define SLOTS      24u   /* of a frame; others count as holding no argument */
 #define DEPTH_MOST 64u   /* of calls from one function to the next */
 #define INSNS_MOST 4000u /* of a function that is followed: one that passes an argument on is short */
-#define WALKS_MOST 4u /* walks over functions, on average of all functions of the file; mutual recursion repeats some \
-	                   */
+#define WALKS_MOST                                                                                     \
+	4u /* walks over functions, on average of all functions of the file; mutual recursion repeats some \
+	    */
 
 struct value {
 	uint16_t arguments; /* by register */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Branches into code of another function that only leads back, as into a function's cold part in .text.unlikely: the
- * registers that it does not touch hold after it what they held in front of it.
+ * registers that it does not touch hold after it what they held before it. The walk collects what a few instructions
+ * touch, each visited once; nothing is joined, so that it is no domain of dataflow/solver.h.
  */
 #include "analysis/addresses/track_internal.h"
 

@@ -95,7 +95,7 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 		if (!a->rooted)
 			a->root = a->off = 0;
 		track_places_drop(a);
-		/* Of a loop that starts at one place the start tells more. */
+		/* For a loop that starts at one place, that start says more than the list of places. */
 		if (joined && !a->exact && (!a->rooted || !places.more_count))
 			places_take(a, &places);
 	} else {

@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worklist solver of all dataflow analyses: iterates transfer functions over the nodes of a graph (instructions,
- * basic blocks, code ranges) until no state changes.
+ * The worklist solver of the dataflow analyses: iterates transfer functions over the nodes of a graph (instructions,
+ * basic blocks) until no state changes. Its domains are unwind states (flow_walk.c), addresses of etched objects
+ * (track_solve.c), live registers and flags (clobbers.c, flags.c), arguments that reach the kernel (kernel_reach.c),
+ * paths with different frames (observe_meet.c) and the direction flag (observe_flag.c).
+ *
+ * Some analyses have a loop of their own, for a reason that each gives at its head:
+ *   - they visit each instruction once, so that there is nothing to iterate: frame_slots.c, flag_readers.c,
+ *     track_detour.c, own_stack_starts.c, site/setup.c;
+ *   - they judge whole paths, whose states are not joined: continuation_walk.c, objtool's stack_walk.c and uaccess.c;
+ *   - they sweep an array backward until nothing changes: tails.c;
+ *   - they iterate over the code ranges of a file in parallel: fixpoint.c.
  *
  * An analysis is a domain. It keeps the state of each node itself, and enumerates the edges, since the graph may change
  * while it is solved: a jump table is understood, a call turns out to be noreturn. Initial states are passed to the

@@ -211,7 +211,7 @@ static bool has_restored(const struct state *s)
 	for (mask = STEP_CALLEE_SAVED; mask; mask &= mask - 1) {
 		const struct value *v = &s->reg[__builtin_ctz(mask)];
 
-		if (v->kind == VALUE_ENTRY && v->reg == (unsigned)__builtin_ctz(mask) && v->most)
+		if (v->kind == VALUE_ENTRY && v->reg == (unsigned)__builtin_ctz(mask) && v->reloaded)
 			return true;
 	}
 	return false;

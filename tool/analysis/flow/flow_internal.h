@@ -263,7 +263,7 @@ bool flow_lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t 
 /* table_entries.c */
 /* Target of entry i of a jump table of this code range; 0: the entry is not in the file. */
 uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned i);
-/* Likewise, for a jump in code range `p`, without a struct flow. */
+/* As jump_table_target(), for a jump in code range `p`, without a struct flow. */
 uint64_t jump_table_entry(const struct flow_env *env, const struct code_range *p, const struct value *t, unsigned i);
 
 #endif

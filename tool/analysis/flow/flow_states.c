@@ -66,7 +66,7 @@ static void block_cut(struct block *b, const struct flow *f, uint64_t next, stru
 	cut->at = next;
 }
 
-/* Continues the block that was cut, at `off`; cuts the one before in its turn if that continues after, at `next`. */
+/* Continues, at `off`, the block that was cut. If the block before it goes on at `next`, that one is cut instead. */
 static void block_resume(struct block *b, const struct flow *f, uint64_t off, uint64_t next, struct cut *cut)
 {
 	struct state there;

@@ -52,7 +52,10 @@ enum {
 struct value {
 	int32_t off;
 	uint8_t kind, reg;
-	uint16_t most; /* jump table: number of entries, 0 = unknown; VALUE_ENTRY: 1 = reloaded from a slot */
+	union {
+		uint16_t most;     /* jump table: the number of entries; 0: unknown */
+		uint16_t reloaded; /* VALUE_ENTRY: 1: it comes from a slot; 0: on some path it does not */
+	};
 };
 
 /* 8 bytes of stack at a known address, and their value. */

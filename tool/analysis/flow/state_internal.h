@@ -90,7 +90,7 @@ static inline bool state_has_callers_rbp(const struct state *s)
 /* state_frames.c; only with ABI_FRAMES_BY_RBP. After a push of v: begins a frame if v is the return address, and rsp
  * unknown. */
 void state_pushed(struct state *s, struct value v);
-/* Likewise; after a store to an unknown word above rsp. */
+/* Adjusts the state to a store to an unknown word above rsp. */
 void state_stored_among(struct state *s);
 /* Only with ABI_HANDLER. After a load of rbp from an address. */
 void state_rbp_loaded(struct state *s, struct value from);

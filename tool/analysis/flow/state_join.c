@@ -9,7 +9,7 @@ static struct value value_join(struct value a, struct value b)
 	if (value_same(a, b))
 		return a;
 	if (a.kind == VALUE_ENTRY && b.kind == VALUE_ENTRY && a.reg == b.reg) {
-		a.most = 0;
+		a.reloaded = 0;
 		return a;
 	}
 	if ((a.kind == VALUE_BELOW || a.kind == VALUE_CONST) && (b.kind == VALUE_BELOW || b.kind == VALUE_CONST))

@@ -38,7 +38,7 @@ static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 	/* Where both the register and a slot hold it, the slot is used until the register was reloaded or the slot popped.
 	 */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
-	    (s->reg[RBP].most || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) || (x && is_below_sp(s, x)))) {
+	    (s->reg[RBP].reloaded || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) || (x && is_below_sp(s, x)))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
 		out->bp = ETCH_BP_CFA;

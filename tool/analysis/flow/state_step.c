@@ -89,7 +89,7 @@ static void slot_store(struct state *s, struct value address, struct value v, un
 {
 	slots_overwrite(s, address, size);
 	if (v.kind == VALUE_ENTRY)
-		v.most = 0;
+		v.reloaded = 0;
 	if (size == 8 && is_kept(v, address))
 		slot_keep(s, address, v);
 }
@@ -338,7 +338,7 @@ static void transfer_load(struct state *s, const struct step *in)
 	if (in->a != RSP && is_saved_sp(from, v))
 		v = VALUE_NONE; /* perhaps the address of a variable */
 	if (v.kind == VALUE_ENTRY)
-		v.most = 1;
+		v.reloaded = 1;
 	s->reg[in->a] = v;
 	if (__builtin_expect(s->abi_flags & ABI_HANDLER, 0) && in->a == RBP)
 		state_rbp_loaded(s, from);
@@ -384,7 +384,7 @@ static void transfer_exchange(struct state *s, const struct step *in)
 	if (is_address(at))
 		slot_store(s, at, s->reg[in->a], 8);
 	if (v.kind == VALUE_ENTRY)
-		v.most = 1;
+		v.reloaded = 1;
 	s->reg[in->a] = v;
 }
 

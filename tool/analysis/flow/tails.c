@@ -14,6 +14,9 @@
  *
  * The distance is also unknown before an instruction that may write to that place; before a call that returns, since
  * its callee may take arguments off the stack; before a return, since the address may be one that code has put there.
+ *
+ * It is no domain of dataflow/solver.h: a state is one number, and nearly all code falls through, so that sweeps over
+ * the instructions from the last to the first settle in two or three, without a list of predecessors.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"

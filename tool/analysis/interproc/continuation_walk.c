@@ -5,6 +5,8 @@
  * then whichever of them is taken, the frame at its target is known. That counts the jumps of the continuations whose
  * addresses the code itself hands on, since the one from outside may wait meanwhile in another register, or on the
  * stack. What the code of a call does is found once for each callee.
+ *
+ * It is no domain of dataflow/solver.h: where two paths differ the walk has failed, so that no state is ever joined.
  */
 #include "analysis/interproc/continuation_walk.h"
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The generator: unwind rows from machine code, with .eh_frame as a second witness. Each row is proven from code, read
- * from .eh_frame, or UNDEF; none is guessed.
+ * from .eh_frame, or UNDEF.
+ *
+ * A proof from code has premises, and some of these are heuristics where neither symbols nor .eh_frame say it: where a
+ * function begins (undiscovered.c, tried_starts.c, gap_sweep.c), where one without a size ends (flow/ends.c), which
+ * calls do not return (noreturn_named.c by name, returns.c by the code after them). Where a premise fails, a row is
+ * wrong although each step from it is proven; docs/correctness.md tells how each premise is tested.
  */
 #ifndef ANALYSIS_INTERPROC_FRAMES_H
 #define ANALYSIS_INTERPROC_FRAMES_H

@@ -28,7 +28,8 @@ enum {
 	ENTRY_TAILED = 16,  /* tail-called */
 };
 
-/* Evidence about the start of a code range. A set that only grows, and only between rounds. */
+/* Evidence about the start of a code range: a set that only grows, and only between rounds, so that a worker may read
+ * that of any code range. Nothing takes from it, not even what begins the rounds anew (fixpoint.c). */
 enum {
 	EVIDENCE_LED = 1,        /* some call or jump has led there */
 	EVIDENCE_FUNCTION = 2,   /* data holds its address; or, from starts_classify() on, ENTRY_TAKEN */
@@ -177,7 +178,7 @@ static inline const struct range_rare *range_rare(const struct range_state *s)
 	return s->rare ? s->rare : &none;
 }
 
-/* Likewise, to be changed. */
+/* The rare members of a code range, for writing: makes them where there are none. */
 static inline struct range_rare *range_rare_make(struct range_state *s)
 {
 	if (!s->rare)

@@ -15,8 +15,8 @@ struct start_list {
 struct starts {
 	uint64_t *list; /* sorted by starts_try() */
 	size_t count, room;
-	/* Of an aligned address after filler (padding_size()) the place in the file says that a function may begin there.
-	 * What its code says is judged by starts_learn(). */
+	/* At an aligned address after filler (padding_size()) a function may begin, by its place in the file.
+	 * starts_learn() judges what the code there says. These are such addresses. */
 	struct start_list padded;  /* those that were found */
 	struct start_list silent;  /* whose code does not return, or does but begins with no prologue */
 	struct start_list foreign; /* which return with the right rsp, but without registers that C preserves */

@@ -457,7 +457,7 @@ static bool is_section_end(const struct flow *f, uint64_t target)
 	return c && target == c->addr + c->size;
 }
 
-/* Of an object: has the operand of the instruction at `off` a relocation? */
+/* In an object file: does the operand of the instruction at `off` have a relocation? */
 static bool is_relocated(const struct flow *f, uint64_t off, unsigned len)
 {
 	const struct flow_env *env = f->in.env;

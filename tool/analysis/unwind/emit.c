@@ -174,7 +174,7 @@ static bool is_left_over(const struct emit *e, uint64_t addr)
 	return e->flow->in.unproven && addr - e->range->start >= e->flow->in.unproven;
 }
 
-/* Of a state by lifts(): is there no proof for its rule? Where .eh_frame has the same, that is one. */
+/* Is the rule of a state that lifts() has made without proof? An equal row of .eh_frame is a proof. */
 static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct etch_cfi_row *cfi)
 {
 	e->lifted = true;

@@ -64,8 +64,8 @@ uint64_t insn_form_key(const uint8_t *bytes, size_t avail)
 		 * addressing mode. */
 		if (mod == 3)
 			rm = z.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z.opcode < 0xc6 ? 0 : rm;
-		else
-			rm = sib ? 4 : rm == 5 && !mod ? 5 : 0;
+		else if (!sib && !(rm == 5 && !mod))
+			rm = 0;
 		h = mix(h, mod << 6 | (unsigned)z.raw.modrm.reg << 3 | rm);
 		if (sib)
 			h = mix(h, (unsigned)(z.raw.sib.base == 5 && !mod) << 1 | (z.raw.sib.index == 4));

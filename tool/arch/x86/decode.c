@@ -25,8 +25,10 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (op->mem.type == ZYDIS_MEMOP_TYPE_AGEN || z->meta.category == ZYDIS_CATEGORY_PREFETCH ||
 	    z->meta.category == ZYDIS_CATEGORY_WIDENOP || z->mnemonic == ZYDIS_MNEMONIC_NOP || (!read && !write))
 		out->mem = MEM_ADDRESS;
+	else if (read)
+		out->mem = write ? MEM_UPDATE : MEM_READ;
 	else
-		out->mem = read && write ? MEM_UPDATE : write ? MEM_WRITE : MEM_READ;
+		out->mem = MEM_WRITE;
 	out->mem_size = op->size / 8;
 	out->base =
 		(uint8_t)(op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP ? INSN_PC_REG
@@ -254,7 +256,14 @@ bool insn_is_syscall(const uint8_t *bytes, const struct insn *in)
 }
 
 uint16_t insn_first_arguments(unsigned count) { return insn_arguments((uint8_t)((1u << (count < 6 ? count : 6)) - 1)); }
-uint16_t insn_first_returns(unsigned count) { return count > 1 ? insn_return_values() : count ? 1u << 0 : 0; }
+uint16_t insn_first_returns(unsigned count)
+{
+	switch (count) {
+	case 0: return 0;
+	case 1: return 1u << 0;
+	default: return insn_return_values();
+	}
+}
 uint16_t insn_pointer_arguments(void) { return insn_call_arguments() & (uint16_t) ~(1u << 10); }
 /* rdi rsi rdx r10 r8 r9: arguments of a system call (psABI A.2.1) */
 uint16_t insn_syscall_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 0x700u; }

@@ -485,7 +485,9 @@ static void row_take(const struct row *r, const struct encoded *c, struct newer 
 	                                      "cmplxadd",  "cmpgexadd", "cmplexadd", "cmpgxadd"};
 
 	n->mnemonic = NEWER_ROW + (unsigned)(r - rows);
-	n->name = !*r->name ? names[c->opcode & 15] : c->opcode > r->first ? r->second : r->name;
+	n->name = c->opcode > r->first ? r->second : r->name;
+	if (!*r->name)
+		n->name = names[c->opcode & 15];
 	n->updates = r->flags & UPDATES;
 	n->no_flags = r->flags & KEPT;
 	n->both = r->flags & EITHER;
@@ -691,8 +693,14 @@ static const ZydisAccessedFlags flags_tested = {
 
 static ZydisRegister high_register(unsigned size, unsigned number)
 {
-	unsigned first = size == 8 ? NEWER_R16B : size == 16 ? NEWER_R16W : size == 32 ? NEWER_R16D : NEWER_R16;
+	unsigned first;
 
+	switch (size) {
+	case 8: first = NEWER_R16B; break;
+	case 16: first = NEWER_R16W; break;
+	case 32: first = NEWER_R16D; break;
+	default: first = NEWER_R16;
+	}
 	return (ZydisRegister)(first + number - 16);
 }
 

@@ -33,6 +33,14 @@ static enum shape shape_of_mov(const struct operand *a, const struct operand *b)
 	return a->size == 32 && ra && rb ? SHAPE_EXTEND : SHAPE_NONE;
 }
 
+/* One of two shapes, by what the second operand is; `first` counts where both hold. */
+static enum shape by_source(bool first, bool second, enum shape if_first, enum shape if_second)
+{
+	if (first)
+		return if_first;
+	return second ? if_second : SHAPE_NONE;
+}
+
 enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];
@@ -50,18 +58,18 @@ enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 	case ZYDIS_MNEMONIC_ENTER: return SHAPE_ENTER;
 	case ZYDIS_MNEMONIC_MOV: return shape_of_mov(a, b);
 	case ZYDIS_MNEMONIC_MOVZX:
-		return ra && rb && a->size >= 32 ? SHAPE_EXTEND_BYTE : ra && a->size >= 32 && memory ? SHAPE_FETCH : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_MOVSXD:
-		return wide && ra && rb ? SHAPE_SIGNED : wide && ra && memory ? SHAPE_SIGNED_LOAD : SHAPE_NONE;
+		if (!ra || a->size < 32)
+			return SHAPE_NONE;
+		return by_source(rb, memory, SHAPE_EXTEND_BYTE, SHAPE_FETCH);
+	case ZYDIS_MNEMONIC_MOVSXD: return wide && ra ? by_source(rb, memory, SHAPE_SIGNED, SHAPE_SIGNED_LOAD) : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_LEA: return wide && ra ? SHAPE_LEA : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_ADD: return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_ADD : rb ? SHAPE_ADD_REG : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_SUB: return !wide || !ra ? SHAPE_NONE : imm ? SHAPE_SUB : rb ? SHAPE_SUB_REG : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_ADD: return wide && ra ? by_source(imm, rb, SHAPE_ADD, SHAPE_ADD_REG) : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_SUB: return wide && ra ? by_source(imm, rb, SHAPE_SUB, SHAPE_SUB_REG) : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_AND: return wide && ra && imm ? SHAPE_AND : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_XCHG:
-		return !wide || !rb                           ? SHAPE_NONE
-		       : ra                                   ? SHAPE_SWAP
-		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY ? SHAPE_EXCHANGE
-		                                              : SHAPE_NONE;
+		if (!wide || !rb)
+			return SHAPE_NONE;
+		return by_source(ra, a->type == ZYDIS_OPERAND_TYPE_MEMORY, SHAPE_SWAP, SHAPE_EXCHANGE);
 	case ZYDIS_MNEMONIC_XOR: return ra && rb && a->size >= 32 ? SHAPE_XOR : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_SAR:
 	case ZYDIS_MNEMONIC_SHR: return ra && wide && imm ? SHAPE_HALVE : SHAPE_NONE;

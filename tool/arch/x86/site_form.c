@@ -7,6 +7,28 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Forms of 8, 16, 32 and 64 bits have consecutive numbers: which one is that of `width` bits? */
+static unsigned log_of_width(unsigned width)
+{
+	switch (width) {
+	case 8: return 0;
+	case 16: return 1;
+	case 32: return 2;
+	default: return 3;
+	}
+}
+
+/* One of three forms, by the width of the register that is written. */
+static unsigned by_width(unsigned width, unsigned form_16, unsigned form_32, unsigned form_64)
+{
+	switch (width) {
+	case 16: return form_16;
+	case 32: return form_32;
+	case 64: return form_64;
+	default: return ETCH_FORM_NONE;
+	}
+}
+
 /* The ETCH_FORM_* of an instruction by mnemonic and operand sizes, or ETCH_FORM_NONE. */
 static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
@@ -21,17 +43,17 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 	for (i = 0; i < z->operand_count_visible; i++)
 		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
 			mem = ops[i].size;
-	log = width == 8 ? 0 : width == 16 ? 1 : width == 32 ? 2 : 3;
+	log = log_of_width(width);
 	switch (z->mnemonic) {
 	case ZYDIS_MNEMONIC_MOV: return ETCH_FORM_MOV8 + log;
 	case ZYDIS_MNEMONIC_MOVZX:
 		if (mem == 8)
-			return width == 16 ? ETCH_FORM_MOVZX8_16 : width == 32 ? ETCH_FORM_MOVZX8_32 : ETCH_FORM_MOVZX8_64;
-		return width == 32 ? ETCH_FORM_MOVZX16_32 : width == 64 ? ETCH_FORM_MOVZX16_64 : ETCH_FORM_NONE;
+			return by_width(width, ETCH_FORM_MOVZX8_16, ETCH_FORM_MOVZX8_32, ETCH_FORM_MOVZX8_64);
+		return by_width(width, ETCH_FORM_NONE, ETCH_FORM_MOVZX16_32, ETCH_FORM_MOVZX16_64);
 	case ZYDIS_MNEMONIC_MOVSX:
 		if (mem == 8)
-			return width == 16 ? ETCH_FORM_MOVSX8_16 : width == 32 ? ETCH_FORM_MOVSX8_32 : ETCH_FORM_MOVSX8_64;
-		return width == 32 ? ETCH_FORM_MOVSX16_32 : width == 64 ? ETCH_FORM_MOVSX16_64 : ETCH_FORM_NONE;
+			return by_width(width, ETCH_FORM_MOVSX8_16, ETCH_FORM_MOVSX8_32, ETCH_FORM_MOVSX8_64);
+		return by_width(width, ETCH_FORM_NONE, ETCH_FORM_MOVSX16_32, ETCH_FORM_MOVSX16_64);
 	case ZYDIS_MNEMONIC_MOVSXD: return width == 64 ? ETCH_FORM_MOVSX32_64 : ETCH_FORM_NONE;
 	case ZYDIS_MNEMONIC_TEST: return ETCH_FORM_TEST8 + log;
 	case ZYDIS_MNEMONIC_IMUL: return log ? ETCH_FORM_IMUL16 + log - 1 : ETCH_FORM_NONE;
@@ -70,7 +92,7 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
  * or ETCH_FORM_NONE. */
 static unsigned compare_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
-	unsigned width = ops[0].size, log = width == 8 ? 0 : width == 16 ? 1 : width == 32 ? 2 : 3;
+	unsigned width = ops[0].size, log = log_of_width(width);
 	bool constant = ops[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
 
 	if (ops[0].type != ZYDIS_OPERAND_TYPE_MEMORY || (z->attributes & ZYDIS_ATTRIB_HAS_LOCK))
@@ -155,7 +177,7 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 	if (!form)
 		form = form_of(&z, ops);
 	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && !etch_form_is_flags(form))
-		form = ETCH_FORM_TEST8 + (dst->size == 8 ? 0u : dst->size == 16 ? 1u : dst->size == 32 ? 2u : 3u);
+		form = ETCH_FORM_TEST8 + log_of_width(dst->size);
 	if (!form)
 		return no_form(&z, ops);
 	out->form = (uint8_t)form;

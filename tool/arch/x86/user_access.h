@@ -20,10 +20,18 @@ enum access_effect {
 static inline enum access_effect code_access_effect(const uint8_t *bytes, size_t len)
 {
 	if (len == 1)
-		return bytes[0] == 0x9c ? ACCESS_SAVED : bytes[0] == 0x9d ? ACCESS_RESTORED : ACCESS_KEPT;
+		switch (bytes[0]) {
+		case 0x9c: return ACCESS_SAVED;
+		case 0x9d: return ACCESS_RESTORED;
+		default: return ACCESS_KEPT;
+		}
 	if (len != 3 || bytes[0] != 0x0f || bytes[1] != 0x01)
 		return ACCESS_KEPT;
-	return bytes[2] == 0xcb ? ACCESS_ENABLED : bytes[2] == 0xca ? ACCESS_DISABLED : ACCESS_KEPT;
+	switch (bytes[2]) {
+	case 0xcb: return ACCESS_ENABLED;
+	case 0xca: return ACCESS_DISABLED;
+	default: return ACCESS_KEPT;
+	}
 }
 /* Do the bytes begin with stac or clac? */
 static inline bool code_access_toggles(const uint8_t *bytes, size_t avail)

@@ -29,7 +29,10 @@ enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct)
 		return FLOW_NEXT;
 	switch (z->meta.category) {
 	case ZYDIS_CATEGORY_CALL: return direct ? FLOW_CALL : FLOW_CALL_IND;
-	case ZYDIS_CATEGORY_UNCOND_BR: return zydis_is_inline_jump(z) ? FLOW_BRANCH : direct ? FLOW_JUMP : FLOW_JUMP_IND;
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		if (zydis_is_inline_jump(z))
+			return FLOW_BRANCH;
+		return direct ? FLOW_JUMP : FLOW_JUMP_IND;
 	case ZYDIS_CATEGORY_COND_BR: /* Zydis counts xend among them */ return direct ? FLOW_BRANCH : FLOW_NEXT;
 	case ZYDIS_CATEGORY_RET: return FLOW_RETURN;
 	default: break;
