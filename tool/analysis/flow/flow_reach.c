@@ -213,9 +213,11 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 		f->failed = true;
 		return NO_STEP;
 	}
-	if (f->seen[i] & FLOW_WALKED)
-		walked_again(f, off);
 	f->state_live[f->state_count] = 0;
+	if (f->seen[i] & FLOW_WALKED) {
+		walked_again(f, off);
+		f->state_live[f->state_count] = PASSED;
+	}
 	f->step_of_state[f->state_count] = i;
 	f->leader[i] = (uint32_t)++f->state_count;
 	return i;

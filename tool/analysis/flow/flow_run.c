@@ -31,6 +31,7 @@ void flow_free(struct flow *f)
 	free(f->walk.paths);
 	free(f->walk.new_jumps);
 	free(f->walk.dead);
+	free(f->walk.clashes);
 	free(f->found.edges);
 	free(f->walk.edge_hash);
 	free(f->found.exits);
@@ -256,6 +257,9 @@ static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 		.pad_room = w->pad_room,
 		.dead = w->dead,
 		.dead_room = w->dead_room,
+		.clashes = w->clashes,
+		.clash_count = w->clash_count,
+		.clash_room = w->clash_room,
 		.inner = w->inner,
 		.inner_room = w->inner_room,
 		.new_jumps = w->new_jumps,
@@ -426,6 +430,7 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 
 	if (!flow_prepare(f, env, number))
 		return false;
+	flow_clashes_begin(f);
 	if (start == START_NOWHERE)
 		return true;
 	state_entry(&entry);
@@ -458,20 +463,29 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 	jumps_follow(f);
 	for (i = 0; f->in.own_stack && i < f->in.env->runtime->follow_most && f->in.env->runtime->follow(f); i++)
 		jumps_follow(f);
+	while (flow_clashes_settle(f))
+		jumps_follow(f);
 	flow_dead_follow(f);
 	f->found.replaces_sp = switches_stack(f);
 	return !f->failed;
 }
 
+/* Walks over a code range, at most, each time since the last one has found that another call does not return. */
+#define WALKS_MOST 8u
+
 bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
               enum flow_start start)
 {
+	unsigned walks = 0;
 	bool ok;
 
 	f->in.start = (uint8_t)start;
-	ok = run_once(f, env, number, in, in_count, false);
-	if (ok && f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
-		ok = run_once(f, env, number, in, in_count, true);
+	f->walk.clash_count = 0;
+	do {
+		ok = run_once(f, env, number, in, in_count, false);
+		if (ok && f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
+			ok = run_once(f, env, number, in, in_count, true);
+	} while (ok && f->walk.clashes_late && ++walks < WALKS_MOST);
 	f->walk.edges_drop_constants = !flow_needs_constants(f);
 	return ok;
 }

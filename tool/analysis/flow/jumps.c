@@ -433,7 +433,9 @@ void jumps_follow(struct flow *f)
 	uint64_t off = 0, end = 0, to;
 	struct state s;
 
-	tables_follow(f);
+	do
+		tables_follow(f);
+	while (flow_clashes_settle(f));
 	unbounded_follow(f);
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
