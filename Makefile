@@ -35,12 +35,12 @@ SANITIZE := -Og -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sa
 
 TOOL_SRC := $(sort $(shell find tool -name '*.c'))
 # lib/interfaces is not part of libetch: a library that has the names of other unwinders' functions.
-# Nor is lib/heap, whose functions are malloc and its like.
-LIB_SRC  := $(sort $(filter-out lib/interfaces/% lib/heap/%,$(wildcard lib/*/*.c)))
+# Nor is lib/heap, whose functions are malloc and its like, nor lib/exceptions, which has libgcc's.
+LIB_SRC  := $(sort $(filter-out lib/interfaces/% lib/heap/% lib/exceptions/%,$(wildcard lib/*/*.c)))
 TOOL_OBJ := $(TOOL_SRC:%.c=$(B)/o/%.o) $(B)/o/gen/pprof.pb-c.o
 # libetch's walk, with which `etch profile` walks other processes' stacks: the tool's own, too.
 WALK_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/unwind/*.c)))
-LIB_ASM  := $(sort $(filter-out lib/interfaces/%,$(wildcard lib/*/*.S)))
+LIB_ASM  := $(sort $(filter-out lib/interfaces/% lib/exceptions/%,$(wildcard lib/*/*.S)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 # In the archive, without unwind tables that are loaded: of what every program has, all that runs behind libetch's lock,
 # where no cancellation acts and nothing of the caller's is touched. Debuggers have .debug_frame. (libetch(3))
@@ -51,11 +51,13 @@ DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/u
 # What `etch heap` preloads: walks by tables that come by themselves, as libetch-unwind's.
 HEAP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/heap/*.c lib/unwind/*.c))) \
 	$(addprefix $(B)/o/lib/interfaces/,own_tables.o call_on_x86.o)
+# What raises exceptions, by records that are made of .eh_frame (lib/unwind finds it).
+EXC_OBJ  := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/exceptions/*.c lib/unwind/*.c))) $(B)/o/lib/exceptions/entry_x86.o
 # In a static program these belong to libgcc_eh, whose one object defines them and what raises exceptions.
 DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP_OBJ))
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
-all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-heap.so	## the tool and the library (default)
+all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-exceptions.so $(B)/libetch-heap.so	## the tool and the library (default)
 
 $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
@@ -84,6 +86,13 @@ $(B)/libetch-unwind.so: $(DROP_OBJ) lib/libetch-unwind.map $(B)/etch
 		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch-unwind.so.0 $(DROP_OBJ) -pthread -Wl,--no-as-needed -l:libgcc_s.so.1
 	$(B)/etch rewrite -o $@.0 $(B)/o/libetch-unwind.so.0
 	ln -sf libetch-unwind.so.0 $@
+
+# Linked with libgcc_s, to which it hands over.
+$(B)/libetch-exceptions.so: $(EXC_OBJ) lib/libetch-exceptions.map $(B)/etch
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch-exceptions.so.0 -Wl,--version-script,lib/libetch-exceptions.map \
+		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch-exceptions.so.0 $(EXC_OBJ) -pthread -Wl,--no-as-needed -l:libgcc_s.so.1
+	$(B)/etch rewrite -o $@.0 $(B)/o/libetch-exceptions.so.0
+	ln -sf libetch-exceptions.so.0 $@
 
 $(B)/libetch-heap.so: $(HEAP_OBJ) lib/libetch-heap.map $(B)/etch
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch-heap.so -Wl,--version-script,lib/libetch-heap.map \
@@ -171,7 +180,7 @@ $(B)/mutants: $(STRUCTURE_OBJ) $(MUTANT_OBJ) | $(B)/tool-libs
 $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(TOOL_LIBS)
 
--include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(ARC_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
+-include $(TOOL_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(ARC_OBJ:.o=.d) $(DROP_OBJ:.o=.d) $(HEAP_OBJ:.o=.d) $(EXC_OBJ:.o=.d) $(wildcard $(B)/o/tests/fuzz/*.d)
 
 # ---- what people run --------------------------------------------------------
 

@@ -24,9 +24,13 @@ struct etch_cfi_row {
 	 * nothing else is wrong. One of a few constant strings. */
 	const char *why;
 	struct etch_cfi_saves saves; /* with ETCH_CFI_SAVES, else zero */
+	/* With ETCH_CFI_ARGS_SIZE, else zero: the bytes of arguments that the code has pushed (DW_CFA_GNU_args_size), which
+	 * a landing pad expects to be popped. */
+	uint64_t args_size;
 };
 
-#define ETCH_CFI_SAVES 1u /* fill in `saves`; rows then also end where these change */
+#define ETCH_CFI_SAVES     1u /* fill in `saves`; rows then also end where these change */
+#define ETCH_CFI_ARGS_SIZE 2u /* fill in `args_size`; rows then also end where it changes */
 
 typedef void etch_cfi_row_fn(void *ctx, const struct etch_cfi_row *row);
 
@@ -63,6 +67,7 @@ struct etch_cfi_run {
 	struct etch_rule rule; /* valid for `state` while !changed */
 	struct etch_cfi_term step;
 	struct etch_cfi_saves saves;
+	uint64_t args_size; /* as libgcc has it, neither remembered nor restored */
 	const char *why;
 };
 
@@ -70,7 +75,7 @@ static inline void etch_cfi_emit(struct etch_cfi_run *run, uint64_t start, uint6
 {
 	struct etch_cfi_row *row = &run->row;
 
-	if (row->end == start && row->start != row->end && row->why == run->why &&
+	if (row->end == start && row->start != row->end && row->why == run->why && row->args_size == run->args_size &&
 	    !memcmp(&row->rule, rule, sizeof(*rule)) && !memcmp(&row->saves, &run->saves, sizeof(row->saves))) {
 		row->end = end;
 		return;
@@ -82,6 +87,7 @@ static inline void etch_cfi_emit(struct etch_cfi_run *run, uint64_t start, uint6
 	row->rule = *rule;
 	row->why = run->why;
 	row->saves = run->saves;
+	row->args_size = run->args_size;
 }
 
 /* Emits rows for the current state from run->at to `end`. */
@@ -164,6 +170,12 @@ static inline void etch_cfi_set_cfa_reg(struct etch_cfi_run *run, uint64_t reg)
 	run->state.cfa_how = ETCH_HOW_OFFSET;
 	run->state.cfa_reg = (uint8_t)(reg < 255 ? reg : 255);
 	run->changed = true;
+}
+
+static inline void etch_cfi_args_size(struct etch_cfi_run *run, uint64_t size)
+{
+	if (run->flags & ETCH_CFI_ARGS_SIZE)
+		run->args_size = size;
 }
 
 /* Reads an unsigned number as an offset; beyond 63 bits it is malformed. */
@@ -324,7 +336,7 @@ static inline bool etch_cfi_op(struct etch_cfi_run *run, struct etch_cfi_in *in,
 	case 0x0f:
 	case 0x12:
 	case 0x13: return etch_cfi_op_cfa(run, in, op);
-	case 0x2e: /* GNU_args_size */ etch_cfi_uleb(in); return true;
+	case 0x2e: /* GNU_args_size */ etch_cfi_args_size(run, etch_cfi_uleb(in)); return true;
 	default: return false;
 	}
 }
@@ -367,6 +379,7 @@ static inline void etch_cfi_rows_from(const struct etch_fde *fde, unsigned flags
 	memset(&run.row, 0, sizeof(run.row));
 	memset(&run.state, 0, sizeof(run.state));
 	run.depth = 0;
+	run.args_size = 0;
 	run.at = fde->start;
 	run.from = from;
 	run.in_cie = true;

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check.h: ETCH_EXCEPTIONS=check compares what this library has found out with libgcc (check.c).
+ */
+#ifndef ETCH_LIB_EXCEPTIONS_CHECK_H
+#define ETCH_LIB_EXCEPTIONS_CHECK_H
+
+#include <stdbool.h>
+
+#include "exceptions/gcc_abi.h"
+#include "exceptions/records.h"
+
+/* Compares the whole stack, from a caller's frame on, with libgcc's walk. False: they differ, and a line says so. */
+bool check_stack(const struct frame *came);
+
+/* Compares what a record says of the call with what its personality routine has answered, in the first phase and in the
+ * second. False: they differ, and a line says so. */
+bool check_search(const struct record *r, int reason);
+bool check_cleanup(const struct record *r, int reason, const struct gcc_context *c);
+
+#endif

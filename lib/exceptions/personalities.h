@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * personalities.h: the personality routines that records name (personalities.c). Async-signal-safe and thread-safe.
+ */
+#ifndef ETCH_LIB_EXCEPTIONS_PERSONALITIES_H
+#define ETCH_LIB_EXCEPTIONS_PERSONALITIES_H
+
+#include <stdbool.h>
+
+#include "exceptions/call_site.h"
+#include "exceptions/gcc_abi.h"
+
+struct personality {
+	uint64_t at;       /* its address, or that of a pointer to it */
+	uint64_t function; /* its address when it was entered here */
+	uint8_t indirect;
+	uint8_t language; /* enum language */
+	uint8_t ready;
+};
+
+#define PERSONALITIES 256u
+extern struct personality personalities[PERSONALITIES];
+
+/* Enters it, or finds it: its number, or 0 if there is no room. */
+unsigned personality_enter(uint64_t at, bool indirect);
+
+/* Sets the address of a personality routine of a module that stays, by which it is known later. */
+void personality_known(enum language language, uint64_t function);
+
+static inline uint64_t personality_function(const struct personality *p)
+{
+	return p->indirect ? *(const uint64_t *)(uintptr_t)p->at : p->at;
+}
+
+#endif

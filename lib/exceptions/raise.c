@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * raise.c: raising an exception in two phases (Itanium C++ ABI: Exception Handling, 1.3), with a record (records.h) for
+ * each return address in place of .eh_frame.
+ *
+ * The first phase looks for the frame with the handler, and notes the first frame on the way at which the second phase
+ * has anything to do. Whatever a record cannot express hands over to libgcc, which begins where this began. Nothing has
+ * changed by then: the first phase changes nothing; and the second, before it lands, has only asked personality routines
+ * that had nothing to do.
+ *
+ * RULES OF THIS FILE. An exception may be thrown in a signal handler: no malloc, no lock.
+ */
+#include <string.h>
+
+#include "exceptions/check.h"
+#include "exceptions/personalities.h"
+#include "exceptions/raise.h"
+#include "exceptions/records.h"
+#include "exceptions/start.h"
+#include "unwind/unwind_internal.h"
+
+/* What entry_x86.S does with the answer of these functions. */
+enum {
+	LAND = -1,
+	HAND_OVER = -2,
+};
+
+struct raise {
+	struct exception *e;
+	struct entry *entry;
+	struct frame frame;
+	struct records_view view;
+	enum exceptions_mode mode;
+	/* The first frame at which the second phase has something to do. */
+	struct frame first;
+	bool is_first;
+};
+
+/* ---- personality routines ------------------------------------------------------------ */
+
+/* What the frame's personality routine gets: registers by value, so that libgcc's functions do for it. */
+static void context_fill(struct gcc_context *c, const struct frame *f, const struct record *r)
+{
+	memset(c, 0, sizeof(*c));
+	c->reg[DWARF_RBX] = f->reg[FRAME_RBX];
+	c->reg[DWARF_RBP] = f->reg[FRAME_RBP];
+	c->reg[DWARF_RSP] = f->reg[FRAME_RSP];
+	for (unsigned i = 0; i < 4; i++)
+		c->reg[DWARF_R12 + i] = f->reg[FRAME_R12 + i];
+	c->reg[DWARF_RIP] = f->reg[FRAME_RIP];
+	memset(c->by_value, 1, sizeof(c->by_value));
+	c->cfa = f->reg[FRAME_RSP];
+	c->ra = f->reg[FRAME_RIP];
+	c->lsda = r->flags & RECORD_LSDA ? record_address(r, r->lsda) : 0;
+	c->function = record_address(r, r->start);
+	c->flags = GCC_CONTEXT_EXTENDED;
+	c->args_size = r->args_size;
+}
+
+static int ask(const struct raise *x, const struct record *r, int actions, struct gcc_context *c)
+{
+	personality_fn *fn = (personality_fn *)personality_function(&personalities[r->personality]);
+
+	context_fill(c, &x->frame, r);
+	return fn(1, actions, x->e->class, x->e, c);
+}
+
+/* What can be told of the frame without its personality routine. */
+static enum call_site site_of(const struct raise *x, const struct record *r)
+{
+	const struct personality *p = &personalities[r->personality];
+
+	if (!r->personality)
+		return SITE_NONE;
+	/* A module that has been loaded again may have been bound to another one. */
+	if (x->mode != EXCEPTIONS_ON || (r->module && personality_function(p) != p->function))
+		return SITE_ASK;
+	return r->site;
+}
+
+/* ---- types that do not match --------------------------------------------------------- */
+
+/* The class of what g++'s throw makes, in one word: "GNUCC++\0". */
+#define CLASS_CXX 0x474e5543432b2b00u
+
+/* struct __cxa_exception ends with the exception, and begins with the address of the type's std::type_info. */
+#define CXX_TYPE_OFFSET 80u
+
+/*
+ * The type of the exception, if what is known of it stays true: neither it, nor the types that the handlers of the
+ * frame are for, can be unloaded. 0: not so.
+ */
+static uint64_t type_of(const struct raise *x, const struct record *r)
+{
+	uint64_t type;
+
+	if (x->e->class != CLASS_CXX || r->module)
+		return 0;
+	type = stack_load((uint64_t)(uintptr_t)x->e - CXX_TYPE_OFFSET);
+	return permanent_at(type) ? type : 0;
+}
+
+static bool type_is_known(const struct record *r, uint64_t type)
+{
+	for (unsigned i = 0; type && i < RECORD_TYPES; i++)
+		if (__atomic_load_n(&r->not_type[i], __ATOMIC_RELAXED) == type)
+			return true;
+	return false;
+}
+
+/* The personality routine has said that no handler of the call matches the type. */
+static void type_learn(const struct record *r, uint64_t type)
+{
+	uint64_t *to = (uint64_t *)(uintptr_t)r->not_type, none = 0;
+
+	for (unsigned i = 0; type && i < RECORD_TYPES; i++, none = 0)
+		if (__atomic_compare_exchange_n(&to[i], &none, type, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return;
+}
+
+static bool not_for_types(const struct raise *x, const struct record *r, enum call_site site)
+{
+	return (site == SITE_TYPES || site == SITE_TYPES_CLEANUP) && type_is_known(r, type_of(x, r));
+}
+
+/* ---- the first phase ------------------------------------------------------------------ */
+
+static void first_note(struct raise *x)
+{
+	if (!x->is_first)
+		x->first = x->frame;
+	x->is_first = true;
+}
+
+/* 0: a handler is found; or HAND_OVER. */
+static int search(struct raise *x)
+{
+	struct gcc_context c;
+
+	for (;; ) {
+		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
+		enum call_site site;
+		int reason;
+
+		if (!r)
+			return HAND_OVER;
+		site = site_of(x, r);
+		if (not_for_types(x, r, site))
+			site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
+		if (site == SITE_CLEANUP)
+			first_note(x);
+		if (site > SITE_CLEANUP) {
+			reason = ask(x, r, ACTION_SEARCH, &c);
+			if (x->mode == EXCEPTIONS_CHECK && !check_search(r, reason))
+				return HAND_OVER;
+			if (reason == REASON_HANDLER_FOUND)
+				break;
+			if (reason != REASON_CONTINUE)
+				return HAND_OVER;
+			if (site == SITE_TYPES || site == SITE_TYPES_CLEANUP)
+				type_learn(r, type_of(x, r));
+			if (site != SITE_TYPES || !type_is_known(r, type_of(x, r)))
+				first_note(x);
+		}
+		record_step(r, &x->frame);
+	}
+	first_note(x);
+	x->e->private_1 = 0;
+	x->e->private_2 = x->frame.reg[FRAME_RSP];
+	return 0;
+}
+
+/* ---- the second phase ----------------------------------------------------------------- */
+
+static int land(struct raise *x, const struct record *r, uint64_t rip, uint64_t rax, uint64_t rdx)
+{
+	struct entry *to = x->entry;
+
+	memcpy(to->land, x->frame.reg, sizeof(to->land));
+	to->land[FRAME_RSP] = x->frame.reg[FRAME_RSP] + r->args_size;
+	to->land[FRAME_RIP] = rip;
+	to->cfa = x->frame.reg[FRAME_RSP];
+	to->rax = rax;
+	to->rdx = rdx;
+	return LAND;
+}
+
+/* As the frame's personality routine has set the context. */
+static int land_by(struct raise *x, const struct record *r, const struct gcc_context *c)
+{
+	x->frame.reg[FRAME_RBX] = c->reg[DWARF_RBX];
+	x->frame.reg[FRAME_RBP] = c->reg[DWARF_RBP];
+	for (unsigned i = 0; i < 4; i++)
+		x->frame.reg[FRAME_R12 + i] = c->reg[DWARF_R12 + i];
+	return land(x, r, c->ra, c->reg[DWARF_RAX], c->reg[DWARF_RDX]);
+}
+
+static int unwind(struct raise *x)
+{
+	struct gcc_context c;
+
+	for (;;) {
+		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
+		bool is_handler = x->frame.reg[FRAME_RSP] == x->e->private_2;
+		enum call_site site;
+		int reason;
+
+		if (!r)
+			return HAND_OVER;
+		site = is_handler ? SITE_ASK : site_of(x, r);
+		if (not_for_types(x, r, site))
+			site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
+		if (site == SITE_CLEANUP)
+			return land(x, r, record_address(r, r->landing), (uint64_t)(uintptr_t)x->e, 0);
+		if (site != SITE_NONE) {
+			if (!r->personality)
+				return HAND_OVER;
+			reason = ask(x, r, ACTION_CLEANUP | (is_handler ? ACTION_HANDLER_FRAME : 0), &c);
+			if (x->mode == EXCEPTIONS_CHECK && !is_handler && !check_cleanup(r, reason, &c))
+				return HAND_OVER;
+			if (reason == REASON_INSTALL_CONTEXT)
+				return land_by(x, r, &c);
+			if (reason != REASON_CONTINUE || is_handler)
+				return HAND_OVER;
+		}
+		record_step(r, &x->frame);
+	}
+}
+
+/* ---- entries (entry_x86.S) ------------------------------------------------------------- */
+
+/* False: libgcc does it. */
+static bool begin(struct raise *x, struct exception *e, struct entry *entry)
+{
+	x->mode = __atomic_load_n(&exceptions_mode, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(x->mode == EXCEPTIONS_UNKNOWN, 0)) {
+		exceptions_start();
+		x->mode = __atomic_load_n(&exceptions_mode, __ATOMIC_ACQUIRE);
+	}
+	if (x->mode <= EXCEPTIONS_OFF)
+		return false;
+	x->e = e;
+	x->entry = entry;
+	x->frame = entry->came;
+	x->view = (struct records_view){0, 0};
+	x->is_first = false;
+	return x->mode != EXCEPTIONS_CHECK || check_stack(&entry->came);
+}
+
+int exceptions_raise(struct exception *e, struct entry *entry)
+{
+	struct raise x;
+	int ret;
+
+	if (!begin(&x, e, entry))
+		return HAND_OVER;
+	ret = search(&x);
+	if (ret)
+		return ret;
+	x.frame = x.first;
+	return unwind(&x);
+}
+
+/* private_1: an unwinding that libgcc was forced to (_Unwind_ForcedUnwind) asks its own function where to stop. */
+int exceptions_resume(struct exception *e, struct entry *entry)
+{
+	struct raise x;
+
+	return e->private_1 || !begin(&x, e, entry) ? HAND_OVER : unwind(&x);
+}
+
+int exceptions_rethrow(struct exception *e, struct entry *entry)
+{
+	return e->private_1 ? HAND_OVER : exceptions_raise(e, entry);
+}

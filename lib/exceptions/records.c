@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * records.c: makes records of .eh_frame, and keeps them.
+ *
+ * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc but memcpy and _dl_find_object. Memory is only
+ * added: blocks of records stay, an index that has become too small stays for those that read it. Two threads may enter
+ * the same address at once, and an entry may get lost while the index is replaced: then there are two equal records.
+ *
+ * A module with a frame on the calling thread's stack is not unloaded meanwhile, so its memory is read where it is. What
+ * has been kept from an earlier throw may be of another file that was at the same place: record_open() compares the
+ * build-id.
+ */
+#define ETCH_CFI_DEPTH 8 /* of remember_state: 200 bytes of stack each */
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "common/sys.h"
+#include "exceptions/personalities.h"
+#include "exceptions/records.h"
+#include "unwind/eh_view.h"
+#include "unwind/recover.h"
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+#define FIRST_BITS 9u
+
+static struct {
+	struct record_index index;
+	uint32_t slot[1u << FIRST_BITS];
+} first_index = {.index = {.shift = 64 - FIRST_BITS, .mask = (1u << FIRST_BITS) - 1}};
+
+static struct record first_block[RECORDS_FIRST] __attribute__((aligned(64)));
+
+struct record_index *records_index = &first_index.index;
+struct record *records_block[RECORDS_BLOCKS] = {first_block};
+static uint32_t records_count;
+
+/* A new record and its number; null without memory. */
+static struct record *record_new(uint32_t *number)
+{
+	uint32_t n = __atomic_load_n(&records_count, __ATOMIC_RELAXED), block;
+	struct record *none = NULL, *new;
+	uint64_t size;
+
+	do {
+		block = 31u - (uint32_t)__builtin_clz(n / RECORDS_FIRST + 1);
+		if (block >= RECORDS_BLOCKS)
+			return NULL;
+		if (!__atomic_load_n(&records_block[block], __ATOMIC_ACQUIRE)) {
+			size = ((uint64_t)RECORDS_FIRST << block) * sizeof(struct record);
+			new = sys_map(size, 0);
+			if (!new)
+				return NULL;
+			if (!__atomic_compare_exchange_n(&records_block[block], &none, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+				sys_munmap(new, size);
+			none = NULL;
+		}
+	} while (!__atomic_compare_exchange_n(&records_count, &n, n + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	*number = n + 1;
+	return record_numbered(n);
+}
+
+/* Enters a number in an index. */
+static void index_enter(struct record_index *index, uint64_t ip, uint32_t number)
+{
+	uint32_t i = record_slot(index, ip), none = 0;
+
+	while (!__atomic_compare_exchange_n(&index->slot[i], &none, number, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+		i = (i + 1) & index->mask;
+		none = 0;
+	}
+}
+
+/* An index of four times the size, with what this one has; null without memory. */
+static struct record_index *index_grown(struct record_index *old)
+{
+	uint64_t slots = ((uint64_t)old->mask + 1) * 4, size = sizeof(*old) + 4 * slots;
+	struct record_index *new, *now = old;
+	uint32_t n;
+
+	if (slots > (uint64_t)1 << 30)
+		return NULL;
+	new = sys_map(size, 0);
+	if (!new)
+		return NULL;
+	new->shift = old->shift - 2;
+	new->mask = (uint32_t)slots - 1;
+	for (uint32_t i = 0; i <= old->mask; i++)
+		if ((n = __atomic_load_n(&old->slot[i], __ATOMIC_ACQUIRE)))
+			index_enter(new, record_numbered(n - 1)->ip, n);
+	if (__atomic_compare_exchange_n(&records_index, &now, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return new;
+	sys_munmap(new, size);
+	return now;
+}
+
+/* Keeps a record; null if there is no room. */
+static const struct record *record_keep(const struct record *r)
+{
+	struct record_index *index = __atomic_load_n(&records_index, __ATOMIC_ACQUIRE);
+	struct record *kept;
+	uint32_t number;
+
+	/* Threads that come here at once overshoot by their number, and the index stays far from full. */
+	if (__atomic_load_n(&records_count, __ATOMIC_RELAXED) > index->mask / 2)
+		index = index_grown(index);
+	kept = index ? record_new(&number) : NULL;
+	if (!kept)
+		return NULL;
+	*kept = *r;
+	index_enter(index, r->ip, number);
+	return kept;
+}
+
+/* ---- modules that may be unloaded -------------------------------------------------- */
+
+/* A file at a place. Its build-id lies in its first page, which each file that is mapped there has. */
+struct place {
+	uint64_t start, end, id_at;
+	uint32_t id_size, ready;
+	uint8_t id[32];
+};
+
+#define PLACES 1024u
+static struct place places[PLACES];
+static uint32_t places_count = 1; /* 0 stands for modules that stay */
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+
+/* Is this the file that is mapped where the address is? */
+static bool place_is(const struct place *p, uint64_t at)
+{
+	struct dl_find_object o;
+
+	return !_dl_find_object((void *)(uintptr_t)at, &o) && (uint64_t)(uintptr_t)o.dlfo_map_start == p->start &&
+	       (uint64_t)(uintptr_t)o.dlfo_map_end == p->end &&
+	       !memcmp((const void *)(uintptr_t)p->id_at, p->id, p->id_size);
+}
+#else
+static bool place_is(const struct place *p, uint64_t at)
+{
+	(void)p;
+	(void)at;
+	return false;
+}
+#endif
+
+/* The number of a file's place; 0 if it has no build-id where it is needed, or there is no room. */
+static uint32_t place_number(const struct prepare_image *im)
+{
+	struct place new = {.start = im->start, .end = im->end};
+	struct identity id;
+	uint32_t n = __atomic_load_n(&places_count, __ATOMIC_ACQUIRE);
+
+	memset(&id, 0, sizeof(id));
+	image_build_id(im, &id);
+	new.id_size = id.id_size;
+	new.id_at = im->bias + id.note.p_vaddr + id.id_offset;
+	if (!id.id_size || new.id_at < im->start || new.id_at + new.id_size > im->start + 4096)
+		return 0;
+	memcpy(new.id, id.id, sizeof(new.id));
+	for (uint32_t i = 1; i < n && i < PLACES; i++) {
+		const struct place *p = &places[i];
+
+		if (__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE) && p->start == new.start && p->end == new.end &&
+		    p->id_at == new.id_at && p->id_size == new.id_size && !memcmp(p->id, new.id, sizeof(new.id)))
+			return i;
+	}
+	if (n >= PLACES || (n = __atomic_fetch_add(&places_count, 1, __ATOMIC_RELAXED)) >= PLACES)
+		return 0;
+	places[n] = new;
+	__atomic_store_n(&places[n].ready, 1, __ATOMIC_RELEASE);
+	return n;
+}
+
+/* ---- making ------------------------------------------------------------------------ */
+
+/* The registers in the order of enum frame_register; 255: another. */
+static unsigned frame_register_of(unsigned reg)
+{
+	switch (reg) {
+	case ETCH_RBX: return FRAME_RBX;
+	case ETCH_RBP: return FRAME_RBP;
+	case ETCH_RSP: return FRAME_RSP;
+	case ETCH_R12: return FRAME_R12;
+	case ETCH_R13: return FRAME_R13;
+	case ETCH_R14: return FRAME_R14;
+	case ETCH_R15: return FRAME_R15;
+	default: return 255;
+	}
+}
+
+/* Where a register is saved. False if a record cannot say it. */
+static bool save_take(struct record *r, unsigned reg, uint8_t how, int32_t off)
+{
+	uint8_t from = how == ETCH_BP_RBP ? RECORD_FROM_RBP : 0;
+
+	if (how == ETCH_BP_SAME)
+		return true;
+	if ((how != ETCH_BP_CFA && how != ETCH_BP_RBP) || (off & 7) || off / 8 != (int16_t)(off / 8))
+		return false;
+	if (r->saved && (r->flags & RECORD_FROM_RBP) != from)
+		return false;
+	r->flags |= from;
+	r->saved |= (uint8_t)(1u << reg);
+	r->slot[reg] = (int16_t)(off / 8);
+	return true;
+}
+
+/* How the caller's frame is found. */
+static bool rule_take(struct record *r, const struct etch_cfi_row *row)
+{
+	static const uint8_t saved[5] = {FRAME_RBX, FRAME_R12, FRAME_R13, FRAME_R14, FRAME_R15};
+	const struct etch_rule *rule = &row->rule;
+	unsigned base = frame_register_of(rule->cfa & 15);
+
+	if (row->why || rule->kind != ETCH_RULE_CALL || rule->ra != ETCH_RA_CFA || (rule->cfa & ETCH_CFA_INDEX) ||
+	    base == 255 || row->args_size > RECORD_ARGS_SIZE)
+		return false;
+	r->base = (uint8_t)base;
+	r->cfa_off = rule->cfa_off;
+	r->args_size = (uint16_t)row->args_size;
+	if (rule->cfa & ETCH_CFA_DEREF) {
+		r->flags |= RECORD_DEREF;
+		r->cfa_add = (int16_t)rule->cfa_add;
+		if (r->cfa_add != rule->cfa_add)
+			return false;
+	}
+	for (unsigned i = 0; i < 5; i++)
+		if (!save_take(r, saved[i], row->saves.how[i], row->saves.off[i]))
+			return false;
+	return save_take(r, FRAME_RBP, rule->bp, rule->bp_off);
+}
+
+static bool delta_take(int32_t *delta, uint64_t ip, uint64_t to)
+{
+	*delta = (int32_t)(to - ip);
+	return *delta == (int64_t)(to - ip);
+}
+
+/* What the language's tables say of it. */
+static bool site_take(struct record *r, const struct prepare_image *im, const struct etch_fde *fde)
+{
+	const struct etch_cie *cie = &fde->cie;
+	uint64_t at = im->bias + cie->personality, lsda = fde->lsda ? im->bias + fde->lsda : 0, landing;
+
+	if (!delta_take(&r->start, r->ip, im->bias + fde->start))
+		return false;
+	/* The address of the table is stored elsewhere, or is not relative to its place. */
+	if (cie->lsda_encoding != ETCH_PE_OMIT && (cie->lsda_encoding & ETCH_PE_INDIRECT))
+		return false;
+	if (lsda && (!loaded_inside(im, lsda, 4) || !delta_take(&r->lsda, r->ip, lsda)))
+		return false;
+	if (lsda)
+		r->flags |= RECORD_LSDA;
+	if (!cie->personality) {
+		r->site = SITE_NONE;
+		return true;
+	}
+	if (!loaded_inside(im, at, 8))
+		return false;
+	r->personality = (uint8_t)personality_enter(at, cie->personality_indirect);
+	if (!r->personality)
+		return false;
+	r->site = (uint8_t)call_site_read((enum language)personalities[r->personality].language, lsda, im->bias + fde->start,
+	                                  r->ip, im->end, &landing);
+	return r->site == SITE_ASK || !landing || delta_take(&r->landing, r->ip, landing);
+}
+
+/* Fills in the zeroed record of r->ip. False if a record cannot express what .eh_frame says. */
+static bool record_make(struct record *r, const struct prepare_image *im)
+{
+	uint64_t ip = r->ip;
+	struct etch_cfi_row row;
+	struct etch_fde fde;
+	struct eh_view v;
+
+	if (!recover_fde(im, ip - 1, &v, &fde))
+		return false;
+	row = etch_cfi_row_at(&fde, ETCH_CFI_SAVES | ETCH_CFI_ARGS_SIZE, ip - 1 - im->bias);
+	eh_view_close(&v);
+	return !fde.cie.signal && rule_take(r, &row) && site_take(r, im, &fde);
+}
+
+/* The record of an address in a module with this number. */
+static const struct record *record_of(uint64_t ip, uint32_t module)
+{
+	const struct record_index *index = __atomic_load_n(&records_index, __ATOMIC_ACQUIRE);
+	uint32_t n;
+
+	for (uint32_t i = record_slot(index, ip); (n = __atomic_load_n(&index->slot[i], __ATOMIC_ACQUIRE));
+	     i = (i + 1) & index->mask) {
+		const struct record *r = record_numbered(n - 1);
+
+		if (r->ip == ip && r->module == module)
+			return r;
+	}
+	return NULL;
+}
+
+/* No record is kept of an address outside of all modules, where a JIT's code comes and goes. */
+const struct record *record_open(struct records_view *v, uint64_t ip)
+{
+	const struct record *found = record_find(ip);
+	struct prepare_image im;
+	struct record r;
+	uint32_t module = 0;
+
+	if (found && found->module && place_is(&places[found->module], ip - 1)) {
+		v->module = found->module;
+		return found;
+	}
+	if (!v->asked)
+		loaded_forget();
+	v->asked = 1;
+	if (!loaded_image(ip - 1, &im))
+		return NULL;
+	if (!loaded_is_permanent(&im)) {
+		module = place_number(&im);
+		if (!module)
+			return NULL;
+		v->module = module;
+	}
+	found = record_of(ip, module);
+	if (found)
+		return found;
+	memset(&r, 0, sizeof(r));
+	r.ip = ip;
+	if (!record_make(&r, &im)) {
+		memset(&r, 0, sizeof(r));
+		r.ip = ip;
+		r.base = RECORD_ODD;
+	}
+	r.module = (uint16_t)module;
+	return record_keep(&r);
+}

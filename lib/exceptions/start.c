@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * start.c: looks, before main, whether the runtime that this library stands before is the libgcc that it knows.
+ * Wherever it is not, or cannot be told, the program's exceptions stay that runtime's.
+ */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exceptions/personalities.h"
+#include "exceptions/start.h"
+#include "unwind/unwind_internal.h"
+
+enum exceptions_mode exceptions_mode;
+next_fn *exceptions_next[3];
+struct gcc_functions exceptions_gcc;
+
+/* Missing in a static program. */
+extern void *dlsym(void *, const char *) __attribute__((weak));
+extern void *dlopen(const char *, int) __attribute__((weak));
+extern int dlclose(void *) __attribute__((weak));
+
+/* What a program that is linked with the archive and its options --wrap has of libgcc (libetch-exceptions(3)). */
+extern void __real__Unwind_RaiseException(void) __attribute__((weak));
+extern void __real__Unwind_Resume(void) __attribute__((weak));
+extern void __real__Unwind_Resume_or_Rethrow(void) __attribute__((weak));
+
+void exceptions_say(const char *words, ...)
+{
+	char line[512];
+	size_t n = 0, size;
+	va_list ap;
+
+	va_start(ap, words);
+	for (const char *w = "libetch-exceptions: "; w; w = w == words ? va_arg(ap, const char *) : words) {
+		size = strlen(w);
+		if (size > sizeof(line) - 1 - n)
+			size = sizeof(line) - 1 - n;
+		memcpy(line + n, w, size);
+		n += size;
+	}
+	va_end(ap);
+	line[n++] = '\n';
+	if (write(2, line, n) < 0)
+		return;
+}
+
+/* ---- the runtime ------------------------------------------------------------------- */
+
+static const char *file_name(const void *function)
+{
+	const char *name = function ? loaded_name((uint64_t)(uintptr_t)function) : NULL;
+	const char *slash = name ? strrchr(name, '/') : NULL;
+
+	return slash ? slash + 1 : name ? name : "";
+}
+
+/* Is it a function of one of these libraries? The list ends with a null. */
+static int is_of(const void *function, const char *const *libraries)
+{
+	const char *name = file_name(function);
+
+	for (; *libraries; libraries++)
+		if (!strncmp(name, *libraries, strlen(*libraries)))
+			return 1;
+	return 0;
+}
+
+static next_fn *next_find(const char *name, next_fn *real)
+{
+	if (real)
+		return real;
+	return dlsym ? (next_fn *)dlsym(RTLD_NEXT, name) : NULL;
+}
+
+/* Where a function of libgcc is taken from: the library itself (handle), or what a personality routine would call. */
+static void gcc_find(struct gcc_functions *gcc, void *handle)
+{
+	gcc->get_ip = (__typeof__(gcc->get_ip))dlsym(handle, "_Unwind_GetIP");
+	gcc->get_ip_info = (__typeof__(gcc->get_ip_info))dlsym(handle, "_Unwind_GetIPInfo");
+	gcc->get_cfa = (__typeof__(gcc->get_cfa))dlsym(handle, "_Unwind_GetCFA");
+	gcc->get_gr = (__typeof__(gcc->get_gr))dlsym(handle, "_Unwind_GetGR");
+	gcc->set_gr = (__typeof__(gcc->set_gr))dlsym(handle, "_Unwind_SetGR");
+	gcc->set_ip = (__typeof__(gcc->set_ip))dlsym(handle, "_Unwind_SetIP");
+	gcc->get_lsda = (__typeof__(gcc->get_lsda))dlsym(handle, "_Unwind_GetLanguageSpecificData");
+	gcc->get_start = (__typeof__(gcc->get_start))dlsym(handle, "_Unwind_GetRegionStart");
+	gcc->backtrace = (__typeof__(gcc->backtrace))dlsym(handle, "_Unwind_Backtrace");
+}
+
+static int gcc_is_whole(const struct gcc_functions *gcc)
+{
+	return gcc->get_ip && gcc->get_ip_info && gcc->get_cfa && gcc->get_gr && gcc->set_gr && gcc->set_ip &&
+	       gcc->get_lsda && gcc->get_start;
+}
+
+/* Do these functions read and write a context as this library makes it? */
+static int layout_is_known(const struct gcc_functions *gcc)
+{
+	struct gcc_context c = {.cfa = 0x101, .ra = 0x102, .lsda = 0x103, .function = 0x104};
+	int before = 7;
+
+	c.flags = GCC_CONTEXT_EXTENDED;
+	memset(c.by_value, 1, sizeof(c.by_value));
+	for (unsigned i = 0; i < DWARF_COUNT; i++)
+		c.reg[i] = 0x200 + i;
+	for (int i = 0; i <= DWARF_RIP; i++)
+		if (gcc->get_gr(&c, i) != 0x200 + (uint64_t)i)
+			return 0;
+	if (gcc->get_ip(&c) != 0x102 || gcc->get_ip_info(&c, &before) != 0x102 || before || gcc->get_cfa(&c) != 0x101 ||
+	    gcc->get_lsda(&c) != 0x103 || gcc->get_start(&c) != 0x104)
+		return 0;
+	gcc->set_gr(&c, DWARF_RAX, 0x301);
+	gcc->set_gr(&c, DWARF_RDX, 0x302);
+	gcc->set_ip(&c, 0x303);
+	return c.reg[DWARF_RAX] == 0x301 && c.reg[DWARF_RDX] == 0x302 && c.ra == 0x303 && c.reg[DWARF_RBX] == 0x203 &&
+	       c.cfa == 0x101;
+}
+
+/* Returns are checked against a stack of their own (CET), which a landing would have to keep in step. */
+static int has_shadow_stack(void)
+{
+	uint64_t at = 0;
+
+	__asm__ volatile("rdsspq %0" : "+r"(at));
+	return at != 0;
+}
+
+static const char *const libgcc[] = {"libgcc_s.so", NULL};
+static const char *const readers[] = {"libgcc_s.so", "libetch-unwind.so", NULL};
+static const char *const passers[] = {"libgcc_s.so", "libasan.so", "libtsan.so", "libclang_rt.", NULL};
+
+/* Why exceptions stay the other runtime's; null: they need not. */
+static const char *why_not_dynamic(void)
+{
+	struct gcc_functions seen;
+	void *handle = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+	if (!handle)
+		return "libgcc_s.so.1 is not loaded";
+	gcc_find(&exceptions_gcc, handle);
+	dlclose(handle);
+	gcc_find(&seen, RTLD_DEFAULT);
+	if (!gcc_is_whole(&seen) || !gcc_is_whole(&exceptions_gcc))
+		return "libgcc_s.so.1 lacks a function";
+	for (unsigned i = 0; i < 3; i++)
+		if (!is_of((const void *)exceptions_next[i], passers))
+			return "exceptions are raised by another library than libgcc_s.so.1";
+	if (!is_of((const void *)seen.get_ip, readers) || !is_of((const void *)seen.set_gr, readers) ||
+	    !is_of((const void *)exceptions_gcc.get_ip, libgcc))
+		return "another library than libgcc_s.so.1 reads the contexts of exceptions";
+	if (!layout_is_known(&exceptions_gcc) || !layout_is_known(&seen))
+		return "the contexts of this libgcc_s.so.1 have an unknown layout";
+	return NULL;
+}
+
+static const char *why_not(const char *setting)
+{
+	if (setting && !strcmp(setting, "0"))
+		return "ETCH_EXCEPTIONS=0";
+	if (has_shadow_stack())
+		return "the processor keeps a shadow stack";
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+
+	if (!_dl_find_object)
+#endif
+		return "this libc has no _dl_find_object()";
+	if (__real__Unwind_RaiseException || !dlsym || !dlopen)
+		return NULL;
+	return why_not_dynamic();
+}
+
+static void personalities_find(void)
+{
+	if (!dlsym)
+		return;
+	personality_known(LANGUAGE_CXX, (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "__gxx_personality_v0"));
+	personality_known(LANGUAGE_C, (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "__gcc_personality_v0"));
+	personality_known(LANGUAGE_RUST, (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "rust_eh_personality"));
+}
+
+void exceptions_start(void)
+{
+	const char *setting = secure_getenv("ETCH_EXCEPTIONS"), *verbose = secure_getenv("ETCH_UNWIND_VERBOSE"), *why;
+	enum exceptions_mode mode = EXCEPTIONS_ON;
+	static int started;
+
+	exceptions_next[0] = next_find("_Unwind_RaiseException", __real__Unwind_RaiseException);
+	exceptions_next[1] = next_find("_Unwind_Resume", __real__Unwind_Resume);
+	exceptions_next[2] = next_find("_Unwind_Resume_or_Rethrow", __real__Unwind_Resume_or_Rethrow);
+	/* Of two threads at once, the second one's exception is libgcc's. */
+	if (__atomic_exchange_n(&started, 1, __ATOMIC_ACQ_REL))
+		return;
+	why = why_not(setting);
+	if (why)
+		mode = EXCEPTIONS_OFF;
+	else if (setting && !strcmp(setting, "check"))
+		mode = EXCEPTIONS_CHECK;
+	else if (setting && !strcmp(setting, "abi"))
+		mode = EXCEPTIONS_ABI;
+	if (!why)
+		personalities_find();
+	if (verbose && *verbose == '1')
+		exceptions_say(why ? "not in use: " : mode == EXCEPTIONS_CHECK ? "in use, checked" : "in use", why, NULL);
+	__atomic_store_n(&exceptions_mode, mode, __ATOMIC_RELEASE);
+}
+
+static __attribute__((constructor(102))) void start(void)
+{
+	if (__atomic_load_n(&exceptions_mode, __ATOMIC_ACQUIRE) == EXCEPTIONS_UNKNOWN)
+		exceptions_start();
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * start.h: whether exceptions are raised here at all, and the libgcc that is there otherwise (start.c).
+ */
+#ifndef ETCH_LIB_EXCEPTIONS_START_H
+#define ETCH_LIB_EXCEPTIONS_START_H
+
+#include "exceptions/gcc_abi.h"
+
+enum exceptions_mode {
+	EXCEPTIONS_UNKNOWN, /* not started */
+	EXCEPTIONS_OFF,     /* all goes to libgcc */
+	EXCEPTIONS_ON,
+	EXCEPTIONS_ABI,   /* every personality routine is asked */
+	EXCEPTIONS_CHECK, /* ... and everything is compared with libgcc's own walk */
+};
+
+extern enum exceptions_mode exceptions_mode;
+
+/* To be called where the mode is unknown: a constructor of another library may throw before this one's runs. Sets the
+ * mode and exceptions_next. */
+void exceptions_start(void);
+
+/* Where entry_x86.S goes on to, in the order of its entries: libgcc's functions of the same names. */
+typedef void next_fn(void);
+extern next_fn *exceptions_next[3];
+
+/* libgcc's own, for the mode that checks; null if they are not found. */
+struct gcc_functions {
+	uint64_t (*get_ip)(struct gcc_context *);
+	uint64_t (*get_cfa)(struct gcc_context *);
+	uint64_t (*get_gr)(struct gcc_context *, int);
+	void (*set_gr)(struct gcc_context *, int, uint64_t);
+	void (*set_ip)(struct gcc_context *, uint64_t);
+	uint64_t (*get_lsda)(struct gcc_context *);
+	uint64_t (*get_start)(struct gcc_context *);
+	uint64_t (*get_ip_info)(struct gcc_context *, int *);
+	int (*backtrace)(int (*)(struct gcc_context *, void *), void *);
+};
+extern struct gcc_functions exceptions_gcc;
+
+/* Writes a line to standard error: "libetch-exceptions: " and the words up to a null one. */
+void exceptions_say(const char *words, ...) __attribute__((sentinel));
+
+#endif
