@@ -135,6 +135,8 @@ LIB_COLD := $(filter-out $(LIB_FAST),$(notdir $(basename $(wildcard lib/patch/*.
 LIB_ONCE := unwind/walk unwind/lookup unwind/registers unwind/cursor_registers
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o) $(LIB_ONCE:%=$(B)/o/lib/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
+$(B)/o/lib/interfaces/verbose.o: LIB_CC += -DETCH_VERSION='"$(VERSION)"'
+
 $(B)/o/lib/%.o: lib/%.c
 	@mkdir -p $(@D)
 	$(LIB_CC) -MMD -MP -c -o $@ $<
@@ -258,7 +260,7 @@ systems:	## make demo, test, deb in clean roots of Debian 12, 13 and unstable (r
 deps:	## install what is missing: Debian packages by apt, Python packages in .venv
 	@scripts/deps.sh
 
-install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and CMake files, the crate, man pages, completions
+install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and CMake files, the crate, documentation, man pages, completions
 	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/etch \
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
@@ -281,6 +283,9 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	done
 	for file in meson/meson.build bazel/WORKSPACE bazel/BUILD.bazel bazel/defs.bzl; do \
 		$(INSTALL) -D -m 644 lib/$$file $(DESTDIR)$(DATADIR)/etch/$$file || exit 1; \
+	done
+	cd docs && for file in *.md *.svg guides/*.md guides/*.png schemas/*.json; do \
+		$(INSTALL) -D -m 644 $$file $(abspath $(DESTDIR)$(DATADIR))/doc/etch/$$file || exit 1; \
 	done
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \

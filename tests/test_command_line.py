@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What the commands have in common: options that are wrong, and output that cannot be written."""
 
+import shutil
+
 import pytest
 
-from conftest import run
+from conftest import INCLUDE, run
 
 COMMANDS = ["rewrite", "check", "inspect", "diff", "stat", "objtool", "profile", "heap"]
 
@@ -11,10 +13,54 @@ COMMANDS = ["rewrite", "check", "inspect", "diff", "stat", "objtool", "profile",
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("args", [["--bogus"], ["-?"], ["--format"]])
 def test_wrong_option(etch, command, args):
-    """Every line begins with the program's name, and says which command has the help."""
-    lines = run([etch, command, *args], ok=2).stderr.splitlines()
-    assert lines[0].startswith(f"etch {command}: ") and args[0].lstrip("-") in lines[0]
-    assert lines[1:] == [f"etch: see etch {command} --help"]
+    """One line, which begins as all errors do, and says which command has the help."""
+    line, = run([etch, command, *args], ok=2).stderr.splitlines()
+    assert line.startswith("etch: ") and args[0].lstrip("-") in line and line.endswith(f"; see etch {command} --help")
+
+
+@pytest.mark.parametrize("args,meant", [
+    (["profle", "x"], "profile"), (["inspct", "x"], "inspect"), (["chekc", "x"], "check"),
+    (["check", "--fromat", "json", "x"], "--format"), (["rewrite", "--eh-fram=x", "--sfarme", "x"], "--sframe"), (["stat", "--warm-up", "1"], "--warmup"),
+    (["inspect", "sumary", "/bin/true"], "summary"), (["inspect", "sumary"], "summary"), (["tables", "statsu"], "status"),
+])
+def test_what_was_meant_is_named(etch, args, meant):
+    line, = run([etch, *args], ok=2).stderr.splitlines()
+    assert line.startswith("etch: ") and f"(did you mean {meant}?)" in line
+
+
+@pytest.mark.parametrize("args", [["qqqqqq"], ["check", "--qqqqqq"], ["inspect", "qqqqqq", "/bin/true"], ["tables", "qqqqqq"]])
+def test_nothing_is_meant_by_what_is_like_nothing(etch, args):
+    line, = run([etch, *args], ok=2).stderr.splitlines()
+    assert "qqqqqq" in line and "did you mean" not in line
+
+
+def test_a_file_comes_before_a_view_that_it_is_like(etch, tmp_path):
+    """A name of a file that is there is a file; what has a path or an ending is meant to be one."""
+    shutil.copy("/bin/true", tmp_path / "sumary")
+    assert run([etch, "inspect", "sumary"], cwd=tmp_path).stdout.startswith("sumary: ")
+    for name in ("./tabels", "tabels.o", "libc"):
+        assert run([etch, "inspect", name], cwd=tmp_path, ok=2).stderr == f"etch: {name}: No such file or directory\n"
+
+
+def test_version(etch):
+    assert run([etch, "version"]).stdout == run([etch, "--version"]).stdout
+
+
+@pytest.mark.parametrize("command", ["rewrite", "check", "inspect", "diff", "stat", "objtool", "profile", "heap", "tables"])
+def test_every_command_can_be_quiet(etch, command):
+    assert "-q, --quiet" in run([etch, command, "--help"]).stdout
+
+
+def test_quiet(etch, tmp_path):
+    """Nothing is printed, and the exit status is the same."""
+    (tmp_path / "a.s").write_text(".globl f\n.type f,@function\nf: push %rbx\n ret\n.size f,.-f\n")
+    (tmp_path / "b.c").write_text("#include <etch/imv.h>\nETCHED char small; long f(void) { return *(volatile long *)&small; }\n")
+    run(["gcc", "-c", "a.s"], cwd=tmp_path)
+    run(["gcc", "-O2", f"-I{INCLUDE}", "-c", "b.c"], cwd=tmp_path)
+    for args, status in ((["diff", "-q", "a.o", "b.o"], 1), (["diff", "-q", "a.o", "a.o"], 0), (["rewrite", "-q", "--werror", "-o", "c.o", "b.o"], 1)):
+        p = run([etch, *args], ok=status, cwd=tmp_path)
+        assert (p.stdout, p.stderr) == ("", "")
+    assert "ETCH-" in run([etch, "rewrite", "--werror", "-o", "c.o", "b.o"], ok=1, cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize("command", ["rewrite", "check", "inspect", "diff"])

@@ -83,3 +83,9 @@ def test_values(complete):
 
 def test_views(complete):
     assert {"summary", "sites", "orc", "tables"} <= complete("etch", "inspect", "")
+
+
+@pytest.mark.parametrize("option", ["--explain", "--ignore"])
+def test_findings(complete, build, option):
+    ids = set(re.findall(r"^ETCH-[A-Z]\d+", run([build / "etch", "check", "--list"]).stdout, re.M))
+    assert len(ids) > 20 and complete("etch", "check", option, "ETCH-") == ids

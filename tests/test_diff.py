@@ -575,7 +575,7 @@ def test_archives_and_directories(etch, tmp_path):
         assert [(f["name"], f["differs"], f.get("only_in")) for f in d["files"]] == [
             ("a.o", False, None), ("b.o", True, None), ("c.o", True, "old"), ("d.o", True, "new")]
         out = diff(etch, x, y, ok=1).stdout
-        assert out.endswith("1 files the same, 1 differ, 1 only in OLD, 1 only in NEW\n") and "b.o" in out
+        assert out.endswith("1 file the same, 1 differ, 1 only in OLD, 1 only in NEW\n") and "b.o" in out
 
 
 def test_exit_status_and_streams(etch, tmp_path):

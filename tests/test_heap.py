@@ -14,7 +14,8 @@ from conftest import TESTS, need, run
 from pprof_reader import read_pprof
 
 HERE = TESTS / "heap"
-SUMMARY = re.compile(r"leaked (\d+) bytes in (\d+) blocks?; peak (\d+) bytes in (\d+) blocks?; in all (\d+) bytes in (\d+) allocations?")
+SUM = r"(?:[\d.]+ .B \()?(\d+) bytes?\)? in (\d+)"  # 1.3 MB (1340216 bytes) in 12
+SUMMARY = re.compile(rf"leaked {SUM} blocks?; peak {SUM} blocks?; in all {SUM} allocations?")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ def command_names():
     return re.findall(r'\{"(\w+)", "[^"]*", cmd_\w+\}', text)
 
 
-PAGES = ["etch.1", "etch-cc.1", *(f"etch-{name}.1" for name in command_names()), "libetch.3", "libetch-unwind.3", "libetch-copy.3"]
+PAGES = ["etch.1", "etch-cc.1", *(f"etch-{name}.1" for name in command_names()), "libetch.3", "libetch-unwind.3", "libetch-copy.3", "etch-unwind.7"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -37,7 +37,7 @@ def test_no_page_is_forgotten():
 def options_of(command):
     """[(short or None, long)] from the command's table of options."""
     text = code(ROOT / "tool" / f"cmd_{command}.c")
-    short = re.search(r'argument_option\(argc, argv, "([^"]*)"', text).group(1).replace(":", "")
+    short = re.search(r'argument_option\(argc, argv, "([^"]*)"', text).group(1).replace(":", "").lstrip("+")
     longs = re.search(r"struct option longs\[\] = \{(.*?)\n\t\};", text, re.S).group(1)
     found = [(c if c in short else None, name)
              for name, c in re.findall(r"\{\"([\w-]+)\",\s*\w+,\s*NULL,\s*'(.)'\}", longs)]

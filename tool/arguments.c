@@ -3,6 +3,7 @@
 #include "arguments.h"
 
 #include "report/text.h"
+#include "support/nearest.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -10,6 +11,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The message of getopt_long() as one of ours: without the command's name in front, and with the option that was
+ * probably meant. */
+static void option_error(const char *command, char *text, const struct option *longs)
+{
+	size_t n = strlen(command);
+	const char *unknown, *meant = NULL;
+	char name[64];
+	bool is_command;
+
+	if (!strncmp(text, command, n) && !strncmp(text + n, ": ", 2))
+		text += n + 2;
+	unknown = strstr(text, "unrecognized option '--");
+	if (unknown && sscanf(unknown, "unrecognized option '--%63[^'=]", name) == 1)
+		meant = nearest_word(name, longs, sizeof(*longs));
+	/* Not a command's name: the variable OBJTOOL_ARGS. */
+	is_command = !strncmp(command, "etch ", 5);
+	text_error(is_command ? NULL : command, "%s%s%s%s; see %s --help", text, meant ? " (did you mean --" : "",
+	           meant ? meant : "", meant ? "?)" : "", is_command ? command : "etch objtool");
+}
 
 int argument_option(int argc, char **argv, const char *shorts, const struct option *longs)
 {
@@ -29,7 +50,7 @@ int argument_option(int argc, char **argv, const char *shorts, const struct opti
 	stderr = terminal;
 	if (text && size) {
 		text[size - 1] = 0; /* the newline */
-		text_line(stderr, text);
+		option_error(argv[0], text, longs);
 	}
 	free(text);
 	return c;
@@ -78,13 +99,6 @@ bool argument_format(const char *text, enum format *out)
 
 	*out = i < 0 ? FORMAT_TEXT : (enum format)i;
 	return i >= 0;
-}
-
-bool arguments_none(const char *command, int argc, char **argv)
-{
-	if (optind < argc)
-		text_error(NULL, "unexpected argument '%s'; a command follows --: etch %s -- COMMAND", argv[optind], command);
-	return optind >= argc;
 }
 
 int processors(void)

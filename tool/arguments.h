@@ -9,7 +9,9 @@
 #include "report/listing.h"
 
 struct option;
-/* getopt_long(3), whose messages are printed as text_error() prints. */
+/* getopt_long(3), whose messages are printed as text_error() prints them, with the option that was probably meant and
+ * the command that has the help. For '?' the caller prints nothing more. Where `shorts` begins with '+', options end at
+ * the first argument that is none: what follows is a command to run, whose options are its own. */
 int argument_option(int argc, char **argv, const char *shorts, const struct option *longs);
 /* Parses a number. Prints "OPTION is a number from LEAST to MOST, not 'TEXT'" and returns false on
  * error. */
@@ -23,9 +25,6 @@ bool argument_jobs(const char *text, int *out);
 int argument_word(const char *option, const char *const *words, const char *text);
 /* The argument of --format: text, tsv or json. */
 bool argument_format(const char *text, enum format *out);
-/* After the options, up to the "--" that ends argv and that the command to run follows: are there no arguments? Prints
- * the error message else. */
-bool arguments_none(const char *command, int argc, char **argv);
 /* Number of processors that this process may run on. */
 int processors(void);
 

@@ -415,7 +415,7 @@ static int option_take(int c, struct options *opt)
 	case 'E': return explain(optarg);
 	case 'L': return list();
 	case 'h': help(); return EXIT_CLEAN;
-	default: fprintf(stderr, "etch: see etch check --help\n"); return EXIT_UNUSABLE;
+	default: return EXIT_UNUSABLE;
 	}
 	return -1;
 }

@@ -8,6 +8,7 @@
 #include "support/demangle.h"
 #include "elf/input.h"
 #include "report/listing.h"
+#include "support/plural.h"
 #include "support/progress.h"
 #include "report/text.h"
 
@@ -24,7 +25,7 @@
 #define MOST 20 /* functions listed per kind of change, by default */
 
 struct options {
-	bool json, notes;
+	bool json, notes, quiet;
 	size_t most;
 	const char *show;
 	struct check_options check;
@@ -70,6 +71,7 @@ static void help(void)
 	       "  -C, --demangle           demangled names of C++ and Rust (the default on a\n"
 	       "                           terminal)\n"
 	       "      --no-demangle        names as they are in the symbol table\n"
+	       "  -q, --quiet              print nothing, and only give the exit status\n"
 	       "  -j, --jobs N             analyse each file with N threads (default: one per processor)\n"
 	       "  -h, --help\n"
 	       "\n"
@@ -125,7 +127,7 @@ static int diff_report(struct run *r, const struct diff *d, const char *key)
 		o = diff_json(d);
 		json_object_object_add(o, "name", json_name(key));
 		json_object_array_add(r->files, o);
-	} else if (d->differs || (!r->side[0].many && diff_moved(d))) {
+	} else if (!r->opt->quiet && (d->differs || (!r->side[0].many && diff_moved(d)))) {
 		colours_begin();
 		diff_print(d, r->opt->most);
 		colours_end();
@@ -251,7 +253,7 @@ static int entry_only(struct run *r, const struct file_pair *x)
 		json_object_object_add(o, "only_in", json_object_new_string(x->old ? "old" : "new"));
 		json_object_object_add(o, "differs", json_object_new_boolean(true));
 		json_object_array_add(r->files, o);
-	} else if (!r->opt->show) {
+	} else if (!r->opt->show && !r->opt->quiet) {
 		printf("%c ", x->old ? '-' : '+');
 		text_clean(stdout, x->key);
 		printf(": only in %s\n\n", x->old ? "OLD" : "NEW");
@@ -324,9 +326,9 @@ static int diff_run(struct run *r, const char *old, const char *new)
 	status = entries_compare(r);
 	if (r->opt->json)
 		json_report(r, status);
-	else if (r->side[0].many && !r->opt->show)
-		printf("%zu files the same, %zu differ, %zu only in OLD, %zu only in NEW%s\n", r->same, r->differ, r->only[0],
-		       r->only[1], r->unusable ? ", others could not be used" : "");
+	else if (r->side[0].many && !r->opt->show && !r->opt->quiet)
+		printf("%zu file%s the same, %zu differ, %zu only in OLD, %zu only in NEW%s\n", r->same, plural(r->same),
+		       r->differ, r->only[0], r->only[1], r->unusable ? ", others could not be used" : "");
 	return status;
 }
 
@@ -354,34 +356,30 @@ static bool option_take(struct options *opt, int c, const char *arg)
 	case 'j': return argument_jobs(arg, &opt->check.jobs);
 	case 'U': opt->show = arg; return true;
 	case 'n': opt->notes = true; return true;
+	case 'q': opt->quiet = true; return true;
 	case 'c': opt->check.no_cfi = true; return true;
 	case 'C':
 	case 'M': demangle_set(c == 'C'); return true;
-	default: fprintf(stderr, "etch: see etch diff --help\n"); return false;
+	default: return false;
 	}
 }
 
 int cmd_diff(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'},
-		{"functions", no_argument, NULL, 'a'},
-		{"top", required_argument, NULL, 't'},
-		{"show", required_argument, NULL, 'U'},
-		{"notes", no_argument, NULL, 'n'},
-		{"no-cfi", no_argument, NULL, 'c'},
-		{"demangle", no_argument, NULL, 'C'},
-		{"no-demangle", no_argument, NULL, 'M'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"format", required_argument, NULL, 'f'}, {"functions", no_argument, NULL, 'a'},
+		{"top", required_argument, NULL, 't'},    {"show", required_argument, NULL, 'U'},
+		{"notes", no_argument, NULL, 'n'},        {"no-cfi", no_argument, NULL, 'c'},
+		{"demangle", no_argument, NULL, 'C'},     {"no-demangle", no_argument, NULL, 'M'},
+		{"jobs", required_argument, NULL, 'j'},   {"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},         {0, 0, NULL, 0},
 	};
 	struct options opt = {.most = MOST, .check = {.jobs = processors()}};
 	struct run run = {.opt = &opt};
 	int c, status;
 
 	demangle_set(isatty(STDOUT_FILENO));
-	while ((c = argument_option(argc, argv, "CU:j:h", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "CU:j:qh", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -393,6 +391,12 @@ int cmd_diff(int argc, char **argv)
 		fprintf(stderr, "etch: diff needs OLD and NEW; see etch diff --help\n");
 		return EXIT_UNUSABLE;
 	}
+	if (opt.quiet && (opt.show || opt.json)) {
+		text_error(NULL, "--quiet excludes --show and --format json");
+		return EXIT_UNUSABLE;
+	}
+	if (opt.quiet)
+		progress_off();
 	if (opt.show && opt.json) {
 		fprintf(stderr, "etch: --show needs --format text\n");
 		return EXIT_UNUSABLE;

@@ -27,7 +27,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch heap [OPTION...] -- COMMAND [ARG...]\n"
+	printf("Usage: etch heap [OPTION...] COMMAND [ARG...]\n"
 	       "\n"
 	       "Runs a command and shows who allocates its memory: every malloc, calloc, realloc, operator new\n"
 	       "and their like of all its threads and children, with the whole stack of each. Of each stack\n"
@@ -52,9 +52,9 @@ static void help(void)
 	       "  -q, --quiet           no table\n"
 	       "  -h, --help\n"
 	       "\n"
-	       "  etch heap -- python3 -m json.tool big.json /dev/null     what is live at the peak?\n"
-	       "  etch heap -m leaked -o leaks.svg -- ./server             who never frees?\n"
-	       "  etch heap -m total -- g++ -fsyntax-only a.cc             who allocates over and over?\n"
+	       "  etch heap python3 -m json.tool big.json /dev/null     what is live at the peak?\n"
+	       "  etch heap -m leaked -o leaks.svg ./server              who never frees?\n"
+	       "  etch heap -m total g++ -fsyntax-only a.cc             who allocates over and over?\n"
 	       "\n"
 	       "The recorder is a preloaded library: not for static programs, nor for set-user-ID ones. Memory\n"
 	       "by mmap(2) is not seen: run Python with PYTHONMALLOC=malloc to see each object.\n"
@@ -82,13 +82,16 @@ static bool option_take(int c, struct options *opt)
 	case 'N': opt->heap.follow = false; break;
 	case 'D': opt->heap.directory = optarg; break;
 	case 'n': return argument_number("--rows", optarg, 0, 1000000, &opt->rows);
-	case 'q': opt->quiet = true; break;
-	default: fprintf(stderr, "etch: see etch heap --help\n"); return false;
+	case 'q':
+		opt->quiet = true;
+		text_quiet_set();
+		break;
+	default: return false;
 	}
 	return true;
 }
 
-/* Parses the options. -1: continue; else the exit status. argv ends before the first --. */
+/* Parses the options, up to the command. -1: continue, with its first word at optind; else the exit status. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -100,7 +103,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	};
 	int c;
 
-	while ((c = argument_option(argc, argv, "o:m:n:qh", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "+o:m:n:qh", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -108,7 +111,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt))
 			return EXIT_UNUSABLE;
 	}
-	return arguments_none("heap", argc, argv) ? -1 : EXIT_UNUSABLE;
+	return -1;
 }
 
 static bool command_take(struct options *opt, char **command)
@@ -154,13 +157,16 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 	heap_missing(h, stderr);
 	if (!opt->quiet) {
 		if (end->running)
-			fprintf(stderr, "%llu processes still run: they are counted as they are now\n",
-			        (unsigned long long)end->running);
+			fprintf(stderr, "%llu process%s counted as of now\n", (unsigned long long)end->running,
+			        end->running == 1 ? " still runs, and is" : "es still run, and are");
 		if (end->signal)
 			fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
 	}
 	profile_title(opt->heap.command, title);
-	return profile_output_write(h->profile, &opt->output, title) ? EXIT_CLEAN : EXIT_UNUSABLE;
+	if (!profile_output_write(h->profile, &opt->output, title))
+		return EXIT_UNUSABLE;
+	profile_output_announce(&opt->output, "heap");
+	return EXIT_CLEAN;
 }
 
 static int run_and_show(struct options *opt)
@@ -196,14 +202,11 @@ int cmd_heap(int argc, char **argv)
 {
 	struct options opt = {
 		.output = {.to = {.fd = -1}, .kind = KIND_NONE}, .rows = ROWS_DEFAULT, .measure = MEASURE_PEAK};
-	int status, first = 1;
-	char *none = NULL;
+	int status;
 
 	opt.heap.follow = true;
-	while (first < argc && strcmp(argv[first], "--"))
-		first++;
-	status = options_parse(first, argv, &opt);
+	status = options_parse(argc, argv, &opt);
 	if (status >= 0)
 		return status;
-	return command_take(&opt, first < argc ? argv + first + 1 : &none) ? run_and_show(&opt) : EXIT_UNUSABLE;
+	return command_take(&opt, argv + optind) ? run_and_show(&opt) : EXIT_UNUSABLE;
 }

@@ -6,6 +6,7 @@
 #include "support/demangle.h"
 #include "inspect/inspect.h"
 #include "inspect/view_kernel.h"
+#include "support/nearest.h"
 #include "support/progress.h"
 #include "report/text.h"
 #include "support/workers.h"
@@ -19,11 +20,12 @@
 
 enum what { SUMMARY, SITES, ORC, SFRAME, CFI, CODE, TABLES, MARKS, FIELDS, WHATS };
 
-static const char *const names[WHATS] = {"summary", "sites",  "orc",   "sframe", "cfi",
-                                         "code",    "tables", "marks", "fields"};
+static const char *const names[WHATS + 1] = {"summary", "sites",  "orc",   "sframe", "cfi",
+                                             "code",    "tables", "marks", "fields", NULL};
 
 struct options {
 	enum what what;
+	const char *wrong; /* an operand in the place of the view that is neither a view nor a file, or null */
 	enum format format;
 	const char *at; /* function or address, or null */
 	bool no_cfi, bytes, intel, all;
@@ -74,6 +76,7 @@ static void help(void)
 	       "                        an array for several files\n"
 	       "      --json            the same as --format json\n"
 	       "  -j, --jobs N          threads (default: one per processor)\n"
+	       "  -q, --quiet           no remarks and no progress on standard error, only errors\n"
 	       "  -h, --help\n"
 	       "\n"
 	       "FUNC is a symbol, a function's demangled name with or without parameters and enclosing\n"
@@ -136,6 +139,22 @@ static bool syntax_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
+/* Is the first operand, which is no view, meant to be one? It is the name of no file, it is a word, and either files
+ * follow or it is like a view's name. */
+static bool view_is_wrong(int argc, char **argv)
+{
+	return argc && access(argv[0], F_OK) && argv[0][strspn(argv[0], "abcdefghijklmnopqrstuvwxyz-_")] == 0 &&
+	       (argc > 1 || nearest_word(argv[0], names, sizeof(*names)));
+}
+
+static void view_complain(const char *word)
+{
+	const char *meant = nearest_word(word, names, sizeof(*names));
+
+	text_error(NULL, "unknown view '%s'%s%s%s, and there is no file of that name; see etch inspect --help", word,
+	           meant ? " (did you mean " : "", meant ? meant : "", meant ? "?)" : "");
+}
+
 /* Takes the name of the view, and for `code` then FUNC, off the operands. */
 static void operands_take(struct options *opt, int *argc, char ***argv)
 {
@@ -148,6 +167,8 @@ static void operands_take(struct options *opt, int *argc, char ***argv)
 			(*argc)--;
 			break;
 		}
+	if (i == WHATS && view_is_wrong(*argc, *argv))
+		opt->wrong = (*argv)[0];
 	if (opt->what == CODE && !opt->at && *argc) {
 		opt->at = (*argv)[0];
 		(*argv)++;
@@ -170,8 +191,12 @@ static int option_take(int c, struct options *opt)
 	case 'C':
 	case 'M': demangle_set(c == 'C'); break;
 	case 'j': return argument_jobs(optarg, &opt->jobs) ? -1 : EXIT_UNUSABLE;
+	case 'q':
+		text_quiet_set();
+		progress_off();
+		break;
 	case 'h': help(); return EXIT_CLEAN;
-	default: fprintf(stderr, "etch: see etch inspect --help\n"); return EXIT_UNUSABLE;
+	default: return EXIT_UNUSABLE;
 	}
 	return -1;
 }
@@ -314,30 +339,28 @@ static int show_all(const struct options *opt, int count, char **paths)
 int cmd_inspect(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'},
-		{"json", no_argument, NULL, 'J'},
-		{"at", required_argument, NULL, 'a'},
-		{"no-cfi", no_argument, NULL, 'c'},
-		{"symbols", required_argument, NULL, 'S'},
-		{"syntax", required_argument, NULL, 'y'},
-		{"bytes", no_argument, NULL, 'b'},
-		{"all", no_argument, NULL, 'A'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"demangle", no_argument, NULL, 'C'},
-		{"no-demangle", no_argument, NULL, 'M'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
+		{"format", required_argument, NULL, 'f'},  {"json", no_argument, NULL, 'J'},
+		{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'c'},
+		{"symbols", required_argument, NULL, 'S'}, {"syntax", required_argument, NULL, 'y'},
+		{"bytes", no_argument, NULL, 'b'},         {"all", no_argument, NULL, 'A'},
+		{"jobs", required_argument, NULL, 'j'},    {"demangle", no_argument, NULL, 'C'},
+		{"no-demangle", no_argument, NULL, 'M'},   {"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
 	};
 	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = processors()};
 	int c, status;
 
 	demangle_set(isatty(STDOUT_FILENO));
-	while ((c = argument_option(argc, argv, "Cj:h", longs)) != -1)
+	while ((c = argument_option(argc, argv, "Cj:qh", longs)) != -1)
 		if ((status = option_take(c, &opt)) >= 0)
 			return status;
 	argv += optind;
 	argc -= optind;
 	operands_take(&opt, &argc, &argv);
+	if (opt.wrong) {
+		view_complain(opt.wrong);
+		return EXIT_UNUSABLE;
+	}
 	if (!argc) {
 		fprintf(stderr, "etch: missing FILE operand; see etch inspect --help\n");
 		return EXIT_UNUSABLE;

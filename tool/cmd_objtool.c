@@ -69,6 +69,7 @@ static void help(void)
 	       "      --backup           keep FILE.o.orig\n"
 	       "      --dry-run          write nothing\n"
 	       "      --stats            print counts\n"
+	       "  -q, --quiet            no warnings\n"
 	       "      --fallback=PROGRAM let the real objtool run the passes that etch lacks\n"
 	       "      --skip=LIST        skip uaccess, stackval, or passes of objtool that etch lacks\n"
 	       "      --help\n"
@@ -135,7 +136,6 @@ static bool unsupported_take(struct command_line *c, int option, const char *val
 			c->acts |= unsupported[i].action;
 			return true;
 		}
-	fprintf(stderr, "etch: see etch objtool --help\n");
 	return false;
 }
 
@@ -184,6 +184,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'Y': o->dry_run = true; return true;
 	case 'S': o->stats = true; return true;
 	case 'F': c->fallback = arg; return true;
+	case 'q': text_quiet_set(); return true;
 	case 'X': return skip_take(c, arg);
 	default: return unsupported_take(c, option, arg);
 	}
@@ -193,40 +194,26 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 static int options_read(struct command_line *c, int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"hacks", optional_argument, NULL, 'h'},
-		{"orc", no_argument, NULL, 'o'},
-		{"retpoline", no_argument, NULL, 'r'},
-		{"rethunk", no_argument, NULL, 'K'},
-		{"sls", no_argument, NULL, 'l'},
-		{"static-call", no_argument, NULL, 't'},
-		{"module", no_argument, NULL, 'M'},
-		{"no-unreachable", no_argument, NULL, 'N'},
-		{"backup", no_argument, NULL, 'B'},
-		{"dry-run", no_argument, NULL, 'Y'},
-		{"stats", no_argument, NULL, 'S'},
-		{"fallback", required_argument, NULL, 'F'},
-		{"skip", required_argument, NULL, 'X'},
-		{"ibt", no_argument, NULL, 'i'},
-		{"mcount", no_argument, NULL, 'm'},
-		{"noinstr", no_argument, NULL, 'n'},
-		{"unret", no_argument, NULL, 'R'},
-		{"stackval", no_argument, NULL, 's'},
-		{"uaccess", no_argument, NULL, 'u'},
-		{"dump", optional_argument, NULL, 'D'},
-		{"link", no_argument, NULL, 'L'},
-		{"sec-address", no_argument, NULL, 'A'},
-		{"backtrace", no_argument, NULL, 'T'},
-		{"prefix", required_argument, NULL, 'P'},
-		{"cfi", no_argument, NULL, 'C'},
-		{"mnop", no_argument, NULL, 'O'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'H'},
-		{0, 0, NULL, 0},
+		{"hacks", optional_argument, NULL, 'h'}, {"orc", no_argument, NULL, 'o'},
+		{"retpoline", no_argument, NULL, 'r'},   {"rethunk", no_argument, NULL, 'K'},
+		{"sls", no_argument, NULL, 'l'},         {"static-call", no_argument, NULL, 't'},
+		{"module", no_argument, NULL, 'M'},      {"no-unreachable", no_argument, NULL, 'N'},
+		{"backup", no_argument, NULL, 'B'},      {"dry-run", no_argument, NULL, 'Y'},
+		{"stats", no_argument, NULL, 'S'},       {"fallback", required_argument, NULL, 'F'},
+		{"skip", required_argument, NULL, 'X'},  {"ibt", no_argument, NULL, 'i'},
+		{"mcount", no_argument, NULL, 'm'},      {"noinstr", no_argument, NULL, 'n'},
+		{"unret", no_argument, NULL, 'R'},       {"stackval", no_argument, NULL, 's'},
+		{"uaccess", no_argument, NULL, 'u'},     {"dump", optional_argument, NULL, 'D'},
+		{"link", no_argument, NULL, 'L'},        {"sec-address", no_argument, NULL, 'A'},
+		{"backtrace", no_argument, NULL, 'T'},   {"prefix", required_argument, NULL, 'P'},
+		{"cfi", no_argument, NULL, 'C'},         {"mnop", no_argument, NULL, 'O'},
+		{"verbose", no_argument, NULL, 'v'},     {"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'H'},        {0, 0, NULL, 0},
 	};
 	int o;
 
 	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, starts afresh */
-	while ((o = argument_option(argc, argv, "h::orltimnsuv", longs)) != -1) {
+	while ((o = argument_option(argc, argv, "h::orltimnsuvq", longs)) != -1) {
 		if (o == 'H') {
 			help();
 			return 0;

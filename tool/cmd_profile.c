@@ -29,7 +29,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch profile [OPTION...] -- COMMAND [ARG...]\n"
+	printf("Usage: etch profile [OPTION...] COMMAND [ARG...]\n"
 	       "       etch profile [OPTION...] -p PID [--duration SECONDS]\n"
 	       "\n"
 	       "Runs a command, or attaches to a running process, and shows where its time goes: samples of\n"
@@ -105,13 +105,16 @@ static bool option_take(int c, struct options *opt)
 		opt->session.perf.stack = (unsigned)n / 8 * 8;
 		break;
 	case 'n': return argument_number("--rows", optarg, 0, 1000000, &opt->rows);
-	case 'q': opt->quiet = true; break;
-	default: fprintf(stderr, "etch: see etch profile --help\n"); return false;
+	case 'q':
+		opt->quiet = true;
+		text_quiet_set();
+		break;
+	default: return false;
 	}
 	return true;
 }
 
-/* Parses the options. -1: continue; else the exit status. argv ends before the first --. */
+/* Parses the options, up to the command. -1: continue, with its first word at optind; else the exit status. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -131,7 +134,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	};
 	int c;
 
-	while ((c = argument_option(argc, argv, "o:F:p:n:qh", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "+o:F:p:n:qh", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -139,7 +142,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt))
 			return EXIT_UNUSABLE;
 	}
-	return arguments_none("profile", argc, argv) ? -1 : EXIT_UNUSABLE;
+	return -1;
 }
 
 /* What is sampled: a command or a process. */
@@ -184,7 +187,10 @@ static int profile_put(struct profile *p, const struct options *opt, const struc
 	}
 	if (!opt->quiet && end->signal)
 		fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
-	return profile_output_write(p, &opt->output, title) ? EXIT_CLEAN : EXIT_UNUSABLE;
+	if (!profile_output_write(p, &opt->output, title))
+		return EXIT_UNUSABLE;
+	profile_output_announce(&opt->output, "profile");
+	return EXIT_CLEAN;
 }
 
 static int run_and_show(struct options *opt)
@@ -221,14 +227,11 @@ static int run_and_show(struct options *opt)
 int cmd_profile(int argc, char **argv)
 {
 	struct options opt = {.output = {.to = {.fd = -1}, .kind = KIND_NONE}, .rows = ROWS_DEFAULT};
-	int status, first = 1;
-	char *none = NULL;
+	int status;
 
 	opt.session.perf = (struct perf_options){.hz = HZ_DEFAULT, .stack = STACK_DEFAULT, .children = true};
-	while (first < argc && strcmp(argv[first], "--"))
-		first++;
-	status = options_parse(first, argv, &opt);
+	status = options_parse(argc, argv, &opt);
 	if (status >= 0)
 		return status;
-	return subject_check(&opt, first < argc ? argv + first + 1 : &none) ? run_and_show(&opt) : EXIT_UNUSABLE;
+	return subject_check(&opt, argv + optind) ? run_and_show(&opt) : EXIT_UNUSABLE;
 }

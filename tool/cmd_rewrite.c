@@ -6,6 +6,7 @@
 #include "rewrite/files.h"
 #include "rewrite/system_directory.h"
 #include "support/memory.h"
+#include "support/progress.h"
 #include "support/workers.h"
 
 #include <getopt.h>
@@ -71,6 +72,7 @@ static void help(void)
 	       "                     other directories of the system\n"
 	       "      --no-undo      do not add the record that --undo needs\n"
 	       "      --werror       exit status 1 if there are findings (see docs/findings.md)\n"
+	       "  -q, --quiet        no findings and no notes, only errors\n"
 	       "  -v, --verbose      one line of results a file, and all findings\n"
 	       "  -h, --help\n"
 	       "\n"
@@ -193,22 +195,33 @@ struct command_line {
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},   {"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},     {"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'}, {"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},   {"eh-frame", optional_argument, NULL, 'H'},
-		{"fix-cfi", no_argument, NULL, 'X'},        {"registers", no_argument, NULL, 'R'},
-		{"sidecar", required_argument, NULL, 'S'},  {"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},        {"werror", no_argument, NULL, 'W'},
-		{"verbose", no_argument, NULL, 'v'},        {"closed", no_argument, NULL, 'L'},
-		{"init", required_argument, NULL, 'I'},     {"yes", no_argument, NULL, 'Y'},
-		{"help", no_argument, NULL, 'h'},           {0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"only", required_argument, NULL, 'O'},
+		{"no-cfi", no_argument, NULL, 'C'},
+		{"encoding", required_argument, NULL, 'E'},
+		{"unwind-map", required_argument, NULL, 'M'},
+		{"sframe", optional_argument, NULL, 'F'},
+		{"eh-frame", optional_argument, NULL, 'H'},
+		{"fix-cfi", no_argument, NULL, 'X'},
+		{"registers", no_argument, NULL, 'R'},
+		{"sidecar", required_argument, NULL, 'S'},
+		{"undo", no_argument, NULL, 'U'},
+		{"no-undo", no_argument, NULL, 'N'},
+		{"werror", no_argument, NULL, 'W'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"closed", no_argument, NULL, 'L'},
+		{"init", required_argument, NULL, 'I'},
+		{"yes", no_argument, NULL, 'Y'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
 	};
 	bool good = true;
 	int c;
 
-	while (good && (c = argument_option(argc, argv, "o:j:vh", longs)) != -1) {
-		l->forward |= !strchr("ojvhUY", c);
+	while (good && (c = argument_option(argc, argv, "o:j:qvh", longs)) != -1) {
+		l->forward |= !strchr("ojqvhUY", c);
 		switch (c) {
 		case 'o': l->opt.output = optarg; break;
 		case 'j': good = argument_jobs(optarg, &l->opt.jobs); break;
@@ -240,9 +253,13 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			break;
 		case 'N': l->opt.no_undo = true; break;
 		case 'W': l->opt.werror = true; break;
+		case 'q':
+			text_quiet_set();
+			progress_off();
+			break;
 		case 'v': l->opt.verbose = true; break;
 		case 'h': help(); return 0;
-		default: fprintf(stderr, "etch: see etch rewrite --help\n"); return -1;
+		default: return -1;
 		}
 	}
 	return good ? optind : -1;

@@ -31,7 +31,7 @@ struct options {
 
 static void help(void)
 {
-	printf("Usage: etch stat [OPTION...] -- COMMAND [ARG...] [-- COMMAND_B [ARG...]]\n"
+	printf("Usage: etch stat [OPTION...] COMMAND [ARG...] [-- COMMAND_B [ARG...]]\n"
 	       "\n"
 	       "Runs a command, or two in turn (A B A B ...), and shows their cost, child processes\n"
 	       "included: task clock, CPU migrations, context switches, page faults, cycles,\n"
@@ -144,12 +144,12 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 	case 'T': opt->separator = optarg; break;
 	case 'F': return argument_format(optarg, &opt->format);
 	case 'J': opt->format = FORMAT_JSON; break;
-	default: fprintf(stderr, "etch: see etch stat --help\n"); return false;
+	default: return false;
 	}
 	return true;
 }
 
-/* Parses the options. -1: continue; else the exit status. argv ends before the first --. */
+/* Parses the options, up to the first command. -1: continue, with its first word at optind; else the exit status. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -165,7 +165,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	const char *cpu = NULL;
 	int c;
 
-	while ((c = argument_option(argc, argv, "r:w:i:qo:h", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "+r:w:i:qo:h", longs)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -173,8 +173,6 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt, &cpu))
 			return EXIT_UNUSABLE;
 	}
-	if (!arguments_none("stat", argc, argv))
-		return EXIT_UNUSABLE;
 	if (opt->output.path && opt->output.fd >= 0) {
 		fprintf(stderr, "etch: --output and --log-fd exclude each other\n");
 		return EXIT_UNUSABLE;
@@ -187,7 +185,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	return opt->pin && opt->m.run.cpu < 0 ? EXIT_UNUSABLE : -1;
 }
 
-/* Splits the arguments after the first "--" into one or two commands. */
+/* Splits the arguments after the options into one or two commands. */
 static bool commands_take(struct options *opt, int argc, char **argv)
 {
 	const char *between = opt->separator ? opt->separator : "--";
@@ -297,16 +295,14 @@ int cmd_stat(int argc, char **argv)
 {
 	struct options opt = {
 		.format = FORMAT_TEXT, .output = {.fd = -1}, .m = {.runs = RUNS, .run = {.input_keep = true}}};
-	int status, first = 1;
+	int status;
 
-	while (first < argc && strcmp(argv[first], "--"))
-		first++;
-	status = options_parse(first, argv, &opt);
-	if (status < 0 && first == argc) {
+	status = options_parse(argc, argv, &opt);
+	if (status < 0 && optind == argc) {
 		fprintf(stderr, "etch: no command to run; see etch stat --help\n");
 		status = EXIT_UNUSABLE;
 	}
-	if (status < 0 && (!commands_take(&opt, argc - first - 1, argv + first + 1) || !output_check(&opt.output)))
+	if (status < 0 && (!commands_take(&opt, argc - optind, argv + optind) || !output_check(&opt.output)))
 		status = EXIT_UNUSABLE;
 	if (status < 0)
 		status = run_and_show(&opt);

@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
+#include "support/nearest.h"
 #include "support/workers.h"
 #include "tables/tables.h"
 
@@ -55,7 +56,7 @@ static bool option_take(int c, struct tables_options *o)
 	case 'F': return argument_format(optarg, &o->format);
 	case 'q': o->quiet = true; return true;
 	case 'v': o->verbose = true; return true;
-	default: fprintf(stderr, "etch: see etch tables --help\n"); return false;
+	default: return false;
 	}
 }
 
@@ -103,6 +104,9 @@ static int clear(const struct tables_options *o)
 
 static int word_run(const char *word, struct tables_options *o)
 {
+	static const char *const words[] = {"status", "update", "clear", NULL};
+	const char *meant = nearest_word(word, words, sizeof(*words));
+
 	if (o->format == FORMAT_TSV && !o->operand_count) {
 		text_error("--format", "tsv is for FILEs; without, it is text or json");
 		return EXIT_UNUSABLE;
@@ -118,7 +122,8 @@ static int word_run(const char *word, struct tables_options *o)
 	if (!strcmp(word, "clear"))
 		text_error(NULL, "tables clear takes no FILE: it removes all tables");
 	else
-		text_error(NULL, "'%s' is not status, update or clear; see etch tables --help", word);
+		text_error(NULL, "'%s' is not status, update or clear%s%s%s; see etch tables --help", word,
+		           meant ? " (did you mean " : "", meant ? meant : "", meant ? "?)" : "");
 	return EXIT_UNUSABLE;
 }
 

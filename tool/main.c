@@ -3,6 +3,7 @@
  * output. */
 #include "command.h"
 #include "report/text.h"
+#include "support/nearest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +25,9 @@ static const struct command commands[] = {
 	{"profile", "show where a program's time goes: stacks, flame graph", cmd_profile},
 	{"heap", "show who allocates memory: leaks, peak, flame graph", cmd_heap},
 	{"tables", "keep unwind tables of all programs and libraries of a system", cmd_tables},
+	{NULL, NULL, NULL},
 };
-#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
 static void usage(FILE *out)
 {
@@ -40,7 +42,7 @@ static void usage(FILE *out)
 		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out, "\n"
 	             "  etch COMMAND --help   help on a command\n"
-	             "  etch --version\n\n"
+	             "  etch --version        or etch version\n\n"
 	             "Example:\n"
 	             "  cc -c app.c && etch rewrite app.o\n"
 	             "  cc app.o -letch -o app && etch rewrite app\n"
@@ -77,6 +79,7 @@ static int output_finish(int status)
 static int command_run(int argc, char **argv)
 {
 	char name[64]; /* the prefix of getopt_long()'s messages */
+	const char *meant;
 	size_t i;
 
 	for (i = 0; i < COMMANDS; i++) {
@@ -86,7 +89,9 @@ static int command_run(int argc, char **argv)
 		argv[0] = name;
 		return commands[i].run(argc, argv);
 	}
-	text_error(NULL, "unknown command '%s'; see etch --help", argv[0]);
+	meant = nearest_word(argv[0], &commands[0].name, sizeof(commands[0]));
+	text_error(NULL, "unknown command '%s'%s%s%s; see etch --help", argv[0], meant ? " (did you mean " : "",
+	           meant ? meant : "", meant ? "?)" : "");
 	return EXIT_UNUSABLE;
 }
 
@@ -105,7 +110,7 @@ int main(int argc, char **argv)
 		usage(stdout);
 		return output_finish(EXIT_CLEAN);
 	}
-	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V") || !strcmp(argv[1], "version")) {
 		printf("etch " ETCH_VERSION "\n");
 		return output_finish(EXIT_CLEAN);
 	}

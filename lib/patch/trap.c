@@ -371,10 +371,10 @@ static void report(const struct module *m, uint64_t at, uint64_t rip, int given_
 	put_string(" stores to the etched object ");
 	put_object(m, at);
 	put_string(given_up ? ", whose value was in the code: what is on its page is read from memory until etch_sync"
-	                      " (ETCH-I102, docs/findings.md)\n"
+	                      " (ETCH-I102 in findings.md of its documentation)\n"
 	                    : ", whose value is in the code; its memory is read-only\n"
 	                      "etch: set it with etch_set or imv_set, or call etch_release before a phase of plain stores"
-	                      " (ETCH-I101, docs/findings.md)\n");
+	                      " (ETCH-I101 in findings.md of its documentation)\n");
 	while (done < used) {
 		sent = sys_call3(SYS_write, 2, (long)(message + done), (long)(used - done));
 		if (sent > 0)

@@ -37,6 +37,7 @@ _etch() {
 		argument=$(_etch_options "$etch" "$command" | awk -F'\t' -v o="$prev" '$1 == o { print $2; exit }')
 		case $argument in
 		*\|*) COMPREPLY=($(compgen -W "${argument//|/ }" -- "$cur")) ; return ;;
+		ID | RULE) COMPREPLY=($(compgen -W "$("$etch" check --list 2>/dev/null | grep -o '^ETCH-[A-Z][0-9]*')" -- "$cur")) ; return ;;
 		FILE* | OUT* | OLD* | *.json) compopt -o default ; return ;;
 		DIR*) compopt -o dirnames ; return ;;
 		?*) return ;;

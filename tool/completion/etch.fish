@@ -20,11 +20,15 @@ function __etch_options
 	etch (__etch_command) --help 2>/dev/null | sed -nE 's/^ +(-[A-Za-z0-9], )?(--[a-z0-9-]+)[ =]?([^ ]*)( +(.*))?/\2\t\5/p'
 end
 
-# The values of the option before the cursor, where its help names them as a|b|c.
+# The values of the option before the cursor, where its help names them as a|b|c; the IDs of findings where it says ID.
 function __etch_values
 	set -l words (commandline -opc)
 	set -l option $words[-1]
 	string match -q -- '-*' $option; or return
+	if contains -- $option --explain --ignore
+		etch check --list 2>/dev/null | string match -r '^ETCH-[A-Z][0-9]+'
+		return
+	end
 	etch (__etch_command) --help 2>/dev/null |
 		sed -nE "s/^ +((-[A-Za-z0-9]), )?(--[a-z0-9-]+)[ =]([a-z0-9]+(\|[a-z0-9]+)+).*/\2 \3 \4/p" |
 		while read -l -a line

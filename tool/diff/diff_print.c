@@ -163,7 +163,7 @@ static void size_cells(struct listing *l, const struct size_row *r)
 static void sizes(const struct diff *d)
 {
 	static const struct column columns[] = {
-		{"", false, false}, {"old", true, false}, {"new", true, false}, {"", true, false}, {"", true, false},
+		{"", false}, {"old", true}, {"new", true}, {"", true}, {"", true},
 	};
 	struct listing l;
 	size_t i;
@@ -277,9 +277,8 @@ static void change_cells(const struct diff *d, const struct change *x, struct li
 static void functions(const struct diff *d, size_t most)
 {
 	static const struct column columns[] = {
-		{"", false, false},     {"bytes", true, false}, {"", true, false},
-		{"insns", true, false}, {"", true, false},      {"", true, false},
-		{"frame", true, false}, {"rows", true, false},  {"function", false, false},
+		{"", false}, {"bytes", true}, {"", true},     {"insns", true},     {"", true},
+		{"", true},  {"frame", true}, {"rows", true}, {"function", false},
 	};
 	const struct change **list = changes_sorted(d);
 	size_t i, shown = 0, left = 0, of_kind = 0;

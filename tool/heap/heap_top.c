@@ -12,6 +12,7 @@
 #include "profile/stop_lines.h"
 #include "profile/writers.h"
 #include "report/text.h"
+#include "support/plural.h"
 
 #define STACKS_SHOWN 3
 #define FRAMES_SHOWN 10
@@ -85,6 +86,17 @@ static void bytes_put(uint64_t bytes, int columns, FILE *out)
 	fprintf(out, "%*.*f %s", columns, i ? 1 : 0, n, units[i]);
 }
 
+/* A sum for people, and exactly: "1.3 MB (1340216 bytes)". */
+static void sum_bytes_put(uint64_t bytes, FILE *out)
+{
+	if (bytes >= 1000) {
+		bytes_put(bytes, 0, out);
+		fprintf(out, " (%" PRIu64 " bytes)", bytes);
+	} else {
+		fprintf(out, "%" PRIu64 " byte%s", bytes, plural(bytes));
+	}
+}
+
 static void name_put(const char *name, FILE *out)
 {
 	char cut[NAME_MOST + 8];
@@ -146,8 +158,9 @@ static void stack_put(const struct heap_profile *h, const struct ranked *r, FILE
 	const struct heap_sum *s = &r->sum[h->measure];
 	int shown = 0;
 
-	fprintf(out, "\n%" PRIu64 " bytes in %" PRIu64 " block%s %s by\n", s->bytes, s->count, s->count == 1 ? "" : "s",
-	        what[h->measure]);
+	putc('\n', out);
+	sum_bytes_put(s->bytes, out);
+	fprintf(out, " in %" PRIu64 " block%s %s by\n", s->count, plural(s->count), what[h->measure]);
 	for (uint32_t at = p->call_of[p->samples[r->index].node]; at; at = key_caller(&p->calls.list[at])) {
 		if (shown++ == FRAMES_SHOWN) {
 			fprintf(out, "    ...\n");
@@ -217,11 +230,13 @@ static void stacks_missing(const struct heap_profile *h, FILE *out)
 {
 	stop_lines_put(h->profile, true, out);
 	if (h->lost_stack) {
-		fprintf(out, "%" PRIu64 " allocations are counted without a stack", h->lost_stack);
+		fprintf(out, "%" PRIu64 " allocation%s counted without a stack", h->lost_stack,
+		        h->lost_stack == 1 ? " is" : "s are");
 		shortage_put(h->short_of, out);
 	}
 	if (h->lost_module) {
-		fprintf(out, "%" PRIu64 " frames have no name: their file could not be recorded", h->lost_module);
+		fprintf(out, "%" PRIu64 " frame%s no name: the file could not be recorded", h->lost_module,
+		        h->lost_module == 1 ? " has" : "s have");
 		shortage_put(h->short_of, out);
 	}
 }
@@ -298,17 +313,18 @@ void heap_missing(const struct heap_profile *h, FILE *out)
 {
 	ended_put(h, out);
 	if (h->lost_thread) {
-		fprintf(out, "%" PRIu64 " allocations are not recorded: what the recorder keeps for a thread had no room",
-		        h->lost_thread);
+		fprintf(out, "%" PRIu64 " allocation%s not recorded: what the recorder keeps for a thread had no room",
+		        h->lost_thread, h->lost_thread == 1 ? " is" : "s are");
 		shortage_put(h->short_of, out);
 	}
 	if (h->lost_block) {
-		fprintf(out, "%" PRIu64 " allocations count as leaked, since they could not be followed", h->lost_block);
+		fprintf(out, "%" PRIu64 " allocation%s as leaked, since what became of %s could not be followed", h->lost_block,
+		        h->lost_block == 1 ? " counts" : "s count", h->lost_block == 1 ? "it" : "them");
 		shortage_put(h->short_of, out);
 	}
 	if (h->lost_handler)
-		fprintf(out, "%" PRIu64 " calls lost: made by a signal handler while the recorder was at work\n",
-		        h->lost_handler);
+		fprintf(out, "%" PRIu64 " call%s lost: made by a signal handler while the recorder was at work\n",
+		        h->lost_handler, plural(h->lost_handler));
 	if (h->lost_children) {
 		fprintf(out, "%" PRIu64 " process%s not recorded: no file for it could be opened", h->lost_children,
 		        h->lost_children == 1 ? " is" : "es are");
@@ -324,7 +340,9 @@ void heap_missing(const struct heap_profile *h, FILE *out)
 
 static void sum_put(const char *what, const struct heap_sum *s, const char *unit, FILE *out)
 {
-	fprintf(out, "%s %" PRIu64 " bytes in %" PRIu64 " %s%s", what, s->bytes, s->count, unit, s->count == 1 ? "" : "s");
+	fprintf(out, "%s ", what);
+	sum_bytes_put(s->bytes, out);
+	fprintf(out, " in %" PRIu64 " %s%s", s->count, unit, plural(s->count));
 }
 
 void heap_summary(const struct heap_profile *h, FILE *out)

@@ -12,11 +12,9 @@
 /* ---- TSV: columns are only ever added at the end, since scripts read them by position -- */
 
 static const struct column code_columns[] = {
-	{"address", false, false},     {"length", true, false}, {"changed", false, false}, {"cfa", false, false},
-	{"bp", false, false},          {"ra", false, false},    {"kind", false, false},    {"source", false, false},
-	{"instruction", false, false}, {"site", false, false},  {"bytes", false, false},   {"flow", false, false},
-	{"target", false, false},      {"name", false, false},  {"refers", false, false},  {"saved", false, false},
-	{"line", false, false},
+	{"address", false}, {"length", true},  {"changed", false},     {"cfa", false},   {"bp", false},    {"ra", false},
+	{"kind", false},    {"source", false}, {"instruction", false}, {"site", false},  {"bytes", false}, {"flow", false},
+	{"target", false},  {"name", false},   {"refers", false},      {"saved", false}, {"line", false},
 };
 
 /* The columns of an unwind row. */

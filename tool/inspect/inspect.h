@@ -60,6 +60,7 @@ struct unwind_view {
 	const char *table;         /* encoding of the table: "block", "orc", "sframe", "cfi"; null: the file has none */
 	uint64_t bytes;            /* size of the table as loaded */
 	size_t row_count;          /* number of rows by the table's own header */
+	size_t fdes, fres;         /* of .sframe: what its header counts; blocks of a PLT have several rows an FRE */
 	struct etch_unwind header; /* of the table in a linked file */
 	bool generated;            /* the rows were made from the code */
 	bool sources;              /* false: stripped, all rows have source "code"; or the table has none */

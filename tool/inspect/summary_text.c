@@ -2,13 +2,13 @@
 /* Prints etch inspect summary as text. */
 #include "inspect/view_summary.h"
 #include "report/text.h"
+#include "support/plural.h"
+#include "table/sframe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 static double percent(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
-
-static const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 
 static void file_text(const struct summary *s)
 {
@@ -51,8 +51,9 @@ static void code_text(const struct summary *s)
 
 	printf("  code: %" PRIu64 " bytes in %zu section%s", c->text, s->code_sections, plural(s->code_sections));
 	if (c->padding)
-		printf(", of which %" PRIu64 " are padding between functions", c->padding);
-	printf("; %zu functions, %" PRIu64 " instructions decoded\n", fr->functions, fr->insns);
+		printf(", of which %" PRIu64 " %s padding between functions", c->padding, c->padding == 1 ? "is" : "are");
+	printf("; %zu function%s, %" PRIu64 " instruction%s decoded\n", fr->functions, plural(fr->functions), fr->insns,
+	       plural(fr->insns));
 	if (!c->text)
 		return;
 	printf("  unwind rows, by source (bytes of code, padding apart):\n");
@@ -79,13 +80,16 @@ static void tables_text(const struct summary *s)
 	else
 		printf("  .eh_frame: %" PRIu64 " bytes, and .eh_frame_hdr %" PRIu64 ": %.2f%% of the code\n", frame, hdr,
 		       percent(frame + hdr, s->code.text));
+	if (summary_size(s, SFRAME_SECTION))
+		printf("  " SFRAME_SECTION ": %" PRIu64 " bytes, %.2f%% of the code\n", summary_size(s, SFRAME_SECTION),
+		       percent(summary_size(s, SFRAME_SECTION), s->code.text));
 	if (!u->table) {
 		printf("  no unwind table (etch inspect orc shows its rows)\n");
 		return;
 	}
-	printf("  unwind table (%s): %zu rows in %" PRIu64 " bytes, %.2f a row, %.2f%% of %" PRIu64 " bytes of text",
-	       u->table, u->row_count, u->bytes, u->row_count ? (double)u->bytes / (double)u->row_count : 0,
-	       percent(u->bytes, c->text), c->text);
+	printf("  unwind table (%s): %zu row%s in %" PRIu64 " bytes, %.2f a row, %.2f%% of %" PRIu64 " bytes of text",
+	       u->table, u->row_count, plural(u->row_count), u->bytes,
+	       u->row_count ? (double)u->bytes / (double)u->row_count : 0, percent(u->bytes, c->text), c->text);
 	if (frame)
 		printf(", %.2f%% of .eh_frame%s", percent(u->bytes, frame + hdr), hdr ? " and .eh_frame_hdr" : "");
 	if (u->header.map_shift)
@@ -105,7 +109,7 @@ static void exceptions_text(const struct summary *s)
 
 	if (!v->fixups.table_count)
 		return;
-	printf("  exception table: %zu instructions may fault;", v->fixups.count);
+	printf("  exception table: %zu instruction%s may fault;", v->fixups.count, plural(v->fixups.count));
 	for (i = 0; i <= ETCH_EX_TYPE_LAST; i++)
 		printf("%s %zu %s", i ? "," : "", s->exceptions[i], ex_type_name((uint32_t)i));
 	if (bad)
@@ -144,7 +148,8 @@ static void calls_text(const struct summary *s)
 	size_t i;
 
 	if (s->calls.all) {
-		printf("  %zu calls through function pointers of etched objects: %zu are sites", s->calls.all, s->calls.sites);
+		printf("  %zu call%s through function pointers of etched objects: %zu %s", s->calls.all, plural(s->calls.all),
+		       s->calls.sites, s->calls.sites == 1 ? "is a site" : "are sites");
 		if (linked)
 			printf(", %zu of them can be patched live, %zu with their page;", s->calls.live, s->calls.swap);
 		for (i = 0; linked && i < s->state_count; i++)
@@ -152,8 +157,8 @@ static void calls_text(const struct summary *s)
 		putchar('\n');
 	}
 	if (s->in_place)
-		printf("  %zu calls compiled in place: %zu in place now, %zu call\n", s->in_place, s->in_place_now,
-		       s->in_place - s->in_place_now);
+		printf("  %zu call%s compiled in place: %zu in place now, %zu called\n", s->in_place, plural(s->in_place),
+		       s->in_place_now, s->in_place - s->in_place_now);
 }
 
 static void sites_text(const struct summary *s)
@@ -165,15 +170,17 @@ static void sites_text(const struct summary *s)
 		printf("  no etched object (mark one with ETCHED or DEFINE_IMV of <etch/imv.h>)\n");
 		return;
 	}
-	printf("  %zu loads of etched objects: %zu have an immediate form", s->loads.all, s->loads.sites);
+	printf("  %zu load%s of etched objects: %zu %s an immediate form", s->loads.all, plural(s->loads.all),
+	       s->loads.sites, s->loads.sites == 1 ? "has" : "have");
 	if (linked)
 		printf(", %zu of them can be patched live, %zu with their page, %zu are immediates now", s->loads.live,
 		       s->loads.swap, s->immediates);
 	if (s->unfit)
-		printf("; %zu hold values that do not fit", s->unfit);
+		printf(s->unfit == 1 ? "; %zu holds a value that does not fit" : "; %zu hold values that do not fit", s->unfit);
 	putchar('\n');
 	calls_text(s);
-	printf("  %zu plain stores, %zu escapes of an address\n", s->stores, s->escapes);
+	printf("  %zu plain store%s, %zu escape%s of an address\n", s->stores, plural(s->stores), s->escapes,
+	       plural(s->escapes));
 	if (linked)
 		printf("  table: %zu bytes a site, %" PRIu64 " bytes in all%s\n", sizeof(struct etch_imv),
 		       (v->tables.imv_room + v->tables.pv_room) * sizeof(struct etch_imv),

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Queries a temporary locale: the locale of the process stays "C". */
@@ -27,15 +26,12 @@ static bool locale_is_utf8(void)
 
 void writer_init(struct writer *p)
 {
-	struct winsize size;
-
 	*p = (struct writer){0};
 	if (!isatty(STDOUT_FILENO))
 		return;
 	p->colour = terminal_has_colours();
 	p->unicode = locale_is_utf8();
-	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
-		p->width = size.ws_col;
+	p->width = terminal_width();
 }
 
 static unsigned columns(const char *text)

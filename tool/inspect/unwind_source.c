@@ -105,6 +105,7 @@ static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct
 {
 	uint32_t i = sframe_find(f);
 	const struct elf_section *s = i ? &f->sections[i] : NULL;
+	struct sframe_header head;
 	uint8_t *resolved = NULL;
 	int err;
 
@@ -122,7 +123,10 @@ static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct
 		return -1;
 	out->table = "sframe";
 	out->bytes = s->sh.sh_size;
-	out->row_count = out->rows.count;
+	out->row_count = out->rows.count ? out->rows.count - 1 : 0; /* the last row is where the code ends */
+	memcpy(&head, s->data, sizeof(head));                       /* its counts are not relocated */
+	out->fdes = head.fde_count;
+	out->fres = head.fre_count;
 	return 0;
 }
 

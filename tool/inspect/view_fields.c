@@ -7,6 +7,7 @@
 #include "report/text.h"
 #include "site/bake.h"
 #include "support/memory.h"
+#include "support/plural.h"
 #include "shared/search.h"
 #include "support/vector.h"
 
@@ -19,8 +20,8 @@
 #define LINES_SHOWN  16 /* of the lines to replace, without --all */
 
 static const struct column field_columns[] = {
-	{"object", false, false}, {"field", false, false}, {"offset", true, false}, {"size", true, false},
-	{"reads", true, false},   {"armed", false, false}, {"stores", true, false}, {"because", false, false},
+	{"object", false}, {"field", false}, {"offset", true}, {"size", true},
+	{"reads", true},   {"armed", false}, {"stores", true}, {"because", false},
 };
 
 /* When a field is armed. GUARDED: by etch_sync, although something may store to it later, which its read-only pages
@@ -376,8 +377,6 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 }
 
 static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
 
 /* Prints the sum for a maintainer: how many reads become immediates, and for which changes. */
 static void sums_print(const char *object, struct sums *s, bool all)

@@ -14,60 +14,51 @@
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define PROBLEM                 \
-	{                           \
-		"problem", false, false \
+#define PROBLEM          \
+	{                    \
+		"problem", false \
 	}
 
 static const struct column ex_columns[] = {
-	{"instruction", false, false}, {"fixup", false, false}, {"type", false, false},
-	{"register", true, false},     {"flags", true, false},  {"immediate", true, false},
-	{"name", false, false},        {"to", false, false},    PROBLEM,
+	{"instruction", false}, {"fixup", false}, {"type", false}, {"register", true}, {"flags", true}, {"immediate", true},
+	{"name", false},        {"to", false},    PROBLEM,
 };
 static const struct column ex_handler_columns[] = {
-	{"instruction", false, false}, {"fixup", false, false}, {"handler", false, false},
-	{"name", false, false},        {"to", false, false},    PROBLEM,
+	{"instruction", false}, {"fixup", false}, {"handler", false}, {"name", false}, {"to", false}, PROBLEM,
 };
 static const struct column alt_columns[] = {
-	{"instruction", false, false},
-	{"length", true, false},
-	{"replacement", false, false},
-	{"new_length", true, false},
-	{"feature", false, false},
-	{"cpuid", false, false},
-	{"flags", false, false},
-	{"name", false, false},
-	{"original", false, false},
-	{"new", false, false},
+	{"instruction", false},
+	{"length", true},
+	{"replacement", false},
+	{"new_length", true},
+	{"feature", false},
+	{"cpuid", false},
+	{"flags", false},
+	{"name", false},
+	{"original", false},
+	{"new", false},
 	PROBLEM,
 };
 static const struct column paravirt_columns[] = {
-	{"instruction", false, false}, {"length", true, false},    {"slot", true, false},
-	{"name", false, false},        {"original", false, false}, PROBLEM,
+	{"instruction", false}, {"length", true}, {"slot", true}, {"name", false}, {"original", false}, PROBLEM,
 };
 static const struct column jump_columns[] = {
-	{"instruction", false, false}, {"target", false, false}, {"key", false, false},
-	{"flags", false, false},       {"name", false, false},   {"to", false, false},
-	{"key_name", false, false},    {"now", false, false},    PROBLEM,
+	{"instruction", false}, {"target", false},   {"key", false}, {"flags", false}, {"name", false},
+	{"to", false},          {"key_name", false}, {"now", false}, PROBLEM,
 };
 static const struct column call_columns[] = {
-	{"instruction", false, false},
-	{"key", false, false},
-	{"flags", false, false},
-	{"name", false, false},
-	{"key_name", false, false},
-	{"now", false, false},
-	PROBLEM,
+	{"instruction", false}, {"key", false}, {"flags", false}, {"name", false},
+	{"key_name", false},    {"now", false}, PROBLEM,
 };
 static const struct column site_columns[] = {
-	{"instruction", false, false},
-	{"name", false, false},
-	{"now", false, false},
+	{"instruction", false},
+	{"name", false},
+	{"now", false},
 	PROBLEM,
 };
 static const struct column bug_columns[] = {
-	{"instruction", false, false}, {"file", false, false}, {"line", true, false},    {"flags", false, false},
-	{"taint", true, false},        {"name", false, false}, {"format", false, false}, PROBLEM,
+	{"instruction", false}, {"file", false}, {"line", true},    {"flags", false},
+	{"taint", true},        {"name", false}, {"format", false}, PROBLEM,
 };
 
 /* Context while the listing of one table is filled. */

@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const struct column mark_columns[] = {
-	{"address", false, false}, {"name", false, false},     {"types", false, false}, {"arguments", false, false},
-	{"live", false, false},    {"function", false, false}, {"file", false, false},  {"line", true, false},
+	{"address", false}, {"name", false},     {"types", false}, {"arguments", false},
+	{"live", false},    {"function", false}, {"file", false},  {"line", true},
 };
 
 static const char *const type_names[ETCH_MARK_OTHER + 1] = {

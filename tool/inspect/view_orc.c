@@ -5,6 +5,7 @@
 
 #include "elf/symbols.h"
 #include "support/plain.h"
+#include "support/plural.h"
 #include "report/text.h"
 
 #include <inttypes.h>
@@ -221,8 +222,11 @@ static void head_print(const struct printer *p, const char *path)
 		printf(": ");
 		if (u->generated)
 			printf("%s\n", u->table ? "generated" : "no table in the file; generated");
+		else if (p->from == UNWIND_SFRAME)
+			printf("sframe table, %zu FRE%s in %zu FDE%s, shown as %zu row%s\n", u->fres, plural(u->fres), u->fdes,
+			       plural(u->fdes), u->row_count, plural(u->row_count));
 		else
-			printf("%s table, %zu rows%s\n", u->table, u->row_count,
+			printf("%s table, %zu row%s%s\n", u->table, u->row_count, plural(u->row_count),
 			       u->sources || is_standard(p) ? "" : " (" ETCH_SEC_SOURCE " was stripped)");
 		printf("%10s  %6s  %-15s  %-12s  %-10s  %-6s  %-6s  %s%s\n", "address", "size", "cfa", "bp", "ra", "kind",
 		       "source", u->saves ? "registers                         " : "", "function");
@@ -235,10 +239,8 @@ static void unread_report(const char *path, size_t unread)
 	if (!unread)
 		return;
 	fflush(stdout);
-	fprintf(stderr, "etch: ");
-	text_clean(stderr, path);
-	fprintf(stderr, ": %zu entr%s of .eh_frame %s not shown: etch cannot read %s, or the CIE\n", unread,
-	        unread == 1 ? "y" : "ies", unread == 1 ? "is" : "are", unread == 1 ? "it" : "them");
+	text_remark(path, "%zu entr%s of .eh_frame %s not shown: etch cannot read %s, or the CIE", unread,
+	            unread == 1 ? "y" : "ies", unread == 1 ? "is" : "are", unread == 1 ? "it" : "them");
 }
 
 int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e)

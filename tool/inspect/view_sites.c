@@ -10,9 +10,8 @@
 #include <stdio.h>
 
 static const struct column site_columns[] = {
-	{"address", false, false}, {"length", true, false}, {"kind", false, false},    {"object", false, false},
-	{"offset", true, false},   {"size", true, false},   {"form", false, false},    {"live", false, false},
-	{"state", false, true},    {"target", false, true}, {"function", false, true}, {"source", false, true},
+	{"address", false}, {"length", true}, {"kind", false},  {"object", false}, {"offset", true},    {"size", true},
+	{"form", false},    {"live", false},  {"state", false}, {"target", false}, {"function", false}, {"source", false},
 };
 
 /* A call site without a form is decoded to tell "jmp" from "call". */

@@ -5,7 +5,10 @@
 
 #include "kernel/kernel.h"
 #include "support/progress.h"
+#include "support/terminal.h"
+#include "report/text.h"
 #include "site/in_place.h"
+#include "table/sframe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,8 +81,8 @@ static void sites_count(struct summary *c)
 }
 
 static const struct column object_columns[] = {
-	{"object", false, false}, {"size", true, false},       {"loads", true, false},  {"live", true, false},
-	{"calls", true, false},   {"live_calls", true, false}, {"armed", false, false}, {"because", false, false},
+	{"object", false}, {"size", true},       {"loads", true},  {"live", true},
+	{"calls", true},   {"live_calls", true}, {"armed", false}, {"because", false},
 };
 
 /* What libetch knows of an object of a linked file at start-up: its record in __etch_obj, or null. */
@@ -231,7 +234,7 @@ static void sizes_count(struct summary *s)
 {
 	static const char *const tables[] = {".eh_frame",     ".eh_frame_hdr", ".gcc_except_table", ETCH_SEC_UNWIND,
 	                                     ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
-	                                     ETCH_SEC_OBJ,    ETCH_SEC_PV};
+	                                     ETCH_SEC_OBJ,    ETCH_SEC_PV,     SFRAME_SECTION};
 	const struct elf_file *f = &s->view->file;
 	size_t i;
 
@@ -307,6 +310,28 @@ static bool summary_make(struct summary *s)
 	return objects_list(s->view, &s->objects) && findings_count(s);
 }
 
+/* Prints the summary as text, no wider than the terminal. */
+static void summary_fold(const struct summary *s)
+{
+	FILE *out = stdout, *f;
+	char *text = NULL;
+	size_t size = 0;
+
+	f = open_memstream(&text, &size);
+	if (!f) {
+		summary_text(s);
+		return;
+	}
+	stdout = f;
+	summary_text(s);
+	stdout = out;
+	if (fclose(f))
+		text_error(NULL, NO_MEMORY);
+	else
+		terminal_fold(text);
+	free(text);
+}
+
 int show_summary(const char *path, int jobs, enum format format, struct error *e)
 {
 	struct unwind_view unwind = {0};
@@ -324,7 +349,7 @@ int show_summary(const char *path, int jobs, enum format format, struct error *e
 	else if (!err && format == FORMAT_TSV)
 		summary_tsv(&s);
 	else if (!err)
-		summary_text(&s);
+		summary_fold(&s);
 	listing_free(&s.objects);
 	free(s.found);
 	unwind_view_free(&unwind);

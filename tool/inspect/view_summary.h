@@ -32,7 +32,7 @@ struct coverage {
 	size_t undefined_rows;
 };
 
-#define SIZES 10
+#define SIZES 11
 
 /* All figures of a file. */
 struct summary {

@@ -12,31 +12,28 @@
 #include <string.h>
 
 static const struct column imv_columns[] = {
-	{"site", false, false},    {"refers", false, false}, {"form", false, false},    {"register", true, false},
-	{"base", true, false},     {"length", true, false},  {"address", false, false}, {"offset", true, false},
-	{"constant", true, false}, {"asked", false, false},  {"flags", false, false},
+	{"site", false},    {"refers", false}, {"form", false},    {"register", true}, {"base", true},   {"length", true},
+	{"address", false}, {"offset", true},  {"constant", true}, {"asked", false},   {"flags", false},
 };
 static const struct column pv_columns[] = {
-	{"site", false, false},  {"refers", false, false}, {"form", false, false},  {"register", true, false},
-	{"offset", true, false}, {"length", true, false},  {"flags", false, false},
+	{"site", false},  {"refers", false}, {"form", false},  {"register", true},
+	{"offset", true}, {"length", true},  {"flags", false},
 };
 static const struct column native_columns[] = {
-	{"function", false, false}, {"code", false, false}, {"length", true, false},
-	{"flags", false, false},    {"name", false, false},
+	{"function", false}, {"code", false}, {"length", true}, {"flags", false}, {"name", false},
 };
 static const struct column inline_columns[] = {
-	{"site", false, false},
-	{"slot", false, false},
-	{"function", false, false},
-	{"state", false, false},
+	{"site", false},
+	{"slot", false},
+	{"function", false},
+	{"state", false},
 };
 static const struct column ex_columns[] = {
-	{"instruction", false, false}, {"fixup", false, false}, {"type", false, false}, {"register", true, false},
-	{"immediate", true, false},    {"name", false, false},  {"to", false, false},
+	{"instruction", false}, {"fixup", false}, {"type", false}, {"register", true},
+	{"immediate", true},    {"name", false},  {"to", false},
 };
 static const struct column obj_columns[] = {
-	{"kind", false, false}, {"address", false, false}, {"size", true, false},
-	{"ref", false, false},  {"flags", false, false},   {"name", false, false},
+	{"kind", false}, {"address", false}, {"size", true}, {"ref", false}, {"flags", false}, {"name", false},
 };
 
 /* The columns of the second record. */
@@ -323,32 +320,35 @@ int show_tables(const struct view *v, enum format format)
 	if (format == FORMAT_JSON) {
 		tables_json(v, &t);
 	} else {
-		printf("%s" ETCH_SEC_IMV ": %zu entries of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
-		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, sizeof(struct etch_imv), v->tables.imv_room,
-		       v->tables.imv_addr, v->tables.moved ? ", in the etch segment" : "",
+		printf("%s" ETCH_SEC_IMV ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
+		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, v->tables.imv_count == 1 ? "entry" : "entries",
+		       sizeof(struct etch_imv), v->tables.imv_room, v->tables.imv_addr,
+		       v->tables.moved ? ", in the etch segment" : "",
 		       v->tables.flags & ETCH_MODULE_LINKED ? "" : ", not sorted yet: no link step");
 		listing_print(&t.imv, format);
-		printf("%s" ETCH_SEC_OBJ ": %zu records of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
-		       v->tables.obj_count, sizeof(struct etch_obj), v->tables.obj_room, v->tables.obj_addr);
+		printf("%s" ETCH_SEC_OBJ ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
+		       v->tables.obj_count, v->tables.obj_count == 1 ? "record" : "records", sizeof(struct etch_obj),
+		       v->tables.obj_room, v->tables.obj_addr);
 		listing_print(&t.obj, format);
 		if (v->tables.pv_room) {
-			printf("%s" ETCH_SEC_PV ": %zu entries of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
-			       v->tables.pv_count, sizeof(struct etch_imv), v->tables.pv_room, v->tables.pv_addr);
+			printf("%s" ETCH_SEC_PV ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
+			       v->tables.pv_count, v->tables.pv_count == 1 ? "entry" : "entries", sizeof(struct etch_imv),
+			       v->tables.pv_room, v->tables.pv_addr);
 			listing_print(&t.pv, format);
 		}
 		if (v->tables.native_count) {
-			printf("%s" ETCH_SEC_NATIVE ": %zu records of %zu bytes\n", mark, v->tables.native_count,
-			       sizeof(struct etch_native));
+			printf("%s" ETCH_SEC_NATIVE ": %zu %s of %zu bytes\n", mark, v->tables.native_count,
+			       v->tables.native_count == 1 ? "record" : "records", sizeof(struct etch_native));
 			listing_print(&t.native, format);
 		}
 		if (v->tables.inline_count) {
-			printf("%s" ETCH_SEC_INLINE ": %zu entries of %zu bytes\n", mark, v->tables.inline_count,
-			       sizeof(struct etch_inline));
+			printf("%s" ETCH_SEC_INLINE ": %zu %s of %zu bytes\n", mark, v->tables.inline_count,
+			       v->tables.inline_count == 1 ? "entry" : "entries", sizeof(struct etch_inline));
 			listing_print(&t.in_place, format);
 		}
 		if (v->fixups.table_count) {
-			printf("%s" ETCH_SEC_EXTABLE ": %zu entries of %zu bytes, %s\n", mark, v->fixups.count,
-			       sizeof(struct etch_ex), ex_state(v));
+			printf("%s" ETCH_SEC_EXTABLE ": %zu %s of %zu bytes, %s\n", mark, v->fixups.count,
+			       v->fixups.count == 1 ? "entry" : "entries", sizeof(struct etch_ex), ex_state(v));
 			listing_print(&t.ex, format);
 		}
 	}

@@ -55,6 +55,8 @@ void objtool_say(const struct elf_file *f, const char *format, ...)
 	char *text, *line;
 	va_list ap;
 
+	if (text_is_quiet())
+		return;
 	va_start(ap, format);
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;

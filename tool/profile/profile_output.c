@@ -62,6 +62,23 @@ static bool profile_format(struct profile *p, int kind, const char *title, FILE 
 	}
 }
 
+/* How what is in a file of each kind is looked at. */
+static const char *const readers[] = {
+	[KIND_FOLDED] = "one line a stack, for flamegraph.pl or speedscope.app; --format svg makes a picture",
+	[KIND_SVG] = "open it in a browser",
+	[KIND_PPROF] = "go tool pprof -http=: shows it",
+	[KIND_FIREFOX] = "load it at profiler.firefox.com",
+};
+
+void profile_output_announce(const struct profile_output *o, const char *command)
+{
+	if (o->kind == KIND_NONE)
+		text_remark(NULL, "no picture was asked for: etch %s -o %s.svg COMMAND makes one for a browser", command,
+		            command);
+	else if (o->to.path)
+		text_remark(NULL, "wrote %s: %s", o->to.path, readers[o->kind]);
+}
+
 bool profile_output_write(struct profile *p, const struct profile_output *o, const char *title)
 {
 	char *data = NULL, err[PATH_MAX + 256];

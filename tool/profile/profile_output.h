@@ -26,6 +26,8 @@ static inline bool profile_output_is_stdout(const struct profile_output *o)
 #define PROFILE_TITLE_MOST 120
 /* The title of a command's profile: the command, truncated. */
 void profile_title(char *const *command, char out[PROFILE_TITLE_MOST]);
+/* Says on standard error what was written and how it is looked at, or how `etch COMMAND` makes a picture. */
+void profile_output_announce(const struct profile_output *o, const char *command);
 /* Writes a named profile. False: it could not, and a message has been printed. */
 bool profile_output_write(struct profile *p, const struct profile_output *o, const char *title);
 

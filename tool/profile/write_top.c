@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "report/text.h"
+#include "support/plural.h"
 
 struct ranked {
 	uint64_t self, total;
@@ -105,14 +106,15 @@ static void lacks_put(const struct profile *p, FILE *out)
 		none_put(p, out);
 		return;
 	}
-	fprintf(out, "%" PRIu64 " samples", walks);
+	fprintf(out, "%" PRIu64 " sample%s", walks, plural(walks));
 	if (walks)
 		fprintf(out, ", %.2f%% with a complete stack", 100 * (double)whole / (double)walks);
 	fprintf(out, "; %" PRIu64 " lost", p->lost);
 	if (p->lost)
 		fputs(" (etch did not read them in time: use a lower -F or a smaller --stack)", out);
 	if (p->throttled)
-		fprintf(out, "; %" PRIu64 " times the kernel paused sampling (kernel.perf_cpu_time_max_percent)", p->throttled);
+		fprintf(out, "; %" PRIu64 " time%s the kernel paused sampling (kernel.perf_cpu_time_max_percent)", p->throttled,
+		        plural(p->throttled));
 	putc('\n', out);
 	stop_lines_put(p, false, out);
 	if (p->guessed)

@@ -160,7 +160,7 @@ const struct catalogue_entry catalogue[] = {
      "Pass values, or ETCH_ADDR to functions of libetch; or call etch_sync after the last store."},
 	{"ETCH-I007", "load-not-live", SEVERITY_NOTE, "A load of an etched object that cannot be patched while threads run",
      "It stays a load, which is always correct, and costs a memory access.",
-     "See 'Why a load stays a load' in docs/findings.md; imv_read aligns its loads."},
+     "See 'Why a load stays a load' in findings.md of the documentation; imv_read aligns its loads."},
 	{"ETCH-I008", "part-not-linked", SEVERITY_WARNING, "Sites that the linked part of libetch cannot change",
      "A program links of libetch.a what it uses: with imv_set alone, what changes the loads of imv_read. Other sites "
      "work, "
@@ -172,7 +172,8 @@ const struct catalogue_entry catalogue[] = {
 	{"ETCH-P002", "call-not-live", SEVERITY_NOTE,
      "A call through an etched object that cannot be patched while threads run",
      "It stays an indirect call, which is always correct.",
-     "See 'Why a call stays indirect' in docs/findings.md; etch/pv.h aligns its calls; etch_seal patches them before "
+     "See 'Why a call stays indirect' in findings.md of the documentation; etch/pv.h aligns its calls; etch_seal "
+     "patches them before "
      "threads start."},
 	{"ETCH-T001", "no-unwind-table", SEVERITY_WARNING, "No unwind table was made",
      "The file works as before, without the table.", "See the reason."},

@@ -3,11 +3,14 @@
 #include "report/listing.h"
 #include "support/demangle.h"
 #include "support/plain.h"
+#include "support/terminal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define NARROWEST 12 /* columns of a cell that is cut to fit the terminal, at least */
 
 void listing_init(struct listing *l, const struct column *columns, size_t count)
 {
@@ -54,27 +57,49 @@ void listing_free(struct listing *l)
 static void print_tsv(const struct listing *l, FILE *out)
 {
 	size_t i, c;
-	bool first;
 
-	for (c = 0, first = true; c < l->column_count; c++)
-		if (!l->columns[c].people_only) {
-			fprintf(out, "%s%s", first ? "" : "\t", l->columns[c].name);
-			first = false;
-		}
+	for (c = 0; c < l->column_count; c++)
+		fprintf(out, "%s%s", c ? "\t" : "", l->columns[c].name);
 	putc('\n', out);
 	for (i = 0; i + l->column_count <= l->cell_count; i += l->column_count) {
-		for (c = 0, first = true; c < l->column_count; c++)
-			if (!l->columns[c].people_only) {
-				fprintf(out, "%s%s", first ? "" : "\t", l->cells[i + c]);
-				first = false;
-			}
+		for (c = 0; c < l->column_count; c++)
+			fprintf(out, "%s%s", c ? "\t" : "", l->cells[i + c]);
 		putc('\n', out);
 	}
 }
 
+/* Makes columns of text narrower, the widest first, until a row fits the terminal. Numbers stay whole. */
+static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
+{
+	size_t c, widest, sum;
+
+	for (;;) {
+		sum = 2 * (l->column_count - 1);
+		widest = l->column_count;
+		for (c = 0; c < l->column_count; c++) {
+			sum += width[c];
+			if (!l->columns[c].number && width[c] > NARROWEST &&
+			    (widest == l->column_count || width[c] > width[widest]))
+				widest = c;
+		}
+		if (sum <= terminal || widest == l->column_count)
+			return;
+		width[widest]--;
+	}
+}
+
+/* Prints a cell of text in a column; what does not fit is cut, with two dots in its place. */
+static void cell_put(const char *cell, size_t width, bool last, FILE *out)
+{
+	if (strlen(cell) > width)
+		fprintf(out, "%.*s..", (int)width - 2, cell);
+	else
+		fprintf(out, "%-*s", last ? 0 : (int)width, cell);
+}
+
 static void print_text(const struct listing *l, FILE *out)
 {
-	size_t i, c, *width = calloc(l->column_count + 1, sizeof(*width));
+	size_t i, c, *width = calloc(l->column_count + 1, sizeof(*width)), terminal = out == stdout ? terminal_width() : 0;
 
 	if (!width)
 		return;
@@ -85,6 +110,8 @@ static void print_text(const struct listing *l, FILE *out)
 		if (strlen(l->cells[i]) > width[c])
 			width[c] = strlen(l->cells[i]);
 	}
+	if (terminal)
+		widths_fit(l, width, terminal);
 	for (i = 0; i < l->cell_count + l->column_count; i++) {
 		c = i % l->column_count;
 		const char *cell = i < l->column_count ? l->columns[c].name : l->cells[i - l->column_count];
@@ -93,7 +120,7 @@ static void print_text(const struct listing *l, FILE *out)
 		if (l->columns[c].number)
 			fprintf(out, "%*s", (int)width[c], cell);
 		else
-			fprintf(out, "%-*s", last ? 0 : (int)width[c], cell);
+			cell_put(cell, width[c], last, out);
 		fputs(last ? "\n" : "  ", out);
 	}
 	free(width);

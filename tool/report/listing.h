@@ -22,8 +22,7 @@ enum format {
 /* A column of a listing. */
 struct column {
 	const char *name;
-	bool number;      /* right-aligned in text, a number in JSON, where "-" is null */
-	bool people_only; /* not in TSV, whose columns are fixed */
+	bool number; /* right-aligned in text, a number in JSON, where "-" is null */
 };
 
 struct listing {

@@ -4,8 +4,10 @@
 #include "report/listing.h"
 #include "report/seen.h"
 #include "support/demangle.h"
+#include "support/document.h"
 #include "support/plain.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,17 +74,14 @@ void text_line(FILE *out, const char *text)
 }
 
 /* Writes the line at once: other processes write to the same stream. */
-void text_error(const char *what, const char *format, ...)
+static void line_put(const char *what, const char *format, va_list ap)
 {
 	char *text = NULL, *line = NULL;
 	size_t size = 0;
-	va_list ap;
 	FILE *f;
 
-	va_start(ap, format);
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
-	va_end(ap);
 	f = text ? open_memstream(&line, &size) : NULL;
 	if (f) {
 		fputs("etch: ", f);
@@ -94,6 +93,32 @@ void text_error(const char *what, const char *format, ...)
 	fputs(f && !fclose(f) ? line : "etch: " NO_MEMORY "\n", stderr);
 	free(line);
 	free(text);
+}
+
+void text_error(const char *what, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	line_put(what, format, ap);
+	va_end(ap);
+}
+
+static bool quiet;
+
+void text_quiet_set(void) { quiet = true; }
+
+bool text_is_quiet(void) { return quiet; }
+
+void text_remark(const char *what, const char *format, ...)
+{
+	va_list ap;
+
+	if (quiet)
+		return;
+	va_start(ap, format);
+	line_put(what, format, ap);
+	va_end(ap);
 }
 
 /* Prints sentences, wrapped at spaces and indented by the width of the label. */
@@ -316,8 +341,13 @@ void text_totals(struct text_printer *t, const struct totals *n)
 
 void text_explain(FILE *out, const struct catalogue_entry *e)
 {
+	char where[PATH_MAX];
+
 	fprintf(out, "%s %s (%s, %s)\n%s.\n\n", e->id, e->name, severity_name(e->severity), catalogue_group(e), e->title);
 	print_wrapped(out, "Why: ", e->why);
 	print_wrapped(out, "Fix: ", e->fix);
-	fprintf(out, "\nExamples: docs/findings.md, \"%s\".\n", e->id);
+	document_find("findings.md", where);
+	fprintf(out, "\nExamples: ");
+	text_clean(out, where);
+	fprintf(out, ", section %s\n", e->id);
 }

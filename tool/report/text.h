@@ -37,5 +37,9 @@ void text_clean_name(FILE *out, const char *path, const char *member);
 void text_line(FILE *out, const char *text);
 /* Prints a line to standard error: "etch: WHAT: ...", or "etch: ..." if `what` is null. */
 void text_error(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a remark that is no error, which the option --quiet of a command turns off: text_quiet_set(). */
+void text_remark(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_quiet_set(void);
+bool text_is_quiet(void);
 
 #endif

@@ -386,7 +386,7 @@ static void print_names(const struct input *in, const struct rewrite_command *op
 
 static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, const struct rewrite_command *opt)
 {
-	text_error(path, "note: LLVM bitcode, left alone; rewrite the linked program");
+	text_remark(path, "note: LLVM bitcode, left alone; rewrite the linked program");
 	return opt->output && write_out(opt->output, bytes, size, NULL, NULL, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
 }
 
@@ -468,11 +468,11 @@ int rewrite_file(const struct input *in, const struct rewrite_command *given, co
 		goto out;
 	}
 	if (elf_is_slim_lto(&f))
-		text_error(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
+		text_remark(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
 	if (opt->make.orc && !elf_is_object(&f) && !done->text)
-		text_error(path, "note: no code, and no unwind table");
+		text_remark(path, "note: no code, and no unwind table");
 	if (opt->debug && !done->bytes)
-		text_error(path, "note: all its code has FDEs: no debug file is written");
+		text_remark(path, "note: all its code has FDEs: no debug file is written");
 	if (opt->sidecar && done->bytes) {
 		if (sidecar_put(&made.to, done))
 			goto out;

@@ -3,6 +3,7 @@
 #include "elf/lines.h"
 #include "elf/symbols.h"
 #include "report/text.h"
+#include "support/plural.h"
 #include "rewrite/rewrite.h"
 #include "site/bake.h"
 
@@ -30,7 +31,7 @@ static void print_finding(const struct finding_printer *s, const struct finding 
 	symbol_index_describe(&s->names, s->file, x->section, x->addr, where, sizeof(where));
 	if (x->section)
 		lines_find(s->lines, x->section, x->addr, source, sizeof(source));
-	text_error(s->path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
+	text_remark(s->path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
 }
 
 /* Length of the run of nearby findings from `first` on with the same ID and text, which share a line. */
@@ -62,8 +63,8 @@ static void print_frames(const struct finding_printer *s, const struct findings 
 		print_finding(s, x, text);
 	}
 	if (i < l->count)
-		text_error(s->path, "note: %zu more finding%s about unwind rows; -v shows them", l->count - i,
-		           l->count - i == 1 ? "" : "s");
+		text_remark(s->path, "note: %zu more finding%s about unwind rows; -v shows them", l->count - i,
+		            l->count - i == 1 ? "" : "s");
 }
 
 /* Lists the FDEs that contradict the code, and whether they were replaced. */
@@ -76,9 +77,9 @@ static void print_replaced(const struct finding_printer *s, const struct eh_repl
 		char where[256];
 
 		symbol_index_describe(&s->names, s->file, elf_section_at(s->file, w->start), w->start, where, sizeof(where));
-		text_error(s->path, "note: %s: the FDE for %#" PRIx64 " to %#" PRIx64 " %s", where, w->start, w->end,
-		           w->replaced ? "is replaced"
-		                       : "stays: the code does not prove all of it, or it has an LSDA or a personality");
+		text_remark(s->path, "note: %s: the FDE for %#" PRIx64 " to %#" PRIx64 " %s", where, w->start, w->end,
+		            w->replaced ? "is replaced"
+		                        : "stays: the code does not prove all of it, or it has an LSDA or a personality");
 	}
 }
 
@@ -131,10 +132,10 @@ void rewrite_print_objects(const char *path, struct scan *s, bool all)
 		if (o->memberless) {
 			if (!why)
 				why = members_missing_why(scan_lines(s), s->file);
-			text_error(path, "note: %s: no member information (%s): guarded as a whole", o->name, why);
+			text_remark(path, "note: %s: no member information (%s): guarded as a whole", o->name, why);
 		}
 		if (all && o->exported)
-			text_error(path, "note: %s: %s", o->name, OBJECT_EXPORTED);
+			text_remark(path, "note: %s: %s", o->name, OBJECT_EXPORTED);
 	}
 }
 
@@ -144,7 +145,7 @@ static void print_calls(const struct elf_file *f, const struct rewrite_result *r
 	const struct rewrite_counts *c = &r->calls;
 	const struct bake_counts *b = &c->baked;
 
-	printf("calls: %zu sites", c->sites);
+	printf("calls: %zu site%s", c->sites, plural(c->sites));
 	if (!elf_is_object(f))
 		printf(", %zu live, %zu by swap: %zu direct, %zu nop, %zu inlined, %zu indirect", c->live, c->swap, b->direct,
 		       b->nops, b->bodies, c->sites - b->direct - b->nops - b->bodies);
@@ -163,19 +164,21 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 	text_clean_name(stdout, path, NULL);
 	printf(": ");
 	if (o->imv && elf_is_object(f))
-		printf("%zu sites, %zu loads without an immediate form", r->loads.sites, r->loads.kept);
+		printf("%zu site%s, %zu load%s without an immediate form", r->loads.sites, plural(r->loads.sites),
+		       r->loads.kept, plural(r->loads.kept));
 	else if (o->imv)
-		printf("%zu sites, %zu live, %zu by swap, %zu baked, %zu loads without an immediate form", r->loads.sites,
-		       r->loads.live, r->loads.swap, r->loads.baked.immediates, r->loads.kept);
+		printf("%zu site%s, %zu live, %zu by swap, %zu baked, %zu load%s without an immediate form", r->loads.sites,
+		       plural(r->loads.sites), r->loads.live, r->loads.swap, r->loads.baked.immediates, r->loads.kept,
+		       plural(r->loads.kept));
 	if (o->imv && calls)
 		printf("; ");
 	if (calls)
 		print_calls(f, r);
 	if (o->orc)
 		printf(
-			"%s%zu unwind rows in %zu functions, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
-			o->imv || calls ? "; " : "", r->rows, r->frames.functions, (unsigned long long)r->unwind_bytes,
-			r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
+			"%s%zu unwind row%s in %zu function%s, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
+			o->imv || calls ? "; " : "", r->rows, plural(r->rows), r->frames.functions, plural(r->frames.functions),
+			(unsigned long long)r->unwind_bytes, r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
 			r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
 			code ? 100.0 * (double)(fr->covered - fr->padding_covered) / (double)code : 0.0);
 	if (o->orc && fr->undefined + fr->elsewhere)
@@ -184,24 +187,26 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 	if (r->register_bytes)
 		printf("; register table: %llu bytes", (unsigned long long)r->register_bytes);
 	if (r->register_lost)
-		printf(", %zu places that it cannot say", r->register_lost);
+		printf(", without %zu place%s that it cannot express", r->register_lost, plural(r->register_lost));
 	if (r->sframe.version)
-		printf(
-			"; .sframe version %u: %zu rows in %zu FDEs, %zu bytes; %llu bytes of code in %zu rows that it cannot say",
-			r->sframe.version, r->sframe.fres, r->sframe.fdes, r->sframe.size, (unsigned long long)r->sframe.gaps,
-			r->sframe.gap_rows);
+		printf("; .sframe version %u: %zu FRE%s in %zu FDE%s, %zu bytes", r->sframe.version, r->sframe.fres,
+		       plural(r->sframe.fres), r->sframe.fdes, plural(r->sframe.fdes), r->sframe.size);
+	if (r->sframe.gap_rows)
+		printf(", without %zu row%s for %llu byte%s of code that SFrame cannot express", r->sframe.gap_rows,
+		       r->sframe.gap_rows == 1 ? "" : "s", (unsigned long long)r->sframe.gaps, r->sframe.gaps == 1 ? "" : "s");
 	if (r->eh.frame_size)
 		printf("; .eh_frame: %zu FDEs more than the linker's %zu, for %llu bytes of code, %zu bytes",
 		       r->eh.count - r->eh.copied, r->eh.copied, (unsigned long long)r->eh.filled,
 		       r->eh.frame_size + r->eh.hdr_size);
 	if (r->eh.replaced.count)
-		printf(", %zu FDEs of the linker replaced", r->eh.replaced.count);
+		printf(", %zu FDE%s of the linker replaced", r->eh.replaced.count, plural(r->eh.replaced.count));
 	if (r->ex_entries)
-		printf("%s%zu entries of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries);
+		printf("%s%zu %s of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries,
+		       r->ex_entries == 1 ? "entry" : "entries");
 	if (r->ex_dropped)
 		printf(", %zu of them for discarded code", r->ex_dropped);
 	if (r->orc_sorted)
-		printf(", %zu rows of the object step sorted", r->orc_sorted);
+		printf(", %zu row%s of the object step sorted", r->orc_sorted, plural(r->orc_sorted));
 	printf("%s\n", r->bytes ? "" : " (unchanged)");
 }
 
@@ -254,10 +259,10 @@ static void print_break(const char *path, const struct elf_file *f, const uint8_
 	uint64_t is = loads_end(made + eh->e_phoff, eh->e_phnum, &ignored);
 
 	if (program && is > was && imports_brk(f) && segment_end_is_used(f->bytes, f->size))
-		text_error(path,
-		           "note: it uses brk and _end; its heap begins %" PRIu64
-		           " bytes further up now if addresses are not randomized (setarch -R, gdb)",
-		           is - was);
+		text_remark(path,
+		            "note: it uses brk and _end; its heap begins %" PRIu64
+		            " bytes further up now if addresses are not randomized (setarch -R, gdb)",
+		            is - was);
 }
 
 void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done)
@@ -269,13 +274,13 @@ void rewrite_print_headers(const char *path, const struct elf_file *f, const str
 		return;
 	memcpy(&eh, done->bytes, sizeof(eh));
 	if (eh.e_phoff != f->eh.e_phoff && eh.e_phoff != sizeof(eh))
-		text_error(path, "note: the program headers are now at the end of the file; GNU strip and objcopy damage such "
-		                 "a file, eu-strip does not");
+		text_remark(path, "note: the program headers are now at the end of the file; GNU strip and objcopy damage such "
+		                  "a file, eu-strip does not");
 	print_break(path, f, done->bytes, &eh);
 	by = moved_by(f, done->bytes, &eh);
 	if (by)
-		text_error(path,
-		           "note: its contents moved by %" PRIu64
-		           " bytes in the file, after what was added; addresses are unchanged",
-		           by);
+		text_remark(path,
+		            "note: its contents moved by %" PRIu64
+		            " bytes in the file, after what was added; addresses are unchanged",
+		            by);
 }

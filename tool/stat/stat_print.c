@@ -50,8 +50,18 @@ static void spread_text(const struct row *r, size_t runs, const struct spread *s
 		number_text(r, s->mad, out, size);
 }
 
+/* A limit of the interval, in percent of A. A cost cannot fall by more than all of itself, which the samples of a noisy
+ * A say where they reach beyond its median; what is of a unit of work is a difference, and may be negative. */
+static double limit_percent(const struct measurement *m, double limit, double base)
+{
+	double percent = limit / base;
+
+	return m->work.text[0] || percent > -100 ? percent : -100;
+}
+
 /* Formats "+3.74%" and "+3.51% .. +3.90%"; there is no percentage of 0. */
-static void change_text(const struct row *r, const struct comparison *c, char *delta, char *range, size_t size)
+static void change_text(const struct measurement *m, const struct row *r, const struct comparison *c, char *delta,
+                        char *range, size_t size)
 {
 	double base = c->spread[0].median / 100;
 	bool known = c->verdict >= VERDICT_WITHIN;
@@ -61,7 +71,8 @@ static void change_text(const struct row *r, const struct comparison *c, char *d
 	if (c->has_percent) {
 		snprintf(delta, size, "%+.2f%%", c->percent);
 		if (known)
-			snprintf(range, size, "%+.2f%% .. %+.2f%%", c->shift.low / base, c->shift.high / base);
+			snprintf(range, size, "%+.2f%% .. %+.2f%%", limit_percent(m, c->shift.low, base),
+			         limit_percent(m, c->shift.high, base));
 	} else {
 		snprintf(delta, size, "%+.*f", digits, c->delta);
 		if (known)
@@ -139,7 +150,7 @@ static void text_row(const struct measurement *m, const struct row *r, struct li
 	if (m->side_count > 1) {
 		delta[0] = range[0] = 0;
 		if (c.verdict != VERDICT_NONE)
-			change_text(r, &c, delta, range, sizeof(delta));
+			change_text(m, r, &c, delta, range, sizeof(delta));
 		listing_add(l, "%s", delta);
 		listing_add(l, "%s", range);
 	}
@@ -219,11 +230,9 @@ static void foot_text(const struct measurement *m, FILE *out)
 
 static void show_text(const struct measurement *m, FILE *out)
 {
-	static const struct column one[] = {
-		{"", false, false}, {"A", true, false}, {"spread", true, false}, {"", false, false}};
-	static const struct column two[] = {{"", false, false},        {"A", true, false},      {"spread", true, false},
-	                                    {"B", true, false},        {"spread", true, false}, {"delta", true, false},
-	                                    {"interval", true, false}, {"", false, false}};
+	static const struct column one[] = {{"", false}, {"A", true}, {"spread", true}, {"", false}};
+	static const struct column two[] = {{"", false},      {"A", true},     {"spread", true},   {"B", true},
+	                                    {"spread", true}, {"delta", true}, {"interval", true}, {"", false}};
 	struct listing l;
 	size_t i;
 
@@ -252,10 +261,9 @@ static void exact_add(struct listing *l, bool have, double v)
 static void show_tsv(const struct measurement *m, FILE *out)
 {
 	static const struct column columns[] = {
-		{"counter", false, false}, {"unit", false, false},    {"source", false, false}, {"runs_a", true, false},
-		{"a", true, false},        {"mad_a", true, false},    {"runs_b", true, false},  {"b", true, false},
-		{"mad_b", true, false},    {"delta", true, false},    {"percent", true, false}, {"low", true, false},
-		{"high", true, false},     {"verdict", false, false},
+		{"counter", false}, {"unit", false},  {"source", false}, {"runs_a", true},   {"a", true},
+		{"mad_a", true},    {"runs_b", true}, {"b", true},       {"mad_b", true},    {"delta", true},
+		{"percent", true},  {"low", true},    {"high", true},    {"verdict", false},
 	};
 	struct comparison c;
 	struct listing l;

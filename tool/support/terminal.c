@@ -2,8 +2,10 @@
 /* What standard output is (terminal.h). */
 #include "support/terminal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 bool terminal_has_colours(void)
@@ -11,4 +13,55 @@ bool terminal_has_colours(void)
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
 	return isatty(STDOUT_FILENO) && !(no && *no) && !(term && !strcmp(term, "dumb"));
+}
+
+unsigned terminal_width(void)
+{
+	struct winsize size;
+
+	return isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? size.ws_col : 0;
+}
+
+/* The columns of a word of UTF-8. */
+static size_t columns_of(const char *word, size_t n)
+{
+	size_t i, columns = 0;
+
+	for (i = 0; i < n; i++)
+		columns += (word[i] & 0xc0) != 0x80;
+	return columns;
+}
+
+/* Prints one line without its newline. Spaces inside of it stay as they are where it is not broken. */
+static void line_fold(const char *line, size_t size, unsigned width)
+{
+	size_t indent = strspn(line, " "), at = 0, blank, word, i = 0;
+
+	while (i < size) {
+		for (blank = i; i < size && line[i] == ' '; i++)
+			;
+		for (word = i; i < size && line[i] != ' '; i++)
+			;
+		at += word - blank + columns_of(line + word, i - word);
+		if (width && at > width && word > indent) {
+			at = indent + 4 + columns_of(line + word, i - word);
+			printf("\n%*s", (int)indent + 4, "");
+			blank = word;
+		}
+		fwrite(line + blank, 1, i - blank, stdout);
+	}
+}
+
+void terminal_fold(const char *text)
+{
+	unsigned width = terminal_width();
+
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+
+		line_fold(text, n, width);
+		text += n;
+		if (*text)
+			putchar(*text++);
+	}
 }

@@ -13,6 +13,7 @@
 #include "rewrite/table_read.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
+#include "support/plural.h"
 
 struct counts {
 	size_t have, own, no_id, refused, missing, old, gone;
@@ -73,7 +74,7 @@ static void text_put(const struct tables_directory *d, const struct counts *n)
 	if (begun)
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime(&begun));
 	text_clean(stdout, d->path);
-	printf(": %zu tables, %.1f MB\n", tables_count(d), 1e-6 * (double)d->bytes);
+	printf(": %zu table%s, %.1f MB\n", tables_count(d), plural(tables_count(d)), 1e-6 * (double)d->bytes);
 	if (*s->version) {
 		printf("last update: %s by etch ", when);
 		text_clean(stdout, s->version);

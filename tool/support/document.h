@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a page of etch's documentation can be read on this machine, for messages that name one. */
+#ifndef SUPPORT_DOCUMENT_H
+#define SUPPORT_DOCUMENT_H
+
+#include <limits.h>
+
+/* Writes the path of a page such as "findings.md": that which was installed with this program (PREFIX/share/doc/etch),
+ * or that of the tree in which it was built; where neither is there, the page's name in the tree, "docs/findings.md".
+ */
+void document_find(const char *page, char out[PATH_MAX]);
+
+#endif
