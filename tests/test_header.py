@@ -196,3 +196,29 @@ def test_an_inline_variable_leaves_the_others_armed(flow_gcc):
     armed = {o["object"]: o["armed"] for o in flow.inspect("summary", flow.tmp / "t")["objects"]}
     assert armed["v__imv"] == "yes"
     run([flow.tmp / "t"])
+
+
+@pytest.mark.parametrize("language", STANDARDS)
+@pytest.mark.parametrize("call", ["etch_set(h_cfg.a, 1)", "etch_set(h_cfg.c, x)", "etch_set(h_real, 1.5)", "etch_sync(h_packed, 4)",
+                                  "etch_release(h_cfg.a, 4)", "etch_seal(h_cfg.b[0], 8)"])
+def test_a_value_in_the_place_of_its_address_is_one_error(tmp_path, cc, language, call):
+    """And it says what to write instead."""
+    source = tmp_path / "t.c"
+    source.write_text(USE + f"ETCHED double h_real;\nint h_wrong(int x);\nint h_wrong(int x) {{ return {call} + x; }}\n")
+    compiler = {"c": cc, "c++": {"gcc": "g++", "clang": "clang++"}.get(cc, cc)}[language]
+    text = run([compiler, "-x", language, f"-I{INCLUDE}", "-c", "-o", tmp_path / "t.o", source], ok=1).stderr
+    name = call.partition("(")[0]
+    errors = [line for line in text.splitlines() if re.search(r"\berror:", line)]
+    assert f"{name} takes an address: write {name}(&variable, ...), not {name}(variable, ...)" in errors[0], text
+    assert len(errors) == 1 or "double" in text
+
+
+@pytest.mark.parametrize("optimize", ["-O0", "-O2"])
+@pytest.mark.parametrize("language", STANDARDS)
+def test_the_argument_of_a_set_is_evaluated_once(build, tmp_path, cc, language, optimize):
+    source = tmp_path / "t.c"
+    source.write_text("#include <etch/imv.h>\nETCHED int a[4];\nint main(void) { int i = 0; int e = etch_set(&a[i++], 7);\n"
+                      "e |= etch_sync(&a[i++], 4); e |= etch_set(a, 8); e |= etch_release(&a[i++], 4); e |= etch_seal(&a[i], 4);\n"
+                      "return e || i != 3 || a[0] != 8; }\n")
+    run([cc, "-x", language, optimize, f"-I{INCLUDE}", "-o", tmp_path / "t", source, "-x", "none", build / "libetch.a", "-pthread"])
+    run([tmp_path / "t"])

@@ -77,6 +77,23 @@ template <class T> struct etch_plain_<const volatile T> {
 template <class T> struct etch_plain_<T &> {
 	typedef typename etch_plain_<T>::type type;
 };
+/* The pointer that an address is; for anything else, a pointer by which the macro below makes one error. */
+template <class T> struct etch_pointer_ {
+	enum { is_address = 0 };
+	typedef char *type;
+};
+template <class T> struct etch_pointer_<T *> {
+	enum { is_address = 1 };
+	typedef T *type;
+};
+template <class T> struct etch_pointer_<T *const> : etch_pointer_<T *> {
+};
+template <class T> struct etch_pointer_<T *volatile> : etch_pointer_<T *> {
+};
+template <class T, size_t n> struct etch_pointer_<T[n]> : etch_pointer_<T *> {
+};
+template <class T> struct etch_pointer_<T &> : etch_pointer_<T> {
+};
 extern "C" {
 #endif
 
@@ -250,6 +267,20 @@ const char *etch_strerror(int error);
 		__asm__ __volatile__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_), "+m"(ETCH_BYTES_(lvalue))); \
 		etch_a_;                                                                                                  \
 	}))
+/* What the argument of etch_set and the like points to. Where a value stands in the place of its address, ETCH_TAKES_
+ * is the one error, and says so; without it each use of the argument in a macro would be an error of its own. */
+#ifdef __cplusplus
+#define ETCH_AT_(p) (*reinterpret_cast<typename etch_pointer_<decltype(p)>::type>(p))
+#define ETCH_TAKES_(name, p)                              \
+	static_assert(etch_pointer_<decltype(p)>::is_address, \
+	              name " takes an address: write " name "(&variable, ...), not " name "(variable, ...)")
+#else
+#define ETCH_IS_ADDRESS_(p) (__builtin_classify_type(p) == __builtin_classify_type((void *)0))
+#define ETCH_AT_(p)         (*__builtin_choose_expr(ETCH_IS_ADDRESS_(p), (p), (char *)0))
+#define ETCH_TAKES_(name, p)            \
+	_Static_assert(ETCH_IS_ADDRESS_(p), \
+	               name " takes an address: write " name "(&variable, ...), not " name "(variable, ...)")
+#endif
 /* ETCH_ADDR's "+m" tells the compiler that the object is not constant, however little of the
  * program stores to it (a static object, or any with -flto). etch_changed_ tells it, after a set,
  * to discard the values that it has read before. */
@@ -274,9 +305,17 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  * a new 64-bit value is switched back to its load, and to an immediate again once a value fits.
  */
 #ifdef __cplusplus
-#define etch_set(p, v) (etch_set_as_<typename etch_plain_<decltype(*(p))>::type>(etch_set_bytes, ETCH_ADDR(*(p)), (v)))
+#define etch_set(p, v)                                                                                                \
+	(__extension__({                                                                                                  \
+		ETCH_TAKES_("etch_set", p);                                                                                   \
+		etch_set_as_<typename etch_plain_<decltype(ETCH_AT_(p))>::type>(etch_set_bytes, ETCH_ADDR(ETCH_AT_(p)), (v)); \
+	}))
 #else
-#define etch_set(p, v) ETCH_SET_(etch_set_bytes, *(p), v)
+#define etch_set(p, v)                             \
+	(__extension__({                               \
+		ETCH_TAKES_("etch_set", p);                \
+		ETCH_SET_(etch_set_bytes, ETCH_AT_(p), v); \
+	}))
 /* A statement expression has an unqualified type: a volatile field is set as any other. */
 #define ETCH_SET_(function, lvalue, v) \
 	(__extension__ etch_changed_(function(ETCH_ADDR(lvalue), (__typeof__(({ lvalue; }))[1]){(v)}, sizeof(lvalue))))
@@ -290,13 +329,21 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  * such a field stay writable; `etch inspect fields` tells which. Returns 0, or an etch_error (then nothing has
  * changed). 0 does not say that every site is an immediate now: etch_state tells how many are, and why others are not.
  */
-#define etch_sync(p, size) etch_sync_bytes(ETCH_ADDR(*(p)), (size))
+#define etch_sync(p, size)                               \
+	(__extension__({                                     \
+		ETCH_TAKES_("etch_sync", p);                     \
+		etch_sync_bytes(ETCH_ADDR(ETCH_AT_(p)), (size)); \
+	}))
 
 /*
  * etch_release(&object, sizeof object): the opposite of etch_sync. Sites become loads again and memory writable: for a
  * phase of plain stores, such as shutdown.
  */
-#define etch_release(p, size) etch_release_bytes(ETCH_ADDR(*(p)), (size))
+#define etch_release(p, size)                               \
+	(__extension__({                                        \
+		ETCH_TAKES_("etch_release", p);                     \
+		etch_release_bytes(ETCH_ADDR(ETCH_AT_(p)), (size)); \
+	}))
 
 /*
  * etch_seal(&object, sizeof object): as etch_sync, and also arms the sites that cannot be changed while threads run,
@@ -308,7 +355,11 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  * etch_release ends the sealed state. A joined thread may count for a moment longer, until the kernel has reaped it;
  * threads of other processes that share this one's memory (vfork, CLONE_VM) are not counted.
  */
-#define etch_seal(p, size) etch_seal_bytes(ETCH_ADDR(*(p)), (size))
+#define etch_seal(p, size)                               \
+	(__extension__({                                     \
+		ETCH_TAKES_("etch_seal", p);                     \
+		etch_seal_bytes(ETCH_ADDR(ETCH_AT_(p)), (size)); \
+	}))
 
 /*
  * A STORE THAT NOBODY FORESAW. The page of an armed object is read-only. A plain store to it faults, and libetch's
