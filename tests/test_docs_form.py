@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The three kinds of docs keep their form: guides (docs/guides) and reference (docs/*.md) have no dates and no history;
-reports (docs/reports) say when they were measured, of what and how; every page can be found, and every link and path leads
-somewhere."""
+"""The kinds of docs keep their form: tutorials (docs/tutorials), guides (docs/guides) and reference (docs/*.md) have no
+dates and no history; reports (docs/reports) say when they were measured, of what and how; every page can be found, and
+every link and path leads somewhere."""
 
 import re
 import subprocess
@@ -11,12 +11,14 @@ import pytest
 from conftest import ROOT
 from documents import DOCS
 
-REPORTS = sorted((DOCS / "reports").glob("*.md"))
+INDEX = DOCS / "reports" / "README.md"
+REPORTS = sorted(p for p in (DOCS / "reports").glob("*.md") if p != INDEX)
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 GUIDES = sorted((DOCS / "guides").glob("*.md"))
 REFERENCE = sorted(DOCS.glob("*.md"))
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-PAGES = [*TOP, *REFERENCE, *GUIDES, *REPORTS]
-LASTING = [p for p in PAGES if p.name != "CHANGELOG.md" and p not in REPORTS]
+PAGES = [*TOP, *REFERENCE, *TUTORIALS, *GUIDES, INDEX, *REPORTS]
+LASTING = [p for p in PAGES if p.name != "CHANGELOG.md" and p not in [INDEX, *REPORTS]]
 
 
 def prose(page):
@@ -38,7 +40,8 @@ def ids(pages):
 
 
 def test_every_page_is_linked_from_the_readme_or_the_index():
-    linked = {(p.parent / t.partition("#")[0]).resolve() for p in (ROOT / "README.md", DOCS / "README.md") for t in links(p)}
+    """Reports are in an index of their own."""
+    linked = {(p.parent / t.partition("#")[0]).resolve() for p in (ROOT / "README.md", DOCS / "README.md", INDEX) for t in links(p)}
     assert [p for p in PAGES if p.resolve() not in linked and p != ROOT / "README.md"] == []
 
 
@@ -63,7 +66,7 @@ def test_no_date_and_no_history(page):
     assert not re.findall(r"(?i)\bas of [0-9a-f]{7}\b|\bcommit [0-9a-f]{7}\b|\bin an earlier run\b", text)
 
 
-@pytest.mark.parametrize("page", [*REFERENCE, *GUIDES], ids=ids([*REFERENCE, *GUIDES]))
+@pytest.mark.parametrize("page", [*REFERENCE, *TUTORIALS, *GUIDES], ids=ids([*REFERENCE, *TUTORIALS, *GUIDES]))
 def test_a_page_says_what_it_is_for_and_shows_it_within_a_screen(page):
     lines = page.read_text().splitlines()
     assert lines[0] == "<!-- SPDX-License-Identifier: MIT -->" and lines[1].startswith("# ")
@@ -80,6 +83,14 @@ def test_a_report_says_when_of_what_and_how(page):
     assert [p.name for p in REPORTS if p.name[11:] == name] == [page.name]  # the newest replaces the older
 
 
+@pytest.mark.parametrize("page", REPORTS, ids=ids(REPORTS))
+def test_a_report_says_its_result_in_its_first_sentence(page):
+    """And the index has that sentence."""
+    first = " ".join(page.read_text().split("\n\n")[1].split()) if page.read_text().count("\n\n") else ""
+    assert re.match(r"[A-Z0-9`].*\.$", first), first
+    assert f"]({page.name}). {first}" in " ".join(INDEX.read_text().split())
+
+
 @pytest.mark.parametrize("page", LASTING, ids=ids(LASTING))
 def test_files_that_are_named_exist(page):
     """`tool/...`, `lib/...` and the like, between backticks."""
@@ -94,14 +105,26 @@ def test_the_picture_is_that_of_the_newest_report(tmp_path):
     assert (tmp_path / "walk.svg").read_text() == (DOCS / "walk.svg").read_text()
 
 
-def test_numbers_of_the_readme_are_those_of_its_reports():
-    readme = (ROOT / "README.md").read_text()
-    rows = re.findall(r"^\| (.*) \| \[report\]\((docs/reports/[^)]+)\) \|$", readme, re.M)
-    assert len(rows) == 4
+NUMBER = r"\b\d[\d,]*\.?\d*\b"
+
+
+def test_numbers_of_the_benchmarks_are_those_of_its_reports():
+    """A row that names a report has no number that the report has not."""
+    rows = re.findall(r"^\| (.*) \| \[report\]\((reports/[^)]+)\) \|$", (DOCS / "benchmarks.md").read_text(), re.M)
+    assert len(rows) > 10
     for text, report in rows:
-        for number in re.findall(r"\b\d[\d,]*\.?\d*\b", text):
-            if number not in ("86", "64"):  # of x86-64
-                assert re.search(r"(?<![\d.,])%s" % re.escape(number), (ROOT / report).read_text()), (number, report)
+        found = re.findall(NUMBER, re.sub(r"x86-64|python3|libsqlite3|cc1plus|Debian 12|gcc 12|1 kHz|32 KB", "", text))
+        assert found
+        for number in found:
+            assert re.search(r"(?<![\d.,])%s" % re.escape(number), (DOCS / report).read_text()), (number, report)
+
+
+def test_numbers_of_the_readme_are_those_of_the_benchmarks():
+    text = re.search(r"^## In numbers\n(.*?)^## ", (ROOT / "README.md").read_text(), re.M | re.S).group(1)
+    known = (DOCS / "benchmarks.md").read_text()
+    for number in re.findall(NUMBER, re.sub(r"x86-64|python3|Debian 12|1000 samples a second", "", text)):
+        number = "15.0" if number == "1.5" else number  # 15.0 us, a thousand times a second
+        assert re.search(r"(?<![\d.,])%s" % re.escape(number), known), number
 
 
 def test_the_tree_obeys_editorconfig():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What README.md and docs/guides tell a reader to type is typed here.
+"""What README.md, docs/tutorials and docs/guides tell a reader to type is typed here.
 
 A fenced block of these pages says in its info string what it is:
 
@@ -7,7 +7,7 @@ A fenced block of these pages says in its info string what it is:
     ```sh run                 run this with `sh -e`
     ```text expect            how the standard output of the last run must end
 
-Guides run in a copy of fixtures/guides, with an installed etch; README.md where
+Tutorials and guides run in a copy of fixtures/guides, with an installed etch; README.md where
 build/ and lib/ are those of the checkout, all of it in one shell.
 """
 import os
@@ -19,6 +19,7 @@ import pytest
 from conftest import FIXTURES, ROOT, run
 
 GUIDES = ROOT / "docs" / "guides"
+TUTORIALS = ROOT / "docs" / "tutorials"
 # What a guide needs that make deps does not bring.
 NEEDS = {"cmake": ["cmake", "ninja"], "meson": ["meson", "ninja"], "ninja": ["ninja"],
          "autotools": ["autoreconf", "automake"], "bolt": ["llvm-bolt-16"], "rust": ["cargo", "rustc"], "go-zig": ["go"],
@@ -120,6 +121,13 @@ def test_guide(guide, compiler, installed, tmp_path):
     assert follow(GUIDES / f"{guide}.md", tmp_path, env)
 
 
+@pytest.mark.parametrize("tutorial", sorted(p.stem for p in TUTORIALS.glob("*.md")))
+def test_tutorial(tutorial, installed, tmp_path):
+    if tutorial == "profile" and (refused := run(["etch", "profile", "-q", "--format", "folded", "true"], ok=None, env=installed).stderr):
+        pytest.skip(refused.strip())  # perf_event_open(2)
+    assert follow(TUTORIALS / f"{tutorial}.md", tmp_path, installed) > 1
+
+
 def test_readme(build, tmp_path):
     """One block after the other pasted into one shell."""
     (tmp_path / "build").symlink_to(build)
@@ -140,7 +148,7 @@ def test_readme(build, tmp_path):
 
 def test_links():
     """Every file that README.md and the guides link to exists, and every heading."""
-    for page in (ROOT / "README.md", ROOT / "docs" / "live-patching.md", ROOT / "docs" / "check.md", *GUIDES.glob("*.md")):
+    for page in (ROOT / "README.md", ROOT / "docs" / "live-patching.md", ROOT / "docs" / "check.md", *GUIDES.glob("*.md"), *TUTORIALS.glob("*.md")):
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             if re.match(r"https?:", target):
                 continue
