@@ -350,7 +350,6 @@ int main(void) { where(10); return 0; }
 
 @pytest.mark.parametrize("args,message", [
     ([], "no command to run; see etch heap --help"),
-    (["true"], "unexpected argument 'true'; a command follows --: etch heap -- COMMAND"),
     (["--", "no-such-command-here"], "no-such-command-here: command not found"),
     (["--sample", "0", "--", "true"], "--sample must be a number from 1 to 1073741824, not '0'"),
     (["-m", "most", "--", "true"], "--measure must be total, peak or leaked, not 'most'"),
@@ -360,6 +359,18 @@ int main(void) { where(10); return 0; }
 ])
 def test_wrong(etch, args, message):
     assert run([etch, "heap", *args], ok=2).stderr == f"etch: {message}\n"
+
+
+def test_the_command_needs_no_dashes(etch, work, tmp_path):
+    """Its options are its own; and the last line says what was written and how to look at it."""
+    with_dashes = run([etch, "heap", "-m", "leaked", "-o", tmp_path / "a.folded", "--", work, "threads"])
+    without = run([etch, "heap", "-m", "leaked", "-o", tmp_path / "b.folded", work, "threads"])
+    assert (tmp_path / "a.folded").read_text() == (tmp_path / "b.folded").read_text() != ""
+    assert with_dashes.stderr.splitlines()[-1].startswith(f"etch: wrote {tmp_path}/a.folded: ")
+    assert without.stderr.splitlines()[-1].startswith(f"etch: wrote {tmp_path}/b.folded: ")
+    p = run([etch, "heap", "sh", "-c", "echo $0", "-q"])
+    assert p.stdout == "-q\n" and p.stderr.splitlines()[-1].startswith("etch: no picture was asked for: etch heap -o heap.svg ")
+    assert run([etch, "heap", "-q", "-o", tmp_path / "c.svg", work, "threads"]).stderr == ""
 
 
 def test_nothing_is_left(etch, work, tmp_path):

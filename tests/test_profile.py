@@ -652,7 +652,7 @@ def test_status(etch, burn):
 @pytest.mark.parametrize("args,message", [
     ([], "no command to run; see etch profile --help"),
     (["--"], "no command to run; see etch profile --help"),
-    (["true"], "unexpected argument 'true'; a command follows --: etch profile -- COMMAND"),
+    (["--no-such"], "unrecognized option '--no-such'; see etch profile --help"),
     (["--", "/nonexistent/x"], "/nonexistent/x: No such file or directory"),
     (["--", "no-such-command-here"], "no-such-command-here: command not found"),
     (["-F", "0", "--", "true"], "--frequency must be a number from 1 to 50000, not '0'"),
@@ -667,6 +667,13 @@ def test_status(etch, burn):
 ])
 def test_wrong(etch, args, message):
     assert run([etch, "profile", *args], ok=2).stderr == f"etch: {message}\n"
+
+
+def test_the_command_needs_no_dashes(etch, burn, tmp_path):
+    p = run([etch, "profile", "-F", HZ, "-o", tmp_path / "a.svg", "sh", "-c", f"echo $0; {burn} 0.05", "-q"])
+    assert p.stdout.startswith("-q\n") and p.stderr.splitlines()[-1] == f"etch: wrote {tmp_path}/a.svg: open it in a browser"
+    assert run([etch, "profile", burn, "0.05"]).stderr.splitlines()[-1].startswith("etch: no picture was asked for: ")
+    assert run([etch, "profile", "-q", "-o", tmp_path / "b.pb.gz", burn, "0.05"]).stderr == ""
 
 
 @pytest.mark.parametrize("name", ["folded", "svg", "pprof", "firefox"])

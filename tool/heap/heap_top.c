@@ -83,7 +83,8 @@ static void bytes_put(uint64_t bytes, int columns, FILE *out)
 
 	for (; n >= 999.95 && i < 4; i++)
 		n /= 1000;
-	fprintf(out, "%*.*f %s", columns, i ? 1 : 0, n, units[i]);
+	/* In a column all units have two letters. */
+	fprintf(out, "%*.*f %.*s", columns, i ? 1 : 0, n, i || columns ? 2 : 1, units[i]);
 }
 
 /* A sum for people, and exactly: "1.3 MB (1340216 bytes)". */
