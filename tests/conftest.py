@@ -146,6 +146,10 @@ def build_id(path):
     return re.search(r"Build ID: ([0-9a-f]+)", run(["readelf", "-nW", path]).stdout)[1]
 
 
+# What support/memory.h needs.
+MEMORY = ["support/memory.c", "support/bounds.c", "support/ending.c", "support/error.c", "support/plain.c"]
+
+
 def tool_objects(build, *names):
     """Objects of files of tool/ as the build has them, for a driver of a few of those."""
     return [build / "o" / "tool" / Path(n).with_suffix(".o") for n in names]

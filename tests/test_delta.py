@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from conftest import ROOT, SANITIZED, run, tool_objects
+from conftest import MEMORY, ROOT, SANITIZED, run, tool_objects
 
 SIZE = 1 << 16
 
@@ -14,7 +14,7 @@ def told(tmp_path_factory, build_asan):
     """(size of the delta, indices made) of two files and guesses."""
     tmp = tmp_path_factory.mktemp("delta")
     run(["gcc", "-std=gnu11", *SANITIZED, "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/tool", "-Wl,--wrap=calloc",
-         ROOT / "tests/elf/delta_tool.c", *tool_objects(build_asan, "elf/delta.c"), "-o", tmp / "delta_tool"])
+         ROOT / "tests/elf/delta_tool.c", *tool_objects(build_asan, "elf/delta.c", *MEMORY), "-o", tmp / "delta_tool"])
 
     def tell(have, want, *guesses):
         (tmp / "have").write_bytes(have)

@@ -620,6 +620,37 @@ def test_a_signal_while_workers_write(tmp_path, etch, tree, made, tokens, meddle
         assert sorted(os.read(fd, 9)) == sorted(b"abc")
 
 
+def test_memory_ends_while_workers_write(tmp_path, etch, tree, made, nomem, tokens):
+    """Each allocation of the parent fails in turn: it ends, and as with a signal no worker and no temporary file is
+    left, and make has its tokens back."""
+    fd, env = tokens
+    for name in sorted(os.listdir(tree))[8:]:
+        os.unlink(tree / name)
+    names, plain = sorted(os.listdir(tree)), made["true"].read_bytes()
+    env.update(LD_PRELOAD=str(nomem))
+
+    def once(n):
+        for name in names:
+            shutil.copy(made["true"], tree / name)
+        return subprocess.run([etch, "rewrite", "-j4", "."], cwd=tree, env={**env, "NOMEM": str(n)}, capture_output=True,
+                              text=True, timeout=120)
+
+    total = int(re.search("allocations: (\\d+)", once(0).stderr)[1])
+    done, midway = contents(tree), 0
+    for n in range(1, total + 1, 1 if ALL else max(total // 40, 1)):
+        p = once(n)
+        assert p.returncode in (0, 2), (n, p.stderr)
+        now = contents(tree)
+        assert set(now) == set(names) and all(now[k] in (plain, done[k]) for k in now), n
+        assert workers_of(tree) == [] and sorted(os.read(fd, 9)) == sorted(b"abc"), n
+        os.write(fd, b"abc")
+        if p.returncode == 2 and p.stderr.endswith("etch: out of memory\n"):
+            midway += any(now[k] != plain for k in now)
+        else:
+            assert p.returncode == 0 or "out of memory" in p.stderr, (n, p.stderr)
+    assert midway
+
+
 def test_who_waits_holds_no_token(etch, tree, tokens, meddle):
     """Five files and four workers: one of them is at a second file, and make has the other tokens back."""
     fd, env = tokens

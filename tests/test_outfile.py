@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, run, tool_objects
+from conftest import MEMORY, ROOT, run, tool_objects
 
 NOBODY = 65534
 
@@ -24,7 +24,7 @@ def tool(tmp_path_factory, build_asan):
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          "-Wl,--wrap=write,--wrap=openat,--wrap=renameat,--wrap=fsync", ROOT / "tests/elf/outfile_tool.c",
-         *tool_objects(build_asan, "elf/outfile.c", "support/bounds.c", "support/plain.c"), "-o", out])
+         *tool_objects(build_asan, "elf/outfile.c", *MEMORY), "-o", out])
     return out
 
 
@@ -55,6 +55,21 @@ def test_write_new_and_again(tool, tmp_path, env):
     assert after.st_ino != before.st_ino and out.read_bytes() == b"xxxxx"
     assert os.getxattr(out, "user.note") == b"kept"
     assert left(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("at", [1, 3])
+@pytest.mark.parametrize("target", ["old", "new", "dangling"])
+def test_memory_ends_in_the_middle(tool, tmp_path, env, target, at):
+    """The process ends, and leaves what was there: no temporary file, and no empty one where a link leads."""
+    out = tmp_path / "out"
+    if target == "old":
+        out.write_text("old")
+    elif target == "dangling":
+        out.symlink_to("none")
+    before = left(tmp_path)
+    p = run([tool, out, 3000000], ok=2, env={**env, "OUTFILE_HOOK": f"memory@{at}"})
+    assert p.stderr == "etch: out of memory\n" and left(tmp_path) == before
+    assert target != "old" or out.read_text() == "old"
 
 
 def test_write_takes_mode_of_model(tool, tmp_path, env):

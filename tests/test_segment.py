@@ -80,7 +80,7 @@ def tool(tmp_path_factory, build_asan):
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          HERE / "segment_tool.c",
          *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c",
-                       *(f"support/{name}.c" for name in ("memory", "bounds", "plain"))), "-o", out])
+                       *(f"support/{name}.c" for name in ("memory", "bounds", "ending", "error", "plain"))), "-o", out])
     return out
 
 

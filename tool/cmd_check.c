@@ -140,25 +140,24 @@ static bool rules_read(struct run *r)
 static bool inputs_collect(struct run *r, char **names, int count)
 {
 	struct error e;
-	bool good = true;
 	size_t k;
 	int i;
 
-	for (i = 0; i < count && good; i++) {
+	for (i = 0; i < count; i++) {
 		if (!strcmp(names[i], "-") && inputs_add_list(&r->inputs, "-", r->opt->zero, &e)) {
 			complain("standard input", NULL, e.text);
 			return false;
 		}
-		if (strcmp(names[i], "-") && !inputs_add_some(&r->inputs, names[i]))
-			good = false;
+		if (strcmp(names[i], "-"))
+			inputs_add_some(&r->inputs, names[i]);
 	}
-	for (k = 0; k < r->opt->list_count && good; k++)
+	for (k = 0; k < r->opt->list_count; k++)
 		if (inputs_add_list(&r->inputs, r->opt->lists[k], r->opt->zero, &e)) {
 			complain(r->opt->lists[k], NULL, e.text);
 			return false;
 		}
 	r->totals.skipped = r->inputs.skipped;
-	return good || out_of_memory();
+	return true;
 }
 
 static bool baseline_prepare(struct run *r)
@@ -273,7 +272,7 @@ static int exit_code(const struct run *r)
 
 static int output_write(struct run *r)
 {
-	char why[512];
+	struct error e;
 
 	if (!r->opt->output)
 		return 0;
@@ -281,9 +280,9 @@ static int output_write(struct run *r)
 		out_of_memory();
 		return -1;
 	}
-	if (!outfile_write(r->opt->output, r->printer.bytes, r->printer.size, NULL, why, sizeof(why)))
+	if (!outfile_write(r->opt->output, r->printer.bytes, r->printer.size, NULL, &e))
 		return 0;
-	text_error(NULL, "%s", why);
+	text_error(NULL, "%s", e.text);
 	return -1;
 }
 

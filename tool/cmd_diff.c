@@ -8,7 +8,7 @@
 #include "support/demangle.h"
 #include "elf/input.h"
 #include "report/listing.h"
-#include "support/plural.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "report/text.h"
 
@@ -163,7 +163,7 @@ static int entry_compare(struct run *r, const struct file_pair *x)
 	struct image old = {0}, new = {0};
 	int status = EXIT_UNUSABLE;
 
-	if (was && is && !image_load(&old, x->old, was, r->opt) && !image_load(&new, x->new, is, r->opt))
+	if (!image_load(&old, x->old, was, r->opt) && !image_load(&new, x->new, is, r->opt))
 		status = images_compare(r, &old, &new, x->key);
 	image_close(&old);
 	image_close(&new);
@@ -198,19 +198,17 @@ static int entry_order(const void *a, const void *b)
 
 /* Lists the inputs of one side. Members of an archive in a directory become errors: their key would need path and
  * member. */
-static bool side_open(struct side *s, const char *name, struct error *e)
+static void side_open(struct side *s, const char *name)
 {
 	size_t i;
 
 	s->name = name;
-	if (!inputs_add(&s->inputs, name))
-		return error_memory(e), false;
+	inputs_add(&s->inputs, name);
 	s->many = s->inputs.count != 1 || s->inputs.list[0].member || strcmp(s->inputs.list[0].path, name);
 	for (i = 0; i < s->inputs.count; i++)
 		if (s->inputs.list[i].member && strcmp(s->inputs.list[i].path, name))
 			s->inputs.list[i].error =
-				s->inputs.list[i].error ? s->inputs.list[i].error : strdup("is in an archive: compare the archives");
-	return true;
+				s->inputs.list[i].error ? s->inputs.list[i].error : mem_string("is in an archive: compare the archives");
 }
 
 static int entries_make(struct run *r, struct error *e)
@@ -309,10 +307,8 @@ static int diff_run(struct run *r, const char *old, const char *new)
 	int status = EXIT_UNUSABLE;
 	struct error e;
 
-	if (!side_open(&r->side[0], old, &e) || !side_open(&r->side[1], new, &e)) {
-		complain(old, &e);
-		return EXIT_UNUSABLE;
-	}
+	side_open(&r->side[0], old);
+	side_open(&r->side[1], new);
 	if (r->side[0].many != r->side[1].many) {
 		error_set(&e, "is %s, but %.200s is not", r->side[1].many ? "an archive or directory" : "one file", old);
 		complain(new, &e);

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "support/bounds.h"
 #include "support/demangle.h"
+#include "support/memory.h"
 #include "inspect/inspect.h"
 #include "inspect/view_kernel.h"
 #include "support/nearest.h"
@@ -11,6 +12,7 @@
 #include "report/text.h"
 #include "support/workers.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,31 +254,29 @@ enum { ANSWER_SHOWN = 's', ANSWER_ERROR = 'e' };
 
 static char *answer_error(const char *text, size_t *size)
 {
-	char *answer;
-	int n = asprintf(&answer, "%c%s", ANSWER_ERROR, text);
-
-	*size = n < 0 ? 0 : (size_t)n;
-	return n < 0 ? NULL : answer;
+	*size = 1 + strlen(text);
+	return mem_format("%c%s", ANSWER_ERROR, text);
 }
 
 /* Reads back everything that was written to a temporary file, as an answer. */
 static char *answer_read(FILE *f, size_t *size)
 {
 	long length = fflush(f) || ferror(f) ? -1 : ftell(f);
-	char *answer = length < 0 ? NULL : malloc((size_t)length + 1);
+	char *answer;
 
-	if (!answer)
-		return NULL;
+	if (length < 0)
+		return answer_error(strerror(errno), size);
+	answer = mem_alloc((size_t)length + 1, 1);
 	*answer = ANSWER_SHOWN;
 	*size = (size_t)length + 1;
 	rewind(f);
 	if (fread(answer + 1, 1, (size_t)length, f) == (size_t)length)
 		return answer;
 	free(answer);
-	return NULL;
+	return answer_error(strerror(errno), size);
 }
 
-static bool file_work(void *ctx, size_t i, char **answer, size_t *size)
+static void file_work(void *ctx, size_t i, char **answer, size_t *size)
 {
 	const struct several *s = ctx;
 	int fd = memfd_create("etch", MFD_CLOEXEC);
@@ -284,15 +284,16 @@ static bool file_work(void *ctx, size_t i, char **answer, size_t *size)
 	struct error e;
 	bool shown;
 
-	if (!to)
-		return false;
+	if (!to) {
+		*answer = answer_error(strerror(errno), size);
+		return;
+	}
 	json_array_leave();
 	stdout = to; /* the descriptor 1 stays: isatty() of it decides about colours */
 	shown = !show(s->opt, s->paths[i], &e);
 	stdout = out;
 	*answer = shown ? answer_read(to, size) : answer_error(e.text, size);
 	fclose(to);
-	return *answer;
 }
 
 static bool file_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
@@ -321,7 +322,7 @@ static int show_several(const struct options *opt, int count, char **paths)
 	if (opt->format == FORMAT_JSON)
 		json_array_begin();
 	if (!workers_run(&run) && !ferror(stdout)) {
-		text_error(NULL, NO_MEMORY);
+		text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
 		s.status = EXIT_UNUSABLE;
 	}
 	progress_end();

@@ -304,14 +304,8 @@ static bool files_find(int count, char **operands, const char *output, struct in
 	int i;
 
 	for (i = 0; i < count; i++)
-		if (!inputs_add_some(out, operands[i])) {
-			text_error(NULL, NO_MEMORY);
-			return false;
-		}
-	if (!inputs_once(out)) {
-		text_error(NULL, NO_MEMORY);
-		return false;
-	}
+		inputs_add_some(out, operands[i]);
+	inputs_once(out);
 	if (output && out->count != 1) {
 		fprintf(stderr, "etch: -o takes one FILE, not %zu\n", out->count);
 		return false;

@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 	for (int i = 3; i < argc; i++, n++)
 		if (sscanf(argv[i], "%zu:%zu", &guesses[n].have, &guesses[n].want) != 2)
 			return 2;
-	if (delta_make((struct bytes){have, have_size}, (struct bytes){want, want_size}, n ? guesses : NULL, n, &delta, &size))
+	delta_make((struct bytes){have, have_size}, (struct bytes){want, want_size}, n ? guesses : NULL, n, &delta, &size);
 		return 2;
 	made = indices;
 	back = malloc(want_size + 1);

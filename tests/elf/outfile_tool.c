@@ -2,8 +2,9 @@
 /*
  * outfile_tool.c: PATH SIZE [MODEL]: outfile_write() with SIZE bytes of 'x', for test_outfile.py.
  *
- * Exit status: 0, or 1 with the message of the module. OUTFILE_HOOK=NAME[@N] breaks the N-th system call of
- * outfile.c (linked with --wrap); OUTFILE_NO_TMPFILE: there are no files without a name.
+ * Exit status: 0, or 1 with the message of the module; 2 where memory ends in the middle.
+ * OUTFILE_HOOK=NAME[@N] breaks the N-th system call of outfile.c (linked with --wrap); "memory" is the end of memory in
+ * write(2). OUTFILE_NO_TMPFILE: there are no files without a name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "elf/outfile.h"
+#include "support/bounds.h"
 
 ssize_t __real_write(int fd, const void *p, size_t n);
 ssize_t __wrap_write(int fd, const void *p, size_t n);
@@ -44,6 +46,8 @@ ssize_t __wrap_write(int fd, const void *p, size_t n)
 	if (hook("move") && getenv("OUTFILE_MOVE") &&
 	    (chdir(getenv("OUTFILE_MOVE")) || rename("d", "moved") || symlink("else", "d")))
 		abort();
+	if (hook("memory"))
+		bounds_exhausted();
 	if (hook("enospc")) {
 		errno = ENOSPC;
 		return -1;
@@ -89,16 +93,16 @@ int __wrap_fsync(int fd)
 int main(int argc, char **argv)
 {
 	size_t size = argc > 2 ? strtoull(argv[2], NULL, 0) : 0;
-	char err[512] = "";
+	struct error e;
 	uint8_t *data = malloc(size + 1);
 	int r;
 
 	if (!data || argc < 3)
 		return 2;
 	memset(data, 'x', size);
-	r = outfile_write(argv[1], data, size, argc > 3 ? argv[3] : NULL, err, sizeof err);
+	r = outfile_write(argv[1], data, size, argc > 3 ? argv[3] : NULL, &e);
 	free(data);
 	if (r)
-		fprintf(stderr, "%s\n", err);
+		fprintf(stderr, "%s\n", e.text);
 	return r ? 1 : 0;
 }

@@ -69,14 +69,14 @@ static void secs_free(struct segment_section *secs, size_t n)
 }
 
 static int plan_and_add(const uint8_t *in, size_t size, struct segment_section *secs, size_t n,
-                        uint8_t **out, size_t *out_size, char *err, size_t errlen)
+                        uint8_t **out, size_t *out_size, struct error *e)
 {
-	int r = segment_plan(in, size, secs, n, err, errlen);
+	int r = segment_plan(in, size, secs, n, e);
 
 	if (r)
 		return r;
 	secs_fill(secs, n);
-	return segment_add(&(struct segment_request){in, size, secs, n, NULL, NULL}, out, out_size, err, errlen);
+	return segment_add(&(struct segment_request){in, size, secs, n, NULL, NULL}, out, out_size, e);
 }
 
 static void promise(bool kept, const char *what)
@@ -94,10 +94,10 @@ static void check_again(const uint8_t *out, size_t out_size, struct segment_sect
 	struct segment_section *copy = malloc(n * sizeof *copy);
 	uint8_t *again, *built;
 	size_t again_size, built_size;
-	char err[256] = "";
+	struct error e = {.text = ""};
 
-	if (segment_find(out, out_size, &found, err, sizeof err) != 1) {
-		fprintf(stderr, "%s\n", err);
+	if (segment_find(out, out_size, &found, &e) != 1) {
+		fprintf(stderr, "%s\n", e.text);
 		promise(false, "the output has an etch segment");
 	}
 	promise(found.addr + found.first == secs[0].addr, "`first` is the first section");
@@ -111,15 +111,15 @@ static void check_again(const uint8_t *out, size_t out_size, struct segment_sect
 		promise(at <= out_size && secs[i].size <= out_size - at, "the sections are in the file");
 		promise(!memcmp(out + at, secs[i].data, secs[i].size), "contents are what was given");
 	}
-	if (plan_and_add(out, out_size, secs, n, &again, &again_size, err, sizeof err)) {
-		fprintf(stderr, "%s\n", err);
+	if (plan_and_add(out, out_size, secs, n, &again, &again_size, &e)) {
+		fprintf(stderr, "%s\n", e.text);
 		promise(false, "the output can be processed again");
 	}
 	promise(again_size == out_size && !memcmp(again, out, out_size), "twice is the same as once");
 	if (!copy)
 		abort();
 	memcpy(copy, secs, n * sizeof *copy);
-	promise(!segment_build(&(struct segment_request){out, out_size, copy, n, NULL, NULL}, &built, &built_size, err, sizeof err) &&
+	promise(!segment_build(&(struct segment_request){out, out_size, copy, n, NULL, NULL}, &built, &built_size, &e) &&
 	        built_size == out_size && !memcmp(built, out, out_size), "segment_build does the same");
 	free(built);
 	free(copy);
@@ -133,7 +133,7 @@ static int cmd_add(int argc, char **argv)
 	struct segment_section secs[MAX_SECS] = {{0}};
 	size_t n = 0, size, out_size;
 	uint8_t *in = file_load(argv[0], &size), *out = NULL;
-	char err[512] = "";
+	struct error e = {.text = ""};
 	int r;
 
 	for (int i = 2; i < argc && n < MAX_SECS; i++, n++) {
@@ -148,14 +148,14 @@ static int cmd_add(int argc, char **argv)
 			secs[n].align = strtoull(colon + 1, &colon, 0);
 		secs[n].unloaded = !strcmp(colon, ":u");
 	}
-	r = plan_and_add(in, size, secs, n, &out, &out_size, err, sizeof err);
+	r = plan_and_add(in, size, secs, n, &out, &out_size, &e);
 	if (r) {
-		fprintf(stderr, "%s: %s\n", argv[0], err);
+		fprintf(stderr, "%s: %s\n", argv[0], e.text);
 	} else {
 		check_again(out, out_size, secs, n);
-		r = outfile_write(argv[1], out, out_size, argv[0], err, sizeof err);
+		r = outfile_write(argv[1], out, out_size, argv[0], &e);
 		if (r)
-			fprintf(stderr, "%s\n", err);
+			fprintf(stderr, "%s\n", e.text);
 	}
 	for (size_t i = 0; i < n && !r; i++)
 		printf("%s %llx %llx\n", secs[i].name, (unsigned long long)secs[i].addr,
@@ -169,14 +169,14 @@ static int cmd_add(int argc, char **argv)
 static int cmd_find(char **argv)
 {
 	struct segment_found found;
-	char err[256] = "";
+	struct error e = {.text = ""};
 	size_t size;
 	uint8_t *in = file_load(argv[0], &size);
-	int r = segment_find(in, size, &found, err, sizeof err);
+	int r = segment_find(in, size, &found, &e);
 
 	free(in);
 	if (r < 0) {
-		fprintf(stderr, "%s: %s\n", argv[0], err);
+		fprintf(stderr, "%s: %s\n", argv[0], e.text);
 		return 1;
 	}
 	if (r)
@@ -253,11 +253,11 @@ static int cmd_fuzz(char **argv)
 		{.name = ".orc_unwind", .type = SHT_PROGBITS, .align = 2, .size = 602},
 		{.name = ".etch.source", .type = SHT_PROGBITS, .size = 77, .unloaded = true},
 	};
-	char err[256] = "";
+	struct error e = {.text = ""};
 
 	seed = strtoull(argv[2], NULL, 0) * 2654435761u + 1;
-	if (plan_and_add(in, size, first, 3, &with, &with_size, err, sizeof err)) {
-		fprintf(stderr, "%s: %s\n", argv[0], err);
+	if (plan_and_add(in, size, first, 3, &with, &with_size, &e)) {
+		fprintf(stderr, "%s: %s\n", argv[0], e.text);
 		return 1;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -278,13 +278,13 @@ static int cmd_fuzz(char **argv)
 		memcpy(bad, second ? with : in, cut);
 		if (cut > 128 && (cut == from || rnd(2)))
 			mutate(bad, cut);
-		err[0] = 0;
-		if (!plan_and_add(bad, cut, secs, n, &out, &out_size, err, sizeof err)) {
+		e.text[0] = 0;
+		if (!plan_and_add(bad, cut, secs, n, &out, &out_size, &e)) {
 			check_again(out, out_size, secs, n);
 			free(out);
 			done++;
 		} else {
-			promise(*err && !strchr(err, '\n'), "an error is one line");
+			promise(*e.text && !strchr(e.text, '\n'), "an error is one line");
 		}
 		free(bad);
 		secs_free(secs, n);

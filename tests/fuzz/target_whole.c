@@ -90,7 +90,7 @@ void fuzz_rewrite(const uint8_t *data, size_t size)
 	again = rewritten(out, out_size, &o, &again_size);
 	must(!again || damaged(data, size) || (again_size == out_size && !memcmp(again, out, out_size)));
 	free(again);
-	if (undo_attach(&out, &out_size, data, size, &e) == 1) {
+	if (undo_attach(&out, &out_size, data, size, &e)) {
 		must(undo_detach(out, out_size, &undo, &e) == 1);
 		must(undo.original_size == size && !memcmp(undo.original, data, size));
 		undo_free(&undo);

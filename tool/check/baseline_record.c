@@ -28,14 +28,13 @@ static int record_write(struct baseline_record *b, const struct suppressions *ru
                         struct error *e)
 {
 	const struct check_printer *d = &b->document;
-	char why[400];
 
 	if (n->unusable)
 		return error_set(e, "%.300s: not made, since a file could not be used", b->path);
 	check_print_end(&b->document, rules, n, 0);
 	if (ferror(d->out))
 		return error_memory(e);
-	return outfile_write(b->path, d->bytes, d->size, NULL, why, sizeof(why)) ? error_set(e, "%s", why) : 0;
+	return outfile_write(b->path, d->bytes, d->size, NULL, e) ? -1 : 0;
 }
 
 bool record_end(struct baseline_record *b, const struct suppressions *rules, const struct totals *n, bool quiet)

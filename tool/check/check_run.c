@@ -3,6 +3,7 @@
  */
 #include "check/check_run.h"
 #include "report/exchange.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "support/workers.h"
 
@@ -58,8 +59,17 @@ static int report_fill(const struct check_run *run, const struct input *in, stru
 	return err;
 }
 
-/* Checks one input. A failure becomes a report with an error. False: out of memory. */
-static bool input_check(const struct check_run *run, size_t input, struct checked *c)
+/* Names the report of an input. */
+static void name_set(struct checked *c, const struct input *in)
+{
+	free(c->report.path);
+	free(c->report.member);
+	c->report.path = mem_string(in->path);
+	c->report.member = in->member ? mem_string(in->member) : NULL;
+}
+
+/* Checks one input. A failure becomes a report with an error. */
+static void input_check(const struct check_run *run, size_t input, struct checked *c)
 {
 	const struct input *in = &run->inputs->list[input];
 	struct error e = {.text = ""};
@@ -67,13 +77,9 @@ static bool input_check(const struct check_run *run, size_t input, struct checke
 	*c = (struct checked){0};
 	if (report_fill(run, in, c, &e)) {
 		report_free(&c->report);
-		*c = (struct checked){.report = {.error = strdup(e.text)}};
-		if (!c->report.error)
-			return false;
+		*c = (struct checked){.report = {.error = mem_string(e.text)}};
 	}
-	c->report.path = strdup(in->path);
-	c->report.member = in->member ? strdup(in->member) : NULL;
-	return c->report.path && !!c->report.member == !!in->member;
+	name_set(c, in);
 }
 
 /* ---- results across processes, as JSON ----------------------------------------------------- */
@@ -103,20 +109,18 @@ static int checked_from_json(struct checked *c, struct json_object *o, struct er
 	return 0;
 }
 
-static bool work(void *ctx, size_t input, char **answer, size_t *size)
+static void work(void *ctx, size_t input, char **answer, size_t *size)
 {
 	struct json_object *o;
 	const char *text;
 	struct checked c;
 
-	if (!input_check(ctx, input, &c))
-		return false;
+	input_check(ctx, input, &c);
 	o = checked_to_json(&c);
 	report_free(&c.report);
 	text = json_object_to_json_string_length(o, JSON_C_TO_STRING_PLAIN, size);
-	*answer = text ? strdup(text) : NULL;
+	*answer = mem_string(text);
 	json_object_put(o);
-	return *answer;
 }
 
 /* ---- in the order of the inputs ------------------------------------------------------------ */
@@ -137,25 +141,10 @@ struct check_queue {
 	size_t given_out;    /* number of inputs whose results have been given out */
 };
 
-static bool result_failed(const struct check_run *run, size_t input, struct checked *c, const char *why)
+static void result_failed(const struct check_run *run, size_t input, struct checked *c, const char *why)
 {
-	const struct input *in = &run->inputs->list[input];
-
-	*c = (struct checked){0};
-	c->report.path = strdup(in->path);
-	c->report.member = in->member ? strdup(in->member) : NULL;
-	c->report.error = strdup(why);
-	return c->report.path && c->report.error;
-}
-
-/* Puts the name of an input into the result of another one that is the same file. */
-static bool rename_to(struct checked *c, const struct input *in)
-{
-	free(c->report.path);
-	free(c->report.member);
-	c->report.path = strdup(in->path);
-	c->report.member = in->member ? strdup(in->member) : NULL;
-	return c->report.path && !!c->report.member == !!in->member;
+	*c = (struct checked){.report = {.error = mem_string(why)}};
+	name_set(c, &run->inputs->list[input]);
 }
 
 static bool result_give(const struct check_run *run, size_t input, const char *answer, size_t size, const char *why)
@@ -164,24 +153,23 @@ static bool result_give(const struct check_run *run, size_t input, const char *a
 	struct json_object *o;
 	struct checked c;
 	struct error e;
-	bool on = true;
+	bool on;
 
 	if (!answer) {
-		on = result_failed(run, input, &c, why) && run->done(run->ctx, input, &c);
-		report_free(&c.report);
-		return on;
-	}
-	t = json_tokener_new();
-	o = t && size <= INT32_MAX ? json_tokener_parse_ex(t, answer, (int)size) : NULL;
-	if (checked_from_json(&c, o, &e)) {
-		report_free(&c.report);
-		on = result_failed(run, input, &c, e.text);
+		result_failed(run, input, &c, why);
 	} else {
-		on = rename_to(&c, &run->inputs->list[input]);
+		t = json_tokener_new();
+		o = size <= INT32_MAX ? json_tokener_parse_ex(t, answer, (int)size) : NULL;
+		if (checked_from_json(&c, o, &e)) {
+			report_free(&c.report);
+			result_failed(run, input, &c, e.text);
+		} else {
+			name_set(&c, &run->inputs->list[input]); /* the result may be of another input that is the same file */
+		}
+		json_object_put(o);
+		json_tokener_free(t);
 	}
-	json_object_put(o);
-	json_tokener_free(t);
-	on = on && run->done(run->ctx, input, &c);
+	on = run->done(run->ctx, input, &c);
 	report_free(&c.report);
 	return on;
 }
@@ -199,23 +187,18 @@ static bool results_repeat(struct check_queue *c, size_t end)
 	return on;
 }
 
-static bool answer_keep(struct answer *a, const char *answer, size_t size, const char *why)
+static void answer_keep(struct answer *a, const char *answer, size_t size, const char *why)
 {
-	a->text = answer ? malloc(size + 1) : NULL;
-	a->why = answer ? NULL : strdup(why);
+	a->text = answer ? mem_copy(answer, size + 1) : NULL;
+	a->why = answer ? NULL : mem_string(why);
 	a->size = size;
-	if (a->text) {
-		memcpy(a->text, answer, size);
-		a->text[size] = 0;
-	}
-	return a->text || a->why;
 }
 
-static bool queue_work(void *ctx, size_t i, char **answer, size_t *size)
+static void queue_work(void *ctx, size_t i, char **answer, size_t *size)
 {
 	const struct check_queue *c = ctx;
 
-	return work((void *)c->run, c->list[i], answer, size);
+	work((void *)c->run, c->list[i], answer, size);
 }
 
 static bool queue_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
@@ -223,35 +206,34 @@ static bool queue_done(void *ctx, size_t i, const char *answer, size_t size, con
 	struct check_queue *c = ctx;
 	size_t input = c->list[i];
 
-	if (!results_repeat(c, input) || (c->again[input] && !answer_keep(&c->kept[input], answer, size, why)))
+	if (!results_repeat(c, input))
 		return false;
+	if (c->again[input])
+		answer_keep(&c->kept[input], answer, size, why);
 	c->given_out++;
 	return result_give(c->run, input, answer, size, why);
 }
 
-static bool queue_open(struct check_queue *c)
+static void queue_open(struct check_queue *c)
 {
 	size_t n = c->run->inputs->count, i;
 
 	c->first = inputs_first(c->run->inputs);
-	c->again = calloc(n + 1, sizeof(*c->again));
-	c->list = calloc(n + 1, sizeof(*c->list));
-	c->kept = calloc(n + 1, sizeof(*c->kept));
-	if (!c->first || !c->again || !c->list || !c->kept)
-		return false;
+	c->again = mem_zero(n, sizeof(*c->again));
+	c->list = mem_alloc(n, sizeof(*c->list));
+	c->kept = mem_zero(n, sizeof(*c->kept));
 	for (i = 0; i < n; i++)
 		if (c->first[i] == i)
 			c->list[c->count++] = i;
 		else
 			c->again[c->first[i]] = true;
-	return true;
 }
 
 static void queue_close(struct check_queue *c)
 {
 	size_t i;
 
-	for (i = 0; c->kept && i < c->run->inputs->count; i++) {
+	for (i = 0; i < c->run->inputs->count; i++) {
 		free(c->kept[i].text);
 		free(c->kept[i].why);
 	}
@@ -271,12 +253,13 @@ bool check_run(const struct check_run *run)
 
 	/* A single file is checked in this process: a crash could not cost another file its result. */
 	if (run->inputs->count == 1) {
-		good = input_check(run, 0, &c) && run->done(run->ctx, 0, &c);
+		input_check(run, 0, &c);
+		good = run->done(run->ctx, 0, &c);
 		report_free(&c.report);
 	} else {
-		good = queue_open(&queue);
+		queue_open(&queue);
 		workers.count = queue.count;
-		good = good && workers_run(&workers) && results_repeat(&queue, run->inputs->count);
+		good = workers_run(&workers) && results_repeat(&queue, run->inputs->count);
 		queue_close(&queue);
 	}
 	progress_end();

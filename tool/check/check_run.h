@@ -27,7 +27,7 @@ struct check_run {
 	void *ctx;
 };
 
-/* False: out of memory, or done() returned false. */
+/* False: done() returned false, or the workers cannot be waited for. */
 bool check_run(const struct check_run *run);
 
 #endif

@@ -128,8 +128,8 @@ int check_etched(struct subject *s, struct error *e)
 		error_memory(e);
 		goto out;
 	}
-	if (s->scan.site_count && symbol_index_build(s->file, symbol_is_function, &symbols, e))
-		goto out;
+	if (s->scan.site_count)
+		symbol_index_build(s->file, symbol_is_function, &symbols);
 	for (i = 0; i < s->scan.site_count; i++) {
 		const struct site *site = &s->scan.sites[i];
 

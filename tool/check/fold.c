@@ -394,8 +394,8 @@ int check_fold(struct subject *s, struct error *e)
 	if (!s->found.count)
 		return 0;
 	findings_sort(&s->found);
-	err = symbol_index_build(s->file, symbol_is_function, &f.symbols, e) ||
-	      cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || subject_runtimes(s, &f.runtimes, e) ||
+	symbol_index_build(s->file, symbol_is_function, &f.symbols);
+	err = cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || subject_runtimes(s, &f.runtimes, e) ||
 	      scopes_find(&f, e);
 	for (i = 0; !err && i < runtime_count; i++)
 		err = runtime_fold(&f, &runtimes[i], e);

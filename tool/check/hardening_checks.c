@@ -295,9 +295,8 @@ static int text_check(struct subject *s, struct error *e)
 
 	if (elf_is_object(s->file) && (is_kernels(s->file) || !s->file->symtab))
 		return 0;
-	err = symbol_index_build(s->file, symbol_is_function, &w.symbols, e);
-	if (!err)
-		err = elf_is_object(s->file) ? object_text_check(&w, e) : linked_text_check(&w, e);
+	symbol_index_build(s->file, symbol_is_function, &w.symbols);
+	err = elf_is_object(s->file) ? object_text_check(&w, e) : linked_text_check(&w, e);
 	symbol_index_free(&w.symbols);
 	return err;
 }

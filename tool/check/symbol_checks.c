@@ -106,8 +106,7 @@ int check_symbols(struct subject *s, struct error *e)
 	struct run_item *items;
 	int err;
 
-	if (symbol_index_build(f, is_code, &functions, e))
-		return -1;
+	symbol_index_build(f, is_code, &functions);
 	items = mem_alloc(functions.count + 1, sizeof(*items));
 	err = runs_report(s, "ETCH-N001", items, sizeless_find(f, &functions, items), sizeless_text, e);
 	symbol_index_free(&functions);

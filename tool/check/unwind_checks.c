@@ -347,19 +347,17 @@ static int rows_compare(struct compare *c, struct error *e)
 }
 
 /* The rows of the code, rounded to what the table's encoding can represent. */
-static int code_rows(const struct frames *fr, const struct linked_unwind *u, struct row_list *out, struct error *e)
+static void code_rows(const struct frames *fr, const struct linked_unwind *u, struct row_list *out)
 {
 	struct row_list near;
 	struct far_code far;
 
-	if (unwind_rows_canonical(&fr->rows, &fr->space, out, e))
-		return -1;
+	unwind_rows_canonical(&fr->rows, &fr->space, out);
 	rows_near(out, &near, &far);
 	memmove(out->rows, near.rows, near.count * sizeof(*near.rows));
 	out->count = near.count;
 	if (u->header.encoding == ETCH_ENCODING_ORC)
 		rows_repack(out);
-	return 0;
 }
 
 /* Compares the table with rows made the other way: it may have been made from the code alone (--no-cfi), and
@@ -372,8 +370,9 @@ static int other_way_differs(struct compare *c, const struct linked_unwind *u, b
 	struct frames frames;
 	int err;
 
-	err = frames_find(c->s->file, &how, &frames, e) || code_rows(&frames, u, &rows, e) ? -1 : 0;
+	err = frames_find(c->s->file, &how, &frames, e);
 	if (!err) {
+		code_rows(&frames, u, &rows);
 		c->code = &rows;
 		c->cfi = !how.no_cfi;
 		c->count_only = true;
@@ -412,8 +411,10 @@ static int rows_check(struct subject *s, const struct linked_unwind *u, struct e
 		return !error_is_memory(&why) && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text) ? 0
 		                                                                                           : error_memory(e);
 	}
-	err = code_rows(&s->frames, u, &code, e) || cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
-	              symbol_index_build(s->file, symbol_is_function, &c.symbols, e) || rows_compare(&c, e)
+	symbol_index_build(s->file, symbol_is_function, &c.symbols);
+	code_rows(&s->frames, u, &code);
+	err = cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
+	              rows_compare(&c, e)
 	          ? -1
 	          : 0;
 	if (!err && c.places)
@@ -451,7 +452,7 @@ int check_unwind(struct subject *s, struct error *e)
 	int r = 0;
 
 	if (!elf_is_object(s->file))
-		r = segment_find(s->file->bytes, s->file->size, &at, why.text, sizeof(why.text));
+		r = segment_find(s->file->bytes, s->file->size, &at, &why);
 	if (r >= 0 && classic_check(s, &at, e))
 		return -1;
 	if (r > 0)

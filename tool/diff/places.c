@@ -27,23 +27,22 @@ static bool is_thread_local(const struct elf_file *f, const struct elf_symbol *s
 	return is_sized(f, s) && s->type == STT_TLS && !elf_is_object(f);
 }
 
-static int objects_read(struct image *im, struct error *e)
+static void objects_read(struct image *im)
 {
-	int (*build)(const struct elf_file *, symbol_wanted *, struct symbol_index *, struct error *) =
+	void (*build)(const struct elf_file *, symbol_wanted *, struct symbol_index *) =
 		im->nameless ? symbol_index_build_dynamic : symbol_index_build;
 	const struct elf_file *f = &im->file;
 	struct places *p = &im->places;
 	uint32_t i;
 
-	if (build(f, is_object, &p->objects, e) || build(f, is_thread_local, &p->threads, e))
-		return -1;
+	build(f, is_object, &p->objects);
+	build(f, is_thread_local, &p->threads);
 	for (i = 0; i < f->phdr_count; i++)
 		if (f->phdrs[i].p_type == PT_TLS) {
 			uint64_t align = f->phdrs[i].p_align ? f->phdrs[i].p_align : 1;
 
 			p->tls_size = (f->phdrs[i].p_memsz + align - 1) / align * align;
 		}
-	return 0;
 }
 
 /* Reads the relocations of each loaded section. */
@@ -117,7 +116,8 @@ int places_open(struct image *im, struct error *e)
 	p->tables = jump_tables_new();
 	if (!p->tables)
 		return error_memory(e);
-	return objects_read(im, e) || (elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e)) ? -1 : 0;
+	objects_read(im);
+	return elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e);
 }
 
 void places_close(struct places *p)

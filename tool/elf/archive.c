@@ -141,7 +141,7 @@ static bool table_is(const struct ar_hdr *h)
 	return h->ar_name[0] == '/' && !(h->ar_name[1] >= '0' && h->ar_name[1] <= '9');
 }
 
-int archive_each(int fd, uint64_t start, uint64_t end, bool (*each)(void *ctx, const struct archive_member *m),
+int archive_each(int fd, uint64_t start, uint64_t end, void (*each)(void *ctx, const struct archive_member *m),
                  void *ctx, struct error *e)
 {
 	struct reader r = {.fd = fd, .start = start, .end = end};
@@ -170,8 +170,8 @@ int archive_each(int fd, uint64_t start, uint64_t end, bool (*each)(void *ctx, c
 			m.size = size;
 			if (member_name(&r, &h, &m, e))
 				return -1;
-			if (strncmp(r.name, "__.SYMDEF", 9) && !each(ctx, &m))
-				return 0;
+			if (strncmp(r.name, "__.SYMDEF", 9))
+				each(ctx, &m);
 		}
 		at += stored ? size + (size & 1) : 0;
 	}

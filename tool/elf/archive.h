@@ -21,9 +21,9 @@ bool archive_is(const uint8_t *bytes, size_t size);
 
 /*
  * Calls `each` for every member of the archive at [start, end) of an open file, but not for ar's own
- * tables; stops when it returns false. 0; or -1 and a message: the rest of the archive is malformed.
+ * tables. 0; or -1 and a message: the rest of the archive is malformed.
  */
-int archive_each(int fd, uint64_t start, uint64_t end, bool (*each)(void *ctx, const struct archive_member *m),
+int archive_each(int fd, uint64_t start, uint64_t end, void (*each)(void *ctx, const struct archive_member *m),
                  void *ctx, struct error *e);
 /* Offset and size of the contents of the member whose header is at `header`. 0, or -1 and a message. */
 int archive_member_at(int fd, uint64_t header, uint64_t end, uint64_t *offset, uint64_t *size, struct error *e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds debug files by build-id or by name, as gdb does, and copies them (debug_copy.h). */
 #include "elf/debug_copy.h"
+#include "support/memory.h"
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>
@@ -152,7 +153,7 @@ static bool alt_add(struct debug_copies *c, const char *path, Elf_Scn *s)
 	if (fd < 0)
 		return false;
 	c->alts[c->count].fd = fd;
-	c->alts[c->count++].name = strdup(d->d_buf);
+	c->alts[c->count++].name = mem_string(d->d_buf);
 	return true;
 }
 
@@ -207,7 +208,7 @@ int debug_copy_find(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr ba
 	(void)name;
 	(void)base;
 	for (i = 0; i < c->count && link && !sum; i++)
-		if (c->alts[i].name && !strcmp(c->alts[i].name, link)) {
+		if (!strcmp(c->alts[i].name, link)) {
 			copy = c->alts[i].fd;
 			c->alts[i].fd = -1;
 			return copy;
@@ -226,7 +227,7 @@ int debug_copy_find(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr ba
 		copy = -1;
 	}
 	if (copy >= 0)
-		*found = strdup(path); /* where a supplementary file is looked for */
+		*found = mem_string(path); /* where a supplementary file is looked for */
 	return copy;
 }
 

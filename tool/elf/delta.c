@@ -17,22 +17,14 @@
 
 struct output {
 	uint8_t *data;
-	size_t size, room;
-	bool failed;
+	size_t size, capacity;
 };
 
 static void put(struct output *b, const void *data, size_t n)
 {
-	if (b->size + n > b->room) {
-		size_t room = (b->size + n) * 2 + 64;
-		uint8_t *grown = realloc(b->data, room);
-
-		if (!grown) {
-			b->failed = true;
-			return;
-		}
-		b->data = grown;
-		b->room = room;
+	if (b->size + n > b->capacity) {
+		b->capacity = (b->size + n) * 2 + 64;
+		b->data = mem_resize(b->data, b->capacity, 1);
 	}
 	memcpy(b->data + b->size, data, n);
 	b->size += n;
@@ -83,7 +75,7 @@ static uint64_t block_hash(const uint8_t *p)
 #define AHEAD     32u
 #define LOOKED_UP 4u
 
-static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
+static void blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 {
 	size_t count = size / BLOCK, i, k, n;
 	uint32_t *slots[AHEAD];
@@ -93,7 +85,7 @@ static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 		bits++;
 	b->shift = 64 - bits;
 	b->at = big_zero((size_t)1 << bits, sizeof(*b->at));
-	for (i = 0; b->at && i < count && i < UINT32_MAX; i += n) {
+	for (i = 0; i < count && i < UINT32_MAX; i += n) {
 		n = count - i < AHEAD ? count - i : AHEAD;
 		for (k = 0; k < n; k++) { /* random accesses: prefetching overlaps their misses */
 			slots[k] = &b->at[block_hash(have + (i + k) * BLOCK) >> b->shift];
@@ -103,7 +95,6 @@ static bool blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 			if (!*slots[k])
 				*slots[k] = (uint32_t)(i + k + 1);
 	}
-	return b->at;
 }
 
 static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
@@ -172,29 +163,28 @@ static size_t likely(struct maker *m, size_t at, size_t *from)
 	return length;
 }
 
-/* Looks want[at..] up in the index of blocks. False: out of memory. */
-static bool found(struct maker *m, size_t at, size_t *from, size_t *length)
+/* Looks want[at..] up in the index of blocks. */
+static void look_up(struct maker *m, size_t at, size_t *from, size_t *length)
 {
 	const uint8_t *want = m->want + at;
 	const uint32_t *slot;
 
 	if (m->want_size - at < BLOCK || ++m->missed <= MISSED_SOME + m->want_size / MISSED_SHARE)
-		return true;
-	if (!m->blocks.at && !blocks_index(&m->blocks, m->have, m->have_size))
-		return false;
+		return;
+	if (!m->blocks.at)
+		blocks_index(&m->blocks, m->have, m->have_size);
 	slot = &m->blocks.at[block_hash(want) >> m->blocks.shift];
 	if (m->want_size - at >= BLOCK + LOOKED_UP) /* most lookups fail, and the next bytes follow */
 		__builtin_prefetch(&m->blocks.at[block_hash(want + LOOKED_UP) >> m->blocks.shift]);
 	*from = *slot ? (size_t)(*slot - 1) * BLOCK : m->have_size;
 	*length = match(m, *from, at);
-	return true;
 }
 
-static bool commands_make(struct maker *m)
+static void commands_make(struct maker *m)
 {
 	size_t at = 0;
 
-	while (at < m->want_size && !m->out.failed) {
+	while (at < m->want_size) {
 		/* The first guess: the last copy continues. */
 		size_t from = m->source + (at - m->encoded), length = match(m, from, at), skip = 0;
 
@@ -202,8 +192,8 @@ static bool commands_make(struct maker *m)
 			skip = changed(m, from, at);
 		if (length < SHORTEST && !skip)
 			length = likely(m, at, &from);
-		if (length < SHORTEST && !skip && !found(m, at, &from, &length))
-			return false;
+		if (length < SHORTEST && !skip)
+			look_up(m, at, &from, &length);
 		if (!skip && (length >= SHORTEST || (length && at + length == m->want_size))) {
 			copy_put(m, from, at, length);
 			at += length;
@@ -213,11 +203,10 @@ static bool commands_make(struct maker *m)
 	}
 	if (m->encoded < m->want_size)
 		copy_put(m, m->source, m->want_size, 0);
-	return !m->out.failed;
 }
 
-int delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
-               uint8_t **out, size_t *size)
+void delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
+                uint8_t **out, size_t *size)
 {
 	struct maker m = {.have = have.at,
 	                  .want = want.at,
@@ -225,16 +214,11 @@ int delta_make(struct bytes have, struct bytes want, const struct delta_guess *g
 	                  .want_size = want.size,
 	                  .guess = guesses,
 	                  .guess_end = guess_count ? guesses + guess_count : guesses};
-	bool made = commands_make(&m);
 
+	commands_make(&m);
 	free(m.blocks.at);
-	if (!made) {
-		free(m.out.data);
-		return -1;
-	}
 	*out = m.out.data;
 	*size = m.out.size;
-	return 0;
 }
 
 static uint64_t number_next(struct delta_reader *r, bool is_signed)

@@ -23,10 +23,10 @@ struct delta_guess {
  *     length of a literal, its bytes; length of a copy, and unless that is 0 the distance of
  *     its start from the end of the previous copy
  * until `want` is complete. Numbers are LEB128, distances signed (DWARF 5, 7.6). Time and
- * memory are linear. `guesses`: sorted by `want`; may be none. 0; -1: out of memory.
+ * memory are linear. `guesses`: sorted by `want`; may be none.
  */
-int delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
-               uint8_t **out, size_t *size);
+void delta_make(struct bytes have, struct bytes want, const struct delta_guess *guesses, size_t guess_count,
+                uint8_t **out, size_t *size);
 
 /* One command: a literal, which is in the delta, then a copy from `have`. Each may be empty. */
 struct delta_command {

@@ -2,45 +2,38 @@
 /* Reads the SHT_RELA and SHT_RELR sections of a linked file into one list of dynamic relocations, sorted by place. */
 #include "elf/dynamic.h"
 
+#include "support/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 struct list {
 	struct dynamic_reloc *relocs;
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t lo, hi;
 };
 
-static int add(struct list *l, const struct dynamic_reloc *r, struct error *e)
+static void add(struct list *l, const struct dynamic_reloc *r)
 {
 	if (r->place >= l->hi || (r->place < l->lo && l->lo - r->place >= 8))
-		return 0;
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 64;
-		struct dynamic_reloc *p = realloc(l->relocs, room * sizeof(*p));
-
-		if (!p)
-			return error_memory(e);
-		l->relocs = p;
-		l->room = room;
-	}
+		return;
+	mem_room(&l->relocs, &l->capacity, l->count, sizeof(*l->relocs));
 	l->relocs[l->count++] = *r;
-	return 0;
 }
 
-static int relative_add(struct list *l, const struct elf_file *f, uint64_t place, struct error *e)
+static void relative_add(struct list *l, const struct elf_file *f, uint64_t place)
 {
 	struct dynamic_reloc r = {.place = place, .type = R_X86_64_RELATIVE};
 	const uint8_t *p = elf_at(f, place, 8);
 
 	if (p)
 		memcpy(&r.addend, p, 8);
-	return add(l, &r, e);
+	add(l, &r);
 }
 
 /* SHT_RELR: an address, then bitmaps, each of the 63 words that follow those of the previous entry (gABI, "Relative
  * relocation table"). */
-static int relr_read(struct list *l, const struct elf_file *f, const struct elf_section *rel, struct error *e)
+static void relr_read(struct list *l, const struct elf_file *f, const struct elf_section *rel)
 {
 	uint64_t i, word, base = 0;
 	unsigned bit;
@@ -48,17 +41,15 @@ static int relr_read(struct list *l, const struct elf_file *f, const struct elf_
 	for (i = 0; i + 8 <= rel->sh.sh_size; i += 8) {
 		memcpy(&word, rel->data + i, 8);
 		if (!(word & 1)) {
-			if (relative_add(l, f, word, e))
-				return -1;
+			relative_add(l, f, word);
 			base = word + 8;
 			continue;
 		}
 		for (bit = 0; bit < 63; bit++)
-			if ((word >> (bit + 1) & 1) && relative_add(l, f, base + 8ull * bit, e))
-				return -1;
+			if (word >> (bit + 1) & 1)
+				relative_add(l, f, base + 8ull * bit);
 		base += 63 * 8;
 	}
-	return 0;
 }
 
 static int rela_read(struct list *l, const struct elf_file *f, uint32_t section, struct error *e)
@@ -66,20 +57,19 @@ static int rela_read(struct list *l, const struct elf_file *f, uint32_t section,
 	const struct elf_section *rel = &f->sections[section];
 	struct elf_reloc *r;
 	long n = elf_relocs(f, section, &r, e), k;
-	int err = 0;
 
 	if (n < 0)
 		return -1;
-	for (k = 0; k < n && !err; k++) {
+	for (k = 0; k < n; k++) {
 		/* Static programs have relocations without a symbol table. */
 		bool named = r[k].symbol && f->dynsym && rel->sh.sh_link == f->dynsym;
 		struct dynamic_reloc x = {r[k].offset, (uint64_t)r[k].addend, r[k].type,
 		                          named ? &f->dynsyms[r[k].symbol] : NULL};
 
-		err = add(l, &x, e);
+		add(l, &x);
 	}
 	free(r);
-	return err;
+	return 0;
 }
 
 static int order(const void *a, const void *b)
@@ -106,7 +96,7 @@ int dynamic_relocs_read(const struct elf_file *f, uint64_t lo, uint64_t hi, stru
 		if (!(rel->sh.sh_flags & SHF_ALLOC) || !rel->data)
 			continue;
 		if (rel->sh.sh_type == SHT_RELR)
-			err = relr_read(&l, f, rel, e);
+			relr_read(&l, f, rel);
 		else if (rel->sh.sh_type == SHT_RELA)
 			err = rela_read(&l, f, i, e);
 	}

@@ -98,7 +98,7 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 	if (fd < 0)
 		return -1;
 	bounds_add(path, mark->size);
-	*bytes = big_zero((size_t)mark->size + 1, 1);
+	*bytes = big_zero_try((size_t)mark->size + 1);
 	/* The results of an analysis take about as much memory as the file, its intermediate data as much again. */
 	big_heap(2 * (size_t)mark->size);
 	if (!*bytes) {
@@ -221,9 +221,7 @@ static int sections_load(struct elf_file *f, struct error *e)
 		return error_set(e, "malformed section headers: %s", elf_errmsg(-1));
 	if (!count || count > f->size / sizeof(Elf64_Shdr))
 		return error_set(e, "malformed section headers: count is %zu", count);
-	f->sections = calloc(count, sizeof(*f->sections));
-	if (!f->sections)
-		return error_memory(e);
+	f->sections = mem_zero(count, sizeof(*f->sections));
 	f->section_count = (uint32_t)count;
 	for (i = 0; i < count; i++) {
 		struct elf_section *s = &f->sections[i];
@@ -303,9 +301,7 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 
 	if (symbols_check(f, index, &x, e))
 		return -1;
-	syms = calloc(count + 1, sizeof(*syms));
-	if (!syms)
-		return error_memory(e);
+	syms = mem_zero(count, sizeof(*syms));
 	*out = syms;
 	*out_count = (uint32_t)count;
 	for (i = 0; i < count; i++) {
@@ -374,11 +370,8 @@ static int phdrs_load(struct elf_file *f, struct error *e)
 		return error_set(e, "has program headers of %u bytes, not 56", f->eh.e_phentsize);
 	if (f->eh.e_phoff > f->size || n > (f->size - f->eh.e_phoff) / sizeof(Elf64_Phdr))
 		return error_set(e, "is truncated: program headers are past its end");
-	f->phdrs = calloc(n, sizeof(*f->phdrs));
-	if (!f->phdrs)
-		return error_memory(e);
+	f->phdrs = mem_copy(f->bytes + f->eh.e_phoff, n * sizeof(*f->phdrs));
 	f->phdr_count = (uint32_t)n;
-	memcpy(f->phdrs, f->bytes + f->eh.e_phoff, n * sizeof(*f->phdrs));
 	for (size_t i = 0; i < n; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 
@@ -391,13 +384,11 @@ static int phdrs_load(struct elf_file *f, struct error *e)
 	return 0;
 }
 
-static int relas_index(struct elf_file *f, struct error *e)
+static void relas_index(struct elf_file *f)
 {
 	uint32_t i;
 
-	f->relas = calloc(2 * (size_t)f->section_count + 1, sizeof(*f->relas));
-	if (!f->relas)
-		return error_memory(e);
+	f->relas = mem_zero(2 * (size_t)f->section_count + 1, sizeof(*f->relas));
 	for (i = f->section_count; i-- > 1;) {
 		const Elf64_Shdr *sh = &f->sections[i].sh;
 
@@ -406,7 +397,6 @@ static int relas_index(struct elf_file *f, struct error *e)
 		f->relas[f->section_count + i] = f->relas[sh->sh_info];
 		f->relas[sh->sh_info] = i;
 	}
-	return 0;
 }
 
 int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t size, struct error *e)
@@ -424,7 +414,11 @@ int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t 
 	f->elf = elf_memory((char *)bytes, size);
 	if (!f->elf)
 		return error_set(e, "malformed ELF file: %s", elf_errmsg(-1));
-	if (sections_load(f, e) || relas_index(f, e) || elf_spans_build(f, e) || phdrs_load(f, e))
+	if (sections_load(f, e))
+		return -1;
+	relas_index(f);
+	elf_spans_build(f);
+	if (phdrs_load(f, e))
 		return -1;
 	for (i = 1; i < f->section_count; i++) {
 		if (!f->sections[i].data)
@@ -456,19 +450,16 @@ int elf_open(struct elf_file *f, const char *path, struct error *e)
 	return elf_open_bytes(f, path, bytes, size, e);
 }
 
-int elf_bytes_own(struct elf_file *f, struct error *e)
+void elf_bytes_own(struct elf_file *f)
 {
 	uint8_t *copy = big_zero(f->size + 1, 1);
 	uint32_t i;
 
-	if (!copy)
-		return error_memory(e);
 	big_copy(copy, f->bytes, f->size);
 	for (i = 0; i < f->section_count; i++)
 		if (f->sections[i].data)
 			f->sections[i].data = copy + (f->sections[i].data - f->bytes);
 	f->bytes = copy;
-	return 0;
 }
 
 void elf_close(struct elf_file *f)

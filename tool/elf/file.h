@@ -78,7 +78,7 @@ int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t 
 void elf_close(struct elf_file *f);
 /* Replaces f->bytes, and the sections' data in it, by a copy that may be changed. The previous bytes become the
  * caller's, and must live as long as `f`: names of symbols still point into them. */
-int elf_bytes_own(struct elf_file *f, struct error *e);
+void elf_bytes_own(struct elf_file *f);
 
 /* What a file was when it was read, to detect that it has been written or replaced since. Fields that do not depend on
  * the contents (names, permissions, time of the last status change) are left out on purpose. */
@@ -156,9 +156,8 @@ struct elf_held elf_held(const struct elf_file *f, uint32_t section, uint64_t ad
 /* Checks that a section's contents may be changed in place: no other section and no header shares the bytes, and in a
  * linked file its segment maps these bytes at its address. 0, or -1 and a message. */
 int elf_section_alone(const struct elf_file *f, uint32_t section, struct error *e);
-/* 1: no byte of the file, and in a linked file no address, is in two sections, as linkers guarantee; 0: one is;
- * -1: out of memory. */
-int elf_sections_apart(const struct elf_file *f, struct error *e);
+/* No byte of the file, and in a linked file no address, is in two sections, as linkers guarantee. */
+bool elf_sections_apart(const struct elf_file *f);
 
 /* True for an ET_DYN that is a program (DF_1_PIE). */
 bool elf_is_pie(const struct elf_file *f);

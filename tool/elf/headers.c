@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Headers and build-id of an open ELF file (headers.h). */
 #include "elf/headers.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +51,8 @@ static void build_id_read(struct elf_headers *h, int fd)
 
 		if (p->p_type != PT_NOTE || p->p_filesz > NOTES_MOST)
 			continue;
-		notes = malloc(p->p_filesz + 1);
-		if (notes && bytes_read(fd, p->p_offset, notes, p->p_filesz))
+		notes = mem_alloc(p->p_filesz, 1);
+		if (bytes_read(fd, p->p_offset, notes, p->p_filesz))
 			h->build_id_size = note_build_id(notes, p->p_filesz, h->build_id);
 		free(notes);
 	}
@@ -66,8 +67,8 @@ bool elf_headers_read(struct elf_headers *h, int fd)
 	    eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_machine != EM_X86_64 || eh->e_phentsize != sizeof(Elf64_Phdr) ||
 	    !eh->e_phnum || eh->e_phnum > PHDRS_MOST)
 		return false;
-	h->phdrs = calloc(eh->e_phnum, sizeof(Elf64_Phdr));
-	if (!h->phdrs || !bytes_read(fd, eh->e_phoff, h->phdrs, eh->e_phnum * sizeof(Elf64_Phdr))) {
+	h->phdrs = mem_zero(eh->e_phnum, sizeof(Elf64_Phdr));
+	if (!bytes_read(fd, eh->e_phoff, h->phdrs, eh->e_phnum * sizeof(Elf64_Phdr))) {
 		elf_headers_free(h);
 		return false;
 	}

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "shared/search.h"
+#include "support/memory.h"
 #include "support/vector.h"
 
 /* Depth of scopes that is followed. */
@@ -29,7 +30,7 @@ struct code_span {
 
 struct span_list {
 	struct code_span *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 struct unit {
@@ -41,7 +42,7 @@ struct unit {
 
 struct inlined_frames {
 	struct unit *units;
-	size_t unit_count, unit_room;
+	size_t unit_count, unit_capacity;
 	struct span_list spans; /* of units */
 	size_t ranges;          /* read so far */
 };
@@ -65,15 +66,16 @@ static void spans_sort(struct span_list *l)
 	}
 }
 
-/* Adds the ranges of a DIE. False: too many, or out of memory. */
+/* Adds the ranges of a DIE. False: too many. */
 static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code_span *span, Dwarf_Addr bias)
 {
 	Dwarf_Addr base, start, end;
 	ptrdiff_t at = 0;
 
 	while ((at = dwarf_ranges(&span->die, at, &base, &start, &end)) > 0) {
-		if (++f->ranges > RANGES_MOST || !room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
+		if (++f->ranges > RANGES_MOST)
 			return false;
+		mem_room(&l->list, &l->capacity, l->count, sizeof(*l->list));
 		span->start = start + bias;
 		span->end = end + bias;
 		if (start < end)
@@ -84,17 +86,15 @@ static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code
 
 struct inlined_frames *inlined_frames_open(Dwfl_Module *m)
 {
-	struct inlined_frames *f = calloc(1, sizeof(*f));
+	struct inlined_frames *f = mem_zero(1, sizeof(*f));
 	Dwarf_Die *die = NULL;
 	Dwarf_Addr bias;
-	bool good = f;
+	bool good = true;
 
 	while (good && (die = dwfl_module_nextcu(m, die, &bias)) != NULL) {
 		struct code_span span = {.unit = (uint32_t)f->unit_count, .die = *die};
 
-		good = room_make(&f->units, &f->unit_room, f->unit_count, sizeof(*f->units));
-		if (!good)
-			break;
+		mem_room(&f->units, &f->unit_capacity, f->unit_count, sizeof(*f->units));
 		f->units[f->unit_count++] = (struct unit){.die = *die, .bias = bias};
 		good = spans_add(f, &f->spans, &span, bias);
 	}

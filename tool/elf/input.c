@@ -18,33 +18,26 @@
 #define PEEK       20 /* bytes that tell the kind of a file: up to e_machine, or an archive's magic */
 #define NESTED_MAX 8  /* depth of archives in archives */
 
-bool inputs_put(struct inputs *l, const struct input *in)
+static char *copied(const char *s) { return s ? mem_string(s) : NULL; }
+
+void inputs_put(struct inputs *l, const struct input *in)
 {
-	struct input *grown, *out;
+	struct input *out;
 
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 64;
-
-		grown = realloc(l->list, room * sizeof(*grown));
-		if (!grown)
-			return false;
-		l->list = grown;
-		l->room = room;
-	}
+	mem_room(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	out = &l->list[l->count++];
 	*out = *in;
-	out->path = strdup(in->path);
-	out->member = in->member ? strdup(in->member) : NULL;
-	out->holder = in->holder ? strdup(in->holder) : NULL;
-	out->error = in->error ? strdup(in->error) : NULL;
-	return out->path && !!out->member == !!in->member && !!out->holder == !!in->holder && !!out->error == !!in->error;
+	out->path = mem_string(in->path);
+	out->member = copied(in->member);
+	out->holder = copied(in->holder);
+	out->error = copied(in->error);
 }
 
-static bool put_error(struct inputs *l, const char *path, const char *text)
+static void put_error(struct inputs *l, const char *path, const char *text)
 {
 	struct input in = {.path = (char *)path, .error = (char *)text};
 
-	return inputs_put(l, &in);
+	inputs_put(l, &in);
 }
 
 void inputs_free(struct inputs *l)
@@ -59,11 +52,7 @@ void inputs_free(struct inputs *l)
 
 char *input_name(const struct input *in)
 {
-	char *out;
-
-	if (!in->member)
-		return strdup(in->path);
-	return asprintf(&out, "%s(%s)", in->path, in->member) < 0 ? NULL : out;
+	return in->member ? mem_format("%s(%s)", in->path, in->member) : mem_string(in->path);
 }
 
 /* ---- counts of names ----------------------------------------------------------- */
@@ -81,18 +70,15 @@ static int noted_order(const void *a, const void *b)
 size_t names_note(void **names, const char *name)
 {
 	size_t size = strlen(name) + 1;
-	struct noted *n = malloc(sizeof(*n) + size), **found;
+	struct noted *n = mem_alloc(sizeof(*n) + size, 1), **found;
 
-	if (!n)
-		return 0;
 	n->count = 0;
 	memcpy(n->name, name, size);
 	found = tsearch(n, names, noted_order);
-	if (!found || *found != n) {
+	if (!found)
+		bounds_exhausted();
+	if (*found != n)
 		free(n);
-		if (!found)
-			return 0;
-	}
 	return ++(*found)->count;
 }
 
@@ -153,7 +139,6 @@ struct expansion {
 	const char *inside; /* "inner.a" while in a nested archive; else null */
 	int fd, depth;
 	void **names;
-	bool out_of_memory;
 	struct error error; /* of a nested archive */
 	bool malformed;
 };
@@ -161,16 +146,12 @@ struct expansion {
 /* The member's name in reports, malloc'd: "inner.a(printf.o)" if nested, "printf.o#2" for the second of that name. */
 static char *member_label(struct expansion *x, const char *name)
 {
-	char *label = NULL, *numbered = NULL;
-	size_t nth;
+	char *label = x->inside ? mem_format("%s(%s)", x->inside, name) : mem_string(name), *numbered;
+	size_t nth = names_note(x->names, label);
 
-	if ((x->inside ? asprintf(&label, "%s(%s)", x->inside, name) : asprintf(&label, "%s", name)) < 0)
-		return NULL;
-	nth = names_note(x->names, label);
 	if (nth == 1)
 		return label;
-	if (nth && asprintf(&numbered, "%s#%zu", label, nth) < 0)
-		numbered = NULL;
+	numbered = mem_format("%s#%zu", label, nth);
 	free(label);
 	return numbered;
 }
@@ -179,26 +160,21 @@ static char *member_label(struct expansion *x, const char *name)
 static char *thin_path(const char *archive, const char *name)
 {
 	const char *slash = strrchr(archive, '/');
-	char *out;
 
 	if (*name == '/' || !slash)
-		return strdup(name);
-	return asprintf(&out, "%.*s%s", (int)(slash - archive) + 1, archive, name) < 0 ? NULL : out;
+		return mem_string(name);
+	return mem_format("%.*s%s", (int)(slash - archive) + 1, archive, name);
 }
 
-static bool expand_thin(struct expansion *x, const struct archive_member *m, const char *label)
+static void expand_thin(struct expansion *x, const struct archive_member *m, const char *label)
 {
 	struct input in = {.path = (char *)x->path, .member = (char *)label, .holder = thin_path(x->path, m->name)};
 	struct error e;
 	const char *why;
 	uint64_t size = 0;
 	enum kind kind;
-	int fd;
-	bool good;
+	int fd = open_regular(in.holder, &size, &why);
 
-	if (!in.holder)
-		return false;
-	fd = open_regular(in.holder, &size, &why);
 	e.text[0] = 0;
 	if (fd < 0)
 		error_set(&e, "its file %s cannot be read: %s", in.holder, why);
@@ -210,18 +186,18 @@ static bool expand_thin(struct expansion *x, const struct archive_member *m, con
 		kind = KIND_ELF;
 	}
 	in.error = e.text[0] ? e.text : NULL;
-	if (kind != KIND_ELF)
+	if (kind == KIND_ELF)
+		inputs_put(x->l, &in);
+	else
 		x->l->skipped++;
-	good = kind != KIND_ELF || inputs_put(x->l, &in);
 	if (fd >= 0)
 		close(fd);
 	free(in.holder);
-	return good;
 }
 
-static bool expand_member(void *ctx, const struct archive_member *m);
+static void expand_member(void *ctx, const struct archive_member *m);
 
-static bool expand_nested(struct expansion *x, const struct archive_member *m, const char *label)
+static void expand_nested(struct expansion *x, const struct archive_member *m, const char *label)
 {
 	struct expansion inner = *x;
 
@@ -230,7 +206,7 @@ static bool expand_nested(struct expansion *x, const struct archive_member *m, c
 	if (inner.depth > NESTED_MAX) {
 		x->malformed = true;
 		error_set(&x->error, "has archives nested more than %d deep", NESTED_MAX);
-		return true;
+		return;
 	}
 	inner.malformed = archive_each(x->fd, m->offset, m->offset + m->size, expand_member, &inner, &inner.error) != 0 ||
 	                  inner.malformed;
@@ -238,34 +214,30 @@ static bool expand_nested(struct expansion *x, const struct archive_member *m, c
 		x->malformed = true;
 		x->error = inner.error;
 	}
-	return !inner.out_of_memory;
 }
 
-static bool expand_member(void *ctx, const struct archive_member *m)
+static void expand_member(void *ctx, const struct archive_member *m)
 {
 	struct expansion *x = ctx;
 	struct input in = {.path = (char *)x->path, .offset = m->offset, .size = m->size};
 	char *label = member_label(x, m->name);
-	bool good = label;
 
 	in.member = label;
-	if (good && m->thin)
-		good = expand_thin(x, m, label);
-	else if (good)
+	if (m->thin)
+		expand_thin(x, m, label);
+	else
 		switch (kind_at(x->fd, m->offset, m->size)) {
-		case KIND_ARCHIVE: good = expand_nested(x, m, label); break;
+		case KIND_ARCHIVE: expand_nested(x, m, label); break;
 		case KIND_UNREAD:
 			in.error = strerror(errno);
 			/* fallthrough */
-		case KIND_ELF: good = inputs_put(x->l, &in); break;
+		case KIND_ELF: inputs_put(x->l, &in); break;
 		case KIND_OTHER: x->l->skipped++;
 		}
 	free(label);
-	x->out_of_memory = !good;
-	return good;
 }
 
-static bool add_archive(struct inputs *l, const char *path, int fd, uint64_t size)
+static void add_archive(struct inputs *l, const char *path, int fd, uint64_t size)
 {
 	void *names = NULL;
 	struct expansion x = {.l = l, .path = path, .fd = fd, .names = &names};
@@ -276,36 +248,37 @@ static bool add_archive(struct inputs *l, const char *path, int fd, uint64_t siz
 		x.error = e;
 	}
 	names_free(names);
-	return !x.out_of_memory && (!x.malformed || put_error(l, path, x.error.text));
+	if (x.malformed)
+		put_error(l, path, x.error.text);
 }
 
 /* ---- files and directories --------------------------------------------------------- */
 
-static bool add_found(struct inputs *l, const char *path)
+static void add_found(struct inputs *l, const char *path)
 {
 	struct input in = {.path = (char *)path};
 	const char *why;
 	uint64_t size;
 	int fd = open_regular(path, &size, &why);
-	bool good = true;
 
-	if (fd < 0)
-		return put_error(l, path, why);
+	if (fd < 0) {
+		put_error(l, path, why);
+		return;
+	}
 	switch (kind_at(fd, 0, size)) {
 	case KIND_UNREAD:
 		in.error = strerror(errno);
 		/* fallthrough */
-	case KIND_ELF: good = inputs_put(l, &in); break;
+	case KIND_ELF: inputs_put(l, &in); break;
 	case KIND_ARCHIVE:
 		if (!l->closed) {
-			good = add_archive(l, path, fd, size);
+			add_archive(l, path, fd, size);
 			break;
 		}
 		/* fallthrough */
 	case KIND_OTHER: l->skipped++;
 	}
 	close(fd);
-	return good;
 }
 
 /* By bytes, so that the order does not depend on the locale. */
@@ -313,34 +286,30 @@ static int name_order(const struct dirent **a, const struct dirent **b) { return
 
 static int name_wanted(const struct dirent *d) { return strcmp(d->d_name, ".") && strcmp(d->d_name, ".."); }
 
-static bool add_directory(struct inputs *l, const char *path)
+static void add_directory(struct inputs *l, const char *path)
 {
 	const char *slash = path[strlen(path) - 1] == '/' ? "" : "/";
 	struct dirent **names;
 	int n = scandir(path, &names, name_wanted, name_order), i;
-	bool good = true;
 
-	if (n < 0)
-		return put_error(l, path, strerror(errno));
+	if (n < 0) {
+		put_error(l, path, strerror(errno));
+		return;
+	}
 	for (i = 0; i < n; i++) {
+		char *inner = mem_format("%s%s%s", path, slash, names[i]->d_name);
 		struct stat st;
-		char *inner;
 
-		if (good && asprintf(&inner, "%s%s%s", path, slash, names[i]->d_name) >= 0) {
-			if (lstat(inner, &st))
-				good = put_error(l, inner, strerror(errno));
-			else if (S_ISDIR(st.st_mode))
-				good = add_directory(l, inner);
-			else if (S_ISREG(st.st_mode))
-				good = add_found(l, inner);
-			free(inner);
-		} else {
-			good = false;
-		}
+		if (lstat(inner, &st))
+			put_error(l, inner, strerror(errno));
+		else if (S_ISDIR(st.st_mode))
+			add_directory(l, inner);
+		else if (S_ISREG(st.st_mode))
+			add_found(l, inner);
+		free(inner);
 		free(names[i]);
 	}
 	free(names);
-	return good;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -350,47 +319,48 @@ static bool ends_with(const char *name, const char *end)
 	return n >= m && !strcmp(name + n - m, end);
 }
 
-bool inputs_add(struct inputs *l, const char *name)
+static void add_file(struct inputs *l, const char *name)
 {
 	struct input in = {.path = (char *)name};
-	struct stat st;
 	const char *why;
 	uint64_t size;
-	bool good;
-	int fd;
+	int fd = open_regular(name, &size, &why);
 
 	/* A file that cannot be opened is listed all the same: the error is reported when it is read. */
-	if (!*name)
-		return put_error(l, name, strerror(ENOENT));
-	if (stat(name, &st))
-		return inputs_put(l, &in);
-	if (S_ISDIR(st.st_mode))
-		return add_directory(l, name);
-	if (S_ISREG(st.st_mode) && ends_with(name, ".json"))
-		return inputs_add_database(l, name);
-	fd = open_regular(name, &size, &why);
-	if (fd < 0)
-		return inputs_put(l, &in);
-	if (kind_at(fd, 0, size) != KIND_ARCHIVE)
-		good = inputs_put(l, &in);
+	if (fd < 0 || kind_at(fd, 0, size) != KIND_ARCHIVE)
+		inputs_put(l, &in);
 	else if (l->closed)
-		good = put_error(l, name, "is an archive: rewrite its objects before they are archived");
+		put_error(l, name, "is an archive: rewrite its objects before they are archived");
 	else
-		good = add_archive(l, name, fd, size);
-	close(fd);
-	return good;
+		add_archive(l, name, fd, size);
+	if (fd >= 0)
+		close(fd);
 }
 
-bool inputs_add_some(struct inputs *l, const char *name)
+void inputs_add(struct inputs *l, const char *name)
+{
+	struct stat st;
+
+	if (!*name)
+		put_error(l, name, strerror(ENOENT));
+	else if (stat(name, &st))
+		add_file(l, name);
+	else if (S_ISDIR(st.st_mode))
+		add_directory(l, name);
+	else if (S_ISREG(st.st_mode) && ends_with(name, ".json"))
+		inputs_add_database(l, name);
+	else
+		add_file(l, name);
+}
+
+void inputs_add_some(struct inputs *l, const char *name)
 {
 	size_t before = l->count;
 	struct stat st;
 
-	if (!inputs_add(l, name))
-		return false;
-	if (l->count > before || stat(name, &st) || !S_ISDIR(st.st_mode))
-		return true;
-	return put_error(l, name, "is a directory without x86-64 ELF files");
+	inputs_add(l, name);
+	if (l->count == before && !stat(name, &st) && S_ISDIR(st.st_mode))
+		put_error(l, name, "is a directory without x86-64 ELF files");
 }
 
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e)
@@ -398,21 +368,20 @@ int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error 
 	bool standard = !strcmp(path, "-"), good = true;
 	FILE *f = standard ? stdin : fopen(path, "re");
 	char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	ssize_t n;
 	int failed;
 
 	if (!f)
 		return error_set(e, "%s", strerror(errno));
-	while (good && (n = getdelim(&line, &room, zero ? 0 : '\n', f)) >= 0) {
+	while (good && (n = getdelim(&line, &capacity, zero ? 0 : '\n', f)) >= 0) {
 		if (n && line[n - 1] == (zero ? 0 : '\n'))
 			line[--n] = 0;
 		if (n && strlen(line) != (size_t)n) {
 			good = false;
 			error_set(e, "a name in the list contains a zero byte (-0: names end with one)");
-		} else if (n && !inputs_add_some(l, line)) {
-			good = false;
-			error_memory(e);
+		} else if (n) {
+			inputs_add_some(l, line);
 		}
 	}
 	failed = ferror(f);
@@ -442,7 +411,7 @@ int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct err
 	if (fd < 0)
 		return error_set(e, "can no longer be read: %s", why);
 	bounds_add(path, in->size);
-	*bytes = big_alloc(in->size);
+	*bytes = big_zero_try(in->size);
 	while (*bytes && got < in->size) {
 		ssize_t n = pread(fd, *bytes + got, in->size - got, (off_t)(in->offset + got));
 

@@ -5,6 +5,8 @@
  */
 #include "elf/file.h"
 #include "elf/input.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -14,15 +16,14 @@
 /* Reads one word with a shell's quoting, malloc'd, and advances *p after it. Null: the end. */
 static char *shell_word(const char **p)
 {
-	char *out = malloc(strlen(*p) + 1), quote = 0;
 	const char *s = *p + strspn(*p, " \t\n");
+	char *out, quote = 0;
 	size_t n = 0;
 
-	if (!out || !*s) {
-		*p = s;
-		free(out);
+	*p = s;
+	if (!*s)
 		return NULL;
-	}
+	out = mem_alloc(strlen(s) + 1, 1);
 	for (; *s && (quote || !strchr(" \t\n", *s)); s++) {
 		if (quote ? *s == quote : *s == '\'' || *s == '"')
 			quote = quote ? 0 : *s;
@@ -63,7 +64,6 @@ static char *words_output(struct json_object *words, const char *source)
 	size_t n = json_object_array_length(words), i;
 	const char *output = NULL, *base, *dot;
 	bool compile = false;
-	char *out;
 
 	for (i = 0; i < n; i++) {
 		const char *w = json_object_get_string(json_object_array_get_idx(words, i));
@@ -79,10 +79,10 @@ static char *words_output(struct json_object *words, const char *source)
 		compile |= !strcmp(w, "-c");
 	}
 	if (output || !compile || !source)
-		return output ? strdup(output) : NULL;
+		return output ? mem_string(output) : NULL;
 	base = strrchr(source, '/') ? strrchr(source, '/') + 1 : source;
 	dot = strrchr(base, '.');
-	return asprintf(&out, "%.*s.o", dot ? (int)(dot - base) : (int)strlen(base), base) < 0 ? NULL : out;
+	return mem_format("%.*s.o", dot ? (int)(dot - base) : (int)strlen(base), base);
 }
 
 static char *entry_output(struct json_object *entry)
@@ -93,7 +93,7 @@ static char *entry_output(struct json_object *entry)
 	char *out = NULL;
 
 	if (output)
-		return strdup(output);
+		return mem_string(output);
 	if (json_object_object_get_ex(entry, "arguments", &words) && json_object_is_type(words, json_type_array))
 		return words_output(words, source);
 	if (command) {
@@ -112,32 +112,36 @@ static bool is_database(const char *path)
 	return n >= 5 && !strcmp(path + n - 5, ".json");
 }
 
-static bool add_entry(struct inputs *l, const char *path, struct json_object *entry, size_t number, void **names)
+static void add_entry(struct inputs *l, const char *path, struct json_object *entry, size_t number, void **names)
 {
 	const char *directory = string_of(entry, "directory");
 	char *output = entry_output(entry), *full = NULL;
 	struct input in = {.path = (char *)path};
 	struct error e;
-	bool good;
 
 	if (!output) {
 		error_set(&e, "entry %zu: its command names no output (-o)", number);
 		in.error = e.text;
-		return inputs_put(l, &in);
+		inputs_put(l, &in);
+		return;
 	}
-	if (*output != '/' && directory && asprintf(&full, "%s/%s", directory, output) < 0)
-		full = NULL;
+	if (*output != '/' && directory)
+		full = mem_format("%s/%s", directory, output);
 	in.path = full ? full : output;
 	if (is_database(in.path))
 		in.error = (char *)"is not an object, though a compilation database says so";
 	/* Several entries may be about one object. */
-	good = names_note(names, in.path) > 1 || (in.error ? inputs_put(l, &in) : inputs_add(l, in.path));
+	if (names_note(names, in.path) == 1) {
+		if (in.error)
+			inputs_put(l, &in);
+		else
+			inputs_add(l, in.path);
+	}
 	free(full);
 	free(output);
-	return good;
 }
 
-bool inputs_add_database(struct inputs *l, const char *path)
+void inputs_add_database(struct inputs *l, const char *path)
 {
 	struct input in = {.path = (char *)path};
 	struct json_object *root = NULL;
@@ -146,22 +150,22 @@ bool inputs_add_database(struct inputs *l, const char *path)
 	void *names = NULL;
 	struct error e;
 	size_t size, i;
-	bool good = true;
 
-	if (t && !file_read(path, &bytes, &size, &e)) {
+	if (!t)
+		bounds_exhausted();
+	if (!file_read(path, &bytes, &size, &e)) {
 		if (size < INT32_MAX)
 			root = json_tokener_parse_ex(t, (const char *)bytes, (int)size);
 		error_set(&e, "is not a compilation database: not a JSON array of objects");
 	}
 	if (!json_object_is_type(root, json_type_array)) {
 		in.error = e.text;
-		good = t && inputs_put(l, &in);
+		inputs_put(l, &in);
 	}
-	for (i = 0; good && !in.error && i < json_object_array_length(root); i++)
-		good = add_entry(l, path, json_object_array_get_idx(root, i), i, &names);
+	for (i = 0; !in.error && i < json_object_array_length(root); i++)
+		add_entry(l, path, json_object_array_get_idx(root, i), i, &names);
 	names_free(names);
 	json_object_put(root);
 	json_tokener_free(t);
 	free(bytes);
-	return good;
 }

@@ -2,6 +2,8 @@
 /* Finds inputs that are the same file: the same name twice, a symbolic link, another path. Hard links stay recorded,
  * since `etch rewrite` has to replace each of them. */
 #include "elf/input.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -37,7 +39,7 @@ static int by_place(const void *a, const void *b)
 
 /* The inputs of one inode that are not dropped yet have different real paths: the first in the list gets the others as
  * its links, which are dropped. */
-static bool links_take(struct inputs *l, const struct named *n, size_t count, bool *drop)
+static void links_take(struct inputs *l, const struct named *n, size_t count, bool *drop)
 {
 	size_t first = SIZE_MAX, k;
 	struct input *in;
@@ -50,21 +52,17 @@ static bool links_take(struct inputs *l, const struct named *n, size_t count, bo
 			continue;
 		in = &l->list[first];
 		if (!in->links)
-			in->links = calloc(count, sizeof(*in->links));
-		if (!in->links)
-			return false;
+			in->links = mem_zero(count, sizeof(*in->links));
 		in->links[in->link_count++] = l->list[n[k].at].path;
 		l->list[n[k].at].path = NULL;
 		drop[n[k].at] = true;
 	}
-	return true;
 }
 
-/* Marks the duplicates among inputs with the same inode. False: out of memory. */
-static bool group_mark(struct inputs *l, struct named *n, size_t count, bool *drop)
+/* Marks the duplicates among inputs with the same inode. */
+static void group_mark(struct inputs *l, struct named *n, size_t count, bool *drop)
 {
 	size_t i, known = 0;
-	bool good;
 
 	for (i = 0; i < count; i++) {
 		n[known] = n[i];
@@ -72,16 +70,15 @@ static bool group_mark(struct inputs *l, struct named *n, size_t count, bool *dr
 		if (n[known].real)
 			known++;
 		else if (errno == ENOMEM)
-			break;
+			bounds_exhausted();
 	}
-	if (i == count && known)
+	if (known)
 		qsort(n, known, sizeof(*n), by_place);
-	for (size_t k = 1; i == count && k < known; k++)
+	for (size_t k = 1; k < known; k++)
 		drop[n[k].at] = !strcmp(n[k].real, n[k - 1].real);
-	good = i == count && links_take(l, n, known, drop);
+	links_take(l, n, known, drop);
 	for (size_t k = 0; k < known; k++)
 		free(n[k].real);
-	return good;
 }
 
 void input_clear(struct input *in)
@@ -113,28 +110,27 @@ static void drop_all(struct inputs *l, const bool *drop)
 	l->count = count;
 }
 
-bool inputs_once(struct inputs *l)
+void inputs_once(struct inputs *l)
 {
-	struct named *n = calloc(l->count + 1, sizeof(*n));
-	bool *drop = calloc(l->count + 1, sizeof(*drop)), good = n && drop;
+	struct named *n = mem_zero(l->count, sizeof(*n));
+	bool *drop = mem_zero(l->count, sizeof(*drop));
 	size_t count = 0, i, end;
 	struct stat st;
 
-	for (i = 0; good && i < l->count; i++)
+	for (i = 0; i < l->count; i++)
 		if (!l->list[i].member && !l->list[i].error && !stat(l->list[i].path, &st))
 			n[count++] = (struct named){st.st_dev, st.st_ino, i, NULL};
 	if (count)
 		qsort(n, count, sizeof(*n), by_number);
-	for (i = 0; good && i < count; i = end) {
+	for (i = 0; i < count; i = end) {
 		for (end = i + 1; end < count && n[end].device == n[i].device && n[end].number == n[i].number; end++)
 			;
-		good = end == i + 1 || group_mark(l, n + i, end - i, drop);
+		if (end > i + 1)
+			group_mark(l, n + i, end - i, drop);
 	}
-	if (good)
-		drop_all(l, drop);
+	drop_all(l, drop);
 	free(drop);
 	free(n);
-	return good;
 }
 
 struct bytes {
@@ -167,11 +163,11 @@ static int by_bytes_and_place(const void *a, const void *b)
 
 size_t *inputs_first(const struct inputs *l)
 {
-	struct bytes *list = calloc(l->count + 1, sizeof(*list));
-	size_t *first = calloc(l->count + 1, sizeof(*first)), count = 0, i;
+	struct bytes *list = mem_zero(l->count, sizeof(*list));
+	size_t *first = mem_zero(l->count, sizeof(*first)), count = 0, i;
 	struct stat st;
 
-	for (i = 0; list && first && i < l->count; i++) {
+	for (i = 0; i < l->count; i++) {
 		const struct input *in = &l->list[i];
 
 		first[i] = i;
@@ -180,13 +176,9 @@ size_t *inputs_first(const struct inputs *l)
 	}
 	if (count)
 		qsort(list, count, sizeof(*list), by_bytes_and_place);
-	for (i = 1; first && i < count; i++)
+	for (i = 1; i < count; i++)
 		if (!by_bytes(&list[i - 1], &list[i]))
 			first[list[i].at] = first[list[i - 1].at];
-	if (!list) {
-		free(first);
-		first = NULL;
-	}
 	free(list);
 	return first;
 }

@@ -17,9 +17,9 @@ struct lines {
 	bool object;            /* ET_REL: libdwfl gives each section an address of its own, and relocates its DWARF */
 	char *copy;             /* the file's bytes that libdwfl reads and relocates */
 	struct range *compiled; /* ranges of compiled functions, sorted; read on first use */
-	size_t compiled_count, compiled_room;
+	size_t compiled_count, compiled_capacity;
 	struct of_unit *units; /* ranges of units, by start; read when libdwfl does not find a line */
-	size_t unit_count, unit_room;
+	size_t unit_count, unit_capacity;
 	bool units_read;
 	size_t ranges_most; /* how many ranges may be read: DIEs of a hostile file can share one list of ranges */
 	bool compiled_read;
@@ -72,14 +72,12 @@ struct lines *lines_open(const struct elf_file *f)
 
 	if (!elf_section_find(f, ".debug_line", 1) && !elf_section_find(f, ".zdebug_line", 1))
 		return NULL;
-	l = calloc(1, sizeof(*l));
-	if (!l)
-		return NULL;
+	l = mem_zero(1, sizeof(*l));
 	l->object = elf_is_object(f);
 	l->ranges_most = f->size / 8;
 	l->copy = big_zero(f->size, 1);
 	l->dwfl = dwfl_begin(&callbacks);
-	if (l->copy && l->dwfl) {
+	if (l->dwfl) {
 		big_copy(l->copy, f->bytes, f->size);
 		links_hide(f, l->copy);
 		dwfl_report_begin(l->dwfl);
@@ -106,21 +104,12 @@ void lines_close(struct lines *l)
 	free(l);
 }
 
-static bool unit_add(struct lines *l, const struct of_unit *u)
+static void unit_add(struct lines *l, const struct of_unit *u)
 {
-	struct of_unit *grown;
-
 	if (u->start >= u->end)
-		return true;
-	if (l->unit_count == l->unit_room) {
-		grown = realloc(l->units, (2 * l->unit_room + 64) * sizeof(*grown));
-		if (!grown)
-			return false;
-		l->units = grown;
-		l->unit_room = 2 * l->unit_room + 64;
-	}
+		return;
+	mem_room(&l->units, &l->unit_capacity, l->unit_count, sizeof(*l->units));
 	l->units[l->unit_count++] = *u;
-	return true;
 }
 
 static int unit_order(const void *a, const void *b)
@@ -133,7 +122,7 @@ static int unit_order(const void *a, const void *b)
 }
 
 /* Reads the ranges of all units. Units can share a list of ranges, so their number is bounded (ranges_most): above it,
- * or out of memory, no line is found. */
+ * no line is found. */
 static void units_read(struct lines *l)
 {
 	struct of_unit u = {0};
@@ -148,7 +137,9 @@ static void units_read(struct lines *l)
 		for (ptrdiff_t at = 0; good && (at = dwarf_ranges(unit, at, &base, &start, &end)) > 0;) {
 			u.start = start + u.bias;
 			u.end = end + u.bias;
-			good = most-- && unit_add(l, &u);
+			good = most--;
+			if (good)
+				unit_add(l, &u);
 		}
 	}
 	if (!good)
@@ -264,19 +255,11 @@ void lines_noreturn(struct lines *l, void (*fn)(void *ctx, const char *name), vo
 
 static bool range_add(struct lines *l, Dwarf_Addr start, Dwarf_Addr end)
 {
-	struct range *grown;
-
 	if (!l->ranges_most--)
 		return false;
 	if (start >= end)
 		return true;
-	if (l->compiled_count == l->compiled_room) {
-		grown = realloc(l->compiled, (2 * l->compiled_room + 64) * sizeof(*grown));
-		if (!grown)
-			return false;
-		l->compiled = grown;
-		l->compiled_room = 2 * l->compiled_room + 64;
-	}
+	mem_room(&l->compiled, &l->compiled_capacity, l->compiled_count, sizeof(*l->compiled));
 	l->compiled[l->compiled_count++] = (struct range){start, end};
 	return true;
 }
@@ -312,8 +295,8 @@ static int range_order(const void *a, const void *b)
 	return x->start != y->start ? (x->start < y->start ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
 }
 
-/* Reads the ranges of all functions not written in assembly. Out of memory, or with too many ranges, the list is empty,
- * as for a file without DWARF. */
+/* Reads the ranges of all functions not written in assembly. With too many ranges the list is empty, as for a file
+ * without DWARF. */
 static void ranges_read(struct lines *l)
 {
 	Dwarf_Die *unit = NULL;

@@ -2,7 +2,6 @@
 /* Contents of an object's sections with the numbers of the output: symbols, relocations, groups, section names. */
 #include "elf/object_writer.h"
 #include "support/memory.h"
-#include "support/vector.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +9,12 @@
 
 void *object_own(struct object_writer *w, void *p)
 {
-	if (p && !room_make(&w->owned, &w->owned_room, w->owned_count, sizeof(*w->owned))) {
-		free(p);
-		p = NULL;
-	}
-	if (!p) {
-		error_memory(w->e);
-		return NULL;
-	}
+	mem_room(&w->owned, &w->owned_capacity, w->owned_count, sizeof(*w->owned));
 	w->owned[w->owned_count++] = p;
 	return p;
 }
 
-void *object_keep(struct object_writer *w, size_t size) { return object_own(w, calloc(1, size ? size : 1)); }
+void *object_keep(struct object_writer *w, size_t size) { return object_own(w, mem_zero(size, 1)); }
 
 void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64_t *size)
 {
@@ -31,8 +23,6 @@ void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64
 
 	*size = s->sh.sh_size + (w->new_local_count + (w->wanted != NULL)) * sizeof(Elf64_Sym);
 	p = object_own(w, big_alloc(*size));
-	if (!p)
-		return NULL;
 	memcpy(p, s->data, head);
 	for (i = 0; i < w->new_local_count; i++) {
 		Elf64_Sym sym = {0};
@@ -56,8 +46,6 @@ void *object_strings(struct object_writer *w, const struct elf_section *s, uint6
 	size_t more = strlen(w->wanted) + 1;
 	char *p = object_keep(w, s->sh.sh_size + more);
 
-	if (!p)
-		return NULL;
 	memcpy(p, s->data, s->sh.sh_size);
 	memcpy(p + s->sh.sh_size, w->wanted, more);
 	*size = s->sh.sh_size + more;
@@ -71,8 +59,6 @@ void *object_shndx(struct object_writer *w, const struct elf_section *s, uint64_
 
 	*size = s->sh.sh_size + 4ull * (w->new_local_count + (w->wanted != NULL));
 	p = object_keep(w, *size);
-	if (!p)
-		return NULL;
 	memcpy(p, s->data, head);
 	for (i = 0; i < w->new_local_count; i++)
 		if (w->new_locals[i] >= SHN_LORESERVE)
@@ -118,8 +104,6 @@ void *object_addrsig(struct object_writer *w, const struct elf_section *s, uint6
 	uint64_t i = 0, n = 0, v;
 	unsigned shift;
 
-	if (!p)
-		return NULL;
 	while (i < s->sh.sh_size) {
 		for (v = 0, shift = 0; i < s->sh.sh_size; shift += 7) {
 			if (shift < 64)
@@ -150,8 +134,6 @@ void *object_group(struct object_writer *w, uint32_t index, uint64_t *size)
 	for (k = w->joins[index]; k; k = w->next_join[k - 1])
 		more += 8;
 	p = object_keep(w, n + more);
-	if (!p)
-		return NULL;
 	memcpy(p, s->data, n);
 	for (k = w->joins[index]; k; k = w->next_join[k - 1]) {
 		m = object_index(w, k - 1);
@@ -177,8 +159,6 @@ void *object_names(struct object_writer *w, const struct elf_section *s, uint64_
 	for (k = 0; k < w->count; k++)
 		extra += 2 * strlen(w->added[k].name) + 16;
 	p = object_keep(w, n + extra);
-	if (!p)
-		return NULL;
 	memcpy(p, s->data, n);
 	if (both)
 		n += (uint64_t)sprintf(p + n, "%s", w->wanted) + 1;

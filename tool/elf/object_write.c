@@ -34,7 +34,7 @@ static void section_symbol_want(struct object_writer *w, uint32_t section)
 }
 
 /* A section symbol for every section that a new relocation refers to. */
-static int section_symbols(struct object_writer *w)
+static void section_symbols(struct object_writer *w)
 {
 	const struct elf_file *f = w->f;
 	size_t i, k;
@@ -57,7 +57,6 @@ static int section_symbols(struct object_writer *w)
 				section_symbol_want(w, s);
 		}
 	}
-	return 0;
 }
 
 /* Appends a section to the output. */
@@ -207,7 +206,7 @@ static int emptied_check(const struct object_writer *w)
 }
 
 /* Adds the parts of the output that are sections of the input, with what new symbols and sections change in them. */
-static int old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name_offsets)
+static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
 	const struct elf_file *f = w->f;
 	uint32_t i;
@@ -217,10 +216,10 @@ static int old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name
 		struct object_part *p = part_add(w, &s->sh);
 		uint64_t *size = &p->sh.sh_size;
 		uint32_t type = s->sh.sh_type;
-		bool to_symtab = s->sh.sh_link == f->symtab && f->symtab, gone = w->emptied && w->emptied[i];
+		bool to_symtab = s->sh.sh_link == f->symtab && f->symtab;
 
 		p->bytes = s->data;
-		if (gone) {
+		if (w->emptied && w->emptied[i]) {
 			*size = 0;
 			p->bytes = NULL;
 		} else if (!s->data) {
@@ -244,10 +243,7 @@ static int old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name
 		}
 		if (type == SHT_GROUP && to_symtab)
 			p->sh.sh_info = object_symbol(w, s->sh.sh_info);
-		if (s->data && !p->bytes && !gone)
-			return -1;
 	}
-	return 0;
 }
 
 static void new_sections(struct object_writer *w, const uint32_t *name_offsets)
@@ -452,20 +448,15 @@ int object_write(const struct elf_file *f, const struct object_change *change, u
 	w.next_join = object_keep(&w, (count + 1) * sizeof(uint32_t));
 	w.index_of = object_keep(&w, (count + 1) * sizeof(uint32_t));
 	w.parts = object_keep(&w, (total + 1) * sizeof(*w.parts));
-	if (!names || !w.symbol_of || !w.new_locals || !w.group_of || !w.index_of || !w.joins || !w.next_join || !w.parts)
-		goto out;
 	new_indices(&w);
 	part_add(&w, &first);
-	if (relocs_check(&w) || emptied_check(&w) || groups_find(&w) || section_symbols(&w) ||
-	    old_sections(&w, strndx, names))
+	if (relocs_check(&w) || emptied_check(&w) || groups_find(&w))
 		goto out;
+	section_symbols(&w);
+	old_sections(&w, strndx, names);
 	new_sections(&w, names);
 	*out_size = parts_place(&w, &headers);
 	*out = big_alloc(*out_size + 1);
-	if (!*out) {
-		error_memory(e);
-		goto out;
-	}
 	header_write(&w, *out, headers, strndx);
 	parts_write(&w, *out, headers);
 	err = 0;

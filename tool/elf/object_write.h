@@ -47,7 +47,7 @@ struct object_change {
 };
 
 /*
- * The new file's bytes in *out (malloc'd). -1 and a message when the file cannot hold more sections or memory is out.
+ * The new file's bytes in *out (malloc'd). -1 and a message when the file cannot hold more sections.
  */
 int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,
                  struct error *e);

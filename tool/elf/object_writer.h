@@ -30,11 +30,11 @@ struct object_writer {
 	struct object_part *parts; /* all sections, by output index */
 	uint32_t part_count;
 	void **owned; /* buffers that parts point into until the end */
-	size_t owned_count, owned_room;
+	size_t owned_count, owned_capacity;
 	struct error *e;
 };
 
-/* Takes ownership of `p` until the output is written. Returns p; null: out of memory. */
+/* Takes ownership of `p` until the output is written. Returns p. */
 void *object_own(struct object_writer *w, void *p);
 /* Zeroed memory that lives until the output is written. */
 void *object_keep(struct object_writer *w, size_t size);
@@ -50,7 +50,7 @@ static inline uint32_t object_index(const struct object_writer *w, size_t k) { r
 
 /*
  * object_contents.c: contents of sections that name symbols or sections by number. Those that return a pointer own
- * the memory (object_own()) and set *size; null: an error in w->e.
+ * the memory (object_own()) and set *size.
  */
 void *object_symtab(struct object_writer *w, const struct elf_section *s, uint64_t *size);
 /* The names of symbols, where the names of sections are elsewhere. */

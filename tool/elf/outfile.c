@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "support/bounds.h"
+#include "support/ending.h"
+#include "support/memory.h"
 #include "elf/outfile.h"
 
 #define CHUNK (1u << 20) /* bytes written between two checks for pending signals */
@@ -22,12 +24,12 @@
 
 enum { TEMP_NAME = 64 }; /* bytes of a temporary file's name */
 
-static int fail(int error, const char *path, const char *what, char *err, size_t errlen)
+static int fail(int error, const char *path, const char *what, struct error *err)
 {
 	const char *why = error == EINTR ? "Interrupted" : strerror(error);
 
-	if (err && errlen)
-		snprintf(err, errlen, error == ECANCELED ? "%s: %s" : "%s: %s: %s", path, what, why);
+	/* Not error_set(), which hides what may not be shown: text_error() escapes it. */
+	snprintf(err->text, sizeof(err->text), error == ECANCELED ? "%s: %s" : "%s: %s: %s", path, what, why);
 	return error;
 }
 
@@ -480,17 +482,49 @@ static int links_rename(const struct output_request *o, struct link_request *lis
 	return 0;
 }
 
-/* Writes a temporary file beside the target and renames it to that. 0, or an errno value and a message. */
-static int replace(const struct output_request *o, struct link_request *links, char *err, size_t errlen)
+/* Removes the empty file that following a link has made, unless another one is there by now. */
+static void unmake(const struct output_request *o)
 {
+	struct stat now;
+
+	if (o->made && !fstatat(o->place.dir, o->place.name, &now, AT_SYMLINK_NOFOLLOW) && now.st_ino == o->old.st_ino &&
+	    now.st_dev == o->old.st_dev && !now.st_size)
+		unlinkat(o->place.dir, o->place.name, 0);
+}
+
+/* What would be left if the write ended here. */
+struct unfinished {
+	struct ending ending;
+	const struct output_request *o;
+	struct link_request *links;
+	char name[TEMP_NAME]; /* of the temporary file */
+	bool named;           /* `name` exists */
+};
+
+/* Async-signal-safe. */
+static void unfinished_remove(struct ending *ending)
+{
+	const struct unfinished *u = (const struct unfinished *)ending; /* its first member */
+
+	if (u->named)
+		unlinkat(u->o->place.dir, u->name, 0);
+	for (size_t i = 0; i < u->o->link_count; i++)
+		if (u->links[i].made)
+			unlinkat(u->links[i].place.dir, u->links[i].name, 0);
+	unmake(u->o);
+}
+
+/* Writes a temporary file beside the target and renames it to that. 0, or an errno value and a message; what is
+ * unfinished then is left to the caller. */
+static int replace(struct unfinished *u, struct error *err)
+{
+	const struct output_request *o = u->o;
 	const char *what = "cannot create a temporary file beside it", *who = o->path;
 	const struct place *p = &o->place;
-	char name[TEMP_NAME];
-	bool named;
-	int e, fd = open_temp(p, name, &named);
+	int e, fd = open_temp(p, u->name, &u->named);
 
 	if (fd < 0)
-		return fail(-fd, o->path, what, err, errlen);
+		return fail(-fd, o->path, what, err);
 	what = "cannot write";
 	e = write_all(fd, o->from, is_sparse(o));
 	if (e == ECANCELED)
@@ -503,12 +537,12 @@ static int replace(const struct output_request *o, struct link_request *links, c
 		what = "cannot write";
 		e = fsync(fd) ? errno : 0;
 	}
-	if (!e && !named) {
-		e = give_name(fd, p, name);
-		named = !e;
+	if (!e && !u->named) {
+		e = give_name(fd, p, u->name);
+		u->named = !e;
 	}
 	if (!e)
-		e = links_make(o, name, fd, links, &who, &what);
+		e = links_make(o, u->name, fd, u->links, &who, &what);
 	if (close(fd) && !e)
 		e = errno;
 	if (!e && stop_is_pending())
@@ -519,35 +553,31 @@ static int replace(const struct output_request *o, struct link_request *links, c
 	}
 	if (!e) {
 		what = "cannot replace";
-		e = renameat(p->dir, name, p->dir, p->name) ? errno : 0;
+		e = renameat(p->dir, u->name, p->dir, p->name) ? errno : 0;
 	}
-	if (e && named)
-		unlinkat(p->dir, name, 0);
 	if (!e) {
+		u->named = false;
 		sync_directory(p);
-		e = links_rename(o, links, &who, &what);
+		e = links_rename(o, u->links, &who, &what);
 	}
-	for (size_t i = 0; i < o->link_count && e; i++)
-		if (links[i].made)
-			unlinkat(links[i].place.dir, links[i].name, 0);
-	return e ? fail(e, who, what, err, errlen) : 0;
+	return e ? fail(e, who, what, err) : 0;
 }
 
-static int write_through(const struct output_request *o, char *err, size_t errlen)
+static int write_through(const struct output_request *o, struct error *err)
 {
 	const int how = O_WRONLY | O_CLOEXEC | O_NOCTTY;
 	int e, fd = o->place.nameless ? open(o->path, how) : openat(o->place.dir, o->place.name, how | O_NOFOLLOW);
 	struct stat now;
 
 	if (fd < 0)
-		return fail(errno, o->path, "cannot open for writing", err, errlen);
+		return fail(errno, o->path, "cannot open for writing", err);
 	/* If a regular file has taken its place meanwhile, it must not be overwritten in place. */
 	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
 	if (!e)
 		e = write_all(fd, o->from, false);
 	if (close(fd) && !e)
 		e = errno;
-	return e ? fail(e, o->path, e == ECANCELED ? o->from->why : "cannot write", err, errlen) : 0;
+	return e ? fail(e, o->path, e == ECANCELED ? o->from->why : "cannot write", err) : 0;
 }
 
 /* Sets o->place, where the path leads, and o->exists and o->old, what is there. 0, or an errno value and what could not
@@ -598,20 +628,11 @@ static int find_in(struct output_request *o, int directory, const char **what)
 	return 0;
 }
 
-/* Removes the empty file that following a link has made, unless another one is there by now. */
-static void unmake(const struct output_request *o)
-{
-	struct stat now;
-
-	if (o->made && !fstatat(o->place.dir, o->place.name, &now, AT_SYMLINK_NOFOLLOW) && now.st_ino == o->old.st_ino &&
-	    now.st_dev == o->old.st_dev && !now.st_size)
-		unlinkat(o->place.dir, o->place.name, 0);
-}
-
 /* Writes to the place that was found: to a temporary file that replaces the target, with signals blocked; in place if
  * the target is not a regular file. 0, or an errno value and a message. */
-static int write_found(struct output_request *o, struct link_request *links, char *err, size_t errlen)
+static int write_found(struct output_request *o, struct link_request *links, struct error *err)
 {
+	struct unfinished u = {.ending = {.undo = unfinished_remove}, .o = o, .links = links};
 	const struct timespec no_time = {0, 0};
 	sigset_t block, before, too_large;
 	bool through;
@@ -627,37 +648,34 @@ static int write_found(struct output_request *o, struct link_request *links, cha
 	sigaddset(&too_large, SIGXFSZ);
 	sigaddset(&block, SIGXFSZ);
 	pthread_sigmask(SIG_BLOCK, &block, &before);
-	e = through ? write_through(o, err, errlen) : replace(o, links, err, errlen);
+	ending_add(&u.ending);
+	e = through ? write_through(o, err) : replace(&u, err);
+	ending_drop(&u.ending);
 	if (e == EFBIG && !sigismember(&before, SIGXFSZ))
 		sigtimedwait(&too_large, NULL, &no_time);
 	if (e)
-		unmake(o);
+		unfinished_remove(&u.ending);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	for (size_t i = 0; i < o->link_count && !e; i++)
 		if (links[i].copied)
-			e = outfile_replace_from(&(struct outfile_target){.path = o->links[i], .seen = o->seen}, o->from, err,
-			                         errlen);
+			e = outfile_replace_from(&(struct outfile_target){.path = o->links[i], .seen = o->seen}, o->from, err);
 	return e;
 }
 
-static int execute(struct output_request *o, int directory, char *err, size_t errlen)
+static int execute(struct output_request *o, int directory, struct error *err)
 {
-	struct link_request *links = NULL;
+	struct link_request *links = mem_zero(o->link_count, sizeof *links);
 	const char *what;
 	int e;
 
 	bounds_end();
-	if (o->link_count && !(links = calloc(o->link_count, sizeof *links))) {
-		snprintf(err, errlen, "%s: " NO_MEMORY, o->path);
-		return ENOMEM;
-	}
 	for (size_t i = 0; i < o->link_count; i++)
 		links[i].place.dir = -1;
 	e = directory < 0 ? find_target(o, &what) : find_in(o, directory, &what);
 	if (e)
-		fail(e, o->path, what, err, errlen);
+		fail(e, o->path, what, err);
 	else
-		e = write_found(o, links, err, errlen);
+		e = write_found(o, links, err);
 	for (size_t i = 0; i < o->link_count; i++)
 		place_close(&links[i].place);
 	place_close(&o->place);
@@ -665,43 +683,42 @@ static int execute(struct output_request *o, int directory, char *err, size_t er
 	return e;
 }
 
-int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, char *err, size_t errlen)
+int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, struct error *err)
 {
 	struct output_request o = {.path = path, .model = model, .from = from};
 
-	return execute(&o, -1, err, errlen);
+	return execute(&o, -1, err);
 }
 
-int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, char *err, size_t errlen)
+int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, struct error *err)
 {
 	struct output_request o = {
 		.path = t->path, .links = t->links, .link_count = t->link_count, .from = from, .seen = t->seen};
 
-	return execute(&o, -1, err, errlen);
+	return execute(&o, -1, err);
 }
 
-int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen)
+int outfile_write(const char *path, const void *data, size_t size, const char *model, struct error *err)
 {
 	struct memory m = {.data = data, .size = size};
 	const struct outfile_source from = memory_source(&m);
 
-	return outfile_write_from(path, &from, model, err, errlen);
+	return outfile_write_from(path, &from, model, err);
 }
 
-int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen)
+int outfile_replace(const struct outfile_target *t, const void *data, size_t size, struct error *err)
 {
 	struct memory m = {.data = data, .size = size};
 	const struct outfile_source from = memory_source(&m);
 
-	return outfile_replace_from(t, &from, err, errlen);
+	return outfile_replace_from(t, &from, err);
 }
 
-int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, char *err,
-                     size_t errlen)
+int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, struct error *err)
 {
 	struct memory m = {.data = data, .size = size};
 	const struct outfile_source from = memory_source(&m);
 	struct output_request o = {.path = shown, .name = name, .from = &from};
 
-	return execute(&o, directory, err, errlen);
+	return execute(&o, directory, err);
 }

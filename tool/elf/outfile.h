@@ -21,7 +21,7 @@
 
 /*
  * Writes `size` bytes to `path`. Returns 0, or an errno value (EINTR: a signal
- * is pending) and a message in `err` with the file and the reason, without a
+ * is pending) and a message in `e` with the file and the reason, without a
  * newline.
  *
  * - The new file takes permissions, owner, group, access control list and
@@ -47,15 +47,14 @@
  * meanwhile, unless the target is not a regular file. A pending one ends the write, and is delivered after
  * the temporary file is removed. A program with more threads must block them in the others.
  */
-int outfile_write(const char *path, const void *data, size_t size, const char *model, char *err, size_t errlen);
+int outfile_write(const char *path, const void *data, size_t size, const char *model, struct error *e);
 
 /*
  * The same for a name in an open directory where nothing is followed and nothing kept of what was there: a link, a pipe
  * or another user's file of that name is replaced by a new file. The message has `shown` as
  * its name.
  */
-int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, char *err,
-                     size_t errlen);
+int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, struct error *e);
 
 /* A file that is rewritten. */
 struct outfile_target {
@@ -67,7 +66,7 @@ struct outfile_target {
 };
 
 /* The same for a file that is rewritten. */
-int outfile_replace(const struct outfile_target *t, const void *data, size_t size, char *err, size_t errlen);
+int outfile_replace(const struct outfile_target *t, const void *data, size_t size, struct error *e);
 
 /* Contents that are made while they are written, so that a large file need not be in memory. */
 struct outfile_source {
@@ -83,8 +82,7 @@ struct outfile_source {
 };
 
 /* outfile_write() and outfile_replace() with such contents. */
-int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, char *err,
-                       size_t errlen);
-int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, char *err, size_t errlen);
+int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, struct error *e);
+int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, struct error *e);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "elf/section_at.h"
 #include "shared/search.h"
+#include "support/memory.h"
 #include "support/sort.h"
 
 #include <stdlib.h>
@@ -88,34 +89,28 @@ static void sweep_run(struct sweep *s)
 	}
 }
 
-int elf_spans_build(struct elf_file *f, struct error *e)
+void elf_spans_build(struct elf_file *f)
 {
-	size_t room = (size_t)f->section_count + 1;
 	struct sweep s = {0};
 	uint32_t i;
 
 	if (elf_is_object(f))
-		return 0;
-	s.list = malloc(room * sizeof(*s.list));
-	s.heap = malloc(room * sizeof(*s.heap));
-	s.out = malloc(2 * room * sizeof(*s.out));
-	if (s.list && s.heap && s.out) {
-		for (i = 1; i < f->section_count; i++) {
-			const Elf64_Shdr *sh = &f->sections[i].sh;
+		return;
+	s.list = mem_alloc(f->section_count, sizeof(*s.list));
+	s.heap = mem_alloc(f->section_count, sizeof(*s.heap));
+	s.out = mem_alloc(f->section_count, 2 * sizeof(*s.out));
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
 
-			if (holds_addresses(sh))
-				s.list[s.count++] = span_of(sh, sh->sh_addr, i);
-		}
-		qsort(s.list, s.count, sizeof(*s.list), by_start);
-		sweep_run(&s);
-		f->spans = s.out;
-		f->span_count = s.made;
-	} else {
-		free(s.out);
+		if (holds_addresses(sh))
+			s.list[s.count++] = span_of(sh, sh->sh_addr, i);
 	}
+	qsort(s.list, s.count, sizeof(*s.list), by_start);
+	sweep_run(&s);
+	f->spans = s.out;
+	f->span_count = s.made;
 	free(s.list);
 	free(s.heap);
-	return f->spans ? 0 : error_memory(e);
 }
 
 uint32_t elf_section_at(const struct elf_file *f, uint64_t addr)
@@ -135,15 +130,13 @@ static bool spans_apart(struct elf_span *list, size_t count)
 	return i >= count;
 }
 
-int elf_sections_apart(const struct elf_file *f, struct error *e)
+bool elf_sections_apart(const struct elf_file *f)
 {
-	struct elf_span *list = malloc(((size_t)f->section_count + 1) * sizeof(*list));
+	struct elf_span *list = mem_alloc(f->section_count, sizeof(*list));
 	size_t held = 0, loaded = 0;
 	bool apart;
 	uint32_t i;
 
-	if (!list)
-		return error_memory(e);
 	for (i = 1; i < f->section_count; i++)
 		if (f->sections[i].data)
 			list[held++] = span_of(&f->sections[i].sh, f->sections[i].sh.sh_offset, i);

@@ -13,7 +13,7 @@ struct elf_span {
 	uint32_t section;
 };
 
-/* Builds f->spans. An object file has no addresses, and gets no list. 0; or -1: out of memory. */
-int elf_spans_build(struct elf_file *f, struct error *e);
+/* Builds f->spans. An object file has no addresses, and gets no list. */
+void elf_spans_build(struct elf_file *f);
 
 #endif

@@ -61,11 +61,11 @@ static void headers_place(struct seg_layout *l, uint64_t old_headers, uint64_t o
 }
 
 /* Places the sections, and computes all headers of the file with them. Returns a segment_result. */
-static int layout_files(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
+static int layout_files(struct seg_layout *l, const struct segment_section *secs, size_t n, struct error *e)
 {
 	struct seg_file *f = &l->f;
 	uint64_t old_headers = f->sections, old_str = f->sh[f->names].sh_size;
-	int r = seg_check_tail(l, l->keep, err, errlen);
+	int r = seg_check_tail(l, l->keep, e);
 
 	if (r)
 		return r;
@@ -74,9 +74,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 		l->base = l->old_base;
 	names_begin(l, secs, n);
 	sections_place(l, secs, n);
-	r = seg_headers_assign(l, secs, n, err, errlen);
-	if (r)
-		return r;
+	seg_headers_assign(l, secs, n);
 	seg_headers_rename(l, secs, n, old_headers);
 	seg_headers_fill(l, secs, n);
 	for (size_t i = 0; i < l->items; i++) {
@@ -99,7 +97,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 	seg_table_follow(l);
 	headers_place(l, old_headers, old_str);
 	if (l->out_size > SIZE_MAX / 2 || l->keep > f->size)
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "the file would become too large");
+		return seg_fail(SEGMENT_ENOSLOT, e, "the file would become too large");
 	return SEGMENT_OK;
 }
 
@@ -119,27 +117,27 @@ static void layout_free(struct seg_layout *l)
  * Extends the first PT_LOAD downwards by a page for `want` more program headers, and by `room` bytes for the segment
  * itself; 0: that is a PT_LOAD of its own. Returns SEG_NO_GAP if the file does not allow it.
  */
-static int front_take(struct seg_layout *l, unsigned want, uint64_t room, char *err, size_t errlen)
+static int front_take(struct seg_layout *l, unsigned want, uint64_t room, struct error *e)
 {
 	int r;
 
 	if (!seg_front_find(&l->f, want, room, &l->front_page))
 		return SEG_NO_GAP;
-	r = seg_front_check(&l->f, err, errlen);
-	if (!r && seg_front_make(&l->f, &l->front_page, &l->front))
-		r = seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
-	if (!r)
-		r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
+	r = seg_front_check(&l->f, e);
+	if (r)
+		return r;
+	l->front = seg_front_make(&l->f, &l->front_page);
+	r = seg_slot_find(&l->f, want, &l->slot, e);
 	l->inside = room;
 	l->items = l->slot.items;
 	return r;
 }
 
 /* Decides the place of a segment that the file does not have yet. `want`: program headers to add, its own included. */
-static int place_new(struct seg_layout *l, const struct segment_request *q, unsigned want, char *err, size_t errlen)
+static int place_new(struct seg_layout *l, const struct segment_request *q, unsigned want, struct error *e)
 {
 	uint64_t room = seg_contents_size(q->sections, q->count);
-	int r = seg_slot_find(&l->f, want, &l->slot, err, errlen);
+	int r = seg_slot_find(&l->f, want, &l->slot, e);
 
 	if (r)
 		return r;
@@ -148,20 +146,20 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 	/* Where only moving the table is left, a new first page is tried before: segment.h has the order and its reasons.
 	 */
 	if (l->slot.table && seg_gap_may_hold(&l->f, room)) {
-		r = front_take(l, want, 0, err, errlen);
+		r = front_take(l, want, 0, e);
 		if (r < 0)
 			return r;
 	}
 	l->keep = seg_kept_end(l);
-	r = seg_place(l, q->sections, q->count, err, errlen);
+	r = seg_place(l, q->sections, q->count, e);
 	if (r == SEG_NO_GAP && !l->front) {
-		r = front_take(l, want - 1, room, err, errlen);
+		r = front_take(l, want - 1, room, e);
 		l->keep = seg_kept_end(l);
-		r = r ? r : seg_place(l, q->sections, q->count, err, errlen);
+		r = r ? r : seg_place(l, q->sections, q->count, e);
 	}
 	if (r == SEG_NO_GAP)
 		r = seg_fail(
-			SEGMENT_ENOSLOT, err, errlen,
+			SEGMENT_ENOSLOT, e,
 			"its heap begins right after its last segment, and there are no %llu bytes of free addresses between "
 			"its segments or below them",
 			(unsigned long long)room);
@@ -170,7 +168,7 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 
 /* Makes room for a segment inside the first PT_LOAD that needs more than an earlier run left: that begins further down
  * then. If it cannot, check_growth() says so. */
-static int inside_grow(struct seg_layout *l, const struct segment_request *q, char *err, size_t errlen)
+static void inside_grow(struct seg_layout *l, const struct segment_request *q)
 {
 	uint64_t need = seg_contents_size(q->sections, q->count), end = seg_inside_end(l);
 	size_t header = 1;
@@ -179,48 +177,46 @@ static int inside_grow(struct seg_layout *l, const struct segment_request *q, ch
 		header++;
 	if (need <= end - l->old_base || header == l->f.sections || l->f.sh[header].sh_offset != end || l->items ||
 	    !seg_front_grow(&l->f, l->old_base, end, need, &l->front_page))
-		return SEGMENT_OK;
-	if (seg_front_make(&l->f, &l->front_page, &l->front))
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
+		return;
+	l->front = seg_front_make(&l->f, &l->front_page);
 	l->addr -= l->front_page.by;
-	return SEGMENT_OK;
 }
 
 /* Decides everything but the bytes. *l is to be freed in any case. */
-static int layout_make(struct seg_layout *l, const struct segment_request *q, char *err, size_t errlen)
+static int layout_make(struct seg_layout *l, const struct segment_request *q, struct error *e)
 {
 	struct seg_ours ours;
 	unsigned covers;
 	int r;
 
 	memset(l, 0, sizeof *l);
-	r = seg_read(&l->f, q->file, q->size, err, errlen);
+	r = seg_read(&l->f, q->file, q->size, e);
 	if (!r)
-		r = seg_check_list(q->sections, q->count, err, errlen);
+		r = seg_check_list(q->sections, q->count, e);
 	if (r)
 		return r;
-	r = seg_ours_find(&l->f, &ours, err, errlen);
+	r = seg_ours_find(&l->f, &ours, e);
 	if (r < 0)
 		return r;
 	l->ours = r;
 	covers = seg_covers_missing(&l->f, q->sections, q->count);
 	if (l->ours && covers)
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+		return seg_fail(SEGMENT_ENOSLOT, e,
 		                "an earlier etch run left no program header for what is new: start from the file as it was");
 	if (covers >= SLOT_MOST)
-		return seg_fail(SEGMENT_EINVAL, err, errlen, "too many program headers");
+		return seg_fail(SEGMENT_EINVAL, e, "too many program headers");
 	if (!l->ours) {
-		r = place_new(l, q, 1 + covers, err, errlen);
-		return r ? r : layout_files(l, q->sections, q->count, err, errlen);
+		r = place_new(l, q, 1 + covers, e);
+		return r ? r : layout_files(l, q->sections, q->count, e);
 	}
-	r = seg_ours_read(l, &ours, err, errlen);
-	if (!r && l->inside)
-		r = inside_grow(l, q, err, errlen);
+	r = seg_ours_read(l, &ours, e);
 	if (r)
 		return r;
+	if (l->inside)
+		inside_grow(l, q);
 	l->keep = seg_max(seg_kept_end(l), l->old_base); /* an earlier run kept all bytes before its segment */
-	r = seg_place(l, q->sections, q->count, err, errlen);
-	return r ? r : layout_files(l, q->sections, q->count, err, errlen);
+	r = seg_place(l, q->sections, q->count, e);
+	return r ? r : layout_files(l, q->sections, q->count, e);
 }
 
 /* ---- output ---------------------------------------------------------------- */
@@ -323,11 +319,11 @@ static bool same_headers(const struct seg_layout *l)
 	return true;
 }
 
-int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, char *err, size_t errlen)
+int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, struct error *e)
 {
 	const struct segment_request q = {.file = file, .size = size, .sections = secs, .count = n};
 	struct seg_layout l;
-	int r = layout_make(&l, &q, err, errlen);
+	int r = layout_make(&l, &q, e);
 
 	layout_free(&l);
 	return r;
@@ -348,10 +344,10 @@ static void contents_replace(const struct seg_layout *l, const struct segment_se
 
 /* Checks that a second run will find the segment. It would not in a malformed file, where a section covers the
  * program headers, or the place where the new ones were put. */
-static int result_check(uint8_t **out, size_t size, char *err, size_t errlen)
+static int result_check(uint8_t **out, size_t size, struct error *e)
 {
 	struct segment_found found;
-	int r = segment_find(*out, size, &found, err, errlen);
+	int r = segment_find(*out, size, &found, e);
 
 	if (r > 0)
 		return SEGMENT_OK;
@@ -361,7 +357,7 @@ static int result_check(uint8_t **out, size_t size, char *err, size_t errlen)
 }
 
 static int layout_write(const struct seg_layout *l, const struct segment_request *q, uint8_t **out, size_t *out_size,
-                        char *err, size_t errlen)
+                        struct error *e)
 {
 	bool same = same_headers(l);
 
@@ -373,34 +369,32 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 	}
 	*out_size = same ? l->f.size : l->out_size;
 	*out = big_zero(*out_size, 1);
-	if (!*out)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
 	if (same) {
 		big_copy(*out, l->f.data, l->f.size);
 		contents_replace(l, q->sections, q->count, *out);
 	} else {
 		write_out(l, q->sections, q->count, *out);
 	}
-	return result_check(out, *out_size, err, errlen);
+	return result_check(out, *out_size, e);
 }
 
-int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen)
+int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e)
 {
 	struct seg_layout l;
-	int r = layout_make(&l, q, err, errlen);
+	int r = layout_make(&l, q, e);
 
 	if (!r && q->fill)
 		r = q->fill(q->context);
 	for (size_t i = 0; i < q->count && !r; i++)
 		if (!q->sections[i].data)
-			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s has no contents", q->sections[i].name);
+			r = seg_fail(SEGMENT_EINVAL, e, "section %s has no contents", q->sections[i].name);
 	if (!r)
-		r = layout_write(&l, q, out, out_size, err, errlen);
+		r = layout_write(&l, q, out, out_size, e);
 	layout_free(&l);
 	return r;
 }
 
-int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen)
+int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e)
 {
 	const struct segment_section *given = q->sections;
 	struct segment_request planned = *q;
@@ -408,12 +402,12 @@ int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size
 	int r;
 
 	planned.sections = mem_copy(given, q->count * sizeof *given);
-	r = layout_make(&l, &planned, err, errlen);
+	r = layout_make(&l, &planned, e);
 	for (size_t i = 0; i < q->count && !r; i++)
 		if (planned.sections[i].addr != given[i].addr || !given[i].data)
-			r = seg_fail(SEGMENT_EINVAL, err, errlen, "section %s is not where segment_plan put it", given[i].name);
+			r = seg_fail(SEGMENT_EINVAL, e, "section %s is not where segment_plan put it", given[i].name);
 	if (!r)
-		r = layout_write(&l, q, out, out_size, err, errlen);
+		r = layout_write(&l, q, out, out_size, e);
 	layout_free(&l);
 	free(planned.sections);
 	return r;

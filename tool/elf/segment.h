@@ -51,6 +51,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "support/error.h"
+
 /* Newer than the elf.h of some systems: binutils' include/elf/common.h. */
 #ifndef PT_GNU_SFRAME
 #define PT_GNU_SFRAME 0x6474e554u
@@ -59,14 +61,13 @@
 #define SHT_GNU_SFRAME 0x6ffffff4u
 #endif
 
-/* Results. All but SEGMENT_OK leave a message in `err`, without the file's name
+/* Results. All but SEGMENT_OK leave a message in `e`, without the file's name
  * and without a newline. */
 enum segment_result {
 	SEGMENT_OK = 0,
 	SEGMENT_EINPUT = -1,  /* not a linked x86-64 ELF file, or one that cannot be rewritten */
 	SEGMENT_ENOSLOT = -2, /* no room for one more program header */
-	SEGMENT_ENOMEM = -3,
-	SEGMENT_EINVAL = -4, /* the caller's list of sections is not usable */
+	SEGMENT_EINVAL = -3, /* the caller's list of sections is not usable */
 };
 
 /*
@@ -124,7 +125,7 @@ struct segment_section {
  * addresses. With a .bss of gigabytes the segment may be more than 2 GiB away
  * from the code: a caller with 32-bit references has to check them.
  */
-int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, char *err, size_t errlen);
+int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, struct error *e);
 
 /* A file, and the sections that it is to get. */
 struct segment_request {
@@ -143,13 +144,13 @@ struct segment_request {
  * whole; if names and sizes are the same, only contents change.
  * All other sections keep their index.
  */
-int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen);
+int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e);
 
 /*
  * segment_plan, then `fill` to write contents that depend on the addresses, then segment_add, but the layout is made
- * only once. If `fill` does not return 0, its result is returned, and it has to set `err` itself.
+ * only once. If `fill` does not return 0, its result is returned, and it has to set `e` itself.
  */
-int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, char *err, size_t errlen);
+int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e);
 
 /*
  * Finds the etch segment of a file: 1 and *found, 0 if there is none, or a
@@ -158,8 +159,8 @@ int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_si
 struct segment_found {
 	uint64_t offset, addr, size, first;
 };
-int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen);
-/* True if code makes the address of _end, the end of the highest segment, or one in the page after it, or a relocation
+int segment_find(const uint8_t *file, size_t size, struct segment_found *found, struct error *e);
+/* True if code makes the address of _end, the end of the highest segment, or one in the page behind it, or a relocation
  * does. May be true without reason: this is no disassembly. */
 bool segment_end_is_used(const uint8_t *file, size_t size);
 /* True if these bytes begin with the note of an etch segment, of any version. */

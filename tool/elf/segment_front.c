@@ -117,21 +117,18 @@ static size_t described(const struct seg_file *f, struct extent *list)
 	return n;
 }
 
-int seg_front_check(const struct seg_file *f, char *err, size_t errlen)
+int seg_front_check(const struct seg_file *f, struct error *e)
 {
-	struct extent *list = malloc((3 + f->eh.e_phnum + f->sections) * sizeof *list);
+	struct extent *list = mem_alloc(3 + f->eh.e_phnum + f->sections, sizeof *list);
 	uint64_t at = 0;
-	size_t n;
+	size_t n = described(f, list);
 	int r = SEGMENT_OK;
 
-	if (!list)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
-	n = described(f, list);
 	for (size_t i = 0; i < n && !r; i++) {
 		while (at < list[i].from && (!f->data[at] || x86_is_fill(f->data[at])))
 			at++;
 		if (at < list[i].from)
-			r = seg_fail(SEGMENT_ENOSLOT, err, errlen,
+			r = seg_fail(SEGMENT_ENOSLOT, e,
 			             "data between sections (at offset 0x%llx) that no header describes; another program header "
 			             "would move it",
 			             (unsigned long long)at);
@@ -205,25 +202,21 @@ static void table_begin(struct seg_file *f, const struct seg_front *front)
 	}
 }
 
-int seg_front_make(struct seg_file *f, const struct seg_front *front, uint8_t **bytes)
+uint8_t *seg_front_make(struct seg_file *f, const struct seg_front *front)
 {
-	Elf64_Phdr *ph = realloc(f->ph, ((size_t)f->eh.e_phnum + 1 + SLOT_MOST) * sizeof *ph);
+	uint8_t *bytes = big_alloc(front->size + f->size);
 
-	if (ph)
-		f->ph = ph;
-	*bytes = ph ? big_alloc(front->size + f->size) : NULL;
-	if (!*bytes)
-		return -1;
-	memcpy(*bytes, f->data, front->at);
-	memset(*bytes + front->at, 0, front->size);
-	memcpy(*bytes + front->at + front->size, f->data + front->at, f->size - front->at);
+	f->ph = mem_resize(f->ph, (size_t)f->eh.e_phnum + 1 + SLOT_MOST, sizeof *f->ph);
+	memcpy(bytes, f->data, front->at);
+	memset(bytes + front->at, 0, front->size);
+	memcpy(bytes + front->at + front->size, f->data + front->at, f->size - front->at);
 	if (front->id_size)
-		memcpy(*bytes + front->id_off, f->data + front->id_from, front->id_size);
+		memcpy(bytes + front->id_off, f->data + front->id_from, front->id_size);
 	contents_shift(f, front);
 	load_extend(f, front);
 	if (!front->at)
 		table_begin(f, front);
-	f->data = *bytes;
+	f->data = bytes;
 	f->size += front->size;
-	return 0;
+	return bytes;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "elf/segment_layout.h"
+#include "support/memory.h"
 
 /* Offset of a name in the new .shstrtab, to which it is appended if necessary. The caller made room. */
 static uint32_t str_add(struct seg_layout *l, const char *name)
@@ -26,20 +27,14 @@ static uint32_t str_add(struct seg_layout *l, const char *name)
 
 /* Assigns a section header to each of the caller's sections: that of the same name, else an unused one of
  * the old segment, else a new one at the end. Unused old ones become SHT_NULL. */
-int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen)
+void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	struct seg_file *f = &l->f;
 	size_t old = f->sections, end = old;
-	bool *spare = calloc(old, sizeof *spare);
-	Elf64_Shdr *sh = realloc(f->sh, (old + n + 4) * sizeof *sh);
+	bool *spare = mem_zero(old, sizeof *spare);
 
-	if (sh)
-		f->sh = sh;
-	l->sec_of = calloc(n, sizeof *l->sec_of);
-	if (!spare || !sh || !l->sec_of) {
-		free(spare);
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
-	}
+	f->sh = mem_resize(f->sh, old + n + 4, sizeof *f->sh);
+	l->sec_of = mem_zero(n, sizeof *l->sec_of);
 	if (!l->ours)
 		l->note_sec = end++;
 	if (!l->ours && l->table)
@@ -76,7 +71,6 @@ int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs,
 		old = --end;
 	free(spare);
 	f->sections = end;
-	return SEGMENT_OK;
 }
 
 /* Stores the number of sections in e_shnum, or from SHN_LORESERVE on in section header 0 (gABI, "Special Section

@@ -11,7 +11,7 @@
 
 #define ADDRESS_END ((1ull << 47) - SEGMENT_PAGE) /* of user space, with 4-level page tables */
 
-#define BAD(...) seg_fail(SEGMENT_EINPUT, err, errlen, __VA_ARGS__)
+#define BAD(...) seg_fail(SEGMENT_EINPUT, e, __VA_ARGS__)
 
 struct seg_layout {
 	struct seg_file f; /* headers: as read, then changed step by step to those of the output */
@@ -50,7 +50,7 @@ bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n);
 /* Index of the PT_LOAD with the lowest address. */
 size_t seg_first_load(const struct seg_file *f);
 /* Reads and checks all headers. f->ph and f->sh are to be freed in any case. */
-int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, size_t errlen);
+int seg_read(struct seg_file *f, const uint8_t *data, size_t size, struct error *e);
 const char *seg_name(const struct seg_file *f, size_t i);
 /* True for a section that an earlier run added outside of the segment. */
 bool seg_is_unloaded(const struct seg_file *f, size_t i);
@@ -62,13 +62,13 @@ struct seg_ours {
 	uint64_t addr, offset, size, first;
 };
 /* Finds it: 1; 0: none; or a negative result. */
-int seg_ours_find(const struct seg_file *f, struct seg_ours *o, char *err, size_t errlen);
+int seg_ours_find(const struct seg_file *f, struct seg_ours *o, struct error *e);
 
 /* ---- segment_place.c ---- */
 
-int seg_check_list(const struct segment_section *secs, size_t n, char *err, size_t errlen);
+int seg_check_list(const struct segment_section *secs, size_t n, struct error *e);
 /* Fills l->item with the sections that an earlier run moved into the segment. */
-int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, char *err, size_t errlen);
+int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, struct error *e);
 /* True if a gap between the segments of a program may be large enough for a segment of this size. */
 bool seg_gap_may_hold(const struct seg_file *f, uint64_t size);
 /* Bytes of a segment of these sections, if nothing else moves into it. */
@@ -78,13 +78,13 @@ uint64_t seg_contents_size(const struct segment_section *secs, size_t n);
  * is a program at fixed addresses, whose break must stay, and no gap between its segments is large enough.
  */
 #define SEG_NO_GAP 1
-int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen);
+int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, struct error *e);
 /* True if this byte range of the file is in the old segment. */
 bool seg_in_old(const struct seg_layout *l, uint64_t off, uint64_t n);
 /* File offset after everything that has to keep its offset. */
 uint64_t seg_kept_end(const struct seg_layout *l);
-/* Refuses a file with data after `end` that no header describes. */
-int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t errlen);
+/* Refuses a file with data behind `end` that no header describes. */
+int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e);
 /* File offset of whatever follows the old segment: how far the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l);
 /* The same for a segment inside the first PT_LOAD: up to the former start of the file. */
@@ -96,7 +96,7 @@ uint64_t seg_inside_end(const struct seg_layout *l);
 unsigned seg_covers_missing(const struct seg_file *f, const struct segment_section *secs, size_t n);
 
 /* Assigns section headers to the caller's sections; f.sh grows, and f.sections with it. */
-int seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n, char *err, size_t errlen);
+void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n);
 /* Renames sections of the input whose name a new section takes, to that section's `former`. `old`: the number of
  * sections in the input. */
 void seg_headers_rename(struct seg_layout *l, const struct segment_section *secs, size_t n, size_t old);

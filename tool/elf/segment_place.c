@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "elf/segment_layout.h"
+#include "support/memory.h"
 #include "elf/undo.h"
 
-int seg_check_list(const struct segment_section *secs, size_t n, char *err, size_t errlen)
+int seg_check_list(const struct segment_section *secs, size_t n, struct error *e)
 {
 	if (!n || secs[0].unloaded)
-		return seg_fail(SEGMENT_EINVAL, err, errlen, "no section to add");
+		return seg_fail(SEGMENT_EINVAL, e, "no section to add");
 	for (size_t i = 0; i < n; i++) {
 		const struct segment_section *s = &secs[i];
 
@@ -18,17 +19,17 @@ int seg_check_list(const struct segment_section *secs, size_t n, char *err, size
 		    s->type == SHT_NOBITS || (s->flags & ~(uint64_t)(SHF_ALLOC | SHF_MERGE | SHF_STRINGS)) ||
 		    s->align > SEGMENT_PAGE || (s->align & (s->align - 1)) ||
 		    (s->unloaded && strncmp(s->name, SEGMENT_UNLOADED, sizeof SEGMENT_UNLOADED - 1)))
-			return seg_fail(SEGMENT_EINVAL, err, errlen, "section %zu (%s) cannot be in a read-only segment", i,
+			return seg_fail(SEGMENT_EINVAL, e, "section %zu (%s) cannot be in a read-only segment", i,
 			                s->name ? s->name : "no name");
 		for (size_t k = 0; k < i; k++)
 			if (!strcmp(s->name, secs[k].name))
-				return seg_fail(SEGMENT_EINVAL, err, errlen, "section %s given twice", s->name);
+				return seg_fail(SEGMENT_EINVAL, e, "section %s given twice", s->name);
 	}
 	return SEGMENT_OK;
 }
 
 /* Fills l->item with the sections that an earlier run moved into the segment: they keep their addresses. */
-int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, char *err, size_t errlen)
+int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, struct error *e)
 {
 	l->addr = o->addr;
 	l->old_base = o->offset;
@@ -56,9 +57,7 @@ int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, char *err, siz
 		if (rel < o->first)
 			l->items++;
 	}
-	l->item = calloc(l->items + 1, sizeof *l->item);
-	if (!l->item)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
+	l->item = mem_zero(l->items, sizeof *l->item);
 	l->items = 0;
 	for (size_t i = 1; i < l->f.sections; i++) {
 		const Elf64_Shdr *s = &l->f.sh[i];
@@ -285,7 +284,7 @@ static bool place_in_gap(struct seg_layout *l, struct segment_section *secs, siz
 }
 
 /* Refuses what would reach into what follows the segment of an earlier run. */
-static int check_growth(const struct seg_layout *l, char *err, size_t errlen)
+static int check_growth(const struct seg_layout *l, struct error *e)
 {
 	uint64_t room = l->inside ? seg_inside_end(l) - l->old_base : UINT64_MAX;
 
@@ -297,13 +296,13 @@ static int check_growth(const struct seg_layout *l, char *err, size_t errlen)
 	}
 	if (l->size <= room)
 		return SEGMENT_OK;
-	return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+	return seg_fail(SEGMENT_ENOSLOT, e,
 	                "the etch segment cannot grow: there are no free addresses after it; start from the file as it was "
 	                "(etch rewrite --undo)");
 }
 
 /* Places the segment of an earlier run, or a new one after all others. */
-static int place_last(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
+static int place_last(struct seg_layout *l, struct segment_section *secs, size_t n, struct error *e)
 {
 	const Elf64_Phdr *top = &l->f.ph[l->f.last_load];
 
@@ -313,21 +312,21 @@ static int place_last(struct seg_layout *l, struct segment_section *secs, size_t
 	}
 	place_start(l);
 	if (!contents_place(l, secs, n))
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "no addresses left above the last segment");
+		return seg_fail(SEGMENT_ENOSLOT, e, "no addresses left above the last segment");
 	return SEGMENT_OK;
 }
 
 /* Places the segment in the first PT_LOAD, which seg_front_make() has extended. */
-static int place_inside(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
+static int place_inside(struct seg_layout *l, struct segment_section *secs, size_t n, struct error *e)
 {
 	l->addr = l->f.ph[seg_first_load(&l->f)].p_vaddr + SEGMENT_INSIDE;
 	l->base = SEGMENT_INSIDE;
 	if (!contents_place(l, secs, n) || l->size > l->front_page.size - SEGMENT_INSIDE || l->size > UINT32_MAX)
-		return seg_fail(SEGMENT_EINVAL, err, errlen, "its tables are larger than was planned");
+		return seg_fail(SEGMENT_EINVAL, e, "its tables are larger than was planned");
 	return SEGMENT_OK;
 }
 
-int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char *err, size_t errlen)
+int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, struct error *e)
 {
 	size_t in_the_way;
 	int r = SEGMENT_OK;
@@ -335,20 +334,20 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, char
 	if (!l->ours)
 		l->table = l->slot.table ? seg_align(sizeof seg_note, 8) : 0;
 	if (l->inside && !l->ours)
-		r = place_inside(l, secs, n, err, errlen);
+		r = place_inside(l, secs, n, e);
 	else if (l->ours || !has_break(&l->f) || !place_in_gap(l, secs, n))
 		/* A program at fixed addresses may rely on its break: those made by unexec keep their heap there. Of others the
 		 * kernel chooses the addresses, and the break's distance with them, unless randomization is switched off. */
-		r = !l->ours && l->f.eh.e_type == ET_EXEC ? SEG_NO_GAP : place_last(l, secs, n, err, errlen);
+		r = !l->ours && l->f.eh.e_type == ET_EXEC ? SEG_NO_GAP : place_last(l, secs, n, e);
 	if (!r && l->ours)
-		r = check_growth(l, err, errlen);
+		r = check_growth(l, e);
 	if (r)
 		return r;
 	in_the_way = section_in_the_way(l);
 	if (in_the_way)
 		return BAD("section %zu lies above all segments", in_the_way);
 	if (l->first > UINT32_MAX)
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "moved sections are too large");
+		return seg_fail(SEGMENT_ENOSLOT, e, "moved sections are too large");
 	return SEGMENT_OK;
 }
 
@@ -410,7 +409,7 @@ static uint64_t record_start(const struct seg_file *f, uint64_t end)
 
 /* Data after `end` that no header describes must neither move nor be dropped:
  * self-extracting archives, signatures. */
-int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t errlen)
+int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e)
 {
 	const Elf64_Shdr *str = &l->f.sh[l->f.names];
 	const struct {
@@ -431,7 +430,7 @@ int seg_check_tail(const struct seg_layout *l, uint64_t end, char *err, size_t e
 				known_at(l->f.sh[i].sh_offset, l->f.sh[i].sh_size, at, &skip, &next);
 		for (; !skip && at < next; at++)
 			if (l->f.data[at])
-				return seg_fail(SEGMENT_ENOSLOT, err, errlen,
+				return seg_fail(SEGMENT_ENOSLOT, e,
 				                "data after the last section (at offset 0x%llx) that no header describes",
 				                (unsigned long long)at);
 		at += skip;

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "elf/segment_layout.h"
+#include "support/memory.h"
 
-int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...)
+int seg_fail(int result, struct error *e, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	if (err && errlen)
-		vsnprintf(err, errlen, fmt, ap);
+	error_setv(e, fmt, ap);
 	va_end(ap);
 	return result;
 }
@@ -30,7 +30,7 @@ bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n)
 	       !(s->sh_type == SHT_NOBITS && (s->sh_flags & SHF_TLS));
 }
 
-static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
+static int check_ehdr(const struct seg_file *f, struct error *e)
 {
 	const Elf64_Ehdr *eh = &f->eh;
 
@@ -50,7 +50,7 @@ static int check_ehdr(const struct seg_file *f, char *err, size_t errlen)
 }
 
 /* Sets f->sections and f->names. From SHN_LORESERVE (65,280) sections on both are in section header 0. */
-static int count_sections(struct seg_file *f, char *err, size_t errlen)
+static int count_sections(struct seg_file *f, struct error *e)
 {
 	const Elf64_Ehdr *eh = &f->eh;
 	Elf64_Shdr first = {0};
@@ -71,7 +71,7 @@ static int count_sections(struct seg_file *f, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
-static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
+static int check_phdrs(struct seg_file *f, struct error *e)
 {
 	const Elf64_Phdr *last = NULL;
 
@@ -102,7 +102,7 @@ static int check_phdrs(struct seg_file *f, char *err, size_t errlen)
 
 /* Refuses a file whose ELF header, program headers or section headers, which will be rewritten, are also something
  * else, such as code. A section that covers all program headers (SEGMENT_TABLE) is allowed. */
-static int check_apart(const struct seg_file *f, char *err, size_t errlen)
+static int check_apart(const struct seg_file *f, struct error *e)
 {
 	uint64_t table = (uint64_t)f->eh.e_phnum * sizeof *f->ph, headers = f->sections * sizeof *f->sh;
 
@@ -131,7 +131,7 @@ static int check_apart(const struct seg_file *f, char *err, size_t errlen)
 	return SEGMENT_OK;
 }
 
-static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
+static int check_shdrs(const struct seg_file *f, struct error *e)
 {
 	const Elf64_Shdr *str = &f->sh[f->names];
 
@@ -149,29 +149,26 @@ static int check_shdrs(const struct seg_file *f, char *err, size_t errlen)
 	for (size_t i = 0; i < f->sections; i++)
 		if (f->sh[i].sh_name >= str->sh_size)
 			return BAD("section %zu: name outside the string table", i);
-	return check_apart(f, err, errlen);
+	return check_apart(f, e);
 }
 
-int seg_read(struct seg_file *f, const uint8_t *data, size_t size, char *err, size_t errlen)
+int seg_read(struct seg_file *f, const uint8_t *data, size_t size, struct error *e)
 {
 	int r;
 
 	*f = (struct seg_file){.data = data, .size = size};
 	if (size >= sizeof f->eh)
 		memcpy(&f->eh, data, sizeof f->eh);
-	r = check_ehdr(f, err, errlen);
+	r = check_ehdr(f, e);
 	if (!r)
-		r = count_sections(f, err, errlen);
+		r = count_sections(f, e);
 	if (r)
 		return r;
-	f->ph = calloc((size_t)f->eh.e_phnum + SLOT_MOST, sizeof *f->ph);
-	f->sh = calloc(f->sections, sizeof *f->sh);
-	if (!f->ph || !f->sh)
-		return seg_fail(SEGMENT_ENOMEM, err, errlen, NO_MEMORY);
+	f->ph = mem_zero((size_t)f->eh.e_phnum + SLOT_MOST, sizeof *f->ph);
 	memcpy(f->ph, data + f->eh.e_phoff, f->eh.e_phnum * sizeof *f->ph);
-	memcpy(f->sh, data + f->eh.e_shoff, f->sections * sizeof *f->sh);
-	r = check_phdrs(f, err, errlen);
-	return r ? r : check_shdrs(f, err, errlen);
+	f->sh = mem_copy(data + f->eh.e_shoff, f->sections * sizeof *f->sh);
+	r = check_phdrs(f, e);
+	return r ? r : check_shdrs(f, e);
 }
 
 size_t seg_first_load(const struct seg_file *f)
@@ -241,7 +238,7 @@ static int ours_read(const struct seg_file *f, const Elf64_Phdr *p, const Elf64_
 	       note.first <= o->size;
 }
 
-int seg_ours_find(const struct seg_file *f, struct seg_ours *o, char *err, size_t errlen)
+int seg_ours_find(const struct seg_file *f, struct seg_ours *o, struct error *e)
 {
 	for (size_t i = 1; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
@@ -266,14 +263,14 @@ int seg_ours_find(const struct seg_file *f, struct seg_ours *o, char *err, size_
 	return 0;
 }
 
-int segment_find(const uint8_t *file, size_t size, struct segment_found *found, char *err, size_t errlen)
+int segment_find(const uint8_t *file, size_t size, struct segment_found *found, struct error *e)
 {
 	struct seg_file f;
 	struct seg_ours o;
-	int r = seg_read(&f, file, size, err, errlen);
+	int r = seg_read(&f, file, size, e);
 
 	if (!r)
-		r = seg_ours_find(&f, &o, err, errlen);
+		r = seg_ours_find(&f, &o, e);
 	if (r == 1)
 		*found = (struct segment_found){o.offset, o.addr, o.size, o.first};
 	free(f.ph);

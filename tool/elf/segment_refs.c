@@ -207,9 +207,9 @@ bool segment_end_is_used(const uint8_t *file, size_t size)
 {
 	struct ref_range r = {0};
 	struct seg_file f;
-	char err[256];
+	struct error e;
 
-	if (!seg_read(&f, file, size, err, sizeof err)) {
+	if (!seg_read(&f, file, size, &e)) {
 		for (size_t i = 0; i < f.eh.e_phnum; i++)
 			if (f.ph[i].p_type == PT_LOAD)
 				r.lo = f.ph[i].p_vaddr + f.ph[i].p_memsz;

@@ -402,7 +402,7 @@ static bool slot_by_dropping(const struct seg_file *f, uint32_t type, struct seg
 	return slot->drops == slot->want || slot_is_free(f, slot->want - (unsigned)slot->drops);
 }
 
-int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, char *err, size_t errlen)
+int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, struct error *e)
 {
 	*slot = (struct seg_slot){.want = want};
 	if (slot_by_dropping(f, PT_NULL, slot) || slot_by_dropping(f, PT_GNU_PROPERTY, slot))
@@ -413,7 +413,7 @@ int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot
 	    slot_by_dropping(f, PT_PHDR, slot))
 		return SEGMENT_OK;
 	if (f->eh.e_phnum + want >= PN_XNUM)
-		return seg_fail(SEGMENT_ENOSLOT, err, errlen, "has %u program headers: no room for another",
+		return seg_fail(SEGMENT_ENOSLOT, e, "has %u program headers: no room for another",
 		                (unsigned)f->eh.e_phnum);
 	if (slot_by_moving(f, slot))
 		return SEGMENT_OK;

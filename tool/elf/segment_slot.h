@@ -61,11 +61,11 @@ static inline bool seg_overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m)
 }
 
 /* Writes the message and returns `result`. */
-int seg_fail(int result, char *err, size_t errlen, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int seg_fail(int result, struct error *e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* segment_slot.c: finds room for `want` program headers, at most SLOT_MOST; sets `evicted`, and new_off of items that
  * move within the first page. The caller places the evicted ones. */
-int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, char *err, size_t errlen);
+int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, struct error *e);
 
 /* Bytes that are put before a file, and before its first PT_LOAD in memory. */
 struct seg_front {
@@ -88,11 +88,11 @@ bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64
 
 /* Refuses a file with data that no header describes: a program that reads it would use its file offset, which changes.
  */
-int seg_front_check(const struct seg_file *f, char *err, size_t errlen);
+int seg_front_check(const struct seg_file *f, struct error *e);
 
-/* Inserts them: adds front->size to all offsets in the headers; f->data becomes *bytes (to be
- * freed), in which the old file starts at front->size. -1: out of memory. */
-int seg_front_make(struct seg_file *f, const struct seg_front *front, uint8_t **bytes);
+/* Inserts them: adds front->size to all offsets in the headers; f->data becomes what is returned (to be
+ * freed), in which the old file starts at front->size. */
+uint8_t *seg_front_make(struct seg_file *f, const struct seg_front *front);
 
 /* The addresses lo, lo + 4, ... below hi that a reference may name: each word of a note, of any other
  * section only the start. */

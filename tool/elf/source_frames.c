@@ -9,6 +9,7 @@
 
 #include "elf/debug_copy.h"
 #include "shared/search.h"
+#include "support/memory.h"
 #include "support/vector.h"
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */
@@ -29,7 +30,7 @@ struct source_frames {
 	GElf_Addr bias;
 	struct debug_copies copies;
 	struct named_range *symbols;
-	size_t symbol_count, symbol_room;
+	size_t symbol_count, symbol_capacity;
 	struct inlined_frames *inlined;
 };
 
@@ -72,7 +73,7 @@ static bool section_end(Elf *elf, GElf_Word section, GElf_Addr bias, GElf_Addr *
 	return true;
 }
 
-static bool symbols_read(struct source_frames *s)
+static void symbols_read(struct source_frames *s)
 {
 	int count = dwfl_module_getsymtab(s->module);
 
@@ -92,28 +93,25 @@ static bool symbols_read(struct source_frames *s)
 			continue; /* a label */
 		if (!section_end(elf, section, at - sym.st_value, &limit))
 			continue; /* not in code */
-		if (!room_make(&s->symbols, &s->symbol_room, s->symbol_count, sizeof(*s->symbols)))
-			return false;
+		mem_room(&s->symbols, &s->symbol_capacity, s->symbol_count, sizeof(*s->symbols));
 		r = &s->symbols[s->symbol_count++];
 		*r = (struct named_range){.start = at, .end = at + sym.st_size, .name = name, .rank = rank_of(&sym, name)};
 		r->limit = sym.st_size ? 0 : limit;
 	}
 	sort_if_needed(s->symbols, s->symbol_count, sizeof(*s->symbols), range_order);
-	return true;
 }
 
 struct source_frames *source_frames_open(const char *path, int fd)
 {
-	struct source_frames *s = calloc(1, sizeof(*s));
+	struct source_frames *s = mem_zero(1, sizeof(*s));
 	int own;
 	void **user;
 
 	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would query these servers */
 	elf_version(EV_CURRENT);
-	own = s ? debug_copy_open(&s->copies, path, fd) : -1;
-	if (s)
-		s->dwfl = dwfl_begin(&callbacks);
-	if (s && s->dwfl && own >= 0) {
+	own = debug_copy_open(&s->copies, path, fd);
+	s->dwfl = dwfl_begin(&callbacks);
+	if (s->dwfl && own >= 0) {
 		dwfl_report_begin(s->dwfl);
 		s->module = dwfl_report_elf(s->dwfl, path, path, own, 0, true);
 		dwfl_report_end(s->dwfl, NULL, NULL);
@@ -125,10 +123,11 @@ struct source_frames *source_frames_open(const char *path, int fd)
 	}
 	if (own >= 0)
 		close(own);
-	if (!s || !s->module || !dwfl_module_getelf(s->module, &s->bias) || !symbols_read(s)) {
+	if (!s->module || !dwfl_module_getelf(s->module, &s->bias)) {
 		source_frames_close(s);
 		return NULL;
 	}
+	symbols_read(s);
 	s->inlined = inlined_frames_open(s->module);
 	return s;
 }

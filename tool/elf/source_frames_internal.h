@@ -9,7 +9,7 @@
 
 struct inlined_frames;
 
-/* The units of a module's DWARF; null: it has none, or out of memory. */
+/* The units of a module's DWARF; null: it has none. */
 struct inlined_frames *inlined_frames_open(Dwfl_Module *m);
 /*
  * The functions of an address (libdwfl's) by DWARF, the innermost first: out[n - 1] is the function itself, by its

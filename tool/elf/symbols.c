@@ -2,6 +2,7 @@
 /* Builds and searches sorted indexes of symbols (see symbols.h). */
 #include "elf/symbols.h"
 #include "shared/search.h"
+#include "support/memory.h"
 #include "support/plain.h"
 #include "support/sort.h"
 
@@ -57,8 +58,8 @@ static int keyed_order(const void *a, const void *b)
 	return symbol_order(&((const struct keyed_symbol *)a)->symbol, &((const struct keyed_symbol *)b)->symbol);
 }
 
-/* Sorts a list of symbols. False: out of memory. */
-static bool symbols_sort(const struct elf_symbol **list, size_t count)
+/* Sorts a list of symbols. */
+static void symbols_sort(const struct elf_symbol **list, size_t count)
 {
 	struct keyed_symbol *keyed;
 	uint64_t all = 1;
@@ -70,18 +71,15 @@ static bool symbols_sort(const struct elf_symbol **list, size_t count)
 	bits = 64 - (unsigned)__builtin_clzll(all);
 	if (bits > 32) {
 		qsort(list, count, sizeof(*list), symbol_order);
-		return true;
+		return;
 	}
-	keyed = malloc((count + 1) * sizeof(*keyed));
-	if (!keyed)
-		return false;
+	keyed = mem_alloc(count, sizeof(*keyed));
 	for (i = 0; i < count; i++)
 		keyed[i] = (struct keyed_symbol){(uint64_t)list[i]->section << bits | list[i]->value, list[i]};
 	sort_by_address(keyed, count, sizeof(*keyed), keyed_order);
 	for (i = 0; i < count; i++)
 		list[i] = keyed[i].symbol;
 	free(keyed);
-	return true;
 }
 
 /* The places that an index is restricted to. */
@@ -113,8 +111,8 @@ static bool holds(const struct elf_symbol *s, const struct places *p)
 }
 
 /* The index of .dynsym, or else of .symtab. */
-static int index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wanted, const struct places *places,
-                       struct symbol_index *out, struct error *e)
+static void index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wanted, const struct places *places,
+                        struct symbol_index *out)
 {
 	const struct elf_symbol *list = dynamic ? f->dynsyms : f->symbols;
 	uint32_t n = dynamic ? f->dynsym_count : f->symbol_count, i;
@@ -122,44 +120,32 @@ static int index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wa
 	*out = (struct symbol_index){0};
 	for (i = 1; i < n; i++)
 		out->count += wanted(f, &list[i]) && holds(&list[i], places);
-	out->list = malloc((out->count + 1) * sizeof(*out->list));
-	if (!out->list)
-		return error_memory(e);
+	out->list = mem_alloc(out->count, sizeof(*out->list));
 	out->count = 0;
 	for (i = 1; i < n; i++)
 		if (wanted(f, &list[i]) && holds(&list[i], places))
 			out->list[out->count++] = &list[i];
-	if (symbols_sort(out->list, out->count))
-		return 0;
-	symbol_index_free(out);
-	return error_memory(e);
+	symbols_sort(out->list, out->count);
 }
 
-static int index_build_any(const struct elf_file *f, symbol_wanted *wanted, const struct places *places,
-                           struct symbol_index *out, struct error *e)
+void symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out)
 {
-	return index_build(f, !f->symbol_count, wanted, places, out, e);
+	index_build(f, !f->symbol_count, wanted, &(struct places){0}, out);
 }
 
-int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e)
-{
-	return index_build_any(f, wanted, &(struct places){0}, out, e);
-}
-
-int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struct symbol_place *places, size_t count,
-                          struct symbol_index *out, struct error *e)
+void symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struct symbol_place *places, size_t count,
+                           struct symbol_index *out)
 {
 	*out = (struct symbol_index){0};
 	if (!count)
-		return 0;
+		return;
 	qsort(places, count, sizeof(*places), place_order);
-	return index_build_any(f, wanted, &(struct places){places, count}, out, e);
+	index_build(f, !f->symbol_count, wanted, &(struct places){places, count}, out);
 }
 
-int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out,
-                               struct error *e)
+void symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out)
 {
-	return index_build(f, true, wanted, &(struct places){0}, out, e);
+	index_build(f, true, wanted, &(struct places){0}, out);
 }
 
 void symbol_index_free(struct symbol_index *x)

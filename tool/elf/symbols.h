@@ -19,19 +19,18 @@ bool symbol_is_sized_function(const struct elf_file *f, const struct elf_symbol 
 /* A function or data object that is defined here and has a name. */
 bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s);
 
-/* From .symtab, or where there is none from .dynsym. 0, or -1 and a message. */
-int symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out, struct error *e);
+/* From .symtab, or where there is none from .dynsym. */
+void symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out);
 /* From .dynsym. */
-int symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out,
-                               struct error *e);
+void symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out);
 /* As symbol_index_build(), but only with symbols that contain one of `places`: look-ups of these give the same result
  * as in the full index. Sorts `places`. */
 struct symbol_place {
 	uint32_t section; /* ET_REL: addr is an offset in it */
 	uint64_t addr;
 };
-int symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struct symbol_place *places, size_t count,
-                          struct symbol_index *out, struct error *e);
+void symbol_index_build_of(const struct elf_file *f, symbol_wanted *wanted, struct symbol_place *places, size_t count,
+                           struct symbol_index *out);
 void symbol_index_free(struct symbol_index *x);
 
 /* Number of symbols in the list at or before an address (ET_REL: offset in `section`). */

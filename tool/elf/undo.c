@@ -9,6 +9,7 @@
 #include "elf/undo.h"
 
 #include "elf/delta.h"
+#include "support/bounds.h"
 #include "support/memory.h"
 #include "support/sort.h"
 
@@ -106,9 +107,9 @@ struct addition {
 
 /*
  * Makes the section names and headers that are appended to a file of `size` bytes, with one more for its record, which
- * has `length` bytes and follows them. False: out of memory.
+ * has `length` bytes and follows them.
  */
-static bool addition_make(const struct headers *h, const uint8_t *file, size_t size, size_t length,
+static void addition_make(const struct headers *h, const uint8_t *file, size_t size, size_t length,
                           struct addition *out)
 {
 	size_t names = (size + 7) & ~(size_t)7, names_size = h->names.sh_size + sizeof(UNDO_SECTION);
@@ -118,9 +119,7 @@ static bool addition_make(const struct headers *h, const uint8_t *file, size_t s
 	Elf64_Shdr sh;
 
 	out->size = table + count * sizeof(sh) - size;
-	out->bytes = calloc(out->size, 1);
-	if (!out->bytes)
-		return false;
+	out->bytes = mem_zero(out->size, 1);
 	to = out->bytes + (names - size);
 	memcpy(to, file + h->names.sh_offset, h->names.sh_size);
 	memcpy(to + h->names.sh_size, UNDO_SECTION, sizeof(UNDO_SECTION));
@@ -148,26 +147,19 @@ static bool addition_make(const struct headers *h, const uint8_t *file, size_t s
 		memcpy(to, &sh, sizeof(sh));
 		out->header.e_shnum = 0;
 	}
-	return true;
 }
 
-/* Appends the addition to *bytes, which is reallocated, and `length` bytes for the record. False: out of memory. */
-static bool append(uint8_t **bytes, size_t size, const struct headers *h, size_t length, size_t *record_at)
+/* Appends the addition to *bytes, which is reallocated, and `length` bytes for the record. Returns its offset. */
+static size_t append(uint8_t **bytes, size_t size, const struct headers *h, size_t length)
 {
 	struct addition add;
-	uint8_t *out;
 
-	if (!addition_make(h, *bytes, size, length, &add))
-		return false;
-	*record_at = size + add.size;
-	out = realloc(*bytes, *record_at + length);
-	if (out) {
-		*bytes = out;
-		memcpy(out + size, add.bytes, add.size);
-		memcpy(out, &add.header, sizeof(add.header));
-	}
+	addition_make(h, *bytes, size, length, &add);
+	*bytes = mem_resize(*bytes, size + add.size + length, 1);
+	memcpy(*bytes + size, add.bytes, add.size);
+	memcpy(*bytes, &add.header, sizeof(add.header));
 	free(add.bytes);
-	return out != NULL;
+	return size + add.size;
 }
 
 /* Bounds the memory that a hostile record can ask for: a real original is not that much larger. */
@@ -215,29 +207,23 @@ static Elf64_Ehdr kept_header(const Elf64_Ehdr *file, const struct record *r)
 
 /*
  * Is the record that of this file? What undo_attach() appends to `kept` in front of a record of `length` bytes must be
- * what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and in its ELF header. 0; 1 and a message: no,
- * the file has been changed since; -1 and a message: out of memory.
+ * what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and in its ELF header. 0; -1 and a message: no,
+ * the file has been changed since.
  */
 static int kept_check(const uint8_t *kept, const struct record *r, const Elf64_Ehdr *header, const uint8_t *tail,
                       size_t tail_size, size_t length, struct error *e)
 {
 	struct addition add;
 	struct headers h;
-	int differs = 0;
+	bool same;
 
-	if (!headers_read(kept, r->kept_size, &h)) {
-		error_set(e, stale);
-		return 1;
-	}
-	if (!addition_make(&h, kept, r->kept_size, length, &add))
-		return error_memory(e);
-	if (add.size != tail_size || memcmp(&add.header, header, sizeof(add.header)) ||
-	    memcmp(add.bytes, tail, tail_size)) {
-		error_set(e, stale);
-		differs = 1;
-	}
+	if (!headers_read(kept, r->kept_size, &h))
+		return error_set(e, stale);
+	addition_make(&h, kept, r->kept_size, length, &add);
+	same = add.size == tail_size && !memcmp(&add.header, header, sizeof(add.header)) &&
+	       !memcmp(add.bytes, tail, tail_size);
 	free(add.bytes);
-	return differs;
+	return same ? 0 : error_set(e, stale);
 }
 
 /* Sets out->kept, the file without its record. As kept_check(). */
@@ -247,8 +233,6 @@ static int kept_take(const uint8_t *file, size_t size, const struct record *r, s
 	Elf64_Ehdr header, eh;
 
 	out->kept = big_zero(r->kept_size, 1);
-	if (!out->kept)
-		return error_memory(e);
 	out->kept_size = r->kept_size;
 	big_copy(out->kept, file, r->kept_size);
 	memcpy(&header, file, sizeof(header));
@@ -277,8 +261,6 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 	}
 	out->original_size = r.original_size;
 	out->original = big_zero(r.original_size + 1, 1);
-	if (!out->original)
-		return error_memory(e);
 	hash(out->kept, out->kept_size, found);
 	if (!memcmp(found, r.kept_hash, sizeof(found)) &&
 	    !delta_apply(out->kept, out->kept_size, file + sh.sh_offset + sizeof(r), r.delta_size, out->original,
@@ -455,10 +437,10 @@ static int reader_fill(struct undo_reader *u, struct error *e)
 	Elf64_Shdr sh;
 
 	u->image = big_zero(u->size + 1, 1);
-	u->part = malloc(PART);
+	u->part = mem_alloc(PART, 1);
 	u->hash = XXH3_createState();
-	if (!u->image || !u->part || !u->hash)
-		return error_memory(e);
+	if (!u->hash)
+		bounds_exhausted();
 	if (!image_read(u, 0, u->size < sizeof(header) ? u->size : sizeof(header)))
 		return error_set(e, "cannot read: %s", strerror(errno));
 	image_headers(u);
@@ -556,15 +538,14 @@ static int guess_order(const void *a, const void *b)
  * symbols, since a symbol table may have new local symbols before them. malloc'd; null, and a count of 0: none. */
 static struct delta_guess *guesses_make(const struct headers *kept, const uint8_t *original, size_t size, size_t *count)
 {
-	struct delta_guess *list = NULL;
+	struct delta_guess *list;
 	struct headers was;
 	uint64_t i, n = 0;
 
 	*count = 0;
-	if (headers_read(original, size, &was))
-		list = malloc((2 * was.count + 1) * sizeof(*list));
-	if (!list)
+	if (!headers_read(original, size, &was))
 		return NULL;
+	list = mem_alloc(2 * was.count + 1, sizeof(*list));
 	for (i = 0; i < was.count && i < kept->count; i++) {
 		Elf64_Shdr from = header_at(&was, i), to = header_at(kept, i);
 
@@ -581,31 +562,29 @@ static struct delta_guess *guesses_make(const struct headers *kept, const uint8_
 	return list;
 }
 
-/* Makes the delta that gives `original` back from `kept`. -1: out of memory. */
-static int original_record(struct bytes kept, const struct headers *h, struct bytes original, uint8_t **delta,
-                           size_t *delta_size)
+/* Makes the delta that gives `original` back from `kept`. */
+static void original_record(struct bytes kept, const struct headers *h, struct bytes original, uint8_t **delta,
+                            size_t *delta_size)
 {
 	size_t count;
 	struct delta_guess *guesses = guesses_make(h, original.at, original.size, &count);
-	int err = delta_make(kept, original, guesses, count, delta, delta_size);
 
+	delta_make(kept, original, guesses, count, delta, delta_size);
 	free(guesses);
-	return err;
 }
 
-int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e)
+bool undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e)
 {
 	struct record r = {.version = VERSION, .original_size = original_size, .kept_size = *size};
 	size_t delta_size, at;
 	struct headers h;
 	uint8_t *delta;
 	uint64_t end;
-	bool done;
 
 	memcpy(r.magic, MAGIC, sizeof(r.magic));
 	if (!headers_read(*bytes, *size, &h)) {
 		error_set(e, "cannot hold an undo record: no section name table (use --no-undo)");
-		return 0;
+		return false;
 	}
 	end = described_end(*bytes, *size, &h);
 	if (end < *size) {
@@ -613,11 +592,9 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 		          "data after the last section (at offset %#" PRIx64
 		          ") that no header describes: an undo record would have to follow it (use --no-undo)",
 		          end);
-		return 0;
+		return false;
 	}
-	if (original_record((struct bytes){*bytes, *size}, &h, (struct bytes){original, original_size}, &delta,
-	                    &delta_size))
-		return error_memory(e);
+	original_record((struct bytes){*bytes, *size}, &h, (struct bytes){original, original_size}, &delta, &delta_size);
 	r.delta_size = (uint32_t)delta_size;
 	r.header = h.eh;
 	hash(original, original_size, r.original_hash);
@@ -625,14 +602,12 @@ int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t o
 	if (delta_size > UINT32_MAX || !size_is_likely(original_size, *size, delta_size)) {
 		free(delta);
 		error_set(e, "the undo record would be too large (use --no-undo)");
-		return 0;
+		return false;
 	}
-	done = append(bytes, *size, &h, sizeof(r) + delta_size, &at);
-	if (done) {
-		memcpy(*bytes + at, &r, sizeof(r));
-		memcpy(*bytes + at + sizeof(r), delta, delta_size);
-		*size = at + sizeof(r) + delta_size;
-	}
+	at = append(bytes, *size, &h, sizeof(r) + delta_size);
+	memcpy(*bytes + at, &r, sizeof(r));
+	memcpy(*bytes + at + sizeof(r), delta, delta_size);
+	*size = at + sizeof(r) + delta_size;
 	free(delta);
-	return done ? 1 : error_memory(e);
+	return true;
 }

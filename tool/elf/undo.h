@@ -25,7 +25,7 @@ struct undo {
 
 /*
  * Reads a file that undo_attach() made. 1; 0: it has no record; -1 and a message: it has one, but
- * has been changed since, or out of memory. Then `original` is null, and `kept` is set if the
+ * has been changed since. Then `original` is null, and `kept` is set if the
  * record could be removed all the same, which it cannot after strip, for example.
  */
 int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error *e);
@@ -36,7 +36,7 @@ struct undo_reader;
 
 /*
  * Reads and checks the record of a file that file_open_marked() opened; both arguments have to live as long as *out.
- * 1; 0: it has no record; -1 and a message: it has one, but has been changed since, cannot be read, or out of memory.
+ * 1; 0: it has no record; -1 and a message: it has one, but has been changed since, or cannot be read.
  * undo_close() after each of these.
  */
 int undo_open(int fd, const struct file_mark *mark, struct undo_reader **out, struct error *e);
@@ -46,10 +46,9 @@ const struct outfile_source *undo_source(const struct undo_reader *u, uint64_t *
 void undo_close(struct undo_reader *u);
 
 /*
- * Appends a record of `original` to the rewritten file *bytes, which is reallocated. 1: done; 0 and a message: the
- * file cannot have one, as it has no section headers, or data after all that headers
- * describe; -1 and a message: out of memory.
+ * Appends a record of `original` to the rewritten file *bytes, which is reallocated. False and a message: the
+ * file cannot have one, as it has no section headers, or data after all that headers describe.
  */
-int undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e);
+bool undo_attach(uint8_t **bytes, size_t *size, const uint8_t *original, size_t original_size, struct error *e);
 
 #endif

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "support/vector.h"
 #include "support/memory.h"
 
 struct source {

@@ -31,13 +31,12 @@ static int member_open(struct elf_file *f, const char *path, const char *archive
 	size_t size;
 	int err = -1;
 
-	if (stat(archive, &status)) {
-		error_set(e, "%s", strerror(errno));
-	} else if (!S_ISREG(status.st_mode)) {
-		error_set(e, "is not an archive");
-	} else if (!inputs_add(&inputs, archive)) {
-		error_memory(e);
-	} else if (inputs.count && !inputs.list[0].member && inputs.list[0].error) {
+	if (stat(archive, &status))
+		return error_set(e, "%s", strerror(errno));
+	if (!S_ISREG(status.st_mode))
+		return error_set(e, "is not an archive");
+	inputs_add(&inputs, archive);
+	if (inputs.count && !inputs.list[0].member && inputs.list[0].error) {
 		error_set(e, "%s", inputs.list[0].error);
 	} else if (!(in = member_find(&inputs, member, strlen(member) - 1))) {
 		error_set(e, "has no such member");

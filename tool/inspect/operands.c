@@ -73,16 +73,12 @@ static int section_relocs_read(struct operands *o, uint32_t section, struct erro
 
 struct operands *operands_open(const struct elf_file *f, const struct code_space *space, struct error *e)
 {
-	struct operands *o = calloc(1, sizeof(*o));
+	struct operands *o = mem_zero(1, sizeof(*o));
 	size_t i;
-	int err;
+	int err = 0;
 
-	if (!o) {
-		error_memory(e);
-		return NULL;
-	}
 	o->file = f;
-	err = symbol_index_build(f, is_named, &o->symbols, e);
+	symbol_index_build(f, is_named, &o->symbols);
 	for (i = 0; !err && elf_is_object(f) && i < space->count; i++)
 		err = section_relocs_read(o, space->list[i].section, e);
 	if (!err && !elf_is_object(f))

@@ -131,8 +131,9 @@ int view_load(struct view *v, const char *path, struct error *e)
 {
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e))
+	if (inspect_open(&v->file, path, e))
 		return -1;
+	symbol_index_build(&v->file, symbol_is_place, &v->names);
 	space_build(&v->file, &v->space);
 	if (fixups_read(&v->file, &v->space, &v->fixups, e))
 		return -1;
@@ -167,8 +168,9 @@ int view_load_checked(struct view *v, const char *path, int jobs, struct error *
 
 	memset(v, 0, sizeof(*v));
 	v->path = path;
-	if (inspect_open(&v->file, path, e) || symbol_index_build(&v->file, symbol_is_place, &v->names, e))
+	if (inspect_open(&v->file, path, e))
 		return -1;
+	symbol_index_build(&v->file, symbol_is_place, &v->names);
 	space_build(&v->file, &v->space);
 	if (!elf_is_object(&v->file) && tables_read(v, e))
 		return -1;

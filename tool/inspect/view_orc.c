@@ -252,9 +252,10 @@ int show_orc(const char *path, const char *at, enum unwind_from from, enum forma
 	int err = -1;
 
 	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
-	    unwind_view_load(&file, from, &unwind, e) || unwind_view_registers(&file, &unwind, e) ||
-	    (format != FORMAT_TSV && symbol_index_build(&file, symbol_is_function, &p.names, e)))
+	    unwind_view_load(&file, from, &unwind, e) || unwind_view_registers(&file, &unwind, e))
 		goto out;
+	if (format != FORMAT_TSV)
+		symbol_index_build(&file, symbol_is_function, &p.names);
 	head_print(&p, path);
 	rows_print(&p, at ? &place : NULL);
 	if (format == FORMAT_JSON)

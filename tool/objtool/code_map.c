@@ -151,13 +151,13 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 
 bool calls_dead(const struct code_map *m, const struct target *t) { return dead_within(m, t, 0); }
 
-int code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out, struct error *e)
+void code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->f = f;
 	out->release = release;
 	space_build(f, &out->space);
-	return symbol_index_build(f, symbol_is_sized_function, &out->functions, e);
+	symbol_index_build(f, symbol_is_sized_function, &out->functions);
 }
 
 uint64_t *bits_new(const struct code_map *m)
@@ -206,8 +206,10 @@ static void bits_make(struct code_map *m)
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
-	if (code_map_relocs(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
-	    m->release->profile->read(m->f, &m->space, &m->notes, e))
+	if (code_map_relocs(m, e))
+		return -1;
+	symbol_index_build(m->f, is_label, &m->labels);
+	if (m->release->profile->read(m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
 	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));

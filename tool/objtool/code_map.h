@@ -50,7 +50,7 @@ struct code_map {
 /* A map with its space and functions; code_map_relocs() reads the relocations too, and code_map_read() all. 0, or -1
  * and a message. code_map_free() when done.
  */
-int code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out, struct error *e);
+void code_map_open(const struct elf_file *f, const struct linux_release *release, struct code_map *out);
 int code_map_relocs(struct code_map *m, struct error *e);
 int code_map_read(struct code_map *m, struct error *e);
 void code_map_free(struct code_map *m);

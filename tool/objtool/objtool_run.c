@@ -32,16 +32,15 @@ void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t
                    size_t size)
 {
 	const struct symbol_index *x = &names->list;
-	struct error e;
 	size_t n;
 
-	if (!names->read && symbol_index_build(f, symbol_is_place, &names->list, &e))
-		bounds_exhausted();
+	if (!names->read)
+		symbol_index_build(f, symbol_is_place, &names->list);
 	names->read = true;
 	if (!symbol_index_find(x, section, at)) {
 		x = &names->others;
-		if (!names->others_read && symbol_index_build(f, is_sized_label, &names->others, &e))
-			bounds_exhausted();
+		if (!names->others_read)
+			symbol_index_build(f, is_sized_label, &names->others);
 		names->others_read = true;
 	}
 	symbol_index_describe(x, f, section, at, out, size);
@@ -101,7 +100,7 @@ static int backup_write(const struct elf_file *f, struct error *e)
 
 	if ((size_t)snprintf(path, sizeof(path), "%s.orig", f->path) >= sizeof(path))
 		return error_set(e, "its path is too long for a backup");
-	return outfile_write(path, f->bytes, f->size, f->path, e->text, sizeof(e->text)) ? -1 : 0;
+	return outfile_write(path, f->bytes, f->size, f->path, e) ? -1 : 0;
 }
 
 static void stats_print(const struct branches *b, const struct new_section *s, size_t count)
@@ -131,10 +130,11 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	struct notes notes;
 	bool noted; /* they have been read */
 	size_t warnings = 0;
-	int err = code_map_open(f, o->release, &map, e);
+	int err = 0;
 
+	code_map_open(f, o->release, &map);
 	step_caches_keep(true); /* up to the last pass that decodes all */
-	if (!err && o->uaccess)
+	if (o->uaccess)
 		err = uaccess_open(&map, e);
 	/* Branches first, so that warnings come in file order. */
 	err = err || branch_sites_find(f, o, &map, b, e) ? -1 : 0;
@@ -179,7 +179,7 @@ static int result_write(const struct elf_file *f, const struct objtool_options *
 		return 0;
 	if (object_write_room(f, count, e) || object_write(f, &change, &bytes, &size, e))
 		return -1;
-	err = outfile_replace(&target, bytes, size, e->text, sizeof(e->text)) ? -1 : 0;
+	err = outfile_replace(&target, bytes, size, e) ? -1 : 0;
 	free(bytes);
 	return err;
 }

@@ -81,7 +81,8 @@ void profile_output_announce(const struct profile_output *o, const char *command
 
 bool profile_output_write(struct profile *p, const struct profile_output *o, const char *title)
 {
-	char *data = NULL, err[PATH_MAX + 256];
+	char *data = NULL;
+	struct error e;
 	size_t size = 0;
 	FILE *f;
 	bool good;
@@ -98,10 +99,10 @@ bool profile_output_write(struct profile *p, const struct profile_output *o, con
 	good = true;
 	if (!o->to.path)
 		fwrite(data, 1, size, stdout); /* main() checks standard output */
-	else if (outfile_write(o->to.path, data, size, NULL, err, sizeof(err)))
+	else if (outfile_write(o->to.path, data, size, NULL, &e))
 		good = false;
 	if (!good)
-		text_error(NULL, "%s", err);
+		text_error(NULL, "%s", e.text);
 	free(data);
 	return good;
 }

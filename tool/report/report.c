@@ -128,8 +128,7 @@ int report_make(struct report *r, const struct elf_file *f, struct findings *fro
 	findings_sort(from);
 	r->list = mem_zero(from->count + 1, sizeof(*r->list));
 	if (from->count) {
-		if (symbol_index_build(f, symbol_is_function, &resolver.symbols, e))
-			return -1;
+		symbol_index_build(f, symbol_is_function, &resolver.symbols);
 		resolver.lines = lines_open(f);
 	}
 	for (i = 0; i < from->count && !resolver.failed; i++)

@@ -2,11 +2,13 @@
 /* `etch rewrite` for several files: each one independently, in worker processes. */
 #include "support/exit_code.h"
 #include "support/bounds.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "report/text.h"
 #include "rewrite/files.h"
 #include "support/workers.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@ static int names_collect(const struct inputs *files, struct name_set *names)
 			err = scan_defined_names(&f, names, &e);
 		elf_close(&f);
 	}
+	bounds_begin(); /* what follows is about none of these */
 	name_set_sort(names);
 	if (err)
 		text_error(NULL, "%s", e.text);
@@ -58,33 +61,27 @@ struct head {
 	size_t out;
 };
 
-static bool work(void *ctx, size_t i, char **answer, size_t *size)
+static void work(void *ctx, size_t i, char **answer, size_t *size)
 {
 	FILE *out = stdout, *err = stderr;
-	char *text[2] = {NULL, NULL};
 	struct head head = {0};
-	size_t err_size = 0;
+	size_t err_size;
+	char *text[2];
 
-	stdout = open_memstream(&text[0], &head.out);
-	stderr = open_memstream(&text[1], &err_size);
-	if (stdout && stderr)
-		head.status = one(ctx, i);
-	if (stdout)
-		fclose(stdout);
-	if (stderr)
-		fclose(stderr);
+	stdout = mem_stream(&text[0], &head.out);
+	stderr = mem_stream(&text[1], &err_size);
+	head.status = one(ctx, i);
+	mem_stream_close(stdout);
+	mem_stream_close(stderr);
 	stdout = out;
 	stderr = err;
 	*size = sizeof(head) + head.out + err_size;
-	*answer = text[0] && text[1] ? malloc(*size + 1) : NULL;
-	if (*answer) {
-		memcpy(*answer, &head, sizeof(head));
-		memcpy(*answer + sizeof(head), text[0], head.out);
-		memcpy(*answer + sizeof(head) + head.out, text[1], err_size);
-	}
+	*answer = mem_alloc(*size, 1);
+	memcpy(*answer, &head, sizeof(head));
+	memcpy(*answer + sizeof(head), text[0], head.out);
+	memcpy(*answer + sizeof(head) + head.out, text[1], err_size);
 	free(text[0]);
 	free(text[1]);
-	return *answer;
 }
 
 static bool done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
@@ -119,7 +116,7 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 	} else if (!opt->undo && (opt->make.imv || opt->make.pv) && names_collect(files, &r.names)) {
 		r.worst = EXIT_UNUSABLE;
 	} else if (!workers_run(&workers)) {
-		text_error(NULL, NO_MEMORY);
+		text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
 		r.worst = EXIT_UNUSABLE;
 	}
 	progress_end();

@@ -350,20 +350,17 @@ static void rest_restore(struct elf_file *f, const uint8_t *before, const struct
 
 /* Sets the output to a copy of f's bytes if they changed in place and no step made an output, and drops an output equal
  * to the input `was`. `before`: the bytes before changes in place; null: no step makes any. */
-static int output_settle(const struct elf_file *f, const uint8_t *before, const uint8_t *was,
-                         struct rewrite_result *out, struct error *e)
+static void output_settle(const struct elf_file *f, const uint8_t *before, const uint8_t *was,
+                          struct rewrite_result *out)
 {
 	if (!out->bytes && before && memcmp(before, f->bytes, f->size)) {
 		out->bytes = big_zero(f->size + 1, 1);
-		if (!out->bytes)
-			return error_memory(e);
 		out->size = f->size;
 		big_copy(out->bytes, f->bytes, f->size);
 	} else if (out->bytes && out->size == f->size && !memcmp(out->bytes, was, f->size)) {
 		free(out->bytes);
 		out->bytes = NULL;
 	}
-	return 0;
 }
 
 /* Reads the tables of earlier steps. Without a module descriptor libetch finds no etched object at run time, whatever
@@ -388,8 +385,7 @@ static int original_restore(struct link_step *t)
 	if (t->sites || t->ex ||
 	    (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1))) { /* bytes will change in place */
 		t->before = t->f->bytes;
-		if (elf_bytes_own(t->f, t->e))
-			return -1;
+		elf_bytes_own(t->f);
 	}
 	return t->sites && (rows_keep(&t->now, &t->rows, t->e) || sites_unbake(t->f, &t->now, t->e) ||
 	                    in_place_unbake(t->f, &t->now, t->e))
@@ -450,7 +446,8 @@ static int link_step_run(struct link_step *t)
 		linked_unwind_init_list(&t->unwind, t->now.init, t->now.init_count);
 	if ((t->unwind.count && note_add(&t->unwind, t->f, was, rewrite_replaces(t->f, t->o), t->e)) || tables_write(t))
 		return -1;
-	return output_settle(t->f, t->before, was, t->out, t->e);
+	output_settle(t->f, t->before, was, t->out);
+	return 0;
 }
 
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,

@@ -41,10 +41,9 @@ static bool fact_known(const struct scan *s, size_t i)
 /* Makes the entries of objects, sites and facts. 0, or -1 and a message. */
 static int tables_build(const struct scan *s, struct object_tables *t, struct error *e)
 {
-	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < s->objects.defined && ok; i++) {
+	for (i = 0; i < s->objects.defined; i++) {
 		const struct object *o = &s->objects.list[i];
 		bool open = s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o);
 		const struct etch_obj x = {.size = (uint32_t)o->size,
@@ -57,9 +56,9 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 
 		if (o->size > UINT32_MAX)
 			return error_set(e, "etched object %s is larger than 4 GiB", o->name);
-		ok = object_tables_object(t, o->section, o->addr, &x, o->name);
+		object_tables_object(t, o->section, o->addr, &x, o->name);
 	}
-	for (i = 0; i < s->site_count && ok; i++) {
+	for (i = 0; i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 		const struct object *o = &s->objects.list[site->object];
 		bool slot = site->entry.flags & ETCH_IMV_GOT;
@@ -69,15 +68,15 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			if (site->reason || !(site->kind == SITE_LOAD ? t->imv : t->pv))
 				continue;
 			ref = object_ref(s, o, site->off, slot);
-			ok = object_tables_site(t, site->section, site->addr, &site->entry, &site->more, &ref);
+			object_tables_site(t, site->section, site->addr, &site->entry, &site->more, &ref);
 		} else if (!fact_known(s, i)) {
 			/* An object of another module can only be found through its slot. */
 			ref = object_ref(s, o, 0, slot && !o->section);
-			ok = object_tables_fact(t, site->section, site->addr,
-			                        site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE, &ref);
+			object_tables_fact(t, site->section, site->addr,
+			                   site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE, &ref);
 		}
 	}
-	return ok ? 0 : error_memory(e);
+	return 0;
 }
 
 /* Sets the flags in __pv_native, in f's bytes, according to the sequences in the code.
@@ -98,10 +97,8 @@ static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
 
 		if (x->flags == x->was)
 			continue;
-		if (!changed && elf_bytes_own(f, e)) {
-			changed = -1;
-			break;
-		}
+		if (!changed)
+			elf_bytes_own(f);
 		if (elf_section_alone(f, x->section, e)) {
 			changed = -1;
 			break;
@@ -115,14 +112,11 @@ static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
 }
 
 /* Makes a copy of f's current bytes the output. */
-static int bytes_copy(const struct elf_file *f, struct rewrite_result *out, struct error *e)
+static void bytes_copy(const struct elf_file *f, struct rewrite_result *out)
 {
 	out->bytes = big_zero(f->size + 1, 1);
-	if (!out->bytes)
-		return error_memory(e);
 	big_copy(out->bytes, f->bytes, f->size);
 	out->size = f->size;
-	return 0;
 }
 
 /* The object step at work. */
@@ -329,7 +323,9 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 		goto out;
 	same = tables_pass(&t);
 	if (same >= 0)
-		err = !same ? tables_write(&t) : flagged ? bytes_copy(f, out, e) : 0;
+		err = same ? 0 : tables_write(&t);
+	if (same > 0 && flagged)
+		bytes_copy(f, out);
 out:
 	object_tables_free(&t.tables);
 	object_orc_free(&t.unwind.orc);

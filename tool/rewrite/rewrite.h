@@ -70,10 +70,9 @@ void rewrite_result_free(struct rewrite_result *r);
 /*
  * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
  * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
- * the one that counts can depend on whether new sections come before or after them.
- * *no_memory: it could not be decided.
+ * the one that counts can depend on whether new sections come before or behind them.
  */
-const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o, bool *no_memory);
+const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o);
 
 /*
  * Adds the note about the rewrite to the sections of the segment: the version of etch, and the XXH3 hash

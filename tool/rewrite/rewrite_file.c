@@ -173,20 +173,16 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 static int again_check(const struct elf_file *was, const struct rewrite_command *opt, const struct name_set *others,
                        const struct rewrite_result *done, struct error *e)
 {
-	bool no_memory = false;
-	const char *doubt = done->bytes && !is_apart(opt) ? rewrite_doubt(was, &opt->make, &no_memory) : NULL;
+	const char *doubt = done->bytes && !is_apart(opt) ? rewrite_doubt(was, &opt->make) : NULL;
 	struct elf_file f = {0};
 	struct made again = {0};
 	int err = 0;
 
-	if (no_memory)
-		return error_memory(e);
 	if (!doubt)
 		return 0;
-	e->text[0] = '\0';
 	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &again, e) ||
 	    again.done.bytes)
-		err = error_is_memory(e) ? -1 : error_set(e, "%s: a second rewrite would change the file again", doubt);
+		err = error_set(e, "%s: a second rewrite would change the file again", doubt);
 	made_free(&again);
 	if (f.bytes == done->bytes)
 		f.bytes = NULL;
@@ -281,7 +277,7 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 
 	s->raw = *bytes;
 	s->raw_size = *size;
-	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && (error_is_memory(&stale) || s->undo.unknown))
+	if (undo_detach(s->raw, s->raw_size, &s->undo, &stale) < 0 && s->undo.unknown)
 		return error_set(e, "%s", stale.text);
 	begin = s->undo.kept ? s->undo.kept : s->raw;
 	*size = s->undo.kept ? s->undo.kept_size : s->raw_size;
@@ -293,8 +289,7 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 	     (o->eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
 		begin = s->undo.original;
 		*size = s->undo.original_size;
-		if (undo_detach(begin, *size, &s->inner, &stale) < 0 && error_is_memory(&stale))
-			return error_set(e, "%s", stale.text);
+		(void)undo_detach(begin, *size, &s->inner, &stale);
 		if (s->inner.kept) {
 			begin = s->inner.kept;
 			*size = s->inner.kept_size;
@@ -323,8 +318,6 @@ static void source_close(struct source *s, struct elf_file *f)
 static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *done,
                       struct error *e)
 {
-	int r;
-
 	if (is_apart(opt))
 		return 0;
 	if (!done->bytes) {
@@ -333,15 +326,11 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 		if (!s->undo.kept || !opt->no_undo)
 			return 0;
 		done->size = s->undo.kept_size;
-		done->bytes = malloc(done->size + 1);
-		if (!done->bytes)
-			return error_memory(e);
-		memcpy(done->bytes, s->undo.kept, done->size);
+		done->bytes = mem_copy(s->undo.kept, done->size);
 	}
 	if (opt->no_undo)
 		return 0;
-	r = undo_attach(&done->bytes, &done->size, s->original, s->original_size, e);
-	if (r <= 0) /* never write a rewrite that cannot be undone */
+	if (!undo_attach(&done->bytes, &done->size, s->original, s->original_size, e)) /* never write a rewrite that cannot be undone */
 		return -1;
 	if (done->size == s->raw_size && !memcmp(done->bytes, s->raw, s->raw_size)) {
 		free(done->bytes);
@@ -354,23 +343,22 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 static int write_out(const char *to, const uint8_t *bytes, size_t size, const struct file_mark *seen,
                      const struct input *in, const char *model)
 {
-	char text[PATH_MAX + 256];
+	struct error e;
 
-	if (seen ? !outfile_replace(&(struct outfile_target){to, in->links, in->link_count, seen}, bytes, size, text,
-	                            sizeof(text))
-	         : !outfile_write(to, bytes, size, model, text, sizeof(text)))
+	if (seen ? !outfile_replace(&(struct outfile_target){to, in->links, in->link_count, seen}, bytes, size, &e)
+	         : !outfile_write(to, bytes, size, model, &e))
 		return 0;
-	text_error(NULL, "%s", text);
+	text_error(NULL, "%s", e.text);
 	return -1;
 }
 
 static int sidecar_put(const struct place *to, const struct rewrite_result *done)
 {
-	char text[PATH_MAX + 256];
+	struct error e;
 
-	if (!outfile_write_in(to->directory, to->name, to->path, done->bytes, done->size, text, sizeof(text)))
+	if (!outfile_write_in(to->directory, to->name, to->path, done->bytes, done->size, &e))
 		return 0;
-	text_error(NULL, "%s", text);
+	text_error(NULL, "%s", e.text);
 	return -1;
 }
 
@@ -396,12 +384,12 @@ static int undo_write(const struct undo_reader *u, const struct input *in, const
 {
 	const struct outfile_source *from = undo_source(u, size);
 	const struct outfile_target target = {in->path, in->links, in->link_count, seen};
-	char text[PATH_MAX + 256];
+	struct error e;
 
-	if (opt->output ? !outfile_write_from(opt->output, from, in->path, text, sizeof(text))
-	                : !outfile_replace_from(&target, from, text, sizeof(text)))
+	if (opt->output ? !outfile_write_from(opt->output, from, in->path, &e)
+	                : !outfile_replace_from(&target, from, &e))
 		return 0;
-	text_error(NULL, "%s", text);
+	text_error(NULL, "%s", e.text);
 	return -1;
 }
 

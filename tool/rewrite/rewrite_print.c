@@ -6,6 +6,7 @@
 #include "support/plural.h"
 #include "rewrite/rewrite.h"
 #include "site/bake.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,22 +84,20 @@ static void print_replaced(const struct finding_printer *s, const struct eh_repl
 	}
 }
 
-/* Indexes the symbols that the findings need. Out of memory, places are printed as section + offset. */
+/* Indexes the symbols that the findings need. */
 static void names_find(struct finding_printer *to, const struct findings *a, const struct findings *b,
                        const struct eh_replaced *fdes)
 {
-	struct symbol_place *places = malloc((a->count + b->count + fdes->wrong_count) * sizeof(*places));
+	struct symbol_place *places = mem_alloc(a->count + b->count + fdes->wrong_count, sizeof(*places));
 	size_t n = 0, i;
-	struct error e;
 
-	for (i = 0; places && i < a->count; i++)
+	for (i = 0; i < a->count; i++)
 		places[n++] = (struct symbol_place){a->list[i].section, a->list[i].addr};
-	for (i = 0; places && i < b->count; i++)
+	for (i = 0; i < b->count; i++)
 		places[n++] = (struct symbol_place){b->list[i].section, b->list[i].addr};
-	for (i = 0; places && i < fdes->wrong_count; i++)
+	for (i = 0; i < fdes->wrong_count; i++)
 		places[n++] = (struct symbol_place){elf_section_at(to->file, fdes->wrong[i].start), fdes->wrong[i].start};
-	if (symbol_index_build_of(to->file, symbol_is_place, places, n, &to->names, &e))
-		to->names = (struct symbol_index){0};
+	symbol_index_build_of(to->file, symbol_is_place, places, n, &to->names);
 	free(places);
 }
 

@@ -27,7 +27,6 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 {
 	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs, .saves = saves};
 	size_t i;
-	int err;
 
 	memset(rows, 0, sizeof(*rows));
 	if (frames_find(f, &how, &out->frames, e))
@@ -35,10 +34,10 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	big_trim(f->size);
 	for (i = 0; i < out->frames.space.count; i++)
 		out->text += out->frames.space.list[i].size;
-	err = unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows, e);
+	unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows);
 	row_list_free(&out->frames.rows); /* large, and not needed any more */
 	big_trim(f->size);
-	return err;
+	return 0;
 }
 
 int unwind_print_far(struct scan *s, const struct rewrite_result *r)
@@ -64,8 +63,7 @@ int unwind_print_lost(struct scan *s, const struct rewrite_result *r)
 
 /* Collects all possible return addresses in the code that gets rows, after every possible call: the return-address map
  * is exact for these. */
-static int calls_find(const struct code_space *space, const struct row_list *near, uint64_t **calls, size_t *count,
-                      struct error *e)
+static void calls_find(const struct code_space *space, const struct row_list *near, uint64_t **calls, size_t *count)
 {
 	struct call_code code = {.lo = space->list[0].addr, .hi = space->list[0].addr};
 	uint64_t from = near->rows[0].addr, end = near->rows[near->count - 1].addr;
@@ -82,14 +80,12 @@ static int calls_find(const struct code_space *space, const struct row_list *nea
 		code.bytes = c->bytes;
 		code.size = c->size;
 		code.addr = c->addr;
-		if (callsites_find(&code, calls, count))
-			return error_memory(e);
+		callsites_find(&code, calls, count);
 	}
 	for (i = n = 0; i < *count; i++)
 		if ((*calls)[i] > from && (*calls)[i] <= end)
 			(*calls)[n++] = (*calls)[i];
 	*count = n;
-	return 0;
 }
 
 int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
@@ -101,8 +97,11 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 	int err;
 
 	memset(to, 0, sizeof(*to));
-	err = rows_find(f, o, SAVES_NONE, out, &rows, e) || object_orc_build(&out->frames.space, &rows, orc, e) ||
-	      (o->sframe && object_sframe_build(&out->frames.space, &rows, o->sframe, &to->sframe, e));
+	err = rows_find(f, o, SAVES_NONE, out, &rows, e);
+	if (!err)
+		object_orc_build(&out->frames.space, &rows, orc);
+	if (!err && o->sframe)
+		err = object_sframe_build(&out->frames.space, &rows, o->sframe, &to->sframe, e);
 	row_list_free(&rows);
 	if (err)
 		return -1;
@@ -171,7 +170,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	if (!err)
 		rows_near(&rows, &near, &out->far);
 	if (!err && near.count && map)
-		err = calls_find(&out->frames.space, &near, &calls, &kind.call_count, e);
+		calls_find(&out->frames.space, &near, &calls, &kind.call_count);
 	kind.calls = calls;
 	if (!err && near.count)
 		err = linked_unwind_make(f, &near, &kind, unwind, &out->lost, e);
@@ -222,7 +221,7 @@ int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8
 	                                  .fill = fill,
 	                                  .context = &job};
 
-	return segment_build(&q, out, size, e->text, sizeof(e->text));
+	return segment_build(&q, out, size, e);
 }
 
 /* Restores all sites, so that the rows do not depend on what is baked. */
@@ -231,8 +230,8 @@ static int sites_restore(struct elf_file *f, struct error *e)
 	struct linked_tables now;
 	int err = linked_tables_read(f, &now, e);
 
-	if (!err && elf_bytes_own(f, e)) /* bytes will change in place */
-		err = -1;
+	if (!err)
+		elf_bytes_own(f); /* bytes will change in place */
 	if (err >= 0)
 		err = sites_unbake(f, &now, e) || in_place_unbake(f, &now, e);
 	linked_tables_free(&now);
@@ -240,7 +239,7 @@ static int sites_restore(struct elf_file *f, struct error *e)
 }
 
 /* The bytes of a sidecar: the table, which is the first section and contains no addresses, and the register table. */
-static int sidecar_bytes(struct linked_unwind *unwind, struct rewrite_result *out, struct error *e)
+static void sidecar_bytes(struct linked_unwind *unwind, struct rewrite_result *out)
 {
 	const struct segment_section *registers = linked_unwind_registers_section(unwind);
 
@@ -248,28 +247,23 @@ static int sidecar_bytes(struct linked_unwind *unwind, struct rewrite_result *ou
 	out->size = unwind->sections[0].size;
 	unwind->sections[0].data = NULL;
 	if (registers) {
-		uint8_t *grown = realloc(out->bytes, out->size + registers->size);
-
-		if (!grown)
-			return error_memory(e);
-		memcpy(grown + out->size, registers->data, registers->size);
-		out->bytes = grown;
+		out->bytes = mem_resize(out->bytes, out->size + registers->size, 1);
+		memcpy(out->bytes + out->size, registers->data, registers->size);
 		out->size += registers->size;
 	}
-	return 0;
 }
 
 int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
 {
 	struct linked_unwind unwind = {0};
-	int err = -1;
+	int err;
 
 	memset(out, 0, sizeof(*out));
 	if (sites_restore(f, e))
 		return -1;
-	if (!unwind_linked(f, o, out, &unwind, e)) {
-		err = unwind.count ? sidecar_bytes(&unwind, out, e) : 0;
-	}
+	err = unwind_linked(f, o, out, &unwind, e);
+	if (!err && unwind.count)
+		sidecar_bytes(&unwind, out);
 	linked_unwind_free(&unwind);
 	return err;
 }
@@ -281,8 +275,9 @@ int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct re
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = sites_restore(f, e) || rows_find(f, o, SAVES_MISSING, out, &rows, e) ||
-	      debug_frame_encode(&out->frames.cfi, &out->frames.space, &eh, &out->eh, e);
+	err = sites_restore(f, e) || rows_find(f, o, SAVES_MISSING, out, &rows, e);
+	if (!err)
+		debug_frame_encode(&out->frames.cfi, &out->frames.space, &eh, &out->eh);
 	if (!err && out->eh.count)
 		debug_file_make(f, DEBUG_FRAME, out->eh.frame, out->eh.frame_size, &out->bytes, &out->size);
 	out->rows = rows.count;

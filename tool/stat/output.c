@@ -53,13 +53,13 @@ static bool write_all(int fd, const char *data, size_t size)
 
 bool output_put(const struct output *o, const char *text, size_t size)
 {
-	char err[PATH_MAX + 256];
+	struct error e;
 
 	if (o->path) {
-		if (!outfile_write(o->path, text, size, NULL, err, sizeof(err)))
+		if (!outfile_write(o->path, text, size, NULL, &e))
 			return true;
 		/* The results are printed even if the file failed: the runs may have taken hours. */
-		text_error(NULL, "%s", err);
+		text_error(NULL, "%s", e.text);
 		fputs(text, stderr);
 		return false;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Enforces the bounds on memory and CPU time of bounds.h with RLIMIT_DATA and a timer. */
 #include "support/bounds.h"
+#include "support/ending.h"
 #include "support/exit_code.h"
 #include "support/plain.h"
 #include "support/error.h"
@@ -35,6 +36,7 @@ void bounds_worker(void) { bounds.worker = true; }
 static void time_exceeded(int signal)
 {
 	(void)signal;
+	ending_undo();
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS);
 	if (write(STDERR_FILENO, bounds.text, bounds.length) < 0)
@@ -48,6 +50,7 @@ _Noreturn void bounds_exhausted(void)
 	struct iovec line[3] = {
 		{(void *)"etch: ", 6}, {bounds.file, strlen(bounds.file)}, {(void *)NO_MEMORY "\n", sizeof(NO_MEMORY)}};
 
+	ending_undo();
 	if (bounds.worker)
 		_exit(BOUNDS_STATUS_MEMORY);
 	if (writev(STDERR_FILENO, line, 3) < 0)

@@ -43,13 +43,12 @@ void bounds_begin(void);
 /* `size` bytes of the file `path` have been read for the current input; the bounds follow from the
  * total. */
 void bounds_add(const char *path, uint64_t size);
-/* From now on a failed allocation ends the process: nothing has been changed yet that would have
- * to be undone. */
+/* From now on a failed allocation ends the process, in libraries, too. */
 void bounds_memory_ends(void);
 /* Called when an allocation of `size` bytes has failed (no_memory.c). */
 void bounds_refused(uint64_t size);
-/* Ends the process: "out of memory", status 2, or as a worker silently, with BOUNDS_STATUS_MEMORY. Must not be called
- * where something would have to be undone. Async-signal-safe. */
+/* Undoes what is half done (ending.h) and ends the process: "out of memory", status 2, or as a worker silently, with
+ * BOUNDS_STATUS_MEMORY. Async-signal-safe. */
 _Noreturn void bounds_exhausted(void);
 /* The work is done: stops the clock, and failed allocations are reported to their callers again.
  * Output is not limited in time. */

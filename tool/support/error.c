@@ -7,15 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
-int error_set(struct error *e, const char *format, ...)
+int error_setv(struct error *e, const char *format, va_list args)
 {
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(e->text, sizeof(e->text), format, ap);
-	va_end(ap);
+	vsnprintf(e->text, sizeof(e->text), format, args);
 	/* A hostile file may put control characters into a name. */
 	plain(e->text);
+	return -1;
+}
+
+int error_set(struct error *e, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	error_setv(e, format, args);
+	va_end(args);
 	return -1;
 }
 

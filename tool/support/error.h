@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors are values: the message is formatted where the facts are known, is passed up as a value, and is printed by the
- * command (tool/cmd_*.c), with text_error() of report/text.h, as "etch: FILE: message".
+ * Errors are values: the message is formatted where the facts are known, and printed by the command, as
+ * "etch: FILE: message" (text_error()).
  */
 #ifndef SUPPORT_ERROR_H
 #define SUPPORT_ERROR_H
 
+#include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 
 struct error {
-	char text[400]; /* one line, without the file name and newline */
+	char text[PATH_MAX + 304]; /* one line, without the file's name and newline; it may name another file */
 };
 
 /* Fills e and returns -1, so that a caller can `return error_set(...)`. */
 int error_set(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int error_setv(struct error *e, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
 /* The one text for lack of memory, where it is an error of one file. Most code needs no check: mem_alloc() and the like
  * of memory.h end the process. */

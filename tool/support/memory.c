@@ -4,6 +4,8 @@
 
 #include "support/bounds.h"
 
+#include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
 
 void *mem_resize(void *p, size_t count, size_t size)
@@ -33,13 +35,52 @@ void *mem_copy(const void *bytes, size_t size)
 	return size ? memcpy(p, bytes, size) : p;
 }
 
-void mem_double(void *array, size_t *room, size_t size)
+char *mem_string(const char *s) { return mem_copy(s, strlen(s) + 1); }
+
+char *mem_formatv(const char *format, va_list args)
 {
-	size_t want = *room ? 2 * *room : 64;
+	char *text;
+
+	if (vasprintf(&text, format, args) < 0)
+		bounds_exhausted();
+	return text;
+}
+
+char *mem_format(const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	text = mem_formatv(format, args);
+	va_end(args);
+	return text;
+}
+
+FILE *mem_stream(char **text, size_t *size)
+{
+	FILE *stream = open_memstream(text, size);
+
+	if (!stream)
+		bounds_exhausted();
+	return stream;
+}
+
+void mem_stream_close(FILE *stream)
+{
+	bool failed = ferror(stream);
+
+	if (fclose(stream) || failed)
+		bounds_exhausted();
+}
+
+void mem_double(void *array, size_t *capacity, size_t size)
+{
+	size_t want = *capacity ? 2 * *capacity : 64;
 	void *p;
 
 	memcpy(&p, array, sizeof(p)); /* `array` is a T ** for any T */
 	p = mem_resize(p, want, size);
 	memcpy(array, &p, sizeof(p));
-	*room = want;
+	*capacity = want;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Allocation. mem_*(): memory for the tool's own work, which grows as it proceeds. When it runs out, the process ends,
- * by bounds_exhausted(): output files are replaced as a whole, so that nothing is half done. Not for sizes that a file
- * merely claims: these are an error of that file.
+ * by bounds_exhausted(): output files are replaced as a whole, and what is half done is undone (ending.h). Not for sizes
+ * that a file merely claims: these are an error of that file.
  *
  * big_*(): for whole files, which are touched once from end to end, so that most of the time would go into page
  * faults: large pages avoid these. A sparse file may be much larger than memory: big_copy() leaves pages of zeros
@@ -13,8 +13,10 @@
 
 #include <limits.h>
 #include <malloc.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,14 +28,22 @@ void *mem_zero(size_t count, size_t size) __attribute__((malloc, returns_nonnull
 void *mem_copy(const void *bytes, size_t size) __attribute__((malloc, returns_nonnull));
 void *mem_resize(void *p, size_t count, size_t size) __attribute__((returns_nonnull));
 
-/* Doubles *array, a pointer to a malloc'd array of *room elements of `size` bytes. */
-void mem_double(void *array, size_t *room, size_t size);
+/* As strdup() and asprintf(). */
+char *mem_string(const char *s) __attribute__((malloc, returns_nonnull));
+char *mem_format(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
+char *mem_formatv(const char *format, va_list args) __attribute__((malloc, returns_nonnull, format(printf, 1, 0)));
+/* As open_memstream(), and the fclose() of such a stream. */
+FILE *mem_stream(char **text, size_t *size) __attribute__((returns_nonnull));
+void mem_stream_close(FILE *stream);
 
-/* Makes room for one more element in *array, which has `count` of them. */
-static inline void mem_room(void *array, size_t *room, size_t count, size_t size)
+/* Doubles *array, a pointer to a malloc'd array of *capacity elements of `size` bytes. */
+void mem_double(void *array, size_t *capacity, size_t size);
+
+/* Gives *array, which has `count` elements, space for one more. */
+static inline void mem_room(void *array, size_t *capacity, size_t count, size_t size)
 {
-	if (count >= *room)
-		mem_double(array, room, size);
+	if (count >= *capacity)
+		mem_double(array, capacity, size);
 }
 
 #define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */
@@ -49,23 +59,33 @@ static inline void big_advise(void *p)
 	madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-/* As malloc(); release with free(). Uses large pages if the system provides them
- * (transparent_hugepage/enabled "madvise" or "always"). */
+/* As mem_alloc(); uses large pages if the system provides them (transparent_hugepage/enabled "madvise" or "always"). */
 static inline void *big_alloc(size_t size)
 {
-	void *p = malloc(size ? size : 1);
+	void *p = mem_alloc(size, 1);
 
-	if (p && size >= 2 * BIG_PAGE)
+	if (size >= 2 * BIG_PAGE)
 		big_advise(p);
 	return p;
 }
 
-/* As calloc(), with large pages. */
+/* As mem_zero(), with large pages. */
 static inline void *big_zero(size_t count, size_t size)
 {
-	void *p = calloc(count, size);
+	void *p = mem_zero(count, size);
 
-	if (p && count * size >= 2 * BIG_PAGE)
+	if (count * size >= 2 * BIG_PAGE)
+		big_advise(p);
+	return p;
+}
+
+/* The same for the contents of a file that is about to be read, which may be larger than memory: null then, an error of
+ * that file. */
+static inline void *big_zero_try(size_t size)
+{
+	void *p = calloc(size ? size : 1, 1);
+
+	if (p && size >= 2 * BIG_PAGE)
 		big_advise(p);
 	return p;
 }

@@ -4,7 +4,9 @@
 #include "support/workers.h"
 
 #include "support/bounds.h"
+#include "support/ending.h"
 #include "support/jobserver.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "support/error.h"
 
@@ -24,12 +26,12 @@
 /* ---- signals ---------------------------------------------------------------------------- */
 
 /* Signals that end this program while it has workers. */
-static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ};
-#define ENDING (sizeof(ending) / sizeof(*ending))
+static const int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ};
+#define ENDS (sizeof(ends) / sizeof(*ends))
 
 struct signals {
 	sigset_t all, before;
-	struct sigaction action[ENDING]; /* the actions from before */
+	struct sigaction action[ENDS]; /* the actions from before */
 };
 
 static void signals_catch(struct signals *s, void (*handler)(int))
@@ -38,21 +40,22 @@ static void signals_catch(struct signals *s, void (*handler)(int))
 	size_t i;
 
 	sigemptyset(&s->all);
-	for (i = 0; i < ENDING; i++)
-		sigaddset(&s->all, ending[i]);
+	for (i = 0; i < ENDS; i++)
+		sigaddset(&s->all, ends[i]);
+	sigaddset(&s->all, SIGPROF); /* bounds.h: it undoes the same */
 	caught.sa_mask = s->all;
-	for (i = 0; i < ENDING; i++)
+	for (i = 0; i < ENDS; i++)
 		/* A signal that was ignored at start (nohup) remains ignored. */
-		if (!sigaction(ending[i], NULL, &s->action[i]) && s->action[i].sa_handler == SIG_DFL)
-			sigaction(ending[i], &caught, NULL);
+		if (!sigaction(ends[i], NULL, &s->action[i]) && s->action[i].sa_handler == SIG_DFL)
+			sigaction(ends[i], &caught, NULL);
 }
 
 static void signals_back(const struct signals *s)
 {
 	size_t i;
 
-	for (i = 0; i < ENDING; i++)
-		sigaction(ending[i], &s->action[i], NULL);
+	for (i = 0; i < ENDS; i++)
+		sigaction(ends[i], &s->action[i], NULL);
 }
 
 /* Blocks the signals: the state that the handler reads must not change under it. */
@@ -95,8 +98,7 @@ static void worker_main(const struct workers_run *run, int fd)
 			continue;
 		bounds_begin();
 		bounds_memory_ends();
-		if (!run->work(run->ctx, input, &answer, &length))
-			_exit(3);
+		run->work(run->ctx, input, &answer, &length);
 		size = length;
 		if (!write_all(fd, &size, sizeof(size)) || !write_all(fd, answer, length))
 			_exit(3);
@@ -115,7 +117,7 @@ struct worker {
 	char byte;
 	size_t input;
 	char *bytes; /* received bytes of the answer: its size, then its contents */
-	size_t got, room;
+	size_t got, capacity;
 };
 
 /* An answer that has not been delivered yet. */
@@ -127,6 +129,7 @@ struct answer {
 };
 
 struct parent {
+	struct ending ending;
 	const struct workers_run *run;
 	struct jobserver jobserver;
 	struct signals signals;
@@ -139,16 +142,12 @@ struct parent {
 };
 
 /*
- * For the signal handler, which ends the workers before the parent: SIGTERM lets a worker that is
- * writing output remove its temporary file. Tokens are returned to make, which would otherwise
- * lose these job slots.
+ * Ends the workers before the parent ends: SIGTERM lets a worker that is writing output remove its temporary file.
+ * Tokens are returned to make, which would otherwise lose these job slots. Async-signal-safe.
  */
-static struct parent *signal_parent;
-
-static void parent_signal(int sig)
+static void parent_undo(struct ending *ending)
 {
-	struct parent *p = signal_parent;
-	int error = errno;
+	struct parent *p = (struct parent *)ending; /* its first member */
 	size_t i;
 
 	for (i = 0; i < p->worker_count; i++)
@@ -161,7 +160,18 @@ static void parent_signal(int sig)
 			;
 		if (p->workers[i].token)
 			jobserver_give(&p->jobserver, p->workers[i].byte);
+		p->workers[i].token = false;
 	}
+}
+
+/* For the signal handler. */
+static struct parent *signal_parent;
+
+static void parent_signal(int sig)
+{
+	int error = errno;
+
+	parent_undo(&signal_parent->ending);
 	signal(sig, SIG_DFL);
 	raise(sig); /* delivered when this handler returns */
 	errno = error;
@@ -172,6 +182,7 @@ static void worker_begin(struct parent *p, const struct worker *w, pid_t parent)
 	sigset_t term;
 	size_t i;
 
+	ending_forget();
 	for (i = 0; i < p->worker_count; i++)
 		if (p->workers[i].pid && &p->workers[i] != w)
 			close(p->workers[i].fd); /* lest this worker keeps the others' sockets open */
@@ -262,110 +273,99 @@ static void answer_put(struct parent *p, size_t input, struct answer a)
 }
 
 /* The worker has ended, and its current input with it. */
-static bool worker_lost(struct parent *p, struct worker *w)
+static void worker_lost(struct parent *p, struct worker *w)
 {
 	size_t input = w->input;
-	int status = worker_end(p, w), n;
+	int status = worker_end(p, w);
 	struct answer a = {0};
 
 	if (WIFSIGNALED(status)) {
 		const char *name = sigabbrev_np(WTERMSIG(status));
 
-		n = asprintf(&a.why, "etch was killed by signal %d (SIG%s) while processing it", WTERMSIG(status),
-		             name ? name : "?");
+		a.why = mem_format("etch was killed by signal %d (SIG%s) while processing it", WTERMSIG(status),
+		                   name ? name : "?");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
-		n = asprintf(&a.why, "exceeds the CPU time limit for its size (ETCH_BOUNDS=none: no limit)");
+		a.why = mem_format("exceeds the CPU time limit for its size (ETCH_BOUNDS=none: no limit)");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS_MEMORY) {
-		n = asprintf(&a.why, NO_MEMORY);
+		a.why = mem_string(NO_MEMORY);
 	} else {
-		n = asprintf(&a.why, "etch exited with status %d while processing it", WEXITSTATUS(status));
+		a.why = mem_format("etch exited with status %d while processing it", WEXITSTATUS(status));
 	}
-	if (n < 0)
-		return false;
 	answer_put(p, input, a);
-	return true;
 }
 
-/* Takes an answer once it is complete. False: out of memory. */
-static bool answer_take(struct parent *p, struct worker *w)
+/* Takes an answer once it is complete. */
+static void answer_take(struct parent *p, struct worker *w)
 {
 	struct answer a = {0};
 	uint64_t size;
 
 	if (w->got < sizeof(size))
-		return true;
+		return;
 	memcpy(&size, w->bytes, sizeof(size));
 	if (w->got - sizeof(size) < size)
-		return true;
+		return;
 	a.size = size;
-	a.bytes = malloc(size + 1);
-	if (!a.bytes)
-		return false;
+	a.bytes = mem_alloc(size + 1, 1);
 	memcpy(a.bytes, w->bytes + sizeof(size), size);
 	a.bytes[size] = 0;
 	answer_put(p, w->input, a);
 	w->busy = false;
 	w->got = 0;
-	return true;
 }
 
-/* Reads what a worker has sent. False: out of memory. */
-static bool worker_read(struct parent *p, struct worker *w)
+/* Reads what a worker has sent. */
+static void worker_read(struct parent *p, struct worker *w)
 {
 	ssize_t n;
 
-	if (w->room - w->got < 4096) {
-		size_t room = 2 * w->room + 65536;
-		char *grown = realloc(w->bytes, room);
-
-		if (!grown)
-			return false;
-		w->bytes = grown;
-		w->room = room;
+	if (w->capacity - w->got < 4096) {
+		w->capacity = 2 * w->capacity + 65536;
+		w->bytes = mem_resize(w->bytes, w->capacity, 1);
 	}
-	n = read(w->fd, w->bytes + w->got, w->room - w->got);
+	n = read(w->fd, w->bytes + w->got, w->capacity - w->got);
 	if (n < 0 && errno == EINTR)
-		return true;
-	if (n <= 0)
-		return worker_lost(p, w);
+		return;
+	if (n <= 0) {
+		worker_lost(p, w);
+		return;
+	}
 	w->got += (size_t)n;
-	return answer_take(p, w);
+	answer_take(p, w);
 }
 
-static bool work_in_parent(struct parent *p, size_t input)
+static void work_in_parent(struct parent *p, size_t input)
 {
 	struct answer a = {0};
 
-	if (!p->run->work(p->run->ctx, input, &a.bytes, &a.size))
-		return false;
+	p->run->work(p->run->ctx, input, &a.bytes, &a.size);
 	answer_put(p, input, a);
-	return true;
 }
 
 /* Hands the next input to an idle worker; if no process can be started, works on it here. */
-static bool worker_dispatch(struct parent *p, struct worker *w)
+static void worker_dispatch(struct parent *p, struct worker *w)
 {
 	uint64_t input = p->next;
 
 	if (w->busy)
-		return true;
+		return;
 	if (p->next == p->run->count || !token_take(p, w)) {
 		token_give(p, w);
-		return true;
+		return;
 	}
 	w->input = p->next++;
 	w->got = 0;
 	w->busy = true;
 	if (w->pid && write_all(w->fd, &input, sizeof(input)))
-		return true;
+		return;
 	/* There is no process yet, or it ended after its last answer, for which this input is not
 	 * responsible. */
 	worker_end(p, w);
 	w->busy = worker_start(p, w) && write_all(w->fd, &input, sizeof(input));
 	if (w->busy)
-		return true;
+		return;
 	worker_end(p, w);
-	return work_in_parent(p, w->input);
+	work_in_parent(p, w->input);
 }
 
 static bool answers_deliver(struct parent *p)
@@ -398,8 +398,8 @@ static bool workers_poll(struct parent *p, struct pollfd *fds)
 	if (poll(fds, p->worker_count, -1) < 0)
 		return errno == EINTR;
 	for (i = 0; i < p->worker_count; i++)
-		if (p->workers[i].busy && fds[i].revents && !worker_read(p, &p->workers[i]))
-			return false;
+		if (p->workers[i].busy && fds[i].revents)
+			worker_read(p, &p->workers[i]);
 	return true;
 }
 
@@ -407,14 +407,14 @@ static void workers_close(struct parent *p, bool good)
 {
 	size_t i;
 
-	for (i = 0; p->workers && i < p->worker_count; i++) {
+	for (i = 0; i < p->worker_count; i++) {
 		if (!good && p->workers[i].pid)
 			kill(p->workers[i].pid, SIGTERM);
 		worker_end(p, &p->workers[i]);
 		token_give(p, &p->workers[i]);
 		free(p->workers[i].bytes);
 	}
-	for (i = p->delivered; p->answers && i < p->run->count; i++) {
+	for (i = p->delivered; i < p->run->count; i++) {
 		free(p->answers[i].bytes);
 		free(p->answers[i].why);
 	}
@@ -436,26 +436,26 @@ static size_t workers_count(const struct workers_run *run)
 bool workers_run(const struct workers_run *run)
 {
 	size_t workers = workers_count(run), i;
-	struct parent p = {.run = run, .worker_count = workers};
-	struct pollfd *fds = calloc(workers + 1, sizeof(*fds));
-	bool good, ready;
+	struct pollfd *fds = mem_zero(workers, sizeof(*fds));
+	struct parent p = {.ending = {.undo = parent_undo},
+	                   .run = run,
+	                   .workers = mem_zero(workers, sizeof(*p.workers)),
+	                   .worker_count = workers,
+	                   .answers = mem_zero(run->count, sizeof(*p.answers))};
+	bool good = true;
 
 	jobserver_open(&p.jobserver);
-	p.workers = calloc(workers + 1, sizeof(*p.workers));
-	p.answers = calloc(run->count + 1, sizeof(*p.answers));
-	good = ready = fds && p.workers && p.answers;
 	signal_parent = &p;
-	if (ready)
-		signals_catch(&p.signals, parent_signal);
+	signals_catch(&p.signals, parent_signal);
+	ending_add(&p.ending);
 	while (good && p.delivered < run->count) {
-		for (i = 0; i < workers && good; i++)
-			good = worker_dispatch(&p, &p.workers[i]);
-		good =
-			good && answers_deliver(&p) && (p.delivered == run->count || workers_poll(&p, fds)) && answers_deliver(&p);
+		for (i = 0; i < workers; i++)
+			worker_dispatch(&p, &p.workers[i]);
+		good = answers_deliver(&p) && (p.delivered == run->count || workers_poll(&p, fds)) && answers_deliver(&p);
 	}
 	workers_close(&p, good);
-	if (ready)
-		signals_back(&p.signals);
+	ending_drop(&p.ending);
+	signals_back(&p.signals);
 	jobserver_close(&p.jobserver);
 	free(p.workers);
 	free(fds);

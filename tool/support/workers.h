@@ -14,9 +14,8 @@ struct workers_run {
 	size_t count;     /* number of inputs */
 	int jobs;         /* maximum number of processes */
 	const char *what; /* for the progress line: "check" */
-	/* Makes the answer for input i, malloc'd. False: out of memory. Runs in a worker process
-	 * if there is one. */
-	bool (*work)(void *ctx, size_t i, char **answer, size_t *size);
+	/* Makes the answer for input i, malloc'd. Runs in a worker process if there is one. */
+	void (*work)(void *ctx, size_t i, char **answer, size_t *size);
 	/* Consumes an answer, in the order of the inputs. `answer` null: the process ended, and
 	 * `why` is the reason. Returns false to stop. */
 	bool (*done)(void *ctx, size_t i, const char *answer, size_t size, const char *why);
@@ -26,8 +25,7 @@ struct workers_run {
 /*
  * Of the processes that `jobs` allows, the first uses the job slot that make gave this program; if
  * a make above shares its jobs (MAKEFLAGS, GNU make manual, "POSIX Jobserver Interaction"), each
- * further one takes a token from it and returns it. False: out of memory, or done() returned
- * false.
+ * further one takes a token from it and returns it. False: done() returned false, or the workers cannot be waited for.
  */
 bool workers_run(const struct workers_run *run);
 

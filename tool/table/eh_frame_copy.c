@@ -2,25 +2,21 @@
 /* Copies the entries of a linker's .eh_frame: only pointers that are relative to themselves change. */
 #include "table/eh_frames.h"
 
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size)
+void eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size)
 {
-	if (!room_make(&x->pointers, &x->pointer_room, x->pointer_count, sizeof(*x->pointers)))
-		return false;
+	mem_room(&x->pointers, &x->pointer_capacity, x->pointer_count, sizeof(*x->pointers));
 	x->pointers[x->pointer_count++] = (struct eh_pointer){at, target, size};
-	return true;
 }
 
-bool eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at)
+void eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at)
 {
-	if (!room_make(&x->entries, &x->entry_room, x->count, sizeof(*x->entries)))
-		return false;
+	mem_room(&x->entries, &x->entry_capacity, x->count, sizeof(*x->entries));
 	x->entries[x->count++] = (struct eh_entry){start, at};
-	return true;
 }
 
 struct copy {
@@ -49,8 +45,7 @@ static int pointer_size(uint8_t enc)
 	}
 }
 
-/* Notes the pointer at in->at, unless it is 0, which means that there is none. False: it cannot be moved, or out of
- * memory. */
+/* Notes the pointer at in->at, unless it is 0, which means that there is none. False: it cannot be moved. */
 static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t enc)
 {
 	struct etch_cfi_in read = *in;
@@ -60,9 +55,9 @@ static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t e
 	if (size <= 0)
 		return !size;
 	target = etch_cfi_pointer(&read, enc & 0x7f, 0);
-	if (read.bad)
-		return false;
-	return !target || eh_pointer_add(c->out, c->to + in->at, target, (uint8_t)size);
+	if (target && !read.bad)
+		eh_pointer_add(c->out, c->to + in->at, target, (uint8_t)size);
+	return !read.bad;
 }
 
 /* The personality of a CIE: walks its augmentation as etch_cfi_cie() has done. */
@@ -120,7 +115,8 @@ static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi
 	if (fde->start == fde->end)
 		return true;
 	c->out->copied++;
-	return eh_entry_add(c->out, fde->start, c->to + fde->at);
+	eh_entry_add(c->out, fde->start, c->to + fde->at);
+	return true;
 }
 
 /* True: noted, or a terminator, which is dropped. */
@@ -142,8 +138,6 @@ int eh_frame_copy(const struct cfi_file *cfi, uint32_t number, struct bytes *b, 
 	uint64_t at = 0;
 
 	bytes_put(b, part->bytes, part->size);
-	if (b->failed)
-		return error_memory(e);
 	etch_cfi_open(&c.cfi, part->bytes, part->size, part->addr);
 	while (at < part->size) {
 		struct etch_cfi_in in;

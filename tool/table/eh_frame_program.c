@@ -2,6 +2,7 @@
 /* Makes call frame programs, as short as possible, for a sequence of states. */
 #include "table/eh_frames.h"
 
+#include "support/memory.h"
 #include "table/sframe.h"
 
 #include <stdlib.h>
@@ -43,28 +44,15 @@ static const struct frame_state initial = {
 	.rule = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_CALL},
 };
 
-bool bytes_room(struct bytes *b, size_t size)
+void bytes_grow(struct bytes *b, size_t size)
 {
-	size_t room = b->room ? 2 * b->room : 4096;
-	uint8_t *grown;
-
-	if (b->count + size <= b->room)
-		return true;
-	while (room < b->count + size)
-		room *= 2;
-	grown = realloc(b->list, room);
-	b->failed |= !grown;
-	if (!grown)
-		return false;
-	b->list = grown;
-	b->room = room;
-	return true;
+	while (b->capacity < b->count + size)
+		mem_double(&b->list, &b->capacity, 1);
 }
 
 void bytes_put(struct bytes *b, const void *data, size_t size)
 {
-	if (!bytes_room(b, size))
-		return;
+	bytes_grow(b, size);
 	memcpy(b->list + b->count, data, size);
 	b->count += size;
 }
@@ -77,13 +65,11 @@ struct program {
 	unsigned count;
 };
 
-/* Instructions after the bytes, which step_end() makes part of them. False: out of memory. */
-static inline bool step_begin(struct bytes *b, struct program *p)
+/* Instructions after the bytes, which step_end() makes part of them. */
+static inline struct program step_begin(struct bytes *b)
 {
-	if (b->room - b->count < STEP_MOST && !bytes_room(b, STEP_MOST))
-		return false;
-	*p = (struct program){b->list + b->count, 0};
-	return true;
+	bytes_grow(b, STEP_MOST);
+	return (struct program){b->list + b->count, 0};
 }
 
 static inline void step_end(struct bytes *b, const struct program *p) { b->count += p->count; }
@@ -387,9 +373,10 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 {
 	struct interval list[INTERVALS];
 	size_t n = intervals_find(rows, count, list), i, k = 0;
-	struct program step;
 
-	for (i = 0; i < count && step_begin(b, &step); i++) {
+	for (i = 0; i < count; i++) {
+		struct program step = step_begin(b);
+
 		if (i)
 			advance_put(&step, rows[i].addr - rows[i - 1].addr);
 		if (k < n && list[k].to == i) {
@@ -411,9 +398,9 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 /* Advances from *at to `addr`, if that is further. */
 static void advance_to(struct bytes *b, uint64_t *at, uint64_t addr)
 {
-	struct program step;
+	if (addr > *at) {
+		struct program step = step_begin(b);
 
-	if (addr > *at && step_begin(b, &step)) {
 		advance_put(&step, addr - *at);
 		step_end(b, &step);
 	}
@@ -472,8 +459,7 @@ void eh_cie_put(struct bytes *b, bool signal, bool debug)
 	while (b->count & (debug ? 7 : 3))
 		bytes_put(b, "", 1); /* DW_CFA_nop */
 	length = (uint32_t)(b->count - at - 4);
-	if (!b->failed)
-		memcpy(b->list + at, &length, sizeof(length));
+	memcpy(b->list + at, &length, sizeof(length));
 }
 
 void eh_signal_put(struct bytes *b, int32_t rsp)

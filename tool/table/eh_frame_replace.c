@@ -6,7 +6,7 @@
 #include "table/eh_frames.h"
 
 #include "analysis/unwind/disagreement.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,17 +86,15 @@ static void wrong_mark(const struct cfi_file *cfi, const struct findings *found,
 	}
 }
 
-int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out, struct error *e)
+void eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out)
 {
 	struct cursor c = {.of = rows};
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
 	if (rows->replace == EH_REPLACE_NONE || !cfi->count)
-		return 0;
-	out->fde = calloc(cfi->count, sizeof(*out->fde));
-	if (!out->fde)
-		return error_memory(e);
+		return;
+	out->fde = mem_zero(cfi->count, sizeof(*out->fde));
 	wrong_mark(cfi, rows->found, out->fde);
 	for (i = 0; i < cfi->count; i++) {
 		const struct cfi_fde *x = &cfi->fdes[i];
@@ -111,11 +109,9 @@ int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, stru
 		}
 		if (!wrong)
 			continue;
-		if (!room_make(&out->wrong, &out->room, out->wrong_count, sizeof(*out->wrong)))
-			return error_memory(e);
+		mem_room(&out->wrong, &out->capacity, out->wrong_count, sizeof(*out->wrong));
 		out->wrong[out->wrong_count++] = (struct eh_wrong){x->start, x->end, out->fde[i] & EH_FDE_REPLACED};
 	}
-	return 0;
 }
 
 bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, const struct etch_fde *fde,

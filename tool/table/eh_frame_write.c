@@ -2,8 +2,8 @@
 /* Makes .eh_frame and .eh_frame_hdr: decides which code gets an FDE, and builds the search table. */
 #include "table/eh_frames.h"
 
+#include "support/memory.h"
 #include "support/sort.h"
-#include "support/vector.h"
 
 #include <etch/orc_rule.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct writer {
 	struct eh_frame *out;
 	struct bytes b;
 	struct frame_row *rows; /* of the FDE that is being made */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t end;                              /* of its last row */
 	uint64_t cie[2];                           /* offset + 1 of the CIE of ordinary and signal frames */
 	const struct save_row *save, *next, *last; /* the one in force or null, the next, and the end of the list */
@@ -44,15 +44,15 @@ static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end
 		bytes_put(&w->b, "", 1); /* no augmentation data */
 }
 
-/* Writes the FDE of the rows so far. False: out of memory. */
-static bool fde_flush(struct writer *w)
+/* Writes the FDE of the rows so far. */
+static void fde_flush(struct writer *w)
 {
 	bool signal;
 	size_t at;
 	uint32_t length;
 
 	if (!w->count)
-		return true;
+		return;
 	signal = is_signal(&w->rows[0]);
 	if (!w->cie[signal]) {
 		w->cie[signal] = w->b.count + 1;
@@ -66,14 +66,13 @@ static bool fde_flush(struct writer *w)
 		eh_program_put(&w->b, w->rows, w->count, w->end);
 	while (w->b.count & (w->debug ? 7 : 3))
 		bytes_put(&w->b, "", 1); /* DW_CFA_nop */
-	if (w->b.failed || (!w->debug && !eh_pointer_add(w->out, at + 8, w->rows[0].addr, 4)) ||
-	    !eh_entry_add(w->out, w->rows[0].addr, at))
-		return false;
+	if (!w->debug)
+		eh_pointer_add(w->out, at + 8, w->rows[0].addr, 4);
+	eh_entry_add(w->out, w->rows[0].addr, at);
 	length = (uint32_t)(w->b.count - at - 4);
 	memcpy(w->b.list + at, &length, 4);
 	w->out->filled += w->end - w->rows[0].addr;
 	w->count = 0;
-	return true;
 }
 
 /* A row that begins one byte before a function, for a return address that no call has pushed, is part of its FDE. */
@@ -116,24 +115,20 @@ static bool row_compare(const struct frame_row *was, struct frame_row *p)
 	return was->state.rule.cfa_off == rule.cfa_off;
 }
 
-/* Adds code with one state, by its row and w->save; `begins`: with an FDE of its own. False: out of memory. */
-static bool row_add(struct writer *w, uint64_t addr, const struct etch_rule *rule, uint64_t end, bool begins)
+/* Adds code with one state, by its row and w->save; `begins`: with an FDE of its own. */
+static void row_add(struct writer *w, uint64_t addr, const struct etch_rule *rule, uint64_t end, bool begins)
 {
 	struct frame_row *p;
 
-	if (w->count &&
-	    (w->end != addr || begins || (w->count >= ROWS_MOST && !w->plt) ||
-	     (rule->kind == ETCH_RULE_SIGNAL) != is_signal(w->rows)) &&
-	    !fde_flush(w))
-		return false;
+	if (w->count && (w->end != addr || begins || (w->count >= ROWS_MOST && !w->plt) ||
+	                 (rule->kind == ETCH_RULE_SIGNAL) != is_signal(w->rows)))
+		fde_flush(w);
 	w->end = end;
-	if (!room_make(&w->rows, &w->room, w->count, sizeof(*w->rows)))
-		return false;
+	mem_room(&w->rows, &w->capacity, w->count, sizeof(*w->rows));
 	p = &w->rows[w->count];
 	p->addr = addr;
 	state_of(w, rule, &p->state);
 	w->count += !w->count || !row_compare(p - 1, p);
-	return true;
 }
 
 /* Moves on to the section at `addr`, and returns the end of it, or of the gap before it, or `end`. */
@@ -177,9 +172,8 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 /*
  * Adds the code of a row before `end`: cut where registers are saved, a code range or a section begins, or there is an
  * FDE. Padding after an FDE, over which the previous row extends, is in no code range that begins outside of one.
- * False: out of memory.
  */
-static bool row_split(struct writer *w, const struct row *row, uint64_t end)
+static void row_split(struct writer *w, const struct row *row, uint64_t end)
 {
 	bool plt = row->source == ETCH_SOURCE_PLT;
 	uint64_t addr, to;
@@ -198,11 +192,9 @@ static bool row_split(struct writer *w, const struct row *row, uint64_t end)
 			continue;
 		begins = early || addr == w->section->addr ||
 		         (w->begin == addr && !w->save->part && !is_early(w, addr, &row->rule) && !(plt && w->plt));
-		if (!row_add(w, addr, &row->rule, to, begins))
-			return false;
+		row_add(w, addr, &row->rule, to, begins);
 		w->plt = plt;
 	}
-	return true;
 }
 
 /* ---- the whole ---------------------------------------------------------------- */
@@ -216,16 +208,15 @@ static int entry_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int new_fdes(struct writer *w, const struct row_list *rows, const struct save_list *saves, struct error *e)
+static void new_fdes(struct writer *w, const struct row_list *rows, const struct save_list *saves)
 {
 	size_t i;
 
 	w->next = saves->rows;
 	w->last = saves->rows + saves->count;
 	for (i = 0; i + 1 < rows->count; i++)
-		if (!row_split(w, &rows->rows[i], rows->rows[i + 1].addr))
-			return error_memory(e);
-	return fde_flush(w) ? 0 : error_memory(e);
+		row_split(w, &rows->rows[i], rows->rows[i + 1].addr);
+	fde_flush(w);
 }
 
 static int hdr_make(struct eh_frame *out, struct error *e)
@@ -238,9 +229,7 @@ static int hdr_make(struct eh_frame *out, struct error *e)
 		return error_set(e, "its .eh_frame would be too large");
 	sort_by_address_if_needed(out->entries, out->count, sizeof(*out->entries), entry_order);
 	out->hdr_size = 12 + 8 * out->count;
-	out->hdr = calloc(1, out->hdr_size);
-	if (!out->hdr)
-		return error_memory(e);
+	out->hdr = mem_zero(1, out->hdr_size);
 	memcpy(out->hdr, head, sizeof(head));
 	memcpy(out->hdr + 8, &count, sizeof(count));
 	return 0;
@@ -258,59 +247,59 @@ static struct writer writer_make(const struct cfi_file *cfi, const struct code_s
 	return w;
 }
 
-/* The FDEs that stay; *owned: their list, or null. */
-static int fdes_stay(struct writer *w, const struct eh_replaced *replaced, struct cfi_fde **owned, struct error *e)
+/* Leaves the FDEs that stay, in a list that is returned; null: all stay. */
+static struct cfi_fde *fdes_stay(struct writer *w, const struct eh_replaced *replaced)
 {
 	size_t count = (size_t)(w->fdes - w->fde), n = 0, i;
+	struct cfi_fde *list;
 
-	*owned = NULL;
 	if (!replaced->count)
-		return 0;
-	*owned = malloc(count * sizeof(**owned));
-	if (!*owned)
-		return error_memory(e);
+		return NULL;
+	list = mem_alloc(count, sizeof(*list));
 	for (i = 0; i < count; i++)
 		if (!(replaced->fde[i] & EH_FDE_REPLACED))
-			(*owned)[n++] = w->fde[i];
-	w->fde = *owned;
-	w->fdes = *owned + n;
-	return 0;
+			list[n++] = w->fde[i];
+	w->fde = list;
+	w->fdes = list + n;
+	return list;
 }
 
 /* Ends the encoding: the bytes are the output's. */
-static int writer_end(struct writer *w, int err, struct error *e)
+static void writer_end(struct writer *w)
 {
-	if (!err && w->b.failed)
-		err = error_memory(e);
 	w->out->frame = w->b.list;
 	w->out->frame_size = w->b.count;
 	free(w->rows);
-	return err;
 }
 
 int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
                     struct eh_frame *out, struct error *e)
 {
 	struct writer w = writer_make(cfi, space, out);
-	struct cfi_fde *stay = NULL;
-	int err = eh_replace_find(cfi, rows, &out->replaced, e) || fdes_stay(&w, &out->replaced, &stay, e);
+	struct cfi_fde *stay;
+	int err = 0;
 	uint32_t i;
 
+	eh_replace_find(cfi, rows, &out->replaced);
+	stay = fdes_stay(&w, &out->replaced);
 	for (i = 0; i < cfi->part_count && !err; i++)
 		err = eh_frame_copy(cfi, i, &w.b, out, e);
-	err = err || new_fdes(&w, rows->rows, rows->saves, e);
+	if (!err)
+		new_fdes(&w, rows->rows, rows->saves);
 	bytes_put(&w.b, "\0\0\0", 4); /* the terminator */
 	free(stay);
-	return writer_end(&w, err, e) || hdr_make(out, e) ? -1 : 0;
+	writer_end(&w);
+	return err ? -1 : hdr_make(out, e);
 }
 
-int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
-                       struct eh_frame *out, struct error *e)
+void debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
+                        struct eh_frame *out)
 {
 	struct writer w = writer_make(cfi, space, out);
 
 	w.debug = true;
-	return writer_end(&w, new_fdes(&w, rows->rows, rows->saves, e), e) ? -1 : 0;
+	new_fdes(&w, rows->rows, rows->saves);
+	writer_end(&w);
 }
 
 static bool put_relative(uint8_t *at, unsigned size, uint64_t value)

@@ -51,7 +51,7 @@ struct eh_replaced {
 		uint64_t start, end;
 		bool replaced;
 	} * wrong; /* those that contradict the code, in order */
-	size_t wrong_count, room;
+	size_t wrong_count, capacity;
 };
 
 /* The contents of both sections, before addresses are filled in. */
@@ -59,11 +59,11 @@ struct eh_frame {
 	uint8_t *frame, *hdr;
 	size_t frame_size, hdr_size;
 	struct eh_pointer *pointers;
-	size_t pointer_count, pointer_room;
+	size_t pointer_count, pointer_capacity;
 	struct eh_entry { /* of the table in .eh_frame_hdr, sorted */
 		uint64_t start, at;
 	} * entries;
-	size_t count, entry_room;
+	size_t count, entry_capacity;
 	size_t copied;   /* FDEs of the linker */
 	uint64_t filled; /* bytes of code that the new FDEs are for */
 	struct eh_replaced replaced;
@@ -71,8 +71,7 @@ struct eh_frame {
 
 /*
  * Makes FDEs for code that has none, or whose own are replaced. A register that is not proven is undefined. No FDE
- * spans sections. 0; -1 and a message: out of memory, or the linker's .eh_frame cannot be copied. *out is
- * to be freed by eh_frame_free() in any case.
+ * spans sections. 0; -1 and a message: the linker's .eh_frame cannot be copied. *out is to be freed by eh_frame_free() in any case.
  */
 int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
                     struct eh_frame *out, struct error *e);
@@ -80,8 +79,8 @@ int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, 
  * Makes the same FDEs as the contents of a section .debug_frame (DWARF 5, 6.4.1), for a separate debug file: without
  * the linker's, and complete. out->frame has the bytes.
  */
-int debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
-                       struct eh_frame *out, struct error *e);
+void debug_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
+                        struct eh_frame *out);
 /* Completes both for these addresses. -1: something is too far away for the size of its pointer. */
 int eh_frame_place(struct eh_frame *x, uint64_t frame, uint64_t hdr, struct error *e);
 void eh_frame_free(struct eh_frame *x);
@@ -103,12 +102,11 @@ struct frame_row {
 
 struct bytes {
 	uint8_t *list;
-	size_t count, room;
-	bool failed; /* out of memory */
+	size_t count, capacity;
 };
 void bytes_put(struct bytes *b, const void *data, size_t size);
-/* Makes room for `size` bytes more. False: out of memory. */
-bool bytes_room(struct bytes *b, size_t size);
+/* Grows the list for `size` bytes more. */
+void bytes_grow(struct bytes *b, size_t size);
 
 /* eh_frame_program.c: the CIE of these FDEs, for .eh_frame or .debug_frame; and the program of an FDE, for the rows of
  * its code, which ends at `end`. */
@@ -117,8 +115,8 @@ void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count,
 /* The program of a signal frame: all registers are in struct sigcontext (asm/sigcontext.h), rsp at rsp + `rsp`. */
 void eh_signal_put(struct bytes *b, int32_t rsp);
 
-/* eh_frame_replace.c: finds them. -1 and a message: out of memory; *out is to be freed in any case. */
-int eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out, struct error *e);
+/* eh_frame_replace.c: finds them. */
+void eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, struct eh_replaced *out);
 /* Is the FDE of a part one of them? *next: index of the one that is likely asked for next; 0 at first. */
 bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32_t part, const struct etch_fde *fde,
                  size_t *next);
@@ -127,8 +125,8 @@ void eh_replaced_free(struct eh_replaced *x);
 /* eh_frame_copy.c: appends the entries of a section of the linker. An FDE of out->replaced becomes one for no code,
  * since those after it are at a distance from their CIEs. */
 int eh_frame_copy(const struct cfi_file *cfi, uint32_t part, struct bytes *b, struct eh_frame *out, struct error *e);
-/* Notes a pointer, or an FDE. False: out of memory. */
-bool eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size);
-bool eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at);
+/* Notes a pointer, or an FDE. */
+void eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size);
+void eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at);
 
 #endif

@@ -113,7 +113,7 @@ int linked_orc_sort(struct elf_file *f, size_t *rows, struct error *e)
 	*rows = 0;
 	if (!elf_section_find(f, ETCH_SEC_ORC_IP, 1))
 		return 0;
-	if (segment_find(f->bytes, f->size, &at, e->text, sizeof(e->text)) < 0)
+	if (segment_find(f->bytes, f->size, &at, e) < 0)
 		return -1;
 	while ((ip = array_find(f, &at, ETCH_SEC_ORC_IP, ip + 1))) {
 		orc = array_find(f, &at, ETCH_SEC_ORC, orc + 1);

@@ -23,7 +23,6 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 			continue;
 		for (at = 0; at + sizeof(struct etch_module) <= s->sh.sh_size; at += 8) {
 			struct etch_module m;
-			uint64_t *p;
 
 			memcpy(&m, s->data + at, sizeof(m));
 			if (m.magic != ETCH_MODULE_MAGIC)
@@ -35,15 +34,12 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 				                 m.version, ETCH_MODULE_VERSION);
 			if (elf_at(f, s->sh.sh_addr + at, sizeof(m)) != s->data + at)
 				return error_set(e, "section %s: its file offset disagrees with its segment", s->name);
-			p = realloc(t->modules, (t->module_count + 1) * sizeof(*p));
-			if (!p)
-				return error_memory(e);
-			t->modules = p;
+			t->modules = mem_resize(t->modules, t->module_count + 1, sizeof(*t->modules));
 			if (!t->module_count) {
 				*first = m;
 				t->flags = m.flags;
 			}
-			p[t->module_count++] = s->sh.sh_addr + at;
+			t->modules[t->module_count++] = s->sh.sh_addr + at;
 			at += sizeof(m) - 8;
 		}
 	}
@@ -126,9 +122,7 @@ static int sites_read(const struct elf_file *f, const struct table_kind *kind, c
 	const uint8_t *p = at->room ? elf_at(f, at->addr, at->room * sizeof(struct etch_imv)) : NULL;
 	uint64_t i;
 
-	*rows = calloc(at->room + 1, sizeof(**rows));
-	if (!*rows)
-		return error_memory(e);
+	*rows = mem_zero(at->room, sizeof(**rows));
 	for (i = 0; i < at->room; i++) {
 		uint64_t ref = at->addr + i * sizeof(struct etch_imv);
 		struct imv_row *row = &(*rows)[*count];
@@ -170,7 +164,6 @@ static int natives_read(const struct elf_file *f, struct linked_tables *t, struc
 	while ((s = elf_section_find(f, ETCH_SEC_NATIVE, s + 1))) {
 		const struct elf_section *sec = &f->sections[s];
 		uint64_t n = sec->sh.sh_size / sizeof(struct etch_native);
-		struct native_row *p;
 
 		if (!sec->data)
 			continue;
@@ -179,10 +172,7 @@ static int natives_read(const struct elf_file *f, struct linked_tables *t, struc
 			                 sec->sh.sh_size, sizeof(struct etch_native));
 		if (elf_at(f, sec->sh.sh_addr, sec->sh.sh_size) != sec->data)
 			return error_set(e, "section " ETCH_SEC_NATIVE ": its file offset disagrees with its segment");
-		p = realloc(t->natives, (t->native_count + n + 1) * sizeof(*p));
-		if (!p)
-			return error_memory(e);
-		t->natives = p;
+		t->natives = mem_resize(t->natives, t->native_count + n, sizeof(*t->natives));
 		for (i = 0; i < n; i++) {
 			uint64_t at = sec->sh.sh_addr + i * sizeof(struct etch_native);
 			struct etch_native x;
@@ -205,17 +195,13 @@ static int inlines_read(const struct elf_file *f, struct linked_tables *t, struc
 	while ((s = elf_section_find(f, ETCH_SEC_INLINE, s + 1))) {
 		const struct elf_section *sec = &f->sections[s];
 		uint64_t n = sec->sh.sh_size / sizeof(struct etch_inline);
-		struct inline_row *p;
 
 		if (!sec->data)
 			continue;
 		if (sec->sh.sh_size % sizeof(struct etch_inline))
 			return error_set(e, "section " ETCH_SEC_INLINE ": size %" PRIu64 " is not a multiple of %zu",
 			                 sec->sh.sh_size, sizeof(struct etch_inline));
-		p = realloc(t->inlines, (t->inline_count + n + 1) * sizeof(*p));
-		if (!p)
-			return error_memory(e);
-		t->inlines = p;
+		t->inlines = mem_resize(t->inlines, t->inline_count + n, sizeof(*t->inlines));
 		for (i = 0; i < n; i++) {
 			uint64_t at = sec->sh.sh_addr + i * sizeof(struct etch_inline);
 			struct etch_inline x;
@@ -235,9 +221,7 @@ static int obj_read(const struct elf_file *f, struct linked_tables *t, struct er
 	const uint8_t *p = t->obj_room ? elf_at(f, t->obj_addr, t->obj_room * sizeof(struct etch_obj)) : NULL;
 	uint64_t i;
 
-	t->obj = calloc(t->obj_room + 1, sizeof(*t->obj));
-	if (!t->obj)
-		return error_memory(e);
+	t->obj = mem_zero(t->obj_room, sizeof(*t->obj));
 	for (i = 0; i < t->obj_room; i++) {
 		uint64_t at = t->obj_addr + i * sizeof(struct etch_obj);
 		struct obj_row *row = &t->obj[t->obj_count];

@@ -3,6 +3,7 @@
 #include "table/linked_tables.h"
 
 #include "elf/segment.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ int linked_tables_room(const struct elf_file *f, const struct linked_tables *now
 		error_set(e, "no module descriptor: include <etch/imv.h> in a file that marks an object");
 		return 0;
 	}
-	r = segment_plan(f->bytes, f->size, &probe, 1, e->text, sizeof(e->text));
+	r = segment_plan(f->bytes, f->size, &probe, 1, e);
 	return r == SEGMENT_OK ? 1 : r == SEGMENT_ENOSLOT ? 0 : -1;
 }
 
@@ -88,12 +89,11 @@ struct table_places {
 	uint8_t *imv_out, *pv_out, *obj_out;
 };
 
-static bool places_alloc(struct table_places *p, uint64_t imv, uint64_t pv, uint64_t obj)
+static void places_alloc(struct table_places *p, uint64_t imv, uint64_t pv, uint64_t obj)
 {
-	p->imv_out = calloc(imv + 1, sizeof(struct etch_imv));
-	p->pv_out = calloc(pv + 1, sizeof(struct etch_imv));
-	p->obj_out = calloc(obj + 1, sizeof(struct etch_obj));
-	return p->imv_out && p->pv_out && p->obj_out;
+	p->imv_out = mem_zero(imv + 1, sizeof(struct etch_imv));
+	p->pv_out = mem_zero(pv + 1, sizeof(struct etch_imv));
+	p->obj_out = mem_zero(obj + 1, sizeof(struct etch_obj));
 }
 
 static void places_free(struct table_places *p)
@@ -246,17 +246,14 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 	const struct linked_rows *r = j->rows;
 	size_t names_size = 1, imv_count = imv_records(r->imv, r->imv_count), i;
 	struct segment_request request;
-	int err = -1;
+	int err;
 
 	/* All names are copied, also those already in the file: one rule for all objects. */
 	for (i = 0; i < r->obj_count; i++)
 		if (r->obj[i].kind == ETCH_OBJ_OBJECT)
 			names_size += strlen(r->obj[i].name) + 1;
-	j->names = calloc(1, names_size);
-	if (!places_alloc(&j->to, imv_count, r->pv_count, r->obj_count) || !j->names) {
-		error_memory(j->e);
-		goto out;
-	}
+	j->names = mem_zero(1, names_size);
+	places_alloc(&j->to, imv_count, r->pv_count, r->obj_count);
 	memcpy(j->secs, j->unwind->sections, j->unwind->count * sizeof(*j->secs));
 	own[0] = (struct segment_section){.name = ETCH_SEC_IMV,
 	                                  .type = SHT_PROGBITS,
@@ -281,8 +278,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 	                                   .count = j->unwind->count + 3 + (r->pv_count != 0),
 	                                   .fill = segment_fill,
 	                                   .context = j};
-	err = segment_build(&request, out, out_size, j->e->text, sizeof(j->e->text)) ? -1 : 0;
-out:
+	err = segment_build(&request, out, out_size, j->e) ? -1 : 0;
 	places_free(&j->to);
 	free(j->names);
 	return err;
@@ -311,7 +307,8 @@ int linked_tables_write(struct elf_file *f, const struct linked_tables *now, con
 		qsort(rows->obj, rows->obj_count, sizeof(*rows->obj), obj_order);
 	if (!fits_in_place(now, rows))
 		return write_segment(&job, out, out_size);
-	err = places_alloc(&to, now->imv_room, now->pv_room, now->obj_room) ? encode(rows, &to, e) : error_memory(e);
+	places_alloc(&to, now->imv_room, now->pv_room, now->obj_room);
+	err = encode(rows, &to, e);
 	if (!err) {
 		put(f, now->imv_addr, to.imv_out, now->imv_room * sizeof(struct etch_imv));
 		put(f, now->pv_addr, to.pv_out, now->pv_room * sizeof(struct etch_imv));

@@ -43,21 +43,11 @@ static void section_traits(struct segment_section *s)
 	}
 }
 
-static void *copy(const void *p, uint64_t size)
-{
-	void *q = malloc(size + !size);
-
-	if (q)
-		memcpy(q, p, size);
-	return q;
-}
-
 void linked_unwind_init_list(struct linked_unwind *u, const uint64_t *addresses, size_t count)
 {
-	uint64_t *list = mem_alloc(count, sizeof(*list));
+	const size_t size = count * sizeof(*addresses);
 
-	memcpy(list, addresses, count * sizeof(*list));
-	section_add(u, ETCH_SEC_INIT_LIST, 8, list, count * sizeof(*list))->unloaded = true;
+	section_add(u, ETCH_SEC_INIT_LIST, 8, mem_copy(addresses, size), size)->unloaded = true;
 }
 
 /* ---- making --------------------------------------------------------------- */
@@ -73,8 +63,7 @@ static int make_block(const struct row_list *rows, const struct unwind_kind *kin
 	memcpy(table + offsetof(struct etch_unwind, build_id), u->header.build_id, sizeof(u->header.build_id));
 	memcpy(&u->header, table, sizeof(u->header));
 	section_add(u, ETCH_SEC_UNWIND, 64, table, size);
-	if (unwind_sources_encode(rows, &sources, &size, e))
-		return -1;
+	unwind_sources_encode(rows, &sources, &size);
 	if (size)
 		section_add(u, ETCH_SEC_SOURCE, 1, sources, size)->unloaded = true;
 	else
@@ -113,15 +102,13 @@ static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t
 	u->header.rows = (uint32_t)rows->count;
 	u->header.text = text;
 	u->header.text_size = end - text;
-	orc = calloc(rows->count, sizeof(*orc));
-	lookup = calloc(blocks + 1, sizeof(*lookup));
-	u->targets = calloc(rows->count, sizeof(*u->targets));
-	section_add(u, ETCH_SEC_UNWIND, 64, calloc(1, sizeof(u->header)), sizeof(u->header));
-	section_add(u, ETCH_SEC_ORC_IP, 4, calloc(rows->count, 4), rows->count * 4);
+	orc = mem_zero(rows->count, sizeof(*orc));
+	lookup = mem_zero(blocks + 1, sizeof(*lookup));
+	u->targets = mem_zero(rows->count, sizeof(*u->targets));
+	section_add(u, ETCH_SEC_UNWIND, 64, mem_zero(1, sizeof(u->header)), sizeof(u->header));
+	section_add(u, ETCH_SEC_ORC_IP, 4, mem_zero(rows->count, 4), rows->count * 4);
 	section_add(u, ETCH_SEC_ORC, 2, orc, rows->count * sizeof(*orc));
 	section_add(u, ETCH_SEC_ORC_LOOKUP, 4, lookup, (blocks + 1) * sizeof(*lookup));
-	if (!orc || !lookup || !u->targets || !u->sections[SEC_HEADER].data || !u->sections[SEC_IP].data)
-		return error_memory(e);
 	for (i = 0; i < rows->count; i++) {
 		*lost += !unwind_orc_pack(&rows->rows[i].rule, rows->rows[i].source, &orc[i]);
 		u->targets[i] = rows->rows[i].addr;
@@ -295,10 +282,10 @@ static int section_keep(const struct elf_file *f, const struct segment_found *at
 		                  s->sh.sh_offset != at->offset + (s->sh.sh_addr - at->addr)))
 			return error_set(e, "section %s: its file offset disagrees with the etch segment", name);
 		u->kept_at[u->count] = unloaded ? 0 : s->sh.sh_addr;
-		k = section_add(u, name, s->sh.sh_addralign, copy(s->data, s->sh.sh_size), s->sh.sh_size);
+		k = section_add(u, name, s->sh.sh_addralign, mem_copy(s->data, s->sh.sh_size), s->sh.sh_size);
 		k->unloaded = unloaded;
 		section_traits(k);
-		return k->data ? 1 : error_memory(e);
+		return 1;
 	}
 	return 0;
 }
@@ -339,7 +326,7 @@ static const struct elf_section *ours_find(const struct elf_file *f, const char 
 	struct error e;
 	uint32_t i = 0;
 
-	if (segment_find(f->bytes, f->size, &at, e.text, sizeof(e.text)) <= 0)
+	if (segment_find(f->bytes, f->size, &at, &e) <= 0)
 		return NULL;
 	while ((i = elf_section_find(f, name, i + 1)))
 		if (is_ours(&f->sections[i], &at))
@@ -378,7 +365,7 @@ static int registers_keep(const struct elf_file *f, const struct segment_found *
 int linked_unwind_read(const struct elf_file *f, struct linked_unwind *out, struct error *e)
 {
 	struct segment_found at;
-	int r = segment_find(f->bytes, f->size, &at, e->text, sizeof(e->text));
+	int r = segment_find(f->bytes, f->size, &at, e);
 
 	memset(out, 0, sizeof(*out));
 	out->kept = true;
@@ -409,10 +396,8 @@ static int orc_rows(const struct linked_unwind *u, struct row_list *out, struct 
 {
 	size_t i, n = u->header.rows;
 
-	out->rows = calloc(n + 1, sizeof(*out->rows));
-	out->room = n + 1;
-	if (!out->rows)
-		return error_memory(e);
+	out->rows = mem_zero(n, sizeof(*out->rows));
+	out->room = n;
 	for (i = 0; i < n; i++) {
 		struct row *row = &out->rows[i];
 		struct etch_orc x;

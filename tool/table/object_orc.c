@@ -15,32 +15,22 @@ struct maker {
 	const struct code_section *section;
 	struct etch_orc *orc;
 	uint64_t *places;
-	size_t count, room;
+	size_t count, orc_capacity, place_capacity;
 };
 
-static bool entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
+static void entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 {
 	/* Adjacent rows with the same entry are merged. */
 	if (m->count && !memcmp(&m->orc[m->count - 1], orc, sizeof(*orc)))
-		return true;
-	if (m->count == m->room) {
-		size_t room = m->room ? 2 * m->room : 64;
-		struct etch_orc *p = realloc(m->orc, room * sizeof(*p));
-		uint64_t *q = realloc(m->places, room * sizeof(*q));
-
-		m->orc = p ? p : m->orc;
-		m->places = q ? q : m->places;
-		if (!p || !q)
-			return false;
-		m->room = room;
-	}
+		return;
+	mem_room(&m->orc, &m->orc_capacity, m->count, sizeof(*m->orc));
+	mem_room(&m->places, &m->place_capacity, m->count, sizeof(*m->places));
 	m->orc[m->count] = *orc;
 	m->places[m->count++] = at;
-	return true;
 }
 
 /* Adds the rows that apply to one section; *row is the last one that begins at or before the section. */
-static int section_make(struct maker *m, const struct row_list *rows, size_t *row, struct object_orc *out)
+static void section_make(struct maker *m, const struct row_list *rows, size_t *row, struct object_orc *out)
 {
 	uint64_t start = m->section->addr, end = start + m->section->size;
 	struct etch_orc entry;
@@ -56,19 +46,17 @@ static int section_make(struct maker *m, const struct row_list *rows, size_t *ro
 		if (r->rule.kind == ETCH_RULE_UNDEF)
 			memset(&entry, 0, sizeof(entry));
 		known |= r->rule.kind != ETCH_RULE_UNDEF;
-		if (!entry_add(m, r->addr > start ? r->addr - start : 0, &entry))
-			return -1;
+		entry_add(m, r->addr > start ? r->addr - start : 0, &entry);
 	}
 	if (!known) {
 		m->count = 0;
-		return 0;
+		return;
 	}
 	memset(&entry, 0, sizeof(entry));
-	return entry_add(m, m->section->size, &entry) ? 0 : -1;
+	entry_add(m, m->section->size, &entry);
 }
 
-int object_orc_build(const struct code_space *space, const struct row_list *rows, struct object_orc *out,
-                     struct error *e)
+void object_orc_build(const struct code_space *space, const struct row_list *rows, struct object_orc *out)
 {
 	size_t i, row = 0;
 
@@ -76,16 +64,8 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 	out->sections = mem_zero(2 * space->count + 1, sizeof(*out->sections));
 	for (i = 0; i < space->count; i++) {
 		struct maker m = {.section = &space->list[i]};
-		uint8_t *ip = NULL;
-		int err = section_make(&m, rows, &row, out);
 
-		if (!err && m.count)
-			ip = calloc(m.count, 4);
-		if (err || (m.count && !ip)) {
-			free(m.orc);
-			free(m.places);
-			return error_memory(e);
-		}
+		section_make(&m, rows, &row, out);
 		if (!m.count) {
 			free(m.orc);
 			free(m.places);
@@ -97,7 +77,7 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 			.flags = SHF_ALLOC,
 			.align = 4,
 			.about = m.section->section,
-			.data = ip,
+			.data = mem_zero(m.count, 4),
 			.size = 4 * m.count,
 			.places = m.places,
 			.reloc_count = m.count,
@@ -111,7 +91,6 @@ int object_orc_build(const struct code_space *space, const struct row_list *rows
 			.size = sizeof(*m.orc) * m.count,
 		};
 	}
-	return 0;
 }
 
 void object_orc_free(struct object_orc *t)
@@ -145,15 +124,11 @@ static int resolved_order(const void *a, const void *b)
 	return memcmp(x, y, sizeof(*x));
 }
 
-static bool resolved_grow(struct resolved_list *l, size_t more)
+static void resolved_grow(struct resolved_list *l, size_t more)
 {
-	struct resolved *p = realloc(l->list, (l->count + more + 1) * sizeof(*p));
-
-	if (!p)
-		return false;
-	l->list = p;
-	memset(p + l->count, 0, more * sizeof(*p));
-	return true;
+	l->list = mem_resize(l->list, l->count + more, sizeof(*l->list));
+	if (more)
+		memset(l->list + l->count, 0, more * sizeof(*l->list));
 }
 
 /* Reads the entries of one pair of arrays. 1: read; 0: they are no pair, or lack relocations; -1 and a message. */
@@ -173,10 +148,7 @@ static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, 
 	count = elf_relocs(f, rel, &r, e);
 	if (count < 0)
 		return -1;
-	if (!resolved_grow(l, n)) {
-		free(r);
-		return error_memory(e);
-	}
+	resolved_grow(l, n);
 	if ((uint64_t)count != n) {
 		free(r);
 		return 0;
@@ -264,10 +236,7 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
 	for (k = 0; k < wanted->count && same > 0; k += 2) {
 		const struct new_section *ip = &wanted->sections[k], *orc = &wanted->sections[k + 1];
 
-		if (!resolved_grow(&want, ip->reloc_count)) {
-			same = error_memory(e);
-			break;
-		}
+		resolved_grow(&want, ip->reloc_count);
 		for (i = 0; i < ip->reloc_count; i++) {
 			struct resolved *x = &want.list[want.count++];
 
@@ -298,12 +267,8 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 		free(have.list);
 		return r < 0 ? -1 : r ? 0 : error_set(e, "its sections " ETCH_SEC_ORC_IP " and " ETCH_SEC_ORC " do not match");
 	}
-	out->rows = calloc(have.count, sizeof(*out->rows));
+	out->rows = mem_zero(have.count, sizeof(*out->rows));
 	out->room = have.count;
-	if (!out->rows) {
-		free(have.list);
-		return error_memory(e);
-	}
 	/* In a code space, addresses ascend with section numbers. */
 	qsort(have.list, have.count, sizeof(*have.list), resolved_order);
 	for (i = 0; i < have.count && r >= 0; i++) {

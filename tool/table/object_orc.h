@@ -18,8 +18,7 @@ struct object_orc {
 };
 
 /* Makes the sections. Each pair ends with an UNDEFINED row; a section of code without rules gets none. */
-int object_orc_build(const struct code_space *space, const struct row_list *rows, struct object_orc *out,
-                     struct error *e);
+void object_orc_build(const struct code_space *space, const struct row_list *rows, struct object_orc *out);
 void object_orc_free(struct object_orc *t);
 
 /*

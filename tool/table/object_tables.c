@@ -10,82 +10,65 @@
 static struct new_section *section_for(struct object_tables *t, const char *name, uint32_t about, uint64_t align)
 {
 	size_t i;
-	struct new_section *p;
 
 	for (i = 0; i < t->count; i++)
 		if (t->sections[i].about == about && !strcmp(t->sections[i].name, name))
 			return &t->sections[i];
-	p = realloc(t->sections, (t->count + 1) * sizeof(*p));
-	if (!p)
-		return NULL;
-	t->sections = p;
-	p[t->count] = (struct new_section){.name = name, .flags = SHF_ALLOC, .align = align, .about = about};
-	return &p[t->count++];
+	t->sections = mem_resize(t->sections, t->count + 1, sizeof(*t->sections));
+	t->sections[t->count] = (struct new_section){.name = name, .flags = SHF_ALLOC, .align = align, .about = about};
+	return &t->sections[t->count++];
 }
 
-static bool append(struct new_section *s, const void *data, size_t size)
+static void append(struct new_section *s, const void *data, size_t size)
 {
-	uint8_t *p = realloc(s->data, s->size + size);
-
-	if (!p)
-		return false;
-	memcpy(p + s->size, data, size);
-	s->data = p;
+	s->data = mem_resize(s->data, s->size + size, 1);
+	memcpy(s->data + s->size, data, size);
 	s->size += size;
-	return true;
 }
 
-static bool reloc_add(struct new_section *s, uint64_t offset, uint32_t type, enum new_reloc_to to, uint32_t index,
+static void reloc_add(struct new_section *s, uint64_t offset, uint32_t type, enum new_reloc_to to, uint32_t index,
                       int64_t addend)
 {
-	struct new_reloc *p = realloc(s->relocs, (s->reloc_count + 1) * sizeof(*p));
-
-	if (!p)
-		return false;
-	s->relocs = p;
-	p[s->reloc_count++] = (struct new_reloc){offset, addend, type, index, to};
-	return true;
+	s->relocs = mem_resize(s->relocs, s->reloc_count + 1, sizeof(*s->relocs));
+	s->relocs[s->reloc_count++] = (struct new_reloc){offset, addend, type, index, to};
 }
 
-static bool ref_add(struct new_section *t, uint64_t at, const struct table_ref *r)
+static void ref_add(struct new_section *t, uint64_t at, const struct table_ref *r)
 {
 	if (r->kind == REF_SLOT)
-		return reloc_add(t, at, R_X86_64_GOTPCREL, TO_SYMBOL, r->index, 0);
-	return reloc_add(t, at, R_X86_64_PC32, r->kind == REF_SYMBOL ? TO_SYMBOL : TO_SECTION, r->index, r->off);
+		reloc_add(t, at, R_X86_64_GOTPCREL, TO_SYMBOL, r->index, 0);
+	else
+		reloc_add(t, at, R_X86_64_PC32, r->kind == REF_SYMBOL ? TO_SYMBOL : TO_SECTION, r->index, r->off);
 }
 
-bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
+void object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct etch_imv_more *more, const struct table_ref *object)
 {
 	struct new_section *sec = section_for(t, etch_form_is_pv(entry->form) ? ETCH_SEC_PV : ETCH_SEC_IMV, section, 4);
 	struct etch_imv x = *entry;
-	uint64_t here;
+	uint64_t here = sec->size;
 
-	if (!sec)
-		return false;
-	here = sec->size;
 	x.site = x.obj = 0;
-	return append(sec, &x, sizeof(x)) &&
-	       reloc_add(sec, here + offsetof(struct etch_imv, site), R_X86_64_PC32, TO_SECTION, section, (int64_t)at) &&
-	       ref_add(sec, here + offsetof(struct etch_imv, obj), object) &&
-	       (etch_form_is_pv(x.form) || !(x.flags & ETCH_IMV_MORE) || append(sec, more, sizeof(*more)));
+	append(sec, &x, sizeof(x));
+	reloc_add(sec, here + offsetof(struct etch_imv, site), R_X86_64_PC32, TO_SECTION, section, (int64_t)at);
+	ref_add(sec, here + offsetof(struct etch_imv, obj), object);
+	if (!etch_form_is_pv(x.form) && (x.flags & ETCH_IMV_MORE))
+		append(sec, more, sizeof(*more));
 }
 
-bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
+void object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
                         const struct table_ref *object)
 {
 	struct new_section *sec = section_for(t, ETCH_SEC_OBJ, section, 4);
 	struct etch_obj x = {.kind = (uint8_t)kind, .flags = object->kind == REF_SLOT ? ETCH_OBJ_GOT : 0};
-	uint64_t here;
+	uint64_t here = sec->size;
 
-	if (!sec)
-		return false;
-	here = sec->size;
-	return append(sec, &x, sizeof(x)) && ref_add(sec, here + offsetof(struct etch_obj, addr), object) &&
-	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_SECTION, section, (int64_t)at);
+	append(sec, &x, sizeof(x));
+	ref_add(sec, here + offsetof(struct etch_obj, addr), object);
+	reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_SECTION, section, (int64_t)at);
 }
 
-bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
+void object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
                           const char *name)
 {
 	/* The section of names is created first: records refer to it by index. */
@@ -93,16 +76,14 @@ bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at
 	struct etch_obj x = *what;
 	uint64_t here, name_at;
 
-	if (!names || !sec)
-		return false;
 	names = section_for(t, ETCH_SEC_NAMES, 0, 1); /* section_for() may have moved the list */
 	here = sec->size;
 	name_at = names->size;
-	return append(sec, &x, sizeof(x)) &&
-	       reloc_add(sec, here + offsetof(struct etch_obj, addr), R_X86_64_PC32, TO_SECTION, section, (int64_t)at) &&
-	       reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_NEW, (uint32_t)(names - t->sections),
-	                 (int64_t)name_at) &&
-	       append(names, name, strlen(name) + 1);
+	append(sec, &x, sizeof(x));
+	reloc_add(sec, here + offsetof(struct etch_obj, addr), R_X86_64_PC32, TO_SECTION, section, (int64_t)at);
+	reloc_add(sec, here + offsetof(struct etch_obj, ref), R_X86_64_PC32, TO_NEW, (uint32_t)(names - t->sections),
+	          (int64_t)name_at);
+	append(names, name, strlen(name) + 1);
 }
 
 void object_tables_free(struct object_tables *t)
@@ -140,18 +121,15 @@ static void place_set(const struct elf_file *f, uint64_t place[2], uint32_t symb
 }
 
 /* Adds the records of one table; places[2 * i] and [2 * i + 1] are the references of record i. */
-static bool records_resolve(struct resolved_list *l, const uint8_t *data, uint64_t size, size_t record,
+static void records_resolve(struct resolved_list *l, const uint8_t *data, uint64_t size, size_t record,
                             uint64_t (*places)[2])
 {
 	uint64_t n = size / record, i;
-	struct resolved *p = realloc(l->list, (l->count + n + 1) * sizeof(*p));
 	size_t second = record == sizeof(struct etch_imv) ? offsetof(struct etch_imv, obj) : offsetof(struct etch_obj, ref);
 
-	if (!p)
-		return false;
-	l->list = p;
+	l->list = mem_resize(l->list, l->count + n, sizeof(*l->list));
 	for (i = 0; i < n; i++) {
-		struct resolved *x = &p[l->count];
+		struct resolved *x = &l->list[l->count];
 		bool more =
 			record == sizeof(struct etch_imv) && data[i * record + offsetof(struct etch_imv, form)] == ETCH_FORM_MORE;
 
@@ -169,7 +147,6 @@ static bool records_resolve(struct resolved_list *l, const uint8_t *data, uint64
 		if (record == sizeof(struct etch_obj) && x->rest[offsetof(struct etch_obj, kind)] == ETCH_OBJ_OBJECT)
 			memset(x->place[1], 0, 16); /* the address of its name does not matter */
 	}
-	return true;
 }
 
 /* Record size of a section that is one of the tables made; else 0. */
@@ -188,7 +165,6 @@ static int present_resolve(const struct elf_file *f, uint32_t index, size_t reco
 	uint64_t n = s->sh.sh_size / record, (*places)[2];
 	size_t second = record == sizeof(struct etch_imv) ? offsetof(struct etch_imv, obj) : offsetof(struct etch_obj, ref);
 	uint32_t rel = 0;
-	bool ok;
 
 	if (s->sh.sh_size % record)
 		return error_set(e, "section %s: size %llu is not a multiple of %zu", s->name,
@@ -210,20 +186,17 @@ static int present_resolve(const struct elf_file *f, uint32_t index, size_t reco
 		}
 		free(r);
 	}
-	ok = records_resolve(l, s->data, s->sh.sh_size, record, places);
+	records_resolve(l, s->data, s->sh.sh_size, record, places);
 	free(places);
-	return ok ? 0 : error_memory(e);
+	return 0;
 }
 
-static int wanted_resolve(const struct elf_file *f, const struct new_section *s, size_t record, struct resolved_list *l,
-                          struct error *e)
+static void wanted_resolve(const struct elf_file *f, const struct new_section *s, size_t record,
+                           struct resolved_list *l)
 {
-	uint64_t n = s->size / record, (*places)[2] = calloc(2 * n + 1, sizeof(*places));
+	uint64_t n = s->size / record, (*places)[2] = mem_zero(2 * n, sizeof(*places));
 	size_t i;
-	bool ok;
 
-	if (!places)
-		return error_memory(e);
 	for (i = 0; i < s->reloc_count; i++) {
 		const struct new_reloc *r = &s->relocs[i];
 		uint64_t *place = places[2 * (r->offset / record) + (r->offset % record != 0)];
@@ -235,9 +208,8 @@ static int wanted_resolve(const struct elf_file *f, const struct new_section *s,
 			place[1] = (uint64_t)r->addend;
 		}
 	}
-	ok = records_resolve(l, s->data, s->size, record, places);
+	records_resolve(l, s->data, s->size, record, places);
 	free(places);
-	return ok ? 0 : error_memory(e);
 }
 
 int object_tables_present(const struct elf_file *f, const struct object_tables *wanted, bool *emptied, struct error *e)
@@ -262,8 +234,8 @@ int object_tables_present(const struct elf_file *f, const struct object_tables *
 	for (k = 0; k < wanted->count; k++) {
 		size_t record = record_size(wanted, wanted->sections[k].name);
 
-		if (record && wanted_resolve(f, &wanted->sections[k], record, &want, e))
-			goto out;
+		if (record)
+			wanted_resolve(f, &wanted->sections[k], record, &want);
 	}
 	same = have.count == want.count;
 	if (same && have.count) {

@@ -27,15 +27,15 @@ struct table_ref {
 	int64_t off;
 };
 
-/* Add an entry; false: out of memory. `section` is the code or data that the entry describes, `at` an offset in
+/* Add an entry. `section` is the code or data that the entry describes, `at` an offset in
  * it. The form of a site decides which table it goes to;
  * `more` counts with ETCH_IMV_MORE. */
-bool object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
+void object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct etch_imv_more *more, const struct table_ref *object);
 /* what: the record, except for its references. */
-bool object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
+void object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
                           const char *name);
-bool object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
+void object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,
                         const struct table_ref *object);
 void object_tables_free(struct object_tables *t);
 

@@ -2,7 +2,7 @@
 /* Makes and decodes the register table. */
 #include "table/register_table.h"
 
-#include "support/vector.h"
+#include "support/memory.h"
 #include "table/unwind_tables.h"
 
 #include <etch/orc_registers.h>
@@ -64,22 +64,19 @@ struct cfi_row {
 struct maker {
 	const struct register_sources *in;
 	struct cfi_row *cfi;
-	size_t cfi_count, cfi_room;
-	size_t cfi_at;          /* the first row of .eh_frame that ends after the current address */
+	size_t cfi_count, cfi_capacity;
+	size_t cfi_at;          /* the first row of .eh_frame that ends behind the current address */
 	size_t save, save_next; /* the code's row in force there, and the next one */
 	struct row_list out;    /* with etch_saves in place of rules */
 	size_t lost;
-	bool failed;
 };
 
 static void cfi_row_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct maker *m = ctx;
 
-	if (!room_make(&m->cfi, &m->cfi_room, m->cfi_count, sizeof(*m->cfi)))
-		m->failed = true;
-	else
-		m->cfi[m->cfi_count++] = (struct cfi_row){row->start, row->end, row->saves};
+	mem_room(&m->cfi, &m->cfi_capacity, m->cfi_count, sizeof(*m->cfi));
+	m->cfi[m->cfi_count++] = (struct cfi_row){row->start, row->end, row->saves};
 }
 
 /* Advances in the lists to `addr`. Returns the address up to which their entries there hold, at most `end`. */
@@ -146,10 +143,8 @@ static void row_put(struct maker *m, uint64_t addr, const struct etch_saves *s)
 	memcpy(&row.rule, s, sizeof(row.rule));
 	if (m->out.count && !memcmp(&m->out.rows[m->out.count - 1].rule, &row.rule, sizeof(row.rule)))
 		return;
-	if (!room_make(&m->out.rows, &m->out.room, m->out.count, sizeof(*m->out.rows)))
-		m->failed = true;
-	else
-		m->out.rows[m->out.count++] = row;
+	mem_room(&m->out.rows, &m->out.room, m->out.count, sizeof(*m->out.rows));
+	m->out.rows[m->out.count++] = row;
 }
 
 /* Makes the rows. Where nobody looks, since the rule is of another kind, the one before goes on. */
@@ -161,7 +156,7 @@ static void rows_put(struct maker *m)
 	size_t i;
 
 	row_put(m, rows->rows[0].addr, &unknown);
-	for (i = 0; i + 1 < rows->count && !m->failed; i++) {
+	for (i = 0; i + 1 < rows->count; i++) {
 		const struct row *r = &rows->rows[i];
 		uint64_t addr, to;
 
@@ -178,10 +173,8 @@ static void rows_put(struct maker *m)
 		}
 	}
 	end.addr = rows->rows[rows->count - 1].addr;
-	if (room_make(&m->out.rows, &m->out.room, m->out.count, sizeof(*m->out.rows)))
-		m->out.rows[m->out.count++] = end;
-	else
-		m->failed = true;
+	mem_room(&m->out.rows, &m->out.room, m->out.count, sizeof(*m->out.rows));
+	m->out.rows[m->out.count++] = end;
 }
 
 int register_table_make(const struct register_sources *in, uint8_t **out, size_t *size, size_t *lost, struct error *e)
@@ -191,11 +184,10 @@ int register_table_make(const struct register_sources *in, uint8_t **out, size_t
 	size_t i;
 	int err;
 
-	for (i = 0; in->cfi && i < in->cfi->count && !m.failed; i++)
+	for (i = 0; in->cfi && i < in->cfi->count; i++)
 		cfi_file_rows(in->cfi, i, ETCH_CFI_SAVES, cfi_row_add, &m);
-	if (!m.failed)
-		rows_put(&m);
-	err = m.failed ? error_memory(e) : unwind_block_encode(&m.out, &kind, out, size, e);
+	rows_put(&m);
+	err = unwind_block_encode(&m.out, &kind, out, size, e);
 	*lost = m.lost;
 	free(m.cfi);
 	row_list_free(&m.out);
@@ -212,11 +204,7 @@ int register_table_decode(const uint8_t *table, size_t size, struct register_lis
 	memset(out, 0, sizeof(*out));
 	if (unwind_block_decode(table, size, NULL, 0, &rows, e))
 		return -1;
-	out->rows = calloc(rows.count + 1, sizeof(*out->rows));
-	if (!out->rows) {
-		row_list_free(&rows);
-		return error_memory(e);
-	}
+	out->rows = mem_zero(rows.count, sizeof(*out->rows));
 	for (i = 0; i < rows.count; i++) {
 		struct etch_saves s;
 

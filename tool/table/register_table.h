@@ -18,7 +18,7 @@ struct register_sources {
 /*
  * Encodes the register table for the code of the rows: malloc'd. A place is proven from the code; or where that knows
  * none, .eh_frame's, if the code does not contradict it; or unknown. *lost: number of places that do not fit, and are
- * unknown. -1 and a message: out of memory, or too large.
+ * unknown. -1 and a message: too large.
  */
 int register_table_make(const struct register_sources *in, uint8_t **out, size_t *size, size_t *lost, struct error *e);
 

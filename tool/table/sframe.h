@@ -80,7 +80,7 @@ struct sframe {
 /*
  * Encodes rows, sorted by address, as version 2 or 3. Neighbours with the same rule are merged; rules that the version
  * cannot express are gaps, counted. `placed`: addresses are final, so FDEs are sorted, and repeated blocks found.
- * Deterministic. 0; or -1: out of memory, or more than the format's 32-bit offsets can hold. *out is to be freed by
+ * Deterministic. 0; or -1: more than the format's 32-bit offsets can hold. *out is to be freed by
  * sframe_free() in any case.
  */
 int sframe_encode(const struct row_list *rows, unsigned version, bool placed, struct sframe *out, struct error *e);

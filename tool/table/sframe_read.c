@@ -2,6 +2,7 @@
 /* SFrame to rows. The bytes are not trusted: every offset and count is checked before it is used. */
 #include "table/sframe.h"
 
+#include "support/memory.h"
 #include "support/vector.h"
 
 #include <etch/orc_rule.h>
@@ -215,7 +216,7 @@ static bool flex_rule(const struct fre *x, bool signal, struct etch_rule *out)
 
 /* ---- rows --------------------------------------------------------------------- */
 
-static int row_add(struct reader *r, uint64_t addr, const struct etch_rule *rule)
+static void row_add(struct reader *r, uint64_t addr, const struct etch_rule *rule)
 {
 	struct row_list *l = r->out;
 	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
@@ -223,13 +224,11 @@ static int row_add(struct reader *r, uint64_t addr, const struct etch_rule *rule
 	if (last && last->addr == addr) /* a row of no length */
 		l->count--;
 	if (l->count && etch_rule_equal(&l->rows[l->count - 1].rule, rule))
-		return 0;
-	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows)))
-		return error_memory(r->e);
+		return;
+	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
 	memset(&l->rows[l->count], 0, sizeof(l->rows[l->count]));
 	l->rows[l->count].addr = addr;
 	l->rows[l->count++].rule = *rule;
-	return 0;
 }
 
 /*
@@ -267,8 +266,8 @@ static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint6
 			rule = etch_rule_undef; /* valid, but no rule of ours */
 		if (!etch_rule_valid(&rule))
 			rule = etch_rule_undef;
-		if (x.off < end - start && row_add(r, start + x.off, &rule))
-			return -1;
+		if (x.off < end - start)
+			row_add(r, start + x.off, &rule);
 	}
 	return 0;
 }
@@ -277,8 +276,7 @@ static int fde_rows(struct reader *r, const struct fde *f)
 {
 	uint64_t at, block = f->info & SFRAME_MASK ? f->rep_size : f->end - f->start;
 
-	if (row_add(r, f->start, &etch_rule_undef)) /* up to the first row */
-		return -1;
+	row_add(r, f->start, &etch_rule_undef); /* up to the first row */
 	/* Blocks are counted from the address 0: an unwinder takes the remainder of the program counter. */
 	for (at = f->start; at < f->end; at = at - (f->info & SFRAME_MASK ? at % block : 0) + block) {
 		uint64_t from = f->info & SFRAME_MASK ? at - at % block : at;
@@ -288,7 +286,8 @@ static int fde_rows(struct reader *r, const struct fde *f)
 		if (rows_add(r, f, from, f->end - from < block ? f->end : from + block))
 			return -1;
 	}
-	return row_add(r, f->end, &etch_rule_undef);
+	row_add(r, f->end, &etch_rule_undef);
+	return 0;
 }
 
 static int fde_order(const void *a, const void *b)
@@ -303,9 +302,7 @@ static int fdes_read(struct reader *r, uint64_t addr, const struct code_space *s
 {
 	size_t i;
 
-	r->list = calloc((size_t)r->h.fde_count + 1, sizeof(*r->list));
-	if (!r->list)
-		return error_memory(r->e);
+	r->list = mem_zero(r->h.fde_count, sizeof(*r->list));
 	for (i = 0; i < r->h.fde_count; i++) {
 		struct fde *f = &r->list[r->count];
 		const struct code_section *c, *last;

@@ -5,7 +5,6 @@
  */
 #include "table/sframe.h"
 
-#include "support/vector.h"
 #include "support/memory.h"
 
 #include <etch/orc_rule.h>
@@ -32,12 +31,12 @@ struct writer {
 	unsigned version;
 	bool placed;
 	struct item *items; /* the last one is a gap */
-	size_t count, room;
+	size_t count, capacity;
 	uint32_t *cost; /* of the best encoding of the rows of a run up to each, and its last FDE's number of rows */
 	uint8_t *rows;
 	struct sframe *out;
 	uint8_t *fres; /* the FRE part */
-	size_t fre_size, fre_room, fde_room, start_room, fres_count;
+	size_t fre_size, fre_capacity, fde_capacity, start_capacity;
 	uint8_t *fde;
 };
 
@@ -135,8 +134,7 @@ static bool item_same(const struct item *a, const struct item *b)
 	return !memcmp((const char *)a + sizeof(a->addr), (const char *)b + sizeof(b->addr), sizeof(*a) - sizeof(a->addr));
 }
 
-/* False: out of memory. */
-static bool items_make(struct writer *w, const struct row_list *rows)
+static void items_make(struct writer *w, const struct row_list *rows)
 {
 	size_t i;
 
@@ -149,11 +147,9 @@ static bool items_make(struct writer *w, const struct row_list *rows)
 		}
 		if (w->count && item_same(&it, &w->items[w->count - 1]))
 			continue;
-		if (!room_make(&w->items, &w->room, w->count, sizeof(*w->items)))
-			return false;
+		mem_room(&w->items, &w->capacity, w->count, sizeof(*w->items));
 		w->items[w->count++] = it;
 	}
-	return true;
 }
 
 /* ---- FDEs --------------------------------------------------------------------- */
@@ -166,17 +162,15 @@ static uint32_t fde_size(const struct writer *w)
 /* Size of an FRE's address, as its log2, where the last one is this far from the start. */
 static unsigned address_log2(uint64_t far) { return far < 256 ? 0 : far < 65536 ? 1 : 2; }
 
-static bool bytes_add(uint8_t **to, size_t *room, size_t *size, const void *data, size_t n)
+static void bytes_add(uint8_t **to, size_t *capacity, size_t *size, const void *data, size_t n)
 {
-	while (*size + n > *room)
-		if (!room_make(to, room, *room, 1))
-			return false;
+	while (*size + n > *capacity)
+		mem_double(to, capacity, 1);
 	memcpy(*to + *size, data, n);
 	*size += n;
-	return true;
 }
 
-static bool fre_add(struct writer *w, const struct item *it, uint64_t off, unsigned log2)
+static void fre_add(struct writer *w, const struct item *it, uint64_t off, unsigned log2)
 {
 	uint8_t bytes[4 + 1 + sizeof(it->word)];
 	size_t n = (size_t)1 << log2, i;
@@ -188,11 +182,11 @@ static bool fre_add(struct writer *w, const struct item *it, uint64_t off, unsig
 		n += (size_t)1 << it->log2;
 	}
 	w->out->fres++;
-	return bytes_add(&w->fres, &w->fre_room, &w->fre_size, bytes, n);
+	bytes_add(&w->fres, &w->fre_capacity, &w->fre_size, bytes, n);
 }
 
 /* Writes an FDE of n rows; repeat: so many blocks of BLOCK bytes have them. */
-static bool fde_add(struct writer *w, const struct item *it, size_t n, uint64_t size, size_t repeat)
+static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t size, size_t repeat)
 {
 	unsigned log2 = address_log2(it[n - 1].addr - it->addr);
 	uint8_t info = (uint8_t)(log2 | (repeat ? SFRAME_MASK : 0) | (it->signal ? SFRAME_SIGNAL : 0));
@@ -203,18 +197,17 @@ static bool fde_add(struct writer *w, const struct item *it, size_t n, uint64_t 
 	struct sframe_fde_v3 three = {0, (uint32_t)size, (uint32_t)w->fre_size};
 	struct sframe_attr_v3 attr = {(uint16_t)n, info, it->flex ? SFRAME_FLEX : SFRAME_DEFAULT, rep};
 
-	if (!room_make(&w->out->starts, &w->start_room, at, sizeof(*w->out->starts)))
-		return false;
+	mem_room(&w->out->starts, &w->start_capacity, at, sizeof(*w->out->starts));
 	w->out->starts[at] = it->addr;
-	if (w->version < 3 ? !bytes_add(&w->fde, &w->fde_room, &bytes, &two, sizeof(two))
-	                   : !bytes_add(&w->fde, &w->fde_room, &bytes, &three, sizeof(three)) ||
-	                         !bytes_add(&w->fres, &w->fre_room, &w->fre_size, &attr, sizeof(attr)))
-		return false;
+	if (w->version < 3) {
+		bytes_add(&w->fde, &w->fde_capacity, &bytes, &two, sizeof(two));
+	} else {
+		bytes_add(&w->fde, &w->fde_capacity, &bytes, &three, sizeof(three));
+		bytes_add(&w->fres, &w->fre_capacity, &w->fre_size, &attr, sizeof(attr));
+	}
 	w->out->fdes++;
 	for (i = 0; i < n; i++)
-		if (!fre_add(w, &it[i], it[i].addr - it->addr, log2))
-			return false;
-	return true;
+		fre_add(w, &it[i], it[i].addr - it->addr, log2);
 }
 
 /* For the rows of one FDE up to row k - 1: the first of them whose distance to that fits addresses of 1, 2 and 4 bytes.
@@ -245,7 +238,7 @@ static void reach_advance(struct reach *r, const struct item *it, size_t k)
  * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes: cost[k] is what they and
  * the addresses of the first k rows take, since all else is the same in any.
  */
-static bool run_cut(struct writer *w, const struct item *it, size_t n, uint64_t end)
+static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t end)
 {
 	struct reach reach = {{0}};
 	uint32_t *cost = w->cost;
@@ -278,10 +271,8 @@ static bool run_cut(struct writer *w, const struct item *it, size_t n, uint64_t 
 	}
 	for (k = 0; k < n; k = at) {
 		at = cost[k];
-		if (!fde_add(w, &it[k], at - k, (at < n ? it[at].addr : end) - it[k].addr, 0))
-			return false;
+		fde_add(w, &it[k], at - k, (at < n ? it[at].addr : end) - it[k].addr, 0);
 	}
-	return true;
 }
 
 /* If a block of BLOCK bytes is repeated from row i on, returns how often, and its number of rows. */
@@ -313,14 +304,13 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	return times < REPEATS_MIN ? 0 : times;
 }
 
-/* Writes a repeated block. If its last row extends after the last block, row *i is what is left of it. */
-static bool blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
+/* Writes a repeated block. If its last row extends behind the last block, row *i is what is left of it. */
+static void blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 {
 	uint64_t end = w->items[*i].addr + times * BLOCK;
 	struct item rest;
 
-	if (!fde_add(w, &w->items[*i], rows, times * BLOCK, times))
-		return false;
+	fde_add(w, &w->items[*i], rows, times * BLOCK, times);
 	*i += times * rows - 1;
 	rest = w->items[*i];
 	if (w->items[*i + 1].addr > end) {
@@ -329,11 +319,10 @@ static bool blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 	} else {
 		++*i;
 	}
-	return true;
 }
 
-/* Writes all FDEs. False: out of memory. */
-static bool fdes_make(struct writer *w)
+/* Writes all FDEs. */
+static void fdes_make(struct writer *w)
 {
 	size_t i = 0, n, rows;
 
@@ -348,18 +337,15 @@ static bool fdes_make(struct writer *w)
 		while (times && w->items[i + times * rows].addr < w->items[i].addr + times * BLOCK)
 			times--;
 		if (times >= REPEATS_MIN) {
-			if (!blocks_add(w, &i, times, rows))
-				return false;
+			blocks_add(w, &i, times, rows);
 			continue;
 		}
 		for (n = 1; !w->items[i + n].gap; n++)
 			if (repeats(w, i + n, &rows))
 				break;
-		if (!run_cut(w, &w->items[i], n, w->items[i + n].addr))
-			return false;
+		run_cut(w, &w->items[i], n, w->items[i + n].addr);
 		i += n;
 	}
-	return true;
 }
 
 static int finish(struct writer *w, struct error *e)
@@ -394,17 +380,14 @@ static int finish(struct writer *w, struct error *e)
 int sframe_encode(const struct row_list *rows, unsigned version, bool placed, struct sframe *out, struct error *e)
 {
 	struct writer w = {.version = version, .placed = placed, .out = out};
-	int err = -1;
+	int err;
 
 	memset(out, 0, sizeof(*out));
-	if (items_make(&w, rows)) {
-		w.cost = malloc((w.count + 1) * sizeof(*w.cost));
-		w.rows = malloc(w.count + 1);
-	}
-	if (!w.cost || !w.rows || !fdes_make(&w))
-		error_memory(e);
-	else
-		err = finish(&w, e);
+	items_make(&w, rows);
+	w.cost = mem_alloc(w.count + 1, sizeof(*w.cost));
+	w.rows = mem_alloc(w.count + 1, 1);
+	fdes_make(&w);
+	err = finish(&w, e);
 	free(w.items);
 	free(w.cost);
 	free(w.rows);

@@ -57,8 +57,7 @@ static bool is_padding_before(const struct row_list *l, size_t i, const struct c
 	return l->rows[i].addr - from <= 256 && is_padding(space, cache, from, l->rows[i].addr);
 }
 
-int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
-                          struct error *e)
+void unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out)
 {
 	struct step_cache *cache;
 	size_t i, n = 0;
@@ -66,8 +65,6 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 	memset(out, 0, sizeof(*out));
 	out->room = in->count + 1;
 	out->rows = big_alloc(out->room * sizeof(*out->rows));
-	if (!out->rows)
-		return error_memory(e);
 	cache = step_cache_new(); /* null is allowed, only slower */
 	if (in->count && (in->rows[0].addr & 255))
 		out->rows[n++] = (struct row){.addr = in->rows[0].addr & ~255ull};
@@ -100,5 +97,4 @@ int unwind_rows_canonical(const struct row_list *in, const struct code_space *sp
 	}
 	step_cache_free(cache);
 	out->count = n;
-	return 0;
 }

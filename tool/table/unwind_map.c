@@ -26,7 +26,7 @@ void map_free(struct map *m)
 }
 
 /* Makes the runs of all return addresses; returns their number. */
-static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift,
+static size_t runs_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift,
                          struct run *runs)
 {
 	struct etch_map_rule ignored;
@@ -54,7 +54,7 @@ static int64_t runs_make(const struct numbered *n, const uint64_t *calls, size_t
 		r.split = start >> shift == r.granule ? (uint32_t)(start & ((1u << shift) - 1)) : 0;
 		runs[count++] = r;
 	}
-	return (int64_t)count;
+	return count;
 }
 
 /* How many runs have a rule, to choose the map's palette. */
@@ -72,19 +72,15 @@ static int use_compare(const void *a, const void *b)
 }
 
 /* Makes the palette of the map, of the rules that no step says; code[rule] is the rule's byte, or ETCH_MAP_FULL. */
-static int map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
-                            uint8_t *code)
+static void map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
+                             uint8_t *code)
 {
 	uint32_t rules = n->palette.count, i;
-	struct use *use = calloc(rules + 1, sizeof(*use));
+	struct use *use = mem_zero(rules, sizeof(*use));
 	struct etch_map_rule packed;
 	size_t r;
 
-	m->palette = calloc(ETCH_MAP_CODES - ETCH_MAP_STEPS, sizeof(*m->palette));
-	if (!use || !m->palette) {
-		free(use);
-		return -1;
-	}
+	m->palette = mem_zero(ETCH_MAP_CODES - ETCH_MAP_STEPS, sizeof(*m->palette));
 	for (i = 0; i < rules; i++)
 		use[i].rule = i;
 	for (r = 0; r < run_count; r++)
@@ -103,7 +99,6 @@ static int map_palette_make(const struct numbered *n, const struct run *runs, si
 		m->palette[m->palette_count++] = packed;
 	}
 	free(use);
-	return 0;
 }
 
 /* True for granules near a row that is entered by a return; they use the full table. */
@@ -154,35 +149,28 @@ static uint8_t granule_encode(struct map *m, const struct run *runs, size_t coun
 	return (uint8_t)(ETCH_MAP_UNIT - (m->units - (n - 1) - page_unit));
 }
 
-int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m,
-             struct error *e)
+void map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m)
 {
 	unsigned page_shift = etch_map_page_shift(shift);
-	struct run *runs = malloc((call_count + 1) * sizeof(*runs));
-	uint8_t *code = malloc(n->palette.count + 1);
-	size_t r = 0, end, entered = 0;
-	int64_t count;
+	struct run *runs = mem_alloc(call_count, sizeof(*runs));
+	uint8_t *code = mem_alloc(n->palette.count, 1);
+	size_t count = runs_make(n, calls, call_count, shift, runs), r = 0, end, entered = 0;
 	uint64_t page;
 
 	m->shift = shift;
 	m->granules = (n->size >> shift) + 1;
 	m->pages = (uint32_t)((m->granules - 1) >> page_shift) + 1;
-	m->bytes = malloc(m->granules);
-	m->page = malloc(m->pages * sizeof(*m->page));
-	count = runs ? runs_make(n, calls, call_count, shift, runs) : -1;
-	m->unit = malloc((size_t)(count < 0 ? 0 : count) * ETCH_UNIT_SIZE + 1);
-	if (!runs || !code || !m->bytes || !m->page || !m->unit || map_palette_make(n, runs, (size_t)count, m, code)) {
-		free(runs);
-		free(code);
-		return error_memory(e);
-	}
+	m->bytes = mem_alloc(m->granules, 1);
+	m->page = mem_alloc(m->pages, sizeof(*m->page));
+	m->unit = mem_alloc(count, ETCH_UNIT_SIZE);
+	map_palette_make(n, runs, count, m, code);
 
 	/* Granules without a return address refer to the full table, which is right for any address. */
 	memset(m->bytes, ETCH_MAP_FULL, m->granules);
 	for (page = 0; page < m->pages; page++) {
 		m->page[page] = m->units;
-		for (; r < (size_t)count && runs[r].granule >> page_shift == page; r = end) {
-			for (end = r + 1; end < (size_t)count && runs[end].granule == runs[r].granule; end++)
+		for (; r < count && runs[r].granule >> page_shift == page; r = end) {
+			for (end = r + 1; end < count && runs[end].granule == runs[r].granule; end++)
 				;
 			if (!near_entered_by_return(n, &entered, runs[r].granule, shift))
 				m->bytes[runs[r].granule] = granule_encode(m, runs + r, end - r, code, m->page[page]);
@@ -190,5 +178,4 @@ int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count,
 	}
 	free(runs);
 	free(code);
-	return 0;
 }

@@ -18,9 +18,8 @@ struct map {
 	uint32_t palette_count;
 };
 
-/* Makes the map; `calls` as for unwind_block_encode(). -1: out of memory. */
-int map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m,
-             struct error *e);
+/* Makes the map; `calls` as for unwind_block_encode(). */
+void map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m);
 void map_free(struct map *m);
 
 #endif

@@ -26,43 +26,32 @@ static uint32_t rule_hash(const struct etch_rule *r)
 	return (uint32_t)(w[0] >> 32);
 }
 
-static int palette_grow(struct palette *p)
+static void palette_grow(struct palette *p)
 {
-	uint32_t room = p->room ? 2 * p->room : 512, mask = 4 * room - 1, i;
-	struct etch_rule *list = realloc(p->list, room * sizeof(*list));
-	uint32_t *uses, *slots;
+	uint32_t i;
 
-	if (list)
-		p->list = list;
-	uses = realloc(p->uses, room * sizeof(*uses));
-	if (uses)
-		p->uses = uses;
-	slots = calloc(mask + 1, sizeof(*slots));
-	if (!list || !uses || !slots) {
-		free(slots);
-		return -1;
-	}
-	for (i = 0; i < p->count; i++) {
-		uint32_t at = rule_hash(&list[i]) & mask;
-
-		while (slots[at])
-			at = (at + 1) & mask;
-		slots[at] = i + 1;
-	}
+	p->capacity = p->capacity ? 2 * p->capacity : 512;
+	p->list = mem_resize(p->list, p->capacity, sizeof(*p->list));
+	p->uses = mem_resize(p->uses, p->capacity, sizeof(*p->uses));
+	p->mask = 4 * p->capacity - 1;
 	free(p->slots);
-	p->slots = slots;
-	p->mask = mask;
-	p->room = room;
-	return 0;
+	p->slots = mem_zero((size_t)p->mask + 1, sizeof(*p->slots));
+	for (i = 0; i < p->count; i++) {
+		uint32_t at = rule_hash(&p->list[i]) & p->mask;
+
+		while (p->slots[at])
+			at = (at + 1) & p->mask;
+		p->slots[at] = i + 1;
+	}
 }
 
-/* Index of a rule, added if it is new. -1: out of memory. */
-static int64_t palette_add(struct palette *p, const struct etch_rule *r)
+/* Index of a rule, added if it is new. */
+static uint32_t palette_add(struct palette *p, const struct etch_rule *r)
 {
 	uint32_t at;
 
-	if (p->count == p->room && palette_grow(p))
-		return -1;
+	if (p->count == p->capacity)
+		palette_grow(p);
 	for (at = rule_hash(r) & p->mask; p->slots[at]; at = (at + 1) & p->mask)
 		if (etch_rule_equal(&p->list[p->slots[at] - 1], r)) {
 			p->uses[p->slots[at] - 1]++;
@@ -89,27 +78,22 @@ static int ranked_compare(const void *a, const void *b)
 	return memcmp(&x->rule, &y->rule, sizeof(x->rule));
 }
 
-/* Sorts the palette; (*order)[i] is the new index of rule i. */
-static int palette_sort(struct palette *p, uint32_t **order)
+/* Sorts the palette. Returns a list of the new index of each rule. */
+static uint32_t *palette_sort(struct palette *p)
 {
-	struct ranked *r = malloc((p->count + 1) * sizeof(*r));
-	uint32_t i;
+	struct ranked *r = mem_alloc(p->count, sizeof(*r));
+	uint32_t *order = mem_alloc(p->count, sizeof(*order)), i;
 
-	*order = malloc((p->count + 1) * sizeof(**order));
-	if (!r || !*order) {
-		free(r);
-		return -1;
-	}
 	for (i = 0; i < p->count; i++)
 		r[i] = (struct ranked){p->list[i], p->uses[i], i};
 	qsort(r, p->count, sizeof(*r), ranked_compare);
 	for (i = 0; i < p->count; i++) {
 		p->list[i] = r[i].rule;
 		p->uses[i] = r[i].uses;
-		(*order)[r[i].was] = i;
+		order[r[i].was] = i;
 	}
 	free(r);
-	return 0;
+	return order;
 }
 
 /* ---- rows, checked and numbered ----------------------------------------------------------- */
@@ -122,14 +106,13 @@ void numbered_free(struct numbered *n)
 }
 
 /* Chooses runs, and gives the rules their final indices. */
-static int numbered_sort(struct numbered *n)
+static void numbered_sort(struct numbered *n)
 {
 	const struct unwind_run *run;
 	uint32_t *order, k;
 	size_t i;
 
-	if (unwind_runs_find(n->rows + n->first, n->count - n->first, n->rule + n->first, n->palette.count, &n->runs))
-		return -1;
+	unwind_runs_find(n->rows + n->first, n->count - n->first, n->rule + n->first, n->palette.count, &n->runs);
 	memset(n->palette.uses, 0, n->palette.count * sizeof(*n->palette.uses));
 	for (i = n->first; i < n->count; i += entry_rows(n, i, &run))
 		if (!n->runs.of_row[i - n->first])
@@ -138,8 +121,7 @@ static int numbered_sort(struct numbered *n)
 		for (i = 0; i < n->runs.list[k].n; i++)
 			/* sorts first: a rule of a run must have an idx byte */
 			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31;
-	if (palette_sort(&n->palette, &order))
-		return -1;
+	order = palette_sort(&n->palette);
 	for (i = 0; i < n->count; i++)
 		n->rule[i] = order[n->rule[i]];
 	for (k = 0; k < n->runs.count; k++)
@@ -148,7 +130,6 @@ static int numbered_sort(struct numbered *n)
 	n->before = order[n->before];
 	n->direct = ETCH_IDX_ESCAPE - n->runs.count;
 	free(order);
-	return 0;
 }
 
 static bool is_valid(const struct etch_rule *r, unsigned encoding)
@@ -163,7 +144,6 @@ static bool is_valid(const struct etch_rule *r, unsigned encoding)
 
 int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *n, struct error *e)
 {
-	int64_t id;
 	size_t i;
 
 	memset(n, 0, sizeof(*n));
@@ -184,28 +164,15 @@ int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *
 		return error_set(e, "the text spans 0x%llx bytes; an unwind table covers at most 4 GiB",
 		                 (unsigned long long)n->size);
 
-	n->rule = malloc((n->count + 1) * sizeof(*n->rule));
-	if (!n->rule)
-		goto memory;
+	n->rule = mem_alloc(n->count, sizeof(*n->rule));
 	n->lead = !n->count || n->rows[0].addr != n->text;
-	if (n->lead) {
-		id = palette_add(&n->palette, &etch_rule_undef);
-		if (id < 0)
-			goto memory;
-		n->before = (uint32_t)id;
-	}
+	if (n->lead)
+		n->before = palette_add(&n->palette, &etch_rule_undef);
 	n->first = !n->lead;
-	for (i = 0; i < n->count; i++) {
-		id = palette_add(&n->palette, &n->rows[i].rule);
-		if (id < 0)
-			goto memory;
-		n->rule[i] = (uint32_t)id;
-	}
+	for (i = 0; i < n->count; i++)
+		n->rule[i] = palette_add(&n->palette, &n->rows[i].rule);
 	if (n->first)
 		n->before = n->rule[0];
-	if (!numbered_sort(n))
-		return 0;
-memory:
-	numbered_free(n);
-	return error_memory(e);
+	numbered_sort(n);
+	return 0;
 }

@@ -10,7 +10,7 @@
 struct palette {
 	struct etch_rule *list;
 	uint32_t *uses;
-	uint32_t count, room;
+	uint32_t count, capacity;
 	uint32_t *slots; /* hash table, open addressing; 0 = empty, else index + 1 */
 	uint32_t mask;
 };
@@ -29,7 +29,7 @@ struct numbered {
 	struct unwind_runs runs; /* runs.of_row is indexed from row `first` */
 };
 
-/* Checks and numbers rows. -1: out of memory, text over 4 GiB, rows out of order, or an invalid rule; of
+/* Checks and numbers rows. -1: text over 4 GiB, rows out of order, or an invalid rule; of
  * ETCH_ENCODING_REGISTERS, whose rows have etch_saves in place of rules, an invalid one of these. */
 int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *n, struct error *e);
 void numbered_free(struct numbered *n);

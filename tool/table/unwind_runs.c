@@ -5,6 +5,7 @@
  * number of occurrences, since few are different.
  */
 #include "table/unwind_runs.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ struct finder {
 	struct instance *instances;
 	size_t instance_count;
 	struct gram *grams;
-	size_t gram_count, gram_room;
+	size_t gram_count, gram_capacity;
 	uint32_t *slots; /* hash table of grams: index + 1 */
 	size_t mask;
 	uint64_t *heap; /* max-heap of (bytes saved << 32 | ~index): ties go to the lower index */
@@ -98,13 +99,11 @@ static uint32_t sequence_hash(const struct finder *f, uint32_t at, uint32_t n)
 	return h;
 }
 
-static int sequence_hash_grow(const struct finder *f, struct sequence_hash *h)
+static void sequence_hash_grow(const struct finder *f, struct sequence_hash *h)
 {
 	size_t mask = 2 * h->mask + 1, i, s;
-	uint32_t *slots = calloc(mask + 1, sizeof(*slots));
+	uint32_t *slots = mem_zero(mask + 1, sizeof(*slots));
 
-	if (!slots)
-		return -1;
 	for (i = 0; i < f->sequence_count; i++) {
 		for (s = sequence_hash(f, f->sequences[i].at, f->sequences[i].n) & mask; slots[s]; s = (s + 1) & mask)
 			;
@@ -113,17 +112,16 @@ static int sequence_hash_grow(const struct finder *f, struct sequence_hash *h)
 	free(h->slots);
 	h->slots = slots;
 	h->mask = mask;
-	return 0;
 }
 
-/* Index of the sequence of the last n tokens; if it exists already, the tokens are removed. -1: out of memory. */
-static int64_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t n)
+/* Index of the sequence of the last n tokens; if it exists already, the tokens are removed. */
+static uint32_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t n)
 {
 	uint32_t at = (uint32_t)f->token_count - n;
 	size_t s;
 
-	if (2 * f->sequence_count >= h->mask && sequence_hash_grow(f, h))
-		return -1;
+	if (2 * f->sequence_count >= h->mask)
+		sequence_hash_grow(f, h);
 	for (s = sequence_hash(f, at, n) & h->mask; h->slots[s]; s = (s + 1) & h->mask) {
 		struct sequence *q = &f->sequences[h->slots[s] - 1];
 
@@ -139,18 +137,17 @@ static int64_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t 
 }
 
 /* Collects the sequences of short rows. */
-static int sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
+static void sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
 {
 	struct sequence_hash hash = {NULL, 1023};
-	int64_t sequence = 0;
+	uint32_t sequence;
 	size_t i, end, k;
 
-	f->tokens = malloc((count + 1) * sizeof(*f->tokens));
-	f->sequences = malloc((count / 2 + 1) * sizeof(*f->sequences));
-	f->instances = malloc((count / 2 + 1) * sizeof(*f->instances));
-	if (!f->tokens || !f->sequences || !f->instances || sequence_hash_grow(f, &hash))
-		sequence = -1;
-	for (i = 0; i < count && sequence >= 0; i = end > i ? end : i + 1) {
+	f->tokens = mem_alloc(count, sizeof(*f->tokens));
+	f->sequences = mem_alloc(count / 2, sizeof(*f->sequences));
+	f->instances = mem_alloc(count / 2, sizeof(*f->instances));
+	sequence_hash_grow(f, &hash);
+	for (i = 0; i < count; i = end > i ? end : i + 1) {
 		uint64_t block = rows[i].addr >> ETCH_BLOCK_SHIFT;
 
 		for (end = i; end < count && rows[end + 1].addr - rows[end].addr <= MAX_ROW &&
@@ -163,40 +160,31 @@ static int sequences_find(struct finder *f, const struct row *rows, size_t count
 			f->tokens[f->token_count++] =
 				(struct token){rule[k], 0, (uint8_t)(k > i ? rows[k].addr - rows[k - 1].addr : 0)};
 		sequence = sequence_add(f, &hash, (uint32_t)(end - i));
-		f->instances[f->instance_count++] = (struct instance){(uint32_t)i, (uint32_t)sequence};
+		f->instances[f->instance_count++] = (struct instance){(uint32_t)i, sequence};
 	}
 	free(hash.slots);
-	return sequence < 0 ? -1 : 0;
 }
 
 /* ---- grams -------------------------------------------------------------------------- */
 
-static int grams_grow(struct finder *f)
+static void grams_grow(struct finder *f)
 {
-	size_t room = f->gram_room ? 2 * f->gram_room : 4096, mask = 2 * room - 1, i, s;
-	struct gram *grams = realloc(f->grams, room * sizeof(*grams));
-	uint32_t *slots = calloc(mask + 1, sizeof(*slots));
+	size_t i, s;
 
-	if (grams)
-		f->grams = grams;
-	if (!grams || !slots) {
-		free(slots);
-		return -1;
-	}
-	for (i = 0; i < f->gram_count; i++) {
-		for (s = grams[i].hash & mask; slots[s]; s = (s + 1) & mask)
-			;
-		slots[s] = (uint32_t)i + 1;
-	}
+	f->gram_capacity = f->gram_capacity ? 2 * f->gram_capacity : 4096;
+	f->grams = mem_resize(f->grams, f->gram_capacity, sizeof(*f->grams));
+	f->mask = 2 * f->gram_capacity - 1;
 	free(f->slots);
-	f->slots = slots;
-	f->mask = mask;
-	f->gram_room = room;
-	return 0;
+	f->slots = mem_zero(f->mask + 1, sizeof(*f->slots));
+	for (i = 0; i < f->gram_count; i++) {
+		for (s = f->grams[i].hash & f->mask; f->slots[s]; s = (s + 1) & f->mask)
+			;
+		f->slots[s] = (uint32_t)i + 1;
+	}
 }
 
 /* Adds `weight` to the count of every gram in the free tokens [from, to). */
-static int grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t weight)
+static void grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t weight)
 {
 	uint32_t at, n;
 
@@ -221,11 +209,10 @@ static int grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t we
 				f->slots[s] = (uint32_t)++f->gram_count;
 			}
 			g->count += weight;
-			if (f->gram_count == f->gram_room && grams_grow(f))
-				return -1;
+			if (f->gram_count == f->gram_capacity)
+				grams_grow(f);
 		}
 	}
-	return 0;
 }
 
 /* ---- the gram that saves most ---------------------------------------------------------- */
@@ -252,19 +239,16 @@ static void heap_sink(struct finder *f, size_t i)
 	f->heap[i] = v;
 }
 
-static int heap_make(struct finder *f)
+static void heap_make(struct finder *f)
 {
 	size_t i;
 
-	f->heap = malloc((f->gram_count + 1) * sizeof(*f->heap));
-	if (!f->heap)
-		return -1;
+	f->heap = mem_alloc(f->gram_count, sizeof(*f->heap));
 	for (i = 0; i < f->gram_count; i++)
 		if (saving(&f->grams[i]) > COST)
 			f->heap[f->heap_count++] = (uint64_t)saving(&f->grams[i]) << 32 | (uint32_t)~i;
 	for (i = f->heap_count / 2; i-- > 0;)
 		heap_sink(f, i);
-	return 0;
 }
 
 /* Removes the gram that saves most, or returns null. Savings only decrease, so outdated heap entries are
@@ -288,7 +272,7 @@ static struct gram *heap_pop(struct finder *f)
 }
 
 /* Assigns the tokens of every occurrence of *g to run `run`. */
-static int sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
+static void sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
 {
 	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at; /* copies: grams_count() may move *g */
 	const uint64_t rules = rules_in(f, g->at, g->n);
@@ -308,24 +292,22 @@ static int sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
 			for (k = free_at = at; k + n <= stop; k++) {
 				if (f->tokens[k].rule != first || !tokens_equal(f, pattern, k, n))
 					continue;
-				if (!cut && grams_count(f, at, stop, 0u - q->weight))
-					return -1;
+				if (!cut)
+					grams_count(f, at, stop, 0u - q->weight);
 				cut = true;
-				if (grams_count(f, free_at, k, q->weight))
-					return -1;
+				grams_count(f, free_at, k, q->weight);
 				f->tokens[k].owner = (uint16_t)(run + 1);
 				for (uint32_t j = 1; j < n; j++)
 					f->tokens[k + j].owner = INSIDE;
 				free_at = k + n;
 				k = free_at - 1;
 			}
-			if (cut && grams_count(f, free_at, stop, q->weight))
-				return -1;
+			if (cut)
+				grams_count(f, free_at, stop, q->weight);
 			if (stop == at)
 				stop++;
 		}
 	}
-	return 0;
 }
 
 static int descending(const void *a, const void *b)
@@ -336,16 +318,15 @@ static int descending(const void *a, const void *b)
 }
 
 /* Chooses runs until no gram saves enough, or the idx bytes are used up. */
-static int runs_choose(struct finder *f, const uint32_t *rule, size_t count, uint32_t rules, struct unwind_runs *out)
+static void runs_choose(struct finder *f, const uint32_t *rule, size_t count, uint32_t rules, struct unwind_runs *out)
 {
-	uint32_t *uses = calloc(rules + 256, sizeof(*uses)), different = 0, k, added;
-	bool *in_run = calloc(rules + 1, sizeof(*in_run));
+	uint32_t *uses = mem_zero(rules + 256, sizeof(*uses)), different = 0, k, added;
+	bool *in_run = mem_zero(rules, sizeof(*in_run));
 	struct gram *g;
 	size_t i;
 
-	out->list = calloc(MAX_RUNS, sizeof(*out->list));
-	if (!uses || !in_run || !out->list || heap_make(f))
-		goto memory;
+	out->list = mem_zero(MAX_RUNS, sizeof(*out->list));
+	heap_make(f);
 	for (i = 0; i < count; i++)
 		uses[rule[i]]++;
 	qsort(uses, rules, sizeof(*uses), descending);
@@ -368,17 +349,11 @@ static int runs_choose(struct finder *f, const uint32_t *rule, size_t count, uin
 			in_run[r->rule[k]] = true;
 		}
 		r->n = (uint8_t)g->n;
-		if (sequences_cut(f, g, out->count))
-			goto memory;
+		sequences_cut(f, g, out->count);
 		out->count++;
 	}
 	free(uses);
 	free(in_run);
-	return 0;
-memory:
-	free(uses);
-	free(in_run);
-	return -1;
 }
 
 void unwind_runs_free(struct unwind_runs *r)
@@ -388,22 +363,19 @@ void unwind_runs_free(struct unwind_runs *r)
 	memset(r, 0, sizeof(*r));
 }
 
-int unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
-                     struct unwind_runs *out)
+void unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
+                      struct unwind_runs *out)
 {
 	struct finder f = {0};
-	int status = -1;
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
-	out->of_row = calloc(count + 1, 1);
-	if (!out->of_row || grams_grow(&f) || sequences_find(&f, rows, count, rule))
-		goto done;
+	out->of_row = mem_zero(count, 1);
+	grams_grow(&f);
+	sequences_find(&f, rows, count, rule);
 	for (i = 0; i < f.sequence_count; i++)
-		if (grams_count(&f, f.sequences[i].at, f.sequences[i].at + f.sequences[i].n, f.sequences[i].weight))
-			goto done;
-	if (runs_choose(&f, rule, count, rules, out))
-		goto done;
+		grams_count(&f, f.sequences[i].at, f.sequences[i].at + f.sequences[i].n, f.sequences[i].weight);
+	runs_choose(&f, rule, count, rules, out);
 	for (i = 0; i < f.instance_count; i++) {
 		const struct sequence *q = &f.sequences[f.instances[i].sequence];
 
@@ -411,15 +383,10 @@ int unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule,
 			if (f.tokens[q->at + k].owner && f.tokens[q->at + k].owner != INSIDE)
 				out->of_row[f.instances[i].row + k] = (uint8_t)f.tokens[q->at + k].owner;
 	}
-	status = 0;
-done:
 	free(f.tokens);
 	free(f.sequences);
 	free(f.instances);
 	free(f.grams);
 	free(f.slots);
 	free(f.heap);
-	if (status)
-		unwind_runs_free(out);
-	return status;
 }

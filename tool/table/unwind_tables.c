@@ -150,9 +150,7 @@ static int table_make(const struct numbered *n, const struct map *m, unsigned en
 		escapes += !n->runs.of_row[i - n->first] && n->rule[i] >= n->direct;
 	if (layout_make(n, m, encoding, escapes, &u))
 		return error_set(e, "the unwind table would be larger than 4 GiB");
-	*out = calloc(1, u.bytes);
-	if (!*out)
-		return error_memory(e);
+	*out = mem_zero(1, u.bytes);
 	*size = u.bytes;
 	memcpy(*out, &u, sizeof(u));
 	memcpy(*out + u.palette, n->palette.list, n->palette.count * sizeof(struct etch_rule));
@@ -172,33 +170,29 @@ int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *k
 {
 	struct map map = {0};
 	struct numbered n;
-	int status = 0;
+	int status;
 
 	*out = NULL;
 	*size = 0;
 	if (numbered_make(rows, kind->encoding, &n, e))
 		return -1;
 	if (kind->map_shift)
-		status = map_make(&n, kind->calls, kind->call_count, kind->map_shift, &map, e);
-	if (!status)
-		status = table_make(&n, &map, kind->encoding, out, size, e);
+		map_make(&n, kind->calls, kind->call_count, kind->map_shift, &map);
+	status = table_make(&n, &map, kind->encoding, out, size, e);
 	map_free(&map);
 	numbered_free(&n);
 	return status;
 }
 
-int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e)
+void unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size)
 {
 	size_t count = rows->count ? rows->count - 1 : 0, i;
 	size_t lead = !count || (rows->rows[0].addr & 255); /* the same row as `lead` of numbered_make() */
 
 	*size = (count + lead + 3) / 4;
-	*out = calloc(1, *size);
-	if (!*out)
-		return error_memory(e);
+	*out = mem_zero(1, *size);
 	for (i = 0; i < count; i++)
 		(*out)[(i + lead) / 4] |= (uint8_t)((rows->rows[i].source & 3u) << ((i + lead) % 4 * 2));
-	return 0;
 }
 
 bool unwind_orc_pack(const struct etch_rule *rule, unsigned source, struct etch_orc *out)
@@ -220,9 +214,7 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 	etch_block_open(u, &t);
 	blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT;
 	out->room = (size_t)u->rows + 1;
-	out->rows = malloc(out->room * sizeof(*out->rows));
-	if (!out->rows)
-		return error_memory(e);
+	out->rows = mem_alloc(out->room, sizeof(*out->rows));
 	out->rows[n++] = (struct row){.addr = u->text, .rule = *etch_block_rule(&t, 0, 0)};
 	for (b = 0; b < blocks; b++) {
 		uint32_t s = etch_block_record(&t, b), c = (etch_block_record(&t, b + 1) - s) / 2, k;

@@ -15,8 +15,7 @@
  * has pushed. `space` has the bytes of the code; null: no gap is padding.
  */
 #define UNWIND_PADDING 16
-int unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out,
-                          struct error *e);
+void unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out);
 
 /* What table to make. */
 struct unwind_kind {
@@ -28,13 +27,13 @@ struct unwind_kind {
 
 /*
  * Encodes rows, unchanged, as a block table: one malloc'd buffer that begins with a struct etch_unwind, whose
- * build_id is zero. Deterministic. -1: out of memory, text or table over 4 GiB, rows out of order, or an invalid
+ * build_id is zero. Deterministic. -1: text or table over 4 GiB, rows out of order, or an invalid
  * rule.
  */
 int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *kind, uint8_t **out, size_t *size,
                         struct error *e);
 /* Encodes the sources of rows, 2 bits for each row but the last, for ETCH_SEC_SOURCE. */
-int unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size, struct error *e);
+void unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size);
 
 /* Encodes a rule as a 6-byte entry. False: it does not fit; *out is UNDEFINED. */
 bool unwind_orc_pack(const struct etch_rule *rule, unsigned source, struct etch_orc *out);

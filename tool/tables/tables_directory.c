@@ -206,7 +206,7 @@ int tables_state_write(const struct tables_directory *d, struct error *e)
 	int n = snprintf(text, sizeof(text), "etch %s since %lld begun %lld seconds %lld end %s\n", s->version, s->since,
 	                 s->begun, s->seconds, s->end);
 
-	return outfile_write_in(d->fd, STATE, STATE, text, (size_t)n, e->text, sizeof(e->text)) ? -1 : 0;
+	return outfile_write_in(d->fd, STATE, STATE, text, (size_t)n, e) ? -1 : 0;
 }
 
 static int pointer_order(const void *a, const void *b)

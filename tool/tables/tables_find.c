@@ -105,13 +105,12 @@ bool tables_find(struct tables_files *out, char **operands, size_t count, bool c
 
 	memset(out, 0, sizeof(*out));
 	out->inputs.closed = true;
-	for (size_t i = 0; good && i < count; i++)
-		good = inputs_add_some(&out->inputs, operands[i]);
-	for (size_t i = 0; good && !count && i < COUNT(roots); i++)
+	for (size_t i = 0; i < count; i++)
+		inputs_add_some(&out->inputs, operands[i]);
+	for (size_t i = 0; !count && i < COUNT(roots); i++)
 		if (root_is(roots[i]))
-			good = inputs_add(&out->inputs, roots[i]);
-	if (!good || !inputs_once(&out->inputs))
-		return false;
+			inputs_add(&out->inputs, roots[i]);
+	inputs_once(&out->inputs);
 	out->list = mem_zero(out->inputs.count, sizeof(*out->list));
 	for (size_t i = 0; i < out->inputs.count; i++)
 		if (count || !is_left_out(out->inputs.list[i].path))

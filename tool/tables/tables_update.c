@@ -82,7 +82,7 @@ static enum outcome table_put(const struct update *u, const char *name, const vo
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", u->directory.path, name);
-	return outfile_write_in(u->directory.fd, name, path, bytes, size, e->text, sizeof(e->text)) ? OUTCOME_FAILED
+	return outfile_write_in(u->directory.fd, name, path, bytes, size, e) ? OUTCOME_FAILED
 	                                                                                            : OUTCOME_MADE;
 }
 
@@ -171,7 +171,7 @@ static void table_make(const struct update *u, const struct task *t, struct made
 	rewrite_result_free(&result);
 }
 
-static bool work(void *ctx, size_t i, char **answer, size_t *size)
+static void work(void *ctx, size_t i, char **answer, size_t *size)
 {
 	const struct update *u = ctx;
 	struct made *m = mem_zero(1, sizeof(*m));
@@ -179,7 +179,6 @@ static bool work(void *ctx, size_t i, char **answer, size_t *size)
 	table_make(u, &u->todo[i], m);
 	*answer = (char *)m;
 	*size = sizeof(*m);
-	return true;
 }
 
 static bool done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
@@ -382,7 +381,7 @@ static int tables_make(struct update *u, struct error *e)
 	todo_list(u);
 	workers.count = u->todo_count;
 	if (workers.count && !workers_run(&workers))
-		return error_memory(e);
+		return error_set(e, "cannot wait for its workers: %s", strerror(errno));
 	return state_end(u, e);
 }
 

@@ -4,6 +4,7 @@
 #include "analysis/addresses/track_internal.h"
 
 #include "shared/search.h"
+#include "support/memory.h"
 #include "support/vector.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The worklist's binary heap of ranked nodes, and the growth of its set. */
 #include "analysis/dataflow/worklist.h"
+#include "support/memory.h"
 
 #include <string.h>
 

@@ -33,7 +33,7 @@ static struct choice choice_make(const struct elf_file *f, bool current)
 	struct error e;
 
 	if (!current && !elf_is_object(f) &&
-	    (segment_find(f->bytes, f->size, &c.ours, e.text, sizeof(e.text)) <= 0 || c.ours.first > c.ours.size))
+	    (segment_find(f->bytes, f->size, &c.ours, &e) <= 0 || c.ours.first > c.ours.size))
 		c.ours = (struct segment_found){0};
 	return c;
 }

@@ -215,8 +215,6 @@ static int rows_join(struct work *w, struct error *e)
 		total += w->state[i].rows.count;
 	out->rows.room = total + total / 8 + 64;
 	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
-	if (!out->rows.rows)
-		return error_memory(e);
 	cache = step_cache_new(); /* null: decoding is slower */
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
@@ -292,14 +290,14 @@ static void findings_locate(const struct work *w)
 	findings_sort(l);
 }
 
-static int observe_prepare(struct work *w, struct error *e)
+static void observe_prepare(struct work *w)
 {
 	struct elf_hardening hardening;
 
 	elf_hardening_read(w->file, &hardening);
 	w->ibt = hardening.ibt;
 	reached_init(&w->out->reached, &w->out->space);
-	return symbol_index_build(w->file, symbol_is_place, &w->env.names, e);
+	symbol_index_build(w->file, symbol_is_place, &w->env.names);
 }
 
 /* Is the code range certainly code: reached by flow, and not suspected to be data? */
@@ -356,7 +354,7 @@ static void own_find(struct work *w)
 	struct segment_found at;
 	struct error e;
 
-	if (elf_is_object(w->file) || segment_find(w->file->bytes, w->file->size, &at, e.text, sizeof(e.text)) <= 0 ||
+	if (elf_is_object(w->file) || segment_find(w->file->bytes, w->file->size, &at, &e) <= 0 ||
 	    at.first > at.size)
 		return;
 	w->own_addr = at.addr + at.first;
@@ -404,9 +402,8 @@ static int work_open(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Before the first round: code ranges that data refers to, which data is evidence, and all ranges are marked. 0, or -1
- * and a message. */
-static int work_begin(struct work *w, struct error *e)
+/* Before the first round: code ranges that data refers to, which data is evidence, and all ranges are marked. */
+static void work_begin(struct work *w)
 {
 	size_t i;
 
@@ -415,7 +412,8 @@ static int work_begin(struct work *w, struct error *e)
 	for (i = 0; i < w->ranges.count; i++)
 		w->state[i].run |= RUN_NEWS;
 	evidence_data(w);
-	return w->options->observe ? observe_prepare(w, e) : 0;
+	if (w->options->observe)
+		observe_prepare(w);
 }
 
 /* Frees what only rounds need. */
@@ -497,7 +495,9 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 
 	memset(out, 0, sizeof(*out));
 	state_pool_open(&w.states);
-	err = work_open(&w, e) || work_begin(&w, e) ? -1 : 0;
+	err = work_open(&w, e);
+	if (!err)
+		work_begin(&w);
 	if (!err) {
 		fixpoint_find(&w);
 		err = work_finish(&w, e);

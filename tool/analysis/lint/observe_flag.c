@@ -5,6 +5,7 @@
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
+#include "support/memory.h"
 
 /* The analysis: nodes are steps, and the state of one is whether a path leads there with the flag set. */
 struct way {

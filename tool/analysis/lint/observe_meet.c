@@ -6,6 +6,7 @@
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -382,8 +382,9 @@ static int linux_read(const struct layout *layout, const struct elf_file *f, con
 	struct table t = {.f = f, .layout = layout, .space = space, .out = out, .e = e};
 	uint32_t i;
 	size_t k;
-	int err = symbol_index_build(f, symbol_is_sized_function, &t.functions, e);
+	int err = 0;
 
+	symbol_index_build(f, symbol_is_sized_function, &t.functions);
 	for (i = 1; i < f->section_count && !err; i++)
 		for (k = 0; k < sizeof(specials) / sizeof(specials[0]) && !err; k++)
 			if (elf_name_is(f->sections[i].name, specials[k].name))

@@ -2,6 +2,8 @@
 /* Finds possible return addresses by the bytes alone, with SSE2 over the bytes that cannot start a call. */
 #include "arch/x86/callsites.h"
 
+#include "support/memory.h"
+
 #include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,25 +52,17 @@ static unsigned call_length(const struct call_code *c, size_t at)
 	return c->addr + at + 5 + (uint64_t)(int64_t)rel - c->lo < c->hi - c->lo ? 5 : 0;
 }
 
-int callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
+void callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
 {
 	const uint8_t *bytes = c->bytes;
 	const size_t size = c->size;
 	const __m128i e8 = _mm_set1_epi8((char)0xe8), ff = _mm_set1_epi8((char)0xff);
-	size_t i, room = *count;
+	size_t i, capacity = *count;
 	unsigned ends = 0; /* bit k: a call ends at i + k */
 
 	for (i = 0; i <= size; i++, ends >>= 1) {
 		if (ends & 1) {
-			if (*count == room) {
-				size_t more = room + room / 2 + 1024;
-				uint64_t *p = realloc(*out, more * sizeof(*p));
-
-				if (!p)
-					return -1;
-				*out = p;
-				room = more;
-			}
+			mem_room(out, &capacity, *count, sizeof(**out));
 			(*out)[(*count)++] = c->addr + i;
 		}
 		if (i == size)
@@ -90,5 +84,4 @@ int callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
 				ends |= 1u << n;
 		}
 	}
-	return 0;
 }

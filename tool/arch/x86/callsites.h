@@ -18,8 +18,8 @@ struct call_code {
  * Appends in ascending order each address that follows a byte sequence encoding a call: E8 rel32 with a target in
  * [lo, hi), or FF /2. The sequence may start at any byte. The result is complete whatever is code and whatever is data,
  * so it also has addresses after bytes that only look like a call. *out is malloc'd and grows; start with null and 0,
- * and pass sections in ascending order of their addresses. -1: out of memory.
+ * and pass sections in ascending order of their addresses.
  */
-int callsites_find(const struct call_code *c, uint64_t **out, size_t *count);
+void callsites_find(const struct call_code *c, uint64_t **out, size_t *count);
 
 #endif
