@@ -9,6 +9,7 @@
 #include "elf/input.h"
 #include "report/listing.h"
 #include "support/memory.h"
+#include "support/plural.h"
 #include "support/progress.h"
 #include "report/text.h"
 
@@ -207,8 +208,8 @@ static void side_open(struct side *s, const char *name)
 	s->many = s->inputs.count != 1 || s->inputs.list[0].member || strcmp(s->inputs.list[0].path, name);
 	for (i = 0; i < s->inputs.count; i++)
 		if (s->inputs.list[i].member && strcmp(s->inputs.list[i].path, name))
-			s->inputs.list[i].error =
-				s->inputs.list[i].error ? s->inputs.list[i].error : mem_string("is in an archive: compare the archives");
+			s->inputs.list[i].error = s->inputs.list[i].error ? s->inputs.list[i].error
+			                                                  : mem_string("is in an archive: compare the archives");
 }
 
 static int entries_make(struct run *r, struct error *e)

@@ -14,9 +14,9 @@
 struct check {
 	struct frame frame;
 	struct records_view view;
-	bool met;    /* libgcc's walk has come to the frame */
-	bool ended;  /* there is no record any more */
-	bool differ; /* from libgcc */
+	bool met;      /* libgcc's walk has come to the frame */
+	bool ended;    /* there is no record any more */
+	bool differ;   /* from libgcc */
 	uint64_t last; /* the return address of the record that led here */
 };
 

@@ -5,8 +5,8 @@
  *
  * The first phase looks for the frame with the handler, and notes the first frame on the way at which the second phase
  * has anything to do. Whatever a record cannot express hands over to libgcc, which begins where this began. Nothing has
- * changed by then: the first phase changes nothing; and the second, before it lands, has only asked personality routines
- * that had nothing to do.
+ * changed by then: the first phase changes nothing; and the second, before it lands, has only asked personality
+ * routines that had nothing to do.
  *
  * RULES OF THIS FILE. An exception may be thrown in a signal handler: no malloc, no lock.
  */
@@ -137,7 +137,7 @@ static int search(struct raise *x)
 {
 	struct gcc_context c;
 
-	for (;; ) {
+	for (;;) {
 		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
 		enum call_site site;
 		int reason;

@@ -6,9 +6,9 @@
  * added: blocks of records stay, an index that has become too small stays for those that read it. Two threads may enter
  * the same address at once, and an entry may get lost while the index is replaced: then there are two equal records.
  *
- * A module with a frame on the calling thread's stack is not unloaded meanwhile, so its memory is read where it is. What
- * has been kept from an earlier throw may be of another file that was at the same place: record_open() compares the
- * build-id.
+ * A module with a frame on the calling thread's stack is not unloaded meanwhile, so its memory is read where it is.
+ * What has been kept from an earlier throw may be of another file that was at the same place: record_open() compares
+ * the build-id.
  */
 #define ETCH_CFI_DEPTH 8 /* of remember_state: 200 bytes of stack each */
 
@@ -264,8 +264,8 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 	r->personality = (uint8_t)personality_enter(at, cie->personality_indirect);
 	if (!r->personality)
 		return false;
-	r->site = (uint8_t)call_site_read((enum language)personalities[r->personality].language, lsda, im->bias + fde->start,
-	                                  r->ip, im->end, &landing);
+	r->site = (uint8_t)call_site_read((enum language)personalities[r->personality].language, lsda,
+	                                  im->bias + fde->start, r->ip, im->end, &landing);
 	return r->site == SITE_ASK || !landing || delta_take(&r->landing, r->ip, landing);
 }
 

@@ -129,6 +129,9 @@ static inline void record_step(const struct record *r, struct frame *f)
 	f->reg[FRAME_RIP] = stack_load(cfa - 8);
 }
 
-static inline uint64_t record_address(const struct record *r, int32_t delta) { return r->ip + (uint64_t)(int64_t)delta; }
+static inline uint64_t record_address(const struct record *r, int32_t delta)
+{
+	return r->ip + (uint64_t)(int64_t)delta;
+}
 
 #endif

@@ -413,10 +413,7 @@ static int rows_check(struct subject *s, const struct linked_unwind *u, struct e
 	}
 	symbol_index_build(s->file, symbol_is_function, &c.symbols);
 	code_rows(&s->frames, u, &code);
-	err = cfi_file_open(s->file, &s->frames.space, &c.described, e) ||
-	              rows_compare(&c, e)
-	          ? -1
-	          : 0;
+	err = cfi_file_open(s->file, &s->frames.space, &c.described, e) || rows_compare(&c, e) ? -1 : 0;
 	if (!err && c.places)
 		err = other_way_differs(&c, u, &differs, e);
 	if (!err && c.places && differs)

@@ -714,7 +714,8 @@ int outfile_replace(const struct outfile_target *t, const void *data, size_t siz
 	return outfile_replace_from(t, &from, err);
 }
 
-int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, struct error *err)
+int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size,
+                     struct error *err)
 {
 	struct memory m = {.data = data, .size = size};
 	const struct outfile_source from = memory_source(&m);

@@ -54,7 +54,8 @@ int outfile_write(const char *path, const void *data, size_t size, const char *m
  * or another user's file of that name is replaced by a new file. The message has `shown` as
  * its name.
  */
-int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size, struct error *e);
+int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size,
+                     struct error *e);
 
 /* A file that is rewritten. */
 struct outfile_target {

@@ -67,7 +67,7 @@ enum segment_result {
 	SEGMENT_OK = 0,
 	SEGMENT_EINPUT = -1,  /* not a linked x86-64 ELF file, or one that cannot be rewritten */
 	SEGMENT_ENOSLOT = -2, /* no room for one more program header */
-	SEGMENT_EINVAL = -3, /* the caller's list of sections is not usable */
+	SEGMENT_EINVAL = -3,  /* the caller's list of sections is not usable */
 };
 
 /*
@@ -160,7 +160,7 @@ struct segment_found {
 	uint64_t offset, addr, size, first;
 };
 int segment_find(const uint8_t *file, size_t size, struct segment_found *found, struct error *e);
-/* True if code makes the address of _end, the end of the highest segment, or one in the page behind it, or a relocation
+/* True if code makes the address of _end, the end of the highest segment, or one in the page after it, or a relocation
  * does. May be true without reason: this is no disassembly. */
 bool segment_end_is_used(const uint8_t *file, size_t size);
 /* True if these bytes begin with the note of an etch segment, of any version. */

@@ -83,7 +83,7 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, stru
 bool seg_in_old(const struct seg_layout *l, uint64_t off, uint64_t n);
 /* File offset after everything that has to keep its offset. */
 uint64_t seg_kept_end(const struct seg_layout *l);
-/* Refuses a file with data behind `end` that no header describes. */
+/* Refuses a file with data after `end` that no header describes. */
 int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e);
 /* File offset of whatever follows the old segment: how far the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l);

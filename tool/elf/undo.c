@@ -207,8 +207,8 @@ static Elf64_Ehdr kept_header(const Elf64_Ehdr *file, const struct record *r)
 
 /*
  * Is the record that of this file? What undo_attach() appends to `kept` in front of a record of `length` bytes must be
- * what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and in its ELF header. 0; -1 and a message: no,
- * the file has been changed since.
+ * what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and in its ELF header. 0; -1 and a message:
+ * no, the file has been changed since.
  */
 static int kept_check(const uint8_t *kept, const struct record *r, const Elf64_Ehdr *header, const uint8_t *tail,
                       size_t tail_size, size_t length, struct error *e)

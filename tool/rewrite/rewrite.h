@@ -70,7 +70,7 @@ void rewrite_result_free(struct rewrite_result *r);
 /*
  * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
  * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
- * the one that counts can depend on whether new sections come before or behind them.
+ * the one that counts can depend on whether new sections come before or after them.
  */
 const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o);
 

@@ -330,7 +330,8 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 	}
 	if (opt->no_undo)
 		return 0;
-	if (!undo_attach(&done->bytes, &done->size, s->original, s->original_size, e)) /* never write a rewrite that cannot be undone */
+	if (!undo_attach(&done->bytes, &done->size, s->original, s->original_size,
+	                 e)) /* never write a rewrite that cannot be undone */
 		return -1;
 	if (done->size == s->raw_size && !memcmp(done->bytes, s->raw, s->raw_size)) {
 		free(done->bytes);
@@ -386,8 +387,7 @@ static int undo_write(const struct undo_reader *u, const struct input *in, const
 	const struct outfile_target target = {in->path, in->links, in->link_count, seen};
 	struct error e;
 
-	if (opt->output ? !outfile_write_from(opt->output, from, in->path, &e)
-	                : !outfile_replace_from(&target, from, &e))
+	if (opt->output ? !outfile_write_from(opt->output, from, in->path, &e) : !outfile_replace_from(&target, from, &e))
 		return 0;
 	text_error(NULL, "%s", e.text);
 	return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Allocation. mem_*(): memory for the tool's own work, which grows as it proceeds. When it runs out, the process ends,
- * by bounds_exhausted(): output files are replaced as a whole, and what is half done is undone (ending.h). Not for sizes
- * that a file merely claims: these are an error of that file.
+ * by bounds_exhausted(): output files are replaced as a whole, and what is half done is undone (ending.h). Not for
+ * sizes that a file merely claims: these are an error of that file.
  *
  * big_*(): for whole files, which are touched once from end to end, so that most of the time would go into page
  * faults: large pages avoid these. A sparse file may be much larger than memory: big_copy() leaves pages of zeros

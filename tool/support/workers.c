@@ -282,8 +282,8 @@ static void worker_lost(struct parent *p, struct worker *w)
 	if (WIFSIGNALED(status)) {
 		const char *name = sigabbrev_np(WTERMSIG(status));
 
-		a.why = mem_format("etch was killed by signal %d (SIG%s) while processing it", WTERMSIG(status),
-		                   name ? name : "?");
+		a.why =
+			mem_format("etch was killed by signal %d (SIG%s) while processing it", WTERMSIG(status), name ? name : "?");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS) {
 		a.why = mem_format("exceeds the CPU time limit for its size (ETCH_BOUNDS=none: no limit)");
 	} else if (WEXITSTATUS(status) == BOUNDS_STATUS_MEMORY) {

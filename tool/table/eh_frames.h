@@ -71,7 +71,8 @@ struct eh_frame {
 
 /*
  * Makes FDEs for code that has none, or whose own are replaced. A register that is not proven is undefined. No FDE
- * spans sections. 0; -1 and a message: the linker's .eh_frame cannot be copied. *out is to be freed by eh_frame_free() in any case.
+ * spans sections. 0; -1 and a message: the linker's .eh_frame cannot be copied. *out is to be freed by eh_frame_free()
+ * in any case.
  */
 int eh_frame_encode(const struct cfi_file *cfi, const struct code_space *space, const struct eh_rows *rows,
                     struct eh_frame *out, struct error *e);

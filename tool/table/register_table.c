@@ -65,7 +65,7 @@ struct maker {
 	const struct register_sources *in;
 	struct cfi_row *cfi;
 	size_t cfi_count, cfi_capacity;
-	size_t cfi_at;          /* the first row of .eh_frame that ends behind the current address */
+	size_t cfi_at;          /* the first row of .eh_frame that ends after the current address */
 	size_t save, save_next; /* the code's row in force there, and the next one */
 	struct row_list out;    /* with etch_saves in place of rules */
 	size_t lost;

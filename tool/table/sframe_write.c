@@ -304,7 +304,7 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	return times < REPEATS_MIN ? 0 : times;
 }
 
-/* Writes a repeated block. If its last row extends behind the last block, row *i is what is left of it. */
+/* Writes a repeated block. If its last row extends after the last block, row *i is what is left of it. */
 static void blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 {
 	uint64_t end = w->items[*i].addr + times * BLOCK;

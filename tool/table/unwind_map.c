@@ -27,7 +27,7 @@ void map_free(struct map *m)
 
 /* Makes the runs of all return addresses; returns their number. */
 static size_t runs_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift,
-                         struct run *runs)
+                        struct run *runs)
 {
 	struct etch_map_rule ignored;
 	size_t i, row = 0, count = 0;

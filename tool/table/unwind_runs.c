@@ -147,7 +147,7 @@ static void sequences_find(struct finder *f, const struct row *rows, size_t coun
 	f->sequences = mem_alloc(count / 2, sizeof(*f->sequences));
 	f->instances = mem_alloc(count / 2, sizeof(*f->instances));
 	sequence_hash_grow(f, &hash);
-	for (i = 0; i < count; i = end > i ? end : i + 1) {
+	for (i = 0; i<count; i = end> i ? end : i + 1) {
 		uint64_t block = rows[i].addr >> ETCH_BLOCK_SHIFT;
 
 		for (end = i; end < count && rows[end + 1].addr - rows[end].addr <= MAX_ROW &&

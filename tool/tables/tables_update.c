@@ -82,8 +82,7 @@ static enum outcome table_put(const struct update *u, const char *name, const vo
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", u->directory.path, name);
-	return outfile_write_in(u->directory.fd, name, path, bytes, size, e) ? OUTCOME_FAILED
-	                                                                                            : OUTCOME_MADE;
+	return outfile_write_in(u->directory.fd, name, path, bytes, size, e) ? OUTCOME_FAILED : OUTCOME_MADE;
 }
 
 /* Writes a sidecar without a table: readers pass it over, and the next update does not try again. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that do not return, by the code behind them: where another path reaches that code with another rsp, one of the
+ * Calls that do not return, by the code after them: where another path reaches that code with another rsp, one of the
  * two would be incorrect, and it is the call that does not return.
  *
  * Which of the two is walked first must not matter. Where the call is, its state has gone on by the time that the other
@@ -15,7 +15,7 @@
 #include <string.h>
 
 /*
- * Does a state that reaches a block on another path contradict that behind the call? A weaker state shows nothing: it
+ * Does a state that reaches a block on another path contradict that after the call? A weaker state shows nothing: it
  * may be that of other code. Nor does another rsp where rbp points to the same place in the frame: a function with a
  * frame pointer may have allocated memory on one of the paths.
  */
@@ -31,7 +31,7 @@ static bool contradicts(const struct state *other, const struct state *call)
 	return mine.kind != VALUE_CFA || its.kind != VALUE_CFA || mine.off != its.off;
 }
 
-/* Index of the first clash whose code lies at an offset or behind it. */
+/* Index of the first clash whose code lies at an offset or after it. */
 static size_t clash_at(const struct flow *f, uint32_t off)
 {
 	return SEARCH(f->walk.clash_count, i, f->walk.clashes[i].off < off);
@@ -58,7 +58,7 @@ static struct flow_clash *clash_make(struct flow *f, uint32_t off)
 	return &f->walk.clashes[i];
 }
 
-/* Is the state behind the call in front of an offset not to be passed on, whichever path comes first? */
+/* Is the state after the call in front of an offset not to be passed on, whichever path comes first? */
 static bool is_early(const struct flow *f, uint32_t off)
 {
 	size_t i = clash_at(f, off);

@@ -270,14 +270,14 @@ struct flow_dead {
 	struct state state;
 };
 
-/* A call that another path to the code behind it shows not to return (clashes.c). */
+/* A call that another path to the code after it shows not to return (clashes.c). */
 struct flow_clash {
-	uint32_t off;       /* of the code behind it */
+	uint32_t off;       /* of the code after it */
 	uint32_t from;      /* `denied`: the block that it ends */
 	bool denied;        /* its state has not been passed on, in this walk over the range */
 	bool early;         /* its state is not to be passed on, whichever path comes first */
 	bool returns;       /* no path shows it after all: it counts as returning */
-	struct state state; /* `denied`: behind it */
+	struct state state; /* `denied`: after it */
 };
 
 /* A jump table inside the range, from offset to offset. */

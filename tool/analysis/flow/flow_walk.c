@@ -58,7 +58,7 @@ static const struct dataflow_domain blocks = {
 
 void flow_queue(struct flow *f, uint32_t state) { dataflow_visit(&blocks, &f->walk.list, f, state); }
 
-/* Passes a state to the block that step i begins, along any edge except that behind a call. */
+/* Passes a state to the block that step i begins, along any edge except that after a call. */
 static void reach(struct flow *f, uint32_t i, const struct state *s)
 {
 	uint32_t k = f->leader[i] - 1;
@@ -68,7 +68,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 	dataflow_pass(&blocks, &f->walk.list, f, k, s);
 }
 
-/* Passes the state behind a call, whose block is `from`, to the block that step i begins, unless that shows that the
+/* Passes the state after a call, whose block is `from`, to the block that step i begins, unless that shows that the
  * call does not return. */
 static void reach_behind(struct flow *f, uint32_t i, const struct state *s, uint32_t from)
 {
@@ -154,7 +154,7 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 	f->walk.table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;
 }
 
-/* Records the code behind a noreturn call, with the state at that call, for flow_dead_follow(). */
+/* Records the code after a noreturn call, with the state at that call, for flow_dead_follow(). */
 static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
 	if (off >= f->in.range->end - f->in.range->start)

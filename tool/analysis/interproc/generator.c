@@ -354,8 +354,7 @@ static void own_find(struct work *w)
 	struct segment_found at;
 	struct error e;
 
-	if (elf_is_object(w->file) || segment_find(w->file->bytes, w->file->size, &at, &e) <= 0 ||
-	    at.first > at.size)
+	if (elf_is_object(w->file) || segment_find(w->file->bytes, w->file->size, &at, &e) <= 0 || at.first > at.size)
 		return;
 	w->own_addr = at.addr + at.first;
 	w->own_size = at.size - at.first;
