@@ -92,10 +92,9 @@ build() { # compiler stage
 	$1 -shared -o "$d/swaps_plugin.so" "$d/swaps_plugin.o" $lib
 	[ "$2" = object ] || rewrite "$d/stress" "$d/plugin.so" "$d/swaps" "$d/swaps_plugin.so"
 	for kind in pie no-pie; do
-		align=
-		[ "$1" = gcc ] || align="-mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call"
-		$1 -std=gnu11 -O2 -g -f$kind $align $inc -c -o "$d/pv-$kind.o" tests/pv/stress.c
-		$1 -std=gnu11 -O2 -g -fPIC $align $inc -c -o "$d/pv-plugin.o" tests/pv/stress_plugin.c
+		calls=$(PYTHONPATH=scripts python3 -c "import call_options; print(*call_options.call_options('$1'))")
+		$1 -std=gnu11 -O2 -g -f$kind $calls $inc -c -o "$d/pv-$kind.o" tests/pv/stress.c
+		$1 -std=gnu11 -O2 -g -fPIC $calls $inc -c -o "$d/pv-plugin.o" tests/pv/stress_plugin.c
 		rewrite "$d/pv-$kind.o" "$d/pv-plugin.o"
 		$1 -$kind -rdynamic -o "$d/pv-$kind" "$d/pv-$kind.o" $lib
 		$1 -shared -o "$d/pv-plugin.so" "$d/pv-plugin.o" $lib

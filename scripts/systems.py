@@ -35,7 +35,9 @@ INSTALL = "apt-get -q -y --no-install-recommends install $(apt-cache search --na
 COMPILERS = INSTALL.format(r"(gcc|g\+\+|clang)-[0-9]+")
 # Nobody needs these for etch: with them, tests run that are skipped where they are missing.
 MORE = INSTALL.format("|".join(
-    "cpio debuginfod dwz google-perftools heaptrack libboost-stacktrace-dev libjemalloc2 linux-perf patch sqlite3 systemd".split()))
+    "cpio debuginfod dwz golang-go google-perftools heaptrack libboost-stacktrace-dev libjemalloc2 linux-perf patch sqlite3 systemd".split()))
+# A stable release has a newer Rust for its browsers; lib/rust needs 1.87.
+MORE += " && { apt-get -q -y --no-install-recommends install rustc-web cargo-web || apt-get -q -y --no-install-recommends install rustc cargo; }"
 COMMANDS = {
     "demo": "make demo",
     "test": "make deps && " + MORE + " && make test JOBS={jobs} PYTEST_ARGS='-q -rs' T='{tests}'",
@@ -51,7 +53,8 @@ class Failed(Exception):
 
 
 # A mount namespace whose root is the release's, so that tests can make namespaces of their own there, which a chroot does not
-# allow; and a process namespace, with which all that a step has started ends.
+# allow (not pivot_root, which unstable has in no package of its minimal system); and a process namespace, with which all that a
+# step has started ends.
 ENTER = """\
 set -e
 mount --bind "$1" "$1"
@@ -59,10 +62,8 @@ cd "$1"
 mount -t proc proc proc
 mount --rbind /sys sys
 mount --rbind /dev dev
-pivot_root . mnt
-cd /root/etch
-umount -l /mnt
-exec sh -c "$2"
+mount --move . /
+exec chroot . sh -c 'cd /root/etch && exec sh -c "$1"' sh "$2"
 """
 
 

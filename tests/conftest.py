@@ -12,6 +12,7 @@ workers there are. Two variables of the environment say otherwise:
 import ctypes
 import ctypes.util
 import fcntl
+import functools
 import gc
 import json
 import os
@@ -47,6 +48,9 @@ ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "lib" / "include"
 FIXTURES = ROOT / "fixtures"
 TESTS = ROOT / "tests"
+sys.path.insert(0, str(ROOT / "scripts"))
+from call_options import call_options  # noqa: E402, F401 (for tests)
+
 CCS = ["gcc", "clang"]
 CXX = {"gcc": "g++", "clang": "clang++"}
 
@@ -316,6 +320,16 @@ def stepper(build, once):
 # which are all that libetch can hold it to. So libetch, which has them, is linked as another module: build-asan's
 # libetch.so.
 SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "--param", "asan-globals=0"]
+
+
+# The C library's version: (2, 36) on Debian 12.
+GLIBC = tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split(".")))
+
+
+@functools.cache
+def version(cc):
+    """The major version of a compiler: what Debian 12's make is held to the strictest value."""
+    return int(subprocess.run([cc, "-dumpversion"], stdout=subprocess.PIPE, text=True, check=True).stdout.split(".")[0])
 
 
 def capstone():

@@ -9,11 +9,9 @@ import struct
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import TESTS, Flow, run
+from conftest import TESTS, Flow, call_options, run
 
 SOURCES = TESTS / "pv"
-# Calls and tail jumps lie inside one word: gcc's calls see to it by themselves.
-ALIGN = {"gcc": [], "clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]}
 
 # name: (compiler flags, linker flags, compilers)
 KINDS = {
@@ -48,7 +46,7 @@ class Built:
         self.kind, self.cc, self.flow = kind, cc, Flow(tmp, build, cc)
         self.library = "-shared" in ldflags
         source = SOURCES / "rewrite_main.c"
-        self.object = self.flow.compile(source, [*flags, *ALIGN[cc]], "main.o")
+        self.object = self.flow.compile(source, [*flags, *call_options(cc)], "main.o")
         self.plain_object = shutil.copy(self.object, tmp / "plain.o")
         self.flow.rewrite(self.object)
         self.unprocessed = self.link(self.plain_object, "unprocessed")

@@ -55,7 +55,7 @@ def test_function_by_name(etch, shapes, text, name):
 
 def test_place_by_demangled_name(etch, shapes):
     out = run([etch, "inspect", "orc", "--format", "tsv", "--at", "edge()+0x1", shapes]).stdout
-    address, size = (int(x, base) for x, base in zip(out.splitlines()[1].split("\t")[:2], (16, 10)))
+    address, size = (int(x, base) for x, base in zip(out.splitlines()[1].split("\t")[:2], (16, 16)))
     assert address <= symbols(shapes)["ns::shape::edge()"] + 1 < address + size
 
 

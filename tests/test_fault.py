@@ -438,7 +438,8 @@ def test_python_faulthandler(build, tmp_path, event):
 
     def crash(when):
         p = run([sys.executable, script, build / "libetch.so", when, event], ok=-signal.SIGSEGV)
-        return [line.split(" 0x")[0] for line in p.stderr.splitlines()]
+        # Addresses differ. Python 3.14 also shows the C stack, where the handler is called by libetch's.
+        return [re.split(r" \[?0x", line)[0] for line in p.stderr.splitlines() if "/libetch.so" not in line]
 
     want = crash("never")
     assert want[0] == "Fatal Python error: Segmentation fault" and len(want) > 3

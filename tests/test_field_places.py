@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import run
+from conftest import run, version
 
 FIELDS = [("long", "a"), ("int", "b"), ("int", "c"), ("short", "d"), ("long", "e"), ("int", "f"), ("char", "g"), ("unsigned", "h"), ("long", "i"), ("int", "j"), ("int", "k"), ("long", "l")]
 INTS, LONGS = [n for t, n in FIELDS if t == "int"], [n for t, n in FIELDS if t == "long"]
@@ -97,7 +97,9 @@ def test_generated_stores_are_never_stale(flow, level):
     # an object armed as a whole ends the program at its next store
     out = run([exe, "".join(chr(ord("A") + int(o[1:])) for o in cut) + "."]).stdout
     assert re.search(r"^bad 0 verify 0 ", out, re.M), out
-    assert len(cut) >= 4 and sum(r["armed"] == "yes" for r in rows) > 4 * len(cut), rows
+    # Of which objects a field is left is the compiler's choice: later ones pass more addresses on in registers.
+    least = 6 if version(flow.cc) <= {"gcc": 12, "clang": 14}[flow.cc] else 4
+    assert len(cut) >= least and sum(r["armed"] == "yes" for r in rows) > 4 * len(cut), rows
 
 
 CASES = """

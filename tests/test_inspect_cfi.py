@@ -4,6 +4,7 @@
 import json
 import shutil
 import sys
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,17 @@ def test_what_etch_has_written(build, tmp_path):
     assert all(any(lo <= start and end <= hi for lo, hi in code) for start, end in rows.cfi_rows(t)[1])
     assert sum(x != "-" for x in ours.values()) > 1000
     sframe = run([build / "etch", "inspect", "sframe", "--format", "tsv", t]).stdout.splitlines()
-    both = {x.rsplit("\t", 1)[0] for x in lines} & {x.rsplit("\t", 1)[0] for x in sframe}
-    assert len(both) > len(sframe) * 0.7
+    # Both say the same of where a row of .sframe begins, except for rbp that has been popped: its slot still holds it, too. Rows of
+    # .eh_frame also begin where another register is stored.
+    starts = [(int(x.split("\t")[0], 16), x.split("\t")[2:6]) for x in lines[1:]]
+    seen = 0
+    for line in sframe[1:]:
+        start, _, *cells = line.split("\t")[:6]
+        row = starts[bisect_right(starts, int(start, 16), key=lambda r: r[0]) - 1][1]
+        if "call" == cells[3] == row[3]:
+            assert row[::2] == cells[::2] and cells[1] in ("same", row[1]), (line, row)
+            seen += 1
+    assert seen > len(sframe) * 0.95
 
 
 def test_views(build, tmp_path):

@@ -149,8 +149,8 @@ def test_etch_cc_makes_room_for_constants(flow, tmp_path):
     ("gcc-12", "12", "-fno-tree-slp-vectorize"),
     ("gcc-14", "14.2.0", "-fno-tree-slp-vectorize"),
     ("gcc-15", "15", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants"),
-    ("x86_64-linux-gnu-g++", "16.2.0", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants"),
-    ("cc", "17.0.1", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants"),
+    ("x86_64-linux-gnu-g++", "16.2.0", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants -fno-speculatively-call-stored-functions"),
+    ("cc", "17.0.1", "-fno-tree-slp-vectorize -fno-gcse -fno-move-loop-invariants -fno-speculatively-call-stored-functions"),
     ("clang-22", "22.1.8", "-fno-slp-vectorize -fdirect-access-external-data"),
     ("gcc-odd", "unknown", "-fno-tree-slp-vectorize"),
 ])
@@ -195,6 +195,30 @@ def test_etch_cc_keeps_addresses_out_of_registers(etch, build, tmp_path, compile
     sites = [dict(zip(lines[0].split("\t"), line.split("\t"))) for line in lines[1:]]
     live = [s["live"] for s in sites if s["kind"] == "load"]
     assert len(live) >= 4 and set(live) <= {"yes", "swap"}, live
+
+
+# gcc 16 compares ops.one with the one function that it has seen in that field, and calls any other through a register.
+ONE_FUNCTION = """#include <etch/pv.h>
+struct ops { long (*one)(long), (*tail)(long); };
+static long plus(long x) { return x + 1; }
+__attribute__((noinline)) long minus(long x) { __asm__ volatile(""); return x - 1; }
+DEFINE_PV_OPS(struct ops, ops) = { plus, minus };
+__attribute__((noinline)) long calls(long x) { return ops.one(x) * 3; }
+__attribute__((noinline)) long tails(long x) { return ops.tail(x); }
+int main(int argc, char **argv) { (void)argv; return argc > 1 ? pv_set(ops.one, minus) : (int)(calls(1) - 6 + tails(1)); }
+"""
+
+
+@pytest.mark.parametrize("compiler", compilers_installed(r"(gcc|clang)(-\d+)?"))
+def test_etch_cc_keeps_calls_as_they_are_written(etch, build, tmp_path, compiler):
+    """By every compiler that is installed: a call of the only function that is ever stored is one through its slot, and direct."""
+    (tmp_path / "t.c").write_text(ONE_FUNCTION)
+    run([ROOT / "tool/etch-cc", compiler, "-O2", f"-I{ROOT}/lib/include", "-o", "t", "t.c", build / "libetch.a", "-pthread"], cwd=tmp_path,
+        env=dict(os.environ, ETCH=str(etch)))
+    lines = run([etch, "inspect", "sites", "--format", "tsv", tmp_path / "t"]).stdout.splitlines()
+    sites = [dict(zip(lines[0].split("\t"), line.split("\t"))) for line in lines[1:]]
+    assert sorted(s["kind"] for s in sites) == ["call", "jmp"] and {s["live"] for s in sites} <= {"yes", "swap"}, sites
+    run([tmp_path / "t"])
 
 
 @pytest.mark.skipif(not shutil.which("cmake"), reason="no cmake")

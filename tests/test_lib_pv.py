@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from conftest import INCLUDE, ROOT, SANITIZED, TESTS, asan_env, run
+from conftest import INCLUDE, ROOT, SANITIZED, TESTS, asan_env, call_options, run
 
 FORMS = TESTS / "lib" / "pv_forms.c"
 CASES = TESTS / "lib" / "pv_cases.c"
@@ -105,15 +105,13 @@ int main(void)
 	       call_hidden(2), i.calls, i.calls_direct, i.patched_at_start, etch_verify(NULL, NULL));
 }
 """
-ALIGN = {"gcc": [], "clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm",
-                              "-x86-align-branch=indirect+call"]}
 
 
 @pytest.mark.parametrize("stage", ["object", "linked"])
 def test_imported_targets(flow, stage):
     """A shared object's slots that hold a function of another one, and one of its own
     that could be another's: direct calls from the start."""
-    flags = ("-O2", "-fPIC", *ALIGN[flow.cc])
+    flags = ("-O2", "-fPIC", *call_options(flow.cc))
     lib = [f"-L{flow.build}", "-letch", f"-Wl,-rpath,{flow.build}", f"-Wl,-rpath,{flow.tmp}", f"-L{flow.tmp}"]
     other = flow.source("long imported(long x) { return x * 2 + 1; }", "other.c")
     run([flow.cc, "-O2", "-fPIC", "-shared", "-o", flow.tmp / "libother.so", other])
@@ -153,5 +151,5 @@ int main(int argc, char **argv)
 def test_ifunc_targets(flow, stage, mode):
     """R_X86_64_IRELATIVE, or the address of a PLT entry: a target like any other."""
     pic = "-fno-pie" if mode in ("-no-pie", "-static") else "-fPIE"
-    exe = flow.program(IFUNC, stage, ("-O2", pic, *ALIGN[flow.cc]), (mode,))
+    exe = flow.program(IFUNC, stage, ("-O2", pic, *call_options(flow.cc)), (mode,))
     assert run([exe]).stdout == f"16 direct {0 if stage == 'plain' else 1} verify 0\n"

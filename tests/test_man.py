@@ -30,6 +30,14 @@ def test_man_page_renders(page):
         assert re.search(r'^\.SH "?%s"?$' % name, text, re.M), name
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_is_hyphenated(page):
+    """A reader searches for a name, and copies it: a line ends with a hyphen only where the word has one."""
+    source = re.sub(r"\\f.|\\&", "", (MAN / page).read_text()).replace("\\-", "-")
+    broken = re.findall(r"(\w+)-\n *(\w+)", man_text(page))
+    assert [a + b for a, b in broken if f"{a}-{b}" not in source] == []
+
+
 def test_no_page_is_forgotten():
     assert sorted(p.name for p in MAN.iterdir()) == sorted(PAGES)
 

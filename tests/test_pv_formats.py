@@ -7,13 +7,12 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelrRelocationSection
 
-from conftest import run
+from conftest import call_options, run
 from format_reader import IMV_FLAGS, NATIVE_FLAGS, OBJ_FLAGS, Reader
 
 CALL, JMP = 64, 65
 NOPS = {2: "66 90", 3: "0f 1f 00", 4: "0f 1f 40 00", 5: "0f 1f 44 00 00", 6: "66 0f 1f 44 00 00",
         7: "0f 1f 80 00 00 00 00", 8: "0f 1f 84 00 00 00 00 00", 9: "66 0f 1f 84 00 00 00 00 00"}
-ALIGN = {"gcc": [], "clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]}
 ENDBR = bytes.fromhex("f30f1efa")
 
 
@@ -158,7 +157,7 @@ def initial_targets(path, r):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_linked(flow, shape):
     flags, ldflags, main, object_step = SHAPES[shape]
-    obj = flow.compile(SOURCE + main, ("-O2", *flags, *ALIGN[flow.cc]))
+    obj = flow.compile(SOURCE + main, ("-O2", *flags, *call_options(flow.cc)))
     if object_step:
         flow.rewrite(obj)
     path = flow.link([obj], ldflags, shared_lib="-shared" in ldflags)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import CCS, CXX, TESTS, Flow, run
+from conftest import CCS, CXX, TESTS, Flow, call_options, run
 
 PV = TESTS / "pv"
 LEVELS = ["-O0", "-O1", "-O2", "-O3", "-Os", "-Og"]  # clang takes -Og for -O1
@@ -20,8 +20,6 @@ MODES = {  # compiler flags, linker flags; pic: all but the driver is in a share
     "nopie": (["-fno-pie", "-ffunction-sections", "-fdata-sections"], ["-no-pie", "-Wl,--gc-sections"]),
     "cet": (["-fPIE", "-fcf-protection=full"], ["-pie", "-Wl,-z,ibt,-z,shstk"]),
 }
-# For clang; gcc's calls are aligned by etch/pv.h.
-ALIGN = {"gcc": [], "clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]}
 FILES = ["gen.c", "targets.c", "imv.c", "targets.cc", "cxx.cc"]
 SITES = 70 if os.environ.get("ETCH_TESTS") == "all" else 40   # functions that call
 ROUNDS = 8   # no slot has more targets, so each meets nearly all of its own
@@ -36,7 +34,7 @@ def seed(cc, level, mode):
 def compile_all(flow, number, flags, sites=SITES):
     """The objects of a generated program, the driver's last."""
     run([sys.executable, PV / "gen_programs.py", number, sites, flow.tmp])
-    flags = ["-w", f"-I{PV}", f"-I{flow.tmp}", *ALIGN[flow.cc], *flags]
+    flags = ["-w", f"-I{PV}", f"-I{flow.tmp}", *call_options(flow.cc), *flags]
     objects = [flow.compile(flow.tmp / f, flags, f.replace(".", "_") + ".o").name for f in FILES]
     return [*objects, flow.compile(PV / "gen_driver.c", flags).name]
 

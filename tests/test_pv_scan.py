@@ -11,7 +11,8 @@ from collections import defaultdict
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from conftest import CXX, INCLUDE, TESTS, run
+from conftest import CXX, INCLUDE, TESTS, run, version
+from pv_files import disassembly
 
 HERE = TESTS / "pv"
 
@@ -168,11 +169,14 @@ def test_exceptions(etch, tmp_path, cc, flags):
     whole = ["-fno-reorder-blocks-and-partition"] if cc == "gcc" else []
     run([CXX[cc], *flags, *whole, f"-I{INCLUDE}", "-DETCH_NO_MODULE", "-c", "-o", obj, HERE / "scan_throw.cc"])
     got = sites(etch, obj)
-    assert not [s for s in got if s["kind"] == "escape"]
+    # gcc 16 at -O1 has the address in rdx or rcx at some calls by it. These two registers are arguments, too: an escape.
+    code, passed = disassembly(obj), [s for s in got if s["kind"] == "escape"]
+    assert not passed or version(cc) >= 16 and cc == "gcc" and flags[0] == "-O1" and len(passed) <= 4
+    assert all(re.fullmatch(r"call +\*(0x8)?\(%r[cd]x\)", code[int(s["address"], 16)][1]) for s in passed)
     calls = [s for s in got if s["kind"] in ("call", "jmp")]
     assert len(calls) >= 15 and all(s["form"] not in (None, "-") for s in calls)
     if "-fPIC" in flags:
         run([CXX[cc], "-shared", "-nostdlib", "-Wl,--unresolved-symbols=ignore-all", "-o", out, obj])
         linked = [s for s in sites(etch, out) if s["kind"] in ("call", "jmp", "escape")]
         assert sorted((s["kind"], s["form"], s["offset"]) for s in linked) == \
-            sorted((s["kind"], s["form"], s["offset"]) for s in calls)
+            sorted((s["kind"], s["form"], s["offset"]) for s in calls + passed)

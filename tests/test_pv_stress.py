@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import CCS, TESTS, Flow, need, run
+from conftest import CCS, TESTS, Flow, call_options, need, run
 
 sys.path[:0] = [str(TESTS / "pv"), str(TESTS / "unwind"), str(TESTS.parent / "scripts")]
 import dynamic  # noqa: E402
@@ -24,7 +24,6 @@ import stress_programs  # noqa: E402
 
 PV = TESTS / "pv"
 INCLUDE = TESTS.parent / "lib" / "include"
-ALIGN = {"gcc": [], "clang": stress_programs.ALIGN}
 KINDS = {"pie": (["-fPIE"], ["-pie"]), "no-pie": (["-fno-pie"], ["-no-pie"])}
 FORMS = {f"{what}-{how}" for what in ("call", "jmp") for how in ("rip", "base", "reg")}
 
@@ -41,8 +40,8 @@ def stress(build, tmp_path_factory):
         if key not in made:
             flow = Flow(tmp_path_factory.mktemp("stress"), build, cc)
             cflags, link = KINDS[kind]
-            objects = [flow.compile(PV / "stress.c", ["-O2", "-g", *cflags, *ALIGN[cc], *more]),
-                       flow.compile(PV / "stress_plugin.c", ["-O2", "-g", "-fPIC", *ALIGN[cc], *more])]
+            objects = [flow.compile(PV / "stress.c", ["-O2", "-g", *cflags, *call_options(cc), *more]),
+                       flow.compile(PV / "stress_plugin.c", ["-O2", "-g", "-fPIC", *call_options(cc), *more])]
             if stage != "plain":
                 flow.rewrite(*objects)
             lib = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}", "-pthread", "-ldl"]
@@ -166,7 +165,7 @@ def test_control_flow_protection(build, tmp_path, cc, seed):
     indirect form would: a ret only where a tail call was; and the functions keep their endbr64."""
     flow = Flow(tmp_path, build, cc)
     text = stress_programs.program(400 + seed)
-    o = flow.compile(flow.source(text), ["-O2", "-w", "-fcf-protection=full", "-fPIE", *ALIGN[cc],
+    o = flow.compile(flow.source(text), ["-O2", "-w", "-fcf-protection=full", "-fPIE", *call_options(cc),
                                          *stress_programs.needed_flags(text, cc)])
     want = run([flow.link([o], ["-pie"], "plain")]).stdout
     flow.rewrite(o)
@@ -198,7 +197,7 @@ def limits(build, tmp_path_factory):
         if (cc, link, stage) not in made:
             flow = Flow(tmp_path_factory.mktemp("limits"), build, cc)
             cflags, ldflags = LINKS[link]
-            made[cc, link, stage] = flow.program(PV / "stress_limits.c", stage, ["-O2", *cflags, *ALIGN[cc]], ldflags)
+            made[cc, link, stage] = flow.program(PV / "stress_limits.c", stage, ["-O2", *cflags, *call_options(cc)], ldflags)
         return made[cc, link, stage]
 
     return make
@@ -244,7 +243,7 @@ def shared_compile(flow, what):
     """The objects of libhome.so with the ops table and targets, of libuser.so, of the program; and
     LD_PRELOAD's two libraries."""
     libc, _, progc, _, home, users = SHARED[what]
-    flags = ["-O2", "-g", "-w", *ALIGN[flow.cc]]
+    flags = ["-O2", "-g", "-w", *call_options(flow.cc)]
     for preload in ("FUNCTION", "TABLE"):
         run([flow.cc, "-shared", "-fPIC", f"-D{preload}", "-o", flow.tmp / f"{preload}.so", PV / "stress_shared_preload.c"])
     return [flow.compile(PV / "stress_shared_home.c", [*flags, "-fPIC", *libc, *home]),

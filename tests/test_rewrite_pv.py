@@ -16,8 +16,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from test_inspect_orc import rows
 
-from conftest import Flow, run
-from pv_files import ALIGN, PARAMS, SOURCES, STATES, TARGETS, Table, disassembly, output, place, sites
+from conftest import Flow, call_options, run
+from pv_files import PARAMS, SOURCES, STATES, TARGETS, Table, disassembly, output, place, sites
 from pv_files import built  # noqa: F401 (fixtures)
 
 SHF_LINK_ORDER, SHF_GROUP = 0x80, 0x200
@@ -351,7 +351,7 @@ def test_targets(flow, name, more, armed, mode):
     """No code, or another module's: indirect; and so is all of an object that is not
     armed, by the same judgement as its loads."""
     obj = flow.compile(TARGETS_SOURCE % {"name": name, "more": more},
-                       ["-O2", "-fPIE" if mode == "pie" else "-fno-pie", *ALIGN[flow.cc]])
+                       ["-O2", "-fPIE" if mode == "pie" else "-fno-pie", *call_options(flow.cc)])
     exe = flow.link([obj], [f"-{mode}"])
     flow.rewrite(exe)
     found = {s["function"].split("+")[0]: s for s in sites(flow, exe)}
@@ -382,7 +382,7 @@ def test_without_libetch(flow_gcc):
 def test_comdat(tmp_path, build, cc, ld):
     """Templates and inline functions in two files: one copy of the code, one entry."""
     flow = Flow(tmp_path, build, cc)
-    objects = [flow.compile(SOURCES / f"rewrite_cxx{i}.cc", ["-O2", "-fPIE", *ALIGN[cc]]) for i in (1, 2)]
+    objects = [flow.compile(SOURCES / f"rewrite_cxx{i}.cc", ["-O2", "-fPIE", *call_options(cc)]) for i in (1, 2)]
     flow.rewrite(*objects)
     for o in objects:
         assert any(s["sh_flags"] & SHF_GROUP for s in names(o, "__pv_sites"))
@@ -404,7 +404,7 @@ def test_comdat(tmp_path, build, cc, ld):
 def test_gc_sections(tmp_path, build, cc, ld, extra):
     flow = Flow(tmp_path, build, cc)
     obj = flow.compile(TARGETS_SOURCE % {"name": "ops", "more": "int dead(int x); int dead(int x) { return ops.here(x) + 9; }"},
-                       ["-O2", "-fPIE", "-ffunction-sections", "-fdata-sections", *ALIGN[cc]])
+                       ["-O2", "-fPIE", "-ffunction-sections", "-fdata-sections", *call_options(cc)])
     flow.rewrite(obj)
     assert any(s["function"].startswith("dead+") for s in sites(flow, obj))
     exe = flow.link([obj], ["-pie", f"-fuse-ld={ld}", "-Wl,--gc-sections", *extra])
@@ -420,9 +420,9 @@ def test_gc_sections(tmp_path, build, cc, ld, extra):
 def test_relocatable(tmp_path, build, cc, first):
     """ld -r of rewritten objects, and the object step on what ld -r made."""
     flow = Flow(tmp_path, build, cc)
-    a = flow.compile(SOURCES / "rewrite_main.c", ["-O2", "-fPIE", *ALIGN[cc]])
+    a = flow.compile(SOURCES / "rewrite_main.c", ["-O2", "-fPIE", *call_options(cc)])
     b = flow.compile(TARGETS_SOURCE.replace("int main(", "int other(int, char **); int other(") %
-                     {"name": "more", "more": ""}, ["-O2", "-fPIE", *ALIGN[cc]], "b.o")
+                     {"name": "more", "more": ""}, ["-O2", "-fPIE", *call_options(cc)], "b.o")
     if first:
         flow.rewrite(a, b)
     both = tmp_path / "both.o"
@@ -434,8 +434,8 @@ def test_relocatable(tmp_path, build, cc, first):
         assert list(map(place, sites(flow, both))) == list(map(place, before))
     exe = flow.link([both], ["-pie"])
     flow.rewrite(exe)
-    alone = flow.link([flow.compile(SOURCES / "rewrite_main.c", ["-O2", "-fPIE", *ALIGN[cc]], "c.o"),
-                       flow.compile(tmp_path / "t.c", ["-O2", "-fPIE", *ALIGN[cc]], "d.o")], ["-pie"], "alone")
+    alone = flow.link([flow.compile(SOURCES / "rewrite_main.c", ["-O2", "-fPIE", *call_options(cc)], "c.o"),
+                       flow.compile(tmp_path / "t.c", ["-O2", "-fPIE", *call_options(cc)], "d.o")], ["-pie"], "alone")
     flow.rewrite(alone)
     assert sorted(map(place, sites(flow, exe))) == sorted(map(place, sites(flow, alone)))
     assert run([exe]).stdout == output("pie")

@@ -65,7 +65,7 @@ def small_root(folder):
     """A root directory with a shell and what a step's command below needs."""
     for name in ("proc", "sys", "dev", "mnt", "root/etch", "tmp"):
         (folder / name).mkdir(parents=True)
-    for tool in ("sh", "umount", "unshare", "sleep", "cat"):
+    for tool in ("sh", "unshare", "sleep", "cat"):
         path = shutil.which(tool)
         libraries = re.findall(r"(/\S+) \(0x", run(["ldd", path]).stdout)
         for name in {path, *libraries}:

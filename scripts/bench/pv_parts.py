@@ -8,14 +8,13 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from call_options import call_options
 from counts import Code, callgrind, classify, kind
 from common import B, HERE, OUT, TOP, etch_needed, fail, parse, quartiles, sections, sh, spread, table
 
 # ---- building ----------------------------------------------------------------------
 
 CFLAGS = ["-O2", "-Wall", "-Wextra", "-I", str(TOP / "lib/include"), "-I", str(HERE)]
-# gcc's sites are aligned by etch/pv.h.
-ALIGN = {"clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]}
 
 
 def build(cc, out, source, flags=(), rewrite=False, libraries=()):
@@ -41,7 +40,7 @@ IN_PLACE = "patched, in place"
 def mmap_builds(cc, name, flags=()):
     """The four programs, by name, from one source."""
     source, dir_ = HERE / "mmap-perf.c", OUT / cc
-    ops = [*flags, *ALIGN.get(cc, ())]
+    ops = [*flags, *call_options(cc)]
     return {NATIVE: build(cc, dir_ / f"{name}-native", source, [*flags, "-DNATIVE"]),
             UNPATCHED: build(cc, dir_ / f"{name}-unpatched", source, ops),
             PATCHED: build(cc, dir_ / f"{name}-patched", source, ops, True),
@@ -183,7 +182,7 @@ def calls_build(cc):
     dir_.mkdir(parents=True, exist_ok=True)
     shared = dir_ / "libcalls.so"
     sh(cc, *CFLAGS, "-fPIC", "-shared", HERE / "calls-shared.c", "-o", shared)
-    return build(cc, dir_ / "calls", HERE / "calls.c", ALIGN.get(cc, ()), True,
+    return build(cc, dir_ / "calls", HERE / "calls.c", call_options(cc), True,
                  [shared, f"-Wl,-rpath,{dir_}"])
 
 

@@ -24,16 +24,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import counts  # noqa: E402
+from call_options import call_options  # noqa: E402
 import fetch  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
 OUT = BUILD / "demo"
 ETCH = BUILD / "etch"
-# A call can be changed while threads run where it lies in one aligned 8-byte word:
-# etch/pv.h sees to that with gcc, these flags with clang.
-FLAGS = {"gcc": [], "clang": ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]}
-COMPILERS = list(FLAGS)
+COMPILERS = ["gcc", "clang"]
 OBJECT = "sqlite3Config"
 DEFINITION = "SQLITE_PRIVATE SQLITE_WSD struct Sqlite3Config sqlite3Config = {"
 THREADS, ROUNDS = 4, 10
@@ -87,7 +85,7 @@ def mark(source):
 def compile_and_link(cc):
     """The object, and the program that no tool has seen."""
     obj = OUT / f"{cc}.o"
-    compiler = [cc, "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-w", *FLAGS[cc], f"-I{ROOT}/lib/include",
+    compiler = [cc, "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-w", *call_options(cc), f"-I{ROOT}/lib/include",
                 f"-I{OUT}", "-c", "-o", obj, ROOT / "scripts" / "demo" / "workload.c"]
     run(compiler)
     link(cc, obj, OUT / f"{cc}-plain")

@@ -14,6 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "scripts"))
+from call_options import call_options  # noqa: E402
+
 HEAD = """\
 #include <etch/pv.h>
 #include <stdio.h>
@@ -331,9 +334,6 @@ def program(seed, cxx=False, seal=False):
     return Writer(seed, cxx, seal).program()
 
 
-ALIGN = ["-mllvm", "-x86-align-branch-boundary=8", "-mllvm", "-x86-align-branch=indirect+call"]
-
-
 def needed_flags(text, cc):
     """gcc would subtract labels that it has put into different sections."""
     return ["-fno-reorder-blocks-and-partition"] if " - &&l" in text and cc == "gcc" else []
@@ -354,7 +354,7 @@ def build_flags(seed):
         flags += dice.choice([["-fno-reorder-blocks-and-partition"], ["-fno-ipa-ra"], ["-ftracer"], ["-funroll-loops"],
                               ["-fno-gcse"], ["-flive-range-shrinkage"], ["-mno-red-zone"], ["-freorder-blocks-algorithm=simple"]])
     if cc == "clang" and dice.random() < 0.7:
-        flags += ALIGN
+        flags += call_options(cc)
     return cc, flags, link, dice.random() < 0.3, dice.random() < 0.25
 
 
