@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from check_findings import FUNCTION, NOTE, assemble, findings, function
-from conftest import Flow, asan_env, run
+from conftest import Flow, asan_env, call_options, run
 
 
 # ---- T003 ------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def rewritten(tmp_path_factory, build):
     out = {}
     for encoding in ("block", "orc"):
         flow = Flow(tmp_path_factory.mktemp(encoding), build, "gcc")
-        obj = flow.compile(PROGRAM, ("-O2", "-g"))
+        obj = flow.compile(PROGRAM, ("-O2", "-g", *call_options("gcc")))
         flow.rewrite(obj)
         exe = flow.link([obj])
         shutil.copy(exe, flow.tmp / "linked")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import ROOT, run
+from conftest import ROOT, run, version
 
 TABLE = ROOT / "tool" / "analysis" / "addresses" / "kernel_stores.c"
 
@@ -83,6 +83,12 @@ NOINLINE long two(int a, A p, int b) {{ strtol(0, 0, a); return plain(b ? p : 0)
 __attribute__((optimize("O0"), noinline)) long slow(int fd, A p) {{ A q = p; return getrlimit(fd, q); }}
 long call_w_slow(void) {{ return slow(1, {w_slow}); }}
 NOINLINE long any(long n, A a, A b) {{ return numbered(n, a, b, 0, 0, 0, 0) + 1; }} long call_w_number(void) {{ return any(0, 0, {w_number}); }}
+/* The address of read() in a register, as compilers load it once for all turns of a loop. */
+__asm__(".type by_register, @function\\nby_register: push %rbx\\n\\tmov read@GOTPCREL(%rip), %rbx\\n\\tmov %rdi, %rsi\\n\\tcall *%rbx\\n"
+        "\\tpop %rbx\\n\\tret\\n.size by_register, .-by_register");
+extern long by_register(A); long call_w_register(void) {{ return by_register({w_register}) + 1; }}
+long call_w_loaded(void) {{ register A p __asm__("rsi") = {w_loaded}; long e;
+	__asm__ volatile("mov read@GOTPCREL(%%rip), %%rbx\\n\\tcall *%%rbx" : "=a"(e) : "r"(p) : "rbx", "rcx", "memory"); return e; }}
 long call_u_write(void) {{ return write(1, {u_write}, 8); }}
 long call_u_numbered(void) {{ return numbered(1, (A)1, {u_numbered}, (A)8, 0, 0, 0); }}
 long call_u_other(void) {{ return strtol("1", {u_other}, 0); }}
@@ -114,7 +120,9 @@ def test_every_entry(flow, how):
     targets = Targets()
     text = "\n".join(calls(targets))
     others = sorted(set(re.findall(r"\{([wu]_\w+)\}", OTHERS)))
-    text += OTHERS.format(**{n: targets.new(n) for n in others})
+    # clang 19 adds to the pointer in a loop, to where is not known, which is the whole object; clang 14 adds an index to it.
+    walked = {"w_offset"} if flow.cc == "clang" and version("clang") > 14 else set()
+    text += OTHERS.format(**{n: (targets.alone if n in walked else targets.new)(n) for n in others})
     o = flow.compile(flow.source(HEAD + targets.objects() + text + "int main(void) { return 0; }\n", "calls.c"), [*flags, "-w", "-fno-builtin"])
     exe = flow.link([o, flow.tmp / "libstub.so"], flags, "calls")
     flow.rewrite(exe)

@@ -377,8 +377,10 @@ def sframe_blocks(n, path):
     fdes = struct.pack("<iIIIBBH", 0, 0, 0, n, 2 | 16, 1, 0)
     fdes += b"".join(struct.pack("<iIIIBBH", 8 * n + i, 1, 0, n, 2, 0, 0) for i in range(n))
     head = struct.pack("<HBBBbbBIIIII", 0xdee2, 2, 1, 3, 0, -8, 0, n + 1, n, len(rows), 0, len(fdes))
-    source = (f".text\nf: .rept {16 * n}\nnop\n.endr\n.section .sframe,\"a\"\n.byte " + ",".join(map(str, head + fdes + rows)) + "\n")
+    # Under another name while it is linked: ld of binutils 2.47 writes a .sframe of its own.
+    source = (f".text\nf: .rept {16 * n}\nnop\n.endr\n.section .sfraem,\"a\"\n.byte " + ",".join(map(str, head + fdes + rows)) + "\n")
     link(source, path)
+    path.write_bytes(path.read_bytes().replace(b"\0.sfraem\0", b"\0.sframe\0"))
     o = Object(path)
     text, sframe = (next(i for i in range(o.shnum) if o.named(i) == name) for name in (".text", ".sframe"))
     addr, at = o.header(text)[3], o.header(sframe)[4] + 28

@@ -67,12 +67,16 @@ void kernel_reach_init(struct kernel_reach *r, const struct imports *imports, st
 	r->known = mem_zero(l->count + 1, sizeof(*r->known));
 	r->functions = mem_zero(l->count + 1, sizeof(*r->functions));
 	r->walks_left = WALKS_MOST * (l->count + 1);
+	r->loaded_known = mem_zero(l->count + 1, sizeof(*r->loaded_known));
+	r->loaded = mem_zero(l->count + 1, sizeof(*r->loaded));
 }
 
 void kernel_reach_free(struct kernel_reach *r)
 {
 	free(r->known);
 	free(r->functions);
+	free(r->loaded_known);
+	free(r->loaded);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -180,9 +184,9 @@ static void insn_take(struct walk *w, struct state *s, const struct insn *in)
 	unsigned r;
 
 	if (insn_is_syscall(bytes, in) || leads_out(w, in)) {
-		struct kernel_access a =
-			kernel_reach_at(w->reach, in, bytes, s->reg[INSN_SYSCALL_NUMBER].constant,
-		                    s->reg[INSN_FIRST_ARGUMENT].constant, arguments_in(s, insn_call_arguments()) != 0);
+		struct kernel_access a = kernel_reach_at(
+			w->reach, (struct kernel_caller){w->fn, w->code}, in, bytes, s->reg[INSN_SYSCALL_NUMBER].constant,
+			s->reg[INSN_FIRST_ARGUMENT].constant, arguments_in(s, insn_call_arguments()) != 0);
 
 		w->registers |= arguments_in(s, a.registers);
 		w->in_memory |= a.in_memory;
@@ -325,8 +329,33 @@ static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 	return r->functions[k];
 }
 
-struct kernel_access kernel_reach_at(struct kernel_reach *r, const struct insn *in, const uint8_t *bytes,
-                                     struct known_value number, struct known_value first, bool follow)
+/* What the kernel may do for the functions of other modules whose addresses a function loads. */
+static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_caller from)
+{
+	const size_t k = (size_t)(from.fn - r->list->funcs);
+	struct kernel_access *a = &r->loaded[k];
+	size_t i;
+
+	if (k >= r->list->count)
+		return (struct kernel_access){insn_call_arguments(), true}; /* none of the list: nothing is known of it */
+	if (r->loaded_known[k])
+		return *a;
+	r->loaded_known[k] = true;
+	for (i = 0; i < from.code->count; i++) {
+		const struct insn *in = &from.code->insns[i];
+		const struct kernel_store *store = in->move == MOVE_LOAD ? imports_kernel(r->imports, in) : NULL;
+
+		if (store) {
+			a->registers |= insn_arguments(store->arguments);
+			a->in_memory |= store->in_memory;
+		}
+	}
+	return *a;
+}
+
+struct kernel_access kernel_reach_at(struct kernel_reach *r, struct kernel_caller from, const struct insn *in,
+                                     const uint8_t *bytes, struct known_value number, struct known_value first,
+                                     bool follow)
 {
 	const struct kernel_store *k;
 	const struct func *fn;
@@ -346,6 +375,8 @@ struct kernel_access kernel_reach_at(struct kernel_reach *r, const struct insn *
 	}
 	if (k)
 		return (struct kernel_access){insn_arguments(k->arguments), k->in_memory};
+	if ((in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND) && in->base != INSN_PC_REG)
+		return loaded_reach(r, from);
 	if (!follow || (in->flow != FLOW_CALL && in->flow != FLOW_JUMP))
 		return (struct kernel_access){0};
 	section = elf_section_at(r->imports->file, in->target);

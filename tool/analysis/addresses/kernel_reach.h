@@ -26,6 +26,8 @@ struct kernel_reach {
 	unsigned depth;      /* of the recursion over calls */
 	unsigned unfinished; /* the lowest depth of a function being computed that the current one has asked for */
 	size_t walks_left;   /* over functions, before the rest counts as unknown */
+	bool *loaded_known;  /* per function: is `loaded` computed? */
+	struct kernel_access *loaded;
 };
 
 /* kernel_reach_free() when done. Refers to *imports and *l. */
@@ -37,13 +39,21 @@ struct known_value {
 	bool known;
 	int64_t value;
 };
+/* The function that an instruction stands in. */
+struct kernel_caller {
+	const struct func *fn;
+	const struct func_code *code;
+};
 /*
- * What the kernel may do at a call, a jump out of the function, or a system call. `bytes`: of the instruction.
- * `number`, `first`: what is in INSN_SYSCALL_NUMBER and INSN_FIRST_ARGUMENT before it; they may say which system call
- * it is. `follow`: also through functions of the file. r: may be null.
+ * What the kernel may do at a call, a jump out of the function, or a system call. `bytes`: of the instruction. Where a
+ * call or jump is through a register, it may lead to each function of another module whose address is loaded anywhere
+ * in the function: compilers load it once for all turns of a loop. `number`, `first`: what is in INSN_SYSCALL_NUMBER
+ * and INSN_FIRST_ARGUMENT before it; they may say which system call it is. `follow`: also through functions of the
+ * file. r: may be null.
  */
-struct kernel_access kernel_reach_at(struct kernel_reach *r, const struct insn *in, const uint8_t *bytes,
-                                     struct known_value number, struct known_value first, bool follow);
+struct kernel_access kernel_reach_at(struct kernel_reach *r, struct kernel_caller from, const struct insn *in,
+                                     const uint8_t *bytes, struct known_value number, struct known_value first,
+                                     bool follow);
 /* Does a function contain a call at which the kernel stores by addresses in memory? */
 bool kernel_reach_in_memory(struct kernel_reach *r, const struct func *fn, const struct func_code *code);
 

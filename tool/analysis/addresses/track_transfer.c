@@ -204,8 +204,8 @@ static struct known_value known_in(const struct addr_state *s, unsigned r)
 /* The registers by which the kernel may store to memory at a call, a jump out of the function, or a system call. */
 static uint16_t kernel_registers(struct track *t, const struct addr_state *s, size_t i)
 {
-	return kernel_reach_at(t->f->kernel, &t->f->code->insns[i], bytes_of(t, i), known_in(s, INSN_SYSCALL_NUMBER),
-	                       known_in(s, INSN_FIRST_ARGUMENT), true)
+	return kernel_reach_at(t->f->kernel, (struct kernel_caller){t->f->fn, t->f->code}, &t->f->code->insns[i],
+	                       bytes_of(t, i), known_in(s, INSN_SYSCALL_NUMBER), known_in(s, INSN_FIRST_ARGUMENT), true)
 	    .registers;
 }
 
