@@ -182,7 +182,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 int main(void)
 {
 	struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
-	int *volatile stray = ETCH_ADDR(cfg.b);
+	volatile int *volatile stray = ETCH_ADDR(cfg.b); /* gcc 16 would store after it has read `came` */
 	int err = etch_sync(&cfg, sizeof cfg);
 	sigaction(SIGSEGV, &act, 0);
 	if (etch_stray(ETCH_STRAY_CHAINED, 0) != 0)
