@@ -96,9 +96,10 @@ struct etch_mark_site {
 static_assert(sizeof(struct etch_branch) == 24 && sizeof(struct etch_mark) == 32 && sizeof(struct etch_mark_site) == 44,
               "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_branch) == 24 && sizeof(struct etch_mark) == 32 &&
-                   sizeof(struct etch_mark_site) == 44,
-               "table layouts are fixed");
+/* One by one: clang 16 warns of a constant operand of && in C23. */
+_Static_assert(sizeof(struct etch_branch) == 24, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_mark) == 32, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_mark_site) == 44, "table layouts are fixed");
 #endif
 
 #ifndef __cplusplus /* for the tool and the library, which are C */

@@ -273,10 +273,13 @@ static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 1
                   sizeof(struct etch_inline) == 12 && sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
               "table layouts are fixed");
 #else
-_Static_assert(sizeof(struct etch_imv) == 12 && sizeof(struct etch_imv_more) == 12 &&
-                   sizeof(struct etch_native) == 12 && sizeof(struct etch_inline) == 12 &&
-                   sizeof(struct etch_obj) == 16 && sizeof(struct etch_module) == 64,
-               "table layouts are fixed");
+/* One by one: clang 16 warns of a constant operand of && in C23. */
+_Static_assert(sizeof(struct etch_imv) == 12, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_imv_more) == 12, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_native) == 12, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_inline) == 12, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_obj) == 16, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_module) == 64, "table layouts are fixed");
 #endif
 
 #ifndef __cplusplus /* for the tool and the library, which are C */

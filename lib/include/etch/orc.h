@@ -232,9 +232,12 @@ static_assert(sizeof(struct etch_rule) == 16 && sizeof(struct etch_orc) == 6 && 
               "table layouts are fixed");
 }
 #else
-_Static_assert(sizeof(struct etch_rule) == 16 && sizeof(struct etch_orc) == 6 && sizeof(struct etch_map_rule) == 8 &&
-                   sizeof(struct etch_escape) == 8 && sizeof(struct etch_run) == 16 &&
-                   sizeof(struct etch_unwind) == 160,
-               "table layouts are fixed");
+/* One by one: clang 16 warns of a constant operand of && in C23. */
+_Static_assert(sizeof(struct etch_rule) == 16, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_orc) == 6, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_map_rule) == 8, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_escape) == 8, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_run) == 16, "table layouts are fixed");
+_Static_assert(sizeof(struct etch_unwind) == 160, "table layouts are fixed");
 #endif
 #endif
