@@ -6,6 +6,7 @@ Markdown table by compiler, one of why reads stay loads, and one by options.
     make compilers                                            # all that are installed; hours
     scripts/compilers.py --compilers gcc-16,clang-22 --options='-O2;-O2 -flto'
     scripts/compilers.py --parts reads,calls                  # generated code alone
+    scripts/compilers.py --systems bookworm,sid               # with the compilers of these Debian releases, each in a root; as root
     scripts/compilers.py --merge a.json b.json                # the tables of earlier runs (--json) together
 
 Each part compiles a program with a compiler and options, has etch rewrite it, and holds the result against a judge that is not
@@ -16,6 +17,7 @@ etch:
     calls     generated calls through ops tables (tests/pv): their sites, and the same output
     frames    C frames and jump tables, C++ exceptions (tests/unwind/step_zoo.c, step_throw.cc): rows beside .eh_frame as
               pyelftools reads it, with it and from the code alone; rows by single steps
+    headers   the public headers in each standard of C from C11 and of C++ from C++11 on: none may make it warn
     programs  SQLite, zlib, lua, a C++ library that throws (scripts/fetch.py): rows in the same two ways, and steps of lua
 
 and, with compilers of their own, `rust` and `go`: a small program each, its rows in the same ways. Every file that was rewritten
@@ -40,17 +42,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
 import pinned  # noqa: E402,F401
+import compiler_roots  # noqa: E402
 import dynamic  # noqa: E402
 import dynamic_truth  # noqa: E402
 import fetch  # noqa: E402
+import header_standards  # noqa: E402
 import static_truth  # noqa: E402
+import systems  # noqa: E402
 
 TESTS = ROOT / "tests"
 OPTIONS = ["-O0", "-O1", "-O2", "-O3", "-Os", "-O2 -flto", "-O2 -fcf-protection", "-O2 -fhardened", "-O2 -march=x86-64-v3",
            "-O2 -march=x86-64-v4", "-O2 -mapxf"]
 # Compiling and judging a real program takes minutes: under these options alone, where no others are asked for.
 PROGRAM_OPTIONS = ["-O2", "-O3", "-Os"]
-PARTS = ["reads", "branches", "calls", "frames", "programs", "rust", "go"]
+PARTS = ["reads", "branches", "calls", "frames", "headers", "programs", "rust", "go"]
 # What /proc/cpuinfo must have for code of these options to run.
 NEEDS = {"x86-64-v3": ("avx2", "bmi2", "fma"), "x86-64-v4": ("avx512f", "avx512bw", "avx512vl", "avx512dq"), "mapxf": ("apx",)}
 # For clang, as docs/paravirt.md says; gcc's calls are aligned by etch/pv.h.
@@ -82,8 +87,12 @@ def installed(pattern=r"(gcc|g\+\+|clang|clang\+\+)(-\d+)?"):
 
 
 def of_cxx(cc):
-    """The C++ compiler beside a C compiler."""
-    return re.sub(r"\bgcc|\bclang", lambda m: {"gcc": "g++", "clang": "clang++"}[m[0]], cc)
+    """The C++ compiler beside a C compiler: where gcc is there and g++ is not, that of its number."""
+    name = re.sub(r"\bgcc|\bclang", lambda m: {"gcc": "g++", "clang": "clang++"}[m[0]], cc)
+    if not shutil.which(name) and shutil.which(cc):
+        numbered = name + re.sub(r".* (\d+).*", r"-\1", version(cc))
+        return numbered if shutil.which(numbered) else name
+    return name
 
 
 def is_clang(cc):
@@ -91,8 +100,8 @@ def is_clang(cc):
 
 
 def order(name):
-    family, _, number = name.partition("-")
-    return family, int(number or 0)
+    """For sorting: gcc-9 or gcc 9.5.0 before gcc 12.2.0."""
+    return re.match("[a-z]*", name)[0], [int(n) for n in re.findall(r"\d+", name)]
 
 
 @functools.cache
@@ -279,6 +288,13 @@ def part_frames(job):
         job.steps([program], STEPS)
 
 
+def part_headers(job):
+    for cc, language in ((job.cc, "c"), (of_cxx(job.cc), "c++")):
+        taken, errors = header_standards.wrong(cc, language)
+        job.out["standards"] = job.out.get("standards", []) + taken
+        job.out["wrong"] += errors
+
+
 # name: (how it is compiled, sources by a pattern, without those that match, flags, of C++)
 REAL = {
     "sqlite": (["sqlite3.c"], None, ["-DSQLITE_THREADSAFE=1"], False),
@@ -447,9 +463,9 @@ def total(results, field="numbers"):
 
 
 def table(results):
-    compilers = sorted({r["compiler"] for r in results}, key=order)
-    of = {cc: [r for r in results if r["compiler"] == cc] for cc in compilers}
-    names = {r["compiler"]: r["version"] for r in results}
+    compilers = sorted({r["version"] for r in results}, key=order)
+    of = {cc: [r for r in results if r["version"] == cc] for cc in compilers}
+    names = {cc: cc for cc in compilers}
     rows = []
     for cc in compilers:
         n, f = total(of[cc]), total(of[cc], "findings")
@@ -460,25 +476,40 @@ def table(results):
                      f"{n['frames']:,}", n["wrong_frames"], ", ".join(f"{k}: {v}" for k, v in sorted(f.items())) or "none"])
     lines = [markdown(["compiler", "reads live", "branches armed", "calls live", "same output", "bytes of FDEs", "explained", "differ",
                        "from code alone", "explained", "rbp unknown", "differ", "frames by steps", "wrong", "check"], rows), ""]
+    standards = {cc: [s for r in of[cc] for s in r.get("standards", [])] for cc in compilers}
+    if any(standards.values()):
+        lines += ["Headers, with `-Wall -Wextra -Wpedantic -Werror`:", "",
+                  markdown(["compiler", "standards", "warns"], [[cc, ", ".join(standards[cc]), sum(len(r["wrong"]) for r in of[cc] if r["part"] == "headers")]
+                                                               for cc in compilers if standards[cc]]), ""]
     reasons = {cc: total(of[cc], "reasons") for cc in compilers}
     kinds = [k for k, _ in total(results, "reasons").most_common()]
     head = ["", *(names[cc] for cc in compilers)]
     lines += ["Stays as it is, since:", "", markdown(head, [[k, *(reasons[cc][k] or "" for cc in compilers)] for k in kinds]), ""]
-    options = list(dict.fromkeys(r["options"] for r in results if "reads" in r["numbers"]))
-    cells = []
-    for o in options:
+    lines += ["By options: reads live; bytes whose row differs from .eh_frame, and from the code alone; wrong frames by steps. \"-\": not run,",
+              "as this processor cannot; empty: not known to the compiler.", "", markdown(head, by_options(results, compilers, of))]
+    return "\n".join(lines)
+
+
+def by_options(results, compilers, of):
+    """A line for each option that compilers share: what was counted by each of them."""
+    rows = []
+    for o in sorted({r["options"] for r in results if r["part"] not in (*OTHERS, "headers")}, key=lambda o: (OPTIONS + [o]).index(o)):
         line = [f"`{o}`"]
         for cc in compilers:
-            n = total([r for r in of[cc] if r["options"] == o])
-            line.append(f"{100 * n['reads_live'] / n['reads']:.1f}%" if n["reads"] else "-")
-        cells.append(line)
-    lines += ["Reads live, by options:", "", markdown(head, cells)]
-    return "\n".join(lines)
+            these = [r for r in of[cc] if r["options"] == o]
+            n = total(these)
+            cells = [f"{100 * n['reads_live'] / n['reads']:.1f}%" if n["reads"] else ""]
+            if n["covered_cfi"]:
+                cells += [f"{n['differ_cfi']:,}", f"{n['differ_code']:,}", f"{n['wrong_frames']:,}" if n["frames"] else "-"]
+            line.append("; ".join(filter(None, cells)) if these else "")
+        rows.append(line)
+    return rows
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", type=Path, default=ROOT / "build", help="where etch and libetch.a are (default: build)")
+    p.add_argument("--etch", type=Path, help="another etch than the build's")
     p.add_argument("--compilers", help="names in PATH, separated by commas (default: every gcc and clang, rustc and go)")
     p.add_argument("--options", help="options, separated by semicolons; of the real programs too")
     p.add_argument("--parts", default=",".join(PARTS), help="(%(default)s)")
@@ -486,26 +517,62 @@ def main():
     p.add_argument("--scale", type=float, default=1, help="share of the generated reads and calls, and of the steps (%(default)s)")
     p.add_argument("--jobs", "-j", type=int, default=2)
     p.add_argument("--json", type=Path, help="all results")
+    p.add_argument("--systems", default="", metavar="SUITES", help="Debian releases, by debootstrap's names, whose compilers are looked at, too")
+    p.add_argument("--folder", type=Path, default=ROOT / "build" / "systems", help="where the roots of these are (build/systems)")
+    p.add_argument("--mirror", default="http://deb.debian.org/debian")
+    p.add_argument("--without", default="", metavar="VERSIONS", help="leave out compilers, as `gcc 12,clang 14`")
     p.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="run nothing: the tables of these results")
     a = p.parse_args()
     if a.merge:
-        results = [r for path in a.merge for r in json.loads(path.read_text())]
-        show(results)
+        files = [json.loads(path.read_text()) for path in a.merge]
+        show([r for f in files for r in f["results"]], [u for f in files for u in f["unknown"]])
         return
     parts = a.parts.split(",")
     for unknown in [x for x in parts if x not in PARTS]:
         p.error(f"{unknown}: not a part; they are {', '.join(PARTS)}")
-    etch, build = (a.build / "etch").resolve(), a.build.resolve()
+    etch, build = (a.etch or a.build / "etch").resolve(), a.build.resolve()
     if not etch.exists():
         sys.exit(fail(f"{etch} is missing: run make first"))
+    without = set(filter(None, a.without.split(",")))
     names = a.compilers.split(",") if a.compilers else installed(r"(gcc|clang)(-\d+)?|rustc|go")
-    names = [n for n in names if shutil.which(n)]
-    if not names:
+    names = {version(n): n for n in names if shutil.which(n)}     # each once, as gcc and gcc-16 may be one
+    names = [n for v, n in names.items() if not compiler_roots.majors([v]) & without]
+    if not names and not a.systems:
         sys.exit(fail("no compiler is installed"))
     programs = [x for x in a.programs.split(",") if x]
     with tempfile.TemporaryDirectory(prefix="etch-stepper-") as d:
         dynamic.build(d)
-        sys.exit(run_all(a, etch, build, names, parts, programs, d))
+        results, unknown = run_all(a, etch, build, names, parts, programs, d)
+    try:
+        for suite in filter(None, a.systems.split(",")):
+            more = run_there(a, suite, without | compiler_roots.majors(r["version"] for r in results))
+            results += more["results"]
+            unknown += more["unknown"]
+    except (systems.Failed, subprocess.CalledProcessError) as e:
+        sys.exit(fail(e))
+    if a.json:
+        write(a.json, results, unknown)
+    show(results, unknown)
+    sys.exit(1 if any(r["wrong"] for r in results) else 0)
+
+
+def write(path, results, unknown):
+    path.write_text(json.dumps({"results": results, "unknown": unknown}))
+
+
+def run_there(a, suite, without):
+    """What the compilers of a release make that were not looked at yet. The file of its results is in this checkout."""
+    system = compiler_roots.make(a.folder, suite, a.mirror)
+    # The static one: a release need not have the libraries of this one.
+    subprocess.run(["make", "-s", "-C", ROOT, f"B={a.build.resolve()}", "static"], check=True, stdout=sys.stderr)
+    out = a.build.resolve() / f"compilers-{suite}-{os.getpid()}.json"
+    same = [f"--{name}={getattr(a, name)}" for name in ("compilers", "options", "parts", "programs", "scale", "jobs") if getattr(a, name)]
+    compiler_roots.run(system, ROOT, ["--build", a.build.resolve(), "--etch", a.build.resolve() / "static/etch", "--json", out, "--without", ",".join(sorted(without)), *same])
+    if not out.exists():
+        return {"results": [], "unknown": []}
+    text = out.read_text()
+    out.unlink()
+    return json.loads(text)
 
 
 def plan(a, etch, build, names, parts, programs, stepper):
@@ -516,12 +583,14 @@ def plan(a, etch, build, names, parts, programs, stepper):
         if other:
             todo += [(etch, build, cc, o, part, programs, stepper, a.scale) for part in other if part in parts for o in OTHERS[part][1]]
             continue
+        if "headers" in parts:
+            todo.append((etch, build, cc, "", "headers", programs, stepper, a.scale))
         for options in a.options.split(";") if a.options else OPTIONS:
             if not knows(cc, options):
-                unknown.append(f"{cc} {options}")
+                unknown.append(f"{version(cc)} {options}")
                 continue
             todo += [(etch, build, cc, options, part, programs, stepper, a.scale) for part in parts
-                     if part not in OTHERS and (part != "programs" or programs and (a.options or options in PROGRAM_OPTIONS))]
+                     if part not in OTHERS and part != "headers" and (part != "programs" or programs and (a.options or options in PROGRAM_OPTIONS))]
     return todo, unknown
 
 
@@ -539,19 +608,18 @@ def run_all(a, etch, build, names, parts, programs, stepper):
             r = future.result()
             results.append(r)
             if a.json:      # what is done stays where the run is stopped
-                a.json.write_text(json.dumps(results))
+                write(a.json, results, unknown)
             print(f"compilers: {n + 1} of {len(todo)}: {r['compiler']} {r['options']}, {r['part']}: {r['seconds']} s", file=sys.stderr, flush=True)
             for text in [*r["wrong"], *r["skipped"]]:
                 print(f"  {text}", file=sys.stderr, flush=True)
-    show(results)
+    return results, unknown
+
+
+def show(results, unknown):
+    results = sorted(results, key=lambda r: (order(r["version"]), r["options"], r["part"]))
+    print(table(results))
     if unknown:
         print("\nNot known to the compiler, or not to be linked here: " + "; ".join(f"`{u}`" for u in unknown) + ".")
-    return 1 if any(r["wrong"] for r in results) else 0
-
-
-def show(results):
-    results = sorted(results, key=lambda r: (order(r["compiler"]), r["options"], r["part"]))
-    print(table(results))
     for r in results:
         for text in r["wrong"]:
             print(f"\nWrong: {r['compiler']} {r['options']}: {text}")
