@@ -15,6 +15,7 @@ ENTER = """\
 set -e
 mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys"
 mount --rbind /dev "$1/dev"
 mkdir -p "$1$2"
 mount --bind "$2" "$1$2"

@@ -100,7 +100,8 @@ EXPLAINED = [
     # then moves rsp there: for some instructions it returns into another frame than it was called from.
     (("rbp", "cfa", "ra"), "libgcc_s.so.1", r"_Unwind_(RaiseException|Resume|Resume_or_Rethrow|ForcedUnwind)\+"),
     # Behind `mov %r8,%rsp` nothing of its own frame is left, and where it goes is in rdx: no row.
-    (("undef",), "libc.so.6", r"\(?(_*|sig)longjmp\w*\+"),
+    # (In a libc without symbols of its own, longjmp and ____longjmp_chk lie behind these two.)
+    (("undef",), "libc.so.6", r"_*longjmp\w*\+|\((siglongjmp|argp_usage)\+"),
     # CFA = rbx + n in a frame that has called: only frame 0 and interrupted frames have rbx. Where ld.so has no symbols of its
     # own, the last exported one in front is the name.
     (("register",), "ld-linux-x86-64.so.2", r"_dl_(runtime_resolve|tlsdesc_dynamic)_\w+\+|\(_dl_deallocate_tls\+"),

@@ -215,11 +215,12 @@ def is_twice(code, start, end, truth, ours):
 
 
 def _taken(code, i, first):
-    """Does the instruction at i take rbp from where rbp points: by leave, by pop after mov %rbp,%rsp, or by pop where the words that
-    were taken off the stack before are as many as those that the prologue, from `first` on, put there after mov %rsp,%rbp?"""
+    """Does the instruction at i take rbp from where rbp points: by leave, by pop after mov %rbp,%rsp or lea -N(%rbp),%rsp and N bytes
+    of other pops, or by pop where the words that were taken off the stack before are as many as those that the prologue, from
+    `first` on, put there after mov %rsp,%rbp?"""
     if code.text[i] == "leave":
         return True
-    if not re.match(r"pop +%rbp$", code.text[i]):
+    if not re.match(r"popp? +%rbp$", code.text[i]):
         return False
     if re.match(r"mov +%rbp,%rsp$", code.text[i - 1]):
         return True
@@ -227,16 +228,18 @@ def _taken(code, i, first):
     while i := i - 1:
         if m := re.match(r"add +\$(0x[0-9a-f]+),%rsp$", code.text[i]):
             off += int(m[1], 16)
-        elif re.match(r"pop +%r\w+$", code.text[i]):
+        elif re.match(r"popp? +%r(?!bp)\w+$", code.text[i]):     # popp: of APX
             off += 8
-        else:
+        elif not re.match(r"mov +\$0x[0-9a-f]+,%e?[a-d]x$", code.text[i]):     # a value to return
             break
+    if off and re.match(rf"lea +-{off:#x}\(%rbp\),%rsp$", code.text[i]):
+        return True
     k = bisect.bisect_left(code.addr, first)
     while k <= i:
         m = re.match(r"sub +\$(0x[0-9a-f]+),%rsp$", code.text[k])
         if re.match(r"mov +%rsp,%rbp$", code.text[k]):
             put = 0
-        elif put is not None and re.match(r"push +%r\w+$", code.text[k]):
+        elif put is not None and re.match(r"pushp? +%r\w+$", code.text[k]):
             put += 8
         elif put is not None and m:
             put += int(m[1], 16)
@@ -254,7 +257,7 @@ def is_left(code, start, end, truth, ours, first):
         return False
     writes = re.compile(r"[, ](%[er]?bp|%bpl)$|pop|leave|xchg|call")
     while i < len(code.addr) and code.addr[i] < end:
-        if re.search(writes, re.sub(r"pop +%r(?!bp)\w+$", "", code.text[i])):
+        if re.search(writes, re.sub(r"popp? +%r(?!bp)\w+$", "", code.text[i])):
             return False
         i += 1
     i = bisect.bisect_left(code.addr, start)
@@ -262,7 +265,7 @@ def is_left(code, start, end, truth, ours, first):
         i -= 1
         if _taken(code, i, first):
             return True
-        if re.search(writes, re.sub(r"pop +%r(?!bp)\w+$", "", code.text[i])) or code.text[i].startswith(("ret", "jmp", "ud2", "hlt")):
+        if re.search(writes, re.sub(r"popp? +%r(?!bp)\w+$", "", code.text[i])) or code.text[i].startswith(("ret", "jmp", "ud2", "hlt")):
             return False
     return False
 
