@@ -22,6 +22,7 @@
 DEFINE_IMV(int, one) = 0;
 DEFINE_IMV(int, some) = 0;
 DEFINE_IMV(int, many) = 0;
+DEFINE_IMV(int, crossing) = 0;
 /* 100 variables: 64 + 32 + 4 */
 #define DEFINE(n) DEFINE_IMV(int, n) = 0;
 #define BATCH(M) REPEAT64(M, a) REPEAT16(M, b) REPEAT16(M, c) REPEAT4(M, d)
@@ -35,6 +36,12 @@ ETCHED int guarded = 0, guarded_64 = 0;
 #define ADD_MANY(n) sum += (unsigned)imv_read(many);
 #define ADD(n) sum += (unsigned)imv_read(n);
 SITES(sites_1) { return (unsigned)imv_read(one); }
+/* A plain read of 6 bytes that begins 3 bytes before the end of a word: where other threads run, its page is swapped. */
+SITES(sites_crossing)
+{
+	__asm__ __volatile__(".p2align 3\n\t.skip 5, 0x90");
+	return (unsigned)_imv_read(crossing);
+}
 SITES(sites_64) { unsigned sum = 0; REPEAT64(ADD_SOME, x) return sum; }
 SITES(sites_4096) { unsigned sum = 0; REPEAT4096(ADD_MANY, x) return sum; }
 SITES(sites_batch) { unsigned sum = 0; BATCH(ADD) return sum; }
@@ -44,6 +51,9 @@ SITES(sites_guarded) { return (unsigned)*(volatile int *)&guarded; }
 SITES(sites_guarded_64) { unsigned sum = 0; REPEAT64(ADD_GUARDED, x) return sum; }
 
 #define RANGE(name) extern char start_##name[] __asm__("__start_text_" #name), stop_##name[] __asm__("__stop_text_" #name);
+/* The value in memory, by an instruction that is no site. */
+#define READ(name) (*(volatile int *)ETCH_ADDR(name##__imv))
+
 RANGE(sites_1) RANGE(sites_64) RANGE(sites_4096) RANGE(sites_batch)
 
 static volatile int stop;
@@ -55,7 +65,7 @@ static void *sibling(void *arg)
 
 	bench_pin(*(int *)arg);
 	while (!stop) {
-		sum += sites_1() + sites_64();
+		sum += sites_1() + sites_crossing() + sites_64();
 		ticks++;
 		sum += sites_batch();
 		ticks++;
@@ -120,6 +130,7 @@ static int plain_variable;
 #define CHANGE(n) IMV_CHANGE(n, &value),
 #define SET(n) error |= imv_set(n, value);
 #define CHECK_1 (sites_1() == (unsigned)value)
+#define CHECK_CROSSING (sites_crossing() == (unsigned)value)
 #define CHECK_64 (sites_64() == 64 * (unsigned)value)
 #define CHECK_4096 (sites_4096() == 4096 * (unsigned)value)
 #define CHECK_BATCH (sites_batch() == 100 * (unsigned)value)
@@ -131,7 +142,7 @@ static const char *const names[] = {
 	"floor: mprotect pair, text of 4096", "floor: mprotect pair, text of batch", "floor: mprotect pair, data",
 	"plain store", "imv_set 1 site", "imv_set 64 sites", "imv_set 4096 sites", "batch of 100",
 	"100 single sets", "imv_set, same value", "peer: 1 site", "peer: 64 sites", "peer: 4096 sites",
-	"stray store, 1 site", "stray store, 64 sites", "etch_sync after it, 1 site", "etch_sync after it, 64 sites",
+	"imv_set 1 site across a word", "stray store, 1 site", "stray store, 64 sites", "etch_sync after it, 1 site", "etch_sync after it, 64 sites",
 };
 #define COUNT (sizeof names / sizeof *names)
 
@@ -140,13 +151,13 @@ static int before(unsigned op)
 {
 	int error = 0;
 
-	if (op == 16)
+	if (op == 17)
 		error = etch_sync(&guarded, sizeof guarded);
-	else if (op == 17)
-		error = etch_sync(&guarded_64, sizeof guarded_64);
 	else if (op == 18)
-		*(volatile int *)ETCH_ADDR(guarded) = value;
+		error = etch_sync(&guarded_64, sizeof guarded_64);
 	else if (op == 19)
+		*(volatile int *)ETCH_ADDR(guarded) = value;
+	else if (op == 20)
 		*(volatile int *)ETCH_ADDR(guarded_64) = value;
 	return error;
 }
@@ -154,7 +165,7 @@ static int before(unsigned op)
 static uint64_t run(unsigned op)
 {
 	int error = before(op), ok = 1;
-	volatile int *stray = op == 16 ? ETCH_ADDR(guarded) : ETCH_ADDR(guarded_64);
+	volatile int *stray = op == 17 ? ETCH_ADDR(guarded) : ETCH_ADDR(guarded_64);
 	uint64_t t = bench_tsc(), e;
 
 	switch (op) {
@@ -170,26 +181,29 @@ static uint64_t run(unsigned op)
 	case 9: error = imv_set(many, value); break;
 	case 10: error = etch_set_batch(changes, 100); break;
 	case 11: BATCH(SET) break;
-	case 12: error = imv_set(one, _imv_read(one)); break;
+	case 12: error = imv_set(one, READ(one)); break;
 	case 13: peer(1); break;
 	case 14: peer(64); break;
 	case 15: peer(4096); break;
-	case 16: case 17: *stray = value; break;
-	case 18: error = etch_sync(&guarded, sizeof guarded); break;
-	case 19: error = etch_sync(&guarded_64, sizeof guarded_64); break;
+	case 16: error = imv_set(crossing, value); break;
+	case 17: case 18: *stray = value; break;
+	case 19: error = etch_sync(&guarded, sizeof guarded); break;
+	case 20: error = etch_sync(&guarded_64, sizeof guarded_64); break;
 	}
 	e = bench_tsc();
 	if (op == 7)
 		ok = CHECK_1;
 	else if (op == 8)
 		ok = CHECK_64;
+	else if (op == 16)
+		ok = CHECK_CROSSING;
 	else if (op == 9)
 		ok = CHECK_4096;
 	else if (op == 10 || op == 11)
 		ok = CHECK_BATCH;
-	else if (op == 16 || op == 18)
-		ok = sites_guarded() == (unsigned)value;
 	else if (op == 17 || op == 19)
+		ok = sites_guarded() == (unsigned)value;
+	else if (op == 18 || op == 20)
 		ok = sites_guarded_64() == 64 * (unsigned)value;
 	if (error || !ok) {
 		fprintf(stderr, "set: %s: %s\n", names[op], error ? etch_strerror(error) : "a site is stale");
