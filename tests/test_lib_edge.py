@@ -13,7 +13,7 @@ from conftest import INCLUDE, TESTS, need, run, stray
 CASES = """basic facts errors wide overlap busy code stale mdwe mdwe_start membarrier
 membarrier_late membarrier_start mprotect_eperm mprotect_eacces mprotect_einval
 mprotect_enomem mprotect_second mprotect_text mprotect_start same blocked fork fork_set
-huge cost ignored handler_info handler_plain swap swap_busy swap_mremap swap_enomem swap_mmap
+huge cost ignored handler_info handler_plain swap swap_busy swap_busy_load swap_mremap swap_enomem swap_mmap
 swap_mprotect swap_membarrier swap_second swap_third swap_partly swap_limit swap_mlock swap_hole
 swap_fork swap_ended""".split()
 
@@ -127,6 +127,17 @@ def test_gdb_breakpoint(edge, kind):
     assert [x for x in lines if x.startswith(("set ", "memory "))] == [
         "set 3", "memory 7 site 7 verify 0", "set 0"], p.stdout
     assert "exited normally" in p.stdout
+
+
+@pytest.mark.parametrize("kind", ["pie", "static"])
+def test_gdb_takes_a_breakpoint_away_during_a_swap(edge, kind):
+    """A breakpoint on a page that is swapped, deleted between the last comparison and the move: it does not come back."""
+    need("gdb")
+    p = run(["gdb", "-q", "-batch", "-nx", "-iex", "set debuginfod enabled off", "-ex", "break moved_start", "-ex", "run swap_gdb",
+             "-ex", "delete", "-ex", "break *&moved_page", "-ex", "catch syscall mremap",
+             # the page of the variable: before and after; then the first of text
+             *("-ex", "continue") * 3, "-ex", "delete", "-ex", "continue", edge(kind)])
+    assert p.stdout.count("(call to syscall mremap)") == 2 and "exited normally" in p.stdout, p.stdout + p.stderr
 
 
 @pytest.mark.parametrize("case", ["basic", "facts", "wide", "stale"])

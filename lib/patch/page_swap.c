@@ -90,62 +90,6 @@ static long runs_find(const struct list *l, struct swap_run *run, long room)
 	return count + (r.end != 0);
 }
 
-/* ---- breakpoints ------------------------------------------------------------------------ */
-
-/* The bytes of a page, one bit each. */
-struct marks {
-	uint64_t bits[ETCH_PAGE / 64];
-	int any;
-};
-
-/* Marks the bytes of a word that are 0xcc, and neither in the file nor in what a change replaces. */
-static void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64_t mask)
-{
-	uint64_t other = now ^ 0xcccccccccccccccc;
-
-	/* Mostly there is none: no byte of `other` is 0. */
-	if (!((other - 0x0101010101010101) & ~other & 0x8080808080808080))
-		return;
-	for (unsigned i = 0; i < 8; i++, now >>= 8, file >>= 8, mask >>= 8)
-		if ((now & 0xff) == 0xcc && (file & 0xff) != 0xcc && !(mask & 0xff)) {
-			unsigned byte = (at + i) % ETCH_PAGE;
-
-			if (!k->any)
-				memset(k->bits, 0, sizeof(k->bits));
-			k->bits[byte / 64] |= (uint64_t)1 << (byte % 64);
-			k->any = 1;
-		}
-}
-
-static void marks_clear(struct marks *k, uint64_t page, uint64_t from, uint64_t to)
-{
-	if (from < page)
-		from = page;
-	if (to > page + ETCH_PAGE)
-		to = page + ETCH_PAGE;
-	for (; from < to; from++)
-		k->bits[from % ETCH_PAGE / 64] &= ~((uint64_t)1 << (from % 64));
-}
-
-/* Is a marked byte anything but part of an immediate that libetch wrote? A breakpoint is the first
- * byte of an instruction. */
-static int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page)
-{
-	uint64_t left = 0;
-
-	for (int kind = 0; kind < SITES_KINDS; kind++)
-		for (size_t i = 0; i < m->sites[kind].count; i++) {
-			const struct etch_imv *e = &m->sites[kind].entry[i];
-			uint64_t site = site_address(e);
-
-			if (entry_is_site(e) && site < page + ETCH_PAGE && site + 16 > page)
-				marks_clear(k, page, site + 1, site + etch_imv_len(e));
-		}
-	for (size_t i = 0; i < sizeof(k->bits) / sizeof(k->bits[0]); i++)
-		left |= k->bits[i];
-	return left != 0;
-}
-
 /* ---- the copy ---------------------------------------------------------------------- */
 
 /* All changes of one word. */
@@ -176,7 +120,7 @@ static uint64_t *copy_word(const struct swap_run *r, uint64_t at)
 }
 
 /* Writes the present contents and the changes [*w, end) of a page into the copy, which holds the file's. */
-static int page_fill(const struct word **w, const struct word *end, const struct swap_run *r, uint64_t page, int back)
+static int page_fill(const struct word **w, const struct word *end, struct swap_run *r, uint64_t page, int back)
 {
 	static struct marks marks; /* not on the stack: libetch promises to use little of it */
 	uint64_t *to = copy_word(r, page), at;
@@ -198,12 +142,16 @@ static int page_fill(const struct word **w, const struct word *end, const struct
 		if (new != *to)
 			*to = new;
 	}
+	if (!marks.any || !marks_breakpoint(&marks, r->owner, page))
+		return 0;
+	r->breakpoints = 1;
 	/* After the change other words of the page may still be made, or an earlier run is being put
 	 * back: then it is better to keep a breakpoint than to fail. */
-	if (!marks.any || back || !marks_breakpoint(&marks, r->owner, page))
+	if (!r->anonymous || back)
 		return 0;
-	/* valgrind runs another file, so that the program's is not found; it makes breakpoints without changing code. */
-	return r->anonymous && (text_file_untouched(page) || valgrind_request(VALGRIND_RUNNING, 0, 0)) ? 0 : ETCH_EBUSY;
+	/* The kernel would not find its uprobes in memory that is not the file's. valgrind runs another file, so that the
+	 * program's is not found; it makes breakpoints without changing code. */
+	return text_file_untouched(page) || valgrind_request(VALGRIND_RUNNING, 0, 0) ? 0 : ETCH_EBUSY;
 }
 
 /* Does the text still hold what the copy was made of? */
@@ -387,15 +335,19 @@ int swaps_do(struct swaps *s)
 
 	for (; s->done < s->count; s->done++) {
 		struct swap_run *r = &s->run[s->done];
+		long watch;
 
 		if (!r->copy)
 			continue;
+		watch = r->breakpoints ? breakpoints_watch() : -1;
 		r->moved = 1;
 		err = run_same(s->text, r) ? run_move(r) : ETCH_EBUSY;
 		if (err) {
 			r->moved = 0;
 			return err;
 		}
+		if (breakpoints_may_differ(watch))
+			breakpoints_drop(r);
 	}
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: commit.c and patch.c (the change), page_swap.c, text_file.c, plan_sites.c, plan_object.c,
- * plan.c, plan_wide.c, plan_across.c, plan_bytes.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c, patch_list.c.
- * parts.h says which the core has.
+ * dependency, users first: commit.c and patch.c (the change), page_swap.c, breakpoints.c, text_file.c, plan_sites.c,
+ * plan_object.c, plan.c, plan_wide.c, plan_across.c, plan_bytes.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c,
+ * patch_list.c. parts.h says which the core has.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -232,8 +232,9 @@ struct swap_run {
 	size_t first, last; /* its words in the list */
 	struct module *owner;
 	const struct segment *segment;
-	int required;  /* it has a word that must change */
-	int anonymous; /* the copy is not of the file */
+	int required;    /* it has a word that must change */
+	int anonymous;   /* the copy is not of the file */
+	int breakpoints; /* there may be some on its pages */
 	int moved;
 };
 
@@ -264,6 +265,25 @@ int swaps_cancel_optional(struct list *text);
 long pages_move(uint64_t copy, uint64_t to, uint64_t size);
 /* Waits a millisecond between tries of what must succeed; after ten seconds of them the process ends with a message. */
 void page_pause(unsigned tries);
+
+/* ---- breakpoints on pages that are swapped (breakpoints.c) -------------------------- */
+
+/* Bytes of a page, one bit each. */
+struct marks {
+	uint64_t bits[ETCH_PAGE / 64];
+	int any;
+};
+
+/* Marks the bytes of a word that are 0xcc, and neither in the file nor in what a change replaces. */
+void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64_t mask);
+/* Is a marked byte anything but part of an immediate that libetch wrote? Clears those that are. */
+int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page);
+/* Before the last comparison of a page with its copy. */
+long breakpoints_watch(void);
+/* May a debugger have changed the page between then and its swap? */
+int breakpoints_may_differ(long watch);
+/* Replaces what may be breakpoints by the code of the file. */
+void breakpoints_drop(const struct swap_run *r);
 
 /* ---- pages of data (data_swap.c) -------------------------------------------------- */
 

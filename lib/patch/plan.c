@@ -57,6 +57,15 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 		k->shape = 0;
 }
 
+/* Is what a breakpoint is in the place of a load, by the bytes after the first, and not this immediate? Then it stays
+ * one: it is right as it is, also when the breakpoint has gone. */
+static int is_load_below(uint64_t bytes, uint64_t load, uint64_t immediate, unsigned len)
+{
+	uint64_t rest = byte_mask(len) & ~(uint64_t)0xff;
+
+	return !((bytes ^ load) & rest) && ((bytes ^ immediate) & rest);
+}
+
 /* Plans a load of at most 8 bytes, in one word or across two. */
 static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
@@ -79,7 +88,7 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	}
 	if (!(t->memo.old_length == len && bytes == t->memo.old) && !(have_load && bytes == load)) {
 		if ((bytes & 0xff) == 0xcc)
-			return ETCH_EBUSY;
+			return is_load_below(bytes, load, t->memo.old_length == len ? t->memo.old : ~bytes, len) ? 0 : ETCH_EBUSY;
 		memcpy(out, &bytes, 8);
 		if (plan == PLAN_SET || !part_others.is_immediate(e, out))
 			return ETCH_ECODE;

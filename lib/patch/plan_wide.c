@@ -4,12 +4,31 @@
  */
 #include "patch/parts.h"
 
+/* Are instructions the same, except for the first byte, where a breakpoint is? What stands there as a load stays one.
+ */
+static int rest_same(const uint8_t *have, const uint8_t *other, unsigned len)
+{
+	return same_bytes(have + 1, other + 1, len - 1);
+}
+
+/* Is there a breakpoint at an indirect call, and not at a direct one, or the body, of the present function? */
+static int is_call_below(const struct etch_imv *e, uint64_t site, uint64_t target, const uint8_t *have,
+                         const uint8_t *load, const uint8_t *image, unsigned len)
+{
+	uint8_t direct[16];
+	unsigned count;
+
+	if (have[0] != 0xcc || !rest_same(have, load, len) || rest_same(have, image, len))
+		return 0;
+	return pv_image(e, site, target, NULL, direct, &count) != len || !rest_same(have, direct, len);
+}
+
 /* Plans a load of more than 8 bytes. */
 static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
 	unsigned len = etch_imv_len(e), size = form_size(e->form);
 	uint64_t site = site_address(e);
-	uint8_t have[16], load[16], old[16], new[16];
+	uint8_t have[16], load[16], old[16] = {0}, new[16];
 	const uint8_t *want = new;
 	int is_load;
 
@@ -19,7 +38,7 @@ static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, e
 	is_load = same_bytes(have, load, len);
 	if (!is_load && (immediate_form(e, memory_value(object, size), old) != len || !same_bytes(have, old, len))) {
 		if (have[0] == 0xcc)
-			return ETCH_EBUSY;
+			return rest_same(have, load, len) && !rest_same(have, old, len) ? 0 : ETCH_EBUSY;
 		if (plan == PLAN_SET || !immediate_of_some_value(e, have))
 			return ETCH_ECODE;
 	}
@@ -84,7 +103,7 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 	uint64_t site = site_address(e);
 	unsigned len = etch_imv_len(e), live = (unsigned)etch_site_is_live(site, len);
 	unsigned most = sealed ? ETCH_NATIVE_MOST : 1, was, count = 1, is_load = 0, n = 0;
-	uint8_t have[16], load[16], image[16];
+	uint8_t have[16], load[16], image[16] = {0};
 	const uint8_t *want = image;
 	int err;
 
@@ -95,6 +114,8 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 		was = 1;
 		if (pv_load(e, site, at, load) != len)
 			return ETCH_EFORMAT;
+		if (is_call_below(e, site, t->slot.old.at, have, load, image, len))
+			return 0;
 		is_load = (unsigned)same_bytes(have, load, len);
 		err = is_load ? 0 : call_expected(e, site, t->slot.old.at, have, plan, &was);
 		if (err)

@@ -192,7 +192,7 @@ static void case_swap(void)
 	moved_end(t);
 }
 
-/* A breakpoint somewhere on a page that is to be swapped, and one at a site. */
+/* A breakpoint somewhere on a page that is swapped stays there; one at a site refuses sets, as long as it is there. */
 static void case_swap_busy(void)
 {
 	pthread_t t = moved_start();
@@ -201,9 +201,9 @@ static void case_swap_busy(void)
 
 	CHECK_EQ(etch_set(&moved, 8), 0);
 	for (unsigned i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-		int v = *(volatile int *)&moved;
+		int v = *(volatile int *)&moved, is_site = at[i] == moved_pages || at[i] == moved_farther;
 
-		if (at[i] == moved_pages || at[i] == moved_farther) {
+		if (is_site) {
 			/* nobody may execute it */
 			moved_end(t);
 			stop = 0;
@@ -211,8 +211,15 @@ static void case_swap_busy(void)
 		}
 		old = *at[i];
 		poke(at[i], &cc, 1);
-		CHECK_EQ(etch_set(&moved, v + 1), t ? ETCH_EBUSY : ETCH_EBUSY);
+		if (!is_site) {
+			CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
+			CHECK_EQ(*at[i], 0xcc);
+			CHECK_EQ(etch_sync(&moved, sizeof(moved)), 0);
+			CHECK(moved_word[0] != 0x8b && moved_farther[0] != 0x8b);
+		}
+		CHECK_EQ(etch_set(&moved, v + 1), is_site ? ETCH_EBUSY : 0);
 		CHECK_EQ(*at[i], 0xcc);
+		v += !is_site;
 		CHECK_EQ(*(volatile int *)&moved, v);
 		poke(at[i], &old, 1);
 		moved_check(v);
@@ -221,6 +228,49 @@ static void case_swap_busy(void)
 		CHECK_EQ(etch_set(&moved, v + 1), 0);
 		moved_check(v + 1);
 	}
+	moved_end(t);
+}
+
+/* A breakpoint at a site that is a load: that stays one, and all others follow. */
+static void case_swap_busy_load(void)
+{
+	pthread_t t;
+	const volatile uint8_t *const at[] = {moved_word, moved_store, moved_pages};
+	uint8_t cc = 0xcc, old;
+
+	CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
+	for (unsigned i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		int v = *(volatile int *)&moved;
+
+		old = *at[i];
+		CHECK_EQ(old, 0x8b);
+		poke(at[i], &cc, 1);
+		CHECK_EQ(etch_sync(&moved, sizeof(moved)), 0);
+		CHECK_EQ(etch_set(&moved, v + 1), 0);
+		CHECK_EQ(read_at(moved_line), v + 1);
+		CHECK(moved_line[0] != 0x8b && moved_far[0] != 0x8b);
+		CHECK_EQ(*at[i], 0xcc);
+		CHECK_EQ(etch_verify(NULL, NULL), 0);
+		poke(at[i], &old, 1); /* the debugger goes */
+		t = moved_start();
+		stop = 0;
+		moved_check(v + 1);
+		CHECK_EQ(etch_set(&moved, v + 2), 0);
+		CHECK(*at[i] != 0x8b);
+		moved_check(v + 2);
+		moved_end(t);
+		stop = 0;
+		CHECK_EQ(etch_release(&moved, sizeof(moved)), 0);
+	}
+}
+
+/* Under gdb, which has a breakpoint on moved_page, and takes it away between the last comparison and the swap. */
+static void case_swap_gdb(void)
+{
+	pthread_t t = moved_start();
+
+	CHECK_EQ(etch_set(&moved, 8), 0);
+	moved_check(8);
 	moved_end(t);
 }
 
@@ -502,6 +552,8 @@ static void case_swap_deleted(void)
 const struct edge_case edge_swap[] = {
 	CASE(swap),
 	CASE(swap_busy),
+	CASE(swap_busy_load),
+	CASE(swap_gdb),
 	CASE(swap_mremap),
 	CASE(swap_enomem),
 	CASE(swap_mmap),

@@ -241,8 +241,8 @@ static void run_every(unsigned rounds)
 	printf("%zu sites, up to %lu immediates\n", n, most);
 }
 
-/* A debugger that came first has put cc into one site: its object starts with
- * loads, all others are armed; a set of either is right. */
+/* A debugger that came first has put cc into one site, which stays a load; all others are armed, and sets of all are
+ * right, also of that one when the debugger has gone. */
 static void run_busy(void)
 {
 	const uint8_t *out;
@@ -263,7 +263,13 @@ static void run_busy(void)
 	byte = *out;
 	poke(out, &cc, 1);
 	load();
+	CHECK_EQ(info_now().armed_objects, OBJECTS);
+	memcpy(model + 64 * o, &v, 4);
+	CHECK_EQ(etch_set_bytes(objects + 64 * o, &v, 4), 0);
+	CHECK_EQ(*out, 0xcc);
+	CHECK_EQ(etch_verify(NULL, NULL), 0);
 	poke(out, &byte, 1);
+	CHECK_EQ(etch_release_bytes(objects + 64 * o, 64), 0);
 	memset(armed, 1, sizeof(armed));
 	armed[o] = 0;
 	check_sites(n, armed);

@@ -108,8 +108,8 @@ enum etch_error {
 	ETCH_OK = 0,
 	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range past the end of its object */
 	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
-	ETCH_EBUSY = 3,      /* a site, or a page to be swapped, holds 0xcc: a breakpoint of a debugger or a uprobe; or this
-	                        thread	  holds libetch's lock already */
+	ETCH_EBUSY = 3,      /* an immediate that has to change holds 0xcc: a breakpoint of a debugger or a uprobe; or
+	                        this thread holds libetch's lock already */
 	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler wrote */
 	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data (MDWE, SELinux, seccomp) */
 	ETCH_ENOSYNC = 6,    /* membarrier(2) cannot synchronize the other threads (seccomp, old kernel) */
