@@ -2,7 +2,7 @@
 /*
  * set: how long imv_set takes for 1, 64 and 4,096 sites and for a batch of 100
  * variables, and a store that gives up a page with as many sites, beside its floors
- * and a peer, all in one loop.
+ * and a peer, all in one loop. With BEFORE: with a libetch that gives nothing up.
  *
  *     set SIBLINGS ROUNDS        prints: operation, ticks
  *
@@ -15,6 +15,7 @@
 #include <etch/imv.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -142,9 +143,31 @@ static const char *const names[] = {
 	"floor: mprotect pair, text of 4096", "floor: mprotect pair, text of batch", "floor: mprotect pair, data",
 	"plain store", "imv_set 1 site", "imv_set 64 sites", "imv_set 4096 sites", "batch of 100",
 	"100 single sets", "imv_set, same value", "peer: 1 site", "peer: 64 sites", "peer: 4096 sites",
-	"imv_set 1 site across a word", "stray store, 1 site", "stray store, 64 sites", "etch_sync after it, 1 site", "etch_sync after it, 64 sites",
+	"imv_set 1 site across a word", "floor: a store that faults, mprotect in its handler",
+#ifndef BEFORE
+	"stray store, 1 site", "stray store, 64 sites", "etch_sync after it, 1 site", "etch_sync after it, 64 sites",
+#endif
 };
 #define COUNT (sizeof names / sizeof *names)
+
+static struct sigaction handler_before;
+
+static void open_page(int signal)
+{
+	(void)signal;
+	if (mprotect(data_page, 4096, PROT_READ | PROT_WRITE))
+		_exit(2);
+}
+
+/* A handler of this program's own, for one store. */
+static void handler_install(void)
+{
+	struct sigaction own = {.sa_handler = open_page};
+
+	sigfillset(&own.sa_mask);
+	if (mprotect(data_page, 4096, PROT_READ) || sigaction(SIGSEGV, &own, &handler_before))
+		perror("sigaction"), exit(2);
+}
 
 /* What is not measured: a stray store is to an armed page, and etch_sync arms a page that was given up. */
 static int before(unsigned op)
@@ -152,12 +175,14 @@ static int before(unsigned op)
 	int error = 0;
 
 	if (op == 17)
-		error = etch_sync(&guarded, sizeof guarded);
+		handler_install();
 	else if (op == 18)
-		error = etch_sync(&guarded_64, sizeof guarded_64);
+		error = etch_sync(&guarded, sizeof guarded);
 	else if (op == 19)
-		*(volatile int *)ETCH_ADDR(guarded) = value;
+		error = etch_sync(&guarded_64, sizeof guarded_64);
 	else if (op == 20)
+		*(volatile int *)ETCH_ADDR(guarded) = value;
+	else if (op == 21)
 		*(volatile int *)ETCH_ADDR(guarded_64) = value;
 	return error;
 }
@@ -165,7 +190,7 @@ static int before(unsigned op)
 static uint64_t run(unsigned op)
 {
 	int error = before(op), ok = 1;
-	volatile int *stray = op == 17 ? ETCH_ADDR(guarded) : ETCH_ADDR(guarded_64);
+	volatile int *stray = op == 18 ? ETCH_ADDR(guarded) : ETCH_ADDR(guarded_64);
 	uint64_t t = bench_tsc(), e;
 
 	switch (op) {
@@ -186,11 +211,14 @@ static uint64_t run(unsigned op)
 	case 14: peer(64); break;
 	case 15: peer(4096); break;
 	case 16: error = imv_set(crossing, value); break;
-	case 17: case 18: *stray = value; break;
-	case 19: error = etch_sync(&guarded, sizeof guarded); break;
-	case 20: error = etch_sync(&guarded_64, sizeof guarded_64); break;
+	case 17: *(volatile char *)data_page = 1; break;
+	case 18: case 19: *stray = value; break;
+	case 20: error = etch_sync(&guarded, sizeof guarded); break;
+	case 21: error = etch_sync(&guarded_64, sizeof guarded_64); break;
 	}
 	e = bench_tsc();
+	if (op == 17 && sigaction(SIGSEGV, &handler_before, NULL))
+		perror("sigaction"), exit(2);
 	if (op == 7)
 		ok = CHECK_1;
 	else if (op == 8)
@@ -201,9 +229,9 @@ static uint64_t run(unsigned op)
 		ok = CHECK_4096;
 	else if (op == 10 || op == 11)
 		ok = CHECK_BATCH;
-	else if (op == 17 || op == 19)
-		ok = sites_guarded() == (unsigned)value;
 	else if (op == 18 || op == 20)
+		ok = sites_guarded() == (unsigned)value;
+	else if (op == 19 || op == 21)
 		ok = sites_guarded_64() == 64 * (unsigned)value;
 	if (error || !ok) {
 		fprintf(stderr, "set: %s: %s\n", names[op], error ? etch_strerror(error) : "a site is stale");
@@ -222,7 +250,9 @@ int main(int argc, char **argv)
 	pthread_t thread;
 
 	memcpy(changes, list, sizeof changes);
+#ifndef BEFORE
 	etch_stray(ETCH_STRAY_EAGER, 0); /* whatever is set or given up often is armed again at once */
+#endif
 	etch_info(&info);
 	printf("# sites\t%lu\tarmed\t%lu\tloads\t%lu\tticks_per_ns\t%.6f\n", info.sites, info.armed, info.loads,
 	       bench_ticks_per_ns());

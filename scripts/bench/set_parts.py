@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
 """scripts/bench/run set, swap: the latency of sets. Under a load a cell with a sibling may have no samples, since only those count
-where it ran before and after."""
+where it ran before and after. ETCH_BEFORE=DIR (another checkout that is built): sets by its libetch beside these, in turn."""
 import collections
+import os
+import pathlib
 import re
 import statistics
 
-from common import HERE, build, parse, sh, spread, state, table
+from common import CFLAGS, HERE, OUT, TOP, build, parse, sh, spread, state, table
+
+TURNS = 8  # of the programs that are compared
 
 
 def measured(program, rounds):
@@ -48,9 +52,35 @@ def above_floors(data):
     return out
 
 
+def build_before(cc, root):
+    """The program of `set` with the headers, the library and the tool of another checkout."""
+    out = OUT / cc / "set.before"
+    flags = [f.replace(str(TOP / "lib"), str(root / "lib")) for f in CFLAGS]
+    sh(cc, *flags, "-DBEFORE", "-c", HERE / "set.c", "-o", f"{out}.o")
+    sh(root / "build/etch", "rewrite", "--only", "imv", f"{out}.o")
+    sh(cc, "-o", out, f"{out}.o", root / "build/libetch.a", "-pthread")
+    sh(root / "build/etch", "rewrite", "--only", "imv", out)
+    return out
+
+
+def compared(now, before, rounds):
+    """Sets by two libraries, run in turn: medians, and the ratio of each turn's medians."""
+    sets = ("imv_set 1 site", "imv_set 1 site across a word", "imv_set 64 sites", "imv_set 4096 sites", "batch of 100")
+    turns = [[measured(p, rounds)[1] for p in (now, before)] for _ in range(TURNS)]
+    rows = []
+    for name in sets:
+        row = [name]
+        for siblings in (0, 1):
+            medians = [[statistics.median(d[siblings][name]) for d in turn] for turn in turns if all(d[siblings][name] for d in turn)]
+            row += [spread([m[1] for m in medians]), spread([m[0] for m in medians]), spread([m[0] / m[1] for m in medians])]
+        rows.append(row)
+    table(["operation", "before, 0 siblings", "now", "ratio", "before, 1 running sibling", "now", "ratio"], rows)
+
+
 def part_set(args):
     for cc in args.cc:
-        info, data = measured(build(cc, "set", [HERE / "set.c"], 2), 10 if args.quick else 60)
+        program, rounds = build(cc, "set", [HERE / "set.c"], 2), 10 if args.quick else 60
+        info, data = measured(program, rounds)
         print(f"### set, {cc}\n\nMicroseconds a call; {samples(data)}; {state(info)}.\n")
         order = sorted(data[0], key=lambda k: (not k.startswith("floor"), k.startswith("peer"),
                                                [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", k)]))
@@ -58,6 +88,9 @@ def part_set(args):
         print("Above one membarrier and one change of protection for text and for data:\n")
         table(["operation", "floors, us, 0 siblings", "ns a site above", "floors, us, 1 sibling", "ns a site above"],
               above_floors(data))
+        if "ETCH_BEFORE" in os.environ:
+            print("Medians of runs in turn, beside the earlier library:\n")
+            compared(program, build_before(cc, pathlib.Path(os.environ["ETCH_BEFORE"]).resolve()), rounds)
 
 
 def part_swap(args):
