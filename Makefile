@@ -57,7 +57,7 @@ EXC_OBJ  := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/exceptions/*.c lib/u
 DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP_OBJ))
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
-all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-exceptions.so $(B)/libetch-heap.so	## the tool and the library (default)
+all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-exceptions.so $(B)/libetch-exceptions.a $(B)/etch-exceptions.pc $(B)/libetch-heap.so	## the tool and the library (default)
 
 $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)
@@ -98,6 +98,15 @@ $(B)/libetch-heap.so: $(HEAP_OBJ) lib/libetch-heap.map $(B)/etch
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libetch-heap.so -Wl,--version-script,lib/libetch-heap.map \
 		-Wl,-z,defs,-z,now,-z,nodelete -o $(B)/o/libetch-heap.so $(HEAP_OBJ) -pthread
 	$(B)/etch rewrite -o $@ $(B)/o/libetch-heap.so
+
+# For programs that are linked with libgcc's archive, where one object defines these functions and what personality
+# routines call: the linker's --wrap, which etch-exceptions.pc gives, leads calls here.
+EXC_NAMES := _Unwind_RaiseException _Unwind_Resume _Unwind_Resume_or_Rethrow
+$(B)/libetch-exceptions.a: $(EXC_OBJ)
+	$(CC) -r -nostdlib -o $(B)/o/etch-exceptions.o $(EXC_OBJ)
+	$(OBJCOPY) $(EXC_NAMES:%=--keep-global-symbol=%) $(B)/o/etch-exceptions.o
+	$(OBJCOPY) $(foreach n,$(EXC_NAMES),--redefine-sym $(n)=__wrap_$(n)) $(B)/o/etch-exceptions.o
+	rm -f $@ && $(AR) rcs $@ $(B)/o/etch-exceptions.o
 
 # One object, whose own names nobody sees.
 $(B)/libetch-unwind.a: $(DROP_ARC) lib/libetch-unwind.map
@@ -264,13 +273,15 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/etch \
 		$(DESTDIR)$(PREFIX)/include/etch
 	$(INSTALL) -m 755 $(B)/etch tool/etch-cc $(DESTDIR)$(PREFIX)/bin/
-	$(INSTALL) -m 644 $(B)/libetch.a $(B)/libetch-unwind.a $(DESTDIR)$(LIBDIR)/
-	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 644 $(B)/libetch.a $(B)/libetch-unwind.a $(B)/libetch-exceptions.a $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(B)/libetch.so.0 $(B)/libetch-unwind.so.0 $(B)/libetch-exceptions.so.0 $(DESTDIR)$(LIBDIR)/
 	$(INSTALL) -D -m 755 $(B)/libetch-heap.so $(DESTDIR)$(LIBDIR)/etch/libetch-heap.so
 	ln -sf libetch.so.0 $(DESTDIR)$(LIBDIR)/libetch.so
 	ln -sf libetch-unwind.so.0 $(DESTDIR)$(LIBDIR)/libetch-unwind.so
+	ln -sf libetch-exceptions.so.0 $(DESTDIR)$(LIBDIR)/libetch-exceptions.so
 	$(SUBST) lib/etch.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch.pc
 	$(SUBST) lib/etch-unwind.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch-unwind.pc
+	$(SUBST) lib/etch-exceptions.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/etch-exceptions.pc
 	for file in etch-config.cmake etch-config-version.cmake; do \
 		$(SUBST) lib/$$file.in >$(DESTDIR)$(LIBDIR)/cmake/etch/$$file || exit 1; \
 	done

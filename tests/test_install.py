@@ -58,6 +58,8 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
         *(f"opt/e/share/etch/{name}" for name in ("meson/meson.build", "bazel/WORKSPACE", "bazel/BUILD.bazel", "bazel/defs.bzl")),
         "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
         "opt/e/lib/libetch-unwind.a", "opt/e/lib/libetch-unwind.so", "opt/e/lib/libetch-unwind.so.0", "opt/e/lib/pkgconfig/etch-unwind.pc",
+        "opt/e/lib/libetch-exceptions.a", "opt/e/lib/libetch-exceptions.so", "opt/e/lib/libetch-exceptions.so.0",
+        "opt/e/lib/pkgconfig/etch-exceptions.pc",
         "opt/e/lib/etch/libetch-heap.so",
         "opt/e/lib/pkgconfig/etch.pc", "opt/e/bin/etch-cc", "opt/e/lib/cmake/etch/etch-config.cmake",
         "opt/e/lib/cmake/etch/etch-config-version.cmake", "opt/e/share/bash-completion/completions/etch",

@@ -56,6 +56,7 @@ LIB = {
     "lib/patch": {"lib/common", "lib/faults"},
     "lib/unwind": {"lib/common", "lib/shared"},
     "lib/interfaces": {"lib/unwind", "lib/common", "lib/shared"},
+    "lib/exceptions": {"lib/unwind", "lib/common", "lib/shared"},
     "lib/heap": {"lib/interfaces", "lib/unwind", "lib/common", "lib/shared"},
 }
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, run
 
 pytestmark = pytest.mark.long
-NAMES = ["etch", "libetch", "libetch-devel", "libetch-unwind"]
+NAMES = ["etch", "libetch", "libetch-devel", "libetch-unwind", "libetch-exceptions"]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,7 @@ def test_what_is_where(packages):
     assert {"/usr/bin/etch", "/usr/bin/etch-cc", "/usr/lib64/etch/libetch-heap.so"} <= set(files["etch"])
     assert any(f.startswith("/usr/share/man/man1/etch-rewrite.1") for f in files["etch"])
     assert files["libetch"] == ["/usr/lib64/libetch.so.0"] and files["libetch-unwind"] == ["/usr/lib64/libetch-unwind.so.0"]
+    assert files["libetch-exceptions"] == ["/usr/lib64/libetch-exceptions.so.0"]
     assert {"/usr/include/etch/imv.h", "/usr/lib64/libetch.so", "/usr/lib64/libetch.a", "/usr/lib64/pkgconfig/etch.pc"} <= set(files["libetch-devel"])
 
 
@@ -40,7 +41,7 @@ def test_what_they_need(packages):
     assert any(n.startswith("libcapstone.so.") for n in needs["etch"])    # which it loads by name
     assert any(n.startswith("libdw.so.1(ELFUTILS_") for n in needs["etch"])
     version = ask(packages["libetch"], "--queryformat", "%{VERSION}-%{RELEASE}")[0]
-    assert {f"{lib}(x86-64) = {version}" for lib in ("libetch", "libetch-unwind")} <= set(needs["libetch-devel"])
+    assert {f"{lib}(x86-64) = {version}" for lib in ("libetch", "libetch-unwind", "libetch-exceptions")} <= set(needs["libetch-devel"])
     assert "/sbin/ldconfig" in needs["libetch"] and "/sbin/ldconfig" in needs["libetch-unwind"]
     assert ask(packages["libetch"], "--queryformat", "%{BUILDTIME}") == [run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).stdout.strip()]
 

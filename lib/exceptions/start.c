@@ -19,13 +19,39 @@ struct gcc_functions exceptions_gcc;
 
 /* Missing in a static program. */
 extern void *dlsym(void *, const char *) __attribute__((weak));
-extern void *dlopen(const char *, int) __attribute__((weak));
-extern int dlclose(void *) __attribute__((weak));
 
-/* What a program that is linked with the archive and its options --wrap has of libgcc (libetch-exceptions(3)). */
+/* What a program that is linked with the archive and its options --wrap has of libgcc. */
 extern void __real__Unwind_RaiseException(void) __attribute__((weak));
 extern void __real__Unwind_Resume(void) __attribute__((weak));
 extern void __real__Unwind_Resume_or_Rethrow(void) __attribute__((weak));
+
+/* The personality routines whose tables are known, if the program has them. */
+extern void __gxx_personality_v0(void) __attribute__((weak));
+extern void __gcc_personality_v0(void) __attribute__((weak));
+extern void rust_eh_personality(void) __attribute__((weak));
+
+/* What a personality routine calls. */
+extern uint64_t _Unwind_GetIP(struct gcc_context *);
+extern uint64_t _Unwind_GetIPInfo(struct gcc_context *, int *);
+extern uint64_t _Unwind_GetCFA(struct gcc_context *);
+extern uint64_t _Unwind_GetGR(struct gcc_context *, int);
+extern void _Unwind_SetGR(struct gcc_context *, int, uint64_t);
+extern void _Unwind_SetIP(struct gcc_context *, uint64_t);
+extern uint64_t _Unwind_GetLanguageSpecificData(struct gcc_context *);
+extern uint64_t _Unwind_GetRegionStart(struct gcc_context *);
+extern int _Unwind_Backtrace(int (*)(struct gcc_context *, void *), void *);
+
+static const struct gcc_functions seen = {
+	.get_ip = _Unwind_GetIP,
+	.get_ip_info = _Unwind_GetIPInfo,
+	.get_cfa = _Unwind_GetCFA,
+	.get_gr = _Unwind_GetGR,
+	.set_gr = _Unwind_SetGR,
+	.set_ip = _Unwind_SetIP,
+	.get_lsda = _Unwind_GetLanguageSpecificData,
+	.get_start = _Unwind_GetRegionStart,
+	.backtrace = _Unwind_Backtrace,
+};
 
 void exceptions_say(const char *words, ...)
 {
@@ -75,7 +101,7 @@ static next_fn *next_find(const char *name, next_fn *real)
 	return dlsym ? (next_fn *)dlsym(RTLD_NEXT, name) : NULL;
 }
 
-/* Where a function of libgcc is taken from: the library itself (handle), or what a personality routine would call. */
+/* The functions of libgcc_s.so.1 itself. */
 static void gcc_find(struct gcc_functions *gcc, void *handle)
 {
 	gcc->get_ip = (__typeof__(gcc->get_ip))dlsym(handle, "_Unwind_GetIP");
@@ -92,7 +118,7 @@ static void gcc_find(struct gcc_functions *gcc, void *handle)
 static int gcc_is_whole(const struct gcc_functions *gcc)
 {
 	return gcc->get_ip && gcc->get_ip_info && gcc->get_cfa && gcc->get_gr && gcc->set_gr && gcc->set_ip &&
-	       gcc->get_lsda && gcc->get_start;
+	       gcc->get_lsda && gcc->get_start && gcc->backtrace;
 }
 
 /* Do these functions read and write a context as this library makes it? */
@@ -131,18 +157,35 @@ static const char *const libgcc[] = {"libgcc_s.so", NULL};
 static const char *const readers[] = {"libgcc_s.so", "libetch-unwind.so", NULL};
 static const char *const passers[] = {"libgcc_s.so", "libasan.so", "libtsan.so", "libclang_rt.", NULL};
 
-/* Why exceptions stay the other runtime's; null: they need not. */
-static const char *why_not_dynamic(void)
+/* Is libgcc linked into the program, and this library too? */
+static int is_static(void)
 {
-	struct gcc_functions seen;
-	void *handle = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	struct prepare_image own, gcc;
 
+	return __real__Unwind_RaiseException && loaded_image((uint64_t)(uintptr_t)&exceptions_mode, &own) &&
+	       loaded_image((uint64_t)(uintptr_t)exceptions_next[0], &gcc) && own.start == gcc.start;
+}
+
+/* Finds libgcc's own functions. Why exceptions stay the other runtime's; null: they need not. */
+static const char *why_not_gcc(void)
+{
+	__typeof__(&dlclose) close_fn;
+	__typeof__(&dlopen) open_fn;
+	void *handle;
+
+	if (is_static()) {
+		exceptions_gcc = seen;
+		return NULL;
+	}
+	/* By name: the linker warns of a static program that refers to dlopen(3). */
+	open_fn = dlsym ? (__typeof__(open_fn))dlsym(RTLD_DEFAULT, "dlopen") : NULL;
+	close_fn = dlsym ? (__typeof__(close_fn))dlsym(RTLD_DEFAULT, "dlclose") : NULL;
+	handle = open_fn && close_fn ? open_fn("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	if (!handle)
 		return "libgcc_s.so.1 is not loaded";
 	gcc_find(&exceptions_gcc, handle);
-	dlclose(handle);
-	gcc_find(&seen, RTLD_DEFAULT);
-	if (!gcc_is_whole(&seen) || !gcc_is_whole(&exceptions_gcc))
+	close_fn(handle);
+	if (!gcc_is_whole(&exceptions_gcc))
 		return "libgcc_s.so.1 lacks a function";
 	for (unsigned i = 0; i < 3; i++)
 		if (!is_of((const void *)exceptions_next[i], passers))
@@ -150,13 +193,13 @@ static const char *why_not_dynamic(void)
 	if (!is_of((const void *)seen.get_ip, readers) || !is_of((const void *)seen.set_gr, readers) ||
 	    !is_of((const void *)exceptions_gcc.get_ip, libgcc))
 		return "another library than libgcc_s.so.1 reads the contexts of exceptions";
-	if (!layout_is_known(&exceptions_gcc) || !layout_is_known(&seen))
-		return "the contexts of this libgcc_s.so.1 have an unknown layout";
 	return NULL;
 }
 
 static const char *why_not(const char *setting)
 {
+	const char *why;
+
 	if (setting && !strcmp(setting, "0"))
 		return "ETCH_EXCEPTIONS=0";
 	if (has_shadow_stack())
@@ -167,18 +210,17 @@ static const char *why_not(const char *setting)
 	if (!_dl_find_object)
 #endif
 		return "this libc has no _dl_find_object()";
-	if (__real__Unwind_RaiseException || !dlsym || !dlopen)
-		return NULL;
-	return why_not_dynamic();
+	why = why_not_gcc();
+	if (!why && (!layout_is_known(&exceptions_gcc) || !layout_is_known(&seen)))
+		why = "the contexts of this libgcc have an unknown layout";
+	return why;
 }
 
 static void personalities_find(void)
 {
-	if (!dlsym)
-		return;
-	personality_known(LANGUAGE_CXX, (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "__gxx_personality_v0"));
-	personality_known(LANGUAGE_C, (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "__gcc_personality_v0"));
-	personality_known(LANGUAGE_RUST, (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "rust_eh_personality"));
+	personality_known(LANGUAGE_CXX, (uint64_t)(uintptr_t)__gxx_personality_v0);
+	personality_known(LANGUAGE_C, (uint64_t)(uintptr_t)__gcc_personality_v0);
+	personality_known(LANGUAGE_RUST, (uint64_t)(uintptr_t)rust_eh_personality);
 }
 
 void exceptions_start(void)
