@@ -3,6 +3,7 @@
 #include "arguments.h"
 
 #include "report/text.h"
+#include "support/memory.h"
 #include "support/nearest.h"
 
 #include <errno.h>
@@ -35,20 +36,16 @@ static void option_error(const char *command, char *text, const struct option *l
 int argument_option(int argc, char **argv, const char *shorts, const struct option *longs)
 {
 	FILE *terminal = stderr;
-	char *text = NULL;
-	size_t size = 0;
+	char *text;
+	size_t size;
 	int c;
 
 	/* The message quotes the argument as it is. glibc writes it to whatever `stderr` is. */
-	stderr = open_memstream(&text, &size);
-	if (!stderr)
-		stderr = terminal;
+	stderr = mem_stream(&text, &size);
 	c = getopt_long(argc, argv, shorts, longs, NULL);
-	if (stderr == terminal)
-		return c;
-	fclose(stderr);
+	mem_stream_close(stderr);
 	stderr = terminal;
-	if (text && size) {
+	if (size) {
 		text[size - 1] = 0; /* the newline */
 		option_error(argv[0], text, longs);
 	}

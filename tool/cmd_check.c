@@ -7,6 +7,7 @@
 #include "command.h"
 #include "support/bounds.h"
 #include "elf/outfile.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "report/seen.h"
 #include "support/workers.h"
@@ -110,13 +111,6 @@ static void complain(const char *path, const char *member, const char *why)
 	fputc('\n', stderr);
 }
 
-static bool out_of_memory(void)
-{
-	progress_end();
-	text_error(NULL, NO_MEMORY);
-	return false;
-}
-
 static bool rules_read(struct run *r)
 {
 	const char *path = r->opt->suppressions;
@@ -166,17 +160,20 @@ static bool baseline_prepare(struct run *r)
 
 	if (!r->opt->baseline)
 		return true;
-	if (r->opt->create && access(r->opt->baseline, F_OK) && errno == ENOENT)
-		return record_begin(&r->record, r->opt->baseline) || out_of_memory();
+	if (r->opt->create && access(r->opt->baseline, F_OK) && errno == ENOENT) {
+		record_begin(&r->record, r->opt->baseline);
+		return true;
+	}
 	if (baseline_read(&r->baseline, r->opt->baseline, &e)) {
 		complain(r->opt->baseline, NULL, e.text);
 		return false;
 	}
-	return baseline_match(&r->baseline, &r->inputs) || out_of_memory();
+	baseline_match(&r->baseline, &r->inputs);
+	return true;
 }
 
-/* Applies --compiler to findings due to the compiler. False: out of memory. */
-static bool compiler_apply(const struct run *r, struct report *report)
+/* Applies --compiler to findings due to the compiler. */
+static void compiler_apply(const struct run *r, struct report *report)
 {
 	size_t i;
 
@@ -184,22 +181,18 @@ static bool compiler_apply(const struct run *r, struct report *report)
 		struct report_finding *f = &report->list[i];
 
 		if (f->compiler && r->opt->compiler == NEVER && !f->suppressed)
-			f->suppressed = strdup("--compiler=ignore");
-		if (f->compiler && r->opt->compiler == NEVER && !f->suppressed)
-			return false;
+			f->suppressed = mem_string("--compiler=ignore");
 		if (f->compiler && f->severity > (r->opt->compiler == NEVER ? SEVERITY_NOTE : r->opt->compiler))
 			f->severity = r->opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)r->opt->compiler;
 	}
-	return true;
 }
 
-/* Counts and prints a result. False: out of memory, or it cannot be written. */
+/* Counts and prints a result. False: it cannot be written. */
 static bool file_print(struct run *r, struct checked *c, const struct baseline_file *old)
 {
 	int i;
 
-	if (!record_add(&r->record, &c->report))
-		return false;
+	record_add(&r->record, &c->report);
 	totals_add(&r->totals, &c->report, r->opt->level);
 	for (i = 0; i < SEVERITIES; i++) {
 		r->totals.found[i] += c->dropped[i];
@@ -208,7 +201,8 @@ static bool file_print(struct run *r, struct checked *c, const struct baseline_f
 	if (r->printer.format == CHECK_TEXT && c->report.count)
 		progress_end();
 	/* On a write error (closed pipe, full disk) stop here; main.c prints the message. */
-	return check_print_file(&r->printer, &c->report, old, &r->totals) && !ferror(r->printer.out);
+	check_print_file(&r->printer, &c->report, old, &r->totals);
+	return !ferror(r->printer.out);
 }
 
 /*
@@ -220,17 +214,20 @@ static bool file_done(void *ctx, size_t input, struct checked *c)
 	const struct baseline_file *old = NULL;
 	struct run *r = ctx;
 
-	if (c->report.error)
+	if (c->report.error) {
 		complain(c->report.path, c->report.member, c->report.error);
-	else if (!suppressions_apply(&r->rules, &c->report))
-		return false;
-	else
+	} else {
+		suppressions_apply(&r->rules, &c->report);
 		old = baseline_apply(&r->baseline, input, &c->report);
-	if (!r->held)
-		return compiler_apply(r, &c->report) && file_print(r, c, old);
+	}
+	if (!r->held) {
+		compiler_apply(r, &c->report);
+		return file_print(r, c, old);
+	}
 	r->held[input] = (struct held_result){*c, old};
 	c->report = (struct report){0};
-	return seen_add(&r->seen, &r->held[input].c.report);
+	seen_add(&r->seen, &r->held[input].c.report);
+	return true;
 }
 
 static bool held_print(struct run *r)
@@ -241,8 +238,8 @@ static bool held_print(struct run *r)
 	if (!r->held)
 		return true;
 	seen_join(&r->seen);
-	for (i = 0; i < r->inputs.count && good; i++)
-		good = compiler_apply(r, &r->held[i].c.report);
+	for (i = 0; i < r->inputs.count; i++)
+		compiler_apply(r, &r->held[i].c.report);
 	for (i = 0; i < r->inputs.count && good; i++)
 		good = file_print(r, &r->held[i].c, r->held[i].old);
 	return good;
@@ -276,10 +273,8 @@ static int output_write(struct run *r)
 
 	if (!r->opt->output)
 		return 0;
-	if (ferror(r->printer.out)) {
-		out_of_memory();
-		return -1;
-	}
+	if (ferror(r->printer.out))
+		bounds_exhausted();
 	if (!outfile_write(r->opt->output, r->printer.bytes, r->printer.size, NULL, &e))
 		return 0;
 	text_error(NULL, "%s", e.text);
@@ -308,13 +303,11 @@ static int run_all(struct run *r, char **names, int count)
 	if (!run.jobs)
 		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
 	if (r->inputs.count > 1)
-		r->held = calloc(r->inputs.count, sizeof(*r->held));
-	if ((r->inputs.count > 1 && !r->held) ||
-	    !check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline,
-	                       r->rules.count || opt->compiler == NEVER) ||
-	    !check_run(&run) || !held_print(r)) {
-		if (!r->printer.out || !ferror(r->printer.out))
-			out_of_memory();
+		r->held = mem_zero(r->inputs.count, sizeof(*r->held));
+	check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline, r->rules.count || opt->compiler == NEVER);
+	if (!check_run(&run) || !held_print(r)) {
+		if (!ferror(r->printer.out))
+			text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
 		return EXIT_UNUSABLE;
 	}
 	for (i = 0; i < r->rules.count; i++)
@@ -469,14 +462,11 @@ int cmd_check(int argc, char **argv)
 {
 	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING, .compiler = SEVERITY_NOTE};
 	struct run r = {.opt = &opt};
-	int status = EXIT_UNUSABLE;
+	int status;
 
-	opt.lists = calloc((size_t)argc, sizeof(*opt.lists));
-	opt.ignored = calloc((size_t)argc, sizeof(*opt.ignored));
-	if (opt.lists && opt.ignored)
-		status = options_take(argc, argv, &opt);
-	else
-		out_of_memory();
+	opt.lists = mem_zero((size_t)argc, sizeof(*opt.lists));
+	opt.ignored = mem_zero((size_t)argc, sizeof(*opt.ignored));
+	status = options_take(argc, argv, &opt);
 	if (status < 0) {
 		status = run_all(&r, argv + optind, argc - optind);
 		check_print_free(&r.printer);

@@ -147,10 +147,7 @@ int main(int argc, char **argv)
 	space_build(&f, &space);
 	code = &space;
 	begin = seconds();
-	if (cfi_file_open(&f, &space, &cfi, &e)) {
-		fprintf(stderr, "%s\n", e.text);
-		return 2;
-	}
+	cfi_file_open(&f, &space, &cfi);
 	opened = seconds();
 	if (!strcmp(argv[1], "rows"))
 		printf("address\tsize\tcfa\tbp\tra\tkind\tsource\n");

@@ -192,8 +192,8 @@ static void round_file(const char *path, const uint8_t *bytes, size_t size)
 			f.sections[i].name = ".gone"; /* then the program header leads to it */
 	}
 	space_build(&f, &space);
-	if (!cfi_file_open(&f, &space, &cfi, &e))
-		fdes_check(&f, &space, &cfi);
+	cfi_file_open(&f, &space, &cfi);
+	fdes_check(&f, &space, &cfi);
 	cfi_file_close(&cfi);
 	space_free(&space);
 	prepare(&f);

@@ -2,26 +2,25 @@
 /* Writes what --format json would, beside the output of the run (see baseline_record.h). */
 #include "check/baseline_record.h"
 #include "elf/outfile.h"
+#include "support/bounds.h"
 
-bool record_begin(struct baseline_record *b, const char *path)
+void record_begin(struct baseline_record *b, const char *path)
 {
 	b->path = path;
 	b->document = (struct check_printer){.format = CHECK_JSON, .level = SEVERITY_NOTE, .quiet = true, .to_file = true};
-	return check_print_begin(&b->document, NULL, NULL, false, false);
+	check_print_begin(&b->document, NULL, NULL, false, false);
 }
 
-bool record_add(struct baseline_record *b, struct report *r)
+void record_add(struct baseline_record *b, struct report *r)
 {
 	struct totals none = {0};
 	size_t i;
 
 	if (!b->path)
-		return true;
-	if (!check_print_file(&b->document, r, NULL, &none))
-		return false;
+		return;
+	check_print_file(&b->document, r, NULL, &none);
 	for (i = 0; i < r->count; i++)
 		r->list[i].known = true;
-	return true;
 }
 
 static int record_write(struct baseline_record *b, const struct suppressions *rules, const struct totals *n,
@@ -33,7 +32,7 @@ static int record_write(struct baseline_record *b, const struct suppressions *ru
 		return error_set(e, "%.300s: not made, since a file could not be used", b->path);
 	check_print_end(&b->document, rules, n, 0);
 	if (ferror(d->out))
-		return error_memory(e);
+		bounds_exhausted();
 	return outfile_write(b->path, d->bytes, d->size, NULL, e) ? -1 : 0;
 }
 

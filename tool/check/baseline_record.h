@@ -10,10 +10,9 @@ struct baseline_record {
 	struct check_printer document;
 };
 
-/* False: out of memory. */
-bool record_begin(struct baseline_record *b, const char *path);
-/* Adds a report to the document, and makes its findings known. False: out of memory. */
-bool record_add(struct baseline_record *b, struct report *r);
+void record_begin(struct baseline_record *b, const char *path);
+/* Adds a report to the document, and makes its findings known. */
+void record_add(struct baseline_record *b, struct report *r);
 /* Writes the document and says so, but with `quiet`. False: an error, which has been printed. */
 bool record_end(struct baseline_record *b, const struct suppressions *rules, const struct totals *n, bool quiet);
 void record_free(struct baseline_record *b);

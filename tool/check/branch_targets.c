@@ -6,27 +6,24 @@
 #include "arch/x86/cet.h"
 #include "arch/x86/stack.h"
 #include "shared/search.h"
+#include "support/memory.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void word_add(struct branches *b, uint64_t **list, size_t *count, size_t *room, uint64_t word)
+static void word_add(uint64_t **list, size_t *count, size_t *capacity, uint64_t word)
 {
-	if (room_make(list, room, *count, sizeof(**list)))
-		(*list)[(*count)++] = word;
-	else
-		b->failed = true;
+	mem_room(list, capacity, *count, sizeof(**list));
+	(*list)[(*count)++] = word;
 }
 
 static void target_add(struct branches *b, const struct target *t)
 {
 	if (!space_at(&b->s->frames.space, t->at))
 		return;
-	if (room_make(&b->list, &b->room, b->count, sizeof(*b->list)))
-		b->list[b->count++] = *t;
-	else
-		b->failed = true;
+	mem_room(&b->list, &b->capacity, b->count, sizeof(*b->list));
+	b->list[b->count++] = *t;
 }
 
 /* Converts an address of findings (ET_REL: an offset in `section`) to one of the code space; 0: not code. */
@@ -56,10 +53,10 @@ static void starts_find(struct branches *b)
 
 		addr = is_function(y) ? space_addr(b, y->section, y->value) : 0;
 		if (addr)
-			word_add(b, &b->starts, &b->start_count, &b->start_room, addr);
+			word_add(&b->starts, &b->start_count, &b->start_capacity, addr);
 	}
 	for (k = 0; k < b->cfi.count; k++)
-		word_add(b, &b->starts, &b->start_count, &b->start_room, b->cfi.fdes[k].start);
+		word_add(&b->starts, &b->start_count, &b->start_capacity, b->cfi.fdes[k].start);
 	b->start_count = words_unique(b->starts, b->start_count);
 }
 
@@ -314,7 +311,7 @@ static void insn_check(struct branches *b, const struct code_section *c, uint64_
 	uint64_t off = addr - c->addr;
 
 	if (in->flow == FLOW_JUMP_IND && !insn_is_notrack(c->bytes + off, in->len))
-		word_add(b, &b->jumps, &b->jump_count, &b->jump_room, addr);
+		word_add(&b->jumps, &b->jump_count, &b->jump_capacity, addr);
 	if (!elf_is_object(b->s->file)) {
 		insn_linked(b, c, addr, in);
 		return;
@@ -338,7 +335,7 @@ static int code_take(struct branches *b, struct error *e)
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < space->count && !b->failed && !err; i++) {
+	for (i = 0; i < space->count && !err; i++) {
 		const struct code_section *c = &space->list[i];
 		uint32_t rela = elf_is_object(b->s->file) ? elf_section_rela(b->s->file, c->section, 1) : 0;
 		uint64_t at = c->addr;
@@ -390,12 +387,11 @@ static void pads_take(struct branches *b)
 
 int branches_collect(struct branches *b, struct error *e)
 {
-	int err = cfi_file_open(b->s->file, &b->s->frames.space, &b->cfi, e);
+	int err;
 
-	if (!err) {
-		starts_find(b);
-		err = elf_is_object(b->s->file) ? objects_take(b, e) : linked_take(b, e);
-	}
+	cfi_file_open(b->s->file, &b->s->frames.space, &b->cfi);
+	starts_find(b);
+	err = elf_is_object(b->s->file) ? objects_take(b, e) : linked_take(b, e);
 	if (!err)
 		err = code_take(b, e);
 	if (!err)

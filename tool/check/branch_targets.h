@@ -25,17 +25,16 @@ struct target {
 struct branches {
 	struct subject *s;
 	struct target *list;
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t *starts; /* starts of functions, sorted */
-	size_t start_count, start_room;
+	size_t start_count, start_capacity;
 	uint64_t *jumps; /* addresses of indirect jumps without a notrack prefix */
-	size_t jump_count, jump_room;
+	size_t jump_count, jump_capacity;
 	struct cfi_file cfi;
 	struct dynamic_reloc *relocs; /* linked files: all, sorted by place */
 	size_t reloc_count;
 	struct elf_reloc *code_relocs; /* ET_REL: those of the current section */
 	long code_reloc_count, code_reloc_next;
-	bool failed; /* out of memory */
 };
 
 /* Converts an address of the code space to one of findings (ET_REL: an offset in c's section). */

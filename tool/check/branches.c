@@ -70,27 +70,27 @@ static bool has_endbr(const struct branches *b, uint64_t at)
 }
 
 /* Adds the finding about one place, from its n entries. */
-static bool place_report(struct branches *b, const struct target *list, size_t n)
+static void place_report(struct branches *b, const struct target *list, size_t n)
 {
 	const struct code_section *c = space_at(&b->s->frames.space, list->at);
 	struct finding *x = finding_add(&b->s->found, "ETCH-H004", c->section, plain_addr(b, c, list->at),
 	                                "this target of an indirect branch has no endbr64");
 	size_t i, shown = 0;
-	bool ok = x;
 
-	for (i = 0; i < n && ok && shown < TAKERS_SHOWN; i++) {
+	for (i = 0; i < n && shown < TAKERS_SHOWN; i++) {
 		if (!counts(b, &list[i]))
 			continue;
 		shown++;
-		ok = list[i].section ? finding_fact_at(x, list[i].section, list[i].from, list[i].how, "%s",
-		                                       b->s->file->sections[list[i].section].name)
-		                     : finding_fact(x, list[i].how, "%s", list[i].what);
+		if (list[i].section)
+			finding_fact_at(x, list[i].section, list[i].from, list[i].how, "%s",
+			                b->s->file->sections[list[i].section].name);
+		else
+			finding_fact(x, list[i].how, "%s", list[i].what);
 	}
-	return ok;
 }
 
 /* Adds the one finding for a file whose code was not compiled for what its property note asks for. */
-static bool file_report(struct branches *b, size_t missing, size_t all)
+static void file_report(struct branches *b, size_t missing, size_t all)
 {
 	struct findings *tables = &b->s->frames.findings;
 	struct finding *x = finding_add(&b->s->found, "ETCH-H004", 0, 0,
@@ -98,9 +98,8 @@ static bool file_report(struct branches *b, size_t missing, size_t all)
 	                                "but the code was not compiled for it",
 	                                missing, all);
 	size_t i, k, n = 0, shown = 0;
-	bool ok = x;
 
-	for (i = 0; i < b->count && ok && shown < PLACES_SHOWN; i = k) {
+	for (i = 0; i < b->count && shown < PLACES_SHOWN; i = k) {
 		const struct code_section *c = space_at(&b->s->frames.space, b->list[i].at);
 
 		for (k = i + 1; k < b->count && b->list[k].at == b->list[i].at; k++)
@@ -108,7 +107,7 @@ static bool file_report(struct branches *b, size_t missing, size_t all)
 		if (!takers(b, &b->list[i], k - i) || has_endbr(b, b->list[i].at))
 			continue;
 		shown++;
-		ok = finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for example", "%s", b->list[i].how);
+		finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for example", "%s", b->list[i].how);
 	}
 	for (i = 0; i < tables->count; i++) { /* drop those about jump tables: this finding includes them */
 		if (strcmp(tables->list[i].id, "ETCH-H004"))
@@ -117,22 +116,22 @@ static bool file_report(struct branches *b, size_t missing, size_t all)
 			finding_free(&tables->list[i]);
 	}
 	tables->count = n;
-	return ok;
 }
 
-static bool targets_report(struct branches *b)
+static void targets_report(struct branches *b)
 {
 	size_t i, k, missing = 0, all = 0;
-	bool ok = true;
 	int pass;
 
 	if (b->count)
 		qsort(b->list, b->count, sizeof(*b->list), target_order);
 	b->jump_count = words_unique(b->jumps, b->jump_count);
-	for (pass = 0; pass < 2 && ok; pass++) {
-		if (pass && missing >= FILE_LEAST && missing * 2 > all)
-			return file_report(b, missing, all);
-		for (i = 0; i < b->count && ok; i = k) {
+	for (pass = 0; pass < 2; pass++) {
+		if (pass && missing >= FILE_LEAST && missing * 2 > all) {
+			file_report(b, missing, all);
+			return;
+		}
+		for (i = 0; i < b->count; i = k) {
 			for (k = i + 1; k < b->count && b->list[k].at == b->list[i].at; k++)
 				;
 			if (!takers(b, &b->list[i], k - i))
@@ -141,11 +140,10 @@ static bool targets_report(struct branches *b)
 				all++;
 				missing += !has_endbr(b, b->list[i].at);
 			} else if (!has_endbr(b, b->list[i].at)) {
-				ok = place_report(b, &b->list[i], k - i);
+				place_report(b, &b->list[i], k - i);
 			}
 		}
 	}
-	return ok;
 }
 
 int check_branches(struct subject *s, struct error *e)
@@ -158,8 +156,8 @@ int check_branches(struct subject *s, struct error *e)
 	if (!hardening.ibt)
 		return 0;
 	err = branches_collect(&b, e);
-	if (!err && (!targets_report(&b) || b.failed))
-		err = error_memory(e);
+	if (!err)
+		targets_report(&b);
 	branches_free(&b);
 	return err;
 }

@@ -25,8 +25,7 @@ struct reader {
 	const struct cfi_part *part;
 	struct etch_cfi cfi;
 	uint64_t *bad; /* offsets of CIEs that are to have a finding */
-	size_t bad_count, bad_room;
-	bool failed; /* out of memory */
+	size_t bad_count, bad_capacity;
 };
 
 /* Why a CIE that etch cannot use is malformed; null: it is valid, but of a kind that etch does not read. */
@@ -92,15 +91,14 @@ static void entry_report(struct reader *r, const char *id, uint64_t at, const ch
 {
 	uint64_t base = elf_is_object(r->s->file) ? 0 : r->part->addr;
 
-	if (!finding_add(&r->s->found, id, r->part->section, base + at, "%s at offset %#" PRIx64 " of .eh_frame: %s", what,
-	                 at, why))
-		r->failed = true;
+	finding_add(&r->s->found, id, r->part->section, base + at, "%s at offset %#" PRIx64 " of .eh_frame: %s", what, at,
+	            why);
 }
 
 /* Notes a CIE that etch cannot use, for each FDE that has it. */
 static void cie_note(struct reader *r, uint64_t at)
 {
-	mem_room(&r->bad, &r->bad_room, r->bad_count, sizeof(*r->bad));
+	mem_room(&r->bad, &r->bad_capacity, r->bad_count, sizeof(*r->bad));
 	r->bad[r->bad_count++] = at;
 }
 
@@ -112,7 +110,7 @@ static void cies_report(struct reader *r)
 
 	sort_words(r->bad, r->bad_count);
 	r->bad_count = words_unique(r->bad, r->bad_count);
-	for (i = 0; i < r->bad_count && !r->failed; i++) {
+	for (i = 0; i < r->bad_count; i++) {
 		why = cie_reason(&r->cfi, r->bad[i]);
 		if (why)
 			entry_report(r, MALFORMED, r->bad[i], "the CIE", why);
@@ -155,9 +153,9 @@ static void program_check(struct reader *r, const struct etch_fde *fde)
 	x = finding_add(&r->s->found, MALFORMED, r->part->section,
 	                (elf_is_object(r->s->file) ? 0 : r->part->addr) + fde->at,
 	                "the FDE at offset %#" PRIx64 " of .eh_frame: its call frame instructions are malformed", fde->at);
-	if (!x || (c && !finding_fact_at(x, c->section, elf_is_object(r->s->file) ? w.at - c->addr : w.at, "from here on",
-	                                 "the frame is unknown")))
-		r->failed = true;
+	if (c)
+		finding_fact_at(x, c->section, elf_is_object(r->s->file) ? w.at - c->addr : w.at, "from here on",
+		                "the frame is unknown");
 }
 
 /* Checks an FDE whose contents after its CIE pointer are `in`. */
@@ -216,7 +214,7 @@ static bool entry_check(struct reader *r)
 	return true;
 }
 
-static int entries_check(struct subject *s, const struct cfi_file *cfi, struct error *e)
+static void entries_check(struct subject *s, const struct cfi_file *cfi)
 {
 	uint32_t i;
 
@@ -226,14 +224,11 @@ static int entries_check(struct subject *s, const struct cfi_file *cfi, struct e
 		if (!cfi->parts[i].section)
 			continue; /* without section headers its size is not known */
 		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
-		while (r.cfi.at < r.cfi.size && !r.failed && entry_check(&r))
+		while (r.cfi.at < r.cfi.size && entry_check(&r))
 			;
 		cies_report(&r);
 		free(r.bad);
-		if (r.failed)
-			return error_memory(e);
 	}
-	return 0;
 }
 
 /* ---- functions without an entry ---------------------------------------------------- */
@@ -284,17 +279,16 @@ static bool is_function(const struct elf_file *f, const struct elf_symbol *y)
 	return y->section && (y->type == STT_FUNC || y->type == STT_GNU_IFUNC);
 }
 
-static int functions_check(struct subject *s, const struct cfi_file *cfi, struct error *e)
+static void functions_check(struct subject *s, const struct cfi_file *cfi)
 {
 	size_t k, places = 0, missing = 0;
 	struct symbol_index functions;
 	struct run_item *items;
 	bool calls;
-	int err;
 
 	symbol_index_build(s->file, is_function, &functions);
-	items = malloc((functions.count + 1) * sizeof(*items));
-	for (k = 0; items && k < functions.count; k++) {
+	items = mem_alloc(functions.count, sizeof(*items));
+	for (k = 0; k < functions.count; k++) {
 		const struct elf_symbol *const *y = functions.list + k;
 
 		if (k && y[0]->section == y[-1]->section && y[0]->value == y[-1]->value)
@@ -303,22 +297,19 @@ static int functions_check(struct subject *s, const struct cfi_file *cfi, struct
 			items[missing++] = (struct run_item){*y, places, calls};
 		places++;
 	}
-	err = items ? runs_report(s, "ETCH-C003", items, missing, missing_text, e) : error_memory(e);
+	runs_report(s, "ETCH-C003", items, missing, missing_text);
 	symbol_index_free(&functions);
 	free(items);
-	return err;
 }
 
-int check_cfi(struct subject *s, struct error *e)
+void check_cfi(struct subject *s)
 {
 	struct cfi_file cfi;
-	int err = cfi_file_open(s->file, &s->frames.space, &cfi, e);
 
-	if (!err)
-		err = entries_check(s, &cfi, e);
+	cfi_file_open(s->file, &s->frames.space, &cfi);
+	entries_check(s, &cfi);
 	/* A file without any FDE was built without .eh_frame on purpose. */
-	if (!err && cfi.count && !s->options->no_cfi)
-		err = functions_check(s, &cfi, e);
+	if (cfi.count && !s->options->no_cfi)
+		functions_check(s, &cfi);
 	cfi_file_close(&cfi);
-	return err;
 }

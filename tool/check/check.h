@@ -46,30 +46,29 @@ void subject_free(struct subject *s);
  * table_checks.c; the first step for a linked file: reads its tables of sites into s->tables,
  * and restores in f's own bytes what the linker wrote at baked sites. A row that is malformed, or
  * does not match the code, becomes a finding ETCH-T003 and is left out of s->tables.
- * 0; 1: the file has neither tables nor descriptor; -1 and a message:
- * out of memory, malformed relocations.
+ * 0; 1: the file has neither tables nor descriptor; -1 and a message: malformed relocations.
  */
 int check_tables_open(struct subject *s, struct elf_file *f, struct error *e);
 
-/* The checks, one file of this folder each. Return 0, or -1 and a message (out of memory). */
-int check_hardening(struct subject *s, struct error *e);   /* H001-H003: segments, sections, dynamic section */
-int check_branches(struct subject *s, struct error *e);    /* H004: endbr64 */
-int check_speculation(struct subject *s, struct error *e); /* H005: code after returns */
+/* The checks, one file of this folder each. Those that can fail return 0, or -1 and a message. */
+int check_hardening(struct subject *s, struct error *e); /* H001-H003: segments, sections, dynamic section */
+int check_branches(struct subject *s, struct error *e);  /* H004: endbr64 */
+void check_speculation(struct subject *s);               /* H005: code after returns */
 /* I005-I007, P002: objects that cannot be armed and sites that cannot be patched live. */
-int check_etched(struct subject *s, struct error *e);
-int check_tables(struct subject *s, struct error *e); /* T003: records of objects against the code */
+void check_etched(struct subject *s);
+void check_tables(struct subject *s); /* T003: records of objects against the code */
 /* T003, T004: unwind tables, by themselves and against the code. */
 int check_unwind(struct subject *s, struct error *e);
 int check_symbols(struct subject *s, struct error *e); /* N001: functions without size or type */
-int check_cfi(struct subject *s, struct error *e);     /* C003, C004, C008: .eh_frame itself */
+void check_cfi(struct subject *s);                     /* C003, C004, C008: .eh_frame itself */
 /* C005-C007: .eh_frame_hdr against .eh_frame, .sframe against the code */
-int check_frame_tables(struct subject *s, struct error *e);
-int check_decoders(struct subject *s, struct error *e); /* D004: decoders that disagree */
+void check_frame_tables(struct subject *s);
+void check_decoders(struct subject *s); /* D004: decoders that disagree */
 
 /*
  * After check_file(), for reports. origin.c marks findings that are due to the compiler or
  * linker (docs/check.md has the rule). fold.c joins findings of one function, and those of a
- * language runtime. Both leave s->found sorted. 0, or -1 and a message (out of memory).
+ * language runtime. Both leave s->found sorted. 0, or -1 and a message.
  */
 int check_origin(struct subject *s, struct error *e);
 int check_fold(struct subject *s, struct error *e);

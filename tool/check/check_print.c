@@ -3,6 +3,7 @@
 #include "check/check_print.h"
 #include "report/exchange.h"
 #include "report/listing.h"
+#include "support/memory.h"
 #include "support/terminal.h"
 
 #include <stdlib.h>
@@ -13,20 +14,16 @@
 
 #define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
 
-bool check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions)
+void check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions)
 {
-	s->out = s->to_file ? open_memstream(&s->bytes, &s->size) : stdout;
-	if (!s->out)
-		return false;
+	s->out = s->to_file ? mem_stream(&s->bytes, &s->size) : stdout;
 	s->files = json_object_new_array();
 	s->gone = json_object_new_array();
-	if (!s->files || !s->gone || !text_init(&s->text, s->out, !s->to_file && terminal_has_colours(), s->level) ||
-	    !sarif_init(&s->sarif, root))
-		return false;
+	text_init(&s->text, s->out, !s->to_file && terminal_has_colours(), s->level);
+	sarif_init(&s->sarif, root);
 	s->sarif.docs = docs;
 	s->sarif.baseline = baseline;
 	s->sarif.suppressions = suppressions;
-	return true;
 }
 
 void check_print_free(struct check_printer *s)
@@ -43,21 +40,17 @@ void check_print_free(struct check_printer *s)
 /* ---- a file ------------------------------------------------------------------------ */
 
 /* Adds the report to the JSON document, without findings below the level. `shown` is a shallow copy. */
-static bool add_json(struct check_printer *s, const struct report *r)
+static void add_json(struct check_printer *s, const struct report *r)
 {
 	struct report shown = *r;
-	struct json_object *o;
 	size_t i;
 
-	shown.list = malloc((r->count + 1) * sizeof(*shown.list));
-	if (!shown.list)
-		return false;
+	shown.list = mem_alloc(r->count, sizeof(*shown.list));
 	for (shown.count = i = 0; i < r->count; i++)
 		if (r->list[i].entry->severity >= s->level)
 			shown.list[shown.count++] = r->list[i];
-	o = report_to_json(&shown, EXCHANGE_DOCUMENT);
+	json_object_array_add(s->files, report_to_json(&shown, EXCHANGE_DOCUMENT));
 	free(shown.list);
-	return o && !json_object_array_add(s->files, o);
 }
 
 static void add_gone(struct check_printer *s, const struct report *r, const struct report_finding *f)
@@ -70,16 +63,15 @@ static void add_gone(struct check_printer *s, const struct report *r, const stru
 		json_object_array_add(s->gone, report_to_json(&one, EXCHANGE_DOCUMENT));
 }
 
-bool check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
+void check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
                       struct totals *n)
 {
-	bool good = true;
 	size_t i;
 
 	if (s->format == CHECK_TEXT)
 		text_report(&s->text, r);
 	else if (s->format == CHECK_JSON)
-		good = add_json(s, r);
+		add_json(s, r);
 	else
 		sarif_add(&s->sarif, r, s->level);
 	for (i = 0; old && !r->error && i < old->report.count; i++)
@@ -87,7 +79,6 @@ bool check_print_file(struct check_printer *s, const struct report *r, const str
 			n->gone++;
 			add_gone(s, r, &old->report.list[i]);
 		}
-	return good;
 }
 
 /* ---- the end ------------------------------------------------------------------------- */
@@ -171,8 +162,9 @@ static void print_sarif(struct check_printer *s, const struct suppressions *rule
 	for (i = 0; i < rules->count; i++) {
 		const struct suppression *x = &rules->list[i];
 
-		if (!suppression_unused(x, s->level) || asprintf(&text, "%s: suppresses nothing: %s", x->origin, x->rule) < 0)
+		if (!suppression_unused(x, s->level))
 			continue;
+		text = mem_format("%s: suppresses nothing: %s", x->origin, x->rule);
 		sarif_note(&s->sarif, text);
 		free(text);
 	}

@@ -25,11 +25,11 @@ struct check_printer {
 	struct json_object *files, *gone;
 };
 
-/* `root` and `docs` as in struct sarif. False: out of memory. */
-bool check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions);
+/* `root` and `docs` as in struct sarif. */
+void check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions);
 /* Prints the report of the next file; `old` is the file in the baseline, or null. Adds findings that
- * are gone since the baseline to *n. False: out of memory. */
-bool check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
+ * are gone since the baseline to *n. */
+void check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
                       struct totals *n);
 /* Prints the summary and the suppressions that matched nothing. */
 void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code);

@@ -52,7 +52,7 @@ static int report_fill(const struct check_run *run, const struct input *in, stru
 		c->report.linked = !elf_is_object(&f);
 		c->report.functions = s.frames.functions;
 		c->report.insns = s.frames.insns;
-		err = report_make(&c->report, &f, &s.found, e);
+		report_make(&c->report, &f, &s.found);
 	}
 	subject_free(&s);
 	elf_close(&f);

@@ -7,7 +7,7 @@
 #include "arch/x86/cross_check.h"
 #include "arch/x86/insn.h"
 #include "check/check.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ struct dispute {
 
 struct disputes {
 	struct dispute *list;
-	size_t count, room;
+	size_t count, capacity;
 	struct unjudged {
 		size_t count, section, names;
 		uint64_t at; /* the first */
@@ -79,7 +79,7 @@ static void unjudged_note(struct unjudged *u, const char *text, size_t section, 
 		snprintf(u->name[u->names++], NAME_MOST, "%.*s", (int)n, text);
 }
 
-static bool unjudged_report(struct subject *s, const struct unjudged *u)
+static void unjudged_report(struct subject *s, const struct unjudged *u)
 {
 	const struct code_section *c = &s->frames.space.list[u->section];
 	uint64_t at = elf_is_object(s->file) ? u->at - c->addr : u->at;
@@ -88,7 +88,7 @@ static bool unjudged_report(struct subject *s, const struct unjudged *u)
 	size_t i, n = 0;
 
 	if (!u->count)
-		return true;
+		return;
 	for (i = 0; i < u->names; i++)
 		n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", u->name[i]);
 	if (u->names == NAMES_MOST)
@@ -96,25 +96,23 @@ static bool unjudged_report(struct subject *s, const struct unjudged *u)
 	x = finding_add(&s->found, "ETCH-D008", c->section, at,
 	                "%zu instruction%s, this one first, that Capstone does not know: not judged", u->count,
 	                u->count == 1 ? "" : "s");
-	return x && finding_fact(x, "instructions", "%s", names);
+	finding_fact(x, "instructions", "%s", names);
 }
 
-static bool dispute_note(struct disputes *d, const struct insn_views *v, size_t section, uint64_t at)
+static void dispute_note(struct disputes *d, const struct insn_views *v, size_t section, uint64_t at)
 {
 	size_t i;
 
 	for (i = 0; i < d->count; i++)
 		if (!strcmp(d->list[i].name, v->name) && !strcmp(d->list[i].about, v->about)) {
 			d->list[i].count++;
-			return true;
+			return;
 		}
-	if (!room_make(&d->list, &d->room, d->count, sizeof(*d->list)))
-		return false;
+	mem_room(&d->list, &d->capacity, d->count, sizeof(*d->list));
 	d->list[d->count++] = (struct dispute){v->name, v->about, section, at, 1};
-	return true;
 }
 
-static bool dispute_report(struct subject *s, const struct dispute *d)
+static void dispute_report(struct subject *s, const struct dispute *d)
 {
 	const struct code_section *c = &s->frames.space.list[d->section];
 	uint64_t off = d->at - c->addr, at = elf_is_object(s->file) ? off : d->at;
@@ -126,7 +124,7 @@ static bool dispute_report(struct subject *s, const struct dispute *d)
 	unsigned i, n = 0;
 
 	if (insn_views_compare(bytes, c->size - off, at, &v) != VIEWS_DIFFER)
-		return true;
+		return;
 	x = d->count > 1 ? finding_add(&s->found, "ETCH-D004", c->section, at,
 	                               "the decoders disagree about %s, here and at %zu more %s instructions", v.about,
 	                               d->count - 1, v.name)
@@ -134,12 +132,13 @@ static bool dispute_report(struct subject *s, const struct dispute *d)
 	if (insn_decode(bytes, c->size - off, at, &in))
 		for (i = 0; i < in.len; i++)
 			n += (unsigned)snprintf(hex + n, sizeof(hex) - n, i ? " %02x" : "%02x", bytes[i]);
-	return x && finding_fact(x, "Zydis", "%s", v.first) && finding_fact(x, "Capstone", "%s", v.second) &&
-	       finding_fact(x, "bytes", "%s", hex);
+	finding_fact(x, "Zydis", "%s", v.first);
+	finding_fact(x, "Capstone", "%s", v.second);
+	finding_fact(x, "bytes", "%s", hex);
 }
 
 /* Compares the decoders on one instruction. Its address only matters for the target of a branch. */
-static bool insn_check(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
+static void insn_check(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
 {
 	const struct code_section *c = &s->frames.space.list[section];
 	const uint8_t *bytes = c->bytes + (at - c->addr);
@@ -149,7 +148,7 @@ static bool insn_check(const struct subject *s, struct disputes *d, size_t secti
 	uint64_t key;
 
 	if (!s->options->both_decoders && insn_is_agreed(bytes, avail))
-		return true;
+		return;
 	key = insn_form_key(bytes, avail);
 	if (!key || s->options->both_decoders || !form_is_agreed(key))
 		verdict = insn_views_compare(bytes, avail, at, &v);
@@ -159,26 +158,25 @@ static bool insn_check(const struct subject *s, struct disputes *d, size_t secti
 		form_learn(key);
 		insn_agreed(bytes, avail);
 	}
-	return verdict != VIEWS_DIFFER || dispute_note(d, &v, section, at);
+	if (verdict == VIEWS_DIFFER)
+		dispute_note(d, &v, section, at);
 }
 
-int check_decoders(struct subject *s, struct error *e)
+void check_decoders(struct subject *s)
 {
 	const struct code_space *space = &s->frames.space;
 	struct disputes d = {0};
-	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < space->count && ok; i++) {
+	for (i = 0; i < space->count; i++) {
 		const struct code_section *c = &space->list[i];
 		uint64_t at = c->addr;
 
-		for (; ok && (at = reached_next(&s->frames.reached, space, i, at)) != UINT64_MAX; at++)
-			ok = insn_check(s, &d, i, at);
+		for (; (at = reached_next(&s->frames.reached, space, i, at)) != UINT64_MAX; at++)
+			insn_check(s, &d, i, at);
 	}
-	for (i = 0; i < d.count && ok; i++)
-		ok = dispute_report(s, &d.list[i]);
-	ok = ok && unjudged_report(s, &d.unjudged);
+	for (i = 0; i < d.count; i++)
+		dispute_report(s, &d.list[i]);
+	unjudged_report(s, &d.unjudged);
 	free(d.list);
-	return ok ? 0 : error_memory(e);
 }

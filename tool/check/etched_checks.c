@@ -4,6 +4,7 @@
 #include "arch/x86/insn.h"
 #include "check/check.h"
 #include "elf/symbols.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -94,40 +95,33 @@ static struct finding *judgement_add(struct subject *s, const struct judgement *
 }
 
 /* Adds the instruction at a site to a finding. */
-static bool site_fact(struct finding *f, const struct subject *s, const char *label, const struct site *site)
+static void site_fact(struct finding *f, const struct subject *s, const char *label, const struct site *site)
 {
 	struct elf_held held = elf_held(s->file, site->section, site->addr);
 	char text[160];
 
 	if (site->in_data || !site->len || !held.size)
-		return true;
+		return;
 	insn_text(held.bytes, held.size, site->addr, text, sizeof(text));
-	return finding_fact_at(f, site->section, site->addr, label, "%s", text);
+	finding_fact_at(f, site->section, site->addr, label, "%s", text);
 }
 
-static bool group_report(struct subject *s, const struct judgement *group, size_t count)
+static void group_report(struct subject *s, const struct judgement *group, size_t count)
 {
 	struct finding *f = judgement_add(s, group, count - 1);
 	size_t i;
-	bool ok;
 
-	ok = f && site_fact(f, s, "instruction", group[0].site);
-	for (i = 1; ok && i < count && i <= PLACES_SHOWN; i++)
-		ok = site_fact(f, s, "also", group[i].site);
-	return ok;
+	site_fact(f, s, "instruction", group[0].site);
+	for (i = 1; i < count && i <= PLACES_SHOWN; i++)
+		site_fact(f, s, "also", group[i].site);
 }
 
-int check_etched(struct subject *s, struct error *e)
+void check_etched(struct subject *s)
 {
-	struct judgement *list = calloc(s->scan.site_count + 1, sizeof(*list));
+	struct judgement *list = mem_zero(s->scan.site_count + 1, sizeof(*list));
 	struct symbol_index symbols = {0};
 	size_t n = 0, i, k;
-	int err = -1;
 
-	if (!list) {
-		error_memory(e);
-		goto out;
-	}
 	if (s->scan.site_count)
 		symbol_index_build(s->file, symbol_is_function, &symbols);
 	for (i = 0; i < s->scan.site_count; i++) {
@@ -144,14 +138,8 @@ int check_etched(struct subject *s, struct error *e)
 	for (i = 0; i < n; i = k) {
 		for (k = i + 1; k < n && is_same(&list[i], &list[k]); k++)
 			;
-		if (!group_report(s, &list[i], k - i)) {
-			error_memory(e);
-			goto out;
-		}
+		group_report(s, &list[i], k - i);
 	}
-	err = 0;
-out:
 	symbol_index_free(&symbols);
 	free(list);
-	return err;
 }

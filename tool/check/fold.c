@@ -9,6 +9,7 @@
 #include "analysis/facts/cfi_file.h"
 #include "analysis/runtimes/runtimes.h"
 #include "elf/symbols.h"
+#include "support/memory.h"
 #include "support/plain.h"
 
 #include <ctype.h>
@@ -121,14 +122,12 @@ static int place_compare(const void *a, const void *b, void *ctx)
 }
 
 /* Joins all findings of `list` into the first, which records the places of the others (ALSO_MOST and the last one). */
-static int join(struct finding **list, size_t count, struct error *e)
+static void join(struct finding **list, size_t count)
 {
 	struct finding *first = list[0];
 	size_t i, shown = count - 1 < ALSO_MOST ? count - 1 : ALSO_MOST;
 
-	first->also = calloc(shown + 1, sizeof(*first->also));
-	if (!first->also)
-		return error_memory(e);
+	first->also = mem_zero(shown + 1, sizeof(*first->also));
 	for (i = 0; i < shown; i++)
 		first->also[i] = list[i + 1]->addr;
 	if (count - 1 > shown)
@@ -139,10 +138,9 @@ static int join(struct finding **list, size_t count, struct error *e)
 		finding_free(list[i]);
 		*list[i] = (struct finding){0};
 	}
-	return 0;
 }
 
-static int functions_fold(struct fold *f, struct error *e)
+static void functions_fold(struct fold *f)
 {
 	struct findings *l = &f->s->found;
 	size_t i, k, n = 0;
@@ -156,10 +154,9 @@ static int functions_fold(struct fold *f, struct error *e)
 	for (i = 0; i < n; i = k) {
 		for (k = i + 1; k < n && !kind_compare(f, f->order[i], f->order[k]); k++)
 			;
-		if (k - i > SINGLE_MOST && join(f->order + i, k - i, e))
-			return -1;
+		if (k - i > SINGLE_MOST)
+			join(f->order + i, k - i);
 	}
-	return 0;
 }
 
 /* ---- of a runtime ------------------------------------------------------------------------ */
@@ -183,8 +180,8 @@ static bool is_new(struct kind_count *t, const struct scope *x)
 	return new;
 }
 
-static int runtime_report(struct fold *f, const struct runtime *runtime, const struct kind_count *counts, size_t count,
-                          size_t functions, struct error *e)
+static void runtime_report(struct fold *f, const struct runtime *runtime, const struct kind_count *counts, size_t count,
+                           size_t functions)
 {
 	struct findings one = {0};
 	struct finding *x =
@@ -192,26 +189,20 @@ static int runtime_report(struct fold *f, const struct runtime *runtime, const s
 	                "code of %s: %zu function%s with non-psABI conventions or with .eh_frame that contradicts the code",
 	                runtime->name, functions, functions == 1 ? "" : "s");
 	size_t i;
-	bool good = x;
 
-	if (x)
-		x->compiler = true;
-	for (i = 0; i < count && good; i++)
-		good =
-			finding_fact_at(x, counts[i].first->section, counts[i].first->addr, counts[i].id + strlen("ETCH-"),
-		                    "%s (%zu place%s in %zu function%s)", counts[i].first->text, counts[i].places,
-		                    counts[i].places == 1 ? "" : "s", counts[i].functions, counts[i].functions == 1 ? "" : "s");
-	good = good && findings_take(&f->s->found, &one);
-	findings_free(&one);
-	return good ? 0 : error_memory(e);
+	x->compiler = true;
+	for (i = 0; i < count; i++)
+		finding_fact_at(x, counts[i].first->section, counts[i].first->addr, counts[i].id + strlen("ETCH-"),
+		                "%s (%zu place%s in %zu function%s)", counts[i].first->text, counts[i].places,
+		                counts[i].places == 1 ? "" : "s", counts[i].functions, counts[i].functions == 1 ? "" : "s");
+	findings_take(&f->s->found, &one);
 }
 
-static int runtime_fold(struct fold *f, const struct runtime *runtime, struct error *e)
+static void runtime_fold(struct fold *f, const struct runtime *runtime)
 {
 	struct findings *l = &f->s->found;
 	struct kind_count counts[8] = {0}, any = {0};
 	size_t i, k, count = 0, functions = 0;
-	int err;
 
 	for (i = 0; i < l->count; i++) {
 		struct finding *x = &l->list[i];
@@ -228,15 +219,14 @@ static int runtime_fold(struct fold *f, const struct runtime *runtime, struct er
 		any.places++;
 	}
 	if (!any.places)
-		return 0;
+		return;
 	/* runtime_report() reads entries through counts[].first and may move the list: entries are freed afterwards. */
-	err = runtime_report(f, runtime, counts, count, functions, e);
-	for (i = 0; !err && i + 1 < l->count; i++)
+	runtime_report(f, runtime, counts, count, functions);
+	for (i = 0; i + 1 < l->count; i++)
 		if (l->list[i].id && f->scopes[i].runtime == runtime) {
 			finding_free(&l->list[i]);
 			l->list[i] = (struct finding){0};
 		}
-	return err;
 }
 
 /* ---- of a compiler's tables ------------------------------------------------------------------ */
@@ -244,7 +234,7 @@ static int runtime_fold(struct fold *f, const struct runtime *runtime, struct er
 #define COMPILERS_MOST 4u
 
 /* Adds a fact with the file's compilers, as they name themselves in .comment. */
-static bool compilers_name(const struct elf_file *f, struct finding *x)
+static void compilers_name(const struct elf_file *f, struct finding *x)
 {
 	const struct elf_section *s = &f->sections[elf_section_find(f, ".comment", 1)];
 	const char *p = (const char *)s->data, *end = p ? p + s->sh.sh_size : NULL;
@@ -253,9 +243,8 @@ static bool compilers_name(const struct elf_file *f, struct finding *x)
 		size_t length;
 	} seen[COMPILERS_MOST];
 	size_t n = 0, more = 0, i;
-	bool good = true;
 
-	for (; p && p < end && good; p += strnlen(p, (size_t)(end - p)) + 1) {
+	for (; p && p < end; p += strnlen(p, (size_t)(end - p)) + 1) {
 		/* icc's have the command line, too, after " : ". */
 		const char *options = memmem(p, strnlen(p, (size_t)(end - p)), " : ", 3);
 		size_t length = options ? (size_t)(options - p) : strnlen(p, (size_t)(end - p));
@@ -271,24 +260,23 @@ static bool compilers_name(const struct elf_file *f, struct finding *x)
 		}
 		seen[n].name = p;
 		seen[n++].length = length;
-		name = strndup(p, length);
-		if (name)
-			plain(name);
-		good = name && finding_fact(x, "a compiler of the file", "%s", name);
+		name = mem_format("%.*s", (int)length, p);
+		plain(name);
+		finding_fact(x, "a compiler of the file", "%s", name);
 		free(name);
 	}
-	return good && (!more || finding_fact(x, "and", "%zu more in .comment", more));
+	if (more)
+		finding_fact(x, "and", "%zu more in .comment", more);
 }
 
 /* Joins the findings where .eh_frame slips (finding.slip) into one, ETCH-N003. */
-static int slips_fold(struct fold *f, struct error *e)
+static void slips_fold(struct fold *f)
 {
 	static const char *const labels[] = {NULL, "a row begins late", "a row goes on too long", "none for an epilogue"};
 	struct findings *l = &f->s->found, one = {0};
 	struct kind_count counts[sizeof(labels) / sizeof(labels[0])] = {0}, any = {0};
 	struct finding *x;
 	size_t i, k;
-	bool good;
 
 	for (i = 0; i < l->count; i++) {
 		if (!l->list[i].id || !l->list[i].slip)
@@ -302,26 +290,22 @@ static int slips_fold(struct fold *f, struct error *e)
 		any.places++;
 	}
 	if (!any.places)
-		return 0;
+		return;
 	x = finding_add(&one, "ETCH-N003", 0, 0, "%zu places in %zu functions where .eh_frame does not follow the code",
 	                any.places, any.functions);
-	good = x;
-	if (x)
-		x->compiler = true;
-	for (k = 1; good && k < sizeof(labels) / sizeof(labels[0]); k++)
+	x->compiler = true;
+	for (k = 1; k < sizeof(labels) / sizeof(labels[0]); k++)
 		if (counts[k].places)
-			good = finding_fact_at(x, counts[k].first->section, counts[k].first->addr, labels[k],
-			                       "%s (%zu place%s in %zu function%s)", counts[k].first->text, counts[k].places,
-			                       counts[k].places == 1 ? "" : "s", counts[k].functions,
-			                       counts[k].functions == 1 ? "" : "s");
-	good = good && compilers_name(f->s->file, x) && findings_take(l, &one);
-	findings_free(&one);
-	for (i = 0; good && i + 1 < l->count; i++)
+			finding_fact_at(x, counts[k].first->section, counts[k].first->addr, labels[k],
+			                "%s (%zu place%s in %zu function%s)", counts[k].first->text, counts[k].places,
+			                counts[k].places == 1 ? "" : "s", counts[k].functions, counts[k].functions == 1 ? "" : "s");
+	compilers_name(f->s->file, x);
+	findings_take(l, &one);
+	for (i = 0; i + 1 < l->count; i++)
 		if (l->list[i].id && l->list[i].slip) {
 			finding_free(&l->list[i]);
 			l->list[i] = (struct finding){0};
 		}
-	return good ? 0 : error_memory(e);
 }
 
 /* ---- keys across files -------------------------------------------------------------------- */
@@ -366,23 +350,20 @@ static uint64_t key_of(const struct fold *f, const struct finding *x)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static int scopes_find(struct fold *f, struct error *e)
+static void scopes_find(struct fold *f)
 {
 	const size_t joined = runtime_count + 1; /* findings that may be added: ETCH-N002, ETCH-N003 */
 	struct findings *l = &f->s->found;
 	size_t i;
 
-	f->order = malloc((l->count + 1) * sizeof(*f->order));
-	f->scopes = malloc((l->count + joined) * sizeof(*f->scopes));
-	if (!f->order || !f->scopes)
-		return error_memory(e);
+	f->order = mem_alloc(l->count, sizeof(*f->order));
+	f->scopes = mem_alloc(l->count + joined, sizeof(*f->scopes));
 	for (i = 0; i < l->count; i++) {
 		f->scopes[i] = scope_of(f, &l->list[i]);
 		l->list[i].key = key_of(f, &l->list[i]);
 	}
 	for (; i < l->count + joined; i++)
 		f->scopes[i] = (struct scope){0};
-	return 0;
 }
 
 int check_fold(struct subject *s, struct error *e)
@@ -395,11 +376,15 @@ int check_fold(struct subject *s, struct error *e)
 		return 0;
 	findings_sort(&s->found);
 	symbol_index_build(s->file, symbol_is_function, &f.symbols);
-	err = cfi_file_open(s->file, &s->frames.space, &f.cfi, e) || subject_runtimes(s, &f.runtimes, e) ||
-	      scopes_find(&f, e);
-	for (i = 0; !err && i < runtime_count; i++)
-		err = runtime_fold(&f, &runtimes[i], e);
-	err = err || slips_fold(&f, e) || functions_fold(&f, e);
+	cfi_file_open(s->file, &s->frames.space, &f.cfi);
+	err = subject_runtimes(s, &f.runtimes, e);
+	if (!err) {
+		scopes_find(&f);
+		for (i = 0; i < runtime_count; i++)
+			runtime_fold(&f, &runtimes[i]);
+		slips_fold(&f);
+		functions_fold(&f);
+	}
 	for (i = 0; i < s->found.count; i++)
 		if (s->found.list[i].id)
 			s->found.list[n++] = s->found.list[i];
@@ -409,5 +394,5 @@ int check_fold(struct subject *s, struct error *e)
 	free(f.runtimes.list);
 	free(f.order);
 	free(f.scopes);
-	return err ? -1 : 0;
+	return err;
 }

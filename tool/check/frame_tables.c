@@ -4,6 +4,8 @@
 #include "analysis/unwind/disagreement.h"
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
+#include "support/memory.h"
+#include "support/vector.h"
 #include "table/object_sframe.h"
 
 #include <inttypes.h>
@@ -21,14 +23,12 @@ struct index_check {
 };
 
 /* Adds a finding about entry i. */
-static int entry_report(const struct index_check *l, uint64_t i, const char *what, uint64_t address, struct error *e)
+static void entry_report(const struct index_check *l, uint64_t i, const char *what, uint64_t address)
 {
 	uint64_t at = l->hdr.addr + (uint64_t)(l->hdr.table - l->bytes) + 8 * i;
 
-	return finding_add(&l->s->found, "ETCH-C005", l->section, at,
-	                   "entry %" PRIu64 " of .eh_frame_hdr, for %#" PRIx64 ", %s", i, address, what)
-	           ? 0
-	           : error_memory(e);
+	finding_add(&l->s->found, "ETCH-C005", l->section, at, "entry %" PRIu64 " of .eh_frame_hdr, for %#" PRIx64 ", %s",
+	            i, address, what);
 }
 
 /* Does an FDE of .eh_frame begin at this address, with its entry there? */
@@ -50,7 +50,7 @@ static bool leads_to_fde(const struct index_check *l, uint64_t start, uint64_t e
 }
 
 /* Entries out of order, and entries that lead to no FDE of their function: the first of each kind. */
-static int entries_check(const struct index_check *l, struct error *e)
+static void entries_check(const struct index_check *l)
 {
 	uint64_t i, last = 0;
 	bool ordered = true, led = true;
@@ -60,85 +60,73 @@ static int entries_check(const struct index_check *l, struct error *e)
 
 		if (ordered && i && start < last) {
 			ordered = false;
-			if (entry_report(l, i, "is out of order: unwinders use binary search", start, e))
-				return -1;
+			entry_report(l, i, "is out of order: unwinders use binary search", start);
 		}
 		if (led && !leads_to_fde(l, start, etch_cfi_hdr_fde(&l->hdr, i))) {
 			led = false;
-			if (entry_report(l, i, "leads to no FDE that begins there", start, e))
-				return -1;
+			entry_report(l, i, "leads to no FDE that begins there", start);
 		}
 		last = start;
 	}
-	return 0;
-}
-
-static int address_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
 }
 
 /* FDEs without an entry: unwinders do not find them. One finding, at the first. */
-static int fdes_check(const struct index_check *l, struct error *e)
+static void fdes_check(const struct index_check *l)
 {
-	uint64_t *starts = malloc((l->hdr.count + 1) * sizeof(*starts)), first = 0;
+	uint64_t *starts = mem_alloc(l->hdr.count, sizeof(*starts)), first = 0;
 	size_t i, missing = 0;
-	int err = 0;
 
-	if (!starts)
-		return error_memory(e);
 	for (i = 0; i < l->hdr.count; i++)
 		starts[i] = etch_cfi_hdr_start(&l->hdr, i);
-	qsort(starts, l->hdr.count, sizeof(*starts), address_order);
+	qsort(starts, l->hdr.count, sizeof(*starts), word_order);
 	for (i = 0; i < l->cfi->count; i++)
-		if (!bsearch(&l->cfi->fdes[i].start, starts, l->hdr.count, sizeof(*starts), address_order) && !missing++)
+		if (!word_has(starts, l->hdr.count, l->cfi->fdes[i].start) && !missing++)
 			first = l->cfi->fdes[i].start;
-	if (missing && !finding_add(&l->s->found, "ETCH-C005", elf_section_at(l->s->file, first), first,
-	                            "%zu FDE%s not in the table of .eh_frame_hdr, the first of them this one", missing,
-	                            missing == 1 ? " is" : "s are"))
-		err = error_memory(e);
+	if (missing)
+		finding_add(&l->s->found, "ETCH-C005", elf_section_at(l->s->file, first), first,
+		            "%zu FDE%s not in the table of .eh_frame_hdr, the first of them this one", missing,
+		            missing == 1 ? " is" : "s are");
 	free(starts);
-	return err;
 }
 
-static int index_check(struct subject *s, uint64_t addr, uint64_t size, struct error *e)
+static void index_check(struct subject *s, uint64_t addr, uint64_t size)
 {
 	struct index_check l = {.s = s, .section = elf_section_at(s->file, addr), .bytes = elf_at(s->file, addr, size)};
-	struct cfi_file cfi = {0};
-	int err;
+	struct cfi_file cfi;
 
-	if (!l.bytes || !etch_cfi_hdr(l.bytes, size, addr, &l.hdr))
-		return finding_add(&s->found, "ETCH-C005", l.section, addr, ".eh_frame_hdr is malformed") ? 0 : error_memory(e);
+	if (!l.bytes || !etch_cfi_hdr(l.bytes, size, addr, &l.hdr)) {
+		finding_add(&s->found, "ETCH-C005", l.section, addr, ".eh_frame_hdr is malformed");
+		return;
+	}
 	if (!l.hdr.table)
-		return 0; /* unwinders read .eh_frame from its start */
-	err = cfi_file_open_current(s->file, &s->frames.space, &cfi, e);
+		return; /* unwinders read .eh_frame from its start */
+	cfi_file_open_current(s->file, &s->frames.space, &cfi);
 	l.cfi = &cfi;
-	if (!err && cfi.part_count)
-		err = entries_check(&l, e) || fdes_check(&l, e) ? -1 : 0;
+	if (cfi.part_count) {
+		entries_check(&l);
+		fdes_check(&l);
+	}
 	cfi_file_close(&cfi);
-	return err;
 }
 
 /* The table that PT_GNU_EH_FRAME covers, or else, for readers that go by names, the section. */
-static int indexes_check(struct subject *s, struct error *e)
+static void indexes_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
 	bool found = false;
 	uint32_t i;
 
 	if (elf_is_debug(f)) /* its program headers are those of the file that it describes */
-		return 0;
+		return;
 	for (i = 0; i < f->phdr_count; i++) {
 		if (f->phdrs[i].p_type != PT_GNU_EH_FRAME)
 			continue;
 		found = true;
-		if (index_check(s, f->phdrs[i].p_vaddr, f->phdrs[i].p_filesz, e))
-			return -1;
+		index_check(s, f->phdrs[i].p_vaddr, f->phdrs[i].p_filesz);
 	}
 	i = found ? 0 : elf_section_find(f, ".eh_frame_hdr", 1);
-	return i && f->sections[i].data ? index_check(s, f->sections[i].sh.sh_addr, f->sections[i].sh.sh_size, e) : 0;
+	if (i && f->sections[i].data)
+		index_check(s, f->sections[i].sh.sh_addr, f->sections[i].sh.sh_size);
 }
 
 /* ---- .sframe ------------------------------------------------------------------- */
@@ -156,8 +144,7 @@ static bool rules_differ(const struct etch_rule *sframe, const struct etch_rule 
 	return sframe->bp == ETCH_BP_CFA && row->bp == ETCH_BP_CFA && sframe->bp_off != row->bp_off;
 }
 
-static int sframe_report(struct subject *s, const struct row *sframe, const struct row *row, uint64_t at,
-                         struct error *e)
+static void sframe_report(struct subject *s, const struct row *sframe, const struct row *row, uint64_t at)
 {
 	char cfa[64], bp[64], ra[64];
 	struct finding *x = finding_add(&s->found, "ETCH-C007", elf_section_at(s->file, at), at,
@@ -166,16 +153,15 @@ static int sframe_report(struct subject *s, const struct row *sframe, const stru
 	rule_cfa_text(&sframe->rule, cfa, sizeof(cfa));
 	rule_bp_text(&sframe->rule, bp, sizeof(bp));
 	rule_ra_text(&sframe->rule, ra, sizeof(ra));
-	if (!x || !finding_fact(x, ".sframe", "CFA %s, rbp %s, return address %s", cfa, bp, ra))
-		return error_memory(e);
+	finding_fact(x, ".sframe", "CFA %s, rbp %s, return address %s", cfa, bp, ra);
 	rule_cfa_text(&row->rule, cfa, sizeof(cfa));
 	rule_bp_text(&row->rule, bp, sizeof(bp));
 	rule_ra_text(&row->rule, ra, sizeof(ra));
-	return finding_fact(x, "the code", "CFA %s, rbp %s, return address %s", cfa, bp, ra) ? 0 : error_memory(e);
+	finding_fact(x, "the code", "CFA %s, rbp %s, return address %s", cfa, bp, ra);
 }
 
 /* Compares the rows of .sframe with those of the code, where both say something and the code proves its own. */
-static int sframe_rows(struct subject *s, const struct row_list *sframe, struct error *e)
+static void sframe_rows(struct subject *s, const struct row_list *sframe)
 {
 	const struct row_list *rows = &s->frames.rows;
 	const struct row *reported = NULL;
@@ -193,14 +179,12 @@ static int sframe_rows(struct subject *s, const struct row_list *sframe, struct 
 			if (x[1].addr > row->addr && x->rule.kind != ETCH_RULE_UNDEF && row->source != ETCH_SOURCE_CFI &&
 			    rules_differ(&x->rule, &row->rule) && reported != x) {
 				reported = x;
-				if (sframe_report(s, x, row, at, e))
-					return -1;
+				sframe_report(s, x, row, at);
 			}
 			if (x[1].addr > row[1].addr)
 				break;
 		}
 	}
-	return 0;
 }
 
 /* True if it is of a version that etch does not read, as GNU binutils 2.40 writes. */
@@ -225,26 +209,21 @@ static int sframe_rows_read(struct subject *s, uint32_t i, struct row_list *out,
 	return err;
 }
 
-static int sframe_check(struct subject *s, uint32_t i, struct error *e)
+static void sframe_check(struct subject *s, uint32_t i)
 {
 	const struct elf_section *x = &s->file->sections[i];
 	struct row_list rows = {0};
 	struct error why;
-	int err;
 
-	why.text[0] = 0;
 	if ((x->data && is_other_version(x)) || (!x->data && elf_is_object(s->file))) /* of no code, or emptied */
-		return 0;
-	if (!x->data || sframe_rows_read(s, i, &rows, &why)) {
-		err = error_is_memory(&why) ? error_memory(e)
-		      : finding_add(&s->found, "ETCH-C006", i, x->sh.sh_addr, "%s", x->data ? why.text : ".sframe is empty")
-		          ? 0
-		          : error_memory(e);
-	} else {
-		err = sframe_rows(s, &rows, e);
-	}
+		return;
+	if (!x->data)
+		finding_add(&s->found, "ETCH-C006", i, x->sh.sh_addr, ".sframe is empty");
+	else if (sframe_rows_read(s, i, &rows, &why))
+		finding_add(&s->found, "ETCH-C006", i, x->sh.sh_addr, "%s", why.text);
+	else
+		sframe_rows(s, &rows);
 	row_list_free(&rows);
-	return err;
 }
 
 /* ---- FDEs that etch has replaced ---------------------------------------------------- */
@@ -277,18 +256,17 @@ static struct rule_check rule_at(const struct cfi_file *cfi, uint64_t addr)
 
 /* Drops findings about the linker's FDEs, by which the analysis goes, where the FDEs that unwinders read have another
  * rule: etch has replaced them. */
-static int replaced_drop(struct subject *s, struct error *e)
+static void replaced_drop(struct subject *s)
 {
 	struct findings *l = &s->frames.findings;
-	struct cfi_file linked = {0}, current = {0};
+	struct cfi_file linked, current;
 	size_t i, n = 0;
-	int err;
 
 	if (!l->count || !elf_section_find(s->file, EH_FRAME_LINKED, 1))
-		return 0;
-	err = cfi_file_open(s->file, &s->frames.space, &linked, e) ||
-	      cfi_file_open_current(s->file, &s->frames.space, &current, e);
-	for (i = 0; !err && i < l->count; i++) {
+		return;
+	cfi_file_open(s->file, &s->frames.space, &linked);
+	cfi_file_open_current(s->file, &s->frames.space, &current);
+	for (i = 0; i < l->count; i++) {
 		const struct rule_check was = rule_at(&linked, l->list[i].addr), is = rule_at(&current, l->list[i].addr);
 
 		if (!strcmp(l->list[i].id, CONTRADICTED) && was.found && is.found &&
@@ -297,20 +275,19 @@ static int replaced_drop(struct subject *s, struct error *e)
 		else
 			l->list[n++] = l->list[i];
 	}
-	l->count = err ? l->count : n;
+	l->count = (uint32_t)n;
 	cfi_file_close(&linked);
 	cfi_file_close(&current);
-	return err ? -1 : 0;
 }
 
-int check_frame_tables(struct subject *s, struct error *e)
+void check_frame_tables(struct subject *s)
 {
 	uint32_t i = 0;
 
-	if (!elf_is_object(s->file) && (indexes_check(s, e) || replaced_drop(s, e)))
-		return -1;
+	if (!elf_is_object(s->file)) {
+		indexes_check(s);
+		replaced_drop(s);
+	}
 	while ((i = elf_section_find(s->file, SFRAME_SECTION, i + 1)))
-		if (sframe_check(s, i, e))
-			return -1;
-	return 0;
+		sframe_check(s, i);
 }

@@ -34,7 +34,7 @@ static bool is_writable_code(const struct elf_section *s)
 	return (s->sh.sh_flags & both) == both && s->sh.sh_size;
 }
 
-static int segments_check(struct subject *s, struct error *e)
+static void segments_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
 	uint32_t i, k;
@@ -42,55 +42,46 @@ static int segments_check(struct subject *s, struct error *e)
 	for (i = 0; i < f->phdr_count; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 		struct finding *x;
-		bool ok;
 
 		if (p->p_type != PT_LOAD || (p->p_flags & (PF_W | PF_X)) != (PF_W | PF_X) || !p->p_memsz)
 			continue;
 		x = finding_add(&s->found, "ETCH-H001", elf_section_at(f, p->p_vaddr), p->p_vaddr,
 		                "segment %u, %#" PRIx64 " to %#" PRIx64 ", is writable and executable", i, p->p_vaddr,
 		                p->p_vaddr + p->p_memsz);
-		ok = x;
-		for (k = 1; ok && k < f->section_count; k++) {
+		for (k = 1; k < f->section_count; k++) {
 			const struct elf_section *c = &f->sections[k];
 
 			if (is_writable_code(c) && c->sh.sh_addr >= p->p_vaddr && c->sh.sh_addr - p->p_vaddr < p->p_memsz)
-				ok = finding_fact_at(x, k, c->sh.sh_addr, "section", "%s is writable and executable", c->name);
+				finding_fact_at(x, k, c->sh.sh_addr, "section", "%s is writable and executable", c->name);
 		}
-		if (!ok)
-			return error_memory(e);
 	}
-	return 0;
 }
 
-static int sections_check(struct subject *s, struct error *e)
+static void sections_check(struct subject *s)
 {
 	uint32_t i;
 
 	for (i = 1; i < s->file->section_count; i++)
-		if (is_writable_code(&s->file->sections[i]) &&
-		    !finding_add(&s->found, "ETCH-H001", i, 0, "section %s is writable and executable",
-		                 s->file->sections[i].name))
-			return error_memory(e);
-	return 0;
+		if (is_writable_code(&s->file->sections[i]))
+			finding_add(&s->found, "ETCH-H001", i, 0, "section %s is writable and executable",
+			            s->file->sections[i].name);
 }
 
 /* ---- the stack ---------------------------------------------------------------------- */
 
 /* ld makes the stack executable for an object with an executable .note.GNU-stack, or without that section. */
-static int object_stack_check(struct subject *s, struct error *e)
+static void object_stack_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
 	uint32_t i = elf_section_find(f, ".note.GNU-stack", 1);
 
 	if (i && !(f->sections[i].sh.sh_flags & SHF_EXECINSTR))
-		return 0;
+		return;
 	if (!i && (!has_code(f) || is_kernels(f)))
-		return 0;
-	return finding_add(&s->found, "ETCH-H002", i, 0,
-	                   i ? "section .note.GNU-stack asks for an executable stack"
-	                     : "no section .note.GNU-stack: GNU ld then makes the stack executable")
-	           ? 0
-	           : error_memory(e);
+		return;
+	finding_add(&s->found, "ETCH-H002", i, 0,
+	            i ? "section .note.GNU-stack asks for an executable stack"
+	              : "no section .note.GNU-stack: GNU ld then makes the stack executable");
 }
 
 /*
@@ -98,7 +89,7 @@ static int object_stack_check(struct subject *s, struct error *e)
  * executable (arch/x86/include/asm/elf.h), and glibc the stacks of threads
  * (DEFAULT_STACK_PERMS), also those of a program that loads such a library.
  */
-static int linked_stack_check(struct subject *s, struct error *e)
+static void linked_stack_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
 	bool dynamic = false;
@@ -110,18 +101,13 @@ static int linked_stack_check(struct subject *s, struct error *e)
 		dynamic |= p->p_type == PT_DYNAMIC;
 		if (p->p_type != PT_GNU_STACK)
 			continue;
-		if (!(p->p_flags & PF_X))
-			return 0;
-		return finding_add(&s->found, "ETCH-H002", 0, 0, "its PT_GNU_STACK asks for an executable stack")
-		           ? 0
-		           : error_memory(e);
+		if (p->p_flags & PF_X)
+			finding_add(&s->found, "ETCH-H002", 0, 0, "its PT_GNU_STACK asks for an executable stack");
+		return;
 	}
-	if (!dynamic || is_kernels(f))
-		return 0;
-	return finding_add(&s->found, "ETCH-H002", 0, 0,
-	                   "no PT_GNU_STACK: glibc makes stacks executable, and Linux before 5.8 all readable memory")
-	           ? 0
-	           : error_memory(e);
+	if (dynamic && !is_kernels(f))
+		finding_add(&s->found, "ETCH-H002", 0, 0,
+		            "no PT_GNU_STACK: glibc makes stacks executable, and Linux before 5.8 all readable memory");
 }
 
 /* ---- text relocations ------------------------------------------------------------------ */
@@ -174,37 +160,34 @@ struct writer {
 	const char *what; /* "the dynamic linker writes here" */
 };
 
-static bool writer_report(struct writer *w)
+static void writer_report(struct writer *w)
 {
 	const char *name = w->first.name;
-	bool ok;
 
 	if (!w->count)
-		return true;
+		return;
 	if (w->count > 1)
-		ok = finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr,
-		                 "%s, and at %zu more places of %s: %s%s%s", w->what, w->count - 1,
-		                 w->function ? "this function" : "this section", reloc_name(w->first.type),
-		                 name && *name ? " of " : "", name ? name : "");
+		finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr,
+		            "%s, and at %zu more places of %s: %s%s%s", w->what, w->count - 1,
+		            w->function ? "this function" : "this section", reloc_name(w->first.type),
+		            name && *name ? " of " : "", name ? name : "");
 	else
-		ok = finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr, "%s: %s%s%s", w->what,
-		                 reloc_name(w->first.type), name && *name ? " of " : "", name ? name : "");
+		finding_add(&w->s->found, "ETCH-H003", w->first.section, w->first.addr, "%s: %s%s%s", w->what,
+		            reloc_name(w->first.type), name && *name ? " of " : "", name ? name : "");
 	w->count = 0;
-	return ok;
 }
 
-static bool writer_add(struct writer *w, const struct written *x)
+static void writer_add(struct writer *w, const struct written *x)
 {
 	const struct elf_symbol *y = symbol_index_find(&w->symbols, x->section, x->addr);
 
-	if (w->count && (y != w->function || x->section != w->first.section) && !writer_report(w))
-		return false;
+	if (y != w->function || x->section != w->first.section)
+		writer_report(w);
 	if (!w->count++) {
 		w->function = y;
 		w->first = *x;
 	}
 	w->total++;
-	return true;
 }
 
 /* DT_TEXTREL, or DF_TEXTREL in DT_FLAGS. */
@@ -222,27 +205,23 @@ static int linked_text_check(struct writer *w, struct error *e)
 	const struct elf_file *f = w->s->file;
 	struct dynamic_reloc *list;
 	size_t count, i;
-	bool ok = true;
 
 	w->what = "the dynamic linker writes to this read-only memory";
 	if (dynamic_relocs_read(f, 0, UINT64_MAX, &list, &count, e)) {
 		free(list);
 		return -1;
 	}
-	for (i = 0; i < count && ok; i++) {
+	for (i = 0; i < count; i++) {
 		struct written x = {elf_section_at(f, list[i].place), list[i].type, list[i].place,
 		                    list[i].symbol ? list[i].symbol->name : NULL};
 
 		if (x.type != R_X86_64_NONE && is_readonly(f, x.addr))
-			ok = writer_add(w, &x);
+			writer_add(w, &x);
 	}
 	free(list);
-	if (!ok || !writer_report(w))
-		return error_memory(e);
+	writer_report(w);
 	if (!w->total && has_textrel(f))
-		return finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL is set, though no relocation needs it")
-		           ? 0
-		           : error_memory(e);
+		finding_add(&w->s->found, "ETCH-H003", 0, 0, "DT_TEXTREL is set, though no relocation needs it");
 	return 0;
 }
 
@@ -252,7 +231,6 @@ static int object_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
 	struct elf_reloc *list;
-	bool ok = true;
 	uint32_t i;
 	long n, k;
 	int pass;
@@ -268,7 +246,7 @@ static int object_text_check(struct writer *w, struct error *e)
 			n = elf_relocs(f, i, &list, e);
 			if (n < 0)
 				return -1;
-			for (k = 0; k < n && ok; k++) {
+			for (k = 0; k < n; k++) {
 				const struct elf_symbol *y = &f->symbols[list[k].symbol];
 				struct written x = {f->sections[i].sh.sh_info, list[k].type, list[k].offset, y->name};
 
@@ -278,11 +256,10 @@ static int object_text_check(struct writer *w, struct error *e)
 					return 0;
 				}
 				if (pass && x.type == R_X86_64_64 && y->special != SHN_ABS)
-					ok = writer_add(w, &x);
+					writer_add(w, &x);
 			}
 			free(list);
-			if (!ok || !writer_report(w))
-				return error_memory(e);
+			writer_report(w);
 		}
 	}
 	return 0;
@@ -305,9 +282,12 @@ int check_hardening(struct subject *s, struct error *e)
 {
 	bool object = elf_is_object(s->file);
 
-	if (object ? sections_check(s, e) : segments_check(s, e))
-		return -1;
-	if (object ? object_stack_check(s, e) : linked_stack_check(s, e))
-		return -1;
+	if (object) {
+		sections_check(s);
+		object_stack_check(s);
+	} else {
+		segments_check(s);
+		linked_stack_check(s);
+	}
 	return text_check(s, e);
 }

@@ -22,6 +22,7 @@
 #include "analysis/facts/cfi_file.h"
 #include "elf/lines.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -358,14 +359,12 @@ static bool by_place(const struct judge *j, const struct finding *f)
 
 static bool is_asked(const struct finding *f) { return !f->compiler && !strcmp(f->id, "ETCH-C001"); }
 
-static int functions_judge(struct judge *j, struct error *e)
+static void functions_judge(struct judge *j)
 {
 	struct findings *l = &j->s->found;
-	struct finding **asked = malloc((l->count + 1) * sizeof(*asked));
+	struct finding **asked = mem_alloc(l->count, sizeof(*asked));
 	size_t n = 0, i;
 
-	if (!asked)
-		return error_memory(e);
 	for (i = 0; i < l->count; i++)
 		if (is_asked(&l->list[i]))
 			asked[n++] = &l->list[i];
@@ -383,7 +382,6 @@ static int functions_judge(struct judge *j, struct error *e)
 			asked[i]->compiler = true;
 	lines_close(j->lines);
 	free(asked);
-	return 0;
 }
 
 int check_origin(struct subject *s, struct error *e)
@@ -400,8 +398,10 @@ int check_origin(struct subject *s, struct error *e)
 	err = subject_runtimes(s, &j.runtimes, e);
 	for (i = 0; !err && i < s->found.count; i++)
 		s->found.list[i].compiler |= by_place(&j, &s->found.list[i]);
-	err = err || cfi_file_open(s->file, &s->frames.space, &j.cfi, e) || functions_judge(&j, e);
+	cfi_file_open(s->file, &s->frames.space, &j.cfi);
+	if (!err)
+		functions_judge(&j);
 	cfi_file_close(&j.cfi);
 	free(j.runtimes.list);
-	return err ? -1 : 0;
+	return err;
 }

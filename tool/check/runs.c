@@ -4,15 +4,13 @@
 
 #include <string.h>
 
-int runs_report(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text,
-                struct error *e)
+void runs_report(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text)
 {
 	size_t i, k, step;
 	char what[400];
 
 	for (i = 0; i < count; i += step) {
 		const struct elf_symbol *y = list[i].function;
-		struct finding *x;
 
 		for (k = i + 1; k < count && list[k].place == list[k - 1].place + 1 && list[k].function->section == y->section;
 		     k++)
@@ -20,14 +18,11 @@ int runs_report(struct subject *s, const char *id, const struct run_item *list, 
 		step = k - i > RUN_MOST ? k - i : 1;
 		text(&list[i], what, sizeof(what));
 		if (step > 1)
-			x = finding_add(&s->found, id, y->section, y->value, "%s; likewise the next %zu functions, up to %s", what,
-			                step - 1, list[k - 1].function->name);
+			finding_add(&s->found, id, y->section, y->value, "%s; likewise the next %zu functions, up to %s", what,
+			            step - 1, list[k - 1].function->name);
 		else
-			x = finding_add(&s->found, id, y->section, y->value, "%s", what);
-		if (!x)
-			return error_memory(e);
+			finding_add(&s->found, id, y->section, y->value, "%s", what);
 	}
-	return 0;
 }
 
 bool function_is_startup(const struct elf_symbol *y)

@@ -19,8 +19,7 @@ struct run_item {
 typedef void run_text_fn(const struct run_item *x, char *out, size_t size);
 
 /* Adds a finding with the text of `text` for each item, or for the first of a run with the number of the others. */
-int runs_report(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text,
-                struct error *e);
+void runs_report(struct subject *s, const char *id, const struct run_item *list, size_t count, run_text_fn *text);
 
 /* True for functions of the start-up files of gcc and glibc, which have neither sizes nor .eh_frame. */
 bool function_is_startup(const struct elf_symbol *y);

@@ -30,7 +30,6 @@ struct reporter {
 	uint32_t section;
 	uint64_t first[BRANCH_KINDS];
 	size_t count[BRANCH_KINDS];
-	bool failed; /* out of memory */
 };
 
 /* Called for each branch; `stopped`: an int3 follows. Returns false to end the walk. */
@@ -83,11 +82,11 @@ static void function_report(struct reporter *t)
 	int k;
 
 	for (k = 0; k < BRANCH_KINDS; k++) {
-		if (t->count[k] && !finding_add(&t->s->found, "ETCH-H005", t->section, t->first[k],
-		                                t->count[k] > 1 ? "no int3 after this %s and %zu more in the function"
-		                                                : "no int3 after this %s",
-		                                names[k], t->count[k] - 1))
-			t->failed = true;
+		if (t->count[k])
+			finding_add(&t->s->found, "ETCH-H005", t->section, t->first[k],
+			            t->count[k] > 1 ? "no int3 after this %s and %zu more in the function"
+			                            : "no int3 after this %s",
+			            names[k], t->count[k] - 1);
 		t->count[k] = 0;
 	}
 }
@@ -110,7 +109,7 @@ static bool branch_report(void *ctx, const struct code_section *c, uint64_t addr
 	return true;
 }
 
-int check_speculation(struct subject *s, struct error *e)
+void check_speculation(struct subject *s)
 {
 	struct kind_count counts[BRANCH_KINDS] = {0};
 	struct reporter t = {.s = s};
@@ -125,10 +124,9 @@ int check_speculation(struct subject *s, struct error *e)
 		any |= t.asked[k] && (s->options->sls || counts[k].stopped < counts[k].all);
 	}
 	if (!any)
-		return 0;
+		return;
 	symbol_index_build(s->file, symbol_is_function, &t.symbols);
 	branches_walk(s, branch_report, &t);
 	function_report(&t);
 	symbol_index_free(&t.symbols);
-	return t.failed ? error_memory(e) : 0;
 }

@@ -27,19 +27,19 @@ static void bytes_text(const uint8_t *p, unsigned len, uint64_t addr, char *out,
 	}
 }
 
-static bool bytes_fact(struct finding *x, const char *label, const uint8_t *p, unsigned len, uint64_t addr)
+static void bytes_fact(struct finding *x, const char *label, const uint8_t *p, unsigned len, uint64_t addr)
 {
 	char text[160];
 
 	if (!p)
-		return true;
+		return;
 	bytes_text(p, len, addr, text, sizeof(text));
-	return finding_fact(x, label, "%s", text);
+	finding_fact(x, label, "%s", text);
 }
 
 /* ---- sites ------------------------------------------------------------------- */
 
-static int mismatch_add(void *ctx, const struct site_mismatch *mismatch)
+static void mismatch_add(void *ctx, const struct site_mismatch *mismatch)
 {
 	struct subject *s = ctx;
 	bool was = mismatch->row->entry.flags & ETCH_IMV_BAKED;
@@ -59,16 +59,11 @@ static int mismatch_add(void *ctx, const struct site_mismatch *mismatch)
 	else
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, at), at,
 		                "the code is not the %s that the table describes", plain);
-	if (!x)
-		return -1;
 	if (!mismatch->found)
-		return 0;
-	return bytes_fact(x, "found", mismatch->found, mismatch->len, at) &&
-	               bytes_fact(x, "expected for the value in memory", mismatch->baked, mismatch->len, at) &&
-	               bytes_fact(x, mismatch->call ? "call in the table" : "load in the table", mismatch->plain,
-	                          mismatch->len, at)
-	           ? 0
-	           : -1;
+		return;
+	bytes_fact(x, "found", mismatch->found, mismatch->len, at);
+	bytes_fact(x, "expected for the value in memory", mismatch->baked, mismatch->len, at);
+	bytes_fact(x, mismatch->call ? "call in the table" : "load in the table", mismatch->plain, mismatch->len, at);
 }
 
 /* Why the code at a call compiled in place does not match its row; null: it matches. A nop is right only if the slot's
@@ -109,8 +104,7 @@ static int in_place_check(struct subject *s, struct elf_file *f, struct error *e
 			continue;
 		}
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(f, row->site), row->site, "%s", why);
-		if (!x || !bytes_fact(x, "found", p, ETCH_INLINE_LEN, row->site))
-			err = error_memory(e);
+		bytes_fact(x, "found", p, ETCH_INLINE_LEN, row->site);
 	}
 	targets_close(&targets);
 	t->inline_count = n;
@@ -129,20 +123,17 @@ static int row_order(const struct imv_row *a, const struct imv_row *b)
 	return a->site < b->site ? -1 : a->site > b->site;
 }
 
-static int order_check(struct subject *s, const char *name, const struct imv_row *rows, size_t count, uint64_t table,
-                       struct error *e)
+static void order_check(struct subject *s, const char *name, const struct imv_row *rows, size_t count, uint64_t table)
 {
 	size_t i;
 
 	for (i = 1; i < count; i++) {
 		if (row_order(&rows[i - 1], &rows[i]) <= 0)
 			continue;
-		if (!finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, table), table,
-		                 "entries %zu and %zu of %s are out of order: libetch uses binary search", i - 1, i, name))
-			return error_memory(e);
-		return 0;
+		finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, table), table,
+		            "entries %zu and %zu of %s are out of order: libetch uses binary search", i - 1, i, name);
+		return;
 	}
-	return 0;
 }
 
 int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
@@ -154,21 +145,21 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
 	if (r > 0)
 		return 1;
 	if (r < 0) {
-		if (error_is_memory(&why))
-			return error_memory(e);
 		linked_tables_free(t);
-		return finding_add(&s->found, "ETCH-T003", 0, 0, "%s", why.text) ? 0 : error_memory(e);
+		finding_add(&s->found, "ETCH-T003", 0, 0, "%s", why.text);
+		return 0;
 	}
-	if ((t->flags & ETCH_MODULE_LINKED) && (order_check(s, ETCH_SEC_IMV, t->imv, t->imv_count, t->imv_addr, e) ||
-	                                        order_check(s, ETCH_SEC_PV, t->pv, t->pv_count, t->pv_addr, e)))
-		return -1;
+	if (t->flags & ETCH_MODULE_LINKED) {
+		order_check(s, ETCH_SEC_IMV, t->imv, t->imv_count, t->imv_addr);
+		order_check(s, ETCH_SEC_PV, t->pv, t->pv_count, t->pv_addr);
+	}
 	return sites_unbake_each(f, t, mismatch_add, s, e) || in_place_check(s, f, e) ? -1 : 0;
 }
 
 /* ---- objects ------------------------------------------------------------------ */
 
 /* Checks an object that is armed according to its record, against the code. */
-static int record_check(struct subject *s, const struct obj_row *row, struct error *e)
+static void record_check(struct subject *s, const struct obj_row *row)
 {
 	size_t i;
 
@@ -180,26 +171,24 @@ static int record_check(struct subject *s, const struct obj_row *row, struct err
 		if (row->addr < o->addr || row->addr - o->addr >= o->size || !o->facts)
 			continue;
 		if (o->bounded && !object_stored(o, row->addr - o->addr, row->addr - o->addr + row->size))
-			return 0;
+			return;
 		x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, row->addr), row->addr,
 		                "the record of %s says that it is armed, but the code %s", o->name,
 		                o->facts & ETCH_OBJ_STORED ? "stores to it directly" : "lets its address escape");
-		for (k = 0; x && k < s->scan.site_count; k++) {
+		for (k = 0; k < s->scan.site_count; k++) {
 			const struct site *site = &s->scan.sites[k];
 
 			if (site->object != (int32_t)i || site_kind_is_patched(site->kind))
 				continue;
-			if (!finding_fact_at(x, site->section, site->addr, site->kind == SITE_STORE ? "stored to" : "address taken",
-			                     "%s", o->name))
-				x = NULL;
+			finding_fact_at(x, site->section, site->addr, site->kind == SITE_STORE ? "stored to" : "address taken",
+			                "%s", o->name);
 			break;
 		}
-		return x ? 0 : error_memory(e);
+		return;
 	}
-	return 0;
 }
 
-int check_tables(struct subject *s, struct error *e)
+void check_tables(struct subject *s)
 {
 	size_t i;
 
@@ -207,8 +196,7 @@ int check_tables(struct subject *s, struct error *e)
 		const struct obj_row *row = &s->tables.obj[i];
 
 		if (row->kind == ETCH_OBJ_OBJECT && (row->flags & ETCH_OBJ_ARMED) &&
-		    !(row->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) && record_check(s, row, e))
-			return -1;
+		    !(row->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)))
+			record_check(s, row);
 	}
-	return 0;
 }

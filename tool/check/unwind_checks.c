@@ -38,8 +38,9 @@ static uint64_t row_addr(const struct arrays *a, uint64_t i)
 	return a->ip_addr + 4 * i + (uint64_t)(int64_t)d;
 }
 
-/* Readers use binary search: adds a finding about the first row out of order. */
-static int order_check(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+/* Readers use binary search: adds a finding about the first row out of order. This one and the next two: false after a
+ * finding. */
+static bool order_check(struct subject *s, const struct arrays *a)
 {
 	uint64_t i;
 
@@ -48,18 +49,16 @@ static int order_check(struct subject *s, const struct arrays *a, bool *bad, str
 
 		if (before <= here)
 			continue;
-		*bad = true;
-		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
-		                   "row %" PRIu64 " of %s is for %#" PRIx64 ", the one before it for %#" PRIx64 ": not sorted",
-		                   i, s->file->sections[a->section].name, here, before)
-		           ? 0
-		           : error_memory(e);
+		finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
+		            "row %" PRIu64 " of %s is for %#" PRIx64 ", the one before it for %#" PRIx64 ": not sorted", i,
+		            s->file->sections[a->section].name, here, before);
+		return false;
 	}
-	return 0;
+	return true;
 }
 
 /* Checks that lookup[i] is the last row at or below the start of block i. */
-static int lookup_check(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+static bool lookup_check(struct subject *s, const struct arrays *a)
 {
 	uint64_t b, k = 0;
 	uint32_t has;
@@ -70,18 +69,16 @@ static int lookup_check(struct subject *s, const struct arrays *a, bool *bad, st
 		memcpy(&has, a->lookup + 4 * b, 4);
 		if (has == k)
 			continue;
-		*bad = true;
-		return finding_add(&s->found, "ETCH-T004", 0, 0,
-		                   "entry %" PRIu64 " of " ETCH_SEC_ORC_LOOKUP " is %u, not %" PRIu64 ": lookups of %#" PRIx64
-		                   " search the wrong rows",
-		                   b, has, k, a->text + b * BLOCK)
-		           ? 0
-		           : error_memory(e);
+		finding_add(&s->found, "ETCH-T004", 0, 0,
+		            "entry %" PRIu64 " of " ETCH_SEC_ORC_LOOKUP " is %u, not %" PRIu64 ": lookups of %#" PRIx64
+		            " search the wrong rows",
+		            b, has, k, a->text + b * BLOCK);
+		return false;
 	}
-	return 0;
+	return true;
 }
 
-static int rules_check(struct subject *s, const struct arrays *a, bool *bad, struct error *e)
+static bool rules_check(struct subject *s, const struct arrays *a)
 {
 	struct etch_rule rule;
 	struct etch_orc x;
@@ -91,13 +88,11 @@ static int rules_check(struct subject *s, const struct arrays *a, bool *bad, str
 		memcpy(&x, a->orc + sizeof(x) * i, sizeof(x));
 		if (etch_orc_unpack(&x, &rule))
 			continue;
-		*bad = true;
-		return finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
-		                   "row %" PRIu64 ", for %#" PRIx64 ", has an invalid rule", i, row_addr(a, i))
-		           ? 0
-		           : error_memory(e);
+		finding_add(&s->found, "ETCH-T004", a->section, a->ip_addr + 4 * i,
+		            "row %" PRIu64 ", for %#" PRIx64 ", has an invalid rule", i, row_addr(a, i));
+		return false;
 	}
-	return 0;
+	return true;
 }
 
 /* ---- arrays of the object step --------------------------------------------------- */
@@ -123,7 +118,7 @@ static uint32_t array_next(const struct elf_file *f, const struct segment_found 
 	return 0;
 }
 
-static int pair_check(struct subject *s, bool kernels, uint32_t ip, uint32_t orc, struct error *e)
+static void pair_check(struct subject *s, bool kernels, uint32_t ip, uint32_t orc)
 {
 	const struct elf_section *x = &s->file->sections[ip], *y = &s->file->sections[orc];
 	struct arrays a = {.section = ip,
@@ -131,21 +126,17 @@ static int pair_check(struct subject *s, bool kernels, uint32_t ip, uint32_t orc
 	                   .orc = kernels ? NULL : y->data,
 	                   .ip_addr = x->sh.sh_addr,
 	                   .rows = x->sh.sh_size / 4};
-	bool bad = false;
 
 	if (x->sh.sh_size % 4 || y->sh.sh_size != a.rows * sizeof(struct etch_orc))
-		return finding_add(&s->found, "ETCH-T004", ip, x->sh.sh_addr,
-		                   "%s and %s have %" PRIu64 " and %" PRIu64 " bytes: not 4 and 6 for the same number of rows",
-		                   x->name, y->name, x->sh.sh_size, y->sh.sh_size)
-		           ? 0
-		           : error_memory(e);
-	if (rules_check(s, &a, &bad, e))
-		return -1;
+		finding_add(&s->found, "ETCH-T004", ip, x->sh.sh_addr,
+		            "%s and %s have %" PRIu64 " and %" PRIu64 " bytes: not 4 and 6 for the same number of rows",
+		            x->name, y->name, x->sh.sh_size, y->sh.sh_size);
 	/* In an object file the addresses are relocations, so their order is not known yet. */
-	return !bad && !elf_is_object(s->file) ? order_check(s, &a, &bad, e) : 0;
+	else if (rules_check(s, &a) && !elf_is_object(s->file))
+		order_check(s, &a);
 }
 
-static int classic_check(struct subject *s, const struct segment_found *at, struct error *e)
+static void classic_check(struct subject *s, const struct segment_found *at)
 {
 	bool kernels = is_kernels(s->file);
 	uint32_t ip = 0, orc = 0;
@@ -153,28 +144,24 @@ static int classic_check(struct subject *s, const struct segment_found *at, stru
 	for (;;) {
 		ip = array_next(s->file, at, ETCH_SEC_ORC_IP, ip);
 		orc = array_next(s->file, at, ETCH_SEC_ORC, orc);
-		if (!ip && !orc)
-			return 0;
 		if (!ip || !orc)
-			return finding_add(&s->found, "ETCH-T004", ip + orc, s->file->sections[ip + orc].sh.sh_addr,
-			                   "section %s without section %s", s->file->sections[ip + orc].name,
-			                   ip ? ETCH_SEC_ORC : ETCH_SEC_ORC_IP)
-			           ? 0
-			           : error_memory(e);
-		if (pair_check(s, kernels, ip, orc, e))
-			return -1;
+			break;
+		pair_check(s, kernels, ip, orc);
 	}
+	if (ip || orc)
+		finding_add(&s->found, "ETCH-T004", ip + orc, s->file->sections[ip + orc].sh.sh_addr,
+		            "section %s without section %s", s->file->sections[ip + orc].name,
+		            ip ? ETCH_SEC_ORC : ETCH_SEC_ORC_IP);
 }
 
 /* ---- the table of a linked file --------------------------------------------------- */
 
 /* Adds the finding about a refused table of the orc encoding, at a row if the reason is about one. */
-static int orc_explain(struct subject *s, const struct segment_found *at, const char *why, struct error *e)
+static void orc_explain(struct subject *s, const struct segment_found *at, const char *why)
 {
 	const struct elf_file *f = s->file;
 	struct arrays a = {0};
 	struct etch_unwind u = {0};
-	bool bad = false;
 	uint32_t i;
 
 	for (i = 1; i < f->section_count; i++) {
@@ -199,10 +186,10 @@ static int orc_explain(struct subject *s, const struct segment_found *at, const 
 		}
 	}
 	if (u.encoding == ETCH_ENCODING_ORC && a.ip && a.rows == u.rows && a.orc &&
-	    (rules_check(s, &a, &bad, e) || (!bad && order_check(s, &a, &bad, e)) ||
-	     (!bad && a.blocks == (u.text_size + BLOCK - 1) / BLOCK && lookup_check(s, &a, &bad, e))))
-		return -1;
-	return bad || finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why) ? 0 : error_memory(e);
+	    (!rules_check(s, &a) || !order_check(s, &a) ||
+	     (a.blocks == (u.text_size + BLOCK - 1) / BLOCK && !lookup_check(s, &a))))
+		return;
+	finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why);
 }
 
 /* ---- rows ------------------------------------------------------------------------- */
@@ -228,7 +215,7 @@ static void rule_text(const struct etch_rule *r, char *out, size_t size)
 	snprintf(out, size, "CFA %s, rbp %s, return address %s (%s)", cfa, bp, ra, rule_kind_text(r));
 }
 
-static int difference_add(struct subject *s, const struct difference *d, struct error *e)
+static void difference_add(struct subject *s, const struct difference *d)
 {
 	char table[240], code[240];
 	struct finding *x;
@@ -238,9 +225,8 @@ static int difference_add(struct subject *s, const struct difference *d, struct 
 	x = finding_add(&s->found, "ETCH-T003", elf_section_at(s->file, d->start), d->start,
 	                "the unwind table and the code disagree for %" PRIu64 " bytes%s", d->bytes,
 	                d->function ? " of this function" : "");
-	if (x && finding_fact(x, "the table", "%s", table) && finding_fact(x, "the code", "%s", code))
-		return 0;
-	return error_memory(e);
+	finding_fact(x, "the table", "%s", table);
+	finding_fact(x, "the code", "%s", code);
 }
 
 /* Rounds rules to what the orc encoding can represent; others become undefined. */
@@ -266,18 +252,16 @@ struct compare {
 	struct cfi_file described;
 };
 
-static int last_report(struct compare *c, struct error *e)
+static void last_report(struct compare *c)
 {
 	if (!c->last.bytes)
-		return 0;
+		return;
 	c->places++;
 	if (!c->count_only && c->shown < DIFFERENCES_SHOWN) {
 		c->shown++;
-		if (difference_add(c->s, &c->last, e))
-			return -1;
+		difference_add(c->s, &c->last);
 	}
 	c->last.bytes = 0;
-	return 0;
 }
 
 /* True if .eh_frame describes any of [start, end). */
@@ -301,28 +285,24 @@ static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, 
 }
 
 /* Compares the rules of the table and of the code for [start, end), in which each has one rule. */
-static int stretch_check(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
-                         const struct row *code, struct error *e)
+static void stretch_check(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
+                          const struct row *code)
 {
 	const struct elf_symbol *y;
 
-	if (start >= end || etch_rule_equal(&table->rule, &code->rule))
-		return 0;
-	if (names_missed(c, start, end, code))
-		return 0;
+	if (start >= end || etch_rule_equal(&table->rule, &code->rule) || names_missed(c, start, end, code))
+		return;
 	y = symbol_index_find(&c->symbols, elf_section_at(c->s->file, start), start);
 	if (c->last.bytes && y && y == c->last.function) {
 		c->last.bytes += end - start;
-		return 0;
+		return;
 	}
-	if (last_report(c, e))
-		return -1;
+	last_report(c);
 	c->last = (struct difference){start, end, table, code, y, end - start};
-	return 0;
 }
 
-/* Compares both lists and adds findings by function. -1: out of memory. */
-static int rows_compare(struct compare *c, struct error *e)
+/* Compares both lists and adds findings by function. */
+static void rows_compare(struct compare *c)
 {
 	static const struct row none;
 	const struct row *t = &none, *g = &none;
@@ -335,15 +315,14 @@ static int rows_compare(struct compare *c, struct error *e)
 		next = i < c->table->count ? c->table->rows[i].addr : UINT64_MAX;
 		if (k < c->code->count && c->code->rows[k].addr < next)
 			next = c->code->rows[k].addr;
-		if (stretch_check(c, at, next, t, g, e))
-			return -1;
+		stretch_check(c, at, next, t, g);
 		at = next;
 		if (i < c->table->count && c->table->rows[i].addr == at)
 			t = &c->table->rows[i++];
 		if (k < c->code->count && c->code->rows[k].addr == at)
 			g = &c->code->rows[k++];
 	}
-	return last_report(c, e);
+	last_report(c);
 }
 
 /* The rows of the code, rounded to what the table's encoding can represent. */
@@ -376,7 +355,7 @@ static int other_way_differs(struct compare *c, const struct linked_unwind *u, b
 		c->code = &rows;
 		c->cfi = !how.no_cfi;
 		c->count_only = true;
-		err = rows_compare(c, e);
+		rows_compare(c);
 		*differs = c->places != 0;
 	}
 	c->code = code;
@@ -386,16 +365,13 @@ static int other_way_differs(struct compare *c, const struct linked_unwind *u, b
 	return err;
 }
 
-static int rows_report(struct compare *c, struct error *e)
+static void rows_report(struct compare *c)
 {
 	c->count_only = false;
-	if (rows_compare(c, e))
-		return -1;
-	if (c->places > c->shown &&
-	    !finding_add(&c->s->found, "ETCH-T003", 0, 0, "the unwind table and the code disagree at %zu more places",
-	                 c->places - c->shown))
-		return error_memory(e);
-	return 0;
+	rows_compare(c);
+	if (c->places > c->shown)
+		finding_add(&c->s->found, "ETCH-T003", 0, 0, "the unwind table and the code disagree at %zu more places",
+		            c->places - c->shown);
 }
 
 static int rows_check(struct subject *s, const struct linked_unwind *u, struct error *e)
@@ -404,20 +380,21 @@ static int rows_check(struct subject *s, const struct linked_unwind *u, struct e
 	struct compare c = {.s = s, .table = &table, .code = &code, .count_only = true, .cfi = !s->options->no_cfi};
 	bool sources, differs = true;
 	struct error why;
-	int err;
+	int err = 0;
 
 	if (linked_unwind_rows(u, &table, &sources, &why)) {
 		row_list_free(&table);
-		return !error_is_memory(&why) && finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text) ? 0
-		                                                                                           : error_memory(e);
+		finding_add(&s->found, "ETCH-T004", 0, 0, "%s", why.text);
+		return 0;
 	}
 	symbol_index_build(s->file, symbol_is_function, &c.symbols);
 	code_rows(&s->frames, u, &code);
-	err = cfi_file_open(s->file, &s->frames.space, &c.described, e) || rows_compare(&c, e) ? -1 : 0;
-	if (!err && c.places)
+	cfi_file_open(s->file, &s->frames.space, &c.described);
+	rows_compare(&c);
+	if (c.places)
 		err = other_way_differs(&c, u, &differs, e);
 	if (!err && c.places && differs)
-		err = rows_report(&c, e);
+		rows_report(&c);
 	symbol_index_free(&c.symbols);
 	cfi_file_close(&c.described);
 	row_list_free(&table);
@@ -425,19 +402,19 @@ static int rows_check(struct subject *s, const struct linked_unwind *u, struct e
 	return err;
 }
 
-/* *same: the table's build-id is that of the file, or the file has none; else adds a finding. */
-static int build_check(struct subject *s, const struct linked_unwind *u, bool *same, struct error *e)
+/* Is the table's build-id that of the file, or has the file none? Else adds a finding. */
+static bool build_check(struct subject *s, const struct linked_unwind *u)
 {
 	uint8_t want[sizeof(u->header.build_id)] = {0};
 	const uint8_t *id;
 	size_t n = elf_build_id(s->file, &id);
 
 	memcpy(want, id, n < sizeof(want) ? n : sizeof(want));
-	*same = !n || !memcmp(want, u->header.build_id, sizeof(want));
-	return *same || finding_add(&s->found, "ETCH-T003", 0, 0,
-	                            "the unwind table is from another build: its build-id differs from that of the file")
-	           ? 0
-	           : error_memory(e);
+	if (!n || !memcmp(want, u->header.build_id, sizeof(want)))
+		return true;
+	finding_add(&s->found, "ETCH-T003", 0, 0,
+	            "the unwind table is from another build: its build-id differs from that of the file");
+	return false;
 }
 
 int check_unwind(struct subject *s, struct error *e)
@@ -445,20 +422,20 @@ int check_unwind(struct subject *s, struct error *e)
 	struct segment_found at = {0};
 	struct linked_unwind u = {0};
 	struct error why;
-	bool same;
 	int r = 0;
 
 	if (!elf_is_object(s->file))
 		r = segment_find(s->file->bytes, s->file->size, &at, &why);
-	if (r >= 0 && classic_check(s, &at, e))
-		return -1;
+	if (r >= 0)
+		classic_check(s, &at);
 	if (r > 0)
 		r = linked_unwind_read(s->file, &u, &why);
 	if (r < 0) {
 		linked_unwind_free(&u);
-		return !error_is_memory(&why) ? orc_explain(s, &at, why.text, e) : error_memory(e);
+		orc_explain(s, &at, why.text);
+		return 0;
 	}
-	r = r > 0 && (build_check(s, &u, &same, e) || (same && rows_check(s, &u, e))) ? -1 : 0;
+	r = r > 0 && build_check(s, &u) ? rows_check(s, &u, e) : 0;
 	linked_unwind_free(&u);
 	return r;
 }

@@ -139,9 +139,10 @@ static int starts_of_symbols(const struct image *im, const struct elf_symbol *li
 static int starts_of_fdes(struct image *im, struct starts *out, struct error *e)
 {
 	struct cfi_file cfi;
-	int err = cfi_file_open(&im->file, &im->subject.frames.space, &cfi, e);
 	size_t i;
+	int err = 0;
 
+	cfi_file_open(&im->file, &im->subject.frames.space, &cfi);
 	for (i = 0; i < cfi.count && !err; i++) {
 		const struct code_section *c = space_at(&im->subject.frames.space, cfi.fdes[i].start);
 		uint64_t base = c && elf_is_object(&im->file) ? c->addr : 0;
@@ -401,10 +402,10 @@ int image_read(struct image *im, bool nameless, struct error *e)
 
 static int image_check(struct image *im, struct error *e)
 {
-	return check_file(&im->file, &im->options, &im->subject, e) ||
-	               report_make(&im->report, &im->file, &im->subject.found, e)
-	           ? -1
-	           : 0;
+	if (check_file(&im->file, &im->options, &im->subject, e))
+		return -1;
+	report_make(&im->report, &im->file, &im->subject.found);
+	return 0;
 }
 
 int image_open(struct image *im, const char *path, const struct check_options *o, struct error *e)

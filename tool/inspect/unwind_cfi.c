@@ -53,15 +53,15 @@ int unwind_view_cfi(const struct elf_file *f, struct unwind_view *out, struct er
 	struct loader l = {.out = out};
 	struct cfi_file cfi;
 	size_t i;
-	int err = cfi_file_open_current(f, &out->space, &cfi, e);
+	int err;
 
-	if (!err && !cfi.part_count)
-		err = error_set(e, "has no .eh_frame");
-	for (i = 0; !err && i < cfi.count; i++)
+	cfi_file_open_current(f, &out->space, &cfi);
+	err = cfi.part_count ? 0 : error_set(e, "has no .eh_frame");
+	for (i = 0; i < cfi.count; i++)
 		cfi_file_rows(&cfi, i, ETCH_CFI_SAVES, cfi_row, &l);
-	if (!err && out->rows.count)
+	if (out->rows.count)
 		row_add(&l, l.end, NULL);
-	for (i = 0; i < cfi.part_count && !err; i++)
+	for (i = 0; i < cfi.part_count; i++)
 		out->bytes += cfi.parts[i].size;
 	out->table = "cfi";
 	out->unread = cfi.unread;

@@ -40,15 +40,15 @@ static bool is_in_symbol(const struct elf_symbol *list, uint32_t count, const st
 static bool is_undescribed(const struct elf_file *f, const struct func *fn, uint64_t addr)
 {
 	struct code_space space = {0};
-	struct cfi_file cfi = {0};
-	struct error ignored;
+	struct cfi_file cfi;
 	bool described;
 
 	if (elf_is_object(f) || is_in_symbol(f->symbols, f->symbol_count, fn, addr) ||
 	    is_in_symbol(f->dynsyms, f->dynsym_count, fn, addr))
 		return false;
 	space_build(f, &space);
-	described = !cfi_file_open(f, &space, &cfi, &ignored) && cfi_file_at(&cfi, addr) >= 0;
+	cfi_file_open(f, &space, &cfi);
+	described = cfi_file_at(&cfi, addr) >= 0;
 	cfi_file_close(&cfi);
 	space_free(&space);
 	return !described;
@@ -63,8 +63,7 @@ static int function_find(const struct elf_file *f, struct place *at, bool *vague
 
 	if (at->function)
 		return 0;
-	if (func_list_build(f, &list, e))
-		return -1;
+	func_list_build(f, &list);
 	if (at->section)
 		fn = func_find(&list, at->section, at->start);
 	for (i = 1; i < f->section_count && !at->section && !fn; i++)

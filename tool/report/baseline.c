@@ -4,6 +4,7 @@
 #include "shared/search.h"
 #include "report/exchange.h"
 #include "report/listing.h"
+#include "support/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,8 +26,8 @@ static int file_add(struct baseline_file *f, struct json_object *o, struct error
 	if (report_from_json(&f->report, o, e))
 		return -1;
 	qsort(f->report.list, f->report.count, sizeof(*f->report.list), fingerprint_order);
-	f->matched = calloc(f->report.count + 1, sizeof(*f->matched));
-	return f->matched ? 0 : error_memory(e);
+	f->matched = mem_zero(f->report.count, sizeof(*f->matched));
+	return 0;
 }
 
 /* Checks kind and version of the document: any other file must not pass for an empty baseline. */
@@ -53,9 +54,7 @@ int baseline_read(struct baseline *b, const char *path, struct error *e)
 		goto out;
 	}
 	n = json_object_array_length(files);
-	b->files = calloc(n + 1, sizeof(*b->files));
-	if (!b->files)
-		err = error_memory(e);
+	b->files = mem_zero(n, sizeof(*b->files));
 	for (i = 0; i < n && !err; i++) {
 		err = file_add(&b->files[b->count++], json_object_array_get_idx(files, i), &inner);
 		if (err)
@@ -69,12 +68,12 @@ out:
 /* ---- matching files ------------------------------------------------------------------ */
 
 /* The last `parts` components of a path (0: the whole path) and the member, in the encoding of a document. Null:
- * the path has fewer components; or out of memory. */
+ * the path has fewer components. */
 static char *file_key(const char *path, const char *member, size_t parts)
 {
 	const char *p = path + strlen(path);
 	struct json_object *full, *inner;
-	char *out = NULL;
+	char *out;
 
 	if (!parts)
 		p = path;
@@ -85,21 +84,20 @@ static char *file_key(const char *path, const char *member, size_t parts)
 		return NULL;
 	full = json_name(p);
 	inner = json_name(member ? member : "");
-	if (full && inner && asprintf(&out, "%s\n%s", json_object_get_string(full), json_object_get_string(inner)) < 0)
-		out = NULL;
+	out = mem_format("%s\n%s", json_object_get_string(full), json_object_get_string(inner));
 	json_object_put(full);
 	json_object_put(inner);
 	return out;
 }
 
 /* Pairs inputs with files whose last `parts` components are equal, in their order. `next` links files with equal
- * keys: 1 + the index of the next one. False: out of memory. */
-static bool match_parts(struct baseline *b, const struct inputs *l, size_t parts, size_t *next, size_t *unmatched)
+ * keys: 1 + the index of the next one. */
+static void match_parts(struct baseline *b, const struct inputs *l, size_t parts, size_t *next, size_t *unmatched)
 {
 	struct json_object *first = json_object_new_object(), *at;
 	size_t i;
 
-	for (i = b->count; first && i-- > 0;) {
+	for (i = b->count; i-- > 0;) {
 		const struct report *r = &b->files[i].report;
 		char *key = b->files[i].taken ? NULL : file_key(r->path, r->member, parts);
 
@@ -109,7 +107,7 @@ static bool match_parts(struct baseline *b, const struct inputs *l, size_t parts
 		json_object_object_add(first, key, json_object_new_uint64(i + 1));
 		free(key);
 	}
-	for (i = 0; first && i < l->count; i++) {
+	for (i = 0; i < l->count; i++) {
 		char *key = b->of_input[i] ? NULL : file_key(l->list[i].path, l->list[i].member, parts);
 		size_t found = key && json_object_object_get_ex(first, key, &at) ? json_object_get_uint64(at) : 0;
 
@@ -122,7 +120,6 @@ static bool match_parts(struct baseline *b, const struct inputs *l, size_t parts
 		free(key);
 	}
 	json_object_put(first);
-	return first;
 }
 
 /* Number of components of the longest path. */
@@ -141,17 +138,15 @@ static size_t parts_most(const struct inputs *l)
 	return most;
 }
 
-bool baseline_match(struct baseline *b, const struct inputs *l)
+void baseline_match(struct baseline *b, const struct inputs *l)
 {
-	size_t *next = calloc(b->count + 1, sizeof(*next)), unmatched = l->count, parts;
-	bool good;
+	size_t *next = mem_zero(b->count, sizeof(*next)), unmatched = l->count, parts;
 
-	b->of_input = calloc(l->count + 1, sizeof(*b->of_input));
-	good = next && b->of_input && match_parts(b, l, 0, next, &unmatched);
-	for (parts = parts_most(l); good && parts && unmatched; parts--)
-		good = match_parts(b, l, parts, next, &unmatched);
+	b->of_input = mem_zero(l->count, sizeof(*b->of_input));
+	match_parts(b, l, 0, next, &unmatched);
+	for (parts = parts_most(l); parts && unmatched; parts--)
+		match_parts(b, l, parts, next, &unmatched);
 	free(next);
-	return good;
 }
 
 /* ---- matching findings ------------------------------------------------------------------- */
@@ -165,7 +160,7 @@ static bool same_function(const char *known, const char *now)
 	if (!known || !now)
 		return known == now;
 	o = json_name(now);
-	same = o && !strcmp(known, json_object_get_string(o));
+	same = !strcmp(known, json_object_get_string(o));
 	json_object_put(o);
 	return same;
 }

@@ -25,8 +25,8 @@ struct baseline {
 
 /* Reads the output of --format json. 0, or -1 and a message; baseline_free() must be called in either case. */
 int baseline_read(struct baseline *b, const char *path, struct error *e);
-/* Matches inputs with files of the baseline. False: out of memory. */
-bool baseline_match(struct baseline *b, const struct inputs *l);
+/* Matches inputs with files of the baseline. */
+void baseline_match(struct baseline *b, const struct inputs *l);
 /* Sets `known` in the report of an input, and returns its baseline file; null: there is none. Findings of that
  * file that are not matched afterwards are gone. */
 const struct baseline_file *baseline_apply(struct baseline *b, size_t input, struct report *r);

@@ -3,6 +3,7 @@
 #include "report/exchange.h"
 #include "report/listing.h"
 #include "report/seen.h"
+#include "support/memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -43,8 +44,7 @@ struct json_object *place_to_json(const struct report_place *p, enum exchange ho
 {
 	struct json_object *o = json_object_new_object();
 
-	if (o)
-		put_place(o, p, how);
+	put_place(o, p, how);
 	return o;
 }
 
@@ -135,11 +135,6 @@ struct json_object *report_to_json(const struct report *r, enum exchange how)
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
 	size_t i;
 
-	if (!o || !list) {
-		json_object_put(o);
-		json_object_put(list);
-		return NULL;
-	}
 	put_text(o, "path", r->path, how);
 	put_text(o, "member", r->member, how);
 	put_text(o, "error", r->error, how);
@@ -171,11 +166,8 @@ static struct json_object *member(struct json_object *o, const char *key, enum j
 static char *text_from(struct json_object *o, const char *key, const char **wrong)
 {
 	struct json_object *v = member(o, key, json_type_string, wrong);
-	char *out = v ? strdup(json_object_get_string(v)) : NULL;
 
-	if (v && !out)
-		*wrong = "memory";
-	return out;
+	return v ? mem_string(json_object_get_string(v)) : NULL;
 }
 
 static uint64_t number_from(struct json_object *o, const char *key, const char **wrong)
@@ -211,11 +203,7 @@ static void facts_from(struct report_finding *f, struct json_object *list, const
 {
 	size_t n = list ? json_object_array_length(list) : 0, i;
 
-	f->facts = calloc(n ? n : 1, sizeof(*f->facts));
-	if (!f->facts) {
-		*wrong = "memory";
-		return;
-	}
+	f->facts = mem_zero(n, sizeof(*f->facts));
 	for (i = 0; i < n; i++) {
 		struct json_object *o = json_object_array_get_idx(list, i), *place;
 		struct report_fact *x = &f->facts[f->fact_count++];
@@ -223,8 +211,8 @@ static void facts_from(struct report_finding *f, struct json_object *list, const
 		x->label = text_from(o, "label", wrong);
 		x->text = text_from(o, "text", wrong);
 		place = member(o, "place", json_type_object, wrong);
-		x->place = place ? calloc(1, sizeof(*x->place)) : NULL;
-		if (x->place)
+		x->place = place ? mem_zero(1, sizeof(*x->place)) : NULL;
+		if (place)
 			place_from(x->place, place, wrong);
 		if (!x->label || !x->text)
 			*wrong = "facts";
@@ -235,10 +223,8 @@ static void also_from(struct report_finding *f, struct json_object *list, const 
 {
 	size_t n = list ? json_object_array_length(list) : 0;
 
-	f->also = n ? calloc(n, sizeof(*f->also)) : NULL;
-	if (n && !f->also)
-		*wrong = "memory";
-	for (; f->also && f->also_count < n; f->also_count++)
+	f->also = n ? mem_zero(n, sizeof(*f->also)) : NULL;
+	for (; f->also_count < n; f->also_count++)
 		place_from(&f->also[f->also_count], json_object_array_get_idx(list, f->also_count), wrong);
 }
 
@@ -281,9 +267,9 @@ int report_from_json(struct report *r, struct json_object *o, struct error *e)
 	r->insns = number_from(o, "instructions", &wrong);
 	list = member(o, "findings", json_type_array, &wrong);
 	n = list ? json_object_array_length(list) : 0;
-	r->list = calloc(n ? n : 1, sizeof(*r->list));
-	if (!r->path || !list || !r->list)
-		return error_set(e, "a report without %s", !r->path ? "path" : !list ? "findings" : "memory");
+	r->list = mem_zero(n, sizeof(*r->list));
+	if (!r->path || !list)
+		return error_set(e, "a report without %s", r->path ? "findings" : "path");
 	for (i = 0; i < n && !wrong; i++) {
 		struct json_object *x = json_object_array_get_idx(list, i);
 		const struct catalogue_entry *entry;

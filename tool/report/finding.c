@@ -1,49 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of findings. */
 #include "report/finding.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static char *text_make(const char *format, va_list args)
+static void findings_grow(struct findings *l, size_t more)
 {
-	char *out;
+	size_t capacity = l->capacity ? (size_t)l->capacity * 2 : 8;
 
-	return vasprintf(&out, format, args) < 0 ? NULL : out;
-}
-
-static bool finding_room(struct findings *l, size_t more)
-{
-	size_t room = l->room ? (size_t)l->room * 2 : 8;
-	struct finding *grown;
-
-	if (l->count + more <= l->room)
-		return true;
-	if (room < l->count + more)
-		room = l->count + more;
-	if (room > UINT32_MAX)
-		return false;
-	grown = realloc(l->list, room * sizeof(*grown));
-	if (!grown)
-		return false;
-	l->list = grown;
-	l->room = (uint32_t)room;
-	return true;
+	if (l->count + more <= l->capacity)
+		return;
+	if (capacity < l->count + more)
+		capacity = l->count + more;
+	if (capacity > UINT32_MAX)
+		bounds_exhausted();
+	l->list = mem_resize(l->list, capacity, sizeof(*l->list));
+	l->capacity = (uint32_t)capacity;
 }
 
 struct finding *finding_addv(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
                              va_list args)
 {
-	char *text = text_make(format, args);
 	struct finding *f;
 
-	if (!text || !finding_room(l, 1)) {
-		free(text);
-		return NULL;
-	}
+	findings_grow(l, 1);
 	f = &l->list[l->count++];
-	*f = (struct finding){.id = id, .section = section, .addr = addr, .text = text};
+	*f = (struct finding){.id = id, .section = section, .addr = addr, .text = mem_formatv(format, args)};
 	return f;
 }
 
@@ -59,61 +45,41 @@ struct finding *finding_add(struct findings *l, const char *id, uint32_t section
 	return f;
 }
 
-/* Takes ownership of `text`, also on failure. */
-static bool fact_add(struct finding *f, const struct fact *where, const char *label, char *text)
+static void fact_add(struct finding *f, struct fact fact, const char *label, const char *format, va_list args)
 {
-	struct fact *grown = f && text ? realloc(f->facts, (f->fact_count + 1) * sizeof(*grown)) : NULL;
-	char *name = strdup(label);
-
-	if (grown)
-		f->facts = grown;
-	if (!grown || !name) {
-		free(name);
-		free(text);
-		return false;
-	}
-	grown += f->fact_count++;
-	*grown = *where;
-	grown->label = name;
-	grown->text = text;
-	return true;
+	fact.label = mem_string(label);
+	fact.text = mem_formatv(format, args);
+	f->facts = mem_resize(f->facts, f->fact_count + 1, sizeof(*f->facts));
+	f->facts[f->fact_count++] = fact;
 }
 
-bool finding_fact(struct finding *f, const char *label, const char *format, ...)
+void finding_fact(struct finding *f, const char *label, const char *format, ...)
 {
-	static const struct fact nowhere;
 	va_list args;
-	char *text;
 
 	va_start(args, format);
-	text = text_make(format, args);
+	fact_add(f, (struct fact){.placed = false}, label, format, args);
 	va_end(args);
-	return fact_add(f, &nowhere, label, text);
 }
 
-bool finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const char *label, const char *format, ...)
+void finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const char *label, const char *format, ...)
 {
-	struct fact where = {.placed = true, .section = section, .addr = addr};
 	va_list args;
-	char *text;
 
 	va_start(args, format);
-	text = text_make(format, args);
+	fact_add(f, (struct fact){.placed = true, .section = section, .addr = addr}, label, format, args);
 	va_end(args);
-	return fact_add(f, &where, label, text);
 }
 
-bool findings_take(struct findings *to, struct findings *from)
+void findings_take(struct findings *to, struct findings *from)
 {
 	if (!from->count)
-		return true;
-	if (!finding_room(to, from->count))
-		return false;
+		return;
+	findings_grow(to, from->count);
 	memcpy(to->list + to->count, from->list, from->count * sizeof(*from->list));
 	to->count += from->count;
 	free(from->list);
 	*from = (struct findings){0};
-	return true;
 }
 
 static int finding_order(const void *a, const void *b)

@@ -41,21 +41,21 @@ struct finding {
 /* Each code range of a file has a list, and most of these stay empty: the counts are small. */
 struct findings {
 	struct finding *list;
-	uint32_t count, room;
+	uint32_t count, capacity;
 };
 
-/* Adds a finding; null: out of memory. The pointer is valid until the next one is added. */
+/* Adds a finding. The pointer is valid until the next one is added. */
 struct finding *finding_add(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
                             ...) __attribute__((format(printf, 5, 6)));
 struct finding *finding_addv(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
                              va_list args) __attribute__((format(printf, 5, 0)));
-/* Adds a fact to a finding. False: out of memory. f may be null, after a failed finding_add(). */
-bool finding_fact(struct finding *f, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Adds a fact to a finding. */
+void finding_fact(struct finding *f, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Like finding_fact(), for a fact about the instruction at an address. */
-bool finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const char *label, const char *format, ...)
+void finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const char *label, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* Moves all findings of `from` to the end of `to`. False: out of memory, `from` is unchanged. */
-bool findings_take(struct findings *to, struct findings *from);
+/* Moves all findings of `from` to the end of `to`. */
+void findings_take(struct findings *to, struct findings *from);
 /* Sorts by section, address, ID and text: the order of output. */
 void findings_sort(struct findings *l);
 void findings_free(struct findings *l);

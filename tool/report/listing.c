@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Collects the cells of a table and prints them; prints JSON documents. */
 #include "report/listing.h"
+#include "support/memory.h"
 #include "support/demangle.h"
 #include "support/plain.h"
 #include "support/terminal.h"
@@ -19,29 +20,17 @@ void listing_init(struct listing *l, const struct column *columns, size_t count)
 	l->column_count = count;
 }
 
-bool listing_add(struct listing *l, const char *format, ...)
+void listing_add(struct listing *l, const char *format, ...)
 {
-	va_list ap;
-	char *p;
-	int n;
+	va_list args;
+	char *cell;
 
-	if (l->cell_count == l->room) {
-		size_t room = l->room ? 2 * l->room : 256;
-		char **cells = realloc(l->cells, room * sizeof(*cells));
-
-		if (!cells)
-			return false;
-		l->cells = cells;
-		l->room = room;
-	}
-	va_start(ap, format);
-	n = vasprintf(&p, format, ap);
-	va_end(ap);
-	if (n < 0)
-		return false;
-	l->cells[l->cell_count++] = p;
-	plain(p);
-	return true;
+	va_start(args, format);
+	cell = mem_formatv(format, args);
+	va_end(args);
+	plain(cell);
+	mem_room(&l->cells, &l->capacity, l->cell_count, sizeof(*l->cells));
+	l->cells[l->cell_count++] = cell;
 }
 
 void listing_free(struct listing *l)
@@ -99,10 +88,8 @@ static void cell_put(const char *cell, size_t width, bool last, FILE *out)
 
 static void print_text(const struct listing *l, FILE *out)
 {
-	size_t i, c, *width = calloc(l->column_count + 1, sizeof(*width)), terminal = out == stdout ? terminal_width() : 0;
+	size_t i, c, *width = mem_zero(l->column_count, sizeof(*width)), terminal = out == stdout ? terminal_width() : 0;
 
-	if (!width)
-		return;
 	for (c = 0; c < l->column_count; c++)
 		width[c] = strlen(l->columns[c].name);
 	for (i = 0; i < l->cell_count; i++) {
@@ -126,7 +113,7 @@ static void print_text(const struct listing *l, FILE *out)
 	free(width);
 }
 
-/* A copy of the listing with names demangled. False: there are none, or no memory for it. */
+/* A copy of the listing with names demangled. False: there are none. */
 static bool cells_demangle(const struct listing *l, struct listing *out)
 {
 	bool any = false;
@@ -140,7 +127,6 @@ static bool cells_demangle(const struct listing *l, struct listing *out)
 		listing_add(out, "%s", text ? text : l->cells[i]);
 		free(text);
 	}
-	any = any && out->cell_count == l->cell_count;
 	if (!any)
 		listing_free(out);
 	return any;
@@ -165,12 +151,10 @@ void listing_print(const struct listing *l, enum format format) { listing_write(
 struct json_object *json_name(const char *name)
 {
 	size_t len = strlen(name), n = 0;
-	char *out = malloc(3 * len + 1);
+	char *out = mem_alloc(3 * len + 1, 1);
 	const unsigned char *p = (const unsigned char *)name;
 	struct json_object *o;
 
-	if (!out)
-		return NULL;
 	while (*p) {
 		size_t k = *p == 0x7f ? 0 : utf8_length(p); /* JSON escapes all other control characters */
 

@@ -29,12 +29,12 @@ struct listing {
 	const struct column *columns;
 	size_t column_count;
 	char **cells; /* in order of rows, column_count per row; owned */
-	size_t cell_count, room;
+	size_t cell_count, capacity;
 };
 
 void listing_init(struct listing *l, const struct column *columns, size_t count);
-/* Adds a cell; each column_count cells are a row. False: out of memory. */
-bool listing_add(struct listing *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a cell; each column_count cells are a row. */
+void listing_add(struct listing *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void listing_free(struct listing *l);
 
 /* Prints as text or TSV to standard output; text with names demangled where demangle_set() says so. */

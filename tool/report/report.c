@@ -17,16 +17,7 @@ struct resolver {
 	const struct elf_file *file;
 	struct symbol_index symbols;
 	struct lines *lines;
-	bool failed; /* out of memory */
 };
-
-static char *copy(struct resolver *r, const char *text)
-{
-	char *out = strdup(text);
-
-	r->failed |= !out;
-	return out;
-}
 
 static void place_make(struct resolver *r, uint32_t section, uint64_t addr, struct report_place *out)
 {
@@ -38,16 +29,16 @@ static void place_make(struct resolver *r, uint32_t section, uint64_t addr, stru
 	*out = (struct report_place){.addr = addr};
 	if (!section || section >= r->file->section_count)
 		return;
-	out->section = copy(r, s->name);
+	out->section = mem_string(s->name);
 	out->offset = elf_is_object(r->file) ? addr : addr - s->sh.sh_addr;
 	y = symbol_index_find(&r->symbols, section, addr);
 	if (y) {
-		out->function = copy(r, y->name);
+		out->function = mem_string(y->name);
 		out->offset = addr - y->value;
 	}
 	source = lines_source(r->lines, section, addr, &line);
 	if (source && line > 0) {
-		out->source = copy(r, source);
+		out->source = mem_string(source);
 		out->line = (unsigned)line;
 	}
 }
@@ -87,11 +78,8 @@ static void fact_make(struct resolver *r, struct fact *from, struct report_fact 
 	from->label = from->text = NULL;
 	if (!from->placed)
 		return;
-	to->place = calloc(1, sizeof(*to->place));
-	if (to->place)
-		place_make(r, from->section, from->addr, to->place);
-	else
-		r->failed = true;
+	to->place = mem_zero(1, sizeof(*to->place));
+	place_make(r, from->section, from->addr, to->place);
 }
 
 static void finding_make(struct resolver *r, struct finding *from, struct report_finding *to)
@@ -106,12 +94,8 @@ static void finding_make(struct resolver *r, struct finding *from, struct report
 	to->severity = to->entry->severity;
 	from->text = NULL;
 	place_make(r, from->section, from->addr, &to->place);
-	to->facts = calloc(from->fact_count + 1, sizeof(*to->facts));
-	to->also = from->also_count ? calloc(from->also_count, sizeof(*to->also)) : NULL;
-	if (!to->facts || (from->also_count && !to->also)) {
-		r->failed = true;
-		return;
-	}
+	to->facts = mem_zero(from->fact_count, sizeof(*to->facts));
+	to->also = from->also_count ? mem_zero(from->also_count, sizeof(*to->also)) : NULL;
 	for (i = 0; i < from->fact_count; i++)
 		fact_make(r, &from->facts[i], &to->facts[i]);
 	to->fact_count = from->fact_count;
@@ -120,7 +104,7 @@ static void finding_make(struct resolver *r, struct finding *from, struct report
 	to->fingerprint = fingerprint_of(to);
 }
 
-int report_make(struct report *r, const struct elf_file *f, struct findings *from, struct error *e)
+void report_make(struct report *r, const struct elf_file *f, struct findings *from)
 {
 	struct resolver resolver = {.file = f};
 	size_t i;
@@ -131,13 +115,12 @@ int report_make(struct report *r, const struct elf_file *f, struct findings *fro
 		symbol_index_build(f, symbol_is_function, &resolver.symbols);
 		resolver.lines = lines_open(f);
 	}
-	for (i = 0; i < from->count && !resolver.failed; i++)
+	for (i = 0; i < from->count; i++)
 		if (catalogue_find(from->list[i].id))
 			finding_make(&resolver, &from->list[i], &r->list[r->count++]);
 	lines_close(resolver.lines);
 	symbol_index_free(&resolver.symbols);
 	findings_free(from);
-	return resolver.failed ? error_memory(e) : 0;
 }
 
 static void place_free(struct report_place *p)

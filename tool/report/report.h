@@ -64,8 +64,8 @@ struct report {
 
 struct elf_file;
 
-/* Makes a report of findings, which it sorts and frees. 0, or -1 and a message. */
-int report_make(struct report *r, const struct elf_file *f, struct findings *from, struct error *e);
+/* Makes a report of findings, which it sorts and frees. */
+void report_make(struct report *r, const struct elf_file *f, struct findings *from);
 void report_free(struct report *r);
 /* "printf+0x12", ".text+0x12", "-". */
 void report_place_text(const struct report_place *p, char *out, size_t size);

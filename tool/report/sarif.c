@@ -4,6 +4,7 @@
 #include "report/exchange.h"
 #include "report/seen.h"
 #include "report/uri.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,18 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-bool sarif_init(struct sarif *s, const char *root)
+void sarif_init(struct sarif *s, const char *root)
 {
 	char *here = getcwd(NULL, 0);
 
-	*s = (struct sarif){.here = here ? here : strdup("/")};
-	s->root = path_absolute(s->here ? s->here : "/", root ? root : ".");
+	*s = (struct sarif){.here = here ? here : mem_string("/")};
+	s->root = path_absolute(s->here, root ? root : ".");
 	s->artifacts = json_object_new_array();
 	s->results = json_object_new_array();
 	s->notices = json_object_new_array();
 	s->settings = json_object_new_array();
 	s->index_of = json_object_new_object();
-	return s->here && s->root && s->artifacts && s->results && s->notices && s->settings && s->index_of;
 }
 
 void sarif_free(struct sarif *s)
@@ -57,14 +57,12 @@ static struct json_object *message_of(const char *text)
 {
 	struct json_object *o = json_object_new_object();
 	size_t size;
-	char *plain = NULL;
-	FILE *out = open_memstream(&plain, &size);
+	char *plain;
+	FILE *out = mem_stream(&plain, &size);
 
-	if (out) {
-		write_plain(out, text);
-		fclose(out);
-	}
-	put_string(o, "text", plain ? plain : "");
+	write_plain(out, text);
+	mem_stream_close(out);
+	put_string(o, "text", plain);
 	free(plain);
 	return o;
 }
@@ -74,28 +72,26 @@ static struct json_object *result_message(const struct report_finding *f)
 {
 	struct json_object *o = json_object_new_object();
 	size_t size, i, id = 0;
-	char *text = NULL, where[256];
-	FILE *out = open_memstream(&text, &size);
+	char *text, where[256];
+	FILE *out = mem_stream(&text, &size);
 
-	if (out) {
-		write_plain(out, f->text);
-		for (i = 0; i < f->fact_count; i++) {
-			const struct report_fact *x = &f->facts[i];
+	write_plain(out, f->text);
+	for (i = 0; i < f->fact_count; i++) {
+		const struct report_fact *x = &f->facts[i];
 
-			fputc('\n', out);
-			if (x->place) {
-				report_place_text(x->place, where, sizeof(where));
-				fprintf(out, "[%s](%zu) at ", x->label, ++id);
-				write_plain(out, where);
-				fputs(": ", out);
-			} else {
-				fprintf(out, "%s: ", x->label);
-			}
-			write_plain(out, x->text);
+		fputc('\n', out);
+		if (x->place) {
+			report_place_text(x->place, where, sizeof(where));
+			fprintf(out, "[%s](%zu) at ", x->label, ++id);
+			write_plain(out, where);
+			fputs(": ", out);
+		} else {
+			fprintf(out, "%s: ", x->label);
 		}
-		fclose(out);
+		write_plain(out, x->text);
 	}
-	put_string(o, "text", text ? text : f->text);
+	mem_stream_close(out);
+	put_string(o, "text", text);
 	free(text);
 	return o;
 }
@@ -109,9 +105,8 @@ static struct json_object *artifact_location(const struct sarif *s, const char *
 	char *absolute = path_absolute(base, path), *uri;
 	bool relative = false;
 
-	uri = absolute ? uri_make(s->root, absolute, &relative) : NULL;
-	if (uri)
-		json_object_object_add(o, "uri", json_object_new_string(uri));
+	uri = uri_make(s->root, absolute, &relative);
+	json_object_object_add(o, "uri", json_object_new_string(uri));
 	if (relative)
 		put_string(o, "uriBaseId", ROOT_ID);
 	free(uri);
@@ -124,8 +119,7 @@ static struct json_object *target_location(struct sarif *s, const char *path)
 {
 	struct json_object *o = artifact_location(s, s->here, path), *uri, *index, *artifact, *roles;
 
-	if (!json_object_object_get_ex(o, "uri", &uri))
-		return o;
+	json_object_object_get_ex(o, "uri", &uri);
 	if (!json_object_object_get_ex(s->index_of, json_object_get_string(uri), &index)) {
 		index = json_object_new_uint64(json_object_array_length(s->artifacts));
 		json_object_object_add(s->index_of, json_object_get_string(uri), index);
@@ -197,10 +191,8 @@ static struct json_object *location_of(struct sarif *s, const struct report *r, 
 static struct json_object *fact_location(struct sarif *s, const struct report *r, const struct report_fact *x)
 {
 	struct json_object *o = location_of(s, r, x->place);
-	char *text;
+	char *text = mem_format("%s: %s", x->label, x->text);
 
-	if (asprintf(&text, "%s: %s", x->label, x->text) < 0)
-		return o;
 	json_object_object_add(o, "message", message_of(text));
 	free(text);
 	return o;

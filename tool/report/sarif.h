@@ -20,8 +20,8 @@ struct sarif {
 	struct json_object *index_of; /* index in `artifacts`, by URI */
 };
 
-/* root: null for the working directory. False: out of memory; sarif_free() must be called in either case. */
-bool sarif_init(struct sarif *s, const char *root);
+/* root: null for the working directory. */
+void sarif_init(struct sarif *s, const char *root);
 /* Adds the findings of at least a severity. */
 void sarif_add(struct sarif *s, const struct report *r, enum severity level);
 /* Adds a finding of the baseline that is gone. */

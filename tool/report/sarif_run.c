@@ -2,6 +2,7 @@
 /* The frame of a SARIF log: one run with its tool, rules and invocation (3.14). */
 #include "report/sarif_internal.h"
 #include "report/uri.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,16 +23,13 @@ static struct json_object *text_object(const char *text)
 static struct json_object *rule_help(const struct catalogue_entry *e)
 {
 	struct json_object *o = json_object_new_object();
-	char *text;
+	char *plain = mem_format("%s %s", e->why, e->fix);
+	char *marked = mem_format("**%s.** %s\n\n**What to do:** %s\n", e->title, e->why, e->fix);
 
-	if (asprintf(&text, "%s %s", e->why, e->fix) >= 0) {
-		put_string(o, "text", text);
-		free(text);
-	}
-	if (asprintf(&text, "**%s.** %s\n\n**What to do:** %s\n", e->title, e->why, e->fix) >= 0) {
-		put_string(o, "markdown", text);
-		free(text);
-	}
+	put_string(o, "text", plain);
+	put_string(o, "markdown", marked);
+	free(plain);
+	free(marked);
 	return o;
 }
 
@@ -52,8 +50,9 @@ static void add_help_uri(struct json_object *rule, const char *docs, const char 
 {
 	char *uri, *p;
 
-	if (!docs || asprintf(&uri, "%s#%s", docs, id) < 0)
+	if (!docs)
 		return;
+	uri = mem_format("%s#%s", docs, id);
 	for (p = uri + strlen(docs); *p; p++)
 		if (*p >= 'A' && *p <= 'Z')
 			*p = (char)(*p - 'A' + 'a');
@@ -97,8 +96,7 @@ static struct json_object *directory_location(const char *path)
 	struct json_object *o = json_object_new_object();
 	char *uri = uri_directory(path);
 
-	if (uri)
-		json_object_object_add(o, "uri", json_object_new_string(uri));
+	json_object_object_add(o, "uri", json_object_new_string(uri));
 	free(uri);
 	return o;
 }

@@ -1,44 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /* A hash table of findings by the key of their code. */
 #include "report/seen.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool grow(struct seen_all *a)
+static void grow(struct seen_all *a)
 {
-	size_t room = a->room ? 2 * a->room : 256, i, k;
-	struct seen **table = calloc(room, sizeof(*table));
+	size_t size = a->size ? 2 * a->size : 256, i, k;
+	struct seen **table = mem_zero(size, sizeof(*table));
 
-	if (!table)
-		return false;
-	for (i = 0; i < a->room; i++) {
+	for (i = 0; i < a->size; i++) {
 		if (!a->table[i])
 			continue;
-		for (k = a->table[i]->key & (room - 1); table[k]; k = (k + 1) & (room - 1))
+		for (k = a->table[i]->key & (size - 1); table[k]; k = (k + 1) & (size - 1))
 			;
 		table[k] = a->table[i];
 	}
 	free(a->table);
 	a->table = table;
-	a->room = room;
-	return true;
+	a->size = size;
+}
+
+static struct seen *seen_new(uint64_t key)
+{
+	struct seen *s = mem_zero(1, sizeof(*s));
+
+	s->key = key;
+	return s;
 }
 
 static struct seen *seen_of(struct seen_all *a, uint64_t key)
 {
 	size_t i;
 
-	if (2 * a->count >= a->room && !grow(a))
-		return NULL;
-	for (i = key & (a->room - 1); a->table[i]; i = (i + 1) & (a->room - 1))
+	if (2 * a->count >= a->size)
+		grow(a);
+	for (i = key & (a->size - 1); a->table[i]; i = (i + 1) & (a->size - 1))
 		if (a->table[i]->key == key)
 			return a->table[i];
-	a->table[i] = calloc(1, sizeof(*a->table[i]));
-	if (a->table[i]) {
-		a->table[i]->key = key;
-		a->count++;
-	}
+	a->table[i] = seen_new(key);
+	a->count++;
 	return a->table[i];
 }
 
@@ -53,34 +56,27 @@ static const char *object_of(const struct report *r)
 
 #define OBJECTS_MOST 64 /* objects per key that are told apart; findings of further ones are not merged */
 
-/* The entry for an object, or the first one for a linked file. Null: out of memory, or *full: OBJECTS_MOST
- * reached. */
-static struct seen *seen_by(struct seen *s, const char *object, bool *full)
+/* The entry for an object, or the first one for a linked file. Null: there are OBJECTS_MOST others. */
+static struct seen *seen_by(struct seen *s, const char *object)
 {
 	size_t n = 0;
 
-	while (s && object && s->object && strcmp(s->object, object)) {
-		*full = ++n == OBJECTS_MOST;
-		if (*full)
+	while (object && s->object && strcmp(s->object, object)) {
+		if (++n == OBJECTS_MOST)
 			return NULL;
-		if (!s->next) {
-			s->next = calloc(1, sizeof(*s->next));
-			if (s->next)
-				s->next->key = s->key;
-		}
+		if (!s->next)
+			s->next = seen_new(s->key);
 		s = s->next;
 	}
-	if (s && object)
+	if (object)
 		s->object = object;
 	return s;
 }
 
-bool seen_add(struct seen_all *a, struct report *r)
+void seen_add(struct seen_all *a, struct report *r)
 {
 	const char *object = object_of(r);
-	struct occurrence *grown;
 	struct seen *s;
-	bool full;
 	size_t i;
 
 	for (i = 0; i < r->count; i++) {
@@ -88,26 +84,16 @@ bool seen_add(struct seen_all *a, struct report *r)
 
 		if (!f->key || f->suppressed || f->known)
 			continue;
-		s = seen_of(a, f->key);
-		full = false;
-		s = s ? seen_by(s, object, &full) : NULL;
-		if (full)
-			continue;
-		if (!s)
-			return false;
+		s = seen_by(seen_of(a, f->key), object);
 		/* Equal findings in one file are not merged. */
-		if (s->count && s->list[s->count - 1].report == r)
+		if (!s || (s->count && s->list[s->count - 1].report == r))
 			continue;
-		if (s->count == s->room) {
-			grown = realloc(s->list, (2 * s->room + 1) * sizeof(*grown));
-			if (!grown)
-				return false;
-			s->list = grown;
-			s->room = 2 * s->room + 1;
+		if (s->count == s->capacity) { /* most have one or two */
+			s->capacity = 2 * s->capacity + 1;
+			s->list = mem_resize(s->list, s->capacity, sizeof(*s->list));
 		}
 		s->list[s->count++] = (struct occurrence){r, f};
 	}
-	return true;
 }
 
 static void join(const struct seen *s)
@@ -129,7 +115,7 @@ void seen_join(struct seen_all *a)
 	const struct seen *s;
 	size_t i;
 
-	for (i = 0; i < a->room; i++)
+	for (i = 0; i < a->size; i++)
 		for (s = a->table[i]; s; s = s->next)
 			join(s);
 }
@@ -139,7 +125,7 @@ void seen_free(struct seen_all *a)
 	struct seen *s, *next;
 	size_t i;
 
-	for (i = 0; i < a->room; i++)
+	for (i = 0; i < a->size; i++)
 		for (s = a->table[i]; s; s = next) {
 			next = s->next;
 			free(s->list);

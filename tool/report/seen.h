@@ -21,17 +21,17 @@ struct seen {
 	const char *object;      /* file name of the object file or archive member; null: so far only in linked files */
 	struct seen *next;       /* another object with the same key */
 	struct occurrence *list; /* in order of the files; findings refer to this only if it has two or more */
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* All findings by key. */
 struct seen_all {
 	struct seen **table; /* hash table with open addressing; its size is a power of two */
-	size_t count, room;
+	size_t count, size;
 };
 
-/* Adds the findings of a report that count. The report must not move before seen_free(). False: out of memory. */
-bool seen_add(struct seen_all *a, struct report *r);
+/* Adds the findings of a report that count. The report must not move before seen_free(). */
+void seen_add(struct seen_all *a, struct report *r);
 /* Links equal findings, after the last report has been added. If one of them is caused by a compiler, all are. */
 void seen_join(struct seen_all *a);
 void seen_free(struct seen_all *a);

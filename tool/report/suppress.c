@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads suppression rules and applies them to reports. */
 #include "report/suppress.h"
+#include "support/memory.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -21,7 +22,7 @@ static char *part(const char **p)
 
 	while (*end && *end != ':')
 		end += *end == '\\' && end[1] ? 2 : 1;
-	out = strndup(s, (size_t)(end - s));
+	out = mem_format("%.*s", (int)(end - s), s);
 	*p = *end ? end + 1 : NULL;
 	return out;
 }
@@ -41,12 +42,10 @@ static int rule_parse(struct suppression *s, const char *rule, struct error *e)
 	const char *p = rule;
 	size_t i;
 
-	s->rule = strdup(rule);
+	s->rule = mem_string(rule);
 	s->id = part(&p);
 	s->path = p ? part(&p) : NULL;
 	s->function = p ? part(&p) : NULL;
-	if (!s->rule || !s->id)
-		return error_memory(e);
 	if (p)
 		return error_set(e, "'%s' has more than ID:PATH:FUNCTION (write a colon in a name as \\:)", rule);
 	if ((s->path && !*s->path) || (s->function && !*s->function))
@@ -59,20 +58,15 @@ static int rule_parse(struct suppression *s, const char *rule, struct error *e)
 
 int suppressions_add(struct suppressions *s, const char *rule, const char *reason, const char *origin, struct error *e)
 {
-	struct suppression *grown = realloc(s->list, (s->count + 1) * sizeof(*grown)), new = {0};
+	struct suppression new = {.reason = mem_string(reason), .origin = mem_string(origin)};
 
-	if (grown)
-		s->list = grown;
-	new.reason = strdup(reason);
-	new.origin = strdup(origin);
-	if (!grown || !new.reason || !new.origin)
-		error_memory(e);
-	else if (!rule_parse(&new, rule, e)) {
-		s->list[s->count++] = new;
-		return 0;
+	if (rule_parse(&new, rule, e)) {
+		suppression_free(&new);
+		return -1;
 	}
-	suppression_free(&new);
-	return -1;
+	s->list = mem_resize(s->list, s->count + 1, sizeof(*s->list));
+	s->list[s->count++] = new;
+	return 0;
 }
 
 /* Removes white space at both ends, in place. */
@@ -112,8 +106,7 @@ static int line_read(struct suppressions *s, char *line, const char *path, size_
 	reason = reason ? trim(reason) : NULL;
 	if (!reason || !*reason)
 		return error_set(e, "line %zu: no reason given (append  # REASON)", number);
-	if (asprintf(&origin, "%s:%zu", path, number) < 0)
-		return error_memory(e);
+	origin = mem_format("%s:%zu", path, number);
 	err = suppressions_add(s, rule, reason, origin, &inner);
 	free(origin);
 	return err ? error_set(e, "line %zu: %.350s", number, inner.text) : 0;
@@ -122,13 +115,13 @@ static int line_read(struct suppressions *s, char *line, const char *path, size_
 int suppressions_read(struct suppressions *s, const char *path, struct error *e)
 {
 	FILE *f = fopen(path, "re");
-	size_t room = 0, number = 0;
+	size_t capacity = 0, number = 0;
 	char *line = NULL;
 	int err = 0;
 
 	if (!f)
 		return error_set(e, "%s", strerror(errno));
-	while (!err && getline(&line, &room, f) >= 0)
+	while (!err && getline(&line, &capacity, f) >= 0)
 		err = line_read(s, line, path, ++number, e);
 	if (!err && ferror(f))
 		err = error_set(e, "cannot be read: %s", strerror(errno));
@@ -154,15 +147,14 @@ static bool path_matches(const struct suppression *s, const struct report *r, co
 	       (r->member && name_matches(s->path, full)) || (f->place.source && name_matches(s->path, f->place.source));
 }
 
-bool suppressions_apply(struct suppressions *s, struct report *r)
+void suppressions_apply(struct suppressions *s, struct report *r)
 {
-	char *full = NULL;
+	char *full;
 	size_t i, k;
 
 	if (!s->count)
-		return true;
-	if (asprintf(&full, "%s(%s)", r->path, r->member ? r->member : "") < 0)
-		return false;
+		return;
+	full = mem_format("%s(%s)", r->path, r->member ? r->member : "");
 	for (i = 0; i < r->count; i++) {
 		struct report_finding *f = &r->list[i];
 		const char *function = f->place.function ? f->place.function : "";
@@ -176,15 +168,10 @@ bool suppressions_apply(struct suppressions *s, struct report *r)
 				continue;
 			x->used = true;
 			if (!f->suppressed)
-				f->suppressed = strdup(x->reason);
-			if (!f->suppressed) {
-				free(full);
-				return false;
-			}
+				f->suppressed = mem_string(x->reason);
 		}
 	}
 	free(full);
-	return true;
 }
 
 bool suppression_unused(const struct suppression *s, enum severity level)

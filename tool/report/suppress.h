@@ -28,8 +28,8 @@ struct suppressions {
 int suppressions_add(struct suppressions *s, const char *rule, const char *reason, const char *origin, struct error *e);
 /* Reads a file of rules. 0, or -1 and a message. */
 int suppressions_read(struct suppressions *s, const char *path, struct error *e);
-/* Sets `suppressed` in the findings of a report. False: out of memory. */
-bool suppressions_apply(struct suppressions *s, struct report *r);
+/* Sets `suppressed` in the findings of a report. */
+void suppressions_apply(struct suppressions *s, struct report *r);
 /* The rule has had no effect, although findings of at least this severity could match it. */
 bool suppression_unused(const struct suppression *s, enum severity level);
 void suppressions_free(struct suppressions *s);

@@ -5,6 +5,7 @@
 #include "report/seen.h"
 #include "support/demangle.h"
 #include "support/document.h"
+#include "support/memory.h"
 #include "support/plain.h"
 
 #include <limits.h>
@@ -22,11 +23,10 @@
 
 static const char *const severity_color[] = {"\033[36m", "\033[35m", "\033[31m"};
 
-bool text_init(struct text_printer *t, FILE *out, bool color, enum severity level)
+void text_init(struct text_printer *t, FILE *out, bool color, enum severity level)
 {
 	*t = (struct text_printer){.out = out, .color = color, .level = level};
-	t->remedy_printed = calloc(catalogue_count, sizeof(*t->remedy_printed));
-	return t->remedy_printed;
+	t->remedy_printed = mem_zero(catalogue_count, sizeof(*t->remedy_printed));
 }
 
 void text_free(struct text_printer *t) { free(t->remedy_printed); }
@@ -61,36 +61,31 @@ void text_clean_name(FILE *out, const char *path, const char *member)
 
 void text_line(FILE *out, const char *text)
 {
-	char *line = NULL;
-	size_t size = 0;
-	FILE *f = open_memstream(&line, &size);
+	char *line;
+	size_t size;
+	FILE *f = mem_stream(&line, &size);
 
-	if (f) {
-		text_clean(f, text);
-		fputc('\n', f);
-	}
-	fputs(f && !fclose(f) ? line : "etch: " NO_MEMORY "\n", out);
+	text_clean(f, text);
+	fputc('\n', f);
+	mem_stream_close(f);
+	fputs(line, out);
 	free(line);
 }
 
 /* Writes the line at once: other processes write to the same stream. */
 static void line_put(const char *what, const char *format, va_list ap)
 {
-	char *text = NULL, *line = NULL;
-	size_t size = 0;
-	FILE *f;
+	char *text = mem_formatv(format, ap), *line;
+	size_t size;
+	FILE *f = mem_stream(&line, &size);
 
-	if (vasprintf(&text, format, ap) < 0)
-		text = NULL;
-	f = text ? open_memstream(&line, &size) : NULL;
-	if (f) {
-		fputs("etch: ", f);
-		text_clean(f, what ? what : "");
-		fputs(what ? ": " : "", f);
-		text_clean(f, text);
-		fputc('\n', f);
-	}
-	fputs(f && !fclose(f) ? line : "etch: " NO_MEMORY "\n", stderr);
+	fputs("etch: ", f);
+	text_clean(f, what ? what : "");
+	fputs(what ? ": " : "", f);
+	text_clean(f, text);
+	fputc('\n', f);
+	mem_stream_close(f);
+	fputs(line, stderr);
 	free(line);
 	free(text);
 }

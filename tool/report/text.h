@@ -18,8 +18,7 @@ struct text_printer {
 	bool *remedy_printed; /* per catalogue entry: its remedy has been printed; owned */
 };
 
-/* False: out of memory. */
-bool text_init(struct text_printer *t, FILE *out, bool color, enum severity level);
+void text_init(struct text_printer *t, FILE *out, bool color, enum severity level);
 void text_free(struct text_printer *t);
 
 /* Prints the findings of a report that count. */

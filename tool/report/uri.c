@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Normalizes paths by name and encodes them as URIs. */
 #include "report/uri.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +9,11 @@
 
 char *path_absolute(const char *base, const char *path)
 {
-	char *joined, *out, *to;
+	char *joined = *path == '/' ? mem_string(path) : mem_format("%s/%s", base, path);
+	char *out = mem_alloc(strlen(joined) + 2, 1), *to = out;
 	const char *p;
 
-	if ((*path == '/' ? asprintf(&joined, "%s", path) : asprintf(&joined, "%s/%s", base, path)) < 0)
-		return NULL;
-	to = out = malloc(strlen(joined) + 2);
-	for (p = joined; out && *p;) {
+	for (p = joined; *p;) {
 		size_t n;
 
 		p += strspn(p, "/");
@@ -29,21 +28,17 @@ char *path_absolute(const char *base, const char *path)
 		}
 		p += n;
 	}
-	if (out && to == out)
+	if (to == out)
 		*to++ = '/';
-	if (out)
-		*to = 0;
+	*to = 0;
 	free(joined);
 	return out;
 }
 
 static char *encode(const char *prefix, const char *path, const char *suffix)
 {
-	char *out = malloc(strlen(prefix) + 3 * strlen(path) + strlen(suffix) + 1), *to = out;
+	char *out = mem_alloc(strlen(prefix) + 3 * strlen(path) + strlen(suffix) + 1, 1), *to = stpcpy(out, prefix);
 
-	if (!out)
-		return NULL;
-	to = stpcpy(out, prefix);
 	for (; *path; path++) {
 		unsigned char c = (unsigned char)*path;
 		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~/", c);

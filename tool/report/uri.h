@@ -6,12 +6,11 @@
 #include <stdbool.h>
 
 /* Makes a path absolute, without ".", ".." and double slashes; a relative path is relative to `base`. Does not
- * look at the file system. malloc'd; null: out of memory. */
+ * look at the file system. malloc'd. */
 char *path_absolute(const char *base, const char *path);
-/* The URI of an absolute path: relative if it is below `root` (*relative), else file:///... malloc'd; null: out
- * of memory. */
+/* The URI of an absolute path: relative if it is below `root` (*relative), else file:///... malloc'd. */
 char *uri_make(const char *root, const char *path, bool *relative);
-/* "file:///root/"; malloc'd, null: out of memory. */
+/* "file:///root/"; malloc'd. */
 char *uri_directory(const char *root);
 
 #endif

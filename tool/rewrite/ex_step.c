@@ -2,11 +2,6 @@
 /* Checks the exception table of a file, sorts it in a linked file, and reports findings about it. */
 #include "rewrite/rewrite.h"
 
-int rewrite_ex_print(struct scan *s, struct findings *x)
-{
-	return findings_take(&s->findings, x) ? 0 : error_memory(&s->error);
-}
-
 bool rewrite_has_ex(const struct elf_file *f) { return elf_section_find(f, ETCH_SEC_EXTABLE, 1) != 0; }
 
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e)

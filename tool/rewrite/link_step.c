@@ -437,8 +437,8 @@ static int link_step_run(struct link_step *t)
 		return -1;
 	if (t->sites)
 		rest_restore(t->f, t->before, t->o, &t->now, &t->rows);
-	if (rewrite_ex_print(t->s, &t->faults) ||
-	    (t->o->orc && (unwind_print_lost(t->s, t->out) || unwind_print_far(t->s, t->out))) ||
+	findings_take(&t->s->findings, &t->faults);
+	if ((t->o->orc && (unwind_print_lost(t->s, t->out) || unwind_print_far(t->s, t->out))) ||
 	    (missing && unwind_missing(t->s, why.text)))
 		return -1;
 	was = t->before ? t->before : t->f->bytes;

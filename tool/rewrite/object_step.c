@@ -261,7 +261,9 @@ static int ex_pass(struct object_step *t)
 	int err = 0;
 
 	if (t->o->ex && rewrite_has_ex(t->f))
-		err = rewrite_ex(t->f, &faults, t->out, t->e) || rewrite_ex_print(t->s, &faults) ? -1 : 0;
+		err = rewrite_ex(t->f, &faults, t->out, t->e);
+	if (!err)
+		findings_take(&t->s->findings, &faults);
 	findings_free(&faults);
 	return err;
 }

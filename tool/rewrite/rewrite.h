@@ -90,7 +90,6 @@ bool rewrite_has_ex(const struct elf_file *f);
 /* Checks the exception table; in a linked file also sorts it, in f's own bytes. 0, or -1 and a message. */
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);
 /* Moves the findings of rewrite_ex() to s, after the scan has filled s. */
-int rewrite_ex_print(struct scan *s, struct findings *x);
 
 /* Prints findings to standard error, one line each; of those about unwind rows only the first
  * few unless `all`. Returns the number of all findings. */

@@ -28,13 +28,12 @@ struct site_mismatch {
 	unsigned len;
 	bool call;
 };
-/* Returns 0, or -1 for out of memory. */
-typedef int site_mismatch_fn(void *ctx, const struct site_mismatch *mismatch);
+typedef void site_mismatch_fn(void *ctx, const struct site_mismatch *mismatch);
 
 /*
  * Like sites_unbake(), for callers that continue after a mismatch: `mismatch` is called with each baked site whose
  * bytes are neither form, and, if the link step has processed the file, with each other site whose bytes are not its
- * load or call. These entries are removed from t. -1: out of memory, or malformed relocations.
+ * load or call. These entries are removed from t. -1: malformed relocations.
  */
 int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch_fn *mismatch, void *ctx,
                       struct error *e);

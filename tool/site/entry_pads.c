@@ -126,7 +126,7 @@ int pads_build(struct builder *b)
 	size_t i;
 
 	space_build(b->f, &space);
-	p.err = cfi_file_open(b->f, &space, &cfi, b->e);
+	cfi_file_open(b->f, &space, &cfi);
 	for (i = 0; i < cfi.count && !p.err; i++)
 		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
 	if (!p.err)

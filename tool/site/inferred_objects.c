@@ -180,7 +180,8 @@ int inferred_objects_add(struct scan *s)
 	if (p.range.lo >= p.range.hi)
 		return 0;
 	s->stripped = true;
-	err = func_list_build(f, &s->funcs, &s->error) || code_places(&p) || word_places(&p) ? -1 : 0;
+	func_list_build(f, &s->funcs);
+	err = code_places(&p) || word_places(&p) ? -1 : 0;
 	if (!err && p.count) {
 		qsort(p.list, p.count, sizeof(*p.list), place_order);
 		for (i = 1; i < f->section_count && !err; i++)

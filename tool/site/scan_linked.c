@@ -469,8 +469,8 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 		return -1;
 	if (!s->objects.count)
 		return 0;
-	if (!s->stripped && func_list_build(f, &s->funcs, &s->error))
-		return -1;
+	if (!s->stripped)
+		func_list_build(f, &s->funcs);
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	if (code_take(s, &range) || tables_take(s, now))
 		return -1;

@@ -357,8 +357,9 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 	if (!s->objects.count)
 		return 0;
 	err = -1;
-	if (symbols_map(s, f, &m) || func_list_build(f, &s->funcs, &s->error))
+	if (symbols_map(s, f, &m))
 		goto out;
+	func_list_build(f, &s->funcs);
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *rel = &f->sections[i], *target;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Demangles names (demangle.h). */
 #include "support/demangle.h"
+#include "support/memory.h"
 
 #include <libiberty/demangle.h>
 #include <setjmp.h>
@@ -66,17 +67,17 @@ static bool in_name(char c)
 
 char *demangled_text(const char *text)
 {
-	char *result = NULL, *name, *shown;
-	size_t size = 0;
+	char *result, *name, *shown;
+	size_t size;
 	bool any = false;
 	FILE *out;
 
 	if (!enabled || !(strstr(text, "_Z") || strstr(text, "_R")))
 		return NULL;
-	out = open_memstream(&result, &size);
-	name = malloc(strlen(text) + 1);
-	shown = malloc(DEMANGLED_MOST);
-	while (out && name && shown && *text) {
+	out = mem_stream(&result, &size);
+	name = mem_alloc(strlen(text) + 1, 1);
+	shown = mem_alloc(DEMANGLED_MOST, 1);
+	while (*text) {
 		size_t n = 0;
 
 		while (in_name(text[n]))
@@ -91,7 +92,8 @@ char *demangled_text(const char *text)
 		}
 		text += n ? n : 1;
 	}
-	if (out && (fclose(out) || !name || !shown || !any)) {
+	mem_stream_close(out);
+	if (!any) {
 		free(result);
 		result = NULL;
 	}

@@ -33,7 +33,6 @@ struct check {
 	const struct code_space *space;
 	const struct fixups *x;
 	struct findings *out;
-	struct error *e;
 	struct cfi_file cfi;
 	struct code_ranges ranges;
 	struct flow_env env;  /* for range_at() only */
@@ -135,7 +134,7 @@ static int probe_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-static int probes_find(struct check *c)
+static void probes_find(struct check *c)
 {
 	struct sweep w = {.start = UINT64_MAX};
 	size_t i, n = 0;
@@ -154,7 +153,6 @@ static int probes_find(struct check *c)
 			c->probes[c->probe_count++] = c->probes[i];
 	for (i = 0; i < c->probe_count; i++)
 		probe_check(c, &w, &c->probes[i]);
-	return 0;
 }
 
 static const struct probe *probe_of(const struct check *c, uint64_t addr)
@@ -179,42 +177,31 @@ static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out
 		snprintf(out, size, "0x%" PRIx64, addr);
 }
 
-__attribute__((format(printf, 5, 6))) static int finding(struct check *c, const char *id, uint32_t section,
-                                                         uint64_t addr, const char *format, ...)
-{
-	struct finding *x;
-	va_list args;
-
-	va_start(args, format);
-	x = finding_addv(c->out, id, section, addr, format, args);
-	va_end(args);
-	return x ? 0 : error_memory(c->e);
-}
-
 /* Adds a finding about an entry, at the address of its instruction. */
-static int entry_finding(struct check *c, const struct fixup *x, const char *id, const char *text)
+static void entry_finding(struct check *c, const struct fixup *x, const char *id, const char *text)
 {
 	const struct code_section *code = x->insn_in == PLACE_CODE ? space_at(c->space, x->insn) : NULL;
 
 	if (code)
-		return finding(c, id, code->section, elf_is_object(c->f) ? x->insn - code->addr : x->insn, "%s", text);
-	return finding(c, id, c->x->tables[x->table].section, x->at, "%s", text);
+		finding_add(c->out, id, code->section, elf_is_object(c->f) ? x->insn - code->addr : x->insn, "%s", text);
+	else
+		finding_add(c->out, id, c->x->tables[x->table].section, x->at, "%s", text);
 }
 
-static int target_finding(struct check *c, const struct fixup *x, const char *id, const char *format, const char *why)
+static void target_finding(struct check *c, const struct fixup *x, const char *id, const char *format, const char *why)
 {
 	char text[256], to[160];
 
 	describe(c, x->to, x->to_in, to, sizeof(to));
 	snprintf(text, sizeof(text), format, to, why);
-	return entry_finding(c, x, id, text);
+	entry_finding(c, x, id, text);
 }
 
 /* Collects the targets of all direct calls. Every byte is taken as a possible start of an instruction, so the
  * set may have more addresses but misses none. */
-static int calls_find(struct check *c)
+static void calls_find(struct check *c)
 {
-	size_t room = 0, i;
+	size_t capacity = 0, i;
 	uint64_t at, target;
 
 	for (i = 0; i < c->space->count; i++) {
@@ -224,77 +211,76 @@ static int calls_find(struct check *c)
 			target = insn_call_target(code->bytes + at, code->addr + at);
 			if (!target || !space_at(c->space, target))
 				continue;
-			mem_room(&c->called, &room, c->called_count, sizeof(*c->called));
+			mem_room(&c->called, &capacity, c->called_count, sizeof(*c->called));
 			c->called[c->called_count++] = target;
 		}
 	}
 	c->called_count = words_unique(c->called, c->called_count);
 	c->called_known = true;
-	return 0;
 }
 
-/* 1: the fixup is in the function of the instruction, in a part of a function, or in code that only is a fixup.
- * 0: it is inside of another function. -1: out of memory. */
-static int is_own(struct check *c, const struct fixup *x)
+/* The fixup is in the function of the instruction, in a part of a function, or in code that only is a fixup, not inside
+ * of another function. */
+static bool is_own(struct check *c, const struct fixup *x)
 {
 	const struct code_range *from = range_at(&c->env, x->insn), *to = range_at(&c->env, x->to);
 
 	if (!to || !from || to == from || !to->named)
-		return 1;
+		return true;
 	if (x->to != to->start || elf_is_object(c->f)) /* in object files, calls are relocations */
 		return x->to == to->start;
-	if (!c->called_known && calls_find(c))
-		return -1;
+	if (!c->called_known)
+		calls_find(c);
 	return !word_has(c->called, c->called_count, x->to);
 }
 
 /* Checks one entry; `before` is the entry before it in address order, or null. */
-static int entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
+static void entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
 {
 	struct etch_ex raw = {.data = x->data};
 	const struct probe *insn, *to;
+	const char *why = NULL;
 	char text[256];
-	int own;
 
 	if (x->insn_in == PLACE_NONE || !etch_ex_valid(&raw))
-		return 0;
-	if (x->insn_in == PLACE_DATA)
-		return entry_finding(c, x, "ETCH-X003", "the faulting address is not an instruction: it is data");
+		return;
+	if (x->insn_in == PLACE_DATA) {
+		entry_finding(c, x, "ETCH-X003", "the faulting address is not an instruction: it is data");
+		return;
+	}
 	insn = probe_of(c, x->insn);
 	if (insn->why) {
 		snprintf(text, sizeof(text), "the faulting address is not an instruction: %s", insn->why);
-		return entry_finding(c, x, "ETCH-X003", text);
+		entry_finding(c, x, "ETCH-X003", text);
+		return;
 	}
 	if (!insn->accesses) {
 		snprintf(text, sizeof(text), "the instruction that may fault accesses no memory: %s", insn->text);
-		if (entry_finding(c, x, "ETCH-X004", text))
-			return -1;
+		entry_finding(c, x, "ETCH-X004", text);
 	}
-	if (before && before->insn_in == PLACE_CODE && before->insn == x->insn &&
-	    target_finding(c, x, "ETCH-X007", "a second entry for the same instruction, to %s: %s",
-	                   before->to == x->to && before->data == x->data ? "the same as the first"
-	                                                                  : "the first one counts"))
-		return -1;
-	if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN && insn_is_stack_register(etch_ex_reg(&raw)) &&
-	    entry_finding(c, x, "ETCH-X006", "the entry uses the stack pointer as its value register"))
-		return -1;
+	if (before && before->insn_in == PLACE_CODE && before->insn == x->insn)
+		target_finding(c, x, "ETCH-X007", "a second entry for the same instruction, to %s: %s",
+		               before->to == x->to && before->data == x->data ? "the same as the first"
+		                                                              : "the first one counts");
+	if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN && insn_is_stack_register(etch_ex_reg(&raw)))
+		entry_finding(c, x, "ETCH-X006", "the entry uses the stack pointer as its value register");
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
-		return 0; /* defined in another file: checked by the link step */
-	if (x->to_in != PLACE_CODE)
-		return target_finding(c, x, "ETCH-X005", "continues at %s: %s",
-		                      "there is no code, so libetch ignores the table");
-	to = probe_of(c, x->to);
-	if (to->why)
-		return target_finding(c, x, "ETCH-X005", "continues at %s: %s", to->why);
-	if (x->to == x->insn)
-		return target_finding(c, x, "ETCH-X005", "continues at %s: %s", "that is where it faulted, an endless loop");
-	own = is_own(c, x);
-	return own ? own > 0 ? 0 : -1
-	           : target_finding(c, x, "ETCH-X005", "continues at %s: %s", "that is inside another function");
+		return; /* defined in another file: checked by the link step */
+	to = x->to_in == PLACE_CODE ? probe_of(c, x->to) : NULL;
+	if (!to)
+		why = "there is no code, so libetch ignores the table";
+	else if (to->why)
+		why = to->why;
+	else if (x->to == x->insn)
+		why = "that is where it faulted, an endless loop";
+	else if (!is_own(c, x))
+		why = "that is inside another function";
+	if (why)
+		target_finding(c, x, "ETCH-X005", "continues at %s: %s", why);
 }
 
 /* Reports one finding for a malformed table: libetch searches no entry of it. */
-static int malformed_finding(struct check *c, uint32_t table)
+static void malformed_finding(struct check *c, uint32_t table)
 {
 	char text[256];
 	size_t i;
@@ -308,12 +294,12 @@ static int malformed_finding(struct check *c, uint32_t table)
 		         "libetch ignores this exception table, and it is not sorted: %zu of %zu entries are malformed, the "
 		         "first with data 0x%x",
 		         c->x->tables[table].bad, c->x->tables[table].count, raw.data);
-		return entry_finding(c, &c->x->list[i], "ETCH-X001", text);
+		entry_finding(c, &c->x->list[i], "ETCH-X001", text);
+		return;
 	}
-	return 0;
 }
 
-static int tables_check(struct check *c)
+static void tables_check(struct check *c)
 {
 	uint32_t i;
 
@@ -321,39 +307,37 @@ static int tables_check(struct check *c)
 		const struct fixup_table *t = &c->x->tables[i];
 		const struct elf_section *sec = &c->f->sections[t->section];
 		const char *why = t->other_format || t->bad ? NULL : ex_table_fixed(c->f, t);
-		int err = 0;
 
 		if (t->bad)
-			err = malformed_finding(c, i);
+			malformed_finding(c, i);
 		else if (t->other_format)
-			err = finding(c, "ETCH-X002", 0, 0, "section %s is not an etch table and is left alone: %s", sec->name,
-			              t->other_format);
+			finding_add(c->out, "ETCH-X002", 0, 0, "section %s is not an etch table and is left alone: %s", sec->name,
+			            t->other_format);
 		else if (why)
-			err = finding(c, "ETCH-X002", 0, 0, "section %s is left alone: %s", sec->name, why);
+			finding_add(c->out, "ETCH-X002", 0, 0, "section %s is left alone: %s", sec->name, why);
 		else if (!elf_is_object(c->f) && (sec->sh.sh_addr & 3))
-			err = finding(c, "ETCH-X001", t->section, sec->sh.sh_addr,
-			              "the exception table is not aligned to 4 bytes: libetch ignores it");
-		if (err)
-			return -1;
+			finding_add(c->out, "ETCH-X001", t->section, sec->sh.sh_addr,
+			            "the exception table is not aligned to 4 bytes: libetch ignores it");
 	}
-	return 0;
 }
 
 int ex_table_check(const struct elf_file *f, const struct code_space *space, const struct fixups *x,
                    struct findings *out, struct error *e)
 {
-	struct check c = {.f = f, .space = space, .x = x, .out = out, .e = e};
-	int err = tables_check(&c);
+	struct check c = {.f = f, .space = space, .x = x, .out = out};
 	size_t i;
+	int err;
 
-	if (err || !x->count)
-		return err;
-	err = cfi_file_open(f, space, &c.cfi, e) || runtimes_ranges(f, space, &c.cfi, &c.ranges, e) ? -1 : 0;
+	tables_check(&c);
+	if (!x->count)
+		return 0;
+	cfi_file_open(f, space, &c.cfi);
+	err = runtimes_ranges(f, space, &c.cfi, &c.ranges, e);
 	c.env = (struct flow_env){.ranges = c.ranges.list, .range_count = c.ranges.count};
 	if (!err)
-		err = probes_find(&c);
+		probes_find(&c);
 	for (i = 0; i < x->count && !err; i++)
-		err = entry_check(&c, &x->list[i], i ? &x->list[i - 1] : NULL);
+		entry_check(&c, &x->list[i], i ? &x->list[i - 1] : NULL);
 	free(c.probes);
 	free(c.called);
 	ranges_free(&c.ranges);
@@ -396,21 +380,15 @@ static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index
 {
 	const struct fixup_table *t = &x->tables[index];
 	const struct elf_section *s = &f->sections[t->section];
-	struct fixup *live = calloc(t->count + 1, sizeof(*live));
-	struct etch_ex *out = calloc(t->count + 1, sizeof(*out));
+	struct fixup *live;
+	struct etch_ex *out;
 	size_t n = 0, i, gap = 0, dead;
-	int err = elf_section_alone(f, t->section, e);
+	int err = 0;
 
-	if (err) {
-		free(live);
-		free(out);
+	if (elf_section_alone(f, t->section, e))
 		return -1;
-	}
-	if (!live || !out) {
-		free(live);
-		free(out);
-		return error_memory(e);
-	}
+	live = mem_alloc(t->count, sizeof(*live));
+	out = mem_zero(t->count, sizeof(*out));
 	for (i = 0; i < x->count; i++)
 		if (x->list[i].table == index && x->list[i].insn_in != PLACE_NONE)
 			live[n++] = x->list[i];

@@ -9,7 +9,7 @@
 #include "analysis/facts/fixups.h"
 #include "report/finding.h"
 
-/* Adds findings ETCH-X001 to X007 for wrong entries, in order of address. -1: out of memory. */
+/* Adds findings ETCH-X001 to X007 for wrong entries, in order of address. 0, or -1 and a message. */
 int ex_table_check(const struct elf_file *f, const struct code_space *space, const struct fixups *x,
                    struct findings *out, struct error *e);
 

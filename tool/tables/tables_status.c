@@ -150,7 +150,7 @@ static const char *const unusable[] = {
 };
 
 /* Which sidecar of a file its readers take, in the order in which they look, and why they pass others over; in words,
- * malloc'd. Null: out of memory. */
+ * malloc'd. */
 static char *sidecar_text(const struct tables_options *o, const struct tables_file *f)
 {
 	const char *const places[] = {getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, o->directory};
@@ -159,10 +159,8 @@ static char *sidecar_text(const struct tables_options *o, const struct tables_fi
 	size_t size = 0, passed = 0;
 	struct table_copy c;
 	bool found = false;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out = mem_stream(&text, &size);
 
-	if (!out)
-		return NULL;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && !found; i++) {
 		enum table_sidecar state = table_sidecar_read(places[i], &wanted, name, &c);
 
@@ -178,33 +176,32 @@ static char *sidecar_text(const struct tables_options *o, const struct tables_fi
 	}
 	if (!found)
 		fputs(passed ? ")" : "none: made from .eh_frame by each process that needs it", out);
-	if (!fclose(out) && text && found)
+	mem_stream_close(out);
+	if (found)
 		text[size] = 0;
 	return text;
 }
 
-/* Which table a file has, in words. malloc'd; null: out of memory. */
+/* Which table a file has, in words, malloc'd. */
 static char *table_text(const struct tables_options *o, const struct tables_file *f)
 {
-	char *text;
-
 	if (f->kind == TABLES_UNREAD)
-		return asprintf(&text, "cannot be read: %s", f->error) < 0 ? NULL : text;
+		return mem_format("cannot be read: %s", f->error);
 	if (f->kind == TABLES_OTHER)
-		return strdup("no program or library with code");
+		return mem_string("no program or library with code");
 	if (f->kind == TABLES_OWN)
-		return strdup("the file itself");
+		return mem_string("the file itself");
 	return sidecar_text(o, f);
 }
 
-static bool row_put(struct listing *l, const struct tables_options *o, const struct tables_file *f)
+static void row_put(struct listing *l, const struct tables_options *o, const struct tables_file *f)
 {
 	char *from = table_text(o, f);
-	bool good = from && listing_add(l, "%s", f->path) && listing_add(l, "%s", *f->id ? f->id : "-") &&
-	            listing_add(l, "%s", from);
 
+	listing_add(l, "%s", f->path);
+	listing_add(l, "%s", *f->id ? f->id : "-");
+	listing_add(l, "%s", from);
 	free(from);
-	return good;
 }
 
 int tables_files_status(const struct tables_options *o)
@@ -217,7 +214,7 @@ int tables_files_status(const struct tables_options *o)
 
 	listing_init(&l, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; good && i < files.count; i++) {
-		good = row_put(&l, o, &files.list[i]);
+		row_put(&l, o, &files.list[i]);
 		if (files.list[i].kind == TABLES_UNREAD)
 			status = EXIT_UNUSABLE;
 	}

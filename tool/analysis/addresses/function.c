@@ -55,16 +55,15 @@ static void starts_from_symbols(const struct elf_file *f, const struct elf_symbo
 	}
 }
 
-static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, struct error *e)
+static void starts_from_eh_frame(const struct elf_file *f, struct starts *out)
 {
 	struct code_space space = {0};
-	struct cfi_file cfi = {0};
+	struct cfi_file cfi;
 	size_t i;
-	int err;
 
 	space_build(f, &space);
-	err = cfi_file_open(f, &space, &cfi, e);
-	for (i = 0; i < cfi.count && !err; i++) {
+	cfi_file_open(f, &space, &cfi);
+	for (i = 0; i < cfi.count; i++) {
 		uint64_t addr = cfi.fdes[i].start;
 		uint32_t section = elf_section_at(f, addr);
 
@@ -73,26 +72,27 @@ static int starts_from_eh_frame(const struct elf_file *f, struct starts *out, st
 	}
 	cfi_file_close(&cfi);
 	space_free(&space);
-	return err;
 }
 
 /* Adds the starts in .eh_frame_hdr's search table: pairs of (start of function, FDE), 4 bytes each, relative to the
  * section (LSB core, "exception frame header"). Only the encoding that all linkers write is read. Static programs have
  * no such section: there, .eh_frame itself is read. */
-static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct error *e)
+static void starts_from_fdes(const struct elf_file *f, struct starts *out)
 {
 	uint32_t index = cfi_file_hdr(f), count, i, section;
 	const struct elf_section *s = &f->sections[index];
 	uint64_t addr;
 	int32_t rel;
 
-	if (!index || !s->data || s->sh.sh_size < 12)
-		return starts_from_eh_frame(f, out, e);
+	if (!index || !s->data || s->sh.sh_size < 12) {
+		starts_from_eh_frame(f, out);
+		return;
+	}
 	if (s->data[0] != 1 || s->data[1] != 0x1b || s->data[2] != 0x03 || s->data[3] != 0x3b)
-		return 0;
+		return;
 	memcpy(&count, s->data + 8, 4);
 	if (count > (s->sh.sh_size - 12) / 8)
-		return 0;
+		return;
 	for (i = 0; i < count; i++) {
 		memcpy(&rel, s->data + 12 + 8 * (size_t)i, 4);
 		addr = s->sh.sh_addr + (uint64_t)(int64_t)rel;
@@ -100,7 +100,6 @@ static int starts_from_fdes(const struct elf_file *f, struct starts *out, struct
 		if (section && is_code(&f->sections[section]))
 			start_add(out, section, addr, true);
 	}
-	return 0;
 }
 
 bool func_symbols_lost(const struct elf_file *f)
@@ -114,7 +113,7 @@ bool func_symbols_lost(const struct elf_file *f)
 	return !elf_is_object(f);
 }
 
-int func_list_build(const struct elf_file *f, struct func_list *out, struct error *e)
+void func_list_build(const struct elf_file *f, struct func_list *out)
 {
 	struct starts s = {0};
 	bool rel = elf_is_object(f), lost = func_symbols_lost(f);
@@ -127,10 +126,8 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 			start_add(&s, i, rel ? 0 : f->sections[i].sh.sh_addr, false);
 	starts_from_symbols(f, f->symbols, f->symbol_count, &s);
 	starts_from_symbols(f, f->dynsyms, f->dynsym_count, &s);
-	if (!rel && starts_from_fdes(f, &s, e)) {
-		free(s.list);
-		return -1;
-	}
+	if (!rel)
+		starts_from_fdes(f, &s);
 	if (s.count)
 		qsort(s.list, s.count, sizeof(*s.list), start_order);
 	out->funcs = mem_zero(s.count + 1, sizeof(*out->funcs));
@@ -153,7 +150,6 @@ int func_list_build(const struct elf_file *f, struct func_list *out, struct erro
 		out->count++;
 	}
 	free(s.list);
-	return 0;
 }
 
 void func_list_free(struct func_list *l)

@@ -40,7 +40,7 @@ struct func_list {
  * compiler's start-up files. */
 bool func_symbols_lost(const struct elf_file *f);
 /* Returns 0, or -1 and a message. func_list_free() in both cases; the list refers to the file's bytes. */
-int func_list_build(const struct elf_file *f, struct func_list *out, struct error *e);
+void func_list_build(const struct elf_file *f, struct func_list *out);
 void func_list_free(struct func_list *l);
 /* The function that holds an address, or null. */
 const struct func *func_find(const struct func_list *l, uint32_t section, uint64_t addr);

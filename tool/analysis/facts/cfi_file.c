@@ -113,11 +113,11 @@ static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const 
 }
 
 /* ET_REL: gives .eh_frame and LSDA sections addresses after the code, and relocates copies of them. */
-static int parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c, struct error *e)
+static void parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c)
 {
 	uint64_t *addrs = mem_zero((size_t)f->section_count + 1, sizeof(*addrs)), next = 0;
 	struct relas relas = {0};
-	int err = -1;
+	struct error ignored;
 	uint32_t i;
 	size_t k;
 
@@ -139,23 +139,17 @@ static int parts_place(const struct elf_file *f, const struct code_space *space,
 		p->owned = mem_alloc(p->size, 1);
 		memcpy(p->owned, p->bytes, p->size);
 		p->bytes = p->owned;
-		e->text[0] = 0;
-		if (part_relocate(f, addrs, &relas, p, e)) {
-			if (error_is_memory(e))
-				goto out;
+		if (part_relocate(f, addrs, &relas, p, &ignored)) {
 			c->bad++;
 			p->size = 0; /* its addresses are unknown */
 		}
 	}
-	err = 0;
-out:
 	free(addrs);
 	free(relas.first);
-	return err;
 }
 
-static int parts_find(const struct elf_file *f, const struct code_space *space, const struct choice *from,
-                      struct cfi_file *c, struct error *e)
+static void parts_find(const struct elf_file *f, const struct code_space *space, const struct choice *from,
+                       struct cfi_file *c)
 {
 	uint32_t frames = 0, lsdas = 0, i;
 
@@ -174,7 +168,8 @@ static int parts_find(const struct elf_file *f, const struct code_space *space, 
 		else if (is_lsda(s) && elf_is_object(f))
 			c->lsdas[c->lsda_count++] = p;
 	}
-	return elf_is_object(f) ? parts_place(f, space, c, e) : 0;
+	if (elf_is_object(f))
+		parts_place(f, space, c);
 }
 
 static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *space, uint32_t part,
@@ -291,15 +286,14 @@ static void fdes_sort(struct cfi_file *c)
 	c->count = n;
 }
 
-static int fdes_read(const struct elf_file *f, const struct code_space *space, const struct choice *from,
-                     struct cfi_file *out, struct error *e)
+static void fdes_read(const struct elf_file *f, const struct code_space *space, const struct choice *from,
+                      struct cfi_file *out)
 {
 	size_t room = 0;
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
-	if (parts_find(f, space, from, out, e))
-		return -1;
+	parts_find(f, space, from, out);
 	for (i = 0; i < out->part_count; i++) {
 		struct etch_cfi cfi;
 		struct etch_fde fde;
@@ -313,22 +307,20 @@ static int fdes_read(const struct elf_file *f, const struct code_space *space, c
 	if (!out->part_count && !elf_is_object(f))
 		fdes_by_header(f, space, from, out, &room);
 	fdes_sort(out);
-	return 0;
 }
 
-int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e)
+void cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out)
 {
 	const struct choice linked = choice_make(f, false);
 
-	return fdes_read(f, space, &linked, out, e);
+	fdes_read(f, space, &linked, out);
 }
 
-int cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out,
-                          struct error *e)
+void cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out)
 {
 	const struct choice current = choice_make(f, true);
 
-	return fdes_read(f, space, &current, out, e);
+	fdes_read(f, space, &current, out);
 }
 
 void cfi_file_close(struct cfi_file *c)

@@ -45,14 +45,12 @@ struct cfi_file {
 
 /*
  * Reads all FDEs; count 0 without .eh_frame. Those that etch has written are not read: what is made from a file must
- * not depend on what was made of it before. Returns 0, or -1 and a message when out of memory: malformed entries are
- * left out and counted. Call cfi_file_close() after a failure, too. `out` is read-only afterwards, so threads may share
- * it.
+ * not depend on what was made of it before. Malformed entries are left out and counted. `out` is read-only afterwards,
+ * so threads may share it.
  */
-int cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out, struct error *e);
+void cfi_file_open(const struct elf_file *f, const struct code_space *space, struct cfi_file *out);
 /* The same of the .eh_frame that unwinders find in the file as it is: etch's, where it has written one. */
-int cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out,
-                          struct error *e);
+void cfi_file_open_current(const struct elf_file *f, const struct code_space *space, struct cfi_file *out);
 void cfi_file_close(struct cfi_file *c);
 /* The linker's .eh_frame_hdr: index of the section, or 0. */
 uint32_t cfi_file_hdr(const struct elf_file *f);

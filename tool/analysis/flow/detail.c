@@ -5,7 +5,7 @@
 
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,6 @@ struct collector {
 	const struct detail *detail;
 	struct detail_part *part;
 	struct flow *flow;
-	bool failed;
 };
 
 /* The slot that holds the entry value of r, or null; of several the highest, since the others are copies or stale. */
@@ -105,10 +104,7 @@ static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state
 	(void)same;
 	if (addr < t->detail->from || addr >= t->detail->to)
 		return;
-	if (!room_make(&d->insns, &d->insn_room, d->insn_count, sizeof(*d->insns))) {
-		t->failed = true;
-		return;
-	}
+	mem_room(&d->insns, &d->insn_room, d->insn_count, sizeof(*d->insns));
 	x = &d->insns[d->insn_count++];
 	memset(x, 0, sizeof(*x));
 	x->addr = addr;
@@ -122,13 +118,12 @@ static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state
 			saved_find(before, r, x);
 }
 
-/* Appends a jump through a table. False: out of memory. */
-static bool jump_take(struct detail_part *d, const struct flow *f, uint64_t addr, const struct flow_jump *j)
+/* Appends a jump through a table. */
+static void jump_take(struct detail_part *d, const struct flow *f, uint64_t addr, const struct flow_jump *j)
 {
 	if (!j->table)
-		return true;
-	if (!room_make(&d->jumps, &d->jump_room, d->jump_count, sizeof(*d->jumps)))
-		return false;
+		return;
+	mem_room(&d->jumps, &d->jump_room, d->jump_count, sizeof(*d->jumps));
 	d->jumps[d->jump_count++] = (struct detail_jump){.addr = addr,
 	                                                 .table = (uint64_t)(uint32_t)j->what.off,
 	                                                 .bytes = j->what.reg,
@@ -139,7 +134,6 @@ static bool jump_take(struct detail_part *d, const struct flow *f, uint64_t addr
 	                                                 .start = f->in.range->start,
 	                                                 .end = f->in.range->end,
 	                                                 .code = f->in.range->bytes};
-	return true;
 }
 
 /* Are details of a code range requested? */
@@ -148,7 +142,7 @@ static bool is_asked(const struct detail *d, uint64_t start, uint64_t end)
 	return d->vague ? d->at >= start && d->at < end : start < d->to && end > d->from;
 }
 
-bool detail_take(const struct detail *d, struct detail_part **part, struct flow *f)
+void detail_take(const struct detail *d, struct detail_part **part, struct flow *f)
 {
 	const struct code_range *p = f->in.range;
 	struct collector t = {.detail = d, .flow = f};
@@ -156,26 +150,22 @@ bool detail_take(const struct detail *d, struct detail_part **part, struct flow 
 
 	detail_part_free(part);
 	if (!is_asked(d, p->start, p->end))
-		return true;
-	t.part = *part = calloc(1, sizeof(*t.part));
-	if (!t.part)
-		return false;
+		return;
+	t.part = *part = mem_zero(1, sizeof(*t.part));
 	flow_look(f, insn_take, &t);
-	for (i = 0; i < f->step_count && !t.failed; i++) {
+	for (i = 0; i < f->step_count; i++) {
 		uint64_t addr = p->start + f->step_at[i];
 
 		if (f->steps[i].flow == FLOW_JUMP_IND && f->steps[i].number && addr >= d->from && addr < d->to)
-			t.failed = !jump_take(t.part, f, addr, &f->jumps[f->steps[i].number - 1]);
+			jump_take(t.part, f, addr, &f->jumps[f->steps[i].number - 1]);
 	}
-	for (i = 0; i < f->walk.pad_count && !t.failed; i++) {
+	for (i = 0; i < f->walk.pad_count; i++) {
 		if (f->walk.pads[i].start >= d->to || f->walk.pads[i].end <= d->from)
 			continue;
-		t.failed = !room_make(&t.part->pads, &t.part->pad_room, t.part->pad_count, sizeof(*t.part->pads));
-		if (!t.failed)
-			t.part->pads[t.part->pad_count++] =
-				(struct detail_pad){f->walk.pads[i].start, f->walk.pads[i].end, f->walk.pads[i].pad};
+		mem_room(&t.part->pads, &t.part->pad_room, t.part->pad_count, sizeof(*t.part->pads));
+		t.part->pads[t.part->pad_count++] =
+			(struct detail_pad){f->walk.pads[i].start, f->walk.pads[i].end, f->walk.pads[i].pad};
 	}
-	return !t.failed;
 }
 
 void detail_part_free(struct detail_part **part)
@@ -190,31 +180,24 @@ void detail_part_free(struct detail_part **part)
 }
 
 /* Appends `count` elements of `size` bytes to an array. */
-static bool append(void *array, size_t *room, size_t *have, const void *more, size_t count, size_t size)
+static void append(void *array, size_t *capacity, size_t *have, const void *more, size_t count, size_t size)
 {
 	void **p = array;
 
-	if (*have + count > *room) {
-		size_t want = *have + count + *room / 2;
-		void *grown = realloc(*p, want * size);
-
-		if (!grown)
-			return false;
-		*p = grown;
-		*room = want;
-	}
+	while (*have + count > *capacity)
+		mem_double(array, capacity, size);
 	if (count)
 		memcpy((char *)*p + *have * size, more, count * size);
 	*have += count;
-	return true;
 }
 
-bool detail_add(struct detail *d, const struct detail_part *part)
+void detail_add(struct detail *d, const struct detail_part *part)
 {
-	return !part ||
-	       (append(&d->insns, &d->insn_room, &d->insn_count, part->insns, part->insn_count, sizeof(*d->insns)) &&
-	        append(&d->jumps, &d->jump_room, &d->jump_count, part->jumps, part->jump_count, sizeof(*d->jumps)) &&
-	        append(&d->pads, &d->pad_room, &d->pad_count, part->pads, part->pad_count, sizeof(*d->pads)));
+	if (!part)
+		return;
+	append(&d->insns, &d->insn_room, &d->insn_count, part->insns, part->insn_count, sizeof(*d->insns));
+	append(&d->jumps, &d->jump_room, &d->jump_count, part->jumps, part->jump_count, sizeof(*d->jumps));
+	append(&d->pads, &d->pad_room, &d->pad_count, part->pads, part->pad_count, sizeof(*d->pads));
 }
 
 static int insn_order(const void *a, const void *b)
@@ -249,7 +232,7 @@ static int pad_order(const void *a, const void *b)
 
 /* Lists the targets of all jump tables. Tables may be shared or overlap, so detail_targets_most() bounds the total in
  * proportion to the code. */
-static bool targets_find(struct detail *d, const struct flow_env *env)
+static void targets_find(struct detail *d, const struct flow_env *env)
 {
 	uint64_t most = detail_targets_most(d), i;
 	size_t k;
@@ -262,16 +245,14 @@ static bool targets_find(struct detail *d, const struct flow_env *env)
 		j->listed = j->entries <= most;
 		most -= j->listed ? j->entries : 0;
 		for (i = 0; i < j->entries && j->listed; i++) {
-			if (!room_make(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets)))
-				return false;
+			mem_room(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets));
 			d->targets[d->target_count++] =
 				(struct detail_target){j->addr, jump_table_entry(env, &range, &what, (unsigned)i), (unsigned)i};
 		}
 	}
-	return true;
 }
 
-bool detail_sort(struct detail *d, const struct flow_env *env)
+void detail_sort(struct detail *d, const struct flow_env *env)
 {
 	if (d->insn_count)
 		qsort(d->insns, d->insn_count, sizeof(*d->insns), insn_order);
@@ -279,7 +260,7 @@ bool detail_sort(struct detail *d, const struct flow_env *env)
 		qsort(d->jumps, d->jump_count, sizeof(*d->jumps), jump_order);
 	if (d->pad_count)
 		qsort(d->pads, d->pad_count, sizeof(*d->pads), pad_order);
-	return targets_find(d, env);
+	targets_find(d, env);
 }
 
 void detail_targets_sort(struct detail *d)

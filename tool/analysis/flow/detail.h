@@ -80,14 +80,14 @@ struct detail {
 /* The results for one code range. A later round replaces those of an earlier one. */
 struct detail_part;
 /* Replaces *part by the results of the code range that flow_run() and flow_states() have just analysed; null if it is
- * outside of the interval. False: out of memory. */
-bool detail_take(const struct detail *d, struct detail_part **part, struct flow *f);
+ * outside of the interval. */
+void detail_take(const struct detail *d, struct detail_part **part, struct flow *f);
 void detail_part_free(struct detail_part **part);
-/* Appends the results of one code range, once its last round is over. False: out of memory. */
-bool detail_add(struct detail *d, const struct detail_part *part);
+/* Appends the results of one code range, once its last round is over. */
+void detail_add(struct detail *d, const struct detail_part *part);
 struct flow_env;
-/* Sorts all lists by address and reads the targets of the jump tables. False: out of memory. */
-bool detail_sort(struct detail *d, const struct flow_env *env);
+/* Sorts all lists by address and reads the targets of the jump tables. */
+void detail_sort(struct detail *d, const struct flow_env *env);
 /* The most targets that are listed, over all jumps. */
 static inline uint64_t detail_targets_most(const struct detail *d) { return 65536 + 4 * (d->to - d->from); }
 /* Call after adding to detail.targets, before detail_targets_of(). */

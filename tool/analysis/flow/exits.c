@@ -2,7 +2,7 @@
 /* What one instruction adds to the results of its code range (struct flow_result), by the state before it at the
  * fixpoint: exits, edges out of the range, and what they tell of it. */
 #include "analysis/flow/flow_internal.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,8 @@ struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct st
 
 	if (2 * (f->found.edge_count + 1) > f->walk.edge_hash_size) {
 		size_t size = f->walk.edge_hash_size ? 2 * f->walk.edge_hash_size : 256, i;
-		uint32_t *hash = calloc(size, sizeof(*hash));
+		uint32_t *hash = mem_zero(size, sizeof(*hash));
 
-		if (!hash) {
-			f->failed = true;
-			return NULL;
-		}
 		mask = size - 1;
 		for (i = 0; i < f->found.edge_count; i++) {
 			for (h = edge_hash(f->found.edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
@@ -39,10 +35,7 @@ struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct st
 			return x;
 		}
 	f->walk.edge_hash[h] = (uint32_t)f->found.edge_count + 1;
-	if (!room_make(&f->found.edges, &f->walk.edge_room, f->found.edge_count, sizeof(*f->found.edges))) {
-		f->failed = true;
-		return NULL;
-	}
+	mem_room(&f->found.edges, &f->walk.edge_room, f->found.edge_count, sizeof(*f->found.edges));
 	x = &f->found.edges[f->found.edge_count++];
 	x->target = target;
 	x->from = f->in.number;
@@ -591,8 +584,7 @@ bool flow_takes_address(const struct flow *f, const struct step *in)
 static void ref_add(struct flow *f, uint64_t off, uint64_t addr, unsigned kind)
 {
 	flow_exit_add(f, addr, kind);
-	if (!f->failed)
-		f->found.exits[f->found.exit_count - 1].at = (uint32_t)off;
+	f->found.exits[f->found.exit_count - 1].at = (uint32_t)off;
 }
 
 /* Notes an address that the code takes. What the entry point takes, such as main, is called. */

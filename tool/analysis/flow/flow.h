@@ -348,7 +348,6 @@ struct flow {
 	struct flow_input in;
 	struct flow_result found;
 	struct flow_scratch walk;
-	bool failed; /* out of memory */
 	struct step_cache *cache;
 	uint32_t *at;       /* per byte of the range: index of the step that begins there + 1; 0: none */
 	uint64_t *starts;   /* bitmap, a bit per byte: a step begins there */
@@ -383,9 +382,9 @@ struct flow {
 #define FLOW_IDLE    8u  /* it leaves the state as it is, by the last walk */
 #define FLOW_NUMBER  16u /* tails.c: it stores a number that is no address of code */
 
-/* Analyses a code range. `in`: edges from other code ranges into it, sorted by target. Results in *f. False: out of
- * memory, or the range is 4 GiB or larger. */
-bool flow_run(struct flow *f, const struct flow_env *env, uint32_t range, const struct flow_edge *in, size_t in_count,
+/* Analyses a code range. `in`: edges from other code ranges into it, sorted by target. Results in *f. A range
+ * of 4 GiB ends the process, as lack of memory does. */
+void flow_run(struct flow *f, const struct flow_env *env, uint32_t range, const struct flow_edge *in, size_t in_count,
               enum flow_start start);
 
 /* Reports the states of the code range of the last flow_run(), and completes the results in *f: exits, edges, flags. */
@@ -396,9 +395,8 @@ void flow_look(struct flow *f, flow_state_fn *fn, void *ctx);
 
 /* tails.c: may flow_tail_rule() find rules in the code range? */
 bool flow_has_tails(const struct flow *f);
-/* Finds where what follows needs the return address, for flow_tail_rule(). Called before flow_states(). False: out of
- * memory. */
-bool flow_tails_find(struct flow *f);
+/* Finds where what follows needs the return address, for flow_tail_rule(). Called before flow_states(). */
+void flow_tails_find(struct flow *f);
 /* After flow_tails_find(), in the callback of flow_states(): changes *out, the rule that the state proves before an
  * instruction, to that by the tail calls and handlers that follow it. False: they show none, or the other is better. */
 bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, struct etch_rule *out);

@@ -92,11 +92,11 @@ static inline bool flow_is_exit(const struct step *in, const struct state *s)
 /* flow_run.c: the row of .eh_frame for an address of the code range, or null. */
 const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr);
 
-/* flow_run.c: resets *f for a code range. False: out of memory, or the range is 4 GiB or larger. */
+/* flow_run.c: resets *f for a code range. False: it is 4 GiB or larger. */
 bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number);
 
 /* flow_reach.c */
-/* flow_step(): index of the step at an offset, decoded on demand; NO_STEP: it does not decode, or out of memory. */
+/* flow_step(): index of the step at an offset, decoded on demand; NO_STEP: it does not decode. */
 uint32_t flow_step_new(struct flow *f, uint64_t off);
 static inline uint32_t flow_step(struct flow *f, uint64_t off)
 {

@@ -3,53 +3,30 @@
  * flow_gets_out(), which answers by reachability alone. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 
-/* Makes room for more steps. False: out of memory. */
-static bool steps_grow(struct flow *f)
+static void steps_grow(struct flow *f)
 {
 	size_t want = f->walk.step_room ? 2 * f->walk.step_room : 1024;
-	void *a = realloc(f->steps, want * sizeof(*f->steps));
-	void *b, *c, *d;
 
-	if (a)
-		f->steps = a;
-	b = realloc(f->step_at, want * sizeof(*f->step_at));
-	if (b)
-		f->step_at = b;
-	c = realloc(f->leader, want * sizeof(*f->leader));
-	if (c)
-		f->leader = c;
-	d = realloc(f->seen, want);
-	if (d)
-		f->seen = d;
-	if (!a || !b || !c || !d)
-		return false;
+	f->steps = mem_resize(f->steps, want, sizeof(*f->steps));
+	f->step_at = mem_resize(f->step_at, want, sizeof(*f->step_at));
+	f->leader = mem_resize(f->leader, want, sizeof(*f->leader));
+	f->seen = mem_resize(f->seen, want, sizeof(*f->seen));
 	f->walk.step_room = want;
-	return true;
 }
 
-/* Makes room for the states of more blocks. False: out of memory. */
-static bool states_grow(struct flow *f)
+/* For the states of more blocks. */
+static void states_grow(struct flow *f)
 {
 	size_t want = f->walk.state_room ? 2 * f->walk.state_room : 128;
-	void *a = realloc(f->states, want * sizeof(*f->states));
-	void *b, *c;
 
-	if (a)
-		f->states = a;
-	b = realloc(f->state_live, want);
-	if (b)
-		f->state_live = b;
-	c = realloc(f->step_of_state, want * sizeof(*f->step_of_state));
-	if (c)
-		f->step_of_state = c;
-	if (!a || !b || !c)
-		return false;
+	f->states = mem_resize(f->states, want, sizeof(*f->states));
+	f->state_live = mem_resize(f->state_live, want, sizeof(*f->state_live));
+	f->step_of_state = mem_resize(f->step_of_state, want, sizeof(*f->step_of_state));
 	f->walk.state_room = want;
-	return true;
 }
 
 /* The relocation at an address, or null. Lookups come mostly in order of address, so the search starts at the last
@@ -159,10 +136,8 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	size_t n = f->step_count;
 	struct step *s;
 
-	if (n == f->walk.step_room && !steps_grow(f)) {
-		f->failed = true;
-		return NO_STEP;
-	}
+	if (n == f->walk.step_room)
+		steps_grow(f);
 	s = &f->steps[n];
 	if (!step_decode_in(f->cache, bytes, f->in.range->end - addr, f->in.readable - off, addr, s))
 		return NO_STEP;
@@ -209,10 +184,8 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 
 	if (i == NO_STEP || f->leader[i])
 		return i;
-	if (f->state_count == f->walk.state_room && !states_grow(f)) {
-		f->failed = true;
-		return NO_STEP;
-	}
+	if (f->state_count == f->walk.state_room)
+		states_grow(f);
 	f->state_live[f->state_count] = 0;
 	if (f->seen[i] & FLOW_WALKED) {
 		walked_again(f, off);
@@ -225,10 +198,8 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 
 static void todo_add(struct flow *f, uint64_t off)
 {
-	if (!room_make(&f->walk.todo, &f->walk.todo_room, f->walk.todo_count, sizeof(*f->walk.todo)))
-		f->failed = true;
-	else
-		f->walk.todo[f->walk.todo_count++] = (uint32_t)off;
+	mem_room(&f->walk.todo, &f->walk.todo_room, f->walk.todo_count, sizeof(*f->walk.todo));
+	f->walk.todo[f->walk.todo_count++] = (uint32_t)off;
 }
 
 /* Makes a jump target in the code range the leader of a block, and puts it on the list of what to decode. */
@@ -296,10 +267,8 @@ static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uin
 	while (off < size && !at[off]) {
 		struct step *s;
 
-		if (n == f->walk.step_room && !steps_grow(f)) {
-			f->failed = true;
-			break;
-		}
+		if (n == f->walk.step_room)
+			steps_grow(f);
 		s = &f->steps[n];
 		if (!step_decode_in(f->cache, bytes + off, size - off, readable - off, start + off, s))
 			break;
@@ -334,7 +303,7 @@ static void scan_from(struct flow *f, uint64_t off)
 		unsigned len;
 		uint32_t i;
 
-		if (off >= size || !f->at[off] || f->failed)
+		if (off >= size || !f->at[off])
 			return;
 		i = f->at[off] - 1;
 		if (!fresh && (f->seen[i] & FLOW_SCANNED)) {
@@ -359,7 +328,7 @@ static void scan_from(struct flow *f, uint64_t off)
 void flow_reach(struct flow *f, uint64_t off)
 {
 	todo_add(f, off);
-	while (f->walk.todo_count && !f->failed)
+	while (f->walk.todo_count)
 		scan_from(f, f->walk.todo[--f->walk.todo_count]);
 }
 
@@ -436,11 +405,11 @@ bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, c
 	for (i = 0; i < p->entry_count; i++)
 		scan_later(f, env->entries[p->entry + i]);
 	scan_later(f, p->start);
-	while (f->walk.todo_count && !f->failed) {
+	while (f->walk.todo_count) {
 		scan_from(f, f->walk.todo[--f->walk.todo_count]);
 		for (; seen < f->step_count; seen++) /* including steps that were decoded only by lookahead */
 			if (leads_out(f, &f->steps[seen]))
 				return true;
 	}
-	return f->failed || falls_out(f);
+	return falls_out(f);
 }

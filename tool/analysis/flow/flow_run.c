@@ -3,6 +3,8 @@
  * walks it, then its landing pads, jump tables and dead code. Also facts about calls, faults and landing pads. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 #include "support/vector.h"
 
 #include <stdlib.h>
@@ -83,10 +85,8 @@ static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 
 	if (!pad)
 		return;
-	if (!room_make(&f->walk.pads, &f->walk.pad_room, f->walk.pad_count, sizeof(*f->walk.pads)))
-		f->failed = true;
-	else
-		f->walk.pads[f->walk.pad_count++] = (struct flow_pad){start, end, pad};
+	mem_room(&f->walk.pads, &f->walk.pad_room, f->walk.pad_count, sizeof(*f->walk.pads));
+	f->walk.pads[f->walk.pad_count++] = (struct flow_pad){start, end, pad};
 }
 
 static int pad_order(const void *a, const void *b)
@@ -156,11 +156,9 @@ void flow_land(const struct flow *f, const struct state *call, struct state *out
 
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 {
-	if (!room_make(&f->found.exits, &f->walk.exit_room, f->found.exit_count, sizeof(*f->found.exits)))
-		f->failed = true;
-	else
-		f->found.exits[f->found.exit_count++] = (struct flow_exit){
-			.target = target, .kind = kind, .from = f->in.number, .to = range_number(f->in.env, target)};
+	mem_room(&f->found.exits, &f->walk.exit_room, f->found.exit_count, sizeof(*f->found.exits));
+	f->found.exits[f->found.exit_count++] =
+		(struct flow_exit){.target = target, .kind = kind, .from = f->in.number, .to = range_number(f->in.env, target)};
 }
 
 bool flow_may_tail_call(const struct flow *f, uint64_t target)
@@ -198,26 +196,22 @@ static void at_reset(struct flow *f)
 }
 
 /* Makes flow.at and flow.starts all 0 for `size` bytes, by the steps of the last code range, which must still be there.
- * False: out of memory. */
-static bool at_clear(struct flow *f, uint64_t size)
+ */
+static void at_clear(struct flow *f, uint64_t size)
 {
-	uint64_t room = size + size / 2 + 64;
+	uint64_t capacity = size + size / 2 + 64;
 
 	if (size > f->walk.at_room) {
 		free(f->at);
 		free(f->starts);
-		f->walk.at_room = f->walk.at_size = 0;
-		f->at = calloc(room, sizeof(*f->at));
-		f->starts = malloc((room / 64 + 1) * sizeof(*f->starts));
-		if (!f->at || !f->starts)
-			return false;
-		f->walk.at_room = room;
+		f->at = mem_zero(capacity, sizeof(*f->at));
+		f->starts = mem_alloc(capacity / 64 + 1, sizeof(*f->starts));
+		f->walk.at_room = capacity;
 	} else if (f->at) {
 		at_reset(f);
 	}
 	f->walk.at_size = size;
 	memset(f->starts, 0, (size / 64 + 1) * sizeof(*f->starts));
-	return true;
 }
 
 /* Bytes of the file from `bytes` on; 0 if `bytes` is not in it. */
@@ -292,24 +286,22 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 {
 	const struct code_range *p = &env->ranges[number];
 	uint64_t size = p->end - p->start;
-	bool cleared;
 
+	if (size >= UINT32_MAX)
+		return false;
 	if (!f->cache)
 		f->cache = step_cache_new(); /* null is allowed: decoding is then slower */
 	input_set(&f->in, env, number);
 	scratch_reset(&f->walk, f->found.edge_count);
 	result_reset(&f->found);
-	cleared = size < UINT32_MAX && at_clear(f, size);
+	at_clear(f, size);
 	f->step_count = f->state_count = f->jump_count = 0;
-	f->failed = false;
-	if (!cleared)
-		return false;
 	if (p->fde >= 0 && !p->plt) {
 		lsda_call_sites(env->file, env->cfi, (size_t)p->fde, pad_add, f);
 		if (f->walk.pad_count)
 			qsort(f->walk.pads, f->walk.pad_count, sizeof(*f->walk.pads), pad_order);
 	}
-	return !f->failed;
+	return true;
 }
 
 /* Does the code range begin by replacing rsp? makecontext() pushes the address of such code as a return address,
@@ -421,18 +413,18 @@ static bool is_refused(const struct flow *f, const struct flow_edge *x)
 	       (f->in.handler && is_unknown(&x->state));
 }
 
-/* Analyses the code range with or without constants. False: out of memory, or too large. */
-static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
+/* Analyses the code range with or without constants. */
+static void run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
                      size_t in_count, bool force_constants)
 {
 	struct state entry;
 	uint32_t i, start = f->in.start;
 
 	if (!flow_prepare(f, env, number))
-		return false;
+		bounds_exhausted(); /* 4 GiB of code without a start of another function */
 	flow_clashes_begin(f);
 	if (start == START_NOWHERE)
-		return true;
+		return;
 	state_entry(&entry);
 	if (f->in.range->plt && plt_is_first(f->in.range->bytes, f->in.range->end - f->in.range->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
@@ -467,25 +459,22 @@ static bool run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		jumps_follow(f);
 	flow_dead_follow(f);
 	f->found.replaces_sp = switches_stack(f);
-	return !f->failed;
 }
 
 /* Walks over a code range, at most, each time since the last one has found that another call does not return. */
 #define WALKS_MOST 8u
 
-bool flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
+void flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
               enum flow_start start)
 {
 	unsigned walks = 0;
-	bool ok;
 
 	f->in.start = (uint8_t)start;
 	f->walk.clash_count = 0;
 	do {
-		ok = run_once(f, env, number, in, in_count, false);
-		if (ok && f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
-			ok = run_once(f, env, number, in, in_count, true);
-	} while (ok && f->walk.clashes_late && ++walks < WALKS_MOST);
+		run_once(f, env, number, in, in_count, false);
+		if (f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
+			run_once(f, env, number, in, in_count, true);
+	} while (f->walk.clashes_late && ++walks < WALKS_MOST);
 	f->walk.edges_drop_constants = !flow_needs_constants(f);
-	return ok;
 }

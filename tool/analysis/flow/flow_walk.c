@@ -2,7 +2,7 @@
 /* The second pass over a code range: propagates states along the edges between basic blocks, to the fixpoint. */
 #include "analysis/dataflow/solver.h"
 #include "analysis/flow/flow_internal.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <string.h>
 
@@ -43,13 +43,13 @@ static uint32_t block_rank(const void *ctx, uint32_t k)
 	return f->step_at[f->step_of_state[k]];
 }
 
-/* Is there no use in walking on? Out of memory, or constants are needed that are not followed: flow_run() walks the
- * range again with them. */
+/* Is there no use in walking on? Constants are needed that are not followed: flow_run() walks the range again with
+ * them. */
 static bool walk_stops(const void *ctx)
 {
 	const struct flow *f = ctx;
 
-	return f->failed || (f->found.no_constants && flow_needs_constants(f));
+	return f->found.no_constants && flow_needs_constants(f);
 }
 
 static void block_transfer(void *ctx, uint32_t k);
@@ -114,16 +114,13 @@ static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 		flow_breaks(f, target - f->in.range->start, s);
 }
 
-/* Adds an indirect jump. Returns its index + 1, or 0 when out of memory. */
+/* Adds an indirect jump. Returns its index + 1. */
 static uint32_t jump_make(struct flow *f)
 {
-	size_t room = f->walk.jump_room;
+	size_t capacity = f->walk.jump_room;
 
-	if (!room_make(&f->jumps, &f->walk.jump_room, f->jump_count, sizeof(*f->jumps)) ||
-	    (room != f->walk.jump_room && !room_make(&f->walk.table_at, &room, room, sizeof(*f->walk.table_at)))) {
-		f->failed = true;
-		return 0;
-	}
+	mem_room(&f->jumps, &f->walk.jump_room, f->jump_count, sizeof(*f->jumps));
+	mem_room(&f->walk.table_at, &capacity, f->jump_count, sizeof(*f->walk.table_at));
 	memset(&f->jumps[f->jump_count], 0, sizeof(*f->jumps));
 	return (uint32_t)++f->jump_count;
 }
@@ -132,21 +129,19 @@ static uint32_t jump_make(struct flow *f)
 static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 {
 	struct step *in = &f->steps[step];
-	size_t i = in->number ? in->number : (in->number = jump_make(f));
+	size_t i;
 
-	if (!i--)
-		return;
+	if (!in->number)
+		in->number = jump_make(f);
+	i = in->number - 1;
 	if (f->jumps[i].has_state && state_same(&f->jumps[i].state, s))
 		return;
 	f->walk.jumps_agreed = false;
 	flow_agreed_undo(f, i);
-	if (!f->jumps[i].is_new &&
-	    !room_make(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps))) {
-		f->failed = true;
-		return;
-	}
-	if (!f->jumps[i].is_new)
+	if (!f->jumps[i].is_new) {
+		mem_room(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps));
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)i;
+	}
 	f->jumps[i].has_state = f->jumps[i].is_new = true;
 	f->jumps[i].step = step;
 	state_copy(&f->jumps[i].state, s);
@@ -159,10 +154,7 @@ static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
 	if (off >= f->in.range->end - f->in.range->start)
 		return;
-	if (!room_make(&f->walk.dead, &f->walk.dead_room, f->walk.dead_count, sizeof(*f->walk.dead))) {
-		f->failed = true;
-		return;
-	}
+	mem_room(&f->walk.dead, &f->walk.dead_room, f->walk.dead_count, sizeof(*f->walk.dead));
 	f->walk.dead[f->walk.dead_count].off = off;
 	state_copy(&f->walk.dead[f->walk.dead_count++].state, call);
 }
@@ -176,8 +168,7 @@ void flow_dead_follow(struct flow *f)
 {
 	size_t i;
 
-	for (i = f->in.range->open ? 0 : f->walk.dead_count;
-	     i-- > 0 && !f->failed;) { /* the last walk past a call has its final state */
+	for (i = f->in.range->open ? 0 : f->walk.dead_count; i-- > 0;) { /* the last walk past a call has its final state */
 		struct state s;
 		uint32_t k;
 
@@ -441,6 +432,5 @@ void flow_enter(struct flow *f, uint64_t addr, const struct state *s)
 	if (i == NO_STEP)
 		return;
 	flow_reach(f, addr - f->in.range->start);
-	if (!f->failed)
-		reach(f, i, s);
+	reach(f, i, s);
 }

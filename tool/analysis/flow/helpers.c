@@ -5,6 +5,7 @@
  * nothing: a call in front of it may be noreturn.
  */
 #include "analysis/flow/flow_internal.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 
@@ -32,30 +33,26 @@ static void paths_of(struct flow *f, uint32_t i)
 	}
 }
 
-/* Fills flow.walk.paths: for each offset, the number of jumps that pass over it. False: out of memory. */
-static bool paths_make(struct flow *f)
+/* Fills flow.walk.paths: for each offset, the number of jumps that pass over it. */
+static void paths_make(struct flow *f)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, off;
 	uint32_t i, count = (uint32_t)f->step_count;
 
 	free(f->walk.paths);
-	f->walk.paths = calloc(size + 2, sizeof(*f->walk.paths));
-	if (!f->walk.paths) {
-		f->failed = true;
-		return false;
-	}
+	f->walk.paths = mem_zero(size + 2, sizeof(*f->walk.paths));
 	for (i = 0; i < count; i++) /* instructions decoded here are not walked */
 		if (f->seen[i] & FLOW_WALKED)
 			paths_of(f, i);
 	for (off = 1; off <= size; off++)
 		f->walk.paths[off] += f->walk.paths[off - 1];
-	return true;
 }
 
 bool flow_is_helper(struct flow *f, uint64_t target)
 {
-	if (!f->in.relaxed || !f->in.range->open || !f->walk.has_helpers || !flow_inside(f, target) ||
-	    (!f->walk.paths && !paths_make(f)))
+	if (!f->in.relaxed || !f->in.range->open || !f->walk.has_helpers || !flow_inside(f, target))
 		return false;
+	if (!f->walk.paths)
+		paths_make(f);
 	return f->walk.paths[target - f->in.range->start] > 0;
 }

@@ -3,7 +3,7 @@
  * state that the other indirect jumps agree on. */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/padding.h"
-#include "support/vector.h"
+#include "support/memory.h"
 #include "shared/search.h"
 
 #include <stdlib.h>
@@ -146,18 +146,14 @@ static int word32_order(const void *a, const void *b)
 /* Up to this many new jumps, each searches flow.walk.table_at linearly; with more, the list is sorted first. */
 #define FRESH_FEW 16u
 
-/* Sorts flow.walk.table_at into table_sorted. False: out of memory. */
-static bool starts_sort(struct flow *f)
+/* Sorts flow.walk.table_at into table_sorted. */
+static void starts_sort(struct flow *f)
 {
-	uint32_t *list = f->jump_count ? malloc(f->jump_count * sizeof(*list)) : NULL;
+	uint32_t *list = mem_copy(f->walk.table_at, f->jump_count * sizeof(*list));
 
-	if (!list)
-		return false;
-	memcpy(list, f->walk.table_at, f->jump_count * sizeof(*list));
 	qsort(list, f->jump_count, sizeof(*list), word32_order);
 	free(f->walk.table_sorted);
 	f->walk.table_sorted = list;
-	return true;
 }
 
 /* Does another table of the code range begin among the entries of this one? Then its bound is too high. */
@@ -244,10 +240,7 @@ static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 		more++;
 	}
 	if (!more) {
-		if (!room_make(&f->walk.inner, &f->walk.inner_room, f->walk.inner_count, sizeof(*f->walk.inner))) {
-			f->failed = true;
-			return;
-		}
+		mem_room(&f->walk.inner, &f->walk.inner_room, f->walk.inner_count, sizeof(*f->walk.inner));
 		memmove(f->walk.inner + k + 1, f->walk.inner + k, (f->walk.inner_count++ - k) * sizeof(*f->walk.inner));
 	} else if (more > 1) {
 		memmove(f->walk.inner + k + 1, f->walk.inner + k + more,
@@ -316,16 +309,16 @@ static void table_follow(struct flow *f, struct flow_jump *j)
  * jumps, runs after each batch. */
 static void tables_follow(struct flow *f)
 {
-	while (f->walk.new_jump_count && !f->failed) {
+	while (f->walk.new_jump_count) {
 		uint32_t *fresh = f->walk.new_jumps;
 		size_t count = f->walk.new_jump_count, k;
 
 		f->walk.new_jumps = NULL;
 		f->walk.new_jump_count = f->walk.new_jump_room = 0;
 		qsort(fresh, count, sizeof(*fresh), word32_order);
-		if (count > FRESH_FEW && !starts_sort(f))
-			f->failed = true;
-		for (k = 0; k < count && !f->failed; k++)
+		if (count > FRESH_FEW)
+			starts_sort(f);
+		for (k = 0; k < count; k++)
 			table_follow(f, &f->jumps[fresh[k]]);
 		free(fresh);
 		free(f->walk.table_sorted);
@@ -405,8 +398,7 @@ static unsigned unbounded_entries(struct flow *f, const struct value *t)
  * before the remaining code is given the state that all jumps agree on. */
 static void unbounded_follow(struct flow *f)
 {
-	for (; (f->in.own_stack || (f->in.relaxed && f->in.range->open)) && f->walk.unbounded_next < f->jump_count &&
-	       !f->failed;
+	for (; (f->in.own_stack || (f->in.relaxed && f->in.range->open)) && f->walk.unbounded_next < f->jump_count;
 	     f->walk.unbounded_next++) {
 		struct flow_jump *j = &f->jumps[f->walk.unbounded_next];
 
@@ -415,11 +407,7 @@ static void unbounded_follow(struct flow *f)
 		j->unbounded = (uint16_t)unbounded_entries(f, &j->what);
 		if (!j->unbounded)
 			continue;
-		if (!room_make(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count,
-		               sizeof(*f->walk.new_jumps))) {
-			f->failed = true;
-			return;
-		}
+		mem_room(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps));
 		j->is_new = true;
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)f->walk.unbounded_next;
 		tables_follow(f);
@@ -442,7 +430,7 @@ void jumps_follow(struct flow *f)
 	f->walk.jumps_agreed = false; /* recomputed in each call */
 	/* Where trap frames are linked, rsp differs from place to place: agreement of some jumps proves nothing about the
 	 * code that others reach. */
-	while (f->jump_count && !f->walk.has_traps && !f->failed) {
+	while (f->jump_count && !f->walk.has_traps) {
 		if (!f->walk.jumps_agreed) {
 			if (!(f->in.own_stack ? f->in.env->runtime->agree(f, &s) : jumps_agree(f, &s)))
 				break;
@@ -463,6 +451,6 @@ void jumps_follow(struct flow *f)
 		tables_follow(f);
 		unbounded_follow(f);
 		if (!flow_walked(f, off))
-			off++; /* out of memory, or it does not decode */
+			off++; /* it does not decode */
 	}
 }

@@ -20,7 +20,7 @@
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #define TAIL_ANY  (-2) /* top of the lattice: no path from there is known to end */
 #define TAIL_NONE (-1) /* bottom: unknown */
@@ -294,15 +294,14 @@ static void numbers_find(struct flow *f)
 	f->saves = saves;
 }
 
-bool flow_tails_find(struct flow *f)
+void flow_tails_find(struct flow *f)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, off;
 	bool some = true;
 	size_t i;
 
 	while (f->tail_room < f->step_count)
-		if (!room_make(&f->tails, &f->tail_room, f->tail_room, sizeof(*f->tails)))
-			return false;
+		mem_double(&f->tails, &f->tail_room, sizeof(*f->tails));
 	for (i = 0; i < f->step_count; i++)
 		f->tails[i] = TAIL_ANY;
 	if (f->in.env->handlers)
@@ -319,7 +318,6 @@ bool flow_tails_find(struct flow *f)
 			f->tails[k - 1] = now;
 			f->seen[k - 1] |= FLOW_MOVES; /* the rule may change without a change of the state */
 		}
-	return true;
 }
 
 /*

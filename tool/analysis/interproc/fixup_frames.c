@@ -31,8 +31,8 @@ static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 
 /* Adds ETCH-X008: `there` is the rule of the faulting instruction, `here` that of its continuation. `names` is built
  * for the first one. */
-static int frames_differ(struct work *w, struct symbol_index *names, const struct fixup *x,
-                         const struct etch_rule *there, const struct etch_rule *here, struct error *e)
+static void frames_differ(struct work *w, struct symbol_index *names, const struct fixup *x,
+                          const struct etch_rule *there, const struct etch_rule *here)
 {
 	const struct code_section *c = space_at(&w->out->space, x->insn);
 	char from[72], a[32], b[32];
@@ -43,27 +43,24 @@ static int frames_differ(struct work *w, struct symbol_index *names, const struc
 	                      sizeof(from));
 	rule_cfa_text(there, a, sizeof(a));
 	rule_cfa_text(here, b, sizeof(b));
-	return finding_add(&w->out->findings, "ETCH-X008", 0, x->to,
-	                   "where %s goes on when it faults, its frame has CFA %s; here it is %s", from, a, b)
-	           ? 0
-	           : error_memory(e);
+	finding_add(&w->out->findings, "ETCH-X008", 0, x->to,
+	            "where %s goes on when it faults, its frame has CFA %s; here it is %s", from, a, b);
 }
 
-int fixups_compare(struct work *w, struct error *e)
+void fixups_compare(struct work *w)
 {
 	const struct fixup **list = mem_alloc(w->fixups.count, sizeof(*list));
 	const struct etch_rule *here = NULL;
 	struct symbol_index names = {0};
 	size_t n = 0, i;
 	bool reported = false;
-	int err = 0;
 
 	for (i = 0; i < w->fixups.count; i++)
 		if (fixup_counts(&w->fixups, &w->fixups.list[i]) && !w->fixups.tables[w->fixups.list[i].table].other_format)
 			list[n++] = &w->fixups.list[i];
 	if (n)
 		qsort(list, n, sizeof(*list), target_order);
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		const struct etch_ex raw = {.data = list[i]->data};
 		const struct etch_rule *there = rule_at(&w->out->rows, list[i]->insn);
 
@@ -79,9 +76,8 @@ int fixups_compare(struct work *w, struct error *e)
 		    (etch_ex_type(&raw) && here->cfa == etch_ex_reg(&raw)))
 			continue;
 		reported = true;
-		err = frames_differ(w, &names, list[i], there, here, e);
+		frames_differ(w, &names, list[i], there, here);
 	}
 	symbol_index_free(&names);
 	free(list);
-	return err;
 }

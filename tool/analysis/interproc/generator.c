@@ -198,11 +198,8 @@ static void range_count(struct frames *out, const struct range_state *s, const s
 	}
 }
 
-/*
- * Joins the rows and findings of all code ranges, which are freed; gaps between them become UNDEF. 0, or -1 and a
- * message.
- */
-static int rows_join(struct work *w, struct error *e)
+/* Joins the rows and findings of all code ranges, which are freed; gaps between them become UNDEF. */
+static void rows_join(struct work *w)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
 	struct frames *out = w->out;
@@ -249,10 +246,7 @@ static int rows_join(struct work *w, struct error *e)
 				out->undefined += end - r->rows[k].addr;
 		}
 		range_count(out, &w->state[i], p);
-		if (!findings_take(&out->findings, &r->findings)) {
-			step_cache_free(cache);
-			return error_memory(e);
-		}
+		findings_take(&out->findings, &r->findings);
 		saves_append(&out->saves, r);
 		at = p->end;
 		range_rows_free(r);
@@ -264,7 +258,6 @@ static int rows_join(struct work *w, struct error *e)
 	for (i = 0; i < out->space.count; i++)
 		out->text += out->space.list[i].size;
 	out->functions = w->ranges.count;
-	return 0;
 }
 
 /* Converts an address of the code space to a section and, in an object file, an offset in it. */
@@ -332,8 +325,8 @@ static void detail_narrow(const struct work *w, struct detail *d)
 		d->to = list[next].start;
 }
 
-/* Joins the details of the code ranges in the requested address range. 0, or -1 and a message. */
-static int detail_join(struct work *w, struct detail *d, struct error *e)
+/* Joins the details of the code ranges in the requested address range. */
+static void detail_join(struct work *w, struct detail *d)
 {
 	size_t i;
 
@@ -342,10 +335,10 @@ static int detail_join(struct work *w, struct detail *d, struct error *e)
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 
-		if (p->start < d->to && p->end > d->from && !detail_add(d, range_rare(&w->state[i])->detail))
-			return error_memory(e);
+		if (p->start < d->to && p->end > d->from)
+			detail_add(d, range_rare(&w->state[i])->detail);
 	}
-	return detail_sort(d, &w->env) ? 0 : error_memory(e);
+	detail_sort(d, &w->env);
 }
 
 /* Finds what etch has added to the file in an earlier run: the end of its segment, after what was moved there. */
@@ -376,8 +369,9 @@ static int work_open(struct work *w, struct error *e)
 	} else if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e)) {
 		return -1;
 	}
-	if (cfi_file_open(f, space, &w->cfi, e) || fixups_read(f, space, &w->fixups, e) ||
-	    patched_edges_add(f, space, &w->fixups, e) || runtimes_ranges(f, space, &w->cfi, &w->ranges, e))
+	cfi_file_open(f, space, &w->cfi);
+	if (fixups_read(f, space, &w->fixups, e) || patched_edges_add(f, space, &w->fixups, e) ||
+	    runtimes_ranges(f, space, &w->cfi, &w->ranges, e))
 		return -1;
 	w->env = (struct flow_env){.file = f,
 	                           .cfi = &w->cfi,
@@ -433,9 +427,8 @@ static void rounds_free(struct work *w)
 	links_free(&w->tails);
 }
 
-/* After the last round: passes that need all code ranges to be known, then the lists of the file. 0, or -1 and a
- * message. */
-static int work_finish(struct work *w, struct error *e)
+/* After the last round: passes that need all code ranges to be known, then the lists of the file. */
+static void work_finish(struct work *w)
 {
 	const struct frames_options *o = w->options;
 
@@ -445,10 +438,11 @@ static int work_finish(struct work *w, struct error *e)
 	own_stack_rows(w);
 	rounds_free(w);
 	big_trim(w->file->size);
-	if (rows_join(w, e) || fixups_compare(w, e) || (o->detail && detail_join(w, o->detail, e)))
-		return -1;
+	rows_join(w);
+	fixups_compare(w);
+	if (o->detail)
+		detail_join(w, o->detail);
 	findings_locate(w);
-	return 0;
 }
 
 static void work_close(struct work *w)
@@ -495,11 +489,10 @@ int frames_find(const struct elf_file *f, const struct frames_options *o, struct
 	memset(out, 0, sizeof(*out));
 	state_pool_open(&w.states);
 	err = work_open(&w, e);
-	if (!err)
-		work_begin(&w);
 	if (!err) {
+		work_begin(&w);
 		fixpoint_find(&w);
-		err = work_finish(&w, e);
+		work_finish(&w);
 	}
 	if (o->saves != SAVES_NONE) {
 		out->cfi = w.cfi;

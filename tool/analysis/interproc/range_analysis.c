@@ -132,8 +132,8 @@ static bool pushed_find(struct flow *flow, const struct emit *e)
 	return true;
 }
 
-/* Adds the findings about the flow of a code range that is certain to be code, for etch check. False: out of memory. */
-static bool range_observe(struct worker *o, uint32_t number)
+/* Adds the findings about the flow of a code range that is certain to be code, for etch check. */
+static void range_observe(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
 	struct flow *f = &o->flow;
@@ -141,8 +141,10 @@ static bool range_observe(struct worker *o, uint32_t number)
 
 	reached_take(&w->out->reached, &w->out->space, f);
 	if (f->in.own_stack) /* a stack that is not C's has no such findings */
-		return true;
-	return observe_range(f, out) && (!w->ibt || targets_observe(f, out));
+		return;
+	observe_range(f, out);
+	if (w->ibt)
+		targets_observe(f, out);
 }
 
 /*
@@ -199,9 +201,10 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 	if ((f->found.overdrawn || e->lost) && !f->in.overdrawn) {
 		/* Unless other words were there, the code pops too much: that is for etch check to say, too. */
 		findings_free(&s->rows.findings);
-		if (o->w->options->observe && !referred &&
-		    (!range_observe(o, number) || !findings_take(&o->observed, &s->rows.findings)))
-			bounds_exhausted();
+		if (o->w->options->observe && !referred) {
+			range_observe(o, number);
+			findings_take(&o->observed, &s->rows.findings);
+		}
 		tails_keep(s, f);
 		f->in.overdrawn = e->lost > f->found.overdrawn ? e->lost : f->found.overdrawn;
 		f->in.pushed = 0;
@@ -369,22 +372,22 @@ static uint64_t found_sum(const struct flow *f)
 
 /*
  * With ETCH_CHECK_STEPS (make asan): checks the assumption that tracking of constants changes neither rows nor results
- * where the analysis has skipped it (flow.found.no_constants). False: out of memory.
+ * where the analysis has skipped it (flow.found.no_constants).
  */
-static bool plain_check(struct worker *o, uint32_t number, size_t in)
+static void plain_check(struct worker *o, uint32_t number, size_t in)
 {
 #ifdef ETCH_CHECK_STEPS
 	struct range_rows *s = &o->w->state[number].rows, plain = *s;
 	struct flow *f = &o->flow;
 	uint64_t was = found_sum(f);
-	bool ok = true;
 
 	if (!f->found.no_constants)
-		return true;
-	for (f->in.force_constants = true; ok; f->in.force_constants = false) {
-		ok = emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi) &&
-		     flow_run(f, &o->w->env, number, o->in, in, f->in.start) && emit_rows(&o->emit, f, s);
-		if (ok && (!rows_same(s, &plain) || found_sum(f) != was)) {
+		return;
+	for (f->in.force_constants = true;; f->in.force_constants = false) {
+		emit_begin(&o->emit, &o->w->env, number, o->w->options->no_cfi);
+		flow_run(f, &o->w->env, number, o->in, in, f->in.start);
+		emit_rows(&o->emit, f, s);
+		if (!rows_same(s, &plain) || found_sum(f) != was) {
 			fprintf(stderr, "etch: internal error: code range %#llx differs when constants are tracked\n",
 			        (unsigned long long)f->in.range->start);
 			abort();
@@ -394,15 +397,13 @@ static bool plain_check(struct worker *o, uint32_t number, size_t in)
 			break; /* the second run without constants: as before */
 	}
 	*s = plain;
-	return ok;
 #else
 	(void)o, (void)number, (void)in;
-	return true;
 #endif
 }
 
 /* A code range that cannot be settled: analysed as if no path led into it, with finding ETCH-S003. */
-static bool range_abandon(struct worker *o, uint32_t number)
+static void range_abandon(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
 	const struct code_range *p = &w->ranges.list[number];
@@ -414,20 +415,21 @@ static bool range_abandon(struct worker *o, uint32_t number)
 	f->in.unproven = 0;
 	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = f->in.lift_unproven = false;
 	f->in.cfi_count = 0;
-	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi) ||
-	    !flow_run(f, &w->env, number, NULL, 0, START_NOWHERE) || !emit_rows(&o->emit, f, &s->rows))
-		return false;
-	if (!finding_add(&s->rows.findings, "ETCH-S003", 0, p->start,
-	                 "the frame is not known here: these %llu bytes of code and others lead to each other in states "
-	                 "that do not settle",
-	                 (unsigned long long)(p->end - p->start)))
-		return false;
+	emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
+	flow_run(f, &w->env, number, NULL, 0, START_NOWHERE);
+	emit_rows(&o->emit, f, &s->rows);
+	finding_add(
+		&s->rows.findings, "ETCH-S003", 0, p->start,
+		"the frame is not known here: these %llu bytes of code and others lead to each other in states that do not "
+		"settle",
+		(unsigned long long)(p->end - p->start));
 	s->settling = ABANDONED;
-	return !w->options->detail || detail_take(w->options->detail, &range_rare_make(s)->detail, f);
+	if (w->options->detail)
+		detail_take(w->options->detail, &range_rare_make(s)->detail, f);
 }
 
-/* The analysis of a code range under the present assumptions: its paths, then its rows. False: out of memory. */
-static bool range_run(struct worker *o, uint32_t number, size_t in)
+/* The analysis of a code range under the present assumptions: its paths, then its rows. */
+static void range_run(struct worker *o, uint32_t number, size_t in)
 {
 	struct work *w = o->w;
 	struct range_state *s = &w->state[number];
@@ -435,13 +437,12 @@ static bool range_run(struct worker *o, uint32_t number, size_t in)
 
 	range_rows_free(&s->rows);
 	o->emit.saves_of = w->options->saves;
-	if (!emit_begin(&o->emit, &w->env, number, w->options->no_cfi))
-		return false;
+	emit_begin(&o->emit, &w->env, number, w->options->no_cfi);
 	f->in.cfi = o->emit.cfi;
 	f->in.cfi_count = o->emit.cfi_count;
-	return flow_run(f, &w->env, number, o->in, in,
-	                f->in.overdrawn ? START_PART : range_start(&w->env, &w->ranges.list[number], s, &o->emit)) &&
-	       emit_rows(&o->emit, f, &s->rows);
+	flow_run(f, &w->env, number, o->in, in,
+	         f->in.overdrawn ? START_PART : range_start(&w->env, &w->ranges.list[number], s, &o->emit));
+	emit_rows(&o->emit, f, &s->rows);
 }
 
 /* Changes the assumption that the results contradict, one at a time. False: all of them hold. */
@@ -537,9 +538,9 @@ static bool goes_back(const struct flow *f)
 /*
  * Adds the finding that .eh_frame is contradicted at the start of a code range where no single state can say so: it is
  * entered in several, or in none of an entry (entry_refuted()). Not for code that may be a function alone, such as one
- * that never returns: the jump there may be what a compiler has left of an unreachable place. False: out of memory.
+ * that never returns: the jump there may be what a compiler has left of an unreachable place.
  */
-static __attribute__((noinline)) bool start_judge(struct worker *o, uint32_t number, size_t in)
+static __attribute__((noinline)) void start_judge(struct worker *o, uint32_t number, size_t in)
 {
 	struct work *w = o->w;
 	const struct code_range *p = &w->ranges.list[number];
@@ -551,11 +552,13 @@ static __attribute__((noinline)) bool start_judge(struct worker *o, uint32_t num
 	bool called;
 
 	if (!cfi || is_contradicted(out, p->start))
-		return true;
-	if (o->flow.in.overdrawn && o->emit.start == START_FUNCTION)
-		return disagreement_overdrawn(out, p->start, o->flow.in.overdrawn, &cfi->rule);
+		return;
+	if (o->flow.in.overdrawn && o->emit.start == START_FUNCTION) {
+		disagreement_overdrawn(out, p->start, o->flow.in.overdrawn, &cfi->rule);
+		return;
+	}
 	if (!goes_back(&o->flow))
-		return true;
+		return;
 	for (x = o->in; x < o->in + in; x++) {
 		uint64_t jump = w->ranges.list[x->from].start + x->at;
 
@@ -565,12 +568,12 @@ static __attribute__((noinline)) bool start_judge(struct worker *o, uint32_t num
 		if (called && s->misfit != START_CALLED)
 			continue;
 		state_rule(called ? &state_at_entry : &x->state, &code);
-		return disagreement_jump(out, p->start, jump, &code, called, &cfi->rule);
+		disagreement_jump(out, p->start, jump, &code, called, &cfi->rule);
+		return;
 	}
-	return true;
 }
 
-bool range_analyze(struct worker *o, uint32_t number)
+void range_analyze(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
 	const struct code_range *p = &w->ranges.list[number];
@@ -580,8 +583,10 @@ bool range_analyze(struct worker *o, uint32_t number)
 	size_t in, all;
 
 	s->last_round = w->round;
-	if (s->settling != SETTLING)
-		return range_abandon(o, number);
+	if (s->settling != SETTLING) {
+		range_abandon(o, number);
+		return;
+	}
 	edges_in(o, p, &all);
 	in = doubts_last(o, p, all);
 	referred = is_only_referred(p, s, all);
@@ -595,14 +600,18 @@ bool range_analyze(struct worker *o, uint32_t number)
 	f->in.framed = is_framed(s) && !s->known_part && !(frames_known(&w->env, s) && is_reached(o, p, s, in));
 	f->in.handler = f->in.framed && s->frame == FRAME_HANDLER;
 	f->in.force_constants = w->options->observe || w->options->detail;
-	do {
-		if (!range_run(o, number, in))
-			return false;
-	} while (assumptions_revise(o, number, referred) || doubts_take(&o->emit, s, f, &in, all));
-	if (!plain_check(o, number, in) || ((f->in.overdrawn || s->misfit) && !start_judge(o, number, in)))
-		return false;
-	if (w->options->observe && !referred &&
-	    !(f->in.overdrawn ? findings_take(&s->rows.findings, &o->observed) : range_observe(o, number)))
-		return false;
-	return !w->options->detail || detail_take(w->options->detail, &range_rare_make(s)->detail, f);
+	do
+		range_run(o, number, in);
+	while (assumptions_revise(o, number, referred) || doubts_take(&o->emit, s, f, &in, all));
+	plain_check(o, number, in);
+	if (f->in.overdrawn || s->misfit)
+		start_judge(o, number, in);
+	if (w->options->observe && !referred) {
+		if (f->in.overdrawn)
+			findings_take(&s->rows.findings, &o->observed);
+		else
+			range_observe(o, number);
+	}
+	if (w->options->detail)
+		detail_take(w->options->detail, &range_rare_make(s)->detail, f);
 }

@@ -97,8 +97,7 @@ static void *worker(void *arg)
 	memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
 	while ((n = chunk_begin(w)) < w->chunk_count) {
 		for (i = n * CHUNK; i < w->worklist_count && i < (n + 1) * CHUNK; i++) {
-			if (!range_analyze(o, w->worklist[i]))
-				bounds_exhausted();
+			range_analyze(o, w->worklist[i]);
 			exits_keep(o, &w->chunks[n]);
 			range_keep(o, w->worklist[i]);
 		}

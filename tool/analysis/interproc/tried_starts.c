@@ -106,8 +106,7 @@ static void try_alone(const struct work *w, struct flow *f, const struct code_ra
 	f->in.cfi_count = 0;
 	f->in.pushed = 0;
 	f->in.framed = f->in.handler = f->in.relaxed = f->in.force_constants = false;
-	if (!flow_run(f, &env, 0, NULL, 0, START_FUNCTION))
-		bounds_exhausted();
+	flow_run(f, &env, 0, NULL, 0, START_FUNCTION);
 	f->skip.below = 0;
 	flow_states(f, note, ctx);
 }

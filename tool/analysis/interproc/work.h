@@ -157,10 +157,9 @@ bool round_prepare(struct work *w);
 
 /*
  * fixup_frames.c: after a fault, execution continues at the fixup address in the frame of the faulting instruction.
- * Adds a finding for each fixup address where these frames differ from each other or from its row. 0, or -1 and a
- * message.
+ * Adds a finding for each fixup address where these frames differ from each other or from its row.
  */
-int fixups_compare(struct work *w, struct error *e);
+void fixups_compare(struct work *w);
 
 /* observe_edges.c: drops findings that do not hold now that all code ranges are known. */
 void observe_edges(struct work *w);

@@ -25,9 +25,9 @@ struct worker {
 
 /*
  * range_analysis.c: analyses a code range; again as long as the results contradict the assumptions that it was analysed
- * with. False: out of memory.
+ * with.
  */
-bool range_analyze(struct worker *o, uint32_t number);
+void range_analyze(struct worker *o, uint32_t number);
 /*
  * How a code range is assumed to begin. .eh_frame takes precedence (most parts of functions begin in the entry's state
  * by its rows too, and count as functions); where it is silent, the evidence decides.

@@ -17,8 +17,8 @@ static bool target_is_good(const struct flow *f, uint64_t target)
 }
 
 /* Adds one finding per table: at its first target without endbr64, with the number of the others. `at`: address of the
- * jump. False: out of memory. */
-static bool table_look(const struct flow *f, uint64_t at, const struct flow_jump *j, struct findings *out)
+ * jump. */
+static void table_look(const struct flow *f, uint64_t at, const struct flow_jump *j, struct findings *out)
 {
 	uint64_t first = 0;
 	struct finding *x;
@@ -32,16 +32,16 @@ static bool table_look(const struct flow *f, uint64_t at, const struct flow_jump
 		first = n++ ? first : target;
 	}
 	if (!n)
-		return true;
+		return;
 	x = finding_add(out, "ETCH-H004", 0, first,
 	                n > 1 ? "this target of a tracked jump table has no endbr64, nor have %u more"
 	                      : "this target of a tracked jump table has no endbr64",
 	                n - 1);
-	return x && finding_fact_at(x, 0, at, "the jump", "through the table at %#" PRIx64 ", %u entries",
-	                            (uint64_t)(uint32_t)j->what.off, j->entries);
+	finding_fact_at(x, 0, at, "the jump", "through the table at %#" PRIx64 ", %u entries",
+	                (uint64_t)(uint32_t)j->what.off, j->entries);
 }
 
-bool targets_observe(struct flow *f, struct findings *out)
+void targets_observe(struct flow *f, struct findings *out)
 {
 	size_t i;
 
@@ -51,8 +51,6 @@ bool targets_observe(struct flow *f, struct findings *out)
 		if (in->flow != FLOW_JUMP_IND || !(f->seen[i] & FLOW_SCANNED) || !in->number ||
 		    insn_is_notrack(f->in.range->bytes + f->step_at[i], in->len))
 			continue;
-		if (!table_look(f, f->in.range->start + f->step_at[i], &f->jumps[in->number - 1], out))
-			return false;
+		table_look(f, f->in.range->start + f->step_at[i], &f->jumps[in->number - 1], out);
 	}
-	return true;
 }

@@ -11,7 +11,7 @@
 #include "report/finding.h"
 
 /* Adds the findings about the code range that `f` has just analysed; addresses are those of observe_range()
- * (analysis/lint/observe.h). False: out of memory. */
-bool targets_observe(struct flow *f, struct findings *out);
+ * (analysis/lint/observe.h). */
+void targets_observe(struct flow *f, struct findings *out);
 
 #endif

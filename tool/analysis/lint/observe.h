@@ -13,8 +13,8 @@
 /*
  * Adds the findings about the code range that flow_run() and flow_states() have just analysed, with addresses of the
  * code space and section 0; frames_find() converts these. A caller that analyses a code range again drops its earlier
- * findings. False: out of memory.
+ * findings.
  */
-bool observe_range(struct flow *f, struct findings *out);
+void observe_range(struct flow *f, struct findings *out);
 
 #endif

@@ -27,9 +27,8 @@ static bool way_join(void *ctx, uint32_t step, const void *state)
 }
 
 static void way_transfer(void *ctx, uint32_t step);
-static bool way_fails(const void *ctx) { return ((const struct way *)ctx)->o->failed; }
 
-static const struct dataflow_domain ways = {.join = way_join, .transfer = way_transfer, .stops = way_fails};
+static const struct dataflow_domain ways = {.join = way_join, .transfer = way_transfer};
 
 /* Passes the set flag to the step at an offset, if flow has reached it. */
 static void flag_pass(struct way *w, uint64_t off)
@@ -87,7 +86,7 @@ void observe_flag(struct observe *o)
 	struct way w = {.o = o, .seen = mem_zero(f->step_count + 1, sizeof(*w.seen))};
 	uint64_t off;
 
-	for (off = 0; off < o->size && !o->failed; off++) {
+	for (off = 0; off < o->size; off++) {
 		const struct step *in;
 
 		if (!flow_walked(f, off))

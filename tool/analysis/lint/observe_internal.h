@@ -18,12 +18,11 @@
 struct observe {
 	struct flow *f;
 	struct findings *out;
-	uint64_t base; /* of an object file: address in the code space of the code range's section; else 0 */
-	uint64_t size; /* bytes of the code range */
-	bool certain;  /* the assumed state at the start of the code range is certain */
-	bool failed;
+	uint64_t base;            /* of an object file: address in the code space of the code range's section; else 0 */
+	uint64_t size;            /* bytes of the code range */
+	bool certain;             /* the assumed state at the start of the code range is certain */
 	struct etch_cfi_row *cfi; /* rows of the code range's FDE, sorted; set by observe_stack(), while it runs */
-	size_t cfi_count, cfi_room;
+	size_t cfi_count, cfi_capacity;
 	bool stack, flag; /* an instruction makes observe_stack(), observe_flag() worth while; set by steps_look() */
 	/* Offset after the last call or system call that steps_look() has passed, if only padding has followed; or
 	 * NO_OFFSET. */
@@ -60,15 +59,9 @@ bool observe_goes_on(const struct observe *o, const struct step *in);
 /* Does a function begin at an address, by .eh_frame or symbols? */
 bool observe_is_function(const struct flow_env *env, uint64_t addr);
 
-/* Add a finding, or a fact to one; without memory they set o->failed. */
-#define OBSERVE(o, ...) observe_made((o), finding_add((o)->out, __VA_ARGS__))
-static inline struct finding *observe_made(struct observe *o, struct finding *x)
-{
-	o->failed |= !x;
-	return x;
-}
-#define OBSERVE_FACT(o, x, ...) ((o)->failed |= !finding_fact((x), __VA_ARGS__))
-#define OBSERVE_FACT_AT(o, x, off, ...) \
-	((o)->failed |= !finding_fact_at((x), 0, (o)->f->in.range->start + (off), __VA_ARGS__))
+/* Adds a finding. */
+#define OBSERVE(o, ...) finding_add((o)->out, __VA_ARGS__)
+/* Adds a fact about the instruction at an offset in the code range. */
+#define OBSERVE_FACT_AT(o, x, off, ...) finding_fact_at((x), 0, (o)->f->in.range->start + (off), __VA_ARGS__)
 
 #endif

@@ -36,7 +36,7 @@ struct meet {
 	struct arrival *first; /* per node */
 	struct worklist list;
 	struct late *late;
-	size_t late_count, late_room;
+	size_t late_count, late_capacity;
 	unsigned reported; /* nodes with a finding, or that had one except for MEETINGS_MOST */
 	bool *lost;        /* result, per node: the frame is lost in this join */
 };
@@ -60,7 +60,7 @@ static void meeting_report(struct meet *m, uint32_t k, const struct state *s, ui
 
 		describe_state(state[i], words);
 		if (at[i] == NO_STEP) {
-			OBSERVE_FACT(o, x, label, "from the start: %s", words);
+			finding_fact(x, label, "from the start: %s", words);
 		} else {
 			describe_insn(o, at[i], insn);
 			OBSERVE_FACT_AT(o, x, at[i], label, "%s: %s", insn, words);
@@ -123,9 +123,8 @@ static bool meet_join(void *ctx, uint32_t k, const void *state)
 }
 
 static void meet_transfer(void *ctx, uint32_t k);
-static bool meet_fails(const void *ctx) { return ((const struct meet *)ctx)->o->failed; }
 
-static const struct dataflow_domain meetings = {.join = meet_join, .transfer = meet_transfer, .stops = meet_fails};
+static const struct dataflow_domain meetings = {.join = meet_join, .transfer = meet_transfer};
 
 /* Passes a state to the basic block at an offset, if one begins there. */
 static void arrive(struct meet *m, uint64_t off, const struct incoming_state *c)
@@ -141,7 +140,7 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 {
 	struct late *l;
 
-	mem_room(&m->late, &m->late_room, m->late_count, sizeof(*m->late));
+	mem_room(&m->late, &m->late_capacity, m->late_count, sizeof(*m->late));
 	l = &m->late[m->late_count++];
 	state_copy(&l->state, s);
 	l->from = from;
@@ -203,7 +202,7 @@ static bool is_end(const struct meet *m, const struct late *l)
 static void meet_solve(struct meet *m)
 {
 	dataflow_solve(&meetings, &m->list, m);
-	while (m->late_count && !m->o->failed) {
+	while (m->late_count) {
 		struct late l = m->late[--m->late_count];
 
 		if (!is_end(m, &l))
@@ -219,7 +218,7 @@ static void meet_all(struct meet *m)
 	struct flow *f = m->o->f;
 	uint64_t off;
 
-	for (off = 0; off < m->o->size && !m->o->failed; off++) {
+	for (off = 0; off < m->o->size; off++) {
 		uint32_t k;
 
 		if (!flow_walked(f, off) || !(k = f->leader[f->at[off] - 1]))

@@ -113,7 +113,7 @@ static bool cut_look(struct observe *o, uint64_t off)
 		return false;
 	describe_target(o, p->end, inner);
 	x = OBSERVE(o, "ETCH-D006", 0, p->start + off, "%s begins in the middle of this instruction", inner);
-	o->failed |= !finding_fact_at(x, 0, p->end, "begins here", "%s", inner);
+	finding_fact_at(x, 0, p->end, "begins here", "%s", inner);
 	return true;
 }
 
@@ -232,7 +232,7 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off, "falls through into %s%s", next,
 		            in->flow == FLOW_BRANCH ? " if the branch is not taken" : "");
 		OBSERVE_FACT_AT(o, x, off, "last instruction", "%s", insn);
-		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
+		finding_fact_at(x, 0, end, "next function", "%s", next);
 	}
 }
 
@@ -274,10 +274,10 @@ static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long en
 		x = OBSERVE(o, "ETCH-F001", 0, o->f->in.range->start + off,
 		            "%s leads past the end of the function, from where execution falls through into %s", by, next);
 		OBSERVE_FACT_AT(o, x, off, "the jump", "%s", insn);
-		o->failed |= !finding_fact_at(x, 0, end, "next function", "%s", next);
+		finding_fact_at(x, 0, end, "next function", "%s", next);
 	}
 	/* clang leaves such entries where it knows that the index cannot have their values. */
-	if (x && entry >= 0)
+	if (entry >= 0)
 		x->compiler = true;
 }
 
@@ -301,7 +301,7 @@ static void jumps_into(struct observe *o, uint64_t off, uint64_t target)
 	describe_target(o, target, to);
 	x = OBSERVE(o, "ETCH-F007", 0, o->f->in.range->start + off, "jumps to %s, in the middle of another function", to);
 	OBSERVE_FACT_AT(o, x, off, "the jump", "%s", insn);
-	o->failed |= !finding_fact_at(x, 0, target, "jumps to", "%s", to);
+	finding_fact_at(x, 0, target, "jumps to", "%s", to);
 }
 
 /* ETCH-F001, F006 for the entries of jump tables. Only the end of the code range itself counts: the bound of a table
@@ -347,7 +347,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	describe_target(o, target, to);
 	x = OBSERVE(o, "ETCH-F005", 0, f->in.range->start + off, "calls %s, in the middle of its own function", to);
 	OBSERVE_FACT_AT(o, x, off, "the call", "%s", insn);
-	o->failed |= !finding_fact_at(x, 0, target, "call target", "%s", to);
+	finding_fact_at(x, 0, target, "call target", "%s", to);
 }
 
 /* The findings about an instruction that need no state, where it is certain that control comes there. */
@@ -649,7 +649,7 @@ static void pushed_look(struct observe *o)
 	OBSERVE_FACT_AT(o, x, off, "here", "%s", insn);
 }
 
-bool observe_range(struct flow *f, struct findings *out)
+void observe_range(struct flow *f, struct findings *out)
 {
 	const struct code_range *p = f->in.range;
 	const struct code_section *c = space_at(f->in.env->space, p->start);
@@ -662,7 +662,7 @@ bool observe_range(struct flow *f, struct findings *out)
 	if (!walked && p->named && !p->plt && c && !p->part)
 		start_look(&o);
 	if (!walked || p->plt || !c || code_is_sigreturn(p->bytes, o.size))
-		return !o.failed;
+		return;
 	if (elf_is_object(f->in.env->file))
 		o.base = c->addr;
 	o.certain = !f->in.pushed && !f->found.replaces_sp && !p->outermost &&
@@ -680,5 +680,4 @@ bool observe_range(struct flow *f, struct findings *out)
 	if (o.flag)
 		observe_flag(&o);
 	f->found.insn_count = fresh; /* instructions decoded only for findings do not count */
-	return !o.failed && !f->failed;
 }

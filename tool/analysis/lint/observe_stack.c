@@ -8,7 +8,7 @@
  * (is_jump()).
  */
 #include "analysis/lint/observe_internal.h"
-#include "support/vector.h"
+#include "support/memory.h"
 #include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
@@ -52,10 +52,8 @@ static void cfi_take(void *ctx, const struct etch_cfi_row *row)
 {
 	struct observe *o = ctx;
 
-	if (room_make(&o->cfi, &o->cfi_room, o->cfi_count, sizeof(*o->cfi)))
-		o->cfi[o->cfi_count++] = *row;
-	else
-		o->failed = true;
+	mem_room(&o->cfi, &o->cfi_capacity, o->cfi_count, sizeof(*o->cfi));
+	o->cfi[o->cfi_count++] = *row;
 }
 
 const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
@@ -287,9 +285,9 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 		OBSERVE_FACT_AT(o, x, off, "here", "%s", value);
 	}
 	if (target & (FLOW_EXTERN | FLOW_SLOT))
-		OBSERVE_FACT(o, x, "jumps to", "%s", words);
+		finding_fact(x, "jumps to", "%s", words);
 	else
-		o->failed |= !finding_fact_at(x, 0, target, "jumps to", "%s", words);
+		finding_fact_at(x, 0, target, "jumps to", "%s", words);
 }
 
 /* ---- the frame becomes unknown --------------------------------------------------------------- */
@@ -450,15 +448,12 @@ void observe_stack(struct observe *o)
 		return; /* it has no caller */
 	for (r = 0; r < 16; r++)
 		k.save_at[r] = NOWHERE;
-	k.lost = calloc(o->f->state_count + 1, sizeof(*k.lost));
-	o->failed |= !k.lost;
+	k.lost = mem_zero(o->f->state_count, sizeof(*k.lost));
 	if (o->f->in.range->fde >= 0)
 		cfi_file_rows(o->f->in.env->cfi, (size_t)o->f->in.range->fde, 0, cfi_take, o);
-	if (!o->failed) {
-		observe_meet(o, k.lost);
-		flow_look(o->f, state_look, &k);
-		unknown_end(&k, k.next);
-	}
+	observe_meet(o, k.lost);
+	flow_look(o->f, state_look, &k);
+	unknown_end(&k, k.next);
 	free(k.lost);
 	free(o->cfi);
 }

@@ -48,7 +48,7 @@ static bool ghc_follow(struct flow *f)
 	struct state entry;
 
 	state_entry(&entry);
-	for (; f->in.own_stack && f->walk.runtime_next < f->step_count && !f->failed; f->walk.runtime_next++) {
+	for (; f->in.own_stack && f->walk.runtime_next < f->step_count; f->walk.runtime_next++) {
 		const struct step *in = &f->steps[f->walk.runtime_next];
 		uint64_t to = (uint64_t)in->imm, off = to - f->in.range->start;
 
@@ -59,7 +59,7 @@ static bool ghc_follow(struct flow *f)
 		flow_walk(f);
 		some = true;
 	}
-	return some && !f->failed;
+	return some;
 }
 
 /* Does the range have a jump table whose targets are not all known? */

@@ -22,7 +22,7 @@ static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t siz
 		snprintf(out, size, "CFA %s, rbp %s", a, b);
 }
 
-bool disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
+void disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi)
 {
 	struct finding *f;
 	bool moved = code->ra != cfi->ra || (code->ra == ETCH_RA_SLOT && code->cfa_add != cfi->cfa_add);
@@ -31,10 +31,11 @@ bool disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule 
 	sides_text(code, moved, a, sizeof(a));
 	sides_text(cfi, moved, b, sizeof(b));
 	f = finding_add(l, CONTRADICTED, 0, addr, ".eh_frame says %s; the code has %s", b, a);
-	return finding_fact(f, ".eh_frame", "%s", b) && finding_fact(f, "the code", "%s", a);
+	finding_fact(f, ".eh_frame", "%s", b);
+	finding_fact(f, "the code", "%s", a);
 }
 
-bool disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const struct etch_rule *code, bool called,
+void disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const struct etch_rule *code, bool called,
                        const struct etch_rule *cfi)
 {
 	struct finding *f;
@@ -47,11 +48,12 @@ bool disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const s
 		snprintf(a, sizeof(a), "frames that differ");
 	f = finding_add(l, CONTRADICTED, 0, addr, ".eh_frame says %s; %s with %s", b,
 	                called ? "a jump leads here so, but calls or tail calls lead here" : "a jump leads here", a);
-	return finding_fact(f, ".eh_frame", "%s", b) && finding_fact(f, "the code", "%s", a) &&
-	       finding_fact_at(f, 0, jump, "the jump", "%s", called ? b : a);
+	finding_fact(f, ".eh_frame", "%s", b);
+	finding_fact(f, "the code", "%s", a);
+	finding_fact_at(f, 0, jump, "the jump", "%s", called ? b : a);
 }
 
-bool disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi)
+void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi)
 {
 	struct finding *f;
 	char b[128];
@@ -61,8 +63,8 @@ bool disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, co
 	                ".eh_frame says %s, as at a function's entry; the code takes %d bytes more off the stack than an "
 	                "entry has there",
 	                b, bytes);
-	return finding_fact(f, ".eh_frame", "%s", b) &&
-	       finding_fact(f, "the code", "takes the return address off the stack, and does not return to it");
+	finding_fact(f, ".eh_frame", "%s", b);
+	finding_fact(f, "the code", "takes the return address off the stack, and does not return to it");
 }
 
 /* The first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
@@ -95,28 +97,22 @@ static void contradictions_drop(struct findings *l)
 	l->count = kept;
 }
 
-bool disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong)
+void disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong)
 {
 	const struct finding *first[DISAGREEMENTS_FEW];
 	size_t some = firsts_of(l, starts, count, first, DISAGREEMENTS_FEW), i;
 	struct findings sum = {0};
 	struct finding *x;
-	bool ok;
 
 	if (wrong <= DISAGREEMENTS_FEW || !some)
-		return true;
+		return;
 	x = finding_add(
 		&sum, CONTRADICTED, 0, addr,
 		"%zu functions contradict the one FDE that covers them; for one, .eh_frame says %s, the code has %s", wrong,
 		first[0]->facts[0].text, first[0]->facts[1].text);
-	ok = finding_fact(x, ".eh_frame", "%s", first[0]->facts[0].text);
-	for (i = 0; ok && i < some; i++)
-		ok = finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);
-	if (ok) {
-		contradictions_drop(l);
-		ok = findings_take(l, &sum);
-	}
-	if (!ok)
-		findings_free(&sum);
-	return ok;
+	finding_fact(x, ".eh_frame", "%s", first[0]->facts[0].text);
+	for (i = 0; i < some; i++)
+		finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);
+	contradictions_drop(l);
+	findings_take(l, &sum);
 }

@@ -12,25 +12,24 @@
 /* Up to so many contradicted functions of one FDE have findings of their own. */
 #define DISAGREEMENTS_FEW 3u
 
-/* Adds the finding that from `addr` on the code has the rule `code` where .eh_frame has `cfi`. False: out of memory. */
-bool disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi);
+/* Adds the finding that from `addr` on the code has the rule `code` where .eh_frame has `cfi`. */
+void disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule *code, const struct etch_rule *cfi);
 
 /*
  * Adds the finding that .eh_frame has `cfi` at `addr`, where a jump leads in another state than a function's entry and
  * perhaps calls lead, too. `code`: the rule of the side that contradicts it: the jump's (kind UNDEF: its states
- * differ), or with `called` that of an entry. False: out of memory.
+ * differ), or with `called` that of an entry.
  */
-bool disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const struct etch_rule *code, bool called,
+void disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const struct etch_rule *code, bool called,
                        const struct etch_rule *cfi);
 /* Adds the finding that .eh_frame has `cfi`, a function's entry, at `addr`, where code begins that takes so many bytes
- * more off the stack than an entry has there. False: out of memory. */
-bool disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi);
+ * more off the stack than an entry has there. */
+void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi);
 
 /*
  * One FDE that is wrong for more than DISAGREEMENTS_FEW functions is one mistake: replaces their findings by one at
- * `addr`. starts: where the functions under that FDE begin, sorted; wrong: how many of them are contradicted. False:
- * out of memory.
+ * `addr`. starts: where the functions under that FDE begin, sorted; wrong: how many of them are contradicted.
  */
-bool disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong);
+void disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong);
 
 #endif

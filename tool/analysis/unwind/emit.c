@@ -9,14 +9,15 @@
 #include "analysis/unwind/wide_findings.h"
 #include "arch/x86/padding.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/bounds.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends a row, unless it is the same as the last one. Sets e->failed: out of memory. */
+/* Appends a row, unless it is the same as the last one. */
 static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {
 	struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
@@ -29,10 +30,7 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 		last->inferred = e->inferred;
 		return;
 	}
-	if (!room_make(&e->rows, &e->room, e->count, sizeof(*e->rows))) {
-		e->failed = true;
-		return;
-	}
+	mem_room(&e->rows, &e->room, e->count, sizeof(*e->rows));
 	memset(&e->rows[e->count], 0, sizeof(e->rows[e->count]));
 	e->rows[e->count].addr = addr;
 	e->rows[e->count].rule = *rule;
@@ -63,10 +61,8 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 		r.end = e->range->end;
 	if (r.start >= r.end)
 		return;
-	if (!room_make(&e->cfi, &e->cfi_room, e->cfi_count, sizeof(*e->cfi)))
-		e->failed = true;
-	else
-		e->cfi[e->cfi_count++] = r;
+	mem_room(&e->cfi, &e->cfi_room, e->cfi_count, sizeof(*e->cfi));
+	e->cfi[e->cfi_count++] = r;
 }
 
 /* Is what this code range calls the outermost frame of a stack, by the convention of its language? */
@@ -203,9 +199,9 @@ static inline __attribute__((always_inline)) void decide(struct emit *e, uint64_
 		return;
 	}
 	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
-		if (!e->silent && !finding_add(&e->findings, "ETCH-C002", 0, addr,
-		                               ".eh_frame has a rule that no row can express: %s", cfi->why))
-			e->failed = true;
+		if (!e->silent)
+			finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has a rule that no row can express: %s",
+			            cfi->why);
 		e->silent = true;
 		/* A weak state is not enough to replace what .eh_frame means. */
 		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : rule, source);
@@ -224,7 +220,7 @@ static inline __attribute__((always_inline)) void decide(struct emit *e, uint64_
 	if (w == WITNESS_DENIES) {
 		e->denied |= addr != e->range->start && state_is_entry(e->state);
 		if (!is_rbp_alone(e, &cfi->rule) && !e->silent) {
-			e->failed |= !disagreement_add(&e->findings, addr, &e->rule, &cfi->rule);
+			disagreement_add(&e->findings, addr, &e->rule, &cfi->rule);
 			e->silent = true;
 		}
 		row_push(e, addr, rule, source);
@@ -387,10 +383,8 @@ static void shared_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct emit *e = ctx;
 
-	if (!room_make(&e->shared, &e->shared_room, e->shared_count, sizeof(*e->shared)))
-		e->failed = true;
-	else
-		e->shared[e->shared_count++] = *row;
+	mem_room(&e->shared, &e->shared_room, e->shared_count, sizeof(*e->shared));
+	e->shared[e->shared_count++] = *row;
 }
 
 /* Rows of a PLT entry. All entries share one FDE, whose CFA program is run once. */
@@ -416,12 +410,12 @@ static enum flow_start start_of(const struct emit *e)
 	return state_witness(&state_at_entry, &e->cfi[0].rule) == WITNESS_CONFIRMS ? START_FUNCTION : START_PART;
 }
 
-bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool no_cfi)
+void emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool no_cfi)
 {
 	e->range = &env->ranges[range];
 	findings_free(&e->findings);
 	e->count = e->cfi_count = e->cfi_at = 0;
-	e->failed = e->silent = e->denied = e->agreed = e->stale = e->wants_constants = e->lifted = false;
+	e->silent = e->denied = e->agreed = e->stale = e->wants_constants = e->lifted = false;
 	e->last = e->range->start;
 	e->lost = 0;
 	e->sp_replaced = UINT64_MAX;
@@ -434,26 +428,19 @@ bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 		cfi_file_rows(env->cfi, (size_t)e->range->fde, 0, cfi_add, e);
 	e->start = start_of(e);
 	e->one_rule = e->start == START_PART && e->cfi_count == 1;
-	return !e->failed;
 }
 
-/* Copies rows, saves and findings. False: out of memory. */
-static bool results_take(struct emit *e, struct range_rows *out)
+/* Copies rows, saves and findings. */
+static void results_take(struct emit *e, struct range_rows *out)
 {
-	/* one byte: null would be no memory */
-	struct save_row *saves = malloc(e->saves.count * sizeof(*saves) + e->count * sizeof(*out->rows) + 1);
+	struct save_row *saves = mem_alloc(e->saves.count * sizeof(*saves) + e->count * sizeof(*out->rows), 1);
 	size_t i;
 
-	if (!saves || e->saves.count > INT32_MAX) {
-		free(saves);
-		return false;
-	}
+	if (e->saves.count > INT32_MAX)
+		bounds_exhausted();
 	out->save_count = (uint32_t)e->saves.count & INT32_MAX; /* of 31 bits */
 	out->rows = (struct row *)(void *)(saves + out->save_count);
-	if (!findings_take(&out->findings, &e->findings)) {
-		range_rows_free(out);
-		return false;
-	}
+	findings_take(&out->findings, &e->findings);
 	if (e->count)
 		memcpy(out->rows, e->rows, e->count * sizeof(*out->rows));
 	out->count = (uint32_t)e->count;
@@ -461,10 +448,9 @@ static bool results_take(struct emit *e, struct range_rows *out)
 		memcpy(saves, e->saves.rows, e->saves.count * sizeof(*saves));
 	for (i = 0; i < e->count; i++)
 		out->unproven |= e->rows[i].source == ETCH_SOURCE_CFI || e->rows[i].inferred;
-	return true;
 }
 
-bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
+void emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 {
 	const struct code_range *p = e->range;
 
@@ -475,17 +461,15 @@ bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	emit_saves_begin(e, f);
 	e->tails = flow_has_tails(f);
 	e->wants_constants |= e->tails && f->in.env->handlers;
-	if (e->tails && !flow_tails_find(f))
-		return false;
+	if (e->tails)
+		flow_tails_find(f);
 	flow_states(f, state_add, e);
 	f->saves.fn = NULL;
 	quiet_take(e, f);
 	fill(e, p->end);
-	if (e->failed ||
-	    !wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count))
-		return false;
+	wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count);
 	emit_saves_end(e, f);
-	return !e->failed && results_take(e, out);
+	results_take(e, out);
 }
 
 void emit_free(struct emit *e)

@@ -41,18 +41,18 @@ struct emit {
 	const struct code_range *range;
 	struct flow *flow;
 	struct save_list saves;
-	enum saves_of saves_of;      /* set by the caller before emit_begin(): when to collect range_rows.saves */
-	bool no_cfi, failed, silent; /* silent: the current disagreement has a finding */
-	bool denied;                 /* .eh_frame contradicts the state of a function's entry inside the code range */
-	bool lifted;                 /* some row is of a state by lifts() */
-	int32_t lost;         /* bytes off the stack in excess of an entry's where the return address is lost; or 0 */
-	bool wants_constants; /* analysis with constants (flow.in.force_constants) may prove more */
-	bool one_rule;        /* .eh_frame has one row for all of the range, not an entry's: perhaps for many functions */
-	bool inferred;        /* row.inferred of the row being added */
-	bool agreed;          /* the last state confirmed or contradicted .eh_frame's row */
-	uint64_t sp_replaced; /* start of the last row of .eh_frame in which rsp was replaced; UINT64_MAX: none */
-	uint64_t last;        /* address of the last instruction */
-	uint64_t at;          /* rows are complete below this address */
+	enum saves_of saves_of; /* set by the caller before emit_begin(): when to collect range_rows.saves */
+	bool no_cfi, silent;    /* silent: the current disagreement has a finding */
+	bool denied;            /* .eh_frame contradicts the state of a function's entry inside the code range */
+	bool lifted;            /* some row is of a state by lifts() */
+	int32_t lost;           /* bytes off the stack in excess of an entry's where the return address is lost; or 0 */
+	bool wants_constants;   /* analysis with constants (flow.in.force_constants) may prove more */
+	bool one_rule;          /* .eh_frame has one row for all of the range, not an entry's: perhaps for many functions */
+	bool inferred;          /* row.inferred of the row being added */
+	bool agreed;            /* the last state confirmed or contradicted .eh_frame's row */
+	uint64_t sp_replaced;   /* start of the last row of .eh_frame in which rsp was replaced; UINT64_MAX: none */
+	uint64_t last;          /* address of the last instruction */
+	uint64_t at;            /* rows are complete below this address */
 	uint64_t cfi_same_below;   /* .eh_frame has the same row from `at` up to here */
 	struct etch_rule rule;     /* of the last state */
 	bool lifts;                /* `rule` is of a state by lifts() */
@@ -62,11 +62,11 @@ struct emit {
 	enum flow_start start;     /* the code range's start by .eh_frame; START_ASSUMED where that has no row */
 };
 
-/* Begins a code range: reads its rows of .eh_frame, unless no_cfi. False: out of memory. */
-bool emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool no_cfi);
+/* Begins a code range: reads its rows of .eh_frame, unless no_cfi. */
+void emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool no_cfi);
 /* Writes the rows of the code range given to emit_begin(), after flow_run() on it, to *out; completes the results of f
- * (those of flow_states()). False: out of memory. */
-bool emit_rows(struct emit *e, struct flow *f, struct range_rows *out);
+ * (those of flow_states()). */
+void emit_rows(struct emit *e, struct flow *f, struct range_rows *out);
 void emit_free(struct emit *e);
 /* The row that covers an address, or null: it is below the first. */
 const struct row *range_row_at(const struct range_rows *r, uint64_t addr);
@@ -76,7 +76,7 @@ void range_rows_free(struct range_rows *p);
  * emit.saves_of asks for them whatever the rows will be. */
 void emit_saves_begin(struct emit *e, struct flow *f);
 /* Called after flow_states(): completes emit.saves, which is collected now if only the rows have shown that it is
- * needed. Sets e->failed: out of memory. */
+ * needed. */
 void emit_saves_end(struct emit *e, struct flow *f);
 
 #endif

@@ -3,7 +3,7 @@
 #include "analysis/flow/state_saves.h"
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/emit.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <string.h>
 
@@ -25,10 +25,7 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	row = l->count ? &l->rows[l->count - 1] : NULL;
 	if (row && row->bp == bp && !memcmp(&row->saves, &saves, sizeof(saves)))
 		return;
-	if (!room_make(&l->rows, &l->room, l->count, sizeof(*l->rows))) {
-		e->failed = true;
-		return;
-	}
+	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
 	row = &l->rows[l->count++];
 	*row = (struct save_row){.addr = addr, .saves = saves, .bp = bp};
 	if (l->count == 1) {

@@ -51,18 +51,16 @@ static size_t contradicted(const struct row_list *rows, uint64_t range_end, cons
 	return n;
 }
 
-bool wide_findings_sum(struct findings *l, const struct flow *f, const struct row_list *rows,
+void wide_findings_sum(struct findings *l, const struct flow *f, const struct row_list *rows,
                        const struct etch_cfi_row *cfi, size_t cfi_count)
 {
 	const struct code_range *p = f->in.range;
 	uint64_t *starts;
 	size_t count;
-	bool ok;
 
 	if (p->fde < 0 || p->plt || l->count <= DISAGREEMENTS_FEW)
-		return true;
+		return;
 	starts = functions_of(f, &count);
-	ok = disagreements_sum(l, p->start, starts, count, contradicted(rows, p->end, cfi, cfi_count, starts, count));
+	disagreements_sum(l, p->start, starts, count, contradicted(rows, p->end, cfi, cfi_count, starts, count));
 	free(starts);
-	return ok;
 }
