@@ -5,6 +5,7 @@
 #include "shared/search.h"
 
 #include "arch/x86/insn.h"
+#include "support/memory.h"
 #include "support/plain.h"
 
 #include <inttypes.h>
@@ -28,17 +29,15 @@ static bool is_padding(const struct function *fn, const struct normal *n)
 	return n->trap || i == n->len;
 }
 
-static int own_add(const struct image *im, struct body *b, const struct operand *o, struct error *e)
+static void own_add(const struct image *im, struct body *b, const struct operand *o)
 {
 	if (o->how == BY_THREAD || !o->place.section || place_is_code(im, o->place.section))
-		return 0;
-	if (!list_grow((void **)&b->own, b->own_count, &b->own_room, sizeof(*b->own)))
-		return error_memory(e);
+		return;
+	mem_room(&b->own, &b->own_capacity, b->own_count, sizeof(*b->own));
 	b->own[b->own_count++] = o->place;
-	return 0;
 }
 
-int body_decode(const struct image *im, uint32_t func, struct body *b, struct error *e)
+void body_decode(const struct image *im, uint32_t func, struct body *b)
 {
 	const struct function *fn = &im->funcs[func];
 	uint64_t size = fn->end - fn->start, at = 0;
@@ -51,8 +50,7 @@ int body_decode(const struct image *im, uint32_t func, struct body *b, struct er
 	while (at < size) {
 		struct normal *in;
 
-		if (!list_grow((void **)&b->insns, b->insn_count, &b->insn_room, sizeof(*b->insns)))
-			return error_memory(e);
+		mem_room(&b->insns, &b->insn_capacity, b->insn_count, sizeof(*b->insns));
 		in = &b->insns[b->insn_count++];
 		if (!normal_decode(fn->bytes + at, size - at, fn->start + at, in)) {
 			*in = (struct normal){.addr = fn->start + at, .len = 1, .code_len = 1, .code = {fn->bytes[at]}};
@@ -64,11 +62,9 @@ int body_decode(const struct image *im, uint32_t func, struct body *b, struct er
 		b->insn_count--;
 	for (i = 0; i < b->insn_count; i++)
 		for (n = operands_find(im, fn, &b->insns[i], ops), k = 0; k < n; k++)
-			if (own_add(im, b, &ops[k], e))
-				return -1;
+			own_add(im, b, &ops[k]);
 	if (b->own_count > 1)
 		qsort(b->own, b->own_count, sizeof(*b->own), place_order);
-	return 0;
 }
 
 /* ---- tokens ------------------------------------------------------------------------------- */
@@ -89,7 +85,7 @@ static void code_mask(const struct normal *n, const struct operand *ops, unsigne
 }
 
 /* Adds an instruction as a token, with the references of its operands. */
-static int token_add(const struct image *im, uint32_t func, struct body *b, uint32_t insn, struct error *e)
+static void token_add(const struct image *im, uint32_t func, struct body *b, uint32_t insn)
 {
 	const struct body_side side = {im, func, b};
 	const struct normal *n = &b->insns[insn];
@@ -99,8 +95,7 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 	struct token *t;
 	uint64_t h = 0;
 
-	if (!list_grow((void **)&b->tokens, b->count, &b->token_room, sizeof(*b->tokens)))
-		return error_memory(e);
+	mem_room(&b->tokens, &b->token_capacity, b->count, sizeof(*b->tokens));
 	code_mask(n, ops, count, code);
 	for (k = 0; k < count; k++)
 		h = mix(h, ops[k].class);
@@ -110,12 +105,10 @@ static int token_add(const struct image *im, uint32_t func, struct body *b, uint
 		struct xref r;
 
 		operand_ref(&side, n, &ops[k], &r, NULL, 0);
-		if (!list_grow((void **)&b->refs, b->ref_count, &b->ref_room, sizeof(*b->refs)))
-			return error_memory(e);
+		mem_room(&b->refs, &b->ref_capacity, b->ref_count, sizeof(*b->refs));
 		r.insn = (uint32_t)(b->count - 1);
 		b->refs[b->ref_count++] = r;
 	}
-	return 0;
 }
 
 /* Sets the target index of jumps inside the function, and removes their references. */
@@ -183,16 +176,15 @@ static uint64_t content(const struct body *b)
 	return n < CONTENT_LEAST ? 0 : h;
 }
 
-int body_make(const struct image *im, uint32_t func, struct body *b, struct error *e)
+void body_make(const struct image *im, uint32_t func, struct body *b)
 {
 	size_t left[2], i;
 
 	b->count = b->ref_count = 0;
-	if (body_decode(im, func, b, e))
-		return -1;
+	body_decode(im, func, b);
 	for (i = 0; i < b->insn_count; i++)
-		if (!b->insns[i].nop && token_add(im, func, b, (uint32_t)i, e))
-			return -1;
+		if (!b->insns[i].nop)
+			token_add(im, func, b, (uint32_t)i);
 	jumps_number(b);
 	b->code = b->count;
 	for (i = 0; i < b->count; i++)
@@ -204,7 +196,6 @@ int body_make(const struct image *im, uint32_t func, struct body *b, struct erro
 			b->labels = ref_code(im, func, b, &b->refs[i], b->labels, &left[1]);
 	}
 	b->content = content(b);
-	return 0;
 }
 
 uint64_t ref_canon(const struct image *im, const struct xref *r)

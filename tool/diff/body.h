@@ -19,13 +19,13 @@ struct token {
 /* The code of one function. */
 struct body {
 	struct normal *insns; /* all instructions */
-	size_t insn_count, insn_room;
+	size_t insn_count, insn_capacity;
 	struct token *tokens; /* the instructions but nops */
-	size_t count, token_room;
+	size_t count, token_capacity;
 	struct xref *refs; /* in order of instructions; without REF_INSIDE of jumps */
-	size_t ref_count, ref_room;
+	size_t ref_count, ref_capacity;
 	struct place *own; /* data addresses in its operands, sorted */
-	size_t own_count, own_room;
+	size_t own_count, own_capacity;
 	uint64_t code;    /* hash, see struct function */
 	uint64_t content; /* hash, see struct function */
 	uint64_t labels;  /* hash of the targets of jump tables and of labels whose address is taken */
@@ -40,9 +40,9 @@ struct body_side {
 };
 
 /* Fills insns, own and whole. *b may be a body from an earlier call, whose memory is reused. */
-int body_decode(const struct image *im, uint32_t func, struct body *b, struct error *e);
+void body_decode(const struct image *im, uint32_t func, struct body *b);
 /* Fills all members; the hashes of tokens do not include references yet. */
-int body_make(const struct image *im, uint32_t func, struct body *b, struct error *e);
+void body_make(const struct image *im, uint32_t func, struct body *b);
 /* Adds references to the hashes of tokens, by canonical numbers of functions. Functions must be matched. */
 void body_name(const struct image *im, struct body *b);
 void body_free(struct body *b);

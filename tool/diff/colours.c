@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/memory.h"
 #include "support/terminal.h"
 
 static FILE *terminal; /* the real stdout, while another waits in its place; null: it is in place */
@@ -32,12 +33,10 @@ static const char *code_of(const char *line)
 
 void colours_begin(void)
 {
-	FILE *waits = terminal_has_colours() ? open_memstream(&text, &size) : NULL;
-
-	if (!waits)
+	if (!terminal_has_colours())
 		return;
 	terminal = stdout;
-	stdout = waits;
+	stdout = mem_stream(&text, &size);
 }
 
 void colours_end(void)
@@ -46,10 +45,10 @@ void colours_end(void)
 
 	if (!terminal)
 		return;
-	fclose(stdout);
+	mem_stream_close(stdout);
 	stdout = terminal;
 	terminal = NULL;
-	for (line = text; line && *line; line = end) {
+	for (line = text; *line; line = end) {
 		const char *code = code_of(line);
 		size_t length = strcspn(line, "\n");
 

@@ -5,6 +5,7 @@
 
 #include "arch/x86/rule_text.h"
 #include "arch/x86/stack.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +21,15 @@ struct at {
 	uint8_t flags;
 };
 
-int depth_open(struct depth_finder *d, const struct image *im, struct error *e)
+void depth_open(struct depth_finder *d, const struct image *im)
 {
 	const struct code_space *space = &im->subject.frames.space;
 	size_t i;
 
 	*d = (struct depth_finder){.cache = step_cache_new(),
-	                           .base = calloc((size_t)im->file.section_count + 1, sizeof(*d->base))};
-	if (!d->cache || !d->base)
-		return error_memory(e);
+	                           .base = mem_zero((size_t)im->file.section_count + 1, sizeof(*d->base))};
 	for (i = 0; i < space->count && elf_is_object(&im->file); i++)
 		d->base[space->list[i].section] = space->list[i].addr;
-	return 0;
 }
 
 void depth_close(struct depth_finder *d)

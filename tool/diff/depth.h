@@ -11,7 +11,7 @@ struct depth_finder {
 	uint64_t *base; /* ET_REL: address of each section in the code space; else zeros */
 };
 
-int depth_open(struct depth_finder *d, const struct image *im, struct error *e);
+void depth_open(struct depth_finder *d, const struct image *im);
 void depth_close(struct depth_finder *d);
 /* Sets depth, flags, rows and row_code of a function with the given body. */
 void depth_find(struct depth_finder *d, struct image *im, uint32_t func, const struct body *b);

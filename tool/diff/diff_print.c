@@ -4,6 +4,7 @@
 
 #include "report/listing.h"
 #include "report/text.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,11 +101,11 @@ static int ranked_order(const void *a, const void *b)
 
 const struct change **changes_sorted(const struct diff *d)
 {
-	const struct change **out = malloc((d->change_count + 1) * sizeof(*out));
-	struct ranked *list = malloc((d->change_count + 1) * sizeof(*list));
+	const struct change **out = mem_alloc(d->change_count + 1, sizeof(*out));
+	struct ranked *list = mem_alloc(d->change_count + 1, sizeof(*list));
 	size_t i;
 
-	for (i = 0; i < d->change_count && list && out; i++) {
+	for (i = 0; i < d->change_count; i++) {
 		const struct change *x = &d->changes[i];
 		const struct function *fn = x->new != NO_FUNC ? &d->new->funcs[x->new] : &d->old->funcs[x->old];
 		uint64_t was = bytes_of(d->old, x->old), is = bytes_of(d->new, x->new);
@@ -112,9 +113,8 @@ const struct change **changes_sorted(const struct diff *d)
 		list[i] = (struct ranked){x, was > is ? was - is : is - was, fn->name, fn->start,
 		                          x->new != NO_FUNC ? &d->new->names : &d->old->names};
 	}
-	if (list && out)
-		qsort(list, d->change_count, sizeof(*list), ranked_order);
-	for (i = 0; i < d->change_count && list && out; i++)
+	qsort(list, d->change_count, sizeof(*list), ranked_order);
+	for (i = 0; i < d->change_count; i++)
 		out[i] = list[i].x;
 	free(list);
 	return out;
@@ -287,7 +287,7 @@ static void functions(const struct diff *d, size_t most)
 	printf("\nfunctions: %zu changed, %zu added, %zu removed, %zu renamed, %zu the same\n", d->changed, d->added,
 	       d->removed, d->renamed, d->same);
 	listing_init(&l, columns, sizeof(columns) / sizeof(columns[0]));
-	for (i = 0; i < d->change_count && list; i++) {
+	for (i = 0; i < d->change_count; i++) {
 		of_kind = i && list[i]->kind == list[i - 1]->kind ? of_kind + 1 : 0;
 		if (of_kind >= most) {
 			left++;

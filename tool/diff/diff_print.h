@@ -20,13 +20,13 @@ struct json_object *diff_json(const struct diff *d);
 
 /*
  * Prints a unified diff of the normalised code of all functions with this symbol, or else of the one that people may
- * mean by it (name_fit.h). 1: they differ; 0: they do not; -1 and a message: neither file has one, or out of memory.
+ * mean by it (name_fit.h). 1: they differ; 0: they do not; -1 and a message: neither file has one.
  */
 int diff_show(const struct diff *d, const char *name, struct error *e);
 
 /* Shared by diff_print.c and json.c. */
 const char *change_kind_name(enum change_kind k);
-/* The changes in order of output; malloc'd. Null: out of memory. */
+/* The changes in order of output; malloc'd. */
 const struct change **changes_sorted(const struct diff *d);
 void site_place(const struct image *im, const struct site *s, char *out, size_t size);
 const char *site_kind_name(enum site_kind k);

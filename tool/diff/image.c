@@ -5,6 +5,7 @@
 #include "analysis/facts/cfi_file.h"
 #include "diff/body.h"
 #include "diff/depth.h"
+#include "support/memory.h"
 #include "support/plain.h"
 #include "support/progress.h"
 #include "shared/search.h"
@@ -98,19 +99,16 @@ struct start {
 
 struct starts {
 	struct start *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
-static int start_add(struct starts *s, const struct start *x, struct error *e)
+static void start_add(struct starts *s, const struct start *x)
 {
-	if (!list_grow((void **)&s->list, s->count, &s->room, sizeof(*s->list)))
-		return error_memory(e);
+	mem_room(&s->list, &s->capacity, s->count, sizeof(*s->list));
 	s->list[s->count++] = *x;
-	return 0;
 }
 
-static int starts_of_symbols(const struct image *im, const struct elf_symbol *list, uint32_t n, struct starts *out,
-                             struct error *e)
+static void starts_of_symbols(const struct image *im, const struct elf_symbol *list, uint32_t n, struct starts *out)
 {
 	const char *file = NULL;
 	uint32_t i;
@@ -126,35 +124,27 @@ static int starts_of_symbols(const struct image *im, const struct elf_symbol *li
 			continue;
 		if (s->value - (elf_is_object(&im->file) ? 0 : in->sh.sh_addr) >= in->sh.sh_size)
 			continue;
-		if (start_add(
-				out,
-				&(struct start){s->section, true, s->value, s->size, s, s->bind == STB_LOCAL ? file : NULL, &im->names},
-				e))
-			return -1;
+		start_add(out, &(struct start){s->section, true, s->value, s->size, s, s->bind == STB_LOCAL ? file : NULL,
+		                               &im->names});
 	}
-	return 0;
 }
 
 /* Code without symbols: .eh_frame has the bounds of its functions. */
-static int starts_of_fdes(struct image *im, struct starts *out, struct error *e)
+static void starts_of_fdes(struct image *im, struct starts *out)
 {
 	struct cfi_file cfi;
 	size_t i;
-	int err = 0;
 
 	cfi_file_open(&im->file, &im->subject.frames.space, &cfi);
-	for (i = 0; i < cfi.count && !err; i++) {
+	for (i = 0; i < cfi.count; i++) {
 		const struct code_section *c = space_at(&im->subject.frames.space, cfi.fdes[i].start);
 		uint64_t base = c && elf_is_object(&im->file) ? c->addr : 0;
 
 		if (c && c->section && strncmp(im->file.sections[c->section].name, ".plt", 4))
-			err = start_add(out,
-			                &(struct start){c->section, false, cfi.fdes[i].start - base,
-			                                cfi.fdes[i].end - cfi.fdes[i].start, NULL, NULL, NULL},
-			                e);
+			start_add(out, &(struct start){c->section, false, cfi.fdes[i].start - base,
+			                               cfi.fdes[i].end - cfi.fdes[i].start, NULL, NULL, NULL});
 	}
 	cfi_file_close(&cfi);
-	return err;
 }
 
 /* At equal addresses: global symbols in alphabetical order, local symbols likewise, then FDEs. */
@@ -248,30 +238,29 @@ static int functions_find(struct image *im, struct error *e)
 	const struct elf_file *f = &im->file;
 	struct starts s = {0};
 	uint32_t i, k = 0;
-	int err = -1;
 
-	if ((!im->nameless && starts_of_symbols(im, f->symbols, f->symbol_count, &s, e)) ||
-	    (!elf_is_object(f) && starts_of_symbols(im, f->dynsyms, f->dynsym_count, &s, e)) || starts_of_fdes(im, &s, e))
-		goto out;
+	if (!im->nameless)
+		starts_of_symbols(im, f->symbols, f->symbol_count, &s);
+	if (!elf_is_object(f))
+		starts_of_symbols(im, f->dynsyms, f->dynsym_count, &s);
+	starts_of_fdes(im, &s);
+	if (s.count >= NO_FUNC) {
+		free(s.list);
+		return error_set(e, "has %zu starts of functions: at most %" PRIu32 " are compared", s.count, NO_FUNC - 1);
+	}
 	if (s.count)
 		qsort(s.list, s.count, sizeof(*s.list), start_order);
-	im->funcs = calloc(s.count + 1, sizeof(*im->funcs));
-	im->aliases = calloc(s.count + 1, sizeof(*im->aliases));
-	im->starts_of = calloc((size_t)f->section_count + 2, sizeof(*im->starts_of));
-	if (!im->funcs || !im->aliases || !im->starts_of || s.count >= NO_FUNC) {
-		error_memory(e);
-		goto out;
-	}
+	im->funcs = mem_zero(s.count + 1, sizeof(*im->funcs));
+	im->aliases = mem_zero(s.count + 1, sizeof(*im->aliases));
+	im->starts_of = mem_zero((size_t)f->section_count + 2, sizeof(*im->starts_of));
 	functions_cut(im, s.list, s.count);
 	for (i = 0; i <= f->section_count; i++) {
 		while (k < im->func_count && im->funcs[k].section < i)
 			k++;
 		im->starts_of[i] = k;
 	}
-	err = 0;
-out:
 	free(s.list);
-	return err;
+	return 0;
 }
 
 uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
@@ -286,7 +275,7 @@ uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
 /* ---- code of functions --------------------------------------------------------------- */
 
 /* Collects the data addresses in all code: data without a symbol ends at the next such address, at the latest. */
-static int used_find(struct image *im, struct body *b, struct error *e)
+static void used_find(struct image *im, struct body *b)
 {
 	struct places *p = &im->places;
 	size_t n = 0, k;
@@ -294,11 +283,9 @@ static int used_find(struct image *im, struct body *b, struct error *e)
 
 	for (i = 0; i < im->func_count; i++) {
 		progress_step(im->file.path, i, im->func_count);
-		if (body_decode(im, i, b, e))
-			return -1;
+		body_decode(im, i, b);
 		for (k = 0; k < b->own_count; k++) {
-			if (!list_grow((void **)&p->used, p->used_count, &p->used_room, sizeof(*p->used)))
-				return error_memory(e);
+			mem_room(&p->used, &p->used_capacity, p->used_count, sizeof(*p->used));
 			p->used[p->used_count++] = b->own[k];
 		}
 	}
@@ -308,10 +295,9 @@ static int used_find(struct image *im, struct body *b, struct error *e)
 		if (!n || place_order(&p->used[n - 1], &p->used[k]))
 			p->used[n++] = p->used[k];
 	p->used_count = n;
-	return 0;
 }
 
-static int refs_keep(struct image *im, struct function *fn, const struct body *b, struct error *e)
+static void refs_keep(struct image *im, struct function *fn, const struct body *b)
 {
 	size_t k;
 
@@ -319,29 +305,25 @@ static int refs_keep(struct image *im, struct function *fn, const struct body *b
 	for (k = 0; k < b->ref_count; k++) {
 		if (b->refs[k].kind != REF_FUNCTION && b->refs[k].kind != REF_DATA)
 			continue;
-		if (!list_grow((void **)&im->refs, im->ref_count, &im->ref_room, sizeof(*im->refs)))
-			return error_memory(e);
+		mem_room(&im->refs, &im->ref_capacity, im->ref_count, sizeof(*im->refs));
 		im->refs[im->ref_count++] = b->refs[k];
 	}
 	fn->ref_count = im->ref_count - fn->ref;
-	return 0;
 }
 
 /* Decodes and hashes all functions. */
-static int functions_read(struct image *im, struct body *b, struct error *e)
+static void functions_read(struct image *im, struct body *b)
 {
 	struct depth_finder d;
 	uint32_t i;
-	int err = depth_open(&d, im, e);
 
-	for (i = 0; i < im->func_count && !err; i++) {
+	depth_open(&d, im);
+	for (i = 0; i < im->func_count; i++) {
 		struct function *fn = &im->funcs[i];
 
 		progress_step(im->file.path, i, im->func_count);
-		if (body_make(im, i, b, e) || refs_keep(im, fn, b, e))
-			err = -1;
-		if (err)
-			break;
+		body_make(im, i, b);
+		refs_keep(im, fn, b);
 		fn->code = b->code;
 		fn->content = b->content;
 		fn->insns = (uint32_t)b->count;
@@ -350,7 +332,6 @@ static int functions_read(struct image *im, struct body *b, struct error *e)
 	}
 	depth_close(&d);
 	progress_end();
-	return err;
 }
 
 struct named_function {
@@ -365,14 +346,12 @@ static int named_function_order(const void *a, const void *b)
 	return name_order(x->names, x->func->name, y->names, y->func->name);
 }
 
-static int twins_mark(struct image *im, struct error *e)
+static void twins_mark(struct image *im)
 {
-	struct named_function *list = malloc(((size_t)im->func_count + 1) * sizeof(*list));
+	struct named_function *list = mem_alloc((size_t)im->func_count + 1, sizeof(*list));
 	size_t n = 0, k;
 	uint32_t i;
 
-	if (!list)
-		return error_memory(e);
 	for (i = 0; i < im->func_count; i++)
 		if (im->funcs[i].name)
 			list[n++] = (struct named_function){&im->funcs[i], &im->names};
@@ -382,20 +361,21 @@ static int twins_mark(struct image *im, struct error *e)
 		if (!named_function_order(&list[k], &list[k - 1]))
 			list[k].func->twin = list[k - 1].func->twin = true;
 	free(list);
-	return 0;
 }
 
 int image_read(struct image *im, bool nameless, struct error *e)
 {
 	struct body b = {0};
-	int err = -1;
 
 	im->nameless = nameless;
-	if (!names_open(&im->file, &im->names, e) && !places_open(im, e) && !functions_find(im, e) && !twins_mark(im, e) &&
-	    !used_find(im, &b, e) && !functions_read(im, &b, e))
-		err = 0;
+	names_open(&im->file, &im->names);
+	if (places_open(im, e) || functions_find(im, e))
+		return -1;
+	twins_mark(im);
+	used_find(im, &b);
+	functions_read(im, &b);
 	body_free(&b);
-	return err;
+	return 0;
 }
 
 /* ---- opening ------------------------------------------------------------------------ */

@@ -71,7 +71,7 @@ struct image {
 	const char **aliases;
 	size_t alias_count;
 	struct xref *refs; /* of kinds REF_FUNCTION and REF_DATA, in order of functions */
-	size_t ref_count, ref_room;
+	size_t ref_count, ref_capacity;
 };
 
 /* Opens a file, runs the checks and makes the report. image_close() must be called also after a failure. */

@@ -102,7 +102,7 @@ static struct json_object *functions_json(const struct diff *d)
 	const struct change **sorted = changes_sorted(d);
 	size_t i;
 
-	for (i = 0; i < d->change_count && sorted; i++)
+	for (i = 0; i < d->change_count; i++)
 		json_object_array_add(list, change_json(d, sorted[i]));
 	free(sorted);
 	add_number(o, "same", d->same);

@@ -4,6 +4,7 @@
 
 #include "diff/body.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 
@@ -28,33 +29,30 @@ struct jump_table {
 /* Hash table with open addressing. */
 struct jump_tables {
 	struct jump_table *slots;
-	size_t count, room; /* room: a power of two */
+	size_t count, capacity; /* capacity: a power of two */
 };
 
 static size_t slot_of(const struct jump_tables *t, struct place at)
 {
-	size_t i = (size_t)(mix(mix(0, at.section), at.addr) & (t->room - 1));
+	size_t i = (size_t)(mix(mix(0, at.section), at.addr) & (t->capacity - 1));
 
 	while (t->slots[i].at.section && place_order(&t->slots[i].at, &at))
-		i = (i + 1) & (t->room - 1);
+		i = (i + 1) & (t->capacity - 1);
 	return i;
 }
 
-static bool grow(struct jump_tables *t)
+static void grow(struct jump_tables *t)
 {
-	struct jump_tables bigger = {.room = t->room ? 2 * t->room : 256};
+	struct jump_tables bigger = {.capacity = t->capacity ? 2 * t->capacity : 256};
 	size_t i;
 
-	bigger.slots = calloc(bigger.room, sizeof(*bigger.slots));
-	if (!bigger.slots)
-		return false;
-	for (i = 0; i < t->room; i++)
+	bigger.slots = mem_zero(bigger.capacity, sizeof(*bigger.slots));
+	for (i = 0; i < t->capacity; i++)
 		if (t->slots[i].at.section)
 			bigger.slots[slot_of(&bigger, t->slots[i].at)] = t->slots[i];
 	bigger.count = t->count;
 	free(t->slots);
 	*t = bigger;
-	return true;
 }
 
 static void table_read(const struct image *im, struct place at, uint64_t limit, struct jump_table *out)
@@ -71,28 +69,25 @@ static void table_read(const struct image *im, struct place at, uint64_t limit, 
 	}
 }
 
-/* The table at a place, read on first use. If out of memory for the cache, returns `scratch`. */
-static struct jump_table *table_find(const struct image *im, struct place at, uint64_t limit,
-                                     struct jump_table *scratch)
+/* The table at a place, read on first use. */
+static struct jump_table *table_find(const struct image *im, struct place at, uint64_t limit)
 {
 	struct jump_tables *t = im->places.tables;
-	size_t i = t->room ? slot_of(t, at) : 0;
+	size_t i = t->capacity ? slot_of(t, at) : 0;
 
-	if (t->room && t->slots[i].at.section)
+	if (t->capacity && t->slots[i].at.section)
 		return &t->slots[i];
-	table_read(im, at, limit, scratch);
-	if (2 * t->count >= t->room && !grow(t))
-		return scratch;
+	if (2 * t->count >= t->capacity)
+		grow(t);
 	i = slot_of(t, at);
 	t->count++;
-	t->slots[i] = *scratch;
+	table_read(im, at, limit, &t->slots[i]);
 	return &t->slots[i];
 }
 
 size_t jump_table_at(const struct image *im, struct place at, uint64_t limit, unsigned *width)
 {
-	struct jump_table scratch;
-	const struct jump_table *x = table_find(im, at, limit, &scratch);
+	const struct jump_table *x = table_find(im, at, limit);
 
 	*width = x->width;
 	return x->count >= 2 ? x->count : 0;
@@ -107,15 +102,15 @@ static int entry_order(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static bool entries_read(const struct image *im, struct jump_table *x, unsigned width, size_t n)
+static void entries_read(const struct image *im, struct jump_table *x, unsigned width, size_t n)
 {
 	struct place to;
 	size_t i;
 
 	if (x->entries)
-		return true;
-	x->entries = malloc((n + 1) * sizeof(*x->entries));
-	for (i = 0; i < n && x->entries && place_entry(im, x->at, width, i, &to); i++) {
+		return;
+	x->entries = mem_alloc(n + 1, sizeof(*x->entries));
+	for (i = 0; i < n && place_entry(im, x->at, width, i, &to); i++) {
 		uint32_t func = image_function(im, to.section, to.addr);
 
 		if (func != NO_FUNC)
@@ -123,7 +118,6 @@ static bool entries_read(const struct image *im, struct jump_table *x, unsigned 
 	}
 	if (x->entry_count)
 		qsort(x->entries, x->entry_count, sizeof(*x->entries), entry_order);
-	return x->entries != NULL;
 }
 
 static uint64_t entry_code(uint64_t h, size_t index, size_t token) { return mix(mix(h, index), token); }
@@ -131,34 +125,28 @@ static uint64_t entry_code(uint64_t h, size_t index, size_t token) { return mix(
 uint64_t jump_table_code(const struct image *im, struct place at, unsigned width, size_t n, uint32_t func,
                          const struct body *b)
 {
-	struct jump_table scratch, *x = table_find(im, at, n * width, &scratch);
-	struct place to;
+	struct jump_table *x = table_find(im, at, n * width);
 	uint64_t h = n;
 	size_t i;
 
 	if (x->memo_func == func)
 		return x->memo;
-	if (x != &scratch && entries_read(im, x, width, n)) {
-		for (i = SEARCH(x->entry_count, k, x->entries[k].func < func); i < x->entry_count && x->entries[i].func == func;
-		     i++)
-			h = entry_code(h, x->entries[i].index, body_token(b, x->entries[i].addr));
-		x->memo_func = func;
-		x->memo = h;
-		return h;
-	}
-	for (i = 0; i < n && place_entry(im, at, width, i, &to); i++)
-		if (image_function(im, to.section, to.addr) == func)
-			h = entry_code(h, i, body_token(b, to.addr));
+	entries_read(im, x, width, n);
+	for (i = SEARCH(x->entry_count, k, x->entries[k].func < func); i < x->entry_count && x->entries[i].func == func;
+	     i++)
+		h = entry_code(h, x->entries[i].index, body_token(b, x->entries[i].addr));
+	x->memo_func = func;
+	x->memo = h;
 	return h;
 }
 
-struct jump_tables *jump_tables_new(void) { return calloc(1, sizeof(struct jump_tables)); }
+struct jump_tables *jump_tables_new(void) { return mem_zero(1, sizeof(struct jump_tables)); }
 
 void jump_tables_free(struct jump_tables *t)
 {
 	size_t i;
 
-	for (i = 0; t && i < t->room; i++)
+	for (i = 0; t && i < t->capacity; i++)
 		free(t->slots[i].entries);
 	if (t)
 		free(t->slots);

@@ -2,6 +2,7 @@
 /* Finds pairs of functions in several passes, from the most to the least reliable property. */
 #include "diff/match_internal.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -13,14 +14,12 @@
 
 /* ---- by equal keys -------------------------------------------------------------------- */
 
-static int key_add(struct matcher *m, unsigned side, uint64_t value, uint32_t func)
+static void key_add(struct matcher *m, unsigned side, uint64_t value, uint32_t func)
 {
 	struct keys *k = &m->keys;
 
-	if (!list_grow((void **)&k->list[side], k->count[side], &k->room[side], sizeof(struct key)))
-		return error_memory(m->error);
+	mem_room(&k->list[side], &k->capacity[side], k->count[side], sizeof(struct key));
 	k->list[side][k->count[side]++] = (struct key){value, m->im[side]->funcs[func].code, func};
-	return 0;
 }
 
 static int key_order(const void *a, const void *b)
@@ -106,7 +105,7 @@ static void keys_join(struct matcher *m, bool alone, enum matched how)
 /* The key of a function in one pass. False: the function takes no part in it. */
 typedef bool key_fn(const struct image *im, const struct function *fn, uint64_t *value);
 
-static int keys_collect(struct matcher *m, key_fn *fn)
+static void keys_collect(struct matcher *m, key_fn *fn)
 {
 	uint64_t value;
 	unsigned side;
@@ -114,18 +113,14 @@ static int keys_collect(struct matcher *m, key_fn *fn)
 
 	for (side = 0; side < 2; side++)
 		for (i = 0; i < m->im[side]->func_count; i++)
-			if (is_free(m->im[side], i) && fn(m->im[side], &m->im[side]->funcs[i], &value) &&
-			    key_add(m, side, value, i))
-				return -1;
-	return 0;
+			if (is_free(m->im[side], i) && fn(m->im[side], &m->im[side]->funcs[i], &value))
+				key_add(m, side, value, i);
 }
 
-static int match_by(struct matcher *m, key_fn *fn, bool alone, enum matched how)
+static void match_by(struct matcher *m, key_fn *fn, bool alone, enum matched how)
 {
-	if (keys_collect(m, fn))
-		return -1;
+	keys_collect(m, fn);
 	keys_join(m, alone, how);
-	return 0;
 }
 
 static bool by_global_name(const struct image *im, const struct function *fn, uint64_t *value)
@@ -184,7 +179,7 @@ static bool by_content(const struct image *im, const struct function *fn, uint64
 }
 
 /* Matches by any of the names of a function. */
-static int match_by_aliases(struct matcher *m)
+static void match_by_aliases(struct matcher *m)
 {
 	unsigned side;
 	uint32_t i, k;
@@ -192,11 +187,9 @@ static int match_by_aliases(struct matcher *m)
 	for (side = 0; side < 2; side++)
 		for (i = 0; i < m->im[side]->func_count; i++)
 			for (k = 0; is_free(m->im[side], i) && k < m->im[side]->funcs[i].alias_count; k++)
-				if (key_add(m, side,
-				            name_hash(&m->im[side]->names, m->im[side]->aliases[m->im[side]->funcs[i].alias + k]), i))
-					return -1;
+				key_add(m, side, name_hash(&m->im[side]->names, m->im[side]->aliases[m->im[side]->funcs[i].alias + k]),
+				        i);
 	keys_join(m, false, MATCHED_NAME);
-	return 0;
 }
 
 /* ---- functions with equal code --------------------------------------------------------------- */
@@ -233,15 +226,14 @@ static uint32_t twin_free(const struct matcher *m, const struct key *b, uint32_t
 }
 
 /* Pairs each function of a with the free function of b that agrees best; the first of equals. */
-static int twins_pair(struct matcher *m, const struct key *a, size_t na, const struct key *b, size_t nb)
+static void twins_pair(struct matcher *m, const struct key *a, size_t na, const struct key *b, size_t nb)
 {
-	uint32_t *next = malloc((nb + 1) * sizeof(*next)), k;
-	int err = next ? 0 : error_memory(m->error);
+	uint32_t *next = mem_alloc(nb + 1, sizeof(*next)), k;
 	size_t i;
 
-	for (k = 0; k < nb && !err; k++)
+	for (k = 0; k < nb; k++)
 		next[k] = k;
-	for (i = 0; i < na && !err; i++) {
+	for (i = 0; i < na; i++) {
 		uint32_t best = NO_FUNC;
 		int most = INT_MIN;
 		size_t tried = 0;
@@ -262,26 +254,24 @@ static int twins_pair(struct matcher *m, const struct key *a, size_t na, const s
 		if (best == NO_FUNC)
 			continue;
 		match_pair(m, a[i].func, best, MATCHED_CODE);
-		err = work_add(m, a[i].func) || work_follow(m, false) ? -1 : 0;
+		work_add(m, a[i].func);
+		work_follow(m, false);
 	}
 	free(next);
-	return err;
 }
 
 /* Matches nameless functions with equal code, one group after the other. The calls of each new pair are followed
  * at once, so that later pairs agree with it. */
-static int match_twins(struct matcher *m)
+static void match_twins(struct matcher *m)
 {
 	struct key *list[2];
 	size_t count[2], i = 0, j = 0, ni, nj;
-	int err = 0;
 
-	if (keys_collect(m, by_nameless_code))
-		return -1;
+	keys_collect(m, by_nameless_code);
 	keys_sort(m);
 	memcpy(list, m->keys.list, sizeof(list));
 	memcpy(count, m->keys.count, sizeof(count));
-	while (i < count[0] && j < count[1] && !err) {
+	while (i < count[0] && j < count[1]) {
 		struct key *a = &list[0][i], *b = &list[1][j];
 
 		for (ni = 1; i + ni < count[0] && a[ni].value == a->value;)
@@ -289,18 +279,17 @@ static int match_twins(struct matcher *m)
 		for (nj = 1; j + nj < count[1] && b[nj].value == b->value;)
 			nj++;
 		if (a->value == b->value)
-			err = twins_pair(m, a, ni, b, nj);
+			twins_pair(m, a, ni, b, nj);
 		i += a->value <= b->value ? ni : 0;
 		j += b->value <= a->value ? nj : 0;
 	}
 	m->keys.count[0] = m->keys.count[1] = 0;
-	return err;
 }
 
 /* ---- folded functions ------------------------------------------------------------------------ */
 
 /* Matches a function that has code of its own in one file, and shares code with others in the other file. */
-static int match_folded(struct matcher *m, unsigned side)
+static void match_folded(struct matcher *m, unsigned side)
 {
 	struct image *im = m->im[side], *other = m->im[!side];
 	struct keys *keys = &m->keys;
@@ -309,8 +298,7 @@ static int match_folded(struct matcher *m, unsigned side)
 
 	for (i = 0; i < other->func_count; i++)
 		for (k = 0; k < other->funcs[i].alias_count; k++)
-			if (key_add(m, !side, name_hash(&other->names, other->aliases[other->funcs[i].alias + k]), i))
-				return -1;
+			key_add(m, !side, name_hash(&other->names, other->aliases[other->funcs[i].alias + k]), i);
 	n = keys->count[!side];
 	keys->count[0] = keys->count[1] = 0;
 	if (n)
@@ -327,7 +315,6 @@ static int match_folded(struct matcher *m, unsigned side)
 		im->funcs[i].pair = keys->list[!side][lo].func;
 		im->funcs[i].how = MATCHED_FOLDED;
 	}
-	return 0;
 }
 
 /* ---- canonical numbers ----------------------------------------------------------------------- */
@@ -357,40 +344,42 @@ static void canon_set(struct image *old, struct image *new)
 }
 
 /* Functions that share a name are first matched by their callers. */
-static int match_by_names(struct matcher *m)
+static void match_by_names(struct matcher *m)
 {
-	return match_by(m, by_global_name, false, MATCHED_NAME) || match_by(m, by_file_and_name, true, MATCHED_NAME) ||
-	               match_by(m, by_name, true, MATCHED_NAME) || match_by_calls(m, false) ||
-	               match_by(m, by_file_and_name, false, MATCHED_NAME) || match_by(m, by_name, false, MATCHED_NAME) ||
-	               match_by_aliases(m) || match_by(m, by_base_name, true, MATCHED_SUFFIX)
-	           ? -1
-	           : 0;
+	match_by(m, by_global_name, false, MATCHED_NAME);
+	match_by(m, by_file_and_name, true, MATCHED_NAME);
+	match_by(m, by_name, true, MATCHED_NAME);
+	match_by_calls(m, false);
+	match_by(m, by_file_and_name, false, MATCHED_NAME);
+	match_by(m, by_name, false, MATCHED_NAME);
+	match_by_aliases(m);
+	match_by(m, by_base_name, true, MATCHED_SUFFIX);
 }
 
 /* From the most to the least reliable property. */
-static int match_by_code(struct matcher *m)
+static void match_by_code(struct matcher *m)
 {
-	return match_by(m, by_code, true, MATCHED_CODE) || match_by_calls(m, false) || match_twins(m) ||
-	               match_by(m, by_content, true, MATCHED_CONTENT)
-	           ? -1
-	           : 0;
+	match_by(m, by_code, true, MATCHED_CODE);
+	match_by_calls(m, false);
+	match_twins(m);
+	match_by(m, by_content, true, MATCHED_CONTENT);
 }
 
-int match_functions(struct image *old, struct image *new, struct error *e)
+void match_functions(struct image *old, struct image *new)
 {
-	struct matcher m = {.im = {old, new}, .error = e};
-	int err = match_by_names(&m) || match_by_code(&m), round;
+	struct matcher m = {.im = {old, new}};
+	int round;
 
-	for (round = 0; round < ROUNDS && !err; round++) {
-		err = match_by_calls(&m, true);
+	match_by_names(&m);
+	match_by_code(&m);
+	for (round = 0; round < ROUNDS; round++) {
+		match_by_calls(&m, true);
 		match_by_place(&m);
 	}
-	if (!err)
-		err = match_folded(&m, 0) || match_folded(&m, 1);
-	if (!err)
-		canon_set(old, new);
+	match_folded(&m, 0);
+	match_folded(&m, 1);
+	canon_set(old, new);
 	free(m.keys.list[0]);
 	free(m.keys.list[1]);
 	free(m.work);
-	return err ? -1 : 0;
 }

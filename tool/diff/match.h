@@ -9,6 +9,6 @@
  * Sets pair, how and canon of all functions. Matches by name where there is one; then by code, by calls of matched
  * functions, and by position. 0, or -1 and a message.
  */
-int match_functions(struct image *old, struct image *new, struct error *e);
+void match_functions(struct image *old, struct image *new);
 
 #endif

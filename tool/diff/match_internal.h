@@ -14,7 +14,7 @@ struct key {
 /* The keys of one pass. */
 struct keys {
 	struct key *list[2]; /* of the old and of the new file */
-	size_t count[2], room[2];
+	size_t count[2], capacity[2];
 };
 
 /* Context of the matching; im[0] is the old file, im[1] the new one. */
@@ -22,8 +22,7 @@ struct matcher {
 	struct image *im[2];
 	struct keys keys;
 	uint32_t *work; /* worklist: functions of the old file whose pair's calls are still to be followed */
-	size_t work_count, work_room;
-	struct error *error;
+	size_t work_count, work_capacity;
 };
 
 static inline void match_pair(struct matcher *m, uint32_t a, uint32_t b, enum matched how)
@@ -35,15 +34,15 @@ static inline void match_pair(struct matcher *m, uint32_t a, uint32_t b, enum ma
 
 static inline bool is_free(const struct image *im, uint32_t func) { return im->funcs[func].pair == NO_FUNC; }
 
-/* Adds a pair to the worklist, by the index in the old file. -1: out of memory. */
-int work_add(struct matcher *m, uint32_t func);
+/* Adds a pair to the worklist, by the index in the old file. */
+void work_add(struct matcher *m, uint32_t func);
 
 /* Follows the calls of all pairs in the worklist. `similar`: also of pairs whose code differs, to callees of
  * similar size. -1: out of memory. */
-int work_follow(struct matcher *m, bool similar);
+void work_follow(struct matcher *m, bool similar);
 
 /* work_follow() for all pairs. */
-int match_by_calls(struct matcher *m, bool similar);
+void match_by_calls(struct matcher *m, bool similar);
 
 /* Matches runs of free functions between neighbours that are pairs. */
 void match_by_place(struct matcher *m);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Matches functions by what is already matched: by the calls of pairs, and by position between pairs. */
 #include "diff/match_internal.h"
+#include "support/memory.h"
 
 #define GAP_MOST 64u /* functions between two matched neighbours that are compared all with all */
 
 /* ---- by the calls of matched functions ----------------------------------------------------- */
 
-int work_add(struct matcher *m, uint32_t func)
+void work_add(struct matcher *m, uint32_t func)
 {
-	if (!list_grow((void **)&m->work, m->work_count, &m->work_room, sizeof(*m->work)))
-		return error_memory(m->error);
+	mem_room(&m->work, &m->work_capacity, m->work_count, sizeof(*m->work));
 	m->work[m->work_count++] = func;
-	return 0;
 }
 
 /* Similarity of two functions, 0 to 100: 100 for equal code, 0 for different names, else by the ratio of their
@@ -43,13 +42,13 @@ static bool same_kinds(const struct matcher *m, const struct function *x, const 
 }
 
 /* Pairs the callees of a pair, in order of the calls. `similar`: also if the code of the pair differs. */
-static int calls_follow(struct matcher *m, uint32_t a, bool similar)
+static void calls_follow(struct matcher *m, uint32_t a, bool similar)
 {
 	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[x->pair];
 	size_t i;
 
 	if ((!similar && x->code != y->code) || !same_kinds(m, x, y))
-		return 0;
+		return;
 	for (i = 0; i < x->ref_count; i++) {
 		const struct xref *p = &m->im[0]->refs[x->ref + i], *q = &m->im[1]->refs[y->ref + i];
 		const struct function *c, *d;
@@ -61,28 +60,24 @@ static int calls_follow(struct matcher *m, uint32_t a, bool similar)
 		if (c->pair != NO_FUNC || d->pair != NO_FUNC || similarity(m, c, d) < (similar ? SIMILAR_LEAST : 100))
 			continue;
 		match_pair(m, (uint32_t)p->value, (uint32_t)q->value, c->name && d->name ? MATCHED_NAME : MATCHED_CALLS);
-		if (work_add(m, (uint32_t)p->value))
-			return -1;
+		work_add(m, (uint32_t)p->value);
 	}
-	return 0;
 }
 
-int work_follow(struct matcher *m, bool similar)
+void work_follow(struct matcher *m, bool similar)
 {
 	while (m->work_count)
-		if (calls_follow(m, m->work[--m->work_count], similar))
-			return -1;
-	return 0;
+		calls_follow(m, m->work[--m->work_count], similar);
 }
 
-int match_by_calls(struct matcher *m, bool similar)
+void match_by_calls(struct matcher *m, bool similar)
 {
 	uint32_t i;
 
 	for (i = 0; i < m->im[0]->func_count; i++)
-		if (!is_free(m->im[0], i) && work_add(m, i))
-			return -1;
-	return work_follow(m, similar);
+		if (!is_free(m->im[0], i))
+			work_add(m, i);
+	work_follow(m, similar);
 }
 
 /* ---- by position ----------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "diff/image.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,14 +33,12 @@ static uint64_t tail_hash(const char *from, const char *to, uint64_t h)
 	return h;
 }
 
-static int name_add(struct names *n, const char *name, struct error *e)
+static void name_add(struct names *n, const char *name)
 {
 	if (!name_is_long(name))
-		return 0;
-	if (!list_grow((void **)&n->list, n->count, &n->room, sizeof(*n->list)))
-		return error_memory(e);
+		return;
+	mem_room(&n->list, &n->capacity, n->count, sizeof(*n->list));
 	n->list[n->count++].name = name;
-	return 0;
 }
 
 static int address_order(const void *a, const void *b)
@@ -49,20 +48,17 @@ static int address_order(const void *a, const void *b)
 	return x->name < y->name ? -1 : x->name > y->name;
 }
 
-int names_open(const struct elf_file *f, struct names *n, struct error *e)
+void names_open(const struct elf_file *f, struct names *n)
 {
 	uint32_t i;
 	size_t k;
 
 	for (i = 0; i < f->symbol_count; i++)
-		if (name_add(n, f->symbols[i].name, e))
-			return -1;
+		name_add(n, f->symbols[i].name);
 	for (i = 0; i < f->dynsym_count; i++)
-		if (name_add(n, f->dynsyms[i].name, e))
-			return -1;
+		name_add(n, f->dynsyms[i].name);
 	for (i = 0; i < f->section_count; i++)
-		if (name_add(n, f->sections[i].name, e))
-			return -1;
+		name_add(n, f->sections[i].name);
 	if (n->count)
 		qsort(n->list, n->count, sizeof(*n->list), address_order);
 	for (k = n->count; k-- > 0;) {
@@ -72,7 +68,6 @@ int names_open(const struct elf_file *f, struct names *n, struct error *e)
 
 		x->hash = end ? tail_hash(x->name, end, 1) : tail_hash(x->name, after->name, after->hash);
 	}
-	return 0;
 }
 
 void names_close(struct names *n)

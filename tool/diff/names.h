@@ -13,10 +13,10 @@
 /* The long names of one file. */
 struct names {
 	struct long_name *list; /* names longer than NAME_SHORT, sorted by address */
-	size_t count, room;
+	size_t count, capacity;
 };
 
-int names_open(const struct elf_file *f, struct names *n, struct error *e);
+void names_open(const struct elf_file *f, struct names *n);
 void names_close(struct names *n);
 /* Equal for equal names, also of different files. */
 uint64_t name_hash(const struct names *n, const char *name);

@@ -24,9 +24,8 @@ struct comparer {
 	struct body old, new;
 	struct script script;
 	struct vote *votes;
-	size_t vote_count, vote_room;
+	size_t vote_count, vote_capacity;
 	uint32_t *moved_refs; /* per function of the old file: references to data that were not there before */
-	struct error *error;
 };
 
 /* ---- equal code --------------------------------------------------------------------- */
@@ -44,7 +43,7 @@ static bool code_equal(const struct image *x, const struct function *a, const st
 	return true;
 }
 
-static int votes_take(struct comparer *c, uint32_t func)
+static void votes_take(struct comparer *c, uint32_t func)
 {
 	const struct image *x = c->d->old, *y = c->d->new;
 	const struct function *a = &x->funcs[func], *b = &y->funcs[a->pair];
@@ -55,13 +54,11 @@ static int votes_take(struct comparer *c, uint32_t func)
 
 		if (p->kind != REF_DATA || q->kind != REF_DATA)
 			continue;
-		if (!list_grow((void **)&c->votes, c->vote_count, &c->vote_room, sizeof(*c->votes)))
-			return error_memory(c->error);
+		mem_room(&c->votes, &c->vote_capacity, c->vote_count, sizeof(*c->votes));
 		/* the section number is mixed into the upper bits */
 		c->votes[c->vote_count++] =
 			(struct vote){p->value ^ (uint64_t)p->more << 40, q->value ^ (uint64_t)q->more << 40, func, false};
 	}
-	return 0;
 }
 
 static int vote_old_order(const void *a, const void *b)
@@ -115,7 +112,7 @@ static void votes_count(struct comparer *c, bool by_new)
 }
 
 /* Counts the references of functions with equal code to other data than by the majority of votes. */
-static int moved_refs_find(struct comparer *c)
+static void moved_refs_find(struct comparer *c)
 {
 	size_t i;
 	uint32_t k;
@@ -124,15 +121,13 @@ static int moved_refs_find(struct comparer *c)
 	for (k = 0; k < c->d->old->func_count; k++) {
 		const struct function *fn = &c->d->old->funcs[k];
 
-		if (fn->pair != NO_FUNC && code_equal(c->d->old, fn, c->d->new, &c->d->new->funcs[fn->pair]) &&
-		    votes_take(c, k))
-			return -1;
+		if (fn->pair != NO_FUNC && code_equal(c->d->old, fn, c->d->new, &c->d->new->funcs[fn->pair]))
+			votes_take(c, k);
 	}
 	votes_count(c, false);
 	votes_count(c, true);
 	for (i = 0; i < c->vote_count; i++)
 		c->moved_refs[c->votes[i].func] += c->votes[i].bad;
-	return 0;
 }
 
 /* ---- differences of one pair ------------------------------------------------------------ */
@@ -173,63 +168,58 @@ static int call_name_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int call_add(struct comparer *c, struct change *x, const struct call *call, int64_t count)
+static void call_add(struct comparer *c, struct change *x, const struct call *call, int64_t count)
 {
 	const struct body_side side = {call->old ? c->d->old : c->d->new, call->old ? x->old : x->new,
 	                               call->old ? &c->old : &c->new};
-	struct call_change *p;
 	char name[440];
 
 	if (!body_callee(&side, call->token, name, sizeof(name)))
-		return 0;
-	p = mem_resize(x->calls, x->call_count + 1, sizeof(*p));
-	x->calls = p;
-	p[x->call_count] = (struct call_change){strdup(name), count};
-	return p[x->call_count++].name ? 0 : error_memory(c->error);
+		return;
+	x->calls = mem_resize(x->calls, x->call_count + 1, sizeof(*x->calls));
+	x->calls[x->call_count++] = (struct call_change){mem_string(name), count};
 }
 
 /* Records the callees that are called more often, or less, than before. */
-static int calls_compare(struct comparer *c, struct change *x)
+static void calls_compare(struct comparer *c, struct change *x)
 {
 	struct call *list = mem_alloc(c->old.ref_count + c->new.ref_count + 1, sizeof(*list));
 	size_t n, i, end;
-	int err = 0;
 
 	n = calls_collect(c->d->old, &c->old, true, list);
 	n += calls_collect(c->d->new, &c->new, false, list + n);
 	qsort(list, n, sizeof(*list), call_order);
-	for (i = 0; i < n && !err; i = end) {
+	for (i = 0; i < n; i = end) {
 		int64_t count = 0;
 
 		for (end = i; end < n && list[end].canon == list[i].canon; end++)
 			count += list[end].old ? -1 : 1;
 		if (count)
-			err = call_add(c, x, &list[i], count);
+			call_add(c, x, &list[i], count);
 	}
 	if (x->call_count)
 		qsort(x->calls, x->call_count, sizeof(*x->calls), call_name_order);
 	free(list);
-	return err;
 }
 
-static int bodies_compare(struct comparer *c, struct change *x)
+static void bodies_compare(struct comparer *c, struct change *x)
 {
 	struct image *old = c->d->old, *new = c->d->new;
 	const struct body_side p = {old, x->old, &c->old}, q = {new, x->new, &c->new};
 
-	if (body_make(old, x->old, &c->old, c->error) || body_make(new, x->new, &c->new, c->error))
-		return -1;
+	body_make(old, x->old, &c->old);
+	body_make(new, x->new, &c->new);
 	body_name(old, &c->old);
 	body_name(new, &c->new);
-	if (script_make(&c->script, &p, &q, c->error))
-		return -1;
+	script_make(&c->script, &p, &q);
 	x->removed = (uint32_t)c->script.removed_count;
 	x->inserted = (uint32_t)c->script.inserted_count;
 	/* Only entries of jump tables, or labels whose address is taken, differ. */
 	if (!x->removed && !x->inserted && c->old.labels != c->new.labels)
 		x->removed = x->inserted = 1;
 	x->code = x->removed || x->inserted;
-	return x->code ? calls_compare(c, x) : 0;
+	if (x->code)
+		calls_compare(c, x);
 }
 
 static bool is_renamed(const struct function *a, const struct function *b)
@@ -237,16 +227,14 @@ static bool is_renamed(const struct function *a, const struct function *b)
 	return a->how == MATCHED_CODE && a->name && b->name;
 }
 
-static int change_add(struct diff *d, const struct change *x, struct error *e)
+static void change_add(struct diff *d, const struct change *x)
 {
-	if (!list_grow((void **)&d->changes, d->change_count, &d->change_room, sizeof(*d->changes)))
-		return error_memory(e);
+	mem_room(&d->changes, &d->change_capacity, d->change_count, sizeof(*d->changes));
 	d->changes[d->change_count++] = *x;
-	return 0;
 }
 
 /* Compares a pair, and adds a change if it differs or was renamed. */
-static int pair_compare(struct comparer *c, uint32_t old, uint32_t new)
+static void pair_compare(struct comparer *c, uint32_t old, uint32_t new)
 {
 	struct diff *d = c->d;
 	const struct function *a = &d->old->funcs[old], *b = &d->new->funcs[new];
@@ -255,26 +243,24 @@ static int pair_compare(struct comparer *c, uint32_t old, uint32_t new)
 	if (code_equal(d->old, a, d->new, b)) {
 		x.removed = x.inserted = a->pair == new ? c->moved_refs[old] : 0;
 		x.code = x.removed;
-	} else if (bodies_compare(c, &x)) {
-		free(x.calls);
-		return -1;
+	} else {
+		bodies_compare(c, &x);
 	}
 	x.rows = !x.code && a->row_code != b->row_code;
 	if (x.code || x.frame || x.rows) {
 		d->changed++;
-		return change_add(d, &x, c->error);
-	}
-	if (!is_renamed(a, b)) {
+		change_add(d, &x);
+	} else if (is_renamed(a, b)) {
+		x.kind = CHANGE_RENAMED;
+		d->renamed++;
+		change_add(d, &x);
+	} else {
 		d->same++;
-		return 0;
 	}
-	x.kind = CHANGE_RENAMED;
-	d->renamed++;
-	return change_add(d, &x, c->error);
 }
 
 /* Compares all pairs, and adds functions without a pair as removed or added. */
-static int functions_compare(struct comparer *c)
+static void functions_compare(struct comparer *c)
 {
 	struct diff *d = c->d;
 	uint32_t i;
@@ -284,8 +270,10 @@ static int functions_compare(struct comparer *c)
 		struct change x = {.kind = CHANGE_REMOVED, .old = i, .new = NO_FUNC};
 
 		progress_step("comparing", i, d->old->func_count);
-		if (fn->pair != NO_FUNC ? pair_compare(c, i, fn->pair) : change_add(d, &x, c->error))
-			return -1;
+		if (fn->pair != NO_FUNC)
+			pair_compare(c, i, fn->pair);
+		else
+			change_add(d, &x);
 		d->removed += fn->pair == NO_FUNC;
 	}
 	progress_end();
@@ -294,13 +282,12 @@ static int functions_compare(struct comparer *c)
 		struct change x = {.kind = CHANGE_ADDED, .old = NO_FUNC, .new = i};
 
 		/* a folded function of the old file is compared with each of its pairs */
-		if (fn->how == MATCHED_FOLDED ? pair_compare(c, fn->pair, i)
-		    : fn->pair == NO_FUNC     ? change_add(d, &x, c->error)
-		                              : 0)
-			return -1;
+		if (fn->how == MATCHED_FOLDED)
+			pair_compare(c, fn->pair, i);
+		else if (fn->pair == NO_FUNC)
+			change_add(d, &x);
 		d->added += fn->pair == NO_FUNC;
 	}
-	return 0;
 }
 
 /* ---- the comparison ----------------------------------------------------------------------- */
@@ -334,33 +321,36 @@ static int images_read(struct image *old, struct image *new, struct error *e)
 {
 	bool nameless = lacks_names(old) != lacks_names(new);
 
-	return image_read(old, nameless, e) || image_read(new, nameless, e) || match_functions(old, new, e) ? -1 : 0;
+	if (image_read(old, nameless, e) || image_read(new, nameless, e))
+		return -1;
+	match_functions(old, new);
+	return 0;
 }
 
 int diff_files(struct diff *d, struct image *old, struct image *new, bool notes, struct error *e)
 {
-	struct comparer c = {.d = d, .error = e};
-	int err = -1;
+	struct comparer c = {.d = d};
 	size_t i;
 
 	*d = (struct diff){.old = old, .new = new, .notes = notes, .deepest = NO_FUNC};
 	if (images_read(old, new, e))
 		return -1;
-	if (!moved_refs_find(&c) && !functions_compare(&c) && !compare_sites(d, e) && !compare_findings(d, e)) {
-		compare_sizes(d);
-		frames_count(d);
-		d->differs = d->change_count || d->site_count || d->finding_count;
-		for (i = 0; i < d->size_count; i++)
-			d->differs |= d->sizes[i].table && !d->sizes[i].old != !d->sizes[i].new;
-		err = 0;
-	}
+	moved_refs_find(&c);
+	functions_compare(&c);
+	compare_sites(d);
+	compare_findings(d);
+	compare_sizes(d);
+	frames_count(d);
+	d->differs = d->change_count || d->site_count || d->finding_count;
+	for (i = 0; i < d->size_count; i++)
+		d->differs |= d->sizes[i].table && !d->sizes[i].old != !d->sizes[i].new;
 	progress_end();
 	body_free(&c.old);
 	body_free(&c.new);
 	script_free(&c.script);
 	free(c.votes);
 	free(c.moved_refs);
-	return err;
+	return 0;
 }
 
 void diff_free(struct diff *d)

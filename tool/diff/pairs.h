@@ -56,11 +56,11 @@ struct diff {
 	size_t size_count;
 	struct size_row counts[4]; /* functions, instructions, rows, covered bytes */
 	struct change *changes;    /* changed and renamed; removed; added */
-	size_t change_count, change_room;
+	size_t change_count, change_capacity;
 	struct site_change *sites;
-	size_t site_count, site_room;
+	size_t site_count, site_capacity;
 	struct finding_change *findings;
-	size_t finding_count, finding_room;
+	size_t finding_count, finding_capacity;
 	size_t same, changed, added, removed, renamed; /* numbers of functions */
 	size_t grown, shrunk;                          /* functions whose stack frame is larger, and smaller */
 	uint32_t deepest; /* index of the change with the largest growth of the frame, or NO_FUNC */
@@ -73,8 +73,8 @@ int diff_files(struct diff *d, struct image *old, struct image *new, bool notes,
 void diff_free(struct diff *d);
 
 /* Parts of diff_files() in rest.c: sites, findings and sizes. */
-int compare_sites(struct diff *d, struct error *e);
-int compare_findings(struct diff *d, struct error *e);
+void compare_sites(struct diff *d);
+void compare_findings(struct diff *d);
 void compare_sizes(struct diff *d);
 
 #endif

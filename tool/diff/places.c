@@ -86,16 +86,12 @@ static int loaded_order(const void *a, const void *b)
 static int loaded_read(struct image *im, struct error *e)
 {
 	const struct elf_file *f = &im->file;
-	struct loaded *list = malloc(((size_t)f->section_count + 1) * sizeof(*list));
+	struct loaded *list = mem_alloc((size_t)f->section_count + 1, sizeof(*list));
 	struct places *p = &im->places;
 	size_t n = 0, k;
 	uint32_t i;
 
-	p->loaded = malloc(((size_t)f->section_count + 1) * sizeof(*p->loaded));
-	if (!list || !p->loaded) {
-		free(list);
-		return error_memory(e);
-	}
+	p->loaded = mem_alloc((size_t)f->section_count + 1, sizeof(*p->loaded));
 	for (i = 1; i < f->section_count; i++)
 		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && !(f->sections[i].sh.sh_flags & SHF_TLS) &&
 		    f->sections[i].sh.sh_size)
@@ -114,8 +110,6 @@ int places_open(struct image *im, struct error *e)
 
 	p->fixed = im->file.eh.e_type == ET_EXEC;
 	p->tables = jump_tables_new();
-	if (!p->tables)
-		return error_memory(e);
 	objects_read(im);
 	return elf_is_object(&im->file) ? relocs_read(im, e) : loaded_read(im, e);
 }

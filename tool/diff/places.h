@@ -33,7 +33,7 @@ struct places {
 	uint32_t reloc_sections;
 	/* data addresses in operands of code, sorted: data without a symbol ends at the next one, at the latest */
 	struct place *used;
-	size_t used_count, used_room;
+	size_t used_count, used_capacity;
 	uint64_t tls_size;          /* size of the TLS block, which is below the thread pointer */
 	struct jump_tables *tables; /* cache (diff/jump_tables.h) */
 	bool fixed;                 /* fixed load address: numbers may be addresses */

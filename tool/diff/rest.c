@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares sites, findings and sizes of two files. */
 #include "diff/pairs.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +22,22 @@ static int item_order(const void *a, const void *b)
 }
 
 /* Called for each item: with both if the keys are equal, or with the other one null. */
-typedef int item_fn(void *ctx, const struct item *old, const struct item *new);
+typedef void item_fn(void *ctx, const struct item *old, const struct item *new);
 
-static int items_join(struct item *a, size_t na, struct item *b, size_t nb, item_fn *fn, void *ctx)
+static void items_join(struct item *a, size_t na, struct item *b, size_t nb, item_fn *fn, void *ctx)
 {
 	size_t i = 0, k = 0;
-	int err = 0;
 
 	qsort(a, na, sizeof(*a), item_order);
 	qsort(b, nb, sizeof(*b), item_order);
-	while ((i < na || k < nb) && !err) {
+	while (i < na || k < nb) {
 		if (k == nb || (i < na && a[i].key < b[k].key))
-			err = fn(ctx, &a[i++], NULL);
+			fn(ctx, &a[i++], NULL);
 		else if (i == na || b[k].key < a[i].key)
-			err = fn(ctx, NULL, &b[k++]);
+			fn(ctx, NULL, &b[k++]);
 		else
-			err = fn(ctx, &a[i++], &b[k++]);
+			fn(ctx, &a[i++], &b[k++]);
 	}
-	return err;
 }
 
 /* Canonical number of the function at a place; outside of functions, a hash of the section's name. */
@@ -50,11 +49,6 @@ static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t a
 }
 
 /* ---- sites ------------------------------------------------------------------------------ */
-
-struct site_context {
-	struct diff *d;
-	struct error *error;
-};
 
 /* Why a site is not live. Null: it is, or its kind is never patched. */
 static const char *site_why_not(const struct image *im, const struct site *s)
@@ -68,10 +62,9 @@ static const char *site_why_not(const struct image *im, const struct site *s)
 	return site_is_live(&im->subject.scan, s, &why) ? NULL : why ? why : "not live";
 }
 
-static int site_change_add(void *ctx, const struct item *old, const struct item *new)
+static void site_change_add(void *ctx, const struct item *old, const struct item *new)
 {
-	struct site_context *c = ctx;
-	struct diff *d = c->d;
+	struct diff *d = ctx;
 	struct site_change x = {old ? &d->old->subject.scan.sites[old->number] : NULL,
 	                        new ? &d->new->subject.scan.sites[new->number] : NULL, NULL, NULL};
 
@@ -80,22 +73,18 @@ static int site_change_add(void *ctx, const struct item *old, const struct item 
 	if (new)
 		x.is = site_why_not(d->new, x.new);
 	if (old && new && (x.was == x.is || (x.was && x.is && !strcmp(x.was, x.is))))
-		return 0;
-	if (!list_grow((void **)&d->sites, d->site_count, &d->site_room, sizeof(*d->sites)))
-		return error_memory(c->error);
+		return;
+	mem_room(&d->sites, &d->site_capacity, d->site_count, sizeof(*d->sites));
 	d->sites[d->site_count++] = x;
-	return 0;
 }
 
-static struct item *sites_list(const struct image *im, struct error *e)
+static struct item *sites_list(const struct image *im)
 {
 	const struct scan *s = &im->subject.scan;
-	struct item *out = malloc((s->site_count + 1) * sizeof(*out));
+	struct item *out = mem_alloc(s->site_count + 1, sizeof(*out));
 	size_t i;
 
-	if (!out)
-		error_memory(e);
-	for (i = 0; i < s->site_count && out; i++) {
+	for (i = 0; i < s->site_count; i++) {
 		const struct site *x = &s->sites[i];
 		uint64_t key = mix(name_hash(&im->names, s->objects.list[x->object].name), (uint64_t)x->kind);
 
@@ -105,17 +94,13 @@ static struct item *sites_list(const struct image *im, struct error *e)
 	return out;
 }
 
-int compare_sites(struct diff *d, struct error *e)
+void compare_sites(struct diff *d)
 {
-	struct item *a = sites_list(d->old, e), *b = sites_list(d->new, e);
-	struct site_context c = {d, e};
-	int err = !a || !b ? -1
-	                   : items_join(a, d->old->subject.scan.site_count, b, d->new->subject.scan.site_count,
-	                                site_change_add, &c);
+	struct item *a = sites_list(d->old), *b = sites_list(d->new);
 
+	items_join(a, d->old->subject.scan.site_count, b, d->new->subject.scan.site_count, site_change_add, d);
 	free(a);
 	free(b);
-	return err;
 }
 
 /* ---- findings ----------------------------------------------------------------------------- */
@@ -123,44 +108,37 @@ int compare_sites(struct diff *d, struct error *e)
 /* Context for comparing findings. */
 struct finding_context {
 	struct diff *d;
-	struct error *error;
 	struct item *rest[2]; /* findings whose fingerprint is only in one file */
 	size_t rest_count[2];
 };
 
-static int finding_rest(void *ctx, const struct item *old, const struct item *new)
+static void finding_rest(void *ctx, const struct item *old, const struct item *new)
 {
 	struct finding_context *c = ctx;
 
-	if (old && new)
-		return 0;
-	c->rest[!old][c->rest_count[!old]++] = old ? *old : *new;
-	return 0;
+	if (!old || !new)
+		c->rest[!old][c->rest_count[!old]++] = old ? *old : *new;
 }
 
-static int finding_change_add(void *ctx, const struct item *old, const struct item *new)
+static void finding_change_add(void *ctx, const struct item *old, const struct item *new)
 {
 	struct finding_context *c = ctx;
 	struct diff *d = c->d;
 
 	if (old && new)
-		return 0;
-	if (!list_grow((void **)&d->findings, d->finding_count, &d->finding_room, sizeof(*d->findings)))
-		return error_memory(c->error);
+		return;
+	mem_room(&d->findings, &d->finding_capacity, d->finding_count, sizeof(*d->findings));
 	d->findings[d->finding_count++] = old ? (struct finding_change){&d->old->report.list[old->number], true}
 	                                      : (struct finding_change){&d->new->report.list[new->number], false};
-	return 0;
 }
 
-static struct item *findings_list(const struct image *im, bool notes, size_t *count, struct error *e)
+static struct item *findings_list(const struct image *im, bool notes, size_t *count)
 {
-	struct item *out = malloc((im->report.count + 1) * sizeof(*out));
+	struct item *out = mem_alloc(im->report.count + 1, sizeof(*out));
 	size_t i;
 
 	*count = 0;
-	if (!out)
-		error_memory(e);
-	for (i = 0; i < im->report.count && out; i++)
+	for (i = 0; i < im->report.count; i++)
 		if (notes || im->report.list[i].entry->severity != SEVERITY_NOTE)
 			out[(*count)++] = (struct item){im->report.list[i].fingerprint, i};
 	return out;
@@ -183,33 +161,24 @@ static void finding_rekey(const struct image *im, const struct image *other, str
 	x->key = mix(hash_text(f->entry->id), im->funcs[fn].canon);
 }
 
-int compare_findings(struct diff *d, struct error *e)
+void compare_findings(struct diff *d)
 {
 	size_t na, nb, i;
-	struct item *a = findings_list(d->old, d->notes, &na, e), *b = findings_list(d->new, d->notes, &nb, e);
-	struct finding_context c = {.d = d, .error = e};
-	int err = -1;
+	struct item *a = findings_list(d->old, d->notes, &na), *b = findings_list(d->new, d->notes, &nb);
+	struct finding_context c = {.d = d};
 
-	if (!a || !b)
-		goto out;
-	c.rest[0] = malloc((na + 1) * sizeof(*a));
-	c.rest[1] = malloc((nb + 1) * sizeof(*b));
-	if (!c.rest[0] || !c.rest[1]) {
-		error_memory(e);
-		goto out;
-	}
+	c.rest[0] = mem_alloc(na + 1, sizeof(*a));
+	c.rest[1] = mem_alloc(nb + 1, sizeof(*b));
 	items_join(a, na, b, nb, finding_rest, &c);
 	for (i = 0; i < c.rest_count[0]; i++)
 		finding_rekey(d->old, d->new, &c.rest[0][i]);
 	for (i = 0; i < c.rest_count[1]; i++)
 		finding_rekey(d->new, d->old, &c.rest[1][i]);
-	err = items_join(c.rest[0], c.rest_count[0], c.rest[1], c.rest_count[1], finding_change_add, &c);
-out:
+	items_join(c.rest[0], c.rest_count[0], c.rest[1], c.rest_count[1], finding_change_add, &c);
 	free(a);
 	free(b);
 	free(c.rest[0]);
 	free(c.rest[1]);
-	return err;
 }
 
 /* ---- sizes ---------------------------------------------------------------------------------- */

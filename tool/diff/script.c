@@ -4,6 +4,7 @@
  * variation that needs linear space (section 4b), with a bound on the work of each step.
  */
 #include "diff/script.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -173,35 +174,32 @@ static void sequences_compare(const struct sequences *s, int64_t x0, int64_t x1,
 }
 
 /* Allocates or reuses the arrays of a script, and clears its marks. */
-static int script_room(struct script *s, size_t na, size_t nb, struct error *e)
+static void script_begin(struct script *s, size_t na, size_t nb)
 {
 	size_t diagonals = 2 * (na + nb + 3);
 
-	if (s->room[0] < na + 1) {
+	if (s->capacity[0] < na + 1) {
 		free(s->removed);
-		s->removed = malloc(na + 1);
-		s->room[0] = s->removed ? na + 1 : 0;
+		s->capacity[0] = na + 1;
+		s->removed = mem_alloc(na + 1, 1);
 	}
-	if (s->room[1] < nb + 1) {
+	if (s->capacity[1] < nb + 1) {
 		free(s->inserted);
-		s->inserted = malloc(nb + 1);
-		s->room[1] = s->inserted ? nb + 1 : 0;
+		s->capacity[1] = nb + 1;
+		s->inserted = mem_alloc(nb + 1, 1);
 	}
-	if (s->to_room < na + 1) {
+	if (s->to_capacity < na + 1) {
 		free(s->to);
-		s->to = malloc((na + 1) * sizeof(*s->to));
-		s->to_room = s->to ? na + 1 : 0;
+		s->to_capacity = na + 1;
+		s->to = mem_alloc(na + 1, sizeof(*s->to));
 	}
-	if (s->diagonal_room < diagonals) {
+	if (s->diagonal_capacity < diagonals) {
 		free(s->diagonals);
-		s->diagonals = malloc(diagonals * sizeof(*s->diagonals));
-		s->diagonal_room = s->diagonals ? diagonals : 0;
+		s->diagonal_capacity = diagonals;
+		s->diagonals = mem_alloc(diagonals, sizeof(*s->diagonals));
 	}
-	if (!s->room[0] || !s->room[1] || !s->to_room || !s->diagonal_room)
-		return error_memory(e);
 	memset(s->removed, 0, na + 1);
 	memset(s->inserted, 0, nb + 1);
-	return 0;
 }
 
 /* Sets s->to from the script, and then marks jumps as different whose targets are. */
@@ -260,13 +258,12 @@ static void neighbours_check(struct script *s, const struct body_side *old, cons
 	}
 }
 
-static int script_run(struct script *s, const struct body_side *old, const struct body_side *new, struct error *e)
+static void script_run(struct script *s, const struct body_side *old, const struct body_side *new)
 {
 	size_t na = old->body->count, nb = new->body->count, i;
 	struct sequences q = {old->body->tokens, new->body->tokens, NULL, NULL, NULL, NULL};
 
-	if (script_room(s, na, nb, e))
-		return -1;
+	script_begin(s, na, nb);
 	q.removed = s->removed;
 	q.inserted = s->inserted;
 	q.forward = s->diagonals + nb + 1;
@@ -278,27 +275,26 @@ static int script_run(struct script *s, const struct body_side *old, const struc
 	for (s->inserted_count = i = 0; i < nb; i++)
 		s->inserted_count += s->inserted[i];
 	neighbours_check(s, old, new);
-	return 0;
 }
 
-int script_make(struct script *s, const struct body_side *old, const struct body_side *new, struct error *e)
+void script_make(struct script *s, const struct body_side *old, const struct body_side *new)
 {
 	const struct body *a = old->body, *b = new->body;
 	struct script turned;
 
 	/* Always in the same order, so that the result does not depend on which file is the old one. */
-	if (a->count != b->count ? a->count < b->count : a->code <= b->code)
-		return script_run(s, old, new, e);
-	if (script_run(s, new, old, e))
-		return -1;
+	if (a->count != b->count ? a->count < b->count : a->code <= b->code) {
+		script_run(s, old, new);
+		return;
+	}
+	script_run(s, new, old);
 	turned = *s;
 	s->removed = turned.inserted;
 	s->inserted = turned.removed;
 	s->removed_count = turned.inserted_count;
 	s->inserted_count = turned.removed_count;
-	s->room[0] = turned.room[1];
-	s->room[1] = turned.room[0];
-	return 0;
+	s->capacity[0] = turned.capacity[1];
+	s->capacity[1] = turned.capacity[0];
 }
 
 void script_free(struct script *s)

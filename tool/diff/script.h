@@ -12,14 +12,14 @@ struct script {
 	/* private to script.c: */
 	int64_t *to; /* by token of one body: the equal token of the other, or -1 */
 	int64_t *diagonals;
-	size_t room[2], to_room, diagonal_room;
+	size_t capacity[2], to_capacity, diagonal_capacity;
 };
 
 /*
  * Computes a shortest script between two bodies, after body_name(), or a longer one if that would take too much time.
  * Jumps are equal if their targets are. *s may be a script from an earlier call, whose memory is reused.
  */
-int script_make(struct script *s, const struct body_side *old, const struct body_side *new, struct error *e);
+void script_make(struct script *s, const struct body_side *old, const struct body_side *new);
 void script_free(struct script *s);
 
 #endif

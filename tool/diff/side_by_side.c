@@ -5,6 +5,7 @@
 #include "diff/script.h"
 #include "report/text.h"
 #include "support/demangle.h"
+#include "support/memory.h"
 #include "support/name_fit.h"
 
 #include <stdio.h>
@@ -29,7 +30,6 @@ struct viewer {
 	struct line *lines;
 	size_t count;
 	int32_t *label[2]; /* by token: number of its label, or 0 */
-	struct error *error;
 };
 
 static void viewer_free(struct viewer *v)
@@ -44,31 +44,28 @@ static void viewer_free(struct viewer *v)
 
 static const struct image *side(const struct viewer *v, unsigned i) { return i ? v->d->new : v->d->old; }
 
-static int bodies_make(struct viewer *v)
+static void bodies_make(struct viewer *v)
 {
 	unsigned i;
 
 	for (i = 0; i < 2; i++) {
 		if (v->func[i] == NO_FUNC)
 			continue;
-		if (body_make(side(v, i), v->func[i], &v->body[i], v->error))
-			return -1;
+		body_make(side(v, i), v->func[i], &v->body[i]);
 		body_name(side(v, i), &v->body[i]);
 	}
-	return script_make(&v->script, &(struct body_side){v->d->old, v->func[0], &v->body[0]},
-	                   &(struct body_side){v->d->new, v->func[1], &v->body[1]}, v->error);
+	script_make(&v->script, &(struct body_side){v->d->old, v->func[0], &v->body[0]},
+	            &(struct body_side){v->d->new, v->func[1], &v->body[1]});
 }
 
 /* Removed lines come before inserted ones, as in diff. */
-static int lines_make(struct viewer *v)
+static void lines_make(struct viewer *v)
 {
 	size_t i = 0, k = 0;
 
-	v->lines = malloc((v->body[0].count + v->body[1].count + 1) * sizeof(*v->lines));
-	v->label[0] = calloc(v->body[0].count + 1, sizeof(int32_t));
-	v->label[1] = calloc(v->body[1].count + 1, sizeof(int32_t));
-	if (!v->lines || !v->label[0] || !v->label[1])
-		return error_memory(v->error);
+	v->lines = mem_alloc(v->body[0].count + v->body[1].count + 1, sizeof(*v->lines));
+	v->label[0] = mem_zero(v->body[0].count + 1, sizeof(int32_t));
+	v->label[1] = mem_zero(v->body[1].count + 1, sizeof(int32_t));
 	while (i < v->body[0].count || k < v->body[1].count) {
 		struct line *l = &v->lines[v->count++];
 
@@ -79,7 +76,6 @@ static int lines_make(struct viewer *v)
 		else
 			*l = (struct line){(int64_t)i++, (int64_t)k++};
 	}
-	return 0;
 }
 
 /* Numbers the jump targets in order of lines; equal tokens share a label if either is a target. */
@@ -204,23 +200,22 @@ static void rest_print(const struct viewer *v, const struct change *x, bool any)
 		printf("# unwind rows: %u -> %u%s\n", a->rows, b->rows, a->rows == b->rows ? " (different rules)" : "");
 }
 
-static int pair_show(const struct diff *d, uint32_t old, uint32_t new, struct error *e)
+/* Does the pair differ? */
+static bool pair_show(const struct diff *d, uint32_t old, uint32_t new)
 {
 	const struct change *x = change_of(d, old, new);
-	struct viewer v = {.d = d, .func = {old, new}, .error = e};
-	int err = -1;
+	struct viewer v = {.d = d, .func = {old, new}};
 
 	if (!x)
-		return 0;
-	if (!bodies_make(&v) && !lines_make(&v)) {
-		labels_make(&v);
-		side_head(&v, 0);
-		side_head(&v, 1);
-		rest_print(&v, x, hunks_print(&v));
-		err = 1;
-	}
+		return false;
+	bodies_make(&v);
+	lines_make(&v);
+	labels_make(&v);
+	side_head(&v, 0);
+	side_head(&v, 1);
+	rest_print(&v, x, hunks_print(&v));
 	viewer_free(&v);
-	return err;
+	return true;
 }
 
 static bool has_name(const struct image *im, uint32_t func, const char *name)
@@ -288,11 +283,10 @@ static const char *symbol_of(const struct diff *d, const char *text, struct erro
 	return n.count == 1 ? n.names[0] : NULL;
 }
 
-/* Shows all pairs of this very name. -2: there is none. */
-static int symbol_show(const struct diff *d, const char *name, struct error *e)
+/* Shows all pairs of this very name. 1: one differs; 0; -1: there is none. */
+static int symbol_show(const struct diff *d, const char *name)
 {
-	bool found = false;
-	int r, differs = 0;
+	bool found = false, differs = false;
 	uint32_t i;
 
 	for (i = 0; i < d->old->func_count; i++) {
@@ -301,10 +295,7 @@ static int symbol_show(const struct diff *d, const char *name, struct error *e)
 		if (!has_name(d->old, i, name) && (fn->pair == NO_FUNC || !has_name(d->new, fn->pair, name)))
 			continue;
 		found = true;
-		r = pair_show(d, i, fn->pair, e);
-		if (r < 0)
-			return -1;
-		differs |= r;
+		differs |= pair_show(d, i, fn->pair);
 	}
 	for (i = 0; i < d->new->func_count; i++) {
 		const struct function *fn = &d->new->funcs[i];
@@ -312,20 +303,17 @@ static int symbol_show(const struct diff *d, const char *name, struct error *e)
 		if (!has_name(d->new, i, name) || (fn->pair != NO_FUNC && fn->how != MATCHED_FOLDED))
 			continue;
 		found = true;
-		r = pair_show(d, fn->pair, i, e);
-		if (r < 0)
-			return -1;
-		differs |= r;
+		differs |= pair_show(d, fn->pair, i);
 	}
-	return found ? differs : -2;
+	return found ? differs : -1;
 }
 
 int diff_show(const struct diff *d, const char *name, struct error *e)
 {
-	int shown = symbol_show(d, name, e);
+	int shown = symbol_show(d, name);
 
-	if (shown != -2)
+	if (shown >= 0)
 		return shown;
 	name = symbol_of(d, name, e);
-	return name ? symbol_show(d, name, e) : -1;
+	return name ? symbol_show(d, name) : -1;
 }

@@ -15,25 +15,21 @@
 
 /* Collects the etched objects that each file of the command defines, for references in the others. Files that
  * cannot be read are skipped: rewrite_file() reports them. */
-static int names_collect(const struct inputs *files, struct name_set *names)
+static void names_collect(const struct inputs *files, struct name_set *names)
 {
 	struct elf_file f;
 	struct error e;
 	size_t i;
-	int err = 0;
 
-	for (i = 0; i < files->count && !err; i++) {
+	for (i = 0; i < files->count; i++) {
 		if (files->list[i].error)
 			continue;
 		if (!elf_open(&f, files->list[i].path, &e) && elf_is_object(&f))
-			err = scan_defined_names(&f, names, &e);
+			scan_defined_names(&f, names);
 		elf_close(&f);
 	}
 	bounds_begin(); /* what follows is about none of these */
 	name_set_sort(names);
-	if (err)
-		text_error(NULL, "%s", e.text);
-	return err;
 }
 
 struct run {
@@ -113,11 +109,13 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 	if (files->count == 1) {
 		bounds_memory_ends();
 		r.worst = one(&r, 0);
-	} else if (!opt->undo && (opt->make.imv || opt->make.pv) && names_collect(files, &r.names)) {
-		r.worst = EXIT_UNUSABLE;
-	} else if (!workers_run(&workers)) {
-		text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
-		r.worst = EXIT_UNUSABLE;
+	} else {
+		if (!opt->undo && (opt->make.imv || opt->make.pv))
+			names_collect(files, &r.names);
+		if (!workers_run(&workers)) {
+			text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
+			r.worst = EXIT_UNUSABLE;
+		}
 	}
 	progress_end();
 	name_set_free(&r.names);

@@ -14,10 +14,10 @@
 /* The rows of the table for sites of one kind, with the addresses that they refer to. */
 static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size_t *count)
 {
-	struct imv_row *rows = calloc(s->site_count + 1, sizeof(*rows));
+	struct imv_row *rows = mem_zero(s->site_count + 1, sizeof(*rows));
 	size_t i, n = 0;
 
-	for (i = 0; rows && i < s->site_count; i++) {
+	for (i = 0; i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 
 		if (site->kind != kind || site->reason)
@@ -77,9 +77,8 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 
 	for (i = 0; i < s->objects.defined; i++)
 		ranges += s->objects.list[i].range_count;
-	rows = calloc(s->objects.count + ranges + s->site_count + 1, sizeof(*rows));
-
-	for (i = 0; rows && i < s->objects.defined; i++) {
+	rows = mem_zero(s->objects.count + ranges + s->site_count + 1, sizeof(*rows));
+	for (i = 0; i < s->objects.defined; i++) {
 		const struct object *o = &s->objects.list[i];
 
 		if (o->unrecorded)
@@ -100,7 +99,7 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 		if (o->range_count > 1)
 			n = range_rows(rows, n - 1, o);
 	}
-	for (i = 0; rows && i < s->site_count; i++) {
+	for (i = 0; i < s->site_count; i++) {
 		const struct site *site = &s->sites[i];
 
 		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot ||
@@ -121,34 +120,20 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 	return rows;
 }
 
-static struct imv_row *rows_copy(const struct imv_row *from, size_t count)
-{
-	struct imv_row *p = malloc((count + 1) * sizeof(*p));
-
-	if (p && count)
-		memcpy(p, from, count * sizeof(*p));
-	return p;
-}
-
 /* Copies the rows of the existing tables, to be written again. */
-static int rows_keep(const struct linked_tables *now, struct linked_rows *out, struct error *e)
+static void rows_keep(const struct linked_tables *now, struct linked_rows *out)
 {
-	out->imv = rows_copy(now->imv, now->imv_count);
-	out->pv = rows_copy(now->pv, now->pv_count);
-	out->obj = malloc((now->obj_count + 1) * sizeof(*out->obj));
-	if (!out->imv || !out->pv || !out->obj)
-		return error_memory(e);
-	if (now->obj_count)
-		memcpy(out->obj, now->obj, now->obj_count * sizeof(*out->obj));
+	out->imv = mem_copy(now->imv, now->imv_count * sizeof(*out->imv));
+	out->pv = mem_copy(now->pv, now->pv_count * sizeof(*out->pv));
+	out->obj = mem_copy(now->obj, now->obj_count * sizeof(*out->obj));
 	out->imv_count = now->imv_count;
 	out->pv_count = now->pv_count;
 	out->obj_count = now->obj_count;
-	return 0;
 }
 
 /* Replaces the copied rows of the tables that --only selects by new ones. */
-static int rows_make(const struct scan *s, const struct linked_tables *now, const struct rewrite_options *o,
-                     struct linked_rows *rows, struct error *e)
+static void rows_make(const struct scan *s, const struct linked_tables *now, const struct rewrite_options *o,
+                      struct linked_rows *rows)
 {
 	if (o->imv) {
 		free(rows->imv);
@@ -160,7 +145,6 @@ static int rows_make(const struct scan *s, const struct linked_tables *now, cons
 	}
 	free(rows->obj);
 	rows->obj = obj_rows(s, now, &rows->obj_count);
-	return rows->imv && rows->pv && rows->obj ? 0 : error_memory(e);
 }
 
 /* Restores the bytes at the sites of a table that is not selected: they were unbaked for the analysis. */
@@ -196,14 +180,16 @@ static void in_place_restore(struct elf_file *f, const uint8_t *before, const st
 static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_tables *now,
                       const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
 {
-	int room = rows_make(s, now, o, rows, e) ? -1 : linked_tables_room(f, now, rows, e);
+	int fits;
 	size_t left;
 
-	if (room)
-		return room < 0 ? -1 : 0;
+	rows_make(s, now, o, rows);
+	fits = linked_tables_room(f, now, rows, e);
+	if (fits)
+		return fits < 0 ? -1 : 0;
 	left = sites_unlisted(s, now);
-	return scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites are left alone: the tables cannot grow (%s)", left,
-	                        e->text);
+	scan_finding_add(s, "ETCH-I004", 0, 0, "%zu sites are left alone: the tables cannot grow (%s)", left, e->text);
+	return 0;
 }
 
 static uint64_t record_at(const struct elf_file *f, const struct native *x)
@@ -301,9 +287,9 @@ static int sites_pass(struct link_step *t)
 	objects_judge(s, &t->now);
 	if ((o->imv && sites_bake(s, SITE_LOAD, f, &t->now, &out->loads.baked, t->e)) ||
 	    (o->pv && (sites_bake(s, SITE_CALL, f, &t->now, &out->calls.baked, t->e) ||
-	               in_place_bake(s, f, &t->now, &out->in_place, &out->in_place_baked, t->e))) ||
-	    rows_make(s, &t->now, o, &t->rows, t->e))
+	               in_place_bake(s, f, &t->now, &out->in_place, &out->in_place_baked, t->e))))
 		return -1;
+	rows_make(s, &t->now, o, &t->rows);
 	if (o->imv)
 		sites_count(s, SITE_LOAD, &out->loads);
 	if (o->pv)
@@ -312,9 +298,9 @@ static int sites_pass(struct link_step *t)
 }
 
 /* Reports a missing unwind table as a finding: the sites are rewritten all the same. */
-static int unwind_missing(struct scan *s, const char *why)
+static void unwind_missing(struct scan *s, const char *why)
 {
-	return scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s", why);
+	scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s", why);
 }
 
 /*
@@ -333,7 +319,8 @@ static int unwind_write(struct link_step *t)
 	t->out->rows = 0;
 	t->out->unwind_bytes = 0;
 	error_set(t->e, "%.300s (use --sidecar for a separate one)", why.text);
-	return unwind_missing(t->s, t->e->text);
+	unwind_missing(t->s, t->e->text);
+	return 0;
 }
 
 /* Restores the sites of the tables that --only does not select. */
@@ -387,10 +374,10 @@ static int original_restore(struct link_step *t)
 		t->before = t->f->bytes;
 		elf_bytes_own(t->f);
 	}
-	return t->sites && (rows_keep(&t->now, &t->rows, t->e) || sites_unbake(t->f, &t->now, t->e) ||
-	                    in_place_unbake(t->f, &t->now, t->e))
-	           ? -1
-	           : 0;
+	if (!t->sites)
+		return 0;
+	rows_keep(&t->now, &t->rows);
+	return sites_unbake(t->f, &t->now, t->e) || in_place_unbake(t->f, &t->now, t->e) ? -1 : 0;
 }
 
 /* Makes unwind rows from the code, or keeps the existing table. 1: they fit no table, for the reason in `why`, and the
@@ -438,13 +425,18 @@ static int link_step_run(struct link_step *t)
 	if (t->sites)
 		rest_restore(t->f, t->before, t->o, &t->now, &t->rows);
 	findings_take(&t->s->findings, &t->faults);
-	if ((t->o->orc && (unwind_print_lost(t->s, t->out) || unwind_print_far(t->s, t->out))) ||
-	    (missing && unwind_missing(t->s, why.text)))
-		return -1;
+	if (t->o->orc) {
+		unwind_print_lost(t->s, t->out);
+		unwind_print_far(t->s, t->out);
+	}
+	if (missing)
+		unwind_missing(t->s, why.text);
 	was = t->before ? t->before : t->f->bytes;
 	if (t->unwind.count && t->now.init_count)
 		linked_unwind_init_list(&t->unwind, t->now.init, t->now.init_count);
-	if ((t->unwind.count && note_add(&t->unwind, t->f, was, rewrite_replaces(t->f, t->o), t->e)) || tables_write(t))
+	if (t->unwind.count)
+		note_add(&t->unwind, t->f, was, rewrite_replaces(t->f, t->o));
+	if (tables_write(t))
 		return -1;
 	output_settle(t->f, t->before, was, t->out);
 	return 0;

@@ -5,6 +5,7 @@
  * eu-elflint accepts that type from any owner.
  */
 #include "rewrite/rewrite.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,8 +61,7 @@ static void hash_report(const struct elf_file *f, const uint8_t *was, char hash[
 		snprintf(hash, 17, "%016" PRIx64, (uint64_t)XXH3_64bits(was, f->size));
 }
 
-int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace,
-             struct error *e)
+void note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace)
 {
 	Elf64_Nhdr head = {.n_type = NT_VERSION};
 	char hash[17], text[80];
@@ -72,12 +72,9 @@ int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *w
 	head.n_namesz =
 		(Elf64_Word)snprintf(text, sizeof(text), "etch %s%s" WAS "%s", ETCH_VERSION, replaced[replace], hash) + 1;
 	size = sizeof(head) + (head.n_namesz + 3u) / 4 * 4;
-	data = calloc(1, size);
-	if (!data)
-		return error_memory(e);
+	data = mem_zero(size, 1);
 	memcpy(data, &head, sizeof(head));
 	memcpy(data + sizeof(head), text, head.n_namesz);
 	u->sections[u->count++] =
 		(struct segment_section){.name = NOTE_SECTION, .type = SHT_NOTE, .align = 4, .data = data, .size = size};
-	return 0;
 }

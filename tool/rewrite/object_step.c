@@ -159,8 +159,7 @@ static int orc_pass(struct object_step *t)
 	object_orc_free(&t->unwind.orc);
 	t->out->rows = 0;
 	t->out->unwind_bytes = 0;
-	if (scan_finding_add(t->s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text))
-		return -1;
+	scan_finding_add(t->s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text);
 	return orc_pass_present(t);
 }
 
@@ -321,8 +320,11 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	flagged = sites_pass(&t, others);
 	if (flagged < 0 || ex_pass(&t))
 		goto out;
-	if (o->orc && (unwind_object(f, o, out, &t.unwind, e) || unwind_print_lost(s, out)))
-		goto out;
+	if (o->orc) {
+		if (unwind_object(f, o, out, &t.unwind, e))
+			goto out;
+		unwind_print_lost(s, out);
+	}
 	same = tables_pass(&t);
 	if (same >= 0)
 		err = same ? 0 : tables_write(&t);

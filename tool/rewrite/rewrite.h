@@ -79,8 +79,7 @@ const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options
  * (64 bits) of the file before its first rewrite. `was`: f's bytes as they were read.
  */
 #define NOTE_SECTION ".note.etch"
-int note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace,
-             struct error *e);
+void note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace);
 /* Which FDEs an earlier run replaced, by its note. */
 enum eh_replace note_replaces(const struct elf_file *f);
 /* Which FDEs this run replaces. */
@@ -89,7 +88,6 @@ enum eh_replace rewrite_replaces(const struct elf_file *f, const struct rewrite_
 bool rewrite_has_ex(const struct elf_file *f);
 /* Checks the exception table; in a linked file also sorts it, in f's own bytes. 0, or -1 and a message. */
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);
-/* Moves the findings of rewrite_ex() to s, after the scan has filled s. */
 
 /* Prints findings to standard error, one line each; of those about unwind rows only the first
  * few unless `all`. Returns the number of all findings. */
@@ -117,9 +115,9 @@ int unwind_object(const struct elf_file *f, const struct rewrite_options *o, str
 int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
                   struct linked_unwind *unwind, struct error *e);
 /* Adds the finding about code that gets no rows because it is far from the rest, if there is any. */
-int unwind_print_far(struct scan *s, const struct rewrite_result *r);
+void unwind_print_far(struct scan *s, const struct rewrite_result *r);
 /* Adds the finding about rows that do not fit the orc encoding, if there are any. */
-int unwind_print_lost(struct scan *s, const struct rewrite_result *r);
+void unwind_print_lost(struct scan *s, const struct rewrite_result *r);
 /* Makes the file with a segment for the unwind table alone. Returns a segment_result. */
 int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8_t **out, size_t *size,
                    struct error *e);

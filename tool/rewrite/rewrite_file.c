@@ -141,7 +141,9 @@ static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, s
 	make.encoding = ETCH_ENCODING_BLOCK;
 	if (sidecar_place(f, opt->sidecar, &of, to, e) || rewrite_sidecar(f, &make, done, e))
 		return -1;
-	return done->bytes ? sidecar_wrap(&done->bytes, &done->size, &of, e) : 0;
+	if (done->bytes)
+		sidecar_wrap(&done->bytes, &done->size, &of);
+	return 0;
 }
 
 static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
@@ -157,7 +159,10 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 		return debug_make(f, opt, done, to, e);
 	if (opt->sidecar) {
 		out->scan.file = f;
-		return sidecar_make(f, opt, done, to, e) || unwind_print_far(&out->scan, done) ? -1 : 0;
+		if (sidecar_make(f, opt, done, to, e))
+			return -1;
+		unwind_print_far(&out->scan, done);
+		return 0;
 	}
 	if (elf_is_object(f) && make.eh_frame)
 		return error_set(e, "is an object file: --eh-frame is for programs and libraries");

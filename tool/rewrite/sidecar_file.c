@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Identities and heads of sidecars (sidecar_file.h). */
 #include "rewrite/sidecar_file.h"
+#include "support/memory.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static void header_clear(uint8_t *bytes, size_t size, uint64_t at)
 
 /* The hash of all that is loaded: what rows are made from lies there, code, .eh_frame, jump tables. Segments that
  * overlap are read until twice the file has been. */
-static void contents_hash(const struct bytes_of *f, const Elf64_Phdr *phdrs, unsigned count, uint8_t *room,
+static void contents_hash(const struct bytes_of *f, const Elf64_Phdr *phdrs, unsigned count, uint8_t *chunk,
                           uint8_t out[BLAKE2B_DIGEST])
 {
 	uint64_t left = f->size > UINT64_MAX / 2 ? UINT64_MAX : 2 * f->size;
@@ -64,12 +65,12 @@ static void contents_hash(const struct bytes_of *f, const Elf64_Phdr *phdrs, uns
 			uint64_t most = p->p_filesz - at < left ? p->p_filesz - at : left;
 			size_t n = p->p_offset > UINT64_MAX - at
 			               ? 0
-			               : part_read(f, p->p_offset + at, room, most < CHUNK ? (size_t)most : CHUNK);
+			               : part_read(f, p->p_offset + at, chunk, most < CHUNK ? (size_t)most : CHUNK);
 
 			if (!n)
 				break;
-			header_clear(room, n, p->p_offset + at);
-			blake2b_add(&s, room, n);
+			header_clear(chunk, n, p->p_offset + at);
+			blake2b_add(&s, chunk, n);
 			at += n;
 			left -= n;
 		}
@@ -102,26 +103,24 @@ static bool identify(const struct bytes_of *f, const struct elf_headers *h, bool
 {
 	uint64_t at = 0, size = 0;
 	bool has = frame_hdr_find(h->phdrs, h->phdr_count, &at, &size);
-	uint8_t *hdr, *room;
+	uint8_t *hdr, *chunk;
 
 	memset(out, 0, sizeof(*out));
 	/* Beyond the file there is nothing to read. */
 	if (has && (at > f->size || size > f->size - at))
 		has = false;
 	hdr = malloc(has ? size + 1 : 1);
-	room = malloc(CHUNK);
-	if (!hdr || !room) {
-		free(hdr);
-		free(room);
+	if (!hdr)
 		return false;
-	}
 	if (has)
 		size = part_read(f, at, hdr, size);
 	sidecar_layout(out->layout, &h->eh, h->phdrs, h->phdr_count, has ? hdr : NULL, size);
-	if (contents)
-		contents_hash(f, h->phdrs, h->phdr_count, room, out->contents);
 	free(hdr);
-	free(room);
+	if (contents) {
+		chunk = mem_alloc(CHUNK, 1);
+		contents_hash(f, h->phdrs, h->phdr_count, chunk, out->contents);
+		free(chunk);
+	}
 	return true;
 }
 
@@ -143,10 +142,7 @@ bool sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_id
 		memcpy(&h.eh, bytes, sizeof(h.eh));
 	if (size >= sizeof(h.eh) && h.eh.e_phoff <= size && h.eh.e_phnum <= (size - h.eh.e_phoff) / sizeof(Elf64_Phdr))
 		h.phdr_count = h.eh.e_phnum;
-	h.phdrs = malloc(h.phdr_count * sizeof(Elf64_Phdr) + 1);
-	if (!h.phdrs)
-		return false;
-	memcpy(h.phdrs, bytes + (h.phdr_count ? h.eh.e_phoff : 0), h.phdr_count * sizeof(Elf64_Phdr));
+	h.phdrs = mem_copy(bytes + (h.phdr_count ? h.eh.e_phoff : 0), h.phdr_count * sizeof(Elf64_Phdr));
 	good = identify(&f, &h, true, out);
 	free(h.phdrs);
 	return good;
@@ -163,15 +159,15 @@ void sidecar_second_name(char out[SIDECAR_NAME_MOST], const char *id, const stru
 bool sidecar_whole(const char *path, uint8_t out[BLAKE2B_DIGEST])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	uint8_t *room = fd < 0 ? NULL : malloc(CHUNK);
+	uint8_t *chunk = mem_alloc(CHUNK, 1);
 	struct blake2b s;
 	ssize_t n = -1;
 
 	blake2b_init(&s);
-	while (room && (n = read(fd, room, CHUNK)) > 0)
-		blake2b_add(&s, room, (uint64_t)n);
+	while (fd >= 0 && (n = read(fd, chunk, CHUNK)) > 0)
+		blake2b_add(&s, chunk, (uint64_t)n);
 	blake2b_end(&s, out);
-	free(room);
+	free(chunk);
 	if (fd >= 0)
 		close(fd);
 	return !n;
@@ -193,21 +189,16 @@ void sidecar_refusal(struct sidecar *out, const struct sidecar_identity *of, con
 		memset(out->contents, 0, sizeof(out->contents));
 }
 
-int sidecar_wrap(uint8_t **bytes, size_t *size, const struct sidecar_identity *of, struct error *e)
+void sidecar_wrap(uint8_t **bytes, size_t *size, const struct sidecar_identity *of)
 {
 	struct sidecar head;
-	uint8_t *whole;
 
 	head_make(&head, of);
 	head.bytes = *size;
-	whole = realloc(*bytes, *size + sizeof(head));
-	if (!whole)
-		return error_memory(e);
-	memmove(whole + sizeof(head), whole, *size);
-	memcpy(whole, &head, sizeof(head));
-	*bytes = whole;
+	*bytes = mem_resize(*bytes, *size + sizeof(head), 1);
+	memmove(*bytes + sizeof(head), *bytes, *size);
+	memcpy(*bytes, &head, sizeof(head));
 	*size += sizeof(head);
-	return 0;
 }
 
 int sidecar_open(int directory, const char *name, uint64_t *size, bool *untrusted)

@@ -21,8 +21,8 @@ struct sidecar_identity {
 /* A build-id, "-", SIDECAR_NAME_LAYOUT bytes of a layout, and the null. */
 #define SIDECAR_NAME_MOST (2 * SIDECAR_ID_MOST + 1 + 2 * SIDECAR_NAME_LAYOUT + 1)
 
-/* Computes the identity of an open file. False: out of memory. What cannot be read, as of a file that is shorter than
- * its headers say, is as if the file ended there. */
+/* Computes the identity of an open file. False: no memory for its .eh_frame_hdr. What cannot be read, as of a file that
+ * is shorter than its headers say, is as if the file ended there. */
 bool sidecar_identify(int fd, const struct elf_headers *h, bool contents, struct sidecar_identity *out);
 /* The same of a program or library in memory. */
 bool sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_identity *out);
@@ -31,7 +31,7 @@ bool sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_id
 void sidecar_second_name(char out[SIDECAR_NAME_MOST], const char *id, const struct sidecar_identity *of);
 
 /* Puts the head of a sidecar before a table, in malloc'd memory that changes its place. */
-int sidecar_wrap(uint8_t **bytes, size_t *size, const struct sidecar_identity *of, struct error *e);
+void sidecar_wrap(uint8_t **bytes, size_t *size, const struct sidecar_identity *of);
 /* The hash of a whole file. It tells files apart that load the same, of which one has section headers that etch
  * refuses. False: it cannot be read. */
 bool sidecar_whole(const char *path, uint8_t out[BLAKE2B_DIGEST]);

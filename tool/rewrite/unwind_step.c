@@ -40,25 +40,20 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	return 0;
 }
 
-int unwind_print_far(struct scan *s, const struct rewrite_result *r)
+void unwind_print_far(struct scan *s, const struct rewrite_result *r)
 {
-	if (!r->far.bytes)
-		return 0;
-	return scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->far.at), r->far.at,
-	                        "%" PRIu64
-	                        " bytes of code, from here on, are too far from the rest of the code for the unwind "
-	                        "table",
-	                        r->far.bytes);
+	if (r->far.bytes)
+		scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->far.at), r->far.at,
+		                 "%" PRIu64
+		                 " bytes of code, from here on, are too far from the rest of the code for the unwind table",
+		                 r->far.bytes);
 }
 
-int unwind_print_lost(struct scan *s, const struct rewrite_result *r)
+void unwind_print_lost(struct scan *s, const struct rewrite_result *r)
 {
-	if (!r->lost)
-		return 0;
-	return scan_finding_add(s, "ETCH-T002", 0, 0,
-	                        "%zu unwind rows do not fit the 6 bytes of the orc encoding and are "
-	                        "UNDEFINED in it",
-	                        r->lost);
+	if (r->lost)
+		scan_finding_add(s, "ETCH-T002", 0, 0,
+		                 "%zu unwind rows do not fit the 6 bytes of the orc encoding and are UNDEFINED in it", r->lost);
 }
 
 /* Collects all possible return addresses in the code that gets rows, after every possible call: the return-address map

@@ -2,6 +2,7 @@
 /* Writes and removes the immediates and direct calls in the code of a linked file; decides which objects are
  * armed. */
 #include "site/bake.h"
+#include "support/vector.h"
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/sort.h"
@@ -157,27 +158,18 @@ int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch
 	return tables_unbake(f, t, t->flags & ETCH_MODULE_LINKED, &to);
 }
 
-static int addr_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 size_t sites_unlisted(struct scan *s, const struct linked_tables *now)
 {
 	size_t count = now->imv_count + now->pv_count, i, k, n = 0;
-	uint64_t *listed = calloc(count + 1, sizeof(*listed));
+	uint64_t *listed = mem_zero(count + 1, sizeof(*listed));
 
-	for (i = 0; listed && i < count; i++)
+	for (i = 0; i < count; i++)
 		listed[i] = i < now->imv_count ? now->imv[i].site : now->pv[i - now->imv_count].site;
-	if (listed)
-		qsort(listed, count, sizeof(*listed), addr_order);
+	qsort(listed, count, sizeof(*listed), word_order);
 	for (i = 0; i < s->site_count; i++) {
 		struct site *site = &s->sites[i];
 
-		if (!site_kind_is_patched(site->kind) || site->reason ||
-		    (listed && bsearch(&site->addr, listed, count, sizeof(*listed), addr_order)))
+		if (!site_kind_is_patched(site->kind) || site->reason || word_has(listed, count, site->addr))
 			continue;
 		site->reason = "no room in the tables of this file";
 		n++;

@@ -38,8 +38,8 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 	return NULL;
 }
 
-/* Checks that a load can be regenerated exactly. Else it has a reason, and no form. 0, or -1: out of memory. */
-static int load_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes, struct site *site)
+/* Checks that a load can be regenerated exactly. Else it has a reason, and no form. */
+static void load_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes, struct site *site)
 {
 	uint8_t again[16];
 	char why[200];
@@ -47,7 +47,8 @@ static int load_confirm(struct function_scan *c, const struct insn *in, const ui
 
 	if (!insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
 		site->reason = "the decoders disagree";
-		return scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+		scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+		return;
 	}
 	/* The address of a rip-relative operand is taken from the bytes, since its relocation may be pending. */
 	n = etch_site_load(&site->entry, &site->more, in->addr,
@@ -59,50 +60,48 @@ static int load_confirm(struct function_scan *c, const struct insn *in, const ui
 		site->reason = "unusual load encoding";
 		memset(&site->entry, 0, sizeof(site->entry));
 	}
-	return 0;
 }
 
-int site_load_classify(struct function_scan *c, const struct use *u, struct site *site)
+void site_load_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->func->code->insns[u->insn];
 	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
-	uint64_t room = o->shared ? (o->size + 7) & ~7ull : o->size;
+	uint64_t most = o->shared ? (o->size + 7) & ~7ull : o->size;
 
 	site->reason = insn_site_form(bytes, in, &site->entry, &site->more);
 	if (!site->reason && site->entry.form >= ETCH_FORM_CMPR8)
 		site->reason = flags_classify(c, u, site);
 	if (site->reason)
-		return 0;
+		return;
 	if (!u->off_known) {
 		site->reason = "its address differs between paths";
-		return 0;
+		return;
 	}
 	if (u->in_register && u->got && u->off != (site->entry.flags & ETCH_IMV_MORE ? site->more.disp : 0)) {
 		site->reason = "a field reached through the GOT: a table entry cannot hold its offset";
-		return 0;
+		return;
 	}
-	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > room)) {
+	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > most)) {
 		site->reason = "reads past the end of its object";
 		if (o->inferred || o->value)
-			return 0; /* the end of the object is unknown; or an address counted from a cell is its neighbour's */
-		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
-		                        "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
-		                        o->name, o->size);
+			return; /* the end of the object is unknown; or an address counted from a cell is its neighbour's */
+		scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
+		                 "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off, o->name,
+		                 o->size);
+		return;
 	}
 	if (o->section && o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
 	    o->addr + (uint64_t)u->off + in->mem_size > o[1].addr) {
 		site->reason = "reads into the next object";
-		return 0;
+		return;
 	}
-	if (load_confirm(c, in, bytes, site))
-		return -1;
+	load_confirm(c, in, bytes, site);
 	if (!site->reason && u->got && u->in_register) {
 		site->entry.flags |= ETCH_IMV_GOT;
 		if (site->entry.flags & ETCH_IMV_MORE)
 			site->more.flags = ETCH_IMV_GOT;
 	}
-	return 0;
 }
 
 static const char *doubt_reason(unsigned doubt)
@@ -115,7 +114,7 @@ static const char *doubt_reason(unsigned doubt)
 	}
 }
 
-int site_call_classify(struct function_scan *c, const struct use *u, struct site *site)
+void site_call_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->func->code->insns[u->insn];
 	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
@@ -132,17 +131,19 @@ int site_call_classify(struct function_scan *c, const struct use *u, struct site
 	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
 		site->reason = "its slot is past the end of the object";
 		if (o->inferred || o->value)
-			return 0;
-		return scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
-		                        "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size,
-		                        u->off, o->name, o->size);
+			return;
+		scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
+		                 "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size, u->off,
+		                 o->name, o->size);
+		return;
 	}
 	if (!site->reason && o->section && (o->addr + (uint64_t)u->off) % 8)
 		site->reason = "its slot is not aligned to 8 bytes";
 	if (!site->reason && !insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
 		site->reason = "the decoders disagree";
 		memset(&site->entry, 0, sizeof(site->entry));
-		return scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+		scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+		return;
 	}
 	if (!site->reason) {
 		n = etch_pv_load(&site->entry, in->addr,
@@ -163,5 +164,4 @@ int site_call_classify(struct function_scan *c, const struct use *u, struct site
 	}
 	if (site->reason)
 		memset(&site->entry, 0, sizeof(site->entry));
-	return 0;
 }

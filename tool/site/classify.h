@@ -15,10 +15,10 @@ struct function_scan {
 	int in_memory;   /* the kernel stores by addresses that this function has put into memory; -1: not known yet */
 };
 
-/* Sets the form of a load, or the reason why it has none. 0, or -1: scan.error. */
-int site_load_classify(struct function_scan *c, const struct use *u, struct site *site);
+/* Sets the form of a load, or the reason why it has none. */
+void site_load_classify(struct function_scan *c, const struct use *u, struct site *site);
 /* The same of a call or jump through a slot of an object. */
-int site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
+void site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
 
 /* For a compare of an object, as first operand, with a register whose flags are read as an order: lists it in
  * scan->commuted with the instructions that read its flags, if all of them can be commuted. */

@@ -3,6 +3,8 @@
  * GOT slot is recorded, since its uses are found in the code; any other word lets the object escape. */
 #include "elf/dynamic.h"
 #include "site/linked.h"
+#include "support/memory.h"
+#include "support/vector.h"
 
 #include <etch/branch_format.h>
 #include <etch/orc.h>
@@ -38,66 +40,58 @@ bool slot_is_got(const struct elf_file *f, uint64_t addr)
 	return i && !strncmp(f->sections[i].name, ".got", 4);
 }
 
-int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
+void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 {
-	if (!list_grow((void **)&s->slots, s->slot_count, &s->slot_room, sizeof(*s->slots)))
-		return error_memory(&s->error);
+	mem_room(&s->slots, &s->slot_capacity, s->slot_count, sizeof(*s->slots));
 	s->slots[s->slot_count++] = (struct slot){addr, object, off};
-	return 0;
 }
 
 /* ---- words --------------------------------------------------------------- */
 
 /* Records a data word at `at` with the address `value`: a GOT slot, or an escape, unless it is in an ETCH_TABLE. */
-static int word_take(struct scan *s, uint64_t at, uint64_t value)
+static void word_take(struct scan *s, uint64_t at, uint64_t value)
 {
 	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .as_pointer = true};
 
 	if (section_is_settings(&s->file->sections[elf_section_at(s->file, at)]))
-		return 0;
+		return;
 	site.object = object_at(s, value, true);
 	if (site.object < 0) {
 		/* No symbol has this address of an etched section. */
 		uint32_t section = elf_section_at(s->file, value);
 		bool shared;
 
-		if (!section || !section_is_etched(&s->file->sections[section], &shared))
-			return 0;
-		return scan_suspect_all(s, section, elf_section_at(s->file, at), at, 0);
+		if (section && section_is_etched(&s->file->sections[section], &shared))
+			scan_suspect_all(s, section, elf_section_at(s->file, at), at, 0);
+		return;
 	}
 	site.off = (int64_t)(value - s->objects.list[site.object].addr);
 	site.beside = site.off ? 0 : BESIDE_END;
-	if (slot_is_got(s->file, at))
-		return slot_add(s, at, site.object, site.off);
+	if (slot_is_got(s->file, at)) {
+		slot_add(s, at, site.object, site.off);
+		return;
+	}
 	site.section = elf_section_at(s->file, at);
-	return scan_site_add(s, &site);
+	scan_site_add(s, &site);
 }
 
-static int relocated_add(struct scan *s, uint64_t at)
+static void word_append(uint64_t **list, size_t *count, size_t *capacity, uint64_t word)
 {
-	if (!list_grow((void **)&s->relocated, s->relocated_count, &s->relocated_room, sizeof(*s->relocated)))
-		return error_memory(&s->error);
-	s->relocated[s->relocated_count++] = at;
-	return 0;
+	mem_room(list, capacity, *count, sizeof(**list));
+	(*list)[(*count)++] = word;
 }
 
 /* Records the address of code in a data word: it may be the address of a label. */
-static int code_word_add(struct scan *s, uint64_t at, uint64_t value)
+static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 {
 	uint32_t of = elf_section_at(s->file, at), type = s->file->sections[of].sh.sh_type;
 	uint32_t i = elf_section_at(s->file, value);
 
 	if (!i || !(s->file->sections[i].sh.sh_flags & SHF_EXECINSTR))
-		return 0;
-	if (!list_grow((void **)&s->code_words, s->code_word_count, &s->code_word_room, sizeof(*s->code_words)))
-		return error_memory(&s->error);
-	s->code_words[s->code_word_count++] = value;
-	if (type != SHT_INIT_ARRAY && type != SHT_PREINIT_ARRAY)
-		return 0;
-	if (!list_grow((void **)&s->init_words, s->init_word_count, &s->init_word_room, sizeof(*s->init_words)))
-		return error_memory(&s->error);
-	s->init_words[s->init_word_count++] = value;
-	return 0;
+		return;
+	word_append(&s->code_words, &s->code_word_count, &s->code_word_capacity, value);
+	if (type == SHT_INIT_ARRAY || type == SHT_PREINIT_ARRAY)
+		word_append(&s->init_words, &s->init_word_count, &s->init_word_capacity, value);
 }
 
 static int dynamic_relocs_take(struct scan *s, const struct range *range)
@@ -111,9 +105,10 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 		bool relative = r[k].type == R_X86_64_RELATIVE || r[k].type == R_X86_64_IRELATIVE;
 		uint64_t value = relative ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
 
-		err = relocated_add(s, r[k].place) || code_word_add(s, r[k].place, value) ? -1 : 0;
-		if (!err && r[k].type != R_X86_64_COPY && value && in_range(range, value))
-			err = word_take(s, r[k].place, value);
+		word_append(&s->relocated, &s->relocated_count, &s->relocated_capacity, r[k].place);
+		code_word_add(s, r[k].place, value);
+		if (r[k].type != R_X86_64_COPY && value && in_range(range, value))
+			word_take(s, r[k].place, value);
 	}
 	free(r);
 	return err;
@@ -136,7 +131,7 @@ static bool has_no_addresses(const char *name)
 }
 
 /* Words of a file that is loaded at its link address. */
-static int absolute_words_take(struct scan *s, const struct range *range)
+static void absolute_words_take(struct scan *s, const struct range *range)
 {
 	const struct elf_file *f = s->file;
 	uint32_t i;
@@ -151,31 +146,24 @@ static int absolute_words_take(struct scan *s, const struct range *range)
 			continue;
 		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* unaligned words: members of packed structs */
 			memcpy(&value, x->data + at, 8);
-			if (((x->sh.sh_addr + at) & 7) == 0 && value && code_word_add(s, x->sh.sh_addr + at, value))
-				return -1;
+			if (((x->sh.sh_addr + at) & 7) == 0 && value)
+				code_word_add(s, x->sh.sh_addr + at, value);
 			if (!in_range(range, value))
 				continue;
 			/* An unaligned word counts only if it is the address of a known object. */
 			if (((x->sh.sh_addr + at) & 7) && object_at(s, value, false) < 0)
 				continue;
-			if (word_take(s, x->sh.sh_addr + at, value))
-				return -1;
+			word_take(s, x->sh.sh_addr + at, value);
 		}
 	}
-	return 0;
-}
-
-static int word_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
 }
 
 int words_take(struct scan *s, const struct range *range)
 {
-	if (dynamic_relocs_take(s, range) || (s->file->eh.e_type == ET_EXEC && absolute_words_take(s, range)))
+	if (dynamic_relocs_take(s, range))
 		return -1;
+	if (s->file->eh.e_type == ET_EXEC)
+		absolute_words_take(s, range);
 	slots_sort(s);
 	if (s->relocated_count)
 		qsort(s->relocated, s->relocated_count, sizeof(*s->relocated), word_order);

@@ -12,36 +12,18 @@
  * Code may do arithmetic on the address of a label: goto *(&&a + table[i]) with constants in the table. Then every
  * instruction of the function is an entry.
  */
-static int label_func_add(struct builder *b, uint32_t section, uint64_t addr)
+static void label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 {
 	struct entries *x = b->out;
 
-	if (x->label_func_count == x->label_func_room) {
-		size_t room = x->label_func_room ? 2 * x->label_func_room : 16;
-		struct entry *p = realloc(x->label_funcs, room * sizeof(*p));
-
-		if (!p)
-			return error_memory(b->e);
-		x->label_funcs = p;
-		x->label_func_room = room;
-	}
+	mem_room(&x->label_funcs, &x->label_func_capacity, x->label_func_count, sizeof(*x->label_funcs));
 	x->label_funcs[x->label_func_count++] = (struct entry){section, addr, false, false};
-	return 0;
 }
 
-int entry_append(struct builder *b, struct entry **list, size_t *count, size_t *room, const struct entry *x)
+void entry_append(struct entry **list, size_t *count, size_t *capacity, const struct entry *x)
 {
-	if (*count == *room) {
-		size_t more = *room ? 2 * *room : 256;
-		struct entry *p = realloc(*list, more * sizeof(*p));
-
-		if (!p)
-			return error_memory(b->e);
-		*list = p;
-		*room = more;
-	}
+	mem_room(list, capacity, *count, sizeof(**list));
 	(*list)[(*count)++] = *x;
-	return 0;
 }
 
 int entry_order(const void *a, const void *b)
@@ -80,42 +62,46 @@ static bool is_code(const struct builder *b, uint32_t section)
 	return section && (b->f->sections[section].sh.sh_flags & SHF_EXECINSTR);
 }
 
-int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table)
+void entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table)
 {
 	const struct func *fn = is_code(b, section) ? func_find(b->funcs, section, addr) : NULL;
 	struct entry x = {section, addr, by_table, false};
 
 	part_open(b, section, addr);
-	return fn && fn->start != addr ? entry_append(b, &b->out->list, &b->out->count, &b->out->room, &x) : 0;
+	if (fn && fn->start != addr)
+		entry_append(&b->out->list, &b->out->count, &b->out->capacity, &x);
 }
 
 /* Handles an operand of instruction `in` of function `own` that refers to (section, addr). */
-static int operand_add(struct builder *b, const struct func *own, const struct insn *in, uint32_t section,
-                       uint64_t addr)
+static void operand_add(struct builder *b, const struct func *own, const struct insn *in, uint32_t section,
+                        uint64_t addr)
 {
 	const struct func *fn;
 
-	if (!is_code(b, section))
-		return section ? base_ref_add(b, own, in, section, addr) : 0;
+	if (!is_code(b, section)) {
+		if (section)
+			base_ref_add(b, own, in, section, addr);
+		return;
+	}
 	if (!strncmp(b->f->sections[section].name, ".plt", 4))
-		return 0; /* a PLT entry is a function, not a label */
+		return; /* a PLT entry is a function, not a label */
 	part_open(b, section, addr);
 	fn = func_find(b->funcs, section, addr);
 	if (!fn || fn->start == addr)
-		return 0;
-	if (label_func_add(b, fn->section, fn->start) || (fn != own && label_func_add(b, own->section, own->start)))
-		return -1;
-	return entry_add(b, section, addr, false);
+		return;
+	label_func_add(b, fn->section, fn->start);
+	if (fn != own)
+		label_func_add(b, own->section, own->start);
+	entry_add(b, section, addr, false);
 }
 
 /* Handles a direct jump, branch or call in `fn`. */
-static int jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
+static void jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
 {
 	if (in->flow == FLOW_CALL)
-		return entry_add(b, section, to, false);
-	if (section == fn->section && to >= fn->start && to < fn->end)
-		return 0;
-	return part_jump_add(b, fn, in, section, to);
+		entry_add(b, section, to, false);
+	else if (section != fn->section || to < fn->start || to >= fn->end)
+		part_jump_add(b, fn, in, section, to);
 }
 
 static bool is_direct(const struct insn *in)
@@ -140,37 +126,34 @@ static bool is_other_table(const char *name)
 /* ---- linked files -------------------------------------------------------- */
 
 /* Takes the entries that an instruction of a linked file refers to. */
-static int linked_insn(struct builder *b, const struct func *fn, const struct insn *in)
+static void linked_insn(struct builder *b, const struct func *fn, const struct insn *in)
 {
 	const struct elf_section *own = &b->f->sections[fn->section];
 	bool absolute = b->f->eh.e_type == ET_EXEC;
 	uint64_t at;
 
 	if (is_direct(in)) {
-		if (in->target >= fn->start && in->target < fn->end && in->flow != FLOW_CALL)
-			return 0;
-		return jump_add(b, fn, in,
-		                in->target - own->sh.sh_addr < own->sh.sh_size ? fn->section : elf_section_at(b->f, in->target),
-		                in->target);
+		if (in->target < fn->start || in->target >= fn->end || in->flow == FLOW_CALL)
+			jump_add(b, fn, in,
+			         in->target - own->sh.sh_addr < own->sh.sh_size ? fn->section : elf_section_at(b->f, in->target),
+			         in->target);
+		return;
 	}
 	if (in->mem != MEM_NONE && in->disp_len == 4 && !in->segment && (in->base == INSN_PC_REG || absolute)) {
 		at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : (uint64_t)in->disp;
-		if (operand_add(b, fn, in, elf_section_at(b->f, at), at))
-			return -1;
+		operand_add(b, fn, in, elf_section_at(b->f, at), at);
 	}
 	/* In the large code model, addresses are 64-bit immediates relative to the GOT. */
 	if (in->imm_len == 8 && b->got) {
 		at = (uint64_t)in->imm + b->got;
-		if (operand_add(b, fn, in, elf_section_at(b->f, at), at))
-			return -1;
+		operand_add(b, fn, in, elf_section_at(b->f, at), at);
 	}
 	if (absolute && in->imm_len >= 4)
 		part_open(b, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 	/* Immediates of masks and compares are no addresses. */
 	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
 	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
-		return operand_add(b, fn, in, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
-	return 0;
+		operand_add(b, fn, in, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 }
 
 /* The target of entry k of the jump table at base i, whose entries are `width` bytes relative to the table. False
@@ -197,7 +180,7 @@ static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned w
 }
 
 /* Reads jump tables. Absolute entries are among the data words. */
-static int linked_tables(struct builder *b, unsigned width)
+static void linked_tables(struct builder *b, unsigned width)
 {
 	size_t i, k;
 
@@ -208,38 +191,36 @@ static int linked_tables(struct builder *b, unsigned width)
 		for (k = 0; own && linked_entry(b, i, k, width, &to); k++)
 			if (!target_is_inside(own, to.section, to.addr))
 				own = NULL;
-		if (own && k && base_leas_add(b, &b->bases.list[i]))
-			return -1;
+		if (own && k)
+			base_leas_add(b, &b->bases.list[i]);
 		for (k = 0; linked_entry(b, i, k, width, &to); k++)
-			if (entry_add(b, to.section, to.addr, own != NULL))
-				return -1;
+			entry_add(b, to.section, to.addr, own != NULL);
 	}
-	return 0;
 }
 
-static int linked_build(struct builder *b, const uint64_t *words, size_t count)
+static void linked_build(struct builder *b, const uint64_t *words, size_t count)
 {
 	uint32_t got = elf_section_find(b->f, ".got.plt", 1);
 	struct func_code spare = {0};
 	size_t k, i;
-	int err = 0;
 
 	b->open = mem_zero(b->funcs->count + 1, sizeof(*b->open));
 	if (!got)
 		got = elf_section_find(b->f, ".got", 1);
 	b->got = b->f->sections[got].sh.sh_addr;
-	for (k = 0; k < b->funcs->count && !err; k++) {
+	for (k = 0; k < b->funcs->count; k++) {
 		const struct func_code *code = func_code_of(b->funcs, k, &spare);
 
-		for (i = 0; i < code->count && !err; i++)
-			err = linked_insn(b, &b->funcs->funcs[k], &code->insns[i]);
+		for (i = 0; i < code->count; i++)
+			linked_insn(b, &b->funcs->funcs[k], &code->insns[i]);
 	}
 	func_code_free(&spare);
-	for (i = 0; i < count && !err; i++)
-		err = entry_add(b, elf_section_at(b->f, words[i]), words[i], false);
+	for (i = 0; i < count; i++)
+		entry_add(b, elf_section_at(b->f, words[i]), words[i], false);
 	places_sort(&b->bases);
 	base_refs_sort(b);
-	return err || linked_tables(b, 4) || linked_tables(b, 8) ? -1 : 0;
+	linked_tables(b, 4);
+	linked_tables(b, 8);
 }
 
 /* ---- object files -------------------------------------------------------- */
@@ -255,8 +236,8 @@ static bool is_absolute(uint32_t type)
 }
 
 /* Handles one instruction; [r, end) starts at its relocations. */
-static int object_insn(struct builder *b, const struct func *fn, const struct insn *in, const struct elf_reloc *r,
-                       const struct elf_reloc *end)
+static void object_insn(struct builder *b, const struct func *fn, const struct insn *in, const struct elf_reloc *r,
+                        const struct elf_reloc *end)
 {
 	bool pending = false;
 
@@ -267,42 +248,40 @@ static int object_insn(struct builder *b, const struct func *fn, const struct in
 		pending = true;
 		if (!y->section)
 			continue;
-		if (is_direct(in)          ? jump_add(b, fn, in, y->section, at + by)
-		    : is_relative(r->type) ? operand_add(b, fn, in, y->section, at + by)
-		    : is_absolute(r->type) ? operand_add(b, fn, in, y->section, at)
-		                           : 0)
-			return -1;
+		if (is_direct(in))
+			jump_add(b, fn, in, y->section, at + by);
+		else if (is_relative(r->type))
+			operand_add(b, fn, in, y->section, at + by);
+		else if (is_absolute(r->type))
+			operand_add(b, fn, in, y->section, at);
 	}
 	if (pending)
-		return 0;
+		return;
 	if (is_direct(in))
-		return jump_add(b, fn, in, fn->section, in->target);
-	if (in->mem != MEM_NONE && in->base == INSN_PC_REG)
-		return operand_add(b, fn, in, fn->section, in->addr + in->len + (uint64_t)in->disp);
-	return 0;
+		jump_add(b, fn, in, fn->section, in->target);
+	else if (in->mem != MEM_NONE && in->base == INSN_PC_REG)
+		operand_add(b, fn, in, fn->section, in->addr + in->len + (uint64_t)in->disp);
 }
 
-static int object_code(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
+static void object_code(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
 {
 	struct func_code spare = {0};
 	size_t k, i;
-	int err = 0;
 
-	for (k = 0; k < b->funcs->count && !err; k++) {
+	for (k = 0; k < b->funcs->count; k++) {
 		const struct func *fn = &b->funcs->funcs[k];
 		const struct func_code *code;
 
 		if (fn->section != section)
 			continue;
 		code = func_code_of(b->funcs, k, &spare);
-		for (i = 0; i < code->count && !err; i++) {
+		for (i = 0; i < code->count; i++) {
 			while (r < end && r->offset < code->insns[i].addr)
 				r++;
-			err = object_insn(b, fn, &code->insns[i], r, end);
+			object_insn(b, fn, &code->insns[i], r, end);
 		}
 	}
 	func_code_free(&spare);
-	return err;
 }
 
 /* The base before a relative word of data, or SIZE_MAX. */
@@ -327,7 +306,7 @@ static bool object_entry(const struct builder *b, const struct elf_reloc *r, siz
 }
 
 /* Collects addresses of code in data: the words [r, end), which ascend. */
-static int object_data(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
+static void object_data(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
 {
 	const struct elf_reloc *next;
 	struct entry to;
@@ -341,13 +320,12 @@ static int object_data(struct builder *b, uint32_t section, const struct elf_rel
 			if (own && (next->type != R_X86_64_PC32 || !target_is_inside(own, to.section, to.addr)))
 				own = NULL;
 		}
-		if (own && words && base_leas_add(b, &b->bases.list[base]))
-			return -1;
+		if (own && words)
+			base_leas_add(b, &b->bases.list[base]);
 		for (; r < next; r++)
-			if (object_entry(b, r, base, &to) && entry_add(b, to.section, to.addr, own != NULL))
-				return -1;
+			if (object_entry(b, r, base, &to))
+				entry_add(b, to.section, to.addr, own != NULL);
 	}
-	return 0;
 }
 
 /* Handles all sections of an object file: those of code, or those of data. */
@@ -360,7 +338,6 @@ static int object_sections(struct builder *b, bool code)
 		struct elf_reloc *r = NULL;
 		uint32_t rel;
 		long n = 0;
-		int err;
 
 		if (!(s->sh.sh_flags & SHF_ALLOC) || code != !!(s->sh.sh_flags & SHF_EXECINSTR) || is_other_table(s->name))
 			continue;
@@ -369,10 +346,11 @@ static int object_sections(struct builder *b, bool code)
 			n = elf_relocs(b->f, rel, &r, b->e);
 		if (n < 0)
 			return -1;
-		err = code ? object_code(b, i, r, r + n) : object_data(b, i, r, r + n);
+		if (code)
+			object_code(b, i, r, r + n);
+		else
+			object_data(b, i, r, r + n);
 		free(r);
-		if (err)
-			return -1;
 	}
 	if (code) {
 		places_sort(&b->bases);
@@ -388,10 +366,12 @@ int entries_build(struct entries *x, const struct elf_file *f, struct func_list 
 {
 	struct builder b = {.out = x, .f = f, .funcs = funcs, .e = e};
 	size_t i;
-	int err;
+	int err = 0;
 
-	err = elf_is_object(f) ? object_sections(&b, true) || object_sections(&b, false)
-	                       : linked_build(&b, words, word_count);
+	if (elf_is_object(f))
+		err = object_sections(&b, true) || object_sections(&b, false);
+	else
+		linked_build(&b, words, word_count);
 	free(b.bases.list);
 	free(b.refs);
 	err = err || pads_build(&b);
@@ -403,11 +383,9 @@ int entries_build(struct entries *x, const struct elf_file *f, struct func_list 
 		return -1;
 	if (x->label_func_count)
 		qsort(x->label_funcs, x->label_func_count, sizeof(*x->label_funcs), entry_order);
-	x->addrs = malloc((x->count + 1) * sizeof(*x->addrs));
-	x->by_table = malloc((x->count + 1) * sizeof(*x->by_table));
-	x->leas = malloc((x->lea_count + 1) * sizeof(*x->leas));
-	if (!x->addrs || !x->by_table || !x->leas)
-		return error_memory(e);
+	x->addrs = mem_alloc(x->count + 1, sizeof(*x->addrs));
+	x->by_table = mem_alloc(x->count + 1, sizeof(*x->by_table));
+	x->leas = mem_alloc(x->lea_count + 1, sizeof(*x->leas));
 	for (i = 0; i < x->count; i++) {
 		x->addrs[i] = x->list[i].addr;
 		x->by_table[i] = x->list[i].by_table;

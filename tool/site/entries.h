@@ -26,12 +26,12 @@ struct entries {
 	bool *by_part;     /* of `list`: only jumps in `returns` lead there */
 	uint64_t *leas;    /* instructions that load the address of such a table, sorted by section and address */
 	struct entry *lea_list;
-	size_t lea_count, lea_room;
-	size_t count, room;
+	size_t lea_count, lea_capacity;
+	size_t count, capacity;
 	struct entry *label_funcs; /* functions with a label whose address may be used in arithmetic, sorted by start */
-	size_t label_func_count, label_func_room;
+	size_t label_func_count, label_func_capacity;
 	struct track_pad *pads; /* call sites with a landing pad, sorted by section and start */
-	size_t pad_count, pad_room;
+	size_t pad_count, pad_capacity;
 	struct track_fault *faults; /* from __ex_table, sorted by section and instruction */
 	size_t fault_count;
 	struct track_return *returns; /* sorted by target; linked files only */

@@ -13,10 +13,10 @@ struct builder {
 	uint64_t got;          /* linked: value of _GLOBAL_OFFSET_TABLE_; 0 = none */
 	struct entries bases;  /* data addresses in operands of code: possible starts of jump tables */
 	struct base_ref *refs; /* the operands, sorted by base once all are there */
-	size_t ref_count, ref_room;
+	size_t ref_count, ref_capacity;
 	bool *open; /* linked, per function: control may enter it in other ways than by a direct jump of another one */
 	struct jump *jumps;
-	size_t jump_count, jump_room;
+	size_t jump_count, jump_capacity;
 	struct error *e;
 };
 
@@ -35,27 +35,27 @@ struct jump {
 };
 
 /* Appends to a list, unsorted. */
-int entry_append(struct builder *b, struct entry **list, size_t *count, size_t *room, const struct entry *x);
+void entry_append(struct entry **list, size_t *count, size_t *capacity, const struct entry *x);
 int entry_order(const void *a, const void *b);
 
 /* In entry_tables.c: */
-int base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr);
+void base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr);
 void base_refs_sort(struct builder *b);
 /* The only function that refers to a base, and it only loads its address; else null. */
 const struct func *base_owner(const struct builder *b, const struct entry *base);
 /* Is the target inside of the function, not its start? */
 bool target_is_inside(const struct func *fn, uint32_t section, uint64_t to);
 /* All entries of the table at a base are in its owner: notes the instructions that load its address. */
-int base_leas_add(struct builder *b, const struct entry *base);
+void base_leas_add(struct builder *b, const struct entry *base);
 
 /* Adds a target of a reference; it is an entry only if it is inside of a function, not its start. */
-int entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table);
+void entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table);
 
 /* In entry_parts.c: functions that are parts of others. */
 /* Control may enter the function that holds an address, at its start or after, in a way that is not followed. */
 void part_open(struct builder *b, uint32_t section, uint64_t addr);
 /* Adds the target of a direct jump in `fn`. */
-int part_jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to);
+void part_jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to);
 /* Once all else is there, sorted: decides by_part of entries, and fills `returns` and `ways`. */
 void parts_build(struct builder *b);
 

@@ -5,6 +5,7 @@
 
 #include "analysis/facts/patched_edges.h"
 #include "analysis/facts/lsda.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,6 @@ static bool entry_of_space(const struct builder *b, const struct code_space *spa
 struct pads {
 	struct builder *b;
 	const struct code_space *space;
-	int err;
 };
 
 /* Adds a call site [start, end) with its landing pad; both in the code space. */
@@ -36,26 +36,16 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 	const struct func *from_in, *to_in;
 	struct entry from, to;
 
-	if (!pad || p->err || !entry_of_space(p->b, p->space, start, &from) || !entry_of_space(p->b, p->space, pad, &to))
+	if (!pad || !entry_of_space(p->b, p->space, start, &from) || !entry_of_space(p->b, p->space, pad, &to))
 		return;
-	if (x->pad_count == x->pad_room) {
-		size_t room = x->pad_room ? 2 * x->pad_room : 256;
-		struct track_pad *list = realloc(x->pads, room * sizeof(*list));
-
-		if (!list) {
-			p->err = error_memory(p->b->e);
-			return;
-		}
-		x->pads = list;
-		x->pad_room = room;
-	}
+	mem_room(&x->pads, &x->pad_capacity, x->pad_count, sizeof(*x->pads));
 	/* UINT64_MAX: the pad is not in this section, usually it is in the function's cold part. */
 	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
 	                                             from.section == to.section ? to.addr : UINT64_MAX};
 	from_in = func_find(p->b->funcs, from.section, from.addr);
 	to_in = func_find(p->b->funcs, to.section, to.addr);
 	if (from_in != to_in)
-		p->err = entry_add(p->b, to.section, to.addr, false);
+		entry_add(p->b, to.section, to.addr, false);
 }
 
 static int pad_order(const void *a, const void *b)
@@ -90,7 +80,6 @@ static int faults_build(struct builder *b, const struct code_space *space)
 	struct fixups fix = {0};
 	struct error ignored;
 	struct entry from, to;
-	int err = 0;
 	size_t i;
 
 	if (fixups_read(b->f, space, &fix, &ignored)) { /* not a table that etch can read */
@@ -101,41 +90,39 @@ static int faults_build(struct builder *b, const struct code_space *space)
 		fixups_free(&fix);
 		return -1;
 	}
-	x->faults = calloc(fix.count + 1, sizeof(*x->faults));
-	if (!x->faults)
-		err = error_memory(b->e);
-	for (i = 0; i < fix.count && !err; i++) {
+	x->faults = mem_zero(fix.count + 1, sizeof(*x->faults));
+	for (i = 0; i < fix.count; i++) {
 		if (fix.list[i].insn_in != PLACE_CODE || fix.list[i].to_in != PLACE_CODE ||
 		    !entry_of_space(b, space, fix.list[i].insn, &from) || !entry_of_space(b, space, fix.list[i].to, &to))
 			continue;
 		x->faults[x->fault_count++] =
 			(struct track_fault){from.section, from.addr, from.section == to.section ? to.addr : UINT64_MAX};
-		err = entry_add(b, to.section, to.addr, false);
+		entry_add(b, to.section, to.addr, false);
 	}
 	fixups_free(&fix);
 	if (x->fault_count)
 		qsort(x->faults, x->fault_count, sizeof(*x->faults), fault_order);
-	return err;
+	return 0;
 }
 
 int pads_build(struct builder *b)
 {
 	struct code_space space = {0};
 	struct cfi_file cfi = {0};
-	struct pads p = {b, &space, 0};
+	struct pads p = {b, &space};
 	size_t i;
+	int err;
 
 	space_build(b->f, &space);
 	cfi_file_open(b->f, &space, &cfi);
-	for (i = 0; i < cfi.count && !p.err; i++)
+	for (i = 0; i < cfi.count; i++)
 		lsda_call_sites(b->f, &cfi, i, pad_take, &p);
-	if (!p.err)
-		p.err = faults_build(b, &space);
+	err = faults_build(b, &space);
 	cfi_file_close(&cfi);
 	space_free(&space);
 	if (b->out->pad_count)
 		qsort(b->out->pads, b->out->pad_count, sizeof(*b->out->pads), pad_order);
-	return p.err;
+	return err;
 }
 
 size_t pads_from(const struct entries *x, uint32_t section, uint64_t addr)

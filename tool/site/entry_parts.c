@@ -25,18 +25,19 @@ void part_open(struct builder *b, uint32_t section, uint64_t addr)
 		b->open[k] = true;
 }
 
-int part_jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
+void part_jump_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t to)
 {
 	uint32_t k = number_at(b, section, to);
 	struct entry x = {section, to, false, b->open != NULL};
 
 	if (k == UINT32_MAX)
-		return 0;
+		return;
 	if (b->open) {
-		mem_room(&b->jumps, &b->jump_room, b->jump_count, sizeof(*b->jumps));
+		mem_room(&b->jumps, &b->jump_capacity, b->jump_count, sizeof(*b->jumps));
 		b->jumps[b->jump_count++] = (struct jump){(uint32_t)(fn - b->funcs->funcs), k, in->addr, to};
 	}
-	return b->funcs->funcs[k].start == to ? 0 : entry_append(b, &b->out->list, &b->out->count, &b->out->room, &x);
+	if (b->funcs->funcs[k].start != to)
+		entry_append(&b->out->list, &b->out->count, &b->out->capacity, &x);
 }
 
 /* Opens what other modules, the dynamic linker or the kernel may enter. */
@@ -156,7 +157,7 @@ static bool is_by_part(const struct builder *b, const uint32_t *ways, const stru
 void parts_build(struct builder *b)
 {
 	struct entries *x = b->out;
-	size_t i, room = 0;
+	size_t i, capacity = 0;
 
 	x->by_part = mem_zero(x->count + 1, sizeof(*x->by_part));
 	if (!b->open)
@@ -168,7 +169,7 @@ void parts_build(struct builder *b)
 	ways_find(b, x->ways);
 	for (i = 0; i < b->jump_count; i++)
 		if (is_return(b, x->ways, &b->jumps[i])) {
-			mem_room(&x->returns, &room, x->return_count, sizeof(*x->returns));
+			mem_room(&x->returns, &capacity, x->return_count, sizeof(*x->returns));
 			x->returns[x->return_count++] =
 				(struct track_return){b->jumps[i].insn, b->jumps[i].target, b->jumps[i].from};
 		}

@@ -2,24 +2,17 @@
 /* Jump tables that belong to one function: who refers to their starts. */
 #include "site/entries_internal.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 
-int base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr)
+void base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr)
 {
 	struct entry base = {section, addr, false, false};
 
-	if (b->ref_count == b->ref_room) {
-		size_t room = b->ref_room ? 2 * b->ref_room : 256;
-		struct base_ref *p = realloc(b->refs, room * sizeof(*p));
-
-		if (!p)
-			return error_memory(b->e);
-		b->refs = p;
-		b->ref_room = room;
-	}
+	mem_room(&b->refs, &b->ref_capacity, b->ref_count, sizeof(*b->refs));
 	b->refs[b->ref_count++] = (struct base_ref){base, fn, in->addr, in->move == MOVE_ADDRESS};
-	return entry_append(b, &b->bases.list, &b->bases.count, &b->bases.room, &base);
+	entry_append(&b->bases.list, &b->bases.count, &b->bases.capacity, &base);
 }
 
 static int ref_order(const void *a, const void *b)
@@ -56,7 +49,7 @@ bool target_is_inside(const struct func *fn, uint32_t section, uint64_t to)
 	return section == fn->section && to > fn->start && to < fn->end;
 }
 
-int base_leas_add(struct builder *b, const struct entry *base)
+void base_leas_add(struct builder *b, const struct entry *base)
 {
 	struct entries *x = b->out;
 	size_t i;
@@ -64,8 +57,6 @@ int base_leas_add(struct builder *b, const struct entry *base)
 	for (i = refs_from(b, base); i < b->ref_count && !entry_order(&b->refs[i].base, base); i++) {
 		struct entry lea = {b->refs[i].fn->section, b->refs[i].insn, false, false};
 
-		if (entry_append(b, &x->lea_list, &x->lea_count, &x->lea_room, &lea))
-			return -1;
+		entry_append(&x->lea_list, &x->lea_count, &x->lea_capacity, &lea);
 	}
-	return 0;
 }

@@ -81,15 +81,15 @@ bool object_armed_at(const struct object *o, uint64_t from, uint64_t to)
 	return o->armed || (o->in_part && !o->early && !object_stored(o, from, to));
 }
 
-static void stored_add(struct object *o, size_t *room, uint64_t from, uint64_t to, uint8_t facts,
+static void stored_add(struct object *o, size_t *capacity, uint64_t from, uint64_t to, uint8_t facts,
                        const struct site *site)
 {
-	mem_room(&o->stored, room, o->stored_count, sizeof(*o->stored));
+	mem_room(&o->stored, capacity, o->stored_count, sizeof(*o->stored));
 	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel && site->late};
 }
 
 /* Adds the bytes that a fact concerns. False: they are not known. */
-static bool fact_add(struct object *o, size_t *room, const struct site *site)
+static bool fact_add(struct object *o, size_t *capacity, const struct site *site)
 {
 	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
 	uint8_t bit = (uint8_t)(site->kernel ? 16 : (fact == ETCH_OBJ_STORED ? 1 : 2) << (site->late ? 2 : 0));
@@ -97,14 +97,14 @@ static bool fact_add(struct object *o, size_t *room, const struct site *site)
 	size_t i;
 
 	switch (site_reach(o, site, &from, &to)) {
-	case REACH_BYTES: stored_add(o, room, from, to, fact, site); return true;
+	case REACH_BYTES: stored_add(o, capacity, from, to, fact, site); return true;
 	case REACH_ARRAYS:
 		for (i = 0; i < o->members.nested_count && !(o->arrays_stored & bit); i++)
 			if (o->members.nested[i].indexed)
-				stored_add(o, room, o->members.nested[i].from, o->members.nested[i].to, fact, site);
+				stored_add(o, capacity, o->members.nested[i].from, o->members.nested[i].to, fact, site);
 		for (i = 0; i < o->members.count && !(o->arrays_stored & bit); i++)
 			if (o->members.list[i].indexed)
-				stored_add(o, room, o->members.list[i].off, o->members.list[i].off + o->members.list[i].size, fact,
+				stored_add(o, capacity, o->members.list[i].off, o->members.list[i].off + o->members.list[i].size, fact,
 				           site);
 		o->arrays_stored |= bit;
 		return true;
@@ -243,13 +243,13 @@ static bool has_fields(const struct scan *s, int32_t object)
 	return false;
 }
 
-int scan_fields_find(struct scan *s)
+void scan_fields_find(struct scan *s)
 {
 	struct lines *lines = NULL;
 	struct setup setup = {0};
 	bool setup_tried = false;
 	uint8_t *seen = mem_zero(s->objects.count + 1, 1);
-	size_t *room = mem_zero(s->objects.count + 1, sizeof(*room)), i;
+	size_t *capacity = mem_zero(s->objects.count + 1, sizeof(*capacity)), i;
 
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
@@ -282,7 +282,7 @@ int scan_fields_find(struct scan *s)
 			!init && (site->kind != SITE_STORE || alone || setup_runs_after(&setup, site->section, site->addr));
 		o->kept |= site->late;
 		o->kernel |= site->kernel && site->late;
-		if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &room[site->object], site)))
+		if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &capacity[site->object], site)))
 			continue;
 		/* Before etch_sync it may change any byte, and later none. */
 		o->early |= site->late ? 0 : site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
@@ -300,6 +300,5 @@ int scan_fields_find(struct scan *s)
 	}
 	setup_free(&setup);
 	free(seen);
-	free(room);
-	return 0;
+	free(capacity);
 }

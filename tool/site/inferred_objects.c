@@ -4,7 +4,9 @@
 #include "shared/search.h"
 
 #include "elf/dynamic.h"
+#include "support/memory.h"
 #include "support/progress.h"
+#include "support/vector.h"
 #include "site/linked.h"
 
 #include <inttypes.h>
@@ -17,7 +19,7 @@ struct places {
 	struct scan *s;
 	struct range range;
 	uint64_t *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* A writable etched section with contents in the file; the bounds of NOBITS sections are not reliable. */
@@ -32,51 +34,48 @@ static uint64_t granule(const struct elf_section *x, bool shared)
 	return elf_name_is(x->name, ETCH_SEC_OBJECT) && !shared && !(x->sh.sh_addr % ETCH_PAGE) ? ETCH_PAGE : 8;
 }
 
-static int place_add(struct places *p, uint64_t at)
+static void place_add(struct places *p, uint64_t at)
 {
 	const struct elf_section *x;
 	uint32_t section;
 	bool shared;
 
 	if (at < p->range.lo || at >= p->range.hi)
-		return 0;
+		return;
 	section = elf_section_at(p->s->file, at);
 	x = &p->s->file->sections[section];
 	if (!section || !has_parts(x, &shared))
-		return 0;
-	if (!list_grow((void **)&p->list, p->count, &p->room, sizeof(*p->list)))
-		return error_memory(&p->s->error);
+		return;
+	mem_room(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] = at & ~(granule(x, shared) - 1);
-	return 0;
 }
 
-static int insn_places(struct places *p, const struct insn *in, bool absolute)
+static void insn_places(struct places *p, const struct insn *in, bool absolute)
 {
 	uint64_t at = insn_place(in, absolute);
 
-	if (at && place_add(p, at))
-		return -1;
-	return absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT ? place_add(p, (uint64_t)in->imm) : 0;
+	if (at)
+		place_add(p, at);
+	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT)
+		place_add(p, (uint64_t)in->imm);
 }
 
-static int code_places(struct places *p)
+static void code_places(struct places *p)
 {
 	struct scan *s = p->s;
 	bool absolute = s->file->eh.e_type == ET_EXEC;
 	const struct func_code *code;
 	struct func_code spare = {0};
 	size_t k, i;
-	int err = 0;
 
-	for (k = 0; k < s->funcs.count && !err; k++) {
+	for (k = 0; k < s->funcs.count; k++) {
 		progress_step(s->file->path, k, s->funcs.count);
 		code = func_code_of(&s->funcs, k, &spare);
-		for (i = 0; i < code->count && !err; i++)
-			err = insn_places(p, &code->insns[i], absolute);
+		for (i = 0; i < code->count; i++)
+			insn_places(p, &code->insns[i], absolute);
 	}
 	progress_end();
 	func_code_free(&spare);
-	return err;
 }
 
 /* Adds the targets of GOT slots, which are starts of objects. */
@@ -91,52 +90,44 @@ static int word_places(struct places *p)
 
 	for (k = 0; k < n && !err; k++)
 		if (r[k].type == R_X86_64_RELATIVE)
-			err = place_add(p, r[k].addend);
+			place_add(p, r[k].addend);
 	free(r);
 	for (i = 1; i < f->section_count && !err && f->eh.e_type == ET_EXEC; i++) {
 		const struct elf_section *x = &f->sections[i];
 
-		for (at = 0; x->data && slot_is_got(f, x->sh.sh_addr) && at + 8 <= x->sh.sh_size && !err; at += 8) {
+		for (at = 0; x->data && slot_is_got(f, x->sh.sh_addr) && at + 8 <= x->sh.sh_size; at += 8) {
 			memcpy(&value, x->data + at, 8);
-			err = place_add(p, value);
+			place_add(p, value);
 		}
 	}
 	return err;
 }
 
-static int place_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-static int part_add(struct scan *s, uint32_t section, bool shared, uint64_t from, uint64_t to)
+static void part_add(struct scan *s, uint32_t section, bool shared, uint64_t from, uint64_t to)
 {
 	struct object o = {.section = section, .addr = from, .size = to - from, .shared = shared, .inferred = true};
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s+%#" PRIx64, s->file->sections[section].name,
 	         from - s->file->sections[section].sh.sh_addr);
-	o.name = strdup(name);
-	return scan_object_add(s, &o);
+	o.name = mem_string(name);
+	scan_object_add(s, &o);
 }
 
 /* Splits [from, to), where no object is known, into parts at the referenced addresses. */
-static int gap_take(struct places *p, uint32_t section, bool shared, uint64_t from, uint64_t to)
+static void gap_take(struct places *p, uint32_t section, bool shared, uint64_t from, uint64_t to)
 {
 	size_t lo = SEARCH(p->count, i, p->list[i] < from);
 
 	for (; lo < p->count && p->list[lo] < to; lo++) {
 		uint64_t next = lo + 1 < p->count && p->list[lo + 1] < to ? p->list[lo + 1] : to;
 
-		if (next > p->list[lo] && part_add(p->s, section, shared, p->list[lo], next))
-			return -1;
+		if (next > p->list[lo])
+			part_add(p->s, section, shared, p->list[lo], next);
 	}
-	return 0;
 }
 
-static int section_take(struct places *p, uint32_t section, size_t known)
+static void section_take(struct places *p, uint32_t section, size_t known)
 {
 	const struct elf_section *x = &p->s->file->sections[section];
 	uint64_t at = x->sh.sh_addr, end = at + x->sh.sh_size;
@@ -144,18 +135,19 @@ static int section_take(struct places *p, uint32_t section, size_t known)
 	size_t k;
 
 	if (!has_parts(x, &shared))
-		return 0;
+		return;
 	for (k = 0; k < known; k++) {
 		/* A copy: adding an object moves the list. */
 		struct object o = p->s->objects.list[k];
 
 		if (o.section != section)
 			continue;
-		if (o.addr > at && gap_take(p, section, shared, at, o.addr))
-			return -1;
+		if (o.addr > at)
+			gap_take(p, section, shared, at, o.addr);
 		at = (o.addr + o.size + 7) & ~7ull;
 	}
-	return at < end ? gap_take(p, section, shared, at, end) : 0;
+	if (at < end)
+		gap_take(p, section, shared, at, end);
 }
 
 int inferred_objects_add(struct scan *s)
@@ -181,11 +173,12 @@ int inferred_objects_add(struct scan *s)
 		return 0;
 	s->stripped = true;
 	func_list_build(f, &s->funcs);
-	err = code_places(&p) || word_places(&p) ? -1 : 0;
+	code_places(&p);
+	err = word_places(&p);
 	if (!err && p.count) {
-		qsort(p.list, p.count, sizeof(*p.list), place_order);
-		for (i = 1; i < f->section_count && !err; i++)
-			err = section_take(&p, i, known);
+		qsort(p.list, p.count, sizeof(*p.list), word_order);
+		for (i = 1; i < f->section_count; i++)
+			section_take(&p, i, known);
 		scan_objects_sort(s);
 	}
 	free(p.list);

@@ -43,13 +43,13 @@ bool place_is_other(struct scan *s, const struct range *etched, const struct ins
 bool slot_is_got(const struct elf_file *f, uint64_t addr);
 /* The slot at an address, or null. slots_sort() must have been called. */
 const struct slot *slot_at(const struct scan *s, uint64_t addr);
-int slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off);
+void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off);
 void slots_sort(struct scan *s);
 
 /* Fills s->slots and s->relocated, and adds the escapes through data words. */
 int words_take(struct scan *s, const struct range *range);
 
 /* Adds the sites and facts of the tables, after those found in the code; sorts s->sites by address. */
-int tables_take(struct scan *s, const struct linked_tables *now);
+void tables_take(struct scan *s, const struct linked_tables *now);
 
 #endif

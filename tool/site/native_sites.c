@@ -4,6 +4,7 @@
 #include "arch/x86/cet.h"
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <etch/pv_forms.h>
 #include <stdio.h>
@@ -101,8 +102,8 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 		return 0;
 	}
 	sequence_text(bytes, x->len, text, sizeof(text));
-	return scan_finding_add(s, "ETCH-P001", func->section, func->addr, "this sequence is not inlined: %s (%s)", why,
-	                        text);
+	scan_finding_add(s, "ETCH-P001", func->section, func->addr, "this sequence is not inlined: %s (%s)", why, text);
+	return 0;
 }
 
 /* Reads and checks the records of one section. */
@@ -123,15 +124,9 @@ static int section_take(struct scan *s, const struct elf_file *f, uint32_t index
 	for (i = 0; i < n; i++) {
 		uint64_t at = i * sizeof(struct etch_native);
 		struct native x = {.section = index, .at = at};
-		struct native *p = realloc(out->list, (out->count + 1) * sizeof(*p));
 		struct etch_native row;
 		struct place func, code;
 
-		if (!p) {
-			error_memory(&s->error);
-			goto out;
-		}
-		out->list = p;
 		memcpy(&row, sec->data + at, sizeof(row));
 		x.was = row.flags;
 		if (elf_is_object(f)) {
@@ -144,6 +139,7 @@ static int section_take(struct scan *s, const struct elf_file *f, uint32_t index
 		}
 		if (etch_native_valid(&row) && record_judge(s, f, &row, &func, &code, &x))
 			goto out;
+		mem_room(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = x;
 	}
 	err = 0;

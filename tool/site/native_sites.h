@@ -21,7 +21,7 @@ struct native {
 
 struct natives {
 	struct native *list; /* every record, by section and offset */
-	size_t count;
+	size_t count, capacity;
 };
 
 /*

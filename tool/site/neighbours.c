@@ -102,7 +102,7 @@ bool place_is_other(struct scan *s, const struct range *etched, const struct ins
 		return y;
 	o.addr = y->value;
 	if (object_indexes(s, &o)->known && !index_begins(s, &o, at - o.addr, 0)) {
-		mem_room(&s->vague, &s->vague_room, s->vague_count, sizeof(*s->vague));
+		mem_room(&s->vague, &s->vague_capacity, s->vague_count, sizeof(*s->vague));
 		s->vague[s->vague_count++] = (struct vague_place){at, elf_section_at(s->file, in->addr), in->addr, in->len};
 	}
 	indexes_free(&o.indexes);
@@ -124,7 +124,7 @@ static bool is_candidate(struct scan *s, size_t object)
 }
 
 /* Adds the fact of a use to another object. */
-static int fact_copy(struct scan *s, const struct site *site, size_t object)
+static void fact_copy(struct scan *s, const struct site *site, size_t object)
 {
 	struct site copy = *site;
 
@@ -132,7 +132,7 @@ static int fact_copy(struct scan *s, const struct site *site, size_t object)
 	copy.off = 0;
 	copy.off_known = copy.indexed = copy.as_pointer = false;
 	copy.beside = 0;
-	return scan_site_add(s, &copy);
+	scan_site_add(s, &copy);
 }
 
 /* An address that may be of an index in any object near: of a use of an object, or of none. */
@@ -162,7 +162,7 @@ static int32_t object_over(const struct scan *s, uint32_t section, uint64_t at)
 }
 
 /* What a use of bytes in another object than its own, or of an object's end, is about. */
-static int site_spread(struct scan *s, size_t i)
+static void site_spread(struct scan *s, size_t i)
 {
 	const struct site site = s->sites[i]; /* a copy: adding one moves the list */
 	const struct object *o = &s->objects.list[site.object];
@@ -177,7 +177,8 @@ static int site_spread(struct scan *s, size_t i)
 		if (other >= 0 && !is_candidate(s, (size_t)other))
 			other = -1;
 	}
-	return other >= 0 && other != site.object ? fact_copy(s, &site, (size_t)other) : 0;
+	if (other >= 0 && other != site.object)
+		fact_copy(s, &site, (size_t)other);
 }
 
 /* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object. Where an
@@ -194,7 +195,7 @@ static bool is_vague(struct scan *s, const struct site *site)
 }
 
 /* Adds the first of the vague uses near an object that is not its own: one fact is enough. */
-static int object_spread(struct scan *s, const struct vague_use *list, size_t count, size_t object)
+static void object_spread(struct scan *s, const struct vague_use *list, size_t count, size_t object)
 {
 	const struct object *o = &s->objects.list[object];
 	uint64_t from = o->addr > INDEX_REACH ? o->addr - INDEX_REACH : 0, to = o->addr + o->size + INDEX_REACH;
@@ -202,42 +203,42 @@ static int object_spread(struct scan *s, const struct vague_use *list, size_t co
 	size_t i = SEARCH(count, k, list[k].section < section || (list[k].section == section && list[k].at < from));
 
 	for (; i < count && list[i].section == section && list[i].at < to; i++)
-		if (list[i].site.object != (int32_t)object)
-			return is_candidate(s, object) ? fact_copy(s, &list[i].site, object) : 0;
-	return 0;
+		if (list[i].site.object != (int32_t)object) {
+			if (is_candidate(s, object))
+				fact_copy(s, &list[i].site, object);
+			return;
+		}
 }
 
-int scan_neighbours(struct scan *s)
+void scan_neighbours(struct scan *s)
 {
 	struct vague_use *list = NULL;
-	size_t sites = s->site_count, count = 0, room = 0, i;
-	int err = 0;
+	size_t sites = s->site_count, count = 0, capacity = 0, i;
 
-	for (i = 0; i < sites && !err; i++) {
+	for (i = 0; i < sites; i++) {
 		const struct site *site = &s->sites[i];
 		const struct object *o = &s->objects.list[site->object];
 
 		if (site_kind_is_patched(site->kind) || !site->beside)
 			continue;
 		if (is_vague(s, site)) {
-			mem_room(&list, &room, count, sizeof(*list));
+			mem_room(&list, &capacity, count, sizeof(*list));
 			list[count++] =
 				(struct vague_use){elf_is_object(s->file) ? o->section : 0,
 			                       o->addr + (site->off_known || site->indexed ? (uint64_t)site->off : 0), *site};
 		}
-		err = site_spread(s, i);
+		site_spread(s, i);
 	}
 	for (i = 0; i < s->vague_count; i++) {
 		const struct vague_place *p = &s->vague[i];
 
-		mem_room(&list, &room, count, sizeof(*list));
+		mem_room(&list, &capacity, count, sizeof(*list));
 		list[count++] = (struct vague_use){
 			0, p->at, {.section = p->section, .addr = p->addr, .kind = SITE_ESCAPE, .object = -1, .len = p->len}};
 	}
 	if (count)
 		qsort(list, count, sizeof(*list), use_order);
-	for (i = 0; i < s->objects.defined && count && !err; i++)
-		err = object_spread(s, list, count, i);
+	for (i = 0; i < s->objects.defined && count; i++)
+		object_spread(s, list, count, i);
 	free(list);
-	return err;
 }

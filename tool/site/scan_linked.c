@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds etched objects and their uses in a linked file: by the addresses that instructions, dynamic relocations
  * and data words refer to, and by the tables that the object step has written. */
+#include "support/memory.h"
 #include "support/progress.h"
 #include "shared/search.h"
 #include "site/linked.h"
@@ -37,9 +38,8 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		if (!o.section || !section_is_etched(&f->sections[o.section], &o.shared) ||
 		    o.size > f->sections[o.section].sh.sh_addr + f->sections[o.section].sh.sh_size - row->addr)
 			continue; /* the linker has discarded its section */
-		o.name = strdup(row->name);
-		if (scan_object_add(s, &o))
-			return -1;
+		o.name = mem_string(row->name);
+		scan_object_add(s, &o);
 	}
 	for (i = 1; i < n; i++) {
 		const struct elf_symbol *y = &list[i];
@@ -53,12 +53,10 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		    y->size > sh->sh_size - (y->value - sh->sh_addr))
 			return error_set(&s->error, "symbol %s reaches past the end of section %s", y->name,
 			                 f->sections[y->section].name);
-		o.name = strdup(y->name);
-		if (scan_object_add(s, &o))
-			return -1;
+		o.name = mem_string(y->name);
+		scan_object_add(s, &o);
 	}
-	if (scan_values_add(s))
-		return -1;
+	scan_values_add(s);
 	scan_objects_sort(s);
 	return inferred_objects_add(s);
 }
@@ -135,7 +133,7 @@ static const char *slot_symbol(const struct elf_file *f, uint64_t addr)
 }
 
 /* Adds an object without a section for each declared object that another module defines. */
-static int external_slots_take(struct scan *s, const struct linked_tables *now)
+static void external_slots_take(struct scan *s, const struct linked_tables *now)
 {
 	size_t k;
 	uint64_t slot;
@@ -158,12 +156,11 @@ static int external_slots_take(struct scan *s, const struct linked_tables *now)
 		}
 		if (!slot_is_got(s->file, slot) || slot_at(s, slot))
 			continue;
-		o.name = strdup(slot_symbol(s->file, slot));
-		if (scan_object_add(s, &o) || slot_add(s, slot, (int32_t)s->objects.count - 1, 0))
-			return -1;
+		o.name = mem_string(slot_symbol(s->file, slot));
+		scan_object_add(s, &o);
+		slot_add(s, slot, (int32_t)s->objects.count - 1, 0);
 		slots_sort(s);
 	}
-	return 0;
 }
 
 /* Bytes of a function of the start files. */
@@ -181,7 +178,7 @@ struct code_scan {
 	uint64_t got;        /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
 	bool unresolved;     /* the function refers to an etched section at an address without an object */
 	struct ref *refs;
-	size_t room;
+	size_t capacity;
 	struct func_code own; /* a copy of the function's instructions: what calls lead to is entered into it */
 };
 
@@ -239,7 +236,7 @@ static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint
  * Handles bytes that do not decode (data in code, or instructions unknown to the decoders): every value that could
  * be a displacement makes the object at its target escape.
  */
-static int undecoded_take(struct code_scan *c, const struct func *fn)
+static void undecoded_take(struct code_scan *c, const struct func *fn)
 {
 	static const unsigned after[] = {0, 1, 2, 4}; /* possible sizes of an immediate after the displacement */
 	uint64_t size = fn->end - fn->start, at, to;
@@ -259,11 +256,10 @@ static int undecoded_take(struct code_scan *c, const struct func *fn)
 			site.object = o;
 			/* In a stripped file the address may belong to the object of the next part. */
 			c->unresolved |= o < 0 && c->s->stripped && is_unnamed_etched(c, to);
-			if (o >= 0 && scan_site_add(c->s, &site))
-				return -1;
+			if (o >= 0)
+				scan_site_add(c->s, &site);
 		}
 	}
-	return 0;
 }
 
 /*
@@ -330,27 +326,23 @@ static int function_take(struct code_scan *c, const struct func *fn, const struc
 {
 	struct scan *s = c->s;
 	size_t first, i;
-	int err = 0;
+	int err;
 
 	s->functions++;
 	s->undecoded += !code->whole;
-	if (2 * code->count > c->room) {
+	if (2 * code->count > c->capacity) {
 		free(c->refs);
-		c->room = 4 * code->count;
-		c->refs = malloc(c->room * sizeof(*c->refs));
-		if (!c->refs)
-			return error_memory(&s->error);
+		c->capacity = 4 * code->count;
+		c->refs = mem_alloc(c->capacity, sizeof(*c->refs));
 	}
 	c->unresolved = false;
-	if (!code->whole && undecoded_take(c, fn))
-		return -1;
+	if (!code->whole)
+		undecoded_take(c, fn);
 	if (!code->count || (!refs_fill(c, code, c->refs, c->refs + code->count) && !c->unresolved))
 		return 0;
 	for (i = 0; i < s->objects.defined && c->unresolved; i++)
 		if (!i || s->objects.list[i].section != s->objects.list[i - 1].section)
-			err |= scan_suspect_all(s, s->objects.list[i].section, fn->section, fn->start, 0);
-	if (err)
-		return -1;
+			scan_suspect_all(s, s->objects.list[i].section, fn->section, fn->start, 0);
 	func_code_copy(code, &c->own);
 	for (i = 0; i < code->count; i++) {
 		struct insn *in = &c->own.insns[i];
@@ -425,12 +417,11 @@ static bool is_changeable(const struct site *site, uint32_t parts)
 }
 
 /* Leaves the sites alone that libetch could not change: a finding an object. */
-static int unchangeable_leave(struct scan *s, uint32_t parts)
+static void unchangeable_leave(struct scan *s, uint32_t parts)
 {
-	size_t *left = calloc(s->objects.count + 1, sizeof(*left)), i;
-	int err = left ? 0 : error_memory(&s->error);
+	size_t *left = mem_zero(s->objects.count + 1, sizeof(*left)), i;
 
-	for (i = 0; !err && i < s->site_count; i++) {
+	for (i = 0; i < s->site_count; i++) {
 		struct site *site = &s->sites[i];
 
 		if (!site_kind_is_patched(site->kind) || site->reason || is_changeable(site, parts))
@@ -439,21 +430,19 @@ static int unchangeable_leave(struct scan *s, uint32_t parts)
 		memset(&site->entry, 0, sizeof(site->entry));
 		left[site->object]++;
 	}
-	for (i = 0; !err && i < s->objects.count; i++)
+	for (i = 0; i < s->objects.count; i++)
 		if (left[i])
-			err = scan_finding_add(s, "ETCH-I008", 0, 0,
-			                       "%zu site%s of %s %s left alone: the part of libetch that changes %s is not linked "
-			                       "(-Wl,-u,etch_part_objects links it, as a call of etch_set or etch_sync does)",
-			                       left[i], left[i] > 1 ? "s" : "", s->objects.list[i].name, left[i] > 1 ? "are" : "is",
-			                       left[i] > 1 ? "them" : "it");
+			scan_finding_add(s, "ETCH-I008", 0, 0,
+			                 "%zu site%s of %s %s left alone: the part of libetch that changes %s is not linked "
+			                 "(-Wl,-u,etch_part_objects links it, as a call of etch_set or etch_sync does)",
+			                 left[i], left[i] > 1 ? "s" : "", s->objects.list[i].name, left[i] > 1 ? "are" : "is",
+			                 left[i] > 1 ? "them" : "it");
 	free(left);
-	return err;
 }
 
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
 {
 	struct range range;
-	int err;
 
 	memset(s, 0, sizeof(*s));
 	s->closed = now->flags & ETCH_MODULE_CLOSED;
@@ -465,23 +454,21 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	range = etched_range(s, true);
 	if (words_take(s, &range))
 		return -1;
-	if (external_slots_take(s, now))
-		return -1;
+	external_slots_take(s, now);
 	if (!s->objects.count)
 		return 0;
 	if (!s->stripped)
 		func_list_build(f, &s->funcs);
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
-	if (code_take(s, &range) || tables_take(s, now))
+	if (code_take(s, &range))
 		return -1;
+	tables_take(s, now);
 	slots_name(s);
-	if (scan_neighbours(s))
-		return -1;
+	scan_neighbours(s);
 	scan_sites_sort(s);
-	if (unchangeable_leave(s, now->parts))
-		return -1;
+	unchangeable_leave(s, now->parts);
 	inferred_objects_suspect(s);
-	err = scan_fields_find(s);
+	scan_fields_find(s);
 	func_codes_drop(&s->funcs);
-	return err;
+	return 0;
 }

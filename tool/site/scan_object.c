@@ -3,6 +3,7 @@
  * code and data. */
 #include "site/site.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <etch/branch_format.h>
 #include <etch/orc.h>
@@ -19,7 +20,7 @@ struct symbols {
 };
 
 /* Names of objects that the file declares as etched and defined elsewhere. */
-static int declared_names(const struct elf_file *f, struct name_set *out, struct error *e)
+static void declared_names(const struct elf_file *f, struct name_set *out)
 {
 	uint32_t i = 0;
 
@@ -34,13 +35,12 @@ static int declared_names(const struct elf_file *f, struct name_set *out, struct
 		for (end = p + f->sections[i].sh.sh_size; p < end;) {
 			size_t n = strnlen(p, (size_t)(end - p));
 
-			if (p + n < end && name_set_add(out, p, e))
-				return -1;
+			if (p + n < end)
+				name_set_add(out, p);
 			p += n + 1;
 		}
 	}
 	name_set_sort(out);
-	return 0;
 }
 
 /* Collects the etched objects that the file defines, or declares and uses. */
@@ -70,12 +70,10 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 		           (!name_set_has(declared, y->name) && !name_set_has(others, y->name))) {
 			continue;
 		}
-		o.name = strdup(y->name);
-		if (scan_object_add(s, &o))
-			return -1;
+		o.name = mem_string(y->name);
+		scan_object_add(s, &o);
 	}
-	if (scan_values_add(s))
-		return -1;
+	scan_values_add(s);
 	scan_objects_sort(s);
 	return 0;
 }
@@ -89,17 +87,15 @@ static bool section_has_values(const struct scan *s, uint32_t section)
 }
 
 /* Maps symbols to objects. */
-static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols *m)
+static void symbols_map(struct scan *s, const struct elf_file *f, struct symbols *m)
 {
 	uint32_t i;
 	size_t k;
 	bool shared;
 
-	m->object = malloc((f->symbol_count + 1) * sizeof(*m->object));
-	m->etched = calloc(f->symbol_count + 1, 1);
-	m->near = calloc(f->symbol_count + 1, 1);
-	if (!m->object || !m->etched || !m->near)
-		return error_memory(&s->error);
+	m->object = mem_alloc((size_t)f->symbol_count + 1, sizeof(*m->object));
+	m->etched = mem_zero((size_t)f->symbol_count + 1, sizeof(*m->etched));
+	m->near = mem_zero((size_t)f->symbol_count + 1, sizeof(*m->near));
 	for (i = 0; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
 
@@ -116,7 +112,6 @@ static int symbols_map(struct scan *s, const struct elf_file *f, struct symbols 
 		m->object[s->objects.list[k].symbol] = (int32_t)k;
 		m->etched[s->objects.list[k].symbol] = true;
 	}
-	return 0;
 }
 
 /* Resolves symbol + addend, where the addend is already relative to the end of the instruction. */
@@ -137,13 +132,14 @@ static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_
 
 /* Adds an escape for a reference that is not understood: of the symbol's object, or of every object in its
  * section. */
-static int suspect(struct scan *s, const struct symbols *m, uint32_t symbol, uint32_t code, uint64_t addr, uint8_t len)
+static void suspect(struct scan *s, const struct symbols *m, uint32_t symbol, uint32_t code, uint64_t addr, uint8_t len)
 {
 	struct site site = {.section = code, .addr = addr, .kind = SITE_ESCAPE, .object = m->object[symbol], .len = len};
 
 	if (site.object >= 0)
-		return scan_site_add(s, &site);
-	return scan_suspect_all(s, s->file->symbols[symbol].section, code, addr, len);
+		scan_site_add(s, &site);
+	else
+		scan_suspect_all(s, s->file->symbols[symbol].section, code, addr, len);
 }
 
 static bool is_got_type(uint32_t t)
@@ -205,7 +201,7 @@ static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc
 }
 
 /* Applies one relocation to the instruction that contains it. */
-static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
+static void reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 {
 	const struct func *fn = c->fn;
 	size_t i = func_insn_over(c->code, r->offset);
@@ -213,12 +209,14 @@ static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 	struct insn *in;
 	unsigned at;
 
-	if (i == SIZE_MAX)
-		return c->m->etched[r->symbol] && (scan_finding_add(c->s, "ETCH-D002", fn->section, r->offset,
-		                                                    "refers to an etched object in bytes that do not decode") ||
-		                                   suspect(c->s, c->m, r->symbol, fn->section, r->offset, 0))
-		           ? -1
-		           : 0;
+	if (i == SIZE_MAX) {
+		if (!c->m->etched[r->symbol])
+			return;
+		scan_finding_add(c->s, "ETCH-D002", fn->section, r->offset,
+		                 "refers to an etched object in bytes that do not decode");
+		suspect(c->s, c->m, r->symbol, fn->section, r->offset, 0);
+		return;
+	}
 	in = &c->code->insns[i];
 	at = (unsigned)(r->offset - in->addr);
 	if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && in->imm_len &&
@@ -231,24 +229,20 @@ static int reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 	if (c->m->near[r->symbol])
 		operand_resolve(c, r, i);
 	if (!c->m->etched[r->symbol])
-		return 0;
+		return;
 	/* An unknown relocation is reported, and the object stays unarmed. */
-	if (!operand_resolve(c, r, i))
-		return scan_finding_add(c->s, "ETCH-I001", fn->section, in->addr,
-		                        "unexpected relocation type %u against etched %s at byte %u of the instruction",
-		                        r->type, o < 0 ? "section" : c->s->objects.list[o].name, at) ||
-		               suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len)
-		           ? -1
-		           : 0;
-	if (c->mem[i].object >= 0 || c->imm[i].object >= 0)
-		return 0;
-	/* An address outside of every object, such as arr[i - 1] for the first element. */
-	return (in->index == INSN_NO_REG && in->base >= INSN_PC_REG &&
-	        scan_finding_add(c->s, "ETCH-I003", fn->section, in->addr,
-	                         "refers to an etched section where the symbol table has no object")) ||
-	               suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len)
-	           ? -1
-	           : 0;
+	if (!operand_resolve(c, r, i)) {
+		scan_finding_add(c->s, "ETCH-I001", fn->section, in->addr,
+		                 "unexpected relocation type %u against etched %s at byte %u of the instruction", r->type,
+		                 o < 0 ? "section" : c->s->objects.list[o].name, at);
+		suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len);
+	} else if (c->mem[i].object < 0 && c->imm[i].object < 0) {
+		/* An address outside of every object, such as arr[i - 1] for the first element. */
+		if (in->index == INSN_NO_REG && in->base >= INSN_PC_REG)
+			scan_finding_add(c->s, "ETCH-I003", fn->section, in->addr,
+			                 "refers to an etched section where the symbol table has no object");
+		suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len);
+	}
 }
 
 static bool any_etched(const struct symbols *m, const struct elf_reloc *r, const struct elf_reloc *end, uint64_t stop)
@@ -283,21 +277,16 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 		s->functions++;
 		s->undecoded += !code.whole;
 		free(refs);
-		refs = malloc((2 * code.count + 1) * sizeof(*refs));
-		if (!refs) {
-			err = error_memory(&s->error);
-			break;
-		}
+		refs = mem_alloc(2 * code.count + 1, sizeof(*refs));
 		for (j = 0; j < 2 * code.count; j++)
 			refs[j] = (struct ref){.object = -1};
 		for (j = 0; j < code.count; j++) {
 			scan_callee(s, fn, section, &code.insns[j]);
 		}
 		c = (struct operand_scan){s, m, fn, &code, refs, refs + code.count};
-		for (at = r; at < end && at->offset < fn->end && !err; at++)
-			err = reloc_take(&c, at);
-		if (!err)
-			err = scan_function(s, fn, &code, refs, refs + code.count);
+		for (at = r; at < end && at->offset < fn->end; at++)
+			reloc_take(&c, at);
+		err = scan_function(s, fn, &code, refs, refs + code.count);
 	}
 	free(refs);
 	func_code_free(&code);
@@ -306,12 +295,13 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 }
 
 /* A data word with the address of an etched object lets the object escape, unless it is in an ETCH_TABLE. */
-static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r, size_t count)
+static void scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r,
+                      size_t count)
 {
 	size_t i;
 
 	if (section_is_settings(&s->file->sections[section]))
-		return 0;
+		return;
 	for (i = 0; i < count; i++) {
 		struct site site = {.section = section, .addr = r[i].offset, .kind = SITE_ESCAPE, .in_data = true};
 		struct ref x;
@@ -326,10 +316,8 @@ static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, 
 		site.object = x.object;
 		site.off = x.off;
 		site.beside = !x.off && s->file->symbols[r[i].symbol].type == STT_SECTION ? BESIDE_END : 0;
-		if (scan_site_add(s, &site))
-			return -1;
+		scan_site_add(s, &site);
 	}
-	return 0;
 }
 
 /* Tables whose references to objects do not count: those of an earlier run, of pv_call_inline and of static branches;
@@ -350,15 +338,14 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 
 	memset(s, 0, sizeof(*s));
 	s->file = f;
-	err = declared_names(f, &declared, &s->error) || objects_find(s, f, others, &declared) ? -1 : 0;
+	declared_names(f, &declared);
+	err = objects_find(s, f, others, &declared);
 	name_set_free(&declared);
 	if (err)
 		return -1;
 	if (!s->objects.count)
 		return 0;
-	err = -1;
-	if (symbols_map(s, f, &m))
-		goto out;
+	symbols_map(s, f, &m);
 	func_list_build(f, &s->funcs);
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	for (i = 1; i < f->section_count; i++) {
@@ -372,19 +359,19 @@ int scan_object_file(struct scan *s, const struct elf_file *f, const struct name
 		if (!(target->sh.sh_flags & SHF_ALLOC) || is_table(target->name))
 			continue;
 		n = elf_relocs(f, i, &r, &s->error);
-		if (n < 0)
+		if (n < 0) {
+			err = -1;
 			goto out;
+		}
 		if (target->sh.sh_flags & SHF_EXECINSTR)
 			err = scan_code(s, &m, rel->sh.sh_info, r, (size_t)n);
 		else if (strncmp(target->name, ".eh_frame", 9))
-			err = scan_data(s, &m, rel->sh.sh_info, r, (size_t)n);
-		else
-			err = 0;
+			scan_data(s, &m, rel->sh.sh_info, r, (size_t)n);
 		free(r);
 		if (err)
 			goto out;
 	}
-	err = scan_neighbours(s);
+	scan_neighbours(s);
 	scan_sites_sort(s);
 out:
 	func_codes_drop(&s->funcs);

@@ -28,7 +28,7 @@ static int site_by_addr(const void *a, const void *b)
 
 /* Adds a site by its table entry if the scan of the code did not find it. The object step has seen its
  * relocation; both decoders must agree on the linked bytes again. */
-static int row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
+static void row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
 {
 	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry, .more = row->more};
 	bool call = kind == SITE_CALL;
@@ -42,14 +42,14 @@ static int row_take(struct scan *s, const struct imv_row *row, enum site_kind ki
 
 	site.section = elf_section_at(s->file, row->site);
 	if (!p || !site.section || !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR))
-		return 0; /* the linker has discarded its code */
+		return; /* the linker has discarded its code */
 	site.entry.site = site.entry.obj = 0;
 	site.entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
 	if (row->entry.flags & ETCH_IMV_GOT) {
 		slot = slot_at(s, row->obj);
 		if (!slot) {
 			s->external++;
-			return 0;
+			return;
 		}
 		site.object = slot->object;
 		site.off = slot->off + (call                               ? etch_pv_disp(&row->entry)
@@ -60,46 +60,47 @@ static int row_take(struct scan *s, const struct imv_row *row, enum site_kind ki
 		site.object = object_at(s, row->obj, false);
 		if (site.object < 0) {
 			s->external++;
-			return 0;
+			return;
 		}
 		site.off = (int64_t)(row->obj - s->objects.list[site.object].addr);
 	}
 	known = site_at(s, scanned, kind, row->site);
 	if (known && !known->reason && known->object == site.object) {
 		known->slot = site.slot;
-		return 0;
+		return;
 	}
 	if (!insn_decode(p, len, row->site, &in) || in.len != len ||
 	    (call ? in.flow != (row->entry.form == ETCH_FORM_CALL ? FLOW_CALL_IND : FLOW_JUMP_IND)
 	          : etch_form_size(row->entry.form) != in.mem_size) ||
 	    (call ? etch_pv_load(&row->entry, row->site, row->obj, again)
 	          : etch_site_load(&row->entry, &row->more, row->site, row->obj, again)) != len ||
-	    memcmp(again, p, len))
-		return scan_finding_add(s, "ETCH-D003", site.section, row->site,
-		                        "a table entry points at bytes that are not its %s", call ? "call" : "load");
-	if (!insn_confirm(p, len, &in, why, sizeof(why)))
-		return scan_finding_add(s, "ETCH-D001", site.section, row->site, "%s", why);
+	    memcmp(again, p, len)) {
+		scan_finding_add(s, "ETCH-D003", site.section, row->site, "a table entry points at bytes that are not its %s",
+		                 call ? "call" : "load");
+		return;
+	}
+	if (!insn_confirm(p, len, &in, why, sizeof(why))) {
+		scan_finding_add(s, "ETCH-D001", site.section, row->site, "%s", why);
+		return;
+	}
 	site.len = in.len;
 	site.size = call ? 8 : in.mem_size;
-	if (known) {
+	if (known)
 		*known = site;
-		return 0;
-	}
-	return scan_site_add(s, &site);
+	else
+		scan_site_add(s, &site);
 }
 
-int tables_take(struct scan *s, const struct linked_tables *now)
+void tables_take(struct scan *s, const struct linked_tables *now)
 {
 	size_t scanned = s->site_count, k;
 
 	if (scanned)
 		qsort(s->sites, scanned, sizeof(*s->sites), site_by_addr);
 	for (k = 0; k < now->imv_count; k++)
-		if (row_take(s, &now->imv[k], SITE_LOAD, scanned))
-			return -1;
+		row_take(s, &now->imv[k], SITE_LOAD, scanned);
 	for (k = 0; k < now->pv_count; k++)
-		if (row_take(s, &now->pv[k], SITE_CALL, scanned))
-			return -1;
+		row_take(s, &now->pv[k], SITE_CALL, scanned);
 	for (k = 0; k < now->obj_count; k++) {
 		const struct obj_row *row = &now->obj[k];
 		struct site site = {
@@ -131,8 +132,7 @@ int tables_take(struct scan *s, const struct linked_tables *now)
 		} else {
 			site.object = object_at(s, row->addr, false);
 		}
-		if (site.object >= 0 && scan_site_add(s, &site))
-			return -1;
+		if (site.object >= 0)
+			scan_site_add(s, &site);
 	}
-	return 0;
 }

@@ -34,16 +34,16 @@ struct named_slot {
 struct search {
 	struct setup *u;
 	struct edge *edges; /* by `from` */
-	size_t edge_count, edge_room;
+	size_t edge_count, edge_capacity;
 	struct named_slot *slots;
-	size_t slot_count, slot_room;
+	size_t slot_count, slot_capacity;
 	uint8_t *taken;   /* per function: its address is, or another module may call it */
 	uint8_t *up;      /* per function: may be on the stack at a call of etch_sync */
 	uint8_t *returns; /* per function: it calls what returns more than once */
 	uint8_t *ends;    /* per function: it may return */
 	uint32_t *last;   /* per function: the index after its last instruction */
 	uint64_t *todo;   /* function << 32 | instruction, to be followed */
-	size_t todo_count, todo_room;
+	size_t todo_count, todo_capacity;
 	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of functions, UINT32_MAX: none */
 	bool failed;
 };
@@ -133,7 +133,7 @@ static void slots_read(struct search *x)
 		k.stops = never_returns(r[i].symbol->name);
 		if (!k.sync && !k.returns && !k.stops)
 			continue;
-		mem_room(&x->slots, &x->slot_room, x->slot_count, sizeof(*x->slots));
+		mem_room(&x->slots, &x->slot_capacity, x->slot_count, sizeof(*x->slots));
 		x->slots[x->slot_count++] = k;
 	}
 	free(r);
@@ -186,7 +186,7 @@ static bool is_stop(const struct search *x, const struct insn *in)
 
 static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
 {
-	mem_room(&x->todo, &x->todo_room, x->todo_count, sizeof(*x->todo));
+	mem_room(&x->todo, &x->todo_capacity, x->todo_count, sizeof(*x->todo));
 	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
 }
 
@@ -208,7 +208,7 @@ static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next
 
 static void edge_add(struct search *x, uint32_t from, uint32_t to, uint32_t next, uint64_t at)
 {
-	mem_room(&x->edges, &x->edge_room, x->edge_count, sizeof(*x->edges));
+	mem_room(&x->edges, &x->edge_capacity, x->edge_count, sizeof(*x->edges));
 	x->edges[x->edge_count++] = (struct edge){at, from, to, next};
 }
 

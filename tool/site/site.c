@@ -5,6 +5,7 @@
 #include "site/site.h"
 #include "shared/search.h"
 #include "site/classify.h"
+#include "support/memory.h"
 
 #include <etch/pv_forms.h>
 #include <inttypes.h>
@@ -15,21 +16,6 @@
 
 /* ---- lists --------------------------------------------------------------- */
 
-bool list_grow(void **list, size_t count, size_t *room, size_t size)
-{
-	size_t n = *room ? 2 * *room : 64;
-	void *p;
-
-	if (count < *room)
-		return true;
-	p = realloc(*list, n * size);
-	if (!p)
-		return false;
-	*list = p;
-	*room = n;
-	return true;
-}
-
 /* Is this a section of dense objects? One that a linker script has made of whole pages is as good as the others. */
 static bool section_is_dense(const struct elf_file *f, const struct elf_section *x)
 {
@@ -37,20 +23,13 @@ static bool section_is_dense(const struct elf_file *f, const struct elf_section 
 	       (elf_is_object(f) || ((x->sh.sh_addr | x->sh.sh_size) & (ETCH_PAGE - 1)));
 }
 
-int scan_object_add(struct scan *s, const struct object *o)
+void scan_object_add(struct scan *s, const struct object *o)
 {
-	struct object *p = realloc(s->objects.list, (s->objects.count + 1) * sizeof(*p));
+	struct object_list *l = &s->objects;
 
-	if (!p || !o->name) {
-		free(o->name);
-		if (p)
-			s->objects.list = p;
-		return error_memory(&s->error);
-	}
-	s->objects.list = p;
-	p[s->objects.count] = *o;
-	p[s->objects.count++].dense = o->section && !o->value && section_is_dense(s->file, &s->file->sections[o->section]);
-	return 0;
+	mem_room(&l->list, &l->capacity, l->count, sizeof(*l->list));
+	l->list[l->count] = *o;
+	l->list[l->count++].dense = o->section && !o->value && section_is_dense(s->file, &s->file->sections[o->section]);
 }
 
 static int object_order(const void *a, const void *b)
@@ -107,36 +86,31 @@ int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bo
 	return (int32_t)(lo - 1);
 }
 
-int scan_site_add(struct scan *s, const struct site *site)
+void scan_site_add(struct scan *s, const struct site *site)
 {
-	if (!list_grow((void **)&s->sites, s->site_count, &s->site_room, sizeof(*s->sites)))
-		return error_memory(&s->error);
+	mem_room(&s->sites, &s->site_capacity, s->site_count, sizeof(*s->sites));
 	s->sites[s->site_count++] = *site;
-	return 0;
 }
 
-int scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len)
+void scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len)
 {
 	size_t k;
 
 	for (k = 0; k < s->objects.defined; k++) {
 		struct site site = {.section = code, .addr = addr, .kind = SITE_ESCAPE, .object = (int32_t)k, .len = len};
 
-		if (s->objects.list[k].section == section && scan_site_add(s, &site))
-			return -1;
+		if (s->objects.list[k].section == section)
+			scan_site_add(s, &site);
 	}
-	return 0;
 }
 
-int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
+void scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 {
-	struct finding *f;
 	va_list ap;
 
 	va_start(ap, format);
-	f = finding_addv(&s->findings, id, section, addr, format, ap);
+	finding_addv(&s->findings, id, section, addr, format, ap);
 	va_end(ap);
-	return f ? 0 : error_memory(&s->error);
 }
 
 static int site_order(const void *a, const void *b)
@@ -258,19 +232,10 @@ bool name_set_has(const struct name_set *s, const char *name)
 	return s && s->count && bsearch(&name, s->names, s->count, sizeof(*s->names), name_order);
 }
 
-int name_set_add(struct name_set *s, const char *name, struct error *e)
+void name_set_add(struct name_set *s, const char *name)
 {
-	if (s->count == s->room) {
-		size_t room = s->room ? 2 * s->room : 16;
-		char **p = realloc(s->names, room * sizeof(*p));
-
-		if (!p)
-			return error_memory(e);
-		s->names = p;
-		s->room = room;
-	}
-	s->names[s->count] = strdup(name);
-	return s->names[s->count++] ? 0 : error_memory(e);
+	mem_room(&s->names, &s->capacity, s->count, sizeof(*s->names));
+	s->names[s->count++] = mem_string(name);
 }
 
 void name_set_sort(struct name_set *s)
@@ -289,7 +254,7 @@ void name_set_free(struct name_set *s)
 	memset(s, 0, sizeof(*s));
 }
 
-int scan_defined_names(const struct elf_file *f, struct name_set *out, struct error *e)
+void scan_defined_names(const struct elf_file *f, struct name_set *out)
 {
 	uint32_t i;
 	bool shared;
@@ -297,11 +262,9 @@ int scan_defined_names(const struct elf_file *f, struct name_set *out, struct er
 	for (i = 1; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
 
-		if (y->section && y->bind != STB_LOCAL && y->name[0] && section_is_etched(&f->sections[y->section], &shared) &&
-		    name_set_add(out, y->name, e))
-			return -1;
+		if (y->section && y->bind != STB_LOCAL && y->name[0] && section_is_etched(&f->sections[y->section], &shared))
+			name_set_add(out, y->name);
 	}
-	return 0;
 }
 
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in)
@@ -350,7 +313,7 @@ static bool escapes_to_kernel(struct function_scan *c, const struct use *u)
 }
 
 /* Adds a use that the tracker has found as a site. */
-static int use_take(void *arg, const struct use *use)
+static void use_take(void *arg, const struct use *use)
 {
 	static const enum site_kind kinds[] = {SITE_LOAD, SITE_STORE, SITE_ESCAPE, SITE_CALL};
 	struct function_scan *c = arg;
@@ -371,15 +334,14 @@ static int use_take(void *arg, const struct use *use)
 		.kernel = u->kernel || escapes_to_kernel(c, u),
 		.beside = u->got ? 0 : u->beside,
 	};
-	int err = site.kind == SITE_LOAD   ? site_load_classify(c, u, &site)
-	          : site.kind == SITE_CALL ? site_call_classify(c, u, &site)
-	                                   : 0;
 
-	if (err)
-		return -1;
-	if (!site_kind_is_patched(site.kind))
+	if (site.kind == SITE_LOAD)
+		site_load_classify(c, u, &site);
+	else if (site.kind == SITE_CALL)
+		site_call_classify(c, u, &site);
+	else
 		site.entry.flags = u->got ? ETCH_IMV_GOT : 0;
-	return scan_site_add(c->scan, &site);
+	scan_site_add(c->scan, &site);
 }
 
 struct lines *scan_lines(struct scan *s)
@@ -402,7 +364,6 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 	struct track_func f = {fn,   code,        mem,       imm, &x, s->clobbers.known ? &s->clobbers : NULL,
 	                       NULL, &s->imports, &s->kernel};
 	struct function_scan c = {s, &f, NULL, -1, -1};
-	int err;
 
 	if (!s->entries.built &&
 	    entries_build(&s->entries, s->file, &s->funcs, s->code_words, s->code_word_count, &s->error))
@@ -410,7 +371,7 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 	x = entries_of(&s->entries, fn, code);
 	scan_lines(s);
 	f.types = s->types;
-	err = track_uses(&f, use_take, &c);
+	track_uses(&f, use_take, &c);
 	free(c.live_flags);
-	return err;
+	return 0;
 }

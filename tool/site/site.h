@@ -72,7 +72,7 @@ struct object {
 /* The etched objects of a file. */
 struct object_list {
 	struct object *list; /* linked and defined ones: sorted by (section, addr) */
-	size_t count;
+	size_t count, capacity;
 	size_t defined; /* the first `defined` are defined in this file */
 };
 
@@ -137,25 +137,25 @@ struct vague_place {
 struct scan {
 	const struct elf_file *file;
 	struct slot *slots; /* linked: sorted by addr */
-	size_t slot_count, slot_room;
+	size_t slot_count, slot_capacity;
 	struct func_list funcs;
 	struct func_clobbers clobbers;
 	struct object_list objects;
 	struct site *sites; /* sorted by (section, addr, kind) once finished */
-	size_t site_count, site_room;
+	size_t site_count, site_capacity;
 	struct findings findings;
 	size_t functions, undecoded; /* functions scanned, and those of them not decoded to the end */
 	bool stripped;               /* linked: object symbols are stripped (inferred_objects.h) */
 	uint64_t *relocated;         /* linked: addresses that the dynamic linker writes, sorted */
-	size_t relocated_count, relocated_room;
+	size_t relocated_count, relocated_capacity;
 	uint64_t *code_words; /* linked: values of such words, and of plain ones, that are addresses of code */
-	size_t code_word_count, code_word_room;
+	size_t code_word_count, code_word_capacity;
 	uint64_t *init_words; /* ... of those, what tables of constructors hold */
-	size_t init_word_count, init_word_room;
+	size_t init_word_count, init_word_capacity;
 	struct commuted *commuted; /* linked: instructions that the link step may change (commuted_compares.c) */
-	size_t commuted_count, commuted_room;
+	size_t commuted_count, commuted_capacity;
 	struct vague_place *vague; /* linked */
-	size_t vague_count, vague_room;
+	size_t vague_count, vague_capacity;
 	const uint64_t *init; /* linked: addresses of functions that --init has named, sorted; the caller's */
 	size_t init_count;
 	bool closed;            /* linked: no other module uses what this one exports (--closed) */
@@ -172,9 +172,9 @@ struct scan {
 /* A set of symbol names: objects that other files of the same command line define. */
 struct name_set {
 	char **names; /* sorted */
-	size_t count, room;
+	size_t count, capacity;
 };
-int name_set_add(struct name_set *s, const char *name, struct error *e);
+void name_set_add(struct name_set *s, const char *name);
 /* Must be called before name_set_has(). */
 void name_set_sort(struct name_set *s);
 void name_set_free(struct name_set *s);
@@ -183,7 +183,7 @@ bool name_set_has(const struct name_set *s, const char *name);
 /* Scans an object file: objects, sites and facts by relocations. `others` may be null. -1 and s->error. */
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others);
 /* Adds the names of global etched objects that f defines. */
-int scan_defined_names(const struct elf_file *f, struct name_set *out, struct error *e);
+void scan_defined_names(const struct elf_file *f, struct name_set *out);
 /*
  * Scans a linked file: objects from its tables and symbols; sites and facts from addresses in every function that
  * decodes, and from the tables. Baked sites must have been restored (bake.h). The caller keeps `now`. -1 and
@@ -203,9 +203,9 @@ struct lines *scan_lines(struct scan *s);
  */
 uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *in, bool immediate);
 /* Adds facts about objects that the addresses of other uses may be meant for. Before sites are sorted. */
-int scan_neighbours(struct scan *s);
+void scan_neighbours(struct scan *s);
 /* Linked: sets what is known of the bytes of objects that facts are about. Once sites are sorted. */
-int scan_fields_find(struct scan *s);
+void scan_fields_find(struct scan *s);
 /* Linked: writes the commuted instructions that a scan has found. The code must be scanned again afterwards. */
 void compares_commute(const struct scan *s, struct elf_file *f);
 /* The bytes of its object that a store or an escape reaches. */
@@ -224,18 +224,16 @@ bool object_armed_at(const struct object *o, uint64_t from, uint64_t to);
 
 /* ---- shared by the two scanners ----------------------------------------------- */
 
-/* Makes room for one more element; the capacity doubles. False: out of memory. */
-bool list_grow(void **list, size_t count, size_t *room, size_t size);
-int scan_object_add(struct scan *s, const struct object *o); /* takes ownership of o->name */
+void scan_object_add(struct scan *s, const struct object *o); /* takes ownership of o->name */
 void scan_objects_sort(struct scan *s);
 /* Index of the defined object at section offset or address `at`, or -1. `end_too`: also matches an object that
  * ends there. */
 int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too);
-int scan_site_add(struct scan *s, const struct site *site);
+void scan_site_add(struct scan *s, const struct site *site);
 /* Adds an escape of every object in an etched section, for a reference at `addr` in section `code` that does not
  * tell which object it means. */
-int scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len);
-int scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
+void scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len);
+void scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 void scan_sites_sort(struct scan *s);
 
@@ -254,7 +252,7 @@ bool object_is_imv(const struct object *o);
 /* Sets callee and entry of a call, or of a jump out of `own`, by its target. */
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
 /* Adds the cells of etch::value in writable sections, by the marks after them (etch/format.h). */
-int scan_values_add(struct scan *s);
+void scan_values_add(struct scan *s);
 /* True for the sections of ETCHED, DEFINE_IMV and ETCHED_DENSE. *shared: it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
 /* Is it one of ETCH_TABLE, whose addresses of etched objects are no escapes: by the program's promise only sets store

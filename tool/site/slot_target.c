@@ -5,6 +5,7 @@
 
 #include "arch/x86/insn.h"
 #include "site/site.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,11 @@ static int native_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int natives_take(struct targets *t, const struct linked_tables *now, struct error *e)
+static void natives_take(struct targets *t, const struct linked_tables *now)
 {
 	size_t i, n = 0;
 
-	t->natives = calloc(now->native_count + 1, sizeof(*t->natives));
-	if (!t->natives)
-		return error_memory(e);
+	t->natives = mem_zero(now->native_count + 1, sizeof(*t->natives));
 	for (i = 0; i < now->native_count; i++)
 		if (now->natives[i].flags & ETCH_NATIVE_CHECKED)
 			t->natives[n++] = now->natives[i];
@@ -34,7 +33,6 @@ static int natives_take(struct targets *t, const struct linked_tables *now, stru
 	for (i = 0; i < n; i++)
 		if (!t->native_count || t->natives[t->native_count - 1].func != t->natives[i].func)
 			t->natives[t->native_count++] = t->natives[i];
-	return 0;
 }
 
 int targets_open(struct targets *t, const struct elf_file *f, const struct linked_tables *now, struct error *e)
@@ -55,7 +53,8 @@ int targets_open(struct targets *t, const struct elf_file *f, const struct linke
 	}
 	if (lo < hi && dynamic_relocs_read(f, lo, hi, &t->relocs, &t->reloc_count, e))
 		return -1;
-	return natives_take(t, now, e);
+	natives_take(t, now);
+	return 0;
 }
 
 void targets_close(struct targets *t)

@@ -29,7 +29,7 @@ enum call_state {
 	CALL_BODY, /* another instruction of the target's body */
 };
 
-/* `now`: the flags of its native records are trusted. -1 and a message: out of memory or malformed relocations. */
+/* `now`: the flags of its native records are trusted. -1 and a message: malformed relocations. */
 int targets_open(struct targets *t, const struct elf_file *f, const struct linked_tables *now, struct error *e);
 void targets_close(struct targets *t);
 

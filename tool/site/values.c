@@ -62,7 +62,7 @@ static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols 
 	return at - y->value < y->size && y->size - (at - y->value) >= size ? d->list[lo - 1].index : 0;
 }
 
-static int value_add(struct scan *s, const struct data_symbols *d, uint32_t section, uint64_t off, uint64_t size)
+static void value_add(struct scan *s, const struct data_symbols *d, uint32_t section, uint64_t off, uint64_t size)
 {
 	const struct elf_section *x = &s->file->sections[section];
 	struct object o = {.section = section, .addr = x->sh.sh_addr + off, .size = size, .value = true};
@@ -74,10 +74,8 @@ static int value_add(struct scan *s, const struct data_symbols *d, uint32_t sect
 		from = s->file->symbols[o.symbol].value;
 		name = s->file->symbols[o.symbol].name;
 	}
-	if ((o.addr == from && o.symbol ? asprintf(&o.name, "%s", name)
-	                                : asprintf(&o.name, "%s+%#" PRIx64, name, o.addr - from)) < 0)
-		o.name = NULL;
-	return scan_object_add(s, &o);
+	o.name = o.addr == from && o.symbol ? mem_string(name) : mem_format("%s+%#" PRIx64, name, o.addr - from);
+	scan_object_add(s, &o);
 }
 
 bool object_is_imv(const struct object *o)
@@ -105,40 +103,37 @@ static uint64_t value_size(const struct elf_section *x, uint64_t off, bool ops)
 	return size <= off && size <= ETCH_OPS_MOST && !(size & 7) ? size : 0;
 }
 
-static int section_values_add(struct scan *s, struct data_symbols *symbols, uint32_t section, bool ops)
+static void section_values_add(struct scan *s, struct data_symbols *symbols, uint32_t section, bool ops)
 {
 	static const uint64_t marks[2][2] = {{ETCH_VALUE_MARK_0, ETCH_VALUE_MARK_1}, {ETCH_OPS_MARK_0, ETCH_OPS_MARK_1}};
 	const struct elf_section *x = &s->file->sections[section];
 	const uint8_t *p, *end = x->data + x->sh.sh_size;
-	int err = 0;
 
-	for (p = x->data; !err && (p = memmem(p, (size_t)(end - p), marks[ops], MARK)); p++) {
+	for (p = x->data; (p = memmem(p, (size_t)(end - p), marks[ops], MARK)); p++) {
 		uint64_t off = (uint64_t)(p - x->data), size = value_size(x, off, ops);
 
 		if (!size)
 			continue;
 		if (!symbols->list)
 			symbols_collect(s->file, symbols);
-		err = value_add(s, symbols, section, off - size, size);
+		value_add(s, symbols, section, off - size, size);
 	}
-	return err;
 }
 
-int scan_values_add(struct scan *s)
+void scan_values_add(struct scan *s)
 {
 	struct data_symbols symbols = {0};
 	uint32_t i;
 	bool shared;
-	int err = 0;
 
-	for (i = 1; !err && i < s->file->section_count; i++) {
+	for (i = 1; i < s->file->section_count; i++) {
 		const struct elf_section *x = &s->file->sections[i];
 
 		if (!x->data || x->sh.sh_type != SHT_PROGBITS || (x->sh.sh_flags & SHF_EXECINSTR) ||
 		    (x->sh.sh_flags & (SHF_ALLOC | SHF_WRITE)) != (SHF_ALLOC | SHF_WRITE) || section_is_etched(x, &shared))
 			continue;
-		err = section_values_add(s, &symbols, i, false) || section_values_add(s, &symbols, i, true) ? -1 : 0;
+		section_values_add(s, &symbols, i, false);
+		section_values_add(s, &symbols, i, true);
 	}
 	free(symbols.list);
-	return err;
 }

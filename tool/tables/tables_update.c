@@ -119,7 +119,7 @@ static int file_table(const struct tables_file *file, struct rewrite_result *res
 	if (!err && !result->bytes)
 		err = error_set(e, "has no code that could get rows");
 	if (!err)
-		err = sidecar_wrap(&result->bytes, &result->size, &of, e);
+		sidecar_wrap(&result->bytes, &result->size, &of);
 	changed = f.bytes;
 	elf_close(&f);
 	if (changed != read) /* elf_bytes_own() left the bytes that were read to this function */

@@ -104,8 +104,8 @@ struct track_entries {
 	size_t fault_count;
 };
 
-/* Callback for one use. A return value other than 0 stops track_uses(). */
-typedef int use_fn(void *arg, const struct use *use);
+/* Callback for one use. */
+typedef void use_fn(void *arg, const struct use *use);
 
 /* A function, and what is known of it from elsewhere. */
 struct track_func {
@@ -121,8 +121,8 @@ struct track_func {
 
 /*
  * Reports all uses of etched objects in a function: calls `report` once per use, in order of address, except for
- * escapes found at joins, which come last. Returns 0, or the first value of `report` that is not 0.
+ * escapes found at joins, which come last.
  */
-int track_uses(const struct track_func *f, use_fn *report, void *arg);
+void track_uses(const struct track_func *f, use_fn *report, void *arg);
 
 #endif

@@ -75,7 +75,6 @@ struct track {
 	struct addr_state unknown; /* at an entry */
 	use_fn *report;
 	void *arg;
-	int stopped;     /* result of `report`; not 0 ends the analysis */
 	struct use *met; /* escapes found at joins, one per object */
 	size_t met_count, met_room;
 };

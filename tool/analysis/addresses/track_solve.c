@@ -356,7 +356,7 @@ static void uses_report(struct track *t)
 	size_t b, i;
 
 	t->reporting = true;
-	for (b = 0; b < t->block_count && !t->stopped; b++) {
+	for (b = 0; b < t->block_count; b++) {
 		struct addr_state s = t->blocks[b].in;
 
 		if (!s.reached)
@@ -364,11 +364,11 @@ static void uses_report(struct track *t)
 		for (i = t->blocks[b].first; i < t->blocks[b].end; i++)
 			track_insn(t, &s, i);
 	}
-	for (i = 0; i < t->met_count && !t->stopped; i++)
-		t->stopped = t->report(t->arg, &t->met[i]);
+	for (i = 0; i < t->met_count; i++)
+		t->report(t->arg, &t->met[i]);
 }
 
-int track_uses(const struct track_func *f, use_fn *report, void *arg)
+void track_uses(const struct track_func *f, use_fn *report, void *arg)
 {
 	struct track t = {.f = f, .report = report, .arg = arg};
 	const struct func_code *code = f->code;
@@ -376,7 +376,7 @@ int track_uses(const struct track_func *f, use_fn *report, void *arg)
 	size_t b, i;
 
 	if (!code->count)
-		return 0;
+		return;
 	for (r = 0; r < REGS; r++) {
 		t.unknown.reg[r] = nothing;
 		t.unknown.ptr[r] = no_pointer;
@@ -401,5 +401,4 @@ int track_uses(const struct track_func *f, use_fn *report, void *arg)
 	free(t.by_detour);
 	worklist_free(&t.list);
 	free(t.met);
-	return t.stopped;
 }

@@ -31,9 +31,9 @@ static void place_report(struct track *t, struct use *u, const struct addr_value
 	bool placed = v->placed && (u->kind == USE_STORE || u->kind == USE_ESCAPE);
 	unsigned k, n = placed ? 1u + v->more_count : 1;
 
-	for (k = 0; k < n && t->reporting && !t->stopped && v->object >= 0; k++) {
+	for (k = 0; k < n && t->reporting && v->object >= 0; k++) {
 		use_place(u, v, placed, k);
-		t->stopped = t->report(t->arg, u);
+		t->report(t->arg, u);
 	}
 }
 
@@ -90,8 +90,8 @@ static bool call_report(struct track *t, const struct addr_state *s, size_t i)
 	u.off_known = p->doubt != DOUBT_PLACE && p->doubt != DOUBT_PATHS;
 	u.got = p->got;
 	u.doubt = p->doubt;
-	if (t->reporting && !t->stopped)
-		t->stopped = t->report(t->arg, &u);
+	if (t->reporting)
+		t->report(t->arg, &u);
 	return p->doubt == DOUBT_NONE;
 }
 
