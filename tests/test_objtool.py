@@ -304,10 +304,10 @@ def test_another_release_is_refused(etch, tmp_path, monkeypatch):
     """Nothing in an object says which release's numbers its hints have; the kernel's build does."""
     path = assemble(tmp_path, KEYED)
     was = path.read_bytes()
-    for version in ("6.13.1", "5.10", "6", "6.10-rc1", "6.120"):
+    for version in ("6.13.1", "5.10", "6", "6.10-rc1", "7.1.3", "x7.2", "7.2000"):
         monkeypatch.setenv("KERNELVERSION", version)
         error = objtool(etch, path, "--orc", ok=2).stderr
-        assert error == f"etch: objtool reads objects of Linux 6.1 and 6.12, and KERNELVERSION is {version}\n"
+        assert error == f"etch: objtool reads objects of Linux 6.1, 6.12 and 7.2, and KERNELVERSION is {version}\n"
         assert path.read_bytes() == was
     for version in ("6.1", "6.1.192", "6.1-rc3", ""):
         monkeypatch.setenv("KERNELVERSION", version)

@@ -8,7 +8,6 @@
 #include "report/text.h"
 #include "support/bounds.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -307,21 +306,27 @@ static bool unsupported_check(const struct command_line *c)
 static const struct linux_release *release_find(void)
 {
 	const char *version = getenv("KERNELVERSION");
-	size_t i;
+	char names[64] = "";
+	int known;
+	const struct linux_release *r = linux_release_find(version, &known);
 
-	if (!version || !*version)
-		return &linux_releases[0];
-	for (i = 0; i < LINUX_RELEASES; i++) {
-		size_t n = strlen(linux_releases[i].name);
+	linux_release_names(names, sizeof(names));
+	if (known < 0)
+		fprintf(stderr, "etch: objtool reads objects of Linux %s, and KERNELVERSION is %s\n", names, version);
+	else if (!known)
+		fprintf(stderr, "etch: warning: objtool: KERNELVERSION is %s, newer than all known releases: taken for %s\n",
+		        version, r->name);
+	return r;
+}
 
-		if (!strncmp(version, linux_releases[i].name, n) && !isdigit((unsigned char)version[n]))
-			return &linux_releases[i];
-	}
-	fprintf(stderr, "etch: objtool reads objects of Linux");
-	for (i = 0; i < LINUX_RELEASES; i++)
-		fprintf(stderr, "%s %s", i ? " and" : "", linux_releases[i].name);
-	fprintf(stderr, ", and KERNELVERSION is %s\n", version);
-	return NULL;
+/* Takes the names of functions that do not return from the kernel's source, if the build says where that is. */
+static void noreturns_find(void)
+{
+	const char *tree = getenv("srctree");
+	char path[4096];
+
+	if (tree && (size_t)snprintf(path, sizeof(path), "%s/tools/objtool/noreturns.h", tree) < sizeof(path))
+		linux_noreturns_read(path);
 }
 
 int cmd_objtool(int argc, char **argv)
@@ -349,6 +354,7 @@ int cmd_objtool(int argc, char **argv)
 	c.make.release = release_find();
 	if (!c.make.release || !unsupported_check(&c))
 		return EXIT_UNUSABLE;
+	noreturns_find();
 	c.make.uaccess &= !c.no_uaccess;
 	c.make.stackval &= !c.no_stackval;
 	bounds_memory_ends();

@@ -31,11 +31,14 @@ import kernel_objects  # noqa: E402
 CLASSES = ("equal", "both none", "etch none", "objtool none", "differ")
 WARNED = ("RETPOLINE build", "RETHUNK build", "missing int3 after", "UACCESS")
 SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
-REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
+OLD_REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
+REGISTERS = {"6.1": OLD_REGISTERS, "6.12": OLD_REGISTERS,
+             "7.2": ["none", "ax", "dx", "sp", "bp", "di", "r10", "r13", "prev", "(sp)", "(bp)"]}
 NONE = b"\0" * 6
 # Types of rows from bit 8 on, and the flag behind them.
 KINDS = {"6.1": (["call", "regs", "iret", "?"], " end"),
          "6.12": (["none", "end", "call", "regs", "iret", "?", "?", "?"], " signal")}
+KINDS["7.2"] = KINDS["6.12"]
 # Of a run: CPU time in microseconds, KiB of memory at its most, and of this what no file's pages are.
 Used = collections.namedtuple("Used", "cpu memory own")
 
@@ -112,12 +115,13 @@ def entry_text(entry, release="6.1"):
     """struct orc_entry. Since 6.4 each row has a type."""
     sp, bp, bits = struct.unpack("<hhH", entry)
     kinds, flag = KINDS[release]
+    registers = REGISTERS[release]
     kind, flagged = kinds[bits >> 8 & len(kinds) - 1], bits >> 8 & len(kinds)
     if not bits & 15:
         return kind if release != "6.1" else "end" if flagged else "none"
     kind += flag if flagged else ""
-    rest = "" if not bits >> 4 & 15 else f" bp={REGISTERS[bits >> 4 & 15]}{bp:+d}"
-    return f"{REGISTERS[bits & 15]}{sp:+d}{rest} {kind}"
+    rest = "" if not bits >> 4 & 15 else f" bp={registers[bits >> 4 & 15]}{bp:+d}"
+    return f"{registers[bits & 15]}{sp:+d}{rest} {kind}"
 
 
 def pieces(a, b, size):

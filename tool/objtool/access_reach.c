@@ -226,7 +226,7 @@ void access_reach_make(const struct code_map *map, struct access_reach *out)
 		const struct elf_symbol *y = map->functions.list[i];
 		const struct code_section *c = space_of(&map->space, y->section);
 
-		if (c && map->release->access_safe(y->name))
+		if (c && linux_access_safe(map->release, y->name))
 			out->safe[unit_at(out, c->addr + y->value)] = true;
 	}
 	marks_spread(out, out->safe, false);

@@ -58,26 +58,21 @@ static void groups_make(struct alternatives *a)
 	a->bytes = mem_zero(bytes + 1, sizeof(*a->bytes));
 }
 
-/* .discard.ignore_alts. */
 static int kept_read(struct alternatives *a, struct error *e)
 {
-	const struct elf_file *f = a->map->f;
-	uint32_t section = elf_section_find(f, ".discard.ignore_alts", 1),
-			 rel = section ? elf_section_rela(f, section, 1) : 0;
-	struct elf_reloc *r = NULL;
-	long n = rel ? elf_relocs(f, rel, &r, e) : 0, i;
+	struct linux_place *list;
+	long n = linux_annotated(a->map->release, a->map->f, LINUX_IGNORE_ALTS, &list, e), i;
 
 	if (n < 0)
 		return -1;
 	a->kept = mem_alloc((size_t)n + 1, sizeof(*a->kept));
 	for (i = 0; i < n; i++) {
-		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
-		const struct code_section *c = y && y->section ? space_of(&a->map->space, y->section) : NULL;
+		const struct code_section *c = space_of(&a->map->space, list[i].section);
 
 		if (c)
-			a->kept[a->kept_count++] = c->addr + y->value + (uint64_t)r[i].addend;
+			a->kept[a->kept_count++] = c->addr + list[i].at;
 	}
-	free(r);
+	free(list);
 	a->kept_count = words_unique(a->kept, a->kept_count);
 	return 0;
 }

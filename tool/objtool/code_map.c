@@ -134,11 +134,11 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	bool counts; /* its name */
 
 	if (!y)
-		return t->name && m->release->profile->noreturn(t->name);
+		return t->name && m->release->profile.noreturn(&m->release->profile, t->name);
 	counts = y->bind == STB_GLOBAL || m->release->newer_validation;
 	if (y->bind != STB_LOCAL && t->name != y->name)
-		return t->name && counts && m->release->profile->noreturn(t->name);
-	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile->noreturn(y->name))
+		return t->name && counts && m->release->profile.noreturn(&m->release->profile, t->name);
+	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile.noreturn(&m->release->profile, y->name))
 		*ends = ENDS_DEAD;
 	if (!*ends && y->bind == STB_WEAK)
 		*ends = ENDS_OTHERWISE; /* it may be another's */
@@ -206,10 +206,8 @@ static void bits_make(struct code_map *m)
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
-	if (code_map_relocs(m, e))
-		return -1;
-	symbol_index_build(m->f, is_label, &m->labels);
-	if (m->release->profile->read(m->f, &m->space, &m->notes, e))
+	if (code_map_relocs(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
+	    m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
 	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));

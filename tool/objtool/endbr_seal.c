@@ -125,24 +125,21 @@ static bool taken_by(const struct endbrs *x, const struct elf_reloc *r, int64_t 
 	return begins_at(x, out->at);
 }
 
-/* .discard.noendbr. */
 static int without_read(struct endbrs *x, struct error *e)
 {
-	const struct elf_file *f = x->map->f;
-	uint32_t section = elf_section_find(f, ".discard.noendbr", 1), rel = section ? elf_section_rela(f, section, 1) : 0;
-	struct elf_reloc *r = NULL;
-	long n = rel ? elf_relocs(f, rel, &r, e) : 0, i;
+	struct linux_place *list;
+	long n = linux_annotated(x->map->release, x->map->f, LINUX_NOENDBR, &list, e), i;
 
 	if (n < 0)
 		return -1;
 	x->without = mem_alloc((size_t)n + 1, sizeof(*x->without));
 	for (i = 0; i < n; i++) {
-		struct taken t;
+		const struct code_section *c = space_of(&x->map->space, list[i].section);
 
-		if (taken_by(x, &r[i], r[i].addend, &t))
-			x->without[x->without_count++] = t.at;
+		if (c && list[i].at < c->size && begins_at(x, c->addr + list[i].at))
+			x->without[x->without_count++] = c->addr + list[i].at;
 	}
-	free(r);
+	free(list);
 	x->without_count = words_unique(x->without, x->without_count);
 	return 0;
 }

@@ -94,9 +94,9 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 #define SITE_SECTIONS 5u
 
 /* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
- * express become UNDEFINED; returns their number, or -1 and a message. `typed`: linux_release.typed_rows. */
-long orc_sections(const struct elf_file *f, bool typed, struct frames *frames, struct new_section *out, size_t *count,
-                  struct error *e);
+ * express become UNDEFINED; returns their number, or -1 and a message. */
+long orc_sections(const struct elf_file *f, const struct linux_release *release, struct frames *frames,
+                  struct new_section *out, size_t *count, struct error *e);
 
 /* hacks.c: changes code bytes and relocations of f in place. 0, or -1 and a message. */
 int keys_hack(struct elf_file *f, struct error *e);

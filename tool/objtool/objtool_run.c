@@ -79,13 +79,13 @@ void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t 
 static int orc_pass(const struct elf_file *f, const struct linux_release *release, struct notes *notes,
                     struct new_section *out, size_t *count, struct error *e)
 {
-	const struct frames_options options = {.jobs = 1, .profile = release->profile, .notes = notes};
+	const struct frames_options options = {.jobs = 1, .profile = &release->profile, .notes = notes};
 	struct frames frames;
 	long lost = frames_find(f, &options, &frames, e);
 
 	big_trim(f->size);
 	if (!lost)
-		lost = orc_sections(f, release->typed_rows, &frames, out, count, e);
+		lost = orc_sections(f, release, &frames, out, count, e);
 	if (lost > 0)
 		objtool_say(f, "%ld rows do not fit an ORC entry", lost);
 	frames_free(&frames);
@@ -199,6 +199,8 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	err = elf_open_bytes(&f, path, bytes, size, e);
 	if (!err && !elf_is_object(&f))
 		err = error_set(e, "is no object file");
+	if (!err)
+		err = linux_release_check(o->release, &f, e);
 	if (!err && o->ibt && !o->linked && !is_linked(&f))
 		err = error_set(e, "--ibt requires --link");
 	if (!err && o->backup && !o->dry_run)

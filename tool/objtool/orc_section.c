@@ -31,7 +31,7 @@ static const struct types types_6_4 = {.end = 1 << TYPE_SHIFT,
                                        .signal = 1 << 11};
 
 struct maker {
-	const struct types *types;
+	const struct linux_release *release;
 	struct new_section *ip, *orc;
 	size_t room, orc_room, lost;
 };
@@ -39,7 +39,7 @@ struct maker {
 /* The ORC register for the base of a CFA; 0: there is none. */
 static unsigned base_of(const struct etch_rule *r)
 {
-	static const uint8_t plain[16] = {[2] = ETCH_ORC_DX, [4] = ETCH_ORC_SP,   [5] = ETCH_ORC_BP,
+	static const uint8_t plain[16] = {[0] = ETCH_ORC_AX, [2] = ETCH_ORC_DX,   [4] = ETCH_ORC_SP,  [5] = ETCH_ORC_BP,
 	                                  [7] = ETCH_ORC_DI, [10] = ETCH_ORC_R10, [13] = ETCH_ORC_R13};
 
 	if (!(r->cfa & (ETCH_CFA_DEREF | ETCH_CFA_INDEX)))
@@ -52,8 +52,9 @@ static unsigned base_of(const struct etch_rule *r)
 }
 
 /* False: the rule has no entry. */
-static bool entry_pack(const struct types *types, const struct etch_rule *r, struct entry *out)
+static bool entry_pack(const struct linux_release *release, const struct etch_rule *r, struct entry *out)
 {
+	const struct types *types = release->typed_rows ? &types_6_4 : &types_6_1;
 	unsigned base = base_of(r);
 	int32_t off = base == ETCH_ORC_SP_IND ? r->cfa_add : r->cfa_off, bp_off = 0;
 	unsigned bp = ETCH_ORC_UNDEFINED, kind = r->kind & ~RULE_SIGNAL;
@@ -80,11 +81,11 @@ static bool entry_pack(const struct types *types, const struct etch_rule *r, str
 			return false; /* ORC cannot express a lost rbp; only code that never returns clears it */
 		bp_off = bp ? r->bp_off : 0;
 	}
-	if (!base || off != (int16_t)off || bp_off != (int16_t)bp_off)
+	if (!base || release->registers[base] == LINUX_ORC_NONE || off != (int16_t)off || bp_off != (int16_t)bp_off)
 		return false;
 	out->sp_offset = (int16_t)off;
 	out->bp_offset = (int16_t)bp_off;
-	out->bits = (uint16_t)(base | bp << 4 | type);
+	out->bits = (uint16_t)(release->registers[base] | release->registers[bp] << 4 | type);
 	return true;
 }
 
@@ -120,7 +121,7 @@ static void section_add(struct maker *m, const struct code_section *c, const str
 	for (i = *row; i < rows->count && rows->rows[i].addr < c->addr + c->size; i++) {
 		const struct row *r = &rows->rows[i];
 
-		if (!entry_pack(m->types, &r->rule, &now)) {
+		if (!entry_pack(m->release, &r->rule, &now)) {
 			m->lost++;
 			now = none;
 		}
@@ -290,11 +291,11 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 	*rows = out;
 }
 
-long orc_sections(const struct elf_file *f, bool typed, struct frames *frames, struct new_section *out, size_t *count,
-                  struct error *e)
+long orc_sections(const struct elf_file *f, const struct linux_release *release, struct frames *frames,
+                  struct new_section *out, size_t *count, struct error *e)
 {
 	struct new_section *pair = &out[*count];
-	struct maker m = {.types = typed ? &types_6_4 : &types_6_1, .ip = &pair[1], .orc = &pair[0]};
+	struct maker m = {.release = release, .ip = &pair[1], .orc = &pair[0]};
 	size_t i, row = 0;
 
 	if (elf_section_find(f, ETCH_SEC_ORC, 1))

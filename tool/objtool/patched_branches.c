@@ -14,16 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What .discard.retpoline_safe names. */
-struct safe_place {
-	uint32_t section;
-	uint64_t at;
-};
-
 /* Facts about the whole file. */
 struct facts {
 	struct place_names names;
-	struct safe_place *safe; /* sorted */
+	struct linux_place *safe; /* LINUX_RETPOLINE_SAFE */
 	size_t safe_count;
 	uint8_t *kinds; /* enum symbol_kind, of each symbol */
 };
@@ -81,10 +75,12 @@ static void calls_last(struct branch_list *l)
 	free(calls);
 }
 
-static bool is_profiler(const char *name)
+static bool is_profiler(const struct linux_release *release, const char *name)
 {
-	return !strncmp(name, "__sanitizer_cov_", 16) || !strncmp(name, "__tsan_func_", 12) ||
-	       !strcmp(name, "__tsan_atomic_signal_fence");
+	if (!strncmp(name, "__sanitizer_cov_", 16))
+		return true;
+	return !release->profilers_are_kcov &&
+	       (!strncmp(name, "__tsan_func_", 12) || !strcmp(name, "__tsan_atomic_signal_fence"));
 }
 
 /* The relocation inside an instruction, or null. */
@@ -95,21 +91,9 @@ static const struct elf_reloc *reloc_in(struct pass *p, uint64_t at, unsigned le
 	return p->next < p->count && p->relocs[p->next].offset < at + len ? &p->relocs[p->next] : NULL;
 }
 
-static int place_order(const void *a, const void *b)
-{
-	const struct safe_place *x = a, *y = b;
-
-	if (x->section != y->section)
-		return x->section < y->section ? -1 : 1;
-	return x->at < y->at ? -1 : x->at > y->at;
-}
-
 static bool is_safe(const struct pass *p, uint64_t at)
 {
-	const struct safe_place key = {p->number, at}, *list = p->facts->safe;
-	size_t k = SEARCH(p->facts->safe_count, i, place_order(&list[i], &key) < 0);
-
-	return k < p->facts->safe_count && !place_order(&list[k], &key);
+	return linux_place_in(p->facts->safe, p->facts->safe_count, p->number, at);
 }
 
 static void traced_add(struct pass *p, uint64_t at, uint32_t symbol, bool call)
@@ -119,17 +103,19 @@ static void traced_add(struct pass *p, uint64_t at, uint32_t symbol, bool call)
 	site_add(&p->out->traced, p, at, symbol, call);
 }
 
-static enum symbol_kind symbol_judge(const struct elf_symbol *y)
+static enum symbol_kind symbol_judge(const struct linux_release *release, const struct elf_symbol *y)
 {
+	const char *thunk = linux_thunk_name(release, y->name);
+
 	if (y->bind != STB_GLOBAL)
 		return SYMBOL_OTHER;
-	if (!strcmp(y->name, RETURN_THUNK))
+	if (!strcmp(thunk, RETURN_THUNK))
 		return SYMBOL_RETURNS;
-	if (!strncmp(y->name, "__x86_indirect_", 15))
+	if (!strncmp(thunk, "__x86_indirect_", 15))
 		return SYMBOL_RETPOLINE;
 	if (!strncmp(y->name, "__SCT__", 7))
 		return SYMBOL_STATIC_CALL;
-	if (is_profiler(y->name))
+	if (is_profiler(release, y->name))
 		return SYMBOL_PROFILER;
 	return strcmp(y->name, "__fentry__") ? SYMBOL_OTHER : SYMBOL_FENTRY;
 }
@@ -138,17 +124,17 @@ static enum symbol_kind symbol_judge(const struct elf_symbol *y)
 static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
 {
 	uint8_t *kind = &p->facts->kinds[symbol];
-	bool call = s->flow == FLOW_CALL;
+	bool call = s->flow == FLOW_CALL, passes_over = p->replacement && !p->o->release->replaced_sites;
 
 	if (!*kind)
-		*kind = (uint8_t)symbol_judge(&p->f->symbols[symbol]);
+		*kind = (uint8_t)symbol_judge(p->o->release, &p->f->symbols[symbol]);
 	if (*kind == SYMBOL_OTHER)
 		return;
 	if (*kind == SYMBOL_RETURNS && !call)
 		site_add(&p->out->returns, p, at, symbol, call);
-	if (*kind == SYMBOL_RETPOLINE && !p->replacement)
+	if (*kind == SYMBOL_RETPOLINE && !passes_over)
 		site_add(&p->out->retpolines, p, at, symbol, call);
-	if (*kind <= SYMBOL_RETPOLINE || p->replacement || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
+	if (*kind <= SYMBOL_RETPOLINE || passes_over || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
 		return;
 	if (*kind == SYMBOL_STATIC_CALL)
 		site_add(&p->out->calls, p, at, symbol, call);
@@ -234,27 +220,16 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 	sls_settle(p, NULL);
 }
 
-static int facts_read(const struct elf_file *f, struct facts *out, struct error *e)
+static int facts_read(const struct elf_file *f, const struct linux_release *release, struct facts *out, struct error *e)
 {
-	uint32_t table = elf_section_find(f, ".discard.retpoline_safe", 1);
-	uint32_t rel = table ? elf_section_rela(f, table, 1) : 0;
-	struct elf_reloc *r = NULL;
-	long n = rel ? elf_relocs(f, rel, &r, e) : 0, i;
+	long n;
 
 	memset(out, 0, sizeof(*out));
+	n = linux_annotated(release, f, LINUX_RETPOLINE_SAFE, &out->safe, e);
 	if (n < 0)
 		return -1;
+	out->safe_count = (size_t)n;
 	out->kinds = mem_zero(f->symbol_count, 1);
-	out->safe = mem_alloc((size_t)n + 1, sizeof(*out->safe));
-	for (i = 0; i < n; i++) {
-		const struct elf_symbol *y = r[i].symbol < f->symbol_count ? &f->symbols[r[i].symbol] : NULL;
-
-		if (y && y->section)
-			out->safe[out->safe_count++] = (struct safe_place){y->section, y->value + (uint64_t)r[i].addend};
-	}
-	free(r);
-	if (out->safe_count)
-		qsort(out->safe, out->safe_count, sizeof(*out->safe), place_order);
 	return 0;
 }
 
@@ -279,7 +254,9 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 		p->count = p->part->count;
 	}
 	p->replacement = !strcmp(name, ".altinstr_replacement");
-	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13);
+	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") ||
+	             !strncmp(name, ".text..__x86.", 13) ||
+	             (p->o->release->cpuidle_is_noinstr && !strcmp(name, ".cpuidle.text"));
 	section_pass(p, cache);
 	if (!p->part)
 		free(p->relocs);
@@ -291,7 +268,7 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 {
 	struct step_cache *cache = step_cache_new(); /* null is allowed */
 	struct facts facts;
-	int err = facts_read(f, &facts, e);
+	int err = facts_read(f, o->release, &facts, e);
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));

@@ -65,13 +65,15 @@ enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part,
 	const struct elf_symbol *y = symbol_in(w->map, part, at, s), *from = stack_function_at(w, at), *there;
 	bool named = y && y->type != STT_SECTION, later = w->options->release->newer_validation;
 	const struct code_section *c;
+	const char *thunk;
 	struct target t;
 	size_t k;
 
 	*name = named ? y->name : NULL;
-	if (named && y->bind == STB_GLOBAL && !strcmp(y->name, "__x86_return_thunk"))
+	thunk = named && y->bind == STB_GLOBAL ? linux_thunk_name(w->options->release, y->name) : "";
+	if (!strcmp(thunk, RETURN_THUNK))
 		return WAY_RETURN;
-	if (named && y->bind == STB_GLOBAL && begins(y->name, "__x86_indirect_"))
+	if (begins(thunk, "__x86_indirect_"))
 		return WAY_INDIRECT;
 	if (named && from)
 		return WAY_AWAY;

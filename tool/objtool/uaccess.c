@@ -95,7 +95,7 @@ static bool call_check(struct access *a, const struct path *p, const char *name)
 {
 	char text[200];
 
-	if (!p->enabled || (name && a->map->release->access_safe(name)))
+	if (!p->enabled || (name && linux_access_safe(a->map->release, name)))
 		return true;
 	snprintf(text, sizeof(text), "call to %.120s() with UACCESS enabled", name ? name : "{dynamic}");
 	plain(text);
@@ -353,7 +353,7 @@ static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *f
 	    note_at(&a->map->notes, at, NOTE_IGNORE))
 		return;
 	a->function = function;
-	a->safe = p.enabled = function && a->map->release->access_safe(function->name);
+	a->safe = p.enabled = function && linux_access_safe(a->map->release, function->name);
 	a->path_count = 0;
 	path_add(a, &p, at);
 	while (a->path_count && insn_visit(a, a->paths[--a->path_count]))
@@ -384,7 +384,7 @@ static bool has_work(const struct elf_file *f, const struct linux_release *relea
 	size_t i;
 
 	for (i = 0; i < f->symbol_count; i++)
-		if (f->symbols[i].section && release->access_safe(f->symbols[i].name))
+		if (f->symbols[i].section && linux_access_safe(release, f->symbols[i].name))
 			return true;
 	for (i = 0; i < space->count; i++)
 		for (at = 0; at < space->list[i].size; at++)

@@ -96,7 +96,7 @@ static bool section_check(struct unreached *u)
 		if (is_unreached(u, at, &s)) {
 			snprintf(text, sizeof(text), "unreachable instruction");
 			if (u->walk->options->release->newer_validation && u->after_dead && u->called)
-				snprintf(text, sizeof(text), "%.120s() is missing a __noreturn annotation", u->called);
+				snprintf(text, sizeof(text), u->walk->options->release->missing_noreturn, u->called);
 			plain(text);
 			stack_warn(u->walk, at, text);
 			if (!u->walk->options->release->newer_validation)

@@ -73,9 +73,10 @@ struct profile {
 	                      * thread that this very code has left in the same frame */
 	bool traps_continue; /* control continues after int3 */
 	/* Functions that do not return, beside those of runtimes_noreturn(). */
-	bool (*noreturn)(const char *name);
+	bool (*noreturn)(const struct profile *p, const char *name);
 	/* Reads the notes. 0, or -1 and a message: malformed. */
-	int (*read)(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e);
+	int (*read)(const struct profile *p, const struct elf_file *f, const struct code_space *space, struct notes *out,
+	            struct error *e);
 };
 
 /* Adds a note; notes_sort() before the list is searched. */

@@ -366,7 +366,7 @@ static int work_open(struct work *w, struct error *e)
 	if (w->options->notes) {
 		w->out->notes = *w->options->notes;
 		*w->options->notes = (struct notes){0};
-	} else if (w->options->profile && w->options->profile->read(f, space, &w->out->notes, e)) {
+	} else if (w->options->profile && w->options->profile->read(w->options->profile, f, space, &w->out->notes, e)) {
 		return -1;
 	}
 	cfi_file_open(f, space, &w->cfi);

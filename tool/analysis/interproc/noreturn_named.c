@@ -60,7 +60,7 @@ static bool is_noreturn(const struct work *w, const char *name)
 {
 	const struct profile *p = w->options->profile;
 
-	return runtimes_noreturn(name) || (p && p->noreturn(name)) ||
+	return runtimes_noreturn(name) || (p && p->noreturn(p, name)) ||
 	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
 }
 

@@ -6,6 +6,7 @@
 #include "analysis/runtimes/linux_kernel.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/rule_text.h"
+#include "arch/x86/stack.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -17,7 +18,7 @@
 /* A section while its entries are read. */
 struct table {
 	const struct elf_file *f;
-	const struct layout *layout;
+	const struct linux_release *release;
 	const struct code_space *space;
 	const struct elf_section *section;
 	struct elf_reloc *relocs; /* sorted by offset */
@@ -29,19 +30,10 @@ struct table {
 	struct error *e;
 };
 
-/* What differs between releases. */
-struct layout {
-	unsigned alternative_size, alternative_length; /* struct alt_instr; where its two lengths are */
-	const uint8_t *hints;                          /* enum hint, by the numbers of the release */
-	unsigned hint_count;
-	bool hints_end;           /* byte HINT_END is `end` of struct unwind_hint, else `signal` */
-	const char *label_tables; /* section of gcc's tables of labels */
-};
-
 /* A kind of special section. `entry` reads one of its entries into notes: 0, or -1 and a message. */
 struct special {
 	const char *name;
-	size_t size; /* of an entry, bytes; 0: by the layout */
+	size_t size; /* of an entry, bytes; 0: by the release */
 	int (*entry)(struct table *t, uint64_t at);
 };
 
@@ -80,20 +72,16 @@ static enum place field(struct table *t, uint64_t at, uint64_t *addr)
 	return AT_CODE;
 }
 
-/* An entry that is the address of code. */
-static int code_entry(struct table *t, uint64_t at, enum note_kind kind)
+/* .discard.unreachable: the address behind an instruction (include/linux/compiler.h). */
+static int unreachable_entry(struct table *t, uint64_t at)
 {
 	uint64_t addr;
 
 	if (field(t, at, &addr) != AT_CODE)
 		return bad(t, at, "refers to no code");
-	notes_add(t->out, kind, addr, 0);
+	notes_add(t->out, NOTE_UNREACHABLE, addr, 0);
 	return 0;
 }
-
-/* .discard.reachable, .discard.unreachable: the address after an instruction (include/linux/compiler.h). */
-static int reachable_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_REACHABLE); }
-static int unreachable_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_UNREACHABLE); }
 
 /* __jump_table: struct jump_entry (include/linux/jump_label.h). */
 static int key_entry(struct table *t, uint64_t at)
@@ -127,7 +115,7 @@ enum { ALT_REPLACEMENT = 4, ALT_FEATURE = 8 };
  * the place of the code. */
 static int alternative_entry(struct table *t, uint64_t at)
 {
-	const uint8_t *lengths = t->section->data + at + t->layout->alternative_length;
+	const uint8_t *lengths = t->section->data + at + t->release->alternative_length;
 	unsigned length = lengths[0], size = lengths[1];
 	uint64_t code, from = 0;
 	struct notes *n = t->out;
@@ -168,27 +156,31 @@ enum hint {
 	HINT_END_OF_STACK,
 	HINT_UNKNOWN
 };
-static const uint8_t hints_6_1[] = {HINT_CALL,  HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC,
-                                    HINT_ENTRY, HINT_SAVE, HINT_RESTORE};
-static const uint8_t hints_6_12[] = {HINT_UNDEFINED,    HINT_END_OF_STACK, HINT_CALL, HINT_REGS,
-                                     HINT_REGS_PARTIAL, HINT_FUNC,         HINT_SAVE, HINT_RESTORE};
+const uint8_t linux_hints_6_1[] = {HINT_CALL,  HINT_REGS, HINT_REGS_PARTIAL, HINT_FUNC,
+                                   HINT_ENTRY, HINT_SAVE, HINT_RESTORE};
+const uint8_t linux_hints_6_4[] = {HINT_UNDEFINED,    HINT_END_OF_STACK, HINT_CALL, HINT_REGS,
+                                   HINT_REGS_PARTIAL, HINT_FUNC,         HINT_SAVE, HINT_RESTORE};
 
 static enum hint hint_of(const struct table *t, uint64_t at)
 {
 	unsigned type = t->section->data[at + HINT_TYPE];
 
-	return type < t->layout->hint_count ? t->layout->hints[type] : HINT_UNKNOWN;
+	return type < t->release->hint_count ? t->release->hints[type] : HINT_UNKNOWN;
 }
 
-/* Sets the register of the CFA, and whether the CFA is in memory, by a register number of ORC. False: unknown. */
-static bool hint_register(unsigned orc, struct note_frame *out)
+/* Sets the register of the CFA, and whether the CFA is in memory, by a register number of the release. False: unknown.
+ */
+static bool hint_register(const struct linux_release *release, unsigned number, struct note_frame *out)
 {
-	static const uint8_t numbers[] = {NOTE_NO_REG, 0xff, 2, 7, 5, 4, 10, 13, 5, 4};
+	static const uint8_t registers[LINUX_ORC_REGISTERS] = {NOTE_NO_REG, LINUX_ORC_NONE, 2, 7, 5, 4, 10, 13, 5, 4, 0};
+	unsigned k;
 
-	if (orc >= sizeof(numbers) || numbers[orc] == 0xff)
+	for (k = 0; k < LINUX_ORC_REGISTERS && release->registers[k] != number; k++)
+		;
+	if (number == LINUX_ORC_NONE || k == LINUX_ORC_REGISTERS || registers[k] == LINUX_ORC_NONE)
 		return false;
-	out->reg = numbers[orc];
-	out->deref = orc >= ETCH_ORC_BP_IND;
+	out->reg = registers[k];
+	out->deref = k == ETCH_ORC_BP_IND || k == ETCH_ORC_SP_IND;
 	return true;
 }
 
@@ -263,18 +255,15 @@ static int hint_entry(struct table *t, uint64_t at)
 	case HINT_ENTRY: break;
 	default: return bad(t, at, "a hint of an unknown type");
 	}
-	if (!frame.function && !hint_register(raw[HINT_REG], &frame))
+	if (!frame.function && !hint_register(t->release, raw[HINT_REG], &frame))
 		return bad(t, at, "a hint with an unknown register");
-	if (raw[HINT_END] && t->layout->hints_end)
+	if (raw[HINT_END] && t->release->hints_end)
 		frame.kind = ETCH_RULE_END;
 	else if (raw[HINT_END] && (frame.kind == RULE_REGS || frame.kind == RULE_REGS_PARTIAL))
 		frame.kind |= RULE_SIGNAL;
 	frame_add(t->out, addr, &frame);
 	return 0;
 }
-
-/* .discard.intra_function_calls: calls that fill the return stack buffer, or take their own address. */
-static int push_entry(struct table *t, uint64_t at) { return code_entry(t, at, NOTE_PUSH); }
 
 /* .discard.func_stack_frame_non_standard: functions whose frames cannot be told: pointers by C, 4 bytes relative by
  * assembly since 6.12. The latter half of a pointer has no relocation. */
@@ -296,13 +285,11 @@ static int ignore_entry(struct table *t, uint64_t at)
 
 /* The special sections that are read. */
 static const struct special specials[] = {
-	{".discard.reachable", 4, reachable_entry},
 	{".discard.unreachable", 4, unreachable_entry},
 	{"__jump_table", 16, key_entry},
 	{"__ex_table", 12, exception_entry},
 	{".altinstructions", 0, alternative_entry},
 	{".discard.unwind_hints", HINT_SIZE, hint_entry},
-	{".discard.intra_function_calls", 4, push_entry},
 	{".discard.func_stack_frame_non_standard", 4, ignore_entry},
 };
 
@@ -310,7 +297,7 @@ static const struct special specials[] = {
 static int table_read(struct table *t, const struct special *kind, uint32_t section)
 {
 	uint32_t rel = elf_section_rela(t->f, section, 1);
-	size_t size = kind->size ? kind->size : t->layout->alternative_size;
+	size_t size = kind->size ? kind->size : t->release->alternative_size;
 	uint64_t at;
 	int err = 0;
 	long n = 0;
@@ -376,10 +363,41 @@ static int thunks_read(const struct elf_file *f, const struct code_space *space,
 	return 0;
 }
 
-static int linux_read(const struct layout *layout, const struct elf_file *f, const struct code_space *space,
-                      struct notes *out, struct error *e)
+/* Adds the calls that fill the return stack buffer or take their own address, and the traps that control continues
+ * behind. Releases with annotations name the trap, the others the place behind it. */
+static int annotations_read(const struct linux_release *release, const struct elf_file *f,
+                            const struct code_space *space, struct notes *out, struct error *e)
 {
-	struct table t = {.f = f, .layout = layout, .space = space, .out = out, .e = e};
+	struct linux_place *list;
+	long n = linux_annotated(release, f, LINUX_INTRA_FUNCTION_CALL, &list, e), i;
+	int err = n < 0 ? -1 : 0;
+
+	for (i = 0; i < n; i++)
+		notes_add(out, NOTE_PUSH, space_of(space, list[i].section)->addr + list[i].at, 0);
+	free(list);
+	n = err ? 0 : linux_annotated(release, f, LINUX_REACHABLE, &list, e);
+	if (err || n < 0)
+		return -1;
+	for (i = 0; i < n && !err; i++) {
+		const struct code_section *c = space_of(space, list[i].section);
+		struct step s = {0};
+
+		if (release->annotations &&
+		    !step_decode(NULL, c->bytes + list[i].at, c->size - list[i].at, c->addr + list[i].at, &s))
+			err = error_set(e, "section .discard.annotate_insn: no instruction at %s+%#llx",
+			                f->sections[list[i].section].name, (unsigned long long)list[i].at);
+		else
+			notes_add(out, NOTE_REACHABLE, c->addr + list[i].at + s.len, 0);
+	}
+	free(list);
+	return err;
+}
+
+int linux_read(const struct profile *p, const struct elf_file *f, const struct code_space *space, struct notes *out,
+               struct error *e)
+{
+	const struct linux_release *release = (const struct linux_release *)p;
+	struct table t = {.f = f, .release = release, .space = space, .out = out, .e = e};
 	uint32_t i;
 	size_t k;
 	int err = 0;
@@ -390,54 +408,8 @@ static int linux_read(const struct layout *layout, const struct elf_file *f, con
 			if (elf_name_is(f->sections[i].name, specials[k].name))
 				err = table_read(&t, &specials[k], i);
 	symbol_index_free(&t.functions);
-	if (err || thunks_read(f, space, layout->label_tables, out, e))
+	if (err || annotations_read(release, f, space, out, e) || thunks_read(f, space, release->label_tables, out, e))
 		return -1;
 	notes_sort(out);
 	return 0;
 }
-
-static int read_6_1(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
-{
-	static const struct layout layout = {.alternative_size = 12,
-	                                     .alternative_length = 10,
-	                                     .hints = hints_6_1,
-	                                     .hint_count = sizeof(hints_6_1),
-	                                     .hints_end = true,
-	                                     .label_tables = ".rodata..c_jump_table"};
-
-	return linux_read(&layout, f, space, out, e);
-}
-
-static int read_6_12(const struct elf_file *f, const struct code_space *space, struct notes *out, struct error *e)
-{
-	static const struct layout layout = {.alternative_size = 14,
-	                                     .alternative_length = 12,
-	                                     .hints = hints_6_12,
-	                                     .hint_count = sizeof(hints_6_12),
-	                                     .label_tables = ".data.rel.ro.c_jump_table"};
-
-	return linux_read(&layout, f, space, out, e);
-}
-
-/* Conventions of all kernels. */
-#define LINUX_PROFILE \
-	.name = "linux", .no_red_zone = true, .functions_only = true, .switches_stack = true, .traps_continue = true
-
-static const struct profile profile_6_1 = {LINUX_PROFILE, .noreturn = linux_6_1_noreturn, .read = read_6_1};
-static const struct profile profile_6_12 = {LINUX_PROFILE, .noreturn = linux_6_12_noreturn, .read = read_6_12};
-
-const struct linux_release linux_releases[LINUX_RELEASES] = {
-	{.name = "6.1",
-     .profile = &profile_6_1,
-     .option_prefix = "",
-     .tail_fentry = "Tail call to __fentry__ !?!?",
-     .nops_fentry = true,
-     .access_safe = linux_6_1_access_safe},
-	{.name = "6.12",
-     .profile = &profile_6_12,
-     .option_prefix = "MITIGATION_",
-     .tail_fentry = "tail call to __fentry__ !?!?",
-     .typed_rows = true,
-     .newer_validation = true,
-     .access_safe = linux_6_12_access_safe},
-};

@@ -4,15 +4,15 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Lists are sorted by strcmp(). */
 
-/* Global functions declared __noreturn: in both releases, in one. */
+/* Global functions declared __noreturn: in all releases, in some. */
 static const char *const noreturn[] = {
 	"__module_put_and_kthread_exit",
-	"__reiserfs_panic",
 	"__stack_chk_fail",
 	"__ubsan_handle_builtin_unreachable",
 	"cpu_bringup_and_idle",
@@ -29,7 +29,6 @@ static const char *const noreturn[] = {
 	"panic",
 	"rewind_stack_and_make_dead",
 	"sev_es_terminate",
-	"snp_abort",
 	"stop_this_cpu",
 	"usercopy_abort",
 	"xen_start_kernel",
@@ -39,7 +38,14 @@ static const char *const noreturn_6_1[] = {
 	"fortify_panic",
 	"lbug_with_loc",
 };
+static const char *const noreturn_to_6_12[] = {
+	"__reiserfs_panic",
+	"snp_abort",
+};
 static const char *const noreturn_6_12[] = {
+	"bch2_trans_unlocked_error",
+};
+static const char *const noreturn_since_6_12[] = {
 	"__fortify_panic",
 	"__ia32_sys_exit",
 	"__ia32_sys_exit_group",
@@ -50,7 +56,6 @@ static const char *const noreturn_6_12[] = {
 	"arch_cpu_idle_dead",
 	"bch2_trans_in_restart_error",
 	"bch2_trans_restart_error",
-	"bch2_trans_unlocked_error",
 	"hlt_play_dead",
 	"hv_ghcb_terminate",
 	"mpt_halt_firmware",
@@ -63,6 +68,13 @@ static const char *const noreturn_6_12[] = {
 	"x86_64_start_kernel",
 	"x86_64_start_reservations",
 	"xen_cpu_bringup_again",
+};
+static const char *const noreturn_7_2[] = {
+	"acpi_processor_ffh_play_dead",
+	"bch2_trans_unlocked_or_in_restart_error",
+	"mwait_play_dead",
+	"native_play_dead",
+	"vpanic",
 };
 
 /* What may be called while access to user memory is enabled: what compilers' instrumentation calls, and copies from and
@@ -235,31 +247,50 @@ static const char *const access_safe_6_1[] = {
 	"clear_user_rep_good",
 };
 static const char *const access_safe_6_12[] = {
+	"stackleak_track_stack",
+};
+static const char *const access_safe_since_6_12[] = {
 	"__stack_chk_fail",     "__ubsan_handle_load_invalid_value",
 	"copy_to_nontemporal",  "kmsan_disable_current",
 	"kmsan_enable_current", "rep_movs_alternative",
-	"rep_stos_alternative", "stackleak_track_stack",
+	"rep_stos_alternative",
+};
+static const char *const access_safe_7_2[] = {
+	"__sanitizer_cov_stack_depth",
 };
 
 static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
 
-/* A list of names, and bits by letters and length, which reject most other names. */
+/* A list of names, the releases that have it, and bits by letters and length, which reject most other names. */
 #define BITS 1024u
 struct names {
 	const char *const *list;
 	size_t count;
+	unsigned releases;
 	uint64_t bits[BITS / 64];
 };
 
-#define NAMES(list)                                 \
-	{                                               \
-		list, sizeof(list) / sizeof(*(list)), { 0 } \
+/* Bits of releases, in the order of linux_release.c. */
+enum { R_6_1 = 1, R_6_12 = 2, R_7_2 = 4, R_ALL = 7 };
+#define NAMES(list, releases)                                 \
+	{                                                         \
+		list, sizeof(list) / sizeof(*(list)), releases, { 0 } \
 	}
-enum { NORETURN, NORETURN_6_1, NORETURN_6_12, SAFE, SAFE_6_1, SAFE_6_12, LISTS };
-static struct names lists[LISTS] = {
-	[NORETURN] = NAMES(noreturn), [NORETURN_6_1] = NAMES(noreturn_6_1), [NORETURN_6_12] = NAMES(noreturn_6_12),
-	[SAFE] = NAMES(access_safe),  [SAFE_6_1] = NAMES(access_safe_6_1),  [SAFE_6_12] = NAMES(access_safe_6_12),
+static struct names noreturns[] = {
+	NAMES(noreturn, R_ALL),
+	NAMES(noreturn_6_1, R_6_1),
+	NAMES(noreturn_to_6_12, R_6_1 | R_6_12),
+	NAMES(noreturn_6_12, R_6_12),
+	NAMES(noreturn_since_6_12, R_6_12 | R_7_2),
+	NAMES(noreturn_7_2, R_7_2),
 };
+static struct names access_safes[] = {
+	NAMES(access_safe, R_ALL),       NAMES(access_safe_6_1, R_6_1),
+	NAMES(access_safe_6_12, R_6_12), NAMES(access_safe_since_6_12, R_6_12 | R_7_2),
+	NAMES(access_safe_7_2, R_7_2),
+};
+#define COUNT(lists) (sizeof(lists) / sizeof((lists)[0]))
+static struct names from_file; /* by linux_noreturns_read(); counts instead of all noreturns */
 static pthread_once_t lists_once = PTHREAD_ONCE_INIT;
 
 static unsigned bit_of(const char *name)
@@ -269,30 +300,88 @@ static unsigned bit_of(const char *name)
 	return n ? ((uint8_t)name[n - 1] * 31u + (uint8_t)name[n / 2] * 7u + (unsigned)n) % BITS : 0;
 }
 
-static void lists_make(void)
+static void bits_make(struct names *l)
 {
-	size_t i, k;
+	size_t k;
 
-	for (i = 0; i < LISTS; i++)
-		for (k = 0; k < lists[i].count; k++)
-			lists[i].bits[bit_of(lists[i].list[k]) / 64] |= (uint64_t)1 << bit_of(lists[i].list[k]) % 64;
+	for (k = 0; k < l->count; k++)
+		l->bits[bit_of(l->list[k]) / 64] |= (uint64_t)1 << bit_of(l->list[k]) % 64;
 }
 
-/* Is a name in either of two lists? */
-static bool is_listed(const char *name, unsigned first, unsigned second)
+static void lists_make(void)
 {
-	unsigned bit = bit_of(name), i;
+	size_t i;
 
-	pthread_once(&lists_once, lists_make);
-	for (i = first; i < LISTS; i = i == first ? second : LISTS)
-		if ((lists[i].bits[bit / 64] >> bit % 64 & 1) &&
+	for (i = 0; i < COUNT(noreturns); i++)
+		bits_make(&noreturns[i]);
+	for (i = 0; i < COUNT(access_safes); i++)
+		bits_make(&access_safes[i]);
+}
+
+/* Is a name in a list that one of these releases has? */
+static bool is_listed(const char *name, const struct names *lists, size_t count, unsigned releases)
+{
+	unsigned bit = bit_of(name);
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if ((lists[i].releases & releases) && (lists[i].bits[bit / 64] >> bit % 64 & 1) &&
 		    bsearch(name, lists[i].list, lists[i].count, sizeof(*lists[i].list), name_order))
 			return true;
 	return false;
 }
 
-bool linux_6_1_noreturn(const char *name) { return is_listed(name, NORETURN, NORETURN_6_1); }
-bool linux_6_12_noreturn(const char *name) { return is_listed(name, NORETURN, NORETURN_6_12); }
+bool linux_noreturn(const struct profile *p, const char *name)
+{
+	unsigned listed = ((const struct linux_release *)p)->listed;
 
-bool linux_6_1_access_safe(const char *name) { return is_listed(name, SAFE, SAFE_6_1); }
-bool linux_6_12_access_safe(const char *name) { return is_listed(name, SAFE, SAFE_6_12); }
+	pthread_once(&lists_once, lists_make);
+	return from_file.count ? is_listed(name, &from_file, 1, listed)
+	                       : is_listed(name, noreturns, COUNT(noreturns), listed);
+}
+
+bool linux_access_safe(const struct linux_release *release, const char *name)
+{
+	pthread_once(&lists_once, lists_make);
+	return is_listed(name, access_safes, COUNT(access_safes), release->listed);
+}
+
+/* ---- the list of the kernel's source ----------------------------------------------------- */
+
+static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* The name in NORETURN(name) that a line begins with, ended there; or null. */
+static char *name_in(char *line)
+{
+	static const char macro[] = "NORETURN(";
+	char *end;
+
+	if (strncmp(line, macro, sizeof(macro) - 1))
+		return NULL;
+	line += sizeof(macro) - 1;
+	end = strchr(line, ')');
+	if (!end || end == line)
+		return NULL;
+	*end = '\0';
+	return line;
+}
+
+bool linux_noreturns_read(const char *path)
+{
+	static const char *names[512]; /* the whole process' */
+	struct names l = {.list = names, .releases = R_ALL};
+	char line[256], *name;
+	FILE *in = fopen(path, "re");
+
+	while (in && l.count < COUNT(names) && fgets(line, sizeof(line), in))
+		if ((name = name_in(line)) && (names[l.count] = strdup(name)))
+			l.count++;
+	if (in)
+		fclose(in);
+	if (!l.count)
+		return false;
+	qsort(names, l.count, sizeof(*names), text_order);
+	bits_make(&l);
+	from_file = l;
+	return true;
+}

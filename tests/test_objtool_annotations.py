@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""`etch objtool` on objects of Linux 7.2: one section of annotations, other numbers of registers. Made by hand and read back
+by scripts/parity/kernel.py; against the kernel's own objtool: that script."""
+
+import random
+import struct
+
+import pytest
+
+from test_objtool import alternative, assemble, function, objtool, parity, rule
+
+HINT = ".pushsection .discard.unwind_hints\n.long {at} - .\n.short {off}\n.byte {reg}, {kind}, {signal}\n.balign 4\n.popsection\n"
+AX, SP, DI, R10, SP_IND, BP_IND = 1, 3, 5, 6, 9, 10
+UNDEFINED, END, CALL, REGS, PARTIAL, FUNC, SAVE, RESTORE = range(8)
+(NOENDBR, RETPOLINE_SAFE, INSTR_BEGIN, INSTR_END, UNRET_BEGIN, IGNORE_ALTS, INTRA_FUNCTION_CALL, REACHABLE, NOCFI) = range(1, 10)
+
+
+@pytest.fixture(autouse=True)
+def release(monkeypatch):
+    monkeypatch.setenv("KERNELVERSION", "7.2.13")
+    monkeypatch.delenv("srctree", raising=False)
+
+
+def annotate(label, kind):
+    return f'.pushsection .discard.annotate_insn,"M",@progbits,8\n.long {label} - ., {kind}\n.popsection\n'
+
+
+def hint(label, kind, reg=SP, off=0, signal=0):
+    return HINT.format(at=label, off=off, reg=reg, kind=kind, signal=signal)
+
+
+def rows(path, section=".text"):
+    o = parity.Object(path)
+    return [(off, parity.entry_text(e, "7.2")) for off, e in o.orc().get(o.find(section)[0], [])]
+
+
+def made(etch, tmp_path, text, *args, section=".text"):
+    path = assemble(tmp_path, text)
+    objtool(etch, path, *(args or ("--orc",)))
+    return rows(path, section)
+
+
+def test_registers_have_the_numbers_of_the_release(etch, tmp_path):
+    body = "push %rbp\nmov %rsp, %rbp\npush %rbx\ncall other\npop %rbx\npop %rbp\njmp __x86_return_thunk\n"
+    assert made(etch, tmp_path, function("f", body)) == [
+        (0, "sp+8 call"), (1, "sp+16 bp=prev-16 call"), (4, "bp+16 bp=prev-16 call"), (12, "sp+8 call"), (17, "none")]
+
+
+@pytest.mark.parametrize("reg,text", [(AX, "ax+16"), (2, "dx+16"), (SP, "sp+16"), (4, "bp+16"), (DI, "di+16"), (R10, "r10+16"),
+                                      (7, "r13+16"), (BP_IND, "(bp)+16"), (SP_IND, "(sp)+16")])
+def test_each_register_of_a_hint_is_that_of_its_row(etch, tmp_path, reg, text):
+    table = made(etch, tmp_path, f"entry:\n1:\n{hint('1b', CALL, reg, 16)}nop\n2:\n{hint('2b', FUNC)}ret\n")
+    assert table == [(0, text + " call"), (1, "sp+8 call"), (2, "none")]
+
+
+@pytest.mark.parametrize("reg", (8, 11, 15, 255))
+def test_unknown_registers_of_hints_are_refused(etch, tmp_path, reg):
+    path = assemble(tmp_path, f"entry:\n1:\n{hint('1b', CALL, reg, 16)}nop\nret\n")
+    was = path.read_bytes()
+    error = objtool(etch, path, "--orc", ok=2).stderr
+    assert "section .discard.unwind_hints, entry at 0: a hint with an unknown register" in error and path.read_bytes() == was
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_the_trap_itself_is_annotated(etch, tmp_path, annotated):
+    mark = annotate("1f", REACHABLE) if annotated else ""
+    body = f"sub $8, %rsp\ntest %edi, %edi\nje 2f\n{mark}1: ud2\nnop\nadd $8, %rsp\nret\n2: add $8, %rsp\nret\n"
+    assert rule(made(etch, tmp_path, function("f", body)), 10) == ("sp+16 call" if annotated else "none")
+
+
+def test_a_call_that_only_pushes(etch, tmp_path):
+    body = f"{annotate('1f', INTRA_FUNCTION_CALL)}1: call 2f\nint3\n2: add $8, %rsp\nret\nint3\n"
+    assert rule(made(etch, tmp_path, function("f", body)), 6) == "sp+16 call"
+
+
+def test_safe_branches_are_not_warned_of(etch, tmp_path):
+    text = function("f", f"{annotate('1f', RETPOLINE_SAFE)}1: jmp *%rax\nint3\n2: jmp *%rax\nint3\n")
+    path = assemble(tmp_path, text)
+    assert objtool(etch, path, "--retpoline").stderr.splitlines() == [
+        f"{path}: warning: objtool: f+0x3: indirect jump found in MITIGATION_RETPOLINE build"]
+
+
+def test_code_without_endbr_may_say_so(etch, tmp_path):
+    text = function("f", f"ret\n{annotate('f', NOENDBR)}") + function("g", "ret") + ".data\n.quad f, g\n"
+    path = assemble(tmp_path, text)
+    assert [x.split(": ", 2)[2] for x in objtool(etch, path, "--ibt", "--link").stderr.splitlines()] == [
+        "objtool: .data+0x8: data relocation to !ENDBR: g+0x0"]
+
+
+def test_thunks_of_early_code(etch, tmp_path):
+    path = assemble(tmp_path, function("f", "call __pi___x86_indirect_thunk_rax\njmp __pi___x86_return_thunk"))
+    objtool(etch, path, "--retpoline", "--rethunk")
+    o = parity.Object(path)
+    assert [len(o.sites(s)) for s in parity.SITES] == [0, 1, 1]
+
+
+def test_sites_in_replacements(etch, tmp_path):
+    text = function("f", f"1: .nops 5\n2: ret\n{alternative('1b', '2b', '3f', '4f')}") + \
+        '.section .altinstr_replacement, "ax"\n3: jmp __x86_return_thunk\n4:\n'
+    path = assemble(tmp_path, text.replace(".word 1\n", ".long 1\n"))
+    objtool(etch, path, "--rethunk")
+    o = parity.Object(path)
+    assert [x[2:] for x in o.sites(".return_sites")] == [(str(o.find(".altinstr_replacement")[0]), 0)]
+
+
+# ---- what is malformed -------------------------------------------------------------------
+
+TRAP = function("f", f"1: ud2\n{annotate('1b', REACHABLE)}ret\nint3\n2: jmp *%rax\nint3\n{annotate('2b', RETPOLINE_SAFE)}")
+SECTION = ".discard.annotate_insn"
+
+
+def refused(etch, path, args=("--orc", "--retpoline")):
+    was = path.read_bytes()
+    error = objtool(etch, path, *args, ok=2).stderr
+    assert error.count("\n") == 1 and str(path) in error and SECTION in error
+    assert path.read_bytes() == was
+    return error
+
+
+@pytest.mark.parametrize("kind", (0, 10, 255, 0x80000000, 0xffffffff))
+def test_unknown_types_are_refused(etch, tmp_path, kind):
+    path = assemble(tmp_path, TRAP + function("g", f"3: nop\nret\n{annotate('3b', kind)}"))
+    assert f"entry at 0x10: unknown annotation type {kind}" in refused(etch, path)
+
+
+@pytest.mark.parametrize("label", ("data", "1b + 100", "1b - 100", "elsewhere"))
+@pytest.mark.parametrize("kind", (REACHABLE, RETPOLINE_SAFE))
+def test_entries_that_refer_to_no_code_are_refused(etch, tmp_path, label, kind):
+    path = assemble(tmp_path, f".data\ndata: .quad 0\n.text\n{TRAP}{annotate(label, kind)}")
+    assert "refers to no code" in refused(etch, path)
+
+
+def test_entries_without_a_relocation_and_cut_ones_are_refused(etch, tmp_path):
+    more = '.section .discard.annotate_insn,"M",@progbits,8\n'
+    assert "2 relocations of 3 entries" in refused(etch, assemble(tmp_path, TRAP + more + ".long 0, 8\n"))
+    cut = function("f", "1: ud2\nret") + '.section .discard.annotate_insn\n.long 1b - ., 8\n.long 8\n'
+    assert "is not a multiple of 8" in refused(etch, assemble(tmp_path, cut))
+    error = refused(etch, assemble(tmp_path, TRAP + more + ".long 0\n.long f - .\n"))
+    assert "entry at 0x10: has no relocation" in error
+
+
+def test_annotations_of_another_release_are_refused(etch, tmp_path, monkeypatch):
+    old = assemble(tmp_path, function("f", '1: ud2\n.pushsection .discard.reachable\n.long 1b - .\n.popsection\nret'), "old")
+    assert "section .discard.reachable is not one of Linux 7.2" in objtool(etch, old, "--orc", ok=2).stderr
+    new = assemble(tmp_path, TRAP, "new")
+    for version in ("6.12.1", "6.1", ""):
+        monkeypatch.setenv("KERNELVERSION", version)
+        assert "is not one of Linux 6.1" in refused(etch, new)
+
+
+def test_mutants_end_in_an_error_or_a_table(etch, tmp_path):
+    """Each byte of the section and of its relocations changed: no crash, and either an error in one line or rows that end."""
+    path = assemble(tmp_path, TRAP)
+    o = parity.Object(path)
+    whole, generator = path.read_bytes(), random.Random(72)
+    place = [h for n, h in zip(o.names, o.heads) if n in (SECTION, ".rela" + SECTION)]
+    assert len(place) == 2
+    outcomes = set()
+    for _ in range(150):
+        head = generator.choice(place)
+        mutant = bytearray(whole)
+        at = head[4] + generator.randrange(head[5])
+        mutant[at] ^= 1 << generator.randrange(8)
+        path.write_bytes(mutant)
+        p = objtool(etch, path, "--orc", "--retpoline", "--ibt", "--link", "--uaccess", ok=(0, 2))
+        outcomes.add(p.returncode)
+        if p.returncode:
+            assert p.stderr.count("error") <= 1 and str(path) in p.stderr and path.read_bytes() == bytes(mutant)
+    assert outcomes == {0, 2}
+
+
+# ---- releases ----------------------------------------------------------------------------
+
+def test_a_newer_release_is_taken_for_the_newest(etch, tmp_path, monkeypatch):
+    path = assemble(tmp_path, TRAP)
+    objtool(etch, path, "--orc")
+    want = rows(path)
+    for version in ("7.3.0-rc7", "8.0", "7.10.2"):
+        monkeypatch.setenv("KERNELVERSION", version)
+        path = assemble(tmp_path, TRAP)
+        assert objtool(etch, path, "--orc").stderr == \
+            f"etch: warning: objtool: KERNELVERSION is {version}, newer than all known releases: taken for 7.2\n"
+        assert rows(path) == want
+
+
+def test_noreturn_functions_are_those_of_the_kernels_source(etch, tmp_path, monkeypatch):
+    """The build says where its source is; what that lists counts, and not what etch knows of the release."""
+    text = function("f", "push %rbx\ncall vpanic\nnop\npop %rbx\nret") + function("g", "push %rbx\ncall news\nnop\npop %rbx\nret")
+    at = {"vpanic": 6, "news": 15}
+    assert [rule(made(etch, tmp_path, text), x) for x in at.values()] == ["none", "sp+16 call"]
+    header = tmp_path / "tree/tools/objtool/noreturns.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("/* SPDX */\n\n/*\n * NORETURN(vpanic)\n */\nNORETURN(abort)\nNORETURN(news)\n")
+    monkeypatch.setenv("srctree", str(tmp_path / "tree"))
+    assert [rule(made(etch, tmp_path, text), x) for x in at.values()] == ["sp+16 call", "none"]
