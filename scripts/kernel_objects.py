@@ -41,7 +41,11 @@ MITIGATION_RETPOLINE MITIGATION_RETHUNK MITIGATION_SLS MITIGATION_UNRET_ENTRY
 """
 MODULES = "LKDTM"
 # With IBT objtool runs once, on vmlinux.o, and call depths are tracked by it alone.
-OFF = "RANDOMIZE_BASE X86_KERNEL_IBT MITIGATION_CALL_DEPTH_TRACKING"
+DELAYED = "X86_KERNEL_IBT MITIGATION_CALL_DEPTH_TRACKING"
+OFF = "RANDOMIZE_BASE"
+# Of 7.2 the passes are those of Debian's configuration, which has both; the network makes the number of objects that of Debian's core.
+DEBIAN_OPTIONS = "X86_FRED IRQ_REMAP NET UNIX INET PACKET NAMESPACES NET_NS USER_NS PID_NS"
+IS_DELAYED = RELEASE not in ("6.1", "6.12")
 WRAPPER = """#!/bin/sh
 # Keeps an object as it is before objtool runs, and the options.
 for file; do :; done
@@ -86,6 +90,7 @@ def configure(tree, out, log):
     make(tree, out, log, "tinyconfig")
     fragment = out / "etch.config"
     wanted = [(KERNEL_OPTIONS, "y"), (MODULES, "m"), (OFF, "n")]
+    wanted += [(DEBIAN_OPTIONS, "y"), (DELAYED, "y")] if IS_DELAYED else [(DELAYED, "n")]
     fragment.write_text("".join(f"CONFIG_{name}={value}\n" for names, value in wanted for name in names.split()))
     call([tree / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", fragment], log, cwd=out)
     make(tree, out, log, "olddefconfig")

@@ -4,8 +4,10 @@ scripts/parity/kernel.py, which knows nothing of etch's readers. Against the ker
 
 import os
 import random
+import re
 import struct
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -258,35 +260,101 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = ["noinstr", "unret", "dump", "sec-address", "backtrace", "hacks=skylake", "prefix=16",
-           "cfi", "verbose"]
+OPTIONS = {"6.1": ["noinstr", "unret", "dump", "backtrace"],
+           "6.12": ["noinstr", "unret", "dump=orc", "backtrace", "cfi", "verbose"],
+           "7.2": ["noinstr", "unret", "dump", "backtrace", "cfi", "fineibt", "verbose", "disas=f", "trace=f", "klp-symids"]}
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_what_is_not_implemented_is_named(etch, tmp_path, option):
+@pytest.mark.parametrize("release,option", [(r, o) for r, options in OPTIONS.items() for o in options])
+def test_what_is_not_implemented_is_named(etch, tmp_path, monkeypatch, release, option):
+    monkeypatch.setenv("KERNELVERSION", release)
     path = assemble(tmp_path, KEYED)
     was = path.read_bytes()
     error = objtool(etch, path, "--orc", f"--{option}", ok=2).stderr
-    name, _, value = option.partition("=")
-    assert error.count("\n") == 1 and (f"--{option} " in error or f"--{name} " in error) and path.read_bytes() == was
-    assert "skylake" not in option or "skylake" in objtool(etch, path, "--hacks=jump_label", f"--{option}", "--orc", ok=2).stderr
-    objtool(etch, path, "--orc", f"--{option}", f"--skip={value if name == 'hacks' else name}")
-    assert rows(path)
+    name = option.partition("=")[0]
+    assert error == f"etch: objtool: --{name} is not implemented; see --fallback and --skip\n" and path.read_bytes() == was
+    objtool(etch, path, "--orc", f"--{option}", f"--skip={name}")
+    assert parity.Object(path).orc()
 
 
-def test_fallback_gets_the_rest(etch, tmp_path):
-    path, log, other = assemble(tmp_path, KEYED), tmp_path / "log", tmp_path / "objtool"
-    other.write_text(f"#!/bin/sh\necho \"$@\" >{log}\n")
-    other.chmod(0o755)
-    args = ["--orc", "--noinstr", "--unret", "--module", "--skip=unret,stackval", "--stackval", "--prefix=16", "--hacks=jump_label,skylake",
-            f"--fallback={other}"]
-    objtool(etch, path, *args)
-    assert log.read_text().split() == ["--noinstr", "--hacks=skylake", "--prefix=16", "--module", str(path)] and rows(path)
-    other.write_text("#!/bin/sh\nexit 3\n")
+@pytest.mark.parametrize("release,options", [("6.1", ["prefix=16", "verbose", "noabs", "werror", "output=x", "wide", "cfi"]),
+                                             ("6.12", ["noabs", "werror", "output=x", "wide", "disas", "fineibt"])])
+def test_a_release_has_the_options_of_its_objtool(etch, tmp_path, monkeypatch, release, options):
+    monkeypatch.setenv("KERNELVERSION", release)
     path = assemble(tmp_path, KEYED)
+    was = path.read_bytes()
+    for option in options:
+        assert objtool(etch, path, "--orc", f"--{option}", ok=2).stderr == f"etch: objtool: Linux {release} has no --{option}\n"
+    if release == "6.1":
+        assert "skylake" in objtool(etch, path, "--hacks=jump_label,skylake", "--orc", ok=2).stderr
+    assert path.read_bytes() == was
+
+
+def test_verbosity_by_the_environment(etch, tmp_path, monkeypatch):
+    path = assemble(tmp_path, KEYED)
+    for release, value, status in (("7.2", "1", 2), ("7.2", "0", 0), ("6.12", "1", 0)):
+        monkeypatch.setenv("KERNELVERSION", release)
+        monkeypatch.setenv("OBJTOOL_VERBOSE", value)
+        objtool(etch, path, "--orc", "--dry-run", ok=status)
+
+
+def standing_in(tmp_path, log):
+    """A program in objtool's place, which writes its words to a file."""
+    other = tmp_path / "objtool"
+    other.write_text(f"#!/bin/sh\necho \"${{OBJTOOL_ARGS-none}}\" \"$@\" >{log}\nexit 3\n")
+    other.chmod(0o755)
+    return other
+
+
+@pytest.mark.parametrize("release,args", [
+    ("6.12", ["--orc", "--noinstr", "--module"]), ("6.1", ["--orc", "--no-such-option"]), ("6.1", ["--orc", "--prefix=16"]),
+    ("6.1", ["--orc", "--hacks=skylake"]), ("6.18.2", ["--orc"]), ("9.1", ["--orc"]), ("7.2", ["-ox.o", "--orc", "-v"]),
+    ("7.2", ["klp", "diff", "x.o"]), ("7.2", ["--klp-symids", "--link"]), ("6.1", ["--dump"])])
+def test_fallback_gets_the_whole_command_line(etch, tmp_path, monkeypatch, release, args):
+    """Where any part of it, or the release, is unknown."""
+    path, log = assemble(tmp_path, KEYED), tmp_path / "log"
+    was = path.read_bytes()
+    other = standing_in(tmp_path, log)
+    monkeypatch.setenv("KERNELVERSION", release)
+    for own in ([f"--fallback={other}"], ["--fallback", other, "--skip=uaccess", "--skip", "stackval"]):
+        p = objtool(etch, path, *args[:1], *own, *args[1:], ok=3)
+        assert log.read_text().split() == ["none", *args, str(path)] and path.read_bytes() == was and not p.stderr
+    monkeypatch.setenv("OBJTOOL_ARGS", f"--backup --fallback={other}")
     objtool(etch, path, *args, ok=3)
-    assert not rows(path)
+    assert log.read_text().split() == ["none", "--backup", *args, str(path)]
+
+
+def test_fallback_is_not_run_where_nothing_is_unknown(etch, tmp_path):
+    path, log = assemble(tmp_path, KEYED), tmp_path / "log"
+    other = standing_in(tmp_path, log)
+    objtool(etch, path, "--orc", f"--fallback={other}")
+    assert rows(path) and not log.exists()
+    path = assemble(tmp_path, KEYED)
+    objtool(etch, path, "--orc", "--unret", "--skip=unret", f"--fallback={other}")
+    assert rows(path) and not log.exists()
     assert "cannot be run" in objtool(etch, path, "--noinstr", "--fallback=/nonexistent", ok=2).stderr
+
+
+def real_objtools():
+    """(release, path) of the objtools of Debian's packages linux-kbuild-*, installed or unpacked below $ETCH_OBJTOOLS."""
+    roots = [Path("/usr/lib"), *map(Path, filter(None, os.environ.get("ETCH_OBJTOOLS", "").split(":")))]
+    found = {(re.match(r"linux-kbuild-(\d+\.\d+)", p.parts[-4])[1], p)
+             for r in roots for p in r.glob("**/linux-kbuild-*/tools/objtool/objtool") if p.is_file()}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("release,program", real_objtools() or [pytest.param("", "", marks=pytest.mark.skip("no linux-kbuild"))])
+def test_the_real_objtools_take_what_falls_back(etch, tmp_path, monkeypatch, release, program):
+    """The same bytes and exit status as by the program itself."""
+    monkeypatch.setenv("SRCARCH", "x86")
+    monkeypatch.setenv("KERNELVERSION", release)
+    text = KEYED.replace(".data\n", ".section .noinstr.text,\"ax\"\n" + function("n", "call other\nret") + ".data\n")
+    for args in (["--orc", "--noinstr", "--link"], ["--orc", "--backtrace"], ["--noinstr"], ["--orc", "--no-such-option"], ["--dump"]):
+        mine, theirs = assemble(tmp_path, text, "mine"), assemble(tmp_path, text, "theirs")
+        p = objtool(etch, mine, *args, f"--fallback={program}", ok=None)
+        q = run([program, *args, theirs], ok=None)
+        assert p.returncode == q.returncode and mine.read_bytes() == theirs.read_bytes(), args
+        assert p.stderr.replace("mine", "theirs") == q.stderr and p.stdout == q.stdout
 
 
 def test_environment_dry_run_backup_twice(etch, tmp_path, monkeypatch):

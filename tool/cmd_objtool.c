@@ -13,48 +13,64 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define SKYLAKE 'k' /* of --hacks, no option of its own */
-
-/* objtool's passes and options that etch lacks, the last ones of releases after 6.1. Each is an error unless
- * --fallback takes it or --skip drops it, by the part of its name after '='. `action`: it is a pass, not an option of
- * one. */
+/* objtool's passes and options that etch lacks. Each is an error unless --fallback takes the command line or --skip
+ * drops it by name. `action`: it is a pass, not an option of one. */
 static const struct unsupported {
 	char option;
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'n', "noinstr", true},      {'R', "unret", true},      {'D', "dump", true},
-	{'A', "sec-address", false}, {'T', "backtrace", false}, {SKYLAKE, "hacks=skylake", true},
-	{'P', "prefix", true},       {'C', "cfi", true},        {'v', "verbose", false},
+	{'n', "noinstr", true}, {'R', "unret", true},      {'D', "dump", true},     {'T', "backtrace", false},
+	{'C', "cfi", true},     {'E', "fineibt", false},   {'v', "verbose", false}, {'d', "disas", true},
+	{'Z', "trace", false},  {'J', "klp-symids", true},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
+
+/* The releases whose objtool is the first to have an option. */
+static const struct {
+	char option;
+	unsigned since;
+} newer_options[] = {
+	{'P', LINUX_NUMBER(6, 12)}, {'C', LINUX_NUMBER(6, 12)}, {'v', LINUX_NUMBER(6, 12)}, {'d', LINUX_NUMBER(7, 2)},
+	{'G', LINUX_NUMBER(7, 2)},  {'W', LINUX_NUMBER(7, 2)},  {'I', LINUX_NUMBER(7, 2)},  {'U', LINUX_NUMBER(7, 2)},
+	{'E', LINUX_NUMBER(7, 2)},  {'Z', LINUX_NUMBER(7, 2)},  {'J', LINUX_NUMBER(7, 2)},
+};
+
+/* Words of a command line. */
+struct words {
+	char **list;
+	int count;
+};
+
+#define SHORTS_7_2 "h::o:rltimnsuvd::"
 
 struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
-	const char *values[UNSUPPORTED_COUNT]; /* given with it, or null */
-	bool acts, no_uaccess, no_stackval;
-	const char *fallback;
+	bool acts, no_uaccess, no_stackval, no_skylake, no_prefix;
+	bool quiet; /* what is wrong with it is for the real objtool to say */
 };
 
 static void help(void)
 {
 	printf("Usage: etch objtool ACTION... [OPTION...] FILE.o\n"
 	       "\n"
-	       "What the build of Linux 6.1 or 6.12 needs from objtool, for one object, in place: unwind\n"
+	       "What the build of Linux 6.1, 6.12 or 7.2 needs from objtool, for one object, in place: unwind\n"
 	       "rows, tables of code that the kernel patches, changes of code.\n"
 	       "\n"
 	       "Actions:\n"
 	       "  -h, --hacks[=LIST]     jump_label: jumps of static keys become nops; noinstr: calls of\n"
-	       "                         profilers in code that must not be instrumented do\n"
-	       "  -o, --orc              unwind rows: .orc_unwind, .orc_unwind_ip\n"
+	       "                         profilers in code that must not be instrumented do; skylake, since\n"
+	       "                         6.12: .call_sites, with --rethunk\n"
+	       "  -o, --orc              unwind rows: .orc_unwind, .orc_unwind_ip; up to 6.12 -o means this\n"
 	       "  -i, --ibt              .ibt_endbr_seal; warn of addresses taken of code without endbr\n"
 	       "  -m, --mcount           __mcount_loc: calls of __fentry__\n"
 	       "  -r, --retpoline        .retpoline_sites; warn of indirect branches\n"
 	       "      --rethunk          .return_sites; warn of returns\n"
+	       "      --prefix=N         since 6.12: symbols for the N bytes in front of functions\n"
+	       "      --noabs            7.2: warn of absolute addresses in what is loaded\n"
 	       "  -l, --sls              warn where no int3 follows a return or indirect jump\n"
 	       "  -t, --static-call      .static_call_sites\n"
 	       "  -s, --stackval         warn where a frame is not built or left by the kernel's rules\n"
@@ -65,30 +81,36 @@ static void help(void)
 	       "      --link             the object is a linked one, vmlinux.o\n"
 	       "      --mnop             calls of __fentry__ become nops, as in 6.1 anyhow\n"
 	       "      --no-unreachable   --stackval does not warn of code that nothing reaches\n"
-	       "      --backup           keep FILE.o.orig\n"
+	       "      --backup           keep FILE.o.orig; 7.2: where there is an error or a warning\n"
 	       "      --dry-run          write nothing\n"
+	       "      --output=FILE      7.2, also -o FILE: write FILE, and leave the object as it is\n"
+	       "      --sec-address      name sections, too, in warnings\n"
+	       "      --werror           7.2: a warning is an error: exit status 1, and nothing is written\n"
+	       "      --wide             7.2: of --disas\n"
 	       "      --stats            print counts\n"
-	       "  -q, --quiet            no warnings\n"
-	       "      --fallback=PROGRAM let the real objtool run the passes that etch lacks\n"
-	       "      --skip=LIST        skip uaccess, stackval, or passes of objtool that etch lacks\n"
+	       "      --fallback=PROGRAM run the real objtool in etch's place where the release or any part of\n"
+	       "                         the command line is one that etch lacks\n"
+	       "      --skip=LIST        skip uaccess, stackval, skylake, prefix, or passes that etch lacks\n"
 	       "      --help\n"
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
 	       "  -n, --noinstr\n"
 	       "      --unret\n"
-	       "      --dump\n"
-	       "      --sec-address\n"
+	       "      --dump             see etch inspect orc\n"
 	       "      --backtrace\n"
-	       "      --hacks=skylake\n"
-	       "      --prefix=N\n"
 	       "      --cfi\n"
-	       "  -v, --verbose\n"
+	       "      --fineibt\n"
+	       "  -v, --verbose          and OBJTOOL_VERBOSE=1\n"
+	       "  -d, --disas\n"
+	       "      --trace\n"
+	       "      --klp-symids\n"
 	       "\n"
 	       "More options are read from the environment variable OBJTOOL_ARGS. KERNELVERSION, which the\n"
-	       "kernel's build sets, says the release; without it 6.1. Objects of others are refused.\n"
+	       "kernel's build sets, says the release; without it 6.1. A newer release than all of these is\n"
+	       "taken for the newest, with a warning; objects of others are refused.\n"
 	       "\n"
-	       "Exit status: 0 done, even with warnings; 2 the file could not be read or written, or\n"
-	       "the command line is wrong.\n");
+	       "Exit status: 0 done, even with warnings; 1 warnings with --werror; 2 the file could not be\n"
+	       "read or written, or the command line is wrong.\n");
 }
 
 /* Is a word in a comma-separated list? */
@@ -107,56 +129,91 @@ static bool list_has(const char *list, const char *word)
 
 static bool skip_take(struct command_line *c, const char *list)
 {
-	bool any = list_has(list, "uaccess") || list_has(list, "stackval");
+	bool any;
 	size_t i;
 
 	c->no_uaccess |= list_has(list, "uaccess");
 	c->no_stackval |= list_has(list, "stackval");
+	c->no_skylake |= list_has(list, "skylake");
+	c->no_prefix |= list_has(list, "prefix");
+	any = c->no_uaccess || c->no_stackval || c->no_skylake || c->no_prefix;
 	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
-		const char *value = strchr(unsupported[i].name, '=');
-
-		c->skipped[i] |= list_has(list, value ? value + 1 : unsupported[i].name);
+		c->skipped[i] |= list_has(list, unsupported[i].name);
 		any |= c->skipped[i];
 	}
-	if (!any)
-		fprintf(stderr, "etch: --skip takes uaccess, stackval, or passes that etch objtool lacks, not '%s'\n", list);
+	if (!any && !c->quiet)
+		fprintf(stderr,
+		        "etch: --skip takes uaccess, stackval, skylake, prefix, or passes that etch objtool lacks, not '%s'\n",
+		        list);
 	return any;
 }
 
 /* False: no such option. */
-static bool unsupported_take(struct command_line *c, int option, const char *value)
+static bool unsupported_take(struct command_line *c, int option)
 {
 	size_t i;
 
 	for (i = 0; i < UNSUPPORTED_COUNT; i++)
 		if (unsupported[i].option == option) {
 			c->asked[i] = true;
-			c->values[i] = value;
 			c->acts |= unsupported[i].action;
 			return true;
 		}
+	if (!c->quiet)
+		fprintf(stderr, "etch: see etch objtool --help\n");
 	return false;
 }
 
+/* Without a list, all that the release's objtool has. */
 static bool hacks_take(struct command_line *c, const char *list)
 {
+	bool has_skylake = c->make.release->number >= LINUX_NUMBER(6, 12);
 	size_t n;
 
 	c->make.jump_label |= !list;
 	c->make.noinstr_hack |= !list;
+	c->make.skylake |= !list && has_skylake;
 	for (; list; list = list[n] ? list + n + 1 : NULL) {
 		n = strcspn(list, ",");
 		if (n == strlen("jump_label") && !strncmp(list, "jump_label", n))
 			c->make.jump_label = true;
 		else if (n == strlen("noinstr") && !strncmp(list, "noinstr", n))
 			c->make.noinstr_hack = true;
-		else if (n == strlen("skylake") && !strncmp(list, "skylake", n))
-			unsupported_take(c, SKYLAKE, NULL);
+		else if (has_skylake && n == strlen("skylake") && !strncmp(list, "skylake", n))
+			c->make.skylake = true;
 		else {
-			fprintf(stderr, "etch: --hacks takes jump_label, noinstr and skylake, not '%.*s'\n", (int)n, list);
+			if (!c->quiet)
+				fprintf(stderr, "etch: --hacks takes jump_label, noinstr and, since Linux 6.12, skylake, not '%.*s'\n",
+				        (int)n, list);
 			return false;
 		}
 	}
+	return true;
+}
+
+static bool prefix_take(struct command_line *c, const char *text)
+{
+	long n;
+
+	if (c->quiet) /* objtool's own words */
+		n = strtol(text, NULL, 10);
+	else if (!argument_number("--prefix", text, 0, OBJTOOL_PREFIX_MOST, &n))
+		return false;
+	c->make.prefix = (unsigned)n;
+	return n >= 0 && n <= OBJTOOL_PREFIX_MOST;
+}
+
+/* False, and a message: the release's objtool has no such option. */
+static bool option_exists(const struct command_line *c, int option, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(newer_options) / sizeof(newer_options[0]); i++)
+		if (newer_options[i].option == option && c->make.release->number < newer_options[i].since) {
+			if (!c->quiet)
+				fprintf(stderr, "etch: objtool: Linux %s has no %s\n", c->make.release->name, name);
+			return false;
+		}
 	return true;
 }
 
@@ -166,7 +223,18 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 
 	switch (option) {
 	case 'h': c->acts = true; return hacks_take(c, arg);
-	case 'o': c->acts = o->orc = true; return true;
+	case 'o': /* -o FILE of 7.2 */
+		if (arg)
+			o->output = arg;
+		else
+			c->acts = o->orc = true;
+		return true;
+	case 'U': o->output = arg; return true;
+	case 'P': return prefix_take(c, arg);
+	case 'G': c->acts = o->noabs = true; return true;
+	case 'W': return o->errors = true;
+	case 'I': return true; /* the width of --disas */
+	case 'A': return o->section_address = true;
 	case 'r': c->acts = o->retpoline = true; return true;
 	case 'l': c->acts = o->sls = true; return true;
 	case 't': c->acts = o->static_call = true; return true;
@@ -182,10 +250,9 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'B': o->backup = true; return true;
 	case 'Y': o->dry_run = true; return true;
 	case 'S': o->stats = true; return true;
-	case 'F': c->fallback = arg; return true;
-	case 'q': text_quiet_set(); return true;
+	case 'F': return true; /* fallback_find() */
 	case 'X': return skip_take(c, arg);
-	default: return unsupported_take(c, option, arg);
+	default: return unsupported_take(c, option);
 	}
 }
 
@@ -193,127 +260,181 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 static int options_read(struct command_line *c, int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"hacks", optional_argument, NULL, 'h'}, {"orc", no_argument, NULL, 'o'},
-		{"retpoline", no_argument, NULL, 'r'},   {"rethunk", no_argument, NULL, 'K'},
-		{"sls", no_argument, NULL, 'l'},         {"static-call", no_argument, NULL, 't'},
-		{"module", no_argument, NULL, 'M'},      {"no-unreachable", no_argument, NULL, 'N'},
-		{"backup", no_argument, NULL, 'B'},      {"dry-run", no_argument, NULL, 'Y'},
-		{"stats", no_argument, NULL, 'S'},       {"fallback", required_argument, NULL, 'F'},
-		{"skip", required_argument, NULL, 'X'},  {"ibt", no_argument, NULL, 'i'},
-		{"mcount", no_argument, NULL, 'm'},      {"noinstr", no_argument, NULL, 'n'},
-		{"unret", no_argument, NULL, 'R'},       {"stackval", no_argument, NULL, 's'},
-		{"uaccess", no_argument, NULL, 'u'},     {"dump", optional_argument, NULL, 'D'},
-		{"link", no_argument, NULL, 'L'},        {"sec-address", no_argument, NULL, 'A'},
-		{"backtrace", no_argument, NULL, 'T'},   {"prefix", required_argument, NULL, 'P'},
-		{"cfi", no_argument, NULL, 'C'},         {"mnop", no_argument, NULL, 'O'},
-		{"verbose", no_argument, NULL, 'v'},     {"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'H'},        {0, 0, NULL, 0},
+		{"hacks", optional_argument, NULL, 'h'},
+		{"orc", no_argument, NULL, 'o'},
+		{"retpoline", no_argument, NULL, 'r'},
+		{"rethunk", no_argument, NULL, 'K'},
+		{"sls", no_argument, NULL, 'l'},
+		{"static-call", no_argument, NULL, 't'},
+		{"module", no_argument, NULL, 'M'},
+		{"no-unreachable", no_argument, NULL, 'N'},
+		{"backup", no_argument, NULL, 'B'},
+		{"dry-run", no_argument, NULL, 'Y'},
+		{"stats", no_argument, NULL, 'S'},
+		{"fallback", required_argument, NULL, 'F'},
+		{"skip", required_argument, NULL, 'X'},
+		{"ibt", no_argument, NULL, 'i'},
+		{"mcount", no_argument, NULL, 'm'},
+		{"noinstr", no_argument, NULL, 'n'},
+		{"unret", no_argument, NULL, 'R'},
+		{"stackval", no_argument, NULL, 's'},
+		{"uaccess", no_argument, NULL, 'u'},
+		{"dump", optional_argument, NULL, 'D'},
+		{"link", no_argument, NULL, 'L'},
+		{"sec-address", no_argument, NULL, 'A'},
+		{"backtrace", no_argument, NULL, 'T'},
+		{"prefix", required_argument, NULL, 'P'},
+		{"cfi", no_argument, NULL, 'C'},
+		{"mnop", no_argument, NULL, 'O'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"disas", optional_argument, NULL, 'd'},
+		{"noabs", no_argument, NULL, 'G'},
+		{"werror", no_argument, NULL, 'W'},
+		{"wide", no_argument, NULL, 'I'},
+		{"output", required_argument, NULL, 'U'},
+		{"fineibt", no_argument, NULL, 'E'},
+		{"trace", required_argument, NULL, 'Z'},
+		{"klp-symids", no_argument, NULL, 'J'},
+		{"help", no_argument, NULL, 'H'},
+		{0, 0, NULL, 0},
 	};
+	const char *name = "";
 	int o;
 
 	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, starts afresh */
-	while ((o = argument_option(argc, argv, "h::orltimnsuvq", longs)) != -1) {
+	opterr = !c->quiet;
+	for (;;) {
+		if (c->make.release->number < LINUX_NUMBER(7, 2))
+			o = argument_option(argc, argv, "h::orltimnsuvd::", longs);
+		else
+			o = argument_option(argc, argv, SHORTS_7_2, longs);
+		if (o == -1)
+			return 1;
 		if (o == 'H') {
 			help();
 			return 0;
 		}
-		if (!option_take(c, o, optarg))
+		name = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+		if (!option_exists(c, o, name) || !option_take(c, o, optarg))
 			return -1;
 	}
-	return 1;
 }
 
 #define ENVIRONMENT_MOST 16
 
-/* Options of the environment variable OBJTOOL_ARGS, separated by spaces. */
-static int environment_read(struct command_line *c)
+/* The words of the environment variable OBJTOOL_ARGS, separated by spaces, behind a name; they live as long as the
+ * process.
+ */
+static bool environment_words(struct words *out)
 {
+	static char *words[ENVIRONMENT_MOST + 1];
 	const char *value = getenv("OBJTOOL_ARGS");
-	char *copy = value ? strdup(value) : NULL, *word, *rest = NULL, *argv[ENVIRONMENT_MOST + 1];
-	int argc = 0, done;
+	char *copy = strdup(value ? value : ""), *word, *rest = NULL;
 
-	if (!value)
-		return 1;
+	*out = (struct words){words, 0};
 	if (!copy)
-		return -1;
-	argv[argc++] = (char[]){"OBJTOOL_ARGS"};
-	for (word = strtok_r(copy, " ", &rest); word && argc < ENVIRONMENT_MOST; word = strtok_r(NULL, " ", &rest))
-		argv[argc++] = word;
-	argv[argc] = NULL;
-	done = options_read(c, argc, argv);
-	/* Arguments of options point into it: it lives as long as the process. */
-	return done;
-}
-
-/* Runs the real objtool for the passes that etch lacks. Returns an exit status. */
-static int fallback_run(const struct command_line *c, char *file)
-{
-	char words[UNSUPPORTED_COUNT][32], *argv[UNSUPPORTED_COUNT + 5] = {(char *)c->fallback};
-	char module[] = "--module", dry_run[] = "--dry-run", no_unreachable[] = "--no-unreachable";
-	int argc = 1, status;
-	bool acts = false;
-	size_t i;
-	pid_t pid;
-
-	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
-		if (!c->asked[i] || c->skipped[i])
-			continue;
-		snprintf(words[i], sizeof(words[i]), "--%s%s%s", unsupported[i].name, c->values[i] ? "=" : "",
-		         c->values[i] ? c->values[i] : "");
-		argv[argc++] = words[i];
-		acts |= unsupported[i].action;
-	}
-	if (!acts)
-		return EXIT_CLEAN;
-	if (c->make.module)
-		argv[argc++] = module;
-	if (c->make.dry_run)
-		argv[argc++] = dry_run;
-	if (c->make.no_unreachable)
-		argv[argc++] = no_unreachable;
-	argv[argc] = file;
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		execvp(argv[0], argv);
-		text_error(c->fallback, "cannot be run: %s", strerror(errno));
-		_exit(EXIT_UNUSABLE);
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			pid = -1;
-	if (pid < 0) {
-		text_error(c->fallback, "cannot be run: %s", strerror(errno));
-		return EXIT_UNUSABLE;
-	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_UNUSABLE;
-}
-
-/* False, and a message: an option that is neither implemented, skipped nor left to --fallback. */
-static bool unsupported_check(const struct command_line *c)
-{
-	size_t i;
-
-	for (i = 0; i < UNSUPPORTED_COUNT; i++)
-		if (c->asked[i] && !c->skipped[i] && !c->fallback) {
-			fprintf(stderr, "etch: objtool: --%s is not implemented; see --fallback and --skip\n", unsupported[i].name);
-			return false;
-		}
+		return false;
+	words[out->count++] = (char[]){"OBJTOOL_ARGS"};
+	for (word = strtok_r(copy, " ", &rest); word && out->count < ENVIRONMENT_MOST; word = strtok_r(NULL, " ", &rest))
+		words[out->count++] = word;
+	words[out->count] = NULL;
 	return true;
 }
 
-/* The release by KERNELVERSION, which the kernel's build sets; or null and a message. Nothing in an object says it. */
-static const struct linux_release *release_find(void)
+/* ---- the real objtool -------------------------------------------------------------------- */
+
+/* The value of an option of etch's own at a word, --NAME=VALUE or --NAME VALUE; null: it is another word. *more: the
+ * next word is part of it. */
+static const char *own_value(const struct words *w, int i, const char *name, int *more)
+{
+	size_t n = strlen(name);
+
+	*more = 0;
+	if (strncmp(w->list[i], name, n))
+		return NULL;
+	if (w->list[i][n] == '=')
+		return w->list[i] + n + 1;
+	*more = !w->list[i][n] && i + 1 < w->count;
+	return *more ? w->list[i + 1] : NULL;
+}
+
+/* The last --fallback; null: there is none. */
+static const char *fallback_find(const struct words *w)
+{
+	const char *found = NULL, *value;
+	int i, more;
+
+	for (i = 1; i < w->count; i++)
+		if ((value = own_value(w, i, "--fallback", &more)))
+			found = value;
+	return found;
+}
+
+/* Adds the words that are objtool's. */
+static void objtool_words(const struct words *w, char **argv, int *argc)
+{
+	int i, more;
+
+	for (i = 1; i < w->count; i++)
+		if (own_value(w, i, "--fallback", &more) || own_value(w, i, "--skip", &more))
+			i += more;
+		else
+			argv[(*argc)++] = w->list[i];
+	argv[*argc] = NULL;
+}
+
+/* Runs the real objtool in this process' place, with the whole command line. Returns an exit status if it cannot be
+ * run. */
+static int fallback_run(const char *program, const struct words *environment, const struct words *line)
+{
+	char **argv = calloc((size_t)environment->count + (size_t)line->count + 2, sizeof(*argv));
+	int argc = 1;
+
+	if (!argv) {
+		text_error(program, "cannot be run: %s", strerror(ENOMEM));
+		return EXIT_UNUSABLE;
+	}
+	argv[0] = (char *)program;
+	objtool_words(environment, argv, &argc);
+	objtool_words(line, argv, &argc);
+	unsetenv("OBJTOOL_ARGS"); /* its options are among the words, without etch's own */
+	fflush(stdout);
+	execvp(program, argv);
+	text_error(program, "cannot be run: %s", strerror(errno));
+	free(argv);
+	return EXIT_UNUSABLE;
+}
+
+/* The first option that is neither implemented nor skipped; null: there is none. */
+static const char *unsupported_find(const struct command_line *c)
+{
+	const char *verbose = getenv("OBJTOOL_VERBOSE");
+	size_t i;
+
+	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
+		bool asked = c->asked[i] || (unsupported[i].option == 'v' && verbose && !strcmp(verbose, "1") &&
+		                             c->make.release->number >= LINUX_NUMBER(7, 2));
+
+		if (asked && !c->skipped[i])
+			return unsupported[i].name;
+	}
+	return NULL;
+}
+
+/* The release by KERNELVERSION, which the kernel's build sets; or null and a message. Nothing in an object says it.
+ * *known: as of linux_release_find(). */
+static const struct linux_release *release_find(bool quiet, int *known)
 {
 	const char *version = getenv("KERNELVERSION");
 	char names[64] = "";
-	int known;
-	const struct linux_release *r = linux_release_find(version, &known);
+	const struct linux_release *r = linux_release_find(version, known);
 
+	if (quiet)
+		return r;
 	linux_release_names(names, sizeof(names));
-	if (known < 0)
+	if (*known < 0)
 		fprintf(stderr, "etch: objtool reads objects of Linux %s, and KERNELVERSION is %s\n", names, version);
-	else if (!known)
+	else if (!*known)
 		fprintf(stderr, "etch: warning: objtool: KERNELVERSION is %s, newer than all known releases: taken for %s\n",
 		        version, r->name);
 	return r;
@@ -329,41 +450,56 @@ static void noreturns_find(void)
 		linux_noreturns_read(path);
 }
 
+/* Is the command line complete? False, and a message: it is not. */
+static bool line_check(const struct command_line *c, int words)
+{
+	const char *lacks = unsupported_find(c);
+
+	if (words != 1)
+		fprintf(stderr, "etch: objtool needs one FILE.o; see etch objtool --help\n");
+	else if (lacks)
+		fprintf(stderr, "etch: objtool: --%s is not implemented; see --fallback and --skip\n", lacks);
+	else if (!c->acts)
+		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
+	else if (c->make.mnop && !c->make.mcount)
+		fprintf(stderr, "etch: objtool: --mnop requires --mcount\n");
+	else
+		return true;
+	return false;
+}
+
 int cmd_objtool(int argc, char **argv)
 {
 	struct command_line c = {0};
-	int done = environment_read(&c), status;
+	struct words line = {argv, argc}, environment;
+	const char *fallback;
+	int done = 1, known, warned;
 	struct error e;
 
-	if (done > 0)
-		done = options_read(&c, argc, argv);
-	if (done <= 0)
-		return done ? EXIT_UNUSABLE : EXIT_CLEAN;
-	if (argc - optind != 1) {
-		fprintf(stderr, "etch: objtool needs one FILE.o; see etch objtool --help\n");
+	if (!environment_words(&environment))
 		return EXIT_UNUSABLE;
+	fallback = fallback_find(&line);
+	fallback = fallback ? fallback : fallback_find(&environment);
+	c.quiet = fallback;
+	c.make.release = release_find(c.quiet, &known);
+	if (c.make.release) {
+		done = options_read(&c, environment.count, environment.list);
+		done = done > 0 ? options_read(&c, argc, argv) : done;
 	}
-	if (!c.acts) {
-		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
-		return EXIT_UNUSABLE;
-	}
-	if (c.make.mnop && !c.make.mcount) {
-		fprintf(stderr, "etch: objtool: --mnop requires --mcount\n");
-		return EXIT_UNUSABLE;
-	}
-	c.make.release = release_find();
-	if (!c.make.release || !unsupported_check(&c))
+	if (!done)
+		return EXIT_CLEAN;
+	if (fallback && (known < 1 || done < 0 || argc - optind != 1 || !c.acts || unsupported_find(&c)))
+		return fallback_run(fallback, &environment, &line);
+	if (!c.make.release || done < 0 || !line_check(&c, argc - optind))
 		return EXIT_UNUSABLE;
 	noreturns_find();
 	c.make.uaccess &= !c.no_uaccess;
 	c.make.stackval &= !c.no_stackval;
+	c.make.skylake &= !c.no_skylake;
+	c.make.prefix = c.no_prefix ? 0 : c.make.prefix;
 	bounds_memory_ends();
-	/* First, on the object as the compiler wrote it: objtool refuses some of what etch adds. */
-	status = c.fallback ? fallback_run(&c, argv[optind]) : EXIT_CLEAN;
-	if (status)
-		return status;
-	if (!objtool_run(argv[optind], &c.make, &e))
-		return EXIT_CLEAN;
-	text_error(argv[optind], "%s", e.text);
-	return EXIT_UNUSABLE;
+	warned = objtool_run(argv[optind], &c.make, &e);
+	if (warned < 0)
+		text_error(argv[optind], "%s", e.text);
+	return warned < 0 ? EXIT_UNUSABLE : warned && c.make.errors ? EXIT_FINDINGS : EXIT_CLEAN;
 }

@@ -227,10 +227,10 @@ static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *nam
 				*size = 0;
 		} else if (i == f->symtab) {
 			p->bytes = object_symtab(w, s, size);
-			p->sh.sh_info = s->sh.sh_info + w->new_local_count;
+			p->sh.sh_info = s->sh.sh_info + object_locals(w);
 		} else if (i == strndx) {
 			p->bytes = object_names(w, s, size, name_offsets);
-		} else if (w->wanted && i == f->sections[f->symtab].sh.sh_link) {
+		} else if ((w->wanted || w->symbol_count) && i == f->sections[f->symtab].sh.sh_link) {
 			p->bytes = object_strings(w, s, size);
 		} else if (type == SHT_SYMTAB_SHNDX && to_symtab) {
 			p->bytes = object_shndx(w, s, size);
@@ -258,7 +258,8 @@ static void new_sections(struct object_writer *w, const uint32_t *name_offsets)
 		                 .sh_size = a->size,
 		                 .sh_flags = a->flags | (a->about ? SHF_LINK_ORDER : 0) | group,
 		                 .sh_link = a->about,
-		                 .sh_addralign = a->align};
+		                 .sh_addralign = a->align,
+		                 .sh_entsize = a->entry};
 
 		part_add(w, &sh)->bytes = a->data;
 		if (!a->reloc_count)
@@ -420,6 +421,24 @@ static const char *wanted_symbol(const struct elf_file *f, const char *name)
 	           : NULL;
 }
 
+/* Takes the symbols to add. 0, or -1 and a message: the file has no place for their names. */
+static int symbols_take(struct object_writer *w, const struct object_change *change)
+{
+	const struct elf_section *names = &w->f->sections[w->f->sections[w->f->symtab].sh.sh_link];
+	uint64_t size = names->sh.sh_size;
+	size_t i;
+
+	for (i = 0; i < change->symbol_count; i++) {
+		size += strlen(change->symbols[i].prefix) + strlen(change->symbols[i].name) + 1;
+		w->named_local_count += ELF64_ST_BIND(change->symbols[i].info) == STB_LOCAL;
+	}
+	w->symbols = change->symbols;
+	w->symbol_count = change->symbol_count;
+	if (names->data && size <= UINT32_MAX && change->symbol_count < UINT32_MAX - w->f->symbol_count)
+		return 0;
+	return error_set(w->e, "has no room for the names of %zu symbols", change->symbol_count);
+}
+
 int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,
                  struct error *e)
 {
@@ -439,6 +458,8 @@ int object_write(const struct elf_file *f, const struct object_change *change, u
 		return -1;
 	w.first_global = f->sections[f->symtab].sh.sh_info;
 	w.wanted = wanted_symbol(f, change->wanted);
+	if (change->symbol_count && symbols_take(&w, change))
+		return -1;
 	total = f->section_count + 2 * (uint32_t)count;
 	names = object_keep(&w, 2 * (count + 1) * sizeof(*names));
 	w.symbol_of = object_keep(&w, (total + 1) * sizeof(uint32_t));

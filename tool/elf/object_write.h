@@ -28,6 +28,7 @@ struct new_section {
 	uint32_t type;  /* SHT_*; 0: SHT_PROGBITS */
 	uint64_t flags; /* SHF_*; SHF_LINK_ORDER and SHF_GROUP are added according to `about` */
 	uint64_t align;
+	uint64_t entry; /* sh_entsize */
 	uint32_t about; /* input section: the sh_link of SHF_LINK_ORDER, and its group is joined; 0 = none */
 	uint8_t *data;
 	uint64_t size;
@@ -39,9 +40,19 @@ struct new_section {
 /* Checks that the file can hold `count` more sections, each with relocations. 0, or -1 and a message. */
 int object_write_room(const struct elf_file *f, size_t count, struct error *e);
 
+/* A symbol to add, in a section of the input; by its `info`, local or global. */
+struct new_symbol {
+	const char *prefix, *name; /* its name: the one, then the other */
+	uint32_t section;
+	uint64_t value, size;
+	uint8_t info, other; /* st_info, st_other */
+};
+
 struct object_change {
 	const struct new_section *added;
 	size_t count;
+	const struct new_symbol *symbols; /* may be null */
+	size_t symbol_count;
 	const bool *emptied; /* of each section of the input: it gets size 0; may be null */
 	const char *wanted; /* an undefined symbol that the output has: what a linker is to take from an archive; or null */
 };

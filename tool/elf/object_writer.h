@@ -21,13 +21,16 @@ struct object_writer {
 	uint32_t *symbol_of;  /* per input section: its section symbol in the output, or 0 */
 	uint32_t *new_locals; /* input sections that get a new section symbol */
 	uint32_t new_local_count;
-	uint32_t first_global;     /* number of the input's first global symbol */
-	const char *wanted;        /* an undefined symbol to add, whose name comes right after the input's; or null */
-	uint32_t *index_of;        /* output index of each new section */
-	uint32_t *group_of;        /* per input section: its SHT_GROUP section, or 0 */
-	uint32_t *joins;           /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */
-	uint32_t *next_join;       /* per new section: the next one that joins the same group, + 1 */
-	struct object_part *parts; /* all sections, by output index */
+	const struct new_symbol *symbols; /* to add: the local ones after the new section symbols, the global ones last */
+	size_t symbol_count;
+	uint32_t named_local_count; /* local ones of these */
+	uint32_t first_global;      /* number of the input's first global symbol */
+	const char *wanted;         /* an undefined symbol to add, whose name comes right behind the input's; or null */
+	uint32_t *index_of;         /* output index of each new section */
+	uint32_t *group_of;         /* per input section: its SHT_GROUP section, or 0 */
+	uint32_t *joins;            /* per SHT_GROUP section: first new section that joins it, + 1; 0 = none */
+	uint32_t *next_join;        /* per new section: the next one that joins the same group, + 1 */
+	struct object_part *parts;  /* all sections, by output index */
 	uint32_t part_count;
 	void **owned; /* buffers that parts point into until the end */
 	size_t owned_count, owned_capacity;
@@ -39,10 +42,16 @@ void *object_own(struct object_writer *w, void *p);
 /* Zeroed memory that lives until the output is written. */
 void *object_keep(struct object_writer *w, size_t size);
 
-/* The number in the output of symbol s of the input: new section symbols come before the first global one. */
+/* The number of local symbols that are added, in front of the input's first global one. */
+static inline uint32_t object_locals(const struct object_writer *w)
+{
+	return w->new_local_count + w->named_local_count;
+}
+
+/* The number in the output of symbol s of the input. */
 static inline uint32_t object_symbol(const struct object_writer *w, uint32_t s)
 {
-	return s >= w->first_global ? s + w->new_local_count : s;
+	return s >= w->first_global ? s + object_locals(w) : s;
 }
 
 /* The output index of new section k. */

@@ -14,7 +14,10 @@
 struct objtool_options {
 	const struct linux_release *release;
 	bool jump_label, noinstr_hack; /* --hacks */
+	bool skylake;                  /* with rethunk */
+	unsigned prefix;               /* bytes in front of functions; 0: not asked for */
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
+	bool noabs;
 	bool stackval;
 	bool ibt;
 	bool linked;         /* --link: the object is a linked one, which says all uses of its code */
@@ -24,10 +27,14 @@ struct objtool_options {
 	bool backup;         /* keep FILE.orig */
 	bool dry_run;        /* write nothing */
 	bool stats;          /* print counts */
+	bool errors;         /* --werror: nothing is written where there is a warning */
+	bool section_address;
+	const char *output; /* the file to write; null: the object itself */
 };
+#define OBJTOOL_PREFIX_MOST 4096
 
-/* Runs the passes. 0; or -1 and a message, and the file is as it was. Warnings go to standard error, in objtool's form,
- * and change nothing. */
+/* Runs the passes. 0, or 1 if there were warnings; or -1 and a message, and the file is as it was. Warnings go to
+ * standard error, in objtool's form. */
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
 
 /* Names of places, read for the first warning; `others`: for the first in code of no function. */
@@ -63,6 +70,7 @@ struct branches {
 	struct branch_list returns, retpolines, calls; /* to the return thunk, to retpolines, static calls */
 	struct branch_list traced;                     /* with options.mcount: of __fentry__ */
 	struct branch_list sealed;                     /* endbr that nothing needs */
+	struct branch_list direct;                     /* with options.skylake: direct calls of other code */
 	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
 	size_t insns;
 	size_t warnings; /* of --retpoline */
@@ -91,12 +99,13 @@ int endbrs_find(const struct code_map *map, const struct objtool_options *o, str
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
                    struct new_section *out, size_t *count, struct error *e);
-#define SITE_SECTIONS 5u
+#define SITE_SECTIONS 6u
 
 /* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
  * express become UNDEFINED; returns their number, or -1 and a message. */
-long orc_sections(const struct elf_file *f, const struct linux_release *release, struct frames *frames,
-                  struct new_section *out, size_t *count, struct error *e);
+struct prefixes;
+long orc_sections(const struct elf_file *f, const struct linux_release *release, const struct prefixes *prefixes,
+                  struct frames *frames, struct new_section *out, size_t *count, struct error *e);
 
 /* hacks.c: changes code bytes and relocations of f in place. 0, or -1 and a message. */
 int keys_hack(struct elf_file *f, struct error *e);

@@ -4,6 +4,7 @@
 #include "arch/x86/stack.h"
 #include "elf/outfile.h"
 #include "objtool/code_map.h"
+#include "objtool/prefix_symbols.h"
 #include "report/text.h"
 #include "support/bounds.h"
 #include "support/memory.h"
@@ -14,6 +15,20 @@
 #include <string.h>
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
+
+/* How warnings are printed, and how many there were: of the one object that a process is run for. */
+static struct {
+	bool errors, section_address;
+	size_t count;
+} warnings_said;
+
+/* What the passes make of an object. */
+struct results {
+	struct branches branches;
+	struct prefixes prefixes;
+	struct new_section sections[SECTIONS_MOST];
+	size_t count; /* of sections */
+};
 
 /* Entry code's symbols are of no type. */
 static bool is_sized_label(const struct elf_file *f, const struct elf_symbol *y)
@@ -46,7 +61,9 @@ void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t
 	symbol_index_describe(x, f, section, at, out, size);
 	n = strlen(out);
 	if (!strchr(out, '+'))
-		snprintf(out + n, size - n, "+0x0");
+		n += (size_t)snprintf(out + n, size - n, "+0x0");
+	if (warnings_said.section_address && n < size && symbol_index_find(x, section, at))
+		snprintf(out + n, size - n, " (%s+0x%llx)", f->sections[section].name, (unsigned long long)at);
 }
 
 void objtool_say(const struct elf_file *f, const char *format, ...)
@@ -60,7 +77,9 @@ void objtool_say(const struct elf_file *f, const char *format, ...)
 	if (vasprintf(&text, format, ap) < 0)
 		text = NULL;
 	va_end(ap);
-	if (text && asprintf(&line, "%s: warning: objtool: %s", f->path, text) >= 0) {
+	warnings_said.count++;
+	if (text &&
+	    asprintf(&line, "%s: %s: objtool: %s", f->path, warnings_said.errors ? "error" : "warning", text) >= 0) {
 		text_line(stderr, line);
 		free(line);
 	}
@@ -77,7 +96,7 @@ void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t 
 
 /* Makes the rows, from the code as the compiler wrote it. */
 static int orc_pass(const struct elf_file *f, const struct linux_release *release, struct notes *notes,
-                    struct new_section *out, size_t *count, struct error *e)
+                    struct results *out, struct error *e)
 {
 	const struct frames_options options = {.jobs = 1, .profile = &release->profile, .notes = notes};
 	struct frames frames;
@@ -85,7 +104,7 @@ static int orc_pass(const struct elf_file *f, const struct linux_release *releas
 
 	big_trim(f->size);
 	if (!lost)
-		lost = orc_sections(f, release, &frames, out, count, e);
+		lost = orc_sections(f, release, &out->prefixes, &frames, out->sections, &out->count, e);
 	if (lost > 0)
 		objtool_say(f, "%ld rows do not fit an ORC entry", lost);
 	frames_free(&frames);
@@ -94,13 +113,13 @@ static int orc_pass(const struct elf_file *f, const struct linux_release *releas
 }
 
 /* Writes FILE.orig, the object as it was before the passes. */
-static int backup_write(const struct elf_file *f, struct error *e)
+static int backup_write(const char *object, const char *path_of, const uint8_t *bytes, size_t size, struct error *e)
 {
 	char path[4096];
 
-	if ((size_t)snprintf(path, sizeof(path), "%s.orig", f->path) >= sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "%s.orig", path_of) >= sizeof(path))
 		return error_set(e, "its path is too long for a backup");
-	return outfile_write(path, f->bytes, f->size, f->path, e) ? -1 : 0;
+	return outfile_write(path, bytes, size, object, e->text, sizeof(e->text)) ? -1 : 0;
 }
 
 static void stats_print(const struct branches *b, const struct new_section *s, size_t count)
@@ -122,10 +141,44 @@ static bool is_linked(const struct elf_file *f)
 	return n > 1;
 }
 
-/* All passes over an open file, whose bytes may have changed in place then; sections[0..*count) are to be added. */
-static int passes_run(struct elf_file *f, const struct objtool_options *o, struct branches *b,
-                      struct new_section *sections, size_t *count, struct error *e)
+/* --noabs: code that runs before it is where it was linked for must not hold addresses. */
+static int absolutes_check(const struct elf_file *f, struct error *e)
 {
+	uint32_t i, rel;
+
+	for (i = 1; i < f->section_count; i++) {
+		struct elf_reloc *r;
+		long n, k;
+
+		if (!(f->sections[i].sh.sh_flags & SHF_ALLOC) || !strcmp(f->sections[i].name, "__patchable_function_entries") ||
+		    !(rel = elf_section_rela(f, i, 1)))
+			continue;
+		n = elf_relocs(f, rel, &r, e);
+		if (n < 0)
+			return -1;
+		for (k = 0; k < n; k++)
+			if (r[k].type == R_X86_64_64 || r[k].type == R_X86_64_32 || r[k].type == R_X86_64_32S)
+				objtool_say(f, "section %s has absolute relocation at offset 0x%llx", f->sections[i].name,
+				            (unsigned long long)r[k].offset);
+		free(r);
+	}
+	return 0;
+}
+
+/* Passes that change code come last. */
+static int code_change(struct elf_file *f, const struct objtool_options *o, const struct results *r, struct error *e)
+{
+	if (o->dry_run || (o->errors && warnings_said.count))
+		return 0;
+	if (o->mcount && (o->mnop || o->release->nops_fentry) && traced_hack(f, &r->branches, e))
+		return -1;
+	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, &r->branches, e)) ? -1 : 0;
+}
+
+/* All passes over an open file, whose bytes may have changed in place then. */
+static int passes_run(struct elf_file *f, const struct objtool_options *o, struct results *r, struct error *e)
+{
+	struct branches *b = &r->branches;
 	struct code_map map;
 	struct notes notes;
 	bool noted; /* they have been read */
@@ -146,76 +199,106 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 		err = stack_check(&map, o, warnings + b->warnings, e);
 	if (!err && o->ibt)
 		err = endbrs_find(&map, o, &b->sealed, e);
+	if (!err && o->prefix)
+		err = prefixes_find(&map, o, &r->prefixes, e);
 	if (!err)
-		err = sites_sections(f, o, b, sections, count, e);
+		err = sites_sections(f, o, b, r->sections, &r->count, e);
+	if (!err && o->noabs)
+		err = absolutes_check(f, e);
 	step_caches_keep(false);
 	noted = map.fields;
 	notes = map.notes;
 	map.notes = (struct notes){0};
 	code_map_free(&map);
 	if (!err && o->orc)
-		err = orc_pass(f, o->release, noted ? &notes : NULL, sections, count, e);
+		err = orc_pass(f, o->release, noted ? &notes : NULL, r, e);
 	notes_free(&notes);
-	if (err)
-		return -1;
-	/* Passes that change code come last. */
-	if (o->dry_run)
-		return 0;
-	if (o->mcount && (o->mnop || o->release->nops_fentry) && traced_hack(f, b, e))
-		return -1;
-	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, b, e)) ? -1 : 0;
+	return err ? -1 : code_change(f, o, r, e);
 }
 
 static int result_write(const struct elf_file *f, const struct objtool_options *o, const struct file_mark *seen,
-                        const struct new_section *sections, size_t count, struct error *e)
+                        const struct results *r, struct error *e)
 {
-	const struct object_change change = {.added = sections, .count = count};
+	const struct object_change change = {
+		.added = r->sections, .count = r->count, .symbols = r->prefixes.list, .symbol_count = r->prefixes.count};
 	const struct outfile_target target = {.path = f->path, .seen = seen};
 	uint8_t *bytes = NULL;
 	size_t size = 0;
 	int err;
 
-	if (o->dry_run)
-		return 0;
-	if (object_write_room(f, count, e) || object_write(f, &change, &bytes, &size, e))
+	if (object_write_room(f, r->count, e) || object_write(f, &change, &bytes, &size, e))
 		return -1;
-	err = outfile_replace(&target, bytes, size, e) ? -1 : 0;
+	if (o->output)
+		err = outfile_write(o->output, bytes, size, f->path, e->text, sizeof(e->text)) ? -1 : 0;
+	else
+		err = outfile_replace(&target, bytes, size, e->text, sizeof(e->text)) ? -1 : 0;
 	free(bytes);
+	return err;
+}
+
+/* May the passes have changed anything? */
+static bool is_changed(const struct objtool_options *o, const struct results *r)
+{
+	return r->count || r->prefixes.count || o->jump_label || o->noinstr_hack || o->mcount || o->output;
+}
+
+static void results_free(struct results *r)
+{
+	size_t i;
+
+	branch_sites_free(&r->branches);
+	prefixes_free(&r->prefixes);
+	for (i = 0; i < SECTIONS_MOST; i++) {
+		free(r->sections[i].data);
+		free(r->sections[i].relocs);
+	}
+}
+
+/* The passes over an object whose bytes are `bytes`, which `f` takes. */
+static int object_run(struct elf_file *f, const struct objtool_options *o, const struct file_mark *seen,
+                      struct error *e)
+{
+	struct results r = {0};
+	int err = elf_is_object(f) ? linux_release_check(o->release, f, e) : error_set(e, "is no object file");
+
+	if (!err && o->ibt && !o->linked && !is_linked(f))
+		err = error_set(e, "--ibt requires --link");
+	if (!err && o->backup && !o->dry_run && !o->release->backs_up_failures)
+		err = backup_write(f->path, f->path, f->bytes, f->size, e);
+	if (!err)
+		err = passes_run(f, o, &r, e);
+	if (!err && !o->dry_run && !(o->errors && warnings_said.count) && is_changed(o, &r))
+		err = result_write(f, o, seen, &r, e);
+	if (!err && o->stats)
+		stats_print(&r.branches, r.sections, r.count);
+	results_free(&r);
 	return err;
 }
 
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e)
 {
-	struct new_section sections[SECTIONS_MOST] = {0};
+	bool backs_up = o->backup && !o->dry_run && o->release->backs_up_failures;
 	struct elf_file f = {0};
+	struct error ignored;
 	struct file_mark seen;
-	struct branches branches = {0};
-	size_t count = 0, size, i;
-	uint8_t *bytes;
+	uint8_t *bytes, *before = NULL;
+	size_t size;
 	int err;
 
 	if (file_read_marked(path, &bytes, &size, &seen, e))
 		return -1;
-	err = elf_open_bytes(&f, path, bytes, size, e);
-	if (!err && !elf_is_object(&f))
-		err = error_set(e, "is no object file");
-	if (!err)
-		err = linux_release_check(o->release, &f, e);
-	if (!err && o->ibt && !o->linked && !is_linked(&f))
-		err = error_set(e, "--ibt requires --link");
-	if (!err && o->backup && !o->dry_run)
-		err = backup_write(&f, e);
-	if (!err)
-		err = passes_run(&f, o, &branches, sections, &count, e);
-	if (!err && (count || o->jump_label || o->noinstr_hack || o->mcount))
-		err = result_write(&f, o, &seen, sections, count, e);
-	if (!err && o->stats)
-		stats_print(&branches, sections, count);
-	branch_sites_free(&branches);
-	for (i = 0; i < SECTIONS_MOST; i++) {
-		free(sections[i].data);
-		free(sections[i].relocs);
+	if (backs_up) {
+		before = mem_alloc(size + 1, 1);
+		memcpy(before, bytes, size);
 	}
+	warnings_said.errors = o->errors;
+	warnings_said.section_address = o->section_address;
+	err = elf_open_bytes(&f, path, bytes, size, e);
+	if (!err)
+		err = object_run(&f, o, &seen, e);
+	if (backs_up && (err || warnings_said.count))
+		err = backup_write(path, o->output ? o->output : path, before, size, err ? &ignored : e) || err ? -1 : 0;
+	free(before);
 	elf_close(&f);
-	return err;
+	return err ? -1 : warnings_said.count > 0;
 }

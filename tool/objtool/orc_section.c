@@ -6,6 +6,7 @@
  */
 #include "objtool/objtool.h"
 #include "arch/x86/stack.h"
+#include "objtool/prefix_symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -291,8 +292,8 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 	*rows = out;
 }
 
-long orc_sections(const struct elf_file *f, const struct linux_release *release, struct frames *frames,
-                  struct new_section *out, size_t *count, struct error *e)
+long orc_sections(const struct elf_file *f, const struct linux_release *release, const struct prefixes *prefixes,
+                  struct frames *frames, struct new_section *out, size_t *count, struct error *e)
 {
 	struct new_section *pair = &out[*count];
 	struct maker m = {.release = release, .ip = &pair[1], .orc = &pair[0]};
@@ -302,8 +303,10 @@ long orc_sections(const struct elf_file *f, const struct linux_release *release,
 		return error_set(e, "already has a section " ETCH_SEC_ORC);
 	rows_merge(&frames->rows, &frames->notes, &frames->space);
 	rows_ignore(&frames->rows, &frames->notes);
-	pair[0] = (struct new_section){.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 1};
-	pair[1] = (struct new_section){.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 1};
+	if (prefixes->count)
+		prefixes_add_rows(prefixes, &frames->space, &frames->rows);
+	pair[0] = (struct new_section){.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 1, .entry = ENTRY_SIZE};
+	pair[1] = (struct new_section){.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 1, .entry = 4};
 	m.room = m.orc_room = frames->rows.count + 1;
 	m.ip->relocs = mem_alloc(m.room, sizeof(*m.ip->relocs));
 	m.orc->data = mem_alloc(m.orc_room, ENTRY_SIZE);

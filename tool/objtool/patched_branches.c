@@ -19,6 +19,8 @@ struct facts {
 	struct place_names names;
 	struct linux_place *safe; /* LINUX_RETPOLINE_SAFE */
 	size_t safe_count;
+	struct linux_place *pushes; /* with options.skylake: LINUX_INTRA_FUNCTION_CALL */
+	size_t push_count;
 	uint8_t *kinds; /* enum symbol_kind, of each symbol */
 };
 
@@ -31,6 +33,7 @@ enum symbol_kind {
 	SYMBOL_STATIC_CALL,
 	SYMBOL_PROFILER,
 	SYMBOL_FENTRY,
+	SYMBOL_EMBEDDED, /* code inside an instruction of other code */
 };
 
 /* The code section of the pass. */
@@ -46,7 +49,7 @@ struct pass {
 	uint32_t number;
 	struct elf_reloc *relocs;
 	size_t count, next; /* `next`: the first that is not in front of the instruction */
-	bool replacement, noinstr;
+	bool replacement, noinstr, init;
 	struct {
 		uint64_t at;
 		const char *text; /* null: none */
@@ -103,6 +106,12 @@ static void traced_add(struct pass *p, uint64_t at, uint32_t symbol, bool call)
 	site_add(&p->out->traced, p, at, symbol, call);
 }
 
+static bool is_embedded(const char *name)
+{
+	return !strcmp(name, "retbleed_return_thunk") || !strcmp(name, "srso_alias_safe_ret") ||
+	       !strcmp(name, "srso_safe_ret");
+}
+
 static enum symbol_kind symbol_judge(const struct linux_release *release, const struct elf_symbol *y)
 {
 	const char *thunk = linux_thunk_name(release, y->name);
@@ -117,7 +126,9 @@ static enum symbol_kind symbol_judge(const struct linux_release *release, const 
 		return SYMBOL_STATIC_CALL;
 	if (is_profiler(release, y->name))
 		return SYMBOL_PROFILER;
-	return strcmp(y->name, "__fentry__") ? SYMBOL_OTHER : SYMBOL_FENTRY;
+	if (!strcmp(y->name, "__fentry__"))
+		return SYMBOL_FENTRY;
+	return release->skips_embedded_calls && is_embedded(y->name) ? SYMBOL_EMBEDDED : SYMBOL_OTHER;
 }
 
 /* A direct branch with a relocation against a symbol. */
@@ -128,7 +139,7 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 
 	if (!*kind)
 		*kind = (uint8_t)symbol_judge(p->o->release, &p->f->symbols[symbol]);
-	if (*kind == SYMBOL_OTHER)
+	if (*kind == SYMBOL_OTHER || *kind == SYMBOL_EMBEDDED)
 		return;
 	if (*kind == SYMBOL_RETURNS && !call)
 		site_add(&p->out->returns, p, at, symbol, call);
@@ -142,6 +153,21 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 		site_add(&p->out->profiled, p, at, symbol, call);
 	else if (*kind == SYMBOL_FENTRY && p->o->mcount)
 		traced_add(p, at, symbol, call);
+}
+
+/* For --hacks=skylake: a direct call, whose depth the kernel may count. `symbol`: 0: there is no relocation. */
+static void direct_note(struct pass *p, uint64_t at, uint32_t symbol)
+{
+	const struct objtool_options *o = p->o;
+	uint8_t kind = symbol ? p->facts->kinds[symbol] : SYMBOL_OTHER;
+
+	if (p->init || (p->replacement && !o->release->replaced_sites))
+		return;
+	if (kind == SYMBOL_RETPOLINE || kind == SYMBOL_STATIC_CALL || kind == SYMBOL_EMBEDDED ||
+	    (kind == SYMBOL_FENTRY && o->mcount) || (kind == SYMBOL_PROFILER && p->noinstr && o->noinstr_hack))
+		return;
+	if (symbol || !linux_place_in(p->facts->pushes, p->facts->push_count, p->number, at))
+		site_add(&p->out->direct, p, at, symbol, true);
 }
 
 /* Warns about an indirect branch or return. */
@@ -189,7 +215,9 @@ static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const
 
 	if (r && r->symbol < p->f->symbol_count)
 		branch_note(p, at, s, r->symbol);
-	else if (!direct && code_is_near(bytes, s->len))
+	if (p->o->skylake && s->flow == FLOW_CALL && (!r || r->symbol < p->f->symbol_count))
+		direct_note(p, at, r ? r->symbol : 0);
+	if (!direct && code_is_near(bytes, s->len))
 		indirect_judge(p, at, s);
 }
 
@@ -220,15 +248,19 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 	sls_settle(p, NULL);
 }
 
-static int facts_read(const struct elf_file *f, const struct linux_release *release, struct facts *out, struct error *e)
+static int facts_read(const struct elf_file *f, const struct objtool_options *o, struct facts *out, struct error *e)
 {
 	long n;
 
 	memset(out, 0, sizeof(*out));
-	n = linux_annotated(release, f, LINUX_RETPOLINE_SAFE, &out->safe, e);
+	n = linux_annotated(o->release, f, LINUX_RETPOLINE_SAFE, &out->safe, e);
 	if (n < 0)
 		return -1;
 	out->safe_count = (size_t)n;
+	n = o->skylake ? linux_annotated(o->release, f, LINUX_INTRA_FUNCTION_CALL, &out->pushes, e) : 0;
+	if (n < 0)
+		return -1;
+	out->push_count = (size_t)n;
 	out->kinds = mem_zero(f->symbol_count, 1);
 	return 0;
 }
@@ -237,6 +269,7 @@ static void facts_free(struct facts *x)
 {
 	place_names_free(&x->names);
 	free(x->safe);
+	free(x->pushes);
 	free(x->kinds);
 }
 
@@ -254,6 +287,7 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 		p->count = p->part->count;
 	}
 	p->replacement = !strcmp(name, ".altinstr_replacement");
+	p->init = !p->o->module && !strcmp(name, ".init.text");
 	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") ||
 	             !strncmp(name, ".text..__x86.", 13) ||
 	             (p->o->release->cpuidle_is_noinstr && !strcmp(name, ".cpuidle.text"));
@@ -268,7 +302,7 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 {
 	struct step_cache *cache = step_cache_new(); /* null is allowed */
 	struct facts facts;
-	int err = facts_read(f, o->release, &facts, e);
+	int err = facts_read(f, o, &facts, e);
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
@@ -301,6 +335,7 @@ void branch_sites_free(struct branches *b)
 	free(b->retpolines.list);
 	free(b->calls.list);
 	free(b->sealed.list);
+	free(b->direct.list);
 	free(b->profiled.list);
 	free(b->traced.list);
 	memset(b, 0, sizeof(*b));

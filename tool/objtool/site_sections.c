@@ -18,6 +18,7 @@ static void section_begin(struct new_section *s, const char *name, uint64_t flag
 	*s = (struct new_section){.name = name,
 	                          .flags = SHF_ALLOC | flags,
 	                          .align = 1,
+	                          .entry = size,
 	                          .data = mem_zero(count, size),
 	                          .size = count * size,
 	                          .relocs = mem_zero(count, relocs * sizeof(*s->relocs))};
@@ -149,6 +150,8 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 		addresses_section(&out[(*count)++], ".retpoline_sites", &b->retpolines);
 	if (is_wanted(f, o->rethunk, &b->returns, ".return_sites"))
 		addresses_section(&out[(*count)++], ".return_sites", &b->returns);
+	if (is_wanted(f, o->rethunk && o->skylake, &b->direct, ".call_sites"))
+		addresses_section(&out[(*count)++], ".call_sites", &b->direct);
 	if (is_wanted(f, o->ibt, &b->sealed, ".ibt_endbr_seal"))
 		addresses_section(&out[(*count)++], ".ibt_endbr_seal", &b->sealed);
 	if (is_wanted(f, o->mcount, &b->traced, "__mcount_loc"))

@@ -299,8 +299,9 @@ static int tables_write(struct object_step *t)
 	int err;
 
 	big_trim(t->f->size);
-	err = object_write(t->f, &(struct object_change){all, count, t->emptied, wanted}, &t->out->bytes, &t->out->size,
-	                   t->e);
+	err = object_write(t->f,
+	                   &(struct object_change){.added = all, .count = count, .emptied = t->emptied, .wanted = wanted},
+	                   &t->out->bytes, &t->out->size, t->e);
 	free(all);
 	return err;
 }

@@ -44,7 +44,10 @@ struct linux_release {
 	bool replaced_sites;   /* sites in .altinstr_replacement are listed, too */
 	bool addresses_by_lea; /* --ibt: lea of an address in the same section counts as a use, without a relocation */
 	bool cpuidle_is_noinstr;
-	bool errors_are_fatal; /* what does not decode is an error, not a warning */
+	bool skips_embedded_calls; /* --hacks=skylake: of code inside another instruction */
+	bool prefixes_by_entries;  /* --prefix: by __patchable_function_entries, not by nops */
+	bool backs_up_failures;    /* --backup: where there is an error or a warning */
+	bool errors_are_fatal;     /* what does not decode is an error, not a warning */
 };
 
 #define LINUX_NUMBER(major, minor) ((major) << 8 | (minor))

@@ -65,6 +65,9 @@ static void since_7_2(struct linux_release *r)
 	r->replaced_sites = true;
 	r->addresses_by_lea = true;
 	r->cpuidle_is_noinstr = true;
+	r->skips_embedded_calls = true;
+	r->prefixes_by_entries = true;
+	r->backs_up_failures = true;
 	r->errors_are_fatal = true;
 }
 

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds and describes the bytes in front of functions (prefix_symbols.h). */
+#include "objtool/prefix_symbols.h"
+#include "shared/search.h"
+#include "support/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX_NAME "__pfx_"
+#define NAME_MOST   512u /* of a symbol, with its zero, that objtool makes */
+
+/* Adds the symbol in front of a function. */
+static void prefix_add(struct prefixes *p, const struct code_map *m, const struct objtool_options *o,
+                       const struct elf_symbol *y)
+{
+	if (strlen(y->name) + sizeof(PREFIX_NAME) > NAME_MOST) {
+		objtool_say(m->f, "%s: symbol name too long, can't create __pfx_ symbol", y->name);
+		return;
+	}
+	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	p->list[p->count++] = (struct new_symbol){.prefix = PREFIX_NAME,
+	                                          .name = y->name,
+	                                          .section = y->section,
+	                                          .value = y->value - o->prefix,
+	                                          .size = o->prefix,
+	                                          .info = ELF64_ST_INFO(y->bind, y->type)};
+}
+
+/* Are the bytes in front of a function nops, the first of which begins there? */
+static bool has_nops(const struct code_map *m, const struct objtool_options *o, const struct elf_symbol *y)
+{
+	const struct code_section *c = space_of(&m->space, y->section);
+	uint64_t at;
+	struct step s;
+
+	if (!c || y->value < o->prefix || y->value > c->size ||
+	    symbol_index_find(&m->functions, y->section, y->value - o->prefix))
+		return false;
+	for (at = y->value - o->prefix; at < y->value; at += s.len)
+		if (!step_decode(NULL, c->bytes + at, y->value - at, c->addr + at, &s) || !s.padding || s.flow != FLOW_NEXT)
+			return false;
+	return true;
+}
+
+/* The function at the start of which an entry of __patchable_function_entries says that there is room; of several names
+ * the last of the file. Null: none. */
+static const struct elf_symbol *function_named(const struct code_map *m, uint32_t section, uint64_t at)
+{
+	const struct symbol_index *x = &m->functions;
+	const struct elf_symbol *found = NULL;
+	size_t k;
+
+	for (k = symbol_index_above(x, section, at); k-- && x->list[k]->section == section && x->list[k]->value == at;)
+		if (!found || x->list[k] > found)
+			found = x->list[k];
+	return found;
+}
+
+/* Since 7.2: what the compiler says. */
+static int entries_read(struct prefixes *p, const struct code_map *m, const struct objtool_options *o, uint32_t section,
+                        struct error *e)
+{
+	uint32_t rel = elf_section_rela(m->f, section, 1);
+	struct elf_reloc *r = NULL;
+	long n = rel ? elf_relocs(m->f, rel, &r, e) : 0, i;
+
+	for (i = 0; i < n; i++) {
+		const struct elf_symbol *y = r[i].symbol < m->f->symbol_count ? &m->f->symbols[r[i].symbol] : NULL;
+		uint64_t at = y ? y->value + (uint64_t)r[i].addend : 0;
+		const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
+
+		y = c && at < c->size ? function_named(m, y->section, at + o->prefix) : NULL;
+		if (y)
+			prefix_add(p, m, o, y);
+	}
+	free(r);
+	return n < 0 ? -1 : 0;
+}
+
+static int prefix_order(const void *a, const void *b)
+{
+	const struct new_symbol *x = a, *y = b;
+
+	if (x->section != y->section)
+		return x->section < y->section ? -1 : 1;
+	return x->value < y->value ? -1 : x->value > y->value;
+}
+
+int prefixes_find(const struct code_map *map, const struct objtool_options *o, struct prefixes *out, struct error *e)
+{
+	uint32_t section = 0;
+	size_t i;
+	int err = 0;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; !o->release->prefixes_by_entries && i < map->functions.count; i++)
+		if (has_nops(map, o, map->functions.list[i]))
+			prefix_add(out, map, o, map->functions.list[i]);
+	while (o->release->prefixes_by_entries && !err &&
+	       (section = elf_section_find(map->f, "__patchable_function_entries", section + 1)))
+		err = entries_read(out, map, o, section, e);
+	if (out->count)
+		qsort(out->list, out->count, sizeof(*out->list), prefix_order);
+	return err;
+}
+
+void prefixes_free(struct prefixes *p)
+{
+	free(p->list);
+	memset(p, 0, sizeof(*p));
+}
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+static void row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
+{
+	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
+}
+
+void prefixes_add_rows(const struct prefixes *p, const struct code_space *space, struct row_list *rows)
+{
+	struct row_list out = {.room = rows->count + p->count + 1};
+	size_t next = 0, i;
+
+	out.rows = mem_alloc(out.room, sizeof(*out.rows));
+	for (i = 0; i < p->count; i++) {
+		uint64_t from = space_of(space, p->list[i].section)->addr + p->list[i].value, start = from + p->list[i].size;
+		size_t k = SEARCH(rows->count, n, rows->rows[n].addr <= start);
+
+		if (!k || rows->rows[k - 1].rule.kind == ETCH_RULE_UNDEF || (out.count && out.rows[out.count - 1].addr >= from))
+			continue; /* no row, or another name of the same function */
+		for (; next < rows->count && rows->rows[next].addr < from; next++)
+			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
+		row_put(&out, from, &rows->rows[k - 1].rule);
+		next = k > next ? k : next; /* what was there, and the function's first row, which is the same */
+	}
+	for (; next < rows->count; next++)
+		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
+	free(rows->rows);
+	*rows = out;
+}
