@@ -191,6 +191,7 @@ def orc_text(entries):
 HASH = {
     "6.3": "db84aed4103b31dd51e017f8f79783ca985c2c51",
     "6.4 and later": "fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24",
+    "7.2 and later": "137c36ad7627c4dd55932176bb0ecdbd5041fc82",
     "new": "00112233445566778899aabbccddeeff00112233",
 }
 
@@ -220,7 +221,17 @@ ROWS = {
         ((0, 0, 0, 0, 0), "undef undef undef undef"), ((8, 0, SP, 0, 7), "undef undef undef bad"),
         ((8, 0, 0, 0, 2), "undef undef undef bad"),
     ],
+    "7.2 and later": [
+        ((8, 0, 3, 0, 2), "rsp+8 same cfa-8 call"), ((16, -16, 4, 8, 2), "rbp+16 cfa-16 cfa-8 call"),
+        ((0, -16, 6, 4, 2), "r10+0 *(rbp-16) cfa-8 call"), ((0, 0, 1, 0, 2), "rax+0 same cfa-8 call"),
+        ((0, 0, 5, 0, 2), "rdi+0 same cfa-8 call"), ((-8, 0, 10, 4, 2), "*(rbp-8)+0 *(rbp+0) cfa-8 call"),
+        ((8, 0, 9, 0, 2), "*(rsp+0)+8 same cfa-8 call"), ((0, 0, 3, 0, 3 | 8), "*(rsp+152)+0 *(rsp+32) *(rsp+128) regs,signal"),
+        ((0, 0, 0, 0, 1), "undef undef undef end"), ((0, 0, 0, 0, 0), "undef undef undef undef"),
+        ((8, 0, 8, 0, 2), "undef undef undef bad"), ((8, 0, 11, 0, 2), "undef undef undef bad"),
+        ((8, 0, 3, 1, 2), "undef undef undef bad"), ((8, 0, 3, 0, 2), "rsp+8 same cfa-8 call"),
+    ],
 }
+UNTOLD = '\t.section __ksymtab, "a"\n\t.long 0\n'
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -230,9 +241,15 @@ ROWS = {
     ("6.3", RELEASE % "6.1.0" + orc_header("6.3"), ".orc_header"),
     ("6.4 and later", RELEASE % "6.12.1", "release 6.12.1"),
     ("6.4 and later", RELEASE % "5.14.0-500.el9" + orc_header("6.4 and later"), ".orc_header"),
-    ("6.4 and later", RELEASE % "6.1.0" + orc_header("new"), "assumed: unknown hash in .orc_header"),
-    ("6.4 and later", '\t.section __ksymtab, "a"\n\t.long 0\n', "assumed from entry types: no .orc_header, no release"),
-    ("6.2 and before", '\t.section __ksymtab, "a"\n\t.long 0\n', "assumed from entry types: no .orc_header, no release"),
+    ("6.4 and later", RELEASE % "6.1.0" + orc_header("new"), "assumed from its entries: unknown hash in .orc_header"),
+    ("6.4 and later", RELEASE % "6.18.3", "assumed from its entries: no .orc_header, and the release does not tell"),
+    ("6.4 and later", UNTOLD, "assumed from its entries: no .orc_header, no release"),
+    ("6.2 and before", UNTOLD, "assumed from its entries: no .orc_header, no release"),
+    ("7.2 and later", RELEASE % "7.2.13+deb14-amd64", "release 7.2.13+deb14-amd64"),
+    ("7.2 and later", RELEASE % "6.1.0" + orc_header("7.2 and later"), ".orc_header"),
+    ("7.2 and later", RELEASE % "7.3.0" + orc_header("new"), "assumed from its entries: unknown hash in .orc_header"),
+    ("7.2 and later", RELEASE % "7.0.1", "assumed from its entries: no .orc_header, and the release does not tell"),
+    ("7.2 and later", UNTOLD, "assumed from its entries: no .orc_header, no release"),
 ])
 def test_orc_of_versions(etch, tmp_path, layout, told, by, linked):
     entries = ROWS[layout]
@@ -242,6 +259,24 @@ def test_orc_of_versions(etch, tmp_path, layout, told, by, linked):
     assert [" ".join(line.split("\t")[2:6]) for line in orc(etch, path)] == [r for _, r in entries]
     bad = sum(r.endswith("bad") for _, r in entries)
     assert f", {bad} malformed" in out[0] and sum(bool(re.search("unknown|unused|for the CFA", x)) for x in out[2:]) == bad
+
+
+@pytest.mark.parametrize("told,entries,why", [
+    (RELEASE % "6.12.1", "7.2 and later", "its entries contradict release 6.12.1"),
+    (RELEASE % "7.2.1", "6.4 and later", "its entries contradict release 7.2.1"),
+    (orc_header("7.2 and later"), "6.4 and later", "its entries contradict .orc_header"),
+    (orc_header("6.4 and later"), "7.2 and later", "its entries contradict .orc_header"),
+])
+def test_registers_of_another_layout_are_not_shown(etch, tmp_path, told, entries, why):
+    path = build(tmp_path, orc_text([e for e, _ in ROWS[entries] for _ in range(3)]) + told, False)
+    p = run([etch, "inspect", "orc", path], ok=2)
+    assert not p.stdout and f"section .orc_unwind: its layout is not known: {why}" in p.stderr and p.stderr.count("\n") == 1
+    assert "layout of unknown" in run([etch, "inspect", "tables", path]).stdout
+
+
+def test_registers_that_nothing_tells_are_not_shown(etch, tmp_path):
+    path = build(tmp_path, orc_text([(16, 0, 4, 0, 2)]) + UNTOLD, False)
+    assert "neither a hash, a release nor its entries tell" in run([etch, "inspect", "orc", path], ok=2).stderr
 
 
 def test_indirect_rows_before_5_13(etch, tmp_path):

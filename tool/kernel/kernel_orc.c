@@ -55,45 +55,75 @@ bool kernel_orc_present(const struct elf_file *f)
 
 /* ---- which layout ------------------------------------------------------------------------ */
 
+/* KERNEL_ORC_LAYOUTS: of a release of which it is not known whether its registers have new numbers. */
 static enum kernel_orc_layout layout_of_version(unsigned version)
 {
-	return version >= KERNEL_VERSION_OF(6, 4)   ? KERNEL_ORC_6_4
-	       : version >= KERNEL_VERSION_OF(6, 3) ? KERNEL_ORC_6_3
-	                                            : KERNEL_ORC_4_14;
+	return version >= KERNEL_VERSION_OF(7, 2)    ? KERNEL_ORC_7_2
+	       : version >= KERNEL_VERSION_OF(6, 13) ? KERNEL_ORC_LAYOUTS
+	       : version >= KERNEL_VERSION_OF(6, 4)  ? KERNEL_ORC_6_4
+	       : version >= KERNEL_VERSION_OF(6, 3)  ? KERNEL_ORC_6_3
+	                                             : KERNEL_ORC_4_14;
 }
 
-/* From 6.4 on ordinary frames have another type number. */
-static enum kernel_orc_layout layout_of_entries(const struct elf_file *f, const struct arrays *a)
+static struct kernel_orc_votes votes_count(const struct elf_file *f, const struct arrays *a)
 {
 	const struct elf_section *s = &f->sections[a->orc];
-	int64_t age = 0;
+	struct kernel_orc_votes v = {0};
 	uint64_t i;
 
 	for (i = 0; i < s->sh.sh_size / KERNEL_ORC_SIZE; i++)
-		age += kernel_orc_age(s->data + i * KERNEL_ORC_SIZE);
-	return age > 0 ? KERNEL_ORC_6_4 : KERNEL_ORC_4_14;
+		kernel_orc_vote(&v, s->data + i * KERNEL_ORC_SIZE);
+	return v;
 }
 
+/* The layout that the entries show; `typed`: it is at least that of 6.4. KERNEL_ORC_LAYOUTS: they show none. */
+static enum kernel_orc_layout layout_of_entries(const struct kernel_orc_votes *v, bool typed)
+{
+	if (!typed && v->types_6_4 <= v->types_older)
+		return KERNEL_ORC_4_14;
+	if (v->registers_7_2 == v->registers_older)
+		return v->types_6_4 || !typed ? KERNEL_ORC_LAYOUTS : KERNEL_ORC_6_4;
+	return v->registers_7_2 > v->registers_older ? KERNEL_ORC_7_2 : KERNEL_ORC_6_4;
+}
+
+/* Do most entries show other registers than a layout has? */
+static bool is_contradicted(enum kernel_orc_layout layout, const struct kernel_orc_votes *v)
+{
+	return (layout == KERNEL_ORC_6_4 && v->registers_7_2 > v->registers_older) ||
+	       (layout == KERNEL_ORC_7_2 && v->registers_older > v->registers_7_2);
+}
+
+/* Sets the layout and what told it. KERNEL_ORC_LAYOUTS: nothing does, or it is contradicted, and out->problem says so.
+ */
 static void layout_find(const struct kernel *k, const struct arrays *a, struct kernel_rows *out)
 {
 	uint32_t header = elf_section_find(k->file, ".orc_header", 1);
 	const struct elf_section *s = &k->file->sections[header];
+	const struct kernel_orc_votes votes = votes_count(k->file, a);
+	bool hashed = header && s->data && s->sh.sh_size == 20;
 	char *from = out->layout_from;
 	size_t size = sizeof(out->layout_from);
 
-	if (header && s->data && s->sh.sh_size == 20) {
-		out->layout = kernel_orc_layout_of_hash(s->data);
+	out->layout = hashed       ? kernel_orc_layout_of_hash(s->data)
+	              : k->version ? layout_of_version(k->version)
+	                           : KERNEL_ORC_LAYOUTS;
+	if (out->layout != KERNEL_ORC_LAYOUTS && hashed) {
 		snprintf(from, size, ".orc_header");
-		if (out->layout == KERNEL_ORC_LAYOUTS) {
-			out->layout = KERNEL_ORC_6_4;
-			snprintf(from, size, "assumed: unknown hash in .orc_header");
-		}
-	} else if (k->version) {
-		out->layout = layout_of_version(k->version);
+	} else if (out->layout != KERNEL_ORC_LAYOUTS) {
 		snprintf(from, size, "release %s in %s", k->release, k->release_from);
 	} else {
-		out->layout = layout_of_entries(k->file, a);
-		snprintf(from, size, "assumed from entry types: no .orc_header, no release");
+		out->layout = layout_of_entries(&votes, hashed || k->version);
+		snprintf(from, size, "assumed from its entries: %s",
+		         hashed       ? "unknown hash in .orc_header"
+		         : k->version ? "no .orc_header, and the release does not tell"
+		                      : "no .orc_header, no release");
+	}
+	if (is_contradicted(out->layout, &votes)) {
+		snprintf(out->problem, sizeof(out->problem), "its layout is not known: its entries contradict %s", from);
+		out->layout = KERNEL_ORC_LAYOUTS;
+	} else if (out->layout == KERNEL_ORC_LAYOUTS) {
+		snprintf(out->problem, sizeof(out->problem),
+		         "its layout is not known: neither a hash, a release nor its entries tell");
 	}
 }
 
@@ -257,6 +287,8 @@ int kernel_orc_read(struct kernel *k, struct kernel_rows *out, struct error *e)
 		return 0;
 	out->present = true;
 	layout_find(k, &a, out);
+	if (out->layout == KERNEL_ORC_LAYOUTS)
+		return error_set(e, "section " ETCH_SEC_ORC ": %s", out->problem);
 	do
 		if (append(k, &a, out))
 			return error_memory(e);

@@ -24,7 +24,7 @@ struct kernel_rows {
 	bool sorted;  /* the file's entries are sorted */
 	enum kernel_orc_layout layout;
 	char layout_from[160]; /* what the layout was inferred from */
-	char problem[160];     /* a problem of the arrays as a whole; or empty */
+	char problem[256];     /* a problem of the arrays as a whole; or empty */
 };
 
 /*

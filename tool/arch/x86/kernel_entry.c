@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ORC_REG_* of asm/orc_types.h; AX was added last. */
+/* ORC_REG_* of asm/orc_types.h before 7.2; AX was added last. */
 enum {
 	REG_UNDEFINED = 0,
 	REG_PREV_SP = 1,
@@ -23,6 +23,13 @@ enum {
 /* Offsets in struct pt_regs (asm/ptrace.h), and in the iret frame at its end. */
 enum { REGS_BP = 32, REGS_IP = 128, REGS_SP = 152, IRET_IP = 0, IRET_SP = 24 };
 
+/* The same by the numbers of 7.2; what is none keeps a number that is none. */
+static const uint8_t registers_7_2[16] = {
+	REG_UNDEFINED, REG_AX,          REG_DX,          REG_SP, REG_BP, REG_DI, REG_R10, REG_R13,
+	REG_PREV_SP,   REG_SP_INDIRECT, REG_BP_INDIRECT, 11,     12,     13,     14,      15};
+
+static bool is_typed(enum kernel_orc_layout layout) { return layout >= KERNEL_ORC_6_4; }
+
 static const char *const names[] = {NULL, NULL, "rdx", "rdi", "rbp", "rsp", "r10", "r13", "rbp", "rsp", "rax"};
 
 static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout layout, struct kernel_orc *out)
@@ -31,9 +38,9 @@ static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout l
 	static const uint8_t new[] = {KERNEL_ORC_UNDEF, KERNEL_ORC_END, KERNEL_ORC_CALL, KERNEL_ORC_REGS,
 	                              KERNEL_ORC_PARTIAL};
 
-	if (type >= (layout == KERNEL_ORC_6_4 ? sizeof(new) : sizeof(old)))
+	if (type >= (is_typed(layout) ? sizeof(new) : sizeof(old)))
 		return "unknown type for this layout";
-	if (layout == KERNEL_ORC_6_4)
+	if (is_typed(layout))
 		out->kind = new[type];
 	else
 		out->kind = end ? KERNEL_ORC_END : out->sp_reg ? old[type] : KERNEL_ORC_UNDEF;
@@ -52,7 +59,7 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
                               struct kernel_orc *out)
 {
 	/* How many of the last 16 bits the layout uses. */
-	unsigned used = layout == KERNEL_ORC_4_14 ? 11 : 12, type_bits = layout == KERNEL_ORC_6_4 ? 7 : 3, bits;
+	unsigned used = layout == KERNEL_ORC_4_14 ? 11 : 12, type_bits = is_typed(layout) ? 7 : 3, bits;
 	const char *wrong;
 
 	memset(out, 0, sizeof(*out));
@@ -61,7 +68,11 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 	bits = bytes[4] | (unsigned)bytes[5] << 8;
 	out->sp_reg = bits & 15;
 	out->bp_reg = bits >> 4 & 15;
-	out->signal = layout == KERNEL_ORC_6_3 ? bits >> 10 & 1 : layout == KERNEL_ORC_6_4 ? bits >> 11 & 1 : 0;
+	if (layout == KERNEL_ORC_7_2) {
+		out->sp_reg = registers_7_2[out->sp_reg];
+		out->bp_reg = registers_7_2[out->bp_reg];
+	}
+	out->signal = layout == KERNEL_ORC_6_3 ? bits >> 10 & 1 : is_typed(layout) ? bits >> 11 & 1 : 0;
 	wrong = unpack_kind(bits >> 8 & type_bits,
 	                    layout == KERNEL_ORC_4_14  ? bits >> 10 & 1
 	                    : layout == KERNEL_ORC_6_3 ? bits >> 11 & 1
@@ -74,14 +85,17 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 	return wrong;
 }
 
-int kernel_orc_age(const uint8_t bytes[KERNEL_ORC_SIZE])
+void kernel_orc_vote(struct kernel_orc_votes *v, const uint8_t bytes[KERNEL_ORC_SIZE])
 {
-	/* By far the most frequent entry is an ordinary frame (type CALL) with its CFA relative to rsp or rbp. */
+	/* By far the most frequent entry is an ordinary frame (type CALL) with its CFA relative to rsp, then to rbp, whose
+	 * number has not changed. The number of rsp in 7.2 was that of rdi before, and the other way round; hardly any
+	 * frame is relative to rdi. */
 	unsigned sp = bytes[4] & 15, type = bytes[5] & 7;
 
-	if (sp != REG_SP && sp != REG_BP)
-		return 0;
-	return type == 2 ? 1 : type == 0 ? -1 : 0;
+	v->types_6_4 += type == 2 && (sp == REG_SP || sp == REG_BP || registers_7_2[sp] == REG_SP);
+	v->types_older += type == 0 && (sp == REG_SP || sp == REG_BP);
+	v->registers_7_2 += type == 2 && registers_7_2[sp] == REG_SP;
+	v->registers_older += type == 2 && sp == REG_SP;
 }
 
 /* The stack address of sp_reg and sp_offset, plus `more`. */
@@ -161,7 +175,7 @@ const char *kernel_orc_kind_text(const struct kernel_orc *o)
 
 const char *kernel_orc_layout_text(enum kernel_orc_layout layout)
 {
-	static const char *const text[] = {"6.2 and before", "6.3", "6.4 and later"};
+	static const char *const text[] = {"6.2 and before", "6.3", "6.4 and later", "7.2 and later", "unknown"};
 
 	return text[layout];
 }
@@ -173,6 +187,11 @@ enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20])
 	                                 0x17, 0xf8, 0xf7, 0x97, 0x83, 0xca, 0x98, 0x5c, 0x2c, 0x51};
 	static const uint8_t v6_4[20] = {0xfe, 0x5d, 0x32, 0xbf, 0x58, 0x1b, 0xd6, 0x3b, 0x2c, 0xa9,
 	                                 0xa5, 0xc6, 0x5b, 0xa5, 0xa6, 0x25, 0xea, 0xb3, 0xfe, 0x24};
+	static const uint8_t v7_2[20] = {0x13, 0x7c, 0x36, 0xad, 0x76, 0x27, 0xc4, 0xdd, 0x55, 0x93,
+	                                 0x21, 0x76, 0xbb, 0x0e, 0xcd, 0xbd, 0x50, 0x41, 0xfc, 0x82};
 
-	return !memcmp(hash, v6_3, 20) ? KERNEL_ORC_6_3 : !memcmp(hash, v6_4, 20) ? KERNEL_ORC_6_4 : KERNEL_ORC_LAYOUTS;
+	return !memcmp(hash, v6_3, 20)   ? KERNEL_ORC_6_3
+	       : !memcmp(hash, v6_4, 20) ? KERNEL_ORC_6_4
+	       : !memcmp(hash, v7_2, 20) ? KERNEL_ORC_7_2
+	                                 : KERNEL_ORC_LAYOUTS;
 }

@@ -17,6 +17,7 @@ enum kernel_orc_layout {
 	KERNEL_ORC_4_14, /* up to 6.2: type:2, end:1 */
 	KERNEL_ORC_6_3,  /* type:2, signal:1, end:1 */
 	KERNEL_ORC_6_4,  /* from 6.4 on: type:3, signal:1, with new numbers for the types */
+	KERNEL_ORC_7_2,  /* from 7.2 on: with new numbers for the registers */
 	KERNEL_ORC_LAYOUTS,
 };
 
@@ -32,7 +33,7 @@ enum kernel_orc_kind {
 /* A decoded entry. */
 struct kernel_orc {
 	int16_t sp_offset, bp_offset;
-	uint8_t sp_reg, bp_reg; /* ORC_REG_* */
+	uint8_t sp_reg, bp_reg; /* ORC_REG_*, by the numbers before 7.2 */
 	uint8_t kind;           /* enum kernel_orc_kind */
 	bool signal;            /* from 6.3 on: the ip is looked up as it is, not ip - 1 */
 	bool sp_deref_first;    /* before 5.13: SP_INDIRECT means *(rsp + offset) */
@@ -50,12 +51,15 @@ void kernel_orc_ra_text(const struct kernel_orc *o, char *out, size_t size);
 /* "call", "regs", "partial", "end", "undef", "bad"; ",signal" may follow. */
 const char *kernel_orc_kind_text(const struct kernel_orc *o);
 
-/* "6.2 and before", "6.3", "6.4 and later". */
+/* "6.2 and before", "6.3", "6.4 and later", "7.2 and later"; "unknown" of KERNEL_ORC_LAYOUTS. */
 const char *kernel_orc_layout_text(enum kernel_orc_layout layout);
 /* The layout that the hash in .orc_header names; KERNEL_ORC_LAYOUTS: unknown. */
 enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20]);
 
-/* What one entry indicates about the layout: 1 = that of 6.4, -1 = an older one, 0 = nothing. */
-int kernel_orc_age(const uint8_t bytes[KERNEL_ORC_SIZE]);
+/* How many entries indicate what: types of 6.4 or older ones; of those of 6.4, registers of 7.2 or older ones. */
+struct kernel_orc_votes {
+	uint64_t types_6_4, types_older, registers_7_2, registers_older;
+};
+void kernel_orc_vote(struct kernel_orc_votes *v, const uint8_t bytes[KERNEL_ORC_SIZE]);
 
 #endif
