@@ -206,8 +206,10 @@ static void bits_make(struct code_map *m)
 int code_map_read(struct code_map *m, struct error *e)
 {
 	m->cache = step_cache_new(); /* null is allowed */
-	if (code_map_relocs(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
-	    m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
+	if (code_map_relocs(m, e))
+		return -1;
+	symbol_index_build(m->f, is_label, &m->labels);
+	if (m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
 	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));

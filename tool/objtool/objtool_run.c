@@ -119,7 +119,7 @@ static int backup_write(const char *object, const char *path_of, const uint8_t *
 
 	if ((size_t)snprintf(path, sizeof(path), "%s.orig", path_of) >= sizeof(path))
 		return error_set(e, "its path is too long for a backup");
-	return outfile_write(path, bytes, size, object, e->text, sizeof(e->text)) ? -1 : 0;
+	return outfile_write(path, bytes, size, object, e) ? -1 : 0;
 }
 
 static void stats_print(const struct branches *b, const struct new_section *s, size_t count)
@@ -229,9 +229,9 @@ static int result_write(const struct elf_file *f, const struct objtool_options *
 	if (object_write_room(f, r->count, e) || object_write(f, &change, &bytes, &size, e))
 		return -1;
 	if (o->output)
-		err = outfile_write(o->output, bytes, size, f->path, e->text, sizeof(e->text)) ? -1 : 0;
+		err = outfile_write(o->output, bytes, size, f->path, e) ? -1 : 0;
 	else
-		err = outfile_replace(&target, bytes, size, e->text, sizeof(e->text)) ? -1 : 0;
+		err = outfile_replace(&target, bytes, size, e) ? -1 : 0;
 	free(bytes);
 	return err;
 }

@@ -42,17 +42,14 @@ static bool is_clash(const struct flow *f, size_t i, uint32_t off)
 	return i < f->walk.clash_count && f->walk.clashes[i].off == off;
 }
 
-/* The clash of the call in front of an offset; if there is none, a new one, or null where memory is lacking. */
+/* The clash of the call in front of an offset; a new one if there is none. */
 static struct flow_clash *clash_make(struct flow *f, uint32_t off)
 {
 	size_t i = clash_at(f, off);
 
 	if (is_clash(f, i, off))
 		return &f->walk.clashes[i];
-	if (!room_make(&f->walk.clashes, &f->walk.clash_room, f->walk.clash_count, sizeof(*f->walk.clashes))) {
-		f->failed = true;
-		return NULL;
-	}
+	mem_room(&f->walk.clashes, &f->walk.clash_room, f->walk.clash_count, sizeof(*f->walk.clashes));
 	memmove(f->walk.clashes + i + 1, f->walk.clashes + i, (f->walk.clash_count++ - i) * sizeof(*f->walk.clashes));
 	f->walk.clashes[i] = (struct flow_clash){.off = off};
 	return &f->walk.clashes[i];
@@ -81,7 +78,7 @@ bool flow_clash(struct flow *f, uint32_t k, const struct state *s, uint32_t from
 	if (!((f->state_live[k] & LIVE) && contradicts(&f->states[k], s)) && !(f->walk.clash_count && is_early(f, off)))
 		return false;
 	c = clash_make(f, off);
-	if (!c || c->returns)
+	if (c->returns)
 		return false;
 	if (f->state_live[k] & PASSED)
 		found_late(f, c);
@@ -98,7 +95,7 @@ void flow_clash_late(struct flow *f, uint32_t k, const struct state *s)
 	if (!contradicts(s, &f->states[k]))
 		return;
 	c = clash_make(f, f->step_at[f->step_of_state[k]]);
-	if (c && !c->returns)
+	if (!c->returns)
 		found_late(f, c);
 }
 
@@ -107,7 +104,7 @@ bool flow_clashes_settle(struct flow *f)
 	bool any = false;
 	size_t i;
 
-	for (i = 0; i < f->walk.clash_count && !f->failed; i++) {
+	for (i = 0; i < f->walk.clash_count; i++) {
 		struct flow_clash *c = &f->walk.clashes[i];
 		uint32_t k = f->leader[f->at[c->off] - 1] - 1;
 
