@@ -44,7 +44,7 @@ struct words {
 	int count;
 };
 
-#define SHORTS_7_2 "h::o:rltimnsuvd::"
+#define SHORTS_7_2 "h::o:rltimnsuvd::q"
 
 struct command_line {
 	struct objtool_options make;
@@ -88,6 +88,7 @@ static void help(void)
 	       "      --werror           7.2: a warning is an error: exit status 1, and nothing is written\n"
 	       "      --wide             7.2: of --disas\n"
 	       "      --stats            print counts\n"
+	       "  -q, --quiet            no warnings\n"
 	       "      --fallback=PROGRAM run the real objtool in etch's place where the release or any part of\n"
 	       "                         the command line is one that etch lacks\n"
 	       "      --skip=LIST        skip uaccess, stackval, skylake, prefix, or passes that etch lacks\n"
@@ -250,6 +251,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'B': o->backup = true; return true;
 	case 'Y': o->dry_run = true; return true;
 	case 'S': o->stats = true; return true;
+	case 'q': text_quiet_set(); return true;
 	case 'F': return true; /* fallback_find() */
 	case 'X': return skip_take(c, arg);
 	default: return unsupported_take(c, option);
@@ -295,6 +297,7 @@ static int options_read(struct command_line *c, int argc, char **argv)
 		{"fineibt", no_argument, NULL, 'E'},
 		{"trace", required_argument, NULL, 'Z'},
 		{"klp-symids", no_argument, NULL, 'J'},
+		{"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'H'},
 		{0, 0, NULL, 0},
 	};
@@ -305,7 +308,7 @@ static int options_read(struct command_line *c, int argc, char **argv)
 	opterr = !c->quiet;
 	for (;;) {
 		if (c->make.release->number < LINUX_NUMBER(7, 2))
-			o = argument_option(argc, argv, "h::orltimnsuvd::", longs);
+			o = argument_option(argc, argv, "h::orltimnsuvd::q", longs);
 		else
 			o = argument_option(argc, argv, SHORTS_7_2, longs);
 		if (o == -1)
