@@ -34,6 +34,9 @@
  * its page, which takes longer. With gcc this header aligns every indirect call and tail jump
  * of a file that includes it (see ETCH_PV_NO_ALIGN below); for clang pass
  *     -mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call
+ *
+ * LENGTH. A call of fewer than 5 bytes has no room for a direct call, and stays indirect. gcc 15 and later write such
+ * calls without -fno-gcse -fno-move-loop-invariants, gcc 16 without -fno-speculatively-call-stored-functions, too.
  */
 #ifndef ETCH_PV_H
 #define ETCH_PV_H
