@@ -14,6 +14,7 @@ etch:
 
     reads     generated reads of etched objects (tests/forms): their sites, and the same output as before
     branches  static branches and values (tests/lib/branches.c): those that are armed, and the output that C's rules give
+    marks     markers (tests/lib/marks.c), which check by themselves what is called and with what
     calls     generated calls through ops tables (tests/pv): their sites, and the same output
     frames    C frames and jump tables, C++ exceptions (tests/unwind/step_zoo.c, step_throw.cc): rows beside .eh_frame as
               pyelftools reads it, with it and from the code alone; rows by single steps
@@ -55,7 +56,7 @@ OPTIONS = ["-O0", "-O1", "-O2", "-O3", "-Os", "-O2 -flto", "-O2 -fcf-protection"
            "-O2 -march=x86-64-v4", "-O2 -mapxf"]
 # Compiling and judging a real program takes minutes: under these options alone, where no others are asked for.
 PROGRAM_OPTIONS = ["-O2", "-O3", "-Os"]
-PARTS = ["reads", "branches", "calls", "frames", "headers", "programs", "rust", "go"]
+PARTS = ["reads", "branches", "marks", "calls", "frames", "headers", "programs", "rust", "go"]
 # What /proc/cpuinfo must have for code of these options to run.
 NEEDS = {"x86-64-v3": ("avx2", "bmi2", "fma"), "x86-64-v4": ("avx512f", "avx512bw", "avx512vl", "avx512dq"), "mapxf": ("apx",)}
 # For clang, as docs/paravirt.md says; gcc's calls are aligned by etch/pv.h.
@@ -278,6 +279,13 @@ def part_branches(job):
         # All but the two switches of values that no case is for.
         if armed["start"][0] < armed["start"][1] - 2:
             job.wrong(f"branches: {armed['start'][0]} of {armed['start'][1]} are armed")
+
+
+def part_marks(job):
+    program = job.link([job.compile(TESTS / "lib" / "marks.c", "-fPIE")], "-pie", *job.libetch(), "-ldl")
+    etched = job.rewrite(program)
+    job.count(marks=len(json.loads(command([job.etch, "inspect", "marks", "--json", etched]).stdout)["marks"]))
+    job.same_output(program, etched)
 
 
 def part_frames(job):

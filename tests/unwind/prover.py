@@ -159,7 +159,17 @@ def step(s, addr, text):
         for x in CLOBBERED:
             r[x] = None
         return [], True
-    if op == "push":
+    if op in ("push2", "push2p", "pop2", "pop2p"):  # of APX: two registers, of which only rsp and what they overwrite is followed
+        if op.startswith("push"):
+            r["rsp"] = add(r["rsp"], -16)
+            if r["rsp"] is not None:
+                wipe(s, r["rsp"], 16)
+        else:
+            r["rsp"] = add(r["rsp"], 16)
+            for x in filter(None, map(reg64, ops)):
+                r[x] = None
+        return [], True
+    if op in ("push", "pushp"):
         v = r.get(reg64(ops[0])) if reg64(ops[0]) else None
         r["rsp"] = add(r["rsp"], -8)
         if r["rsp"] is not None:
@@ -167,7 +177,7 @@ def step(s, addr, text):
             if v is not None:
                 s.mem[r["rsp"]] = v
         return [], True
-    if op == "pop":
+    if op in ("pop", "popp"):
         v = s.mem.get(r["rsp"])
         r["rsp"] = add(r["rsp"], 8)
         if reg64(ops[0]):
