@@ -159,15 +159,13 @@ def step(s, addr, text):
         for x in CLOBBERED:
             r[x] = None
         return [], True
-    if op in ("push2", "push2p", "pop2", "pop2p"):  # of APX: two registers, of which only rsp and what they overwrite is followed
-        if op.startswith("push"):
-            r["rsp"] = add(r["rsp"], -16)
-            if r["rsp"] is not None:
-                wipe(s, r["rsp"], 16)
-        else:
-            r["rsp"] = add(r["rsp"], 16)
-            for x in filter(None, map(reg64, ops)):
-                r[x] = None
+    if op in ("push2", "push2p"):   # of APX: as two pushes, of the last operand first
+        for x in reversed(ops):
+            step(s, addr, f"push {x}")
+        return [], True
+    if op in ("pop2", "pop2p"):     # as two pops, into the last operand first
+        for x in reversed(ops):
+            step(s, addr, f"pop {x}")
         return [], True
     if op in ("push", "pushp"):
         v = r.get(reg64(ops[0])) if reg64(ops[0]) else None
