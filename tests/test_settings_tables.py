@@ -53,6 +53,44 @@ def test_a_table_that_says_so(tmp_path, build, cc, const, mark):
         assert run([exe, 3]).stdout == WANT, flags
 
 
+START_UP = """
+#include <etch/imv.h>
+#include <stdio.h>
+MARK int work_mem = 4; MARK int debug = 0;
+MARK struct { int pad, limit; unsigned long requests; } g = { 0, 1, 0 };
+static struct { const char *name; int *var; int start; } table[] ETCH_TABLE = { { "work_mem", &work_mem, 7 }, { "debug", &debug, 1 }, { "limit", &g.limit, 30 } };
+__attribute__((noinline)) int work(int x) { g.requests++; return debug ? x + work_mem + g.limit : -1; }
+int main(int argc, char **argv)
+{
+	(void)argv;
+	for (int i = 0; i < 3; i++)
+		*table[i].var = table[i].start;         /* plain stores of the set-up, as of default values */
+	printf("%d", work(argc));
+	int err = etch_sync_all();
+	printf(" %d %d", err, work(argc));
+	for (int i = 0; i < 3; i++)
+		err |= etch_set(table[i].var, table[i].start + 1);
+	printf(" %d %d %ld\\n", err, work(argc), etch_verify(0, 0));
+	struct etch_info info = { .size = sizeof info };
+	etch_info(&info);
+	return info.armed < 3;
+}
+"""
+
+
+@pytest.mark.parametrize("mark", ["ETCHED", "ETCHED_SHARED", "ETCHED_DENSE"])
+@pytest.mark.parametrize("cc", CCS)
+def test_what_starts_up_may_store(tmp_path, build, cc, mark):
+    """The promise of ETCH_TABLE begins with etch_sync: a program gives its settings their first values by the table, too."""
+    for n, flags in enumerate((["-O2", "-g"], ["-O0", "-g"], ["-O2", "-g", "-fno-pie", "-no-pie"])):
+        flow = Flow(tmp_path, build, cc)
+        for kind in ("plain", "linked"):
+            exe = flow.program(START_UP, kind, [*[f for f in flags if f != "-no-pie"], f"-DMARK={mark}", "-w"], flags[3:], f"{kind}{n}")
+            if kind == "plain":
+                flow.rewrite(exe)
+            assert run([exe]).stdout == "38 0 38 0 40 0\n", flags
+
+
 def test_a_table_without_the_mark(tmp_path, build):
     """Its addresses escape: nothing proves that nobody stores through them."""
     flow = Flow(tmp_path, build, "gcc")

@@ -48,13 +48,11 @@ void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 
 /* ---- words --------------------------------------------------------------- */
 
-/* Records a data word at `at` with the address `value`: a GOT slot, or an escape, unless it is in an ETCH_TABLE. */
-static void word_take(struct scan *s, uint64_t at, uint64_t value)
+/* Records a data word at `at` with the address `value`: a GOT slot, or an escape. */
+static int word_take(struct scan *s, uint64_t at, uint64_t value)
 {
 	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .as_pointer = true};
 
-	if (section_is_settings(&s->file->sections[elf_section_at(s->file, at)]))
-		return;
 	site.object = object_at(s, value, true);
 	if (site.object < 0) {
 		/* No symbol has this address of an etched section. */

@@ -275,8 +275,9 @@ void scan_fields_find(struct scan *s)
 		setup_tried = true;
 		/* What a table alone knows stands for other places of the section of its object file, too. */
 		alone = site->recorded && !scan_is_explained(s, i);
-		init = alone ? elf_name_is(s->file->sections[site->section].name, ETCH_SEC_INIT)
-		             : setup_is_init(&setup, site->section, site->addr);
+		init = section_is_settings(&s->file->sections[site->section]) ||
+		       (alone ? elf_name_is(s->file->sections[site->section].name, ETCH_SEC_INIT)
+		              : setup_is_init(&setup, site->section, site->addr));
 		/* An address may be kept, and written through later, unless the program says that it is not. */
 		site->late =
 			!init && (site->kind != SITE_STORE || alone || setup_runs_after(&setup, site->section, site->addr));

@@ -294,14 +294,11 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 	return err;
 }
 
-/* A data word with the address of an etched object lets the object escape, unless it is in an ETCH_TABLE. */
-static void scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r,
-                      size_t count)
+/* A data word with the address of an etched object lets the object escape. */
+static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r, size_t count)
 {
 	size_t i;
 
-	if (section_is_settings(&s->file->sections[section]))
-		return;
 	for (i = 0; i < count; i++) {
 		struct site site = {.section = section, .addr = r[i].offset, .kind = SITE_ESCAPE, .in_data = true};
 		struct ref x;

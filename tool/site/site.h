@@ -255,8 +255,8 @@ void scan_callee(const struct scan *s, const struct func *own, uint32_t section,
 void scan_values_add(struct scan *s);
 /* True for the sections of ETCHED, DEFINE_IMV and ETCHED_DENSE. *shared: it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
-/* Is it one of ETCH_TABLE, whose addresses of etched objects are no escapes: by the program's promise only sets store
- * through them? */
+/* Is it one of ETCH_TABLE, by whose addresses of etched objects, as the program promises, only sets store after
+ * etch_sync? */
 bool section_is_settings(const struct elf_section *s);
 
 #endif

@@ -146,10 +146,10 @@ const char *etch_strerror(int error);
  *
  *     static struct { const char *name; int *variable; } settings[] ETCH_TABLE = { { "work_mem", &work_mem }, ... };
  *
- * The program promises that whatever it loads from the table is only read through, or passed to functions of this
- * header. Without the mark such an address counts as one that anybody may store through. The table lies in a section of
- * its own. In position-independent code that is a writable one, also if the table is const: its addresses are relocated
- * when the program starts.
+ * The program promises that after the first etch_sync whatever it loads from the table is only read through, or passed
+ * to functions of this header. Without the mark such an address counts as one that anybody may store through. The table
+ * lies in a section of its own. In position-independent code that is a writable one, also if the table is const: its
+ * addresses are relocated when the program starts.
  */
 #define ETCH_TABLE         __attribute__((section(ETCH_SEC_TABLE ETCH_TEXT_(__LINE__) "." ETCH_TEXT_(__COUNTER__))))
 #define ETCH_TEXT_(x)      ETCH_TEXT_ONCE_(x)
