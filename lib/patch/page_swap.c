@@ -361,11 +361,15 @@ void swaps_undo(struct swaps *s)
 		struct swap_run *r = &s->run[s->done];
 
 		for (unsigned tries = 0; r->moved; tries++) {
+			long watch = breakpoints_watch();
+
 			if (!run_prepare(s->text, r, 1) && !run_move(r))
 				r->moved = 0;
 			else
 				page_pause(tries); /* values that nobody has set must not stay */
 			run_drop(r);
+			if (!r->moved && r->breakpoints && breakpoints_may_differ(watch))
+				breakpoints_drop(r);
 		}
 	}
 	s->done = 0;
