@@ -244,6 +244,28 @@ def sqlite_amalgamate(tree):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+GCC_TESTS = re.compile(r"[^/]+/(gcc/testsuite/g\+\+\.(?:dg/eh|old-deja/g\+\+\.eh)/.*|gcc/testsuite/(?:gcc|g\+\+)\.dg/[^/]*\.h|"
+                       r"libstdc\+\+-v3/testsuite/(?:18_support|30_threads|util)/.*)$")
+
+
+def gcc_tests(tree):
+    """Of gcc's source: the tests of exceptions, and those of libstdc++ that throw, with what they include."""
+    with tarfile.open(next(tree.glob("gcc-*.tar.xz"))) as tar:
+        for m in tar:
+            found = GCC_TESTS.match(m.name)
+            target = (tree / "tests" / found[1]).resolve() if found else None
+            if not found or not m.isfile() or not target.is_relative_to(tree.resolve()):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(tar.extractfile(m).read())
+    for path in list(tree.iterdir()):
+        if path.name != "tests":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in list((tree / "tests").iterdir()):
+        path.rename(tree / path.name)
+    (tree / "tests").rmdir()
+
+
 def lz4_block(data, out):
     """One LZ4 block, appended: literals, then a copy of what came before, and so on."""
     i = 0
@@ -364,6 +386,9 @@ SOURCES = {
     "zydis": (None, of_debian(from_debian, "zydis", "zydis_4.0.0.orig.tar.gz",
         "e990107f80c62afc1deb51de230023a1098db801b8ea6bf483e296d45459e234")),
     "lua": (None, of_debian(from_debian, "lua5.4", "lua5.4_5.4.4.orig.tar.gz", "164c7849653b80ae67bec4b7473b884bf5cc8d2dca05653475ec2ed27b9ebf61")),
+    # Its tests of exceptions (scripts/gcc_tests.py).
+    "gcc-tests": (gcc_tests, of_debian(from_debian, "gcc-12", "gcc-12_12.2.0.orig.tar.gz",
+        "b8298be16aeeb96a889c6afed0a8e2241b47452e89cc81fe65ea849d5c740fcb")),
     "hello": (None, of_debian(from_debian, "hello", "hello_2.10.orig.tar.gz",
         "31e066137a962676e89f69d1b65382de95a7ef7d914b8cb956f41ea72e0f516b")),
     "tinyxml2": (None, of_debian(from_debian, "tinyxml2", "tinyxml2_9.0.0+dfsg.orig.tar.xz",

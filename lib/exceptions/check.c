@@ -110,22 +110,22 @@ bool check_stack(const struct frame *came)
 	return k.met && !k.differ;
 }
 
-bool check_search(const struct record *r, int reason)
+bool check_search(const struct record *r, int reason, bool not_for_types)
 {
-	bool good = r->site > SITE_CLEANUP || reason == REASON_CONTINUE;
+	bool good = !(r->site <= SITE_CLEANUP || not_for_types) || reason == REASON_CONTINUE;
 
 	if (!good)
 		say("answer in the first phase", r->ip, REASON_CONTINUE, (uint64_t)reason);
 	return good;
 }
 
-bool check_cleanup(const struct record *r, int reason, const struct gcc_context *c)
+bool check_cleanup(const struct record *r, int reason, const struct gcc_context *c, bool not_for_types)
 {
-	if (r->site == SITE_NONE && reason != REASON_CONTINUE) {
+	if ((r->site == SITE_NONE || (r->site == SITE_TYPES && not_for_types)) && reason != REASON_CONTINUE) {
 		say("answer in the second phase", r->ip, REASON_CONTINUE, (uint64_t)reason);
 		return false;
 	}
-	if (r->site == SITE_CLEANUP &&
+	if ((r->site == SITE_CLEANUP || (r->site == SITE_TYPES_CLEANUP && not_for_types)) &&
 	    (reason != REASON_INSTALL_CONTEXT || c->ra != record_address(r, r->landing) || c->reg[DWARF_RDX])) {
 		say("landing pad", r->ip, record_address(r, r->landing), c->ra);
 		return false;

@@ -14,8 +14,8 @@
 bool check_stack(const struct frame *came);
 
 /* Compares what a record says of the call with what its personality routine has answered, in the first phase and in the
- * second. False: they differ, and a line says so. */
-bool check_search(const struct record *r, int reason);
-bool check_cleanup(const struct record *r, int reason, const struct gcc_context *c);
+ * second; not_for_types: its handlers are known not to match. False: they differ, and a line says so. */
+bool check_search(const struct record *r, int reason, bool not_for_types);
+bool check_cleanup(const struct record *r, int reason, const struct gcc_context *c, bool not_for_types);
 
 #endif

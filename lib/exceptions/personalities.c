@@ -1,38 +1,112 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * personalities.c: a list, to which entries are added only. A process has a handful.
+ *
+ * A routine whose tables are known is told by its name in the dynamic symbol table of its module: libstdc++ may be
+ * loaded late, and more than once. A program with one of its own has that name only in a table for debuggers, which is
+ * not looked at.
+ *
+ * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc but memcpy and strcmp.
  */
+#include <elf.h>
+#include <string.h>
+
 #include "exceptions/personalities.h"
+#include "exceptions/places.h"
 
 struct personality personalities[PERSONALITIES];
 static uint32_t entered = 1; /* 0 stands for none */
 
-#define KNOWN_MAX 16u
-static struct {
-	uint64_t function;
-	uint8_t language;
-} known[KNOWN_MAX];
-static uint32_t known_count;
+/* The routines that the program sees, in a static program the only ones. */
+extern void __gxx_personality_v0(void) __attribute__((weak));
+extern void __gcc_personality_v0(void) __attribute__((weak));
+extern void rust_eh_personality(void) __attribute__((weak));
 
-void personality_known(enum language language, uint64_t function)
+static const struct {
+	const char *name;
+	void (*function)(void);
+	enum language language;
+} known[] = {
+	{"__gxx_personality_v0", __gxx_personality_v0, LANGUAGE_CXX},
+	{"__gcc_personality_v0", __gcc_personality_v0, LANGUAGE_C},
+	{"rust_eh_personality", rust_eh_personality, LANGUAGE_RUST},
+};
+
+/* ---- names of a module that stays meanwhile ------------------------------------------ */
+
+struct names {
+	const Elf64_Sym *symbols;
+	const char *strings;
+	const uint32_t *hash; /* DT_GNU_HASH */
+};
+
+static bool names_open(const struct prepare_image *im, struct names *n)
 {
-	uint32_t n = known_count;
+	const Elf64_Dyn *d = NULL;
 
-	if (!function || n == KNOWN_MAX)
-		return;
-	known[n].function = function;
-	known[n].language = (uint8_t)language;
-	__atomic_store_n(&known_count, n + 1, __ATOMIC_RELEASE);
+	memset(n, 0, sizeof(*n));
+	for (unsigned i = 0; i < im->phnum; i++)
+		if (im->phdr[i].p_type == PT_DYNAMIC && loaded_inside(im, im->bias + im->phdr[i].p_vaddr, im->phdr[i].p_memsz))
+			d = (const Elf64_Dyn *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr);
+	for (; d && d->d_tag != DT_NULL; d++) {
+		const void *at = (const void *)(uintptr_t)d->d_un.d_ptr;
+
+		if (!loaded_inside(im, d->d_un.d_ptr, 16))
+			continue;
+		if (d->d_tag == DT_SYMTAB)
+			n->symbols = at;
+		else if (d->d_tag == DT_STRTAB)
+			n->strings = at;
+		else if (d->d_tag == DT_GNU_HASH)
+			n->hash = at;
+	}
+	return n->symbols && n->strings && n->hash;
 }
 
-static enum language language_of(uint64_t function)
+/* The address of a symbol that the module defines; 0: none. The hash: https://flapenguin.me/elf-dt-gnu-hash */
+static uint64_t names_find(const struct prepare_image *im, const struct names *n, const char *name)
 {
-	uint32_t n = __atomic_load_n(&known_count, __ATOMIC_ACQUIRE);
+	const uint32_t *bucket = n->hash + 4 + 2 * n->hash[2], *chain = bucket + n->hash[0];
+	uint32_t hash = 5381, i, first = n->hash[1];
 
-	for (uint32_t i = 0; i < n; i++)
-		if (known[i].function == function)
-			return known[i].language;
-	return LANGUAGE_UNKNOWN;
+	for (const char *c = name; *c; c++)
+		hash = hash * 33 + (uint8_t)*c;
+	i = n->hash[0] ? bucket[hash % n->hash[0]] : 0;
+	if (i < first)
+		return 0;
+	for (;; i++) {
+		const Elf64_Sym *s = &n->symbols[i];
+
+		if ((chain[i - first] | 1) == (hash | 1) && !strcmp(n->strings + s->st_name, name))
+			return s->st_shndx == SHN_UNDEF ? 0 : im->bias + s->st_value;
+		if (chain[i - first] & 1)
+			return 0;
+	}
+}
+
+/* ---- the list ------------------------------------------------------------------------ */
+
+/* Which language's the function is, and its module. */
+static void function_look(struct personality *p)
+{
+	struct prepare_image im;
+	struct names names;
+	bool stays;
+
+	for (unsigned i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (p->function == (uint64_t)(uintptr_t)known[i].function) {
+			p->language = (uint8_t)known[i].language;
+			return;
+		}
+	if (!loaded_image(p->function, &im) || !names_open(&im, &names))
+		return;
+	stays = loaded_is_permanent(&im);
+	p->module = stays ? 0 : place_number(&im);
+	if (!stays && !p->module)
+		return;
+	for (unsigned i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (names_find(&im, &names, known[i].name) == p->function)
+			p->language = (uint8_t)known[i].language;
 }
 
 unsigned personality_enter(uint64_t at, bool indirect)
@@ -41,12 +115,12 @@ unsigned personality_enter(uint64_t at, bool indirect)
 	uint32_t n = __atomic_load_n(&entered, __ATOMIC_ACQUIRE);
 
 	new.function = personality_function(&new);
-	new.language = (uint8_t)language_of(new.function);
+	function_look(&new);
 	for (uint32_t i = 1; i < n && i < PERSONALITIES; i++) {
 		const struct personality *p = &personalities[i];
 
 		if (__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE) && p->at == at && p->indirect == indirect &&
-		    p->function == new.function)
+		    p->function == new.function && p->module == new.module && p->language == new.language)
 			return i;
 	}
 	if (n >= PERSONALITIES)

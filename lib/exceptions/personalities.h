@@ -16,6 +16,7 @@ struct personality {
 	uint8_t indirect;
 	uint8_t language; /* enum language */
 	uint8_t ready;
+	uint32_t module; /* that has the function: its number (places.h); 0: one that is never unloaded */
 };
 
 #define PERSONALITIES 256u
@@ -23,9 +24,6 @@ extern struct personality personalities[PERSONALITIES];
 
 /* Enters it, or finds it: its number, or 0 if there is no room. */
 unsigned personality_enter(uint64_t at, bool indirect);
-
-/* Sets the address of a personality routine of a module that stays, by which it is known later. */
-void personality_known(enum language language, uint64_t function);
 
 static inline uint64_t personality_function(const struct personality *p)
 {

@@ -14,6 +14,7 @@
 
 #include "exceptions/check.h"
 #include "exceptions/personalities.h"
+#include "exceptions/places.h"
 #include "exceptions/raise.h"
 #include "exceptions/records.h"
 #include "exceptions/start.h"
@@ -65,15 +66,28 @@ static int ask(const struct raise *x, const struct record *r, int actions, struc
 	return fn(1, actions, x->e->class, x->e, c);
 }
 
-/* What can be told of the frame without its personality routine. */
-static enum call_site site_of(const struct raise *x, const struct record *r)
+/* Is it still the routine that the record was made for? A module that has been loaded again may have been bound to
+ * another one, or another file be where that was. */
+static bool same_personality(struct records_view *v, const struct record *r)
 {
 	const struct personality *p = &personalities[r->personality];
 
+	if (personality_function(p) != p->function)
+		return false;
+	if (p->module && v->personality != r->personality) {
+		if (!place_is(p->module, p->function))
+			return false;
+		v->personality = r->personality;
+	}
+	return true;
+}
+
+/* What can be told of the frame without its personality routine. */
+static enum call_site site_of(struct raise *x, const struct record *r)
+{
 	if (!r->personality)
 		return SITE_NONE;
-	/* A module that has been loaded again may have been bound to another one. */
-	if (x->mode != EXCEPTIONS_ON || (r->module && personality_function(p) != p->function))
+	if (x->mode != EXCEPTIONS_ON || (r->module && r->site != SITE_ASK && !same_personality(&x->view, r)))
 		return SITE_ASK;
 	return r->site;
 }
@@ -151,15 +165,15 @@ static int search(struct raise *x)
 			first_note(x);
 		if (site > SITE_CLEANUP) {
 			reason = ask(x, r, ACTION_SEARCH, &c);
-			if (x->mode == EXCEPTIONS_CHECK && !check_search(r, reason))
+			if (x->mode == EXCEPTIONS_CHECK && !check_search(r, reason, not_for_types(x, r, r->site)))
 				return HAND_OVER;
 			if (reason == REASON_HANDLER_FOUND)
 				break;
 			if (reason != REASON_CONTINUE)
 				return HAND_OVER;
-			if (site == SITE_TYPES || site == SITE_TYPES_CLEANUP)
+			if (r->site == SITE_TYPES || r->site == SITE_TYPES_CLEANUP)
 				type_learn(r, type_of(x, r));
-			if (site != SITE_TYPES || !type_is_known(r, type_of(x, r)))
+			if (site != SITE_TYPES || !not_for_types(x, r, site))
 				first_note(x);
 		}
 		record_step(r, &x->frame);
@@ -216,7 +230,8 @@ static int unwind(struct raise *x)
 			if (!r->personality)
 				return HAND_OVER;
 			reason = ask(x, r, ACTION_CLEANUP | (is_handler ? ACTION_HANDLER_FRAME : 0), &c);
-			if (x->mode == EXCEPTIONS_CHECK && !is_handler && !check_cleanup(r, reason, &c))
+			if (x->mode == EXCEPTIONS_CHECK && !is_handler &&
+			    !check_cleanup(r, reason, &c, not_for_types(x, r, r->site)))
 				return HAND_OVER;
 			if (reason == REASON_INSTALL_CONTEXT)
 				return land_by(x, r, &c);
@@ -242,7 +257,7 @@ static bool begin(struct raise *x, struct exception *e, struct entry *entry)
 	x->e = e;
 	x->entry = entry;
 	x->frame = entry->came;
-	x->view = (struct records_view){0, 0};
+	x->view = (struct records_view){0};
 	x->is_first = false;
 	return x->mode != EXCEPTIONS_CHECK || check_stack(&entry->came);
 }

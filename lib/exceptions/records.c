@@ -12,11 +12,11 @@
  */
 #define ETCH_CFI_DEPTH 8 /* of remember_state: 200 bytes of stack each */
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "common/sys.h"
 #include "exceptions/personalities.h"
+#include "exceptions/places.h"
 #include "exceptions/records.h"
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"
@@ -111,68 +111,6 @@ static const struct record *record_keep(const struct record *r)
 	*kept = *r;
 	index_enter(index, r->ip, number);
 	return kept;
-}
-
-/* ---- modules that may be unloaded -------------------------------------------------- */
-
-/* A file at a place. Its build-id lies in its first page, which each file that is mapped there has. */
-struct place {
-	uint64_t start, end, id_at;
-	uint32_t id_size, ready;
-	uint8_t id[32];
-};
-
-#define PLACES 1024u
-static struct place places[PLACES];
-static uint32_t places_count = 1; /* 0 stands for modules that stay */
-
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
-
-/* Is this the file that is mapped where the address is? */
-static bool place_is(const struct place *p, uint64_t at)
-{
-	struct dl_find_object o;
-
-	return !_dl_find_object((void *)(uintptr_t)at, &o) && (uint64_t)(uintptr_t)o.dlfo_map_start == p->start &&
-	       (uint64_t)(uintptr_t)o.dlfo_map_end == p->end &&
-	       !memcmp((const void *)(uintptr_t)p->id_at, p->id, p->id_size);
-}
-#else
-static bool place_is(const struct place *p, uint64_t at)
-{
-	(void)p;
-	(void)at;
-	return false;
-}
-#endif
-
-/* The number of a file's place; 0 if it has no build-id where it is needed, or there is no room. */
-static uint32_t place_number(const struct prepare_image *im)
-{
-	struct place new = {.start = im->start, .end = im->end};
-	struct identity id;
-	uint32_t n = __atomic_load_n(&places_count, __ATOMIC_ACQUIRE);
-
-	memset(&id, 0, sizeof(id));
-	image_build_id(im, &id);
-	new.id_size = id.id_size;
-	new.id_at = im->bias + id.note.p_vaddr + id.id_offset;
-	if (!id.id_size || new.id_at < im->start || new.id_at + new.id_size > im->start + 4096)
-		return 0;
-	memcpy(new.id, id.id, sizeof(new.id));
-	for (uint32_t i = 1; i < n && i < PLACES; i++) {
-		const struct place *p = &places[i];
-
-		if (__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE) && p->start == new.start && p->end == new.end &&
-		    p->id_at == new.id_at && p->id_size == new.id_size && !memcmp(p->id, new.id, sizeof(new.id)))
-			return i;
-	}
-	if (n >= PLACES || (n = __atomic_fetch_add(&places_count, 1, __ATOMIC_RELAXED)) >= PLACES)
-		return 0;
-	places[n] = new;
-	__atomic_store_n(&places[n].ready, 1, __ATOMIC_RELEASE);
-	return n;
 }
 
 /* ---- making ------------------------------------------------------------------------ */
@@ -308,7 +246,7 @@ const struct record *record_open(struct records_view *v, uint64_t ip)
 	struct record r;
 	uint32_t module = 0;
 
-	if (found && found->module && place_is(&places[found->module], ip - 1)) {
+	if (found && found->module && place_is(found->module, ip - 1)) {
 		v->module = found->module;
 		return found;
 	}

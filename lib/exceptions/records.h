@@ -52,8 +52,9 @@ _Static_assert(sizeof(struct record) == 64, "a record is a line of cache");
 /* Of which modules a throw knows that they are those of its records: the last one it met that may be unloaded. It need
  * not ask again: a module with a frame on the thread's stack stays. */
 struct records_view {
-	uint32_t module; /* 0: none yet */
-	uint32_t asked;  /* this throw has begun to look at modules */
+	uint32_t module;      /* 0: none yet */
+	uint32_t asked;       /* this throw has begun to look at modules */
+	uint32_t personality; /* whose routine is known to be where it was; 0: none yet */
 };
 
 /* The record of a return address on this thread's stack; null: there is none, and libgcc takes over. */

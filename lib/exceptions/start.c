@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exceptions/personalities.h"
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
 
@@ -24,11 +23,6 @@ extern void *dlsym(void *, const char *) __attribute__((weak));
 extern void __real__Unwind_RaiseException(void) __attribute__((weak));
 extern void __real__Unwind_Resume(void) __attribute__((weak));
 extern void __real__Unwind_Resume_or_Rethrow(void) __attribute__((weak));
-
-/* The personality routines whose tables are known, if the program has them. */
-extern void __gxx_personality_v0(void) __attribute__((weak));
-extern void __gcc_personality_v0(void) __attribute__((weak));
-extern void rust_eh_personality(void) __attribute__((weak));
 
 /* What a personality routine calls. */
 extern uint64_t _Unwind_GetIP(struct gcc_context *);
@@ -216,13 +210,6 @@ static const char *why_not(const char *setting)
 	return why;
 }
 
-static void personalities_find(void)
-{
-	personality_known(LANGUAGE_CXX, (uint64_t)(uintptr_t)__gxx_personality_v0);
-	personality_known(LANGUAGE_C, (uint64_t)(uintptr_t)__gcc_personality_v0);
-	personality_known(LANGUAGE_RUST, (uint64_t)(uintptr_t)rust_eh_personality);
-}
-
 void exceptions_start(void)
 {
 	const char *setting = secure_getenv("ETCH_EXCEPTIONS"), *verbose = secure_getenv("ETCH_UNWIND_VERBOSE"), *why;
@@ -242,8 +229,6 @@ void exceptions_start(void)
 		mode = EXCEPTIONS_CHECK;
 	else if (setting && !strcmp(setting, "abi"))
 		mode = EXCEPTIONS_ABI;
-	if (!why)
-		personalities_find();
 	if (verbose && *verbose == '1')
 		exceptions_say(why ? "not in use: " : mode == EXCEPTIONS_CHECK ? "in use, checked" : "in use", why, NULL);
 	__atomic_store_n(&exceptions_mode, mode, __ATOMIC_RELEASE);
