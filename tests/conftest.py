@@ -350,7 +350,8 @@ def need(*tools):
 # one: of about how many cases one is run. Where a case has several parameters, each value of each of
 # them is in some case that is; but a seed is no such value, one is as good as another.
 GRIDS = {"test_acceptance.py": 6, "test_acceptance.py::test_readers": 14, "test_acceptance.py::test_valgrind": 12,
-         "test_acceptance.py::test_gdb": 12, "test_escapes.py": 3, "test_escapes.py::test_a_program_that_stores_in_odd_ways_goes_on": 6, "test_cfi.py": 4, "test_cfi_objects.py": 4, "test_cfi_loaded.py": 4, "test_copy.py": 6, "test_lib_edge.py": 4,
+         "test_acceptance.py::test_gdb": 12, "test_exceptions.py::test_the_zoo_does_what_it_does_with_libgcc": 14,
+         "test_exceptions.py::test_random_programs": 8, "test_escapes.py": 3, "test_escapes.py::test_a_program_that_stores_in_odd_ways_goes_on": 6, "test_cfi.py": 4, "test_cfi_objects.py": 4, "test_cfi_loaded.py": 4, "test_copy.py": 6, "test_lib_edge.py": 4,
          "test_lib_modules.py": 4, "test_lib_unwind.py": 6, "test_header.py": 4, "test_rewrite_pv.py": 6, "test_rewrite_pv_tables.py": 6,
          "test_rewrite_unwind.py": 6, "test_pv_stress.py": 6, "test_pv_header.py": 4, "test_pv_inline.py": 4,
          "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 4, "test_values.py": 3, "test_segment.py": 4,

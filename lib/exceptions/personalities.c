@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "exceptions/personalities.h"
-#include "exceptions/places.h"
+#include "exceptions/file_places.h"
 
 struct personality personalities[PERSONALITIES];
 static uint32_t entered = 1; /* 0 stands for none */

@@ -16,7 +16,7 @@ struct personality {
 	uint8_t indirect;
 	uint8_t language; /* enum language */
 	uint8_t ready;
-	uint32_t module; /* that has the function: its number (places.h); 0: one that is never unloaded */
+	uint32_t module; /* that has the function: its number (file_places.h); 0: one that is never unloaded */
 };
 
 #define PERSONALITIES 256u

@@ -12,9 +12,9 @@
  */
 #include <string.h>
 
-#include "exceptions/check.h"
+#include "exceptions/against_gcc.h"
 #include "exceptions/personalities.h"
-#include "exceptions/places.h"
+#include "exceptions/file_places.h"
 #include "exceptions/raise.h"
 #include "exceptions/records.h"
 #include "exceptions/start.h"

@@ -16,7 +16,7 @@
 
 #include "common/sys.h"
 #include "exceptions/personalities.h"
-#include "exceptions/places.h"
+#include "exceptions/file_places.h"
 #include "exceptions/records.h"
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"

@@ -138,6 +138,30 @@ static int layout_is_known(const struct gcc_functions *gcc)
 	       c.cfa == 0x101;
 }
 
+/* ... and is libgcc's own context one such? */
+static int context_meet(struct gcc_context *c, void *arg)
+{
+	int *known = arg;
+
+	*known = c->flags == GCC_CONTEXT_EXTENDED && !c->version && c->ra == exceptions_gcc.get_ip(c) &&
+	         c->cfa == exceptions_gcc.get_cfa(c) && c->lsda == exceptions_gcc.get_lsda(c) &&
+	         c->function == exceptions_gcc.get_start(c);
+	return REASON_END_OF_STACK;
+}
+
+/*
+ * A walk of one frame. It also makes libgcc fill in its table of the sizes of registers, which it does when it walks
+ * first: a program with a libgcc of its own may resume, by that, an exception that was raised here, and the personality
+ * routine then has the contexts of the one read and written by the other.
+ */
+static int context_is_known(void)
+{
+	int known = 0;
+
+	exceptions_gcc.backtrace(context_meet, &known);
+	return known;
+}
+
 /* Returns are checked against a stack of their own (CET), which a landing would have to keep in step. */
 static int has_shadow_stack(void)
 {
@@ -205,7 +229,7 @@ static const char *why_not(const char *setting)
 #endif
 		return "this libc has no _dl_find_object()";
 	why = why_not_gcc();
-	if (!why && (!layout_is_known(&exceptions_gcc) || !layout_is_known(&seen)))
+	if (!why && (!layout_is_known(&exceptions_gcc) || !layout_is_known(&seen) || !context_is_known()))
 		why = "the contexts of this libgcc have an unknown layout";
 	return why;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * places.c: modules that may be unloaded, by where they are and their build-id. A list to which entries are added only.
+ * file_places.c: modules that may be unloaded, by where they are and their build-id. A list to which entries are added
+ * only.
  *
  * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc but memcpy, memcmp and _dl_find_object.
  */
 #include <dlfcn.h>
 #include <string.h>
 
-#include "exceptions/places.h"
+#include "exceptions/file_places.h"
 
 /* A file at a place. Its build-id lies in its first page, which each file that is mapped there has. */
 struct place {

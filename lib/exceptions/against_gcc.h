@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check.h: ETCH_EXCEPTIONS=check compares what this library has found out with libgcc (check.c).
+ * against_gcc.h: ETCH_EXCEPTIONS=check compares what this library has found out with libgcc (against_gcc.c).
  */
-#ifndef ETCH_LIB_EXCEPTIONS_CHECK_H
-#define ETCH_LIB_EXCEPTIONS_CHECK_H
+#ifndef ETCH_LIB_EXCEPTIONS_AGAINST_GCC_H
+#define ETCH_LIB_EXCEPTIONS_AGAINST_GCC_H
 
 #include <stdbool.h>
 

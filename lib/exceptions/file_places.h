@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * places.h: which file is mapped at a place (places.c). Async-signal-safe and thread-safe.
+ * file_places.h: which file is mapped at a place (file_places.c). Async-signal-safe and thread-safe.
  *
  * Where a module has been unloaded another may be loaded, at the same address. What is known of code or data there
  * belongs to a number, and holds if place_is().
  */
-#ifndef ETCH_LIB_EXCEPTIONS_PLACES_H
-#define ETCH_LIB_EXCEPTIONS_PLACES_H
+#ifndef ETCH_LIB_EXCEPTIONS_FILE_PLACES_H
+#define ETCH_LIB_EXCEPTIONS_FILE_PLACES_H
 
 #include "unwind/unwind_internal.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check.c: holds records against libgcc's own walk of the same stack, frame by frame: its registers, the function, its
- * table and the size of its arguments. Where they differ, a line says so, and the exception is libgcc's.
+ * against_gcc.c: holds records against libgcc's own walk of the same stack, frame by frame: its registers, the
+ * function, its table and the size of its arguments. Where they differ, a line says so, and the exception is libgcc's.
  *
  * libgcc walks from this file's function on; its frames are compared from the one on that the exception came from, and
  * as far as there are records.
  */
 #include <stddef.h>
 
-#include "exceptions/check.h"
+#include "exceptions/against_gcc.h"
 #include "exceptions/start.h"
 
 struct check {
