@@ -95,6 +95,22 @@ def test_beside_the_drop_in_unwinder(zoo, build, library, mode):
         assert p.stdout == (d / "expected").read_text() and p.stderr.startswith("libetch-exceptions: in use")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_panics_of_rust(once, library, mode):
+    need("rustc")
+
+    def make(directory):
+        run(["g++", "-O2", "-c", "-o", directory / "cxx.o", HERE / "panics.cc"])
+        run(["rustc", "--edition=2021", "-O", "-C", f"link-arg={directory / 'cxx.o'}", "-C", "link-arg=-lstdc++", "-o", directory / "zoo",
+             HERE / "panics.rs"])
+        (directory / "expected").write_text(run([directory / "zoo"]).stdout)
+        (directory / "errors").write_text("")
+
+    d = once("exceptions-rust", make)
+    assert len((d / "expected").read_text().splitlines()) == 11
+    same(d, [d / "zoo"], preloaded(library, mode))
+
+
 # ---- code that comes and goes ----------------------------------------------------------------------
 
 @pytest.fixture(scope="session")
@@ -136,9 +152,10 @@ def test_a_walk_finds_the_stack_at_each_instruction(steps, library, optimize):
 
 
 def test_libgcc_leaves_instructions_without(steps):
-    """So the test above can fail."""
-    p = run([steps("-O2")], ok=1)
-    assert int(re.search(r"(\d+) failed", p.stdout)[1]) > 100
+    """So the test above can fail; walks from there may also crash."""
+    p = run([steps("-O2")], ok=None)
+    found = re.search(r"(\d+) failed", p.stdout)
+    assert p.returncode and (not found or int(found[1]) > 10)
 
 
 # ---- in use or not ---------------------------------------------------------------------------------

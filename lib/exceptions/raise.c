@@ -35,34 +35,41 @@ struct raise {
 	/* The first frame at which the second phase has something to do. */
 	struct frame first;
 	bool is_first;
+	bool is_context; /* `context` has what is the same for each frame */
+	struct gcc_context context;
 };
 
 /* ---- personality routines ------------------------------------------------------------ */
 
-/* What the frame's personality routine gets: registers by value, so that libgcc's functions do for it. */
-static void context_fill(struct gcc_context *c, const struct frame *f, const struct record *r)
+/* What personality routines get: registers by value, so that libgcc's functions do for it. */
+static void context_begin(struct raise *x)
 {
+	struct gcc_context *c = &x->context;
+
+	if (x->is_context)
+		return;
 	memset(c, 0, sizeof(*c));
-	c->reg[DWARF_RBX] = f->reg[FRAME_RBX];
-	c->reg[DWARF_RBP] = f->reg[FRAME_RBP];
-	c->reg[DWARF_RSP] = f->reg[FRAME_RSP];
-	for (unsigned i = 0; i < 4; i++)
-		c->reg[DWARF_R12 + i] = f->reg[FRAME_R12 + i];
-	c->reg[DWARF_RIP] = f->reg[FRAME_RIP];
 	memset(c->by_value, 1, sizeof(c->by_value));
-	c->cfa = f->reg[FRAME_RSP];
-	c->ra = f->reg[FRAME_RIP];
-	c->lsda = r->flags & RECORD_LSDA ? record_address(r, r->lsda) : 0;
-	c->function = record_address(r, r->start);
 	c->flags = GCC_CONTEXT_EXTENDED;
-	c->args_size = r->args_size;
+	x->is_context = true;
 }
 
-static int ask(const struct raise *x, const struct record *r, int actions, struct gcc_context *c)
+static int ask(struct raise *x, const struct record *r, int actions)
 {
 	personality_fn *fn = (personality_fn *)personality_function(&personalities[r->personality]);
+	const uint64_t *reg = x->frame.reg;
+	struct gcc_context *c = &x->context;
 
-	context_fill(c, &x->frame, r);
+	context_begin(x);
+	c->reg[DWARF_RBX] = reg[FRAME_RBX];
+	c->reg[DWARF_RBP] = reg[FRAME_RBP];
+	for (unsigned i = 0; i < 4; i++)
+		c->reg[DWARF_R12 + i] = reg[FRAME_R12 + i];
+	c->reg[DWARF_RSP] = c->cfa = reg[FRAME_RSP];
+	c->reg[DWARF_RIP] = c->ra = reg[FRAME_RIP];
+	c->lsda = r->flags & RECORD_LSDA ? record_address(r, r->lsda) : 0;
+	c->function = record_address(r, r->start);
+	c->args_size = r->args_size;
 	return fn(1, actions, x->e->class, x->e, c);
 }
 
@@ -149,8 +156,6 @@ static void first_note(struct raise *x)
 /* 0: a handler is found; or HAND_OVER. */
 static int search(struct raise *x)
 {
-	struct gcc_context c;
-
 	for (;;) {
 		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
 		enum call_site site;
@@ -164,7 +169,7 @@ static int search(struct raise *x)
 		if (site == SITE_CLEANUP)
 			first_note(x);
 		if (site > SITE_CLEANUP) {
-			reason = ask(x, r, ACTION_SEARCH, &c);
+			reason = ask(x, r, ACTION_SEARCH);
 			if (x->mode == EXCEPTIONS_CHECK && !check_search(r, reason, not_for_types(x, r, r->site)))
 				return HAND_OVER;
 			if (reason == REASON_HANDLER_FOUND)
@@ -200,8 +205,10 @@ static int land(struct raise *x, const struct record *r, uint64_t rip, uint64_t 
 }
 
 /* As the frame's personality routine has set the context. */
-static int land_by(struct raise *x, const struct record *r, const struct gcc_context *c)
+static int land_by(struct raise *x, const struct record *r)
 {
+	const struct gcc_context *c = &x->context;
+
 	x->frame.reg[FRAME_RBX] = c->reg[DWARF_RBX];
 	x->frame.reg[FRAME_RBP] = c->reg[DWARF_RBP];
 	for (unsigned i = 0; i < 4; i++)
@@ -211,8 +218,6 @@ static int land_by(struct raise *x, const struct record *r, const struct gcc_con
 
 static int unwind(struct raise *x)
 {
-	struct gcc_context c;
-
 	for (;;) {
 		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
 		bool is_handler = x->frame.reg[FRAME_RSP] == x->e->private_2;
@@ -229,12 +234,12 @@ static int unwind(struct raise *x)
 		if (site != SITE_NONE) {
 			if (!r->personality)
 				return HAND_OVER;
-			reason = ask(x, r, ACTION_CLEANUP | (is_handler ? ACTION_HANDLER_FRAME : 0), &c);
+			reason = ask(x, r, ACTION_CLEANUP | (is_handler ? ACTION_HANDLER_FRAME : 0));
 			if (x->mode == EXCEPTIONS_CHECK && !is_handler &&
-			    !check_cleanup(r, reason, &c, not_for_types(x, r, r->site)))
+			    !check_cleanup(r, reason, &x->context, not_for_types(x, r, r->site)))
 				return HAND_OVER;
 			if (reason == REASON_INSTALL_CONTEXT)
-				return land_by(x, r, &c);
+				return land_by(x, r);
 			if (reason != REASON_CONTINUE || is_handler)
 				return HAND_OVER;
 		}
@@ -258,7 +263,7 @@ static bool begin(struct raise *x, struct exception *e, struct entry *entry)
 	x->entry = entry;
 	x->frame = entry->came;
 	x->view = (struct records_view){0};
-	x->is_first = false;
+	x->is_first = x->is_context = false;
 	return x->mode != EXCEPTIONS_CHECK || check_stack(&entry->came);
 }
 

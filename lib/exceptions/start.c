@@ -5,6 +5,7 @@
  */
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,15 +52,17 @@ void exceptions_say(const char *words, ...)
 {
 	char line[512];
 	size_t n = 0, size;
+	bool first = true;
 	va_list ap;
 
 	va_start(ap, words);
-	for (const char *w = "libetch-exceptions: "; w; w = w == words ? va_arg(ap, const char *) : words) {
+	for (const char *w = "libetch-exceptions: "; w; first = false) {
 		size = strlen(w);
 		if (size > sizeof(line) - 1 - n)
 			size = sizeof(line) - 1 - n;
 		memcpy(line + n, w, size);
 		n += size;
+		w = first ? words : va_arg(ap, const char *);
 	}
 	va_end(ap);
 	line[n++] = '\n';

@@ -94,7 +94,8 @@ NOINLINE int arguments(int n, int a, int b, int c, int d, int e, long f, long g,
 	return r;
 }
 
-NOINLINE int catcher(int n)
+/* In one part, by whose addresses it is known. */
+__attribute__((optimize("no-reorder-blocks-and-partition"))) NOINLINE int catcher(int n)
 {
 	int r = 0;
 
