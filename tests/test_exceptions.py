@@ -258,8 +258,8 @@ def test_a_damaged_record_is_noticed(zoo, library, build, tmp_path):
     assert source.count(mark) == 1
     damage = "\tif (r.saved & 1 << FRAME_RBX)\n\t\tr.slot[FRAME_RBX]--;\n"
     (tmp_path / "records.c").write_text(source.replace(mark, mark + damage))
-    objects = [o for o in (build / "o/lib").glob("unwind/*.o")]
-    objects += [o for o in (build / "o/lib").glob("exceptions/*.o") if o.stem != "records"]
+    sources = [p for room in ("unwind", "exceptions") for p in (ROOT / "lib" / room).glob("*.[cS]") if p.stem != "records"]
+    objects = [build / "o" / p.relative_to(ROOT).with_suffix(".o") for p in sources]
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'lib'}", f"-I{INCLUDE}",
          "-shared", "-o", tmp_path / "damaged.so", tmp_path / "records.c", *objects, "-pthread", "-Wl,--no-as-needed",
          "-l:libgcc_s.so.1"])
@@ -284,10 +284,12 @@ def test_under_a_sanitizer(once, library, zoo, sanitizer, mode):
 
     d = once(f"exceptions-{sanitizer}", make)
     runtime = run(["gcc", f"-print-file-name=lib{'asan' if sanitizer == 'address' else 'tsan'}.so"]).stdout.strip()
-    for name in ("depths", "types", "library", "order", "registers", "foreign", "threads"):
+    # std::call_once() of a function that throws waits forever under TSan, with libgcc too.
+    library_cases = ["library"] if sanitizer == "address" else []
+    for name in ("depths", "types", *library_cases, "order", "registers", "foreign", "threads"):
         env = preloaded(library, mode, ETCH_UNWIND_VERBOSE="1")
-        p = run([d / "zoo", name], env={**env, "LD_PRELOAD": f"{runtime}:{library}"}, ok=None)
-        expected = run([d / "zoo", name], ok=None)
+        p = run([d / "zoo", name], env={**env, "LD_PRELOAD": f"{runtime}:{library}"}, ok=None, timeout=60)
+        expected = run([d / "zoo", name], ok=None, timeout=60)
         assert (p.stdout, p.returncode) == (expected.stdout, expected.returncode), p.stderr[-4000:]
         assert p.stderr.startswith("libetch-exceptions: in use")
 

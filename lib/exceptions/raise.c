@@ -139,9 +139,11 @@ static void type_learn(const struct record *r, uint64_t type)
 			return;
 }
 
-static bool not_for_types(const struct raise *x, const struct record *r, enum call_site site)
+static inline bool is_for_types(enum call_site site) { return site == SITE_TYPES || site == SITE_TYPES_CLEANUP; }
+
+static inline bool not_for_types(const struct raise *x, const struct record *r, enum call_site site)
 {
-	return (site == SITE_TYPES || site == SITE_TYPES_CLEANUP) && type_is_known(r, type_of(x, r));
+	return __builtin_expect(is_for_types(site), 0) && type_is_known(r, type_of(x, r));
 }
 
 /* ---- the first phase ------------------------------------------------------------------ */
@@ -176,7 +178,7 @@ static int search(struct raise *x)
 				break;
 			if (reason != REASON_CONTINUE)
 				return HAND_OVER;
-			if (r->site == SITE_TYPES || r->site == SITE_TYPES_CLEANUP)
+			if (is_for_types(r->site))
 				type_learn(r, type_of(x, r));
 			if (site != SITE_TYPES || !not_for_types(x, r, site))
 				first_note(x);

@@ -123,7 +123,7 @@ def part_exceptions(args):
     if shutil.which("rustc"):
         sh("rustc", "-O", "-o", room / "panics", SOURCE / "panics.rs")
         print("### exceptions: a Rust panic through 20 frames\n")
-        table(head, [["drop in each", *ratios(rounds([room / "panics", 5, 300], {w: e for w, e in how.items() if w != "LLVM"}, count))]])
+        table(head, [["drop in each", *ratios(rounds([room / "panics", 5, 300], how, count))]])
     print("### exceptions: memory of 10,000 throws in different places\n")
     sites = sites_build(room, 10000)
     table(["", "KB"], [[way, f"{memory(sites, env):,}"] for way, env in how.items() if way in ("libgcc", "etch")])
