@@ -17,7 +17,7 @@ struct place {
 	uint8_t id[32];
 };
 
-#define PLACES 1024u
+#define PLACES 4096u
 static struct place places[PLACES];
 static uint32_t places_count = 1; /* 0 stands for modules that stay */
 

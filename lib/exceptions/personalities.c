@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * personalities.c: a list, to which entries are added only. A process has a handful.
+ * personalities.c: a list, to which entries are added only. A process has one for each module and language, since each
+ * module has a pointer of its own.
  *
  * A routine whose tables are known is told by its name in the dynamic symbol table of its module: libstdc++ may be
  * loaded late, and more than once. A program with one of its own has that name only in a table for debuggers, which is

@@ -19,7 +19,7 @@ struct personality {
 	uint32_t module; /* that has the function: its number (file_places.h); 0: one that is never unloaded */
 };
 
-#define PERSONALITIES 256u
+#define PERSONALITIES 4096u
 extern struct personality personalities[PERSONALITIES];
 
 /* Enters it, or finds it: its number, or 0 if there is no room. */

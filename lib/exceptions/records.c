@@ -199,7 +199,7 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 	}
 	if (!loaded_inside(im, at, 8))
 		return false;
-	r->personality = (uint8_t)personality_enter(at, cie->personality_indirect);
+	r->personality = (uint16_t)personality_enter(at, cie->personality_indirect);
 	if (!r->personality)
 		return false;
 	r->site = (uint8_t)call_site_read((enum language)personalities[r->personality].language, lsda,

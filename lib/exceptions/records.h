@@ -24,10 +24,9 @@ struct record {
 	uint16_t args_size; /* what a landing pad expects to be popped */
 	uint8_t base;       /* the register (enum frame_register) that the CFA is relative to; RECORD_ODD: see below */
 	uint8_t flags;
-	uint8_t saved;       /* one bit for each register that the function has saved */
-	uint8_t site;        /* enum call_site */
-	uint8_t personality; /* personalities.h; 0: none */
-	uint8_t zero;
+	uint8_t saved;             /* one bit for each register that the function has saved */
+	uint8_t site;              /* enum call_site */
+	uint16_t personality;      /* personalities.h; 0: none */
 	uint16_t module;           /* 0: one that is never unloaded */
 	int16_t slot[FRAME_SAVED]; /* where a register is saved, in words from the CFA, or from rbp with RECORD_FROM_RBP */
 	/* From ip. */
