@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from conftest import INCLUDE, ROOT, TESTS, capstone, run
+from conftest import INCLUDE, MEMORY, ROOT, TESTS, capstone, run
 
 TOOL = ROOT / "tool"
 HERE = TESTS / "newer"
@@ -29,7 +29,7 @@ def decoder(tmp_path_factory):
     program = tmp_path_factory.mktemp("newer") / "decode"
     run(["gcc", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-std=gnu11", "-D_GNU_SOURCE",
          "-Wall", "-Wextra", "-Werror", f"-I{TOOL}", f"-I{ROOT / 'lib'}", f"-I{INCLUDE}", "-o", program, HERE / "decode.c",
-         *(TOOL / "arch/x86" / f"{name}.c" for name in ARCH), "-lZydis", "-lpthread", "-ldl"])
+         *(TOOL / "arch/x86" / f"{name}.c" for name in ARCH), *(TOOL / name for name in MEMORY), "-lZydis", "-lpthread", "-ldl"])
 
     def decode(codes):
         out = run([program], input="".join(c + "\n" for c in codes)).stdout.splitlines()

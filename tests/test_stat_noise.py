@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from conftest import ROOT, TESTS, run, tool_objects
+from conftest import MEMORY, ROOT, TESTS, run, tool_objects
 
 HERE = TESTS / "stat"
 
@@ -18,7 +18,7 @@ HERE = TESTS / "stat"
 def rule(build, tmp_path_factory):
     program = tmp_path_factory.mktemp("stat") / "verdicts"
     run(["gcc", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/tool", "-o", program, HERE / "verdicts.c",
-         *tool_objects(build, "stat/samples.c"), "-lm"])
+         *tool_objects(build, "stat/samples.c", *MEMORY), "-lm"])
 
     def ask(lines):
         return run([program], input="\n".join(lines) + "\n").stdout.splitlines()

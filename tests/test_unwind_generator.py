@@ -107,7 +107,7 @@ def forms(tmp_path_factory):
     program = tmp_path_factory.mktemp("forms") / "forms"
     run(["gcc", "-O2", "-DETCH_CHECK_STEPS", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{TOOL}", f"-I{ROOT / 'lib'}", f"-I{INCLUDE}",
          "-o", program, ROOT / "tests" / "unwind" / "forms.c", *(TOOL / "arch/x86" / f"{name}.c" for name in ("stack", "encoding", "form", "shape", "step_full", "raw", "zydis", "newer", "newer_vector")), TOOL / "analysis/facts/space.c",
-         TOOL / "elf/file.c", TOOL / "elf/file_lookup.c", TOOL / "elf/section_at.c", TOOL / "support/bounds.c", TOOL / "support/error.c", TOOL / "support/memory.c", TOOL / "support/plain.c", TOOL / "support/sort.c", "-lZydis", "-lelf", "-lpthread"])
+         TOOL / "elf/file.c", TOOL / "elf/file_lookup.c", TOOL / "elf/section_at.c", TOOL / "support/bounds.c", TOOL / "support/ending.c", TOOL / "support/error.c", TOOL / "support/memory.c", TOOL / "support/plain.c", TOOL / "support/sort.c", "-lZydis", "-lelf", "-lpthread"])
     return program
 
 

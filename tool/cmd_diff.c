@@ -212,13 +212,11 @@ static void side_open(struct side *s, const char *name)
 			                                                  : mem_string("is in an archive: compare the archives");
 }
 
-static int entries_make(struct run *r, struct error *e)
+static void entries_make(struct run *r)
 {
 	size_t n = r->side[0].inputs.count + r->side[1].inputs.count, i, s, k = 0;
 
-	r->list = calloc(n + 1, sizeof(*r->list));
-	if (!r->list)
-		return error_memory(e);
+	r->list = mem_zero(n + 1, sizeof(*r->list));
 	for (s = 0; s < 2; s++)
 		for (i = 0; i < r->side[s].inputs.count; i++) {
 			const struct input *in = &r->side[s].inputs.list[i];
@@ -229,7 +227,7 @@ static int entries_make(struct run *r, struct error *e)
 		r->list[0].new = r->list[1].new;
 		r->list[0].key = r->list[0].new->path;
 		r->count = 1;
-		return 0;
+		return;
 	}
 	qsort(r->list, n, sizeof(*r->list), entry_order);
 	for (i = 0; i < n; i++) {
@@ -239,7 +237,6 @@ static int entries_make(struct run *r, struct error *e)
 		else
 			r->list[r->count++] = r->list[i];
 	}
-	return 0;
 }
 
 static int entry_only(struct run *r, const struct file_pair *x)
@@ -305,8 +302,8 @@ static void json_report(struct run *r, int status)
 
 static int diff_run(struct run *r, const char *old, const char *new)
 {
-	int status = EXIT_UNUSABLE;
 	struct error e;
+	int status;
 
 	side_open(&r->side[0], old);
 	side_open(&r->side[1], new);
@@ -315,10 +312,7 @@ static int diff_run(struct run *r, const char *old, const char *new)
 		complain(new, &e);
 		return EXIT_UNUSABLE;
 	}
-	if (entries_make(r, &e)) {
-		complain(old, &e);
-		return EXIT_UNUSABLE;
-	}
+	entries_make(r);
 	r->files = json_object_new_array();
 	status = entries_compare(r);
 	if (r->opt->json)

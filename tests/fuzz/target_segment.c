@@ -55,30 +55,30 @@ void fuzz_segment(const uint8_t *data, size_t size)
 	struct segment_request from_out;
 	unsigned seed = size ? data[size - 1] : 0;
 	size_t out_size, again_size;
-	char err[256] = "";
+	struct error e = {""};
 	int had, r;
 
 	memset(contents, 0xa5, sizeof(contents));
 	sections_make(secs, contents, seed);
-	had = segment_find(copy, size, &before, err, sizeof(err));
+	had = segment_find(copy, size, &before, &e);
 	must(had != 1 || (before.offset <= size && before.size <= size - before.offset && before.first <= before.size));
-	r = segment_build(&(struct segment_request){copy, size, secs, SECTIONS, NULL, NULL}, &out, &out_size, err, sizeof(err));
-	must(!r || (*err && r < 0 && r != SEGMENT_EINVAL));
+	r = segment_build(&(struct segment_request){copy, size, secs, SECTIONS, NULL, NULL}, &out, &out_size, &e);
+	must(!r || (*e.text && r < 0 && r != SEGMENT_EINVAL));
 	if (!r) {
 		must(out_size <= 4 * size + (20u << 20)); /* MAX_FILL of tool/elf/segment_place.c */
-		must(segment_find(out, out_size, &at, err, sizeof(err)) == 1);
+		must(segment_find(out, out_size, &at, &e) == 1);
 		must(had != 1 || at.addr == before.addr);
 		loads_check(out, out_size);
 		section_check(out, out_size, &at, &secs[0]);
 		section_check(out, out_size, &at, &secs[1]);
 		from_out = (struct segment_request){out, out_size, secs, SECTIONS, NULL, NULL};
-		must(!segment_add(&from_out, &again, &again_size, err, sizeof(err)));
+		must(!segment_add(&from_out, &again, &again_size, &e));
 		must(again_size == out_size && !memcmp(again, out, out_size));
 		free(again);
 		again = NULL;
 		sections_make(secs, contents, seed + 77);
-		if (!segment_build(&from_out, &again, &again_size, err, sizeof(err)))
-			must(segment_find(again, again_size, &then, NULL, 0) == 1 && then.addr == at.addr);
+		if (!segment_build(&from_out, &again, &again_size, &e))
+			must(segment_find(again, again_size, &then, &e) == 1 && then.addr == at.addr);
 	}
 	free(again);
 	free(out);

@@ -58,6 +58,7 @@ static bool damaged(const uint8_t *data, size_t size)
 {
 	struct segment_found found;
 	struct elf_file f;
+	struct error e;
 	bool ours = false, code = false;
 	uint32_t i;
 
@@ -67,7 +68,7 @@ static bool damaged(const uint8_t *data, size_t size)
 			code |= f.sections[i].data && (f.sections[i].sh.sh_flags & SHF_EXECINSTR);
 		}
 	elf_close(&f);
-	return !code || (ours && segment_find(data, size, &found, NULL, 0) != 1);
+	return !code || (ours && segment_find(data, size, &found, &e) != 1);
 }
 
 /* What was written can be read, is not out of proportion, rewritten again it is the same, and the record

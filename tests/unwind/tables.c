@@ -67,7 +67,6 @@ static void canonical(unsigned lists)
 		struct row_list out;
 		struct code_section section = { 0 };
 		struct code_space space = { .list = &section, .count = 1 };
-		struct error e;
 		uint8_t *bytes;
 		size_t k, row;
 		uint64_t at;

@@ -7,7 +7,7 @@
 #include "arch/x86/stack.h"
 #include "shared/search.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "arch/x86/stack.h"
 #include "elf/hardening.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "support/sort.h"
-#include "support/vector.h"
 
 #include <inttypes.h>
 #include <stdio.h>

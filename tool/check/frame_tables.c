@@ -5,7 +5,7 @@
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 #include "table/object_sframe.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "elf/types_internal.h"
 #include "support/memory.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <dwarf.h>
 #include <stdlib.h>

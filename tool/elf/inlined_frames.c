@@ -11,7 +11,7 @@
 
 #include "shared/search.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 /* Depth of scopes that is followed. */
 #define DEPTH_MOST 256

@@ -10,7 +10,7 @@
 #include "elf/debug_copy.h"
 #include "shared/search.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */
 #define CANDIDATES_MOST 64u

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
 
 /* A value of a sample is a struct heap_sum: bytes, then blocks. */
 static const struct profile_type types[2 * MEASURE_COUNT] = {
@@ -144,9 +144,9 @@ static bool leaf_add(struct heap_profile *h, const struct conversion *c, const s
 
 	/* Room for one more is room for all values of a sample. */
 	for (int k = 0; k < 2 * MEASURE_COUNT; k++)
-		if (!room_make(&p->values, &h->value_room, value_count + (size_t)k, sizeof(*p->values)))
+		if (!mem_room_try(&p->values, &h->value_room, value_count + (size_t)k, sizeof(*p->values)))
 			return false;
-	if (!room_make(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples)))
+	if (!mem_room_try(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples)))
 		return false;
 	values = (struct heap_sum *)(void *)&p->values[value_count];
 	values[MEASURE_TOTAL] = l->total;

@@ -17,7 +17,7 @@
 
 #include "stat/run.h"
 #include "support/progress.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #define RECORDER  "libetch-heap.so"
 #define TICK_NS   100000000L
@@ -117,10 +117,10 @@ static int environment_set(const struct gathering *g, const struct heap_options 
 	snprintf(value, sizeof(value), "%llu:%ld:%s", (unsigned long long)o->sample, o->follow ? 0 : (long)getpid(),
 	         g->path);
 	if (asprintf(&preload, "%s%s%s", library, before && *before ? ":" : "", before ? before : "") < 0)
-		return error_memory(e);
+		return error_set(e, NO_MEMORY);
 	err = setenv("LD_PRELOAD", preload, 1) || setenv(HEAP_VARIABLE, value, 1);
 	free(preload);
-	return err ? error_memory(e) : 0;
+	return err ? error_set(e, NO_MEMORY) : 0;
 }
 
 /* ---- the recordings ------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static void names_read(struct gathering *g)
 		if (s.pid <= 0 || (known && bsearch(&s, g->list, known, sizeof(s), name_order)))
 			continue;
 		s.name = strdup(entry->d_name);
-		if (!s.name || !room_make(&g->list, &g->room, g->count, sizeof(*g->list))) {
+		if (!s.name || !mem_room_try(&g->list, &g->room, g->count, sizeof(*g->list))) {
 			free(s.name);
 			g->h->profile->no_memory = true;
 			break;

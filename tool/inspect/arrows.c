@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lays out arrows in lanes and draws them. */
 #include "inspect/arrows.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,21 +92,15 @@ static bool is_free(const uint32_t *tree, const struct bundle *b)
 	return ends_before(tree, b->bottom + 1) == ends_before(tree, b->top);
 }
 
-/* Puts each bundle in the innermost lane that is free from top to bottom. False: out of memory. */
-static bool lanes_assign(struct arrows *a, unsigned most)
+/* Puts each bundle in the innermost lane that is free from top to bottom. */
+static void lanes_assign(struct arrows *a, unsigned most)
 {
-	struct bundle **order = malloc((a->bundle_count + 1) * sizeof(*order));
-	uint32_t *columns = calloc((size_t)most * a->lines + 1, sizeof(*columns));
-	uint32_t *trees = calloc((size_t)most * ((size_t)a->lines + 1) + 1, sizeof(*trees));
+	struct bundle **order = mem_alloc(a->bundle_count + 1, sizeof(*order));
+	uint32_t *columns = mem_zero((size_t)most * a->lines + 1, sizeof(*columns));
+	uint32_t *trees = mem_zero((size_t)most * ((size_t)a->lines + 1) + 1, sizeof(*trees));
 	size_t i;
 	uint32_t line, lane;
 
-	if (!order || !columns || !trees) {
-		free(order);
-		free(columns);
-		free(trees);
-		return false;
-	}
 	for (i = 0; i < a->bundle_count; i++)
 		order[i] = &a->bundles[i];
 	if (a->bundle_count)
@@ -130,7 +125,6 @@ static bool lanes_assign(struct arrows *a, unsigned most)
 	free(order);
 	free(trees);
 	a->at = columns;
-	return true;
 }
 
 static void marks_set(struct arrows *a)
@@ -151,35 +145,22 @@ static void marks_set(struct arrows *a)
 
 struct arrows *arrows_make(const struct jump *jumps, size_t count, uint32_t lines, unsigned lanes)
 {
-	struct arrows *a = calloc(1, sizeof(*a));
+	struct arrows *a = mem_zero(1, sizeof(*a));
 
-	if (!a)
-		return NULL;
 	a->lines = lines;
-	a->jumps = malloc((count + 1) * sizeof(*a->jumps));
-	a->bundles = malloc((count + 1) * sizeof(*a->bundles));
-	a->marks = calloc((size_t)lines + 1, 1);
-	if (!a->jumps || !a->bundles || !a->marks) {
-		arrows_free(a);
-		return NULL;
-	}
-	if (count) {
-		memcpy(a->jumps, jumps, count * sizeof(*jumps));
+	a->jumps = mem_copy(jumps, count * sizeof(*jumps));
+	a->bundles = mem_alloc(count + 1, sizeof(*a->bundles));
+	a->marks = mem_zero((size_t)lines + 1, 1);
+	if (count)
 		qsort(a->jumps, count, sizeof(*a->jumps), jump_order);
-	}
 	bundles_find(a, count);
-	if (!lanes_assign(a, lanes)) {
-		arrows_free(a);
-		return NULL;
-	}
+	lanes_assign(a, lanes);
 	marks_set(a);
 	return a;
 }
 
 void arrows_free(struct arrows *a)
 {
-	if (!a)
-		return;
 	free(a->jumps);
 	free(a->bundles);
 	free(a->at);

@@ -18,7 +18,7 @@ struct jump {
 struct arrows;
 
 /* Lays out the arrows of a listing of `lines` lines, in at most `lanes` lanes. A jump that does not fit has no
- * arrow; its line has v or ^ in the gutter. Null: out of memory. */
+ * arrow; its line has v or ^ in the gutter. */
 struct arrows *arrows_make(const struct jump *jumps, size_t count, uint32_t lines, unsigned lanes);
 void arrows_free(struct arrows *a);
 /* Number of columns that arrows_line() fills. */

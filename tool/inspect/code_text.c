@@ -333,8 +333,6 @@ void code_text(const struct code *c)
 
 	writer_init(&p);
 	a = arrows_make(c->jumps, c->jump_count, c->line_count, p.width && p.width < 100 ? 6 : LANES_MOST);
-	if (!a)
-		return;
 	head_print(c);
 	margins_measure(c, a, c->options->intel ? SYNTAX_INTEL : SYNTAX_ATT, &m);
 	for (i = 0; i < c->line_count; i++) {

@@ -3,6 +3,7 @@
 #include "inspect/inspect.h"
 
 #include "elf/input.h"
+#include "support/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,9 +59,7 @@ int inspect_open(struct elf_file *f, const char *path, struct error *e)
 
 	if (!length || path[length - 1] != ')' || !paren || paren == path || !access(path, F_OK))
 		return elf_open(f, path, e);
-	archive = strndup(path, (size_t)(paren - path));
-	if (!archive)
-		return error_memory(e);
+	archive = mem_format("%.*s", (int)(paren - path), path);
 	err = member_open(f, path, archive, paren + 1, e);
 	free(archive);
 	return err;

@@ -11,7 +11,7 @@
 
 struct operands;
 
-/* Null and a message: out of memory, or malformed relocations. */
+/* Null and a message: malformed relocations. */
 struct operands *operands_open(const struct elf_file *f, const struct code_space *space, struct error *e);
 void operands_close(struct operands *o);
 

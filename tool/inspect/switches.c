@@ -3,7 +3,7 @@
  * table are still relocations, which are resolved here. */
 #include "inspect/view_code.h"
 
-#include "support/vector.h"
+#include "support/memory.h"
 #include "shared/search.h"
 
 #include <stdlib.h>
@@ -69,39 +69,35 @@ static bool entry_target(const struct code *c, const struct detail_jump *j, cons
 	return y->section == c->place.section;
 }
 
-/* Adds the targets of a table's entries. False: out of memory. */
-static bool targets_find(struct code *c, struct detail_jump *j, const struct table_relocs *r, uint64_t table)
+/* Adds the targets of a table's entries. */
+static void targets_find(struct code *c, struct detail_jump *j, const struct table_relocs *r, uint64_t table)
 {
 	struct detail *d = &c->detail;
 	size_t before = d->target_count;
 	unsigned i;
-	bool ok = true;
 
 	j->listed = before + j->most <= detail_targets_most(d);
 	if (!j->listed)
-		return true;
-	for (i = 0; i < j->most && ok; i++) {
+		return;
+	for (i = 0; i < j->most; i++) {
 		uint64_t target;
 
 		if (!entry_target(c, j, r, table, i, &target))
 			break;
-		ok = room_make(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets));
-		if (ok)
-			d->targets[d->target_count++] = (struct detail_target){j->addr, c->base + target, i};
+		mem_room(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets));
+		d->targets[d->target_count++] = (struct detail_target){j->addr, c->base + target, i};
 	}
 	j->followed = j->most && i == j->most;
 	if (!j->followed)
 		d->target_count = before;
-	return ok;
 }
 
-bool switches_find(struct code *c)
+void switches_find(struct code *c)
 {
 	struct table_relocs relocs = {0};
-	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < c->detail.jump_count && ok; i++) {
+	for (i = 0; i < c->detail.jump_count; i++) {
 		struct detail_jump *j = &c->detail.jumps[i];
 		const struct code_line *l = origin(c, j);
 		struct reference table = {0};
@@ -112,10 +108,10 @@ bool switches_find(struct code *c)
 		j->section = table.placed ? table.section : 0;
 		if (table.placed && (j->bytes == 4 || j->bytes == 8)) {
 			relocs_of(c, table.section, &relocs);
-			ok = !relocs.list || targets_find(c, j, &relocs, table.addr);
+			if (relocs.list)
+				targets_find(c, j, &relocs, table.addr);
 		}
 	}
 	free(relocs.list);
 	detail_targets_sort(&c->detail);
-	return ok;
 }

@@ -5,6 +5,8 @@
 #include "arch/x86/insn.h"
 #include "report/text.h"
 #include "site/in_place.h"
+#include "support/sort.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +20,6 @@ struct view_slot {
 	int64_t addend;
 };
 
-static int word_order(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 {
 	size_t i;
@@ -35,20 +30,17 @@ static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 }
 
 /* Reads which sites of pv_call_inline are nops. */
-static int in_place_read(struct view *v, struct error *e)
+static void in_place_read(struct view *v)
 {
 	const struct linked_tables *t = &v->tables;
 	size_t i;
 
-	v->in_place = calloc(t->inline_count + 1, sizeof(*v->in_place));
-	if (!v->in_place)
-		return error_memory(e);
+	v->in_place = mem_zero(t->inline_count + 1, sizeof(*v->in_place));
 	for (i = 0; i < t->inline_count; i++) {
 		const uint8_t *p = elf_at(&v->file, t->inlines[i].site, ETCH_INLINE_LEN);
 
 		v->in_place[i] = p && etch_inline_state(p) > 0;
 	}
-	return 0;
 }
 
 /* Reads the tables of a linked file and the present state of its sites. */
@@ -56,14 +48,13 @@ static int tables_read(struct view *v, struct error *e)
 {
 	if (linked_tables_read(&v->file, &v->tables, e) < 0)
 		return -1;
-	v->baked = calloc(v->tables.imv_count + v->tables.pv_count + 1, sizeof(*v->baked));
-	if (!v->baked)
-		return error_memory(e);
+	v->baked = mem_zero(v->tables.imv_count + v->tables.pv_count + 1, sizeof(*v->baked));
 	baked_add(v, v->tables.imv, v->tables.imv_count);
 	baked_add(v, v->tables.pv, v->tables.pv_count);
 	if (v->baked_count)
 		qsort(v->baked, v->baked_count, sizeof(*v->baked), word_order);
-	return in_place_read(v, e);
+	in_place_read(v);
+	return 0;
 }
 
 static int sites_judge(struct view *v, struct error *e)
@@ -110,12 +101,7 @@ static int slots_read(struct view *v, struct error *e)
 
 			if (n < 0)
 				return -1;
-			p = realloc(v->slots, (v->slot_count + (size_t)n + 1) * sizeof(*p));
-			if (!p) {
-				free(r);
-				return error_memory(e);
-			}
-			v->slots = p;
+			v->slots = p = mem_resize(v->slots, v->slot_count + (size_t)n + 1, sizeof(*p));
 			for (k = 0; k < n; k++)
 				if (r[k].type == R_X86_64_64 && r[k].symbol < f->symbol_count)
 					p[v->slot_count++] = (struct view_slot){i, r[k].offset, &f->symbols[r[k].symbol], r[k].addend};
@@ -205,10 +191,7 @@ void view_free(struct view *v)
 	free(v->slots);
 }
 
-bool view_is_baked(const struct view *v, uint64_t addr)
-{
-	return v->baked_count && bsearch(&addr, v->baked, v->baked_count, sizeof(*v->baked), word_order);
-}
+bool view_is_baked(const struct view *v, uint64_t addr) { return word_has(v->baked, v->baked_count, addr); }
 
 /* Address of the slot of a call site. */
 static uint64_t slot_of(const struct view *v, const struct site *s)

@@ -9,7 +9,7 @@
 #include "analysis/addresses/function.h"
 #include "analysis/facts/cfi_file.h"
 #include "analysis/facts/space.h"
-#include "support/vector.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "site/in_place.h"
 
@@ -94,14 +94,14 @@ static int inline_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sites of pv_call_inline in the function, sorted by address. False: out of memory. */
-static bool inlines_find(const struct code *c, const struct inline_row ***out, size_t *count)
+/* Sites of pv_call_inline in the function, sorted by address. */
+static void inlines_find(const struct code *c, const struct inline_row ***out, size_t *count)
 {
 	const struct view *v = &c->view;
 	size_t i, n = 0;
 
-	*out = malloc((v->tables.inline_count + 1) * sizeof(**out));
-	for (i = 0; *out && v->in_place && i < v->tables.inline_count; i++) {
+	*out = mem_alloc(v->tables.inline_count + 1, sizeof(**out));
+	for (i = 0; v->in_place && i < v->tables.inline_count; i++) {
 		const struct inline_row *x = &v->tables.inlines[i];
 
 		if (x->site >= c->place.start && x->site < c->place.end && !in_place_is_dropped(&v->file, x))
@@ -110,7 +110,6 @@ static bool inlines_find(const struct code *c, const struct inline_row ***out, s
 	if (n)
 		qsort(*out, n, sizeof(**out), inline_order);
 	*count = n;
-	return *out != NULL;
 }
 
 /* Index of the first site at or after an address. */
@@ -131,29 +130,19 @@ static const struct site *site_at(const struct scan *s, uint32_t section, uint64
 	return NULL;
 }
 
-/* Decodes the lines. Bytes are those in the file; the view has restored bytes. False: out of memory. */
-static bool lines_make(struct code *c)
+/* Decodes the lines. Bytes are those in the file; the view has restored bytes. */
+static void lines_make(struct code *c)
 {
 	uint64_t addr = c->place.start, end = c->place.end, first = c->section->addr - c->base;
 	const struct row *before = NULL;
 	const struct inline_row **inlines;
-	size_t hint = 0, inline_count, k = 0;
-	uint32_t room = 0;
+	size_t hint = 0, inline_count, k = 0, capacity = 0;
 
-	if (!inlines_find(c, &inlines, &inline_count))
-		return false;
+	inlines_find(c, &inlines, &inline_count);
 	while (addr < end) {
 		struct code_line *l;
 
-		if (c->line_count == room) {
-			room = room ? 2 * room : 256;
-			l = realloc(c->lines, room * sizeof(*l));
-			if (!l) {
-				free(inlines);
-				return false;
-			}
-			c->lines = l;
-		}
+		mem_room(&c->lines, &capacity, c->line_count, sizeof(*c->lines));
 		l = &c->lines[c->line_count++];
 		memset(l, 0, sizeof(*l));
 		l->addr = addr;
@@ -173,7 +162,6 @@ static bool lines_make(struct code *c)
 		addr += l->len;
 	}
 	free(inlines);
-	return true;
 }
 
 static uint32_t line_of(const struct code *c, uint64_t addr)
@@ -183,12 +171,12 @@ static uint32_t line_of(const struct code *c, uint64_t addr)
 	return lo < c->line_count && c->lines[lo].addr == addr ? lo : NO_LINE;
 }
 
-static bool jumps_find(struct code *c)
+static void jumps_find(struct code *c)
 {
 	uint32_t i;
 
-	c->jumps = malloc((c->line_count + 1) * sizeof(*c->jumps));
-	for (i = 0; i < c->line_count && c->jumps; i++) {
+	c->jumps = mem_alloc((size_t)c->line_count + 1, sizeof(*c->jumps));
+	for (i = 0; i < c->line_count; i++) {
 		struct code_line *l = &c->lines[i];
 		struct reference to;
 
@@ -201,7 +189,6 @@ static bool jumps_find(struct code *c)
 		if (l->to != NO_LINE)
 			c->jumps[c->jump_count++] = (struct jump){i, l->to};
 	}
-	return c->jumps != NULL;
 }
 
 /* ---- incoming control flow ------------------------------------------------------ */
@@ -219,34 +206,30 @@ static int incoming_order(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static bool incoming_add(struct code *c, uint64_t to, enum incoming_kind kind, uint64_t from, uint64_t index)
+static void incoming_add(struct code *c, uint64_t to, enum incoming_kind kind, uint64_t from, uint64_t index)
 {
 	if (to < c->detail.from || to >= c->detail.to)
-		return true;
-	if (!room_make(&c->incoming_list, &c->incoming_room, c->incoming_count, sizeof(*c->incoming_list)))
-		return false;
+		return;
+	mem_room(&c->incoming_list, &c->incoming_capacity, c->incoming_count, sizeof(*c->incoming_list));
 	c->incoming_list[c->incoming_count++] = (struct incoming){to, kind, from, index};
-	return true;
 }
 
-static bool incoming_find(struct code *c)
+static void incoming_find(struct code *c)
 {
 	const struct fixups *x = &c->view.fixups;
-	bool ok = true;
 	size_t i;
 
-	for (i = 0; i < c->detail.target_count && ok; i++)
-		ok = incoming_add(c, c->detail.targets[i].target, INCOMING_TABLE, c->detail.targets[i].addr,
-		                  c->detail.targets[i].index);
-	for (i = 0; i < c->detail.pad_count && ok; i++)
-		ok = incoming_add(c, c->detail.pads[i].pad, INCOMING_PAD, c->detail.pads[i].start,
-		                  c->detail.pads[i].end - c->detail.pads[i].start);
-	for (i = 0; i < x->count && ok; i++)
+	for (i = 0; i < c->detail.target_count; i++)
+		incoming_add(c, c->detail.targets[i].target, INCOMING_TABLE, c->detail.targets[i].addr,
+		             c->detail.targets[i].index);
+	for (i = 0; i < c->detail.pad_count; i++)
+		incoming_add(c, c->detail.pads[i].pad, INCOMING_PAD, c->detail.pads[i].start,
+		             c->detail.pads[i].end - c->detail.pads[i].start);
+	for (i = 0; i < x->count; i++)
 		if (x->list[i].to_in == PLACE_CODE)
-			ok = incoming_add(c, x->list[i].to, INCOMING_FIXUP, x->list[i].insn, 0);
+			incoming_add(c, x->list[i].to, INCOMING_FIXUP, x->list[i].insn, 0);
 	if (c->incoming_count)
 		qsort(c->incoming_list, c->incoming_count, sizeof(*c->incoming_list), incoming_order);
-	return ok;
 }
 
 const struct incoming *code_incoming(const struct code *c, const struct code_line *l, size_t *count)
@@ -452,8 +435,11 @@ static int code_load(struct code *c, struct error *e)
 	c->operands = operands_open(&c->view.file, &c->frames.space, e);
 	if (!c->operands)
 		return -1;
-	if (!lines_make(c) || !jumps_find(c) || (elf_is_object(&c->file) && !switches_find(c)) || !incoming_find(c))
-		return error_memory(e);
+	lines_make(c);
+	jumps_find(c);
+	if (elf_is_object(&c->file))
+		switches_find(c);
+	incoming_find(c);
 	c->sources = lines_open(&c->file);
 	return 0;
 }

@@ -61,7 +61,7 @@ struct code {
 	struct jump *jumps; /* direct jumps within the function */
 	size_t jump_count;
 	struct incoming *incoming_list; /* sorted by target, kind, origin */
-	size_t incoming_count, incoming_room;
+	size_t incoming_count, incoming_capacity;
 	struct operands *operands;
 	struct lines *sources; /* source lines by DWARF */
 };
@@ -82,8 +82,8 @@ void code_fixup_name(const struct code *c, const struct fixup *x, char *out, siz
 /* Name of an address in the code space: "main+0x4". */
 void code_place_name(const struct code *c, uint64_t addr, char *out, size_t size);
 
-/* In switches.c: resolves the jump tables of an object file. False: out of memory. */
-bool switches_find(struct code *c);
+/* In switches.c: resolves the jump tables of an object file. */
+void switches_find(struct code *c);
 
 void code_text(const struct code *c);
 void code_tsv(const struct code *c);

@@ -9,7 +9,7 @@
 #include "support/memory.h"
 #include "support/plural.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <inttypes.h>
 #include <stdio.h>

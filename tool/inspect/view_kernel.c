@@ -438,20 +438,16 @@ static void tables_json(struct kernel *k, const struct kernel_tables *t)
 	printf("]\n}\n");
 }
 
-int show_kernel_tables(struct kernel *k, enum format format, struct error *e)
+void show_kernel_tables(struct kernel *k, enum format format)
 {
 	struct kernel_tables t;
 
-	if (kernel_tables_find(k, &t, e)) {
-		kernel_tables_free(&t);
-		return -1;
-	}
+	kernel_tables_find(k, &t);
 	if (format == FORMAT_JSON)
 		tables_json(k, &t);
 	else
 		tables_print(k, &t, format);
 	kernel_tables_free(&t);
-	return 0;
 }
 
 int show_kernel(const char *path, const struct kernel_options *opt, struct error *e)
@@ -464,8 +460,10 @@ int show_kernel(const char *path, const struct kernel_options *opt, struct error
 		r = opt->symbols ? error_set(e, "is not a kernel file: --symbols does not apply") : 1;
 	if (!r)
 		r = kernel_open(&k, &file, opt->symbols, e);
-	if (!r)
-		r = opt->tables ? show_kernel_tables(&k, opt->format, e) : show_kernel_orc(&k, opt->at, opt->format, e);
+	if (!r && opt->tables)
+		show_kernel_tables(&k, opt->format);
+	else if (!r)
+		r = show_kernel_orc(&k, opt->at, opt->format, e);
 	kernel_close(&k);
 	elf_close(&file);
 	return r;

@@ -16,7 +16,7 @@ struct kernel_options {
 /* 0: printed; 1: nothing to print, since it is no kernel file or lacks the tables asked for; -1: an error. */
 int show_kernel(const char *path, const struct kernel_options *opt, struct error *e);
 
-int show_kernel_tables(struct kernel *k, enum format format, struct error *e);
+void show_kernel_tables(struct kernel *k, enum format format);
 int show_kernel_orc(struct kernel *k, const char *at, enum format format, struct error *e);
 
 #endif

@@ -4,6 +4,7 @@
 #include "inspect/inspect.h"
 
 #include "elf/symbols.h"
+#include "support/memory.h"
 #include "support/plain.h"
 #include "support/plural.h"
 #include "report/text.h"
@@ -96,7 +97,7 @@ static void print_tsv(const struct printer *p, const struct shown *s, const char
 		registers_text(p, s->row, registers, sizeof(registers));
 		printf("\t%s", registers);
 	}
-	name = elf_is_object(p->file) ? strdup(section_name(p, s)) : NULL;
+	name = elf_is_object(p->file) ? mem_string(section_name(p, s)) : NULL;
 	if (name) {
 		plain(name);
 		printf("\t%s", name);

@@ -4,6 +4,7 @@
 #include "inspect/view_summary.h"
 
 #include "kernel/kernel.h"
+#include "support/memory.h"
 #include "support/progress.h"
 #include "support/terminal.h"
 #include "report/text.h"
@@ -96,19 +97,17 @@ static const struct obj_row *record_of(const struct view *v, const struct object
 	return NULL;
 }
 
-/* Lists the objects with their counts of sites. False: out of memory. */
-static bool objects_list(const struct view *v, struct listing *l)
+/* Lists the objects with their counts of sites. */
+static void objects_list(const struct view *v, struct listing *l)
 {
 	bool linked = !elf_is_object(&v->file);
 	/* [0]: loads, [1]: calls */
 	struct {
 		size_t all[2], live[2];
-	} *counts = calloc(v->scan.objects.count + 1, sizeof(*counts));
+	} *counts = mem_zero(v->scan.objects.count + 1, sizeof(*counts));
 	const char *why;
 	size_t i, k;
 
-	if (!counts)
-		return false;
 	for (k = 0; k < v->scan.site_count; k++) {
 		const struct site *s = &v->scan.sites[k];
 
@@ -149,7 +148,6 @@ static bool objects_list(const struct view *v, struct listing *l)
 		                                                               : "no store or escape in this file");
 	}
 	free(counts);
-	return true;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -209,14 +207,12 @@ static int found_order(const void *a, const void *b)
 	return s != t ? (s > t ? -1 : 1) : strcmp(x->what, y->what);
 }
 
-static bool findings_count(struct summary *s)
+static void findings_count(struct summary *s)
 {
 	const struct findings *l = &s->view->findings;
 	size_t i;
 
-	s->found = calloc(catalogue_count, sizeof(*s->found));
-	if (!s->found)
-		return false;
+	s->found = mem_zero(catalogue_count, sizeof(*s->found));
 	for (i = 0; i < l->count; i++) {
 		const struct catalogue_entry *x = catalogue_find(l->list[i].id);
 
@@ -227,7 +223,6 @@ static bool findings_count(struct summary *s)
 	}
 	if (s->found_count)
 		qsort(s->found, s->found_count, sizeof(*s->found), found_order);
-	return true;
 }
 
 static void sizes_count(struct summary *s)
@@ -291,7 +286,7 @@ static void exceptions_count(struct summary *s)
 	}
 }
 
-static bool summary_make(struct summary *s)
+static void summary_make(struct summary *s)
 {
 	const struct elf_file *f = &s->view->file;
 
@@ -307,7 +302,8 @@ static bool summary_make(struct summary *s)
 	if (s->unwind->table)
 		coverage_count(&s->unwind->rows, &s->unwind->space, &s->view->frames, &s->table);
 	sizes_count(s);
-	return objects_list(s->view, &s->objects) && findings_count(s);
+	objects_list(s->view, &s->objects);
+	findings_count(s);
 }
 
 /* Prints the summary as text, no wider than the terminal. */
@@ -342,8 +338,8 @@ int show_summary(const char *path, int jobs, enum format format, struct error *e
 	progress_end();
 	if (!err)
 		err = unwind_view_load(&v.file, UNWIND_TABLE, &unwind, e);
-	if (!err && !summary_make(&s))
-		err = error_memory(e);
+	if (!err)
+		summary_make(&s);
 	if (!err && format == FORMAT_JSON)
 		json_print(summary_json(&s));
 	else if (!err && format == FORMAT_TSV)

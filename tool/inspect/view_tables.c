@@ -3,6 +3,7 @@
  * a linked file. */
 #include "inspect/inspect.h"
 #include "site/in_place.h"
+#include "support/memory.h"
 
 #include <etch/forms.h>
 
@@ -175,16 +176,12 @@ static int file_order(const void *a, const void *b)
 static void ex_list(const struct view *v, struct listing *l)
 {
 	const struct fixups *x = &v->fixups;
-	struct fixup *list = calloc(x->count + 1, sizeof(*list));
+	struct fixup *list = mem_copy(x->list, x->count * sizeof(*list));
 	size_t i;
 
 	listing_init(l, ex_columns, sizeof(ex_columns) / sizeof(ex_columns[0]));
-	if (!list)
-		return;
-	if (x->count) {
-		memcpy(list, x->list, x->count * sizeof(*list));
+	if (x->count)
 		qsort(list, x->count, sizeof(*list), file_order);
-	}
 	for (i = 0; i < x->count; i++) {
 		const struct fixup *r = &list[i];
 		const struct etch_ex raw = {.data = r->data};

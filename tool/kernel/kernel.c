@@ -114,8 +114,7 @@ int kernel_open(struct kernel *k, const struct elf_file *f, const char *map, str
 	memset(k, 0, sizeof(*k));
 	k->file = f;
 	k->sign = kernel_sign(f);
-	if (kernel_relocs_open(k))
-		return error_memory(e);
+	kernel_relocs_open(k);
 	release_read(k);
 	return kernel_symbols_load(k, map, e);
 }

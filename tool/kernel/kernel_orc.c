@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the kernel's ORC rows (kernel_orc.h): determines the layout, decodes and sorts them. */
 #include "kernel/kernel_orc.h"
+#include "support/memory.h"
 
 #include <etch/orc_lookup.h>
 
@@ -197,15 +198,12 @@ static uint64_t arrays_count(const struct elf_file *f, const struct arrays *a, s
 	return n;
 }
 
-static int append(struct kernel *k, const struct arrays *a, struct kernel_rows *out)
+static void append(struct kernel *k, const struct arrays *a, struct kernel_rows *out)
 {
 	const char *broken = kernel_relocs_broken(k, a->ip);
 	uint64_t n = arrays_count(k->file, a, out), i;
-	struct kernel_row *p = realloc(out->list, (out->count + n + 1) * sizeof(*p));
 
-	if (!p)
-		return -1;
-	out->list = p;
+	out->list = mem_resize(out->list, out->count + n + 1, sizeof(*out->list));
 	if (broken)
 		snprintf(out->problem, sizeof(out->problem), "relocations of " ETCH_SEC_ORC_IP ": %.100s", broken);
 	for (i = 0; i < n; i++) {
@@ -217,7 +215,6 @@ static int append(struct kernel *k, const struct arrays *a, struct kernel_rows *
 		out->sorted &= !out->count || order(r - 1, r) <= 0;
 		out->count++;
 	}
-	return 0;
 }
 
 static void sizes_find(const struct kernel *k, struct kernel_rows *out)
@@ -235,14 +232,12 @@ static void sizes_find(const struct kernel *k, struct kernel_rows *out)
 }
 
 /* Stable: of two rows at one address the later one counts. */
-static int rows_sort(struct kernel_rows *out)
+static void rows_sort(struct kernel_rows *out)
 {
 	struct kernel_row *copy, *from = out->list, *to, *swap;
 	size_t width, i;
 
-	copy = malloc((out->count + 1) * sizeof(*copy));
-	if (!copy)
-		return -1;
+	copy = mem_alloc(out->count + 1, sizeof(*copy));
 	to = copy;
 	for (width = 1; width < out->count; width *= 2) {
 		for (i = 0; i < out->count; i += 2 * width) {
@@ -259,7 +254,6 @@ static int rows_sort(struct kernel_rows *out)
 	if (from != out->list)
 		memcpy(out->list, from, out->count * sizeof(*from));
 	free(copy);
-	return 0;
 }
 
 int kernel_orc_head(struct kernel *k, struct kernel_rows *out)
@@ -290,11 +284,10 @@ int kernel_orc_read(struct kernel *k, struct kernel_rows *out, struct error *e)
 	if (out->layout == KERNEL_ORC_LAYOUTS)
 		return error_set(e, "section " ETCH_SEC_ORC ": %s", out->problem);
 	do
-		if (append(k, &a, out))
-			return error_memory(e);
+		append(k, &a, out);
 	while (arrays_find(k->file, &a, a.ip));
-	if (!out->sorted && rows_sort(out))
-		return error_memory(e);
+	if (!out->sorted)
+		rows_sort(out);
 	sizes_find(k, out);
 	return 0;
 }

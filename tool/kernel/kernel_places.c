@@ -41,18 +41,17 @@ static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel
 }
 
 /* Links each section to the sections that relocate it: an object may have ten thousand of both. */
-int kernel_relocs_open(struct kernel *k)
+void kernel_relocs_open(struct kernel *k)
 {
 	const struct elf_file *f = k->file;
 	uint32_t i;
 
-	k->relocs = calloc(f->section_count, sizeof(*k->relocs));
-	for (i = f->section_count - 1; k->relocs && i && elf_is_object(f); i--)
+	k->relocs = mem_zero(f->section_count, sizeof(*k->relocs));
+	for (i = f->section_count - 1; i && elf_is_object(f); i--)
 		if (f->sections[i].sh.sh_type == SHT_RELA) {
 			k->relocs[i].next = k->relocs[f->sections[i].sh.sh_info].first;
 			k->relocs[f->sections[i].sh.sh_info].first = i;
 		}
-	return k->relocs ? 0 : -1;
 }
 
 static struct kernel_relocs *relocs_of(struct kernel *k, uint32_t section)
@@ -66,9 +65,7 @@ static struct kernel_relocs *relocs_of(struct kernel *k, uint32_t section)
 	r->read = true;
 	for (rel = r->first; rel; rel = k->relocs[rel].next)
 		if (relocs_append(k, r, rel, &e)) {
-			r->broken = malloc(sizeof(e));
-			if (r->broken)
-				*r->broken = e;
+			r->broken = mem_copy(&e, sizeof(e));
 			r->count = 0;
 			break;
 		}

@@ -3,6 +3,7 @@
  * System.map. A vmlinux has 150,000 of them and takes a million lookups. */
 #include "kernel/kernel.h"
 #include "shared/search.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -59,15 +60,13 @@ static bool is_useful(const struct elf_symbol *s)
 	return s->type == STT_FUNC || s->type == STT_GNU_IFUNC || s->type == STT_OBJECT || s->type == STT_NOTYPE;
 }
 
-static int load_elf(struct kernel *k, struct error *e)
+static void load_elf(struct kernel *k)
 {
 	const struct elf_file *f = k->file;
 	struct kernel_symbols *s = &k->symbols;
 	uint32_t i;
 
-	s->list = calloc((size_t)f->symbol_count + 1, sizeof(*s->list));
-	if (!s->list)
-		return error_memory(e);
+	s->list = mem_zero((size_t)f->symbol_count + 1, sizeof(*s->list));
 	for (i = 1; i < f->symbol_count; i++) {
 		const struct elf_symbol *y = &f->symbols[i];
 
@@ -79,7 +78,6 @@ static int load_elf(struct kernel *k, struct error *e)
 			                                             .name = y->name};
 	}
 	finish(s);
-	return 0;
 }
 
 /* ---- System.map ------------------------------------------------------------------ */
@@ -135,9 +133,7 @@ static int load_map(struct kernel *k, const char *path, struct error *e)
 	s->text[size] = 0; /* file_read() leaves room for the NUL */
 	for (i = 0; i < size; i++)
 		lines += bytes[i] == '\n';
-	s->list = calloc(lines, sizeof(*s->list));
-	if (!s->list)
-		return error_memory(e);
+	s->list = mem_zero(lines, sizeof(*s->list));
 	for (p = s->text; *p; p = next) {
 		struct kernel_symbol *y = &s->list[s->count];
 
@@ -155,7 +151,10 @@ static int load_map(struct kernel *k, const char *path, struct error *e)
 
 int kernel_symbols_load(struct kernel *k, const char *map, struct error *e)
 {
-	return map ? load_map(k, map, e) : load_elf(k, e);
+	if (map)
+		return load_map(k, map, e);
+	load_elf(k);
+	return 0;
 }
 
 void kernel_symbols_free(struct kernel_symbols *s)

@@ -2,6 +2,7 @@
 /* Finds the kernel's tables (kernel_tables.h) in a file, determines their layouts and decodes
  * their entries. */
 #include "kernel/layouts.h"
+#include "support/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -229,32 +230,28 @@ static void table_read(struct kernel *k, struct kernel_table *t)
 
 static struct kernel_table *table_add(struct kernel_tables *out, const struct kernel_table_kind *kind, uint32_t section)
 {
-	struct kernel_table *p = realloc(out->list, (out->count + 1) * sizeof(*p));
+	struct kernel_table *p;
 
-	if (!p)
-		return NULL;
-	out->list = p;
-	p += out->count++;
+	out->list = mem_resize(out->list, out->count + 1, sizeof(*out->list));
+	p = &out->list[out->count++];
 	memset(p, 0, sizeof(*p));
 	p->kind = kind;
 	p->section = section;
 	return p;
 }
 
-/* Finds a table between two symbols, inside a section of another name. Returns 1 if found. */
-static int by_symbols(struct kernel *k, const struct kernel_table_kind *kind, struct kernel_tables *out)
+/* Finds a table between two symbols, inside a section of another name. */
+static bool by_symbols(struct kernel *k, const struct kernel_table_kind *kind, struct kernel_tables *out)
 {
 	const struct kernel_symbol *start = kernel_symbol_named(k, kind->start), *stop = kernel_symbol_named(k, kind->stop);
 	const Elf64_Shdr *sh;
 	struct kernel_table *t;
 
 	if (!start || !stop || (!start->section && start->value != stop->value))
-		return 0;
+		return false;
 	if (start->value == stop->value)
-		return 1; /* an empty table */
+		return true; /* an empty table */
 	t = table_add(out, kind, start->section);
-	if (!t)
-		return -1;
 	t->by_symbols = true;
 	sh = &k->file->sections[start->section].sh;
 	if (start->value < sh->sh_addr || stop->value < start->value || stop->value - sh->sh_addr > sh->sh_size)
@@ -265,44 +262,38 @@ static int by_symbols(struct kernel *k, const struct kernel_table_kind *kind, st
 		t->size = stop->value - start->value;
 	}
 	table_read(k, t);
-	return 1;
+	return true;
 }
 
-static int kind_find(struct kernel *k, const struct kernel_table_kind *kind, struct kernel_tables *out)
+static void kind_find(struct kernel *k, const struct kernel_table_kind *kind, struct kernel_tables *out)
 {
 	const struct elf_file *f = k->file;
 	struct kernel_table *t;
 	uint32_t i = 0;
 	bool any = false;
-	int r;
 
 	while ((i = elf_section_find(f, kind->name, i + 1))) {
 		any = true;
 		if (!f->sections[i].sh.sh_size)
 			continue;
 		t = table_add(out, kind, i);
-		if (!t)
-			return -1;
 		t->size = f->sections[i].sh.sh_size;
 		table_read(k, t);
 	}
 	if (any || elf_is_object(f))
-		return 0;
-	r = by_symbols(k, kind, out);
-	if (!r && kind->inside && out->missing_count < sizeof(out->missing) / sizeof(out->missing[0]))
+		return;
+	if (!by_symbols(k, kind, out) && kind->inside &&
+	    out->missing_count < sizeof(out->missing) / sizeof(out->missing[0]))
 		out->missing[out->missing_count++] = kind;
-	return r < 0 ? -1 : 0;
 }
 
-int kernel_tables_find(struct kernel *k, struct kernel_tables *out, struct error *e)
+void kernel_tables_find(struct kernel *k, struct kernel_tables *out)
 {
 	size_t i;
 
 	memset(out, 0, sizeof(*out));
 	for (i = 0; i < kernel_table_kind_count; i++)
-		if (kind_find(k, &kernel_table_kinds[i], out))
-			return error_memory(e);
-	return 0;
+		kind_find(k, &kernel_table_kinds[i], out);
 }
 
 void kernel_tables_free(struct kernel_tables *t)

@@ -96,7 +96,7 @@ struct kernel_tables {
 	size_t missing_count;
 };
 
-int kernel_tables_find(struct kernel *k, struct kernel_tables *out, struct error *e);
+void kernel_tables_find(struct kernel *k, struct kernel_tables *out);
 void kernel_tables_free(struct kernel_tables *t);
 void kernel_entry_read(struct kernel *k, const struct kernel_table *t, size_t i, struct kernel_entry *out);
 

@@ -14,7 +14,7 @@ struct kernel_relocs {
 	struct error *broken; /* why they cannot be read; null: they can be read */
 };
 
-int kernel_relocs_open(struct kernel *k);
+void kernel_relocs_open(struct kernel *k);
 void kernel_relocs_free(struct kernel *k);
 
 #endif

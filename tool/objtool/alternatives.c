@@ -2,7 +2,7 @@
 /* Finds alternatives by address (alternatives.h). */
 #include "objtool/alternatives.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 #include "shared/search.h"
 
 #include <stdlib.h>

@@ -205,7 +205,7 @@ static void bits_make(struct code_map *m)
 
 int code_map_read(struct code_map *m, struct error *e)
 {
-	m->cache = step_cache_new(); /* null is allowed */
+	m->cache = step_cache_new();
 	if (code_map_relocs(m, e))
 		return -1;
 	symbol_index_build(m->f, is_label, &m->labels);

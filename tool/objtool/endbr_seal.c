@@ -9,7 +9,7 @@
 #include "objtool/objtool.h"
 #include "support/memory.h"
 #include "support/plain.h"
-#include "support/vector.h"
+#include "support/sort.h"
 #include "shared/search.h"
 
 #include <stdio.h>

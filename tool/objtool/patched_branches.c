@@ -300,7 +300,7 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
                       struct branches *out, struct error *e)
 {
-	struct step_cache *cache = step_cache_new(); /* null is allowed */
+	struct step_cache *cache = step_cache_new();
 	struct facts facts;
 	int err = facts_read(f, o, &facts, e);
 	uint32_t i;

@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
 
 /* Is this open file the one that was mapped? By build-id if the kernel gave one; else by inode, since the device that
  * stat(2) names is not the mapping's on all file systems. */
@@ -131,7 +131,7 @@ long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m)
 		if (is_same(l->list[i], kind, pid, m))
 			return (long)i;
 	b = calloc(1, sizeof(*b));
-	if (!b || !room_make(&l->list, &l->room, l->count, sizeof(*l->list)) || !(b->path = strdup(m->path))) {
+	if (!b || !mem_room_try(&l->list, &l->room, l->count, sizeof(*l->list)) || !(b->path = strdup(m->path))) {
 		free(b);
 		return -1;
 	}

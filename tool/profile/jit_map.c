@@ -12,7 +12,7 @@
 
 #include "profile/key_set.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 /* Bytes read of the file, which its process may still extend. V8 writes some 100 bytes a function. */
 #define MAP_MOST  ((uint64_t)256 << 20)
@@ -109,7 +109,7 @@ struct jit_map *jit_map_open(pid_t pid)
 		size = strtoull(rest, &name, 16);
 		name += *name == ' ';
 		j.end = j.start + size;
-		if (j.end <= j.start || !*name || !room_make(&m->list, &m->room, m->count, sizeof(*m->list)))
+		if (j.end <= j.start || !*name || !mem_room_try(&m->list, &m->room, m->count, sizeof(*m->list)))
 			continue;
 		j.name = strdup(name);
 		if (j.name)

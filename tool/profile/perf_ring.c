@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "support/vector.h"
 #include "support/memory.h"
 
 /* ax bx cx dx si di bp sp ip r8-r15: enum perf_event_x86_regs of asm/perf_regs.h */
@@ -59,7 +58,7 @@ static int fd_open(struct perf_session *s, pid_t tid, int cpu)
 	}
 	if (fd < 0)
 		return -1;
-	if (!room_make(&s->fds, &s->fd_room, s->fd_count, sizeof(*s->fds))) {
+	if (!mem_room_try(&s->fds, &s->fd_room, s->fd_count, sizeof(*s->fds))) {
 		close((int)fd);
 		errno = ENOMEM;
 		return -1;
@@ -221,7 +220,7 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 	s->wrapped = malloc(1 << 16);
 	s->rings = calloc(cpus > 0 ? (size_t)cpus : 1, sizeof(*s->rings));
 	if (!s->rings || !s->wrapped)
-		return error_memory(e);
+		return error_set(e, NO_MEMORY);
 	s->count = cpus > 0 ? (size_t)cpus : 1;
 	/* One descriptor per thread and processor, and one per file with samples. */
 	if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 struct process *process_get(struct process_list *l, pid_t pid)
 {
@@ -18,7 +18,7 @@ struct process *process_get(struct process_list *l, pid_t pid)
 
 	if (low < l->count && l->list[low].pid == pid)
 		return &l->list[low];
-	if (!room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
+	if (!mem_room_try(&l->list, &l->room, l->count, sizeof(*l->list)))
 		return NULL;
 	memmove(&l->list[low + 1], &l->list[low], (l->count - low) * sizeof(*l->list));
 	l->count++;
@@ -34,7 +34,7 @@ struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid)
 		l->threads[low].pid = pid;
 		return &l->threads[low];
 	}
-	if (!room_make(&l->threads, &l->thread_room, l->thread_count, sizeof(*l->threads)))
+	if (!mem_room_try(&l->threads, &l->thread_room, l->thread_count, sizeof(*l->threads)))
 		return NULL;
 	memmove(&l->threads[low + 1], &l->threads[low], (l->thread_count - low) * sizeof(*l->threads));
 	l->thread_count++;
@@ -45,8 +45,8 @@ struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid)
 /* Opens a place for a mapping at index `at`. */
 static bool mapping_insert(struct process *p, size_t at)
 {
-	if (!room_make(&p->target, &p->target_room, p->count, sizeof(*p->target)) ||
-	    !room_make(&p->binary, &p->binary_room, p->count, sizeof(*p->binary)))
+	if (!mem_room_try(&p->target, &p->target_room, p->count, sizeof(*p->target)) ||
+	    !mem_room_try(&p->binary, &p->binary_room, p->count, sizeof(*p->binary)))
 		return false;
 	memmove(&p->target[at + 1], &p->target[at], (p->count - at) * sizeof(*p->target));
 	memmove(&p->binary[at + 1], &p->binary[at], (p->count - at) * sizeof(*p->binary));

@@ -15,7 +15,7 @@
 #include "profile/jit_map.h"
 #include "support/demangle.h"
 #include "support/progress.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 /* A C++ or Rust name as in the source, without parameters, in shown[DEMANGLED_MOST]; false: it is no such name. */
 static bool name_demangle(const char *name, char *shown)
@@ -68,7 +68,7 @@ static bool place_add(struct profile *p, const struct source_frame *f, const cha
 	struct profile_place *place;
 	uint32_t file = string_set_add(&p->names, f->file ? f->file : "");
 
-	if (file == KEY_NONE || !room_make(&p->places, &p->place_room, p->place_count, sizeof(*p->places)))
+	if (file == KEY_NONE || !mem_room_try(&p->places, &p->place_room, p->place_count, sizeof(*p->places)))
 		return false;
 	place = &p->places[p->place_count++];
 	/* The file of the line, since that of the function is not always known. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 struct record_mmap2 {
 	struct perf_event_header header;
@@ -160,7 +161,7 @@ static uint32_t stack_add(struct profile *p, const struct thread *t, size_t coun
 
 static void sample_add(struct profile *p, const struct profile_sample *s)
 {
-	if (s->node == KEY_NONE || !room_make(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples))) {
+	if (s->node == KEY_NONE || !mem_room_try(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples))) {
 		p->no_memory = true;
 		return;
 	}

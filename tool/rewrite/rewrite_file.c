@@ -136,8 +136,7 @@ static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, s
 	struct rewrite_options make = opt->make;
 	struct sidecar_identity of;
 
-	if (!sidecar_identify_bytes(f->bytes, f->size, &of))
-		return error_memory(e);
+	sidecar_identify_bytes(f->bytes, f->size, &of);
 	make.encoding = ETCH_ENCODING_BLOCK;
 	if (sidecar_place(f, opt->sidecar, &of, to, e) || rewrite_sidecar(f, &make, done, e))
 		return -1;

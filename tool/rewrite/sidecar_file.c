@@ -99,53 +99,60 @@ static bool frame_hdr_find(const Elf64_Phdr *phdrs, unsigned count, uint64_t *at
 	return false;
 }
 
-static bool identify(const struct bytes_of *f, const struct elf_headers *h, bool contents, struct sidecar_identity *out)
+/* The same; beyond the file there is nothing to read. */
+static bool frame_hdr_in(const struct bytes_of *f, const struct elf_headers *h, uint64_t *at, uint64_t *size)
 {
-	uint64_t at = 0, size = 0;
-	bool has = frame_hdr_find(h->phdrs, h->phdr_count, &at, &size);
-	uint8_t *hdr, *chunk;
+	return frame_hdr_find(h->phdrs, h->phdr_count, at, size) && *at <= f->size && *size <= f->size - *at;
+}
+
+/* `hdr`: the `size` bytes of .eh_frame_hdr; null: there is none. */
+static void identify(const struct bytes_of *f, const struct elf_headers *h, const uint8_t *hdr, uint64_t size,
+                     bool contents, struct sidecar_identity *out)
+{
+	uint8_t *chunk;
 
 	memset(out, 0, sizeof(*out));
-	/* Beyond the file there is nothing to read. */
-	if (has && (at > f->size || size > f->size - at))
-		has = false;
-	hdr = malloc(has ? size + 1 : 1);
-	if (!hdr)
-		return false;
-	if (has)
-		size = part_read(f, at, hdr, size);
-	sidecar_layout(out->layout, &h->eh, h->phdrs, h->phdr_count, has ? hdr : NULL, size);
-	free(hdr);
-	if (contents) {
-		chunk = mem_alloc(CHUNK, 1);
-		contents_hash(f, h->phdrs, h->phdr_count, chunk, out->contents);
-		free(chunk);
-	}
-	return true;
+	sidecar_layout(out->layout, &h->eh, h->phdrs, h->phdr_count, hdr, size);
+	if (!contents)
+		return;
+	chunk = mem_alloc(CHUNK, 1);
+	contents_hash(f, h->phdrs, h->phdr_count, chunk, out->contents);
+	free(chunk);
 }
 
 bool sidecar_identify(int fd, const struct elf_headers *h, bool contents, struct sidecar_identity *out)
 {
 	struct stat st;
 	const struct bytes_of f = {.fd = fd, .size = fstat(fd, &st) || st.st_size < 0 ? 0 : (uint64_t)st.st_size};
+	uint8_t *hdr = NULL;
+	uint64_t at, hdr_size = 0;
 
-	return identify(&f, h, contents, out);
+	if (frame_hdr_in(&f, h, &at, &hdr_size)) {
+		hdr = malloc(hdr_size + 1); /* as large as the file says */
+		if (!hdr)
+			return false;
+		hdr_size = part_read(&f, at, hdr, hdr_size);
+	}
+	identify(&f, h, hdr, hdr_size, contents, out);
+	free(hdr);
+	return true;
 }
 
-bool sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_identity *out)
+void sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_identity *out)
 {
 	const struct bytes_of f = {.fd = -1, .bytes = bytes, .size = size};
 	struct elf_headers h = {0};
-	bool good;
+	uint64_t at, hdr_size = 0;
+	bool has;
 
 	if (size >= sizeof(h.eh))
 		memcpy(&h.eh, bytes, sizeof(h.eh));
 	if (size >= sizeof(h.eh) && h.eh.e_phoff <= size && h.eh.e_phnum <= (size - h.eh.e_phoff) / sizeof(Elf64_Phdr))
 		h.phdr_count = h.eh.e_phnum;
 	h.phdrs = mem_copy(bytes + (h.phdr_count ? h.eh.e_phoff : 0), h.phdr_count * sizeof(Elf64_Phdr));
-	good = identify(&f, &h, true, out);
+	has = frame_hdr_in(&f, &h, &at, &hdr_size);
+	identify(&f, &h, has ? bytes + at : NULL, hdr_size, true, out);
 	free(h.phdrs);
-	return good;
 }
 
 void sidecar_second_name(char out[SIDECAR_NAME_MOST], const char *id, const struct sidecar_identity *of)

@@ -25,7 +25,7 @@ struct sidecar_identity {
  * is shorter than its headers say, is as if the file ended there. */
 bool sidecar_identify(int fd, const struct elf_headers *h, bool contents, struct sidecar_identity *out);
 /* The same of a program or library in memory. */
-bool sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_identity *out);
+void sidecar_identify_bytes(const uint8_t *bytes, size_t size, struct sidecar_identity *out);
 
 /* The second name of a file's sidecar: BUILD-ID-LAYOUT. `id` is the build-id in hexadecimal. */
 void sidecar_second_name(char out[SIDECAR_NAME_MOST], const char *id, const struct sidecar_identity *of);

@@ -2,7 +2,6 @@
 /* Writes and removes the immediates and direct calls in the code of a linked file; decides which objects are
  * armed. */
 #include "site/bake.h"
-#include "support/vector.h"
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/sort.h"

@@ -4,7 +4,7 @@
 #include "elf/dynamic.h"
 #include "site/linked.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <etch/branch_format.h>
 #include <etch/orc.h>

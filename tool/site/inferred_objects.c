@@ -6,7 +6,7 @@
 #include "elf/dynamic.h"
 #include "support/memory.h"
 #include "support/progress.h"
-#include "support/vector.h"
+#include "support/sort.h"
 #include "site/linked.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "elf/dynamic.h"
 #include "support/memory.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -32,7 +32,7 @@ static int take(struct measurement *m, size_t side, const struct reading *got, s
 		if (!got->have[i])
 			continue;
 		if (!samples_add(&to->samples, got->value[i]))
-			return error_memory(e);
+			return error_set(e, NO_MEMORY);
 		if (to->samples.count == 1 || got->share[i] < to->share)
 			to->share = got->share[i];
 	}
@@ -69,7 +69,7 @@ static int command_once(struct measurement *m, char **command, struct progress *
 	int err;
 
 	if (!argv)
-		return error_memory(e);
+		return error_set(e, NO_MEMORY);
 	err = run_start(&r, argv, &m->run, e);
 	if (!err) {
 		counters_open(&counters, m->rows, m->row_count, r.pid);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Median, spread and shift of samples (samples.h). The shift is by a Mann-Whitney rank test. */
 #include "stat/samples.h"
+#include "support/memory.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -14,15 +15,8 @@
 
 bool samples_add(struct samples *s, double value)
 {
-	if (s->count == s->room) {
-		size_t room = s->room ? 2 * s->room : 16;
-		double *list = realloc(s->list, room * sizeof(*list));
-
-		if (!list)
-			return false;
-		s->list = list;
-		s->room = room;
-	}
+	if (!mem_room_try(&s->list, &s->capacity, s->count, sizeof(*s->list)))
+		return false;
 	s->list[s->count++] = value;
 	return true;
 }

@@ -14,7 +14,7 @@
 
 struct samples {
 	double *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* Returns false if out of memory. */

@@ -62,8 +62,8 @@ static int path_prepend(const char *directory, const char *path, struct error *e
 	int err;
 
 	if (asprintf(&longer, "%s/bin:%s", directory, path) < 0)
-		return error_memory(e);
-	err = setenv("PATH", longer, 1) ? error_memory(e) : 0;
+		return error_set(e, NO_MEMORY);
+	err = setenv("PATH", longer, 1) ? error_set(e, NO_MEMORY) : 0;
 	free(longer);
 	return err;
 }
@@ -78,7 +78,7 @@ int starter_begin(struct simulation *s, struct error *e)
 	    asprintf(&s->starter, "%s/%s", bin, slash ? slash + 1 : name) < 0) {
 		free(bin);
 		s->starter = NULL;
-		return error_memory(e);
+		return error_set(e, NO_MEMORY);
 	}
 	if (mkdir(bin, 0700) && errno != EEXIST) {
 		error_set(e, "%s: %s", bin, strerror(errno));

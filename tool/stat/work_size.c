@@ -15,9 +15,7 @@ int work_sizes_parse(struct work_sizes *w, const char *text, struct error *e)
 	char *comma, *end[2];
 	unsigned long long n[2];
 
-	w->copy = strdup(text);
-	if (!w->copy)
-		return error_memory(e);
+	w->copy = mem_string(text);
 	comma = strchr(w->copy, ',');
 	errno = 0;
 	if (comma) {

@@ -24,7 +24,3 @@ int error_set(struct error *e, const char *format, ...)
 	va_end(args);
 	return -1;
 }
-
-int error_memory(struct error *e) { return error_set(e, NO_MEMORY); }
-
-bool error_is_memory(const struct error *e) { return !strncmp(e->text, NO_MEMORY, strlen(NO_MEMORY)); }

@@ -21,9 +21,5 @@ int error_setv(struct error *e, const char *format, va_list args) __attribute__(
 /* The one text for lack of memory, where it is an error of one file. Most code needs no check: mem_alloc() and the like
  * of memory.h end the process. */
 #define NO_MEMORY "out of memory"
-/* error_set(e, NO_MEMORY). */
-int error_memory(struct error *e);
-/* Is the error of that kind, which is not the file's fault? */
-bool error_is_memory(const struct error *e);
 
 #endif

@@ -5,7 +5,6 @@
 #include "support/bounds.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <string.h>
 
 void *mem_resize(void *p, size_t count, size_t size)
@@ -74,13 +73,22 @@ void mem_stream_close(FILE *stream)
 		bounds_exhausted();
 }
 
-void mem_double(void *array, size_t *capacity, size_t size)
+bool mem_double_try(void *array, size_t *capacity, size_t size)
 {
 	size_t want = *capacity ? 2 * *capacity : 64;
 	void *p;
 
 	memcpy(&p, array, sizeof(p)); /* `array` is a T ** for any T */
-	p = mem_resize(p, want, size);
+	p = reallocarray(p, want, size);
+	if (!p)
+		return false;
 	memcpy(array, &p, sizeof(p));
 	*capacity = want;
+	return true;
+}
+
+void mem_double(void *array, size_t *capacity, size_t size)
+{
+	if (!mem_double_try(array, capacity, size))
+		bounds_exhausted();
 }

@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,12 +39,19 @@ void mem_stream_close(FILE *stream);
 
 /* Doubles *array, a pointer to a malloc'd array of *capacity elements of `size` bytes. */
 void mem_double(void *array, size_t *capacity, size_t size);
+/* The same, or false: for who goes on with what there is, as a profile that has lost a sample. */
+bool mem_double_try(void *array, size_t *capacity, size_t size);
 
 /* Gives *array, which has `count` elements, space for one more. */
 static inline void mem_room(void *array, size_t *capacity, size_t count, size_t size)
 {
 	if (count >= *capacity)
 		mem_double(array, capacity, size);
+}
+
+static inline bool mem_room_try(void *array, size_t *capacity, size_t count, size_t size)
+{
+	return count < *capacity || mem_double_try(array, capacity, size);
 }
 
 #define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Radix sort of large lists of addresses, and of lists by address (sort.h). */
 #include "support/sort.h"
-#include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>

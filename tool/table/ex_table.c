@@ -7,7 +7,7 @@
 #include "analysis/discover/ranges.h"
 #include "analysis/flow/flow.h"
 #include "analysis/runtimes/runtimes.h"
-#include "support/vector.h"
+#include "support/sort.h"
 #include "elf/dynamic.h"
 #include "support/memory.h"
 

@@ -3,7 +3,7 @@
 #include "table/sframe.h"
 
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <etch/orc_rule.h>
 #include <inttypes.h>

@@ -65,7 +65,7 @@ void unwind_rows_canonical(const struct row_list *in, const struct code_space *s
 	memset(out, 0, sizeof(*out));
 	out->room = in->count + 1;
 	out->rows = big_alloc(out->room * sizeof(*out->rows));
-	cache = step_cache_new(); /* null is allowed, only slower */
+	cache = step_cache_new();
 	if (in->count && (in->rows[0].addr & 255))
 		out->rows[n++] = (struct row){.addr = in->rows[0].addr & ~255ull};
 	for (i = 0; i < in->count; i++) {

@@ -47,8 +47,8 @@ struct tables_files {
 };
 
 /* Lists the programs and libraries of the operands; without operands, of the directories that packages install into.
- * `contents`: with the hashes of all that they load, for which they are read. False: out of memory. */
-bool tables_find(struct tables_files *out, char **operands, size_t count, bool contents);
+ * `contents`: with the hashes of all that they load, for which they are read. */
+void tables_find(struct tables_files *out, char **operands, size_t count, bool contents);
 void tables_files_free(struct tables_files *f);
 /* The system's directories, for messages: "/usr/lib /usr/bin ...", malloc'd. */
 char *tables_roots(void);

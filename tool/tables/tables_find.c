@@ -67,18 +67,16 @@ static bool has_code(const struct elf_headers *h)
 	return false;
 }
 
-/* False: out of memory. */
-static bool file_look(struct tables_file *f, const struct input *in, bool contents)
+static void file_look(struct tables_file *f, const struct input *in, bool contents)
 {
 	int fd = in->error ? -1 : open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct elf_headers h;
-	bool good = true;
 
 	f->path = in->path;
 	f->kind = fd < 0 ? TABLES_UNREAD : TABLES_OTHER;
 	if (fd < 0) {
 		f->error = in->error ? in->error : strerror(errno);
-		return true;
+		return;
 	}
 	f->error = NULL;
 	if (elf_headers_read(&h, fd)) {
@@ -91,18 +89,17 @@ static bool file_look(struct tables_file *f, const struct input *in, bool conten
 			if (has_table(&h, fd))
 				f->kind = TABLES_OWN;
 		}
-		if (f->kind == TABLES_WANTED)
-			good = sidecar_identify(fd, &h, contents, &f->identity);
+		if (f->kind == TABLES_WANTED && !sidecar_identify(fd, &h, contents, &f->identity)) {
+			f->kind = TABLES_UNREAD;
+			f->error = NO_MEMORY " for its .eh_frame_hdr";
+		}
 		elf_headers_free(&h);
 	}
 	close(fd);
-	return good;
 }
 
-bool tables_find(struct tables_files *out, char **operands, size_t count, bool contents)
+void tables_find(struct tables_files *out, char **operands, size_t count, bool contents)
 {
-	bool good = true;
-
 	memset(out, 0, sizeof(*out));
 	out->inputs.closed = true;
 	for (size_t i = 0; i < count; i++)
@@ -114,8 +111,7 @@ bool tables_find(struct tables_files *out, char **operands, size_t count, bool c
 	out->list = mem_zero(out->inputs.count, sizeof(*out->list));
 	for (size_t i = 0; i < out->inputs.count; i++)
 		if (count || !is_left_out(out->inputs.list[i].path))
-			good = good && file_look(&out->list[out->count++], &out->inputs.list[i], contents);
-	return good;
+			file_look(&out->list[out->count++], &out->inputs.list[i], contents);
 }
 
 void tables_files_free(struct tables_files *f)

@@ -126,10 +126,7 @@ int tables_status(const struct tables_options *o)
 		text_error(o->directory, "%s", e.text);
 		return EXIT_UNUSABLE;
 	}
-	if (!tables_find(&files, NULL, 0, false)) {
-		text_error(NULL, NO_MEMORY);
-		return EXIT_UNUSABLE;
-	}
+	tables_find(&files, NULL, 0, false);
 	tables_warn_open(&d);
 	files_count(&d, &files, &n);
 	if (o->format == FORMAT_JSON)
@@ -210,22 +207,18 @@ int tables_files_status(const struct tables_options *o)
 	struct tables_files files;
 	struct listing l;
 	int status = EXIT_CLEAN;
-	bool good = tables_find(&files, o->operands, o->operand_count, false);
 
+	tables_find(&files, o->operands, o->operand_count, false);
 	listing_init(&l, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; good && i < files.count; i++) {
+	for (size_t i = 0; i < files.count; i++) {
 		row_put(&l, o, &files.list[i]);
 		if (files.list[i].kind == TABLES_UNREAD)
 			status = EXIT_UNUSABLE;
 	}
-	if (!good) {
-		text_error(NULL, NO_MEMORY);
-		status = EXIT_UNUSABLE;
-	} else if (o->format == FORMAT_JSON) {
+	if (o->format == FORMAT_JSON)
 		json_print(listing_json(&l));
-	} else {
+	else
 		listing_print(&l, o->format);
-	}
 	listing_free(&l);
 	tables_files_free(&files);
 	return status;

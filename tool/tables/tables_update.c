@@ -110,8 +110,8 @@ static int file_table(const struct tables_file *file, struct rewrite_result *res
 	int err = elf_open(&f, file->path, e);
 	uint8_t *read = f.bytes, *changed;
 
-	if (!err && !sidecar_identify_bytes(f.bytes, f.size, &of))
-		err = error_memory(e);
+	if (!err)
+		sidecar_identify_bytes(f.bytes, f.size, &of);
 	if (!err && memcmp(&of, &file->identity, sizeof(of)) != 0)
 		err = error_set(e, "has changed meanwhile; the next update makes its table");
 	if (!err)
@@ -391,10 +391,7 @@ static int update_locked(struct update *u)
 	int status = EXIT_CLEAN;
 	struct error e;
 
-	if (!tables_find(&u->files, o->operands, o->operand_count, true)) {
-		text_error(NULL, NO_MEMORY);
-		return EXIT_UNUSABLE;
-	}
+	tables_find(&u->files, o->operands, o->operand_count, true);
 	for (size_t i = 0; o->operand_count && i < u->files.count; i++)
 		if (u->files.list[i].kind == TABLES_UNREAD) {
 			text_error(u->files.list[i].path, "%s", u->files.list[i].error);

@@ -5,7 +5,7 @@
 
 #include "shared/search.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 static const uint8_t *bytes_of(const struct track *t, size_t i)
 {

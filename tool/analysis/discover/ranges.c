@@ -5,7 +5,6 @@
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/sort.h"
-#include "support/vector.h"
 
 #include <stdlib.h>
 #include <string.h>

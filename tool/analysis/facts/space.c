@@ -3,7 +3,7 @@
 #include "analysis/facts/space.h"
 #include "support/memory.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>

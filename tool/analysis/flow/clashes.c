@@ -10,7 +10,7 @@
  */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
 
 #include <string.h>
 

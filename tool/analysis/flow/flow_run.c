@@ -5,7 +5,7 @@
 #include "shared/search.h"
 #include "support/bounds.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -290,7 +290,7 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	if (size >= UINT32_MAX)
 		return false;
 	if (!f->cache)
-		f->cache = step_cache_new(); /* null is allowed: decoding is then slower */
+		f->cache = step_cache_new();
 	input_set(&f->in, env, number);
 	scratch_reset(&f->walk, f->found.edge_count);
 	result_reset(&f->found);

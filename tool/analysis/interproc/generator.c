@@ -212,7 +212,7 @@ static void rows_join(struct work *w)
 		total += w->state[i].rows.count;
 	out->rows.room = total + total / 8 + 64;
 	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
-	cache = step_cache_new(); /* null: decoding is slower */
+	cache = step_cache_new();
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];
 		struct range_rows *r = &w->state[i].rows;

@@ -183,7 +183,7 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 	size_t padded;
 
 	if (!s->flow.cache)
-		s->flow.cache = step_cache_new(); /* null: decoding is slower */
+		s->flow.cache = step_cache_new();
 	while (at < end) {
 		const uint8_t *bytes = p->bytes + (at - p->start);
 

@@ -26,7 +26,7 @@
 #include "analysis/interproc/range_state.h"
 #include "analysis/interproc/state_pool.h"
 #include "analysis/discover/ranges.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 /* Results of one chunk of code ranges in a round; written by one worker. */
 struct chunk {

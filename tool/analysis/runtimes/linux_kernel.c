@@ -10,7 +10,7 @@
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "analysis/unwind/disagreement.h"
 #include "support/memory.h"
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/sort.h"
 
 #include <stdlib.h>
 

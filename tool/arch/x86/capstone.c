@@ -11,31 +11,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "support/error.h"
+#include "support/memory.h"
 
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
 #define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* the version of the header */
 
-/* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion:
- * so an allocation failure ends the process. No output file has been written when Capstone is called. */
-static void *memory(void *p)
-{
-	static const char text[] = "etch: " NO_MEMORY "\n";
+/* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion. */
+static void *memory_new(size_t size) { return mem_alloc(size, 1); }
 
-	if (p)
-		return p;
-	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
-	_exit(2);
-}
+static void *memory_resized(void *p, size_t size) { return mem_resize(p, size, 1); }
 
-static void *memory_new(size_t size) { return memory(malloc(size ? size : 1)); }
-
-static void *memory_zeroed(size_t count, size_t size) { return memory(calloc(count ? count : 1, size ? size : 1)); }
-
-static void *memory_resized(void *p, size_t size) { return memory(realloc(p, size ? size : 1)); }
-
-static cs_opt_mem memory_functions = {memory_new, memory_zeroed, memory_resized, free, vsnprintf};
+static cs_opt_mem memory_functions = {memory_new, mem_zero, memory_resized, free, vsnprintf};
 
 #ifdef ETCH_STATIC
 

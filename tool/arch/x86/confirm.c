@@ -4,6 +4,7 @@
 #include "arch/x86/insn.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
+#include "support/memory.h"
 
 #include <capstone/capstone.h>
 #include <inttypes.h>
@@ -38,8 +39,8 @@ static csh handle(void)
 	h = pthread_getspecific(thread_handle);
 	if (h)
 		return *h;
-	h = malloc(sizeof(*h));
-	if (!h || cs_open(CS_ARCH_X86, CS_MODE_64, h) != CS_ERR_OK || pthread_setspecific(thread_handle, h)) {
+	h = mem_alloc(1, sizeof(*h));
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, h) != CS_ERR_OK || pthread_setspecific(thread_handle, h)) {
 		fprintf(stderr, "etch: cannot start Capstone\n");
 		exit(2);
 	}

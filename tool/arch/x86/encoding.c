@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache of decoded instructions by their first bytes: a hash table with a small direct-mapped table in front. */
 #include "arch/x86/encoding.h"
+#include "support/memory.h"
 
 #include <Zydis/Zydis.h>
 #include <stdlib.h>
@@ -113,33 +114,29 @@ static __attribute__((noinline)) const struct encoding *find_in_list(struct enco
 	return x;
 }
 
-static bool near_make(struct encodings *all)
+static void near_make(struct encodings *all)
 {
 	unsigned size = all->size < SIZE_NEAR ? all->size : SIZE_NEAR;
 
-	all->near = all->size <= SIZE_NEAR ? all->list : calloc(size, sizeof(*all->near));
+	all->near = all->size <= SIZE_NEAR ? all->list : mem_zero(size, sizeof(*all->near));
 	all->near_shift = 64 - (unsigned)__builtin_ctz(size);
-	return all->near;
 }
 
-/* Makes room for one more entry. False: out of memory; the caller then adds none. */
-static bool make_room(struct encodings *all)
+/* Makes room for one more entry. */
+static void make_room(struct encodings *all)
 {
 	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};
 	unsigned i;
 
 	if (all->count < all->size / 4 * 3)
-		return true;
+		return;
 	if (more.size > SIZE_MOST) {
 		memset(all->list, 0, all->size * sizeof(*all->list));
 		all->count = 0;
-		return true;
+		return;
 	}
-	more.list = calloc(more.size, sizeof(*more.list));
-	if (!more.list || !near_make(&more)) {
-		free(more.list);
-		return false;
-	}
+	more.list = mem_zero(more.size, sizeof(*more.list));
+	near_make(&more);
 	more.shift = 64 - (unsigned)__builtin_ctz(more.size);
 	more.count = all->count;
 	for (i = 0; i < all->size; i++)
@@ -147,7 +144,6 @@ static bool make_room(struct encodings *all)
 			*slot_of(&more, all->list[i].key) = all->list[i];
 	encodings_free(all);
 	*all = more;
-	return true;
 }
 
 void encodings_free(struct encodings *all)
@@ -327,8 +323,9 @@ void encoding_add(struct encodings *all, const uint8_t *bytes, const struct form
 	if (disp && f->memory && f->follow && !step->padding)
 		x.disp_shift = (uint8_t)(64 - 8 * disp);
 	memcpy(x.rest, (const uint8_t *)step + REST, sizeof(x.rest));
-	if (!x.key || !make_room(all))
+	if (!x.key)
 		return;
+	make_room(all);
 	all->count += !slot_of(all, x.key)->key;
 	*slot_of(all, x.key) = x;
 }

@@ -3,6 +3,7 @@
  * form. */
 #include "arch/x86/form.h"
 #include "arch/x86/step_full.h"
+#include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -184,14 +185,13 @@ struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot)
 
 struct form *form_add(struct forms *all, const struct form *f, unsigned slot)
 {
-	if (all->count == all->room) {
-		unsigned room = all->room ? 2 * all->room : 128;
-		struct form *p = room <= FORMS_MOST ? realloc(all->list, room * sizeof(*p)) : NULL;
+	if (all->count == all->capacity) {
+		unsigned capacity = all->capacity ? 2 * all->capacity : 128;
 
-		if (!p)
+		if (capacity > FORMS_MOST)
 			return NULL;
-		all->list = p;
-		all->room = room;
+		all->list = mem_resize(all->list, capacity, sizeof(*all->list));
+		all->capacity = capacity;
 	}
 	all->list[all->count] = *f;
 	all->slots[slot] = (uint16_t)++all->count;

@@ -36,7 +36,7 @@ struct form {
 struct forms {
 	uint16_t slots[FORM_SLOTS]; /* hash table: index in `list` + 1; 0 = empty */
 	struct form *list;
-	unsigned count, room;
+	unsigned count, capacity;
 };
 
 /* Makes the form of a fully decoded instruction. False: it writes more registers than a form can describe. */
@@ -50,7 +50,7 @@ void form_finish(const struct form *f, const uint8_t *bytes, unsigned imm_at, st
 
 /* The form with a key; or null, and *slot is the empty slot where it belongs. */
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot);
-/* Adds a form in an empty slot. Null: out of memory, or FORMS_MOST reached. */
+/* Adds a form in an empty slot. Null: FORMS_MOST reached. */
 struct form *form_add(struct forms *all, const struct form *f, unsigned slot);
 
 #endif

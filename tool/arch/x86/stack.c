@@ -4,6 +4,7 @@
 #include "arch/x86/encoding.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/step_full.h"
+#include "support/memory.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ struct step_cache *step_cache_new(void)
 		kept[i] = NULL;
 	}
 	pthread_mutex_unlock(&kept_lock);
-	return c ? c : calloc(1, sizeof(struct step_cache));
+	return c ? c : mem_zero(1, sizeof(struct step_cache));
 }
 
 void step_caches_keep(bool large) { size_kept = large ? SIZE_MAX : SIZE_KEPT; }
