@@ -4,6 +4,7 @@
 
 #include "diff/body.h"
 #include "shared/search.h"
+#include "support/hash_index.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
@@ -26,34 +27,11 @@ struct jump_table {
 	uint64_t memo;
 };
 
-/* Hash table with open addressing. */
 struct jump_tables {
-	struct jump_table *slots;
-	size_t count, capacity; /* capacity: a power of two */
+	struct jump_table *list;
+	size_t count, capacity;
+	struct hash_index index;
 };
-
-static size_t slot_of(const struct jump_tables *t, struct place at)
-{
-	size_t i = (size_t)(mix(mix(0, at.section), at.addr) & (t->capacity - 1));
-
-	while (t->slots[i].at.section && place_order(&t->slots[i].at, &at))
-		i = (i + 1) & (t->capacity - 1);
-	return i;
-}
-
-static void grow(struct jump_tables *t)
-{
-	struct jump_tables bigger = {.capacity = t->capacity ? 2 * t->capacity : 256};
-	size_t i;
-
-	bigger.slots = mem_zero(bigger.capacity, sizeof(*bigger.slots));
-	for (i = 0; i < t->capacity; i++)
-		if (t->slots[i].at.section)
-			bigger.slots[slot_of(&bigger, t->slots[i].at)] = t->slots[i];
-	bigger.count = t->count;
-	free(t->slots);
-	*t = bigger;
-}
 
 static void table_read(const struct image *im, struct place at, uint64_t limit, struct jump_table *out)
 {
@@ -70,19 +48,19 @@ static void table_read(const struct image *im, struct place at, uint64_t limit, 
 }
 
 /* The table at a place, read on first use. */
-static struct jump_table *table_find(const struct image *im, struct place at, uint64_t limit)
+static struct jump_table *table_find(const struct image *im, struct place place, uint64_t limit)
 {
 	struct jump_tables *t = im->places.tables;
-	size_t i = t->capacity ? slot_of(t, at) : 0;
+	uint32_t hash = (uint32_t)mix(mix(0, place.section), place.addr), i;
+	size_t at;
 
-	if (t->capacity && t->slots[i].at.section)
-		return &t->slots[i];
-	if (2 * t->count >= t->capacity)
-		grow(t);
-	i = slot_of(t, at);
-	t->count++;
-	table_read(im, at, limit, &t->slots[i]);
-	return &t->slots[i];
+	for (at = hash; (i = hash_index_next(&t->index, hash, &at)) != HASH_INDEX_NONE;)
+		if (!place_order(&t->list[i].at, &place))
+			return &t->list[i];
+	hash_index_add(&t->index, hash, (uint32_t)t->count);
+	mem_room(&t->list, &t->capacity, t->count, sizeof(*t->list));
+	table_read(im, place, limit, &t->list[t->count]);
+	return &t->list[t->count++];
 }
 
 size_t jump_table_at(const struct image *im, struct place at, uint64_t limit, unsigned *width)
@@ -146,9 +124,11 @@ void jump_tables_free(struct jump_tables *t)
 {
 	size_t i;
 
-	for (i = 0; t && i < t->capacity; i++)
-		free(t->slots[i].entries);
-	if (t)
-		free(t->slots);
+	if (!t)
+		return;
+	for (i = 0; i < t->count; i++)
+		free(t->list[i].entries);
+	free(t->list);
+	hash_index_free(&t->index);
 	free(t);
 }

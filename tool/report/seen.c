@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A hash table of findings by the key of their code. */
+/* Findings by the key of their code. */
 #include "report/seen.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static void grow(struct seen_all *a)
-{
-	size_t size = a->size ? 2 * a->size : 256, i, k;
-	struct seen **table = mem_zero(size, sizeof(*table));
-
-	for (i = 0; i < a->size; i++) {
-		if (!a->table[i])
-			continue;
-		for (k = a->table[i]->key & (size - 1); table[k]; k = (k + 1) & (size - 1))
-			;
-		table[k] = a->table[i];
-	}
-	free(a->table);
-	a->table = table;
-	a->size = size;
-}
 
 static struct seen *seen_new(uint64_t key)
 {
@@ -33,16 +16,16 @@ static struct seen *seen_new(uint64_t key)
 
 static struct seen *seen_of(struct seen_all *a, uint64_t key)
 {
-	size_t i;
+	uint32_t hash = hash_word(key), i;
+	size_t at;
 
-	if (2 * a->count >= a->size)
-		grow(a);
-	for (i = key & (a->size - 1); a->table[i]; i = (i + 1) & (a->size - 1))
-		if (a->table[i]->key == key)
-			return a->table[i];
-	a->table[i] = seen_new(key);
-	a->count++;
-	return a->table[i];
+	for (at = hash; (i = hash_index_next(&a->index, hash, &at)) != HASH_INDEX_NONE;)
+		if (a->list[i]->key == key)
+			return a->list[i];
+	hash_index_add(&a->index, hash, (uint32_t)a->count);
+	mem_room(&a->list, &a->capacity, a->count, sizeof(*a->list));
+	a->list[a->count] = seen_new(key);
+	return a->list[a->count++];
 }
 
 static const char *object_of(const struct report *r)
@@ -115,8 +98,8 @@ void seen_join(struct seen_all *a)
 	const struct seen *s;
 	size_t i;
 
-	for (i = 0; i < a->size; i++)
-		for (s = a->table[i]; s; s = s->next)
+	for (i = 0; i < a->count; i++)
+		for (s = a->list[i]; s; s = s->next)
 			join(s);
 }
 
@@ -125,12 +108,13 @@ void seen_free(struct seen_all *a)
 	struct seen *s, *next;
 	size_t i;
 
-	for (i = 0; i < a->size; i++)
-		for (s = a->table[i]; s; s = next) {
+	for (i = 0; i < a->count; i++)
+		for (s = a->list[i]; s; s = next) {
 			next = s->next;
 			free(s->list);
 			free(s);
 		}
-	free(a->table);
+	free(a->list);
+	hash_index_free(&a->index);
 	*a = (struct seen_all){0};
 }

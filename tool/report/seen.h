@@ -8,6 +8,7 @@
 #define REPORT_SEEN_H
 
 #include "report/report.h"
+#include "support/hash_index.h"
 
 /* A finding in one file. */
 struct occurrence {
@@ -26,8 +27,9 @@ struct seen {
 
 /* All findings by key. */
 struct seen_all {
-	struct seen **table; /* hash table with open addressing; its size is a power of two */
-	size_t count, size;
+	struct seen **list;
+	size_t count, capacity;
+	struct hash_index index;
 };
 
 /* Adds the findings of a report that count. The report must not move before seen_free(). */

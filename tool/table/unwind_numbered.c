@@ -14,7 +14,7 @@ static void palette_free(struct palette *p)
 {
 	free(p->list);
 	free(p->uses);
-	free(p->slots);
+	hash_index_free(&p->index);
 }
 
 static uint32_t rule_hash(const struct etch_rule *r)
@@ -28,38 +28,27 @@ static uint32_t rule_hash(const struct etch_rule *r)
 
 static void palette_grow(struct palette *p)
 {
-	uint32_t i;
-
 	p->capacity = p->capacity ? 2 * p->capacity : 512;
 	p->list = mem_resize(p->list, p->capacity, sizeof(*p->list));
 	p->uses = mem_resize(p->uses, p->capacity, sizeof(*p->uses));
-	p->mask = 4 * p->capacity - 1;
-	free(p->slots);
-	p->slots = mem_zero((size_t)p->mask + 1, sizeof(*p->slots));
-	for (i = 0; i < p->count; i++) {
-		uint32_t at = rule_hash(&p->list[i]) & p->mask;
-
-		while (p->slots[at])
-			at = (at + 1) & p->mask;
-		p->slots[at] = i + 1;
-	}
 }
 
 /* Index of a rule, added if it is new. */
 static uint32_t palette_add(struct palette *p, const struct etch_rule *r)
 {
-	uint32_t at;
+	uint32_t hash = rule_hash(r), i;
+	size_t at;
 
+	for (at = hash; (i = hash_index_next(&p->index, hash, &at)) != HASH_INDEX_NONE;)
+		if (etch_rule_equal(&p->list[i], r)) {
+			p->uses[i]++;
+			return i;
+		}
 	if (p->count == p->capacity)
 		palette_grow(p);
-	for (at = rule_hash(r) & p->mask; p->slots[at]; at = (at + 1) & p->mask)
-		if (etch_rule_equal(&p->list[p->slots[at] - 1], r)) {
-			p->uses[p->slots[at] - 1]++;
-			return p->slots[at] - 1;
-		}
+	hash_index_add(&p->index, hash, p->count);
 	p->list[p->count] = *r;
 	p->uses[p->count] = 1;
-	p->slots[at] = p->count + 1;
 	return p->count++;
 }
 

@@ -3,6 +3,7 @@
 #ifndef TABLE_UNWIND_NUMBERED_H
 #define TABLE_UNWIND_NUMBERED_H
 
+#include "support/hash_index.h"
 #include "table/unwind_runs.h"
 #include "table/unwind_tables.h"
 
@@ -11,8 +12,7 @@ struct palette {
 	struct etch_rule *list;
 	uint32_t *uses;
 	uint32_t count, capacity;
-	uint32_t *slots; /* hash table, open addressing; 0 = empty, else index + 1 */
-	uint32_t mask;
+	struct hash_index index;
 };
 
 /* Rows that start at or after `text`, without the last one, which is only the end. */

@@ -5,6 +5,7 @@
  * number of occurrences, since few are different.
  */
 #include "table/unwind_runs.h"
+#include "support/hash_index.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ struct instance {
 
 /* A subsequence of 2 to ETCH_RUN_ROWS tokens. */
 struct gram {
-	uint32_t at, n, hash;
+	uint32_t at, n;
 	uint32_t count; /* occurrences in free tokens, overlapping ones included */
 };
 
@@ -50,8 +51,7 @@ struct finder {
 	size_t instance_count;
 	struct gram *grams;
 	size_t gram_count, gram_capacity;
-	uint32_t *slots; /* hash table of grams: index + 1 */
-	size_t mask;
+	struct hash_index gram_index;
 	uint64_t *heap; /* max-heap of (bytes saved << 32 | ~index): ties go to the lower index */
 	size_t heap_count;
 };
@@ -84,12 +84,6 @@ static uint64_t rules_in(const struct finder *f, uint32_t at, uint32_t n)
 	return rules;
 }
 
-/* Hash table of the different sequences. */
-struct sequence_hash {
-	uint32_t *slots; /* index + 1 */
-	size_t mask;
-};
-
 static uint32_t sequence_hash(const struct finder *f, uint32_t at, uint32_t n)
 {
 	uint32_t h = 0, i;
@@ -99,54 +93,36 @@ static uint32_t sequence_hash(const struct finder *f, uint32_t at, uint32_t n)
 	return h;
 }
 
-static void sequence_hash_grow(const struct finder *f, struct sequence_hash *h)
-{
-	size_t mask = 2 * h->mask + 1, i, s;
-	uint32_t *slots = mem_zero(mask + 1, sizeof(*slots));
-
-	for (i = 0; i < f->sequence_count; i++) {
-		for (s = sequence_hash(f, f->sequences[i].at, f->sequences[i].n) & mask; slots[s]; s = (s + 1) & mask)
-			;
-		slots[s] = (uint32_t)i + 1;
-	}
-	free(h->slots);
-	h->slots = slots;
-	h->mask = mask;
-}
-
 /* Index of the sequence of the last n tokens; if it exists already, the tokens are removed. */
-static uint32_t sequence_add(struct finder *f, struct sequence_hash *h, uint32_t n)
+static uint32_t sequence_add(struct finder *f, struct hash_index *x, uint32_t n)
 {
-	uint32_t at = (uint32_t)f->token_count - n;
+	uint32_t at = (uint32_t)f->token_count - n, hash = sequence_hash(f, at, n), i;
 	size_t s;
 
-	if (2 * f->sequence_count >= h->mask)
-		sequence_hash_grow(f, h);
-	for (s = sequence_hash(f, at, n) & h->mask; h->slots[s]; s = (s + 1) & h->mask) {
-		struct sequence *q = &f->sequences[h->slots[s] - 1];
+	for (s = hash; (i = hash_index_next(x, hash, &s)) != HASH_INDEX_NONE;) {
+		struct sequence *q = &f->sequences[i];
 
 		if (q->n == n && tokens_equal(f, q->at, at, n)) {
 			f->token_count -= n;
 			q->weight++;
-			return h->slots[s] - 1;
+			return i;
 		}
 	}
+	hash_index_add(x, hash, (uint32_t)f->sequence_count);
 	f->sequences[f->sequence_count] = (struct sequence){at, n, 1, rules_in(f, at, n)};
-	h->slots[s] = (uint32_t)++f->sequence_count;
-	return h->slots[s] - 1;
+	return (uint32_t)f->sequence_count++;
 }
 
 /* Collects the sequences of short rows. */
 static void sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
 {
-	struct sequence_hash hash = {NULL, 1023};
+	struct hash_index index = {0};
 	uint32_t sequence;
 	size_t i, end, k;
 
 	f->tokens = mem_alloc(count, sizeof(*f->tokens));
 	f->sequences = mem_alloc(count / 2, sizeof(*f->sequences));
 	f->instances = mem_alloc(count / 2, sizeof(*f->instances));
-	sequence_hash_grow(f, &hash);
 	for (i = 0; i<count; i = end> i ? end : i + 1) {
 		uint64_t block = rows[i].addr >> ETCH_BLOCK_SHIFT;
 
@@ -159,29 +135,13 @@ static void sequences_find(struct finder *f, const struct row *rows, size_t coun
 		for (k = i; k < end; k++)
 			f->tokens[f->token_count++] =
 				(struct token){rule[k], 0, (uint8_t)(k > i ? rows[k].addr - rows[k - 1].addr : 0)};
-		sequence = sequence_add(f, &hash, (uint32_t)(end - i));
+		sequence = sequence_add(f, &index, (uint32_t)(end - i));
 		f->instances[f->instance_count++] = (struct instance){(uint32_t)i, sequence};
 	}
-	free(hash.slots);
+	hash_index_free(&index);
 }
 
 /* ---- grams -------------------------------------------------------------------------- */
-
-static void grams_grow(struct finder *f)
-{
-	size_t i, s;
-
-	f->gram_capacity = f->gram_capacity ? 2 * f->gram_capacity : 4096;
-	f->grams = mem_resize(f->grams, f->gram_capacity, sizeof(*f->grams));
-	f->mask = 2 * f->gram_capacity - 1;
-	free(f->slots);
-	f->slots = mem_zero(f->mask + 1, sizeof(*f->slots));
-	for (i = 0; i < f->gram_count; i++) {
-		for (s = f->grams[i].hash & f->mask; f->slots[s]; s = (s + 1) & f->mask)
-			;
-		f->slots[s] = (uint32_t)i + 1;
-	}
-}
 
 /* Adds `weight` to the count of every gram in the free tokens [from, to). */
 static void grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t weight)
@@ -193,24 +153,20 @@ static void grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t w
 
 		for (n = 2; n <= ETCH_RUN_ROWS && at + n <= to; n++) {
 			const struct token *t = &f->tokens[at + n - 1];
-			struct gram *g = NULL;
+			uint32_t i;
 			size_t s;
 
 			h = mix(mix(h, t->rule), t->gap);
-			for (s = h & f->mask; f->slots[s]; s = (s + 1) & f->mask) {
-				g = &f->grams[f->slots[s] - 1];
-				if (g->hash == h && g->n == n && tokens_equal(f, g->at, at, n))
+			for (s = h; (i = hash_index_next(&f->gram_index, h, &s)) != HASH_INDEX_NONE;)
+				if (f->grams[i].n == n && tokens_equal(f, f->grams[i].at, at, n))
 					break;
-				g = NULL;
+			if (i == HASH_INDEX_NONE) {
+				i = (uint32_t)f->gram_count;
+				hash_index_add(&f->gram_index, h, i);
+				mem_room(&f->grams, &f->gram_capacity, f->gram_count, sizeof(*f->grams));
+				f->grams[f->gram_count++] = (struct gram){at, n, 0};
 			}
-			if (!g) {
-				g = &f->grams[f->gram_count];
-				*g = (struct gram){at, n, h, 0};
-				f->slots[s] = (uint32_t)++f->gram_count;
-			}
-			g->count += weight;
-			if (f->gram_count == f->gram_capacity)
-				grams_grow(f);
+			f->grams[i].count += weight;
 		}
 	}
 }
@@ -371,7 +327,6 @@ void unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule
 
 	memset(out, 0, sizeof(*out));
 	out->of_row = mem_zero(count, 1);
-	grams_grow(&f);
 	sequences_find(&f, rows, count, rule);
 	for (i = 0; i < f.sequence_count; i++)
 		grams_count(&f, f.sequences[i].at, f.sequences[i].at + f.sequences[i].n, f.sequences[i].weight);
@@ -387,6 +342,6 @@ void unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule
 	free(f.sequences);
 	free(f.instances);
 	free(f.grams);
-	free(f.slots);
+	hash_index_free(&f.gram_index);
 	free(f.heap);
 }

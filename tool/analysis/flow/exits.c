@@ -7,34 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline size_t edge_hash(uint64_t target) { return (size_t)(target * 0x9e3779b97f4a7c15u >> 32); }
-
 struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct state *s)
 {
-	size_t mask = f->walk.edge_hash_size - 1, h;
+	uint32_t hash = hash_word(target), i;
 	struct flow_edge *x;
+	size_t at;
 
-	if (2 * (f->found.edge_count + 1) > f->walk.edge_hash_size) {
-		size_t size = f->walk.edge_hash_size ? 2 * f->walk.edge_hash_size : 256, i;
-		uint32_t *hash = mem_zero(size, sizeof(*hash));
-
-		mask = size - 1;
-		for (i = 0; i < f->found.edge_count; i++) {
-			for (h = edge_hash(f->found.edges[i].target) & mask; hash[h]; h = (h + 1) & mask)
-				;
-			hash[h] = (uint32_t)i + 1;
-		}
-		free(f->walk.edge_hash);
-		f->walk.edge_hash = hash;
-		f->walk.edge_hash_size = size;
-	}
-	for (h = edge_hash(target) & mask; f->walk.edge_hash[h]; h = (h + 1) & mask)
-		if (f->found.edges[f->walk.edge_hash[h] - 1].target == target) {
-			x = &f->found.edges[f->walk.edge_hash[h] - 1];
+	for (at = hash; (i = hash_index_next(&f->walk.edge_index, hash, &at)) != HASH_INDEX_NONE;) {
+		x = &f->found.edges[i];
+		if (x->target == target) {
 			state_join(&x->state, s);
 			return x;
 		}
-	f->walk.edge_hash[h] = (uint32_t)f->found.edge_count + 1;
+	}
+	hash_index_add(&f->walk.edge_index, hash, (uint32_t)f->found.edge_count);
 	mem_room(&f->found.edges, &f->walk.edge_room, f->found.edge_count, sizeof(*f->found.edges));
 	x = &f->found.edges[f->found.edge_count++];
 	x->target = target;

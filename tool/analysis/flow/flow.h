@@ -10,6 +10,7 @@
 #ifndef ANALYSIS_FLOW_FLOW_H
 #define ANALYSIS_FLOW_FLOW_H
 
+#include "support/hash_index.h"
 #include "analysis/dataflow/worklist.h"
 #include "analysis/discover/code_range.h"
 #include "analysis/facts/fixups.h"
@@ -320,18 +321,17 @@ struct flow_scratch {
 	uint32_t *new_jumps; /* indexes of jumps whose tables are still to be followed */
 	size_t new_jump_count, new_jump_room;
 	struct flow_agreed agreed;
-	size_t runtime_next;       /* steps before this index have been seen by env->runtime->follow() */
-	int32_t *paths;            /* helpers.c: jumps over each offset, made on demand; or null */
-	uint32_t *edge_hash;       /* hash table of the edges by target: index + 1; 0: free */
-	size_t edge_hash_size;     /* a power of two, or 0 */
-	uint8_t effects;           /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
-	bool jumps_agreed;         /* jumps_agree() returned true and no jump has changed since */
-	bool has_helpers;          /* has calls of targets inside of it */
-	bool takes_own_address;    /* has a call of the next instruction, to obtain its address */
-	bool has_traps;            /* links exception handlers into a list (traps.c) */
-	bool by_note;              /* the edge being walked is a NOTE_EDGE */
-	bool dirty;                /* a block was split after a walk had passed; all blocks must be walked again */
-	bool edges_drop_constants; /* constants are dropped from its edges: not needed */
+	size_t runtime_next;          /* steps before this index have been seen by env->runtime->follow() */
+	int32_t *paths;               /* helpers.c: jumps over each offset, made on demand; or null */
+	struct hash_index edge_index; /* the edges by target */
+	uint8_t effects;              /* union of step effects; EFFECT_NEEDS_CONSTANT: constants are needed */
+	bool jumps_agreed;            /* jumps_agree() returned true and no jump has changed since */
+	bool has_helpers;             /* has calls of targets inside of it */
+	bool takes_own_address;       /* has a call of the next instruction, to obtain its address */
+	bool has_traps;               /* links exception handlers into a list (traps.c) */
+	bool by_note;                 /* the edge being walked is a NOTE_EDGE */
+	bool dirty;                   /* a block was split after a walk had passed; all blocks must be walked again */
+	bool edges_drop_constants;    /* constants are dropped from its edges: not needed */
 };
 
 /*

@@ -35,7 +35,7 @@ void flow_free(struct flow *f)
 	free(f->walk.dead);
 	free(f->walk.clashes);
 	free(f->found.edges);
-	free(f->walk.edge_hash);
+	hash_index_free(&f->walk.edge_index);
 	free(f->found.exits);
 	memset(f, 0, sizeof(*f));
 }
@@ -226,12 +226,11 @@ static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edges = r->edges, .exits = r->exits}; }
 
 /* Resets what the walk over the last code range has left; the arrays stay. */
-static void scratch_reset(struct flow_scratch *w, size_t edge_count)
+static void scratch_reset(struct flow_scratch *w)
 {
 	free(w->paths);
 	worklist_clear(&w->list);
-	if (edge_count)
-		memset(w->edge_hash, 0, w->edge_hash_size * sizeof(*w->edge_hash));
+	hash_index_clear(&w->edge_index);
 	*w = (struct flow_scratch){
 		.at_room = w->at_room,
 		.at_size = w->at_size,
@@ -242,8 +241,7 @@ static void scratch_reset(struct flow_scratch *w, size_t edge_count)
 		.exit_room = w->exit_room,
 		.reloc_near = w->reloc_near,
 		.table_at = w->table_at,
-		.edge_hash = w->edge_hash,
-		.edge_hash_size = w->edge_hash_size,
+		.edge_index = w->edge_index,
 		.list = w->list,
 		.todo = w->todo,
 		.todo_room = w->todo_room,
@@ -292,7 +290,7 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	if (!f->cache)
 		f->cache = step_cache_new();
 	input_set(&f->in, env, number);
-	scratch_reset(&f->walk, f->found.edge_count);
+	scratch_reset(&f->walk);
 	result_reset(&f->found);
 	at_clear(f, size);
 	f->step_count = f->state_count = f->jump_count = 0;

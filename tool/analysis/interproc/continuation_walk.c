@@ -10,6 +10,7 @@
  */
 #include "analysis/interproc/continuation_walk.h"
 
+#include "support/hash_index.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
@@ -50,16 +51,11 @@ struct visit {
 	bool queued;
 };
 
-struct hash {
-	uint32_t *slot; /* index + 1; 0: free */
-	size_t size;    /* a power of two */
-};
-
 /* One walk. */
 struct walk_over {
 	struct visit *list;
 	size_t count, room;
-	struct hash hash;
+	struct hash_index index;
 	uint32_t *todo;
 	size_t todo_count, todo_room;
 	uint64_t *labels; /* continuations that the code hands on */
@@ -88,48 +84,31 @@ struct continuation_walk {
 	const struct work *w;
 	struct op *ops;
 	size_t op_count, op_room;
-	struct hash op_hash;
+	struct hash_index op_index;
 	struct callee *callees;
 	size_t callee_count, callee_room;
-	struct hash callee_hash;
+	struct hash_index callee_index;
 	struct followed *followed;
 	size_t followed_count, followed_room;
-	struct hash followed_hash;
+	struct hash_index followed_index;
 	unsigned steps, depth;
 };
 
-/* ---- hash tables by address -------------------------------------------------------------------- */
+/* ---- elements by address ----------------------------------------------------------------------- */
 
-/* The address is the first member of each element. */
-static uint64_t key_of(const void *list, size_t i, size_t size)
+/* The number of the element with an address, which is its first member, or HASH_INDEX_NONE. */
+static uint32_t number_of(const struct hash_index *x, const void *list, size_t size, uint64_t addr)
 {
+	uint32_t hash = hash_word(addr), i;
+	size_t at = hash;
 	uint64_t key;
 
-	memcpy(&key, (const char *)list + i * size, sizeof(key));
-	return key;
-}
-
-static uint32_t *hash_slot(const struct hash *h, const void *list, size_t size, uint64_t addr)
-{
-	size_t i = (size_t)(addr * 0x9e3779b97f4a7c15u >> 32) & (h->size - 1);
-
-	while (h->slot[i] && key_of(list, h->slot[i] - 1, size) != addr)
-		i = (i + 1) & (h->size - 1);
-	return &h->slot[i];
-}
-
-/* Makes room for one more than `count` elements. */
-static void hash_room(struct hash *h, const void *list, size_t size, size_t count)
-{
-	size_t i;
-
-	if (2 * (count + 1) <= h->size)
-		return;
-	free(h->slot);
-	h->size = h->size ? 2 * h->size : 64;
-	h->slot = mem_zero(h->size, sizeof(*h->slot));
-	for (i = 0; i < count; i++)
-		*hash_slot(h, list, size, key_of(list, i, size)) = (uint32_t)i + 1;
+	while ((i = hash_index_next(x, hash, &at)) != HASH_INDEX_NONE) {
+		memcpy(&key, (const char *)list + i * size, sizeof(key));
+		if (key == addr)
+			break;
+	}
+	return i;
 }
 
 /* ---- instructions ------------------------------------------------------------------------------ */
@@ -199,20 +178,18 @@ static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 {
 	const struct code_section *s;
 	const struct code_range *p;
-	uint32_t *at;
+	uint32_t known = number_of(&c->op_index, c->ops, sizeof(*c->ops), addr);
 
-	hash_room(&c->op_hash, c->ops, sizeof(*c->ops), c->op_count);
-	at = hash_slot(&c->op_hash, c->ops, sizeof(*c->ops), addr);
-	if (*at)
-		return &c->ops[*at - 1];
+	if (known != HASH_INDEX_NONE)
+		return &c->ops[known];
 	p = range_at(&c->w->env, addr);
 	s = space_at(&c->w->out->space, addr);
 	if (!s || (p && (p->fde >= 0 || p->plt)))
 		return NULL;
 	mem_room(&c->ops, &c->op_room, c->op_count, sizeof(*c->ops));
 	op_make(c, s, addr, &c->ops[c->op_count]);
-	*at = (uint32_t)++c->op_count;
-	return &c->ops[c->op_count - 1];
+	hash_index_add(&c->op_index, hash_word(addr), (uint32_t)c->op_count);
+	return &c->ops[c->op_count++];
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------- */
@@ -221,26 +198,26 @@ static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 static void arrive(struct walk_over *o, const struct visit *v)
 {
 	struct visit *x;
-	uint32_t *at;
+	uint32_t i;
 	bool first;
 
 	if (!v->fresh && !o->keeps_all)
 		return;
-	hash_room(&o->hash, o->list, sizeof(*o->list), o->count);
-	at = hash_slot(&o->hash, o->list, sizeof(*o->list), v->addr);
-	first = !*at;
+	i = number_of(&o->index, o->list, sizeof(*o->list), v->addr);
+	first = i == HASH_INDEX_NONE;
 	if (first) {
 		mem_room(&o->list, &o->room, o->count, sizeof(*o->list));
-		o->list[o->count] = *v;
-		*at = (uint32_t)++o->count;
+		i = (uint32_t)o->count++;
+		o->list[i] = *v;
+		hash_index_add(&o->index, hash_word(v->addr), i);
 	}
-	x = &o->list[*at - 1];
+	x = &o->list[i];
 	o->found.unsure |= x->moved != v->moved || o->count > VISITS_MOST;
 	o->found.differ |= x->moved != v->moved && v->local; /* in a continuation */
 	if (first || (!x->queued && ((v->fresh & ~x->fresh) | (v->local & ~x->local) | (v->odd & ~x->odd)))) {
 		x->queued = true;
 		mem_room(&o->todo, &o->todo_room, o->todo_count, sizeof(*o->todo));
-		o->todo[o->todo_count++] = *at - 1;
+		o->todo[o->todo_count++] = i;
 	}
 	x->fresh |= v->fresh;
 	x->local |= v->local;
@@ -389,9 +366,10 @@ static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh,
 		}
 	}
 	if (moved) {
-		i = *hash_slot(&o.hash, o.list, sizeof(*o.list), at);
-		o.found.unsure |= !i;
-		*moved = i ? o.list[i - 1].moved : 0;
+		uint32_t there = number_of(&o.index, o.list, sizeof(*o.list), at);
+
+		o.found.unsure |= there == HASH_INDEX_NONE;
+		*moved = there != HASH_INDEX_NONE ? o.list[there].moved : 0;
 	}
 	*out = o.found;
 	if (o.found.jumps[BY_JUMP]) /* one of them may be through the copy */
@@ -401,7 +379,7 @@ static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh,
 	out->by[BY_JUMP] &= (uint16_t)~o.used;
 	out->by[BY_CALL] &= (uint16_t)~o.used;
 	free(o.list);
-	free(o.hash.slot);
+	hash_index_free(&o.index);
 	free(o.todo);
 	free(o.labels);
 }
@@ -409,24 +387,21 @@ static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh,
 /* What the code from `addr` on does with all registers. */
 static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out)
 {
-	uint32_t *at, number;
+	uint32_t i = number_of(&c->callee_index, c->callees, sizeof(*c->callees), addr);
 
-	hash_room(&c->callee_hash, c->callees, sizeof(*c->callees), c->callee_count);
-	at = hash_slot(&c->callee_hash, c->callees, sizeof(*c->callees), addr);
-	if (!*at) {
+	if (i == HASH_INDEX_NONE) {
 		mem_room(&c->callees, &c->callee_room, c->callee_count, sizeof(*c->callees));
-		c->callees[c->callee_count] = (struct callee){.addr = addr, .found.unsure = true}; /* if it calls itself */
-		number = *at = (uint32_t)++c->callee_count;
+		i = (uint32_t)c->callee_count++;
+		c->callees[i] = (struct callee){.addr = addr, .found.unsure = true}; /* if it calls itself */
+		hash_index_add(&c->callee_index, hash_word(addr), i);
 		if (c->depth < DEPTH_MOST) {
 			c->depth++;
 			walk_all(c, addr, ALL, out, 0, NULL);
 			c->depth--;
-			c->callees[number - 1].found = *out;
+			c->callees[i].found = *out;
 		}
-		*out = c->callees[number - 1].found;
-		return;
 	}
-	*out = c->callees[*at - 1].found;
+	*out = c->callees[i].found;
 }
 
 bool continuation_returns(struct continuation_walk *c, uint64_t addr)
@@ -441,17 +416,16 @@ bool continuation_returns(struct continuation_walk *c, uint64_t addr)
 static void follow(struct continuation_walk *c, const struct followed *key, struct passed *out)
 {
 	struct followed *x;
-	uint32_t *slot;
+	uint32_t i = number_of(&c->followed_index, c->followed, sizeof(*c->followed), key->addr);
 	int32_t moved = 0;
 
-	hash_room(&c->followed_hash, c->followed, sizeof(*c->followed), c->followed_count);
-	slot = hash_slot(&c->followed_hash, c->followed, sizeof(*c->followed), key->addr);
-	if (!*slot) {
+	if (i == HASH_INDEX_NONE) {
 		mem_room(&c->followed, &c->followed_room, c->followed_count, sizeof(*c->followed));
-		*slot = (uint32_t)++c->followed_count;
-		c->followed[*slot - 1] = (struct followed){0};
+		i = (uint32_t)c->followed_count++;
+		c->followed[i] = (struct followed){.addr = key->addr};
+		hash_index_add(&c->followed_index, hash_word(key->addr), i);
 	}
-	x = &c->followed[*slot - 1];
+	x = &c->followed[i];
 	if (x->fresh != key->fresh || x->at != key->at) {
 		*x = *key;
 		walk_all(c, key->addr, key->fresh, &x->found, key->at, key->at ? &moved : NULL);
@@ -482,10 +456,9 @@ struct continuation_walk *continuation_walk_new(const struct work *w)
 void continuation_walk_rest(struct continuation_walk *c)
 {
 	free(c->ops);
-	free(c->op_hash.slot);
+	hash_index_free(&c->op_index);
 	c->ops = NULL;
 	c->op_count = c->op_room = 0;
-	c->op_hash = (struct hash){0};
 }
 
 void continuation_walk_free(struct continuation_walk *c)
@@ -494,8 +467,8 @@ void continuation_walk_free(struct continuation_walk *c)
 		return;
 	continuation_walk_rest(c);
 	free(c->callees);
-	free(c->callee_hash.slot);
+	hash_index_free(&c->callee_index);
 	free(c->followed);
-	free(c->followed_hash.slot);
+	hash_index_free(&c->followed_index);
 	free(c);
 }
