@@ -49,7 +49,7 @@ void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 /* ---- words --------------------------------------------------------------- */
 
 /* Records a data word at `at` with the address `value`: a GOT slot, or an escape. */
-static int word_take(struct scan *s, uint64_t at, uint64_t value)
+static void word_take(struct scan *s, uint64_t at, uint64_t value)
 {
 	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .as_pointer = true};
 

@@ -295,7 +295,8 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 }
 
 /* A data word with the address of an etched object lets the object escape. */
-static int scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r, size_t count)
+static void scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r,
+                      size_t count)
 {
 	size_t i;
 
