@@ -251,3 +251,23 @@ def test_map(made, kind):
     assert name != "libc" or t.header["map_rbp"]
     assert {"exception", "step"} <= t.seen
     assert name != "libc" or {"chain", "palette", "rbp"} <= t.seen
+
+
+def test_the_lookup_by_hand_is_what_its_bytes_say():
+    """By the reader above, from the bytes on the page, and step by step the numbers that it names."""
+    page = FORMATS[FORMATS.index("## A lookup by hand"):FORMATS.index("## The return-address map")]
+    data = b"".join(bytes.fromhex(line) for line in re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{8} ?){4})$", page, re.M))
+    t = Table.__new__(Table)
+    t.seen, t.data, t.header, t.escapes = set(), data, unpack("etch_unwind", data), {}
+    h = t.header
+    assert h["bytes"] == len(data) and h["magic"].to_bytes(4, "little") == b"etuw"
+    t.blocks = (h["text_size"] + 255) // 256
+    address, = (int(a, 16) for a in re.findall(r"whose return address is 0x([0-9a-f]+)", page))
+    assert t.blocks == 1 and data[h["map"] + (address - h["text"] >> h["map_shift"])] == 255
+    start, end = t.record(0), t.record(1)
+    c, inside = (end - start) // 2, address - 1 - h["text"]
+    record = data[h["pool"] + start:h["pool"] + end]
+    assert (start, end, c) == (1, 11, 5) and f"{record[:c].hex(' ')}, are" in page and f"{record[c:].hex(' ')}." in page
+    entry = max(i for i in range(c) if record[i] <= inside)
+    assert f"0x{record[entry]:x}, the third" in page and entry == 2
+    assert "  ".join(text_of(t.rule(start + c + entry))) == re.search(r"says the same: `([^`]+)`", page).group(1)
