@@ -17,7 +17,7 @@ const struct catalogue_entry catalogue[] = {
 	{"ETCH-N003", "cfi-by-compiler", SEVERITY_ERROR, "A compiler's .eh_frame that does not follow the code",
      "The compiler describes the frame at calls, as exceptions need it, but not at every instruction: in epilogues, "
      "and "
-     "behind them, backtraces from signal handlers and profilers go wrong.",
+     "after them, backtraces from signal handlers and profilers go wrong.",
      "Rows by etch rewrite follow the code; a later release of the compiler may, too."},
 	{"ETCH-D001", "decoders-disagree-at-site", SEVERITY_WARNING,
      "The decoders disagree about an instruction that reads an etched object",
