@@ -16,15 +16,15 @@
 #endif
 
 static const struct command commands[] = {
-	{"rewrite", "add tables to an object; patch a program or library and add unwind tables", cmd_rewrite},
-	{"check", "report problems in a file", cmd_check},
-	{"inspect", "show what is in a file: summary, sites, unwind rows, code, tables", cmd_inspect},
-	{"diff", "show what changed between two builds: functions, frames, sites, findings, sizes", cmd_diff},
-	{"stat", "measure the cost of one or two commands, side by side", cmd_stat},
-	{"objtool", "do what the Linux kernel's build needs from objtool, for one object", cmd_objtool},
-	{"profile", "show where a program's time goes: stacks, flame graph", cmd_profile},
-	{"heap", "show who allocates memory: leaks, peak, flame graph", cmd_heap},
-	{"tables", "keep unwind tables of all programs and libraries of a system", cmd_tables},
+	{"rewrite", "add unwind tables; make settings constants in the code", cmd_rewrite},
+	{"check", "find wrong unwind data, unbalanced stacks and other faults", cmd_check},
+	{"inspect", "see what a file contains: code with its frames, rows, variables", cmd_inspect},
+	{"diff", "see what changed between two builds, function by function", cmd_diff},
+	{"stat", "compare the cost of two commands, and tell it from noise", cmd_stat},
+	{"objtool", "build a Linux kernel without objtool", cmd_objtool},
+	{"profile", "see where a program spends its time: table, flame graph", cmd_profile},
+	{"heap", "see who allocates memory, and what is never freed", cmd_heap},
+	{"tables", "give all programs of a system unwind tables", cmd_tables},
 	{NULL, NULL, NULL},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
@@ -34,19 +34,19 @@ static void usage(FILE *out)
 	size_t i;
 
 	fprintf(out, "Usage: etch COMMAND [OPTION...] FILE...\n"
-	             "Rewrites x86-64 ELF files after the compiler has run: reads of etched variables\n"
-	             "become immediates in the instruction stream, which libetch changes at run time.\n"
-	             "Adds unwind tables to any file; checks and inspects files; compares builds.\n\n"
+	             "Profiles unmodified x86-64 programs, checks and shows their code, adds unwind tables\n"
+	             "to any of them, and makes settings of a program constants in its instructions,\n"
+	             "which libetch changes while it runs.\n\n"
 	             "Commands:\n");
 	for (i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out, "\n"
 	             "  etch COMMAND --help   help on a command\n"
 	             "  etch --version        or etch version\n\n"
-	             "Example:\n"
-	             "  cc -c app.c && etch rewrite app.o\n"
-	             "  cc app.o -letch -o app && etch rewrite app\n"
-	             "  etch inspect summary app\n\n"
+	             "Examples:\n"
+	             "  etch profile -o profile.svg ./app        where does the time go?\n"
+	             "  etch check app                           is its code sound?\n"
+	             "  cc app.c -letch -o app && etch rewrite app && etch inspect app\n\n"
 	             "Exit status: 0 done; 1 findings (check, or rewrite --werror), a difference (diff), a\n"
 	             "command that failed (stat); 2 a file could not be used or written, or the command\n"
 	             "line is wrong.\n");
