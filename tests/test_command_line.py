@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What the commands have in common: options that are wrong, and output that cannot be written."""
 
+import fcntl
+import os
+import pty
 import shutil
+import struct
+import subprocess
+import termios
 
 import pytest
 
@@ -105,3 +111,33 @@ def test_closed_streams(etch, tmp_path):
     of_tool = trace.read_text().split('"/bin/true"')
     assert len(of_tool) > 1 and not any(line.endswith((" = 0", " = 1", " = 2")) for line in of_tool[-1].splitlines()[1:])
     assert not of_tool[-1].splitlines()[0].endswith((" = 0", " = 1", " = 2"))
+
+
+def on_a_terminal(argv, columns):
+    """What a command prints on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    p = subprocess.Popen([str(a) for a in argv], stdout=theirs, stderr=subprocess.DEVNULL, env=dict(os.environ, NO_COLOR="1"))
+    os.close(theirs)
+    out = b""
+    while True:
+        try:
+            some = os.read(ours, 65536)
+        except OSError:  # EIO: the other side is closed
+            some = b""
+        if not some:
+            break
+        out += some
+    os.close(ours)
+    assert p.wait() == 0
+    return out.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(etch, build, columns):
+    library = build / "libetch.so.0"
+    for view in ("summary", "sites", "tables"):
+        narrow, wide = on_a_terminal([etch, "inspect", view, library], columns), run([etch, "inspect", view, library]).stdout
+        assert max(map(len, narrow.splitlines())) <= columns < max(map(len, wide.splitlines())) or view == "tables", narrow
+    # The summary has all its words; only where its lines end differs.
+    assert on_a_terminal([etch, "inspect", library], columns).split()[:60] == run([etch, "inspect", library]).stdout.split()[:60]

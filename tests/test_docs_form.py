@@ -16,7 +16,7 @@ REPORTS = sorted(p for p in (DOCS / "reports").glob("*.md") if p != INDEX)
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 GUIDES = sorted((DOCS / "guides").glob("*.md"))
 REFERENCE = sorted(DOCS.glob("*.md"))
-TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+TOP = [ROOT / name for name in ("README.md", "INSTALL.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *REFERENCE, *TUTORIALS, *GUIDES, INDEX, *REPORTS]
 LASTING = [p for p in PAGES if p.name != "CHANGELOG.md" and p not in [INDEX, *REPORTS]]
 

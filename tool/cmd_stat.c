@@ -52,7 +52,7 @@ static void help(void)
 	       "                        which valgrind otherwise refuses (memcached: 1024)\n"
 	       "      --work SMALL,LARGE\n"
 	       "                        two runs each, with SMALL and LARGE in place of {} in the commands;\n"
-	       "                        values are of a unit of work, without set-up and warm-up:\n"
+	       "                        the values are those of one unit of work, without set-up and warm-up:\n"
 	       "                        (the larger run - the smaller) / (LARGE - SMALL)\n"
 	       "  -i, --input FILE      standard input of each run\n"
 	       "  -q, --quiet           send the standard output of the commands to /dev/null\n"
