@@ -295,7 +295,7 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	for file in meson/meson.build bazel/WORKSPACE bazel/BUILD.bazel bazel/defs.bzl; do \
 		$(INSTALL) -D -m 644 lib/$$file $(DESTDIR)$(DATADIR)/etch/$$file || exit 1; \
 	done
-	cd docs && for file in *.md *.svg guides/*.md guides/*.png schemas/*.json; do \
+	cd docs && for file in *.md *.svg tutorials/*.md guides/*.md guides/*.png schemas/*.json; do \
 		$(INSTALL) -D -m 644 $$file $(abspath $(DESTDIR)$(DATADIR))/doc/etch/$$file || exit 1; \
 	done
 	for page in docs/man/*.[1-8]; do \

@@ -53,8 +53,10 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     pages = {f"opt/e/share/man/man{p.suffix[1:]}/{p.name}" for p in (ROOT / "docs/man").glob("*.[1-8]")}
     crate = {f"opt/e/share/etch/rust/{p.relative_to(ROOT / 'lib/rust')}"
              for p in [*(ROOT / "lib/rust").glob("src/*.rs"), ROOT / "lib/rust/Cargo.toml", ROOT / "lib/rust/build.rs"]}
-    assert headers and pages and len(crate) > 5
-    assert files == headers | pages | crate | {
+    docs = {f"opt/e/share/doc/etch/{p.relative_to(ROOT / 'docs')}" for pattern in ("*.md", "*.svg", "guides/*", "tutorials/*", "schemas/*")
+            for p in (ROOT / "docs").glob(pattern)}
+    assert headers and pages and len(crate) > 5 and len(docs) > 50
+    assert files == headers | pages | crate | docs | {
         *(f"opt/e/share/etch/{name}" for name in ("meson/meson.build", "bazel/WORKSPACE", "bazel/BUILD.bazel", "bazel/defs.bzl")),
         "opt/e/bin/etch", "opt/e/lib/libetch.a", "opt/e/lib/libetch.so", "opt/e/lib/libetch.so.0",
         "opt/e/lib/libetch-unwind.a", "opt/e/lib/libetch-unwind.so", "opt/e/lib/libetch-unwind.so.0", "opt/e/lib/pkgconfig/etch-unwind.pc",
