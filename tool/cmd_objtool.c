@@ -160,9 +160,7 @@ static bool unsupported_take(struct command_line *c, int option)
 			c->acts |= unsupported[i].action;
 			return true;
 		}
-	if (!c->quiet)
-		fprintf(stderr, "etch: see etch objtool --help\n");
-	return false;
+	return false; /* argument_option() has said so */
 }
 
 /* Without a list, all that the release's objtool has. */
@@ -262,44 +260,25 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 static int options_read(struct command_line *c, int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"hacks", optional_argument, NULL, 'h'},
-		{"orc", no_argument, NULL, 'o'},
-		{"retpoline", no_argument, NULL, 'r'},
-		{"rethunk", no_argument, NULL, 'K'},
-		{"sls", no_argument, NULL, 'l'},
-		{"static-call", no_argument, NULL, 't'},
-		{"module", no_argument, NULL, 'M'},
-		{"no-unreachable", no_argument, NULL, 'N'},
-		{"backup", no_argument, NULL, 'B'},
-		{"dry-run", no_argument, NULL, 'Y'},
-		{"stats", no_argument, NULL, 'S'},
-		{"fallback", required_argument, NULL, 'F'},
-		{"skip", required_argument, NULL, 'X'},
-		{"ibt", no_argument, NULL, 'i'},
-		{"mcount", no_argument, NULL, 'm'},
-		{"noinstr", no_argument, NULL, 'n'},
-		{"unret", no_argument, NULL, 'R'},
-		{"stackval", no_argument, NULL, 's'},
-		{"uaccess", no_argument, NULL, 'u'},
-		{"dump", optional_argument, NULL, 'D'},
-		{"link", no_argument, NULL, 'L'},
-		{"sec-address", no_argument, NULL, 'A'},
-		{"backtrace", no_argument, NULL, 'T'},
-		{"prefix", required_argument, NULL, 'P'},
-		{"cfi", no_argument, NULL, 'C'},
-		{"mnop", no_argument, NULL, 'O'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"disas", optional_argument, NULL, 'd'},
-		{"noabs", no_argument, NULL, 'G'},
-		{"werror", no_argument, NULL, 'W'},
-		{"wide", no_argument, NULL, 'I'},
-		{"output", required_argument, NULL, 'U'},
-		{"fineibt", no_argument, NULL, 'E'},
-		{"trace", required_argument, NULL, 'Z'},
-		{"klp-symids", no_argument, NULL, 'J'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'H'},
-		{0, 0, NULL, 0},
+		{"hacks", optional_argument, NULL, 'h'}, {"orc", no_argument, NULL, 'o'},
+		{"retpoline", no_argument, NULL, 'r'},   {"rethunk", no_argument, NULL, 'K'},
+		{"sls", no_argument, NULL, 'l'},         {"static-call", no_argument, NULL, 't'},
+		{"module", no_argument, NULL, 'M'},      {"no-unreachable", no_argument, NULL, 'N'},
+		{"backup", no_argument, NULL, 'B'},      {"dry-run", no_argument, NULL, 'Y'},
+		{"stats", no_argument, NULL, 'S'},       {"fallback", required_argument, NULL, 'F'},
+		{"skip", required_argument, NULL, 'X'},  {"ibt", no_argument, NULL, 'i'},
+		{"mcount", no_argument, NULL, 'm'},      {"noinstr", no_argument, NULL, 'n'},
+		{"unret", no_argument, NULL, 'R'},       {"stackval", no_argument, NULL, 's'},
+		{"uaccess", no_argument, NULL, 'u'},     {"dump", optional_argument, NULL, 'D'},
+		{"link", no_argument, NULL, 'L'},        {"sec-address", no_argument, NULL, 'A'},
+		{"backtrace", no_argument, NULL, 'T'},   {"prefix", required_argument, NULL, 'P'},
+		{"cfi", no_argument, NULL, 'C'},         {"mnop", no_argument, NULL, 'O'},
+		{"verbose", no_argument, NULL, 'v'},     {"disas", optional_argument, NULL, 'd'},
+		{"noabs", no_argument, NULL, 'G'},       {"werror", no_argument, NULL, 'W'},
+		{"wide", no_argument, NULL, 'I'},        {"output", required_argument, NULL, 'U'},
+		{"fineibt", no_argument, NULL, 'E'},     {"trace", required_argument, NULL, 'Z'},
+		{"klp-symids", no_argument, NULL, 'J'},  {"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'H'},        {0, 0, NULL, 0},
 	};
 	const char *name = "";
 	int o;

@@ -77,13 +77,38 @@ static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
 	}
 }
 
-/* Prints a cell of text in a column; what does not fit is cut, with two dots in its place. */
-static void cell_put(const char *cell, size_t width, bool last, FILE *out)
+/* Appends a cell in its column; text that does not fit is cut, with two dots in its place. */
+static void cell_put(const struct column *column, const char *cell, size_t width, bool last, FILE *out)
 {
-	if (strlen(cell) > width)
+	if (column->number)
+		fprintf(out, "%*s", (int)width, cell);
+	else if (strlen(cell) > width)
 		fprintf(out, "%.*s..", (int)width - 2, cell);
 	else
 		fprintf(out, "%-*s", last ? 0 : (int)width, cell);
+	if (!last)
+		fputs("  ", out);
+}
+
+/* Prints a row, up to the edge of a terminal that is too narrow for all columns. */
+static void row_put(const struct listing *l, char *const *cells, const size_t *width, size_t terminal, FILE *out)
+{
+	char *line = NULL;
+	size_t size = 0, c;
+	FILE *f = open_memstream(&line, &size);
+
+	if (!f)
+		return;
+	for (c = 0; c < l->column_count; c++)
+		cell_put(&l->columns[c], cells ? cells[c] : l->columns[c].name, width[c], c + 1 == l->column_count, f);
+	if (!fclose(f)) {
+		if (terminal && size > terminal)
+			for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
+				size--; /* not inside a character of UTF-8 */
+		fwrite(line, 1, size, out);
+		putc('\n', out);
+	}
+	free(line);
 }
 
 static void print_text(const struct listing *l, FILE *out)
@@ -99,17 +124,9 @@ static void print_text(const struct listing *l, FILE *out)
 	}
 	if (terminal)
 		widths_fit(l, width, terminal);
-	for (i = 0; i < l->cell_count + l->column_count; i++) {
-		c = i % l->column_count;
-		const char *cell = i < l->column_count ? l->columns[c].name : l->cells[i - l->column_count];
-		bool last = c + 1 == l->column_count;
-
-		if (l->columns[c].number)
-			fprintf(out, "%*s", (int)width[c], cell);
-		else
-			cell_put(cell, width[c], last, out);
-		fputs(last ? "\n" : "  ", out);
-	}
+	row_put(l, NULL, width, terminal, out);
+	for (i = 0; i + l->column_count <= l->cell_count; i += l->column_count)
+		row_put(l, l->cells + i, width, terminal, out);
 	free(width);
 }
 
