@@ -134,6 +134,15 @@ $(B)/o/gen/pprof.pb-c.o: $(B)/gen/pprof.pb-c.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(CFLAGS) -I$(<D) -MMD -MP -c -o $@ $<
 
+# The script of the flame graph, as a string of C.
+$(B)/gen/flame_js.h: tool/profile/flame.js
+	@mkdir -p $(@D)
+	{ echo '#define FLAME_JS \'; sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n" \\/' $<; echo; } >$@.new
+	mv $@.new $@
+
+$(B)/o/tool/profile/write_svg.o: $(B)/gen/flame_js.h
+$(B)/o/tool/profile/write_svg.o: TOOL_INC += -I$(B)/gen
+
 $(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 

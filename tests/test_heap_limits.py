@@ -141,16 +141,16 @@ def test_python_that_limits_itself(etch, tmp_path):
 
 UNSEEN = {
     "plain": ('a = load("plug.so", RTLD_NOW); a(5555); dlclose(h);', None),
-    "deep": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555);', r"1 library loaded with RTLD_DEEPBIND were not seen \(.*plug.so\)"),
-    "lazy": ('a = load("plug.so", RTLD_LAZY | RTLD_DEEPBIND); a(5555);', r"1 library loaded with RTLD_DEEPBIND were not seen \(.*plug.so\)"),
-    "closed": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555); dlclose(h);', r"1 library loaded with RTLD_DEEPBIND were not seen"),
+    "deep": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555);', r"not seen: the allocations of 1 library loaded with RTLD_DEEPBIND \(.*plug.so\)"),
+    "lazy": ('a = load("plug.so", RTLD_LAZY | RTLD_DEEPBIND); a(5555);', r"not seen: the allocations of 1 library loaded with RTLD_DEEPBIND \(.*plug.so\)"),
+    "closed": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555); dlclose(h);', r"not seen: the allocations of 1 library loaded with RTLD_DEEPBIND"),
     "without": ('load("calm.so", RTLD_NOW | RTLD_DEEPBIND);', None),
     "failed": ('dlopen("./missing.so", RTLD_NOW | RTLD_DEEPBIND); dlmopen(LM_ID_NEWLM, "./missing.so", RTLD_NOW);', None),
     "space": ('h = dlmopen(LM_ID_NEWLM, "./plug.so", RTLD_NOW); a = dlsym(h, "plug_alloc"); a(6666);',
-              r"1 namespace of dlmopen\(3\) were not seen \(.*plug.so\)"),
+              r"not seen: the allocations of 1 namespace of dlmopen\(3\) \(.*plug.so\)"),
     "both": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555); h = dlmopen(LM_ID_NEWLM, "./plug.so", RTLD_NOW);'
-             ' a = dlsym(h, "plug_alloc"); a(6666);', r"1 library loaded with RTLD_DEEPBIND and of 1 namespace of dlmopen\(3\) were not seen"),
-    "killed": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555); _exit(0);', r"1 call of dlopen\(3\) with RTLD_DEEPBIND.* may have allocated"),
+             ' a = dlsym(h, "plug_alloc"); a(6666);', r"not seen: the allocations of 1 library loaded with RTLD_DEEPBIND; 1 namespace of dlmopen\(3\) \(.*plug.so, .*plug.so\)"),
+    "killed": ('a = load("plug.so", RTLD_NOW | RTLD_DEEPBIND); a(5555); _exit(0);', r"not seen: the allocations of 1 call of dlopen\(3\) with RTLD_DEEPBIND, .* of what it loaded"),
 }
 
 
@@ -187,7 +187,20 @@ int main(void) { (void)load; (void)a; %s return 0; }
         text = run([etch, "heap", *options, "--", tmp_path / "a"], cwd=plugs).stderr
         assert re.search(says, text) if says else "seen" not in text, text
         if says and not options:
-            assert "100.00% of what was seen has a complete stack" in text
+            assert "each stack that was seen is complete" in text and "100.00%" not in text
+            assert text.splitlines()[-1].startswith("not seen: "), text
+
+
+def test_programs_without_the_recorder_are_counted(etch, tmp_path):
+    """Static ones, and those whose environment was emptied: in the last line, and no share is one of all."""
+    (tmp_path / "a.c").write_text("#include <stdlib.h>\nint main(void) { return malloc(100) == 0; }\n")
+    run(["gcc", "-static", tmp_path / "a.c", "-o", tmp_path / "lonely"])
+    run(["gcc", tmp_path / "a.c", "-o", tmp_path / "other"])
+    text = run([etch, "heap", "--", "sh", "-c", "./lonely; env -i ./other; ./other; ./lonely"], cwd=tmp_path).stderr
+    assert text.splitlines()[-1] == ("not seen: the allocations of 3 programs without the recorder, as static or set-user-ID ones "
+                                     "(lonely, other)"), text
+    assert "100.00%" not in text and "each stack that was seen is complete" in text
+    assert "not seen" not in run([etch, "heap", "--", "sh", "-c", "./other; ./other"], cwd=tmp_path).stderr
 
 
 def test_dlopen_still_acts_for_its_caller(etch, tmp_path):

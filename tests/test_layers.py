@@ -39,9 +39,9 @@ TOOL["diff"] = TOOL["check"] | {"check"}
 TOOL["rewrite"] = TOOL["site"] | {"site", "kernel", "lib/shared"}
 TOOL["objtool"] = TOOL["table"]
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
-TOOL["profile"] = {ELF, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
+TOOL["profile"] = {ELF, X86, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 # Reads what the recorder of lib/heap has shared, and shows it as a profile.
-TOOL["heap"] = {"profile", ELF, REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
+TOOL["heap"] = {"profile", ELF, X86, REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
 # Makes tables as `etch rewrite --sidecar` does, for a whole system.
 TOOL["tables"] = {"rewrite", ELF, REPORT, "lib/shared"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file

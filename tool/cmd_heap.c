@@ -153,8 +153,6 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 		}
 		heap_summary(h, stderr);
 	}
-	/* Also with --quiet: numbers that lack something do not look whole. */
-	heap_missing(h, stderr);
 	if (!opt->quiet) {
 		if (end->running)
 			fprintf(stderr, "%llu process%s counted as of now\n", (unsigned long long)end->running,
@@ -162,6 +160,8 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 		if (end->signal)
 			fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
 	}
+	/* Also with --quiet: numbers that lack something do not look whole. */
+	heap_missing(h, stderr);
 	profile_title(opt->heap.command, title);
 	if (!profile_output_write(h->profile, &opt->output, title))
 		return EXIT_UNUSABLE;
@@ -183,13 +183,14 @@ static int run_and_show(struct options *opt)
 	if (heap_run(&opt->heap, &h, &end, &e)) {
 		text_error(opt->heap.command[0], "%s", e.text);
 		status = EXIT_UNUSABLE;
-	} else if (h.profile->no_memory || !profile_name(h.profile)) {
+	} else if (h.profile->no_memory || !profile_name(h.profile, profile_output_has_lines(&opt->output))) {
 		text_error(NULL, NO_MEMORY);
 		status = EXIT_UNUSABLE;
 	} else {
 		status = heap_put(&h, opt, &end);
 	}
 	profile_free(h.profile);
+	free(h.each);
 	if (end.stopped && !fflush(stdout)) {
 		/* End by the same signal, so that a shell ends its loop, too. */
 		signal(end.stopped, SIG_DFL);

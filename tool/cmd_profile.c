@@ -2,6 +2,8 @@
 /* The command `etch profile`: where a program's time goes, by samples of its stacks. Guide: docs/guides/profile.md. */
 #include "arguments.h"
 #include "command.h"
+#include "profile/compare.h"
+#include "profile/folded_read.h"
 #include "profile/profile_output.h"
 #include "profile/session.h"
 #include "profile/writers.h"
@@ -25,12 +27,20 @@ struct options {
 	bool quiet;
 	long rows;
 	double duration;
+	/* Profiles in files instead of a command: to compare, or to add up. */
+	enum { FILES_NONE, FILES_DIFF, FILES_MERGE } files;
+	char **olds, **news; /* the files; of --merge the first list only */
+	size_t old_count, new_count;
+	int unit; /* enum profile_unit, of their numbers */
 };
 
 static void help(void)
 {
 	printf("Usage: etch profile [OPTION...] COMMAND [ARG...]\n"
 	       "       etch profile [OPTION...] -p PID [--duration SECONDS]\n"
+	       "       etch profile --diff [-o FILE.svg] OLD NEW\n"
+	       "       etch profile --diff [-o FILE.svg] OLD... -- NEW...\n"
+	       "       etch profile --merge [OPTION...] FILE...\n"
 	       "\n"
 	       "Runs a command, or attaches to a running process, and shows where its time goes: samples of\n"
 	       "the stacks of all its threads and children while they run on a processor. The program is\n"
@@ -49,6 +59,16 @@ static void help(void)
 	       "  -p, --pid PID         profile a running process until it ends, ^C, or --duration\n"
 	       "      --duration SECONDS\n"
 	       "      --off-cpu         show where threads wait instead of where they run\n"
+	       "      --wall            show both, so that the time of each thread adds up to the clock's\n"
+	       "      --threads         tell threads of one name apart\n"
+	       "      --no-kernel       no samples in the kernel: its time is one frame, [kernel]\n"
+	       "      --diff            compare profiles that were written in the folded format (-o NAME.folded, or\n"
+	       "                        perf's stacks folded by stackcollapse-perf.pl): shares of functions, red what\n"
+	       "                        has grown and blue what has shrunk, grey what is within the noise; several\n"
+	       "                        runs of each show how much noise there is\n"
+	       "      --merge           add up profiles in the folded format\n"
+	       "      --unit samples|us|bytes\n"
+	       "                        what their numbers are: us of --off-cpu and --wall, bytes of etch heap\n"
 	       "      --no-follow       only the first thread of the command, no children\n"
 	       "      --frame-pointers  where nothing says how to walk, as in a JIT's code, follow rbp: a guess,\n"
 	       "                        right for node and chromium, and for Java with\n"
@@ -59,7 +79,9 @@ static void help(void)
 	       "  -q, --quiet           no table\n"
 	       "  -h, --help\n"
 	       "\n"
-	       "Time in the kernel is not sampled. Names come from symbol tables and DWARF, also of debug\n"
+	       "The kernel's functions are shown where the system allows it (CAP_PERFMON, or the sysctl\n"
+	       "kernel.perf_event_paranoid at 1 or less); elsewhere its time is one frame. Names come from symbol tables "
+	       "and DWARF, also of debug\n"
 	       "files, and from a JIT's /tmp/perf-PID.map; a function without a name is [FILE+0xADDRESS].\n"
 	       "Exit status: that of the command, 128+N if signal N ended it; 2 if it could not be run, or it\n"
 	       "ended with 0 and could not be sampled, or the profile not be written. After ^C, etch ends by\n"
@@ -76,6 +98,9 @@ static bool seconds_take(const char *text, double *out)
 	text_error(NULL, "--duration must be a number of seconds above 0, not '%s'", text);
 	return false;
 }
+
+/* The words of --unit, by enum profile_unit. */
+static const char *const file_units[] = {[UNIT_TIME] = "samples", [UNIT_WAIT] = "us", [UNIT_BYTES] = "bytes", NULL};
 
 /* Applies one option. False: it is wrong, and a message has been printed. */
 static bool option_take(int c, struct options *opt)
@@ -96,7 +121,16 @@ static bool option_take(int c, struct options *opt)
 		opt->session.pid = (pid_t)n;
 		break;
 	case 'D': return seconds_take(optarg, &opt->session.seconds);
-	case 'O': opt->session.perf.off_cpu = true; break;
+	case 'O':
+		opt->session.perf.off_cpu = true;
+		opt->session.perf.on_cpu = false;
+		break;
+	case 'd': opt->files = FILES_DIFF; break;
+	case 'm': opt->files = FILES_MERGE; break;
+	case 'U': opt->unit = argument_word("--unit", file_units, optarg); return opt->unit >= 0;
+	case 'W': opt->session.perf.off_cpu = opt->session.perf.on_cpu = true; break;
+	case 'T': opt->session.by_thread = true; break;
+	case 'K': opt->session.perf.kernel = false; break;
 	case 'N': opt->session.perf.children = false; break;
 	case 'P': opt->session.frame_pointers = true; break;
 	case 'S':
@@ -124,6 +158,12 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		{"pid", required_argument, NULL, 'p'},
 		{"duration", required_argument, NULL, 'D'},
 		{"off-cpu", no_argument, NULL, 'O'},
+		{"wall", no_argument, NULL, 'W'},
+		{"diff", no_argument, NULL, 'd'},
+		{"merge", no_argument, NULL, 'm'},
+		{"unit", required_argument, NULL, 'U'},
+		{"threads", no_argument, NULL, 'T'},
+		{"no-kernel", no_argument, NULL, 'K'},
 		{"no-follow", no_argument, NULL, 'N'},
 		{"frame-pointers", no_argument, NULL, 'P'},
 		{"stack", required_argument, NULL, 'S'},
@@ -209,7 +249,7 @@ static int run_and_show(struct options *opt)
 		profile_free(p);
 		return EXIT_UNUSABLE;
 	}
-	if (p->no_memory || !profile_name(p)) {
+	if (p->no_memory || !profile_name(p, profile_output_has_lines(&opt->output))) {
 		text_error(NULL, NO_MEMORY);
 		status = EXIT_UNUSABLE;
 	} else {
@@ -224,14 +264,143 @@ static int run_and_show(struct options *opt)
 	return end.status ? end.status : status;
 }
 
+/* ---- files --------------------------------------------------------------------------------------- */
+
+/* The files: of both sides if there is a "--" between them. */
+static void files_take(struct options *opt, char **files)
+{
+	opt->olds = files;
+	while (files[opt->old_count] && strcmp(files[opt->old_count], "--"))
+		opt->old_count++;
+	opt->news = files + opt->old_count + (files[opt->old_count] != NULL);
+	while (opt->news[opt->new_count])
+		opt->new_count++;
+}
+
+/* Are there enough files, and is the format one that can be written? */
+static bool files_check(struct options *opt)
+{
+	if (opt->files == FILES_DIFF && !opt->new_count && opt->old_count == 2) {
+		opt->news = opt->olds + 1;
+		opt->old_count = opt->new_count = 1;
+	}
+	if (opt->files == FILES_DIFF && (!opt->old_count || !opt->new_count)) {
+		text_error(NULL, "--diff needs two files of folded stacks, OLD NEW, or several of each: OLD... -- NEW...");
+		return false;
+	}
+	if (opt->files == FILES_MERGE && (!opt->old_count || opt->new_count)) {
+		text_error(NULL, "--merge needs files of folded stacks");
+		return false;
+	}
+	if (!profile_output_check(&opt->output))
+		return false;
+	if (opt->files == FILES_DIFF && opt->output.kind != KIND_NONE && opt->output.kind != KIND_SVG) {
+		text_error(NULL, "--diff draws a picture: name a file that ends in .svg, or use --format svg");
+		return false;
+	}
+	return true;
+}
+
+static bool side_read(struct profile *p, char **paths, size_t count, size_t before, const struct folded_roots *roots)
+{
+	struct error e;
+
+	for (size_t i = 0; i < count; i++)
+		if (folded_read(p, paths[i], (pid_t)(before + i + 1), roots, &e)) {
+			text_error(paths[i], "%s", e.text);
+			return false;
+		}
+	return true;
+}
+
+static bool files_read(struct profile *p, const struct options *opt)
+{
+	struct folded_roots roots = {NULL, NULL, NULL};
+	const char *failed;
+	struct error e;
+	bool good = true;
+
+	if (opt->files == FILES_DIFF && !folded_roots_find(&roots, opt->olds[0], opt->news[0], &failed, &e)) {
+		text_error(failed, "%s", e.text);
+		good = false;
+	}
+	good = good && side_read(p, opt->olds, opt->old_count, 0, &roots) &&
+	       side_read(p, opt->news, opt->new_count, opt->old_count, &roots);
+	folded_roots_free(&roots);
+	return good;
+}
+
+/* What pprof's samples have: a number of the unit, of which no time is known. */
+static bool types_set(struct profile *p)
+{
+	static const struct profile_type types[] = {
+		[UNIT_TIME] = {"samples", "count"}, [UNIT_WAIT] = {"time", "microseconds"}, [UNIT_BYTES] = {"space", "bytes"}};
+
+	p->values = malloc((p->sample_count + 1) * sizeof(*p->values));
+	if (!p->values)
+		return false;
+	for (size_t i = 0; i < p->sample_count; i++)
+		p->values[i] = p->samples[i].weight / p->period;
+	p->types = &types[p->unit];
+	p->type_count = 1;
+	return true;
+}
+
+static int files_put(struct profile *p, const struct options *opt)
+{
+	bool diff = opt->files == FILES_DIFF, color = isatty(STDERR_FILENO);
+	char title[PROFILE_TITLE_MOST];
+
+	if (diff)
+		snprintf(title, sizeof(title), "%.50s -> %.50s", opt->olds[0], opt->news[0]);
+	else
+		snprintf(title, sizeof(title), "%zu profiles: %.90s", opt->old_count, opt->olds[0]);
+	name_clean(title);
+	if (!opt->quiet &&
+	    !(diff ? compare_top(p, (size_t)opt->rows, color, stderr) : write_top(p, (size_t)opt->rows, color, stderr))) {
+		text_error(NULL, NO_MEMORY);
+		return EXIT_UNUSABLE;
+	}
+	return profile_output_write(p, &opt->output, title) ? EXIT_CLEAN : EXIT_UNUSABLE;
+}
+
+static int files_show(struct options *opt)
+{
+	struct profile *p = profile_new();
+	bool diff = opt->files == FILES_DIFF;
+	int status = EXIT_UNUSABLE;
+
+	if (!p) {
+		text_error(NULL, NO_MEMORY);
+		return EXIT_UNUSABLE;
+	}
+	p->period = opt->unit == UNIT_WAIT ? 1000 : 1;
+	p->unit = (enum profile_unit)opt->unit;
+	p->measure = diff ? "shares of two profiles" : "profiles added up";
+	if (files_read(p, opt)) {
+		if (!profile_name(p, false) || (!diff && !types_set(p)) ||
+		    (diff && !profile_compare(p, opt->old_count, opt->new_count, opt->unit == UNIT_TIME)))
+			text_error(NULL, NO_MEMORY);
+		else
+			status = files_put(p, opt);
+	}
+	profile_free(p);
+	return status;
+}
+
 int cmd_profile(int argc, char **argv)
 {
 	struct options opt = {.output = {.to = {.fd = -1}, .kind = KIND_NONE}, .rows = ROWS_DEFAULT};
 	int status;
 
-	opt.session.perf = (struct perf_options){.hz = HZ_DEFAULT, .stack = STACK_DEFAULT, .children = true};
+	opt.session.perf = (struct perf_options){
+		.hz = HZ_DEFAULT, .stack = STACK_DEFAULT, .on_cpu = true, .kernel = true, .children = true};
 	status = options_parse(argc, argv, &opt);
 	if (status >= 0)
 		return status;
+	if (opt.files != FILES_NONE) {
+		files_take(&opt, argv + optind);
+		return files_check(&opt) ? files_show(&opt) : EXIT_UNUSABLE;
+	}
 	return subject_check(&opt, argv + optind) ? run_and_show(&opt) : EXIT_UNUSABLE;
 }

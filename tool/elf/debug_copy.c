@@ -104,10 +104,12 @@ static bool id_path(const struct wanted *w, char out[PATH_MAX])
 	return true;
 }
 
+/* Where a link may lead to, from the directory of the file that has it. */
+static const char *const places[] = {"%.*s/%s", "%.*s/.debug/%s", SYSTEM "/%.*s/%s"};
+
 /* A copy of the file; -1: there is none. `of`: the file that has the link, `path` the place. */
 static int copy_find(const char *of, const char *link, const struct wanted *w, char path[PATH_MAX])
 {
-	static const char *const places[] = {"%.*s/%s", "%.*s/.debug/%s", SYSTEM "/%.*s/%s"};
 	const char *slash = of ? strrchr(of, '/') : NULL;
 	int copy = id_path(w, path) ? copy_of(path, w) : -1;
 	size_t i;
@@ -120,6 +122,68 @@ static int copy_find(const char *of, const char *link, const struct wanted *w, c
 		if (snprintf(path, PATH_MAX, places[i], (int)(slash - of), of, link) < PATH_MAX)
 			copy = copy_of(path, w);
 	return copy;
+}
+
+bool debug_copy_may_be(const char *path, const uint8_t *id, size_t id_size, const char *link)
+{
+	const struct wanted w = {.id = id, .id_size = id_size};
+	const char *slash = strrchr(path, '/');
+	char place[PATH_MAX], usual[NAME_MAX + 1];
+
+	if (id_path(&w, place) && !access(place, F_OK))
+		return true;
+	if (!*link && id_size && slash && snprintf(usual, sizeof(usual), "%s.debug", slash + 1) < (int)sizeof(usual))
+		link = usual;
+	if (*link == '/')
+		return !access(link, F_OK);
+	for (size_t i = 0; *link && slash && i < sizeof(places) / sizeof(*places); i++)
+		if (snprintf(place, PATH_MAX, places[i], (int)(slash - path), path, link) < PATH_MAX && !access(place, F_OK))
+			return true;
+	return false;
+}
+
+/* ---- what is not read ------------------------------------------------------------------- */
+
+/* Makes a section one that has no bytes in the file. */
+static bool section_empty(int copy, Elf *elf, Elf_Scn *s)
+{
+	const uint32_t none = SHT_NOBITS;
+	bool wide = gelf_getclass(elf) == ELFCLASS64;
+	uint64_t at = elf_ndxscn(s) * (wide ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr));
+	GElf_Ehdr eh;
+
+	at += wide ? offsetof(Elf64_Shdr, sh_type) : offsetof(Elf32_Shdr, sh_type);
+	return gelf_getehdr(elf, &eh) && pwrite(copy, &none, sizeof(none), (off_t)(eh.e_shoff + at)) == sizeof(none);
+}
+
+/* Is a section of use for source lines or variables only? */
+static bool is_for_lines(const char *name)
+{
+	static const char *const names[] = {"line", "loclists", "loc", "macro", "macinfo", "pubnames", "pubtypes", "names"};
+
+	if (strncmp(name, ".debug_", 7))
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name + 7, names[i]))
+			return true;
+	return false;
+}
+
+static void lines_hide(int copy)
+{
+	Elf *elf = elf_begin(copy, ELF_C_READ, NULL);
+	Elf_Scn *s = NULL;
+	size_t names;
+	GElf_Shdr sh;
+
+	if (elf && !elf_getshdrstrndx(elf, &names))
+		while ((s = elf_nextscn(elf, s))) {
+			const char *name = gelf_getshdr(s, &sh) ? elf_strptr(elf, names, sh.sh_name) : NULL;
+
+			if (name && is_for_lines(name))
+				section_empty(copy, elf, s);
+		}
+	elf_end(elf);
 }
 
 /* ---- supplementary files ------------------------------------------------------------------- */
@@ -187,6 +251,8 @@ int debug_copy_open(struct debug_copies *c, const char *path, int fd)
 {
 	int copy = copy_make(fd);
 
+	if (copy >= 0 && !c->lines)
+		lines_hide(copy);
 	if (copy < 0 || alts_take(c, path, copy))
 		return copy;
 	close(copy);
@@ -226,6 +292,8 @@ int debug_copy_find(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr ba
 		close(copy);
 		copy = -1;
 	}
+	if (copy >= 0 && !c->lines)
+		lines_hide(copy);
 	if (copy >= 0)
 		*found = mem_string(path); /* where a supplementary file is looked for */
 	return copy;

@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "shared/search.h"
-#include "support/memory.h"
-#include "support/sort.h"
+#include "support/vector.h"
 
 /* Depth of scopes that is followed. */
 #define DEPTH_MOST 256
@@ -30,7 +29,7 @@ struct code_span {
 
 struct span_list {
 	struct code_span *list;
-	size_t count, capacity;
+	size_t count, room;
 };
 
 struct unit {
@@ -41,8 +40,11 @@ struct unit {
 };
 
 struct inlined_frames {
+	Dwfl_Module *module;
+	bool lines;    /* source lines are wanted */
+	bool complete; /* all units have been listed */
 	struct unit *units;
-	size_t unit_count, unit_capacity;
+	size_t unit_count, unit_room;
 	struct span_list spans; /* of units */
 	size_t ranges;          /* read so far */
 };
@@ -66,16 +68,15 @@ static void spans_sort(struct span_list *l)
 	}
 }
 
-/* Adds the ranges of a DIE. False: too many. */
+/* Adds the ranges of a DIE. False: too many, or out of memory. */
 static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code_span *span, Dwarf_Addr bias)
 {
 	Dwarf_Addr base, start, end;
 	ptrdiff_t at = 0;
 
 	while ((at = dwarf_ranges(&span->die, at, &base, &start, &end)) > 0) {
-		if (++f->ranges > RANGES_MOST)
+		if (++f->ranges > RANGES_MOST || !room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
 			return false;
-		mem_room(&l->list, &l->capacity, l->count, sizeof(*l->list));
 		span->start = start + bias;
 		span->end = end + bias;
 		if (start < end)
@@ -84,26 +85,50 @@ static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code
 	return true;
 }
 
-struct inlined_frames *inlined_frames_open(Dwfl_Module *m)
+struct inlined_frames *inlined_frames_open(Dwfl_Module *m, bool lines)
 {
-	struct inlined_frames *f = mem_zero(1, sizeof(*f));
+	struct inlined_frames *f = calloc(1, sizeof(*f));
+	Dwarf_Addr bias;
+
+	if (f && !dwfl_module_getdwarf(m, &bias)) {
+		free(f);
+		return NULL;
+	}
+	if (f) {
+		f->module = m;
+		f->lines = lines;
+	}
+	return f;
+}
+
+/* The number of a unit, which is added if it is not among the first `known`; UINT32_MAX: out of memory. */
+static uint32_t unit_add(struct inlined_frames *f, size_t known, const Dwarf_Die *die, Dwarf_Addr bias)
+{
+	for (size_t i = known; i-- > 0;)
+		if (f->units[i].die.addr == die->addr)
+			return (uint32_t)i;
+	if (!room_make(&f->units, &f->unit_room, f->unit_count, sizeof(*f->units)))
+		return UINT32_MAX;
+	f->units[f->unit_count] = (struct unit){.die = *die, .bias = bias};
+	return (uint32_t)f->unit_count++;
+}
+
+/* Lists all units by their ranges: where the file's own table of them lacks some. */
+static void units_list(struct inlined_frames *f)
+{
+	size_t known = f->unit_count;
 	Dwarf_Die *die = NULL;
 	Dwarf_Addr bias;
 	bool good = true;
 
-	while (good && (die = dwfl_module_nextcu(m, die, &bias)) != NULL) {
-		struct code_span span = {.unit = (uint32_t)f->unit_count, .die = *die};
+	f->complete = true;
+	while (good && (die = dwfl_module_nextcu(f->module, die, &bias)) != NULL) {
+		struct code_span span = {.die = *die};
 
-		mem_room(&f->units, &f->unit_capacity, f->unit_count, sizeof(*f->units));
-		f->units[f->unit_count++] = (struct unit){.die = *die, .bias = bias};
-		good = spans_add(f, &f->spans, &span, bias);
-	}
-	if (!good || !f->spans.count) {
-		inlined_frames_close(f);
-		return NULL;
+		span.unit = unit_add(f, known, die, bias);
+		good = span.unit != UINT32_MAX && spans_add(f, &f->spans, &span, bias);
 	}
 	spans_sort(&f->spans);
-	return f;
 }
 
 /* Collects the functions below a DIE, inlined ones too. */
@@ -140,15 +165,28 @@ static size_t spans_above(const struct span_list *l, Dwarf_Addr at)
 	return SEARCH(l->count, i, l->list[i].start <= at);
 }
 
-/* The unit of an address. */
-static struct unit *unit_find(struct inlined_frames *f, Dwarf_Addr at)
+/* The unit of an address, by the list of all. */
+static struct unit *unit_listed(struct inlined_frames *f, Dwarf_Addr at)
 {
-	size_t i = spans_above(&f->spans, at), seen = 0;
+	size_t i, seen = 0;
 
+	if (!f->complete)
+		units_list(f);
+	i = spans_above(&f->spans, at);
 	while (i-- && f->spans.list[i].reach > at && seen++ < CANDIDATES_MOST)
 		if (f->spans.list[i].end > at)
 			return &f->units[f->spans.list[i].unit];
 	return NULL;
+}
+
+/* The unit of an address: by .debug_aranges, which many compilers write, else by the ranges of all units. */
+static struct unit *unit_find(struct inlined_frames *f, Dwarf_Addr at)
+{
+	Dwarf_Addr bias;
+	Dwarf_Die *die = dwfl_module_addrdie(f->module, at, &bias);
+	uint32_t number = die ? unit_add(f, f->unit_count, die, bias) : UINT32_MAX;
+
+	return number != UINT32_MAX ? &f->units[number] : unit_listed(f, at);
 }
 
 static const char *die_name(Dwarf_Die *die)
@@ -179,12 +217,23 @@ static void call_place(struct unit *u, Dwarf_Die *die, struct source_frame *out)
 	out->file = dwarf_filesrc(files, file, NULL, NULL);
 }
 
+/* The line of an address. */
+static void own_place(struct unit *u, Dwarf_Addr at, struct source_frame *out)
+{
+	Dwarf_Line *line = dwarf_getsrc_die(&u->die, at - u->bias);
+	int number = 0;
+
+	if (!line)
+		return;
+	out->file = dwarf_linesrc(line, NULL, NULL);
+	out->line = dwarf_lineno(line, &number) || number < 0 ? 0 : (unsigned)number;
+}
+
 size_t inlined_frames_find(struct inlined_frames *f, Dwarf_Addr at, struct source_frame out[SOURCE_FRAMES_MOST])
 {
 	struct unit *u = f ? unit_find(f, at) : NULL;
 	struct code_span *found[SOURCE_FRAMES_MOST];
 	size_t n = 0, k, i, seen = 0;
-	Dwarf_Line *line;
 
 	if (!u)
 		return 0;
@@ -210,17 +259,10 @@ size_t inlined_frames_find(struct inlined_frames *f, Dwarf_Addr at, struct sourc
 
 		out[i] = (struct source_frame){.name = name ? name : ""};
 		out[i].inlined = dwarf_tag(&found[i]->die) == DW_TAG_inlined_subroutine && i + 1 < n;
-		if (!i) {
-			line = dwarf_getsrc_die(&u->die, at - u->bias);
-			if (line) {
-				int number = 0;
-
-				out[0].file = dwarf_linesrc(line, NULL, NULL);
-				out[0].line = dwarf_lineno(line, &number) || number < 0 ? 0 : (unsigned)number;
-			}
-		} else {
+		if (f->lines && i)
 			call_place(u, &found[i - 1]->die, &out[i]);
-		}
+		else if (f->lines)
+			own_place(u, at, &out[0]);
 		if (!out[i].inlined)
 			return i + 1;
 	}

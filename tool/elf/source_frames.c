@@ -8,29 +8,15 @@
 #include <unistd.h>
 
 #include "elf/debug_copy.h"
-#include "shared/search.h"
-#include "support/memory.h"
-#include "support/sort.h"
-
-/* Symbols looked at for one address, from the one that begins nearest before it. */
-#define CANDIDATES_MOST 64u
-/* Bytes of a name that its rank depends on: thousands of symbols may share one of megabytes, each a tail of it. */
-#define NAME_LOOKED_AT 4096u
-
-struct named_range {
-	uint64_t start, end; /* start == end: the symbol has no size */
-	const char *name;
-	uint64_t limit; /* of a symbol without size: the end of its section; else 0 */
-	uint8_t rank;   /* the lowest of several symbols at one address wins */
-};
+#include "elf/symbol_scan.h"
 
 struct source_frames {
 	Dwfl *dwfl;
 	Dwfl_Module *module;
 	GElf_Addr bias;
 	struct debug_copies copies;
-	struct named_range *symbols;
-	size_t symbol_count, symbol_capacity;
+	uint64_t *wanted; /* libdwfl's addresses */
+	struct symbol_scan symbols;
 	struct inlined_frames *inlined;
 };
 
@@ -40,42 +26,30 @@ static const Dwfl_Callbacks callbacks = {
 	.section_address = dwfl_offline_section_address,
 };
 
-static int range_order(const void *a, const void *b)
-{
-	const struct named_range *x = a, *y = b;
+/* The section that the last symbol was in. */
+struct last_section {
+	Elf *elf;
+	GElf_Word number;
+	GElf_Addr end; /* 0: it has no code */
+};
 
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->rank != y->rank)
-		return y->rank - x->rank; /* the lookup goes backwards */
-	return strncmp(y->name, x->name, NAME_LOOKED_AT);
-}
-
-/* Prefers global names to weak and local ones, and names without leading underscores. */
-static uint8_t rank_of(const GElf_Sym *s, const char *name)
-{
-	unsigned bind = GELF_ST_BIND(s->st_info), rank = bind == STB_GLOBAL ? 0 : bind == STB_WEAK ? 4 : 8;
-
-	rank += name[0] == '_' ? (name[1] == '_' ? 2 : 1) : 0;
-	rank += memchr(name, '@', strnlen(name, NAME_LOOKED_AT)) ? 3 : 0; /* a version of a symbol */
-	rank += GELF_ST_TYPE(s->st_info) == STT_NOTYPE ? 16 : 0;
-	return (uint8_t)(rank + (s->st_size ? 0 : 32));
-}
-
-/* The end of a section of code, as libdwfl's address. False: no such section. */
-static bool section_end(Elf *elf, GElf_Word section, GElf_Addr bias, GElf_Addr *end)
+/* The end of a section of code; 0: it is none. */
+static GElf_Addr section_end(struct last_section *last, Elf *elf, GElf_Word section)
 {
 	GElf_Shdr sh;
 
-	if (!gelf_getshdr(elf_getscn(elf, section), &sh) || !(sh.sh_flags & SHF_EXECINSTR))
-		return false;
-	*end = sh.sh_addr + sh.sh_size + bias;
-	return true;
+	if (last->elf == elf && last->number == section)
+		return last->end;
+	*last = (struct last_section){elf, section, 0};
+	if (gelf_getshdr(elf_getscn(elf, section), &sh) && (sh.sh_flags & SHF_EXECINSTR))
+		last->end = sh.sh_addr + sh.sh_size;
+	return last->end;
 }
 
-static void symbols_read(struct source_frames *s)
+static bool symbols_read(struct source_frames *s)
 {
 	int count = dwfl_module_getsymtab(s->module);
+	struct last_section last = {0};
 
 	for (int i = 1; i < count; i++) {
 		GElf_Word section;
@@ -83,32 +57,29 @@ static void symbols_read(struct source_frames *s)
 		GElf_Sym sym;
 		Elf *elf;
 		const char *name = dwfl_module_getsym_info(s->module, i, &sym, &at, &section, &elf, NULL);
-		unsigned type = GELF_ST_TYPE(sym.st_info);
-		struct named_range *r;
 
-		if (!name || !*name || section == SHN_UNDEF || sym.st_shndx == SHN_ABS ||
-		    (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
+		if (!name || !*name || section == SHN_UNDEF || !symbol_scan_fits(&sym))
 			continue;
-		if (type == STT_NOTYPE && !sym.st_size && GELF_ST_BIND(sym.st_info) != STB_GLOBAL)
-			continue; /* a label */
-		if (!section_end(elf, section, at - sym.st_value, &limit))
-			continue; /* not in code */
-		mem_room(&s->symbols, &s->symbol_capacity, s->symbol_count, sizeof(*s->symbols));
-		r = &s->symbols[s->symbol_count++];
-		*r = (struct named_range){.start = at, .end = at + sym.st_size, .name = name, .rank = rank_of(&sym, name)};
-		r->limit = sym.st_size ? 0 : limit;
+		limit = section_end(&last, elf, section);
+		if (!limit)
+			continue;
+		limit += at - sym.st_value;
+		if (symbol_scan_has(&s->symbols, at, sym.st_size, limit) &&
+		    !symbol_scan_keep(&s->symbols, &sym, at, limit, name))
+			return false;
 	}
-	sort_if_needed(s->symbols, s->symbol_count, sizeof(*s->symbols), range_order);
+	symbol_scan_end(&s->symbols);
+	return true;
 }
 
-struct source_frames *source_frames_open(const char *path, int fd)
+/* Opens the file by libdwfl, with its debug file. */
+static bool module_open(struct source_frames *s, const char *path, int fd, bool lines)
 {
-	struct source_frames *s = mem_zero(1, sizeof(*s));
 	int own;
 	void **user;
 
-	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would query these servers */
 	elf_version(EV_CURRENT);
+	s->copies.lines = lines;
 	own = debug_copy_open(&s->copies, path, fd);
 	s->dwfl = dwfl_begin(&callbacks);
 	if (s->dwfl && own >= 0) {
@@ -123,39 +94,41 @@ struct source_frames *source_frames_open(const char *path, int fd)
 	}
 	if (own >= 0)
 		close(own);
-	if (!s->module || !dwfl_module_getelf(s->module, &s->bias)) {
+	return s->module && dwfl_module_getelf(s->module, &s->bias);
+}
+
+struct source_frames *source_frames_open(const char *path, int fd, const uint64_t *addresses, size_t count, bool lines)
+{
+	struct source_frames *s = calloc(1, sizeof(*s));
+	bool good = s && (s->wanted = malloc((count + 1) * sizeof(*s->wanted))) != NULL;
+	enum symbol_file file = SYMBOL_FILE_BAD;
+
+	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would query these servers */
+	if (good) {
+		memcpy(s->wanted, addresses, count * sizeof(*addresses));
+		good = symbol_scan_begin(&s->symbols, s->wanted, count);
+	}
+	if (good)
+		file = symbol_scan_file(&s->symbols, path, fd);
+	if (file == SYMBOL_FILE_MORE) {
+		good = module_open(s, path, fd, lines);
+		for (size_t i = 0; i < count; i++)
+			s->wanted[i] += good ? s->bias : 0;
+		good = good && symbols_read(s);
+		if (good)
+			s->inlined = inlined_frames_open(s->module, lines);
+	}
+	if (!good || file == SYMBOL_FILE_BAD) {
 		source_frames_close(s);
 		return NULL;
 	}
-	symbols_read(s);
-	s->inlined = inlined_frames_open(s->module);
 	return s;
-}
-
-/* The symbol that an address (libdwfl's) belongs to. A symbol without a size extends to the next one, or to the end
- * of its section. */
-static const char *symbol_find(struct source_frames *s, uint64_t at)
-{
-	size_t low = SEARCH(s->symbol_count, i, s->symbols[i].start <= at), seen = 0;
-	const struct named_range *sizeless = NULL;
-
-	while (low-- && seen++ < CANDIDATES_MOST) {
-		const struct named_range *r = &s->symbols[low];
-
-		if (r->end > at)
-			return r->name;
-		if (r->start == r->end && !sizeless && seen == 1)
-			sizeless = r;
-	}
-	if (sizeless && at < sizeless->limit)
-		return sizeless->name;
-	return NULL;
 }
 
 size_t source_frames_find(struct source_frames *s, uint64_t address, struct source_frame out[SOURCE_FRAMES_MOST])
 {
 	uint64_t at = address + s->bias;
-	const char *symbol = symbol_find(s, at);
+	const char *symbol = symbol_scan_find(&s->symbols, at);
 	size_t n = inlined_frames_find(s->inlined, at, out);
 	bool named = n;
 
@@ -178,6 +151,7 @@ void source_frames_close(struct source_frames *s)
 	if (s->dwfl)
 		dwfl_end(s->dwfl);
 	debug_copies_close(&s->copies);
-	free(s->symbols);
+	symbol_scan_free(&s->symbols);
+	free(s->wanted);
 	free(s);
 }

@@ -21,11 +21,14 @@ struct source_frame {
 };
 #define SOURCE_FRAMES_MOST 64
 
-/* Opens the ELF file behind a descriptor, which stays the caller's. `path`: its name, where a debug file is looked for.
- * Null: it cannot be read, or out of memory. */
-struct source_frames *source_frames_open(const char *path, int fd);
-/* The frames of a link-time address, the innermost first; 0: no symbol and no DWARF names it. Strings are valid until
- * source_frames_close(). */
+/*
+ * Opens the ELF file behind a descriptor, which stays the caller's. `path`: its name, where a debug file is looked for;
+ * `addresses`: those that will be looked up, sorted; `lines`: with source files and lines, which take longer to read.
+ * Null: it cannot be read, or out of memory.
+ */
+struct source_frames *source_frames_open(const char *path, int fd, const uint64_t *addresses, size_t count, bool lines);
+/* The frames of one of the addresses, link-time ones, the innermost first; 0: no symbol and no DWARF names it. Strings
+ * are valid until source_frames_close(). */
 size_t source_frames_find(struct source_frames *s, uint64_t address, struct source_frame out[SOURCE_FRAMES_MOST]);
 void source_frames_close(struct source_frames *s);
 

@@ -9,8 +9,8 @@
 
 struct inlined_frames;
 
-/* The units of a module's DWARF; null: it has none. */
-struct inlined_frames *inlined_frames_open(Dwfl_Module *m);
+/* A module's DWARF; null: it has none, or out of memory. `lines`: with source files and lines. */
+struct inlined_frames *inlined_frames_open(Dwfl_Module *m, bool lines);
 /*
  * The functions of an address (libdwfl's) by DWARF, the innermost first: out[n - 1] is the function itself, by its
  * DWARF name, the others are inlined. 0: no unit has it.

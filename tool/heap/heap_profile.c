@@ -2,6 +2,7 @@
 /* Recordings -> a profile (heap_profile.h). */
 #include "heap/heap_profile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,11 @@ static const struct profile_type types[2 * MEASURE_COUNT] = {
 	{"peak_objects", "count"}, {"inuse_space", "bytes"},   {"inuse_objects", "count"},
 };
 
+/* For the head of a picture. */
+static const char *const measures[] = {[MEASURE_TOTAL] = "heap: all that was allocated",
+                                       [MEASURE_PEAK] = "heap: live at the peak",
+                                       [MEASURE_LEAKED] = "heap: leaked, never freed"};
+
 /* The profile of one recording. */
 struct conversion {
 	const struct heap_image *im;
@@ -20,6 +26,7 @@ struct conversion {
 	uint32_t *binary; /* by module number */
 	uint32_t lost;    /* the binary for files that could not be recorded */
 	uint32_t *node;   /* by node: the profile's */
+	uint32_t image;   /* number of the process image */
 	uint32_t thread;  /* the profile's node for the process's name */
 };
 
@@ -136,6 +143,20 @@ static enum stop node_stop(const struct profile *p, uint32_t node)
 	return STOP_END;
 }
 
+static void sum_add(struct heap_sum *to, const struct heap_sum *from)
+{
+	to->bytes += from->bytes;
+	to->count += from->count;
+}
+
+static bool process_add(struct heap_profile *h, uint32_t image)
+{
+	if (!image || !room_make(&h->each, &h->each_room, h->each_count, sizeof(*h->each)))
+		return false;
+	h->each[h->each_count++] = (struct heap_process){.image = image};
+	return true;
+}
+
 static bool leaf_add(struct heap_profile *h, const struct conversion *c, const struct heap_leaf *l, uint32_t node)
 {
 	struct profile *p = h->profile;
@@ -153,8 +174,8 @@ static bool leaf_add(struct heap_profile *h, const struct conversion *c, const s
 	values[MEASURE_LEAKED] = l->live;
 	values[MEASURE_PEAK] = heap_leaf_peak(l, c->im->head.peak_change);
 	for (int m = 0; m < MEASURE_COUNT; m++) {
-		h->sum[m].bytes += values[m].bytes;
-		h->sum[m].count += values[m].count;
+		sum_add(&h->sum[m], &values[m]);
+		sum_add(&h->each[h->each_count - 1].sum[m], &values[m]);
 	}
 	p->stops[node_stop(p, node)] += l->total.count;
 	p->samples[p->sample_count] = (struct profile_sample){.time = p->sample_count * 1000000,
@@ -199,6 +220,12 @@ static void head_add(struct heap_profile *h, const struct heap_image *im)
 	h->profile->type_default = 2 * h->measure;
 	h->profile->unit = UNIT_BYTES;
 	h->profile->period = head->sample ? head->sample : 1;
+	h->profile->measure = measures[h->measure];
+	if (head->sample)
+		snprintf(h->profile->rate, sizeof(h->profile->rate), "one allocation for %llu bytes, the rest estimated",
+		         (unsigned long long)head->sample);
+	else
+		snprintf(h->profile->rate, sizeof(h->profile->rate), "each allocation");
 }
 
 /* Leaf 0: what has been counted without a stack. */
@@ -209,25 +236,35 @@ static bool lost_add(struct heap_profile *h, const struct conversion *c)
 	return node != KEY_NONE && leaf_add(h, c, &c->im->leaves[0], node);
 }
 
-bool heap_profile_add(struct heap_profile *h, const struct heap_image *im)
+bool heap_profile_add(struct heap_profile *h, const struct heap_image *im, uint32_t *leaf_node)
 {
 	struct conversion c = {.im = im, .p = h->profile};
 	char name[sizeof(im->head.name) + 1] = "";
 	struct thread *t = thread_get(&c.p->processes, im->head.pid, im->head.pid);
-	uint32_t number;
+	uint32_t number, process;
 	bool good;
 
 	memcpy(name, im->head.name, sizeof(im->head.name));
+	c.image = image_add(&c.p->processes, im->head.pid, 0, name);
 	number = string_set_add(&c.p->names, name[0] ? name : "[unnamed]");
-	c.thread = number == KEY_NONE ? KEY_NONE : key_set_add(&c.p->stacks, STACK_THREAD, number);
+	process = key_set_add(&c.p->stacks, STACK_PROCESS, c.image);
+	c.thread = number == KEY_NONE || process == KEY_NONE
+	               ? KEY_NONE
+	               : key_set_add(&c.p->stacks, (uint64_t)process << 32 | STACK_THREAD, number);
 	c.binary = calloc(im->module_count + 1, sizeof(*c.binary));
 	c.node = calloc((size_t)im->head.node_count, sizeof(*c.node));
 	good = t && c.thread != KEY_NONE && c.binary && c.node && binaries_find(&c) && nodes_convert(&c);
 	if (good) {
 		memcpy(t->name, name, sizeof(t->name) - 1);
 		head_add(h, im);
-		for (uint64_t i = 1; good && i < im->head.leaf_count; i++)
+		good = process_add(h, c.image);
+		for (uint64_t i = 1; good && i < im->head.leaf_count; i++) {
 			good = leaf_add(h, &c, &im->leaves[i], c.node[im->leaves[i].node]);
+			if (leaf_node)
+				leaf_node[i] = c.node[im->leaves[i].node];
+		}
+		if (leaf_node)
+			leaf_node[0] = c.thread;
 		if (good && im->leaves[0].total.count)
 			good = lost_add(h, &c);
 	}

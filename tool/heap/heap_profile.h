@@ -12,12 +12,22 @@
 /* Values of a sample: blocks and bytes of each measure, in the order of pprof's types. */
 enum heap_measure { MEASURE_TOTAL, MEASURE_PEAK, MEASURE_LEAKED, MEASURE_COUNT };
 
+/* What a process image has allocated. */
+struct heap_process {
+	uint32_t image; /* number in profile.processes.images */
+	struct heap_sum sum[MEASURE_COUNT];
+};
+
 struct heap_profile {
 	struct profile *profile;
 	enum heap_measure measure; /* the samples' weight */
 	size_t value_room;
 	struct heap_sum sum[MEASURE_COUNT];
 	uint64_t processes; /* process images */
+	struct heap_process *each;
+	size_t each_count, each_room;
+	uint64_t unrecorded; /* programs that were executed and have no recording */
+	char unrecorded_names[256];
 	uint64_t lost_handler, lost_stack, lost_block, lost_thread, lost_module, lost_children, lost_files;
 	uint32_t short_of; /* enum heap_short: why */
 	int child_error;   /* errno of the first of lost_children; 0: not known */
@@ -35,13 +45,13 @@ struct heap_profile {
 /* Were there allocations that the recorder could not see? */
 static inline bool heap_profile_has_unseen(const struct heap_profile *h)
 {
-	return h->own_malloc || h->unseen_deep || h->unseen_spaces || h->unseen_calls;
+	return h->own_malloc || h->unseen_deep || h->unseen_spaces || h->unseen_calls || h->unrecorded;
 }
 
 /* Opens the files that the modules are from, while the process may still be there: a container's, a removed one. */
 void heap_files_open(struct heap_profile *h, const struct heap_image *im);
-/* Adds a recording. False: out of memory. */
-bool heap_profile_add(struct heap_profile *h, const struct heap_image *im);
+/* Adds a recording. `leaf_node`: null, or room for the stack node of each of its leaves. False: out of memory. */
+bool heap_profile_add(struct heap_profile *h, const struct heap_image *im, uint32_t *leaf_node);
 
 static inline const struct heap_sum *heap_values(const struct heap_profile *h, size_t sample)
 {

@@ -13,14 +13,19 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "heap/heap_time.h"
+#include "heap/process_watch.h"
 #include "stat/run.h"
 #include "support/progress.h"
 #include "support/memory.h"
 
-#define RECORDER  "libetch-heap.so"
-#define TICK_NS   100000000L
+#define RECORDER "libetch-heap.so"
+#define TICK_NS  10000000L
+/* Files are looked for at each tick at first, then at every so many. */
+#define TICKS     10u
 #define SHM_LEAST (256ull << 20) /* bytes that must be free in /dev/shm for it to be the default */
 
 /* A recording that has been seen. */
@@ -29,6 +34,7 @@ struct seen {
 	long pid;
 	uint64_t modules; /* how many of them have been opened */
 	bool done;
+	struct heap_track track;
 };
 
 struct gathering {
@@ -38,6 +44,10 @@ struct gathering {
 	struct seen *list;
 	size_t count, room;
 	uint64_t running;
+	struct process_watch watch;
+	struct heap_time time;
+	struct heap_track only; /* of the recording that was taken last */
+	unsigned ticks;
 };
 
 /* ---- the recorder's file -------------------------------------------------------- */
@@ -101,8 +111,10 @@ static void directory_remove(struct gathering *g)
 	if (d)
 		closedir(d);
 	rmdir(g->path);
-	for (size_t i = 0; i < g->count; i++)
+	for (size_t i = 0; i < g->count; i++) {
 		free(g->list[i].name);
+		heap_track_free(&g->list[i].track);
+	}
 	free(g->list);
 }
 
@@ -171,8 +183,17 @@ static void recording_take(struct gathering *g, struct seen *s)
 	if (heap_refusal_read(g->directory, s->name, &e) || heap_image_open(&im, g->directory, s->name, &e)) {
 		if (!g->h->lost_files++)
 			g->h->lost_file = e;
-	} else if (!heap_profile_add(g->h, &im)) {
-		g->h->profile->no_memory = true;
+		process_watch_recorded(&g->watch, (pid_t)s->pid, NULL);
+	} else {
+		uint32_t *node = calloc((size_t)im.head.leaf_count + 1, sizeof(*node));
+
+		heap_track_read(&s->track, g->directory, s->name, heap_time_now(&g->time));
+		g->only = s->track;
+		g->only.views = NULL;
+		if (!node || !heap_profile_add(g->h, &im, node) ||
+		    !heap_track_take(&g->time, &s->track, node, (size_t)im.head.leaf_count))
+			g->h->profile->no_memory = true;
+		free(node);
 	}
 	heap_image_free(&im);
 	unlinkat(g->directory, s->name, 0);
@@ -205,11 +226,40 @@ static bool is_gone(const struct gathering *g, const struct seen *s)
 	return same;
 }
 
+/* Reads how much is live, and now and then what. */
+static void time_look(struct gathering *g)
+{
+	uint64_t now = heap_time_now(&g->time), bytes = 0;
+	uint32_t moment;
+
+	for (size_t i = 0; i < g->count; i++) {
+		struct seen *s = &g->list[i];
+
+		if (s->done)
+			continue;
+		heap_track_read(&s->track, g->directory, s->name, now);
+		bytes += s->track.live;
+	}
+	heap_time_add(&g->time, now, bytes);
+	moment = heap_time_moment(&g->time, now);
+	if (moment == UINT32_MAX)
+		return;
+	for (size_t i = 0; i < g->count; i++)
+		if (!g->list[i].done)
+			heap_track_view(&g->list[i].track, g->directory, g->list[i].name, moment);
+	heap_moment_end(&g->time, moment, now, bytes);
+}
+
 /* While the command runs: files are opened, and recordings of processes that are gone are taken. */
 static void look(void *context)
 {
 	struct gathering *g = context;
 
+	process_watch_read(&g->watch, false);
+	if (g->ticks++ > TICKS && g->ticks % TICKS) {
+		time_look(g);
+		return;
+	}
 	names_read(g);
 	for (size_t i = 0; i < g->count; i++) {
 		struct seen *s = &g->list[i];
@@ -221,6 +271,7 @@ static void look(void *context)
 		if (!followed && is_gone(g, s))
 			recording_take(g, s);
 	}
+	time_look(g);
 	if (g->h->processes)
 		progress_note("heap", g->h->processes, g->count, "processes");
 }
@@ -238,6 +289,28 @@ static void last_look(struct gathering *g)
 	progress_end();
 }
 
+/* Counts the programs that have no recording. A process's own PID is not known in another PID namespace. */
+static void unrecorded_count(struct gathering *g)
+{
+	struct heap_profile *h = g->h;
+
+	for (size_t i = 1; i < h->profile->processes.image_count; i++) {
+		const struct process_image *image = &h->profile->processes.images[i];
+
+		process_watch_recorded(&g->watch, image->pid, image->name);
+	}
+	for (size_t i = 0; i < g->watch.count; i++) {
+		const struct executed *e = &g->watch.list[i];
+		size_t used = strlen(h->unrecorded_names);
+
+		if (e->recorded)
+			continue;
+		h->unrecorded++;
+		if (!strstr(h->unrecorded_names, e->name) && used + strlen(e->name) + 2 < sizeof(h->unrecorded_names))
+			snprintf(h->unrecorded_names + used, sizeof(h->unrecorded_names) - used, "%s\n", e->name);
+	}
+}
+
 static int command_run(const struct heap_options *o, struct gathering *g, struct heap_end *end, struct error *e)
 {
 	struct run_options how = {
@@ -245,11 +318,20 @@ static int command_run(const struct heap_options *o, struct gathering *g, struct
 	struct run_end ended = {0};
 	struct run run;
 
-	if (environment_set(g, o, e) || run_start(&run, o->command, &how, e) || run_go(&run, &ended, look, g, e))
+	if (environment_set(g, o, e) || run_start(&run, o->command, &how, e))
 		return -1;
+	if (o->follow)
+		process_watch_begin(&g->watch, run.pid);
+	if (run_go(&run, &ended, look, g, e))
+		return -1;
+	process_watch_read(&g->watch, true);
 	end->status = run_exit_status(ended.status);
 	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
 	last_look(g);
+	unrecorded_count(g);
+	if (!heap_time_end(&g->time, g->h, g->h->processes == 1 ? &g->only : NULL))
+		g->h->profile->no_memory = true;
+	g->h->profile->duration = heap_time_now(&g->time);
 	end->running = g->running;
 	return 0;
 }
@@ -259,12 +341,17 @@ int heap_run(const struct heap_options *o, struct heap_profile *h, struct heap_e
 	struct gathering g = {.h = h, .directory = -1};
 	int err;
 
+	if (!heap_time_begin(&g.time))
+		return error_memory(e);
+	h->profile->heap = g.time.out;
+	h->profile->started = time(NULL);
 	if (directory_make(&g, o->directory, e))
 		return -1;
 	runs_begin();
 	err = command_run(o, &g, end, e);
 	end->stopped = runs_stopped();
 	runs_end();
+	process_watch_end(&g.watch);
 	directory_remove(&g);
 	for (size_t i = 0; !err && i < h->profile->binaries.count; i++)
 		binary_prepare(h->profile->binaries.list[i]);

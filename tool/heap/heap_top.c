@@ -60,7 +60,8 @@ static const char *call_name(const struct profile *p, uint32_t call)
 /* The call that a sample is attributed to. */
 static uint32_t allocating_call(const struct profile *p, uint32_t innermost)
 {
-	for (uint32_t at = innermost; at && !(uint32_t)p->calls.list[at].a; at = key_caller(&p->calls.list[at]))
+	for (uint32_t at = innermost; at && !stack_is_marker(key_kind(&p->calls.list[at]));
+	     at = key_caller(&p->calls.list[at]))
 		if (!is_allocator(call_name(p, at)))
 			return at;
 	return innermost;
@@ -122,6 +123,21 @@ static void function_put(const struct profile *p, uint32_t function, FILE *out)
 	}
 }
 
+/* The columns of numbers; that of the measure is bold. */
+static void sums_put(const struct heap_sum *sum, enum heap_measure measure, bool color, FILE *out)
+{
+	static const enum heap_measure order[] = {MEASURE_LEAKED, MEASURE_PEAK, MEASURE_TOTAL};
+
+	for (int k = 0; k < MEASURE_COUNT; k++) {
+		bool bold = color && order[k] == measure;
+
+		fputs(bold ? "\033[1m" : "", out);
+		bytes_put(sum[order[k]].bytes, 5, out);
+		fputs(bold ? "\033[0m  " : "  ", out);
+	}
+	fprintf(out, "%9" PRIu64 "  ", sum[MEASURE_TOTAL].count);
+}
+
 static void functions_put(const struct heap_profile *h, struct ranked *list, size_t most, bool color, FILE *out)
 {
 	const struct profile *p = h->profile;
@@ -136,16 +152,7 @@ static void functions_put(const struct heap_profile *h, struct ranked *list, siz
 	qsort(list, p->functions.count, sizeof(*list), rank_order);
 	fprintf(out, "  leaked      peak     total      calls  function\n");
 	for (size_t i = 0; i < p->functions.count && i < most && list[i].sum[MEASURE_TOTAL].count; i++) {
-		static const enum heap_measure order[] = {MEASURE_LEAKED, MEASURE_PEAK, MEASURE_TOTAL};
-
-		for (int k = 0; k < MEASURE_COUNT; k++) {
-			bool bold = color && order[k] == h->measure;
-
-			fputs(bold ? "\033[1m" : "", out);
-			bytes_put(list[i].sum[order[k]].bytes, 5, out);
-			fputs(bold ? "\033[0m  " : "  ", out);
-		}
-		fprintf(out, "%9" PRIu64 "  ", list[i].sum[MEASURE_TOTAL].count);
+		sums_put(list[i].sum, h->measure, color, out);
 		function_put(p, (uint32_t)list[i].index, out);
 		putc('\n', out);
 	}
@@ -185,17 +192,52 @@ static void stacks_put(const struct heap_profile *h, struct ranked *list, FILE *
 	putc('\n', out);
 }
 
+#define PROCESSES_SHOWN 10
+
+/* The processes, the one with the most bytes first, each with its own sums. */
+static void processes_put(const struct heap_profile *h, struct ranked *list, FILE *out)
+{
+	const struct profile *p = h->profile;
+	struct heap_sum rest[MEASURE_COUNT] = {{0}};
+
+	for (size_t i = 0; i < h->each_count; i++) {
+		list[i] = (struct ranked){.index = i, .by = h->measure};
+		memcpy(list[i].sum, h->each[i].sum, sizeof(list[i].sum));
+	}
+	qsort(list, h->each_count, sizeof(*list), rank_order);
+	fprintf(out, "  leaked      peak     total      calls  process\n");
+	for (size_t i = 0; i < h->each_count; i++) {
+		const struct process_image *image = &p->processes.images[h->each[list[i].index].image];
+
+		if (i >= PROCESSES_SHOWN) {
+			sums_add(rest, list[i].sum);
+			continue;
+		}
+		sums_put(list[i].sum, h->measure, false, out);
+		text_clean(out, image->name);
+		fprintf(out, " (%ld)\n", (long)image->pid);
+	}
+	if (h->each_count > PROCESSES_SHOWN) {
+		sums_put(rest, h->measure, false, out);
+		fprintf(out, "%zu other processes\n", h->each_count - PROCESSES_SHOWN);
+	}
+	putc('\n', out);
+}
+
 bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out)
 {
 	const struct profile *p = h->profile;
 	size_t count = p->functions.count > p->sample_count ? p->functions.count : p->sample_count;
-	struct ranked *list = malloc((count + 1) * sizeof(*list));
+	size_t room = count > h->each_count ? count : h->each_count;
+	struct ranked *list = malloc((room + 1) * sizeof(*list));
 
 	if (!list)
 		return false;
 	if (p->sample_count) {
 		functions_put(h, list, most, color, out);
 		stacks_put(h, list, out);
+		if (h->each_count > 1)
+			processes_put(h, list, out);
 	}
 	free(list);
 	return true;
@@ -267,47 +309,59 @@ static void ended_put(const struct heap_profile *h, FILE *out)
 	}
 }
 
-/* The names of the code whose allocations were not seen. */
-static void names_put(const struct heap_profile *h, FILE *out)
+/* Names that are separated by newlines, in parentheses. */
+static void names_put(const char *list, FILE *out)
 {
-	char names[sizeof(h->unseen_names)], *save = NULL;
-	bool first = true;
+	const char *sep = " (";
 
-	memcpy(names, h->unseen_names, sizeof(names));
-	names[sizeof(names) - 1] = 0;
-	for (char *name = strtok_r(names, "\n", &save); name; name = strtok_r(NULL, "\n", &save)) {
-		fputs(first ? " (" : ", ", out);
+	for (const char *at = list, *end; *at; at = *end ? end + 1 : end) {
+		char name[HEAP_UNSEEN_NAMES];
+
+		end = at + strcspn(at, "\n");
+		snprintf(name, sizeof(name), "%.*s", (int)(end - at), at);
+		fputs(sep, out);
 		text_clean(out, name);
-		first = false;
+		sep = ", ";
 	}
-	fputs(first ? "" : ")", out);
+	fputs(*sep == ',' ? ")" : "", out);
 }
 
+/* A number of things, after what separates it from the one before. */
+static void count_put(const char **sep, uint64_t n, const char *one, const char *more, FILE *out)
+{
+	fprintf(out, "%s%" PRIu64 " %s", *sep, n, n == 1 ? one : more);
+	*sep = "; ";
+}
+
+/* Whose allocations were not seen, in one line; nothing if all were. */
 static void unseen_put(const struct heap_profile *h, FILE *out)
 {
-	if (h->own_malloc)
-		fprintf(out, "%" PRIu64 " process%s malloc of its own, whose calls cannot be seen\n", h->own_malloc,
-		        h->own_malloc == 1 ? " has a" : "es have each a");
-	if (h->unseen_deep || h->unseen_spaces) {
-		fputs("the allocations of ", out);
-		if (h->unseen_deep)
-			fprintf(out, "%" PRIu64 " librar%s loaded with RTLD_DEEPBIND", h->unseen_deep,
-			        h->unseen_deep == 1 ? "y" : "ies");
-		if (h->unseen_deep && h->unseen_spaces)
-			fputs(" and of ", out);
-		if (h->unseen_spaces)
-			fprintf(out, "%" PRIu64 " namespace%s of dlmopen(3)", h->unseen_spaces, h->unseen_spaces == 1 ? "" : "s");
-		fputs(" were not seen", out);
-		names_put(h, out);
-		putc('\n', out);
+	const char *sep = "not seen: the allocations of ";
+
+	if (h->unrecorded) {
+		count_put(&sep, h->unrecorded, "program", "programs", out);
+		fputs(" without the recorder, as static or set-user-ID ones", out);
+		names_put(h->unrecorded_names, out);
 	}
+	if (h->own_malloc)
+		count_put(&sep, h->own_malloc, "process that has a malloc of its own",
+		          "processes that have a malloc of their own", out);
+	if (h->unseen_deep)
+		count_put(&sep, h->unseen_deep, "library loaded with RTLD_DEEPBIND", "libraries loaded with RTLD_DEEPBIND",
+		          out);
+	if (h->unseen_spaces)
+		count_put(&sep, h->unseen_spaces, "namespace of dlmopen(3)", "namespaces of dlmopen(3)", out);
+	if (h->unseen_deep || h->unseen_spaces)
+		names_put(h->unseen_names, out);
 	if (h->unseen_calls)
-		fprintf(out,
-		        "%" PRIu64
-		        " call%s of dlopen(3) with RTLD_DEEPBIND, or of dlmopen(3), %s made shortly before a process "
-		        "ended: what %s loaded may have allocated without being seen\n",
-		        h->unseen_calls, h->unseen_calls == 1 ? "" : "s", h->unseen_calls == 1 ? "was" : "were",
-		        h->unseen_calls == 1 ? "it" : "they");
+		count_put(
+			&sep, h->unseen_calls,
+			"call of dlopen(3) with RTLD_DEEPBIND, or of dlmopen(3), shortly before a process ended: of what it loaded",
+			"calls of dlopen(3) with RTLD_DEEPBIND, or of dlmopen(3), shortly before a process ended: of what they "
+			"loaded",
+			out);
+	if (*sep == ';')
+		putc('\n', out);
 }
 
 void heap_missing(const struct heap_profile *h, FILE *out)
@@ -346,6 +400,21 @@ static void sum_put(const char *what, const struct heap_sum *s, const char *unit
 	fprintf(out, " in %" PRIu64 " %s%s", s->count, unit, plural(s->count));
 }
 
+/* How many of the stacks are complete: a share of all only if all were seen. */
+static void complete_put(const struct heap_profile *h, uint64_t complete, uint64_t stacks, FILE *out)
+{
+	bool all_seen = !heap_profile_has_unseen(h) && !h->lost_children && !h->lost_files;
+	double share = 100 * (double)complete / (double)stacks;
+
+	if (complete < stacks && share > 99.99)
+		share = 99.99;
+	if (complete == stacks && !all_seen)
+		fputs("each stack that was seen is complete; ", out);
+	else
+		fprintf(out, "%.2f%% %s; ", share,
+		        all_seen ? "with a complete stack" : "of what was seen has a complete stack");
+}
+
 void heap_summary(const struct heap_profile *h, FILE *out)
 {
 	const struct heap_sum *s = h->sum;
@@ -361,10 +430,7 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 	sum_put("; in all", &s[MEASURE_TOTAL], "allocation", out);
 	fputs(p->period > 1 ? " (by a sample)\n" : "\n", out);
 	if (stacks)
-		fprintf(out, "%.2f%% %s; ", 100 * (double)p->stops[STOP_END] / (double)stacks,
-		        heap_profile_has_unseen(h) || h->lost_children || h->lost_files
-		            ? "of what was seen has a complete stack"
-		            : "with a complete stack");
+		complete_put(h, p->stops[STOP_END], stacks, out);
 	if (h->processes != 1)
 		fprintf(out, "%" PRIu64 " processes, their peaks added; ", h->processes);
 	fprintf(out, "the recorder took ");

@@ -186,6 +186,7 @@ void binary_list_free(struct binary_list *l)
 		if (b->table)
 			munmap((void *)(uintptr_t)b->table, b->table_size);
 		free(b->phdrs);
+		free(b->arenas);
 		free(b->path);
 		free(b);
 	}

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "arch/x86/trampoline.h"
 #include "elf/headers.h"
 #include "support/error.h"
 
@@ -41,6 +42,13 @@ struct mapped_file { /* the kernel's description of the file behind a mapping */
 	uint64_t inode;
 };
 
+/* A part of a process's memory with Python's trampolines (python_stubs.h). */
+struct python_arena {
+	uint64_t start;
+	bool found; /* it has them, and `how` they are */
+	struct trampoline how;
+};
+
 struct binary {
 	enum binary_kind kind;
 	char *path;       /* as the process names it */
@@ -62,6 +70,8 @@ struct binary {
 	/* .eh_frame and what the walk by it needs: the file's segments in memory, at their distances. Null: not loaded. */
 	uint8_t *image;
 	uint64_t image_low, image_size; /* link-time address of image[0] */
+	struct python_arena *arenas;    /* of BINARY_CODE */
+	size_t arena_count, arena_room;
 };
 
 struct binary_list {

@@ -25,14 +25,16 @@
 #define RING_LEAST (128u << 10)
 #define PAGE       4096u
 
-static void attr_set(struct perf_event_attr *a, const struct perf_options *o)
+/* `waits`: the event is that a thread stops running, else that a period of its time has passed. */
+static void attr_set(struct perf_event_attr *a, const struct perf_options *o, bool waits)
 {
 	memset(a, 0, sizeof(*a));
 	a->size = sizeof(*a);
 	a->type = PERF_TYPE_SOFTWARE;
-	a->config = o->off_cpu ? PERF_COUNT_SW_CONTEXT_SWITCHES : PERF_COUNT_SW_CPU_CLOCK;
-	a->sample_period = o->off_cpu ? 1 : 1000000000u / o->hz;
-	a->sample_type = PERF_FIELDS;
+	a->config = waits ? PERF_COUNT_SW_CONTEXT_SWITCHES : PERF_COUNT_SW_CPU_CLOCK;
+	a->sample_period = waits ? 1 : 1000000000u / o->hz;
+	a->sample_type = PERF_FIELDS | (o->kernel ? PERF_SAMPLE_CALLCHAIN : 0);
+	a->exclude_callchain_user = 1;
 	a->sample_regs_user = REGISTERS;
 	a->sample_stack_user = o->stack;
 	a->sample_id_all = 1;
@@ -41,20 +43,54 @@ static void attr_set(struct perf_event_attr *a, const struct perf_options *o)
 	a->disabled = !o->whole_process;
 	a->enable_on_exec = !o->whole_process;
 	a->inherit = o->children;
-	a->exclude_kernel = !o->off_cpu; /* a thread stops in the kernel */
+	a->exclude_kernel = !o->kernel && !waits; /* a thread stops in the kernel */
 	a->exclude_hv = 1;
-	a->context_switch = o->off_cpu;
-	a->mmap = a->mmap2 = a->build_id = 1;
-	a->comm = a->comm_exec = a->task = 1;
+	a->context_switch = waits;
 }
 
-static int fd_open(struct perf_session *s, pid_t tid, int cpu)
+/* An event that never happens: what is executed is reported with it. */
+static void watch_set(struct perf_event_attr *a, const struct perf_options *o)
 {
-	long fd = syscall(SYS_perf_event_open, &s->attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	memset(a, 0, sizeof(*a));
+	a->size = sizeof(*a);
+	a->type = PERF_TYPE_SOFTWARE;
+	a->config = PERF_COUNT_SW_DUMMY;
+	a->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+	a->sample_id_all = 1;
+	a->use_clockid = 1;
+	a->clockid = CLOCK_MONOTONIC;
+	a->enable_on_exec = a->disabled = 1;
+	a->inherit = o->children;
+	a->exclude_kernel = a->exclude_hv = 1;
+	a->comm = a->comm_exec = 1;
+}
 
-	if (fd < 0 && errno == EINVAL && s->attr.build_id) {
-		s->attr.build_id = 0; /* Linux before 5.12 */
-		fd = syscall(SYS_perf_event_open, &s->attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+/* The first event also reports mappings, names and the tree of processes. */
+static void attrs_set(struct perf_session *s, const struct perf_options *o)
+{
+	struct perf_event_attr *first = &s->attr[0];
+
+	s->attr_count = 0;
+	s->kernel = o->kernel;
+	if (!o->on_cpu && !o->off_cpu) {
+		watch_set(&s->attr[s->attr_count++], o);
+		return;
+	}
+	if (o->on_cpu)
+		attr_set(&s->attr[s->attr_count++], o, false);
+	if (o->off_cpu)
+		attr_set(&s->attr[s->attr_count++], o, true);
+	first->mmap = first->mmap2 = first->build_id = 1;
+	first->comm = first->comm_exec = first->task = 1;
+}
+
+static int fd_open(struct perf_session *s, struct perf_event_attr *attr, pid_t tid, int cpu)
+{
+	long fd = syscall(SYS_perf_event_open, attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0 && errno == EINVAL && attr->build_id) {
+		attr->build_id = 0; /* Linux before 5.12 */
+		fd = syscall(SYS_perf_event_open, attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	}
 	if (fd < 0)
 		return -1;
@@ -90,7 +126,7 @@ static int refused(int err, pid_t pid, const struct perf_options *o, struct erro
 	case EACCES:
 		if (o->off_cpu && paranoid > 1)
 			return error_set(e,
-			                 "perf_event_open: %s: --off-cpu needs the capability CAP_PERFMON, or the sysctl "
+			                 "perf_event_open: %s: --off-cpu and --wall need the capability CAP_PERFMON, or the sysctl "
 			                 "kernel.perf_event_paranoid at 1 or less (it is %ld)",
 			                 strerror(err), paranoid);
 		if (paranoid > 2)
@@ -114,10 +150,10 @@ static int refused(int err, pid_t pid, const struct perf_options *o, struct erro
 	}
 }
 
-/* Maps a ring as large as the kernel allows. */
-static int ring_map(struct perf_ring *r, int fd, struct error *e)
+/* Maps a ring as large as the kernel allows, up to `most`. */
+static int ring_map(struct perf_ring *r, int fd, uint64_t most, struct error *e)
 {
-	for (r->size = RING_MOST; r->size >= RING_LEAST; r->size /= 2) {
+	for (r->size = most; r->size >= RING_LEAST; r->size /= 2) {
 		void *p = mmap(NULL, PAGE + r->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 		if (p != MAP_FAILED) {
@@ -132,27 +168,51 @@ static int ring_map(struct perf_ring *r, int fd, struct error *e)
 	                 strerror(errno));
 }
 
-/* Opens the events of one thread, which share the rings. 0; 1: the thread is gone; -1 and a message. */
+/* Opens one event of a thread on one processor. 0; 1: the thread is gone; -1 and a message. */
+static int event_open(struct perf_session *s, struct perf_event_attr *attr, pid_t tid, size_t cpu,
+                      const struct perf_options *o, struct error *e)
+{
+	struct perf_ring *r = &s->rings[cpu];
+	int fd = fd_open(s, attr, tid, (int)cpu);
+
+	if (fd < 0 && errno == ENODEV)
+		return 0; /* a processor that is off */
+	if (fd < 0 && errno == ESRCH && o->whole_process)
+		return 1;
+	if (fd < 0)
+		return refused(errno, tid, o, e);
+	if (!r->page)
+		return ring_map(r, fd, o->on_cpu || o->off_cpu ? RING_MOST : RING_LEAST, e);
+	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd))
+		return error_set(e, "cannot share a buffer for samples: %s", strerror(errno));
+	return 0;
+}
+
+/* Opens the events of one thread, which share the rings. Returns as event_open(). */
 static int thread_open(struct perf_session *s, pid_t tid, const struct perf_options *o, struct error *e)
 {
-	for (size_t cpu = 0; cpu < s->count; cpu++) {
-		struct perf_ring *r = &s->rings[cpu];
-		int fd = fd_open(s, tid, (int)cpu);
+	int err = 0;
 
-		if (fd < 0 && errno == ENODEV)
-			continue; /* a processor that is off */
-		if (fd < 0 && errno == ESRCH && o->whole_process)
-			return 1;
-		if (fd < 0)
-			return refused(errno, tid, o, e);
-		if (r->page) {
-			if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd))
-				return error_set(e, "cannot share a buffer for samples: %s", strerror(errno));
-		} else if (ring_map(r, fd, e)) {
-			return -1;
-		}
-	}
-	return 0;
+	for (size_t cpu = 0; cpu < s->count && !err; cpu++)
+		for (size_t i = 0; i < s->attr_count && !err; i++)
+			err = event_open(s, &s->attr[i], tid, cpu, o, e);
+	return err;
+}
+
+/* May the kernel be sampled? Asks by opening an event that is closed again. */
+static bool kernel_allowed(const struct perf_options *o, pid_t pid)
+{
+	struct perf_event_attr a;
+	long fd;
+
+	attr_set(&a, o, false);
+	a.disabled = 1;
+	a.enable_on_exec = 0;
+	fd = syscall(SYS_perf_event_open, &a, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return errno != EACCES && errno != EPERM;
+	close((int)fd);
+	return true;
 }
 
 struct seen_threads {
@@ -214,6 +274,7 @@ static int process_open(struct perf_session *s, pid_t pid, const struct perf_opt
 int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct perf_options how;
 	struct rlimit files;
 
 	memset(s, 0, sizeof(*s));
@@ -227,10 +288,12 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	attr_set(&s->attr, o);
+	how = *o;
+	how.kernel = o->kernel && (o->off_cpu || kernel_allowed(o, pid));
+	attrs_set(s, &how);
 	if (o->whole_process)
-		return process_open(s, pid, o, e);
-	return thread_open(s, pid, o, e) ? -1 : 0;
+		return process_open(s, pid, &how, e);
+	return thread_open(s, pid, &how, e) ? -1 : 0;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */

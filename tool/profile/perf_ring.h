@@ -14,15 +14,20 @@
 
 #include "support/error.h"
 
-/* Of every sample, and the trailer of every other record: PERF_SAMPLE_TID, then PERF_SAMPLE_TIME. */
-#define PERF_FIELDS \
-	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
+/* Of every sample, and the trailer of every other record: PERF_SAMPLE_TID, then PERF_SAMPLE_TIME. The period tells the
+ * two events of `on_cpu` and `off_cpu` apart: that of the latter is 1. */
+#define PERF_FIELDS                                                                                     \
+	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD | PERF_SAMPLE_REGS_USER | \
+	 PERF_SAMPLE_STACK_USER)
 #define PERF_STACK_MOST 65000u /* a record's size has 16 bits */
 
+/* Neither `on_cpu` nor `off_cpu`: no samples, only what processes execute. */
 struct perf_options {
 	unsigned hz;        /* samples a second and processor */
 	unsigned stack;     /* bytes of stack copied with a sample; a multiple of 8 */
-	bool off_cpu;       /* sample where threads stop running, not while they run */
+	bool on_cpu;        /* sample while threads run */
+	bool off_cpu;       /* sample where threads stop running */
+	bool kernel;        /* with the kernel's frames, where the system allows them; off_cpu needs the same rights */
 	bool children;      /* follow threads and children that begin later */
 	bool whole_process; /* `pid` of perf_open() is a running process: all its threads, from now on; else one that waits
 	                     * for its exec(2), from then on */
@@ -42,8 +47,10 @@ struct perf_session {
 	size_t count;
 	int *fds;
 	size_t fd_count, fd_room;
-	char *wrapped; /* a record that goes around the end of its ring is copied here */
-	struct perf_event_attr attr;
+	char *wrapped;                  /* a record that goes around the end of its ring is copied here */
+	struct perf_event_attr attr[2]; /* of the events that are opened for each thread */
+	size_t attr_count;
+	bool kernel; /* samples have PERF_SAMPLE_CALLCHAIN, of the kernel only */
 };
 
 /* A record; its size is h->size. */

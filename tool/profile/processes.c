@@ -42,6 +42,36 @@ struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid)
 	return &l->threads[low];
 }
 
+uint32_t image_add(struct process_list *l, pid_t pid, uint32_t parent, const char *name)
+{
+	struct process *p = process_get(l, pid);
+	struct process_image *image;
+
+	if (!l->image_count)
+		l->image_count = 1;
+	if (!p || l->image_count >= UINT32_MAX ||
+	    !room_make(&l->images, &l->image_room, l->image_count, sizeof(*l->images)))
+		return 0;
+	image = &l->images[l->image_count];
+	*image = (struct process_image){.pid = pid, .parent = parent};
+	strncpy(image->name, name, sizeof(image->name) - 1);
+	p->image = (uint32_t)l->image_count++;
+	return p->image;
+}
+
+uint32_t image_now(struct process_list *l, pid_t pid)
+{
+	const struct process *p = process_get(l, pid);
+	const struct thread *t = p && !p->image ? thread_get(l, pid, pid) : NULL;
+	char name[16] = "";
+
+	if (!p || p->image)
+		return p ? p->image : 0;
+	if (t)
+		memcpy(name, t->name, sizeof(name));
+	return image_add(l, pid, 0, name);
+}
+
 /* Opens a place for a mapping at index `at`. */
 static bool mapping_insert(struct process *p, size_t at)
 {
@@ -204,5 +234,6 @@ void process_list_free(struct process_list *l)
 	}
 	free(l->list);
 	free(l->threads);
+	free(l->images);
 	memset(l, 0, sizeof(*l));
 }

@@ -13,6 +13,10 @@
 #include "profile/binary_fde.h"
 #include "profile/go_names.h"
 #include "profile/jit_map.h"
+#include "profile/kallsyms.h"
+#include "profile/python_stubs.h"
+#include "profile/runtimes_seen.h"
+#include "profile/writers.h"
 #include "support/demangle.h"
 #include "support/progress.h"
 #include "support/memory.h"
@@ -94,6 +98,8 @@ static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 		                                                            : at));
 }
 
+const char *wait_text(enum stack_wait w) { return w == WAIT_PROCESSOR ? "waiting for a processor" : "waiting"; }
+
 /* What names the addresses of one binary; each may be null. */
 struct name_sources {
 	struct source_frames *frames;
@@ -101,13 +107,14 @@ struct name_sources {
 	struct go_names *go;
 };
 
-static void sources_open(struct name_sources *s, const struct binary *b)
+static void sources_open(struct name_sources *s, const struct binary *b, const uint64_t *addresses, size_t count,
+                         bool lines)
 {
 	if (b->kind == BINARY_CODE)
 		s->map = jit_map_open(b->pid);
 	if (b->fd < 0)
 		return;
-	s->frames = source_frames_open(b->path, b->fd);
+	s->frames = source_frames_open(b->path, b->fd, addresses, count, lines);
 	if (b->table_from == TABLE_ANALYSED) /* Go's linker writes no .eh_frame */
 		s->go = go_names_open(b);
 }
@@ -124,14 +131,16 @@ static bool address_name(struct profile *p, const struct binary *b, const struct
 {
 	struct source_frame found[SOURCE_FRAMES_MOST];
 	size_t n = s->frames ? source_frames_find(s->frames, at, found) : 0;
-	const char *other = NULL;
-	char name[256];
+	const char *other = NULL, *file;
+	char name[1024];
 
 	if (!n) {
 		if (s->map)
 			other = jit_map_find(s->map, at);
 		else if (s->go)
 			other = go_names_find(s->go, at);
+		if (other && s->map && python_name(other, name, sizeof(name), &file))
+			return place_add(p, &(struct source_frame){.name = name, .file = file}, "Python");
 		if (!other)
 			unnamed(b, at, name, sizeof(name));
 		found[n++] = (struct source_frame){.name = other ? other : name};
@@ -142,54 +151,201 @@ static bool address_name(struct profile *p, const struct binary *b, const struct
 	return true;
 }
 
-/* Names the addresses of one binary, or of none (BINARY_UNKNOWN). */
-static bool binary_name(struct profile *p, uint32_t number)
-{
-	const struct binary *b = number == BINARY_UNKNOWN ? NULL : p->binaries.list[number];
-	struct name_sources sources = {0};
-	bool good = true, opened = !b;
+/* An address with its number in profile.addresses. */
+struct numbered_address {
+	uint64_t address;
+	uint32_t binary, number;
+};
 
-	for (size_t i = 0; good && i < p->addresses.count; i++) {
-		if (p->addresses.list[i].a != number)
-			continue;
-		if (!opened)
-			sources_open(&sources, b);
-		opened = true;
-		p->place_first[i] = p->place_count;
-		good = address_name(p, b, &sources, p->addresses.list[i].b);
+static int address_order(const void *a, const void *b)
+{
+	const struct numbered_address *x = a, *y = b;
+
+	if (x->binary != y->binary)
+		return x->binary < y->binary ? -1 : 1;
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+/* Names the kernel's addresses. Where the system hides them, all are the same frame. */
+static bool kernel_name(struct profile *p, const struct numbered_address *list, size_t count)
+{
+	struct kallsyms_name *names = calloc(count + 1, sizeof(*names));
+	bool good = names;
+
+	for (size_t i = 0; good && i < count; i++)
+		names[i].address = list[i].address;
+	good = good && kallsyms_find(names, count);
+	for (size_t i = 0; good && i < count; i++) {
+		struct source_frame f = {.name = names[i].name ? names[i].name : "[kernel]"};
+
+		p->place_first[list[i].number] = p->place_count;
+		good = place_add(p, &f, names[i].name ? names[i].module : "");
+	}
+	if (names)
+		kallsyms_free(names, count);
+	return good;
+}
+
+/* Names the addresses of one binary, or of none (BINARY_UNKNOWN). */
+static bool binary_name(struct profile *p, const struct numbered_address *list, size_t count, bool lines)
+{
+	const struct binary *b = list->binary == BINARY_UNKNOWN ? NULL : p->binaries.list[list->binary];
+	uint64_t *addresses = malloc((count + 1) * sizeof(*addresses));
+	struct name_sources sources = {0};
+	bool good = addresses;
+
+	for (size_t i = 0; good && i < count; i++)
+		addresses[i] = list[i].address;
+	if (good && b)
+		sources_open(&sources, b, addresses, count, lines);
+	for (size_t i = 0; good && i < count; i++) {
+		p->place_first[list[i].number] = p->place_count;
+		good = address_name(p, b, &sources, list[i].address);
 	}
 	sources_close(&sources);
+	free(addresses);
 	return good;
+}
+
+/* The addresses are names: of folded stacks. */
+static bool names_name(struct profile *p, const struct numbered_address *list, size_t count)
+{
+	bool good = true;
+
+	for (size_t i = 0; good && i < count; i++) {
+		struct source_frame f = {.name = p->names.list[list[i].address]};
+
+		p->place_first[list[i].number] = p->place_count;
+		good = place_add(p, &f, "");
+	}
+	return good;
+}
+
+/* Names all addresses, those of one binary in one pass. */
+static bool addresses_name(struct profile *p, bool lines)
+{
+	struct numbered_address *list = malloc((p->addresses.count + 1) * sizeof(*list));
+	size_t first, next;
+	bool good = list;
+
+	for (size_t i = 0; good && i < p->addresses.count; i++)
+		list[i] = (struct numbered_address){p->addresses.list[i].b, (uint32_t)p->addresses.list[i].a, (uint32_t)i};
+	if (good && p->addresses.count)
+		qsort(list, p->addresses.count, sizeof(*list), address_order);
+	for (first = 0; good && first < p->addresses.count; first = next) {
+		progress_note("names", first, p->addresses.count, "addresses");
+		for (next = first; next < p->addresses.count && list[next].binary == list[first].binary; next++)
+			;
+		good = p->by_name                            ? names_name(p, &list[first], next - first)
+		       : list[first].binary == BINARY_KERNEL ? kernel_name(p, &list[first], next - first)
+		                                             : binary_name(p, &list[first], next - first, lines);
+	}
+	progress_end();
+	free(list);
+	return good;
+}
+
+/* A function that stands for a node that is no frame; `plain`: its name without numbers. */
+static uint32_t marker_function(struct profile *p, const char *text, const char *plain)
+{
+	uint32_t shown = string_set_add(&p->names, text), name = string_set_add(&p->names, plain);
+
+	if (shown == KEY_NONE || name == KEY_NONE)
+		return KEY_NONE;
+	return key_set_add(&p->functions, (uint64_t)shown << 32, (uint64_t)name << 32);
+}
+
+/* A process: it is shown if there are several. */
+static uint32_t process_function(struct profile *p, uint64_t number)
+{
+	const struct process_image *image = &p->processes.images[number];
+	char text[64], plain[sizeof(image->name) + 1] = "";
+
+	memcpy(plain, image->name, sizeof(image->name));
+	if (!*plain)
+		strcpy(plain, "[unnamed]");
+	snprintf(text, sizeof(text), "%s (%ld)", plain, (long)image->pid);
+	return marker_function(p, text, plain);
+}
+
+static uint32_t thread_function(struct profile *p, uint64_t b)
+{
+	const char *name = p->names.list[(uint32_t)b];
+	char text[64];
+
+	if (!(b >> 32))
+		return marker_function(p, name, name);
+	snprintf(text, sizeof(text), "%.32s (thread %u)", name, (unsigned)(b >> 32));
+	return marker_function(p, text, text);
+}
+
+/* Is a thread's name that of its process, which is shown? */
+static bool thread_is_process(const struct profile *p, const struct key *k)
+{
+	const struct process_image *image = &p->processes.images[p->stacks.list[key_caller(k)].b];
+
+	return p->images_seen > 1 && !(k->b >> 32) &&
+	       !strncmp(p->names.list[(uint32_t)k->b], image->name, sizeof(image->name));
+}
+
+/* The call of a node that is no frame; its caller's if it is not shown. */
+static uint32_t marker_add(struct profile *p, const struct key *k, uint32_t caller)
+{
+	uint32_t kind = key_kind(k), function = KEY_NONE;
+	char text[96];
+
+	if ((kind == STACK_PROCESS && p->images_seen == 1) || (kind == STACK_THREAD && thread_is_process(p, k)))
+		return caller;
+	if (kind == STACK_PROCESS) {
+		function = process_function(p, k->b);
+	} else if (kind == STACK_THREAD) {
+		function = thread_function(p, k->b);
+	} else {
+		snprintf(text, sizeof(text), "[%s]",
+		         kind == STACK_STOP ? stop_text((enum stop)k->b) : wait_text((enum stack_wait)k->b));
+		function = marker_function(p, text, text);
+	}
+	return function == KEY_NONE ? KEY_NONE : key_set_add(&p->calls, (uint64_t)caller << 32 | kind, function);
 }
 
 /* The innermost call of a stack node, whose caller has been named. */
 static uint32_t call_add(struct profile *p, size_t node)
 {
 	const struct key *k = &p->stacks.list[node];
-	uint32_t caller = p->call_of[key_caller(k)], kind = key_kind(k), function;
-	char text[64];
+	uint32_t caller = p->call_of[key_caller(k)], kernel = key_kind(k) == BINARY_KERNEL ? BINARY_KERNEL : 0;
 	size_t first, last;
 
-	if (kind == STACK_THREAD) {
-		function = function_add(p, p->names.list[k->b], "", NULL);
-		return function == KEY_NONE ? KEY_NONE : key_set_add(&p->calls, (uint64_t)caller << 32 | kind, function);
-	}
-	if (kind == STACK_STOP) {
-		snprintf(text, sizeof(text), "[%s]", stop_text((enum stop)k->b));
-		function = function_add(p, text, "", NULL);
-		return function == KEY_NONE ? KEY_NONE : key_set_add(&p->calls, (uint64_t)caller << 32 | kind, function);
-	}
+	if (stack_is_marker(key_kind(k)))
+		return marker_add(p, k, caller);
 	first = last = p->place_first[p->address_of[node]];
+	if (kernel && key_kind(&p->calls.list[caller]) == kernel && p->calls.list[caller].b == p->places[first].function &&
+	    p->names.list[function_name(p, p->places[first].function)][0] == '[')
+		return caller; /* the kernel as one frame */
 	while (p->places[last].inlined)
 		last++;
 	for (;; last--) {
-		caller = key_set_add(&p->calls, (uint64_t)caller << 32, p->places[last].function);
+		caller = key_set_add(&p->calls, (uint64_t)caller << 32 | kernel, p->places[last].function);
 		if (last == first || caller == KEY_NONE)
 			return caller;
 	}
 }
 
-bool profile_name(struct profile *p)
+/* Is the innermost frame of a stack in code that nothing names? */
+static bool is_unnamed_code(const struct profile *p, uint32_t node)
+{
+	const struct profile_place *place;
+	uint32_t binary;
+
+	while (node && (key_kind(&p->stacks.list[node]) == STACK_WAIT || key_kind(&p->stacks.list[node]) == BINARY_KERNEL))
+		node = key_caller(&p->stacks.list[node]);
+	binary = key_kind(&p->stacks.list[node]);
+	if (p->address_of[node] == KEY_NONE || binary >= p->binaries.count || p->binaries.list[binary]->kind != BINARY_CODE)
+		return false;
+	place = &p->places[p->place_first[p->address_of[node]]];
+	return p->names.list[function_name(p, place->function)][0] == '[';
+}
+
+bool profile_name(struct profile *p, bool lines)
 {
 	size_t i, count = p->stacks.count;
 
@@ -197,30 +353,29 @@ bool profile_name(struct profile *p)
 	p->call_of = malloc((count + 1) * sizeof(*p->call_of));
 	if (!p->address_of || !p->call_of || key_set_add(&p->calls, UINT64_MAX, 0))
 		return false;
-	for (i = 0; i < count; i++) {
+	p->address_of[0] = KEY_NONE;
+	for (i = 1; i < count; i++) {
 		const struct key *k = &p->stacks.list[i];
 
 		p->address_of[i] = KEY_NONE;
-		if (!i || key_kind(k) == STACK_THREAD || key_kind(k) == STACK_STOP)
+		p->images_seen += key_kind(k) == STACK_PROCESS;
+		if (stack_is_marker(key_kind(k)))
 			continue;
 		p->address_of[i] = key_set_add(&p->addresses, key_kind(k), k->b);
 		if (p->address_of[i] == KEY_NONE)
 			return false;
 	}
 	p->place_first = calloc(p->addresses.count + 1, sizeof(*p->place_first));
-	if (!p->place_first || !binary_name(p, BINARY_UNKNOWN))
+	if (!p->place_first || !addresses_name(p, lines))
 		return false;
-	for (i = 0; i < p->binaries.count; i++) {
-		progress_note("names", i, p->binaries.count, "files");
-		if (!binary_name(p, (uint32_t)i))
-			return false;
-	}
-	progress_end();
 	p->call_of[0] = 0;
 	for (i = 1; i < count; i++) {
 		p->call_of[i] = call_add(p, i);
 		if (p->call_of[i] == KEY_NONE)
 			return false;
 	}
-	return true;
+	for (i = 0; i < p->sample_count; i++)
+		p->unnamed += is_unnamed_code(p, p->samples[i].node);
+	python_maps_remove(p);
+	return p->by_name || python_count(p);
 }

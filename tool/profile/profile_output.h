@@ -23,6 +23,11 @@ static inline bool profile_output_is_stdout(const struct profile_output *o)
 {
 	return o->kind != KIND_NONE && !o->to.path;
 }
+/* Has the format source files and lines? */
+static inline bool profile_output_has_lines(const struct profile_output *o)
+{
+	return o->kind == KIND_PPROF || o->kind == KIND_FIREFOX;
+}
 #define PROFILE_TITLE_MOST 120
 /* The title of a command's profile: the command, truncated. */
 void profile_title(char *const *command, char out[PROFILE_TITLE_MOST]);

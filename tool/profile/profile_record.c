@@ -43,14 +43,26 @@ struct record_switch {
 	uint64_t time;
 };
 
+/* A sample as it comes; after `period` the kernel's frames, if they are asked for: their number, then an address each.
+ */
 struct record_sample {
 	struct perf_event_header header;
 	uint64_t ip;
 	uint32_t pid, tid;
-	uint64_t time;
-	uint64_t abi;
-	uint64_t reg[17]; /* only if abi is not PERF_SAMPLE_REGS_ABI_NONE; then size, bytes, size copied */
+	uint64_t time, period;
 };
+
+/* What follows in it. */
+struct sample_parts {
+	const uint64_t *kernel; /* addresses of the kernel's frames, innermost first */
+	uint64_t kernel_count;
+	uint64_t abi;        /* PERF_SAMPLE_REGS_ABI_* */
+	const uint64_t *reg; /* 17, unless abi is PERF_SAMPLE_REGS_ABI_NONE */
+	const uint8_t *stack;
+	uint64_t stack_size, stack_asked; /* copied; what the kernel was asked for */
+};
+
+#define KERNEL_FRAMES_MOST (STACK_EXTRA - 16)
 
 /* The registers of a sample in the order of enum perf_event_x86_regs. */
 static const uint8_t sampled[17] = {
@@ -86,6 +98,22 @@ void profile_free(struct profile *p)
 	free(p->places);
 	free(p->place_first);
 	free(p->call_of);
+	if (p->diff) {
+		free(p->diff->was);
+		free(p->diff->is);
+		free(p->diff->noise);
+		free(p->diff->old_self);
+		free(p->diff->function_was);
+		free(p->diff->function_is);
+		free(p->diff->function_noise);
+		free(p->diff);
+	}
+	if (p->heap) {
+		free(p->heap->sizes);
+		free(p->heap->moments);
+		free(p->heap->live);
+		free(p->heap);
+	}
 	free(p);
 }
 
@@ -116,11 +144,16 @@ static void take_comm(struct profile *p, const struct record_comm *r)
 
 	if (t)
 		strncpy(t->name, r->name, sizeof(t->name) - 1);
-	if (!(r->header.misc & PERF_RECORD_MISC_COMM_EXEC))
-		return;
-	process = process_get(&p->processes, (pid_t)r->pid);
-	if (process)
-		process_clear(process);
+	if (r->header.misc & PERF_RECORD_MISC_COMM_EXEC) {
+		process = process_get(&p->processes, (pid_t)r->pid);
+		if (process)
+			process_clear(process);
+		image_add(&p->processes, (pid_t)r->pid, process ? process->image : 0, r->name);
+	} else if (r->pid == r->tid) {
+		process = process_get(&p->processes, (pid_t)r->pid);
+		if (process && process->image)
+			strncpy(p->processes.images[process->image].name, r->name, sizeof(p->processes.images->name) - 1);
+	}
 }
 
 static void take_fork(struct profile *p, const struct record_fork *r)
@@ -133,8 +166,10 @@ static void take_fork(struct profile *p, const struct record_fork *r)
 	t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);
 	if (t)
 		memcpy(t->name, name, sizeof(name));
-	if (r->pid != r->ppid)
+	if (r->pid != r->ppid) {
 		process_copy(&p->processes, (pid_t)r->ppid, (pid_t)r->pid);
+		image_add(&p->processes, (pid_t)r->pid, image_now(&p->processes, (pid_t)r->ppid), name);
+	}
 }
 
 /* A thread that ends does not wait. */
@@ -146,17 +181,75 @@ static void take_exit(struct profile *p, const struct record_fork *r)
 		t->off_time = 0;
 }
 
-/* The number of the stack node of a walk, and its callers' nodes. */
-static uint32_t stack_add(struct profile *p, const struct thread *t, size_t count, enum stop stop)
+/* Divides a sample into its parts. False: it is not whole. */
+static bool sample_divide(const struct profile *p, const struct record_sample *r, struct sample_parts *out)
 {
-	uint32_t name = string_set_add(&p->names, t && t->name[0] ? t->name : "[unnamed]");
-	uint32_t node = key_set_add(&p->stacks, STACK_THREAD, name);
+	const uint64_t *at = (const uint64_t *)(r + 1), *end = at + (r->header.size - sizeof(*r)) / 8;
 
+	*out = (struct sample_parts){0};
+	if (p->kernel) {
+		if (at == end || *at > (uint64_t)(end - at - 1))
+			return false;
+		out->kernel_count = *at++;
+		out->kernel = at;
+		at += out->kernel_count;
+		if (out->kernel_count > KERNEL_FRAMES_MOST)
+			out->kernel_count = KERNEL_FRAMES_MOST;
+	}
+	if (at == end)
+		return false;
+	out->abi = *at++;
+	if (out->abi == PERF_SAMPLE_REGS_ABI_NONE)
+		return true;
+	if (end - at < 18)
+		return false;
+	out->reg = at;
+	at += 17;
+	out->stack_asked = *at++;
+	out->stack = (const uint8_t *)at;
+	if (out->stack_asked && out->stack_asked < (uint64_t)(end - at) * 8)
+		out->stack_size = at[out->stack_asked / 8];
+	if (out->stack_size > out->stack_asked)
+		out->stack_size = out->stack_asked;
+	return true;
+}
+
+/* The node for a thread of a process. */
+static uint32_t thread_node(struct profile *p, pid_t pid, pid_t tid)
+{
+	uint32_t image = image_now(&p->processes, pid), name, process;
+	const struct thread *t = thread_get(&p->processes, pid, tid);
+
+	name = string_set_add(&p->names, t && t->name[0] ? t->name : "[unnamed]");
+	process = image ? key_set_add(&p->stacks, STACK_PROCESS, image) : KEY_NONE;
+	if (process == KEY_NONE || name == KEY_NONE)
+		return KEY_NONE;
+	return key_set_add(&p->stacks, (uint64_t)process << 32 | STACK_THREAD,
+	                   (p->by_thread ? (uint64_t)(uint32_t)tid << 32 : 0) | name);
+}
+
+/* Adds a walk's frames below a thread's node; returns the innermost one's node. */
+static uint32_t stack_add(struct profile *p, uint32_t node, size_t count, enum stop stop)
+{
 	if (stop != STOP_END && node != KEY_NONE)
 		node = key_set_add(&p->stacks, (uint64_t)node << 32 | STACK_STOP, stop);
 	while (count-- && node != KEY_NONE)
 		node = key_set_add(&p->stacks, (uint64_t)node << 32 | p->frames[count].binary, p->frames[count].address);
-	return name == KEY_NONE ? KEY_NONE : node;
+	return node;
+}
+
+/* Adds the kernel's frames: all but the innermost are return addresses, which count as the byte before them. */
+static uint32_t kernel_add(struct profile *p, uint32_t node, const struct sample_parts *s)
+{
+	for (uint64_t i = s->kernel_count; i-- && node != KEY_NONE;) {
+		uint64_t at = s->kernel[i];
+		bool innermost = !i || s->kernel[i - 1] >= (uint64_t)PERF_CONTEXT_MAX;
+
+		if (at >= (uint64_t)PERF_CONTEXT_MAX) /* a mark in place of an address */
+			continue;
+		node = key_set_add(&p->stacks, (uint64_t)node << 32 | BINARY_KERNEL, at - !innermost);
+	}
+	return node;
 }
 
 static void sample_add(struct profile *p, const struct profile_sample *s)
@@ -169,59 +262,55 @@ static void sample_add(struct profile *p, const struct profile_sample *s)
 	p->weight += s->weight;
 }
 
-/* Walks a sample's stack. Returns the stack node. */
-static uint32_t take_stack(struct profile *p, const struct record_sample *r)
+/* Walks a sample's stack below the node of its thread. Returns the innermost frame's node. */
+static uint32_t take_stack(struct profile *p, const struct record_sample *r, const struct sample_parts *parts,
+                           uint32_t node)
 {
 	const struct process *process = process_get(&p->processes, (pid_t)r->pid);
-	const struct thread *t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);
-	const uint8_t *tail = (const uint8_t *)(r + 1);
-	struct sample s;
+	struct sample s = {.stack = parts->stack, .stack_size = parts->stack_size, .stack_asked = parts->stack_asked};
 	enum stop stop = STOP_BITS;
 	size_t count = 0;
-	uint64_t size;
 
 	if (!process)
 		return KEY_NONE;
-	memcpy(&size, tail, 8);
-	s.stack = tail + 8;
-	s.stack_asked = size;
-	s.stack_size = 0;
-	if (size && size <= r->header.size - sizeof(*r) - 16)
-		memcpy(&s.stack_size, tail + 8 + size, 8);
-	if (s.stack_size > size)
-		s.stack_size = size;
 	for (unsigned i = 0; i < 17; i++)
-		s.reg[sampled[i]] = r->reg[i];
-	s.guessed = 0;
-	s.assumed = false;
+		s.reg[sampled[i]] = parts->reg[i];
 	s.frame_pointers = p->frame_pointers;
-	if (r->abi == PERF_SAMPLE_REGS_ABI_64)
+	if (parts->abi == PERF_SAMPLE_REGS_ABI_64)
 		count = sample_walk(process, &p->binaries, &s, p->frames, &stop);
 	p->stops[stop]++;
 	p->guessed += !!s.guessed;
 	p->assumed += s.assumed;
-	return stack_add(p, t, count, stop);
+	return stack_add(p, node, count, stop);
 }
 
 static void take_sample(struct profile *p, const struct record_sample *r)
 {
 	struct profile_sample s = {.time = r->time, .weight = p->period, .pid = (pid_t)r->pid, .tid = (pid_t)r->tid};
-
+	bool waits = p->unit == UNIT_WAIT && (!p->wall || r->period == 1);
+	struct sample_parts parts;
 	struct thread *t;
 
-	if (r->abi == PERF_SAMPLE_REGS_ABI_NONE || r->header.size < sizeof(*r) + 8) {
+	if (r->header.size < sizeof(*r) || !sample_divide(p, r, &parts) || (!parts.reg && !parts.kernel_count)) {
 		p->bare++;
 		return;
 	}
-	s.node = take_stack(p, r);
-	if (p->unit == UNIT_WAIT) {
-		t = thread_get(&p->processes, s.pid, s.tid);
-		if (t) {
-			t->off_time = s.time;
-			t->off_node = s.node;
-		}
-	} else {
+	s.node = thread_node(p, s.pid, s.tid);
+	if (parts.reg)
+		s.node = take_stack(p, r, &parts, s.node);
+	else
+		p->stops[STOP_END]++; /* a process that is about to end has nothing outside the kernel any more */
+	if (s.node != KEY_NONE)
+		s.node = kernel_add(p, s.node, &parts);
+	if (!waits) {
 		sample_add(p, &s);
+		return;
+	}
+	t = thread_get(&p->processes, s.pid, s.tid);
+	if (t) {
+		t->off_time = s.time;
+		t->off_node = s.node;
+		t->off_ready = false;
 	}
 }
 
@@ -234,17 +323,19 @@ static void wait_end(struct profile *p, struct thread *t, uint64_t now)
 		return;
 	s.weight = now > t->off_time ? now - t->off_time : 0;
 	t->off_time = 0;
+	if (p->wall && s.node != KEY_NONE)
+		s.node =
+			key_set_add(&p->stacks, (uint64_t)s.node << 32 | STACK_WAIT, t->off_ready ? WAIT_PROCESSOR : WAIT_EVENT);
 	sample_add(p, &s);
 }
 
 static void take_switch(struct profile *p, const struct record_switch *r)
 {
-	struct thread *t;
+	struct thread *t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);
 
-	if (r->header.misc & PERF_RECORD_MISC_SWITCH_OUT)
-		return;
-	t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);
-	if (t)
+	if (t && (r->header.misc & PERF_RECORD_MISC_SWITCH_OUT))
+		t->off_ready = r->header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+	else if (t)
 		wait_end(p, t, r->time);
 }
 
@@ -260,6 +351,32 @@ void profile_end(struct profile *p, uint64_t now)
 	for (size_t i = 0; i < p->processes.thread_count; i++)
 		wait_end(p, &p->processes.threads[i], now);
 	sort_if_needed(p->samples, p->sample_count, sizeof(*p->samples), time_order);
+}
+
+void profile_kernel_time(struct profile *p, uint64_t ns, pid_t pid, uint64_t now)
+{
+	struct profile_sample s = {.time = now, .weight = ns / p->period * p->period, .pid = pid, .tid = pid};
+	uint32_t thread = s.weight ? thread_node(p, pid, pid) : KEY_NONE;
+
+	if (thread == KEY_NONE)
+		return;
+	p->kernel_seen = s.weight;
+	s.node = key_set_add(&p->stacks, (uint64_t)thread << 32 | BINARY_KERNEL, 0);
+	sample_add(p, &s);
+}
+
+uint64_t profile_unseen(const struct profile *p)
+{
+	uint64_t walks = p->bare + p->lost, all = p->user_time + p->kernel_time, seen, least;
+
+	if (!p->timed || p->unit != UNIT_TIME)
+		return 0;
+	for (int i = 0; i < STOP_COUNT; i++)
+		walks += p->stops[i];
+	/* A sample more or less than there are periods is chance; so is a part of the time, where a timer is late. */
+	seen = walks * p->period + p->kernel_seen;
+	least = all / 20 > 10 * p->period ? all / 20 : 10 * p->period;
+	return all > seen + least ? all - seen : 0;
 }
 
 void profile_take(void *profile, const struct perf_event_header *h)

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "profile/python_stubs.h"
 #include "unwind/cursor.h"
 
 const char *stop_text(enum stop s)
@@ -140,6 +141,16 @@ static bool frame_pointer_step(const struct process *p, const struct binary_list
 	return true;
 }
 
+/* Steps over a trampoline of Python's. */
+static bool python_step(const struct process *p, const struct binary_list *binaries, const struct sample *s,
+                        struct cursor *c, uint64_t at)
+{
+	long i = process_find(p, at);
+	struct binary *b = i < 0 || p->binary[i] == BINARY_UNKNOWN ? NULL : binaries->list[p->binary[i]];
+
+	return b && b->kind == BINARY_CODE && python_stub_step(b, p->pid, p->target[i].start, s, c);
+}
+
 /* Steps to the caller's frame; `at`: the address at which this frame is looked up. */
 static int walk_step(const struct memory *m, struct binary_list *binaries, struct sample *s, struct cursor *c,
                      uint64_t at)
@@ -153,6 +164,8 @@ static int walk_step(const struct memory *m, struct binary_list *binaries, struc
 		sample_registers(p, binaries, s, c->reg, &c->known);
 		status = cursor_step(c);
 	}
+	if ((status == ETCH_UNWIND_NOTABLE || status == ETCH_UNWIND_UNDEFINED) && python_step(p, binaries, s, c, at))
+		status = ETCH_UNWIND_OK;
 	if (s->frame_pointers && (status == ETCH_UNWIND_NOTABLE || status == ETCH_UNWIND_UNDEFINED) &&
 	    stop_of(m, status, at) != STOP_END && frame_pointer_step(p, binaries, s, c)) {
 		s->guessed++;

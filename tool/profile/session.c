@@ -4,6 +4,9 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +14,8 @@
 #include "profile/command_file.h"
 #include "stat/run.h"
 #include "support/progress.h"
+
+#define PYTHON_VARIABLE "PYTHONPERFSUPPORT"
 
 /* Between two looks at the buffers: the smallest has room for ten samples of a processor. */
 #define LOOK_NS 10000000L
@@ -29,22 +34,41 @@ static void look(void *context)
 		progress_note("profile", r->profile->sample_count, r->profile->sample_count, "samples");
 }
 
-/* Takes the last records. */
-static void recording_end(struct recording *r)
+static uint64_t clock_ns(void)
 {
 	struct timespec t;
 
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Takes the last records. `pid`: the process that time in the kernel is attributed to where it was not sampled. */
+static void recording_end(struct recording *r, pid_t pid)
+{
+	struct profile *p = r->profile;
+
 	perf_stop(&r->perf);
-	perf_read(&r->perf, true, profile_take, r->profile);
+	perf_read(&r->perf, true, profile_take, p);
 	perf_close(&r->perf);
 	progress_end();
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	profile_end(r->profile, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
+	if (p->timed && !p->kernel && p->unit == UNIT_TIME)
+		profile_kernel_time(p, p->kernel_time, pid, clock_ns());
+	profile_end(p, clock_ns());
+	p->duration = clock_ns() - p->begun;
 }
 
 static uint64_t timeval_ns(const struct timeval *t)
 {
 	return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_usec * 1000u;
+}
+
+static int sampling_open(struct recording *r, pid_t pid, const struct session_options *o, struct error *e)
+{
+	int err = perf_open(&r->perf, pid, &o->perf, e);
+
+	r->profile->kernel = r->perf.kernel;
+	r->profile->begun = clock_ns();
+	return err;
 }
 
 static int command_run(const struct session_options *o, struct recording *r, struct session_end *end, struct error *e)
@@ -56,42 +80,74 @@ static int command_run(const struct session_options *o, struct recording *r, str
 	struct error sampling;
 	int err;
 
+	/* Python 3.12 and later then names its functions (python_stubs.h). Who has set it, to 0 perhaps, is not overridden.
+	 */
+	r->profile->python_asked = !getenv(PYTHON_VARIABLE) && !setenv(PYTHON_VARIABLE, "1", 0);
 	if (run_start(&run, o->command, &how, e))
 		return -1;
-	if (perf_open(&r->perf, run.pid, &o->perf, &sampling)) {
+	if (sampling_open(r, run.pid, o, &sampling)) {
 		run_drop(&run);
 		*e = sampling;
 		perf_close(&r->perf);
 		return -1;
 	}
 	err = run_go(&run, &ended, look, r, e);
-	recording_end(r);
-	r->profile->timed = !err;
+	r->profile->timed = !err && o->perf.children;
 	r->profile->user_time = timeval_ns(&ended.usage.ru_utime);
 	r->profile->kernel_time = timeval_ns(&ended.usage.ru_stime);
+	recording_end(r, run.pid);
 	end->status = run_exit_status(ended.status);
 	end->signal = WIFSIGNALED(ended.status) ? WTERMSIG(ended.status) : 0;
 	return err;
 }
 
+/* The processor time that a process has had. False: it is gone. */
+static bool process_time(pid_t pid, uint64_t *user, uint64_t *kernel)
+{
+	unsigned long long ticks[2];
+	char path[64], text[1024];
+	const char *fields;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	f = fopen(path, "re");
+	n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+	if (f)
+		fclose(f);
+	text[n] = 0;
+	fields = strrchr(text, ')'); /* proc(5): the fields after the name, from the third on */
+	if (!fields || sscanf(fields, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &ticks[0], &ticks[1]) != 2)
+		return false;
+	*user = ticks[0] * 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	*kernel = ticks[1] * 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	return true;
+}
+
 static int process_watch(const struct session_options *o, struct recording *r, struct error *e)
 {
-	struct timespec begun, t, pause = {0, LOOK_NS};
+	uint64_t begun, user, kernel, user_before = 0, kernel_before = 0;
+	struct timespec pause = {0, LOOK_NS};
+	struct profile *p = r->profile;
+	bool timed;
 
-	if (perf_open(&r->perf, o->pid, &o->perf, e) ||
-	    !process_read(&r->profile->processes, o->pid, &r->profile->binaries, e)) {
+	if (sampling_open(r, o->pid, o, e) || !process_read(&p->processes, o->pid, &p->binaries, e)) {
 		perf_close(&r->perf);
 		return -1;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &begun);
+	begun = clock_ns();
+	timed = process_time(o->pid, &user_before, &kernel_before);
 	do {
 		nanosleep(&pause, NULL);
 		look(r);
-		clock_gettime(CLOCK_MONOTONIC, &t);
+		if (timed && process_time(o->pid, &user, &kernel)) {
+			p->user_time = user - user_before;
+			p->kernel_time = kernel - kernel_before;
+		}
 	} while (!runs_stopped() && !kill(o->pid, 0) &&
-	         (!(o->seconds > 0) ||
-	          (double)(t.tv_sec - begun.tv_sec) + 1e-9 * (double)(t.tv_nsec - begun.tv_nsec) < o->seconds));
-	recording_end(r);
+	         (!(o->seconds > 0) || 1e-9 * (double)(clock_ns() - begun) < o->seconds));
+	p->timed = timed;
+	recording_end(r, o->pid);
 	return 0;
 }
 
@@ -106,6 +162,15 @@ int session_run(const struct session_options *o, struct profile *p, struct sessi
 	p->stack = o->perf.stack;
 	p->frame_pointers = o->frame_pointers;
 	p->unit = o->perf.off_cpu ? UNIT_WAIT : UNIT_TIME;
+	p->wall = o->perf.off_cpu && o->perf.on_cpu;
+	p->measure = p->wall                ? "clock time, running and waiting"
+	             : p->unit == UNIT_WAIT ? "time in which threads wait"
+	                                    : "processor time";
+	if (o->perf.on_cpu)
+		snprintf(p->rate, sizeof(p->rate), "%u samples a second", o->perf.hz);
+	p->started = time(NULL);
+	p->by_thread = o->by_thread;
+	p->attached = !o->command;
 	runs_begin();
 	err = o->command ? command_run(&how, &r, end, e) : process_watch(&how, &r, e);
 	end->stopped = runs_stopped();

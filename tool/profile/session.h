@@ -11,6 +11,7 @@ struct session_options {
 	pid_t pid;
 	double seconds;      /* of a process; 0: until it ends */
 	bool frame_pointers; /* as in struct profile */
+	bool by_thread;      /* as in struct profile */
 	bool to_stderr;      /* the command's standard output goes to standard error */
 };
 

@@ -143,9 +143,11 @@ static const struct thread *thread_of(const struct profile *p, pid_t tid)
 	return NULL;
 }
 
-/* Time in ms since the first sample. */
+/* Time in ms since the first sample; of the heap, when it was largest. */
 static double time_of(const struct profile *p, size_t sample)
 {
+	if (p->heap)
+		return (double)p->heap->peak_time / 1e6;
 	return (double)(p->samples[sample].time - p->samples[0].time) / 1e6;
 }
 
@@ -192,6 +194,7 @@ static double weight_unit(const struct profile *p)
 static void samples_put(struct tables *t, uint32_t *way)
 {
 	const struct profile *p = t->p;
+	bool ran = p->unit == UNIT_TIME && !p->by_name;
 
 	for (size_t i = 0; i < p->sample_count; i++) {
 		uint32_t stack;
@@ -203,6 +206,8 @@ static void samples_put(struct tables *t, uint32_t *way)
 		json_object_array_add(json_object_object_get(t->samples, "time"), json_object_new_double(time_of(p, i)));
 		json_object_array_add(json_object_object_get(t->samples, "weight"),
 		                      json_object_new_double((double)p->samples[i].weight / weight_unit(p)));
+		if (ran) /* the track of a thread shows how much of a processor it used */
+			add_int(t->samples, "threadCPUDelta", (int64_t)p->samples[i].weight);
 	}
 }
 
@@ -215,6 +220,7 @@ static json_object *thread_put(const struct profile *p, pid_t pid, pid_t tid, ui
 		"innerWindowID", "implementation", "line",     "column",      NULL};
 	static const char *const stack[] = {"prefix", "frame", "category", "subcategory", NULL};
 	static const char *const samples[] = {"stack", "time", "weight", NULL};
+	static const char *const ran[] = {"stack", "time", "weight", "threadCPUDelta", NULL};
 	static const char *const weight_type[] = {
 		[UNIT_TIME] = "samples", [UNIT_WAIT] = "tracing-ms", [UNIT_BYTES] = "bytes"};
 	struct tables t = {.p = p, .tid = tid, .strings = json_object_new_array(), .func = table_new(func)};
@@ -222,7 +228,7 @@ static json_object *thread_put(const struct profile *p, pid_t pid, pid_t tid, ui
 
 	t.frame = table_new(frame);
 	t.stack = table_new(stack);
-	t.samples = table_new(samples);
+	t.samples = table_new(p->unit == UNIT_TIME && !p->by_name ? ran : samples);
 	samples_put(&t, way);
 	json_object_object_add(t.samples, "weightType", json_object_new_string(weight_type[p->unit]));
 	json_object_object_add(o, "samples", table_end(t.samples, "stack"));
@@ -258,12 +264,55 @@ static json_object *meta_put(const struct profile *p, const char *title)
 	json_object_object_add(meta, "symbolicated", json_object_new_boolean(1));
 	json_object_object_add(meta, "categories", list);
 	json_object_object_add(meta, "markerSchema", json_object_new_array());
+	if (p->unit == UNIT_TIME && !p->by_name) {
+		json_object *units = json_object_new_object();
+
+		json_object_object_add(units, "time", json_object_new_string("ms"));
+		json_object_object_add(units, "eventDelay", json_object_new_string("ms"));
+		json_object_object_add(units, "threadCPUDelta", json_object_new_string("ns"));
+		json_object_object_add(meta, "sampleUnits", units);
+	}
 	return meta;
+}
+
+/* The heap over time, as a track of its own: a counter, whose samples are differences. */
+static json_object *counters_put(const struct profile *p)
+{
+	static const char *const columns[] = {"time", "count", NULL};
+	const struct profile_heap *h = p->heap;
+	json_object *list = json_object_new_array(), *counter, *groups, *group, *samples;
+	uint64_t before = 0;
+	char number[32];
+
+	if (!h || !p->sample_count)
+		return list;
+	counter = json_object_new_object();
+	groups = json_object_new_array();
+	group = json_object_new_object();
+	samples = table_new(columns);
+	for (size_t i = 0; i < h->size_count; i++) {
+		json_object_array_add(json_object_object_get(samples, "time"),
+		                      json_object_new_double((double)h->sizes[i].time / 1e6));
+		add_int(samples, "count", (int64_t)(h->sizes[i].bytes - before));
+		before = h->sizes[i].bytes;
+	}
+	json_object_object_add(group, "id", json_object_new_int(0));
+	json_object_object_add(group, "samples", table_end(samples, "time"));
+	json_object_array_add(groups, group);
+	json_object_object_add(counter, "name", json_object_new_string("malloc"));
+	json_object_object_add(counter, "category", json_object_new_string("Memory"));
+	json_object_object_add(counter, "description", json_object_new_string("Memory that malloc(3) has given"));
+	snprintf(number, sizeof(number), "%ld", (long)p->samples[0].pid);
+	json_object_object_add(counter, "pid", json_object_new_string(number));
+	json_object_object_add(counter, "mainThreadIndex", json_object_new_int(0));
+	json_object_object_add(counter, "sampleGroups", groups);
+	json_object_array_add(list, counter);
+	return list;
 }
 
 bool write_firefox(const struct profile *p, const char *title, FILE *out)
 {
-	uint32_t *way = malloc((FRAMES_MOST + 4) * sizeof(*way));
+	uint32_t *way = malloc((FRAMES_MOST + STACK_EXTRA) * sizeof(*way));
 	json_object *o = json_object_new_object(), *threads = json_object_new_array();
 	struct key_set seen = {0};
 	bool good = way;
@@ -279,6 +328,7 @@ bool write_firefox(const struct profile *p, const char *title, FILE *out)
 	json_object_object_add(o, "libs", json_object_new_array());
 	json_object_object_add(o, "pages", json_object_new_array());
 	json_object_object_add(o, "threads", threads);
+	json_object_object_add(o, "counters", counters_put(p));
 	json_put(out, o, JSON_C_TO_STRING_PLAIN);
 	putc('\n', out);
 	json_object_put(o);

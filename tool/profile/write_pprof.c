@@ -58,13 +58,18 @@ static void chunk_put(struct sink *s, const Pprof__Profile *chunk)
 	sink_put(s, s->packed, size, false);
 }
 
-/* IDs of locations: of addresses, then of the reasons why walks stopped; of functions: of functions, then the same. */
-static uint64_t stop_location(const struct profile *p, uint64_t stop) { return p->addresses.count + 1 + stop; }
-static uint64_t stop_function(const struct profile *p, uint64_t stop) { return p->functions.count + 1 + stop; }
+/* Frames that are no functions: the reasons why walks stopped, then why threads did not run. */
+#define MARKERS (STOP_COUNT + WAIT_COUNT)
 
-static void functions_put(struct sink *s, const struct profile *p, const uint32_t *stop_name)
+static uint64_t marker_of(const struct key *k) { return key_kind(k) == STACK_WAIT ? STOP_COUNT + k->b : k->b; }
+
+/* IDs of locations: of addresses, then of markers; of functions: of functions, then the same. */
+static uint64_t marker_location(const struct profile *p, uint64_t marker) { return p->addresses.count + 1 + marker; }
+static uint64_t marker_function(const struct profile *p, uint64_t marker) { return p->functions.count + 1 + marker; }
+
+static void functions_put(struct sink *s, const struct profile *p, const uint32_t *marker_name)
 {
-	for (size_t i = 0; i < p->functions.count + STOP_COUNT; i++) {
+	for (size_t i = 0; i < p->functions.count + MARKERS; i++) {
 		Pprof__Function f = PPROF__FUNCTION__INIT, *list = &f;
 		Pprof__Profile chunk = PPROF__PROFILE__INIT;
 
@@ -74,7 +79,7 @@ static void functions_put(struct sink *s, const struct profile *p, const uint32_
 			f.system_name = function_symbol(p, (uint32_t)i);
 			f.filename = (uint32_t)p->functions.list[i].b;
 		} else {
-			f.name = f.system_name = stop_name[i - p->functions.count];
+			f.name = f.system_name = marker_name[i - p->functions.count];
 		}
 		chunk.n_function = 1;
 		chunk.function = &list;
@@ -95,7 +100,7 @@ static void location_put(struct sink *s, uint64_t id, const struct key *address,
 	for (size_t i = 0; i < count; i++)
 		line[i] = &lines[i];
 	l.id = id;
-	if (address && address->a != BINARY_UNKNOWN)
+	if (address && address->a != BINARY_UNKNOWN && address->a != BINARY_KERNEL)
 		l.mapping_id = address->a + 1;
 	l.address = address ? address->b : 0;
 	l.n_line = count;
@@ -123,10 +128,10 @@ static void locations_put(struct sink *s, const struct profile *p)
 		} while (place++->inlined && n < LINES_MOST);
 		location_put(s, i + 1, &p->addresses.list[i], lines, n);
 	}
-	for (uint64_t stop = 0; stop < STOP_COUNT; stop++) {
+	for (uint64_t marker = 0; marker < MARKERS; marker++) {
 		pprof__line__init(&lines[0]);
-		lines[0].function_id = stop_function(p, stop);
-		location_put(s, stop_location(p, stop), NULL, lines, 1);
+		lines[0].function_id = marker_function(p, marker);
+		location_put(s, marker_location(p, marker), NULL, lines, 1);
 	}
 }
 
@@ -179,12 +184,26 @@ static void stacks_add(const struct profile *p, uint64_t *count, int64_t *values
 	}
 }
 
-/* The samples: one for each stack, with the name of the thread as a label. */
-static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread)
+/* A label of a sample, by the numbers of two names. */
+static void label_add(Pprof__Sample *sample, Pprof__Label *label, uint32_t key, uint32_t name)
+{
+	pprof__label__init(label);
+	label->key = key;
+	label->str = name;
+	sample->label[sample->n_label++] = label;
+}
+
+/* Labels: the name of the thread, and of the process if there are several. */
+struct label_keys {
+	uint32_t thread, process;
+};
+
+/* The samples: one for each stack. */
+static bool samples_put(struct sink *s, const struct profile *p, const struct label_keys *keys)
 {
 	int64_t *values = calloc((p->stacks.count + 1) * TYPES_OF(p), sizeof(*values));
 	uint64_t *count = calloc(p->stacks.count + 1, sizeof(*count));
-	uint64_t *way = malloc((FRAMES_MOST + 4) * sizeof(*way));
+	uint64_t *way = malloc((FRAMES_MOST + STACK_EXTRA) * sizeof(*way));
 	bool good = values && count && way;
 
 	if (good)
@@ -192,25 +211,26 @@ static bool samples_put(struct sink *s, const struct profile *p, uint32_t thread
 	for (size_t i = 1; good && i < p->stacks.count; i++) {
 		Pprof__Sample sample = PPROF__SAMPLE__INIT, *list = &sample;
 		Pprof__Profile chunk = PPROF__PROFILE__INIT;
-		Pprof__Label label = PPROF__LABEL__INIT, *labels = &label;
+		Pprof__Label label[2], *labels[2];
 
 		if (!count[i])
 			continue;
+		sample.label = labels;
 		for (uint32_t at = (uint32_t)i; at; at = key_caller(&p->stacks.list[at])) {
 			const struct key *k = &p->stacks.list[at];
 
 			if (key_kind(k) == STACK_THREAD)
-				label.str = (int64_t)k->b;
-			else
+				label_add(&sample, &label[0], keys->thread, (uint32_t)k->b);
+			else if (key_kind(k) == STACK_PROCESS && p->images_seen > 1)
+				label_add(&sample, &label[1], keys->process,
+				          function_name(p, (uint32_t)p->calls.list[p->call_of[at]].b));
+			else if (key_kind(k) != STACK_PROCESS)
 				way[sample.n_location_id++] =
-					key_kind(k) == STACK_STOP ? stop_location(p, k->b) : p->address_of[at] + (uint64_t)1;
+					stack_is_marker(key_kind(k)) ? marker_location(p, marker_of(k)) : p->address_of[at] + (uint64_t)1;
 		}
-		label.key = thread;
 		sample.location_id = way;
 		sample.n_value = TYPES_OF(p);
 		sample.value = values + i * TYPES_OF(p);
-		sample.n_label = 1;
-		sample.label = &labels;
 		chunk.n_sample = 1;
 		chunk.sample = &list;
 		chunk_put(s, &chunk);
@@ -252,9 +272,10 @@ bool write_pprof(struct profile *p, FILE *out)
 	struct profile_type time[2] = {{"samples", "count"}, {p->unit == UNIT_WAIT ? "wait" : "cpu", "nanoseconds"}};
 	const struct profile_type *types = p->types ? p->types : time;
 	struct sink s = {.out = out};
-	uint32_t name[2 * TYPES_MOST], stop_name[STOP_COUNT], thread = string_set_add(&p->names, "thread");
-	char text[80];
-	bool good = thread != KEY_NONE;
+	uint32_t name[2 * TYPES_MOST], marker_name[MARKERS];
+	struct label_keys keys = {string_set_add(&p->names, "thread"), string_set_add(&p->names, "process")};
+	char text[96];
+	bool good = keys.thread != KEY_NONE && keys.process != KEY_NONE;
 
 	if (deflateInit2(&s.z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
 		return false;
@@ -263,17 +284,18 @@ bool write_pprof(struct profile *p, FILE *out)
 		name[2 * i + 1] = string_set_add(&p->names, types[i].unit);
 		good &= name[2 * i] != KEY_NONE && name[2 * i + 1] != KEY_NONE;
 	}
-	for (int i = 0; i < STOP_COUNT; i++) {
-		snprintf(text, sizeof(text), "[%s]", stop_text((enum stop)i));
-		stop_name[i] = string_set_add(&p->names, text);
-		good &= stop_name[i] != KEY_NONE;
+	for (int i = 0; i < MARKERS; i++) {
+		snprintf(text, sizeof(text), "[%s]",
+		         i < STOP_COUNT ? stop_text((enum stop)i) : wait_text((enum stack_wait)(i - STOP_COUNT)));
+		marker_name[i] = string_set_add(&p->names, text);
+		good &= marker_name[i] != KEY_NONE;
 	}
 	for (size_t i = 0; good && i < p->binaries.count; i++)
 		good = mapping_put(&s, p, i);
 	if (good) {
-		functions_put(&s, p, stop_name);
+		functions_put(&s, p, marker_name);
 		locations_put(&s, p);
-		good = samples_put(&s, p, thread);
+		good = samples_put(&s, p, &keys);
 		head_put(&s, p, name);
 		sink_put(&s, NULL, 0, true);
 	}

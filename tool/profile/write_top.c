@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of functions on the terminal (writers.h). */
+#include "profile/runtimes_seen.h"
 #include "profile/stop_lines.h"
 #include "profile/writers.h"
 
@@ -27,6 +28,9 @@ static int rank_order(const void *a, const void *b)
 	return x->function < y->function ? -1 : 1;
 }
 
+/* Is it a node that all of a stack is below: the process, the thread, why the walk ended? */
+static bool is_above_functions(uint32_t kind) { return stack_is_marker(kind) && kind != STACK_WAIT; }
+
 /* Weighs functions: a function that is on a stack twice counts once for its total. */
 static void functions_weigh(const struct profile *p, const uint64_t *self, struct ranked *list)
 {
@@ -39,8 +43,8 @@ static void functions_weigh(const struct profile *p, const uint64_t *self, struc
 		for (uint32_t at = (uint32_t)i; at; at = key_caller(&p->calls.list[at])) {
 			struct ranked *r = &list[p->calls.list[at].b];
 
-			if (r->seen == i || (uint32_t)p->calls.list[at].a)
-				continue; /* or a thread's name, or a stop */
+			if (r->seen == i || is_above_functions(key_kind(&p->calls.list[at])))
+				continue;
 			r->seen = (uint32_t)i;
 			r->total += self[i];
 		}
@@ -75,30 +79,80 @@ static void row_put(const struct profile *p, const struct ranked *r, bool color,
 static void none_put(const struct profile *p, FILE *out)
 {
 	double user = 1e-6 * (double)p->user_time, kernel = 1e-6 * (double)p->kernel_time,
-		   period = 1e-6 * (double)p->period;
+		   period = 1e-6 * (double)p->period, sampled = p->kernel ? user + kernel : user;
+	const char *where = p->kernel ? "" : " outside the kernel";
 
 	if (p->bare)
 		fprintf(out, "0 samples: %" PRIu64 " came without registers, which this kernel does not give\n", p->bare);
 	else if (p->unit == UNIT_WAIT)
 		fputs("0 samples: no thread waited\n", out);
-	else if (!p->timed)
-		fputs("0 samples: the process did not run outside the kernel meanwhile (where does it wait? --off-cpu)\n", out);
-	else if (user >= 3 * period)
+	else if (p->attached || !p->timed)
+		fprintf(out, "0 samples: the process did not run%s meanwhile (where does it wait? --off-cpu)\n", where);
+	else if (sampled >= 3 * period)
 		fprintf(out,
-		        "0 samples: the command ran for %.1f ms outside the kernel, of which this kernel has reported nothing "
+		        "0 samples: the command ran for %.1f ms%s, of which this kernel has reported nothing "
 		        "(virtual machines without a timer for perf_event_open, programs with more rights than their user)\n",
-		        user);
+		        sampled, where);
 	else
+		fprintf(out, "0 samples: the command ran for %.1f ms%s, and one is taken every %g ms: run it for longer%s",
+		        sampled, where, period, p->period > 100000 ? ", or use a higher -F" : "");
+	if (!p->bare && p->unit == UNIT_TIME && !p->attached && p->timed && sampled < 3 * period) {
+		if (!p->kernel)
+			fprintf(out, " (%.1f ms in the kernel are not sampled)", kernel);
+		putc('\n', out);
+	}
+}
+
+/* A share that is shown as 100.00% only if it is all. */
+static double share_of(double part, double whole)
+{
+	double share = whole > 0 ? 100 * part / whole : 0;
+
+	return part < whole && share > 99.99 ? 99.99 : share;
+}
+
+/* What the profile does not show, in one line; nothing if it shows all. */
+static void unseen_put(const struct profile *p, FILE *out)
+{
+	uint64_t unseen = profile_unseen(p);
+	const char *sep = "not seen: ";
+
+	if (p->kernel_seen) {
 		fprintf(out,
-		        "0 samples: the command ran for %.1f ms outside the kernel, and one is taken every %g ms: "
-		        "run it for longer%s (%.1f ms in the kernel are not sampled)\n",
-		        user, period, p->period > 100000 ? ", or use a higher -F" : "", kernel);
+		        "%s%.0f ms in the kernel, shown as [kernel] (its functions need CAP_PERFMON, or the sysctl "
+		        "kernel.perf_event_paranoid at 1 or less)",
+		        sep, 1e-6 * (double)p->kernel_seen);
+		sep = "; ";
+	}
+	if (unseen) {
+		fprintf(
+			out,
+			"%s%.0f ms of processor time (programs with more rights than their user, or the kernel's timer was late)",
+			sep, 1e-6 * (double)unseen);
+		sep = "; ";
+	}
+	if (p->unnamed) {
+		fprintf(out, "%sthe functions of %" PRIu64 " sample%s in code made at run time", sep, p->unnamed,
+		        p->unnamed == 1 ? "" : "s");
+		jit_advice_put(p, out);
+		sep = "; ";
+	}
+	if (p->python_blind) {
+		fprintf(out, "%sthe Python functions of %" PRIu64 " sample%s", sep, p->python_blind,
+		        p->python_blind == 1 ? "" : "s");
+		python_advice_put(p, out);
+		sep = "; ";
+	}
+	if (p->lost)
+		fprintf(out, "%s%" PRIu64 " lost sample%s", sep, p->lost, p->lost == 1 ? "" : "s");
+	if (p->lost || *sep == ';')
+		putc('\n', out);
 }
 
 /* What the profile lacks, and why. */
 static void lacks_put(const struct profile *p, FILE *out)
 {
-	uint64_t walks = 0, whole = p->stops[STOP_END];
+	uint64_t walks = 0, whole = p->stops[STOP_END], unseen;
 
 	for (int i = 0; i < STOP_COUNT; i++)
 		walks += p->stops[i];
@@ -106,9 +160,10 @@ static void lacks_put(const struct profile *p, FILE *out)
 		none_put(p, out);
 		return;
 	}
+	unseen = (p->kernel_seen + profile_unseen(p)) / p->period + p->lost;
 	fprintf(out, "%" PRIu64 " sample%s", walks, plural(walks));
 	if (walks)
-		fprintf(out, ", %.2f%% with a complete stack", 100 * (double)whole / (double)walks);
+		fprintf(out, ", %.2f%% with a complete stack", share_of((double)whole, (double)(walks + unseen)));
 	fprintf(out, "; %" PRIu64 " lost", p->lost);
 	if (p->lost)
 		fputs(" (etch did not read them in time: use a lower -F or a smaller --stack)", out);
@@ -125,12 +180,63 @@ static void lacks_put(const struct profile *p, FILE *out)
 		        "%" PRIu64
 		        " stack%s a call to an address where no code is: its caller is assumed from the word at rsp\n",
 		        p->assumed, p->assumed == 1 ? " has" : "s have");
+	unseen_put(p, out);
+}
+
+/* ---- processes ------------------------------------------------------------------------------ */
+
+#define PROCESSES_SHOWN 10
+
+struct process_row {
+	uint64_t weight;
+	uint32_t call; /* of the process */
+};
+
+static int process_order(const void *a, const void *b)
+{
+	const struct process_row *x = a, *y = b;
+
+	if (x->weight != y->weight)
+		return x->weight < y->weight ? 1 : -1;
+	return x->call < y->call ? -1 : 1;
+}
+
+/* The processes, the one with the most first, each with its share; and those that are not shown in one line. */
+static bool processes_put(const struct profile *p, const uint64_t *total, FILE *out)
+{
+	struct process_row *list = calloc(p->images_seen + 1, sizeof(*list));
+	uint64_t rest = 0;
+	size_t count = 0;
+
+	if (!list)
+		return false;
+	for (size_t i = 1; i < p->calls.count && count < p->images_seen; i++)
+		if (key_kind(&p->calls.list[i]) == STACK_PROCESS)
+			list[count++] = (struct process_row){.weight = total[i], .call = (uint32_t)i};
+	qsort(list, count, sizeof(*list), process_order);
+	fputs("  share  process\n", out);
+	for (size_t i = 0; i < count; i++) {
+		if (i >= PROCESSES_SHOWN) {
+			rest += list[i].weight;
+			continue;
+		}
+		fprintf(out, "%6.2f%%  ", share_of((double)list[i].weight, (double)p->weight));
+		text_clean(out, p->names.list[function_name(p, (uint32_t)p->calls.list[list[i].call].b)]);
+		putc('\n', out);
+	}
+	if (count > PROCESSES_SHOWN)
+		fprintf(out, "%6.2f%%  %zu other processes\n", share_of((double)rest, (double)p->weight),
+		        count - PROCESSES_SHOWN);
+	free(list);
+	return true;
 }
 
 bool write_top(const struct profile *p, size_t most, bool color, FILE *out)
 {
+	static const char *const units[] = {[UNIT_TIME] = "samples", [UNIT_WAIT] = "us", [UNIT_BYTES] = "bytes"};
 	struct ranked *list = calloc(p->functions.count + 1, sizeof(*list));
 	uint64_t *self, *total;
+	bool good = true;
 	size_t i;
 
 	if (!list || !calls_weigh(p, &self, &total)) {
@@ -143,9 +249,14 @@ bool write_top(const struct profile *p, size_t most, bool color, FILE *out)
 		fprintf(out, "   self   total  function\n");
 	for (i = 0; i < p->functions.count && i < most && list[i].self; i++)
 		row_put(p, &list[i], color, out);
-	lacks_put(p, out);
+	if (p->images_seen > 1 && p->sample_count)
+		good = processes_put(p, total, out);
+	if (p->by_name)
+		fprintf(out, "%" PRIu64 " %s in all\n", p->weight / p->period, units[p->unit]);
+	else
+		lacks_put(p, out);
 	free(list);
 	free(self);
 	free(total);
-	return true;
+	return good;
 }

@@ -20,6 +20,9 @@ bool write_firefox(const struct profile *p, const char *title, FILE *out);
 /* The functions with the most samples, and what the profile does not know: for people. At most `most` functions. */
 bool write_top(const struct profile *p, size_t most, bool color, FILE *out);
 
+/* Is it known when what was seen was seen? */
+bool profile_has_time(const struct profile *p);
+
 /* The weight of each call: its own, and with all that it called. Two malloc'd arrays by number in p->calls. */
 bool calls_weigh(const struct profile *p, uint64_t **self, uint64_t **total);
 /* The number in p->names of a function's name, and of its binary's. */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The programs that a command's processes have executed, by the kernel's records (perf_event_open(2)): so that those
+ * without a recording can be counted.
+ */
+#ifndef HEAP_PROCESS_WATCH_H
+#define HEAP_PROCESS_WATCH_H
+
+#include "profile/perf_ring.h"
+
+struct executed {
+	pid_t pid;
+	char name[16]; /* TASK_COMM_LEN */
+	bool recorded; /* set by process_watch_recorded() */
+};
+
+struct process_watch {
+	struct perf_session perf;
+	bool on; /* false: the system does not allow it */
+	struct executed *list;
+	size_t count, room;
+};
+
+/* Begins with a process that waits for its exec(2). */
+void process_watch_begin(struct process_watch *w, pid_t pid);
+/* Reads the records that are there; `last`: no more follow. */
+void process_watch_read(struct process_watch *w, bool last);
+/* There is a recording of this program, or it is known why there is none. */
+void process_watch_recorded(struct process_watch *w, pid_t pid, const char *name);
+void process_watch_end(struct process_watch *w);
+
+#endif
