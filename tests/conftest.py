@@ -429,3 +429,8 @@ def binutils():
 def binutils_trixie():
     """Those of Debian 13, which know SFrame 2."""
     return fetched_or_skipped("binutils-trixie", "binutils that reads SFrame 2")
+
+
+def last_line(text):
+    """The last line of a table, before the one that says where the picture is."""
+    return [line for line in text.splitlines() if not line.startswith("etch: ")][-1]

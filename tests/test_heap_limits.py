@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import GLIBC, TESTS, run
+from conftest import GLIBC, TESTS, last_line, run
 from test_heap import heap, of, summary
 
 HERE = TESTS / "heap"
@@ -188,7 +188,7 @@ int main(void) { (void)load; (void)a; %s return 0; }
         assert re.search(says, text) if says else "seen" not in text, text
         if says and not options:
             assert "each stack that was seen is complete" in text and "100.00%" not in text
-            assert text.splitlines()[-1].startswith("not seen: "), text
+            assert last_line(text).startswith("not seen: "), text
 
 
 def test_programs_without_the_recorder_are_counted(etch, tmp_path):
@@ -197,7 +197,7 @@ def test_programs_without_the_recorder_are_counted(etch, tmp_path):
     run(["gcc", "-static", tmp_path / "a.c", "-o", tmp_path / "lonely"])
     run(["gcc", tmp_path / "a.c", "-o", tmp_path / "other"])
     text = run([etch, "heap", "--", "sh", "-c", "./lonely; env -i ./other; ./other; ./lonely"], cwd=tmp_path).stderr
-    assert text.splitlines()[-1] == ("not seen: the allocations of 3 programs without the recorder, as static or set-user-ID ones "
+    assert last_line(text) == ("not seen: the allocations of 3 programs without the recorder, as static or set-user-ID ones "
                                      "(lonely, other)"), text
     assert "100.00%" not in text and "each stack that was seen is complete" in text
     assert "not seen" not in run([etch, "heap", "--", "sh", "-c", "./other; ./other"], cwd=tmp_path).stderr

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import run
+from conftest import last_line, run
 from test_profile import folded, leaves
 
 SOURCE = """
@@ -58,7 +58,7 @@ def test_kernel_functions(etch, both, tmp_path):
 def test_the_same_shares_without_kernel_functions(etch, both, tmp_path):
     """One frame has the kernel's time, as getrusage(2) says it: shares add up, and the last line says what is not seen."""
     found, text = folded(etch, tmp_path, both, options=["--no-kernel"])
-    last = text.splitlines()[-1]
+    last = last_line(text)
     seen = re.match(r"not seen: (\d+) ms in the kernel, shown as \[kernel\]", last)
     assert seen and "100.00%" not in text.partition("samples,")[2], text
     one = [(frames, n) for frames, n in found if frames[-1] == "[kernel]"]

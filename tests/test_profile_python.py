@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import run
+from conftest import last_line, run
 from test_profile import folded
 
 SPIN = """
@@ -67,8 +67,8 @@ def test_python_without_them(etch, tmp_path, spin):
     if not older and not newer:
         pytest.skip("no Python")
     if older:
-        last = run([etch, "profile", "--", older, spin]).stderr.splitlines()[-1]
+        last = last_line(run([etch, "profile", "--", older, spin]).stderr)
         assert re.search(r"^not seen: .*the Python functions of \d+ samples \(3\.12 and later name them; this is 3\.\d+\)$", last), last
     if newer:
-        last = run([etch, "profile", "--", newer, spin], env={**os.environ, "PYTHONPERFSUPPORT": "0"}).stderr.splitlines()[-1]
+        last = last_line(run([etch, "profile", "--", newer, spin], env={**os.environ, "PYTHONPERFSUPPORT": "0"}).stderr)
         assert re.search(r"the Python functions of \d+ samples \(PYTHONPERFSUPPORT=1 in its environment names them\)$", last), last

@@ -113,22 +113,26 @@ static char *text_read(const char *path, size_t *size)
 	return text;
 }
 
-bool kallsyms_find(struct kallsyms_name *list, size_t count)
+bool kallsyms_read(struct kallsyms *k)
+{
+	if (!k->text)
+		k->text = text_read("/proc/kallsyms", &k->size);
+	return k->text;
+}
+
+bool kallsyms_find(const struct kallsyms *k, struct kallsyms_name *list, size_t count)
 {
 	struct nearest *nearest = calloc(count + 1, sizeof(*nearest));
-	size_t size = 0;
-	char *text = count ? text_read("/proc/kallsyms", &size) : NULL;
-	bool good = nearest && (text || !count);
+	bool good = nearest;
 
 	if (good)
-		lines_take(list, count, text, size, nearest);
+		lines_take(list, count, k->text, k->size, nearest);
 	for (size_t i = 0; good && i < count; i++) {
 		if (i && nearest[i].start < nearest[i - 1].start)
 			nearest[i] = nearest[i - 1];
 		good = name_set(&list[i], &nearest[i]);
 	}
 	free(nearest);
-	free(text);
 	return good;
 }
 

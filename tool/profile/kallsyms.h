@@ -14,11 +14,19 @@ struct kallsyms_name {
 	char module[60]; /* "[kernel]", or a module's name in brackets */
 };
 
+/* The kernel's table, as text. Reading it takes some 50 ms of the kernel's time. */
+struct kallsyms {
+	char *text; /* null: not read */
+	size_t size;
+};
+
+/* Reads the table, if that has not been done. False: out of memory. */
+bool kallsyms_read(struct kallsyms *k);
 /*
- * Names the addresses of a list, which is sorted by them. Reads the kernel's table once. Where the system hides the
+ * Names the addresses of a list, which is sorted by them. Where the system hides the
  * addresses (kernel.kptr_restrict), none is known. False: out of memory.
  */
-bool kallsyms_find(struct kallsyms_name *list, size_t count);
+bool kallsyms_find(const struct kallsyms *k, struct kallsyms_name *list, size_t count);
 void kallsyms_free(struct kallsyms_name *list, size_t count);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <time.h>
 
+#include "profile/kallsyms.h"
 #include "profile/key_set.h"
 #include "profile/perf_ring.h"
 #include "profile/sample_walk.h"
@@ -114,17 +115,18 @@ struct profile {
 	unsigned python_minor; /* of its version 3.N, if it is known */
 	bool by_name;          /* frames are known by name: their addresses are numbers of names (folded_read.h) */
 	bool attached;         /* to a running process */
-	bool kernel;           /* the kernel's frames are sampled */
-	bool wall;             /* waits and running are shown together */
-	bool by_thread;        /* threads of one name are told apart */
-	uint64_t kernel_seen;  /* weight of the frame [kernel], which stands for what was not sampled */
-	size_t images_seen;    /* processes with samples, an exec(2) counting as another; set by profile_name() */
-	uint64_t unnamed;      /* samples in code made at run time that has no name */
-	bool frame_pointers;   /* as in struct sample */
-	uint64_t guessed;      /* samples with frames that were found so */
-	uint64_t assumed;      /* samples with a frame in no code, whose caller was assumed */
-	uint64_t period;       /* ns */
-	unsigned stack;        /* bytes of stack asked for */
+	struct kallsyms kallsyms;
+	bool kernel;          /* the kernel's frames are sampled */
+	bool wall;            /* waits and running are shown together */
+	bool by_thread;       /* threads of one name are told apart */
+	uint64_t kernel_seen; /* weight of the frame [kernel], which stands for what was not sampled */
+	size_t images_seen;   /* processes with samples, an exec(2) counting as another; set by profile_name() */
+	uint64_t unnamed;     /* samples in code made at run time that has no name */
+	bool frame_pointers;  /* as in struct sample */
+	uint64_t guessed;     /* samples with frames that were found so */
+	uint64_t assumed;     /* samples with a frame in no code, whose caller was assumed */
+	uint64_t period;      /* ns */
+	unsigned stack;       /* bytes of stack asked for */
 	enum profile_unit unit;
 	bool no_memory;
 	/* What pprof's samples have in place of their number and weight: for each sample a value of each type. Null: that.

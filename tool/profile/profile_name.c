@@ -13,7 +13,6 @@
 #include "profile/binary_fde.h"
 #include "profile/go_names.h"
 #include "profile/jit_map.h"
-#include "profile/kallsyms.h"
 #include "profile/python_stubs.h"
 #include "profile/runtimes_seen.h"
 #include "profile/writers.h"
@@ -174,7 +173,7 @@ static bool kernel_name(struct profile *p, const struct numbered_address *list, 
 
 	for (size_t i = 0; good && i < count; i++)
 		names[i].address = list[i].address;
-	good = good && kallsyms_find(names, count);
+	good = good && kallsyms_read(&p->kallsyms) && kallsyms_find(&p->kallsyms, names, count);
 	for (size_t i = 0; good && i < count; i++) {
 		struct source_frame f = {.name = names[i].name ? names[i].name : "[kernel]"};
 

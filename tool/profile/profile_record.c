@@ -98,6 +98,7 @@ void profile_free(struct profile *p)
 	free(p->places);
 	free(p->place_first);
 	free(p->call_of);
+	free(p->kallsyms.text);
 	if (p->diff) {
 		free(p->diff->was);
 		free(p->diff->is);

@@ -19,20 +19,13 @@
 
 /* Between two looks at the buffers: the smallest has room for ten samples of a processor. */
 #define LOOK_NS 10000000L
+/* A command that runs for longer has etch read the kernel's table of symbols meanwhile. */
+#define KALLSYMS_AFTER_NS 150000000u
 
 struct recording {
 	struct perf_session perf;
 	struct profile *profile;
 };
-
-static void look(void *context)
-{
-	struct recording *r = context;
-
-	perf_read(&r->perf, false, profile_take, r->profile);
-	if (r->profile->sample_count)
-		progress_note("profile", r->profile->sample_count, r->profile->sample_count, "samples");
-}
 
 static uint64_t clock_ns(void)
 {
@@ -40,6 +33,19 @@ static uint64_t clock_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void look(void *context)
+{
+	struct recording *r = context;
+
+	perf_read(&r->perf, false, profile_take, r->profile);
+	/* Now, rather than when the command has ended and its user waits: etch has nothing else to do. */
+	if (r->profile->kernel && clock_ns() - r->profile->begun > KALLSYMS_AFTER_NS &&
+	    !kallsyms_read(&r->profile->kallsyms))
+		r->profile->no_memory = true;
+	if (r->profile->sample_count)
+		progress_note("profile", r->profile->sample_count, r->profile->sample_count, "samples");
 }
 
 /* Takes the last records. `pid`: the process that time in the kernel is attributed to where it was not sampled. */
