@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 /* Depth of scopes that is followed. */
 #define DEPTH_MOST 256
@@ -68,15 +69,16 @@ static void spans_sort(struct span_list *l)
 	}
 }
 
-/* Adds the ranges of a DIE. False: too many, or out of memory. */
+/* Adds the ranges of a DIE. False: too many. */
 static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code_span *span, Dwarf_Addr bias)
 {
 	Dwarf_Addr base, start, end;
 	ptrdiff_t at = 0;
 
 	while ((at = dwarf_ranges(&span->die, at, &base, &start, &end)) > 0) {
-		if (++f->ranges > RANGES_MOST || !room_make(&l->list, &l->room, l->count, sizeof(*l->list)))
+		if (++f->ranges > RANGES_MOST)
 			return false;
+		mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
 		span->start = start + bias;
 		span->end = end + bias;
 		if (start < end)
@@ -107,8 +109,7 @@ static uint32_t unit_add(struct inlined_frames *f, size_t known, const Dwarf_Die
 	for (size_t i = known; i-- > 0;)
 		if (f->units[i].die.addr == die->addr)
 			return (uint32_t)i;
-	if (!room_make(&f->units, &f->unit_room, f->unit_count, sizeof(*f->units)))
-		return UINT32_MAX;
+	mem_room(&f->units, &f->unit_room, f->unit_count, sizeof(*f->units));
 	f->units[f->unit_count] = (struct unit){.die = *die, .bias = bias};
 	return (uint32_t)f->unit_count++;
 }

@@ -9,7 +9,8 @@
 
 #include "elf/debug_copy.h"
 #include "elf/headers.h"
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 #define SECTIONS_MOST 65536u
 #define NAMES_MOST    ((uint64_t)16 << 20) /* bytes of the names of sections */
@@ -121,10 +122,9 @@ static const char *name_read(struct symbol_scan *s, int fd, const Elf64_Shdr *na
 		if (name && !bytes_read(fd, names->sh_offset + at, name, size))
 			*name = 0;
 	}
-	if (!name || !room_make(&s->owned, &s->owned_room, s->owned_count, sizeof(*s->owned))) {
-		free(name);
+	if (!name)
 		return NULL;
-	}
+	mem_room(&s->owned, &s->owned_room, s->owned_count, sizeof(*s->owned));
 	s->owned[s->owned_count++] = name;
 	return name;
 }

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "shared/search.h"
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 /* Symbols looked at for one address, from the one that begins nearest before it. */
 #define CANDIDATES_MOST 64u
@@ -56,8 +57,7 @@ static uint8_t rank_of(const Elf64_Sym *s, const char *name)
 
 bool symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t start, uint64_t limit, const char *name)
 {
-	if (!room_make(&s->list, &s->room, s->count, sizeof(*s->list)))
-		return false;
+	mem_room(&s->list, &s->room, s->count, sizeof(*s->list));
 	s->list[s->count++] = (struct named_range){.start = start,
 	                                           .end = start + sym->st_size,
 	                                           .name = name,

@@ -151,8 +151,9 @@ static void sum_add(struct heap_sum *to, const struct heap_sum *from)
 
 static bool process_add(struct heap_profile *h, uint32_t image)
 {
-	if (!image || !room_make(&h->each, &h->each_room, h->each_count, sizeof(*h->each)))
+	if (!image)
 		return false;
+	mem_room(&h->each, &h->each_room, h->each_count, sizeof(*h->each));
 	h->each[h->each_count++] = (struct heap_process){.image = image};
 	return true;
 }

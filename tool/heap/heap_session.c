@@ -342,7 +342,7 @@ int heap_run(const struct heap_options *o, struct heap_profile *h, struct heap_e
 	int err;
 
 	if (!heap_time_begin(&g.time))
-		return error_memory(e);
+		return error_set(e, NO_MEMORY);
 	h->profile->heap = g.time.out;
 	h->profile->started = time(NULL);
 	if (directory_make(&g, o->directory, e))

@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 #define SIZE_EVERY   10000000u /* ns, at first: with more than SIZES_MOST of them twice as long, and so on */
 #define SIZES_MOST   1000u
@@ -73,8 +74,9 @@ uint32_t heap_time_moment(struct heap_time *t, uint64_t now)
 {
 	struct profile_heap *h = t->out;
 
-	if (now < t->view_at || !room_make(&h->moments, &h->moment_room, h->moment_count, sizeof(*h->moments)))
+	if (now < t->view_at)
 		return UINT32_MAX;
+	mem_room(&h->moments, &h->moment_room, h->moment_count, sizeof(*h->moments));
 	t->view_begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	h->moments[h->moment_count] = (struct heap_moment){.time = now};
 	return (uint32_t)h->moment_count++;
@@ -82,8 +84,7 @@ uint32_t heap_time_moment(struct heap_time *t, uint64_t now)
 
 static bool view_add(struct heap_track *k, uint32_t moment, uint64_t leaf, uint64_t bytes)
 {
-	if (!room_make(&k->views, &k->room, k->count, sizeof(*k->views)))
-		return false;
+	mem_room(&k->views, &k->room, k->count, sizeof(*k->views));
 	k->views[k->count++] = (struct heap_view){moment, (uint32_t)leaf, bytes};
 	return true;
 }
@@ -115,8 +116,9 @@ void heap_time_add(struct heap_time *t, uint64_t now, uint64_t bytes)
 	struct profile_heap *h = t->out;
 	size_t k = 0;
 
-	if (now < t->size_at || !room_make(&h->sizes, &h->size_room, h->size_count, sizeof(*h->sizes)))
+	if (now < t->size_at)
 		return;
+	mem_room(&h->sizes, &h->size_room, h->size_count, sizeof(*h->sizes));
 	h->sizes[h->size_count++] = (struct heap_size){now, bytes};
 	if (h->size_count > SIZES_MOST) {
 		/* Of two neighbours the larger one stays: a peak is not lost. */
@@ -147,8 +149,7 @@ bool heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *
 
 		if (v->leaf >= leaves)
 			continue;
-		if (!room_make(&h->live, &h->live_room, h->live_count, sizeof(*h->live)))
-			return false;
+		mem_room(&h->live, &h->live_room, h->live_count, sizeof(*h->live));
 		h->live[h->live_count++] = (struct heap_live){v->moment, node[v->leaf], v->bytes};
 	}
 	heap_track_free(k);
@@ -163,9 +164,8 @@ static bool peak_add(struct heap_time *t, const struct heap_profile *h, const st
 	struct heap_size at = {only->peak_time, h->sum[MEASURE_PEAK].bytes};
 	size_t i;
 
-	if (!room_make(&out->sizes, &out->size_room, out->size_count, sizeof(*out->sizes)) ||
-	    !room_make(&out->moments, &out->moment_room, out->moment_count, sizeof(*out->moments)))
-		return false;
+	mem_room(&out->sizes, &out->size_room, out->size_count, sizeof(*out->sizes));
+	mem_room(&out->moments, &out->moment_room, out->moment_count, sizeof(*out->moments));
 	for (i = out->size_count++; i && out->sizes[i - 1].time >= at.time; i--)
 		out->sizes[i] = out->sizes[i - 1];
 	out->sizes[i] = at;
@@ -174,8 +174,7 @@ static bool peak_add(struct heap_time *t, const struct heap_profile *h, const st
 
 		if (!bytes)
 			continue;
-		if (!room_make(&out->live, &out->live_room, out->live_count, sizeof(*out->live)))
-			return false;
+		mem_room(&out->live, &out->live_room, out->live_count, sizeof(*out->live));
 		out->live[out->live_count++] = (struct heap_live){(uint32_t)out->moment_count, p->samples[i].node, bytes};
 	}
 	out->moments[out->moment_count++] = (struct heap_moment){.time = at.time, .bytes = at.bytes};

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 struct record_comm {
 	struct perf_event_header header;
@@ -18,9 +19,9 @@ static void record_take(void *watch, const struct perf_event_header *h)
 	struct process_watch *w = watch;
 	struct executed *e;
 
-	if (h->type != PERF_RECORD_COMM || !(h->misc & PERF_RECORD_MISC_COMM_EXEC) ||
-	    !room_make(&w->list, &w->room, w->count, sizeof(*w->list)))
+	if (h->type != PERF_RECORD_COMM || !(h->misc & PERF_RECORD_MISC_COMM_EXEC))
 		return;
+	mem_room(&w->list, &w->room, w->count, sizeof(*w->list));
 	e = &w->list[w->count++];
 	*e = (struct executed){.pid = (pid_t)r->pid};
 	strncpy(e->name, r->name, sizeof(e->name) - 1);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 #define KERNEL_SUFFIX "_[k]"
 
@@ -74,10 +75,11 @@ static bool line_take(struct profile *p, char *line, pid_t run, const struct fol
 		return false;
 	*number = 0;
 	s.node = stack_add(p, line, roots);
-	if (s.node == KEY_NONE || !room_make(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples))) {
+	if (s.node == KEY_NONE) {
 		p->no_memory = true;
 		return false;
 	}
+	mem_room(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples));
 	*why = "the numbers are too large";
 	if (p->weight > UINT64_MAX / 2)
 		return false;
@@ -105,7 +107,7 @@ static int file_take(struct profile *p, FILE *f, pid_t run, const struct folded_
 			err = error_set(e, "line %zu is not text: not a file of folded stacks", number);
 		else if (!line_take(p, line, run, roots, &why))
 			err = p->no_memory
-			          ? error_memory(e)
+			          ? error_set(e, NO_MEMORY)
 			          : error_set(e, "line %zu is not stacks and a number: %s (see --format folded)", number, why);
 	}
 	if (!err && ferror(f))
@@ -127,7 +129,7 @@ int folded_read(struct profile *p, const char *path, pid_t run, const struct fol
 	p->by_name = true;
 	if (!p->processes.image_count && !image_add(&p->processes, 1, 0, "")) {
 		fclose(f);
-		return error_memory(e);
+		return error_set(e, NO_MEMORY);
 	}
 	err = !fstat(fileno(f), &st) && S_ISDIR(st.st_mode) ? error_set(e, "%s", strerror(EISDIR))
 	                                                    : file_take(p, f, run, roots, e);
@@ -200,7 +202,7 @@ bool folded_roots_find(struct folded_roots *r, const char *old, const char *new,
 	*r = (struct folded_roots){NULL, NULL, NULL};
 	*failed = NULL;
 	if (!good)
-		error_memory(e);
+		error_set(e, NO_MEMORY);
 	for (int i = 0; i < 2 && good; i++) {
 		p[i]->period = 1;
 		*failed = path[i];
@@ -209,7 +211,7 @@ bool folded_roots_find(struct folded_roots *r, const char *old, const char *new,
 	if (good && !roots_compare(r, p[0], p[1])) {
 		*failed = NULL;
 		good = false;
-		error_memory(e);
+		error_set(e, NO_MEMORY);
 	}
 	profile_free(p[0]);
 	profile_free(p[1]);

@@ -49,9 +49,9 @@ uint32_t image_add(struct process_list *l, pid_t pid, uint32_t parent, const cha
 
 	if (!l->image_count)
 		l->image_count = 1;
-	if (!p || l->image_count >= UINT32_MAX ||
-	    !room_make(&l->images, &l->image_room, l->image_count, sizeof(*l->images)))
+	if (!p || l->image_count >= UINT32_MAX)
 		return 0;
+	mem_room(&l->images, &l->image_room, l->image_count, sizeof(*l->images));
 	image = &l->images[l->image_count];
 	*image = (struct process_image){.pid = pid, .parent = parent};
 	strncpy(image->name, name, sizeof(image->name) - 1);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 #include "unwind/cursor.h"
 
 #define ARENA ((uint64_t)65536)
@@ -35,8 +36,7 @@ static const struct python_arena *arena_find(struct binary *code, pid_t pid, uin
 	for (size_t i = 0; i < code->arena_count; i++)
 		if (code->arenas[i].start == start)
 			return &code->arenas[i];
-	if (!room_make(&code->arenas, &code->arena_room, code->arena_count, sizeof(*code->arenas)))
-		return NULL;
+	mem_room(&code->arenas, &code->arena_room, code->arena_count, sizeof(*code->arenas));
 	a = &code->arenas[code->arena_count++];
 	*a = (struct python_arena){.start = start};
 	arena_look(a, pid);

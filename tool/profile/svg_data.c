@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/vector.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 #define SPANS_MOST 240
 #define PARTS_MOST 200000u
@@ -52,8 +53,7 @@ static bool part_add(struct parts *p, uint64_t place, uint32_t frame, uint64_t w
 	size_t before = p->keys.count;
 	uint32_t k;
 
-	if (!room_make(&p->weight, &p->room, before + 1, sizeof(*p->weight)))
-		return false;
+	mem_room(&p->weight, &p->room, before + 1, sizeof(*p->weight));
 	k = key_set_add(&p->keys, place, frame);
 	if (k == KEY_NONE)
 		return false;
@@ -158,8 +158,7 @@ static bool sample_place(struct spans *s, const struct flame *f, const struct pr
 	if (thread == KEY_NONE)
 		return false;
 	for (size_t i = 0; i < s->count; i++)
-		if (!room_make(&s->use, &s->room, thread * s->count + i, sizeof(*s->use)))
-			return false;
+		mem_room(&s->use, &s->room, thread * s->count + i, sizeof(*s->use));
 	if (thread == known)
 		memset(&s->use[thread * s->count], 0, s->count * sizeof(*s->use));
 	waits = p->wall && key_kind(&p->stacks.list[sample->node]) == STACK_WAIT;
