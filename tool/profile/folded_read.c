@@ -58,19 +58,19 @@ static uint32_t stack_add(struct profile *p, char *names, const struct folded_ro
 }
 
 /* Takes a line. False and the reason, or out of memory (p->no_memory). */
-static bool line_take(struct profile *p, char *line, pid_t run, const struct folded_roots *roots, const char **why)
+static bool line_take(struct profile *p, char *line, pid_t run, const struct folded_roots *roots, const char **wrong)
 {
 	char *number = strrchr(line, ' '), *end;
 	struct profile_sample s = {.pid = run, .tid = run};
 
-	*why = "it has no number";
+	*wrong = "it has no number";
 	if (!number || number == line)
 		return false;
 	errno = 0;
 	s.weight = strtoull(number + 1, &end, 10);
 	if (end == number + 1 || number[1] == '-' || number[1] == '+')
 		return false;
-	*why = "its number is not one of 0 to 2^50";
+	*wrong = "its number is not one of 0 to 2^50";
 	if (*end || errno || s.weight > (uint64_t)1 << 50)
 		return false;
 	*number = 0;
@@ -80,7 +80,7 @@ static bool line_take(struct profile *p, char *line, pid_t run, const struct fol
 		return false;
 	}
 	mem_room(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples));
-	*why = "the numbers are too large";
+	*wrong = "the numbers are too large";
 	if (p->weight > UINT64_MAX / 2)
 		return false;
 	s.weight *= p->period; /* of a time in microseconds: 1000 */
@@ -92,7 +92,7 @@ static bool line_take(struct profile *p, char *line, pid_t run, const struct fol
 static int file_take(struct profile *p, FILE *f, pid_t run, const struct folded_roots *roots, struct error *e)
 {
 	char *line = NULL;
-	const char *why;
+	const char *wrong;
 	size_t room = 0, number = 0, before = p->sample_count;
 	ssize_t n;
 	int err = 0;
@@ -105,10 +105,10 @@ static int file_take(struct profile *p, FILE *f, pid_t run, const struct folded_
 			continue;
 		if (strlen(line) != (size_t)n)
 			err = error_set(e, "line %zu is not text: not a file of folded stacks", number);
-		else if (!line_take(p, line, run, roots, &why))
+		else if (!line_take(p, line, run, roots, &wrong))
 			err = p->no_memory
 			          ? error_set(e, NO_MEMORY)
-			          : error_set(e, "line %zu is not stacks and a number: %s (see --format folded)", number, why);
+			          : error_set(e, "line %zu is not stacks and a number: %s (see --format folded)", number, wrong);
 	}
 	if (!err && ferror(f))
 		err = error_set(e, "%s", strerror(errno));
