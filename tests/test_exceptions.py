@@ -65,6 +65,12 @@ def test_the_zoo_does_what_it_does_with_libgcc(zoo, library, name, mode):
     same(d, [d / "zoo"], preloaded(library, mode))
 
 
+def test_the_first_throw_on_a_small_stack(zoo, library):
+    for name in ("O0", "O2"):
+        argv = [zoo(name) / "zoo", "small"]
+        assert run(argv, env=preloaded(library)).stdout == run(argv).stdout == "small stack: abcd7\n"
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_static_program(once, build, zoo, mode):
     """Linked with the archive: calls are led to it by --wrap."""

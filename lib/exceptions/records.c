@@ -10,7 +10,8 @@
  * What has been kept from an earlier throw may be of another file that was at the same place: record_open() compares
  * the build-id.
  */
-#define ETCH_CFI_DEPTH 8 /* of remember_state: 200 bytes of stack each */
+/* An exception may be thrown on a small stack: compilers need one or two states, of 250 bytes. */
+#define ETCH_CFI_DEPTH 2
 
 #include <string.h>
 

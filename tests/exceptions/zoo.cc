@@ -705,6 +705,36 @@ static void signals()
 	}));
 }
 
+/* A stack for signals of the size that is usual, with nothing below: alone, records are made on it. */
+static void small()
+{
+	auto *room = static_cast<char *>(mmap(nullptr, 4096 + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	struct sigaction a;
+	stack_t stack;
+
+	memset(&a, 0, sizeof(a));
+	memset(&stack, 0, sizeof(stack));
+	mprotect(room + 4096, 8192, PROT_READ | PROT_WRITE);
+	stack.ss_sp = room + 4096;
+	stack.ss_size = 8192;
+	sigaltstack(&stack, nullptr);
+	a.sa_handler = [](int) {
+		try {
+			noted(3);
+		} catch (int i) {
+			sink = i;
+		}
+	};
+	a.sa_flags = SA_ONSTACK;
+	sigaction(SIGUSR2, &a, nullptr);
+	trace.clear();
+	trace.reserve(64);
+	raise_it(SIGUSR2);
+	say("small stack", trace + std::to_string(sink));
+	stack.ss_flags = SS_DISABLE;
+	sigaltstack(&stack, nullptr);
+}
+
 static ucontext_t back, fibre;
 
 static void in_fibre()
@@ -833,7 +863,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{"depths", depths}, {"types", types},   {"library", library}, {"frames", frames},   {"registers", registers},
 		{"order", order},   {"ends", ends},     {"forced", forced},   {"foreign", foreign}, {"signals", signals},
-		{"fibres", fibres}, {"jumps", jumps},   {"threads", threads},
+		{"small", small},   {"fibres", fibres}, {"jumps", jumps},   {"threads", threads},
 #ifndef NO_JIT /* __register_frame() of the libgcc that raises the exceptions */
 		{"jit", jit},
 #endif
