@@ -60,6 +60,31 @@ SETTINGS = [GUC, *(f"src/backend/{f}.c" for f in ("optimizer/path/costsize", "ac
                                                   "postmaster/postmaster", "storage/buffer/bufmgr", "storage/lmgr/lock", "utils/error/elog"))]
 
 
+def sets(variable, *fields):
+    """Edits that make plain stores to fields of a variable sets."""
+    return [(rf"^( +){variable}\.({'|'.join(fields)}) = ([^;]*);", rf"\1etch_set(&{variable}.\2, \3);")]
+
+
+# Of what commands and threads of memcached store to later, what is likely to be: the first such store gives up all of `settings`.
+MEMCACHED = {
+    "memcached.h": [(r'^#include "protocol_binary.h"', INCLUDE + r"\g<0>")],
+    "memcached.c": [(r"^struct settings settings;", "ETCHED struct settings settings;")],
+    "slabs.c": sets("settings", "maxbytes"),
+    "crawler.c": sets("settings", "lru_crawler"),
+    "items.c": sets("settings", "lru_maintainer_thread"),
+    "proto_text.c": sets("settings", "verbose", "detail_enabled", "slab_automove", "slab_automove_ratio", "oldest_live", "oldest_cas"),
+    "proto_bin.c": sets("settings", "oldest_live", "oldest_cas"),
+}
+REDIS = {
+    "src/server.c": [(r"^struct redisServer server;", "ETCHED struct redisServer server;"),
+                     (r"^struct sharedObjectsStruct shared;", INCLUDE + "ETCHED struct sharedObjectsStruct shared;")],
+    # Its table of settings, and what CONFIG SET stores through that.
+    "src/config.c": [(r'^#include "server.h"', INCLUDE + "#define STORE(p, v) do { __typeof__(*(p)) v_ = (v); if (etch_set(p, v_)) *(p) = v_; } while (0)\n" r"\g<0>"),
+                     (r"^standardConfig static_configs\[\] =", "standardConfig static_configs[] ETCH_TABLE ="),
+                     (r"^( +)(else )?\*\(?(config->data\.[\w.]+)\)? = ((?!.*default_value).*);( \\)?$", r"\1\2STORE(\3, \4);\5")],
+}
+
+
 def setting_names(at):
     """The variables that PostgreSQL's tables of settings name, except for those that each transaction stores to."""
     text = (at / GUC).read_text(errors="surrogateescape")
@@ -85,12 +110,11 @@ def marked_settings(at):
 
 # name: (source of fetch.py, {file: [(regex, replacement)]}, commands before make, make, name in the link command, objects)
 PROGRAMS = {
-    "memcached": ("memcached", {"memcached.c": [(r"^struct settings settings;", INCLUDE + "ETCHED struct settings settings;")]},
+    "memcached": ("memcached", MEMCACHED,
                   "CC='{cc}' CFLAGS='-O2 -I{event}/usr/include' LDFLAGS='-L{event}/usr/lib/x86_64-linux-gnu -Wl,-rpath,{event}/usr/lib/x86_64-linux-gnu' "
                   "./configure --disable-dependency-tracking --disable-coverage",
                   "make -j2 ACLOCAL=: AUTOMAKE=: AUTOCONF=: AUTOHEADER=: memcached CFLAGS='-O2 -I{event}/usr/include -I{include} -w'", "memcached", ["settings"]),
-    "redis": ("redis", {"src/server.c": [(r"^struct redisServer server;", "ETCHED struct redisServer server;"),
-                                         (r"^struct sharedObjectsStruct shared;", INCLUDE + "ETCHED struct sharedObjectsStruct shared;")]},
+    "redis": ("redis", REDIS,
               "true", "make -j2 V=1 -C src MALLOC=libc USE_SYSTEMD=no CC='{cc}' CFLAGS='-I{include} -w' OPTIMIZATION=-O2 redis-server",
               "redis-server", ["server", "shared"]),
     "nginx": ("nginx", {"src/**/*.c": [(r"^ngx_module_t +(ngx_\w+) = \{", r"ETCHED ngx_module_t \1 = {")],
