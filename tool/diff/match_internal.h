@@ -38,7 +38,7 @@ static inline bool is_free(const struct image *im, uint32_t func) { return im->f
 void work_add(struct matcher *m, uint32_t func);
 
 /* Follows the calls of all pairs in the worklist. `similar`: also of pairs whose code differs, to callees of
- * similar size. -1: out of memory. */
+ * similar size. */
 void work_follow(struct matcher *m, bool similar);
 
 /* work_follow() for all pairs. */

@@ -24,7 +24,7 @@ struct source_frame {
 /*
  * Opens the ELF file behind a descriptor, which stays the caller's. `path`: its name, where a debug file is looked for;
  * `addresses`: those that will be looked up, sorted; `lines`: with source files and lines, which take longer to read.
- * Null: it cannot be read, or out of memory.
+ * Null: it cannot be read.
  */
 struct source_frames *source_frames_open(const char *path, int fd, const uint64_t *addresses, size_t count, bool lines);
 /* The frames of one of the addresses, link-time ones, the innermost first; 0: no symbol and no DWARF names it. Strings

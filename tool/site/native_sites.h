@@ -27,7 +27,7 @@ struct natives {
 /*
  * Checks all records of an object file (whose references are relocations) or of a linked file. A record whose code
  * is not in this file gets no flag; a refused one gets finding ETCH-P001 in s, whose `file` must be set. The flags
- * byte of a record is at native.at + offsetof(struct etch_native, flags). -1 and s->error: out of memory, or a
+ * byte of a record is at native.at + offsetof(struct etch_native, flags). -1 and s->error: a
  * malformed section.
  */
 int natives_check(const struct elf_file *f, struct natives *out, struct scan *s);

@@ -42,7 +42,7 @@ struct fixups {
 	size_t count;
 };
 
-/* Returns 0, or -1 and a message: out of memory, unreadable relocations, or a size that is no multiple of an entry. */
+/* Returns 0, or -1 and a message: unreadable relocations, or a size that is no multiple of an entry. */
 int fixups_read(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e);
 void fixups_free(struct fixups *x);
 
