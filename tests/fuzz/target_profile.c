@@ -141,7 +141,7 @@ static void profile_show(struct profile *p, unsigned format)
 	struct fuzz_out out;
 	bool done;
 
-	must(profile_name(p));
+	must(profile_name(p, format != 0));
 	fuzz_print(&out);
 	switch (format) {
 	case 0: done = write_folded(p, stdout); break;
@@ -256,7 +256,7 @@ void fuzz_heap_how(const uint8_t *data, size_t size, unsigned how)
 	recording_damage(&c, &r);
 	if (!heap_image_read(&im, recording_read, &c, sizeof(c) + 4096, &e)) {
 		heap_files_open(&h, &im);
-		must(heap_profile_add(&h, &im));
+		must(heap_profile_add(&h, &im, NULL));
 		profile_show(h.profile, how / 4 % FORMATS);
 	} else {
 		must(*e.text);
