@@ -85,6 +85,8 @@ static const char *imports_name(const struct imports *x, const struct insn *in)
 	return x->slots[at].symbol->name;
 }
 
+bool imports_leads_out(const struct imports *x, const struct insn *in) { return imports_name(x, in) != NULL; }
+
 int imports_arguments(const struct imports *x, const struct insn *in)
 {
 	const char *name = x && x->types ? imports_name(x, in) : NULL;

@@ -27,6 +27,8 @@ struct imports {
 /* Empty where the file's relocations are malformed. imports_free() when done; refers to *f and *types. */
 void imports_read(struct imports *x, const struct elf_file *f, const struct function_types *types);
 void imports_free(struct imports *x);
+/* Does a call or jump lead to a function of another module, through its slot or the PLT? x: may be null. */
+bool imports_leads_out(const struct imports *x, const struct insn *in);
 /* The most words in general registers that a call or jump passes to a function of another module, by the prototypes of
  * the file's DWARF; -1: not known. x: may be null. */
 int imports_arguments(const struct imports *x, const struct insn *in);

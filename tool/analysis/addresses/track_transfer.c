@@ -447,6 +447,7 @@ static void call_leave(struct track *t, struct addr_state *s, size_t i)
 static void control_leave(struct track *t, struct addr_state *s, size_t i, bool tail)
 {
 	const struct insn *in = &t->f->code->insns[i];
+	uint16_t kernel;
 
 	switch (in->flow) {
 	case FLOW_CALL:
@@ -458,6 +459,12 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 	case FLOW_JUMP_IND:
 		if (track_is_switch(s, in))
 			break; /* where it goes, registers are followed */
+		if (imports_leads_out(t->f->imports, in)) {
+			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
+			break; /* a tail call */
+		}
+		if (t->reporting && holds_address(s) && (kernel = kernel_registers(t, s, i)) != 0)
+			arguments_leave(t, s, i, kernel, 0, kernel);
 		/* If not a tail call, perhaps a jump inside this function. */
 		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff,
 		      tail ? insn_call_arguments() : 0);
