@@ -153,6 +153,8 @@ LIB_COLD := $(filter-out $(LIB_FAST),$(notdir $(basename $(wildcard lib/patch/*.
 LIB_ONCE := unwind/walk unwind/lookup unwind/registers unwind/cursor_registers
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o) $(LIB_ONCE:%=$(B)/o/lib/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
+$(B)/o/lib/interfaces/verbose.o: LIB_CC += -DETCH_VERSION='"$(VERSION)"'
+
 # Registers are stored one by one before they are copied: a copy by larger registers would wait for each of those stores.
 $(B)/o/lib/exceptions/raise.o: LIB_CC += -mgeneral-regs-only
 
