@@ -4,14 +4,15 @@
 
     scripts/kernel_objects.py            makes them, if they are not there; prints the directory
 
-Of Linux 6.1; of 6.12 with ETCH_KERNEL_RELEASE=6.12 in the environment. Needs apt, gcc, what PACKAGES lists, and 3 GB;
-about 20 minutes of two processors. The source is the newest package linux-source-VERSION; the configuration is tinyconfig with
-KERNEL_OPTIONS, which turns on ORC, retpolines, return thunks, static keys and calls, SLS, modules. Nothing of it is installed.
-In DIRECTORY:
+Of Linux 6.1; of 6.12 or 7.2 with ETCH_KERNEL_RELEASE in the environment. Needs apt, gcc, what PACKAGES lists, and 3 GB;
+about 20 minutes of two processors. The source is the newest package linux-source-VERSION, of 7.2 that of Debian's unstable; the
+configuration is tinyconfig with KERNEL_OPTIONS, which turns on ORC, retpolines, return thunks, static keys and calls, SLS,
+modules. That of 7.2 has IBT, FRED and call depth tracking, too, as Debian's. Nothing of it is installed. In DIRECTORY:
 
     linux-source-6.1/   the source; 6.12 has a directory of its own
     objtool/, etch/     the kernel built by its own objtool; by `etch objtool` (scripts/vm/kernel.py)
-    kept/               each object that objtool was run on, as it was before, and NAME.o.args: objtool's options
+    kept/               each object that objtool was run on, as it was before, and NAME.o.args: objtool's options; of 7.2, where
+                        it is run on vmlinux.o and modules alone, their parts, too, with the options for vmlinux.o
 """
 
 import argparse
@@ -28,6 +29,7 @@ PACKAGES = {"/usr/bin/flex": "flex", "/usr/bin/bison": "bison", "/usr/bin/bc": "
 RELEASE = os.environ.get("ETCH_KERNEL_RELEASE", "6.1")
 DIRECTORY = Path(os.environ.get("ETCH_KERNEL", "/var/tmp/etch-kernel" if RELEASE == "6.1" else f"/var/tmp/etch-kernel-{RELEASE}"))
 PACKAGE = f"linux-source-{RELEASE}"
+UNSTABLE = "deb http://deb.debian.org/debian unstable main\n"
 KERNEL_OPTIONS = """
 64BIT PRINTK PRINTK_TIME BUG EARLY_PRINTK TTY SERIAL_8250 SERIAL_8250_CONSOLE PROC_FS PROC_SYSCTL SYSFS TMPFS DEVTMPFS
 BLK_DEV_INITRD RD_GZIP BINFMT_ELF BINFMT_SCRIPT MODULES MODULE_UNLOAD KALLSYMS KALLSYMS_ALL DEBUG_KERNEL MAGIC_SYSRQ
@@ -70,9 +72,22 @@ def install(log):
         call(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], log)
 
 
+def apt_of_unstable(where, log):
+    """Options by which apt-get knows Debian's unstable, and changes nothing of the system."""
+    root = where / "apt"
+    for name in ("lists/partial", "cache/archives/partial"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "sources.list").write_text(UNSTABLE)
+    options = [f"-oDir::State::lists={root}/lists", f"-oDir::Cache={root}/cache", f"-oDir::Etc::sourcelist={root}/sources.list",
+               "-oDir::Etc::sourceparts=-"]
+    call(["apt-get", *options, "update", "-q"], log)
+    return options
+
+
 def unpack(where, log):
     """The package's tarball, unpacked."""
-    call(["apt-get", "download", "-q", PACKAGE], log, cwd=where)
+    options = apt_of_unstable(where, log) if IS_DELAYED else []
+    call(["apt-get", *options, "download", "-q", PACKAGE], log, cwd=where)
     package = sorted(where.glob(f"{PACKAGE}_*.deb"))[-1]
     call(["sh", "-c", 'dpkg-deb --fsys-tarfile "$0" | tar -xO ./usr/src/"$1".tar.xz | tar -xJ', package.name, PACKAGE], log,
          cwd=where)
@@ -105,6 +120,22 @@ def build(tree, out, kept, jobs, log):
          ETCH_KEPT=str(kept), ETCH_OBJTOOL=str(out / "tools/objtool/objtool"))
 
 
+def parts_keep(out, kept):
+    """Copies the parts of vmlinux.o, which objtool has not seen one by one."""
+    options = " ".join((kept / "vmlinux.o.args").read_text().split()[:-1])
+    archives = [out / "vmlinux.a", *(out / "arch/x86/lib").glob("lib.a"), *(out / "lib").glob("lib.a")]
+    for archive in archives:
+        listed = subprocess.run(["ar", "t", archive], check=True, capture_output=True, text=True, cwd=out).stdout.split()
+        for name in listed:
+            part = out / name if (out / name).exists() else archive.parent / name
+            to = kept / part.relative_to(out)
+            if to.exists():
+                continue
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(part, to)
+            Path(f"{to}.args").write_text(f"{options} {to.relative_to(kept)}")
+
+
 def objects(where=DIRECTORY, jobs=2):
     """The directory of kept objects and the path of objtool; makes them where they are missing."""
     tree, out, kept, log = where / PACKAGE, where / "objtool", where / "kept", where / "log"
@@ -115,6 +146,8 @@ def objects(where=DIRECTORY, jobs=2):
             unpack(where, log)
         configure(tree, out, log)
         build(tree, out, kept, jobs, log)
+        if IS_DELAYED:
+            parts_keep(out, kept)
         (where / "done").touch()
     return kept, out / "tools/objtool/objtool"
 

@@ -477,6 +477,7 @@ int cmd_objtool(int argc, char **argv)
 	noreturns_find();
 	c.make.uaccess &= !c.no_uaccess;
 	c.make.stackval &= !c.no_stackval;
+	c.make.no_stack = c.no_stackval;
 	c.make.skylake &= !c.no_skylake;
 	c.make.prefix = c.no_prefix ? 0 : c.make.prefix;
 	bounds_memory_ends();

@@ -358,7 +358,7 @@ static void mutant_run(uint64_t number)
 		}
 		if (!(more & 0x3000)) {
 			at_stage(number, "objtool");
-			fuzz_objtool_how(in_directory("objtool", path), m.bytes, m.size, how | (more >> 4 & 0x3f00));
+			fuzz_objtool_how(in_directory("objtool", path), m.bytes, m.size, how | (more >> 4 & 0xff00));
 		}
 		if (!(more & 0x4000)) {
 			at_stage(number, "profile");

@@ -116,7 +116,8 @@ def kernel_code():
     entry = (where / "entry.S").read_text()
     from test_objtool_ibt import SOURCE as ibt
     stack = (where / "stack.S").read_text()
-    return [("ibt.o", "assembler", ibt, []), ("stack.o", "assembler-with-cpp", stack, []), ("reached-6.12.o", "assembler-with-cpp", stack, ["-DREACHED", *LINUX_6_12]),
+    from test_objtool_annotations import EVERYTHING as all_annotations
+    return [("annotations-7.2.o", "assembler", all_annotations, []), ("ibt.o", "assembler", ibt, []), ("stack.o", "assembler-with-cpp", stack, []), ("reached-6.12.o", "assembler-with-cpp", stack, ["-DREACHED", *LINUX_6_12]),
             ("annotated.o", "c", code, FLAGS), ("annotated-6.12.o", "c", code, FLAGS + LINUX_6_12),
             ("entry.o", "assembler-with-cpp", entry, FLAGS),
             ("entry-6.12.o", "assembler-with-cpp", entry, FLAGS + LINUX_6_12),

@@ -10,6 +10,7 @@ static const struct annotation {
 	{".discard.unwind_hints", 12}, {".altinstructions", 12}, {"__jump_table", 16}, {"__ex_table", 12},
 	{".discard.reachable", 4}, {".discard.unreachable", 4}, {".discard.intra_function_calls", 4},
 	{".discard.func_stack_frame_non_standard", 8}, {".discard.retpoline_safe", 8},
+	{".discard.annotate_insn", 8},
 };
 
 static uint64_t section_of(struct mutant *m, const struct annotation *a)
@@ -42,6 +43,14 @@ static bool hint(struct mutant *m)
 		return false;
 	return field ? put(m, "hint", at + 5 + field, 1, chance(m, 4) ? wide(m) : structure_below(m, field == 1 ? 12 : field == 2 ? 8 : 3))
 	             : put(m, "hint's offset", at + 4, 2, extreme(m, get(m, at + 4, 2)));
+}
+
+/* The type of an annotation, or the whole entry cut short. */
+static bool annotation(struct mutant *m)
+{
+	uint64_t at = record_in(m, section_of(m, &annotations[COUNT(annotations) - 1]), 8);
+
+	return at && put(m, "annotation's type", at + 4, 4, chance(m, 4) ? wide(m) : structure_below(m, 12));
 }
 
 /* The lengths of an alternative: it overlaps others, or reaches beyond its section. */
@@ -111,7 +120,7 @@ static bool branch(struct mutant *m)
 }
 
 const struct structure_kind structure_of_annotations[] = {
-	{"hint", hint, false}, {"alternative", alternative, false}, {"annotation-order", order, false},
+	{"hint", hint, false}, {"annotation-type", annotation, false}, {"alternative", alternative, false}, {"annotation-order", order, false},
 	{"annotation-entries", entries, false}, {"annotation-place", place, false}, {"annotation-section", section, false},
 	{"annotation-branch", branch, false},
 };

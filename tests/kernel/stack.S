@@ -33,6 +33,13 @@
 	.popsection
 .endm
 
+/* .discard.annotate_insn of 7.2 */
+.macro annotate at kind
+	.pushsection .discard.annotate_insn, "M", @progbits, 8
+	.long \at - ., \kind
+	.popsection
+.endm
+
 .macro key
 1:	jmp 2f
 	.pushsection __jump_table, "aw"
@@ -195,10 +202,14 @@ function warns
 	enter
 	test %edi, %edi
 	je 2f
-	ud2
+1:	ud2
+#ifdef LINUX_7_2
+	annotate 1b, 8
+#else
 1:	.pushsection .discard.reachable
 	.long 1b - .
 	.popsection
+#endif
 2:	pop %rbp
 	ret
 	int3
@@ -513,9 +524,13 @@ end alternative_rules
 
 function alternative_is_not_followed
 1:	alternative 100 "nop; nop; nop; nop; nop", "call other"
+#ifdef LINUX_7_2
+	annotate 661b, 6
+#else
 	.pushsection .discard.ignore_alts
 	.quad 1b
 	.popsection
+#endif
 	ret
 	int3
 end alternative_is_not_followed

@@ -72,7 +72,9 @@ static bool is_followed(const struct access_reach *r, uint64_t at, const struct 
 
 	if (t->name)
 		return strstr(t->name, ".cold"); /* perhaps of the function whose paths are followed */
-	return !t->label || !((s->flow == FLOW_JUMP && !strcmp(t->label, RETURN_THUNK)) || function_at(r->map, at, &k));
+	return !t->label ||
+	       !((s->flow == FLOW_JUMP && !strcmp(linux_thunk_name(r->map->release, t->label), RETURN_THUNK)) ||
+	         function_at(r->map, at, &k));
 }
 
 static void jump_read(struct access_reach *r, struct unit *u, uint64_t at, const struct step *s)

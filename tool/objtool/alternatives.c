@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds alternatives by address (alternatives.h). */
 #include "objtool/alternatives.h"
+#include "arch/x86/user_access.h"
 #include "support/memory.h"
 #include "support/sort.h"
 #include "shared/search.h"
@@ -58,36 +59,15 @@ static void groups_make(struct alternatives *a)
 	a->bytes = mem_zero(bytes + 1, sizeof(*a->bytes));
 }
 
-static int kept_read(struct alternatives *a, struct error *e)
-{
-	struct linux_place *list;
-	long n = linux_annotated(a->map->release, a->map->f, LINUX_IGNORE_ALTS, &list, e), i;
-
-	if (n < 0)
-		return -1;
-	a->kept = mem_alloc((size_t)n + 1, sizeof(*a->kept));
-	for (i = 0; i < n; i++) {
-		const struct code_section *c = space_of(&a->map->space, list[i].section);
-
-		if (c)
-			a->kept[a->kept_count++] = c->addr + list[i].at;
-	}
-	free(list);
-	a->kept_count = words_unique(a->kept, a->kept_count);
-	return 0;
-}
-
-int alternatives_read(const struct code_map *map, struct alternatives *out, struct error *e)
+void alternatives_read(const struct code_map *map, struct alternatives *out)
 {
 	*out = (struct alternatives){.map = map};
 	groups_make(out);
-	return kept_read(out, e);
 }
 
 void alternatives_free(struct alternatives *a)
 {
 	free(a->by_from);
-	free(a->kept);
 	free(a->first);
 	free(a->ends);
 	free(a->bytes);
@@ -105,13 +85,37 @@ const struct replacement *alternatives_of(const struct alternatives *a, uint64_t
 	return n ? &list[k] : NULL;
 }
 
-bool alternative_rules(const struct replacement *r) { return r->feature == FEATURE_POPCNT; }
+/* Before 7.2: the replacement for a feature that is thought to be there always. */
+static bool rules_by_feature(const struct replacement *r) { return r->feature == FEATURE_POPCNT; }
 
-bool alternatives_are_kept(const struct alternatives *a, uint64_t addr)
+/* Since 7.2: code that enables or disables access to user memory, of which the first alternative is for all. */
+static bool rules_by_access(const struct alternatives *a, const struct replacement *r)
 {
-	size_t k = SEARCH(a->kept_count, i, a->kept[i] < addr);
+	const struct code_section *c = r->size ? space_at(&a->map->space, r->from) : NULL;
 
-	return k < a->kept_count && a->kept[k] == addr;
+	return c && code_access_toggles(c->bytes + (r->from - c->addr), r->size);
+}
+
+bool alternative_is_followed(const struct alternatives *a, const struct replacement *r)
+{
+	return !code_map_keeps(a->map, a->map->release->groups_ignored ? r->size ? r->from : 0 : r->at);
+}
+
+bool alternative_original_runs(const struct alternatives *a, const struct replacement *r, size_t count)
+{
+	size_t i;
+
+	if (!count)
+		return true;
+	if (a->map->release->groups_ignored) {
+		if (code_map_keeps(a->map, r->at))
+			return false;
+		return !alternative_is_followed(a, r) || !rules_by_access(a, r);
+	}
+	for (i = 0; i < count; i++)
+		if (alternative_is_followed(a, &r[i]) && rules_by_feature(&r[i]))
+			return false;
+	return true;
 }
 
 static bool replacement_find(const struct alternatives *a, uint64_t addr, struct alternative_place *out)

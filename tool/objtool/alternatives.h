@@ -9,8 +9,6 @@ struct alternatives {
 	const struct code_map *map;
 	size_t *by_from; /* replacements with code, by its address */
 	size_t by_from_count;
-	uint64_t *kept; /* sorted: originals whose replacements are not to be followed */
-	size_t kept_count;
 	size_t *first;   /* per replacement: index of its group's first byte in `bytes` */
 	uint64_t *ends;  /* per replacement: the end of the code that it belongs to */
 	uint32_t *bytes; /* for the user, per byte of each group */
@@ -27,16 +25,17 @@ struct alternative_place {
 	uint32_t *filled;    /* the byte after a replacement that is shorter than the original, or null */
 };
 
-/* 0, or -1 and a message. alternatives_free() when done. */
-int alternatives_read(const struct code_map *map, struct alternatives *out, struct error *e);
+/* alternatives_free() when done. */
+void alternatives_read(const struct code_map *map, struct alternatives *out);
 void alternatives_free(struct alternatives *a);
 /* False: neither. */
 bool alternatives_find(const struct alternatives *a, uint64_t addr, struct alternative_place *out);
 /* The first of the replacements of the code at an address; *count: how many. */
 const struct replacement *alternatives_of(const struct alternatives *a, uint64_t addr, size_t *count);
-/* Does only the replacement ever run, by what validation assumes? */
-bool alternative_rules(const struct replacement *r);
-/* Are the replacements of the code at an address not to be followed? */
-bool alternatives_are_kept(const struct alternatives *a, uint64_t addr);
+/* Is a replacement to be followed, by LINUX_IGNORE_ALTS? That names the code whose replacements are not; in releases
+ * with groups_ignored, the code that is not, an original or a replacement. */
+bool alternative_is_followed(const struct alternatives *a, const struct replacement *r);
+/* Does the original of replacements ever run, by what validation assumes? r, count: as of alternatives_of(). */
+bool alternative_original_runs(const struct alternatives *a, const struct replacement *r, size_t count);
 
 #endif

@@ -3,6 +3,7 @@
 #include "objtool/code_map.h"
 #include "analysis/runtimes/linux_kernel.h"
 #include "support/memory.h"
+#include "support/vector.h"
 #include "shared/search.h"
 
 #include <stdlib.h>
@@ -203,13 +204,37 @@ static void bits_make(struct code_map *m)
 	}
 }
 
+static int kept_read(struct code_map *m, struct error *e)
+{
+	struct linux_place *list;
+	long n = linux_annotated(m->release, m->f, LINUX_IGNORE_ALTS, &list, e), i;
+
+	if (n < 0)
+		return -1;
+	m->kept = mem_alloc((size_t)n + 1, sizeof(*m->kept));
+	for (i = 0; i < n; i++) {
+		const struct code_section *c = space_of(&m->space, list[i].section);
+
+		if (c)
+			m->kept[m->kept_count++] = c->addr + list[i].at;
+	}
+	free(list);
+	m->kept_count = words_unique(m->kept, m->kept_count);
+	return 0;
+}
+
+bool code_map_keeps(const struct code_map *m, uint64_t addr)
+{
+	size_t k = SEARCH(m->kept_count, i, m->kept[i] < addr);
+
+	return k < m->kept_count && m->kept[k] == addr;
+}
+
 int code_map_read(struct code_map *m, struct error *e)
 {
-	m->cache = step_cache_new();
-	if (code_map_relocs(m, e))
-		return -1;
-	symbol_index_build(m->f, is_label, &m->labels);
-	if (m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
+	m->cache = step_cache_new(); /* null is allowed */
+	if (code_map_relocs(m, e) || kept_read(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
+	    m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
 	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));
@@ -228,6 +253,7 @@ void code_map_free(struct code_map *m)
 	free(m->ends);
 	free(m->warned);
 	free(m->known);
+	free(m->kept);
 	notes_free(&m->notes);
 	free(m->fields);
 	free(m->entries);

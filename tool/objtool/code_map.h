@@ -35,6 +35,8 @@ struct code_map {
 	struct step_cache *cache;
 	struct symbol_index functions, labels; /* those with a size; all that have a name, as assembly calls them */
 	struct notes notes;
+	uint64_t *kept; /* sorted: addresses with LINUX_IGNORE_ALTS */
+	size_t kept_count;
 	struct target *known; /* of code_map.c, per symbol: where a call of it leads */
 	uint8_t *ends;        /* of code_map.c, two per function */
 	bool *warned;         /* per function: it has been warned of, by a release that warns once */
@@ -66,6 +68,8 @@ uint64_t decoding_resumes(const struct code_map *m, uint32_t section, uint64_t o
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* The symbol of the relocation inside an instruction, or null. */
 const struct elf_symbol *symbol_in(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
+/* Has an address LINUX_IGNORE_ALTS? */
+bool code_map_keeps(const struct code_map *m, uint64_t addr);
 /* A list of bits, all 0, one for each byte of the space and its end. */
 uint64_t *bits_new(const struct code_map *m);
 /* `at` counts from the start of the space. */

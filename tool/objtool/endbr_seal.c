@@ -25,8 +25,15 @@ struct endbrs {
 	uint64_t *list;    /* addresses of functions with endbr, sorted */
 	bool *used;        /* of these */
 	size_t count;
+	struct own_address *own; /* in releases in which they count */
+	size_t own_count, own_room;
 	uint64_t *without; /* sorted: what says of itself that it needs none */
 	size_t without_count;
+};
+
+/* An address of the same section that an instruction takes without a relocation. */
+struct own_address {
+	uint64_t at, to;
 };
 
 /* Where an address that code or data holds leads. */
@@ -63,6 +70,22 @@ static bool is_endbr(const struct taken *t)
 	return insn_is_endbr(t->code->bytes + off, t->code->size - off);
 }
 
+/* lea of an address relative to its own. */
+static void own_address_note(struct endbrs *x, const struct code_section *c, uint64_t off, unsigned len)
+{
+	uint64_t at = c->addr + off;
+	int32_t distance;
+	unsigned k;
+
+	if (!insn_takes_near_address(c->bytes + off, len, &distance))
+		return;
+	for (k = 0; k < len; k++)
+		if (bit_has(x->map->fields, at + k - x->map->space.first))
+			return;
+	mem_room(&x->own, &x->own_room, x->own_count, sizeof(*x->own));
+	x->own[x->own_count++] = (struct own_address){at, at + len + (uint64_t)(int64_t)distance};
+}
+
 static void insns_mark(struct endbrs *x)
 {
 	size_t i;
@@ -79,6 +102,8 @@ static void insns_mark(struct endbrs *x)
 
 			if (step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s)) {
 				x->begins[k / 64] |= 1ull << k % 64;
+				if (x->options->release->addresses_by_lea)
+					own_address_note(x, c, off, s.len);
 				continue;
 			}
 			end = decoding_resumes(x->map, c->section, off);
@@ -239,6 +264,31 @@ static void unknown_use(struct endbrs *x, const struct elf_reloc *r)
 			use(x, &t);
 }
 
+/* Warns of an address without endbr that code takes, unless it is one of the same function or of a range of code. */
+static void taken_by_code(struct endbrs *x, const struct code_section *c, uint64_t off, const struct taken *t)
+{
+	if (use(x, t) || are_same_function(x, t->at, c->addr + off) ||
+	    (x->options->release->newer_validation && ends_symbol(x, t)))
+		return;
+	warn(x, c->section, off, "relocation to !ENDBR", t);
+}
+
+static void own_uses(struct endbrs *x)
+{
+	size_t i;
+
+	for (i = 0; i < x->own_count; i++) {
+		const struct own_address *o = &x->own[i];
+		const struct code_section *c = space_at(&x->map->space, o->at);
+		struct taken t = {.code = c, .at = o->to};
+
+		if (o->to - c->addr < c->size && begins_at(x, o->to))
+			taken_by_code(x, c, o->at - c->addr, &t);
+		else if (warns_first(x->map, o->at))
+			objtool_warn(x->map->f, &x->names, c->section, o->at - c->addr, "corrupt function pointer reference");
+	}
+}
+
 static void code_uses(struct endbrs *x, const struct part *p)
 {
 	size_t i;
@@ -257,24 +307,27 @@ static void code_uses(struct endbrs *x, const struct part *p)
 		    !taken_by(x, r, r->addend + (relative ? 4 : 0), &t))
 			continue;
 		at = insn_of(x, p, r->offset, &s);
-		if (at < 0 || !takes(&s, p->code->bytes + at) || use(x, &t))
-			continue;
-		if (are_same_function(x, t.at, p->code->addr + (uint64_t)at) ||
-		    (x->options->release->newer_validation && ends_symbol(x, &t)))
-			continue;
-		warn(x, p->code->section, (uint64_t)at, "relocation to !ENDBR", &t);
+		if (at >= 0 && takes(&s, p->code->bytes + at))
+			taken_by_code(x, p->code, (uint64_t)at, &t);
 	}
 }
 
 /* Sections that name code without a jump to it in mind. */
-static bool only_names_code(const char *name)
+static bool only_names_code(const struct linux_release *release, const char *name)
 {
 	static const char *const list[] = {
 		".altinstructions",  ".ibt_endbr_seal", ".orc_unwind_ip", ".parainstructions",  ".retpoline_sites",
 		".smp_locks",        "__jump_table",    "__mcount_loc",   ".static_call_sites", "_error_injection_whitelist",
 		"_kprobe_blacklist", "__bug_table",     "__ex_table",     ".kcfi_traps",
 	};
+	static const char *const newer[] = {".call_sites",       ".return_sites",
+	                                    "__tracepoints",     ".llvm.call-graph-profile",
+	                                    ".llvm_bb_addr_map", ".init.klp_funcs"};
 	size_t i;
+
+	for (i = 0; release->newer_code_lists && i < sizeof(newer) / sizeof(newer[0]); i++)
+		if (!strcmp(name, newer[i]))
+			return true;
 
 	for (i = 0; i < sizeof(list) / sizeof(list[0]); i++)
 		if (!strcmp(name, list[i]))
@@ -291,7 +344,8 @@ static int data_uses(struct endbrs *x, uint32_t section, struct error *e)
 	struct taken t;
 	long n, i;
 
-	if (!rel || (f->sections[section].sh.sh_flags & SHF_EXECINSTR) || only_names_code(f->sections[section].name))
+	if (!rel || (f->sections[section].sh.sh_flags & SHF_EXECINSTR) ||
+	    only_names_code(x->map->release, f->sections[section].name))
 		return 0;
 	n = elf_relocs(f, rel, &r, e);
 	if (n < 0)
@@ -325,7 +379,7 @@ static void hints_check(struct endbrs *x)
 }
 
 /* Lists what is not used. */
-static void sealed_list(struct endbrs *x, struct branch_list *out)
+static int sealed_list(struct endbrs *x, struct branch_list *out, struct error *e)
 {
 	size_t i, k;
 
@@ -336,11 +390,16 @@ static void sealed_list(struct endbrs *x, struct branch_list *out)
 		if (x->used[i])
 			continue;
 		if (x->options->module && x->options->release->newer_validation && y &&
-		    (!strcmp(y->name, "init_module") || !strcmp(y->name, "cleanup_module")))
+		    (!strcmp(y->name, "init_module") || !strcmp(y->name, "cleanup_module"))) {
+			if (x->options->release->errors_are_fatal)
+				return error_set(
+					e, "%s(): Magic init_module() function name is deprecated, use module_init(fn) instead", y->name);
 			objtool_say(x->map->f, "%s(): not an indirect call target", y->name);
+		}
 		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
 		out->list[out->count++] = (struct branch_site){.section = c->section, .at = x->list[i] - c->addr};
 	}
+	return 0;
 }
 
 int endbrs_find(const struct code_map *map, const struct objtool_options *o, struct branch_list *out, struct error *e)
@@ -357,15 +416,18 @@ int endbrs_find(const struct code_map *map, const struct objtool_options *o, str
 		hints_check(&x);
 	for (k = 0; k < map->space.count && !err; k++)
 		code_uses(&x, &map->parts[k]);
+	if (!err)
+		own_uses(&x);
 	for (i = 1; i < map->f->section_count && !err; i++)
 		err = data_uses(&x, i, e);
 	if (!err)
-		sealed_list(&x, out);
+		err = sealed_list(&x, out, e);
 	place_names_free(&x.names);
 	free(x.begins);
 	free(x.skipped);
 	free(x.list);
 	free(x.used);
 	free(x.without);
+	free(x.own);
 	return err;
 }

@@ -19,6 +19,7 @@ struct objtool_options {
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
 	bool noabs;
 	bool stackval;
+	bool no_stack; /* the stack is not followed for --orc and --uaccess either */
 	bool ibt;
 	bool linked;         /* --link: the object is a linked one, which says all uses of its code */
 	bool no_unreachable; /* no warnings of code that nothing reaches, or that falls through */
@@ -89,8 +90,8 @@ int uaccess_open(struct code_map *map, struct error *e);
 size_t uaccess_check(struct code_map *map);
 
 /* stack_walk.c: prints the warnings of --stackval; where there are none, nor `warnings` of other passes, those of code
- * that nothing reaches. The map has been read. 0, or -1 and a message: malformed relocations. */
-int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e);
+ * that nothing reaches. The map has been read. */
+void stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings);
 
 /* endbr_seal.c: prints the warnings of --ibt and lists functions with endbr whose address nothing takes. The map has
  * been read. 0, or -1 and a message: malformed relocations. */

@@ -66,9 +66,19 @@ void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t
 		snprintf(out + n, size - n, " (%s+0x%llx)", f->sections[section].name, (unsigned long long)at);
 }
 
+static void line_print(const struct elf_file *f, const char *severity, const char *text)
+{
+	char *line;
+
+	if (asprintf(&line, "%s: %s: objtool: %s", f->path, severity, text) < 0)
+		return;
+	text_line(stderr, line);
+	free(line);
+}
+
 void objtool_say(const struct elf_file *f, const char *format, ...)
 {
-	char *text, *line;
+	char *text;
 	va_list ap;
 
 	if (text_is_quiet())
@@ -78,12 +88,18 @@ void objtool_say(const struct elf_file *f, const char *format, ...)
 		text = NULL;
 	va_end(ap);
 	warnings_said.count++;
-	if (text &&
-	    asprintf(&line, "%s: %s: objtool: %s", f->path, warnings_said.errors ? "error" : "warning", text) >= 0) {
-		text_line(stderr, line);
-		free(line);
-	}
+	if (text)
+		line_print(f, warnings_said.errors ? "error" : "warning", text);
 	free(text);
+}
+
+/* A shortcoming of etch's, of which objtool says nothing: it is no error to --werror. */
+static void rows_lost_say(const struct elf_file *f, long lost)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%ld rows do not fit an ORC entry", lost);
+	line_print(f, "warning", text);
 }
 
 void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text)
@@ -106,7 +122,7 @@ static int orc_pass(const struct elf_file *f, const struct linux_release *releas
 	if (!lost)
 		lost = orc_sections(f, release, &out->prefixes, &frames, out->sections, &out->count, e);
 	if (lost > 0)
-		objtool_say(f, "%ld rows do not fit an ORC entry", lost);
+		rows_lost_say(f, lost);
 	frames_free(&frames);
 	big_trim(f->size);
 	return lost < 0 ? -1 : 0;
@@ -175,6 +191,12 @@ static int code_change(struct elf_file *f, const struct objtool_options *o, cons
 	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, &r->branches, e)) ? -1 : 0;
 }
 
+/* objtool follows the stack for each of these; calls need a frame pointer with the first only. */
+static bool follows_stack(const struct objtool_options *o)
+{
+	return !o->no_stack && (o->stackval || o->orc || o->uaccess);
+}
+
 /* All passes over an open file, whose bytes may have changed in place then. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct results *r, struct error *e)
 {
@@ -191,12 +213,12 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 		err = uaccess_open(&map, e);
 	/* Branches first, so that warnings come in file order. */
 	err = err || branch_sites_find(f, o, &map, b, e) ? -1 : 0;
-	if (!err && (map.begins || o->stackval || o->ibt))
+	if (!err && (map.begins || follows_stack(o) || o->ibt))
 		err = code_map_read(&map, e);
 	if (!err && map.begins)
 		warnings = uaccess_check(&map);
-	if (!err && o->stackval)
-		err = stack_check(&map, o, warnings + b->warnings, e);
+	if (!err && follows_stack(o))
+		stack_check(&map, o, warnings + b->warnings);
 	if (!err && o->ibt)
 		err = endbrs_find(&map, o, &b->sealed, e);
 	if (!err && o->prefix)

@@ -221,7 +221,20 @@ static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const
 		indirect_judge(p, at, s);
 }
 
-static void section_pass(struct pass *p, struct step_cache *cache)
+/* What objtool of 6.12 and before warns of, and then leaves out. -1, and a message, where it is an error. */
+static int undecodable_say(struct pass *p, uint64_t at, struct error *e)
+{
+	char where[256];
+
+	if (!p->o->release->errors_are_fatal) {
+		objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
+		return 0;
+	}
+	objtool_place(p->f, &p->facts->names, p->number, at, where, sizeof(where));
+	return error_set(e, "%.200s: can't decode instruction", where);
+}
+
+static int section_pass(struct pass *p, struct step_cache *cache, struct error *e)
 {
 	const uint8_t *code = p->section->data;
 	uint64_t size = p->section->sh.sh_size, at;
@@ -232,7 +245,8 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 		if (p->sls.text)
 			sls_settle(p, code + at);
 		if (!step_outline(cache, code + at, size - at, &s)) {
-			objtool_warn(p->f, &p->facts->names, p->number, at, "can't decode instruction");
+			if (undecodable_say(p, at, e))
+				return -1;
 			if (p->part)
 				bit_set(p->map->stops, p->first + at);
 			s.len = 0;
@@ -246,6 +260,7 @@ static void section_pass(struct pass *p, struct step_cache *cache)
 	}
 	p->out->insns += insns;
 	sls_settle(p, NULL);
+	return 0;
 }
 
 static int facts_read(const struct elf_file *f, const struct objtool_options *o, struct facts *out, struct error *e)
@@ -278,6 +293,7 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 	const char *name = p->section->name;
 	uint32_t rel = p->part ? 0 : elf_section_rela(p->f, p->number, 1);
 	long count = rel ? elf_relocs(p->f, rel, &p->relocs, e) : 0;
+	int err;
 
 	if (count < 0)
 		return -1;
@@ -291,10 +307,10 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") ||
 	             !strncmp(name, ".text..__x86.", 13) ||
 	             (p->o->release->cpuidle_is_noinstr && !strcmp(name, ".cpuidle.text"));
-	section_pass(p, cache);
+	err = section_pass(p, cache, e);
 	if (!p->part)
 		free(p->relocs);
-	return 0;
+	return err;
 }
 
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,

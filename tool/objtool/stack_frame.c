@@ -138,7 +138,7 @@ static const char *align(struct stack_frame *f)
 	return NULL;
 }
 
-static void push(struct stack_frame *f, unsigned reg, bool function)
+static void push(struct stack_frame *f, unsigned reg, bool pointers)
 {
 	int r = (int)reg;
 
@@ -153,7 +153,7 @@ static void push(struct stack_frame *f, unsigned reg, bool function)
 	} else {
 		save(f, r, f->aligned ? RBP : BASE_CFA, negative(f->size));
 	}
-	if (function && r == RBP && f->cfa.base != RBP)
+	if (pointers && r == RBP && f->cfa.base != RBP)
 		f->scratch = true;
 }
 
@@ -270,11 +270,11 @@ const char *stack_frame_step(struct stack_frame *f, const struct step *s, const 
 		return NULL;
 	}
 	switch (s->op) {
-	case STEP_PUSH: push(f, s->a, rules->function); break;
+	case STEP_PUSH: push(f, s->a, rules->pointers); break;
 	case STEP_POP: pop_any(f, s->size ? INSN_NO_REG : s->a); break;
 	case STEP_PUSH2:
-		push(f, s->a, rules->function);
-		push(f, s->b, rules->function);
+		push(f, s->a, rules->pointers);
+		push(f, s->b, rules->pointers);
 		break;
 	case STEP_POP2:
 		pop_any(f, s->a);

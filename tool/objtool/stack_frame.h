@@ -42,6 +42,7 @@ void stack_frame_hinted(const struct note_frame *hint, bool typed, struct stack_
 struct stack_rules {
 	bool copies;   /* copies of registers are followed that are not rsp's */
 	bool function; /* the instruction is part of a function */
+	bool pointers; /* likewise, and frames need a pointer */
 	bool hinted;   /* the next one has a hint */
 	bool pushes;   /* it is a call that only pushes */
 	bool returns;  /* it is an iret that goes on after itself */

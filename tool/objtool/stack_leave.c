@@ -51,7 +51,8 @@ static bool is_special(const char *name)
 
 static bool pointer_check(struct stack_walk *w, const struct stack_path *p, const char *name)
 {
-	return !w->function || is_special(name) || stack_frame_has_pointer(&w->frames.list[p->frame]) ||
+	return !w->options->stackval || !w->function || is_special(name) ||
+	       stack_frame_has_pointer(&w->frames.list[p->frame]) ||
 	       stack_warn(w, p->at, "call without frame pointer save/setup");
 }
 
@@ -197,7 +198,8 @@ static bool direction_follow(struct stack_walk *w, struct stack_path *p, const s
 static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t behind)
 {
 	struct alternative_place place;
-	char text[128];
+	const char *name;
+	char text[256];
 
 	if (w->alternatives.marks[p->at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
 	    alternatives_find(&w->alternatives, p->at, &place) && behind == place.behind) {
@@ -212,7 +214,12 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 	}
 	if (!part || w->frames.list[p->frame].cfa.base == BASE_NONE || w->options->no_unreachable)
 		return true;
-	snprintf(text, sizeof(text), "%.100s: unexpected end of section", w->map->f->sections[part->code->section].name);
+	name = w->map->f->sections[part->code->section].name;
+	if (!w->options->release->ends_named)
+		snprintf(text, sizeof(text), "%.100s: unexpected end of section", name);
+	else
+		snprintf(text, sizeof(text), "%.100s%sunexpected end of section %.100s", w->function ? w->function->name : "",
+		         w->function ? "(): " : "", name);
 	plain(text);
 	return stack_warn_plainly(w, text);
 }
@@ -225,6 +232,7 @@ static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_
 	const struct stack_rules rules = {
 		.copies = w->options->release->newer_validation,
 		.function = stack_function_at(w, p->at),
+		.pointers = w->options->stackval && stack_function_at(w, p->at),
 		.hinted = note_any(n, p->at + s->len) && stack_has_hint(w, p->at + s->len),
 		.pushes = s->flow == FLOW_CALL && note_at(n, p->at, NOTE_PUSH),
 		.returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at),

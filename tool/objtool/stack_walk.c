@@ -145,16 +145,13 @@ static bool others_add(struct stack_walk *w, const struct stack_path *p, const s
 	size_t count, i;
 	const struct replacement *r = alternatives_of(&w->alternatives, p->at, &count);
 	size_t first = w->path_count;
-	bool kept = count && alternatives_are_kept(&w->alternatives, p->at), runs = true;
 	const struct note *x;
 
-	for (i = 0; i < count && !kept; i++) {
-		if (r[i].size)
+	for (i = 0; i < count; i++)
+		if (r[i].size && alternative_is_followed(&w->alternatives, &r[i]))
 			stack_path_add(w, p, r[i].from, true);
-		runs &= !alternative_rules(&r[i]);
-	}
-	for (i = 0; i < count && !kept; i++)
-		if (!r[i].size)
+	for (i = 0; i < count; i++)
+		if (!r[i].size && alternative_is_followed(&w->alternatives, &r[i]))
 			stack_path_add(w, p, r[i].end, true);
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
 		if (s->flow != FLOW_JUMP || w->options->jump_label)
@@ -169,7 +166,7 @@ static bool others_add(struct stack_walk *w, const struct stack_path *p, const s
 	}
 	if (w->options->release->newer_validation)
 		stack_paths_reverse(w, first);
-	return runs;
+	return alternative_original_runs(&w->alternatives, r, count);
 }
 
 /* Enters an instruction. False: the path ends there; *ok: without a warning. */
@@ -275,16 +272,15 @@ static void all_walk(struct stack_walk *w)
 		}
 }
 
-int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e)
+void stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings)
 {
 	struct stack_walk w = {.map = map, .options = o, .warnings = warnings};
-	int err = alternatives_read(map, &w.alternatives, e);
 
+	alternatives_read(map, &w.alternatives);
 	table_jumps_open(map, &w.tables);
 	w.at = mem_zero(map->space.span + 1, sizeof(*w.at));
-	if (!err)
-		all_walk(&w);
-	if (!err && !w.warnings && !o->no_unreachable)
+	all_walk(&w);
+	if (!w.warnings && !o->no_unreachable)
 		unreached_warn(&w);
 	alternatives_free(&w.alternatives);
 	table_jumps_free(&w.tables);
@@ -292,5 +288,4 @@ int stack_check(const struct code_map *map, const struct objtool_options *o, siz
 	place_names_free(&w.names);
 	free(w.at);
 	free(w.paths);
-	return err;
 }

@@ -61,9 +61,9 @@ static void mark(const struct access *a, unsigned mark, uint64_t addr)
 	bit_set(a->marks[mark], addr - a->map->space.first);
 }
 
-static bool is_thunk(const char *name, const char *prefix)
+static bool is_thunk(const struct access *a, const char *name, const char *prefix)
 {
-	return name && name[0] == '_' && !strncmp(name, prefix, strlen(prefix));
+	return name && name[0] == '_' && !strncmp(linux_thunk_name(a->map->release, name), prefix, strlen(prefix));
 }
 
 /* Does a name denote the function whose paths are followed, or a cold part of it? */
@@ -168,17 +168,19 @@ static bool successors_add(struct access *a, const struct path *p)
 {
 	const struct notes *n = &a->map->notes;
 	const struct note *x;
-	bool runs = true;
+	bool runs = true, groups = a->map->release->groups_ignored;
 	size_t k;
 
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
 		path_add(a, p, x->to);
 	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++)
-		path_add(a, p, x->to);
+		if (!groups || !code_map_keeps(a->map, x->to))
+			path_add(a, p, x->to);
 	k = SEARCH(n->replacement_count, i, n->replacements[i].at < p->at);
 	for (; k < n->replacement_count && n->replacements[k].at == p->at; k++)
-		runs &= !has_effect(a, n->replacements[k].from, n->replacements[k].size);
-	return runs;
+		runs &= (groups && code_map_keeps(a->map, n->replacements[k].from)) ||
+		        !has_effect(a, n->replacements[k].from, n->replacements[k].size);
+	return runs && !(groups && code_map_keeps(a->map, p->at));
 }
 
 /* Follows a jump. False: warned. */
@@ -188,9 +190,9 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 	const char *name = t.name ? t.name : t.label;
 	size_t k;
 
-	if (s->flow == FLOW_JUMP && is_thunk(name, RETURN_THUNK))
+	if (s->flow == FLOW_JUMP && is_thunk(a, name, RETURN_THUNK))
 		return return_check(a, p);
-	if (is_thunk(name, "__x86_indirect_thunk_"))
+	if (is_thunk(a, name, "__x86_indirect_thunk_"))
 		return call_check(a, p, NULL);
 	/* Code outside of functions jumps to labels of its own; a function's jump to a symbol is a tail call. */
 	if (name && !is_own(a, name) && (t.name || function_at(a->map, p->at, &k)))
@@ -218,7 +220,7 @@ static bool call_follow(struct access *a, const struct part *part, struct path *
 		t.name = y && t.at == c->addr + y->value ? y->name : NULL;
 	}
 	*continues = !calls_dead(a->map, &t);
-	return call_check(a, p, is_thunk(t.name, "__x86_indirect_thunk_") ? NULL : t.name);
+	return call_check(a, p, is_thunk(a, t.name, "__x86_indirect_thunk_") ? NULL : t.name);
 }
 
 /* Adds the path that falls through an instruction; the last one of a replacement continues after the original. */

@@ -41,7 +41,10 @@ struct linux_release {
 	/* --stackval: one warning of a function, alternatives judged together, copies of all registers followed; weak
 	 * functions can be noreturn */
 	bool newer_validation;
+	bool groups_ignored;   /* LINUX_IGNORE_ALTS: of the code that is not followed, an original or a replacement */
+	bool ends_named;       /* --stackval: the function that ends with a section is named */
 	bool replaced_sites;   /* sites in .altinstr_replacement are listed, too */
+	bool newer_code_lists; /* --ibt: more sections name code without a jump to it in mind */
 	bool addresses_by_lea; /* --ibt: lea of an address in the same section counts as a use, without a relocation */
 	bool cpuidle_is_noinstr;
 	bool skips_embedded_calls; /* --hacks=skylake: of code inside another instruction */

@@ -62,7 +62,10 @@ static void since_7_2(struct linux_release *r)
 	r->position_thunks = true;
 	r->profilers_are_kcov = true;
 	r->missing_noreturn = "%.120s() missing __noreturn in .c/.h or NORETURN() in noreturns.h";
+	r->groups_ignored = true;
+	r->ends_named = true;
 	r->replaced_sites = true;
+	r->newer_code_lists = true;
 	r->addresses_by_lea = true;
 	r->cpuidle_is_noinstr = true;
 	r->skips_embedded_calls = true;

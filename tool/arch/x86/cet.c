@@ -23,3 +23,14 @@ bool insn_is_notrack(const uint8_t *bytes, size_t len)
 }
 
 bool insn_is_int3(const uint8_t *bytes, size_t avail) { return avail && bytes[0] == 0xcc; }
+
+bool insn_takes_near_address(const uint8_t *bytes, size_t len, int32_t *distance)
+{
+	enum { REX = 0x40, LEA = 0x8d, MOD_AND_RM = 0xc7, RM_OF_RIP = 5 };
+	size_t at = len && (bytes[0] & 0xf0) == REX;
+
+	if (len != at + 6 || bytes[at] != LEA || (bytes[at + 1] & MOD_AND_RM) != RM_OF_RIP)
+		return false;
+	memcpy(distance, bytes + at + 2, sizeof(*distance));
+	return true;
+}

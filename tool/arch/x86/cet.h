@@ -12,6 +12,8 @@
 bool insn_is_endbr(const uint8_t *bytes, size_t avail);
 /* An indirect call or jump of `len` bytes with a notrack prefix: its target needs no endbr64. */
 bool insn_is_notrack(const uint8_t *bytes, size_t len);
+/* lea of `len` bytes of an address relative to its own end: *distance. */
+bool insn_takes_near_address(const uint8_t *bytes, size_t len, int32_t *distance);
 /* int3: stops straight-line speculation. */
 bool insn_is_int3(const uint8_t *bytes, size_t avail);
 

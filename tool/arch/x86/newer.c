@@ -620,6 +620,17 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 	return true;
 }
 
+/* udb (SDM, since 2025: the opcode of salc, which 64-bit mode lacks): as ud2. Prefixes mean nothing. */
+static bool udb_read(unsigned at, struct newer *n)
+{
+	n->name = "udb";
+	add(n, 0x0f);
+	add(n, 0x0b);
+	n->head = at + 1;
+	n->alike_head = n->alike_len;
+	return true;
+}
+
 /* ---- EVEX of the other maps, with r16 to r31 ------------------------------------------- */
 
 /* Instructions that VEX encodes, and EVEX only for r16 to r31: of BMI, CMPCCXADD, AMX and mask registers. */
@@ -919,6 +930,7 @@ bool newer_read(const uint8_t *b, size_t avail, struct newer *n, ZydisDecodedIns
 		break;
 	case VEX3:
 	case VEX2: read = vex_read(b, avail, at, n); break;
+	case UDB: read = udb_read(at, n); break;
 	default: read = legacy_read(b, avail, at, n); break;
 	}
 	return read && finish(n, avail, z, ops);

@@ -10,7 +10,7 @@
 
 /* Prefixes, and the bits of REX and of REX2's payload. */
 enum { REX = 0x40, REX_W = 8, REX_R = 4, REX_X = 2, REX_B = 1, REX2 = 0xd5, REX2_MAP1 = 0x80 };
-enum { EVEX = 0x62, VEX3 = 0xc4, VEX2 = 0xc5, XOP = 0x8f };
+enum { EVEX = 0x62, VEX3 = 0xc4, VEX2 = 0xc5, XOP = 0x8f, UDB = 0xd6 };
 /* The mandatory prefix, as VEX and EVEX encode it. */
 enum { PP_NONE, PP_66, PP_F3, PP_F2 };
 
