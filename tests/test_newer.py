@@ -233,7 +233,8 @@ EXTENSIONS = {
     "INVLPGB": [("0f01fe", "z")], "SNP": [("f30f01fe", "z")], "MCOMMIT": [("f30f01fa", "z")],
     "unknown": [("c4e27b0fc1", "-"), ("62f57c48ffc1", "-"), ("0f3a00c000", "-"), ("d58030", "-"), ("0f38ffc0", "-"),
                 ("8fe97800c1", "-")],
-    "invalid": [("06", "!"), ("d6", "!"), ("82c000", "!"), ("ea00000000", "!"), ("0f04", "!"), ("ffff", "!"), ("fe38", "!")],
+    "UDB": [("d6", "n")],
+    "invalid": [("06", "!"), ("82c000", "!"), ("ea00000000", "!"), ("0f04", "!"), ("ffff", "!"), ("fe38", "!")],
 }
 
 
@@ -336,7 +337,7 @@ def test_nothing_after_what_is_not_decoded_is_proven(etch, tmp_path):
 def test_a_function_that_does_not_decode_is_said_to_be_none_rather_than_wrong(etch, tmp_path):
     """Bytes that are invalid on all processors stay ETCH-D005."""
     src = tmp_path / "t.S"
-    for code, expected in (("0x06", "ETCH-D005"), ("0xd6", "ETCH-D005"), ("0x62,0xf5,0x7c,0x48,0xff,0xc1", "ETCH-D007"),
+    for code, expected in (("0x06", "ETCH-D005"), ("0x62,0xf5,0x7c,0x48,0xff,0xc1", "ETCH-D007"),
                            ("0xd5,0x80,0x30", "ETCH-D007"), ("0x0f,0x3a,0x00,0xc0,0x00", "ETCH-D007"),
                            ("0x8f,0xe9,0x78,0x00,0xc1", "ETCH-D007")):
         src.write_text(f"\t.globl f\n\t.type f,@function\nf:\tnop\n\txor %eax,%eax\n\t.byte {code}\n\tret\n\t.size f,.-f\n"

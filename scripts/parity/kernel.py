@@ -30,7 +30,8 @@ import kernel_objects  # noqa: E402
 
 CLASSES = ("equal", "both none", "etch none", "objtool none", "differ")
 OWN_WARNING = "do not fit an ORC entry"  # of etch alone
-SITES = (".static_call_sites", ".retpoline_sites", ".return_sites", ".call_sites", ".ibt_endbr_seal", "__mcount_loc")
+SITES = (".static_call_sites", ".retpoline_sites", ".return_sites")
+ALL_SITES = (*SITES, ".call_sites", ".ibt_endbr_seal", "__mcount_loc")
 OLD_REGISTERS = ["none", "prev", "dx", "di", "bp", "sp", "r10", "r13", "(bp)", "(sp)"]
 REGISTERS = {"6.1": OLD_REGISTERS, "6.12": OLD_REGISTERS,
              "7.2": ["none", "ax", "dx", "sp", "bp", "di", "r10", "r13", "prev", "(sp)", "(bp)"]}
@@ -197,7 +198,7 @@ def compare(path, name, etch, objtool, release="6.1"):
                 out["examples"].append((kind, end - start, was.where(section, start), entry_text(x, release), entry_text(y, release)))
     if rows != other:
         out["parts"].append("orc")
-    out["parts"] += [s for s in SITES if mine.sites(s) != theirs.sites(s)]
+    out["parts"] += [s for s in ALL_SITES if mine.sites(s) != theirs.sites(s)]
     out["parts"] += ["symbols"] if mine.named() != theirs.named() else []
     out["parts"] += ["warnings"] if warned(errors, release) != warned(out["objtool_errors"], release) else []
     out["parts"] += ["code"] if mine.code(count) != theirs.code(count) else []
@@ -243,7 +244,7 @@ def report(results, opt):
              ("refused by etch", parts["refused"]),
              ("ORC the same", sum("orc" not in r["parts"] and not any(p.startswith("refused") for p in r["parts"]) for r in tables)),
              ("all the same: ORC, sites, code, warnings", len(same)),
-             *((f"{s} differs", parts[s]) for s in (*SITES, "code", "symbols", "warnings")),
+             *((f"{s} differs", parts[s]) for s in (*ALL_SITES, "code", "symbols", "warnings")),
              *((c, f"{bytes_[c]:,} bytes ({100 * bytes_[c] / total:.4f}%)") for c in CLASSES),
              *costs(results)]
     for key, value in lines:

@@ -113,7 +113,8 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 	for (at = start; at < end; at += s.len) {
 		struct target to;
 
-		if (!step_decode(m->cache, p->code->bytes + (at - p->code->addr), end - at, at, &s) || s.flow == FLOW_RETURN)
+		if (!step_decode(m->cache, p->code->bytes + (at - p->code->addr), end - at, at, &s) || s.flow == FLOW_RETURN ||
+		    s.flow == FLOW_JUMP_IND) /* as good as a tail call to another file: jump tables are not known yet */
 			return false;
 		if (s.flow != FLOW_JUMP && s.flow != FLOW_BRANCH)
 			continue;

@@ -274,7 +274,8 @@ static void all_walk(struct stack_walk *w)
 
 void stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings)
 {
-	struct stack_walk w = {.map = map, .options = o, .warnings = warnings};
+	struct near_function near = {0};
+	struct stack_walk w = {.map = map, .near = &near, .options = o, .warnings = warnings};
 
 	alternatives_read(map, &w.alternatives);
 	table_jumps_open(map, &w.tables);

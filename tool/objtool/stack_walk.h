@@ -17,8 +17,15 @@ struct stack_path {
 	bool branched;  /* no instruction in front of it leads there */
 };
 
+/* The function found last, and the addresses that are no other's. */
+struct near_function {
+	uint64_t from, to;
+	const struct elf_symbol *function;
+};
+
 struct stack_walk {
 	const struct code_map *map;
+	struct near_function *near;
 	const struct objtool_options *options;
 	struct place_names names;
 	struct alternatives alternatives;

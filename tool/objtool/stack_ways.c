@@ -38,13 +38,35 @@ bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y)
 	return cold && is_named(w, y->name, cold);
 }
 
+/* Notes a function that holds an address, if it is the last one that begins at or before that: it then holds all up to
+ * its end or to the next one. */
+static void near_note(const struct stack_walk *w, uint64_t at, const struct elf_symbol *y)
+{
+	const struct symbol_index *x = &w->map->functions;
+	const struct code_section *c = space_at(&w->map->space, at);
+	size_t k = symbol_index_above(x, y->section, at - c->addr);
+	uint64_t end = y->size < c->size - y->value ? y->value + y->size : c->size;
+
+	if (!k || x->list[k - 1]->section != y->section || x->list[k - 1]->value != y->value)
+		return;
+	if (k < x->count && x->list[k]->section == y->section && x->list[k]->value < end)
+		end = x->list[k]->value;
+	*w->near = (struct near_function){c->addr + y->value, c->addr + end, y};
+}
+
 const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t at)
 {
+	const struct elf_symbol *y;
 	size_t k;
 
 	if (w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT)
 		return w->function;
-	return function_at(w->map, at, &k);
+	if (at - w->near->from < w->near->to - w->near->from)
+		return w->near->function;
+	y = function_at(w->map, at, &k);
+	if (y)
+		near_note(w, at, y);
+	return y;
 }
 
 static bool begins(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
