@@ -3,7 +3,7 @@
 #include "objtool/code_map.h"
 #include "analysis/runtimes/linux_kernel.h"
 #include "support/memory.h"
-#include "support/vector.h"
+#include "support/sort.h"
 #include "shared/search.h"
 
 #include <stdlib.h>
