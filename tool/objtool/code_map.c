@@ -233,9 +233,11 @@ bool code_map_keeps(const struct code_map *m, uint64_t addr)
 
 int code_map_read(struct code_map *m, struct error *e)
 {
-	m->cache = step_cache_new(); /* null is allowed */
-	if (code_map_relocs(m, e) || kept_read(m, e) || symbol_index_build(m->f, is_label, &m->labels, e) ||
-	    m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
+	m->cache = step_cache_new();
+	if (code_map_relocs(m, e) || kept_read(m, e))
+		return -1;
+	symbol_index_build(m->f, is_label, &m->labels);
+	if (m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
 	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));
