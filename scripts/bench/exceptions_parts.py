@@ -109,10 +109,10 @@ def part_exceptions(args):
     print("### exceptions: two threads, of one\n")
     rows = []
     for way, env in how.items():
-        pairs = [(ask([throws, "mixed", 20, 5, 500, n], env) for n in (2, 1)) for _ in range(count)]
+        pairs = [(ask([throws, "mixed", 20, 5, 3000, n], env) for n in (2, 1)) for _ in range(count)]
         q = statistics.quantiles([a / b for a, b in pairs], n=4)
         rows.append([way, f"{q[1]:.2f} ({q[0]:.2f} to {q[2]:.2f})"])
-    table(["", "time of a throw"], rows)
+    table(["", "processor time of a throw"], rows)
     print("### exceptions: a chain of return codes\n")
     rows = []
     for case in ("plain", "destructors"):
