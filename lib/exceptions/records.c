@@ -26,14 +26,12 @@
 
 #define FIRST_BITS 9u
 
-static struct {
-	struct record_index index;
-	uint32_t slot[1u << FIRST_BITS];
-} first_index = {.index = {.shift = 64 - FIRST_BITS, .mask = (1u << FIRST_BITS) - 1}};
+/* A struct record_index: its shift, its mask, its slots. */
+static uint32_t first_index[2 + (1u << FIRST_BITS)] = {64 - FIRST_BITS, (1u << FIRST_BITS) - 1};
 
 static struct record first_block[RECORDS_FIRST] __attribute__((aligned(64)));
 
-struct record_index *records_index = &first_index.index;
+struct record_index *records_index = (struct record_index *)(void *)first_index;
 struct record *records_block[RECORDS_BLOCKS] = {first_block};
 static uint32_t records_count;
 
