@@ -372,3 +372,10 @@ def test_an_address_without_a_relocation_is_a_use(etch, tmp_path, monkeypatch):
 def test_deprecated_names_of_modules(etch, tmp_path):
     path = assemble(tmp_path, function("init_module", "endbr64\nret"))
     assert "Magic init_module() function name is deprecated" in objtool(etch, path, "--ibt", "--link", "--module", ok=2).stderr
+
+
+def test_a_function_that_ends_in_an_indirect_jump_returns(etch, tmp_path):
+    """objtool knows no jump tables yet when it asks; one that ends in itself does not return."""
+    for body, said in (("jmp *%rax", []), ("1: jmp 1b", ["f+0x5: g() missing __noreturn in .c/.h or NORETURN() in noreturns.h"])):
+        path = assemble(tmp_path, f"g: {body}\nint3\n.type g, @function\n.size g, . - g\n" + function("f", "call g\nret\nint3"))
+        assert [x.split("objtool: ")[1] for x in objtool(etch, path, "--orc").stderr.splitlines()] == said
