@@ -43,7 +43,7 @@ int argument_option(int argc, char **argv, const char *shorts, const struct opti
 	/* The message quotes the argument as it is. glibc writes it to whatever `stderr` is. */
 	stderr = mem_stream(&text, &size);
 	c = getopt_long(argc, argv, shorts, longs, NULL);
-	mem_stream_close(stderr);
+	mem_stream_close(stderr, &text);
 	stderr = terminal;
 	if (size) {
 		text[size - 1] = 0; /* the newline */

@@ -45,7 +45,7 @@ void colours_end(void)
 
 	if (!terminal)
 		return;
-	mem_stream_close(stdout);
+	mem_stream_close(stdout, &text);
 	stdout = terminal;
 	terminal = NULL;
 	for (line = text; *line; line = end) {

@@ -61,7 +61,7 @@ static struct json_object *message_of(const char *text)
 	FILE *out = mem_stream(&plain, &size);
 
 	write_plain(out, text);
-	mem_stream_close(out);
+	mem_stream_close(out, &plain);
 	put_string(o, "text", plain);
 	free(plain);
 	return o;
@@ -90,7 +90,7 @@ static struct json_object *result_message(const struct report_finding *f)
 		}
 		write_plain(out, x->text);
 	}
-	mem_stream_close(out);
+	mem_stream_close(out, &text);
 	put_string(o, "text", text);
 	free(text);
 	return o;

@@ -67,7 +67,7 @@ void text_line(FILE *out, const char *text)
 
 	text_clean(f, text);
 	fputc('\n', f);
-	mem_stream_close(f);
+	mem_stream_close(f, &line);
 	fputs(line, out);
 	free(line);
 }
@@ -84,7 +84,7 @@ static void line_put(const char *what, const char *format, va_list ap)
 	fputs(what ? ": " : "", f);
 	text_clean(f, text);
 	fputc('\n', f);
-	mem_stream_close(f);
+	mem_stream_close(f, &line);
 	fputs(line, stderr);
 	free(line);
 	free(text);

@@ -67,8 +67,8 @@ static void work(void *ctx, size_t i, char **answer, size_t *size)
 	stdout = mem_stream(&text[0], &head.out);
 	stderr = mem_stream(&text[1], &err_size);
 	head.status = one(ctx, i);
-	mem_stream_close(stdout);
-	mem_stream_close(stderr);
+	mem_stream_close(stdout, &text[0]);
+	mem_stream_close(stderr, &text[1]);
 	stdout = out;
 	stderr = err;
 	*size = sizeof(head) + head.out + err_size;

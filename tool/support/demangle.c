@@ -92,7 +92,7 @@ char *demangled_text(const char *text)
 		}
 		text += n ? n : 1;
 	}
-	mem_stream_close(out);
+	mem_stream_close(out, &result);
 	if (!any) {
 		free(result);
 		result = NULL;

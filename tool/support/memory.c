@@ -65,11 +65,12 @@ FILE *mem_stream(char **text, size_t *size)
 	return stream;
 }
 
-void mem_stream_close(FILE *stream)
+void mem_stream_close(FILE *stream, char **text)
 {
 	bool failed = ferror(stream);
 
-	if (fclose(stream) || failed)
+	*text = NULL; /* not all that close a stream set it */
+	if (fclose(stream) || failed || !*text)
 		bounds_exhausted();
 }
 

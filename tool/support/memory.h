@@ -33,9 +33,10 @@ void *mem_resize(void *p, size_t count, size_t size) __attribute__((returns_nonn
 char *mem_string(const char *s) __attribute__((malloc, returns_nonnull));
 char *mem_format(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 char *mem_formatv(const char *format, va_list args) __attribute__((malloc, returns_nonnull, format(printf, 1, 0)));
-/* As open_memstream(), and the fclose() of such a stream. */
+/* As open_memstream(), and the fclose() of such a stream; where that lacks memory, glibc leaves *text null and says
+ * nothing. */
 FILE *mem_stream(char **text, size_t *size) __attribute__((returns_nonnull));
-void mem_stream_close(FILE *stream);
+void mem_stream_close(FILE *stream, char **text);
 
 /* Doubles *array, a pointer to a malloc'd array of *capacity elements of `size` bytes. */
 void mem_double(void *array, size_t *capacity, size_t size);

@@ -173,7 +173,7 @@ static char *sidecar_text(const struct tables_options *o, const struct tables_fi
 	}
 	if (!found)
 		fputs(passed ? ")" : "none: made from .eh_frame by each process that needs it", out);
-	mem_stream_close(out);
+	mem_stream_close(out, &text);
 	if (found)
 		text[size] = 0;
 	return text;
