@@ -246,8 +246,11 @@ static void time_look(struct gathering *g)
 		return;
 	for (size_t i = 0; i < g->count; i++)
 		if (!g->list[i].done)
-			heap_track_view(&g->list[i].track, g->directory, g->list[i].name, moment);
+			heap_track_view(&g->time, &g->list[i].track, g->directory, g->list[i].name, moment);
 	heap_moment_end(&g->time, moment, now, bytes);
+	if (heap_time_thin(&g->time))
+		for (size_t i = 0; i < g->count; i++)
+			heap_track_thin(&g->time, &g->list[i].track);
 }
 
 /* While the command runs: files are opened, and recordings of processes that are gone are taken. */

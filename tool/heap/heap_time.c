@@ -18,6 +18,7 @@
 #define VIEWS_MOST   80u
 #define VIEW_SHARE   50u /* of etch's time, reading what is live takes at most one part in so many */
 #define LEAVES_BLOCK 1024u
+#define VIEWS_KEPT   ((size_t)1 << 20) /* 16 MB */
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -31,7 +32,8 @@ uint64_t heap_time_now(const struct heap_time *t) { return clock_ns(CLOCK_MONOTO
 
 bool heap_time_begin(struct heap_time *t)
 {
-	*t = (struct heap_time){.begun = clock_ns(CLOCK_MONOTONIC), .size_every = SIZE_EVERY, .view_every = VIEW_EVERY};
+	*t = (struct heap_time){
+		.begun = clock_ns(CLOCK_MONOTONIC), .size_every = SIZE_EVERY, .view_every = VIEW_EVERY, .every = 1};
 	t->out = calloc(1, sizeof(*t->out));
 	return t->out;
 }
@@ -89,10 +91,11 @@ static bool view_add(struct heap_track *k, uint32_t moment, uint64_t leaf, uint6
 	return true;
 }
 
-void heap_track_view(struct heap_track *k, int directory, const char *name, uint32_t moment)
+void heap_track_view(struct heap_time *t, struct heap_track *k, int directory, const char *name, uint32_t moment)
 {
 	struct heap_leaf *block = malloc(LEAVES_BLOCK * sizeof(*block));
 	int fd = recording_open(directory, name);
+	size_t before = k->count;
 	bool good = block && fd >= 0;
 	struct heap_head h;
 
@@ -109,6 +112,34 @@ void heap_track_view(struct heap_track *k, int directory, const char *name, uint
 	if (fd >= 0)
 		close(fd);
 	free(block);
+	t->views += k->count - before;
+}
+
+bool heap_time_thin(struct heap_time *t)
+{
+	struct profile_heap *h = t->out;
+	size_t kept = 0;
+
+	if (t->views <= VIEWS_KEPT)
+		return false;
+	t->every *= 2;
+	t->view_every *= 2;
+	for (size_t i = 0; i < h->live_count; i++)
+		if (h->live[i].moment % t->every == 0)
+			h->live[kept++] = h->live[i];
+	h->live_count = t->views = kept;
+	return true;
+}
+
+void heap_track_thin(struct heap_time *t, struct heap_track *k)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < k->count; i++)
+		if (k->views[i].moment % t->every == 0)
+			k->views[kept++] = k->views[i];
+	k->count = kept;
+	t->views += kept;
 }
 
 void heap_time_add(struct heap_time *t, uint64_t now, uint64_t bytes)
@@ -231,11 +262,11 @@ static bool live_sort(struct profile_heap *h, const uint32_t *renumbered)
 }
 
 /* Sorts the moments and keeps every n-th, and the last one added, which is the peak. */
-static bool moments_thin(struct profile_heap *h, bool has_peak)
+static bool moments_thin(struct profile_heap *h, uint32_t multiple, bool has_peak)
 {
 	struct numbered_moment *list = malloc((h->moment_count + 1) * sizeof(*list));
 	uint32_t *renumbered = malloc((h->moment_count + 1) * sizeof(*renumbered));
-	size_t every = h->moment_count / VIEWS_MOST + 1, count = 0;
+	size_t every = h->moment_count / multiple / VIEWS_MOST + 1, count = 0, seen = 0;
 	bool good = list && renumbered;
 
 	for (size_t i = 0; good && i < h->moment_count; i++)
@@ -243,7 +274,9 @@ static bool moments_thin(struct profile_heap *h, bool has_peak)
 	if (good && h->moment_count)
 		qsort(list, h->moment_count, sizeof(*list), moment_order);
 	for (size_t i = 0; good && i < h->moment_count; i++) {
-		bool kept = i % every == 0 || (has_peak && list[i].number == h->moment_count - 1);
+		bool peak = has_peak && list[i].number == h->moment_count - 1;
+		bool whole = list[i].number % multiple == 0;
+		bool kept = peak || (whole && seen++ % every == 0);
 
 		renumbered[list[i].number] = kept ? (uint32_t)count : UINT32_MAX;
 		if (kept)
@@ -272,7 +305,7 @@ bool heap_time_end(struct heap_time *t, const struct heap_profile *h, const stru
 			out->peak_bytes = out->sizes[i].bytes;
 			out->peak_time = out->sizes[i].time;
 		}
-	return moments_thin(out, only);
+	return moments_thin(out, t->every, only);
 }
 
 void heap_track_free(struct heap_track *k)

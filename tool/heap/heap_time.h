@@ -27,6 +27,8 @@ struct heap_time {
 	uint64_t begun;               /* CLOCK_MONOTONIC, ns */
 	uint64_t size_every, size_at; /* ns: between two sizes; when the next is due, since `begun` */
 	uint64_t view_every, view_at;
+	uint32_t every;      /* moments whose number is no multiple of it have been dropped */
+	size_t views;        /* what has been read of all moments */
 	uint64_t view_begun; /* etch's processor time when the last moment began */
 };
 
@@ -38,7 +40,10 @@ void heap_track_read(struct heap_track *k, int directory, const char *name, uint
 /* Is it time to read what is live of each recording, too? Then the number of the moment, else UINT32_MAX. */
 uint32_t heap_time_moment(struct heap_time *t, uint64_t now);
 /* Reads what is live of a recording at this moment. */
-void heap_track_view(struct heap_track *k, int directory, const char *name, uint32_t moment);
+void heap_track_view(struct heap_time *t, struct heap_track *k, int directory, const char *name, uint32_t moment);
+/* Has so much been read that every second moment is to be dropped? Then of each recording by heap_track_thin(). */
+bool heap_time_thin(struct heap_time *t);
+void heap_track_thin(struct heap_time *t, struct heap_track *k);
 /* The heads of all recordings have been read, with so many bytes live in all. */
 void heap_time_add(struct heap_time *t, uint64_t now, uint64_t bytes);
 /* ... and what is live of them. */
