@@ -57,7 +57,6 @@ int main(int argc, char **argv)
 		if (sscanf(argv[i], "%zu:%zu", &guesses[n].have, &guesses[n].want) != 2)
 			return 2;
 	delta_make((struct bytes){have, have_size}, (struct bytes){want, want_size}, n ? guesses : NULL, n, &delta, &size);
-		return 2;
 	made = indices;
 	back = malloc(want_size + 1);
 	if (!back || delta_apply(have, have_size, delta, size, back, want_size) || memcmp(back, want, want_size))
