@@ -66,9 +66,9 @@ def test_the_zoo_does_what_it_does_with_libgcc(zoo, library, name, mode):
 
 
 def test_the_first_throw_on_a_small_stack(zoo, library):
+    """Of 8 KiB. The dynamic linker's lazy resolver takes a part of it that depends on the processor: not here."""
     for name in ("O0", "O2"):
-        argv = [zoo(name) / "zoo", "small"]
-        assert run(argv, env=preloaded(library)).stdout == run(argv).stdout == "small stack: abcd7\n"
+        assert run([zoo(name) / "zoo", "small"], env=preloaded(library, LD_BIND_NOW="1")).stdout == "small stack: abcd7\n"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -98,7 +98,7 @@ def test_beside_the_drop_in_unwinder(zoo, build, library, mode):
     for both in ([library, build / "libetch-unwind.so.0"], [build / "libetch-unwind.so.0", library]):
         env = preloaded(library, mode, ETCH_UNWIND_VERBOSE="1")
         p = run([d / "zoo"], env={**env, "LD_PRELOAD": ":".join(map(str, both))})
-        assert p.stdout == (d / "expected").read_text() and p.stderr.startswith("libetch-exceptions: in use")
+        assert p.stdout == (d / "expected").read_text() and "libetch-exceptions: in use" in p.stderr
 
 
 @pytest.mark.parametrize("mode", MODES)
