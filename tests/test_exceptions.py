@@ -264,7 +264,7 @@ def test_a_damaged_record_is_noticed(zoo, library, build, tmp_path):
     assert source.count(mark) == 1
     damage = "\tif (r.saved & 1 << FRAME_RBX)\n\t\tr.slot[FRAME_RBX]--;\n"
     (tmp_path / "records.c").write_text(source.replace(mark, mark + damage))
-    sources = [p for room in ("unwind", "exceptions") for p in (ROOT / "lib" / room).glob("*.[cS]") if p.stem != "records"]
+    sources = [p for folder in ("unwind", "exceptions") for p in (ROOT / "lib" / folder).glob("*.[cS]") if p.stem != "records"]
     objects = [build / "o" / p.relative_to(ROOT).with_suffix(".o") for p in sources]
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'lib'}", f"-I{INCLUDE}",
          "-shared", "-o", tmp_path / "damaged.so", tmp_path / "records.c", *objects, "-pthread", "-Wl,--no-as-needed",

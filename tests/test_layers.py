@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rooms of the house and the arrows between them: a file includes what its folder may, and nothing else."""
+"""The folders of the code and which of them may include which: a file includes what its folder may, and nothing else."""
 import re
 from pathlib import Path
 
@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT
 
 X86, ELF, REPORT, SUPPORT = "arch/x86", "elf", "report", "support"
-FACTS, DISCOVER, FLOW, RUNTIMES = (f"analysis/{room}" for room in ("facts", "discover", "flow", "runtimes"))
-UNWIND, LINT, INTERPROC, ADDRESSES = (f"analysis/{room}" for room in ("unwind", "lint", "interproc", "addresses"))
+FACTS, DISCOVER, FLOW, RUNTIMES = (f"analysis/{folder}" for folder in ("facts", "discover", "flow", "runtimes"))
+UNWIND, LINT, INTERPROC, ADDRESSES = (f"analysis/{folder}" for folder in ("unwind", "lint", "interproc", "addresses"))
 DATAFLOW = "analysis/dataflow"
 
 # Folder of tool/: those whose headers it may include, beside its own, support and libetch's public ones.
@@ -48,7 +48,7 @@ TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 ANYWHERE = ROOT / "lib" / "shared" / "search.h"  # the one binary search
 
-# libetch: rooms of lib/. Its public headers, lib/include/etch, include nothing but one another.
+# libetch: folders of lib/. Its public headers, lib/include/etch, include nothing but one another.
 LIB = {
     "lib/common": set(),
     "lib/shared": set(),
@@ -61,8 +61,8 @@ LIB = {
 }
 
 
-def room(path):
-    """The room of a file, as the tables name it."""
+def folder(path):
+    """The folder of a file, as the tables name it."""
     folder = path.relative_to(ROOT).parent
     if folder.parts[0] == "lib":
         return "/".join(folder.parts[:2])
@@ -85,17 +85,17 @@ def included(path):
 def test_arrows():
     wrong, seen = [], set()
     for path in sources():
-        here = room(path)
+        here = folder(path)
         seen.add(here)
         allowed = {here, "lib/include", "support"} | TOOL[here] if here in TOOL else {here, "lib/include"} | LIB.get(here, set())
         wrong += [f"{path.relative_to(ROOT)} includes {other.relative_to(ROOT)}" for other in included(path)
-                  if room(other) not in allowed and other != ANYWHERE]
+                  if folder(other) not in allowed and other != ANYWHERE]
     assert not wrong
-    assert seen - {"lib/include"} == set(TOOL) | set(LIB)  # a room that nobody has named
+    assert seen - {"lib/include"} == set(TOOL) | set(LIB)  # a folder that nobody has named
 
 
 def test_headers_are_reached_by_their_room():
-    """Not by a path relative to the file: an include names the room that it goes to."""
+    """Not by a path relative to the file: an include names the folder that it goes to."""
     for path in sources():
         for name in re.findall(r'^\s*#\s*include "([^"]+)"', path.read_text(), re.M):
             assert "/" in name or path.parent in (ROOT / "tool", ROOT / "lib"), f"{path}: {name}"
@@ -136,7 +136,7 @@ def test_no_name_twice():
 
 
 def test_only_runtimes_knows_a_language():
-    """Language runtimes are rows of one table, analysis/runtimes/runtimes.c; no other room of the analysis names one."""
+    """Language runtimes are rows of one table, analysis/runtimes/runtimes.c; no other folder of the analysis names one."""
     names = r"(?i:ocaml|caml_|ghc|haskell|golang|go_|pclntab|stgrun)|\b(?:Go|Dart|Mono|V8)\b"
     found = [f"{p.relative_to(ROOT)}:{n}" for p in sorted((ROOT / "tool/analysis").rglob("*.[chS]")) if p.parent.name != "runtimes"
              for n, line in enumerate(p.read_text().splitlines(), 1) if re.search(names, line)]

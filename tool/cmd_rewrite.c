@@ -186,7 +186,7 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 /* The parsed options. */
 struct command_line {
 	struct rewrite_command opt;
-	size_t init_room;
+	size_t init_capacity;
 	bool only, orc_encoding, yes;
 	bool forward; /* an option about the output was given: excludes --undo */
 };
@@ -248,7 +248,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		case 'Y': l->yes = true; break;
 		case 'L': l->opt.make.closed = true; break;
 		case 'I':
-			mem_room(&l->opt.make.init, &l->init_room, l->opt.make.init_count, sizeof(*l->opt.make.init));
+			mem_reserve(&l->opt.make.init, &l->init_capacity, l->opt.make.init_count, sizeof(*l->opt.make.init));
 			l->opt.make.init[l->opt.make.init_count++] = optarg;
 			break;
 		case 'N': l->opt.no_undo = true; break;

@@ -31,11 +31,11 @@ static inline uint64_t segment_note_may(const Elf64_Phdr *p, uint64_t *at)
 }
 
 /* How many of these bytes are etch's, by the note that they begin with; 0: it does not fit them. */
-static inline uint64_t segment_note_size(const struct segment_note *n, uint64_t at, uint64_t room)
+static inline uint64_t segment_note_size(const struct segment_note *n, uint64_t at, uint64_t capacity)
 {
-	if ((n->inside != 0) != (at != 0) || n->inside > room)
+	if ((n->inside != 0) != (at != 0) || n->inside > capacity)
 		return 0;
-	return n->inside ? n->inside : room;
+	return n->inside ? n->inside : capacity;
 }
 
 /* Copies the note. Returns 1, or 0 if it is something else. */

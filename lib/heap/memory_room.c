@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* memory_room.c: reads the limits and /proc/self/statm (memory_room.h). */
+/* memory_capacity.c: reads the limits and /proc/self/statm (memory_capacity.h). */
 #include "heap/memory_room.h"
 
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static uint64_t room_of(uint64_t limit, const char *statm, unsigned field)
 	return limit > pages * PAGE ? limit - pages * PAGE : 0;
 }
 
-void memory_room(struct memory_room *r)
+void memory_capacity(struct memory_capacity *r)
 {
 	uint64_t space = limit_of(RLIMIT_AS), data = limit_of(RLIMIT_DATA);
 	char text[128];
@@ -67,8 +67,8 @@ void memory_room(struct memory_room *r)
 
 bool memory_may_take(uint64_t size, bool is_private)
 {
-	struct memory_room r;
+	struct memory_capacity r;
 
-	memory_room(&r);
+	memory_capacity(&r);
 	return size <= r.space / 2 && (!is_private || size <= r.data / 2);
 }

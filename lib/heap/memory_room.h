@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* memory_room.h: how much memory the process's limits leave (memory_room.c). System calls only. */
+/* memory_capacity.h: how much memory the process's limits leave (memory_capacity.c). System calls only. */
 #ifndef ETCH_LIB_HEAP_MEMORY_ROOM_H
 #define ETCH_LIB_HEAP_MEMORY_ROOM_H
 
@@ -9,12 +9,12 @@
 #define ROOM_UNLIMITED UINT64_MAX
 
 /* Bytes that the process can still map. Of a limit, if what is in use cannot be read, an eighth. */
-struct memory_room {
+struct memory_capacity {
 	uint64_t space; /* of address space: RLIMIT_AS */
 	uint64_t data;  /* of private memory that can be written: RLIMIT_DATA */
 };
 
-void memory_room(struct memory_room *r);
+void memory_capacity(struct memory_capacity *r);
 
 /* May the recorder take so much more? Under a limit it takes at most half of what is left at a time: the rest is the
  * program's, whose stack, for example, grows without a call that could be tried again. */

@@ -27,7 +27,7 @@ struct known {
 static struct known cache[PAGES];
 static struct {
 	struct known *list; /* unsorted: programs have few mappings with code */
-	unsigned count, room;
+	unsigned count, capacity;
 	unsigned numbers; /* of the file's records */
 } modules;
 
@@ -40,9 +40,9 @@ void modules_forget(void)
 void modules_clear(void)
 {
 	modules_forget();
-	recorder_unmap(modules.list, modules.room * sizeof(*modules.list));
+	recorder_unmap(modules.list, modules.capacity * sizeof(*modules.list));
 	modules.list = NULL;
-	modules.room = modules.numbers = 0;
+	modules.capacity = modules.numbers = 0;
 }
 
 /* ---- what the kernel says --------------------------------------------------- */
@@ -238,15 +238,15 @@ static bool known_add(const struct known *k)
 {
 	struct known *more;
 
-	if (modules.count == modules.room) {
-		more = recorder_map((modules.room + 256) * sizeof(*more));
+	if (modules.count == modules.capacity) {
+		more = recorder_map((modules.capacity + 256) * sizeof(*more));
 		if (!more)
 			return false;
 		if (modules.list)
 			memcpy(more, modules.list, modules.count * sizeof(*more));
-		recorder_unmap(modules.list, modules.room * sizeof(*more));
+		recorder_unmap(modules.list, modules.capacity * sizeof(*more));
 		modules.list = more;
-		modules.room += 256;
+		modules.capacity += 256;
 	}
 	modules.list[modules.count++] = *k;
 	return true;

@@ -431,9 +431,9 @@ static enum heap_ended failed_by(uint64_t size, uint64_t held, bool by_limit)
 {
 	/* What an allocator may ask the system for at once if it needs a few bytes: glibc's MMAP_AS_MORECORE_SIZE. */
 	const uint64_t least = 1u << 20;
-	struct memory_room r;
+	struct memory_capacity r;
 
-	memory_room(&r);
+	memory_capacity(&r);
 	if (r.space == ROOM_UNLIMITED && r.data == ROOM_UNLIMITED)
 		return !by_limit && size <= held ? HEAP_ENDED_MEMORY : HEAP_ENDED_NOT;
 	if (r.space != ROOM_UNLIMITED && r.space < size + 2 * least && size <= r.space + held)

@@ -42,10 +42,10 @@ void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 void own_tables_keep(void)
 {
 	static int kept;
-	void *room = kept ? NULL : sys_map(FALLBACK_ROOM, 0);
+	void *capacity = kept ? NULL : sys_map(FALLBACK_ROOM, 0);
 
-	if (room)
-		fallback_keep(room);
+	if (capacity)
+		fallback_keep(capacity);
 	kept = 1;
 }
 

@@ -30,9 +30,9 @@ static size_t run_count, moved;
  * merge: more than this many pages are set by another way (imv.c), which takes longer. */
 #define REPLACED_MOST 256u
 
-/* Finds the runs of a list that is sorted by address. Puts the first `room` of them at `run`, and returns how many
+/* Finds the runs of a list that is sorted by address. Puts the first `capacity` of them at `run`, and returns how many
  * there are. */
-static size_t runs_find(const struct list *l, struct data_run *run, size_t room)
+static size_t runs_find(const struct list *l, struct data_run *run, size_t capacity)
 {
 	struct data_run r = {0};
 	size_t count = 0;
@@ -55,13 +55,13 @@ static size_t runs_find(const struct list *l, struct data_run *run, size_t room)
 			r.last = i + 1;
 			continue;
 		}
-		if (r.end && count < room)
+		if (r.end && count < capacity)
 			run[count] = r;
 		count += r.end != 0;
 		r = (struct data_run){
 			.start = PAGE_OF(at), .end = PAGE_OF(at) + ETCH_PAGE, .first = i, .last = i + 1, .prot = prot};
 	}
-	if (r.end && count < room)
+	if (r.end && count < capacity)
 		run[count] = r;
 	return count + (r.end != 0);
 }
@@ -129,13 +129,13 @@ static int is_too_many(const struct data_run *r, const struct module *owner)
 
 long data_swap_prepare(const struct list *l)
 {
-	size_t room = sizeof(run_space) / sizeof(run_space[0]);
+	size_t capacity = sizeof(run_space) / sizeof(run_space[0]);
 	long ret = 0;
 
 	runs = run_space;
 	moved = 0;
-	run_count = runs_find(l, runs, room);
-	if (run_count > room) {
+	run_count = runs_find(l, runs, capacity);
+	if (run_count > capacity) {
 		runs = sys_map(run_count * sizeof(*runs), 0);
 		if (!runs) {
 			runs = run_space;

@@ -163,12 +163,12 @@ static void state_load(const struct etch_imv *e, uint64_t from, uint64_t to, str
 
 struct sentence {
 	char *text;
-	size_t at, room; /* room: without the NUL */
+	size_t at, capacity; /* room: without the NUL */
 };
 
 static void sentence_add(struct sentence *s, const char *text)
 {
-	while (*text && s->at < s->room)
+	while (*text && s->at < s->capacity)
 		s->text[s->at++] = *text++;
 }
 

@@ -49,9 +49,9 @@ const struct segment *text_swappable(uint64_t at, unsigned size)
 }
 
 /* Finds the runs of a sorted list: pages with a word that has to be swapped, each with all words on
- * them. Puts the first `room` of them at `run`, and returns how many there are. -1: a word is where it cannot be
+ * them. Puts the first `capacity` of them at `run`, and returns how many there are. -1: a word is where it cannot be
  * swapped. */
-static long runs_find(const struct list *l, struct swap_run *run, long room)
+static long runs_find(const struct list *l, struct swap_run *run, long capacity)
 {
 	struct swap_run r = {0};
 	const struct segment *s = NULL;
@@ -75,7 +75,7 @@ static long runs_find(const struct list *l, struct swap_run *run, long room)
 			r.end = page + ETCH_PAGE;
 			r.last = i + 1;
 		} else if (w->at >= r.end) {
-			if (r.end && count < room)
+			if (r.end && count < capacity)
 				run[count] = r;
 			count += r.end != 0;
 			r = (struct swap_run){
@@ -85,7 +85,7 @@ static long runs_find(const struct list *l, struct swap_run *run, long room)
 		}
 		r.required |= w->swap == WORD_SWAP;
 	}
-	if (r.end && count < room)
+	if (r.end && count < capacity)
 		run[count] = r;
 	return count + (r.end != 0);
 }
@@ -293,15 +293,15 @@ static int runs_split(const struct swaps *s)
 
 int swaps_prepare(struct swaps *s, struct list *l)
 {
-	long count, room = sizeof(run_space) / sizeof(run_space[0]);
+	long count, capacity = sizeof(run_space) / sizeof(run_space[0]);
 	int err = 0;
 
 	*s = (struct swaps){.text = l, .run = run_space};
-	count = runs_find(l, run_space, room);
+	count = runs_find(l, run_space, capacity);
 	if (count <= 0)
 		return count ? ETCH_EPERM : 0;
 	s->count = (size_t)count;
-	if (count > room) {
+	if (count > capacity) {
 		s->run = sys_map(s->count * sizeof(*s->run), 0);
 		if (!s->run)
 			return ETCH_ENOMEM;

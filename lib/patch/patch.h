@@ -49,7 +49,7 @@ static inline uint64_t word_first(const struct word *w) { return w->at + (unsign
 void list_end(struct list *l);
 /* Makes room for this many words. flags: MAP_POPULATE if all of it will be used, which avoids most page faults. 0 or
  * ETCH_ENOMEM. */
-int list_room(struct list *l, size_t capacity, int text, int flags);
+int list_capacity(struct list *l, size_t capacity, int text, int flags);
 /* Adds a word. 0 or ETCH_ENOMEM. */
 int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t mask, int text);
 /* Sorts by address; stable. 0 or ETCH_ENOMEM. (list_sort.c) */

@@ -38,7 +38,7 @@ void list_end(struct list *l)
 	room_release(l);
 }
 
-int list_room(struct list *l, size_t capacity, int text, int flags)
+int list_capacity(struct list *l, size_t capacity, int text, int flags)
 {
 	struct word *w = data_space;
 
@@ -69,7 +69,7 @@ int list_room(struct list *l, size_t capacity, int text, int flags)
 int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t mask, int text)
 {
 	struct word *w;
-	int err = l->count < l->capacity ? 0 : list_room(l, 4 * l->capacity, text, 0);
+	int err = l->count < l->capacity ? 0 : list_capacity(l, 4 * l->capacity, text, 0);
 
 	if (err)
 		return err;

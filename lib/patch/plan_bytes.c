@@ -10,7 +10,7 @@ int txn_eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, ui
 	struct word *w;
 
 	while (l->capacity - l->count < 2) {
-		int err = list_room(l, 4 * l->capacity, 1, 0);
+		int err = list_capacity(l, 4 * l->capacity, 1, 0);
 
 		if (err)
 			return err;

@@ -169,4 +169,4 @@ int plan_reads(struct txn *t, struct range_read *r)
 	return err;
 }
 
-void txn_reserve(struct txn *t, size_t sites) { (void)list_room(&t->text, sites, 1, MAP_POPULATE); }
+void txn_reserve(struct txn *t, size_t sites) { (void)list_capacity(&t->text, sites, 1, MAP_POPULATE); }

@@ -21,8 +21,8 @@
 
 /* ---- bodies that have been written --------------------------------------------- */
 
-static struct etch_pv_body first_room[16], *remembered = first_room;
-static size_t remembered_count, remembered_room = sizeof(first_room) / sizeof(first_room[0]);
+static struct etch_pv_body first_capacity[16], *remembered = first_capacity;
+static size_t remembered_count, remembered_capacity = sizeof(first_capacity) / sizeof(first_capacity[0]);
 
 static int same_body(const struct etch_pv_body *a, const struct etch_pv_body *b)
 {
@@ -37,15 +37,15 @@ static int remember(const struct etch_pv_body *b)
 	for (size_t i = 0; i < remembered_count; i++)
 		if (same_body(&remembered[i], b))
 			return 1;
-	if (remembered_count == remembered_room) {
-		more = sys_map(remembered_room * 4 * sizeof(*b), 0);
+	if (remembered_count == remembered_capacity) {
+		more = sys_map(remembered_capacity * 4 * sizeof(*b), 0);
 		if (!more)
 			return 0;
 		memcpy(more, remembered, remembered_count * sizeof(*b));
-		if (remembered != first_room)
-			sys_munmap(remembered, remembered_room * sizeof(*b));
+		if (remembered != first_capacity)
+			sys_munmap(remembered, remembered_capacity * sizeof(*b));
 		remembered = more;
-		remembered_room *= 4;
+		remembered_capacity *= 4;
 	}
 	remembered[remembered_count++] = *b;
 	return 1;

@@ -42,12 +42,12 @@ static unsigned left_count;
 
 void text_file_left(uint64_t start, uint64_t end)
 {
-	unsigned room = sizeof(left) / sizeof(left[0]);
+	unsigned capacity = sizeof(left) / sizeof(left[0]);
 
-	for (unsigned i = 0; i < left_count && i < room; i++)
+	for (unsigned i = 0; i < left_count && i < capacity; i++)
 		if (left[i].start == start && left[i].stop == end)
 			return;
-	left[left_count++ % room] = (struct bounds){start, end};
+	left[left_count++ % capacity] = (struct bounds){start, end};
 }
 
 void text_file_forget(const struct image *im)

@@ -15,8 +15,8 @@
 
 struct blake2b {
 	uint64_t h[8];
-	uint64_t bytes; /* in all blocks before the one in `room` */
-	uint8_t room[BLAKE2B_BLOCK];
+	uint64_t bytes; /* in all blocks before the one in `capacity` */
+	uint8_t capacity[BLAKE2B_BLOCK];
 	size_t fill; /* a full block waits until it is known whether it is the last */
 };
 
@@ -91,7 +91,7 @@ static inline void blake2b_add(struct blake2b *s, const void *data, uint64_t siz
 
 		if (s->fill == BLAKE2B_BLOCK) {
 			s->bytes += BLAKE2B_BLOCK;
-			blake2b_block(s, s->room, s->bytes, 0);
+			blake2b_block(s, s->capacity, s->bytes, 0);
 			s->fill = 0;
 			/* Whole blocks are taken from where they are, except for the last one. */
 			for (; size > BLAKE2B_BLOCK; p += BLAKE2B_BLOCK, size -= BLAKE2B_BLOCK) {
@@ -101,7 +101,7 @@ static inline void blake2b_add(struct blake2b *s, const void *data, uint64_t siz
 			continue;
 		}
 		part = part < size ? part : size;
-		memcpy(s->room + s->fill, p, part);
+		memcpy(s->capacity + s->fill, p, part);
 		s->fill += part;
 		p += part;
 		size -= part;
@@ -110,8 +110,8 @@ static inline void blake2b_add(struct blake2b *s, const void *data, uint64_t siz
 
 static inline void blake2b_end(struct blake2b *s, uint8_t digest[BLAKE2B_DIGEST])
 {
-	memset(s->room + s->fill, 0, BLAKE2B_BLOCK - s->fill);
-	blake2b_block(s, s->room, s->bytes + s->fill, 1);
+	memset(s->capacity + s->fill, 0, BLAKE2B_BLOCK - s->fill);
+	blake2b_block(s, s->capacity, s->bytes + s->fill, 1);
 	memcpy(digest, s->h, BLAKE2B_DIGEST);
 }
 

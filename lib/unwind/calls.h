@@ -66,13 +66,13 @@ static inline bool calls_are_relocated(const struct prepare_image *im)
 	for (i = 0; i < im->phnum; i++) {
 		const Elf64_Phdr *p = &im->phdr[i];
 		const uint8_t *bytes;
-		uint64_t room, at;
+		uint64_t capacity, at;
 		Elf64_Dyn d;
 
 		if (p->p_type != PT_DYNAMIC)
 			continue;
-		bytes = eh_segment_at(im, p->p_vaddr, &room);
-		for (at = 0; bytes && at + sizeof(d) <= room; at += sizeof(d)) {
+		bytes = eh_segment_at(im, p->p_vaddr, &capacity);
+		for (at = 0; bytes && at + sizeof(d) <= capacity; at += sizeof(d)) {
 			memcpy(&d, bytes + at, sizeof(d));
 			if (d.d_tag == DT_NULL)
 				break;

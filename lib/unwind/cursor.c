@@ -66,12 +66,12 @@ WALK const struct unwind_module *cursor_enter_other(struct cursor *c, uint64_t a
 
 	if (at - c->bare.start < c->bare.end - c->bare.start)
 		return NULL;
-	m = ETCH_UNLIKELY(c->target != NULL) ? lookup_target(c->target, at, &c->room) : lookup_module(at, &c->room);
+	m = ETCH_UNLIKELY(c->target != NULL) ? lookup_target(c->target, at, &c->capacity) : lookup_module(at, &c->capacity);
 	if (ETCH_UNLIKELY(!m)) {
 		enter_bare(c, at);
 		return NULL;
 	}
-	c->shared = m == &c->room ? NULL : m;
+	c->shared = m == &c->capacity ? NULL : m;
 	c->text = m->text;
 	c->text_size = m->text_size;
 	return m;
@@ -305,7 +305,7 @@ int cursor_rule(struct cursor *c, struct etch_rule *r)
  */
 NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct cursor *c)
 {
-	const struct unwind_module *m = c->shared ? c->shared : &c->room;
+	const struct unwind_module *m = c->shared ? c->shared : &c->capacity;
 	const word *slot = c->known & KNOWN(ETCH_RBP) ? &c->reg[ETCH_RBP] : &lost;
 	struct frame f = {c->reg[ETCH_RIP], c->reg[ETCH_RSP], slot};
 	uint64_t bp;

@@ -24,7 +24,7 @@ struct cursor {
 	int interrupted; /* rip is an interrupted instruction: look it up itself, not rip - 1 */
 	/* From here up to `bare_key` all zero at the start of a walk. */
 	uint64_t text, text_size;           /* of the module that rip was in last */
-	const struct unwind_module *shared; /* that module; null: it is in `room` */
+	const struct unwind_module *shared; /* that module; null: it is in `capacity` */
 	struct window window;
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
 	const struct etch_target *target; /* null: this process */
@@ -36,7 +36,7 @@ struct cursor {
 	uint64_t untabled;  /* with CURSOR_CFI: the first rip that no table covered; 0: none */
 	struct prepare_image bare; /* with it: the module last met that has no table; end 0: none */
 	uint64_t bare_key;         /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
-	struct unwind_module room;
+	struct unwind_module capacity;
 	struct behind behind;
 };
 
@@ -164,7 +164,7 @@ int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch
 /* Keeps the rules that walks without tables have read, in zeroed memory that stays. Before that, each walk reads them
  * again. May run beside walks and in signal handlers. (fallback.c) */
 #define FALLBACK_ROOM (640u << 10)
-void fallback_keep(void *room);
+void fallback_keep(void *capacity);
 
 /* A module's key for these rules; 0: they are not kept, since nothing tells it from another file that may be loaded
  * at its place. (fallback.c) */
@@ -197,7 +197,7 @@ static inline __attribute__((always_inline)) const struct unwind_module *cursor_
 {
 	if (ETCH_UNLIKELY(at - c->text >= c->text_size))
 		return cursor_enter_other(c, at);
-	return c->shared ? c->shared : &c->room;
+	return c->shared ? c->shared : &c->capacity;
 }
 
 /* Loads the registers of an interrupted frame that cursor_begin_walk() has left out. */

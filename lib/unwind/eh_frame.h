@@ -33,7 +33,7 @@ static inline const void *eh_segment_at(const struct prepare_image *im, uint64_t
 static inline bool eh_frame_open(const struct prepare_image *im, struct etch_cfi_hdr *h, struct etch_cfi *cfi)
 {
 	const void *bytes = NULL;
-	uint64_t room;
+	uint64_t capacity;
 	unsigned i;
 
 	for (i = 0; i < im->phnum && !bytes; i++) {
@@ -41,14 +41,14 @@ static inline bool eh_frame_open(const struct prepare_image *im, struct etch_cfi
 
 		if (p->p_type != PT_GNU_EH_FRAME)
 			continue;
-		bytes = eh_segment_at(im, p->p_vaddr, &room);
-		if (!bytes || !etch_cfi_hdr(bytes, p->p_memsz < room ? p->p_memsz : room, p->p_vaddr, h))
+		bytes = eh_segment_at(im, p->p_vaddr, &capacity);
+		if (!bytes || !etch_cfi_hdr(bytes, p->p_memsz < capacity ? p->p_memsz : capacity, p->p_vaddr, h))
 			return false;
 	}
-	bytes = bytes ? eh_segment_at(im, h->eh_frame, &room) : NULL;
+	bytes = bytes ? eh_segment_at(im, h->eh_frame, &capacity) : NULL;
 	if (!bytes)
 		return false;
-	etch_cfi_open(cfi, bytes, room, h->eh_frame);
+	etch_cfi_open(cfi, bytes, capacity, h->eh_frame);
 	cfi->stop = true;
 	return true;
 }

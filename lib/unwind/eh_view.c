@@ -41,27 +41,27 @@ struct frames_place {
 /* False: it has no .eh_frame, or has gone. */
 static bool place_find(const struct prepare_image *im, struct frames_place *p)
 {
-	uint64_t room = 0, addr = 0;
+	uint64_t capacity = 0, addr = 0;
 	uint8_t front[HDR_FRONT];
 
-	for (unsigned i = 0; i < im->phnum && !room; i++) {
+	for (unsigned i = 0; i < im->phnum && !capacity; i++) {
 		if (im->phdr[i].p_type != PT_GNU_EH_FRAME)
 			continue;
 		addr = im->phdr[i].p_vaddr;
-		if (!eh_segment_at(im, addr, &room))
+		if (!eh_segment_at(im, addr, &capacity))
 			return false;
-		if (im->phdr[i].p_memsz < room)
-			room = im->phdr[i].p_memsz;
+		if (im->phdr[i].p_memsz < capacity)
+			capacity = im->phdr[i].p_memsz;
 	}
 	memset(front, 0, sizeof(front));
-	if (!room || memory_copy(front, im->bias + addr, room < sizeof(front) ? room : sizeof(front)) ||
-	    !etch_cfi_hdr(front, room, addr, &p->h) || !eh_segment_at(im, p->h.eh_frame, &p->frames_size))
+	if (!capacity || memory_copy(front, im->bias + addr, capacity < sizeof(front) ? capacity : sizeof(front)) ||
+	    !etch_cfi_hdr(front, capacity, addr, &p->h) || !eh_segment_at(im, p->h.eh_frame, &p->frames_size))
 		return false;
 	p->table = p->h.count ? addr + (uint64_t)(p->h.table - front) : addr;
 	p->from = (addr < p->h.eh_frame ? addr : p->h.eh_frame) & ~(uint64_t)(PIECE - 1);
 	p->to = p->h.eh_frame + p->frames_size;
-	if (p->to < addr + room)
-		p->to = addr + room;
+	if (p->to < addr + capacity)
+		p->to = addr + capacity;
 	return true;
 }
 
@@ -207,12 +207,12 @@ bool eh_view_fde(struct eh_view *v, uint64_t i, struct etch_fde *fde)
 
 uint64_t eh_code_copy(const struct prepare_image *im, uint64_t addr, uint8_t *to, uint64_t size)
 {
-	uint64_t room = 0;
-	const void *code = eh_segment_at(im, addr, &room);
+	uint64_t capacity = 0;
+	const void *code = eh_segment_at(im, addr, &capacity);
 
 	if (!code)
 		return 0;
-	size = size < room ? size : room;
+	size = size < capacity ? size : capacity;
 	if (im->kept)
 		return memory_copy(to, im->bias + addr, size) ? 0 : size;
 	memcpy(to, code, size);

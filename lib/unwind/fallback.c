@@ -65,7 +65,7 @@ struct kept_rule {
 
 static struct kept_rule *kept;
 
-void fallback_keep(void *room) { __atomic_store_n(&kept, room, __ATOMIC_RELEASE); }
+void fallback_keep(void *capacity) { __atomic_store_n(&kept, capacity, __ATOMIC_RELEASE); }
 
 /* The same build-id at the same place is the same file, and has the same rules. */
 uint64_t fallback_key(const struct prepare_image *im)

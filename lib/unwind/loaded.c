@@ -58,7 +58,7 @@ static struct head *heads;
 
 /* As much of a file's first bytes as has its headers and its build-id in nearly every one. */
 #define HEAD_BYTES 1536
-union head_room {
+union head_capacity {
 	Elf64_Ehdr header;
 	uint8_t bytes[HEAD_BYTES];
 };
@@ -124,8 +124,8 @@ void image_build_id(const struct prepare_image *im, struct identity *id)
 	}
 }
 
-/* The same of a module that may go away, of which `room` has the first bytes. */
-static void build_id_read(const struct prepare_image *im, const union head_room *room, uint64_t have,
+/* The same of a module that may go away, of which `capacity` has the first bytes. */
+static void build_id_read(const struct prepare_image *im, const union head_capacity *capacity, uint64_t have,
                           struct identity *id)
 {
 	for (unsigned i = 0; i < im->phnum; i++) {
@@ -137,7 +137,7 @@ static void build_id_read(const struct prepare_image *im, const union head_room 
 		if (p->p_type != PT_NOTE || (at & 3) || size > 65536 || !loaded_readable(im, at, p->p_memsz))
 			continue;
 		if (at - im->start <= have && p->p_memsz <= have - (at - im->start)) {
-			found = note_find(p, i, room->bytes + (at - im->start), id);
+			found = note_find(p, i, capacity->bytes + (at - im->start), id);
 		} else if ((copy = sys_map(size, 0))) {
 			found = !memory_copy(copy, at, size) && note_find(p, i, copy, id);
 			sys_munmap(copy, size);
@@ -227,17 +227,17 @@ static bool bytes_equal(const uint8_t *a, const uint8_t *b, uint64_t size)
 	return !size;
 }
 
-/* What has been kept of this file, if `room` shows that it is that: the usual case, without a look at each note. Null:
- * it does not show it. */
-static const struct head *head_known(const struct prepare_image *im, const union head_room *room, uint64_t have)
+/* What has been kept of this file, if `capacity` shows that it is that: the usual case, without a look at each note.
+ * Null: it does not show it. */
+static const struct head *head_known(const struct prepare_image *im, const union head_capacity *capacity, uint64_t have)
 {
 	for (const struct head *h = __atomic_load_n(&heads, __ATOMIC_ACQUIRE); h; h = h->next) {
 		const struct identity *id = &h->identity;
 		uint64_t at = im->bias + id->note.p_vaddr + id->id_offset - im->start;
 
-		if (id->id_size && id->header.e_shoff == room->header.e_shoff && at < have && id->id_size <= have - at &&
-		    bytes_equal(room->bytes + at, id->id, id->id_size) &&
-		    same_words(&id->header, &room->header, sizeof(id->header) / 8) &&
+		if (id->id_size && id->header.e_shoff == capacity->header.e_shoff && at < have && id->id_size <= have - at &&
+		    bytes_equal(capacity->bytes + at, id->id, id->id_size) &&
+		    same_words(&id->header, &capacity->header, sizeof(id->header) / 8) &&
 		    same_words(h->phdr, im->phdr, im->phnum * sizeof(*im->phdr) / 8))
 			return h;
 	}
@@ -245,7 +245,7 @@ static const struct head *head_known(const struct prepare_image *im, const union
 }
 
 /* Completes the image of a module that may go away, by its program headers, which im->phdr has, and keeps them. */
-static int image_keep(struct prepare_image *im, const union head_room *room, uint64_t have)
+static int image_keep(struct prepare_image *im, const union head_capacity *capacity, uint64_t have)
 {
 	struct identity id;
 	const struct head *h;
@@ -256,13 +256,13 @@ static int image_keep(struct prepare_image *im, const union head_room *room, uin
 			im->bias = im->start - PAGE_DOWN(im->phdr[i].p_vaddr);
 			break;
 		}
-	if (!headers_are_here(im, room->header.e_phoff))
+	if (!headers_are_here(im, capacity->header.e_phoff))
 		return 0;
-	h = head_known(im, room, have);
+	h = head_known(im, capacity, have);
 	if (!h) {
 		memset(&id, 0, sizeof(id));
-		id.header = room->header;
-		build_id_read(im, room, have, &id);
+		id.header = capacity->header;
+		build_id_read(im, capacity, have, &id);
 		h = head_keep(&id, im->phdr);
 	}
 	if (!h)
@@ -275,24 +275,25 @@ static int image_keep(struct prepare_image *im, const union head_room *room, uin
 /* Reads the headers of the module that is mapped at [im->start, im->end), and may go away at any moment. */
 static __attribute__((noinline)) int image_headers(struct prepare_image *im)
 {
-	union head_room room;
-	uint64_t size = im->end - im->start, have = size < sizeof(room) ? size & ~(uint64_t)7 : sizeof(room), bytes;
+	union head_capacity capacity;
+	uint64_t size = im->end - im->start, have = size < sizeof(capacity) ? size & ~(uint64_t)7 : sizeof(capacity), bytes;
 	Elf64_Phdr *phdr;
 	int ret;
 
-	if (have < sizeof(room.header) || memory_copy(&room, im->start, have) || !header_is_good(&room.header, size))
+	if (have < sizeof(capacity.header) || memory_copy(&capacity, im->start, have) ||
+	    !header_is_good(&capacity.header, size))
 		return 0;
-	im->phnum = room.header.e_phnum;
+	im->phnum = capacity.header.e_phnum;
 	bytes = im->phnum * sizeof(*phdr);
-	if (room.header.e_phoff <= have && bytes <= have - room.header.e_phoff) {
-		im->phdr = (const Elf64_Phdr *)(const void *)(room.bytes + room.header.e_phoff);
-		return image_keep(im, &room, have);
+	if (capacity.header.e_phoff <= have && bytes <= have - capacity.header.e_phoff) {
+		im->phdr = (const Elf64_Phdr *)(const void *)(capacity.bytes + capacity.header.e_phoff);
+		return image_keep(im, &capacity, have);
 	}
 	phdr = sys_map(bytes, 0);
 	if (!phdr)
 		return 0;
 	im->phdr = phdr;
-	ret = !memory_copy(phdr, im->start + room.header.e_phoff, bytes) && image_keep(im, &room, have);
+	ret = !memory_copy(phdr, im->start + capacity.header.e_phoff, bytes) && image_keep(im, &capacity, have);
 	sys_munmap(phdr, bytes);
 	return ret;
 }
@@ -455,7 +456,7 @@ void loaded_from(const struct dl_phdr_info *info, struct prepare_image *im)
 
 struct snapshot_request {
 	struct snapshot *snapshot;
-	size_t room; /* capacity in modules */
+	size_t capacity; /* capacity in modules */
 };
 
 static int snapshot_add(struct dl_phdr_info *info, size_t size, void *arg)
@@ -467,7 +468,7 @@ static int snapshot_add(struct dl_phdr_info *info, size_t size, void *arg)
 	loaded_from(info, &im);
 	if (im.start >= im.end)
 		return 0;
-	if (snapshot_request->snapshot->count < snapshot_request->room)
+	if (snapshot_request->snapshot->count < snapshot_request->capacity)
 		snapshot_request->snapshot->image[snapshot_request->snapshot->count] = im;
 	snapshot_request->snapshot->count++;
 	return 0;
@@ -475,18 +476,18 @@ static int snapshot_add(struct dl_phdr_info *info, size_t size, void *arg)
 
 static void snapshot_make(void)
 {
-	struct snapshot_request snapshot_request = {.room = 64};
+	struct snapshot_request snapshot_request = {.capacity = 64};
 	struct snapshot *now = __atomic_load_n(&snapshot, __ATOMIC_ACQUIRE);
 
 	for (;;) {
-		uint64_t size = sizeof(struct snapshot) + snapshot_request.room * sizeof(struct prepare_image);
+		uint64_t size = sizeof(struct snapshot) + snapshot_request.capacity * sizeof(struct prepare_image);
 
 		snapshot_request.snapshot = sys_map(size, 0);
 		if (!snapshot_request.snapshot)
 			return;
 		dl_iterate_phdr(snapshot_add, &snapshot_request);
-		if (snapshot_request.snapshot->count > snapshot_request.room) {
-			snapshot_request.room = 2 * snapshot_request.snapshot->count;
+		if (snapshot_request.snapshot->count > snapshot_request.capacity) {
+			snapshot_request.capacity = 2 * snapshot_request.snapshot->count;
 			munmap(snapshot_request.snapshot, size);
 			continue;
 		}

@@ -30,16 +30,16 @@ const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned 
 	/* Backwards: in most modules the segment is the last one. */
 	for (unsigned i = im->phnum; i--;) {
 		const Elf64_Phdr *p = &im->phdr[i];
-		uint64_t in, room = segment_note_may(p, &in), at = im->bias + p->p_vaddr + in;
+		uint64_t in, capacity = segment_note_may(p, &in), at = im->bias + p->p_vaddr + in;
 		struct segment_note n;
 
-		if (!room || !loaded_inside(im, at, room) || !note_read(im, at, &n))
+		if (!capacity || !loaded_inside(im, at, capacity) || !note_read(im, at, &n))
 			continue;
-		room = segment_note_size(&n, in, room);
-		if (n.first > room || ((at + n.first) & 7))
+		capacity = segment_note_size(&n, in, capacity);
+		if (n.first > capacity || ((at + n.first) & 7))
 			return NULL;
 		*index = i;
-		*size = room - n.first;
+		*size = capacity - n.first;
 		return (const struct etch_unwind *)(uintptr_t)(at + n.first);
 	}
 	return NULL;
@@ -138,7 +138,7 @@ static const struct unwind_module *opened_add(const struct prepare_image *im, co
 static const struct unwind_module no_table;
 
 /* The table inside a module that may be unloaded. */
-static const struct unwind_module *copy_open(const struct prepare_image *im, struct unwind_module *room)
+static const struct unwind_module *copy_open(const struct prepare_image *im, struct unwind_module *capacity)
 {
 	const struct table_copy *t = table_copy_of(im);
 	const struct etch_unwind *u = t ? table_copy_table(t) : NULL;
@@ -146,18 +146,18 @@ static const struct unwind_module *copy_open(const struct prepare_image *im, str
 	if (!u)
 		return &no_table;
 	if (u->encoding == ETCH_ENCODING_ORC)
-		room->orc = (struct etch_orc_table){.ip = (const int32_t *)(const void *)t->part[COPY_IP].bytes,
-		                                    .orc = (const struct etch_orc *)(const void *)t->part[COPY_ORC].bytes,
-		                                    .lookup = (const uint32_t *)(const void *)t->part[COPY_LOOKUP].bytes,
-		                                    .rows = u->rows,
-		                                    .ip_addr = u->orc_ip,
-		                                    .text = u->text,
-		                                    .text_size = u->text_size};
-	module_open(room, u, im->bias);
-	return u->encoding == ETCH_ENCODING_BLOCK && table_copy_is_certain(im) ? opened_add(im, u, 0, room) : room;
+		capacity->orc = (struct etch_orc_table){.ip = (const int32_t *)(const void *)t->part[COPY_IP].bytes,
+		                                        .orc = (const struct etch_orc *)(const void *)t->part[COPY_ORC].bytes,
+		                                        .lookup = (const uint32_t *)(const void *)t->part[COPY_LOOKUP].bytes,
+		                                        .rows = u->rows,
+		                                        .ip_addr = u->orc_ip,
+		                                        .text = u->text,
+		                                        .text_size = u->text_size};
+	module_open(capacity, u, im->bias);
+	return u->encoding == ETCH_ENCODING_BLOCK && table_copy_is_certain(im) ? opened_add(im, u, 0, capacity) : capacity;
 }
 
-static const struct unwind_module *image_open(const struct prepare_image *im, struct unwind_module *room)
+static const struct unwind_module *image_open(const struct prepare_image *im, struct unwind_module *capacity)
 {
 	const struct unwind_module *m = opened_find(im);
 	const struct etch_unwind *u;
@@ -172,26 +172,26 @@ static const struct unwind_module *image_open(const struct prepare_image *im, st
 	if (e)
 		return &e->module;
 	if (im->kept)
-		return copy_open(im, room);
+		return copy_open(im, capacity);
 	u = lookup_table(im, &index, &size);
 	if (!u)
 		return &no_table;
-	if (!etch_unwind_header_valid(u, size) || (u->encoding == ETCH_ENCODING_ORC && !orc_open(im, u, &room->orc)))
+	if (!etch_unwind_header_valid(u, size) || (u->encoding == ETCH_ENCODING_ORC && !orc_open(im, u, &capacity->orc)))
 		return &no_table;
-	module_open(room, u, im->bias);
-	return u->encoding == ETCH_ENCODING_BLOCK ? opened_add(im, u, index, room) : room;
+	module_open(capacity, u, im->bias);
+	return u->encoding == ETCH_ENCODING_BLOCK ? opened_add(im, u, index, capacity) : capacity;
 }
 
-const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *room)
+const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *capacity)
 {
 	const struct unwind_module *m, *none = NULL;
 	struct prepare_image im;
 
 	if (!loaded_image(at, &im))
 		return &no_table;
-	m = image_open(&im, room);
+	m = image_open(&im, capacity);
 	/* A table that another thread has made since stays. */
-	if (p && m != room)
+	if (p && m != capacity)
 		__atomic_compare_exchange_n(&p->module, &none, m, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	return m;
 }

@@ -81,11 +81,11 @@ static int is_code(uint64_t ip)
 static int target_code_before(const struct etch_target *t, uint64_t ip, uint64_t *bytes)
 {
 	size_t k = SEARCH(t->module_count, i, t->modules[i].end < ip);
-	struct unwind_module room;
+	struct unwind_module capacity;
 
 	if (k == t->module_count || ip <= t->modules[k].start)
 		return -1;
-	if (t->modules[k].table && !lookup_target(t, ip - 1, &room))
+	if (t->modules[k].table && !lookup_target(t, ip - 1, &capacity))
 		return 0;
 	return t->read(t->arg, ip - 8, bytes) ? -1 : 1;
 }

@@ -37,7 +37,7 @@ static int target_orc_open(const struct etch_target_module *t, struct etch_orc_t
 	return u->rows && o->ip && o->orc && o->lookup;
 }
 
-const struct unwind_module *lookup_target(const struct etch_target *target, uint64_t at, struct unwind_module *room)
+const struct unwind_module *lookup_target(const struct etch_target *target, uint64_t at, struct unwind_module *capacity)
 {
 	const struct etch_target_module *t;
 	size_t k = SEARCH(target->module_count, i, target->modules[i].end <= at);
@@ -46,10 +46,10 @@ const struct unwind_module *lookup_target(const struct etch_target *target, uint
 		return NULL;
 	t = &target->modules[k];
 	if (at < t->start || !t->table || !etch_unwind_header_valid(t->table, t->size) ||
-	    (t->table->encoding == ETCH_ENCODING_ORC && !target_orc_open(t, &room->orc)))
+	    (t->table->encoding == ETCH_ENCODING_ORC && !target_orc_open(t, &capacity->orc)))
 		return NULL;
-	module_open(room, t->table, t->bias);
-	return at - room->text < room->text_size ? room : NULL;
+	module_open(capacity, t->table, t->bias);
+	return at - capacity->text < capacity->text_size ? capacity : NULL;
 }
 
 UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t file_size, uint64_t *size,
@@ -81,20 +81,20 @@ UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t
 	phdr = (const Elf64_Phdr *)(const void *)((const uint8_t *)file + h->e_phoff);
 	for (unsigned i = h->e_phnum; i--;) {
 		const Elf64_Phdr *p = &phdr[i];
-		uint64_t in, room = segment_note_may(p, &in);
+		uint64_t in, capacity = segment_note_may(p, &in);
 		const uint8_t *at;
 		struct segment_note n;
 
-		if (!room || p->p_offset > file_size || p->p_filesz > file_size - p->p_offset)
+		if (!capacity || p->p_offset > file_size || p->p_filesz > file_size - p->p_offset)
 			continue;
 		at = (const uint8_t *)file + p->p_offset + in;
 		if (!segment_note_read(at, &n))
 			continue;
-		room = segment_note_size(&n, in, room);
-		if (n.first > room || ((p->p_offset + in + n.first) & 7))
+		capacity = segment_note_size(&n, in, capacity);
+		if (n.first > capacity || ((p->p_offset + in + n.first) & 7))
 			return NULL;
 		u = (const struct etch_unwind *)(const void *)(at + n.first);
-		*size = room - n.first;
+		*size = capacity - n.first;
 		*address = p->p_vaddr + in + n.first;
 		if (!etch_unwind_valid(u, *size))
 			return NULL;

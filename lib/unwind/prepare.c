@@ -15,23 +15,24 @@
 
 static __attribute__((noinline)) bool array_grow(struct array *a, uint64_t each)
 {
-	uint64_t room = a->room ? 2 * a->room : 65536 / each;
+	uint64_t capacity = a->capacity ? 2 * a->capacity : 65536 / each;
 	long p;
 
 	if (a->list)
-		p = sys_call6(SYS_mremap, (long)a->list, (long)(a->room * each), (long)(room * each), MREMAP_MAYMOVE, 0, 0);
+		p = sys_call6(SYS_mremap, (long)a->list, (long)(a->capacity * each), (long)(capacity * each), MREMAP_MAYMOVE, 0,
+		              0);
 	else
-		p = (long)sys_map(room * each, 0);
+		p = (long)sys_map(capacity * each, 0);
 	if (!p || (p < 0 && p > -4096))
 		return false;
 	a->list = (void *)p;
-	a->room = room;
+	a->capacity = capacity;
 	return true;
 }
 
 static inline void *array_add(struct array *a, uint64_t each)
 {
-	if (a->count == a->room && !array_grow(a, each))
+	if (a->count == a->capacity && !array_grow(a, each))
 		return NULL;
 	return (char *)a->list + a->count++ * each;
 }
@@ -39,7 +40,7 @@ static inline void *array_add(struct array *a, uint64_t each)
 static void array_free(struct array *a, uint64_t each)
 {
 	if (a->list)
-		sys_munmap(a->list, a->room * each);
+		sys_munmap(a->list, a->capacity * each);
 }
 
 /* Heap sort, skipped if already sorted, as the tables of .eh_frame_hdr are. */

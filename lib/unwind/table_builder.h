@@ -11,7 +11,7 @@
 /* A growing array in mapped memory, which is zeroed. */
 struct array {
 	void *list;
-	uint64_t count, room; /* in elements */
+	uint64_t count, capacity; /* in elements */
 };
 
 /* A row of the table. */

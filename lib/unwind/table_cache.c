@@ -81,21 +81,21 @@ const struct cached_table *cache_find(const struct prepare_image *im)
 /* Allocates small blocks that are never freed. Not thread-safe. */
 static void *permanent_alloc(uint64_t size)
 {
-	static uint8_t *room;
+	static uint8_t *capacity;
 	static uint64_t left;
 	void *p;
 
 	size = (size + MODULE_LINE - 1) & ~(uint64_t)(MODULE_LINE - 1);
 	if (size > left) {
 		left = size < 65536 ? 65536 : size;
-		room = sys_map(left, 0);
-		if (!room) {
+		capacity = sys_map(left, 0);
+		if (!capacity) {
 			left = 0;
 			return NULL;
 		}
 	}
-	p = room;
-	room += size;
+	p = capacity;
+	capacity += size;
 	left -= size;
 	return p;
 }

@@ -41,18 +41,18 @@ static bool parts_find(const struct prepare_image *im, struct table_copy *t, str
 {
 	const struct etch_unwind *table;
 	struct etch_unwind registers;
-	uint64_t room, size, behind, lookups, at;
+	uint64_t capacity, size, behind, lookups, at;
 	unsigned index;
 
-	table = lookup_table(im, &index, &room);
+	table = lookup_table(im, &index, &capacity);
 	at = (uint64_t)(uintptr_t)table;
-	if (!table || room < sizeof(*u) || memory_copy(u, at, sizeof(*u)) || !etch_unwind_header_valid(u, room))
+	if (!table || capacity < sizeof(*u) || memory_copy(u, at, sizeof(*u)) || !etch_unwind_header_valid(u, capacity))
 		return false;
 	size = u->bytes;
 	behind = (size + 7) & ~(uint64_t)7;
-	if (u->encoding == ETCH_ENCODING_BLOCK && behind <= room && room - behind >= sizeof(registers) &&
+	if (u->encoding == ETCH_ENCODING_BLOCK && behind <= capacity && capacity - behind >= sizeof(registers) &&
 	    !memory_copy(&registers, at + behind, sizeof(registers)) &&
-	    etch_registers_header_valid(u, &registers, room - behind))
+	    etch_registers_header_valid(u, &registers, capacity - behind))
 		size = behind + registers.bytes;
 	part_plan(t, at - im->bias, size);
 	if (u->encoding != ETCH_ENCODING_ORC)
@@ -88,26 +88,26 @@ static bool copy_is(const struct prepare_image *im, const struct table_copy *t)
 }
 
 /* The bytes of the copy of a part. */
-static uint64_t part_room(uint64_t size) { return (size + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
+static uint64_t part_capacity(uint64_t size) { return (size + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
 
 static uint64_t copy_size(const struct table_copy *t)
 {
-	uint64_t size = part_room(sizeof(*t));
+	uint64_t size = part_capacity(sizeof(*t));
 
 	for (unsigned i = 0; i < t->parts; i++)
-		size += part_room(t->part[i].size);
+		size += part_capacity(t->part[i].size);
 	return size;
 }
 
 static bool parts_copy(const struct prepare_image *im, struct table_copy *t)
 {
-	uint8_t *to = (uint8_t *)t + part_room(sizeof(*t));
+	uint8_t *to = (uint8_t *)t + part_capacity(sizeof(*t));
 
 	for (unsigned i = 0; i < t->parts; i++) {
 		if (memory_copy(to, im->bias + t->part[i].at, t->part[i].size))
 			return false;
 		t->part[i].bytes = to;
-		to += part_room(t->part[i].size);
+		to += part_capacity(t->part[i].size);
 	}
 	return true;
 }

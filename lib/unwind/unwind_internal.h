@@ -142,25 +142,25 @@ struct unwind_module {
 #define MODULE_IN_PLACE (-1)
 
 /* The first lookup in a permanent module, and each in another. Not null: without a table a module of size 0. */
-const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *room);
+const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *capacity);
 
 /*
- * The module of this process whose table covers this address, or null. Async-signal-safe. The result is `room`, or lies
- * in memory that is never freed or changed. It leads to no memory of a module that may be unloaded, unless libc lacks
- * _dl_find_object: then it may be used while the module cannot be unloaded, which holds for one with a frame on the
- * caller's stack.
+ * The module of this process whose table covers this address, or null. Async-signal-safe. The result is `capacity`, or
+ * lies in memory that is never freed or changed. It leads to no memory of a module that may be unloaded, unless libc
+ * lacks _dl_find_object: then it may be used while the module cannot be unloaded, which holds for one with a frame on
+ * the caller's stack.
  */
-static inline const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *room)
+static inline const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *capacity)
 {
 	struct permanent *p = permanent_at(at);
 	const struct unwind_module *m = p ? __atomic_load_n(&p->module, __ATOMIC_ACQUIRE) : NULL;
 
 	if (ETCH_UNLIKELY(!m))
-		m = lookup_open(p, at, room);
+		m = lookup_open(p, at, capacity);
 	return at - m->text < m->text_size ? m : NULL;
 }
 /* As lookup_module(), for a target process. */
-const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *room);
+const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *capacity);
 
 /* Opens a table whose header is valid. The caller sets the orc arrays. */
 static inline void module_open(struct unwind_module *m, const struct etch_unwind *u, uint64_t bias)

@@ -58,24 +58,24 @@ static unsigned char *guarded(size_t size)
 static void case_large(void)
 {
 	static const size_t size[] = {1 << 20, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, (5 << 20) + 12345};
-	size_t room = 6 << 20;
-	unsigned char *src = guarded(room), *dst = guarded(room), *s, *d;
+	size_t capacity = 6 << 20;
+	unsigned char *src = guarded(capacity), *dst = guarded(capacity), *s, *d;
 
-	for (size_t i = 0; i < room; i++)
-		src[i - room] = pattern(i);
+	for (size_t i = 0; i < capacity; i++)
+		src[i - capacity] = pattern(i);
 	for (unsigned c = 0; c < CALLS; c++)
 		for (unsigned i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
 			size_t n = size[i], ok = n - 1 - (n >> (i + 1)) % 9973;
 
-			s = src - room + 3 * i;
-			d = dst - room + 5 * c;
-			memset(dst - room, 0xcc, room);
+			s = src - capacity + 3 * i;
+			d = dst - capacity + 5 * c;
+			memset(dst - capacity, 0xcc, capacity);
 			CHECK(calls[c](d, s, n) == 0 && !memcmp(d, s, n) && d[n] == 0xcc);
-			memset(dst - room, 0xcc, room);
+			memset(dst - capacity, 0xcc, capacity);
 			CHECK(calls[c](d, src - ok, n) == n - ok && !memcmp(d, src - ok, ok));
 			for (size_t k = ok; k < n; k++)
 				CHECK(d[k] == (calls[c] == etch_copy_from_zeroing || calls[c] == etch_copy_from_zeroing_nocache ? 0 : 0xcc));
-			memset(dst - room, 0xcc, room);
+			memset(dst - capacity, 0xcc, capacity);
 			CHECK(calls[c](dst - ok, s, n) == n - ok && !memcmp(dst - ok, s, ok) && dst[-(long)ok - 1] == 0xcc);
 		}
 }
@@ -320,8 +320,8 @@ static int goes_around(void *dst, const void *src, size_t n, enum etch_copy_how 
 
 static void case_auto(void)
 {
-	size_t room = 1 << 20, ok = 128 << 10, before;
-	unsigned char *dst = guarded(ok), *src = pages(room);
+	size_t capacity = 1 << 20, ok = 128 << 10, before;
+	unsigned char *dst = guarded(ok), *src = pages(capacity);
 	struct sigaction act = {.sa_sigaction = own, .sa_flags = SA_SIGINFO};
 
 	CHECK(!sigaction(SIGSEGV, &act, NULL));
@@ -330,12 +330,12 @@ static void case_auto(void)
 	CHECK(etch_copy_set_threshold(256 << 10) == before && etch_copy_threshold() == 256 << 10);
 	CHECK(!goes_around(dst - ok, src, (256 << 10) - 1, ETCH_COPY_AUTO, ok));
 	CHECK(goes_around(dst - ok, src, 256 << 10, ETCH_COPY_AUTO, ok));
-	CHECK(goes_around(dst - ok, src, room, ETCH_COPY_AUTO, ok));
-	CHECK(!goes_around(dst - ok, src, room, ETCH_COPY_CACHED, ok));
+	CHECK(goes_around(dst - ok, src, capacity, ETCH_COPY_AUTO, ok));
+	CHECK(!goes_around(dst - ok, src, capacity, ETCH_COPY_CACHED, ok));
 	CHECK(goes_around(dst - ok, src, ok + 4096, ETCH_COPY_NT, ok));
 	CHECK(!goes_around(dst - 100, src, 511, ETCH_COPY_NT, 100));
 	CHECK(etch_copy_set_threshold(0) == 256 << 10 && etch_copy_threshold() == 0);
-	CHECK(!goes_around(dst - ok, src, room, ETCH_COPY_AUTO, ok));
+	CHECK(!goes_around(dst - ok, src, capacity, ETCH_COPY_AUTO, ok));
 	CHECK(etch_copy_set_threshold(1) == 0 && etch_copy_threshold() == 65536);
 	CHECK(!goes_around(dst - 4096, src, 65535, ETCH_COPY_AUTO, 4096));
 	CHECK(goes_around(dst - 4096, src, 65536, ETCH_COPY_AUTO, 4096));

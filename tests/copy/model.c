@@ -51,7 +51,7 @@ static unsigned char pattern(size_t i) { return (unsigned char)(i * 7 + (i >> 8)
 /* Copies n bytes; `ok` of them can be. before: bytes of dst to look at in front. */
 static void one(unsigned c, unsigned char *dst, const unsigned char *src, size_t n, size_t ok)
 {
-	size_t room = (size_t)(dst_end - dst), look = n < room ? n : room, behind = look + 64 <= room ? 64 : room - look, i, left;
+	size_t capacity = (size_t)(dst_end - dst), look = n < capacity ? n : capacity, behind = look + 64 <= capacity ? 64 : capacity - look, i, left;
 
 	for (i = 0; i < 64; i++)
 		dst[-1 - (long)i] = 0xee;

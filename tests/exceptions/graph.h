@@ -45,7 +45,7 @@ struct Near : virtual Root {
 	explicit Near(uint64_t n = 0) : Root(n) {}
 };
 struct Far : virtual Root {
-	long room = 3;
+	long capacity = 3;
 	explicit Far(uint64_t n = 0) : Root(n) {}
 };
 struct Diamond : Near, Far {

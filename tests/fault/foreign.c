@@ -153,10 +153,10 @@ static volatile int depth;
 
 static long deeper(volatile char *p)
 {
-	volatile char room[4096];
+	volatile char capacity[4096];
 
-	room[0] = *p;
-	return depth++ == 1 << 30 ? 0 : deeper(room) + room[0];
+	capacity[0] = *p;
+	return depth++ == 1 << 30 ? 0 : deeper(capacity) + capacity[0];
 }
 
 static void happen(void)

@@ -92,12 +92,12 @@ static inline uint64_t number(struct mutant *m, uint64_t old, uint64_t n)
 
 static inline uint64_t section_count(const struct mutant *m)
 {
-	uint64_t n = EH(m, e_shnum), room;
+	uint64_t n = EH(m, e_shnum), capacity;
 
 	if (!n)
 		n = GET(m, EH(m, e_shoff), Elf64_Shdr, sh_size);
-	room = EH(m, e_shoff) < m->size ? (m->size - EH(m, e_shoff)) / sizeof(Elf64_Shdr) : 0;
-	return n < room ? n : room;
+	capacity = EH(m, e_shoff) < m->size ? (m->size - EH(m, e_shoff)) / sizeof(Elf64_Shdr) : 0;
+	return n < capacity ? n : capacity;
 }
 
 static inline uint64_t shdr(const struct mutant *m, uint64_t i) { return EH(m, e_shoff) + i * sizeof(Elf64_Shdr); }
@@ -137,9 +137,9 @@ static inline uint64_t section_like(struct mutant *m, uint32_t type, const char 
 
 static inline uint64_t phdr_count(const struct mutant *m)
 {
-	uint64_t n = EH(m, e_phnum), at = EH(m, e_phoff), room = at < m->size ? (m->size - at) / sizeof(Elf64_Phdr) : 0;
+	uint64_t n = EH(m, e_phnum), at = EH(m, e_phoff), capacity = at < m->size ? (m->size - at) / sizeof(Elf64_Phdr) : 0;
 
-	return n < room ? n : room;
+	return n < capacity ? n : capacity;
 }
 
 static inline uint64_t phdr(const struct mutant *m, uint64_t i) { return EH(m, e_phoff) + i * sizeof(Elf64_Phdr); }

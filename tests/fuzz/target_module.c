@@ -219,7 +219,7 @@ int memory_copy(void *to, uint64_t at, uint64_t size)
  * may be read. False: no loader takes it, or it is large. */
 static bool image_load(const uint8_t *data, size_t size, const Elf64_Ehdr *eh, struct prepare_image *im, uint8_t **memory)
 {
-	uint64_t low = UINT64_MAX, high = 0, room;
+	uint64_t low = UINT64_MAX, high = 0, capacity;
 	Elf64_Phdr p;
 	unsigned i;
 
@@ -234,10 +234,10 @@ static bool image_load(const uint8_t *data, size_t size, const Elf64_Ehdr *eh, s
 		low = p.p_vaddr < low ? p.p_vaddr & ~(uint64_t)4095 : low;
 		high = p.p_vaddr + p.p_memsz > high ? p.p_vaddr + p.p_memsz : high;
 	}
-	room = ((high - low) | 4095) + 1;
-	if (low >= high || high - low > HULL || posix_memalign((void **)memory, 4096, room))
+	capacity = ((high - low) | 4095) + 1;
+	if (low >= high || high - low > HULL || posix_memalign((void **)memory, 4096, capacity))
 		return false;
-	memset(*memory, 0, room);
+	memset(*memory, 0, capacity);
 	*im = (struct prepare_image){.bias = (uint64_t)(uintptr_t)*memory - low, .start = (uint64_t)(uintptr_t)*memory,
 	                             .end = (uint64_t)(uintptr_t)*memory + (high - low)};
 	for (i = 0; i < eh->e_phnum; i++) {
@@ -381,7 +381,7 @@ static bool headers_ask(const struct prepare_image *im)
 
 static void image_ask(const struct prepare_image *im)
 {
-	struct unwind_module room;
+	struct unwind_module capacity;
 	const struct unwind_module *m;
 	struct identity id;
 
@@ -390,7 +390,7 @@ static void image_ask(const struct prepare_image *im)
 	opened_count = 0;
 	readable_ask(im);
 	table_ask(im);
-	m = image_open(im, &room);
+	m = image_open(im, &capacity);
 	if (m)
 		rows_ask(m);
 	memset(&id, 0, sizeof(id));

@@ -192,7 +192,7 @@ struct recording {
 	struct heap_node nodes[NODES];
 	union {
 		struct heap_module module;
-		uint8_t room[sizeof(struct heap_module) + 40];
+		uint8_t capacity[sizeof(struct heap_module) + 40];
 	} modules[2];
 };
 _Static_assert(sizeof(((struct recording *)0)->modules[0]) % 8 == 0, "records are multiples of 8 bytes");
@@ -223,7 +223,7 @@ static void recording_make(struct recording *c, const char *path, uint64_t inode
 	for (i = 0; i < 2; i++) {
 		c->modules[i].module = (struct heap_module){.size = sizeof(c->modules[i]), .start = BASE, .end = BASE + 0x10000, .bias = BASE,
 		                                            .inode = inode};
-		snprintf((char *)c->modules[i].room + sizeof(struct heap_module), 32, "%s", i ? "/nowhere" : path);
+		snprintf((char *)c->modules[i].capacity + sizeof(struct heap_module), 32, "%s", i ? "/nowhere" : path);
 	}
 }
 

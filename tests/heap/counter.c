@@ -27,12 +27,12 @@ static pid_t whose;
 static void start(void)
 {
 	char path[4096];
-	const char *room = getenv("COUNT_DIR");
+	const char *capacity = getenv("COUNT_DIR");
 	int fd = -1;
 
 	whose = getpid();
 	for (int i = 0; i < 100 && fd < 0; i++) { /* an exec(2) keeps the PID */
-		snprintf(path, sizeof(path), "%s/%d.%d", room ? room : "/nonexistent", (int)whose, i);
+		snprintf(path, sizeof(path), "%s/%d.%d", capacity ? capacity : "/nonexistent", (int)whose, i);
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	}
 	if (fd < 0 || ftruncate(fd, 4096)) {

@@ -313,15 +313,15 @@ static int compare(const void *a, const void *b)
 /* Frames of all kinds: rbp-based, variable, realigned, all callee-saved registers in use. */
 static __attribute__((noinline)) long deep(int n, long a, long b, long c)
 {
-	volatile char room[n * 16 + 16];
+	volatile char capacity[n * 16 + 16];
 	long d = a * 3 + b, e = b * 5 + c, f = c * 7 + a;
 
-	room[0] = (char)n;
+	capacity[0] = (char)n;
 	if (n)
 		d += deep(n - 1, d, e, f);
 	else
 		everything("depth", NULL);
-	return d + e + f + room[0] + a + b + c;
+	return d + e + f + capacity[0] + a + b + c;
 }
 
 static void *thread(void *arg)

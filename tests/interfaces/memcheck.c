@@ -31,17 +31,17 @@ static void on_signal(int sig)
 
 static NOINLINE int deep(int n)
 {
-	volatile char room[700];
+	volatile char capacity[700];
 
-	room[0] = (char)n;
+	capacity[0] = (char)n;
 	if (n) {
 		kept = malloc((size_t)n);
 		free(kept);
-		return deep(n - 1) + room[0];
+		return deep(n - 1) + capacity[0];
 	}
 	walk();
 	raise(SIGUSR1);
-	return room[0];
+	return capacity[0];
 }
 
 static void *thread(void *arg)

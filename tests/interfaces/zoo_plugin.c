@@ -4,7 +4,7 @@ int plugin_call(int (*f)(int), int n);
 
 int plugin_call(int (*f)(int), int n)
 {
-	volatile int room[8] = {n};
+	volatile int capacity[8] = {n};
 
-	return n ? plugin_call(f, n - 1) + 1 + room[1] : f(room[0]);
+	return n ? plugin_call(f, n - 1) + 1 + capacity[1] : f(capacity[0]);
 }

@@ -132,10 +132,10 @@ void ends(const char *s)
 void aligned(long n)
 {
 	long lines[16] __attribute__((aligned(64)));
-	char room[n];
+	char capacity[n];
 
 	other(lines);
-	other(room);
+	other(capacity);
 	if (n > 100)
 		panic("large");
 	more(lines[n]);

@@ -25,7 +25,7 @@ __asm__(".text\n.globl spin\n.type spin,@function\nspin:\n"
 extern const char spin_end[];
 
 static uint64_t state;
-static uint64_t *room;
+static uint64_t *capacity;
 
 static uint64_t pick(void)
 {
@@ -42,7 +42,7 @@ static uint64_t word(const unsigned char *copy)
 	case 2: return (uint64_t)(uintptr_t)copy + pick() % 64;
 	case 3: return (uint64_t)(uintptr_t)spin + pick() % 4096;
 	case 4: return (uint64_t)(uintptr_t)printf + pick() % 100000;
-	default: return (uint64_t)(uintptr_t)&room[pick() % WORDS] + (pick() % 16 ? 0 : pick() % 8);
+	default: return (uint64_t)(uintptr_t)&capacity[pick() % WORDS] + (pick() % 16 ? 0 : pick() % 8);
 	}
 }
 
@@ -78,18 +78,18 @@ int main(int argc, char **argv)
 
 	if (argc < 3 || copy == MAP_FAILED)
 		return 2;
-	room = mmap(NULL, WORDS * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	capacity = mmap(NULL, WORDS * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	state = strtoull(argv[2], NULL, 10) + 1;
 	memcpy(copy, (const void *)(uintptr_t)spin, size);
 	map_write(copy);
 	clock_gettime(CLOCK_MONOTONIC, &begun);
 	do {
 		for (unsigned i = 0; i < WORDS; i++)
-			room[i] = word(copy);
+			capacity[i] = word(copy);
 		for (int k = 0; k < 20; k++) {
 			void (*go)(uint64_t, uint64_t, uint64_t) = pick() % 2 ? spin : (void *)copy;
 
-			go((uint64_t)(uintptr_t)&room[pick() % WORDS], word(copy), 300000);
+			go((uint64_t)(uintptr_t)&capacity[pick() % WORDS], word(copy), 300000);
 		}
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while ((double)(now.tv_sec - begun.tv_sec) + 1e-9 * (double)(now.tv_nsec - begun.tv_nsec) < atof(argv[1]));

@@ -17,7 +17,7 @@ typedef void void_fn(void);
 
 struct stress_ops {
 	two_fn *asm0, *asm1; /* called by assembly that can tell a nop, too */
-	char room[200];      /* what follows needs four bytes of displacement */
+	char capacity[200];      /* what follows needs four bytes of displacement */
 	two_fn *c0, *c1;     /* called from C: no nop, whose result would be anything */
 	void_fn *v;
 };

@@ -290,11 +290,11 @@ const void *landed;
 
 static NOINLINE void try_way(way *way, void *target)
 {
-	volatile char room[24];
+	volatile char capacity[24];
 
-	room[0] = 0;
+	capacity[0] = 0;
 	way(target);
-	room[1] = room[0];
+	capacity[1] = capacity[0];
 }
 
 static void try_all(void *target)

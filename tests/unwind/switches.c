@@ -212,7 +212,7 @@ static int level;
 
 static NOINLINE void job(void)
 {
-	volatile char room[64] = {0};
+	volatile char capacity[64] = {0};
 
 	ENTER;
 	if (level == depth) {
@@ -224,7 +224,7 @@ static NOINLINE void job(void)
 		on_stack(job, top - 64 * level);
 		level--;
 	}
-	room[1] = room[0];
+	capacity[1] = capacity[0];
 	LEAVE;
 }
 

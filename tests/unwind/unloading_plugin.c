@@ -8,8 +8,8 @@ int call(int (*back)(void));
 
 int call(int (*back)(void))
 {
-	volatile char room[FRAME];
+	volatile char capacity[FRAME];
 
-	room[0] = 0;
-	return back() + room[0];
+	capacity[0] = 0;
+	return back() + capacity[0];
 }

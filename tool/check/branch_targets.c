@@ -14,7 +14,7 @@
 
 static void word_add(uint64_t **list, size_t *count, size_t *capacity, uint64_t word)
 {
-	mem_room(list, capacity, *count, sizeof(**list));
+	mem_reserve(list, capacity, *count, sizeof(**list));
 	(*list)[(*count)++] = word;
 }
 
@@ -22,7 +22,7 @@ static void target_add(struct branches *b, const struct target *t)
 {
 	if (!space_at(&b->s->frames.space, t->at))
 		return;
-	mem_room(&b->list, &b->capacity, b->count, sizeof(*b->list));
+	mem_reserve(&b->list, &b->capacity, b->count, sizeof(*b->list));
 	b->list[b->count++] = *t;
 }
 

@@ -97,7 +97,7 @@ static void entry_report(struct reader *r, const char *id, uint64_t at, const ch
 /* Notes a CIE that etch cannot use, for each FDE that has it. */
 static void cie_note(struct reader *r, uint64_t at)
 {
-	mem_room(&r->bad, &r->bad_capacity, r->bad_count, sizeof(*r->bad));
+	mem_reserve(&r->bad, &r->bad_capacity, r->bad_count, sizeof(*r->bad));
 	r->bad[r->bad_count++] = at;
 }
 

@@ -108,7 +108,7 @@ static void dispute_note(struct disputes *d, const struct insn_views *v, size_t 
 			d->list[i].count++;
 			return;
 		}
-	mem_room(&d->list, &d->capacity, d->count, sizeof(*d->list));
+	mem_reserve(&d->list, &d->capacity, d->count, sizeof(*d->list));
 	d->list[d->count++] = (struct dispute){v->name, v->about, section, at, 1};
 }
 

@@ -81,7 +81,7 @@ static size_t sizeless_find(const struct elf_file *f, const struct symbol_index 
 	for (k = 0; k < count; k++) {
 		const struct elf_symbol *y = list[k];
 		bool fresh = !k || list[k - 1]->section != y->section;
-		uint64_t room;
+		uint64_t capacity;
 
 		covered = fresh ? 0 : covered;
 		if (y->size && y->value + y->size > covered)
@@ -91,9 +91,9 @@ static size_t sizeless_find(const struct elf_file *f, const struct symbol_index 
 		places++;
 		if (y->size || y->value < covered || function_is_startup(y))
 			continue;
-		room = space_after(f, list, count, k);
-		if (room) /* else the symbol marks the end of code */
-			items[n++] = (struct run_item){y, places, room};
+		capacity = space_after(f, list, count, k);
+		if (capacity) /* else the symbol marks the end of code */
+			items[n++] = (struct run_item){y, places, capacity};
 	}
 	return n;
 }

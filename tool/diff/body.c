@@ -33,7 +33,7 @@ static void own_add(const struct image *im, struct body *b, const struct operand
 {
 	if (o->how == BY_THREAD || !o->place.section || place_is_code(im, o->place.section))
 		return;
-	mem_room(&b->own, &b->own_capacity, b->own_count, sizeof(*b->own));
+	mem_reserve(&b->own, &b->own_capacity, b->own_count, sizeof(*b->own));
 	b->own[b->own_count++] = o->place;
 }
 
@@ -50,7 +50,7 @@ void body_decode(const struct image *im, uint32_t func, struct body *b)
 	while (at < size) {
 		struct normal *in;
 
-		mem_room(&b->insns, &b->insn_capacity, b->insn_count, sizeof(*b->insns));
+		mem_reserve(&b->insns, &b->insn_capacity, b->insn_count, sizeof(*b->insns));
 		in = &b->insns[b->insn_count++];
 		if (!normal_decode(fn->bytes + at, size - at, fn->start + at, in)) {
 			*in = (struct normal){.addr = fn->start + at, .len = 1, .code_len = 1, .code = {fn->bytes[at]}};
@@ -95,7 +95,7 @@ static void token_add(const struct image *im, uint32_t func, struct body *b, uin
 	struct token *t;
 	uint64_t h = 0;
 
-	mem_room(&b->tokens, &b->token_capacity, b->count, sizeof(*b->tokens));
+	mem_reserve(&b->tokens, &b->token_capacity, b->count, sizeof(*b->tokens));
 	code_mask(n, ops, count, code);
 	for (k = 0; k < count; k++)
 		h = mix(h, ops[k].class);
@@ -105,7 +105,7 @@ static void token_add(const struct image *im, uint32_t func, struct body *b, uin
 		struct xref r;
 
 		operand_ref(&side, n, &ops[k], &r, NULL, 0);
-		mem_room(&b->refs, &b->ref_capacity, b->ref_count, sizeof(*b->refs));
+		mem_reserve(&b->refs, &b->ref_capacity, b->ref_count, sizeof(*b->refs));
 		r.insn = (uint32_t)(b->count - 1);
 		b->refs[b->ref_count++] = r;
 	}

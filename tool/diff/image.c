@@ -104,7 +104,7 @@ struct starts {
 
 static void start_add(struct starts *s, const struct start *x)
 {
-	mem_room(&s->list, &s->capacity, s->count, sizeof(*s->list));
+	mem_reserve(&s->list, &s->capacity, s->count, sizeof(*s->list));
 	s->list[s->count++] = *x;
 }
 
@@ -285,7 +285,7 @@ static void used_find(struct image *im, struct body *b)
 		progress_step(im->file.path, i, im->func_count);
 		body_decode(im, i, b);
 		for (k = 0; k < b->own_count; k++) {
-			mem_room(&p->used, &p->used_capacity, p->used_count, sizeof(*p->used));
+			mem_reserve(&p->used, &p->used_capacity, p->used_count, sizeof(*p->used));
 			p->used[p->used_count++] = b->own[k];
 		}
 	}
@@ -305,7 +305,7 @@ static void refs_keep(struct image *im, struct function *fn, const struct body *
 	for (k = 0; k < b->ref_count; k++) {
 		if (b->refs[k].kind != REF_FUNCTION && b->refs[k].kind != REF_DATA)
 			continue;
-		mem_room(&im->refs, &im->ref_capacity, im->ref_count, sizeof(*im->refs));
+		mem_reserve(&im->refs, &im->ref_capacity, im->ref_count, sizeof(*im->refs));
 		im->refs[im->ref_count++] = b->refs[k];
 	}
 	fn->ref_count = im->ref_count - fn->ref;

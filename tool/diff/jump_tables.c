@@ -58,7 +58,7 @@ static struct jump_table *table_find(const struct image *im, struct place place,
 		if (!place_order(&t->list[i].at, &place))
 			return &t->list[i];
 	hash_index_add(&t->index, hash, (uint32_t)t->count);
-	mem_room(&t->list, &t->capacity, t->count, sizeof(*t->list));
+	mem_reserve(&t->list, &t->capacity, t->count, sizeof(*t->list));
 	table_read(im, place, limit, &t->list[t->count]);
 	return &t->list[t->count++];
 }

@@ -18,7 +18,7 @@ static void key_add(struct matcher *m, unsigned side, uint64_t value, uint32_t f
 {
 	struct keys *k = &m->keys;
 
-	mem_room(&k->list[side], &k->capacity[side], k->count[side], sizeof(struct key));
+	mem_reserve(&k->list[side], &k->capacity[side], k->count[side], sizeof(struct key));
 	k->list[side][k->count[side]++] = (struct key){value, m->im[side]->funcs[func].code, func};
 }
 

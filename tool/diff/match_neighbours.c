@@ -9,7 +9,7 @@
 
 void work_add(struct matcher *m, uint32_t func)
 {
-	mem_room(&m->work, &m->work_capacity, m->work_count, sizeof(*m->work));
+	mem_reserve(&m->work, &m->work_capacity, m->work_count, sizeof(*m->work));
 	m->work[m->work_count++] = func;
 }
 

@@ -37,7 +37,7 @@ static void name_add(struct names *n, const char *name)
 {
 	if (!name_is_long(name))
 		return;
-	mem_room(&n->list, &n->capacity, n->count, sizeof(*n->list));
+	mem_reserve(&n->list, &n->capacity, n->count, sizeof(*n->list));
 	n->list[n->count++].name = name;
 }
 

@@ -54,7 +54,7 @@ static void votes_take(struct comparer *c, uint32_t func)
 
 		if (p->kind != REF_DATA || q->kind != REF_DATA)
 			continue;
-		mem_room(&c->votes, &c->vote_capacity, c->vote_count, sizeof(*c->votes));
+		mem_reserve(&c->votes, &c->vote_capacity, c->vote_count, sizeof(*c->votes));
 		/* the section number is mixed into the upper bits */
 		c->votes[c->vote_count++] =
 			(struct vote){p->value ^ (uint64_t)p->more << 40, q->value ^ (uint64_t)q->more << 40, func, false};
@@ -229,7 +229,7 @@ static bool is_renamed(const struct function *a, const struct function *b)
 
 static void change_add(struct diff *d, const struct change *x)
 {
-	mem_room(&d->changes, &d->change_capacity, d->change_count, sizeof(*d->changes));
+	mem_reserve(&d->changes, &d->change_capacity, d->change_count, sizeof(*d->changes));
 	d->changes[d->change_count++] = *x;
 }
 

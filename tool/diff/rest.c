@@ -74,7 +74,7 @@ static void site_change_add(void *ctx, const struct item *old, const struct item
 		x.is = site_why_not(d->new, x.new);
 	if (old && new && (x.was == x.is || (x.was && x.is && !strcmp(x.was, x.is))))
 		return;
-	mem_room(&d->sites, &d->site_capacity, d->site_count, sizeof(*d->sites));
+	mem_reserve(&d->sites, &d->site_capacity, d->site_count, sizeof(*d->sites));
 	d->sites[d->site_count++] = x;
 }
 
@@ -127,7 +127,7 @@ static void finding_change_add(void *ctx, const struct item *old, const struct i
 
 	if (old && new)
 		return;
-	mem_room(&d->findings, &d->finding_capacity, d->finding_count, sizeof(*d->findings));
+	mem_reserve(&d->findings, &d->finding_capacity, d->finding_count, sizeof(*d->findings));
 	d->findings[d->finding_count++] = old ? (struct finding_change){&d->old->report.list[old->number], true}
 	                                      : (struct finding_change){&d->new->report.list[new->number], false};
 }

@@ -12,11 +12,11 @@
 
 struct file_builder {
 	uint8_t *bytes; /* contents after the program headers */
-	size_t size, room;
+	size_t size, capacity;
 	uint64_t base; /* file offset of `bytes` */
 	Elf64_Shdr *headers;
 	char *names;
-	size_t count, header_room, names_size, names_room;
+	size_t count, header_capacity, names_size, names_capacity;
 };
 
 /* Appends bytes, and returns their file offset. */
@@ -24,8 +24,8 @@ static uint64_t contents_add(struct file_builder *m, const void *data, size_t si
 {
 	size_t at = m->size + (size_t)(-(m->base + m->size) & (align - 1));
 
-	while (m->room < at + size)
-		mem_room(&m->bytes, &m->room, m->room, 1);
+	while (m->capacity < at + size)
+		mem_reserve(&m->bytes, &m->capacity, m->capacity, 1);
 	memset(m->bytes + m->size, 0, at - m->size);
 	memcpy(m->bytes + at, data, size);
 	m->size = at + size;
@@ -37,9 +37,9 @@ static void header_add(struct file_builder *m, const char *name, const Elf64_Shd
 {
 	size_t size = strlen(name) + 1;
 
-	mem_room(&m->headers, &m->header_room, m->count, sizeof(*m->headers));
-	while (m->names_room < m->names_size + size)
-		mem_room(&m->names, &m->names_room, m->names_room, 1);
+	mem_reserve(&m->headers, &m->header_capacity, m->count, sizeof(*m->headers));
+	while (m->names_capacity < m->names_size + size)
+		mem_reserve(&m->names, &m->names_capacity, m->names_capacity, 1);
 	m->headers[m->count] = *sh;
 	m->headers[m->count++].sh_name = (Elf64_Word)m->names_size;
 	memcpy(m->names + m->names_size, name, size);

@@ -17,7 +17,7 @@ static void add(struct list *l, const struct dynamic_reloc *r)
 {
 	if (r->place >= l->hi || (r->place < l->lo && l->lo - r->place >= 8))
 		return;
-	mem_room(&l->relocs, &l->capacity, l->count, sizeof(*l->relocs));
+	mem_reserve(&l->relocs, &l->capacity, l->count, sizeof(*l->relocs));
 	l->relocs[l->count++] = *r;
 }
 

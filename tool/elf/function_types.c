@@ -28,9 +28,9 @@ struct declared {
 struct function_types {
 	struct lines *l;
 	struct declared *declared; /* by name */
-	size_t declared_count, declared_room;
+	size_t declared_count, declared_capacity;
 	struct typed_code *list; /* by start */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t *global; /* libdwfl's addresses of functions with global symbols, sorted */
 	size_t global_count;
 	unsigned dies_most, ranges_most;
@@ -105,7 +105,7 @@ static void function_add(struct function_types *t, Dwarf_Die *die, int language,
 		t->ranges_most--;
 		x.start += bias;
 		x.end += bias;
-		mem_room(&t->list, &t->room, t->count, sizeof(*t->list));
+		mem_reserve(&t->list, &t->capacity, t->count, sizeof(*t->list));
 		t->list[t->count++] = x;
 	}
 }
@@ -125,7 +125,7 @@ static void declared_add(struct function_types *t, Dwarf_Die *die, int language,
 		name = dwarf_diename(die);
 	if (!name)
 		return;
-	mem_room(&t->declared, &t->declared_room, t->declared_count, sizeof(*t->declared));
+	mem_reserve(&t->declared, &t->declared_capacity, t->declared_count, sizeof(*t->declared));
 	t->declared[t->declared_count++] = (struct declared){name, arguments_of(die, language, false)};
 }
 
@@ -212,14 +212,14 @@ static void globals_read(struct function_types *t, const struct elf_file *f)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
 	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	size_t room = 0;
+	size_t capacity = 0;
 	Dwarf_Addr at;
 
 	for (i = 1; i < n; i++) {
 		if (!list[i].section || list[i].type != STT_FUNC || list[i].bind == STB_LOCAL ||
 		    !lines_address(t->l, list[i].section, list[i].value, &at))
 			continue;
-		mem_room(&t->global, &room, t->global_count, sizeof(*t->global));
+		mem_reserve(&t->global, &capacity, t->global_count, sizeof(*t->global));
 		t->global[t->global_count++] = at;
 	}
 	t->global_count = words_unique(t->global, t->global_count);

@@ -30,7 +30,7 @@ struct code_span {
 
 struct span_list {
 	struct code_span *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 struct unit {
@@ -45,7 +45,7 @@ struct inlined_frames {
 	bool lines;    /* source lines are wanted */
 	bool complete; /* all units have been listed */
 	struct unit *units;
-	size_t unit_count, unit_room;
+	size_t unit_count, unit_capacity;
 	struct span_list spans; /* of units */
 	size_t ranges;          /* read so far */
 };
@@ -78,7 +78,7 @@ static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code
 	while ((at = dwarf_ranges(&span->die, at, &base, &start, &end)) > 0) {
 		if (++f->ranges > RANGES_MOST)
 			return false;
-		mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+		mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 		span->start = start + bias;
 		span->end = end + bias;
 		if (start < end)
@@ -109,7 +109,7 @@ static uint32_t unit_add(struct inlined_frames *f, size_t known, const Dwarf_Die
 	for (size_t i = known; i-- > 0;)
 		if (f->units[i].die.addr == die->addr)
 			return (uint32_t)i;
-	mem_room(&f->units, &f->unit_room, f->unit_count, sizeof(*f->units));
+	mem_reserve(&f->units, &f->unit_capacity, f->unit_count, sizeof(*f->units));
 	f->units[f->unit_count] = (struct unit){.die = *die, .bias = bias};
 	return (uint32_t)f->unit_count++;
 }

@@ -24,7 +24,7 @@ void inputs_put(struct inputs *l, const struct input *in)
 {
 	struct input *out;
 
-	mem_room(&l->list, &l->capacity, l->count, sizeof(*l->list));
+	mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	out = &l->list[l->count++];
 	*out = *in;
 	out->path = mem_string(in->path);

@@ -108,7 +108,7 @@ static void unit_add(struct lines *l, const struct of_unit *u)
 {
 	if (u->start >= u->end)
 		return;
-	mem_room(&l->units, &l->unit_capacity, l->unit_count, sizeof(*l->units));
+	mem_reserve(&l->units, &l->unit_capacity, l->unit_count, sizeof(*l->units));
 	l->units[l->unit_count++] = *u;
 }
 
@@ -259,7 +259,7 @@ static bool range_add(struct lines *l, Dwarf_Addr start, Dwarf_Addr end)
 		return false;
 	if (start >= end)
 		return true;
-	mem_room(&l->compiled, &l->compiled_capacity, l->compiled_count, sizeof(*l->compiled));
+	mem_reserve(&l->compiled, &l->compiled_capacity, l->compiled_count, sizeof(*l->compiled));
 	l->compiled[l->compiled_count++] = (struct range){start, end};
 	return true;
 }

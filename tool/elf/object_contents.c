@@ -9,7 +9,7 @@
 
 void *object_own(struct object_writer *w, void *p)
 {
-	mem_room(&w->owned, &w->owned_capacity, w->owned_count, sizeof(*w->owned));
+	mem_reserve(&w->owned, &w->owned_capacity, w->owned_count, sizeof(*w->owned));
 	w->owned[w->owned_count++] = p;
 	return p;
 }

@@ -371,7 +371,7 @@ static void header_write(struct object_writer *w, uint8_t *out, uint64_t headers
 	memcpy(out, &eh, sizeof(eh));
 }
 
-int object_write_room(const struct elf_file *f, size_t count, struct error *e)
+int object_write_capacity(const struct elf_file *f, size_t count, struct error *e)
 {
 	uint32_t k;
 
@@ -454,7 +454,7 @@ int object_write(const struct elf_file *f, const struct object_change *change, u
 	*out = NULL;
 	if (strndx == SHN_XINDEX)
 		strndx = f->sections[0].sh.sh_link;
-	if (object_write_room(f, count, e) || tail_check(f, e))
+	if (object_write_capacity(f, count, e) || tail_check(f, e))
 		return -1;
 	w.first_global = f->sections[f->symtab].sh.sh_info;
 	w.wanted = wanted_symbol(f, change->wanted);

@@ -38,7 +38,7 @@ struct new_section {
 };
 
 /* Checks that the file can hold `count` more sections, each with relocations. 0, or -1 and a message. */
-int object_write_room(const struct elf_file *f, size_t count, struct error *e);
+int object_write_capacity(const struct elf_file *f, size_t count, struct error *e);
 
 /* A symbol to add, in a section of the input; by its `info`, local or global. */
 struct new_symbol {

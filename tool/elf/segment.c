@@ -114,21 +114,21 @@ static void layout_free(struct seg_layout *l)
 }
 
 /*
- * Extends the first PT_LOAD downwards by a page for `want` more program headers, and by `room` bytes for the segment
- * itself; 0: that is a PT_LOAD of its own. Returns SEG_NO_GAP if the file does not allow it.
+ * Extends the first PT_LOAD downwards by a page for `want` more program headers, and by `capacity` bytes for the
+ * segment itself; 0: that is a PT_LOAD of its own. Returns SEG_NO_GAP if the file does not allow it.
  */
-static int front_take(struct seg_layout *l, unsigned want, uint64_t room, struct error *e)
+static int front_take(struct seg_layout *l, unsigned want, uint64_t capacity, struct error *e)
 {
 	int r;
 
-	if (!seg_front_find(&l->f, want, room, &l->front_page))
+	if (!seg_front_find(&l->f, want, capacity, &l->front_page))
 		return SEG_NO_GAP;
 	r = seg_front_check(&l->f, e);
 	if (r)
 		return r;
 	l->front = seg_front_make(&l->f, &l->front_page);
 	r = seg_slot_find(&l->f, want, &l->slot, e);
-	l->inside = room;
+	l->inside = capacity;
 	l->items = l->slot.items;
 	return r;
 }
@@ -136,7 +136,7 @@ static int front_take(struct seg_layout *l, unsigned want, uint64_t room, struct
 /* Decides the place of a segment that the file does not have yet. `want`: program headers to add, its own included. */
 static int place_new(struct seg_layout *l, const struct segment_request *q, unsigned want, struct error *e)
 {
-	uint64_t room = seg_contents_size(q->sections, q->count);
+	uint64_t capacity = seg_contents_size(q->sections, q->count);
 	int r = seg_slot_find(&l->f, want, &l->slot, e);
 
 	if (r)
@@ -145,7 +145,7 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 	l->items = l->slot.items;
 	/* Where only moving the table is left, a new first page is tried before: segment.h has the order and its reasons.
 	 */
-	if (l->slot.table && seg_gap_may_hold(&l->f, room)) {
+	if (l->slot.table && seg_gap_may_hold(&l->f, capacity)) {
 		r = front_take(l, want, 0, e);
 		if (r < 0)
 			return r;
@@ -153,7 +153,7 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 	l->keep = seg_kept_end(l);
 	r = seg_place(l, q->sections, q->count, e);
 	if (r == SEG_NO_GAP && !l->front) {
-		r = front_take(l, want - 1, room, e);
+		r = front_take(l, want - 1, capacity, e);
 		l->keep = seg_kept_end(l);
 		r = r ? r : seg_place(l, q->sections, q->count, e);
 	}
@@ -162,7 +162,7 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 			SEGMENT_ENOSLOT, e,
 			"its heap begins right after its last segment, and there are no %llu bytes of free addresses between "
 			"its segments or below them",
-			(unsigned long long)room);
+			(unsigned long long)capacity);
 	return r;
 }
 

@@ -54,20 +54,20 @@ static uint64_t build_id_find(const struct seg_file *f, uint64_t *size)
 	return 0;
 }
 
-bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, struct seg_front *front)
+bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t capacity, struct seg_front *front)
 {
 	const Elf64_Phdr *low = &f->ph[seg_first_load(f)];
 	uint64_t need = front_need(f, want), most = ADDRESS_END;
 
-	if (f->eh.e_type != ET_EXEC || !low->p_filesz || room > most || f->eh.e_phnum + 1u + want >= PN_XNUM)
+	if (f->eh.e_type != ET_EXEC || !low->p_filesz || capacity > most || f->eh.e_phnum + 1u + want >= PN_XNUM)
 		return false;
 	/* Readers know where to look for the tables, and that nobody can write to them. */
-	if (room && (need > SEGMENT_INSIDE || !(low->p_flags & PF_R) || (low->p_flags & PF_W)))
+	if (capacity && (need > SEGMENT_INSIDE || !(low->p_flags & PF_R) || (low->p_flags & PF_W)))
 		return false;
-	*front = (struct seg_front){.size = front_size(f, room ? SEGMENT_INSIDE + room : need)};
+	*front = (struct seg_front){.size = front_size(f, capacity ? SEGMENT_INSIDE + capacity : need)};
 	front->by = front->size + low->p_offset;
 	front->header = low->p_vaddr - low->p_offset;
-	if (!front->size || (!room && front->size > MOST) || low->p_offset > low->p_vaddr ||
+	if (!front->size || (!capacity && front->size > MOST) || low->p_offset > low->p_vaddr ||
 	    low->p_vaddr < LOWEST + front->by)
 		return false;
 	front->id_from = build_id_find(f, &front->id_size);
@@ -78,14 +78,14 @@ bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, stru
 	return true;
 }
 
-bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t room, struct seg_front *front)
+bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t capacity, struct seg_front *front)
 {
 	const Elf64_Phdr *low = &f->ph[seg_first_load(f)];
 
-	*front = (struct seg_front){.at = at, .size = front_size(f, room - (at - from))};
+	*front = (struct seg_front){.at = at, .size = front_size(f, capacity - (at - from))};
 	front->by = front->size;
 	front->header = low->p_vaddr + at;
-	return front->size && room <= ADDRESS_END && !(at & (SEGMENT_PAGE - 1)) && low->p_vaddr >= LOWEST + front->by;
+	return front->size && capacity <= ADDRESS_END && !(at & (SEGMENT_PAGE - 1)) && low->p_vaddr >= LOWEST + front->by;
 }
 
 struct extent {

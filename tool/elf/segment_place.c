@@ -286,15 +286,15 @@ static bool place_in_gap(struct seg_layout *l, struct segment_section *secs, siz
 /* Refuses what would reach into what follows the segment of an earlier run. */
 static int check_growth(const struct seg_layout *l, struct error *e)
 {
-	uint64_t room = l->inside ? seg_inside_end(l) - l->old_base : UINT64_MAX;
+	uint64_t capacity = l->inside ? seg_inside_end(l) - l->old_base : UINT64_MAX;
 
 	for (size_t i = l->load + 1; i < l->f.eh.e_phnum && !l->inside; i++) {
 		if (l->f.ph[i].p_type != PT_LOAD)
 			continue;
-		room = (l->f.ph[i].p_vaddr & -(uint64_t)SEGMENT_PAGE) - l->addr;
+		capacity = (l->f.ph[i].p_vaddr & -(uint64_t)SEGMENT_PAGE) - l->addr;
 		break;
 	}
-	if (l->size <= room)
+	if (l->size <= capacity)
 		return SEGMENT_OK;
 	return seg_fail(SEGMENT_ENOSLOT, e,
 	                "the etch segment cannot grow: there are no free addresses after it; start from the file as it was "

@@ -78,13 +78,14 @@ struct seg_front {
 };
 
 /*
- * segment_front.c: decides about a new first page for the program headers and `want` more, and `room` bytes after it
- * (0: as many pages as the headers need, and nothing else). False: the file cannot have them.
+ * segment_front.c: decides about a new first page for the program headers and `want` more, and `capacity` bytes after
+ * it (0: as many pages as the headers need, and nothing else). False: the file cannot have them.
  */
-bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t room, struct seg_front *front);
+bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t capacity, struct seg_front *front);
 
-/* The same for a file that has them: `room` bytes are needed from offset `from` on, and the old file begins at `at`. */
-bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t room, struct seg_front *front);
+/* The same for a file that has them: `capacity` bytes are needed from offset `from` on, and the old file begins at
+ * `at`. */
+bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t capacity, struct seg_front *front);
 
 /* Refuses a file with data that no header describes: a program that reads it would use its file offset, which changes.
  */

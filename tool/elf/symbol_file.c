@@ -124,7 +124,7 @@ static const char *name_read(struct symbol_scan *s, int fd, const Elf64_Shdr *na
 	}
 	if (!name)
 		return NULL;
-	mem_room(&s->owned, &s->owned_room, s->owned_count, sizeof(*s->owned));
+	mem_reserve(&s->owned, &s->owned_capacity, s->owned_count, sizeof(*s->owned));
 	s->owned[s->owned_count++] = name;
 	return name;
 }

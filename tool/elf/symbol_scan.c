@@ -57,7 +57,7 @@ static uint8_t rank_of(const Elf64_Sym *s, const char *name)
 
 bool symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t start, uint64_t limit, const char *name)
 {
-	mem_room(&s->list, &s->room, s->count, sizeof(*s->list));
+	mem_reserve(&s->list, &s->capacity, s->count, sizeof(*s->list));
 	s->list[s->count++] = (struct named_range){.start = start,
 	                                           .end = start + sym->st_size,
 	                                           .name = name,

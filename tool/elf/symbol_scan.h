@@ -23,9 +23,9 @@ struct symbol_scan {
 	size_t wanted_count;
 	uint64_t *nearest;        /* by address: twice the start of the symbol nearest before it; +1: one that has a size */
 	struct named_range *list; /* the symbols that are kept */
-	size_t count, room;
+	size_t count, capacity;
 	char **owned; /* names that symbol_scan_file() has read */
-	size_t owned_count, owned_room;
+	size_t owned_count, owned_capacity;
 };
 
 /* `wanted` stays the caller's, and must be there as long as the scan. False: out of memory. */

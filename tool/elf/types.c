@@ -194,10 +194,10 @@ static char *name_copy(const char *name) { return mem_copy(name, strlen(name) + 
 /* PREFIX.NAME; the name alone where there is no prefix, and the prefix where an anonymous struct has no name. */
 static char *name_join(const char *prefix, const char *name)
 {
-	size_t room = strlen(prefix) + strlen(name) + 2;
-	char *joined = mem_alloc(room, 1);
+	size_t capacity = strlen(prefix) + strlen(name) + 2;
+	char *joined = mem_alloc(capacity, 1);
 
-	snprintf(joined, room, "%s%s%s", prefix, *prefix && *name ? "." : "", name);
+	snprintf(joined, capacity, "%s%s%s", prefix, *prefix && *name ? "." : "", name);
 	return joined;
 }
 
@@ -216,7 +216,7 @@ static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsi
 	    dwarf_tag(&type) != DW_TAG_structure_type || dwarf_aggregate_size(&type, &bytes) || !bytes ||
 	    dwarf_child(&type, &die))
 		return false;
-	mem_room(&out->nested, &out->nested_room, out->nested_count, sizeof(*out->nested));
+	mem_reserve(&out->nested, &out->nested_capacity, out->nested_count, sizeof(*out->nested));
 	out->nested[out->nested_count++] = (struct nested){base, base + bytes, has_array(&type, 0)};
 	do {
 		int tag = dwarf_tag(&die);
@@ -240,7 +240,7 @@ static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsi
 			continue;
 		}
 		m.name = joined;
-		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = m;
 	} while (!dwarf_siblingof(&die, &die));
 	return true;
@@ -281,7 +281,7 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 		    nested_add(&die, m.off, name ? name : "", 1, out))
 			continue;
 		m.name = name_copy(name && *name ? name : tag == DW_TAG_inheritance ? "(base)" : "(unnamed)");
-		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = m;
 	} while (!dwarf_siblingof(&die, &die));
 	if (bytes < size && !ends_open) {
@@ -425,7 +425,7 @@ static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct in
 	if (tag == DW_TAG_array_type) {
 		if (!type_of(type, &inner) || dwarf_aggregate_size(&inner, &size))
 			return false;
-		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = (struct index_place){off, off + size};
 		return arrays_read(&inner, off, depth + 1, out);
 	}

@@ -27,9 +27,9 @@ struct nested {
 struct members {
 	/* By offset, those of structs inside structs too; empty: the variable is no struct, or DWARF does not know it. */
 	struct member *list;
-	size_t count, room;
+	size_t count, capacity;
 	struct nested *nested; /* in no order */
-	size_t nested_count, nested_room;
+	size_t nested_count, nested_capacity;
 	bool known; /* DWARF has the variable's type: without members it is no struct */
 };
 
@@ -50,7 +50,7 @@ struct index_place {
 
 struct indexes {
 	struct index_place *list; /* in no order; places may overlap */
-	size_t count, room;
+	size_t count, capacity;
 	bool known; /* DWARF tells: the variable has no other arrays */
 };
 

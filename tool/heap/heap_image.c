@@ -39,7 +39,7 @@ static int damaged(struct error *e) { return error_set(e, "its recording is dama
 static int modules_index(struct heap_image *im, struct error *e)
 {
 	uint64_t at = 0, size = im->head.module_size;
-	size_t room = 0;
+	size_t capacity = 0;
 
 	while (at < size) {
 		const struct heap_module *m = (const void *)(im->modules + at);
@@ -47,7 +47,7 @@ static int modules_index(struct heap_image *im, struct error *e)
 		if (size - at < sizeof(*m) + 1 || m->size < sizeof(*m) + 1 || m->size % 8 || m->size > size - at ||
 		    m->build_id_size > sizeof(m->build_id) || !memchr(m->path, 0, m->size - sizeof(*m)))
 			return damaged(e);
-		mem_room(&im->module, &room, im->module_count, sizeof(*im->module));
+		mem_reserve(&im->module, &capacity, im->module_count, sizeof(*im->module));
 		im->module[im->module_count++] = m;
 		at += m->size;
 	}

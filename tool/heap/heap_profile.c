@@ -153,7 +153,7 @@ static bool process_add(struct heap_profile *h, uint32_t image)
 {
 	if (!image)
 		return false;
-	mem_room(&h->each, &h->each_room, h->each_count, sizeof(*h->each));
+	mem_reserve(&h->each, &h->each_capacity, h->each_count, sizeof(*h->each));
 	h->each[h->each_count++] = (struct heap_process){.image = image};
 	return true;
 }
@@ -166,9 +166,9 @@ static bool leaf_add(struct heap_profile *h, const struct conversion *c, const s
 
 	/* Room for one more is room for all values of a sample. */
 	for (int k = 0; k < 2 * MEASURE_COUNT; k++)
-		if (!mem_room_try(&p->values, &h->value_room, value_count + (size_t)k, sizeof(*p->values)))
+		if (!mem_reserve_try(&p->values, &h->value_capacity, value_count + (size_t)k, sizeof(*p->values)))
 			return false;
-	if (!mem_room_try(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples)))
+	if (!mem_reserve_try(&p->samples, &p->sample_capacity, p->sample_count, sizeof(*p->samples)))
 		return false;
 	values = (struct heap_sum *)(void *)&p->values[value_count];
 	values[MEASURE_TOTAL] = l->total;

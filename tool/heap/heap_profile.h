@@ -21,11 +21,11 @@ struct heap_process {
 struct heap_profile {
 	struct profile *profile;
 	enum heap_measure measure; /* the samples' weight */
-	size_t value_room;
+	size_t value_capacity;
 	struct heap_sum sum[MEASURE_COUNT];
 	uint64_t processes; /* process images */
 	struct heap_process *each;
-	size_t each_count, each_room;
+	size_t each_count, each_capacity;
 	uint64_t unrecorded; /* programs that were executed and have no recording */
 	char unrecorded_names[256];
 	uint64_t lost_handler, lost_stack, lost_block, lost_thread, lost_module, lost_children, lost_files;

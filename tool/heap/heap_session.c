@@ -42,7 +42,7 @@ struct gathering {
 	char path[PATH_MAX];
 	int directory;
 	struct seen *list;
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t running;
 	struct process_watch watch;
 	struct heap_time time;
@@ -157,7 +157,7 @@ static void names_read(struct gathering *g)
 		if (s.pid <= 0 || (known && bsearch(&s, g->list, known, sizeof(s), name_order)))
 			continue;
 		s.name = strdup(entry->d_name);
-		if (!s.name || !mem_room_try(&g->list, &g->room, g->count, sizeof(*g->list))) {
+		if (!s.name || !mem_reserve_try(&g->list, &g->capacity, g->count, sizeof(*g->list))) {
 			free(s.name);
 			g->h->profile->no_memory = true;
 			break;

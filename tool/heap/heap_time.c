@@ -78,7 +78,7 @@ uint32_t heap_time_moment(struct heap_time *t, uint64_t now)
 
 	if (now < t->view_at)
 		return UINT32_MAX;
-	mem_room(&h->moments, &h->moment_room, h->moment_count, sizeof(*h->moments));
+	mem_reserve(&h->moments, &h->moment_capacity, h->moment_count, sizeof(*h->moments));
 	t->view_begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	h->moments[h->moment_count] = (struct heap_moment){.time = now};
 	return (uint32_t)h->moment_count++;
@@ -86,7 +86,7 @@ uint32_t heap_time_moment(struct heap_time *t, uint64_t now)
 
 static bool view_add(struct heap_track *k, uint32_t moment, uint64_t leaf, uint64_t bytes)
 {
-	mem_room(&k->views, &k->room, k->count, sizeof(*k->views));
+	mem_reserve(&k->views, &k->capacity, k->count, sizeof(*k->views));
 	k->views[k->count++] = (struct heap_view){moment, (uint32_t)leaf, bytes};
 	return true;
 }
@@ -149,7 +149,7 @@ void heap_time_add(struct heap_time *t, uint64_t now, uint64_t bytes)
 
 	if (now < t->size_at)
 		return;
-	mem_room(&h->sizes, &h->size_room, h->size_count, sizeof(*h->sizes));
+	mem_reserve(&h->sizes, &h->size_capacity, h->size_count, sizeof(*h->sizes));
 	h->sizes[h->size_count++] = (struct heap_size){now, bytes};
 	if (h->size_count > SIZES_MOST) {
 		/* Of two neighbours the larger one stays: a peak is not lost. */
@@ -180,7 +180,7 @@ bool heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *
 
 		if (v->leaf >= leaves)
 			continue;
-		mem_room(&h->live, &h->live_room, h->live_count, sizeof(*h->live));
+		mem_reserve(&h->live, &h->live_capacity, h->live_count, sizeof(*h->live));
 		h->live[h->live_count++] = (struct heap_live){v->moment, node[v->leaf], v->bytes};
 	}
 	heap_track_free(k);
@@ -195,8 +195,8 @@ static bool peak_add(struct heap_time *t, const struct heap_profile *h, const st
 	struct heap_size at = {only->peak_time, h->sum[MEASURE_PEAK].bytes};
 	size_t i;
 
-	mem_room(&out->sizes, &out->size_room, out->size_count, sizeof(*out->sizes));
-	mem_room(&out->moments, &out->moment_room, out->moment_count, sizeof(*out->moments));
+	mem_reserve(&out->sizes, &out->size_capacity, out->size_count, sizeof(*out->sizes));
+	mem_reserve(&out->moments, &out->moment_capacity, out->moment_count, sizeof(*out->moments));
 	for (i = out->size_count++; i && out->sizes[i - 1].time >= at.time; i--)
 		out->sizes[i] = out->sizes[i - 1];
 	out->sizes[i] = at;
@@ -205,7 +205,7 @@ static bool peak_add(struct heap_time *t, const struct heap_profile *h, const st
 
 		if (!bytes)
 			continue;
-		mem_room(&out->live, &out->live_room, out->live_count, sizeof(*out->live));
+		mem_reserve(&out->live, &out->live_capacity, out->live_count, sizeof(*out->live));
 		out->live[out->live_count++] = (struct heap_live){(uint32_t)out->moment_count, p->samples[i].node, bytes};
 	}
 	out->moments[out->moment_count++] = (struct heap_moment){.time = at.time, .bytes = at.bytes};
@@ -257,7 +257,7 @@ static bool live_sort(struct profile_heap *h, const uint32_t *renumbered)
 	}
 	free(h->live);
 	h->live = sorted;
-	h->live_count = h->live_room = kept;
+	h->live_count = h->live_capacity = kept;
 	return true;
 }
 
@@ -312,5 +312,5 @@ void heap_track_free(struct heap_track *k)
 {
 	free(k->views);
 	k->views = NULL;
-	k->count = k->room = 0;
+	k->count = k->capacity = 0;
 }

@@ -17,7 +17,7 @@ struct heap_view {
 /* One recording. Zeroed: nothing has been read. */
 struct heap_track {
 	struct heap_view *views;
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t live, peak; /* bytes, as read last */
 	uint64_t peak_time;  /* when `peak` was first read */
 };

@@ -228,8 +228,8 @@ bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out)
 {
 	const struct profile *p = h->profile;
 	size_t count = p->functions.count > p->sample_count ? p->functions.count : p->sample_count;
-	size_t room = count > h->each_count ? count : h->each_count;
-	struct ranked *list = malloc((room + 1) * sizeof(*list));
+	size_t capacity = count > h->each_count ? count : h->each_count;
+	struct ranked *list = malloc((capacity + 1) * sizeof(*list));
 
 	if (!list)
 		return false;

@@ -21,7 +21,7 @@ static void record_take(void *watch, const struct perf_event_header *h)
 
 	if (h->type != PERF_RECORD_COMM || !(h->misc & PERF_RECORD_MISC_COMM_EXEC))
 		return;
-	mem_room(&w->list, &w->room, w->count, sizeof(*w->list));
+	mem_reserve(&w->list, &w->capacity, w->count, sizeof(*w->list));
 	e = &w->list[w->count++];
 	*e = (struct executed){.pid = (pid_t)r->pid};
 	strncpy(e->name, r->name, sizeof(e->name) - 1);

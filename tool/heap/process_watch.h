@@ -18,7 +18,7 @@ struct process_watch {
 	struct perf_session perf;
 	bool on; /* false: the system does not allow it */
 	struct executed *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* Begins with a process that waits for its exec(2). */

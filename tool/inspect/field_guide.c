@@ -31,7 +31,7 @@ bool field_guide_is_full(const struct field_guide *g) { return g->count >= FIELD
 
 void guide_reads_add(struct field_guide *g, size_t reads)
 {
-	mem_room(&g->list, &g->room, g->count, sizeof(*g->list));
+	mem_reserve(&g->list, &g->capacity, g->count, sizeof(*g->list));
 	g->list[g->count++] = (struct guide_reads){.reads = reads};
 }
 
@@ -43,14 +43,14 @@ void guide_line_add(struct field_guide *g, const char *line)
 	for (k = 0; k < g->line_count && strcmp(g->lines[k], line); k++)
 		;
 	if (k == g->line_count) {
-		mem_room(&g->lines, &g->line_room, g->line_count, sizeof(*g->lines));
+		mem_reserve(&g->lines, &g->line_capacity, g->line_count, sizeof(*g->lines));
 		g->lines[g->line_count++] = mem_copy(line, strlen(line) + 1);
 	}
 	for (i = 0; i < r->line_count && r->lines[i] != k; i++)
 		;
 	if (i < r->line_count)
 		return;
-	mem_room(&r->lines, &r->line_room, r->line_count, sizeof(*r->lines));
+	mem_reserve(&r->lines, &r->line_capacity, r->line_count, sizeof(*r->lines));
 	r->lines[r->line_count++] = k;
 }
 

@@ -10,15 +10,15 @@
 struct guide_reads {
 	size_t reads;
 	size_t *lines; /* numbers of lines */
-	size_t line_count, line_room;
+	size_t line_count, line_capacity;
 	bool armed;
 };
 
 struct field_guide {
 	char **lines;
-	size_t line_count, line_room;
+	size_t line_count, line_capacity;
 	struct guide_reads *list;
-	size_t count, room;
+	size_t count, capacity;
 	size_t reads; /* of the object, all */
 };
 

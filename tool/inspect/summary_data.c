@@ -175,7 +175,7 @@ struct json_object *summary_json(const struct summary *s)
 	put(o, "exceptions", v->fixups.count);
 	json_object_object_add(o, "exception_types", exceptions_json(s));
 	put(o, "bytes_per_site", sizeof(struct etch_imv));
-	put(o, "site_bytes", (v->tables.imv_room + v->tables.pv_room) * sizeof(struct etch_imv));
+	put(o, "site_bytes", (v->tables.imv_capacity + v->tables.pv_capacity) * sizeof(struct etch_imv));
 	json_object_object_add(o, "stay_loads", kept_json(&s->loads));
 	json_object_object_add(o, "stay_calls", kept_json(&s->calls));
 	json_object_object_add(o, "objects", listing_json(&s->objects));

@@ -183,7 +183,7 @@ static void sites_text(const struct summary *s)
 	       plural(s->escapes));
 	if (linked)
 		printf("  table: %zu bytes a site, %" PRIu64 " bytes in all%s\n", sizeof(struct etch_imv),
-		       (v->tables.imv_room + v->tables.pv_room) * sizeof(struct etch_imv),
+		       (v->tables.imv_capacity + v->tables.pv_capacity) * sizeof(struct etch_imv),
 		       v->tables.flags & ETCH_MODULE_LINKED ? "" : "; the link step has not run");
 	kept_text(&s->loads, "loads that stay loads, and why:");
 	kept_text(&s->calls, "calls that stay indirect while threads run, and why:");

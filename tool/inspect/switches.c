@@ -84,7 +84,7 @@ static void targets_find(struct code *c, struct detail_jump *j, const struct tab
 
 		if (!entry_target(c, j, r, table, i, &target))
 			break;
-		mem_room(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets));
+		mem_reserve(&d->targets, &d->target_capacity, d->target_count, sizeof(*d->targets));
 		d->targets[d->target_count++] = (struct detail_target){j->addr, c->base + target, i};
 	}
 	j->followed = j->most && i == j->most;

@@ -43,13 +43,13 @@ static unsigned columns(const char *text)
 	return n;
 }
 
-/* Number of bytes at the start of a text that fit in `room` columns. */
-static int bytes_of(const char *text, unsigned room)
+/* Number of bytes at the start of a text that fit in `capacity` columns. */
+static int bytes_of(const char *text, unsigned capacity)
 {
 	const char *p = text;
 
-	while (*p && (room || (*p & 0xc0) == 0x80)) {
-		room -= (*p & 0xc0) != 0x80;
+	while (*p && (capacity || (*p & 0xc0) == 0x80)) {
+		capacity -= (*p & 0xc0) != 0x80;
 		p++;
 	}
 	return (int)(p - text);

@@ -12,7 +12,7 @@
 
 struct loader {
 	struct unwind_view *out;
-	size_t save_room, why_room;
+	size_t save_capacity, why_capacity;
 	uint64_t end; /* of the row before */
 };
 
@@ -21,9 +21,9 @@ static void row_add(struct loader *l, uint64_t addr, const struct etch_cfi_row *
 	struct unwind_view *u = l->out;
 	size_t n = u->rows.count;
 
-	mem_room(&u->rows.rows, &u->rows.room, n, sizeof(*u->rows.rows));
-	mem_room(&u->saves, &l->save_room, n, sizeof(*u->saves));
-	mem_room(&u->why, &l->why_room, n, sizeof(*u->why));
+	mem_reserve(&u->rows.rows, &u->rows.capacity, n, sizeof(*u->rows.rows));
+	mem_reserve(&u->saves, &l->save_capacity, n, sizeof(*u->saves));
+	mem_reserve(&u->why, &l->why_capacity, n, sizeof(*u->why));
 	memset(&u->rows.rows[n], 0, sizeof(u->rows.rows[n]));
 	memset(&u->saves[n], 0, sizeof(u->saves[n]));
 	u->rows.rows[n].addr = addr;

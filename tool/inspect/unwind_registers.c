@@ -13,7 +13,7 @@
 static void rows_split(struct unwind_view *u, const struct register_list *l)
 {
 	const struct row_list rows = u->rows;
-	size_t room = 0, save_room = 0, n = 0, i, k = 0;
+	size_t capacity = 0, save_capacity = 0, n = 0, i, k = 0;
 
 	u->rows = (struct row_list){0};
 	for (i = 0; i < rows.count; i++) {
@@ -26,8 +26,8 @@ static void rows_split(struct unwind_view *u, const struct register_list *l)
 				k++;
 			if (rows.rows[i].rule.kind == ETCH_RULE_CALL && k + 1 < l->count && l->rows[k + 1].addr < end)
 				next = l->rows[k + 1].addr;
-			mem_room(&u->rows.rows, &room, n, sizeof(*u->rows.rows));
-			mem_room(&u->saves, &save_room, n, sizeof(*u->saves));
+			mem_reserve(&u->rows.rows, &capacity, n, sizeof(*u->rows.rows));
+			mem_reserve(&u->saves, &save_capacity, n, sizeof(*u->saves));
 			u->rows.rows[n] = rows.rows[i];
 			u->rows.rows[n].addr = addr;
 			memset(&u->saves[n], 0, sizeof(u->saves[n]));
@@ -38,7 +38,7 @@ static void rows_split(struct unwind_view *u, const struct register_list *l)
 		}
 	}
 	u->rows.count = n;
-	u->rows.room = room;
+	u->rows.capacity = capacity;
 	free(rows.rows);
 }
 

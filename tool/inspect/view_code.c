@@ -142,7 +142,7 @@ static void lines_make(struct code *c)
 	while (addr < end) {
 		struct code_line *l;
 
-		mem_room(&c->lines, &capacity, c->line_count, sizeof(*c->lines));
+		mem_reserve(&c->lines, &capacity, c->line_count, sizeof(*c->lines));
 		l = &c->lines[c->line_count++];
 		memset(l, 0, sizeof(*l));
 		l->addr = addr;
@@ -210,7 +210,7 @@ static void incoming_add(struct code *c, uint64_t to, enum incoming_kind kind, u
 {
 	if (to < c->detail.from || to >= c->detail.to)
 		return;
-	mem_room(&c->incoming_list, &c->incoming_capacity, c->incoming_count, sizeof(*c->incoming_list));
+	mem_reserve(&c->incoming_list, &c->incoming_capacity, c->incoming_count, sizeof(*c->incoming_list));
 	c->incoming_list[c->incoming_count++] = (struct incoming){to, kind, from, index};
 }
 

@@ -33,7 +33,7 @@ static const char *const when_names[WHENS] = {"yes", "by etch_sync", "guarded", 
 struct sums {
 	size_t fields[WHENS], reads[WHENS];
 	char **lines;
-	size_t line_count, line_room;
+	size_t line_count, line_capacity;
 	struct field_guide guide;
 	size_t vague,
 		stores; /* of an object with stores that is not armed by field: places that may reach any byte; stores */
@@ -142,7 +142,7 @@ static void line_add(const struct view *v, struct lines *lines, const struct sit
 	char at[256];
 
 	line_text(v, lines, s, at, sizeof(at));
-	mem_room(&sums->lines, &sums->line_room, sums->line_count, sizeof(*sums->lines));
+	mem_reserve(&sums->lines, &sums->line_capacity, sums->line_count, sizeof(*sums->lines));
 	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
 }
 

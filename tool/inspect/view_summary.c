@@ -23,14 +23,14 @@ static int tally_order(const void *a, const void *b)
 	return x->count != y->count ? (x->count > y->count ? -1 : 1) : strcmp(x->what, y->what);
 }
 
-static void tally_add(struct tally *list, size_t room, size_t *count, const char *what)
+static void tally_add(struct tally *list, size_t capacity, size_t *count, const char *what)
 {
 	size_t i;
 
 	for (i = 0; i < *count; i++)
 		if (!strcmp(list[i].what, what))
 			break;
-	if (i == room)
+	if (i == capacity)
 		return;
 	if (i == *count)
 		list[(*count)++] = (struct tally){what, 0};

@@ -287,11 +287,11 @@ static void tables_json(const struct view *v, const struct table_lists *t)
 	json_object_object_add(o, "linked", json_object_new_boolean(v->tables.flags & ETCH_MODULE_LINKED));
 	json_object_object_add(o, "moved", json_object_new_boolean(v->tables.moved));
 	json_object_object_add(o, "imv_address", json_object_new_int64((int64_t)v->tables.imv_addr));
-	json_object_object_add(o, "imv_room", json_object_new_int64((int64_t)v->tables.imv_room));
+	json_object_object_add(o, "imv_room", json_object_new_int64((int64_t)v->tables.imv_capacity));
 	json_object_object_add(o, "pv_address", json_object_new_int64((int64_t)v->tables.pv_addr));
-	json_object_object_add(o, "pv_room", json_object_new_int64((int64_t)v->tables.pv_room));
+	json_object_object_add(o, "pv_room", json_object_new_int64((int64_t)v->tables.pv_capacity));
 	json_object_object_add(o, "obj_address", json_object_new_int64((int64_t)v->tables.obj_addr));
-	json_object_object_add(o, "obj_room", json_object_new_int64((int64_t)v->tables.obj_room));
+	json_object_object_add(o, "obj_room", json_object_new_int64((int64_t)v->tables.obj_capacity));
 	json_object_object_add(o, "entry_bytes", entry_bytes_json());
 	json_object_object_add(o, "imv", listing_json(&t->imv));
 	json_object_object_add(o, "pv", listing_json(&t->pv));
@@ -319,18 +319,18 @@ int show_tables(const struct view *v, enum format format)
 	} else {
 		printf("%s" ETCH_SEC_IMV ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
 		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, v->tables.imv_count == 1 ? "entry" : "entries",
-		       sizeof(struct etch_imv), v->tables.imv_room, v->tables.imv_addr,
+		       sizeof(struct etch_imv), v->tables.imv_capacity, v->tables.imv_addr,
 		       v->tables.moved ? ", in the etch segment" : "",
 		       v->tables.flags & ETCH_MODULE_LINKED ? "" : ", not sorted yet: no link step");
 		listing_print(&t.imv, format);
 		printf("%s" ETCH_SEC_OBJ ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
 		       v->tables.obj_count, v->tables.obj_count == 1 ? "record" : "records", sizeof(struct etch_obj),
-		       v->tables.obj_room, v->tables.obj_addr);
+		       v->tables.obj_capacity, v->tables.obj_addr);
 		listing_print(&t.obj, format);
-		if (v->tables.pv_room) {
+		if (v->tables.pv_capacity) {
 			printf("%s" ETCH_SEC_PV ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
 			       v->tables.pv_count, v->tables.pv_count == 1 ? "entry" : "entries", sizeof(struct etch_imv),
-			       v->tables.pv_room, v->tables.pv_addr);
+			       v->tables.pv_capacity, v->tables.pv_addr);
 			listing_print(&t.pv, format);
 		}
 		if (v->tables.native_count) {

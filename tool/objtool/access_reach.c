@@ -61,7 +61,7 @@ static void edge_add(struct access_reach *r, uint32_t from, uint64_t to)
 		return;
 	if (!bit_has(r->map->begins, to - r->map->space.first)) /* other instructions than those that have been seen */
 		r->matters[from] = true;
-	mem_room(&r->edges, &r->edge_room, r->edge_count, sizeof(*r->edges));
+	mem_reserve(&r->edges, &r->edge_capacity, r->edge_count, sizeof(*r->edges));
 	r->edges[r->edge_count++] = (struct reach_edge){from, to};
 }
 

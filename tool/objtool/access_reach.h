@@ -22,7 +22,7 @@ struct access_reach {
 	bool *matters, *safe;
 	size_t count;
 	struct reach_edge *edges;
-	size_t edge_count, edge_room;
+	size_t edge_count, edge_capacity;
 };
 
 /* After code_map_read(), with map.stops as branch_sites_find() has left them. access_reach_free() when done. */

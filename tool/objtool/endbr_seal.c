@@ -26,7 +26,7 @@ struct endbrs {
 	bool *used;        /* of these */
 	size_t count;
 	struct own_address *own; /* in releases in which they count */
-	size_t own_count, own_room;
+	size_t own_count, own_capacity;
 	uint64_t *without; /* sorted: what says of itself that it needs none */
 	size_t without_count;
 };
@@ -82,7 +82,7 @@ static void own_address_note(struct endbrs *x, const struct code_section *c, uin
 	for (k = 0; k < len; k++)
 		if (bit_has(x->map->fields, at + k - x->map->space.first))
 			return;
-	mem_room(&x->own, &x->own_room, x->own_count, sizeof(*x->own));
+	mem_reserve(&x->own, &x->own_capacity, x->own_count, sizeof(*x->own));
 	x->own[x->own_count++] = (struct own_address){at, at + len + (uint64_t)(int64_t)distance};
 }
 
@@ -396,7 +396,7 @@ static int sealed_list(struct endbrs *x, struct branch_list *out, struct error *
 					e, "%s(): Magic init_module() function name is deprecated, use module_init(fn) instead", y->name);
 			objtool_say(x->map->f, "%s(): not an indirect call target", y->name);
 		}
-		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = (struct branch_site){.section = c->section, .at = x->list[i] - c->addr};
 	}
 	return 0;

@@ -23,7 +23,7 @@ struct patch {
 struct patches {
 	struct elf_file *f;
 	struct patch *list;
-	size_t count, room;
+	size_t count, capacity;
 	bool *alone; /* per section: seen to share its bytes with no other */
 	struct error *e;
 };
@@ -46,7 +46,7 @@ static int insn_put(struct patches *p, uint32_t section, uint64_t at, const uint
 {
 	if (alone_check(p, section))
 		return -1;
-	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] = (struct patch){section, at, at + len};
 	memcpy((uint8_t *)p->f->sections[section].data + at, bytes, len);
 	return 0;

@@ -63,7 +63,7 @@ struct branch_site {
 
 struct branch_list {
 	struct branch_site *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* patched_branches.c */

@@ -248,7 +248,7 @@ static int result_write(const struct elf_file *f, const struct objtool_options *
 	size_t size = 0;
 	int err;
 
-	if (object_write_room(f, r->count, e) || object_write(f, &change, &bytes, &size, e))
+	if (object_write_capacity(f, r->count, e) || object_write(f, &change, &bytes, &size, e))
 		return -1;
 	if (o->output)
 		err = outfile_write(o->output, bytes, size, f->path, e) ? -1 : 0;

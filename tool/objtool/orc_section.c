@@ -34,7 +34,7 @@ static const struct types types_6_4 = {.end = 1 << TYPE_SHIFT,
 struct maker {
 	const struct linux_release *release;
 	struct new_section *ip, *orc;
-	size_t room, orc_room, lost;
+	size_t capacity, orc_capacity, lost;
 };
 
 /* The ORC register for the base of a CFA; 0: there is none. */
@@ -94,8 +94,8 @@ static void entry_add(struct maker *m, uint32_t section, uint64_t at, const stru
 {
 	size_t n = m->ip->reloc_count;
 
-	mem_room(&m->ip->relocs, &m->room, n, sizeof(*m->ip->relocs));
-	mem_room(&m->orc->data, &m->orc_room, n, ENTRY_SIZE);
+	mem_reserve(&m->ip->relocs, &m->capacity, n, sizeof(*m->ip->relocs));
+	mem_reserve(&m->orc->data, &m->orc_capacity, n, ENTRY_SIZE);
 	memcpy(m->orc->data + ENTRY_SIZE * n, entry, ENTRY_SIZE);
 	m->ip->relocs[n] = (struct new_reloc){
 		.offset = 4 * n, .addend = (int64_t)at, .type = R_X86_64_PC32, .index = section, .to = TO_SECTION};
@@ -194,7 +194,7 @@ static void filling_add(struct merged *m, const struct row_list *rows, const str
 
 static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
 {
-	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
 	return true;
 }
@@ -202,9 +202,9 @@ static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *r
 /* A list with room for as many rows as another has, and a few more. */
 static struct row_list rows_like(const struct row_list *l)
 {
-	struct row_list out = {.room = l->count + l->count / 16 + 16};
+	struct row_list out = {.capacity = l->count + l->count / 16 + 16};
 
-	out.rows = mem_alloc(out.room, sizeof(*out.rows));
+	out.rows = mem_alloc(out.capacity, sizeof(*out.rows));
 	return out;
 }
 
@@ -307,9 +307,9 @@ long orc_sections(const struct elf_file *f, const struct linux_release *release,
 		prefixes_add_rows(prefixes, &frames->space, &frames->rows);
 	pair[0] = (struct new_section){.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 1, .entry = ENTRY_SIZE};
 	pair[1] = (struct new_section){.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 1, .entry = 4};
-	m.room = m.orc_room = frames->rows.count + 1;
-	m.ip->relocs = mem_alloc(m.room, sizeof(*m.ip->relocs));
-	m.orc->data = mem_alloc(m.orc_room, ENTRY_SIZE);
+	m.capacity = m.orc_capacity = frames->rows.count + 1;
+	m.ip->relocs = mem_alloc(m.capacity, sizeof(*m.ip->relocs));
+	m.orc->data = mem_alloc(m.orc_capacity, ENTRY_SIZE);
 	for (i = 0; i < frames->space.count && frames->rows.count; i++)
 		if (has_rows(&f->sections[frames->space.list[i].section]))
 			section_add(&m, &frames->space.list[i], &frames->rows, &row);

@@ -58,7 +58,7 @@ struct pass {
 
 static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool call)
 {
-	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+	mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	l->list[l->count++] = (struct branch_site){p->number, at, symbol, !call, call};
 }
 

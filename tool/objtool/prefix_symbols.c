@@ -18,7 +18,7 @@ static void prefix_add(struct prefixes *p, const struct code_map *m, const struc
 		objtool_say(m->f, "%s: symbol name too long, can't create __pfx_ symbol", y->name);
 		return;
 	}
-	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] = (struct new_symbol){.prefix = PREFIX_NAME,
 	                                          .name = y->name,
 	                                          .section = y->section,
@@ -115,16 +115,16 @@ void prefixes_free(struct prefixes *p)
 
 static void row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
 {
-	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
 }
 
 void prefixes_add_rows(const struct prefixes *p, const struct code_space *space, struct row_list *rows)
 {
-	struct row_list out = {.room = rows->count + p->count + 1};
+	struct row_list out = {.capacity = rows->count + p->count + 1};
 	size_t next = 0, i;
 
-	out.rows = mem_alloc(out.room, sizeof(*out.rows));
+	out.rows = mem_alloc(out.capacity, sizeof(*out.rows));
 	for (i = 0; i < p->count; i++) {
 		uint64_t from = space_of(space, p->list[i].section)->addr + p->list[i].value, start = from + p->list[i].size;
 		size_t k = SEARCH(rows->count, n, rows->rows[n].addr <= start);

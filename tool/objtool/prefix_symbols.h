@@ -8,7 +8,7 @@
 
 struct prefixes {
 	struct new_symbol *list; /* by section and address of what they are in front of */
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* Finds the functions that have such bytes, for a symbol __pfx_NAME each. 0, or -1 and a message: malformed

@@ -396,7 +396,7 @@ uint32_t stack_frames_number(struct stack_frames *x, const struct stack_frame *f
 	}
 	slot = slot_of(x, f);
 	if (!*slot) {
-		mem_room(&x->list, &x->room, x->count, sizeof(*x->list));
+		mem_reserve(&x->list, &x->capacity, x->count, sizeof(*x->list));
 		x->list[x->count++] = *f;
 		*slot = (uint32_t)x->count;
 	}

@@ -60,7 +60,7 @@ bool stack_frames_differ(const struct stack_frame *x, const struct stack_frame *
 /* Frames, each once, by numbers. All zero: empty. */
 struct stack_frames {
 	struct stack_frame *list;
-	size_t count, room;
+	size_t count, capacity;
 	uint32_t *slots; /* a hash table of numbers + 1 */
 	size_t slot_count;
 };

@@ -19,7 +19,7 @@ static uint32_t *frame_at(const struct stack_walk *w, uint64_t addr) { return &w
 
 void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched)
 {
-	mem_room(&w->paths, &w->path_room, w->path_count, sizeof(*w->paths));
+	mem_reserve(&w->paths, &w->path_capacity, w->path_count, sizeof(*w->paths));
 	w->paths[w->path_count++] =
 		(struct stack_path){.at = to, .frame = from->frame, .down = from->down, .branched = branched};
 }

@@ -34,7 +34,7 @@ struct stack_walk {
 	uint32_t *at; /* per byte of the space: the number of the frame in front of the instruction + 1; 0: not visited */
 	size_t warnings;
 	struct stack_path *paths;
-	size_t path_count, path_room;
+	size_t path_count, path_capacity;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
 	size_t number;                     /* its index */
 };

@@ -126,7 +126,7 @@ static void function_read(struct table_jumps *t, const struct part *p, const str
 		}
 		if (jumps && last.section) {
 			last.at = p->code->addr + off;
-			mem_room(&t->list, &t->room, t->list_count, sizeof(*t->list));
+			mem_reserve(&t->list, &t->capacity, t->list_count, sizeof(*t->list));
 			t->list[t->list_count++] = last;
 			t->count[number]++;
 		}

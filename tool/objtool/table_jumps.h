@@ -19,10 +19,10 @@ struct table_jumps {
 		struct elf_reloc *list;
 		size_t count;
 		bool read;
-	} * data;                      /* per section */
-	size_t *first, *count;         /* per function: its jumps in the list; first: SIZE_MAX while not known */
-	struct table_jump *list;       /* of each function, sorted */
-	size_t list_count, room, work; /* work: entries that may still be read */
+	} * data;                          /* per section */
+	size_t *first, *count;             /* per function: its jumps in the list; first: SIZE_MAX while not known */
+	struct table_jump *list;           /* of each function, sorted */
+	size_t list_count, capacity, work; /* work: entries that may still be read */
 };
 
 void table_jumps_open(const struct code_map *map, struct table_jumps *out);

@@ -45,7 +45,7 @@ struct access {
 	uint64_t *marks[MARKS];
 	const struct part *part; /* of the last instruction visited, or null */
 	struct path *paths;
-	size_t path_count, path_room;
+	size_t path_count, path_capacity;
 	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
 	size_t warnings;
 	bool safe; /* it may be called while access is enabled */
@@ -76,7 +76,7 @@ static bool is_own(const struct access *a, const char *name)
 
 static void path_add(struct access *a, const struct path *from, uint64_t to)
 {
-	mem_room(&a->paths, &a->path_room, a->path_count, sizeof(*a->paths));
+	mem_reserve(&a->paths, &a->path_capacity, a->path_count, sizeof(*a->paths));
 	a->paths[a->path_count++] = (struct path){.at = to, .enabled = from->enabled, .saved = from->saved};
 }
 

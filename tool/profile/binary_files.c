@@ -131,7 +131,7 @@ long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m)
 		if (is_same(l->list[i], kind, pid, m))
 			return (long)i;
 	b = calloc(1, sizeof(*b));
-	if (!b || !mem_room_try(&l->list, &l->room, l->count, sizeof(*l->list)) || !(b->path = strdup(m->path))) {
+	if (!b || !mem_reserve_try(&l->list, &l->capacity, l->count, sizeof(*l->list)) || !(b->path = strdup(m->path))) {
 		free(b);
 		return -1;
 	}

@@ -71,12 +71,12 @@ struct binary {
 	uint8_t *image;
 	uint64_t image_low, image_size; /* link-time address of image[0] */
 	struct python_arena *arenas;    /* of BINARY_CODE */
-	size_t arena_count, arena_room;
+	size_t arena_count, arena_capacity;
 };
 
 struct binary_list {
 	struct binary **list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* The number of the binary behind a mapping of process `pid`; -1: out of memory. */

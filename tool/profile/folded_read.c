@@ -79,7 +79,7 @@ static bool line_take(struct profile *p, char *line, pid_t run, const struct fol
 		p->no_memory = true;
 		return false;
 	}
-	mem_room(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples));
+	mem_reserve(&p->samples, &p->sample_capacity, p->sample_count, sizeof(*p->samples));
 	*wrong = "the numbers are too large";
 	if (p->weight > UINT64_MAX / 2)
 		return false;
@@ -93,11 +93,11 @@ static int file_take(struct profile *p, FILE *f, pid_t run, const struct folded_
 {
 	char *line = NULL;
 	const char *wrong;
-	size_t room = 0, number = 0, before = p->sample_count;
+	size_t capacity = 0, number = 0, before = p->sample_count;
 	ssize_t n;
 	int err = 0;
 
-	while (!err && (n = getline(&line, &room, f)) >= 0) {
+	while (!err && (n = getline(&line, &capacity, f)) >= 0) {
 		number++;
 		while (n && (line[n - 1] == '\n' || line[n - 1] == '\r' || line[n - 1] == ' '))
 			line[--n] = 0;

@@ -26,7 +26,7 @@ struct jit_function {
 
 struct jit_map {
 	struct jit_function *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static int function_order(const void *a, const void *b)
@@ -109,7 +109,7 @@ struct jit_map *jit_map_open(pid_t pid)
 		size = strtoull(rest, &name, 16);
 		name += *name == ' ';
 		j.end = j.start + size;
-		if (j.end <= j.start || !*name || !mem_room_try(&m->list, &m->room, m->count, sizeof(*m->list)))
+		if (j.end <= j.start || !*name || !mem_reserve_try(&m->list, &m->capacity, m->count, sizeof(*m->list)))
 			continue;
 		j.name = strdup(name);
 		if (j.name)

@@ -91,20 +91,20 @@ static bool name_set(struct kallsyms_name *k, const struct nearest *n)
 static char *text_read(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t room = (size_t)8 << 20;
-	char *text = malloc(room), *more;
+	size_t capacity = (size_t)8 << 20;
+	char *text = malloc(capacity), *more;
 	ssize_t n = 0;
 
 	*size = 0;
-	while (text && fd >= 0 && (n = read(fd, text + *size, room - *size)) > 0) {
+	while (text && fd >= 0 && (n = read(fd, text + *size, capacity - *size)) > 0) {
 		*size += (size_t)n;
-		if (*size < room)
+		if (*size < capacity)
 			continue;
-		more = room < TEXT_MOST ? realloc(text, 2 * room) : NULL;
+		more = capacity < TEXT_MOST ? realloc(text, 2 * capacity) : NULL;
 		if (!more)
 			break;
 		text = more;
-		room *= 2;
+		capacity *= 2;
 	}
 	if (fd >= 0)
 		close(fd);

@@ -82,7 +82,7 @@ uint32_t key_set_add(struct key_set *s, uint64_t a, uint64_t b)
 	if (number != KEY_NONE)
 		return number;
 	if ((2 * s->count >= s->slot_count && !keys_rehash(s)) ||
-	    !mem_room_try(&s->list, &s->room, s->count, sizeof(*s->list)))
+	    !mem_reserve_try(&s->list, &s->capacity, s->count, sizeof(*s->list)))
 		return KEY_NONE;
 	number = (uint32_t)s->count++;
 	s->list[number] = (struct key){a, b};
@@ -133,7 +133,7 @@ static uint32_t clean_add(struct string_set *s, const char *name)
 		if (!strcmp(s->list[s->slots[i] - 1], name))
 			return s->slots[i] - 1;
 	if ((2 * s->count >= s->slot_count && !names_rehash(s)) ||
-	    !mem_room_try(&s->list, &s->room, s->count, sizeof(*s->list)))
+	    !mem_reserve_try(&s->list, &s->capacity, s->count, sizeof(*s->list)))
 		return KEY_NONE;
 	copy = strdup(name);
 	if (!copy)

@@ -18,7 +18,7 @@ struct key {
 /* Zeroed: empty. */
 struct key_set {
 	struct key *list; /* by number */
-	size_t count, room;
+	size_t count, capacity;
 	uint32_t *slots; /* number + 1; 0: free */
 	size_t slot_count;
 };
@@ -31,7 +31,7 @@ void key_set_free(struct key_set *s);
 /* Strings. Zeroed: empty. */
 struct string_set {
 	char **list; /* by number */
-	size_t count, room;
+	size_t count, capacity;
 	uint32_t *slots;
 	size_t slot_count;
 };

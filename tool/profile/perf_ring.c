@@ -94,7 +94,7 @@ static int fd_open(struct perf_session *s, struct perf_event_attr *attr, pid_t t
 	}
 	if (fd < 0)
 		return -1;
-	if (!mem_room_try(&s->fds, &s->fd_room, s->fd_count, sizeof(*s->fds))) {
+	if (!mem_reserve_try(&s->fds, &s->fd_capacity, s->fd_count, sizeof(*s->fds))) {
 		close((int)fd);
 		errno = ENOMEM;
 		return -1;
@@ -217,7 +217,7 @@ static bool kernel_allowed(const struct perf_options *o, pid_t pid)
 
 struct seen_threads {
 	int *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static bool number_has(const int *list, size_t count, int number)
@@ -240,7 +240,7 @@ static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_op
 
 		if (tid <= 0 || number_has(seen->list, seen->count, tid))
 			continue;
-		mem_room(&seen->list, &seen->room, seen->count, sizeof(*seen->list));
+		mem_reserve(&seen->list, &seen->capacity, seen->count, sizeof(*seen->list));
 		seen->list[seen->count++] = tid;
 		if (thread_open(s, tid, o, e) < 0)
 			return -1;

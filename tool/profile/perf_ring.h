@@ -46,7 +46,7 @@ struct perf_session {
 	struct perf_ring *rings;
 	size_t count;
 	int *fds;
-	size_t fd_count, fd_room;
+	size_t fd_count, fd_capacity;
 	char *wrapped;                  /* a record that goes around the end of its ring is copied here */
 	struct perf_event_attr attr[2]; /* of the events that are opened for each thread */
 	size_t attr_count;

@@ -18,7 +18,7 @@ struct process *process_get(struct process_list *l, pid_t pid)
 
 	if (low < l->count && l->list[low].pid == pid)
 		return &l->list[low];
-	if (!mem_room_try(&l->list, &l->room, l->count, sizeof(*l->list)))
+	if (!mem_reserve_try(&l->list, &l->capacity, l->count, sizeof(*l->list)))
 		return NULL;
 	memmove(&l->list[low + 1], &l->list[low], (l->count - low) * sizeof(*l->list));
 	l->count++;
@@ -34,7 +34,7 @@ struct thread *thread_get(struct process_list *l, pid_t pid, pid_t tid)
 		l->threads[low].pid = pid;
 		return &l->threads[low];
 	}
-	if (!mem_room_try(&l->threads, &l->thread_room, l->thread_count, sizeof(*l->threads)))
+	if (!mem_reserve_try(&l->threads, &l->thread_capacity, l->thread_count, sizeof(*l->threads)))
 		return NULL;
 	memmove(&l->threads[low + 1], &l->threads[low], (l->thread_count - low) * sizeof(*l->threads));
 	l->thread_count++;
@@ -51,7 +51,7 @@ uint32_t image_add(struct process_list *l, pid_t pid, uint32_t parent, const cha
 		l->image_count = 1;
 	if (!p || l->image_count >= UINT32_MAX)
 		return 0;
-	mem_room(&l->images, &l->image_room, l->image_count, sizeof(*l->images));
+	mem_reserve(&l->images, &l->image_capacity, l->image_count, sizeof(*l->images));
 	image = &l->images[l->image_count];
 	*image = (struct process_image){.pid = pid, .parent = parent};
 	strncpy(image->name, name, sizeof(image->name) - 1);
@@ -75,8 +75,8 @@ uint32_t image_now(struct process_list *l, pid_t pid)
 /* Opens a place for a mapping at index `at`. */
 static bool mapping_insert(struct process *p, size_t at)
 {
-	if (!mem_room_try(&p->target, &p->target_room, p->count, sizeof(*p->target)) ||
-	    !mem_room_try(&p->binary, &p->binary_room, p->count, sizeof(*p->binary)))
+	if (!mem_reserve_try(&p->target, &p->target_capacity, p->count, sizeof(*p->target)) ||
+	    !mem_reserve_try(&p->binary, &p->binary_capacity, p->count, sizeof(*p->binary)))
 		return false;
 	memmove(&p->target[at + 1], &p->target[at], (p->count - at) * sizeof(*p->target));
 	memmove(&p->binary[at + 1], &p->binary[at], (p->count - at) * sizeof(*p->binary));

@@ -10,7 +10,7 @@ struct process {
 	/* Executable mappings, sorted; target[i] is what a walk sees of mapping i. */
 	struct etch_target_module *target;
 	uint32_t *binary; /* number of its binary, or BINARY_UNKNOWN: memory that the file has no code for */
-	size_t count, target_room, binary_room;
+	size_t count, target_capacity, binary_capacity;
 	uint32_t image; /* number of the program that it runs (struct process_image); 0: none yet */
 };
 #define BINARY_UNKNOWN UINT32_MAX
@@ -34,11 +34,11 @@ struct thread {
 
 struct process_list {
 	struct process *list; /* by pid */
-	size_t count, room;
+	size_t count, capacity;
 	struct thread *threads; /* by tid */
-	size_t thread_count, thread_room;
+	size_t thread_count, thread_capacity;
 	struct process_image *images; /* by number; number 0 is not used */
-	size_t image_count, image_room;
+	size_t image_count, image_capacity;
 };
 
 /* Null: out of memory. Pointers are valid until the next process or thread is added. */

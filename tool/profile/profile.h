@@ -74,19 +74,19 @@ struct profile_heap {
 	struct heap_size {
 		uint64_t time, bytes;
 	} * sizes;
-	size_t size_count, size_room;
+	size_t size_count, size_capacity;
 	uint64_t peak_time, peak_bytes;
 	/* Moments of which it is known what was live, and the bytes of each stack at each. */
 	struct heap_moment {
 		uint64_t time, bytes;
 		size_t first; /* in `live`, which is in their order */
 	} * moments;
-	size_t moment_count, moment_room;
+	size_t moment_count, moment_capacity;
 	struct heap_live {
 		uint32_t moment, node;
 		uint64_t bytes;
 	} * live;
-	size_t live_count, live_room;
+	size_t live_count, live_capacity;
 };
 
 struct profile {
@@ -95,7 +95,7 @@ struct profile {
 	struct key_set stacks;
 	struct string_set names;
 	struct profile_sample *samples;
-	size_t sample_count, sample_room;
+	size_t sample_count, sample_capacity;
 	uint64_t weight;            /* of all samples */
 	uint64_t stops[STOP_COUNT]; /* samples by where their walks ended */
 	uint64_t lost, throttled;
@@ -139,7 +139,7 @@ struct profile {
 	struct key_set addresses; /* a: binary, b: address */
 	uint32_t *address_of;     /* by stack node; KEY_NONE: a thread's name or a stop */
 	struct profile_place *places;
-	size_t place_count, place_room;
+	size_t place_count, place_capacity;
 	size_t *place_first; /* by address: its innermost place; the others follow, up to one that is not inlined */
 	/* a: name << 32 | name of the binary; b: name in the symbol table << 32 | source file; numbers of `names` */
 	struct key_set functions;

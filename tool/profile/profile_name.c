@@ -71,7 +71,7 @@ static bool place_add(struct profile *p, const struct source_frame *f, const cha
 	struct profile_place *place;
 	uint32_t file = string_set_add(&p->names, f->file ? f->file : "");
 
-	if (file == KEY_NONE || !mem_room_try(&p->places, &p->place_room, p->place_count, sizeof(*p->places)))
+	if (file == KEY_NONE || !mem_reserve_try(&p->places, &p->place_capacity, p->place_count, sizeof(*p->places)))
 		return false;
 	place = &p->places[p->place_count++];
 	/* The file of the line, since that of the function is not always known. */

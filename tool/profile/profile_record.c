@@ -255,7 +255,8 @@ static uint32_t kernel_add(struct profile *p, uint32_t node, const struct sample
 
 static void sample_add(struct profile *p, const struct profile_sample *s)
 {
-	if (s->node == KEY_NONE || !mem_room_try(&p->samples, &p->sample_room, p->sample_count, sizeof(*p->samples))) {
+	if (s->node == KEY_NONE ||
+	    !mem_reserve_try(&p->samples, &p->sample_capacity, p->sample_count, sizeof(*p->samples))) {
 		p->no_memory = true;
 		return;
 	}

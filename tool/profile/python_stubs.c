@@ -36,7 +36,7 @@ static const struct python_arena *arena_find(struct binary *code, pid_t pid, uin
 	for (size_t i = 0; i < code->arena_count; i++)
 		if (code->arenas[i].start == start)
 			return &code->arenas[i];
-	mem_room(&code->arenas, &code->arena_room, code->arena_count, sizeof(*code->arenas));
+	mem_reserve(&code->arenas, &code->arena_capacity, code->arena_count, sizeof(*code->arenas));
 	a = &code->arenas[code->arena_count++];
 	*a = (struct python_arena){.start = start};
 	arena_look(a, pid);

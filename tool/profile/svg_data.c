@@ -45,7 +45,7 @@ static void frames_sum(const struct flame *f, const uint64_t *by_call, uint64_t 
 struct parts {
 	struct key_set keys; /* a: span or moment, b: frame */
 	uint64_t *weight;    /* by key */
-	size_t room;
+	size_t capacity;
 };
 
 static bool part_add(struct parts *p, uint64_t place, uint32_t frame, uint64_t weight)
@@ -53,7 +53,7 @@ static bool part_add(struct parts *p, uint64_t place, uint32_t frame, uint64_t w
 	size_t before = p->keys.count;
 	uint32_t k;
 
-	mem_room(&p->weight, &p->room, before + 1, sizeof(*p->weight));
+	mem_reserve(&p->weight, &p->capacity, before + 1, sizeof(*p->weight));
 	k = key_set_add(&p->keys, place, frame);
 	if (k == KEY_NONE)
 		return false;
@@ -115,7 +115,7 @@ struct spans {
 	struct parts parts;
 	struct key_set threads; /* a: pid << 32 | tid */
 	uint64_t *use;          /* by thread and span */
-	size_t room;
+	size_t capacity;
 };
 
 /* Is it the frame that stands for time in the kernel that was not sampled? */
@@ -158,7 +158,7 @@ static bool sample_place(struct spans *s, const struct flame *f, const struct pr
 	if (thread == KEY_NONE)
 		return false;
 	for (size_t i = 0; i < s->count; i++)
-		mem_room(&s->use, &s->room, thread * s->count + i, sizeof(*s->use));
+		mem_reserve(&s->use, &s->capacity, thread * s->count + i, sizeof(*s->use));
 	if (thread == known)
 		memset(&s->use[thread * s->count], 0, s->count * sizeof(*s->use));
 	waits = p->wall && key_kind(&p->stacks.list[sample->node]) == STACK_WAIT;

@@ -20,7 +20,7 @@ struct sink {
 	z_stream z;
 	FILE *out;
 	uint8_t *packed;
-	size_t room;
+	size_t capacity;
 	bool failed;
 };
 
@@ -44,13 +44,13 @@ static void chunk_put(struct sink *s, const Pprof__Profile *chunk)
 {
 	size_t size = pprof__profile__get_packed_size(chunk);
 
-	if (size > s->room) {
+	if (size > s->capacity) {
 		free(s->packed);
-		s->room = 2 * size;
-		s->packed = malloc(s->room);
+		s->capacity = 2 * size;
+		s->packed = malloc(s->capacity);
 	}
 	if (!s->packed) {
-		s->room = 0;
+		s->capacity = 0;
 		s->failed = true;
 		return;
 	}

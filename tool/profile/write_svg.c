@@ -49,16 +49,16 @@ void xml_put(const char *text, FILE *out)
 
 static void label_put(const char *name, double width, FILE *out)
 {
-	size_t room = width > 4 ? (size_t)((width - 4) / FLAME_CHARACTER) : 0, n = strlen(name);
+	size_t fits = width > 4 ? (size_t)((width - 4) / FLAME_CHARACTER) : 0, n = strlen(name);
 	char *cut;
 
-	if (room < 3)
+	if (fits < 3)
 		return;
-	if (n <= room) {
+	if (n <= fits) {
 		xml_put(name, out);
 		return;
 	}
-	cut = strndup(name, room - 2);
+	cut = strndup(name, fits - 2);
 	if (cut) {
 		xml_put(cut, out);
 		fputs("..", out);

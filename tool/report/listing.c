@@ -29,7 +29,7 @@ void listing_add(struct listing *l, const char *format, ...)
 	cell = mem_formatv(format, args);
 	va_end(args);
 	plain(cell);
-	mem_room(&l->cells, &l->capacity, l->cell_count, sizeof(*l->cells));
+	mem_reserve(&l->cells, &l->capacity, l->cell_count, sizeof(*l->cells));
 	l->cells[l->cell_count++] = cell;
 }
 

@@ -23,7 +23,7 @@ static struct seen *seen_of(struct seen_all *a, uint64_t key)
 		if (a->list[i]->key == key)
 			return a->list[i];
 	hash_index_add(&a->index, hash, (uint32_t)a->count);
-	mem_room(&a->list, &a->capacity, a->count, sizeof(*a->list));
+	mem_reserve(&a->list, &a->capacity, a->count, sizeof(*a->list));
 	a->list[a->count] = seen_new(key);
 	return a->list[a->count++];
 }

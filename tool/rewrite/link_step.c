@@ -184,7 +184,7 @@ static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_ta
 	size_t left;
 
 	rows_make(s, now, o, rows);
-	fits = linked_tables_room(f, now, rows, e);
+	fits = linked_tables_capacity(f, now, rows, e);
 	if (fits)
 		return fits < 0 ? -1 : 0;
 	left = sites_unlisted(s, now);

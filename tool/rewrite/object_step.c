@@ -154,7 +154,7 @@ static int orc_pass(struct object_step *t)
 	int same = orc_pass_present(t);
 	struct error why;
 
-	if (same || !t->unwind.orc.count || !object_write_room(t->f, t->unwind.orc.count + t->tables.count, &why))
+	if (same || !t->unwind.orc.count || !object_write_capacity(t->f, t->unwind.orc.count + t->tables.count, &why))
 		return same;
 	object_orc_free(&t->unwind.orc);
 	t->out->rows = 0;

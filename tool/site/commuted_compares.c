@@ -20,7 +20,7 @@ static bool commuted_add(struct function_scan *c, size_t i)
 
 	if (!insn_commute(c->func->fn->bytes + (in->addr - c->func->fn->start), in->len, t.bytes))
 		return false;
-	mem_room(&s->commuted, &s->commuted_capacity, s->commuted_count, sizeof(*s->commuted));
+	mem_reserve(&s->commuted, &s->commuted_capacity, s->commuted_count, sizeof(*s->commuted));
 	s->commuted[s->commuted_count++] = t;
 	return true;
 }

@@ -42,7 +42,7 @@ bool slot_is_got(const struct elf_file *f, uint64_t addr)
 
 void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 {
-	mem_room(&s->slots, &s->slot_capacity, s->slot_count, sizeof(*s->slots));
+	mem_reserve(&s->slots, &s->slot_capacity, s->slot_count, sizeof(*s->slots));
 	s->slots[s->slot_count++] = (struct slot){addr, object, off};
 }
 
@@ -75,7 +75,7 @@ static void word_take(struct scan *s, uint64_t at, uint64_t value)
 
 static void word_append(uint64_t **list, size_t *count, size_t *capacity, uint64_t word)
 {
-	mem_room(list, capacity, *count, sizeof(**list));
+	mem_reserve(list, capacity, *count, sizeof(**list));
 	(*list)[(*count)++] = word;
 }
 

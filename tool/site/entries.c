@@ -16,13 +16,13 @@ static void label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 {
 	struct entries *x = b->out;
 
-	mem_room(&x->label_funcs, &x->label_func_capacity, x->label_func_count, sizeof(*x->label_funcs));
+	mem_reserve(&x->label_funcs, &x->label_func_capacity, x->label_func_count, sizeof(*x->label_funcs));
 	x->label_funcs[x->label_func_count++] = (struct entry){section, addr, false, false};
 }
 
 void entry_append(struct entry **list, size_t *count, size_t *capacity, const struct entry *x)
 {
-	mem_room(list, capacity, *count, sizeof(**list));
+	mem_reserve(list, capacity, *count, sizeof(**list));
 	(*list)[(*count)++] = *x;
 }
 

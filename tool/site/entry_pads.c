@@ -38,7 +38,7 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 
 	if (!pad || !entry_of_space(p->b, p->space, start, &from) || !entry_of_space(p->b, p->space, pad, &to))
 		return;
-	mem_room(&x->pads, &x->pad_capacity, x->pad_count, sizeof(*x->pads));
+	mem_reserve(&x->pads, &x->pad_capacity, x->pad_count, sizeof(*x->pads));
 	/* UINT64_MAX: the pad is not in this section, usually it is in the function's cold part. */
 	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
 	                                             from.section == to.section ? to.addr : UINT64_MAX};

@@ -33,7 +33,7 @@ void part_jump_add(struct builder *b, const struct func *fn, const struct insn *
 	if (k == UINT32_MAX)
 		return;
 	if (b->open) {
-		mem_room(&b->jumps, &b->jump_capacity, b->jump_count, sizeof(*b->jumps));
+		mem_reserve(&b->jumps, &b->jump_capacity, b->jump_count, sizeof(*b->jumps));
 		b->jumps[b->jump_count++] = (struct jump){(uint32_t)(fn - b->funcs->funcs), k, in->addr, to};
 	}
 	if (b->funcs->funcs[k].start != to)
@@ -169,7 +169,7 @@ void parts_build(struct builder *b)
 	ways_find(b, x->ways);
 	for (i = 0; i < b->jump_count; i++)
 		if (is_return(b, x->ways, &b->jumps[i])) {
-			mem_room(&x->returns, &capacity, x->return_count, sizeof(*x->returns));
+			mem_reserve(&x->returns, &capacity, x->return_count, sizeof(*x->returns));
 			x->returns[x->return_count++] =
 				(struct track_return){b->jumps[i].insn, b->jumps[i].target, b->jumps[i].from};
 		}

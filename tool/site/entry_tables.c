@@ -10,7 +10,7 @@ void base_ref_add(struct builder *b, const struct func *fn, const struct insn *i
 {
 	struct entry base = {section, addr, false, false};
 
-	mem_room(&b->refs, &b->ref_capacity, b->ref_count, sizeof(*b->refs));
+	mem_reserve(&b->refs, &b->ref_capacity, b->ref_count, sizeof(*b->refs));
 	b->refs[b->ref_count++] = (struct base_ref){base, fn, in->addr, in->move == MOVE_ADDRESS};
 	entry_append(&b->bases.list, &b->bases.count, &b->bases.capacity, &base);
 }

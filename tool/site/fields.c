@@ -84,7 +84,7 @@ bool object_armed_at(const struct object *o, uint64_t from, uint64_t to)
 static void stored_add(struct object *o, size_t *capacity, uint64_t from, uint64_t to, uint8_t facts,
                        const struct site *site)
 {
-	mem_room(&o->stored, capacity, o->stored_count, sizeof(*o->stored));
+	mem_reserve(&o->stored, capacity, o->stored_count, sizeof(*o->stored));
 	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel && site->late};
 }
 
@@ -174,14 +174,14 @@ static char *range_name(const struct object *o, uint64_t from)
 }
 
 /* Adds the bytes from the end of the last range to `to`. */
-static void range_add(struct object *o, size_t *room, uint64_t to)
+static void range_add(struct object *o, size_t *capacity, uint64_t to)
 {
 	uint64_t from = o->range_count ? o->ranges[o->range_count - 1].to : 0;
 	const struct stored *what = from < to ? object_stored(o, from, to) : NULL;
 
 	if (from >= to)
 		return;
-	mem_room(&o->ranges, room, o->range_count, sizeof(*o->ranges));
+	mem_reserve(&o->ranges, capacity, o->range_count, sizeof(*o->ranges));
 	o->ranges[o->range_count++] = (struct object_range){.from = from,
 	                                                    .to = to,
 	                                                    .facts = (what ? what->facts : 0) | o->early,
@@ -206,7 +206,7 @@ static bool is_uniform(const struct object *o)
 /* Cuts an object whose facts are all limited to bytes, at the bounds of members and of these ranges. */
 static void ranges_make(struct object *o)
 {
-	size_t room = 0, i = 0, k = 0;
+	size_t capacity = 0, i = 0, k = 0;
 
 	if (!o->bounded || is_uniform(o))
 		return;
@@ -222,11 +222,11 @@ static void ranges_make(struct object *o)
 		}
 		if (m && m->off < next)
 			next = m->off;
-		range_add(o, &room, next);
+		range_add(o, &capacity, next);
 		if (x && next == x->to)
 			i++;
 	}
-	range_add(o, &room, o->size);
+	range_add(o, &capacity, o->size);
 }
 
 /* Is an object armed by field? Not if it fits a register or is a table that is only called through: those are armed as

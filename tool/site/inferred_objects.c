@@ -46,7 +46,7 @@ static void place_add(struct places *p, uint64_t at)
 	x = &p->s->file->sections[section];
 	if (!section || !has_parts(x, &shared))
 		return;
-	mem_room(&p->list, &p->capacity, p->count, sizeof(*p->list));
+	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] = at & ~(granule(x, shared) - 1);
 }
 

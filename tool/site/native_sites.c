@@ -139,7 +139,7 @@ static int section_take(struct scan *s, const struct elf_file *f, uint32_t index
 		}
 		if (etch_native_valid(&row) && record_judge(s, f, &row, &func, &code, &x))
 			goto out;
-		mem_room(&out->list, &out->capacity, out->count, sizeof(*out->list));
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = x;
 	}
 	err = 0;

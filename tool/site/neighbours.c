@@ -102,7 +102,7 @@ bool place_is_other(struct scan *s, const struct range *etched, const struct ins
 		return y;
 	o.addr = y->value;
 	if (object_indexes(s, &o)->known && !index_begins(s, &o, at - o.addr, 0)) {
-		mem_room(&s->vague, &s->vague_capacity, s->vague_count, sizeof(*s->vague));
+		mem_reserve(&s->vague, &s->vague_capacity, s->vague_count, sizeof(*s->vague));
 		s->vague[s->vague_count++] = (struct vague_place){at, elf_section_at(s->file, in->addr), in->addr, in->len};
 	}
 	indexes_free(&o.indexes);
@@ -222,7 +222,7 @@ void scan_neighbours(struct scan *s)
 		if (site_kind_is_patched(site->kind) || !site->beside)
 			continue;
 		if (is_vague(s, site)) {
-			mem_room(&list, &capacity, count, sizeof(*list));
+			mem_reserve(&list, &capacity, count, sizeof(*list));
 			list[count++] =
 				(struct vague_use){elf_is_object(s->file) ? o->section : 0,
 			                       o->addr + (site->off_known || site->indexed ? (uint64_t)site->off : 0), *site};
@@ -232,7 +232,7 @@ void scan_neighbours(struct scan *s)
 	for (i = 0; i < s->vague_count; i++) {
 		const struct vague_place *p = &s->vague[i];
 
-		mem_room(&list, &capacity, count, sizeof(*list));
+		mem_reserve(&list, &capacity, count, sizeof(*list));
 		list[count++] = (struct vague_use){
 			0, p->at, {.section = p->section, .addr = p->addr, .kind = SITE_ESCAPE, .object = -1, .len = p->len}};
 	}

@@ -133,7 +133,7 @@ static void slots_read(struct search *x)
 		k.stops = never_returns(r[i].symbol->name);
 		if (!k.sync && !k.returns && !k.stops)
 			continue;
-		mem_room(&x->slots, &x->slot_capacity, x->slot_count, sizeof(*x->slots));
+		mem_reserve(&x->slots, &x->slot_capacity, x->slot_count, sizeof(*x->slots));
 		x->slots[x->slot_count++] = k;
 	}
 	free(r);
@@ -186,7 +186,7 @@ static bool is_stop(const struct search *x, const struct insn *in)
 
 static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
 {
-	mem_room(&x->todo, &x->todo_capacity, x->todo_count, sizeof(*x->todo));
+	mem_reserve(&x->todo, &x->todo_capacity, x->todo_count, sizeof(*x->todo));
 	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
 }
 
@@ -208,7 +208,7 @@ static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next
 
 static void edge_add(struct search *x, uint32_t from, uint32_t to, uint32_t next, uint64_t at)
 {
-	mem_room(&x->edges, &x->edge_capacity, x->edge_count, sizeof(*x->edges));
+	mem_reserve(&x->edges, &x->edge_capacity, x->edge_count, sizeof(*x->edges));
 	x->edges[x->edge_count++] = (struct edge){at, from, to, next};
 }
 

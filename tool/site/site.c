@@ -27,7 +27,7 @@ void scan_object_add(struct scan *s, const struct object *o)
 {
 	struct object_list *l = &s->objects;
 
-	mem_room(&l->list, &l->capacity, l->count, sizeof(*l->list));
+	mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	l->list[l->count] = *o;
 	l->list[l->count++].dense = o->section && !o->value && section_is_dense(s->file, &s->file->sections[o->section]);
 }
@@ -88,7 +88,7 @@ int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bo
 
 void scan_site_add(struct scan *s, const struct site *site)
 {
-	mem_room(&s->sites, &s->site_capacity, s->site_count, sizeof(*s->sites));
+	mem_reserve(&s->sites, &s->site_capacity, s->site_count, sizeof(*s->sites));
 	s->sites[s->site_count++] = *site;
 }
 
@@ -234,7 +234,7 @@ bool name_set_has(const struct name_set *s, const char *name)
 
 void name_set_add(struct name_set *s, const char *name)
 {
-	mem_room(&s->names, &s->capacity, s->count, sizeof(*s->names));
+	mem_reserve(&s->names, &s->capacity, s->count, sizeof(*s->names));
 	s->names[s->count++] = mem_string(name);
 }
 

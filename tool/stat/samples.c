@@ -15,7 +15,7 @@
 
 bool samples_add(struct samples *s, double value)
 {
-	if (!mem_room_try(&s->list, &s->capacity, s->count, sizeof(*s->list)))
+	if (!mem_reserve_try(&s->list, &s->capacity, s->count, sizeof(*s->list)))
 		return false;
 	s->list[s->count++] = value;
 	return true;

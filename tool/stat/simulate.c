@@ -222,14 +222,14 @@ static bool part_read(struct simulation *s, const char *name, bool note, struct 
 {
 	FILE *f = file_open(s, name);
 	char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	int at[EVENTS] = {0};
 	bool whole = false, events = false;
 
 	if (!f)
 		return false;
 	memset(out, 0, sizeof(*out));
-	while (getline(&line, &room, f) > 0) {
+	while (getline(&line, &capacity, f) > 0) {
 		if (!strncmp(line, "part: ", 6))
 			out->number = strtoul(line + 6, NULL, 10);
 		else if (note && !strncmp(line, "desc: ", 6))
@@ -264,14 +264,14 @@ static bool is_doubled(const struct simulation *s, const char *pid, uint64_t ins
 {
 	char name[64], *line = NULL, *at;
 	bool executed = false, same = false;
-	size_t room = 0;
+	size_t capacity = 0;
 	FILE *f;
 
 	snprintf(name, sizeof(name), "log.%s", pid);
 	f = file_open(s, name);
 	if (!f)
 		return false;
-	while (getline(&line, &room, f) > 0) {
+	while (getline(&line, &capacity, f) > 0) {
 		executed |= strstr(line, "For interactive control") != NULL;
 		at = strstr(line, "== Collected : ");
 		if (at)
@@ -312,12 +312,12 @@ static bool process_read(struct simulation *s, const char *pid, uint64_t *counts
 static int log_error(const struct simulation *s, pid_t pid, struct error *e)
 {
 	char name[64], last[200] = "", *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	FILE *f;
 
 	snprintf(name, sizeof(name), "log.%d", (int)pid);
 	f = file_open(s, name);
-	while (f && getline(&line, &room, f) > 0) {
+	while (f && getline(&line, &capacity, f) > 0) {
 		char *text = strstr(line, "== ");
 
 		text = text ? text + 3 : line;

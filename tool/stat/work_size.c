@@ -54,12 +54,12 @@ static char *word_copy(char *to, const char *word, const char *size)
 
 char **work_command(char **argv, const char *size)
 {
-	size_t count = 0, room = 0;
+	size_t count = 0, capacity = 0;
 	char **out, *to;
 
 	for (; argv[count]; count++)
-		room += strlen(argv[count]) * (strlen(size) + 1) + 1;
-	out = mem_alloc(1, (count + 1) * sizeof(*out) + room);
+		capacity += strlen(argv[count]) * (strlen(size) + 1) + 1;
+	out = mem_alloc(1, (count + 1) * sizeof(*out) + capacity);
 	to = (char *)(out + count + 1);
 	for (size_t i = 0; i < count; i++) {
 		out[i] = to;

@@ -44,13 +44,13 @@ void mem_double(void *array, size_t *capacity, size_t size);
 bool mem_double_try(void *array, size_t *capacity, size_t size);
 
 /* Gives *array, which has `count` elements, space for one more. */
-static inline void mem_room(void *array, size_t *capacity, size_t count, size_t size)
+static inline void mem_reserve(void *array, size_t *capacity, size_t count, size_t size)
 {
 	if (count >= *capacity)
 		mem_double(array, capacity, size);
 }
 
-static inline bool mem_room_try(void *array, size_t *capacity, size_t count, size_t size)
+static inline bool mem_reserve_try(void *array, size_t *capacity, size_t count, size_t size)
 {
 	return count < *capacity || mem_double_try(array, capacity, size);
 }

@@ -9,13 +9,13 @@
 
 void eh_pointer_add(struct eh_frame *x, uint64_t at, uint64_t target, uint8_t size)
 {
-	mem_room(&x->pointers, &x->pointer_capacity, x->pointer_count, sizeof(*x->pointers));
+	mem_reserve(&x->pointers, &x->pointer_capacity, x->pointer_count, sizeof(*x->pointers));
 	x->pointers[x->pointer_count++] = (struct eh_pointer){at, target, size};
 }
 
 void eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at)
 {
-	mem_room(&x->entries, &x->entry_capacity, x->count, sizeof(*x->entries));
+	mem_reserve(&x->entries, &x->entry_capacity, x->count, sizeof(*x->entries));
 	x->entries[x->count++] = (struct eh_entry){start, at};
 }
 

@@ -107,8 +107,8 @@ static void put_breg(struct program *p, unsigned dwarf, int64_t off)
 /* reg + off, as the address of a saved register, on rsp or rbp. */
 static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64_t off)
 {
-	uint8_t room[STEP_MOST];
-	struct program block = {room, 0};
+	uint8_t capacity[STEP_MOST];
+	struct program block = {capacity, 0};
 
 	put_breg(&block, base, off);
 	put(p, CFA_EXPRESSION);
@@ -123,8 +123,8 @@ static bool is_plain(const struct etch_rule *r) { return !(r->cfa & ETCH_CFA_DER
 /* A CFA that takes an expression. */
 static void cfa_expression_put(struct program *p, const struct etch_rule *r, unsigned reg)
 {
-	uint8_t room[STEP_MOST];
-	struct program block = {room, 0};
+	uint8_t capacity[STEP_MOST];
+	struct program block = {capacity, 0};
 
 	if (r->cfa & ETCH_CFA_INDEX) {
 		put_breg(&block, reg, 0);
@@ -191,8 +191,8 @@ static struct place place_of(const struct frame_state *s, unsigned i)
 /* An offset that no other instruction can express. */
 static void odd_offset_put(struct program *p, unsigned dwarf, int64_t off)
 {
-	uint8_t room[STEP_MOST];
-	struct program block = {room, 0};
+	uint8_t capacity[STEP_MOST];
+	struct program block = {capacity, 0};
 
 	put(&block, OP_CONSTS); /* the CFA is on the stack already */
 	put_sleb(&block, off);
@@ -301,8 +301,8 @@ static bool interval_find(const struct frame_row *p, size_t to, size_t last_end,
 /* Does it take more bytes to change the state than to remember and restore one? */
 static bool is_worth_it(const struct frame_state *was, const struct frame_state *to)
 {
-	uint8_t room[STEP_MOST];
-	struct program step = {room, 0};
+	uint8_t capacity[STEP_MOST];
+	struct program step = {capacity, 0};
 
 	change_put(&step, was, to);
 	return step.count > 2;
@@ -351,8 +351,8 @@ static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_
 static void plt_put(struct bytes *b, uint64_t push)
 {
 	enum { OP_LIT0 = 0x30, OP_AND = 0x1a, OP_GE = 0x2a };
-	uint8_t room[2][STEP_MOST];
-	struct program p = {room[0], 0}, block = {room[1], 0};
+	uint8_t capacity[2][STEP_MOST];
+	struct program p = {capacity[0], 0}, block = {capacity[1], 0};
 
 	put_breg(&block, 7, 8);
 	put_breg(&block, REG_RA, 0);
@@ -469,8 +469,8 @@ void eh_signal_put(struct bytes *b, int32_t rsp)
 		int8_t from_rsp;
 	} saved[] = {{8, -120}, {9, -112}, {10, -104}, {11, -96}, {12, -88}, {13, -80}, {14, -72}, {15, -64},
 	             {5, -56},  {4, -48},  {6, -40},   {3, -32},  {1, -24},  {0, -16},  {2, -8},   {REG_RA, 8}};
-	uint8_t room[2][STEP_MOST];
-	struct program p = {room[0], 0}, block = {room[1], 0};
+	uint8_t capacity[2][STEP_MOST];
+	struct program p = {capacity[0], 0}, block = {capacity[1], 0};
 	size_t i;
 
 	put_breg(&block, 7, rsp);

@@ -109,7 +109,7 @@ void eh_replace_find(const struct cfi_file *cfi, const struct eh_rows *rows, str
 		}
 		if (!wrong)
 			continue;
-		mem_room(&out->wrong, &out->capacity, out->wrong_count, sizeof(*out->wrong));
+		mem_reserve(&out->wrong, &out->capacity, out->wrong_count, sizeof(*out->wrong));
 		out->wrong[out->wrong_count++] = (struct eh_wrong){x->start, x->end, out->fde[i] & EH_FDE_REPLACED};
 	}
 }

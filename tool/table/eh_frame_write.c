@@ -124,7 +124,7 @@ static void row_add(struct writer *w, uint64_t addr, const struct etch_rule *rul
 	                 (rule->kind == ETCH_RULE_SIGNAL) != is_signal(w->rows)))
 		fde_flush(w);
 	w->end = end;
-	mem_room(&w->rows, &w->capacity, w->count, sizeof(*w->rows));
+	mem_reserve(&w->rows, &w->capacity, w->count, sizeof(*w->rows));
 	p = &w->rows[w->count];
 	p->addr = addr;
 	state_of(w, rule, &p->state);

@@ -211,7 +211,7 @@ static void calls_find(struct check *c)
 			target = insn_call_target(code->bytes + at, code->addr + at);
 			if (!target || !space_at(c->space, target))
 				continue;
-			mem_room(&c->called, &capacity, c->called_count, sizeof(*c->called));
+			mem_reserve(&c->called, &capacity, c->called_count, sizeof(*c->called));
 			c->called[c->called_count++] = target;
 		}
 	}

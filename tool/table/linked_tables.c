@@ -85,7 +85,7 @@ static const struct table_kind obj_kind = {ETCH_SEC_OBJ, offsetof(struct etch_mo
 
 /* Where a table is. */
 struct table_range {
-	uint64_t addr, room; /* room in entries */
+	uint64_t addr, capacity; /* room in entries */
 };
 
 /* Locates a table by its descriptor reference or its section. */
@@ -99,9 +99,9 @@ static int table_locate(const struct elf_file *f, const struct linked_tables *t,
 		int64_t ref;
 
 		memcpy(&ref, (const uint8_t *)m + k->ref, 8);
-		memcpy(&out->room, (const uint8_t *)m + k->count, 8);
+		memcpy(&out->capacity, (const uint8_t *)m + k->count, 8);
 		out->addr = t->modules[0] + k->ref + (uint64_t)ref;
-		if (out->room > f->size / k->record || (out->room && !elf_at(f, out->addr, out->room * k->record)))
+		if (out->capacity > f->size / k->record || (out->capacity && !elf_at(f, out->addr, out->capacity * k->record)))
 			return error_set(e, "its module descriptor places %s outside the file", k->name);
 		return 0;
 	}
@@ -112,18 +112,18 @@ static int table_locate(const struct elf_file *f, const struct linked_tables *t,
 		return error_set(e, "section %s: size %" PRIu64 " is not a multiple of %zu", k->name, f->sections[i].sh.sh_size,
 		                 k->record);
 	out->addr = f->sections[i].sh.sh_addr;
-	out->room = f->sections[i].sh.sh_size / k->record;
+	out->capacity = f->sections[i].sh.sh_size / k->record;
 	return elf_section_alone(f, i, e); /* the section will be written to */
 }
 
 static int sites_read(const struct elf_file *f, const struct table_kind *kind, const struct table_range *at,
                       struct imv_row **rows, size_t *count, struct error *e)
 {
-	const uint8_t *p = at->room ? elf_at(f, at->addr, at->room * sizeof(struct etch_imv)) : NULL;
+	const uint8_t *p = at->capacity ? elf_at(f, at->addr, at->capacity * sizeof(struct etch_imv)) : NULL;
 	uint64_t i;
 
-	*rows = mem_zero(at->room, sizeof(**rows));
-	for (i = 0; i < at->room; i++) {
+	*rows = mem_zero(at->capacity, sizeof(**rows));
+	for (i = 0; i < at->capacity; i++) {
 		uint64_t ref = at->addr + i * sizeof(struct etch_imv);
 		struct imv_row *row = &(*rows)[*count];
 		struct etch_imv *x = &row->entry;
@@ -138,7 +138,7 @@ static int sites_read(const struct elf_file *f, const struct table_kind *kind, c
 		(*count)++;
 		if (kind != &imv_kind || !(x->flags & ETCH_IMV_MORE))
 			continue;
-		if (++i == at->room)
+		if (++i == at->capacity)
 			return error_set(e, "%s entry %" PRIu64 " has no second record", kind->name, i - 1);
 		memcpy(&row->more, p + i * sizeof(*x), sizeof(row->more));
 		if (!etch_more_valid(x, &row->more))
@@ -218,11 +218,11 @@ static int inlines_read(const struct elf_file *f, struct linked_tables *t, struc
 /* Reads the records of __etch_obj, with the names of objects. */
 static int obj_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
 {
-	const uint8_t *p = t->obj_room ? elf_at(f, t->obj_addr, t->obj_room * sizeof(struct etch_obj)) : NULL;
+	const uint8_t *p = t->obj_capacity ? elf_at(f, t->obj_addr, t->obj_capacity * sizeof(struct etch_obj)) : NULL;
 	uint64_t i;
 
-	t->obj = mem_zero(t->obj_room, sizeof(*t->obj));
-	for (i = 0; i < t->obj_room; i++) {
+	t->obj = mem_zero(t->obj_capacity, sizeof(*t->obj));
+	for (i = 0; i < t->obj_capacity; i++) {
 		uint64_t at = t->obj_addr + i * sizeof(struct etch_obj);
 		struct obj_row *row = &t->obj[t->obj_count];
 		struct etch_obj x;
@@ -287,7 +287,7 @@ static void init_read(const struct elf_file *f, struct linked_tables *t)
 
 int linked_init_add(const struct elf_file *f, struct linked_tables *t, const char *name, struct error *e)
 {
-	size_t room = t->init_count, had = t->init_count, length = strlen(name);
+	size_t capacity = t->init_count, had = t->init_count, length = strlen(name);
 	uint32_t i;
 
 	for (i = 1; i < f->symbol_count; i++) {
@@ -296,7 +296,7 @@ int linked_init_add(const struct elf_file *f, struct linked_tables *t, const cha
 		if (!y->section || y->type != STT_FUNC || strncmp(y->name, name, length) != 0 ||
 		    (y->name[length] && y->name[length] != '.'))
 			continue;
-		mem_room(&t->init, &room, t->init_count, sizeof(*t->init));
+		mem_reserve(&t->init, &capacity, t->init_count, sizeof(*t->init));
 		t->init[t->init_count++] = y->value;
 	}
 	if (t->init_count == had)
@@ -321,16 +321,16 @@ int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct
 	    table_locate(f, t, &m, &obj_kind, &obj, e))
 		return -1;
 	t->imv_addr = imv.addr;
-	t->imv_room = imv.room;
+	t->imv_capacity = imv.capacity;
 	t->pv_addr = pv.addr;
-	t->pv_room = pv.room;
+	t->pv_capacity = pv.capacity;
 	t->obj_addr = obj.addr;
-	t->obj_room = obj.room;
+	t->obj_capacity = obj.capacity;
 	if (sites_read(f, &imv_kind, &imv, &t->imv, &t->imv_count, e) ||
 	    sites_read(f, &pv_kind, &pv, &t->pv, &t->pv_count, e) || obj_read(f, t, e) || natives_read(f, t, e) ||
 	    inlines_read(f, t, e))
 		return -1;
-	return !t->module_count && !t->imv_room && !t->pv_room && !t->obj_room;
+	return !t->module_count && !t->imv_capacity && !t->pv_capacity && !t->obj_capacity;
 }
 
 void linked_tables_free(struct linked_tables *t)

@@ -55,9 +55,9 @@ struct linked_tables {
 	size_t native_count;
 	struct inline_row *inlines; /* in file order; never moved */
 	size_t inline_count;
-	uint64_t imv_addr, imv_room; /* the tables in use; room in entries */
-	uint64_t pv_addr, pv_room;
-	uint64_t obj_addr, obj_room;
+	uint64_t imv_addr, imv_capacity; /* the tables in use; room in entries */
+	uint64_t pv_addr, pv_capacity;
+	uint64_t obj_addr, obj_capacity;
 	uint64_t *init; /* addresses of the functions that --init has named, sorted */
 	size_t init_count;
 	bool moved;     /* the tables in use are in the etch segment */
@@ -82,8 +82,8 @@ int linked_init_add(const struct elf_file *f, struct linked_tables *t, const cha
 void linked_tables_free(struct linked_tables *t);
 
 /* Is there room for these rows? 1: in place or in a segment; 0: no, and `e` is the reason; -1 on an error. */
-int linked_tables_room(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
-                       struct error *e);
+int linked_tables_capacity(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
+                           struct error *e);
 
 /*
  * Sorts and writes the rows, and sets ETCH_MODULE_LINKED. If all tables fit in place, f's bytes are changed and

@@ -58,12 +58,12 @@ static bool rows_named(const struct linked_rows *r)
 
 static bool fits_in_place(const struct linked_tables *now, const struct linked_rows *r)
 {
-	return !now->moved && imv_records(r->imv, r->imv_count) <= now->imv_room && r->pv_count <= now->pv_room &&
-	       r->obj_count <= now->obj_room && rows_named(r);
+	return !now->moved && imv_records(r->imv, r->imv_count) <= now->imv_capacity && r->pv_count <= now->pv_capacity &&
+	       r->obj_count <= now->obj_capacity && rows_named(r);
 }
 
-int linked_tables_room(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
-                       struct error *e)
+int linked_tables_capacity(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
+                           struct error *e)
 {
 	struct segment_section probe = {
 		.name = ETCH_SEC_IMV,
@@ -307,12 +307,12 @@ int linked_tables_write(struct elf_file *f, const struct linked_tables *now, con
 		qsort(rows->obj, rows->obj_count, sizeof(*rows->obj), obj_order);
 	if (!fits_in_place(now, rows))
 		return write_segment(&job, out, out_size);
-	places_alloc(&to, now->imv_room, now->pv_room, now->obj_room);
+	places_alloc(&to, now->imv_capacity, now->pv_capacity, now->obj_capacity);
 	err = encode(rows, &to, e);
 	if (!err) {
-		put(f, now->imv_addr, to.imv_out, now->imv_room * sizeof(struct etch_imv));
-		put(f, now->pv_addr, to.pv_out, now->pv_room * sizeof(struct etch_imv));
-		put(f, now->obj_addr, to.obj_out, now->obj_room * sizeof(struct etch_obj));
+		put(f, now->imv_addr, to.imv_out, now->imv_capacity * sizeof(struct etch_imv));
+		put(f, now->pv_addr, to.pv_out, now->pv_capacity * sizeof(struct etch_imv));
+		put(f, now->obj_addr, to.obj_out, now->obj_capacity * sizeof(struct etch_obj));
 		modules_write(f, now, rows, NULL);
 	}
 	places_free(&to);

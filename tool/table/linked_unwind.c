@@ -397,7 +397,7 @@ static int orc_rows(const struct linked_unwind *u, struct row_list *out, struct 
 	size_t i, n = u->header.rows;
 
 	out->rows = mem_zero(n, sizeof(*out->rows));
-	out->room = n;
+	out->capacity = n;
 	for (i = 0; i < n; i++) {
 		struct row *row = &out->rows[i];
 		struct etch_orc x;

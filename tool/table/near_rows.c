@@ -85,7 +85,7 @@ void rows_near(const struct row_list *rows, struct row_list *near, struct far_co
 	if (!best.code) /* one cluster that is too large by itself: its encoder says so */
 		return;
 	near->rows = rows->rows + best.first;
-	near->count = near->room = best.end - best.first + 1;
+	near->count = near->capacity = best.end - best.first + 1;
 	far->bytes = all - best.code;
 	cluster_next(rows, 0, &from);
 	if (from.first == best.first)

@@ -23,8 +23,8 @@ static void entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 	/* Adjacent rows with the same entry are merged. */
 	if (m->count && !memcmp(&m->orc[m->count - 1], orc, sizeof(*orc)))
 		return;
-	mem_room(&m->orc, &m->orc_capacity, m->count, sizeof(*m->orc));
-	mem_room(&m->places, &m->place_capacity, m->count, sizeof(*m->places));
+	mem_reserve(&m->orc, &m->orc_capacity, m->count, sizeof(*m->orc));
+	mem_reserve(&m->places, &m->place_capacity, m->count, sizeof(*m->places));
 	m->orc[m->count] = *orc;
 	m->places[m->count++] = at;
 }
@@ -268,7 +268,7 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 		return r < 0 ? -1 : r ? 0 : error_set(e, "its sections " ETCH_SEC_ORC_IP " and " ETCH_SEC_ORC " do not match");
 	}
 	out->rows = mem_zero(have.count, sizeof(*out->rows));
-	out->room = have.count;
+	out->capacity = have.count;
 	/* In a code space, addresses ascend with section numbers. */
 	qsort(have.list, have.count, sizeof(*have.list), resolved_order);
 	for (i = 0; i < have.count && r >= 0; i++) {

@@ -33,8 +33,8 @@ static void rows_clip(const struct code_space *space, const struct row_list *row
 	size_t i, row = 0;
 
 	/* Each section has an end, and may have the row before its first one. */
-	*out = (struct row_list){.room = rows->count + 2 * space->count + 1};
-	out->rows = mem_alloc(out->room, sizeof(*out->rows));
+	*out = (struct row_list){.capacity = rows->count + 2 * space->count + 1};
+	out->rows = mem_alloc(out->capacity, sizeof(*out->rows));
 	for (i = 0; i < space->count && rows->count; i++)
 		section_clip(&space->list[i], rows, &row, out);
 }

@@ -75,7 +75,7 @@ static void cfi_row_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct maker *m = ctx;
 
-	mem_room(&m->cfi, &m->cfi_capacity, m->cfi_count, sizeof(*m->cfi));
+	mem_reserve(&m->cfi, &m->cfi_capacity, m->cfi_count, sizeof(*m->cfi));
 	m->cfi[m->cfi_count++] = (struct cfi_row){row->start, row->end, row->saves};
 }
 
@@ -143,7 +143,7 @@ static void row_put(struct maker *m, uint64_t addr, const struct etch_saves *s)
 	memcpy(&row.rule, s, sizeof(row.rule));
 	if (m->out.count && !memcmp(&m->out.rows[m->out.count - 1].rule, &row.rule, sizeof(row.rule)))
 		return;
-	mem_room(&m->out.rows, &m->out.room, m->out.count, sizeof(*m->out.rows));
+	mem_reserve(&m->out.rows, &m->out.capacity, m->out.count, sizeof(*m->out.rows));
 	m->out.rows[m->out.count++] = row;
 }
 
@@ -173,7 +173,7 @@ static void rows_put(struct maker *m)
 		}
 	}
 	end.addr = rows->rows[rows->count - 1].addr;
-	mem_room(&m->out.rows, &m->out.room, m->out.count, sizeof(*m->out.rows));
+	mem_reserve(&m->out.rows, &m->out.capacity, m->out.count, sizeof(*m->out.rows));
 	m->out.rows[m->out.count++] = end;
 }
 

@@ -225,7 +225,7 @@ static void row_add(struct reader *r, uint64_t addr, const struct etch_rule *rul
 		l->count--;
 	if (l->count && etch_rule_equal(&l->rows[l->count - 1].rule, rule))
 		return;
-	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 	memset(&l->rows[l->count], 0, sizeof(l->rows[l->count]));
 	l->rows[l->count].addr = addr;
 	l->rows[l->count++].rule = *rule;

@@ -147,7 +147,7 @@ static void items_make(struct writer *w, const struct row_list *rows)
 		}
 		if (w->count && item_same(&it, &w->items[w->count - 1]))
 			continue;
-		mem_room(&w->items, &w->capacity, w->count, sizeof(*w->items));
+		mem_reserve(&w->items, &w->capacity, w->count, sizeof(*w->items));
 		w->items[w->count++] = it;
 	}
 }
@@ -197,7 +197,7 @@ static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t 
 	struct sframe_fde_v3 three = {0, (uint32_t)size, (uint32_t)w->fre_size};
 	struct sframe_attr_v3 attr = {(uint16_t)n, info, it->flex ? SFRAME_FLEX : SFRAME_DEFAULT, rep};
 
-	mem_room(&w->out->starts, &w->start_capacity, at, sizeof(*w->out->starts));
+	mem_reserve(&w->out->starts, &w->start_capacity, at, sizeof(*w->out->starts));
 	w->out->starts[at] = it->addr;
 	if (w->version < 3) {
 		bytes_add(&w->fde, &w->fde_capacity, &bytes, &two, sizeof(two));

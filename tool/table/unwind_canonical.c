@@ -63,8 +63,8 @@ void unwind_rows_canonical(const struct row_list *in, const struct code_space *s
 	size_t i, n = 0;
 
 	memset(out, 0, sizeof(*out));
-	out->room = in->count + 1;
-	out->rows = big_alloc(out->room * sizeof(*out->rows));
+	out->capacity = in->count + 1;
+	out->rows = big_alloc(out->capacity * sizeof(*out->rows));
 	cache = step_cache_new();
 	if (in->count && (in->rows[0].addr & 255))
 		out->rows[n++] = (struct row){.addr = in->rows[0].addr & ~255ull};

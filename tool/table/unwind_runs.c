@@ -163,7 +163,7 @@ static void grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t w
 			if (i == HASH_INDEX_NONE) {
 				i = (uint32_t)f->gram_count;
 				hash_index_add(&f->gram_index, h, i);
-				mem_room(&f->grams, &f->gram_capacity, f->gram_count, sizeof(*f->grams));
+				mem_reserve(&f->grams, &f->gram_capacity, f->gram_count, sizeof(*f->grams));
 				f->grams[f->gram_count++] = (struct gram){at, n, 0};
 			}
 			f->grams[i].count += weight;

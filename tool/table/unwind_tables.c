@@ -213,8 +213,8 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 		return error_set(e, "not a block table");
 	etch_block_open(u, &t);
 	blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT;
-	out->room = (size_t)u->rows + 1;
-	out->rows = mem_alloc(out->room, sizeof(*out->rows));
+	out->capacity = (size_t)u->rows + 1;
+	out->rows = mem_alloc(out->capacity, sizeof(*out->rows));
 	out->rows[n++] = (struct row){.addr = u->text, .rule = *etch_block_rule(&t, 0, 0)};
 	for (b = 0; b < blocks; b++) {
 		uint32_t s = etch_block_record(&t, b), c = (etch_block_record(&t, b + 1) - s) / 2, k;

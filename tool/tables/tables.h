@@ -84,7 +84,7 @@ struct tables_directory {
 	int fd;       /* O_PATH; everything in it is opened from here, and no link is followed. Below 0: there is none */
 	bool is_open; /* all users can write to it */
 	struct tables_entry *list; /* sorted by name */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t bytes;
 	struct tables_state state;
 };

@@ -119,7 +119,7 @@ int tables_directory_read(struct tables_directory *d, const char *path, struct e
 		if (!is_name(entry->d_name) || fstatat(d->fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
 		    !(S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
 			continue;
-		mem_room(&d->list, &d->room, d->count, sizeof(*d->list));
+		mem_reserve(&d->list, &d->capacity, d->count, sizeof(*d->list));
 		t = &d->list[d->count++];
 		*t = (struct tables_entry){.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0, .made = st.st_mtime};
 		strcpy(t->name, entry->d_name);

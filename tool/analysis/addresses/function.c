@@ -17,12 +17,12 @@ struct start {
 
 struct starts {
 	struct start *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static void start_add(struct starts *s, uint32_t section, uint64_t addr, bool fde)
 {
-	mem_room(&s->list, &s->room, s->count, sizeof(*s->list));
+	mem_reserve(&s->list, &s->capacity, s->count, sizeof(*s->list));
 	s->list[s->count++] = (struct start){section, fde, addr};
 }
 
@@ -212,13 +212,13 @@ static bool target_settle(const struct func *fn, const struct func_code *code, s
 void func_decode(const struct func *fn, struct func_code *out)
 {
 	uint64_t size = fn->end - fn->start, at = 0;
-	size_t room = size / 3 + 16, i;
+	size_t capacity = size / 3 + 16, i;
 
-	out->insns = mem_resize(out->insns, room, sizeof(*out->insns));
+	out->insns = mem_resize(out->insns, capacity, sizeof(*out->insns));
 	out->count = 0;
 	out->whole = true;
 	while (at < size) {
-		mem_room(&out->insns, &room, out->count, sizeof(*out->insns));
+		mem_reserve(&out->insns, &capacity, out->count, sizeof(*out->insns));
 		if (!fn->bytes[at] && is_filling(fn, at, out))
 			break;
 		if (!insn_decode(fn->bytes + at, size - at, fn->start + at, &out->insns[out->count])) {

@@ -20,7 +20,7 @@ static int function_order(const void *a, const void *b)
 static void functions_read(struct imports *x)
 {
 	const struct elf_file *f = x->file;
-	size_t room = 0;
+	size_t capacity = 0;
 	uint32_t i;
 
 	for (i = 0; i < f->phdr_count; i++)
@@ -32,7 +32,7 @@ static void functions_read(struct imports *x)
 
 		if (!k || (y->type != STT_FUNC && y->type != STT_NOTYPE))
 			continue;
-		mem_room(&x->functions, &room, x->function_count, sizeof(*x->functions));
+		mem_reserve(&x->functions, &capacity, x->function_count, sizeof(*x->functions));
 		x->functions[x->function_count++] = (struct kernel_function){y->value, k};
 	}
 	if (x->function_count)

@@ -108,7 +108,7 @@ struct ways {
 		uint32_t part; /* number of the function that it leads to */
 		struct detour detour;
 	} * list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static void ways_find(const struct track *t, struct ways *out)
@@ -121,7 +121,7 @@ static void ways_find(const struct track *t, struct ways *out)
 
 		if ((in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH) || in->callee < 0 || !t->f->entries->ways[in->callee])
 			continue;
-		mem_room(&out->list, &out->room, out->count, sizeof(*out->list));
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		if (track_detour(t, in, &out->list[out->count].detour))
 			out->list[out->count++].part = (uint32_t)in->callee;
 	}

@@ -76,7 +76,7 @@ struct track {
 	use_fn *report;
 	void *arg;
 	struct use *met; /* escapes found at joins, one per object */
-	size_t met_count, met_room;
+	size_t met_count, met_capacity;
 };
 
 static const struct addr_value nothing = {.object = -1};

@@ -20,7 +20,7 @@ static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 			t->met[i].beside |= v->beside;
 			return;
 		}
-	mem_room(&t->met, &t->met_room, t->met_count, sizeof(*t->met));
+	mem_reserve(&t->met, &t->met_capacity, t->met_count, sizeof(*t->met));
 	t->met[t->met_count++] = (struct use){
 		.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true, .beside = v->beside};
 }

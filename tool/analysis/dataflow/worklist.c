@@ -21,7 +21,7 @@ void worklist_push_ranked(struct worklist *l, uint32_t node, uint32_t rank)
 
 	if (!worklist_mark(l, node))
 		return;
-	mem_room(&l->items, &l->room, l->count, sizeof(*l->items));
+	mem_reserve(&l->items, &l->capacity, l->count, sizeof(*l->items));
 	for (i = l->count++; i && l->items[up = (i - 1) / 2] > item; i = up)
 		l->items[i] = l->items[up];
 	l->items[i] = item;

@@ -16,7 +16,7 @@
 /* All zero: empty. worklist_free() when done. */
 struct worklist {
 	uint64_t *items; /* rank << 32 | node: a binary heap, or a stack, where ranks are 0 */
-	size_t count, room;
+	size_t count, capacity;
 	bool *queued; /* per node: it is in the list */
 	size_t nodes; /* size of `queued`; a node from there on is not in the list */
 };
@@ -42,7 +42,7 @@ static inline void worklist_push(struct worklist *l, uint32_t node)
 {
 	if (!worklist_mark(l, node))
 		return;
-	mem_room(&l->items, &l->room, l->count, sizeof(*l->items));
+	mem_reserve(&l->items, &l->capacity, l->count, sizeof(*l->items));
 	l->items[l->count++] = node;
 }
 void worklist_push_ranked(struct worklist *l, uint32_t node, uint32_t rank);

@@ -20,12 +20,12 @@ struct candidate {
 
 struct candidates {
 	struct candidate *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static void candidate_add(struct candidates *r, struct candidate x)
 {
-	mem_room(&r->list, &r->room, r->count, sizeof(*r->list));
+	mem_reserve(&r->list, &r->capacity, r->count, sizeof(*r->list));
 	r->list[r->count++] = x;
 }
 
@@ -156,7 +156,7 @@ static void own_add(const struct code_space *space, const struct runtime_codes *
 
 static void range_push(struct code_ranges *p, struct code_range x)
 {
-	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] = x;
 }
 

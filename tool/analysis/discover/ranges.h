@@ -12,7 +12,7 @@
 /* Those of a file. */
 struct code_ranges {
 	struct code_range *list; /* sorted by start, none overlap */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t *entries; /* addresses of function symbols inside code ranges, sorted */
 	size_t entry_count;
 };

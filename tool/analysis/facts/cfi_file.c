@@ -172,7 +172,7 @@ static void parts_find(const struct elf_file *f, const struct code_space *space,
 		parts_place(f, space, c);
 }
 
-static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *space, uint32_t part,
+static void fde_add(struct cfi_file *c, size_t *capacity, const struct code_space *space, uint32_t part,
                     const struct etch_fde *fde)
 {
 	const struct code_section *s = fde->end > fde->start ? space_at(space, fde->start) : NULL;
@@ -184,7 +184,7 @@ static void fde_add(struct cfi_file *c, size_t *room, const struct code_space *s
 	}
 	if (end > s->addr + s->size)
 		end = s->addr + s->size;
-	mem_room(&c->fdes, room, c->count, sizeof(*c->fdes));
+	mem_reserve(&c->fdes, capacity, c->count, sizeof(*c->fdes));
 	c->fdes[c->count++] = (struct cfi_fde){fde->start, end, fde->lsda, fde->at, part, fde->cie.signal};
 }
 
@@ -210,7 +210,7 @@ static bool header_place(const struct elf_file *f, const struct choice *from, ui
 
 /* Adds the FDEs of a linked file whose section headers name no .eh_frame. */
 static void fdes_by_header(const struct elf_file *f, const struct code_space *space, const struct choice *from,
-                           struct cfi_file *c, size_t *room)
+                           struct cfi_file *c, size_t *capacity)
 {
 	const uint8_t *hdr, *bytes = NULL;
 	struct etch_cfi_hdr h;
@@ -248,10 +248,10 @@ static void fdes_by_header(const struct elf_file *f, const struct code_space *sp
 			continue;
 		}
 		cfi.cie = fde.cie;
-		fde_add(c, room, space, 0, &fde);
+		fde_add(c, capacity, space, 0, &fde);
 	}
 	while (!h.count && etch_cfi_next(&cfi, &fde))
-		fde_add(c, room, space, 0, &fde);
+		fde_add(c, capacity, space, 0, &fde);
 	c->bad += cfi.bad;
 	c->unread += cfi.bad;
 }
@@ -289,7 +289,7 @@ static void fdes_sort(struct cfi_file *c)
 static void fdes_read(const struct elf_file *f, const struct code_space *space, const struct choice *from,
                       struct cfi_file *out)
 {
-	size_t room = 0;
+	size_t capacity = 0;
 	uint32_t i;
 
 	memset(out, 0, sizeof(*out));
@@ -300,12 +300,12 @@ static void fdes_read(const struct elf_file *f, const struct code_space *space, 
 
 		etch_cfi_open(&cfi, out->parts[i].bytes, out->parts[i].size, out->parts[i].addr);
 		while (etch_cfi_next(&cfi, &fde))
-			fde_add(out, &room, space, i, &fde);
+			fde_add(out, &capacity, space, i, &fde);
 		out->bad += cfi.bad;
 		out->unread += cfi.bad;
 	}
 	if (!out->part_count && !elf_is_object(f))
-		fdes_by_header(f, space, from, out, &room);
+		fdes_by_header(f, space, from, out, &capacity);
 	fdes_sort(out);
 }
 

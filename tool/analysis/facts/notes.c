@@ -9,7 +9,7 @@
 
 void notes_add(struct notes *n, enum note_kind kind, uint64_t at, uint64_t to)
 {
-	mem_room(&n->list, &n->room, n->count, sizeof(*n->list));
+	mem_reserve(&n->list, &n->capacity, n->count, sizeof(*n->list));
 	n->list[n->count++] = (struct note){.at = at, .to = to, .kind = (uint8_t)kind};
 }
 

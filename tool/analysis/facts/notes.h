@@ -55,11 +55,11 @@ struct replacement {
 
 struct notes {
 	struct note *list; /* sorted by (at, kind, to), none twice */
-	size_t count, room;
+	size_t count, capacity;
 	struct note_frame *frames;
-	size_t frame_count, frame_room;
+	size_t frame_count, frame_capacity;
 	struct replacement *replacements; /* sorted by (at, from) */
-	size_t replacement_count, replacement_room;
+	size_t replacement_count, replacement_capacity;
 	uint64_t *bits; /* hashes of (at, kind), by which most lookups are answered: nothing is there */
 	unsigned shift; /* a hash is so many bits less than 64 */
 };

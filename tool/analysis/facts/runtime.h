@@ -37,7 +37,7 @@ struct runtime_code {
 
 struct runtime_codes {
 	struct runtime_code *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 struct runtime {

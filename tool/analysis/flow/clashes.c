@@ -49,7 +49,7 @@ static struct flow_clash *clash_make(struct flow *f, uint32_t off)
 
 	if (is_clash(f, i, off))
 		return &f->walk.clashes[i];
-	mem_room(&f->walk.clashes, &f->walk.clash_room, f->walk.clash_count, sizeof(*f->walk.clashes));
+	mem_reserve(&f->walk.clashes, &f->walk.clash_capacity, f->walk.clash_count, sizeof(*f->walk.clashes));
 	memmove(f->walk.clashes + i + 1, f->walk.clashes + i, (f->walk.clash_count++ - i) * sizeof(*f->walk.clashes));
 	f->walk.clashes[i] = (struct flow_clash){.off = off};
 	return &f->walk.clashes[i];

@@ -16,11 +16,11 @@
 /* The results of one analysis of a code range. */
 struct detail_part {
 	struct detail_insn *insns;
-	size_t insn_count, insn_room;
+	size_t insn_count, insn_capacity;
 	struct detail_jump *jumps;
-	size_t jump_count, jump_room;
+	size_t jump_count, jump_capacity;
 	struct detail_pad *pads;
-	size_t pad_count, pad_room;
+	size_t pad_count, pad_capacity;
 };
 
 /* detail_take() in progress. */
@@ -104,7 +104,7 @@ static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state
 	(void)same;
 	if (addr < t->detail->from || addr >= t->detail->to)
 		return;
-	mem_room(&d->insns, &d->insn_room, d->insn_count, sizeof(*d->insns));
+	mem_reserve(&d->insns, &d->insn_capacity, d->insn_count, sizeof(*d->insns));
 	x = &d->insns[d->insn_count++];
 	memset(x, 0, sizeof(*x));
 	x->addr = addr;
@@ -123,7 +123,7 @@ static void jump_take(struct detail_part *d, const struct flow *f, uint64_t addr
 {
 	if (!j->table)
 		return;
-	mem_room(&d->jumps, &d->jump_room, d->jump_count, sizeof(*d->jumps));
+	mem_reserve(&d->jumps, &d->jump_capacity, d->jump_count, sizeof(*d->jumps));
 	d->jumps[d->jump_count++] = (struct detail_jump){.addr = addr,
 	                                                 .table = (uint64_t)(uint32_t)j->what.off,
 	                                                 .bytes = j->what.reg,
@@ -162,7 +162,7 @@ void detail_take(const struct detail *d, struct detail_part **part, struct flow 
 	for (i = 0; i < f->walk.pad_count; i++) {
 		if (f->walk.pads[i].start >= d->to || f->walk.pads[i].end <= d->from)
 			continue;
-		mem_room(&t.part->pads, &t.part->pad_room, t.part->pad_count, sizeof(*t.part->pads));
+		mem_reserve(&t.part->pads, &t.part->pad_capacity, t.part->pad_count, sizeof(*t.part->pads));
 		t.part->pads[t.part->pad_count++] =
 			(struct detail_pad){f->walk.pads[i].start, f->walk.pads[i].end, f->walk.pads[i].pad};
 	}
@@ -195,9 +195,9 @@ void detail_add(struct detail *d, const struct detail_part *part)
 {
 	if (!part)
 		return;
-	append(&d->insns, &d->insn_room, &d->insn_count, part->insns, part->insn_count, sizeof(*d->insns));
-	append(&d->jumps, &d->jump_room, &d->jump_count, part->jumps, part->jump_count, sizeof(*d->jumps));
-	append(&d->pads, &d->pad_room, &d->pad_count, part->pads, part->pad_count, sizeof(*d->pads));
+	append(&d->insns, &d->insn_capacity, &d->insn_count, part->insns, part->insn_count, sizeof(*d->insns));
+	append(&d->jumps, &d->jump_capacity, &d->jump_count, part->jumps, part->jump_count, sizeof(*d->jumps));
+	append(&d->pads, &d->pad_capacity, &d->pad_count, part->pads, part->pad_count, sizeof(*d->pads));
 }
 
 static int insn_order(const void *a, const void *b)
@@ -245,7 +245,7 @@ static void targets_find(struct detail *d, const struct flow_env *env)
 		j->listed = j->entries <= most;
 		most -= j->listed ? j->entries : 0;
 		for (i = 0; i < j->entries && j->listed; i++) {
-			mem_room(&d->targets, &d->target_room, d->target_count, sizeof(*d->targets));
+			mem_reserve(&d->targets, &d->target_capacity, d->target_count, sizeof(*d->targets));
 			d->targets[d->target_count++] =
 				(struct detail_target){j->addr, jump_table_entry(env, &range, &what, (unsigned)i), (unsigned)i};
 		}

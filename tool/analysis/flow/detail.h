@@ -68,13 +68,13 @@ struct detail {
 	bool vague;        /* function starts in the interval are unknown: take only the code range that holds `at` */
 	uint64_t at;
 	struct detail_insn *insns; /* sorted by address; reached instructions only */
-	size_t insn_count, insn_room;
+	size_t insn_count, insn_capacity;
 	struct detail_jump *jumps;
-	size_t jump_count, jump_room;
+	size_t jump_count, jump_capacity;
 	struct detail_target *targets;
-	size_t target_count, target_room;
+	size_t target_count, target_capacity;
 	struct detail_pad *pads;
-	size_t pad_count, pad_room;
+	size_t pad_count, pad_capacity;
 };
 
 /* The results for one code range. A later round replaces those of an earlier one. */

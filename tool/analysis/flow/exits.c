@@ -21,7 +21,7 @@ struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct st
 		}
 	}
 	hash_index_add(&f->walk.edge_index, hash, (uint32_t)f->found.edge_count);
-	mem_room(&f->found.edges, &f->walk.edge_room, f->found.edge_count, sizeof(*f->found.edges));
+	mem_reserve(&f->found.edges, &f->walk.edge_capacity, f->found.edge_count, sizeof(*f->found.edges));
 	x = &f->found.edges[f->found.edge_count++];
 	x->target = target;
 	x->from = f->in.number;

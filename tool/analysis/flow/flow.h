@@ -296,30 +296,31 @@ struct flow_agreed {
 
 /* What the walk over a code range needs for itself. */
 struct flow_scratch {
-	size_t at_room, step_room, state_room, jump_room, edge_room, exit_room; /* of arrays elsewhere in struct flow */
+	size_t at_capacity, step_capacity, state_capacity, jump_capacity, edge_capacity,
+		exit_capacity;    /* of arrays elsewhere in struct flow */
 	size_t at_size;       /* size of the range; flow.at is 0 from there on */
 	struct worklist list; /* blocks whose state changed, as indexes in flow.states; by offset, since most edges go
 	                       * forward */
 	uint32_t *todo;       /* offsets to decode from */
-	size_t todo_count, todo_room;
+	size_t todo_count, todo_capacity;
 	size_t reloc_near;     /* index in env->relocs of the last lookup */
 	struct flow_pad *pads; /* sorted */
-	size_t pad_count, pad_room;
+	size_t pad_count, pad_capacity;
 	int32_t pad_depth;      /* highest rsp - CFA over all calls that throw */
 	bool pads_deferred;     /* first walk: landing pads wait until pad_depth is known */
 	struct flow_dead *dead; /* in the order of the walk */
-	size_t dead_count, dead_room;
+	size_t dead_count, dead_capacity;
 	struct flow_clash *clashes; /* kept from one walk over the range to the next */
-	size_t clash_count, clash_room;
+	size_t clash_count, clash_capacity;
 	bool clashes_late;        /* some of them were found after their state had been passed on */
 	uint32_t unbounded_count; /* entries read so far from tables without a bound */
 	size_t unbounded_next;    /* jumps before this index have been examined for such a table */
 	uint32_t *table_at;       /* per jump: low 32 bits of its table's address, or 0; same room as flow.jumps */
 	uint32_t *table_sorted;   /* table_at, sorted, while tables_follow() has many; or null */
 	struct flow_inner *inner; /* sorted and disjoint: not decoded as code */
-	size_t inner_count, inner_room;
+	size_t inner_count, inner_capacity;
 	uint32_t *new_jumps; /* indexes of jumps whose tables are still to be followed */
-	size_t new_jump_count, new_jump_room;
+	size_t new_jump_count, new_jump_capacity;
 	struct flow_agreed agreed;
 	size_t runtime_next;          /* steps before this index have been seen by env->runtime->follow() */
 	int32_t *paths;               /* helpers.c: jumps over each offset, made on demand; or null */
@@ -363,7 +364,7 @@ struct flow {
 	struct flow_jump *jumps; /* indirect jumps */
 	size_t jump_count;
 	int32_t *tails; /* tails.c, per step: where the return address is above rsp; negative: unknown */
-	size_t tail_room;
+	size_t tail_capacity;
 	/* Set by the callback of flow_states(), which then skips instructions that end at or below `below` while the rule
 	 * stays the same. `last` and `end`: address and end of the last instruction skipped. */
 	struct flow_skip {

@@ -9,24 +9,24 @@
 
 static void steps_grow(struct flow *f)
 {
-	size_t want = f->walk.step_room ? 2 * f->walk.step_room : 1024;
+	size_t want = f->walk.step_capacity ? 2 * f->walk.step_capacity : 1024;
 
 	f->steps = mem_resize(f->steps, want, sizeof(*f->steps));
 	f->step_at = mem_resize(f->step_at, want, sizeof(*f->step_at));
 	f->leader = mem_resize(f->leader, want, sizeof(*f->leader));
 	f->seen = mem_resize(f->seen, want, sizeof(*f->seen));
-	f->walk.step_room = want;
+	f->walk.step_capacity = want;
 }
 
 /* For the states of more blocks. */
 static void states_grow(struct flow *f)
 {
-	size_t want = f->walk.state_room ? 2 * f->walk.state_room : 128;
+	size_t want = f->walk.state_capacity ? 2 * f->walk.state_capacity : 128;
 
 	f->states = mem_resize(f->states, want, sizeof(*f->states));
 	f->state_live = mem_resize(f->state_live, want, sizeof(*f->state_live));
 	f->step_of_state = mem_resize(f->step_of_state, want, sizeof(*f->step_of_state));
-	f->walk.state_room = want;
+	f->walk.state_capacity = want;
 }
 
 /* The relocation at an address, or null. Lookups come mostly in order of address, so the search starts at the last
@@ -136,7 +136,7 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	size_t n = f->step_count;
 	struct step *s;
 
-	if (n == f->walk.step_room)
+	if (n == f->walk.step_capacity)
 		steps_grow(f);
 	s = &f->steps[n];
 	if (!step_decode_in(f->cache, bytes, f->in.range->end - addr, f->in.readable - off, addr, s))
@@ -184,7 +184,7 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 
 	if (i == NO_STEP || f->leader[i])
 		return i;
-	if (f->state_count == f->walk.state_room)
+	if (f->state_count == f->walk.state_capacity)
 		states_grow(f);
 	f->state_live[f->state_count] = 0;
 	if (f->seen[i] & FLOW_WALKED) {
@@ -198,7 +198,7 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 
 static void todo_add(struct flow *f, uint64_t off)
 {
-	mem_room(&f->walk.todo, &f->walk.todo_room, f->walk.todo_count, sizeof(*f->walk.todo));
+	mem_reserve(&f->walk.todo, &f->walk.todo_capacity, f->walk.todo_count, sizeof(*f->walk.todo));
 	f->walk.todo[f->walk.todo_count++] = (uint32_t)off;
 }
 
@@ -267,7 +267,7 @@ static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uin
 	while (off < size && !at[off]) {
 		struct step *s;
 
-		if (n == f->walk.step_room)
+		if (n == f->walk.step_capacity)
 			steps_grow(f);
 		s = &f->steps[n];
 		if (!step_decode_in(f->cache, bytes + off, size - off, readable - off, start + off, s))

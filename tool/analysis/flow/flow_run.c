@@ -85,7 +85,7 @@ static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 
 	if (!pad)
 		return;
-	mem_room(&f->walk.pads, &f->walk.pad_room, f->walk.pad_count, sizeof(*f->walk.pads));
+	mem_reserve(&f->walk.pads, &f->walk.pad_capacity, f->walk.pad_count, sizeof(*f->walk.pads));
 	f->walk.pads[f->walk.pad_count++] = (struct flow_pad){start, end, pad};
 }
 
@@ -156,7 +156,7 @@ void flow_land(const struct flow *f, const struct state *call, struct state *out
 
 void flow_exit_add(struct flow *f, uint64_t target, unsigned kind)
 {
-	mem_room(&f->found.exits, &f->walk.exit_room, f->found.exit_count, sizeof(*f->found.exits));
+	mem_reserve(&f->found.exits, &f->walk.exit_capacity, f->found.exit_count, sizeof(*f->found.exits));
 	f->found.exits[f->found.exit_count++] =
 		(struct flow_exit){.target = target, .kind = kind, .from = f->in.number, .to = range_number(f->in.env, target)};
 }
@@ -201,12 +201,12 @@ static void at_clear(struct flow *f, uint64_t size)
 {
 	uint64_t capacity = size + size / 2 + 64;
 
-	if (size > f->walk.at_room) {
+	if (size > f->walk.at_capacity) {
 		free(f->at);
 		free(f->starts);
 		f->at = mem_zero(capacity, sizeof(*f->at));
 		f->starts = mem_alloc(capacity / 64 + 1, sizeof(*f->starts));
-		f->walk.at_room = capacity;
+		f->walk.at_capacity = capacity;
 	} else if (f->at) {
 		at_reset(f);
 	}
@@ -232,30 +232,30 @@ static void scratch_reset(struct flow_scratch *w)
 	worklist_clear(&w->list);
 	hash_index_clear(&w->edge_index);
 	*w = (struct flow_scratch){
-		.at_room = w->at_room,
+		.at_capacity = w->at_capacity,
 		.at_size = w->at_size,
-		.step_room = w->step_room,
-		.state_room = w->state_room,
-		.jump_room = w->jump_room,
-		.edge_room = w->edge_room,
-		.exit_room = w->exit_room,
+		.step_capacity = w->step_capacity,
+		.state_capacity = w->state_capacity,
+		.jump_capacity = w->jump_capacity,
+		.edge_capacity = w->edge_capacity,
+		.exit_capacity = w->exit_capacity,
 		.reloc_near = w->reloc_near,
 		.table_at = w->table_at,
 		.edge_index = w->edge_index,
 		.list = w->list,
 		.todo = w->todo,
-		.todo_room = w->todo_room,
+		.todo_capacity = w->todo_capacity,
 		.pads = w->pads,
-		.pad_room = w->pad_room,
+		.pad_capacity = w->pad_capacity,
 		.dead = w->dead,
-		.dead_room = w->dead_room,
+		.dead_capacity = w->dead_capacity,
 		.clashes = w->clashes,
 		.clash_count = w->clash_count,
-		.clash_room = w->clash_room,
+		.clash_capacity = w->clash_capacity,
 		.inner = w->inner,
-		.inner_room = w->inner_room,
+		.inner_capacity = w->inner_capacity,
 		.new_jumps = w->new_jumps,
-		.new_jump_room = w->new_jump_room,
+		.new_jump_capacity = w->new_jump_capacity,
 		.pad_depth = INT32_MIN,
 		.pads_deferred = true,
 	};

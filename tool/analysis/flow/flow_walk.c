@@ -117,10 +117,10 @@ static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 /* Adds an indirect jump. Returns its index + 1. */
 static uint32_t jump_make(struct flow *f)
 {
-	size_t capacity = f->walk.jump_room;
+	size_t capacity = f->walk.jump_capacity;
 
-	mem_room(&f->jumps, &f->walk.jump_room, f->jump_count, sizeof(*f->jumps));
-	mem_room(&f->walk.table_at, &capacity, f->jump_count, sizeof(*f->walk.table_at));
+	mem_reserve(&f->jumps, &f->walk.jump_capacity, f->jump_count, sizeof(*f->jumps));
+	mem_reserve(&f->walk.table_at, &capacity, f->jump_count, sizeof(*f->walk.table_at));
 	memset(&f->jumps[f->jump_count], 0, sizeof(*f->jumps));
 	return (uint32_t)++f->jump_count;
 }
@@ -139,7 +139,7 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 	f->walk.jumps_agreed = false;
 	flow_agreed_undo(f, i);
 	if (!f->jumps[i].is_new) {
-		mem_room(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps));
+		mem_reserve(&f->walk.new_jumps, &f->walk.new_jump_capacity, f->walk.new_jump_count, sizeof(*f->walk.new_jumps));
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)i;
 	}
 	f->jumps[i].has_state = f->jumps[i].is_new = true;
@@ -154,7 +154,7 @@ static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
 	if (off >= f->in.range->end - f->in.range->start)
 		return;
-	mem_room(&f->walk.dead, &f->walk.dead_room, f->walk.dead_count, sizeof(*f->walk.dead));
+	mem_reserve(&f->walk.dead, &f->walk.dead_capacity, f->walk.dead_count, sizeof(*f->walk.dead));
 	f->walk.dead[f->walk.dead_count].off = off;
 	state_copy(&f->walk.dead[f->walk.dead_count++].state, call);
 }

@@ -240,7 +240,7 @@ static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 		more++;
 	}
 	if (!more) {
-		mem_room(&f->walk.inner, &f->walk.inner_room, f->walk.inner_count, sizeof(*f->walk.inner));
+		mem_reserve(&f->walk.inner, &f->walk.inner_capacity, f->walk.inner_count, sizeof(*f->walk.inner));
 		memmove(f->walk.inner + k + 1, f->walk.inner + k, (f->walk.inner_count++ - k) * sizeof(*f->walk.inner));
 	} else if (more > 1) {
 		memmove(f->walk.inner + k + 1, f->walk.inner + k + more,
@@ -314,7 +314,7 @@ static void tables_follow(struct flow *f)
 		size_t count = f->walk.new_jump_count, k;
 
 		f->walk.new_jumps = NULL;
-		f->walk.new_jump_count = f->walk.new_jump_room = 0;
+		f->walk.new_jump_count = f->walk.new_jump_capacity = 0;
 		qsort(fresh, count, sizeof(*fresh), word32_order);
 		if (count > FRESH_FEW)
 			starts_sort(f);
@@ -407,7 +407,7 @@ static void unbounded_follow(struct flow *f)
 		j->unbounded = (uint16_t)unbounded_entries(f, &j->what);
 		if (!j->unbounded)
 			continue;
-		mem_room(&f->walk.new_jumps, &f->walk.new_jump_room, f->walk.new_jump_count, sizeof(*f->walk.new_jumps));
+		mem_reserve(&f->walk.new_jumps, &f->walk.new_jump_capacity, f->walk.new_jump_count, sizeof(*f->walk.new_jumps));
 		j->is_new = true;
 		f->walk.new_jumps[f->walk.new_jump_count++] = (uint32_t)f->walk.unbounded_next;
 		tables_follow(f);

@@ -300,8 +300,8 @@ void flow_tails_find(struct flow *f)
 	bool some = true;
 	size_t i;
 
-	while (f->tail_room < f->step_count)
-		mem_double(&f->tails, &f->tail_room, sizeof(*f->tails));
+	while (f->tail_capacity < f->step_count)
+		mem_double(&f->tails, &f->tail_capacity, sizeof(*f->tails));
 	for (i = 0; i < f->step_count; i++)
 		f->tails[i] = TAIL_ANY;
 	if (f->in.env->handlers)

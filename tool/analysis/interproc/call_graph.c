@@ -25,7 +25,7 @@ void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
 {
 	struct etch_rule rule;
 
-	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+	mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	state_rule(&x->state, &rule);
 	l->list[l->count++] =
 		(struct edge){.target = x->target,
@@ -81,7 +81,7 @@ static void edges_append(struct edges *l, struct edges *from)
 	size_t i;
 
 	for (i = 0; i < from->count; i++) {
-		mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+		mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 		l->list[l->count++] = from->list[i];
 	}
 	free(from->list);
@@ -108,8 +108,8 @@ static void chunks_reserve(struct work *w)
 	}
 	links_reserve(&w->calls, calls);
 	links_reserve(&w->tails, tails);
-	if (edges > w->edges.room) {
-		w->edges.room = edges;
+	if (edges > w->edges.capacity) {
+		w->edges.capacity = edges;
 		w->edges.list = mem_resize(w->edges.list, edges, sizeof(*w->edges.list));
 	}
 }

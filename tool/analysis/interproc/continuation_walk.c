@@ -54,12 +54,12 @@ struct visit {
 /* One walk. */
 struct walk_over {
 	struct visit *list;
-	size_t count, room;
+	size_t count, capacity;
 	struct hash_index index;
 	uint32_t *todo;
-	size_t todo_count, todo_room;
+	size_t todo_count, todo_capacity;
 	uint64_t *labels; /* continuations that the code hands on */
-	size_t label_count, label_room;
+	size_t label_count, label_capacity;
 	uint16_t saved;     /* fresh or local registers of which a copy is made, in another register or on the stack */
 	uint16_t used;      /* fresh registers whose values are used otherwise */
 	bool returns_moved; /* a return has another rsp than the start */
@@ -83,13 +83,13 @@ struct followed {
 struct continuation_walk {
 	const struct work *w;
 	struct op *ops;
-	size_t op_count, op_room;
+	size_t op_count, op_capacity;
 	struct hash_index op_index;
 	struct callee *callees;
-	size_t callee_count, callee_room;
+	size_t callee_count, callee_capacity;
 	struct hash_index callee_index;
 	struct followed *followed;
-	size_t followed_count, followed_room;
+	size_t followed_count, followed_capacity;
 	struct hash_index followed_index;
 	unsigned steps, depth;
 };
@@ -186,7 +186,7 @@ static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 	s = space_at(&c->w->out->space, addr);
 	if (!s || (p && (p->fde >= 0 || p->plt)))
 		return NULL;
-	mem_room(&c->ops, &c->op_room, c->op_count, sizeof(*c->ops));
+	mem_reserve(&c->ops, &c->op_capacity, c->op_count, sizeof(*c->ops));
 	op_make(c, s, addr, &c->ops[c->op_count]);
 	hash_index_add(&c->op_index, hash_word(addr), (uint32_t)c->op_count);
 	return &c->ops[c->op_count++];
@@ -206,7 +206,7 @@ static void arrive(struct walk_over *o, const struct visit *v)
 	i = number_of(&o->index, o->list, sizeof(*o->list), v->addr);
 	first = i == HASH_INDEX_NONE;
 	if (first) {
-		mem_room(&o->list, &o->room, o->count, sizeof(*o->list));
+		mem_reserve(&o->list, &o->capacity, o->count, sizeof(*o->list));
 		i = (uint32_t)o->count++;
 		o->list[i] = *v;
 		hash_index_add(&o->index, hash_word(v->addr), i);
@@ -216,7 +216,7 @@ static void arrive(struct walk_over *o, const struct visit *v)
 	o->found.differ |= x->moved != v->moved && v->local; /* in a continuation */
 	if (first || (!x->queued && ((v->fresh & ~x->fresh) | (v->local & ~x->local) | (v->odd & ~x->odd)))) {
 		x->queued = true;
-		mem_room(&o->todo, &o->todo_room, o->todo_count, sizeof(*o->todo));
+		mem_reserve(&o->todo, &o->todo_capacity, o->todo_count, sizeof(*o->todo));
 		o->todo[o->todo_count++] = i;
 	}
 	x->fresh |= v->fresh;
@@ -272,7 +272,7 @@ static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
 		o->keeps_all |= v->fresh & from;
 	}
 	if (in->kind == OP_LABEL) {
-		mem_room(&o->labels, &o->label_room, o->label_count, sizeof(*o->labels));
+		mem_reserve(&o->labels, &o->label_capacity, o->label_count, sizeof(*o->labels));
 		o->labels[o->label_count++] = in->target;
 	}
 	o->found.writes |= in->writes;
@@ -390,7 +390,7 @@ static void callee_find(struct continuation_walk *c, uint64_t addr, struct passe
 	uint32_t i = number_of(&c->callee_index, c->callees, sizeof(*c->callees), addr);
 
 	if (i == HASH_INDEX_NONE) {
-		mem_room(&c->callees, &c->callee_room, c->callee_count, sizeof(*c->callees));
+		mem_reserve(&c->callees, &c->callee_capacity, c->callee_count, sizeof(*c->callees));
 		i = (uint32_t)c->callee_count++;
 		c->callees[i] = (struct callee){.addr = addr, .found.unsure = true}; /* if it calls itself */
 		hash_index_add(&c->callee_index, hash_word(addr), i);
@@ -420,7 +420,7 @@ static void follow(struct continuation_walk *c, const struct followed *key, stru
 	int32_t moved = 0;
 
 	if (i == HASH_INDEX_NONE) {
-		mem_room(&c->followed, &c->followed_room, c->followed_count, sizeof(*c->followed));
+		mem_reserve(&c->followed, &c->followed_capacity, c->followed_count, sizeof(*c->followed));
 		i = (uint32_t)c->followed_count++;
 		c->followed[i] = (struct followed){.addr = key->addr};
 		hash_index_add(&c->followed_index, hash_word(key->addr), i);
@@ -458,7 +458,7 @@ void continuation_walk_rest(struct continuation_walk *c)
 	free(c->ops);
 	hash_index_free(&c->op_index);
 	c->ops = NULL;
-	c->op_count = c->op_room = 0;
+	c->op_count = c->op_capacity = 0;
 }
 
 void continuation_walk_free(struct continuation_walk *c)

@@ -20,7 +20,7 @@ enum { NOT_ONE, PERHAPS, IS_ONE };
 
 struct continuations {
 	struct flow_continuation *list;
-	size_t count, room;
+	size_t count, capacity;
 	uint8_t *is; /* by number of a code range: the above */
 };
 
@@ -81,7 +81,7 @@ static bool link_follow(const struct work *w, struct continuation_walk *c, struc
 		return false;
 	if (found.unsure && continuation_returns(c, x->target))
 		found = (struct passed){.by[BY_CALL] = (uint16_t)(1u << r)};
-	mem_room(&all->list, &all->room, all->count, sizeof(*all->list));
+	mem_reserve(&all->list, &all->capacity, all->count, sizeof(*all->list));
 	all->list[all->count++] = (struct flow_continuation){
 		.at = at,
 		.label = x->target,
@@ -98,7 +98,7 @@ static bool link_follow(const struct work *w, struct continuation_walk *c, struc
 /* A continuation of an earlier run has an address taken that is not handed on: no frame there is certain. */
 static void link_doubt(const struct work *w, struct continuations *all, const struct link *x)
 {
-	mem_room(&all->list, &all->room, all->count, sizeof(*all->list));
+	mem_reserve(&all->list, &all->capacity, all->count, sizeof(*all->list));
 	all->list[all->count++] = (struct flow_continuation){
 		.at = w->ranges.list[w->place[x->from]].start + x->next, .label = x->target, .unknown = true};
 }

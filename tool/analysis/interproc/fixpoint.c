@@ -76,7 +76,7 @@ struct join {
 
 /* Most code ranges have one or two, and a file may have a million code ranges: the list grows from one element. */
 struct joins {
-	uint32_t count, room;
+	uint32_t count, capacity;
 	struct join list[];
 };
 
@@ -130,12 +130,12 @@ static void join_take(struct range_state *s, const struct flow_edge *x)
 		state_join(&l->list[at].state, &x->state);
 		return;
 	}
-	if (!l || l->count == l->room) {
-		uint32_t room = l ? 2 * l->room : 1;
+	if (!l || l->count == l->capacity) {
+		uint32_t capacity = l ? 2 * l->capacity : 1;
 
-		l = range_rare_make(s)->joins = mem_resize(l, 1, sizeof(*l) + room * sizeof(l->list[0]));
+		l = range_rare_make(s)->joins = mem_resize(l, 1, sizeof(*l) + capacity * sizeof(l->list[0]));
 		l->count = count;
-		l->room = room;
+		l->capacity = capacity;
 	}
 	memmove(&l->list[at + 1], &l->list[at], (count - at) * sizeof(l->list[0]));
 	l->list[at].target = x->target;
@@ -143,7 +143,8 @@ static void join_take(struct range_state *s, const struct flow_edge *x)
 	l->count++;
 }
 
-void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count)
+void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *capacity,
+                size_t *count)
 {
 	uint32_t from = *count ? (*in)[0].from : 0, i;
 	const struct joins *l;
@@ -153,7 +154,7 @@ void edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 		join_take(s, &(*in)[k]);
 	l = range_rare(s)->joins;
 	for (i = join_from(l, p->start); l && i < l->count && l->list[i].target < p->end; i++) {
-		mem_room(in, room, n, sizeof(**in));
+		mem_reserve(in, capacity, n, sizeof(**in));
 		(*in)[n].target = l->list[i].target;
 		(*in)[n].from = from;
 		(*in)[n].at = 0;

@@ -54,7 +54,7 @@ struct frames {
 	uint64_t padding_covered; /* of those with a row that is not UNDEF: padding keeps the row of the code before it */
 	uint64_t elsewhere;       /* bytes that are neither padding nor in a code range */
 	struct filled *filled;    /* sorted, disjoint */
-	size_t filled_count, filled_room;
+	size_t filled_count, filled_capacity;
 };
 
 /* 0, or -1 and a message. Deterministic for any number of jobs. */

@@ -44,7 +44,7 @@ static int relocs_read(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
 	struct flow_reloc *list = NULL;
-	size_t count = 0, room = 0;
+	size_t count = 0, capacity = 0;
 	uint32_t i;
 
 	for (i = 1; i < f->section_count && elf_is_object(f); i++) {
@@ -73,7 +73,7 @@ static int relocs_read(struct work *w, struct error *e)
 				continue;
 			if (direct && to)
 				x.target = to->addr + y->value + (uint64_t)r[k].addend + 4;
-			mem_room(&list, &room, count, sizeof(*list));
+			mem_reserve(&list, &capacity, count, sizeof(*list));
 			list[count++] = x;
 		}
 		free(r);
@@ -96,7 +96,7 @@ static void row_append(struct row_list *l, uint64_t addr, const struct etch_rule
 		last->source = (uint8_t)source;
 		return;
 	}
-	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 	memset(&l->rows[l->count], 0, sizeof(l->rows[l->count]));
 	l->rows[l->count].addr = addr;
 	l->rows[l->count].rule = *rule;
@@ -134,7 +134,7 @@ static void saves_append(struct save_list *l, const struct range_rows *r)
 	uint32_t i;
 
 	for (i = 0; i < r->save_count; i++) {
-		mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+		mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 		l->rows[l->count++] = range_saves(r)[i];
 	}
 }
@@ -145,7 +145,7 @@ static void filled_add(struct frames *out, uint64_t addr, uint64_t size)
 {
 	if (!size)
 		return;
-	mem_room(&out->filled, &out->filled_room, out->filled_count, sizeof(*out->filled));
+	mem_reserve(&out->filled, &out->filled_capacity, out->filled_count, sizeof(*out->filled));
 	out->filled[out->filled_count++] = (struct filled){addr, size};
 	out->padding += size;
 }
@@ -210,8 +210,8 @@ static void rows_join(struct work *w)
 
 	for (i = 0; i < w->ranges.count; i++)
 		total += w->state[i].rows.count;
-	out->rows.room = total + total / 8 + 64;
-	out->rows.rows = big_alloc(out->rows.room * sizeof(*out->rows.rows));
+	out->rows.capacity = total + total / 8 + 64;
+	out->rows.rows = big_alloc(out->rows.capacity * sizeof(*out->rows.rows));
 	cache = step_cache_new();
 	for (i = 0; i < w->ranges.count; i++) {
 		const struct code_range *p = &w->ranges.list[i];

@@ -31,7 +31,7 @@
 /* The tables that functions dispatch through after a prologue, sorted. */
 struct tables {
 	uint64_t *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static bool is_table(const struct tables *t, uint64_t addr) { return addr && word_has(t->list, t->count, addr); }
@@ -40,7 +40,7 @@ static void table_put(struct tables *t, uint32_t addr)
 {
 	if (!addr)
 		return;
-	mem_room(&t->list, &t->room, t->count, sizeof(*t->list));
+	mem_reserve(&t->list, &t->capacity, t->count, sizeof(*t->list));
 	t->list[t->count++] = addr;
 }
 

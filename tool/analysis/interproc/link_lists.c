@@ -55,7 +55,7 @@ void touched_add(struct work *w, struct range_state *s)
 	if (s->touched)
 		return;
 	s->touched = true;
-	mem_room(&w->touched, &w->touched_room, w->touched_count, sizeof(*w->touched));
+	mem_reserve(&w->touched, &w->touched_capacity, w->touched_count, sizeof(*w->touched));
 	w->touched[w->touched_count++] = s->id;
 }
 
@@ -91,7 +91,7 @@ void links_put(const struct work *w, struct links *l, const struct flow_exit *x)
 {
 	struct link *out;
 
-	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+	mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	out = &l->list[l->count++];
 	*out = (struct link){.target = x->target, .from = w->state[x->from].id, .kind = (uint8_t)x->kind, .next = x->at};
 	link_resolve(w, out, x->to);
@@ -121,7 +121,7 @@ static void links_list(struct links *l, size_t from)
 		into_add(l, i);
 		if (link_is_direct(x))
 			continue;
-		mem_room(&l->others, &l->other_room, l->other_count, sizeof(*l->others));
+		mem_reserve(&l->others, &l->other_capacity, l->other_count, sizeof(*l->others));
 		l->others[l->other_count++] = (uint32_t)i;
 	}
 }
@@ -170,18 +170,18 @@ void links_reserve(struct links *l, size_t more)
 {
 	size_t want = l->count + more;
 
-	if (want <= l->room)
+	if (want <= l->capacity)
 		return;
-	l->room = want > l->room + l->room / 4 ? want : l->room + l->room / 4;
-	l->list = mem_resize(l->list, l->room, sizeof(*l->list));
+	l->capacity = want > l->capacity + l->capacity / 4 ? want : l->capacity + l->capacity / 4;
+	l->list = mem_resize(l->list, l->capacity, sizeof(*l->list));
 }
 
 void links_trim(struct links *l)
 {
 	if (!l->count)
 		return;
-	l->room = l->count;
-	l->list = mem_resize(l->list, l->room, sizeof(*l->list));
+	l->capacity = l->count;
+	l->list = mem_resize(l->list, l->capacity, sizeof(*l->list));
 }
 
 void links_append(struct work *w, struct links *l, struct links *from)

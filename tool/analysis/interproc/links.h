@@ -29,12 +29,12 @@ struct link {
  */
 struct links {
 	struct link *list; /* those of one code range are neighbours */
-	size_t count, room;
+	size_t count, capacity;
 	size_t dropped;   /* number of them of LINK_DROPPED */
 	uint32_t *of;     /* by identity of a code range: its first link, + 1; 0: none. Here and below: indexes in `list` */
 	uint32_t *into;   /* likewise: a link to its start, + 1, chained by link.next; none of EXIT_REF */
 	uint32_t *others; /* ascending: all links that are not direct; some have become so since, or are dropped */
-	size_t other_count, other_room;
+	size_t other_count, other_capacity;
 };
 
 /* A flow_edge. */
@@ -50,7 +50,7 @@ struct edge {
 
 struct edges {
 	struct edge *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kind == EXIT_PART; }

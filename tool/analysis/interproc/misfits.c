@@ -30,7 +30,7 @@
 /* Starts that are searched for in the code, sorted. */
 struct wanted {
 	uint64_t *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* Notes that the address of a wanted start is taken. */
@@ -273,7 +273,7 @@ void misfits_find(struct work *w)
 			continue;
 		}
 		s->address_sought = true;
-		mem_room(&wanted.list, &wanted.room, wanted.count, sizeof(*wanted.list));
+		mem_reserve(&wanted.list, &wanted.capacity, wanted.count, sizeof(*wanted.list));
 		wanted.list[wanted.count++] = w->ranges.list[i].start;
 	}
 	taken_find(w, &wanted);

@@ -17,7 +17,7 @@ struct chain {
 	uint32_t stacks[CLASSES]; /* worklist: top code range of each class, + 1; 0: empty */
 	bool *waits, *stops;      /* on a stack; found here to be noreturn */
 	uint64_t *in;             /* targets of the edges into the current code range */
-	size_t in_room;
+	size_t in_capacity;
 };
 
 static void chain_open(struct chain *c, struct work *w)
@@ -68,7 +68,7 @@ static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 
 	*count = 0;
 	for (k = edges_from(l, p->start); k < l->count && l->list[k].target < p->end; k++) {
-		mem_room(&c->in, &c->in_room, *count, sizeof(*c->in));
+		mem_reserve(&c->in, &c->in_capacity, *count, sizeof(*c->in));
 		c->in[(*count)++] = l->list[k].target;
 		sum = edges_sum(sum, &l->list[k]);
 	}

@@ -12,7 +12,7 @@
 
 void noreturn_add(struct work *w, uint64_t target)
 {
-	mem_room(&w->noreturn, &w->noreturn_room, w->noreturn_count, sizeof(*w->noreturn));
+	mem_reserve(&w->noreturn, &w->noreturn_capacity, w->noreturn_count, sizeof(*w->noreturn));
 	w->noreturn[w->noreturn_count++] = target;
 }
 
@@ -37,7 +37,7 @@ static void name_add(void *ctx, const char *name)
 {
 	struct work *w = ctx;
 
-	mem_room(&w->names, &w->name_room, w->name_count, sizeof(*w->names));
+	mem_reserve(&w->names, &w->name_capacity, w->name_count, sizeof(*w->names));
 	w->names[w->name_count++] = mem_copy(name, strlen(name) + 1);
 }
 

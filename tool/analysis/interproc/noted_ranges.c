@@ -15,7 +15,7 @@ static int range_order(const void *a, const void *b)
 /* Adds a part of a section. */
 static void part_push(struct code_ranges *p, const struct code_section *c, uint64_t start, uint64_t end)
 {
-	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] =
 		(struct code_range){.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .part = true};
 }
@@ -72,7 +72,7 @@ void noted_ranges(struct work *w)
 	}
 	free(cuts);
 	p->list = mem_resize(p->list, p->count, sizeof(*p->list));
-	p->room = p->count;
+	p->capacity = p->count;
 	sort_by_address(p->list, p->count, sizeof(*p->list), range_order);
 	for (i = 0; i < p->count; i++)
 		p->list[i].resumes = p->list[i].part && note_at(&w->out->notes, p->list[i].end, NOTE_RESUME);

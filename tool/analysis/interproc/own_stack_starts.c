@@ -17,7 +17,7 @@ struct reach {
 	struct work *w;
 	struct step_cache *cache;
 	uint64_t *todo; /* worklist of addresses */
-	size_t count, room;
+	size_t count, capacity;
 };
 
 /* Marks an instruction as followed. False: it was before. */
@@ -39,7 +39,7 @@ static void later(struct reach *r, uint64_t addr)
 
 	if (p && !r->w->env.runtime->may_be(p))
 		return;
-	mem_room(&r->todo, &r->room, r->count, sizeof(*r->todo));
+	mem_reserve(&r->todo, &r->capacity, r->count, sizeof(*r->todo));
 	r->todo[r->count++] = addr;
 }
 

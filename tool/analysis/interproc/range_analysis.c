@@ -106,7 +106,7 @@ static void edges_in(struct worker *o, const struct code_range *p, size_t *count
 	for (i = from; i < l->count && l->list[i].target < p->end; i++) {
 		if (many && edge_is_known(o, &l->list[i]))
 			continue;
-		mem_room(&o->in, &o->in_room, n, sizeof(*o->in));
+		mem_reserve(&o->in, &o->in_capacity, n, sizeof(*o->in));
 		o->in[n].target = l->list[i].target;
 		o->in[n].from = l->list[i].from;
 		o->in[n].at = l->list[i].at;
@@ -115,7 +115,7 @@ static void edges_in(struct worker *o, const struct code_range *p, size_t *count
 	}
 	*count = n;
 	if (s->joined)
-		edges_join(p, s, &o->in, &o->in_room, count);
+		edges_join(p, s, &o->in, &o->in_capacity, count);
 }
 
 /*

@@ -29,7 +29,7 @@ static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target
 
 	if (*seen == target)
 		return;
-	mem_room(&c->undiscovered, &c->undiscovered_room, c->undiscovered_count, sizeof(*c->undiscovered));
+	mem_reserve(&c->undiscovered, &c->undiscovered_capacity, c->undiscovered_count, sizeof(*c->undiscovered));
 	c->undiscovered[c->undiscovered_count++] = *seen = target;
 }
 

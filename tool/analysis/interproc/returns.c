@@ -103,7 +103,7 @@ struct candidates {
 	struct tail {
 		uint32_t from, next; /* the candidate that jumps; the next tail call of the same target, + 1 */
 	} * tails;
-	size_t tail_count, tail_room;
+	size_t tail_count, tail_capacity;
 };
 
 /* Is a code range of the PLT that of a noreturn function? */
@@ -153,7 +153,7 @@ static void tail_note(const struct work *w, struct candidates *c, uint32_t k, co
 	}
 	other = c->number[to];
 	if (other) {
-		mem_room(&c->tails, &c->tail_room, c->tail_count, sizeof(*c->tails));
+		mem_reserve(&c->tails, &c->tail_capacity, c->tail_count, sizeof(*c->tails));
 		c->tails[c->tail_count++] = (struct tail){k, c->first[other - 1]};
 		c->first[other - 1] = (uint32_t)c->tail_count;
 	} else if (!w->state[to].noreturn) {

@@ -39,10 +39,10 @@ bool worklist_collect(struct work *w)
 	bool some = false;
 	size_t i;
 
-	if (w->worklist_room < w->ranges.count) {
+	if (w->worklist_capacity < w->ranges.count) {
 		free(w->worklist);
-		w->worklist_room = w->ranges.count + w->ranges.count / 8;
-		w->worklist = mem_alloc(w->worklist_room, sizeof(*w->worklist));
+		w->worklist_capacity = w->ranges.count + w->ranges.count / 8;
+		w->worklist = mem_alloc(w->worklist_capacity, sizeof(*w->worklist));
 	}
 	w->worklist_count = 0;
 	for (i = 0; i < w->ranges.count; i++)

@@ -12,13 +12,13 @@
 
 static void list_put(struct start_list *l, uint64_t addr)
 {
-	mem_room(&l->list, &l->room, l->count, sizeof(*l->list));
+	mem_reserve(&l->list, &l->capacity, l->count, sizeof(*l->list));
 	l->list[l->count++] = addr;
 }
 
 void start_put(struct starts *s, uint64_t addr)
 {
-	mem_room(&s->list, &s->room, s->count, sizeof(*s->list));
+	mem_reserve(&s->list, &s->capacity, s->count, sizeof(*s->list));
 	s->list[s->count++] = addr;
 }
 

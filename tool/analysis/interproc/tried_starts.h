@@ -9,12 +9,12 @@
 /* Addresses, in the order in which they were found: sorted, since the gaps of a file are looked through in order. */
 struct start_list {
 	uint64_t *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 struct starts {
 	uint64_t *list; /* sorted by starts_try() */
-	size_t count, room;
+	size_t count, capacity;
 	/* At an aligned address after filler (padding_size()) a function may begin, by its place in the file.
 	 * starts_learn() judges what the code there says. These are such addresses. */
 	struct start_list padded;  /* those that were found */

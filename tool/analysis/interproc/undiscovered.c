@@ -77,12 +77,12 @@ void undiscovered_add(struct work *w)
 	/* The first rounds find by far the most: later ones need little of that memory. */
 	free(w->undiscovered);
 	w->undiscovered = NULL;
-	w->undiscovered_count = w->undiscovered_room = 0;
+	w->undiscovered_count = w->undiscovered_capacity = 0;
 }
 
 void undiscovered_put(struct work *w, uint64_t target)
 {
-	mem_room(&w->undiscovered, &w->undiscovered_room, w->undiscovered_count, sizeof(*w->undiscovered));
+	mem_reserve(&w->undiscovered, &w->undiscovered_capacity, w->undiscovered_count, sizeof(*w->undiscovered));
 	w->undiscovered[w->undiscovered_count++] = target;
 }
 
@@ -104,7 +104,7 @@ static int pointer_order(const void *a, const void *b)
 static void data_read(struct work *w)
 {
 	const struct elf_file *f = w->file;
-	size_t room = 0, pointer_room = 0;
+	size_t capacity = 0, pointer_capacity = 0;
 	uint32_t i;
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
@@ -121,11 +121,11 @@ static void data_read(struct work *w)
 			if ((r[j].type != R_X86_64_RELATIVE && r[j].type != R_X86_64_IRELATIVE) ||
 			    (addr & (FLOW_EXTERN | FLOW_SLOT)) || !space_at(&w->out->space, addr))
 				continue;
-			mem_room(&w->data, &room, w->data_count, sizeof(*w->data));
+			mem_reserve(&w->data, &capacity, w->data_count, sizeof(*w->data));
 			w->data[w->data_count++] = addr;
 			if (r[j].type != R_X86_64_RELATIVE)
 				continue;
-			mem_room(&w->pointers, &pointer_room, w->env.pointer_count, sizeof(*w->pointers));
+			mem_reserve(&w->pointers, &pointer_capacity, w->env.pointer_count, sizeof(*w->pointers));
 			w->pointers[w->env.pointer_count++] = (struct flow_pointer){r[j].offset, addr};
 		}
 		if (n >= 0)

@@ -33,7 +33,7 @@ struct chunk {
 	struct edges edges;
 	struct links calls, tails;
 	uint64_t *undiscovered; /* targets that lie in no code range */
-	size_t undiscovered_count, undiscovered_room;
+	size_t undiscovered_count, undiscovered_capacity;
 	uint64_t insns;
 };
 
@@ -74,10 +74,10 @@ struct work {
 	struct flow_env env;
 	bool unindexed;     /* code ranges have changed since env.index was built */
 	uint64_t *noreturn; /* sorted */
-	size_t noreturn_count, noreturn_room;
+	size_t noreturn_count, noreturn_capacity;
 	uint64_t *noreturn_named; /* env.noreturn_named */
 	char **names;             /* functions marked noreturn by DWARF, sorted */
-	size_t name_count, name_room;
+	size_t name_count, name_capacity;
 	struct edges edges;          /* sorted by target */
 	uint64_t own_addr, own_size; /* what etch added in an earlier run; size 0: nothing */
 	struct state_pool states;    /* of the edges */
@@ -85,15 +85,15 @@ struct work {
 	uint32_t *place;         /* by identity of a code range (range_state.id): its number */
 	struct entries *entries; /* link_lists.c: by identity, the counts behind range_state.entered */
 	uint64_t *undiscovered;
-	size_t undiscovered_count, undiscovered_room;
+	size_t undiscovered_count, undiscovered_capacity;
 	uint64_t *data; /* addresses of code that relocations put into data, sorted */
 	size_t data_count;
 	struct flow_pointer *pointers; /* env.pointers */
 	/* the current round */
 	uint32_t *worklist; /* numbers of the code ranges of this round, then of the last one */
-	size_t worklist_count, worklist_room;
+	size_t worklist_count, worklist_capacity;
 	uint32_t *touched; /* identities of the code ranges that called_find() has to look at */
-	size_t touched_count, touched_room;
+	size_t touched_count, touched_capacity;
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
@@ -143,7 +143,8 @@ void joins_clear(struct range_state *s);
 /* Forgets range_rare.tails. */
 void tails_clear(struct range_state *s);
 /* Joins the edges *in into a joined code range with all since edges_restart(): one per target. */
-void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *room, size_t *count);
+void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *capacity,
+                size_t *count);
 /* Checksum of the last results of a code range that others may depend on: links, edges, rows. */
 uint64_t range_sum(const struct flow *f, const struct range_rows *rows);
 

@@ -17,7 +17,7 @@ struct worker {
 	struct flow flow;
 	struct emit emit;
 	struct flow_edge *in; /* edges into the current code range */
-	size_t in_room;
+	size_t in_capacity;
 	struct findings observed;        /* of the current code range, analysed from an entry that has been refuted since */
 	const struct edge *known[KNOWN]; /* edges in o->in, by hash */
 	uint64_t recent[RECENT];         /* undiscovered targets already reported, by hash */

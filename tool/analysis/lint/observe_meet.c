@@ -140,7 +140,7 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 {
 	struct late *l;
 
-	mem_room(&m->late, &m->late_capacity, m->late_count, sizeof(*m->late));
+	mem_reserve(&m->late, &m->late_capacity, m->late_count, sizeof(*m->late));
 	l = &m->late[m->late_count++];
 	state_copy(&l->state, s);
 	l->from = from;

@@ -52,7 +52,7 @@ static void cfi_take(void *ctx, const struct etch_cfi_row *row)
 {
 	struct observe *o = ctx;
 
-	mem_room(&o->cfi, &o->cfi_capacity, o->cfi_count, sizeof(*o->cfi));
+	mem_reserve(&o->cfi, &o->cfi_capacity, o->cfi_count, sizeof(*o->cfi));
 	o->cfi[o->cfi_count++] = *row;
 }
 

@@ -27,7 +27,7 @@ struct places {
 	const struct elf_file *f;
 	enum linux_annotation kind;
 	struct linux_place *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static int place_order(const void *a, const void *b)
@@ -48,7 +48,7 @@ static bool place_add(struct places *p, const struct elf_reloc *r)
 
 	if (!s || !y->section || !s->data || !(s->sh.sh_flags & SHF_EXECINSTR) || at > s->sh.sh_size)
 		return false;
-	mem_room(&p->list, &p->room, p->count, sizeof(*p->list));
+	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
 	p->list[p->count++] = (struct linux_place){y->section, at};
 	return true;
 }

@@ -137,7 +137,7 @@ static int alternative_entry(struct table *t, uint64_t at)
 	if (size)
 		notes_add(n, NOTE_RESUME, from + size, code + length);
 	memcpy(&feature, t->section->data + at + ALT_FEATURE, sizeof(feature));
-	mem_room(&n->replacements, &n->replacement_room, n->replacement_count, sizeof(*n->replacements));
+	mem_reserve(&n->replacements, &n->replacement_capacity, n->replacement_count, sizeof(*n->replacements));
 	n->replacements[n->replacement_count++] = (struct replacement){code, code + length, from, size, feature};
 	return 0;
 }
@@ -186,7 +186,7 @@ static bool hint_register(const struct linux_release *release, unsigned number, 
 
 static void frame_add(struct notes *n, uint64_t at, const struct note_frame *frame)
 {
-	mem_room(&n->frames, &n->frame_room, n->frame_count, sizeof(*n->frames));
+	mem_reserve(&n->frames, &n->frame_capacity, n->frame_count, sizeof(*n->frames));
 	n->frames[n->frame_count] = *frame;
 	notes_add(n, NOTE_FRAME, at, n->frame_count++);
 }

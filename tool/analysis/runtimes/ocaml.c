@@ -32,7 +32,7 @@ struct mark {
 /* Sorted by module, code_begin before code_end, and address. */
 struct marks {
 	struct mark *list;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static bool ends_in(const char *name, size_t n, const char *end, size_t k)
@@ -83,7 +83,7 @@ static void marks_take(const struct elf_symbol *list, uint32_t n, struct marks *
 
 	for (i = 1; i < n; i++)
 		if (mark_read(&list[i], &m)) {
-			mem_room(&out->list, &out->room, out->count, sizeof(m));
+			mem_reserve(&out->list, &out->capacity, out->count, sizeof(m));
 			out->list[out->count++] = m;
 		}
 	if (out->count)

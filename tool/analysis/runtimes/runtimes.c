@@ -24,7 +24,7 @@ const size_t runtime_count = sizeof(runtimes) / sizeof(runtimes[0]);
 
 void runtime_code_add(struct runtime_codes *out, struct runtime_code x)
 {
-	mem_room(&out->list, &out->room, out->count, sizeof(x));
+	mem_reserve(&out->list, &out->capacity, out->count, sizeof(x));
 	out->list[out->count++] = x;
 }
 

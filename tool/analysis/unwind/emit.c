@@ -30,7 +30,7 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 		last->inferred = e->inferred;
 		return;
 	}
-	mem_room(&e->rows, &e->room, e->count, sizeof(*e->rows));
+	mem_reserve(&e->rows, &e->capacity, e->count, sizeof(*e->rows));
 	memset(&e->rows[e->count], 0, sizeof(e->rows[e->count]));
 	e->rows[e->count].addr = addr;
 	e->rows[e->count].rule = *rule;
@@ -61,7 +61,7 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 		r.end = e->range->end;
 	if (r.start >= r.end)
 		return;
-	mem_room(&e->cfi, &e->cfi_room, e->cfi_count, sizeof(*e->cfi));
+	mem_reserve(&e->cfi, &e->cfi_capacity, e->cfi_count, sizeof(*e->cfi));
 	e->cfi[e->cfi_count++] = r;
 }
 
@@ -383,7 +383,7 @@ static void shared_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct emit *e = ctx;
 
-	mem_room(&e->shared, &e->shared_room, e->shared_count, sizeof(*e->shared));
+	mem_reserve(&e->shared, &e->shared_capacity, e->shared_count, sizeof(*e->shared));
 	e->shared[e->shared_count++] = *row;
 }
 
@@ -467,7 +467,7 @@ void emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	f->saves.fn = NULL;
 	quiet_take(e, f);
 	fill(e, p->end);
-	wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->room}, e->cfi, e->cfi_count);
+	wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->capacity}, e->cfi, e->cfi_count);
 	emit_saves_end(e, f);
 	results_take(e, out);
 }

@@ -31,12 +31,12 @@ static inline struct save_row *range_saves(const struct range_rows *r)
 /* Working memory for one code range at a time; each worker thread has its own. Zeroed at first. */
 struct emit {
 	struct row *rows;
-	size_t count, room;
+	size_t count, capacity;
 	struct findings findings;
 	struct etch_cfi_row *cfi; /* rows of the code range's FDE, clipped to it; cfi_at: the current one */
-	size_t cfi_count, cfi_room, cfi_at;
+	size_t cfi_count, cfi_capacity, cfi_at;
 	struct etch_cfi_row *shared; /* rows of the FDE of the PLT, which many code ranges share */
-	size_t shared_count, shared_room;
+	size_t shared_count, shared_capacity;
 	long shared_fde;
 	const struct code_range *range;
 	struct flow *flow;

@@ -25,7 +25,7 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	row = l->count ? &l->rows[l->count - 1] : NULL;
 	if (row && row->bp == bp && !memcmp(&row->saves, &saves, sizeof(saves)))
 		return;
-	mem_room(&l->rows, &l->room, l->count, sizeof(*l->rows));
+	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 	row = &l->rows[l->count++];
 	*row = (struct save_row){.addr = addr, .saves = saves, .bp = bp};
 	if (l->count == 1) {

@@ -24,7 +24,7 @@ struct row {
  * source. */
 struct row_list {
 	struct row *rows;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 #endif

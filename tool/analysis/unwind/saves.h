@@ -27,7 +27,7 @@ struct save_row {
 /* Sorted by address; between code ranges the last one extends, without a meaning. */
 struct save_list {
 	struct save_row *rows;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 #endif

@@ -62,7 +62,7 @@ void callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
 
 	for (i = 0; i <= size; i++, ends >>= 1) {
 		if (ends & 1) {
-			mem_room(out, &capacity, *count, sizeof(**out));
+			mem_reserve(out, &capacity, *count, sizeof(**out));
 			(*out)[(*count)++] = c->addr + i;
 		}
 		if (i == size)

@@ -123,7 +123,7 @@ static void near_make(struct encodings *all)
 }
 
 /* Makes room for one more entry. */
-static void make_room(struct encodings *all)
+static void make_capacity(struct encodings *all)
 {
 	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};
 	unsigned i;
@@ -325,7 +325,7 @@ void encoding_add(struct encodings *all, const uint8_t *bytes, const struct form
 	memcpy(x.rest, (const uint8_t *)step + REST, sizeof(x.rest));
 	if (!x.key)
 		return;
-	make_room(all);
+	make_capacity(all);
 	all->count += !slot_of(all, x.key)->key;
 	*slot_of(all, x.key) = x;
 }

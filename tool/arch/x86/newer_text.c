@@ -10,7 +10,7 @@
 
 struct text {
 	char *at;
-	size_t room;
+	size_t capacity;
 	bool intel;
 };
 
@@ -20,13 +20,13 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char
 	int n;
 
 	va_start(args, format);
-	n = vsnprintf(t->at, t->room, format, args);
+	n = vsnprintf(t->at, t->capacity, format, args);
 	va_end(args);
 	if (n < 0)
 		return;
-	n = (size_t)n < t->room ? n : (int)t->room - 1;
+	n = (size_t)n < t->capacity ? n : (int)t->capacity - 1;
 	t->at += n;
-	t->room -= (size_t)n;
+	t->capacity -= (size_t)n;
 }
 
 static void put_register(struct text *t, unsigned r)
