@@ -168,7 +168,7 @@ def ops_of(path):
 def test_pushes_and_pops(decoder):
     """pushp, popp, push2 and pop2: the distance and the registers, in their order (APX 4.3: the register of vvvv, which
     AT&T syntax has last, comes first); 255: r16 to r31, which are followed nowhere."""
-    op = ops_of(TOOL / "arch/x86/stack.h")
+    op = ops_of(TOOL / "arch/x86/fast_decoder.h")
     rows = [(code, text) for code, text in encodings() if re.match(r"(push|pop)(p|2|2p)? %(?!fs)", text)]
     seen = set()
     for (code, text), out in zip(rows, decoder([code for code, _ in rows])):
@@ -189,7 +189,7 @@ def test_pushes_and_pops(decoder):
 
 def test_conditional_and_flagless_forms_are_not_taken_for_others(decoder):
     """Third operands, ccmp, cfcmov and their like do not have the effect of the instruction with the same opcode."""
-    op = ops_of(TOOL / "arch/x86/stack.h")
+    op = ops_of(TOOL / "arch/x86/fast_decoder.h")
     plain = ("STEP_NONE", "STEP_STORE")
     codes = {
         "62f4bc1883ec08": plain,      # sub $8, %rsp, %r8

@@ -16,7 +16,7 @@ DRIVER = sorted(UNWIND.glob("tables*.c"))
 # All that has the headers of the formats in it, and then the rest.
 HEADED = ["table/unwind_map.c", "table/unwind_numbered.c", "table/unwind_tables.c"]
 PARTS = [*HEADED, "table/unwind_canonical.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
-OTHERS = ["arch/x86/rule_text.c", "arch/x86/stack.c", "arch/x86/encoding.c", "arch/x86/form.c", "arch/x86/shape.c",
+OTHERS = ["arch/x86/rule_text.c", "arch/x86/fast_decoder.c", "arch/x86/encoding.c", "arch/x86/form.c", "arch/x86/shape.c",
           "arch/x86/step_full.c", "arch/x86/raw.c", "arch/x86/zydis.c", "arch/x86/newer.c", "arch/x86/newer_vector.c", "arch/x86/decode.c", "arch/x86/flag_use.c",
           "analysis/facts/space.c", "elf/file.c", "elf/file_lookup.c", "elf/section_at.c", "support/bounds.c", "support/ending.c", "support/error.c", "support/hash_index.c", "support/memory.c",
           "support/plain.c", "support/sort.c"]

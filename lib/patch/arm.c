@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * arm.c: prepares a module that has just been loaded. One of the link step is armed already, except for what that could
- * not bake; of any other the objects without facts are armed (others.c).
+ * not bake; of any other the objects without facts are armed (other_modules.c).
  */
 #include "patch/parts.h"
 #include "patch/static_branch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * index.c: builds a module from an image: finds its tables, and with others.c whatever indexes they need.
+ * index.c: builds a module from an image: finds its tables, and with other_modules.c whatever indexes they need.
  */
 #include <string.h>
 

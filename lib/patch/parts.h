@@ -23,7 +23,7 @@
 	        ".type " symbol ", @object\n\t.size " symbol ", 4\n" symbol ":\t.long " #number "\n\t.popsection")
 #define PART_NEEDS(symbol) __asm__(".globl " symbol)
 
-/* ---- other modules, and those that the link step has not seen (others.c) ---------------------- */
+/* ---- other modules, and those that the link step has not seen (other_modules.c) ---------------------- */
 
 /* What a module's tables have. */
 struct counts {

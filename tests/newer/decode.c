@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "arch/x86/insn.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 #define MOST 15 /* bytes of an instruction */
 

@@ -8,7 +8,7 @@
  *     forms --all PART     all encodings of the four maps instead of files: prefixes, REX, VEX,
  *                          opcode, one of PART ModRM bytes; SIB, displacement and immediate at random
  */
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "analysis/facts/space.h"
 
 #include <stdio.h>

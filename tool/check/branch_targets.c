@@ -4,7 +4,7 @@
 
 #include "analysis/facts/lsda.h"
 #include "arch/x86/cet.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "shared/search.h"
 #include "support/memory.h"
 #include "support/sort.h"

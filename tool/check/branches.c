@@ -6,7 +6,7 @@
 #include "check/branch_targets.h"
 
 #include "arch/x86/cet.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "elf/hardening.h"
 #include "shared/search.h"
 #include "support/sort.h"

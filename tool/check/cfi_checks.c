@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-C003, ETCH-C004 and ETCH-C008: malformed entries of .eh_frame, entries that etch does not read, and functions
- * without an entry. Whether its rules agree with the code is checked in analysis/unwind/emit.c. */
+ * without an entry. Whether its rules agree with the code is checked in analysis/unwind/row_choice.c. */
 #define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state: deeper than any compiler writes */
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "check/runs.h"
 #include "analysis/facts/cfi_file.h"
 #include "elf/symbols.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs every check on a file: a list of passes. */
 #include "check/check.h"
+#include "site/armed_objects.h"
 
 #include <string.h>
 

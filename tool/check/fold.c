@@ -4,7 +4,7 @@
  * language runtime, and (ETCH-N003) those where a compiler's .eh_frame does not follow the code. Computes the key that
  * identifies a finding in other files with the same function.
  */
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
 #include "analysis/runtimes/runtimes.h"

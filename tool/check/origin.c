@@ -17,7 +17,7 @@
  * back to the row that .eh_frame has throughout. Without evidence a finding is the user's. Other kinds in
  * runtime_explains() are the compiler's only in a runtime's code.
  */
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
 #include "elf/lines.h"

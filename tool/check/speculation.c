@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-H005: returns and indirect jumps without an int3 after them (straight-line speculation). */
 #include "arch/x86/cet.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "check/check.h"
 #include "elf/symbols.h"
 

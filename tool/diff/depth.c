@@ -4,7 +4,7 @@
 #include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

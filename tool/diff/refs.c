@@ -5,7 +5,7 @@
 #include "shared/search.h"
 
 #include "arch/x86/normal.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 #include <ctype.h>
 #include <inttypes.h>

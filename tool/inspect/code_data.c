@@ -3,7 +3,7 @@
 #include "inspect/view_code.h"
 
 #include "arch/x86/rule_text.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "inspect/operands.h"
 #include "shared/search.h"
 
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "elf/dynamic.h"
 #include "elf/symbols.h"
 #include "support/plain.h"

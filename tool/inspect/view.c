@@ -5,6 +5,7 @@
 #include "arch/x86/insn.h"
 #include "report/text.h"
 #include "site/in_place.h"
+#include "site/armed_objects.h"
 #include "support/sort.h"
 #include "support/memory.h"
 

@@ -5,7 +5,7 @@
 #include "shared/search.h"
 
 #include "arch/x86/rule_text.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "analysis/addresses/function.h"
 #include "analysis/facts/cfi_file.h"
 #include "analysis/facts/space.h"

@@ -6,6 +6,7 @@
 #include "inspect/inspect.h"
 #include "report/text.h"
 #include "site/bake.h"
+#include "site/armed_objects.h"
 #include "support/memory.h"
 #include "support/plural.h"
 #include "shared/search.h"

@@ -5,7 +5,7 @@
 
 #include "analysis/facts/space.h"
 #include "analysis/runtimes/linux_kernel.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "elf/symbols.h"
 
 /* A code section with its relocations. */

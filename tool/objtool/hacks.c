@@ -3,7 +3,7 @@
  * code that must not be instrumented. */
 #include "objtool/objtool.h"
 #include "arch/x86/opcodes.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "support/memory.h"
 #include "shared/search.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The steps of `etch objtool` for one file. */
 #include "objtool/objtool.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "elf/outfile.h"
 #include "objtool/code_map.h"
 #include "objtool/prefix_symbols.h"

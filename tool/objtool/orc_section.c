@@ -5,7 +5,7 @@
  * byte of either.
  */
 #include "objtool/objtool.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "objtool/prefix_symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"

@@ -3,7 +3,7 @@
  * targets, and what --retpoline and --sls warn of. */
 #include "objtool/objtool.h"
 #include "arch/x86/cet.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "arch/x86/user_access.h"
 #include "elf/symbols.h"
 #include "objtool/code_map.h"

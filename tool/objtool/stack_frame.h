@@ -8,7 +8,7 @@
 #define OBJTOOL_STACK_FRAME_H
 
 #include "analysis/facts/notes.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 /* Bases other than registers. The numbers are those of warnings. */
 enum { BASE_NONE = -1, BASE_CFA = -2, BASE_RSP_DEREF = -3, BASE_RBP_DEREF = -4 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* --stackval: what an instruction does to a path, and what is wrong with it there. */
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
 

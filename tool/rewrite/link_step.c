@@ -6,6 +6,7 @@
 
 #include "site/in_place.h"
 #include "site/native_sites.h"
+#include "site/armed_objects.h"
 #include "table/linked_orc.h"
 
 #include <stdlib.h>

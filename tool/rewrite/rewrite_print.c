@@ -6,6 +6,7 @@
 #include "support/plural.h"
 #include "rewrite/rewrite.h"
 #include "site/bake.h"
+#include "site/armed_objects.h"
 #include "support/memory.h"
 
 #include <inttypes.h>

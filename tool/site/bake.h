@@ -44,15 +44,6 @@ int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch
  */
 size_t sites_unlisted(struct scan *s, const struct linked_tables *now);
 
-/* Why an object is not armed that another module may store to. */
-#define OBJECT_EXPORTED "exported: another module may store to it; --closed says that none does"
-
-/*
- * Decides for each object whether it is armed from the start: no store, no escape, its section on pages of its own.
- * Sets `armed`, and `unarmed` (the reason).
- */
-void objects_judge(struct scan *s, const struct linked_tables *now);
-
 /* Numbers of baked sites. */
 struct bake_counts {
 	size_t immediates;           /* SITE_LOAD */

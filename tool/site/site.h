@@ -64,7 +64,7 @@ struct object {
 	bool memberless;         /* linked: it is armed as a whole, since DWARF does not have its members */
 	bool exported;           /* linked: another module, which nobody has seen, may store to it (no --closed) */
 	bool in_part;            /* linked: not armed, but the bytes without facts are from the start */
-	bool armed;              /* linked: armed from the start, by objects_judge() */
+	bool armed;              /* linked: armed from the start (armed_objects.h) */
 	bool unrecorded;         /* linked: the tables have no room for its record */
 	const char *unarmed_why; /* linked: reason for not being armed, a phrase for messages; null when armed */
 };

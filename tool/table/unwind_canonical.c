@@ -8,7 +8,7 @@
 
 #include <etch/orc_rule.h>
 
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 void row_list_free(struct row_list *l)
 {

@@ -2,7 +2,7 @@
 /* Calls of functions of other modules: through an entry of the PLT, or a GOT slot (imports.h). */
 #include "analysis/addresses/imports.h"
 
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "shared/search.h"
 #include "support/memory.h"
 

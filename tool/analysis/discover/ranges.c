@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Collects candidates for code ranges from all sources, sorts them, and cuts each section of the code space by them. */
 #include "analysis/discover/ranges.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/sort.h"

@@ -225,7 +225,7 @@ static __attribute__((noinline)) bool advance_way_same(const struct step *in, st
 
 	if (in->flow == FLOW_BRANCH)
 		same = c->op != STEP_COMPARE && !in->writes;
-	else /* weak states: is_anchored() of unwind/emit.c treats rows after calls differently */
+	else /* weak states: is_anchored() of unwind/row_choice.c treats rows after calls differently */
 		same = (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !s->weak &&
 		       !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
 	flow_advance_slowly(in, s, off, c);

@@ -206,15 +206,15 @@ struct flow_input {
 	/* Set by the caller. */
 	const struct etch_cfi_row *cfi; /* rows of .eh_frame for the range, sorted */
 	size_t cfi_count;
-	int32_t pushed;       /* bytes already pushed below the return address at the start */
-	int32_t overdrawn;    /* not 0: a run from a function's entry took so many bytes more off the stack than an entry
-	                       * has there, so the range does not begin with one */
-	bool lift_unproven;   /* nothing proves that it begins with a function's entry: see lifts() in unwind/emit.c */
-	uint32_t unproven;    /* from this offset on, no state is proven (flow_result.left_over); 0: there is none such */
-	bool framed;          /* the range begins in an unknown frame */
-	bool handler;         /* with `framed`: in that of an interpreter, which rbp points to (handlers.c) */
-	bool relaxed;         /* second analysis of code that did not end like compiled code; follows tables without a
-	                       * bound, and lets local helpers change registers */
+	int32_t pushed;     /* bytes already pushed below the return address at the start */
+	int32_t overdrawn;  /* not 0: a run from a function's entry took so many bytes more off the stack than an entry
+	                     * has there, so the range does not begin with one */
+	bool lift_unproven; /* nothing proves that it begins with a function's entry: see lifts() in unwind/row_choice.c */
+	uint32_t unproven;  /* from this offset on, no state is proven (flow_result.left_over); 0: there is none such */
+	bool framed;        /* the range begins in an unknown frame */
+	bool handler;       /* with `framed`: in that of an interpreter, which rbp points to (handlers.c) */
+	bool relaxed;       /* second analysis of code that did not end like compiled code; follows tables without a
+	                     * bound, and lets local helpers change registers */
 	bool force_constants; /* follow constants (state.constants) even if not needed */
 };
 

@@ -10,7 +10,7 @@
 #include <etch/orc.h>
 
 #include "analysis/facts/notes.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 /* What is known of a value. */
 enum value_kind {

@@ -7,7 +7,7 @@
 #define ANALYSIS_INTERPROC_RANGE_STATE_H
 
 #include "analysis/flow/flow.h"
-#include "analysis/unwind/emit.h"
+#include "analysis/unwind/row_choice.h"
 #include "support/memory.h"
 
 /* What a code range is taken for where .eh_frame does not say how it begins. All but a function begin in the states

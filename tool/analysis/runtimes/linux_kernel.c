@@ -6,7 +6,7 @@
 #include "analysis/runtimes/linux_kernel.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/rule_text.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"

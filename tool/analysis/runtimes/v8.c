@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "etch/orc.h"
 
 /* Words of an entry: 2, 3 or 8 by version of V8, with room for later ones. Those after the second describe metadata.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the rows of callee-saved registers of one code range, beside emit.c's. */
+/* Makes the rows of callee-saved registers of one code range, beside row_choice.c's. */
 #include "analysis/flow/state_saves.h"
 #include "analysis/unwind/disagreement.h"
-#include "analysis/unwind/emit.h"
+#include "analysis/unwind/row_choice.h"
 #include "support/memory.h"
 
 #include <string.h>

@@ -44,7 +44,7 @@ struct step_cache {
 
 /* False: not in the cache. Otherwise out->len may exceed the bytes that are left: the caller must check. */
 bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out);
-/* In stack.c: decodes an instruction that is not in the cache, or close to the end of the code. */
+/* In fast_decoder.c: decodes an instruction that is not in the cache, or close to the end of the code. */
 bool step_uncached(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
 /* Decodes again with Zydis each step that was made without it, and aborts on a difference (make asan). */
 void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found);

@@ -9,7 +9,7 @@
 #ifndef X86_PADDING_H
 #define X86_PADDING_H
 
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 /* The number of zero bytes at the start. */
 size_t padding_zeros(const uint8_t *bytes, size_t avail);

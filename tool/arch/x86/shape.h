@@ -7,7 +7,7 @@
 #define X86_SHAPE_H
 
 #include "arch/x86/raw.h"
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 
 /* What a shape needs to know of an explicit operand. */
 struct operand {

@@ -4,7 +4,7 @@
 #ifndef X86_STEP_FULL_H
 #define X86_STEP_FULL_H
 
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "arch/x86/zydis.h"
 
 /* *out must be zero, except for its length and for a, b and index, which are INSN_NO_REG. */

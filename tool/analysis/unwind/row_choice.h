@@ -4,8 +4,8 @@
  * agree, or the state proves nothing, the row is .eh_frame's; if the state contradicts .eh_frame, the row is that of
  * the code, and there is a finding.
  */
-#ifndef ANALYSIS_UNWIND_EMIT_H
-#define ANALYSIS_UNWIND_EMIT_H
+#ifndef ANALYSIS_UNWIND_ROW_CHOICE_H
+#define ANALYSIS_UNWIND_ROW_CHOICE_H
 
 #include "analysis/flow/flow.h"
 #include "analysis/unwind/rows.h"

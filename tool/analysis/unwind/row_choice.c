@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Makes the unwind rows of one code range: walks the abstract states in order of address, next to the rows of
- * .eh_frame, and decides for each address which of the two to use (emit.h).
+ * .eh_frame, and decides for each address which of the two to use (row_choice.h).
  */
-#include "analysis/unwind/emit.h"
+#include "analysis/unwind/row_choice.h"
 
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/wide_findings.h"

@@ -4,8 +4,8 @@
  * analysis (analysis/flow/flow_run.c) reads it; made once per instruction. Registers are numbers 0-15 in encoding
  * order.
  */
-#ifndef X86_STACK_H
-#define X86_STACK_H
+#ifndef X86_FAST_DECODER_H
+#define X86_FAST_DECODER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * others.c: the part of libetch for objects of other modules, and for modules that the link step has not seen: folds
- * facts into objects, plans what reaches across, and arms the objects without facts.
+ * other_modules.c: the part of libetch for objects of other modules, and for modules that the link step has not seen:
+ * folds facts into objects, plans what reaches across, and arms the objects without facts.
  */
 #include "patch/give_up.h"
 #include "patch/index_pairs.h"

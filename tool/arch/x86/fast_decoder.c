@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes -> struct step: by the cache of encodings, by the form, or in full by Zydis, in this order. */
-#include "arch/x86/stack.h"
+#include "arch/x86/fast_decoder.h"
 #include "arch/x86/encoding.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/step_full.h"

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Decides which etched objects of a linked file are armed from the start (armed_objects.h). */
+#include "site/armed_objects.h"
+
+#include "shared/search.h"
+#include "support/memory.h"
+#include "support/sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_libetch(const struct elf_file *f)
+{
+	const struct elf_symbol *lists[2] = {f->symbols, f->dynsyms};
+	uint32_t counts[2] = {f->symbol_count, f->dynsym_count}, i;
+	int k;
+
+	for (k = 0; k < 2; k++)
+		for (i = 1; i < counts[k]; i++)
+			if (!strncmp(lists[k][i].name, "etch_module_load_v", 18))
+				return true;
+	/* A static, stripped file may contain libetch without its symbol. */
+	return !f->symbol_count;
+}
+
+/* Addresses of data that another module can refer to by name, sorted. */
+struct exports {
+	uint64_t *list;
+	size_t count;
+};
+
+static struct exports exports_find(const struct elf_file *f)
+{
+	struct exports x = {mem_alloc(f->dynsym_count, sizeof(*x.list)), 0};
+	uint32_t i;
+
+	for (i = 1; i < f->dynsym_count; i++) {
+		const struct elf_symbol *y = &f->dynsyms[i];
+
+		if (y->section && y->type == STT_OBJECT && y->bind != STB_LOCAL)
+			x.list[x.count++] = y->value;
+	}
+	sort_words(x.list, x.count);
+	return x;
+}
+
+static bool is_exported(const struct exports *x, const struct object *o)
+{
+	size_t k = SEARCH(x->count, i, x->list[i] < o->addr);
+
+	return k < x->count && x->list[k] - o->addr < o->size;
+}
+
+/* BOLT moves code with the help of the relocations kept by --emit-relocs. Applying one to a baked site would
+ * write the address of the object into the immediate, and a later etch_set() would not find the moved immediate. */
+static bool code_has_relocs(const struct elf_file *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->section_count; i++) {
+		const Elf64_Shdr *sh = &f->sections[i].sh;
+
+		if (sh->sh_type == SHT_RELA && !(sh->sh_flags & SHF_ALLOC) && sh->sh_size && sh->sh_info < f->section_count &&
+		    (f->sections[sh->sh_info].sh.sh_flags & SHF_EXECINSTR))
+			return true;
+	}
+	return false;
+}
+
+/* The start of the page that holds an address. */
+static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
+
+/* Is there a byte of another object, or one that stays a load, on the pages of the bytes [from, to) of object k? Then
+ * these pages stay writable, or may. */
+static bool range_is_exposed(const struct scan *s, size_t k, uint64_t from, uint64_t to)
+{
+	const struct object *o = &s->objects.list[k], *next;
+	uint64_t first = object_page(o->addr + from), end = object_page(o->addr + to + ETCH_PAGE - 1);
+	size_t i;
+
+	if (k && s->objects.list[k - 1].addr < first + ETCH_PAGE &&
+	    s->objects.list[k - 1].addr + s->objects.list[k - 1].size > first)
+		return true;
+	next = k + 1 < s->objects.defined ? o + 1 : NULL;
+	if (next && next->addr < end && next->addr >= o->addr)
+		return true;
+	for (i = 0; i < o->range_count; i++)
+		if (o->ranges[i].kept && o->addr + o->ranges[i].from < end && o->addr + o->ranges[i].to > first)
+			return true;
+	return false;
+}
+
+/*
+ * An exported object has a proof for none of its bytes: a module that the tool has not seen may store to them. What
+ * guards them is a read-only page, so that those on a page that stays writable stay loads.
+ */
+static void exported_keep(struct scan *s, size_t k)
+{
+	struct object *o = &s->objects.list[k];
+	bool more = true;
+	size_t i;
+
+	o->kept = true;
+	while (more) { /* a range may reach into the next page */
+		more = false;
+		for (i = 0; i < o->range_count; i++) {
+			struct object_range *p = &o->ranges[i];
+
+			if (p->kept || !range_is_exposed(s, k, p->from, p->to))
+				continue;
+			p->kept = p->open = more = true;
+		}
+	}
+}
+
+void objects_judge(struct scan *s, const struct linked_tables *now)
+{
+	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
+	struct exports exports = exports_find(s->file);
+	size_t i;
+
+	for (i = 0; i < s->objects.defined; i++) {
+		struct object *o = &s->objects.list[i];
+		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
+
+		o->exported = !object_is_imv(o) && !s->closed && is_exported(&exports, o);
+		if (o->exported)
+			exported_keep(s, i);
+		if (o->exported)
+			o->unarmed_why = OBJECT_EXPORTED;
+		else if (!o->value && !o->dense &&
+		         (object_page(o->addr) < sh->sh_addr ||
+		          object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
+			o->unarmed_why = "its section shares a page with other data (<etch/imv.h> would pad it)";
+		else if (!(sh->sh_flags & SHF_WRITE))
+			o->unarmed_why = "its section is read-only";
+		else if (o->unrecorded)
+			o->unarmed_why = "no room in the tables of this file";
+		else if (!now->module_count)
+			o->unarmed_why = "no module descriptor: no file that includes <etch/imv.h> was linked";
+		else if (relocs)
+			o->unarmed_why = "the file keeps the relocations of its code (--emit-relocs)";
+		else if (!lib)
+			o->unarmed_why = "libetch, which would protect it, is not linked";
+		else
+			o->unarmed_why = NULL;
+		o->in_part = !o->unarmed_why && o->facts && o->bounded;
+		if (o->facts & ETCH_OBJ_STORED)
+			o->unarmed_why =
+				o->facts & ETCH_OBJ_ESCAPED ? "stored to directly, and its address escapes" : "stored to directly";
+		else if (o->facts & ETCH_OBJ_ESCAPED)
+			o->unarmed_why = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
+			                            : "its address escapes";
+		o->armed = !o->unarmed_why;
+	}
+	for (; i < s->objects.count; i++)
+		s->objects.list[i].unarmed_why = "defined in another module: decided at load time";
+	free(exports.list);
+}
