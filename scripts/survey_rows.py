@@ -296,18 +296,18 @@ class Ours:
     """The rows of a file's table: starts, ends, rules, and bytes of text by source."""
 
     def __init__(self, lines):
-        if rows.HEADER != next(lines, b"").decode().rstrip("\n").split("\t"):
+        if [*rows.HEADER, "function"] != next(lines, b"").decode().rstrip("\n").split("\t"):
             raise Unreadable("etch inspect: header")
         self.start, self.end, self.rule, self.bytes = [], [], [], {}
         seen, last = {}, 0
         for line in lines:
-            a, n, rest = line.split(b"\t", 2)
+            a, n, rest = line.rpartition(b"\t")[0].split(b"\t", 2)
             a, n = int(a, 16), int(n, 16)
             if a < last or not n:
                 raise Unreadable(f"etch inspect: row {a:x} is not sorted")
             last = a + n
             if rest not in seen:
-                cells = rest.decode().rstrip("\n").split("\t")
+                cells = rest.decode().split("\t")
                 seen[rest] = rows._plain(tuple(cells[:4])), cells[4]
             rule, source = seen[rest]
             self.start.append(a)

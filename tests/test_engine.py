@@ -73,7 +73,7 @@ def test_landing_pads(start, base, etch, tmp_path):
     code = json.loads(run([etch, "inspect", "code", "--json", "f", tmp_path / "t.so"]).stdout)
     text = run([etch, "inspect", "orc", "--format", "tsv", "--at", "f", tmp_path / "t.so"]).stdout
     assert "not reached" not in run([etch, "inspect", "code", "f", tmp_path / "t.so"]).stdout, text
-    assert code and [line.split("\t")[-1] for line in text.splitlines()[1:]].count("cfi") == 0, text
+    assert code and [line.split("\t")[6] for line in text.splitlines()[1:]].count("cfi") == 0, text
 
 
 def referred(body, more=""):

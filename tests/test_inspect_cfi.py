@@ -25,7 +25,7 @@ FILES = [LIBDIR / "libc.so.6", LIBDIR / "libstdc++.so.6", Path("/usr/bin/bash"),
 def cfi(build, path):
     """start -> the columns after the source, and the lines as those of a file without that column."""
     lines = run([build / "etch", "inspect", "cfi", "--format", "tsv", path]).stdout.splitlines()
-    assert lines[0].split("\t") == [*rows.HEADER, "registers"]
+    assert lines[0].split("\t") == [*rows.HEADER, "registers", "function"]
     cells = [line.split("\t") for line in lines[1:]]
     return {int(c[0], 16): c[7] for c in cells if c[5] != "undef"}, ["\t".join(line.split("\t")[:7]) for line in lines]
 
@@ -125,7 +125,7 @@ g:  .cfi_startproc
         schema("cfi").validate(doc)
         assert {r["registers"] for r in doc["rows"]} == {"-", "rbx@cfa-16 r12 lost", "r12 lost"}, path
     head = run([etch, "inspect", "cfi", "--format", "tsv", tmp_path / "t.o"]).stdout.splitlines()
-    assert head[0].split("\t")[-2:] == ["registers", "section"] and head[1].split("\t")[-1] == ".text"
+    assert head[0].split("\t")[-3:] == ["registers", "section", "function"] and head[1].split("\t")[-2] == ".text"
     shutil.copy(tmp_path / "t.so", tmp_path / "s.so")
     run(["strip", "-R", ".eh_frame", tmp_path / "s.so"])
     assert run([etch, "inspect", "cfi", tmp_path / "s.so"], ok=2).stderr.startswith("etch: ")

@@ -293,6 +293,15 @@ def test_one_address_twice(etch, tmp_path):
     assert [r.split("\t")[:3] for r in rows] == [["0", "3", "rsp+8"], ["3", "4", "rsp+24"], ["7", "e", "undef"]]
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_functions_of_rows(etch, tmp_path, linked):
+    path = build(tmp_path, orc_text([e for e, _ in ROWS["6.2 and before"]]) + RELEASE % "6.1.0", linked)
+    head, *lines = run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()
+    names = [line.split("\t")[-1] for line in lines]
+    assert head.split("\t")[-1] == "function" and names[0] == "f" and set(names[1:]) > {"f+0x2"}
+    assert names == [r["function"] or "-" for r in document(etch, "orc", path)["rows"]]
+
+
 # ---- whose tables they are --------------------------------------------------------------------------
 
 def test_etchs_own_are_etchs(etch, build, tmp_path):

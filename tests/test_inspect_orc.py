@@ -96,7 +96,7 @@ LINKED = ["plain", "block", "orc", "nomap", "128"]
 def test_tsv(made, name):
     flow, files = made
     head, table = rows(flow.etch, files[name])
-    assert head == HEADER
+    assert head == HEADER + ["function"]
     assert len(table) > 30
     for row, following in zip(table, table[1:]):
         assert row["size"] > 0 and row["address"] + row["size"] == following["address"]
@@ -141,6 +141,7 @@ def test_json_is_the_same(made, name):
     doc = json.loads(run([flow.etch, "inspect", "orc", "--json", files[name]]).stdout)
     for row in doc["rows"]:
         row["address"] = int(row["address"], 16)
+        row["function"] = row["function"] or "-"
     assert [{k: r[k] for k in head} for r in doc["rows"]] == [{k: r[k] for k in head} for r in table]
     for r in doc["rows"]:
         assert r.keys() == {*head, "function"} and (r["function"] is None or re.match(r"\S+$", r["function"]))
@@ -160,6 +161,17 @@ def test_text(made):
     text = run([flow.etch, "inspect", "orc", files["block"]]).stdout.splitlines()
     assert re.search(r": block table, \d+ rows$", text[0])
     assert len(text) == 2 + len(rows(flow.etch, files["block"])[1])
+
+
+@pytest.mark.parametrize("name", ["plain", "block", "object"])
+def test_functions_are_the_last_column(made, name):
+    """Of every row: the function that begins there, or that it is in."""
+    flow, files = made
+    head, table = rows(flow.etch, files[name])
+    seen = [r["function"] for r in table]
+    assert head[-1] == "function" and any(re.fullmatch(r"work(\+0x[0-9a-f]+)?", f) for f in seen)
+    assert all(re.fullmatch(r"-|\S+?(\+0x[0-9a-f]+)?", f) for f in seen)
+    assert name == "object" or "-" in seen  # the PLT
 
 
 def test_at(made):
@@ -182,7 +194,7 @@ def test_object(made):
     """Offsets in sections, which a column names; the same rows before and after."""
     flow, files = made
     (head, table), (head2, generated) = rows(flow.etch, files["object"]), rows(flow.etch, files["plain object"])
-    assert head == head2 == HEADER + ["section"]
+    assert head == head2 == HEADER + ["section", "function"]
     check_same_rules(generated, table)
     _, size = symbol(files["object"], "work")
     assert sum(r["size"] for r in rows(flow.etch, "--at", "work", files["object"])[1]) >= size

@@ -61,7 +61,7 @@ def shown(etch, path):
     """(start, end, row, places) as `etch inspect orc` has them."""
     head, *lines = run([etch, "inspect", "orc", "--format", "tsv", path]).stdout.splitlines()
     columns = head.split("\t")
-    assert columns[-1] == "registers"
+    assert columns[-2:] == ["registers", "function"]
     for line in lines:
         row = dict(zip(columns, line.split("\t")))
         places = dict.fromkeys(NAMES, "same")

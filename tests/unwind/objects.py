@@ -182,7 +182,7 @@ def etch_rows(etch, path, *args):
     if p.returncode:
         raise rows.Inspect(f"exit {p.returncode}: {p.stderr.strip()[:300]}")
     lines = p.stdout.splitlines()
-    if not lines or lines[0].split("\t") != [*rows.HEADER, "section"]:
+    if not lines or lines[0].split("\t") != [*rows.HEADER, "section", "function"]:
         raise rows.Inspect(f"header {lines[:1]}")
     out = {}
     for line in lines[1:]:

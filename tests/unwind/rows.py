@@ -40,7 +40,7 @@ def parse_tsv(lines):
     rows, last = [], -1
     lines = iter(lines)
     head = next(lines, "").rstrip("\n").split("\t")
-    if head not in (HEADER, [*HEADER, "registers"]):
+    if head not in (HEADER, [*HEADER, "function"], [*HEADER, "registers"], [*HEADER, "registers", "function"]):
         raise ValueError(f"header {head}")
     cache = {}
     for line in lines:

@@ -6,6 +6,7 @@
 #include "inspect/inspect.h"
 #include "kernel/kernel_orc.h"
 #include "report/text.h"
+#include "support/plain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,12 +26,30 @@ struct texts {
 	const char *section;
 };
 
-/* Only section names need JSON escapes; the other strings of a row have no such characters. */
+/* The symbol that a row is in, or null. */
+static const struct kernel_symbol *row_symbol(const struct printer *p, const struct kernel_row *r)
+{
+	return r->place.kind == KPLACE_SECTION ? kernel_symbol_at(p->k, r->place.section, r->place.addr) : NULL;
+}
+
+/* Symbol and offset of a row; empty: none. */
+static void row_function(const struct printer *p, const struct kernel_row *r, char *out, size_t size)
+{
+	out[0] = 0;
+	if (row_symbol(p, r))
+		kernel_place_name(p->k, &r->place, out, size);
+	plain(out);
+}
+
+/* Only names need JSON escapes; the other strings of a row have no such characters. */
 static void row_json(struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
 	const char *quote = t->address[0] == '-' ? "" : "\"";
-	struct json_object *section = json_name(t->section);
+	struct json_object *section = json_name(t->section), *function;
+	char name[256];
 
+	row_function(p, r, name, sizeof(name));
+	function = name[0] ? json_name(name) : NULL;
 	printf("%s\n    {\"address\": %s%s%s, \"size\": %" PRIu64 ", \"cfa\": \"%s\", \"bp\": \"%s\", \"ra\": \"%s\", "
 	       "\"kind\": \"%s\", \"source\": \"objtool\"",
 	       p->count ? "," : "", quote, *quote ? t->address : "null", quote, r->size, t->cfa, t->bp, t->ra,
@@ -39,29 +58,33 @@ static void row_json(struct printer *p, const struct kernel_row *r, const struct
 		printf(", \"section\": ");
 		json_put(stdout, section, JSON_C_TO_STRING_SPACED);
 	}
+	printf(", \"function\": ");
+	json_put(stdout, function, JSON_C_TO_STRING_SPACED);
 	if (r->problem)
 		printf(", \"problem\": \"%s\"", r->problem);
 	putchar('}');
 	json_object_put(section);
+	json_object_put(function);
 }
 
 static void row_tsv(const struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
+	char name[256];
+
+	row_function(p, r, name, sizeof(name));
 	printf("%s\t%" PRIx64 "\t%s\t%s\t%s\t%s\tobjtool", t->address, r->size, t->cfa, t->bp, t->ra,
 	       kernel_orc_kind_text(&r->orc));
 	if (elf_is_object(p->k->file))
 		printf("\t%.*s", (int)strcspn(t->section, "\t\n\r"), t->section);
-	putchar('\n');
+	printf("\t%s\n", name[0] ? name : "-");
 }
 
 /* The name of a symbol is printed on its first row. */
 static void row_text(struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
-	const struct kernel_symbol *s = NULL;
+	const struct kernel_symbol *s = row_symbol(p, r);
 	char name[256];
 
-	if (r->place.kind == KPLACE_SECTION)
-		s = kernel_symbol_at(p->k, r->place.section, r->place.addr);
 	printf("%16s  %6" PRIx64 "  %-15s  %-12s  %-11s  %-6s", t->address, r->size, t->cfa, t->bp, t->ra,
 	       kernel_orc_kind_text(&r->orc));
 	if (r->problem) {
@@ -149,7 +172,7 @@ static void head_print(const struct printer *p, const struct kernel_rows *rows)
 	struct json_object *problem = rows->problem[0] ? json_name(rows->problem) : NULL;
 
 	if (p->format == FORMAT_TSV) {
-		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\n", elf_is_object(k->file) ? "\tsection" : "");
+		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s\tfunction\n", elf_is_object(k->file) ? "\tsection" : "");
 	} else if (p->format == FORMAT_JSON) {
 		json_document_begin();
 		printf("{\n  \"format\": \"etch-inspect-orc\",\n  \"version\": 1,\n  \"file\": ");

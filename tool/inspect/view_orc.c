@@ -24,7 +24,7 @@ struct shown {
 struct printer {
 	const struct elf_file *file;
 	const struct unwind_view *unwind;
-	struct symbol_index names; /* empty for TSV */
+	struct symbol_index names;
 	enum format format;
 	enum unwind_from from;
 	size_t count;
@@ -89,7 +89,7 @@ static void print_json(struct printer *p, const struct shown *s, const char *cfa
 
 static void print_tsv(const struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
-	char *name, registers[SAVES_TEXT];
+	char *section, registers[SAVES_TEXT], name[256];
 
 	printf("%" PRIx64 "\t%" PRIx64 "\t%s\t%s\t%s\t%s\t%s", s->addr, s->size, cfa, bp, ra, rule_kind_text(&s->row->rule),
 	       source_text(p, s->row));
@@ -97,13 +97,14 @@ static void print_tsv(const struct printer *p, const struct shown *s, const char
 		registers_text(p, s->row, registers, sizeof(registers));
 		printf("\t%s", registers);
 	}
-	name = elf_is_object(p->file) ? mem_string(section_name(p, s)) : NULL;
-	if (name) {
-		plain(name);
-		printf("\t%s", name);
+	section = elf_is_object(p->file) ? mem_string(section_name(p, s)) : NULL;
+	if (section) {
+		plain(section);
+		printf("\t%s", section);
 	}
-	putchar('\n');
-	free(name);
+	symbol_index_name(&p->names, s->section, s->addr, name, sizeof(name));
+	printf("\t%s\n", name[0] ? name : "-");
+	free(section);
 }
 
 /* The name of a function is printed on its first row. */
@@ -205,7 +206,7 @@ static void head_print(const struct printer *p, const char *path)
 	bool object = elf_is_object(p->file);
 
 	if (p->format == FORMAT_TSV) {
-		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s%s\n", u->saves ? "\tregisters" : "",
+		printf("address\tsize\tcfa\tbp\tra\tkind\tsource%s%s\tfunction\n", u->saves ? "\tregisters" : "",
 		       object ? "\tsection" : "");
 	} else if (p->format == FORMAT_JSON) {
 		struct json_object *name = json_name(path);
@@ -255,8 +256,7 @@ int show_orc(const char *path, const char *at, enum unwind_from from, enum forma
 	if (inspect_open(&file, path, e) || (at && place_find(&file, at, &place, e)) ||
 	    unwind_view_load(&file, from, &unwind, e) || unwind_view_registers(&file, &unwind, e))
 		goto out;
-	if (format != FORMAT_TSV)
-		symbol_index_build(&file, symbol_is_function, &p.names);
+	symbol_index_build(&file, symbol_is_function, &p.names);
 	head_print(&p, path);
 	rows_print(&p, at ? &place : NULL);
 	if (format == FORMAT_JSON)
