@@ -154,6 +154,16 @@ def test_list_and_explain(check):
         assert check("--explain", m[3]).stdout == text
 
 
+@pytest.mark.parametrize("id_, words", [("ETCH-I101", ["ETCH_STRAY=die", "etch_release"]), ("ETCH-I102", ["ETCH_STRAY=warn", "etch_sync"])])
+def test_what_the_library_says_is_explained(check, id_, words):
+    """At run time; it is no finding, and so not in the list, and nothing to suppress."""
+    text = check("--explain", id_).stdout
+    assert re.match(rf"{id_} [a-z-]+ \(no finding: libetch says it at run time, imv\)\n", text)
+    assert "\nWhy: " in text and "\nFix: " in text and f"section {id_}\n" in text and all(w in text for w in words)
+    assert id_ not in check("--list").stdout
+    assert "is not a finding" in check("--ignore", id_, "clean.o", ok=2).stderr
+
+
 # ---- json and sarif ---------------------------------------------------------------------
 
 def test_json(check, work):

@@ -321,13 +321,16 @@ static int run_all(struct run *r, char **names, int count)
 
 static int explain(const char *id)
 {
-	const struct catalogue_entry *e = catalogue_find(id);
+	const struct catalogue_entry *e = catalogue_find(id), *said = e ? NULL : catalogue_find_at_run_time(id);
 
-	if (!e) {
+	if (!e && !said) {
 		text_error("--explain", "unknown finding '%s'; see etch check --list", id);
 		return EXIT_UNUSABLE;
 	}
-	text_explain(stdout, e);
+	if (e)
+		text_explain(stdout, e, severity_name(e->severity));
+	else
+		text_explain(stdout, said, "no finding: libetch says it at run time");
 	return EXIT_CLEAN;
 }
 

@@ -231,6 +231,25 @@ const struct catalogue_entry catalogue[] = {
 };
 const size_t catalogue_count = sizeof(catalogue) / sizeof(catalogue[0]);
 
+/* What libetch says, by lib/patch/trap.c. */
+static const struct catalogue_entry at_run_time[] = {
+	{.id = "ETCH-I101",
+     .name = "stray-store-fatal",
+     .title = "A plain store to an object whose value is in the code, which ends the program",
+     .why =
+         "No tool saw the store: it was through a pointer from ETCH_ADDR, by a library that was loaded later, or by a "
+         "debugger. The object is an ops table or sealed, or shares a page with one; or ETCH_STRAY=die is set; or its "
+         "constants could not be given up. A SIGSEGV handler of the program may go on.",
+     .fix = "Use etch_set or imv_set; or call etch_release before a phase of such stores, and etch_sync after it."},
+	{.id = "ETCH-I102",
+     .name = "stray-store",
+     .title = "A plain store to an object whose value was in the code",
+     .why = "No tool saw the store, as for ETCH-I101. The program goes on, and all that is on the page is read from "
+            "memory until etch_sync. ETCH_STRAY=warn reports the first store of each page.",
+     .fix = "Nothing is wrong if such stores are rare: each costs about as much as a set. Otherwise use etch_set or "
+            "imv_set; or call etch_release before a phase of such stores, and etch_sync after it."},
+};
+
 const char *severity_name(enum severity s)
 {
 	static const char *const names[] = {"note", "warning", "error"};
@@ -255,12 +274,19 @@ const char *catalogue_group(const struct catalogue_entry *e)
 	return "other";
 }
 
-const struct catalogue_entry *catalogue_find(const char *id)
+static const struct catalogue_entry *find_in(const struct catalogue_entry *list, size_t count, const char *id)
 {
 	size_t i;
 
-	for (i = 0; i < catalogue_count; i++)
-		if (!strcmp(id, catalogue[i].id) || !strcmp(id, catalogue[i].name))
-			return &catalogue[i];
+	for (i = 0; i < count; i++)
+		if (!strcmp(id, list[i].id) || !strcmp(id, list[i].name))
+			return &list[i];
 	return NULL;
+}
+
+const struct catalogue_entry *catalogue_find(const char *id) { return find_in(catalogue, catalogue_count, id); }
+
+const struct catalogue_entry *catalogue_find_at_run_time(const char *id)
+{
+	return find_in(at_run_time, sizeof(at_run_time) / sizeof(at_run_time[0]), id);
 }

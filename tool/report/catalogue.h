@@ -33,6 +33,8 @@ extern const size_t catalogue_count;
 const char *catalogue_group(const struct catalogue_entry *e);
 /* Finds an entry by ID or name; null: none. */
 const struct catalogue_entry *catalogue_find(const char *id);
+/* The same of what libetch says at run time, which is no finding: it is not in the catalogue, and has no severity. */
+const struct catalogue_entry *catalogue_find_at_run_time(const char *id);
 const char *severity_name(enum severity s); /* "note", "warning", "error" */
 
 #endif

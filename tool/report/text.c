@@ -334,11 +334,11 @@ void text_totals(struct text_printer *t, const struct totals *n)
 	fputc('\n', t->out);
 }
 
-void text_explain(FILE *out, const struct catalogue_entry *e)
+void text_explain(FILE *out, const struct catalogue_entry *e, const char *kind)
 {
 	char where[PATH_MAX];
 
-	fprintf(out, "%s %s (%s, %s)\n%s.\n\n", e->id, e->name, severity_name(e->severity), catalogue_group(e), e->title);
+	fprintf(out, "%s %s (%s, %s)\n%s.\n\n", e->id, e->name, kind, catalogue_group(e), e->title);
 	print_wrapped(out, "Why: ", e->why);
 	print_wrapped(out, "Fix: ", e->fix);
 	document_find("findings.md", where);

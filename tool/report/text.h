@@ -25,8 +25,8 @@ void text_free(struct text_printer *t);
 void text_report(struct text_printer *t, const struct report *r);
 /* Prints "3 errors, 2 warnings in 12 files (4 suppressed)". */
 void text_totals(struct text_printer *t, const struct totals *n);
-/* Prints the catalogue entry of an ID. */
-void text_explain(FILE *out, const struct catalogue_entry *e);
+/* Prints the entry of an ID; `kind` is its severity, or what it is instead of a finding. */
+void text_explain(FILE *out, const struct catalogue_entry *e, const char *kind);
 
 /* What plain_shown() does not show becomes \xNN. */
 void text_clean(FILE *out, const char *text);
