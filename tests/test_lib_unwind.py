@@ -44,7 +44,7 @@ def walks(build, once):
         header.write_text("#include <dlfcn.h>\n#undef DLFO_STRUCT_HAS_EH_DBASE\n")
         other = [c for c in sorted(LIB.glob("*/*.c")) if "DLFO_STRUCT_HAS_EH_DBASE" in c.read_text()]
         same = [o for o in sorted((build / "o" / "lib").glob("*/*.o"))
-                if o.stem not in {c.stem for c in other} and o.parent.name not in ("heap", "interfaces")]
+                if o.stem not in {c.stem for c in other} and o.parent.name not in ("heap", "interfaces", "exceptions")]
         run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-shared", "-include", header,
              f"-I{LIB}", f"-I{INCLUDE}", "-o", directory / "libetch.so", *other, *same, "-pthread"])
         assert "_dl_find_object" not in run(["nm", "-D", directory / "libetch.so"]).stdout

@@ -17,12 +17,12 @@ import rows as unwind  # noqa: E402
 TOOL = ROOT / "tool"
 FILES = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libcrypto.so.3"]
 
-# die() returns as far as its code tells. Behind its call in f() and a nop, rsp is 16 lower than
-# where the jump from below leads to the same place. Directly behind the call, that would show that it does not return.
+# die() returns as far as its code tells. After its call in f(), rsp is 16 lower than
+# where the jump from below leads to the same place.
 DWARF = r"""
 __attribute__((noreturn, noinline)) void die(void) { __asm__ volatile("ret"); __builtin_unreachable(); }
 __asm__(".text\n.globl f\n.type f,@function\nf:\n\tsub $8,%rsp\n\ttest %edi,%edi\n\tje 2f\n\tsub $16,%rsp\n\tcall die\n"
-	"\tnop\n1:\tadd $8,%rsp\n\tret\n2:\tnop\n\tjmp 1b\n.size f,.-f\n");
+	"1:\tadd $8,%rsp\n\tret\n2:\tnop\n\tjmp 1b\n.size f,.-f\n");
 """
 
 # After the call of abort(), which does not return, rsp is 16 lower than where the jump comes from.
@@ -106,7 +106,7 @@ def rows(etch, path, *args):
 def forms(tmp_path_factory):
     program = tmp_path_factory.mktemp("forms") / "forms"
     run(["gcc", "-O2", "-DETCH_CHECK_STEPS", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{TOOL}", f"-I{ROOT / 'lib'}", f"-I{INCLUDE}",
-         "-o", program, ROOT / "tests" / "unwind" / "forms.c", *(TOOL / "arch/x86" / f"{name}.c" for name in ("stack", "encoding", "form", "shape", "step_full", "raw", "zydis", "newer", "newer_vector")), TOOL / "analysis/facts/space.c",
+         "-o", program, ROOT / "tests" / "unwind" / "forms.c", *(TOOL / "arch/x86" / f"{name}.c" for name in ("fast_decoder", "encoding", "form", "shape", "step_full", "raw", "zydis", "newer", "newer_vector")), TOOL / "analysis/facts/space.c",
          TOOL / "elf/file.c", TOOL / "elf/file_lookup.c", TOOL / "elf/section_at.c", TOOL / "support/bounds.c", TOOL / "support/ending.c", TOOL / "support/error.c", TOOL / "support/memory.c", TOOL / "support/plain.c", TOOL / "support/sort.c", "-lZydis", "-lelf", "-lpthread"])
     return program
 
@@ -138,8 +138,7 @@ def test_a_call_does_not_come_back_when_dwarf_says_so(tmp_path, build):
     assert cfa["-g"] != cfa["-g0"], cfa
 
 
-# g() calls what is judged; where that comes back, two depths meet at 1, behind a nop that nothing else leads to: one more call
-# with fresh code behind it.
+# g() calls what is judged; where that comes back, two depths meet at 1.
 JUDGED = """
 	.text
 	.globl g
@@ -148,7 +147,6 @@ g:	test %edi, %edi
 	je 2f
 	sub $24, %rsp
 	call CALLED
-	nop
 1:	lea 1(%rdi), %eax
 	jmp 1b
 2:	xor %edi, %edi
@@ -172,7 +170,7 @@ def comes_back(tmp_path, build, called, *functions):
 def test_a_function_of_another_file_is_judged_by_what_lies_behind_its_calls(tmp_path, build, last, fresh, back):
     """Nothing, in `last` functions; code that nothing else leads to, in three times as many at most."""
     ends = [(f"last{i}", "sub $8, %rsp; call other") for i in range(last)]
-    goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh - 1)]
+    goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh)]
     assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
 
 
@@ -186,7 +184,7 @@ LEFT = ["push %rax; push %rax; call other; 1: add $8, %rsp; ret", "push %rax; pu
 @pytest.mark.parametrize("left,fresh,back", [(0, 3, False), (0, 4, True), (1, 0, True), (2, 0, True), (3, 0, True)])
 def test_a_call_whose_arguments_are_gone_behind_it_does_not_come_back(tmp_path, build, left, fresh, back):
     ends = [("left", "sub $8, %rsp; test %edi, %edi; jne 1f; " + LEFT[left])]
-    goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh - 1)]
+    goes_on = [(f"fresh{i}", "sub $24, %rsp; call other; add $24, %rsp; ret") for i in range(fresh)]
     assert comes_back(tmp_path, build, "other", *ends, *goes_on) == back
 
 

@@ -271,16 +271,6 @@ struct flow_dead {
 	struct state state;
 };
 
-/* A call that another path to the code after it shows not to return (clashes.c). */
-struct flow_clash {
-	uint32_t off;       /* of the code after it */
-	uint32_t from;      /* `denied`: the block that it ends */
-	bool denied;        /* its state has not been passed on, in this walk over the range */
-	bool early;         /* its state is not to be passed on, whichever path comes first */
-	bool returns;       /* no path shows it after all: it counts as returning */
-	struct state state; /* `denied`: after it */
-};
-
 /* A jump table inside the range, from offset to offset. */
 struct flow_inner {
 	uint32_t start, end;
@@ -310,9 +300,6 @@ struct flow_scratch {
 	bool pads_deferred;     /* first walk: landing pads wait until pad_depth is known */
 	struct flow_dead *dead; /* in the order of the walk */
 	size_t dead_count, dead_capacity;
-	struct flow_clash *clashes; /* kept from one walk over the range to the next */
-	size_t clash_count, clash_capacity;
-	bool clashes_late;        /* some of them were found after their state had been passed on */
 	uint32_t unbounded_count; /* entries read so far from tables without a bound */
 	size_t unbounded_next;    /* jumps before this index have been examined for such a table */
 	uint32_t *table_at;       /* per jump: low 32 bits of its table's address, or 0; same room as flow.jumps */

@@ -13,8 +13,6 @@
 #define NO_STEP UINT32_MAX
 #define LIVE    1u /* flow.state_live: the state has a value */
 #define THROWS  2u /* its block has a call with a landing pad */
-#define BY_CALL 4u /* the first state to reach it was that after the call in front of it */
-#define PASSED  8u /* the code in front of it was walked on into it, before it was a block */
 
 /* The last compare, while the flags and the compared operands are unchanged. */
 struct compared {
@@ -122,18 +120,6 @@ void flow_breaks(struct flow *f, uint64_t off, const struct state *s);
 void flow_walk_pads(struct flow *f);
 /* Walks the code that only follows noreturn calls. */
 void flow_dead_follow(struct flow *f);
-
-/* clashes.c */
-/* Does the state after a call, at the end of block `from`, contradict that of block k, so that the call does not
- * return? */
-bool flow_clash(struct flow *f, uint32_t k, const struct state *s, uint32_t from);
-/* Notes that the call in front of block k does not return, if the state that reaches k on another path shows that: the
- * range is then walked again. */
-void flow_clash_late(struct flow *f, uint32_t k, const struct state *s);
-/* At a fixpoint: walks on after the calls of which that is no longer shown. True: there were some. */
-bool flow_clashes_settle(struct flow *f);
-/* Begins a walk over the range: of the one before, only which calls do not return counts. */
-void flow_clashes_begin(struct flow *f);
 
 /* flow_run.c */
 /* Target of a call or jump, as in flow_exit.target; 0: the instruction alone does not tell. */

@@ -186,11 +186,9 @@ uint32_t flow_leader(struct flow *f, uint64_t off)
 		return i;
 	if (f->state_count == f->walk.state_capacity)
 		states_grow(f);
-	f->state_live[f->state_count] = 0;
-	if (f->seen[i] & FLOW_WALKED) {
+	if (f->seen[i] & FLOW_WALKED)
 		walked_again(f, off);
-		f->state_live[f->state_count] = PASSED;
-	}
+	f->state_live[f->state_count] = 0;
 	f->step_of_state[f->state_count] = i;
 	f->leader[i] = (uint32_t)++f->state_count;
 	return i;

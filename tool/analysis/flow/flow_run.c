@@ -33,7 +33,6 @@ void flow_free(struct flow *f)
 	free(f->walk.paths);
 	free(f->walk.new_jumps);
 	free(f->walk.dead);
-	free(f->walk.clashes);
 	free(f->found.edges);
 	hash_index_free(&f->walk.edge_index);
 	free(f->found.exits);
@@ -249,9 +248,6 @@ static void scratch_reset(struct flow_scratch *w)
 		.pad_capacity = w->pad_capacity,
 		.dead = w->dead,
 		.dead_capacity = w->dead_capacity,
-		.clashes = w->clashes,
-		.clash_count = w->clash_count,
-		.clash_capacity = w->clash_capacity,
 		.inner = w->inner,
 		.inner_capacity = w->inner_capacity,
 		.new_jumps = w->new_jumps,
@@ -420,7 +416,6 @@ static void run_once(struct flow *f, const struct flow_env *env, uint32_t number
 
 	if (!flow_prepare(f, env, number))
 		bounds_exhausted(); /* 4 GiB of code without a start of another function */
-	flow_clashes_begin(f);
 	if (start == START_NOWHERE)
 		return;
 	state_entry(&entry);
@@ -453,26 +448,16 @@ static void run_once(struct flow *f, const struct flow_env *env, uint32_t number
 	jumps_follow(f);
 	for (i = 0; f->in.own_stack && i < f->in.env->runtime->follow_most && f->in.env->runtime->follow(f); i++)
 		jumps_follow(f);
-	while (flow_clashes_settle(f))
-		jumps_follow(f);
 	flow_dead_follow(f);
 	f->found.replaces_sp = switches_stack(f);
 }
 
-/* Walks over a code range, at most, each time since the last one has found that another call does not return. */
-#define WALKS_MOST 8u
-
 void flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in, size_t in_count,
               enum flow_start start)
 {
-	unsigned walks = 0;
-
 	f->in.start = (uint8_t)start;
-	f->walk.clash_count = 0;
-	do {
-		run_once(f, env, number, in, in_count, false);
-		if (f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
-			run_once(f, env, number, in, in_count, true);
-	} while (f->walk.clashes_late && ++walks < WALKS_MOST);
+	run_once(f, env, number, in, in_count, false);
+	if (f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
+		run_once(f, env, number, in, in_count, true);
 	f->walk.edges_drop_constants = !flow_needs_constants(f);
 }

@@ -58,27 +58,10 @@ static const struct dataflow_domain blocks = {
 
 void flow_queue(struct flow *f, uint32_t state) { dataflow_visit(&blocks, &f->walk.list, f, state); }
 
-/* Passes a state to the block that step i begins, along any edge except that after a call. */
+/* Passes a state to the block that step i begins. */
 static void reach(struct flow *f, uint32_t i, const struct state *s)
 {
-	uint32_t k = f->leader[i] - 1;
-
-	if (__builtin_expect(f->state_live[k] & BY_CALL, 0))
-		flow_clash_late(f, k, s);
-	dataflow_pass(&blocks, &f->walk.list, f, k, s);
-}
-
-/* Passes the state after a call, whose block is `from`, to the block that step i begins, unless that shows that the
- * call does not return. */
-static void reach_behind(struct flow *f, uint32_t i, const struct state *s, uint32_t from)
-{
-	uint32_t k = f->leader[i] - 1;
-
-	if (flow_clash(f, k, s, from))
-		return;
-	if (!(f->state_live[k] & LIVE))
-		f->state_live[k] |= BY_CALL;
-	dataflow_pass(&blocks, &f->walk.list, f, k, s);
+	dataflow_pass(&blocks, &f->walk.list, f, f->leader[i] - 1, s);
 }
 
 /* Propagates a state along an edge to an address of the code range. */
@@ -147,6 +130,18 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 	state_copy(&f->jumps[i].state, s);
 	f->jumps[i].table = state_table(s, in, &f->jumps[i].what);
 	f->walk.table_at[i] = f->jumps[i].table ? (uint32_t)f->jumps[i].what.off : 0;
+}
+
+/*
+ * Does the state after a call contradict the known rsp of the block that it falls into? Then the call is noreturn:
+ * otherwise one of the paths would be incorrect code.
+ */
+static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
+{
+	uint32_t k = f->leader[step] - 1;
+	struct value mine = s->reg[ETCH_REG_RSP], its = f->states[k].reg[ETCH_REG_RSP];
+
+	return (f->state_live[k] & LIVE) && mine.kind == VALUE_CFA && its.kind == VALUE_CFA && mine.off != its.off;
 }
 
 /* Records the code after a noreturn call, with the state at that call, for flow_dead_follow(). */
@@ -376,9 +371,7 @@ static void block_transfer(void *ctx, uint32_t k)
 
 		if (f->leader[i]) {
 			if (w.off != start) {
-				if (w.called)
-					reach_behind(f, i, &w.s, k);
-				else
+				if (!w.called || !clashes(f, i, &w.s))
 					reach(f, i, &w.s);
 				break;
 			}

@@ -421,9 +421,7 @@ void jumps_follow(struct flow *f)
 	uint64_t off = 0, end = 0, to;
 	struct state s;
 
-	do
-		tables_follow(f);
-	while (flow_clashes_settle(f));
+	tables_follow(f);
 	unbounded_follow(f);
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
