@@ -42,7 +42,8 @@ def walks(build, once):
             return [f"-L{build}", "-letch", f"-Wl,-rpath,{build}"] if kind == "shared" else [build / "libetch.a"]
         header = directory / "no-dlfo.h"
         header.write_text("#include <dlfcn.h>\n#undef DLFO_STRUCT_HAS_EH_DBASE\n")
-        other = [c for c in sorted(LIB.glob("*/*.c")) if "DLFO_STRUCT_HAS_EH_DBASE" in c.read_text()]
+        other = [c for c in sorted(LIB.glob("*/*.c"))
+                 if c.parent.name != "exceptions" and "DLFO_STRUCT_HAS_EH_DBASE" in c.read_text()]
         same = [o for o in sorted((build / "o" / "lib").glob("*/*.o"))
                 if o.stem not in {c.stem for c in other} and o.parent.name not in ("heap", "interfaces", "exceptions")]
         run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-O2", "-fPIC", "-shared", "-include", header,

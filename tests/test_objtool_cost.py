@@ -57,7 +57,7 @@ def test_memory_for_jumps_to_a_thunk_of_the_file(etch, assemble):
 def test_paths_without_access_to_user_memory(etch, assemble):
     """--uaccess follows all paths if one function has such code, and looks only at what may matter."""
     path = assemble("a", functions(FUNCTIONS, BODY), functions(1, "stac\nclac\n").replace("f0", "user"))
-    without, with_ = counted(etch, path, "--sls"), counted(etch, path, "--sls", "--uaccess")
+    without, with_ = counted(etch, path, "--sls"), counted(etch, path, "--sls", "--uaccess", "--skip=stackval")
     assert 0 < (with_ - without) / (FUNCTIONS * INSNS) < 120, (without, with_)
 
 
@@ -69,5 +69,6 @@ def test_jumps_to_a_thunk_whose_frame_is_noted(etch, assemble):
     """They bring it no state."""
     count = 2000
     code = functions(count, "push %rbx\nmov %edi, %ebx\npop %rbx\n")
-    there, here, noted = (counted(etch, assemble(*x), "--orc") for x in (("there", code), ("here", code, THUNK), ("noted", code, THUNK, HINT)))
+    there, here, noted = (counted(etch, assemble(*x), "--orc", "--skip=stackval")
+                          for x in (("there", code), ("here", code, THUNK), ("noted", code, THUNK, HINT)))
     assert 0 < (noted - there) / count < 1200 and noted - there < (here - there) / 3, (there, here, noted)

@@ -16,7 +16,7 @@ from pv_files import built  # noqa: F401 (fixtures)
 
 # ---- inspect ----------------------------------------------------------------------------
 
-HEADER = ["address", "length", "kind", "object", "offset", "size", "form", "live"]
+HEADER = ["address", "length", "kind", "object", "offset", "size", "form", "live", "state", "target", "function", "source"]
 
 
 def test_inspect_sites(built):
