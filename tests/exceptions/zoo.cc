@@ -184,6 +184,7 @@ static void library()
 	say("function", caught([] { std::function<void()> f; f(); }));
 	say("filesystem", caught([] { sink = static_cast<int>(std::filesystem::file_size("/nonexistent")); }));
 	say("future", caught([] { std::async(std::launch::async, [] { plain(9); }).get(); }));
+#ifndef NO_CALL_ONCE
 	say("call_once", caught([] {
 		std::once_flag once;
 		try {
@@ -192,6 +193,7 @@ static void library()
 			std::call_once(once, [] { noted(3); });
 		}
 	}));
+#endif
 	int list[20];
 	for (int i = 0; i < 20; i++)
 		list[i] = i * 7 % 20;
