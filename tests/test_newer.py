@@ -14,7 +14,7 @@ from conftest import INCLUDE, MEMORY, ROOT, TESTS, capstone, run
 
 TOOL = ROOT / "tool"
 HERE = TESTS / "newer"
-ARCH = ("capstone", "confirm", "decode", "encoding", "flag_use", "form", "idioms", "newer", "newer_text", "newer_vector", "raw", "shape", "stack",
+ARCH = ("capstone", "confirm", "decode", "encoding", "flag_use", "form", "idioms", "newer", "newer_text", "newer_vector", "raw", "shape", "fast_decoder",
         "step_full", "zydis")
 RSP = 4
 NAMES = {}

@@ -194,7 +194,8 @@ def test_strip_after(linked, tmp_path, option):
     want = state(flow, out)
     run(["strip", option, out])
     assert run([out]).stdout == OUTPUT
-    assert rows(flow.etch, out)[1] == want["unwind"]
+    without_names = [[{k: v for k, v in row.items() if k != "function"} for row in table] for table in (rows(flow.etch, out)[1], want["unwind"])]
+    assert without_names[0] == without_names[1]
     flow.rewrite(out)
     assert run([out]).stdout == OUTPUT and header(out)["encoding"] == "block"
     twice(flow, out)

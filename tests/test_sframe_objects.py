@@ -104,14 +104,18 @@ def test_twice_kept_undone_stripped(objects, tmp_path, build):
     for args in ([f"--sframe={version}"], []):
         run([etch, "rewrite", *args, t])
         assert t.read_bytes() == was
-    view = run([etch, "inspect", "sframe", "--format", "tsv", t]).stdout
+    def rows(path):
+        """All columns except for the function's name, which strip removes."""
+        return [line.rpartition("\t")[0] for line in run([etch, "inspect", "sframe", "--format", "tsv", path]).stdout.splitlines()]
+
+    view = rows(t)
     for tool in (["strip", "-g", "-o", tmp_path / "s.o", t], ["objcopy", "--strip-unneeded", t, tmp_path / "s.o"], ["objcopy", t, tmp_path / "s.o"]):
         run(tool)
-        assert run([etch, "inspect", "sframe", "--format", "tsv", tmp_path / "s.o"]).stdout == view
+        assert rows(tmp_path / "s.o") == view
     run(["objcopy", "--remove-section", ".sframe", t, tmp_path / "s.o"])
     assert "has no .sframe" in run([etch, "inspect", "sframe", tmp_path / "s.o"], ok=2).stderr
     run([etch, "rewrite", f"--sframe={5 - version}", t])
-    assert run([etch, "inspect", "sframe", "--format", "tsv", t]).stdout == view
+    assert rows(t) == view
     run([etch, "rewrite", "--undo", t])
     plain = compile_both(tmp_path)[0]
     assert t.read_bytes() == plain.read_bytes()
