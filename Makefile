@@ -58,6 +58,7 @@ DROP_ARC := $(filter-out %/gcc_context.o %/gcc_entry_x86.o %/jit_frames.o,$(DROP
 LIB_CC   = $(CC) -std=gnu11 -D_GNU_SOURCE -DETCH_NO_MODULE $(CFLAGS) $(WARN) $(LIB_INC) -fPIC -fno-plt -fvisibility=hidden
 
 all: $(B)/etch $(B)/libetch.a $(B)/libetch.so $(B)/etch.pc $(B)/libetch-unwind.so $(B)/libetch-unwind.a $(B)/etch-unwind.pc $(B)/libetch-exceptions.so $(B)/libetch-exceptions.a $(B)/etch-exceptions.pc $(B)/libetch-heap.so	## the tool and the library (default)
+	@$(if $(findstring s,$(firstword -$(MAKEFLAGS))),:,echo 'built $(B)/etch and its libraries; next: sudo make install, or $(B)/etch --help')
 
 $(B)/etch: $(TOOL_OBJ) $(WALK_OBJ) | $(B)/tool-libs
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(TOOL_LIBS)

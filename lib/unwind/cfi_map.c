@@ -4,8 +4,8 @@
  * a return address in, the rules of the granule's calls are read, and kept as a byte of a return-address map, by which
  * the next walk steps as by a table's. What the map does not say is read at each step (fallback.c).
  *
- * RULES OF THIS FILE. But for in_place_open(), which maps memory, all of it runs in signal context, on a thread stopped
- * anywhere: no malloc, no lock, no thread-local storage, no libc beyond memcpy and memset. Do not introduce any
+ * RULES OF THIS FILE. Except for in_place_open(), which maps memory, all of it runs in signal context, on a thread
+ * stopped anywhere: no malloc, no lock, no thread-local storage, no libc beyond memcpy and memset. Do not introduce any
  * dependency there.
  *
  * Walks store single bytes and words that are zero before, and every thread would store the same: a granule's byte

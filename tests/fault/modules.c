@@ -52,7 +52,7 @@ static void holder(const char *path)
 		CHECK(!sigaction(SIGSEGV, NULL, &now) && now.sa_handler != was.sa_handler);
 		CHECK(!dlclose(lib));
 		CHECK(!dlopen(path, RTLD_NOLOAD | RTLD_NOW));
-		/* But for the flag that the C library sets for the kernel (SA_RESTORER). */
+		/* Except for the flag that the C library sets for the kernel (SA_RESTORER). */
 		CHECK(!sigaction(SIGSEGV, NULL, &now) && now.sa_handler == was.sa_handler);
 		CHECK(!((now.sa_flags ^ was.sa_flags) & ~0x04000000));
 		CHECK(!sigaction(SIGBUS, NULL, &now) && now.sa_handler == SIG_DFL);

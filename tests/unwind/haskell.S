@@ -135,7 +135,7 @@ first:
 	add $8, %rbp
 	jmp work_info
 
-	/* Like such code, but for one thing: C calls it, or it returns. */
+	/* Like such code, with one difference: C calls it, or it returns. */
 	.globl called_info, returns_info, spills_info
 	.type called_info, @function
 	info called_info, 14
@@ -169,8 +169,8 @@ middle:
 
 #ifdef TWICE
 	/*
-	 * What is behind the switch is looked through, one instruction after the other: the bytes of the info table, but for
-	 * the first, decode, and the last of them with those of found_info to where `2` is. Then the address that is taken is
+	 * The code after the switch is looked through, one instruction after the other: the bytes of the info table, except
+	 * for the first, decode, and the last of them with those of found_info to where `2` is. Then the address that is taken is
 	 * followed. The code there makes no jump that is new; only now something begins at `held`, which nothing leads to.
 	 */
 	.globl twice_info

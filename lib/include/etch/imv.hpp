@@ -160,7 +160,7 @@ template <class T> value(T) -> value<T>;
 
 /*
  * The static branches of etch/branch.h: the value as a condition, without a load and a test. unlikely() and branch()
- * fall through while the value is 0, likely() while it is not; what the other way leads to is out of line but for
+ * fall through while the value is 0, likely() while it is not; the code of the other way is out of line, except with
  * branch(). In code that is not position-independent, and without optimization, the condition is on the value that
  * load() gives.
  */

@@ -37,7 +37,7 @@ pub struct Value<T: Scalar> {
 
 // SAFETY: threads read and replace the value as a whole, and Scalar's contract allows that.
 unsafe impl<T: Scalar> Sync for Value<T> {}
-// SAFETY: the same; nothing refers to the value by its address but for the duration of a call.
+// SAFETY: the same; no reference to the value outlives the call that makes it.
 unsafe impl<T: Scalar> Send for Value<T> {}
 
 impl<T: Scalar> Value<T> {
