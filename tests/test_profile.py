@@ -517,12 +517,39 @@ def picture(etch, burn, tmp_path_factory):
     return out
 
 
+def fetches(svg):
+    """What the picture would load from elsewhere: attributes, rules of style and calls of the script. Names of functions and
+    files are text and may hold any word, so they are not looked at."""
+    found = [name for e in svg.iter() for name in e.attrib if re.search(r"href|src", name, re.I)]
+    for e in svg.iter():
+        found += [v for v in e.attrib.values() if "url(" in v]
+        if e.tag == SVG + "style":
+            found += re.findall(r"url\(|@import", e.text)
+        if e.tag == SVG + "script" and e.get("type") != "application/json":
+            found += re.findall(r"\bfetch\(|XMLHttpRequest|\bimport\b|\.(?:src|href)\b|url\(", e.text)
+    return found
+
+
+def test_svg_fetches_nothing_by_a_name(picture):
+    """The check finds a reference in each place that can hold one, and none in a name."""
+    svg = ET.fromstring(picture.read_text())
+    title = next(svg.iter(SVG + "title"))
+    title.text = "copy_src(href, url(a))\n" + title.text
+    assert not fetches(svg)
+    ET.SubElement(svg, SVG + "image", {"{http://www.w3.org/1999/xlink}href": "a.png"})
+    ET.SubElement(svg, SVG + "rect", {"fill": "url(#a)"})
+    ET.SubElement(svg, SVG + "style").text = "@import 'a.css';"
+    ET.SubElement(svg, SVG + "script").text = "fetch('a')"
+    assert len(fetches(svg)) == 4
+
+
 def test_svg(picture):
     """Each frame lies below its caller and inside of it; nothing is taken from elsewhere."""
     text = picture.read_text()
-    assert not re.findall(r"(?:href|src|url\()", text)
+    svg = ET.fromstring(text)
+    assert not fetches(svg)
     assert set(re.findall(r"https?://[^\s\"']*", text)) == {"http://www.w3.org/2000/svg"}
-    found = list(boxes(ET.fromstring(text)))
+    found = list(boxes(svg))
     width = {name: w for name, _, _, w in found if name in ("all", "hot", "warm", "cool")}
     assert width["hot"] > width["warm"] > width["cool"] and max(width.values()) == width["all"]
     top = min(y for _, _, y, _ in found)
