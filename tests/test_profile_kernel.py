@@ -3,6 +3,7 @@
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 
@@ -70,8 +71,10 @@ def test_the_same_shares_without_kernel_functions(etch, both, tmp_path):
         assert share(found, lambda f: f[-1] == "[kernel]") == pytest.approx(share(sampled, lambda f: f[-1].endswith("_[k]")), abs=0.2)
 
 
-def test_a_user_without_rights(etch, both, tmp_path):
-    """With kernel.perf_event_paranoid at 2, a user's own programs are profiled, the kernel as one frame."""
+@pytest.mark.parametrize("lock", [None, 64 << 10, 0])
+def test_a_user_without_rights(etch, both, tmp_path, lock):
+    """With kernel.perf_event_paranoid at 2, a user's own programs are profiled, the kernel as one frame. Each processor has
+    a buffer, also where the user may lock no memory beyond what perf_event_mlock_kb gives."""
     if os.geteuid() or not shutil.which("setpriv") or open("/proc/sys/kernel/perf_event_paranoid").read().strip() != "2":
         pytest.skip("needs root, setpriv and kernel.perf_event_paranoid at 2")
     room = f"/tmp/etch-user-{os.getpid()}"
@@ -80,7 +83,7 @@ def test_a_user_without_rights(etch, both, tmp_path):
     shutil.copy(etch, f"{room}/etch")
     try:
         p = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"{room}/etch", "profile", "--", f"{room}/a"],
-                           capture_output=True, text=True, cwd=room)
+                           capture_output=True, text=True, cwd=room, preexec_fn=lambda: lock is None or resource.setrlimit(resource.RLIMIT_MEMLOCK, (lock, lock)))
     finally:
         shutil.rmtree(room)
     assert p.returncode == 0 and re.search(r"^not seen: \d+ ms in the kernel, shown as \[kernel\] \(its functions need CAP_PERFMON", p.stderr, re.M), p.stderr

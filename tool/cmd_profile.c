@@ -16,10 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HZ_DEFAULT    1000
-#define HZ_MOST       50000
-#define STACK_DEFAULT 32768
-#define ROWS_DEFAULT  20
+#define HZ_DEFAULT   1000
+#define HZ_MOST      50000
+#define ROWS_DEFAULT 20
 
 struct options {
 	struct session_options session;
@@ -73,8 +72,9 @@ static void help(void)
 	       "      --frame-pointers  where nothing says how to walk, as in a JIT's code, follow rbp: a guess,\n"
 	       "                        right for node and chromium, and for Java with\n"
 	       "                        -XX:+PreserveFramePointer\n"
-	       "      --stack BYTES     how much of a stack is copied with a sample (default: 32768): deeper\n"
-	       "                        stacks are cut, and marked\n"
+	       "      --stack BYTES     how much of a stack is copied with a sample: deeper stacks are cut,\n"
+	       "                        and marked (default: 65000, the most there is; 32768 where the kernel\n"
+	       "                        allows only small buffers, see ulimit -l)\n"
 	       "  -n, --rows N          functions in the table (default: 20)\n"
 	       "  -q, --quiet           no table\n"
 	       "  -h, --help\n"
@@ -393,8 +393,7 @@ int cmd_profile(int argc, char **argv)
 	struct options opt = {.output = {.to = {.fd = -1}, .kind = KIND_NONE}, .rows = ROWS_DEFAULT};
 	int status;
 
-	opt.session.perf = (struct perf_options){
-		.hz = HZ_DEFAULT, .stack = STACK_DEFAULT, .on_cpu = true, .kernel = true, .children = true};
+	opt.session.perf = (struct perf_options){.hz = HZ_DEFAULT, .on_cpu = true, .kernel = true, .children = true};
 	status = options_parse(argc, argv, &opt);
 	if (status >= 0)
 		return status;

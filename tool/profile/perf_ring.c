@@ -20,10 +20,15 @@
 #define REGISTERS 0xff01ffu
 /* A record may appear in its buffer this much after its time. */
 #define LATE_NS 5000000u
-/* Data of a buffer: the kernel allows 512 KiB without privileges (perf_event_mlock_kb). */
+/* Data of a buffer. Without privileges a user may have 512 KiB for each processor (perf_event_mlock_kb), and after that
+ * what `ulimit -l` allows. */
 #define RING_MOST  (16u << 20)
 #define RING_LEAST (128u << 10)
-#define PAGE       4096u
+/* How much of a stack a sample copies unless it is told: all that fits in a record, where a buffer holds at least 64 of
+ * those; less where a buffer would be full after a few. */
+#define RING_LARGE  (4u << 20)
+#define STACK_SMALL 32768u
+#define PAGE        4096u
 
 /* `waits`: the event is that a thread stops running, else that a period of its time has passed. */
 static void attr_set(struct perf_event_attr *a, const struct perf_options *o, bool waits)
@@ -150,22 +155,63 @@ static int refused(int err, pid_t pid, const struct perf_options *o, struct erro
 	}
 }
 
-/* Maps a ring as large as the kernel allows, up to `most`. */
-static int ring_map(struct perf_ring *r, int fd, uint64_t most, struct error *e)
+/* Maps every ring with `size` bytes of data. False: one of them cannot be mapped, errno says why, and none is. */
+static bool rings_map(struct perf_session *s, uint64_t size)
 {
-	for (r->size = most; r->size >= RING_LEAST; r->size /= 2) {
-		void *p = mmap(NULL, PAGE + r->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	for (size_t i = 0; i < s->count; i++) {
+		struct perf_ring *r = &s->rings[i];
+		void *page = r->fd < 0 ? NULL : mmap(NULL, PAGE + size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
 
-		if (p != MAP_FAILED) {
-			r->page = p;
-			r->fd = fd;
-			return 0;
+		if (page == MAP_FAILED) {
+			int err = errno;
+
+			while (i--)
+				if (s->rings[i].page) {
+					munmap(s->rings[i].page, PAGE + size);
+					s->rings[i].page = NULL;
+				}
+			errno = err;
+			return false;
 		}
-		if (errno != EPERM && errno != ENOMEM)
-			break;
+		r->page = page;
+		r->size = size;
 	}
-	return error_set(e, "cannot map a buffer for samples: %s (ulimit -l, or the sysctl kernel.perf_event_mlock_kb)",
-	                 strerror(errno));
+	return true;
+}
+
+/*
+ * Maps one ring for each processor, all of one size, as large as the kernel allows up to `most`. Each belongs to an
+ * event of this process that never happens; the events of threads share it.
+ */
+static int rings_open(struct perf_session *s, const struct perf_options *o, uint64_t most, struct error *e)
+{
+	struct perf_options own = {.children = false};
+	struct perf_event_attr attr;
+	uint64_t size = most;
+
+	watch_set(&attr, &own);
+	attr.enable_on_exec = attr.comm = attr.comm_exec = 0;
+	for (size_t i = 0; i < s->count; i++) {
+		s->rings[i].fd = fd_open(s, &attr, 0, (int)i);
+		if (s->rings[i].fd < 0 && errno != ENODEV) /* a processor that is off has no ring */
+			return refused(errno, 0, o, e);
+	}
+	while (!rings_map(s, size)) {
+		size /= 2;
+		if ((errno != EPERM && errno != ENOMEM) || size < RING_LEAST)
+			return error_set(
+				e, "cannot map a buffer for samples: %s (ulimit -l, or the sysctl kernel.perf_event_mlock_kb)",
+				strerror(errno));
+	}
+	return 0;
+}
+
+static bool rings_are_large(const struct perf_session *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->rings[i].page && s->rings[i].size < RING_LARGE)
+			return false;
+	return true;
 }
 
 /* Opens one event of a thread on one processor. 0; 1: the thread is gone; -1 and a message. */
@@ -173,16 +219,14 @@ static int event_open(struct perf_session *s, struct perf_event_attr *attr, pid_
                       const struct perf_options *o, struct error *e)
 {
 	struct perf_ring *r = &s->rings[cpu];
-	int fd = fd_open(s, attr, tid, (int)cpu);
+	int fd = r->page ? fd_open(s, attr, tid, (int)cpu) : -1;
 
-	if (fd < 0 && errno == ENODEV)
+	if (!r->page || (fd < 0 && errno == ENODEV))
 		return 0; /* a processor that is off */
 	if (fd < 0 && errno == ESRCH && o->whole_process)
 		return 1;
 	if (fd < 0)
 		return refused(errno, tid, o, e);
-	if (!r->page)
-		return ring_map(r, fd, o->on_cpu || o->off_cpu ? RING_MOST : RING_LEAST, e);
 	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd))
 		return error_set(e, "cannot share a buffer for samples: %s", strerror(errno));
 	return 0;
@@ -253,6 +297,7 @@ static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_op
 static int process_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e)
 {
 	struct seen_threads seen = {0};
+	size_t before = s->fd_count;
 	char path[64];
 	int found;
 	DIR *tasks;
@@ -266,7 +311,7 @@ static int process_open(struct perf_session *s, pid_t pid, const struct perf_opt
 	while (found > 0);
 	closedir(tasks);
 	free(seen.list);
-	if (!found && !s->fd_count)
+	if (!found && s->fd_count == before)
 		return refused(ESRCH, pid, o, e);
 	return found;
 }
@@ -288,7 +333,12 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
+	if (rings_open(s, o, o->on_cpu || o->off_cpu ? RING_MOST : RING_LEAST, e))
+		return -1;
 	how = *o;
+	if (!how.stack)
+		how.stack = rings_are_large(s) ? PERF_STACK_MOST / 8 * 8 : STACK_SMALL;
+	s->stack = how.stack;
 	how.kernel = o->kernel && (o->off_cpu || kernel_allowed(o, pid));
 	attrs_set(s, &how);
 	if (o->whole_process)

@@ -24,7 +24,7 @@
 /* Neither `on_cpu` nor `off_cpu`: no samples, only what processes execute. */
 struct perf_options {
 	unsigned hz;        /* samples a second and processor */
-	unsigned stack;     /* bytes of stack copied with a sample; a multiple of 8 */
+	unsigned stack;     /* bytes of stack copied with a sample, a multiple of 8; 0: as the buffers allow */
 	bool on_cpu;        /* sample while threads run */
 	bool off_cpu;       /* sample where threads stop running */
 	bool kernel;        /* with the kernel's frames, where the system allows them; off_cpu needs the same rights */
@@ -39,7 +39,7 @@ struct perf_ring {
 	uint64_t head, tail;               /* records in [tail, head) are to be read */
 	uint64_t time;                     /* of the record at tail, once `timed` */
 	bool timed;
-	int fd; /* the event that it was mapped from */
+	int fd; /* the event that it belongs to; -1: the processor is off, and has none */
 };
 
 struct perf_session {
@@ -50,7 +50,8 @@ struct perf_session {
 	char *wrapped;                  /* a record that goes around the end of its ring is copied here */
 	struct perf_event_attr attr[2]; /* of the events that are opened for each thread */
 	size_t attr_count;
-	bool kernel; /* samples have PERF_SAMPLE_CALLCHAIN, of the kernel only */
+	unsigned stack; /* bytes of stack that a sample copies */
+	bool kernel;    /* samples have PERF_SAMPLE_CALLCHAIN, of the kernel only */
 };
 
 /* A record; its size is h->size. */

@@ -73,6 +73,7 @@ static int sampling_open(struct recording *r, pid_t pid, const struct session_op
 	int err = perf_open(&r->perf, pid, &o->perf, e);
 
 	r->profile->kernel = r->perf.kernel;
+	r->profile->stack = r->perf.stack;
 	r->profile->begun = clock_ns();
 	return err;
 }
@@ -165,7 +166,6 @@ int session_run(const struct session_options *o, struct profile *p, struct sessi
 
 	how.perf.whole_process = !o->command;
 	p->period = 1000000000u / o->perf.hz;
-	p->stack = o->perf.stack;
 	p->frame_pointers = o->frame_pointers;
 	p->unit = o->perf.off_cpu ? UNIT_WAIT : UNIT_TIME;
 	p->wall = o->perf.off_cpu && o->perf.on_cpu;
