@@ -23,7 +23,7 @@ class Warning(NamedTuple):
     check: tuple = ()    # options of etch check
 
 
-KERNEL = "of sections that only the kernel has; `etch objtool` reads them"
+KERNEL = "about sections that only the kernel has; `etch objtool` reads them"
 LIST = [
     # ---- flow ----
     Warning(("%s() falls through to next function %s()",), "F001", "", source=f"\tmovl\t%edi, %eax\n{SIZE}{NEXT}"),
@@ -39,13 +39,13 @@ LIST = [
     Warning(("%s: can't find jump dest instruction at %s+0x%lx",), "D006", "the middle of an instruction",
             source="\tje\t1f+1\n1:\tmovl\t$0x90909090, %eax\n\tret\n"),
     Warning(("%s: unreachable instruction",), "F002", "", source="\tret\n\tmovl\t$1, %eax\n\tret\n"),
-    Warning(("%s: unreachable instruction",), "", "bytes that do not decode are taken for data", source="\tret\n\t.byte\t0x06\n"),
+    Warning(("%s: unreachable instruction",), "", "etch takes bytes that do not decode for data", source="\tret\n\t.byte\t0x06\n"),
     Warning(("%s: unannotated intra-function call",), "F005", "", source="\tcall\t1f\n\tret\n1:\tmovl\t$1, %eax\n\tret\n"),
-    Warning(("%s: unannotated intra-function call",), "", "where a call leads outside of all symbols a function begins",
+    Warning(("%s: unannotated intra-function call",), "", "a call to a place outside of all symbols shows that a function begins there",
             source=f"\tcall\t1f\n\tret\n{SIZE}\t.nops\t3\n1:\tret\n"),
     Warning(("%s: can't find call dest symbol at %s+0x%lx",), "", "the same, in another section",
             source=f'\tcall\tother\n\tret\n{SIZE}\t.section .text.o,"ax"\n\tret\nother:\tret\n'),
-    Warning(("%s: unsupported call to non-function",), "", "what code calls is a function; a global name is N001",
+    Warning(("%s: unsupported call to non-function",), "", "a place that code calls counts as a function; if its name is global, N001 is reported",
             source=f"{FRAME}\tcall\th\n{LEAVE}{SIZE}h:\tret\n\t.size\th, .-h\n"),
     Warning(("%s: can't find switch jump table",), "", "etch reads tables of distances",
             source="\tcmpl\t$1, %edi\n\tja\t1f\n\tleaq\tt(%rip), %rax\n\tmovslq\t(%rax,%rdi,4), %rcx\n\taddq\t%rax, %rcx\n"
@@ -73,7 +73,7 @@ LIST = [
     # ---- stack ----
     Warning(("%s: return with modified stack frame",), "S002", "a missing pop", source="\tpushq\t%rbx\n\txorl\t%eax, %eax\n\tret\n"),
     Warning(("%s: return with modified stack frame",), "S007", "one pop too many", source="\taddq\t$8, %rsp\n\tret\n"),
-    Warning(("%s: return with modified stack frame",), "", "an address that was pushed to go to: retpolines",
+    Warning(("%s: return with modified stack frame",), "", "a retpoline: the code has pushed the address that it returns to",
             source="\tpushq\t%rdi\n\tret\n"),
     Warning(("%s: undefined stack state",), "", "objtool does not know `enter`",
             source="\tenter\t$8, $0\n\tleave\n\tret\n"),
@@ -88,7 +88,7 @@ LIST = [
             source="\tleaq\t-8192(%rsp), %r11\n1:\tsubq\t$4096, %rsp\n\torq\t$0, (%rsp)\n\tcmpq\t%r11, %rsp\n\tjne\t1b\n"
                    "\taddq\t$8192, %rsp\n\tret\n"),
     Warning(("%s: stack state mismatch: reg1[%d]=%d%+d reg2[%d]=%d%+d",), "",
-            "one path saves a register, as where compilers shrink-wrap; what it has at the return counts (S005)",
+            "compilers that shrink-wrap save a register on one path only; its value at the return counts (S005)",
             source="\tpushq\t%rax\n\ttestl\t%edi, %edi\n\tje\t1f\n\tpopq\t%rax\n\tpushq\t%rbx\n1:\tpopq\t%rcx\n\tret\n"),
     Warning(("%s: stack state mismatch: drap1=%d(%d,%d) drap2=%d(%d,%d)",), "S003", "two registers lead back from a realigned frame",
             source="\ttestl\t%edi, %edi\n\tje\t1f\n\tleaq\t8(%rsp), %r10\n\tandq\t$-32, %rsp\n\tpushq\t-8(%r10)\n\tpushq\t%rbp\n"
@@ -117,11 +117,11 @@ LIST = [
             source=f"\tendbr64\n\tret\n{SIZE}\t.type\tg, @function\ng:\tret\n\t.size\tg, .-g\n\t.data\n\t.globl\tp\np:\t.quad\tg\n{IBT}"),
     Warning(("%s: missing int3 after ret",), "H005", "", options="--sls", source="\tret\n", check=("--sls",)),
     Warning(("%s: missing int3 after indirect jump",), "H005", "", options="--sls", source="\tjmp\t*%rdi\n", check=("--sls",)),
-    Warning(("%s: indirect %s found in RETPOLINE build",), "", "kernels that are built so; `etch objtool --retpoline`",
+    Warning(("%s: indirect %s found in RETPOLINE build",), "", "only for kernels that are built in this way; `etch objtool --retpoline`",
             options="--retpoline", source="\tjmp\t*%rdi\n"),
     Warning(("%s: 'naked' return found in RETHUNK build",), "", "the same; `etch objtool --rethunk`", options="--rethunk"),
     # ---- only in kernels ----
-    Warning(("*UACCESS*", "%s: PUSHF stack exhausted"), "", "access to user memory is a matter of kernels; `etch objtool --uaccess`"),
+    Warning(("*UACCESS*", "%s: PUSHF stack exhausted"), "", "only kernels access user memory; `etch objtool --uaccess`"),
     Warning(("%s: call to %s() leaves .noinstr.text section", "%s: return with instrumentation enabled", "no func for pv_ops[]",
              "pv_ops[%d]: %s", "paravirt confusion"), "", "code of kernels that must not be instrumented"),
     Warning(("%s: early indirect call", "%s: unresolved jump target after linking?!?", "Unresolved function after linking!?: %s",
