@@ -37,13 +37,13 @@ COMPILERS = INSTALL.format(r"(gcc|g\+\+|clang)-[0-9]+")
 MORE = INSTALL.format("|".join(
     "cpio debuginfod dwz golang-go google-perftools heaptrack libboost-stacktrace-dev libjemalloc2 linux-perf patch sqlite3 systemd".split()))
 # A stable release has a newer Rust for its browsers; lib/rust needs 1.87.
-MORE += " && { apt-get -q -y --no-install-recommends install rustc-web cargo-web || apt-get -q -y --no-install-recommends install rustc cargo; }"
+MORE += " && (apt-get -q -y --no-install-recommends install rustc-web cargo-web || apt-get -q -y --no-install-recommends install rustc cargo)"
 COMMANDS = {
     "demo": "make demo",
-    "test": "make deps && " + MORE + " && make test JOBS={jobs} PYTEST_ARGS='-q -rs' T='{tests}'",
+    "test": "make deps && " + MORE + " && make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T='{tests}'",
     "deb": "apt-get -q -y --no-install-recommends install debhelper && make deb && "
            "apt-get -q -y --no-install-recommends install ./build/deb/etch_*.deb ./build/deb/lib*.deb && "
-           "ETCH_GUIDES=installed make test JOBS={jobs} PYTEST_ARGS='-q -rs' T=tests/test_guides.py",
+           "ETCH_GUIDES=installed make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T=tests/test_guides.py",
     "headers": "make deps && " + COMPILERS + " && .venv/bin/python -m pytest -q -rs -n {jobs} tests/test_header_compilers.py",
 }
 

@@ -61,6 +61,13 @@ def test_an_unknown_step_is_an_error():
     assert p.returncode == 2 and "tset: not a step; they are demo, test, deb, headers" in p.stderr
 
 
+@pytest.mark.parametrize("step", systems.STEPS)
+def test_a_step_is_a_command_of_the_shell(step):
+    command = systems.COMMANDS[step].format(jobs=2, tests="tests/test_x.py")
+    run(["sh", "-n", "-c", command])
+    assert "{" not in command
+
+
 def small_root(folder):
     """A root directory with a shell and what a step's command below needs."""
     for name in ("proc", "sys", "dev", "mnt", "root/etch", "tmp"):
