@@ -308,8 +308,11 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	for file in meson/meson.build bazel/WORKSPACE bazel/BUILD.bazel bazel/defs.bzl; do \
 		$(INSTALL) -D -m 644 lib/$$file $(DESTDIR)$(DATADIR)/etch/$$file || exit 1; \
 	done
-	cd docs && for file in *.md *.svg tutorials/*.md guides/*.md guides/*.png schemas/*.json; do \
-		$(INSTALL) -D -m 644 $$file $(abspath $(DESTDIR)$(DATADIR))/doc/etch/$$file || exit 1; \
+	cd docs && set -- *.md *.svg tutorials/*.md guides/*.md guides/*.png schemas/*.json && for file; do \
+		to=$(abspath $(DESTDIR)$(DATADIR))/doc/etch/$$file && $(INSTALL) -D -m 644 $$file $$to || exit 1; \
+		case $$file in *.md) \
+			awk -v page=$$file -v installed="$$*" -f ../scripts/installed_links.awk $$file >$$to || exit 1 ;; \
+		esac; \
 	done
 	for page in docs/man/*.[1-8]; do \
 		section=$${page##*.}; \

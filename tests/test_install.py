@@ -69,6 +69,28 @@ def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     assert str(tmp_path) not in (tmp_path / "opt/e/lib/pkgconfig/etch.pc").read_text()
 
 
+def test_links_of_the_installed_pages(installed):
+    """Each leads to an installed page or heading, and nothing but links has changed."""
+    docs = installed / "share/doc/etch"
+    pages = sorted(docs.rglob("*.md"))
+    link = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+    kept = 0
+    for page in pages:
+        text = page.read_text()
+        for _, target in link.findall(re.sub(r"(?ms)^```.*?^```$", "", text)):
+            if re.match(r"https?:", target):
+                continue
+            file, _, heading = target.partition("#")
+            path = (page.parent / file).resolve() if file else page
+            assert path.exists() and path.is_relative_to(docs.resolve()), (page.name, target)
+            titles = [] if path.is_dir() else re.findall(r"^#+ (.*)$", path.read_text(errors="replace"), re.M)
+            assert not heading or heading in {re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles}, (page.name, target)
+            kept += 1
+        source = (ROOT / "docs" / page.relative_to(docs)).read_text()
+        assert link.sub(r"\1", text) == link.sub(r"\1", source), page.name
+    assert len(pages) > 40 and kept > 100
+
+
 @pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
 def test_a_program_builds_from_pkg_config_alone(installed, cc, static, tmp_path):
     source, obj, exe = tmp_path / "t.c", tmp_path / "t.o", tmp_path / "t"
