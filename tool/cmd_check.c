@@ -9,7 +9,6 @@
 #include "elf/outfile.h"
 #include "support/memory.h"
 #include "support/progress.h"
-#include "report/seen.h"
 #include "support/workers.h"
 
 #include <errno.h>
@@ -19,14 +18,11 @@
 #include <unistd.h>
 
 #define SUPPRESSIONS "etch.supp" /* default file of suppressions, if it exists */
-#define NEVER        SEVERITIES  /* --fail-on never */
 
 struct options {
 	enum check_format format;
-	enum severity level;
+	struct severity_policy policy;
 	bool level_given;
-	unsigned fail_on;  /* a severity, or NEVER */
-	unsigned compiler; /* highest severity of a finding due to the compiler; NEVER: these are suppressed */
 	bool each;
 	const char *output, *suppressions, *baseline, *root, *docs;
 	const char **lists, **ignored; /* --files-from; --ignore */
@@ -40,18 +36,11 @@ struct options {
 struct run {
 	const struct options *opt;
 	struct inputs inputs;
-	struct suppressions rules;
-	struct baseline baseline;
+	struct known known;
+	struct report *reports; /* by input */
 	struct baseline_record record;
 	struct totals totals;
 	struct check_printer printer;
-	struct held_result *held; /* by input, if there are several: results are printed at the end */
-	struct seen_all seen;
-};
-
-struct held_result {
-	struct checked c;
-	const struct baseline_file *old;
 };
 
 static void help(void)
@@ -118,13 +107,13 @@ static bool rules_read(struct run *r)
 	size_t i;
 
 	for (i = 0; i < r->opt->ignored_count; i++)
-		if (suppressions_add(&r->rules, r->opt->ignored[i], "--ignore", "--ignore", &e)) {
+		if (suppressions_add(&r->known.rules, r->opt->ignored[i], "--ignore", "--ignore", &e)) {
 			complain("--ignore", NULL, e.text);
 			return false;
 		}
 	if (!path && !access(SUPPRESSIONS, F_OK))
 		path = SUPPRESSIONS;
-	if (path && suppressions_read(&r->rules, path, &e)) {
+	if (path && suppressions_read(&r->known.rules, path, &e)) {
 		complain(path, NULL, e.text);
 		return false;
 	}
@@ -164,95 +153,25 @@ static bool baseline_prepare(struct run *r)
 		record_begin(&r->record, r->opt->baseline);
 		return true;
 	}
-	if (baseline_read(&r->baseline, r->opt->baseline, &e)) {
+	if (baseline_read(&r->known.baseline, r->opt->baseline, &e)) {
 		complain(r->opt->baseline, NULL, e.text);
 		return false;
 	}
-	baseline_match(&r->baseline, &r->inputs);
+	baseline_match(&r->known.baseline, &r->inputs);
 	return true;
 }
 
-/* Applies --compiler to findings due to the compiler. */
-static void compiler_apply(const struct run *r, struct report *report)
+/* Counts and prints the reports. False: the output cannot be written; main.c prints the message. */
+static bool reports_print(struct run *r)
 {
 	size_t i;
 
-	for (i = 0; i < report->count; i++) {
-		struct report_finding *f = &report->list[i];
-
-		if (f->compiler && r->opt->compiler == NEVER && !f->suppressed)
-			f->suppressed = mem_string("--compiler=ignore");
-		if (f->compiler && f->severity > (r->opt->compiler == NEVER ? SEVERITY_NOTE : r->opt->compiler))
-			f->severity = r->opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)r->opt->compiler;
+	for (i = 0; i < r->inputs.count && !ferror(r->printer.out); i++) {
+		record_add(&r->record, &r->reports[i]);
+		totals_add(&r->totals, &r->reports[i], r->opt->policy.level);
+		check_print_file(&r->printer, &r->reports[i], &r->totals);
 	}
-}
-
-/* Counts and prints a result. False: it cannot be written. */
-static bool file_print(struct run *r, struct checked *c, const struct baseline_file *old)
-{
-	int i;
-
-	record_add(&r->record, &c->report);
-	totals_add(&r->totals, &c->report, r->opt->level);
-	for (i = 0; i < SEVERITIES; i++) {
-		r->totals.found[i] += c->dropped[i];
-		r->totals.hidden[i] += c->dropped[i];
-	}
-	if (r->printer.format == CHECK_TEXT && c->report.count)
-		progress_end();
-	/* On a write error (closed pipe, full disk) stop here; main.c prints the message. */
-	check_print_file(&r->printer, &c->report, old, &r->totals);
 	return !ferror(r->printer.out);
-}
-
-/*
- * Receives the result of one input. A finding that is in several files is printed once, with all of
- * them, so the results of several inputs are kept until the last one is known.
- */
-static bool file_done(void *ctx, size_t input, struct checked *c)
-{
-	const struct baseline_file *old = NULL;
-	struct run *r = ctx;
-
-	if (c->report.error) {
-		complain(c->report.path, c->report.member, c->report.error);
-	} else {
-		suppressions_apply(&r->rules, &c->report);
-		old = baseline_apply(&r->baseline, input, &c->report);
-	}
-	if (!r->held) {
-		compiler_apply(r, &c->report);
-		return file_print(r, c, old);
-	}
-	r->held[input] = (struct held_result){*c, old};
-	c->report = (struct report){0};
-	seen_add(&r->seen, &r->held[input].c.report);
-	return true;
-}
-
-static bool held_print(struct run *r)
-{
-	bool good = true;
-	size_t i;
-
-	if (!r->held)
-		return true;
-	seen_join(&r->seen);
-	for (i = 0; i < r->inputs.count; i++)
-		compiler_apply(r, &r->held[i].c.report);
-	for (i = 0; i < r->inputs.count && good; i++)
-		good = file_print(r, &r->held[i].c, r->held[i].old);
-	return good;
-}
-
-static void held_free(struct run *r)
-{
-	size_t i;
-
-	for (i = 0; r->held && i < r->inputs.count; i++)
-		report_free(&r->held[i].c.report);
-	free(r->held);
-	seen_free(&r->seen);
 }
 
 static int exit_code(const struct run *r)
@@ -261,7 +180,7 @@ static int exit_code(const struct run *r)
 
 	if (r->totals.unusable)
 		return EXIT_UNUSABLE;
-	for (s = r->opt->fail_on; s < SEVERITIES; s++)
+	for (s = r->opt->policy.fail_on; s < SEVERITIES; s++)
 		if (r->totals.found[s])
 			return EXIT_FINDINGS;
 	return r->opt->fail_unused && r->totals.unused ? EXIT_FINDINGS : EXIT_CLEAN;
@@ -284,37 +203,42 @@ static int output_write(struct run *r)
 static int run_all(struct run *r, char **names, int count)
 {
 	const struct options *opt = r->opt;
-	struct check_run run = {
-		.inputs = &r->inputs, .options = opt->check, .jobs = opt->jobs, .done = file_done, .ctx = r};
+	struct check_run run = {.inputs = &r->inputs,
+	                        .options = opt->check,
+	                        .policy = &opt->policy,
+	                        .keep = severity_lowest(&opt->policy),
+	                        .each = opt->each,
+	                        .jobs = opt->jobs};
 	size_t i;
 	int status;
 
 	bounds_memory_ends();
-	run.compiler = opt->compiler == NEVER ? SEVERITY_NOTE : (enum severity)opt->compiler;
-	run.each = opt->each;
-	r->printer =
-		(struct check_printer){.format = opt->format, .level = opt->level, .quiet = opt->quiet, .to_file = opt->output};
+	r->printer = (struct check_printer){
+		.format = opt->format, .level = opt->policy.level, .quiet = opt->quiet, .to_file = opt->output};
 	if (!rules_read(r) || !inputs_collect(r, names, count) || !baseline_prepare(r))
 		return EXIT_UNUSABLE;
-	/* Findings that are neither shown nor relevant to the exit status need no names and source lines. */
-	run.keep = opt->fail_on < opt->level ? (enum severity)opt->fail_on : opt->level;
 	if (r->record.path)
 		run.keep = SEVERITY_NOTE;
 	if (!run.jobs)
 		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
-	if (r->inputs.count > 1)
-		r->held = mem_zero(r->inputs.count, sizeof(*r->held));
-	check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline, r->rules.count || opt->compiler == NEVER);
-	if (!check_run(&run) || !held_print(r)) {
-		if (!ferror(r->printer.out))
-			text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
+	r->reports = mem_zero(r->inputs.count, sizeof(*r->reports));
+	check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline,
+	                  r->known.rules.count || opt->policy.compiler == SEVERITY_NEVER);
+	if (!check_run(&run, r->reports)) {
+		text_error(NULL, "cannot wait for its workers: %s", strerror(errno));
 		return EXIT_UNUSABLE;
 	}
-	for (i = 0; i < r->rules.count; i++)
-		r->totals.unused += suppression_unused(&r->rules.list[i], opt->level);
+	for (i = 0; i < r->inputs.count; i++)
+		if (r->reports[i].error)
+			complain(r->reports[i].path, r->reports[i].member, r->reports[i].error);
+	verdicts_decide(&opt->policy, &r->known, r->reports, r->inputs.count);
+	if (!reports_print(r))
+		return EXIT_UNUSABLE;
+	for (i = 0; i < r->known.rules.count; i++)
+		r->totals.unused += suppression_unused(&r->known.rules.list[i], opt->policy.level);
 	status = exit_code(r);
-	check_print_end(&r->printer, &r->rules, &r->totals, status);
-	return !record_end(&r->record, &r->rules, &r->totals, opt->quiet) || output_write(r) ? EXIT_UNUSABLE : status;
+	check_print_end(&r->printer, &r->known.rules, &r->totals, status);
+	return !record_end(&r->record, &r->known.rules, &r->totals, opt->quiet) || output_write(r) ? EXIT_UNUSABLE : status;
 }
 
 /* ---- the command line ---------------------------------------------------------------- */
@@ -359,27 +283,27 @@ static bool level_parse(const char *name, struct options *opt)
 	int i = argument_word("--level", words, name);
 
 	opt->level_given = true;
-	opt->level = (enum severity)(SEVERITY_ERROR - i);
+	opt->policy.level = (enum severity)(SEVERITY_ERROR - i);
 	return i >= 0;
 }
 
 static bool fail_parse(const char *name, struct options *opt)
 {
 	static const char *const words[] = {"error", "warning", "never", NULL};
-	static const unsigned values[] = {SEVERITY_ERROR, SEVERITY_WARNING, NEVER};
+	static const unsigned values[] = {SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NEVER};
 	int i = argument_word("--fail-on", words, name);
 
-	opt->fail_on = i < 0 ? NEVER : values[i];
+	opt->policy.fail_on = i < 0 ? SEVERITY_NEVER : values[i];
 	return i >= 0;
 }
 
 static bool compiler_parse(const char *name, struct options *opt)
 {
 	static const char *const words[] = {"error", "warning", "note", "ignore", NULL};
-	static const unsigned values[] = {SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, NEVER};
+	static const unsigned values[] = {SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERITY_NEVER};
 	int i = argument_word("--compiler", words, name);
 
-	opt->compiler = i < 0 ? NEVER : values[i];
+	opt->policy.compiler = i < 0 ? SEVERITY_NEVER : values[i];
 	return i >= 0;
 }
 
@@ -449,7 +373,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 		status = option_take(c, opt);
 	/* JSON is for programs and baselines, so by default it has all findings. */
 	if (!opt->level_given)
-		opt->level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
+		opt->policy.level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
 	if (status < 0 && opt->create && !opt->baseline) {
 		fprintf(stderr, "etch: --create-baseline is for --baseline; see etch check --help\n");
 		return EXIT_UNUSABLE;
@@ -463,8 +387,10 @@ static int options_take(int argc, char **argv, struct options *opt)
 
 int cmd_check(int argc, char **argv)
 {
-	struct options opt = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING, .compiler = SEVERITY_NOTE};
+	struct options opt = {
+		.policy = {.level = SEVERITY_WARNING, .fail_on = SEVERITY_WARNING, .compiler = SEVERITY_NOTE}};
 	struct run r = {.opt = &opt};
+	size_t i;
 	int status;
 
 	opt.lists = mem_zero((size_t)argc, sizeof(*opt.lists));
@@ -473,10 +399,11 @@ int cmd_check(int argc, char **argv)
 	if (status < 0) {
 		status = run_all(&r, argv + optind, argc - optind);
 		check_print_free(&r.printer);
-		held_free(&r);
-		baseline_free(&r.baseline);
+		for (i = 0; r.reports && i < r.inputs.count; i++)
+			report_free(&r.reports[i]);
+		free(r.reports);
+		known_free(&r.known);
 		record_free(&r.record);
-		suppressions_free(&r.rules);
 		inputs_free(&r.inputs);
 	}
 	free(opt.lists);

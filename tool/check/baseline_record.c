@@ -18,7 +18,7 @@ void record_add(struct baseline_record *b, struct report *r)
 
 	if (!b->path)
 		return;
-	check_print_file(&b->document, r, NULL, &none);
+	check_print_file(&b->document, r, &none);
 	for (i = 0; i < r->count; i++)
 		r->list[i].known = true;
 }

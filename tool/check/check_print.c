@@ -47,7 +47,7 @@ static void add_json(struct check_printer *s, const struct report *r)
 
 	shown.list = mem_alloc(r->count, sizeof(*shown.list));
 	for (shown.count = i = 0; i < r->count; i++)
-		if (r->list[i].entry->severity >= s->level)
+		if (finding_reaches(&r->list[i], s->level))
 			shown.list[shown.count++] = r->list[i];
 	json_object_array_add(s->files, report_to_json(&shown, EXCHANGE_DOCUMENT));
 	free(shown.list);
@@ -63,9 +63,9 @@ static void add_gone(struct check_printer *s, const struct report *r, const stru
 		json_object_array_add(s->gone, report_to_json(&one, EXCHANGE_DOCUMENT));
 }
 
-void check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
-                      struct totals *n)
+void check_print_file(struct check_printer *s, const struct report *r, struct totals *n)
 {
+	const struct baseline_file *old = r->old;
 	size_t i;
 
 	if (s->format == CHECK_TEXT)
@@ -75,7 +75,7 @@ void check_print_file(struct check_printer *s, const struct report *r, const str
 	else
 		sarif_add(&s->sarif, r, s->level);
 	for (i = 0; old && !r->error && i < old->report.count; i++)
-		if (!old->matched[i] && old->report.list[i].entry->severity >= s->level) {
+		if (!old->matched[i] && finding_reaches(&old->report.list[i], s->level)) {
 			n->gone++;
 			add_gone(s, r, &old->report.list[i]);
 		}

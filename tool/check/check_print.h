@@ -5,10 +5,9 @@
 
 #include <stdio.h>
 
-#include "report/baseline.h"
 #include "report/sarif.h"
-#include "report/suppress.h"
 #include "report/text.h"
+#include "report/verdict.h"
 
 enum check_format { CHECK_TEXT, CHECK_JSON, CHECK_SARIF };
 
@@ -27,10 +26,8 @@ struct check_printer {
 
 /* `root` and `docs` as in struct sarif. */
 void check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions);
-/* Prints the report of the next file; `old` is the file in the baseline, or null. Adds findings that
- * are gone since the baseline to *n. */
-void check_print_file(struct check_printer *s, const struct report *r, const struct baseline_file *old,
-                      struct totals *n);
+/* Prints the report of the next file. Adds findings that are gone since the baseline to *n. */
+void check_print_file(struct check_printer *s, const struct report *r, struct totals *n);
 /* Prints the summary and the suppressions that matched nothing. */
 void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code);
 void check_print_free(struct check_printer *s);

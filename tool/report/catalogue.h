@@ -15,6 +15,7 @@ enum severity {
 	SEVERITY_WARNING, /* may be intended, or has a cost */
 	SEVERITY_ERROR,   /* certainly wrong: must hold when the code is examined by hand */
 };
+#define SEVERITIES 3
 
 /* What all findings of an ID have in common. */
 struct catalogue_entry {

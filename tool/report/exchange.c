@@ -130,6 +130,16 @@ static struct json_object *finding_to_json(const struct report_finding *f, enum 
 	return o;
 }
 
+static struct json_object *dropped_to_json(const struct report *r)
+{
+	struct json_object *list = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < SEVERITIES; i++)
+		json_object_array_add(list, json_object_new_uint64(r->dropped[i]));
+	return list;
+}
+
 struct json_object *report_to_json(const struct report *r, enum exchange how)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
@@ -138,8 +148,10 @@ struct json_object *report_to_json(const struct report *r, enum exchange how)
 	put_text(o, "path", r->path, how);
 	put_text(o, "member", r->member, how);
 	put_text(o, "error", r->error, how);
-	if (how == EXCHANGE_EXACT && r->linked)
-		json_object_object_add(o, "linked", json_object_new_boolean(true));
+	if (how == EXCHANGE_EXACT) {
+		json_object_object_add(o, "linked", json_object_new_boolean(r->linked));
+		json_object_object_add(o, "dropped", dropped_to_json(r));
+	}
 	json_object_object_add(o, "functions", json_object_new_uint64(r->functions));
 	json_object_object_add(o, "instructions", json_object_new_uint64(r->insns));
 	for (i = 0; i < r->count; i++)
@@ -252,7 +264,7 @@ static void finding_from(struct report_finding *f, struct json_object *o, const 
 int report_from_json(struct report *r, struct json_object *o, struct error *e)
 {
 	const char *wrong = NULL;
-	struct json_object *list, *linked;
+	struct json_object *list, *linked, *dropped;
 	size_t n, i;
 
 	memset(r, 0, sizeof(*r));
@@ -263,6 +275,9 @@ int report_from_json(struct report *r, struct json_object *o, struct error *e)
 	r->error = text_from(o, "error", &wrong);
 	linked = member(o, "linked", json_type_boolean, &wrong);
 	r->linked = linked && json_object_get_boolean(linked);
+	dropped = member(o, "dropped", json_type_array, &wrong);
+	for (i = 0; dropped && i < SEVERITIES; i++)
+		r->dropped[i] = json_object_get_uint64(json_object_array_get_idx(dropped, i));
 	r->functions = number_from(o, "functions", &wrong);
 	r->insns = number_from(o, "instructions", &wrong);
 	list = member(o, "findings", json_type_array, &wrong);

@@ -33,7 +33,7 @@ struct report_fact {
 /* A finding with resolved places. */
 struct report_finding {
 	const struct catalogue_entry *entry;
-	enum severity severity; /* that of `entry`, or a lower one that etch check gives to findings caused by a compiler */
+	enum severity severity; /* severity_decide() (report/verdict.h); until then that of `entry` */
 	bool compiler;          /* caused by a compiler or linker: no change to the source removes it */
 	struct report_place place;
 	char *text;
@@ -51,6 +51,8 @@ struct report_finding {
 	bool known;       /* in the baseline */
 };
 
+struct baseline_file;
+
 /* The findings of one file. */
 struct report {
 	char *path;   /* of the file or the archive */
@@ -59,7 +61,9 @@ struct report {
 	bool linked;  /* a program or library; false: an object file */
 	struct report_finding *list;
 	size_t count;
-	uint64_t functions, insns; /* numbers analysed */
+	uint64_t functions, insns;       /* numbers analysed */
+	size_t dropped[SEVERITIES];      /* findings below severity_lowest(), which are not in the list, by severity */
+	const struct baseline_file *old; /* its file in the baseline; null: there is none */
 };
 
 struct elf_file;

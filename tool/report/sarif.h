@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reports as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), the input of code scanning services.
- * Numbers in the comments of sarif.c and sarif_run.c are sections of that specification.
+ * Numbers in the comments of sarif.c are sections of that specification.
  */
 #ifndef REPORT_SARIF_H
 #define REPORT_SARIF_H

@@ -2,7 +2,6 @@
 /* Prints findings as text, with colours on request. */
 #include "report/text.h"
 #include "report/listing.h"
-#include "report/seen.h"
 #include "support/demangle.h"
 #include "support/document.h"
 #include "support/memory.h"
@@ -161,7 +160,7 @@ static void print_place(const struct text_printer *t, const struct report_place 
 
 static bool is_shown(const struct text_printer *t, const struct report_finding *f)
 {
-	return finding_counts(f) && f->entry->severity >= t->level;
+	return finding_counts(f) && finding_reaches(f, t->level);
 }
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "report/report.h"
-#include "report/totals.h"
+#include "report/verdict.h"
 
 struct text_printer {
 	FILE *out;
