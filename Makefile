@@ -19,7 +19,7 @@ PYTHON   := .venv/bin/python
 # What is made for the prefix: the names of files, from lib/NAME.in.
 SUBST    = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@DATADIR@|$(DATADIR)|; s|@VERSION@|$(VERSION)|'
 
-# A subset of the tests: make test T=tests/test_forms_encoding.py, or T='tests -k fork'.
+# A subset of the tests: make test T=tests/arch/test_forms_encoding.py, or T='tests -k fork'.
 T        ?= tests
 # What else pytest is to know: make test T=... PYTEST_ARGS=-x
 PYTEST_ARGS ?=
@@ -220,7 +220,7 @@ built: deps
 asan:	## a second build with ASan and UBSan, in build-asan
 	@$(MAKE) --no-print-directory $(ASAN)
 
-test: built	## the tests; a subset with T=tests/test_x.py or T='tests -k name'
+test: built	## the tests; a subset with T=tests/check or T='tests -k name'
 	@$(MAKE) -q $(ASAN) >/dev/null 2>&1 || echo 'building etch with ASan and UBSan ...'
 	@$(MAKE) $(QUIET) $(ASAN)
 	$(PYTHON) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS) $(T)

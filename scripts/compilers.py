@@ -12,11 +12,11 @@ Markdown table by compiler, one of why reads stay loads, and one by options.
 Each part compiles a program with a compiler and options, has etch rewrite it, and holds the result against a judge that is not
 etch:
 
-    reads     generated reads of etched objects (tests/forms): their sites, and the same output as before
-    branches  static branches and values (tests/lib/branches.c): those that are armed, and the output that C's rules give
-    marks     markers (tests/lib/marks.c), which check by themselves what is called and with what
-    calls     generated calls through ops tables (tests/pv): their sites, and the same output
-    frames    C frames and jump tables, C++ exceptions (tests/unwind/step_zoo.c, step_throw.cc): rows beside .eh_frame as
+    reads     generated reads of etched objects (tests/data/forms): their sites, and the same output as before
+    branches  static branches and values (tests/data/lib/branches.c): those that are armed, and the output that C's rules give
+    marks     markers (tests/data/lib/marks.c), which check by themselves what is called and with what
+    calls     generated calls through ops tables (tests/data/pv): their sites, and the same output
+    frames    C frames and jump tables, C++ exceptions (tests/data/unwind/step_zoo.c, step_throw.cc): rows beside .eh_frame as
               pyelftools reads it, with it and from the code alone; rows by single steps
     headers   the public headers in each standard of C from C11 and of C++ from C++11 on: none may make it warn
     programs  SQLite, zlib, lua, a C++ library that throws (scripts/fetch.py): rows in the same two ways, and steps of lua
@@ -41,7 +41,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import compiler_roots  # noqa: E402
 import dynamic  # noqa: E402
@@ -52,6 +52,7 @@ import static_truth  # noqa: E402
 import systems  # noqa: E402
 
 TESTS = ROOT / "tests"
+DATA = TESTS / "data"
 OPTIONS = ["-O0", "-O1", "-O2", "-O3", "-Os", "-O2 -flto", "-O2 -fcf-protection", "-O2 -fhardened", "-O2 -march=x86-64-v3",
            "-O2 -march=x86-64-v4", "-O2 -mapxf"]
 # Compiling and judging a real program takes minutes: under these options alone, where no others are asked for.
@@ -250,9 +251,9 @@ def seed_of(job):
 
 
 def part_reads(job):
-    command([sys.executable, TESTS / "forms" / "generate.py", seed_of(job), int(READS * job.scale), job.folder])
-    flags = ["-fwrapv", "-fPIE", f"-I{TESTS / 'forms'}", f"-I{job.folder}"]
-    sources = [*(job.folder / f"{n}.c" for n in ("gen", "gen2", "shadow")), TESTS / "forms" / "driver.c"]
+    command([sys.executable, TESTS / "site" / "generate_reads.py", seed_of(job), int(READS * job.scale), job.folder])
+    flags = ["-fwrapv", "-fPIE", f"-I{DATA / 'forms'}", f"-I{job.folder}"]
+    sources = [*(job.folder / f"{n}.c" for n in ("gen", "gen2", "shadow")), DATA / "forms" / "driver.c"]
     program = job.link([job.compile(s, *flags) for s in sources], "-pie", *job.libetch())
     etched = job.rewrite(program)
     count_sites(job, "reads", job.sites(etched, ("load",)))
@@ -260,9 +261,9 @@ def part_reads(job):
 
 
 def part_calls(job):
-    command([sys.executable, TESTS / "pv" / "gen_programs.py", seed_of(job), int(CALLS * job.scale), job.folder])
-    flags = ["-fPIE", f"-I{TESTS / 'pv'}", f"-I{job.folder}", *(ALIGNED_CALLS if is_clang(job.cc) else [])]
-    sources = [*(job.folder / n for n in ("gen.c", "targets.c", "imv.c", "targets.cc", "cxx.cc")), TESTS / "pv" / "gen_driver.c"]
+    command([sys.executable, TESTS / "patch" / "gen_programs.py", seed_of(job), int(CALLS * job.scale), job.folder])
+    flags = ["-fPIE", f"-I{DATA / 'pv'}", f"-I{job.folder}", *(ALIGNED_CALLS if is_clang(job.cc) else [])]
+    sources = [*(job.folder / n for n in ("gen.c", "targets.c", "imv.c", "targets.cc", "cxx.cc")), DATA / "pv" / "gen_driver.c"]
     program = job.link([job.compile(s, *flags) for s in sources], "-pie", *job.libetch(), cxx=True)
     etched = job.rewrite(program)
     count_sites(job, "calls", job.sites(etched, ("call", "jmp")))
@@ -270,7 +271,7 @@ def part_calls(job):
 
 
 def part_branches(job):
-    program = job.link([job.compile(TESTS / "lib" / "branches.c", "-fPIE")], "-pie", *job.libetch())
+    program = job.link([job.compile(DATA / "lib" / "branches.c", "-fPIE")], "-pie", *job.libetch())
     etched = job.rewrite(program)
     run = job.same_output(program, etched, 30)
     if run and not run.returncode:
@@ -282,7 +283,7 @@ def part_branches(job):
 
 
 def part_marks(job):
-    program = job.link([job.compile(TESTS / "lib" / "marks.c", "-fPIE")], "-pie", *job.libetch(), "-ldl")
+    program = job.link([job.compile(DATA / "lib" / "marks.c", "-fPIE")], "-pie", *job.libetch(), "-ldl")
     etched = job.rewrite(program)
     job.count(marks=len(json.loads(command([job.etch, "inspect", "marks", "--json", etched]).stdout)["marks"]))
     job.same_output(program, etched)
@@ -290,7 +291,7 @@ def part_marks(job):
 
 def part_frames(job):
     for source, cxx in (("step_zoo.c", False), ("step_throw.cc", True)):
-        program = job.link([job.compile(TESTS / "unwind" / source)], cxx=cxx, name=source.replace(".", "_"))
+        program = job.link([job.compile(DATA / "unwind" / source)], cxx=cxx, name=source.replace(".", "_"))
         job.rewrite(program)
         job.rows(program)
         job.steps([program], STEPS)

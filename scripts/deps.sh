@@ -102,7 +102,7 @@ fi
 
 # What only some releases have; where it is missing, the tests that need it are skipped. The formatting check
 # needs clang-format of the release that .clang-format is for. gold left binutils for a package of its own. The pictures of
-# tests/test_profile.py need a browser.
+# tests/profile/test_profile.py need a browser.
 optional() {
 	for command in $2; do
 		! command -v $command >/dev/null || return 0

@@ -6,7 +6,7 @@ job in ten, programs with the sanitized library in them, whose tables alone are 
 usage: fuzz.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
 
 BUILD is a build of etch with ASan and UBSan (make asan: build-asan), FILEs are
-good ones to start from: by default what it makes of tests/acceptance, in that time too. Prints
+good ones to start from: by default what it makes of tests/data/acceptance, in that time too. Prints
 each problem once, with the file in DIR that shows it again. Exit 1 if there was any. `make fuzz`
 calls it.
 """
@@ -21,8 +21,9 @@ import threading
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path.insert(0, str(TESTS))
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "tests" / "data"
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 import mutate  # noqa: E402
 import twice  # noqa: E402
 from progress import Progress  # noqa: E402
@@ -40,7 +41,7 @@ def environment():
 
 def samples_make(build, directory):
     """Objects and linked files, before and after each step."""
-    etch, sources, files = build / "etch", TESTS / "acceptance", []
+    etch, sources, files = build / "etch", DATA / "acceptance", []
 
     def call(*argv):  # what etch has to say of them is not asked for
         p = subprocess.run([str(a) for a in argv], env=environment(), stderr=subprocess.PIPE, text=True)
@@ -48,7 +49,7 @@ def samples_make(build, directory):
             sys.exit(f"{' '.join(str(a) for a in argv)}: exit status {p.returncode}\n{p.stderr}")
 
     for cc, cxx, tag in (("gcc", "g++", "g"), ("clang", "clang++", "c")):
-        compile_flags = ["-O2", "-fPIC", "-I", TESTS.parent / "lib" / "include", "-c", "-o"]
+        compile_flags = ["-O2", "-fPIC", "-I", ROOT / "lib" / "include", "-c", "-o"]
         objects = [directory / f"{tag}-{name}.o" for name in ("app", "other")]
         for o in objects:
             call(cc, *compile_flags, o, sources / (o.stem[2:] + ".c"))
@@ -63,10 +64,10 @@ def samples_make(build, directory):
         call(cc, "-Wl,--unresolved-symbols=ignore-all", "-o", program, *objects)
         call(cc, "-shared", "-o", library, directory / f"{tag}-lib.o")
         # Call sites, and sequences for their place.
-        pv = TESTS / "pv"
+        pv = DATA / "pv"
         for name, flags in (("tables", []), ("shared_home", ["-fPIC"])):
             o = directory / f"{tag}-{name}.o"
-            call(cc, "-O2", *flags, "-w", "-D_GNU_SOURCE", "-I", TESTS.parent / "lib" / "include", "-I", TESTS, "-c", "-o", o,
+            call(cc, "-O2", *flags, "-w", "-D_GNU_SOURCE", "-I", ROOT / "lib" / "include", "-I", DATA, "-c", "-o", o,
                  pv / f"stress_{name}.c")
             files += [shutil.copy(o, directory / f"plain-{o.name}"), o]
             call(etch, "rewrite", o)
@@ -75,8 +76,8 @@ def samples_make(build, directory):
         # Exception tables.
         faults = directory / f"{tag}-faults.so"
         o = [directory / f"{tag}-{name}.o" for name in ("tool_template_a", "tool_shapes")]
-        call(cxx, *compile_flags, o[0], TESTS / "fault" / "tool_template_a.cc")
-        call(cc, *compile_flags, o[1], TESTS / "fault" / "tool_shapes.S")
+        call(cxx, *compile_flags, o[0], DATA / "faults" / "tool_template_a.cc")
+        call(cc, *compile_flags, o[1], DATA / "faults" / "tool_shapes.S")
         files += o
         call(cc, "-shared", "-o", faults, *o)
         for linked in (program, library, calls, faults):
@@ -85,7 +86,7 @@ def samples_make(build, directory):
             call(etch, "rewrite", "--encoding", "orc", arrays)
             call(etch, "rewrite", linked)
     # The kernel's tables, where a test has fetched some (scripts/fetch.py).
-    files += [TESTS.parent / "build" / "fetch" / "linux" / name for name in ("loop.ko", "raid6_pq.ko")]
+    files += [ROOT / "build" / "fetch" / "linux" / name for name in ("loop.ko", "raid6_pq.ko")]
     return [str(f) for f in files if os.path.exists(f)]
 
 
@@ -95,8 +96,8 @@ def programs_make(build, directory):
     for cc in ("gcc", "clang"):
         for step in ("object", "linked"):
             o, exe = directory / f"{cc}-{step}.o", directory / f"run-{cc}-{step}"
-            argv = [cc, "-O2", "-w", "-D_GNU_SOURCE", "-I", TESTS.parent / "lib" / "include", "-c", "-o", o,
-                    TESTS / "pv" / "stress_tables.c"]
+            argv = [cc, "-O2", "-w", "-D_GNU_SOURCE", "-I", ROOT / "lib" / "include", "-c", "-o", o,
+                    DATA / "pv" / "stress_tables.c"]
             subprocess.run([str(a) for a in argv], check=True)
             subprocess.run([build / "etch", "rewrite", o], check=True, env=environment())
             # The library's objects are gcc's, and so are their sanitizers.

@@ -5,7 +5,7 @@
 usage: fuzz_checks.py [--targets A,B] [--only FUNCTION,...] [--corpus DIR] [--list] DIR FILE...
 
 Each part of a condition of FILE (of an `if`, a `while` or a `return`) is replaced by what makes it do
-nothing: 0 in a row of ||, 1 in a row of &&. The targets (default: all) then replay fixtures/fuzz, the files
+nothing: 0 in a row of ||, 1 in a row of &&. The targets (default: all) then replay tests/data/fuzz, the files
 that fuzzing begins with and what a run of it has kept (--corpus: build-fuzz/corpus), under ASan and UBSan of gcc. Prints a line for each part: what noticed, or
 SURVIVES. That one does is no error: the part may be there for another reason, or be implied by others;
 but each wants to be looked at. The tree is copied to DIR, where an earlier run's build is used again.
@@ -125,7 +125,7 @@ def main():
             sys.exit(p.stderr)
         if not seeds.exists():
             subprocess.run([sys.executable, ROOT / "tests/fuzz/seeds.py", os.environ.get("ETCH_BUILD", ROOT / "build"), seeds], check=True)
-        kept = [ROOT / "fixtures" / "fuzz", seeds, *([options.corpus.resolve()] if options.corpus else [])]
+        kept = [ROOT / "tests" / "data" / "fuzz", seeds, *([options.corpus.resolve()] if options.corpus else [])]
         inputs = {t: [p for d in kept for p in sorted((d / t).glob("*"))] for t in names}
         what = noticed(options.directory, inputs)
         if what:

@@ -5,11 +5,11 @@
 usage: fuzz_targets.py [--minutes N | --total N] [--jobs N] [--keep DIR] [--minimise] [--table FILE] BUILD [TARGET...]
 
 BUILD has the fuzzer (make B=build-fuzz ... build-fuzz/fuzzer; `make fuzz` does it) and an
-etch, which makes the files to begin with (tests/fuzz/seeds.py); those in fixtures/fuzz are taken
+etch, which makes the files to begin with (tests/fuzz/seeds.py); those in tests/data/fuzz are taken
 too. Each target runs --minutes, --jobs of them at a time; or all of them --total minutes, in which those
 that run a command as a whole get more than the others. What is new stays in DIR/TARGET, inputs
 that fail in DIR/TARGET.failed; --minimise puts the fewest that reach all that was reached, the
-smallest first, into fixtures/fuzz. Prints a line a target: executions, seconds, edges and features
+smallest first, into tests/data/fuzz. Prints a line a target: executions, seconds, edges and features
 covered, inputs; --table puts those into FILE (a report), between its two comments. With
 --minutes 0 nothing is run: the figures are those of the run whose logs are in DIR. Exit 1 if any
 failed.
@@ -27,12 +27,12 @@ from pathlib import Path
 from progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
-FIXTURES = ROOT / "fixtures" / "fuzz"
+CORPUS = ROOT / "tests" / "data" / "fuzz"
 # An input of at most MAX bytes may ask for at most so much at once, and take so long. The
 # sanitizers and a busy machine cost a factor of ten.
 MAX, MALLOC_MB, RSS_MB, SECONDS = 32768, 64, 2000, 25
 FAILURES = 5  # of a target, after each of which it goes on
-FILES = 48  # of a target in fixtures/fuzz, at most
+FILES = 48  # of a target in tests/data/fuzz, at most
 # Shares of --total; the others' are 1.
 SHARES = {"rewrite": 4, "code": 4, "inspect": 3, "diff": 3, "check": 3, "module": 2}
 
@@ -86,8 +86,8 @@ def fuzz(options, target, minutes):
     argv = [options.build / "fuzzer", f"-max_len={MAX}", "-print_final_stats=1",
             f"-malloc_limit_mb={MALLOC_MB}", f"-rss_limit_mb={RSS_MB}", f"-timeout={SECONDS}", f"-artifact_prefix={failed}/",
             "-verbosity=1", "-reload=0", corpus, options.keep / "seeds" / target]
-    if (FIXTURES / target).is_dir():
-        argv.append(FIXTURES / target)
+    if (CORPUS / target).is_dir():
+        argv.append(CORPUS / target)
     log, status, begin, failures = options.keep / f"{target}.log", 0, time.monotonic(), 0
     end = begin + 60 * minutes
     with open(log, "w" if minutes else "a") as out:
@@ -102,7 +102,7 @@ def fuzz(options, target, minutes):
 
 def minimise(options, target):
     """The fewest inputs with all coverage; those of seeds.py, which can be made again, come first."""
-    out, tmp = FIXTURES / target, options.keep / f"{target}.least"
+    out, tmp = CORPUS / target, options.keep / f"{target}.least"
     shutil.rmtree(tmp, ignore_errors=True)
     tmp.mkdir()
     sources = [options.keep / "seeds" / target, options.keep / target]
@@ -143,7 +143,7 @@ def main():
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--minimise", action="store_true")
     parser.add_argument("--table", type=Path)
-    parser.add_argument("--room", type=int, default=64, help="KiB for a target's inputs in fixtures/fuzz (64)")
+    parser.add_argument("--room", type=int, default=64, help="KiB for a target's inputs in tests/data/fuzz (64)")
     parser.add_argument("build", type=Path)
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()

@@ -4,7 +4,7 @@
 
 usage: fuzz_unwind.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
 
-BUILD is a build of etch with ASan and UBSan (make asan: build-asan). Builds tests/unwind/tables.c and
+BUILD is a build of etch with ASan and UBSan (make asan: build-asan). Builds tests/data/unwind/tables.c and
 cfi_fuzz.c with its objects, in DIR (BUILD/fuzz) and in that time too, and runs them with one seed
 after the other: random rows through both encodings, mutants of the tables,
 random bytes for the list of return addresses, mutants of the .eh_frame of FILEs (by default small
@@ -23,7 +23,7 @@ from pathlib import Path
 from progress import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ROOT / "tests" / "unwind"
+PROGRAMS = ROOT / "tests" / "data" / "unwind"
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=undefined", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}", f"-I{ROOT / 'lib' / 'include'}"]
 LIBRARIES = ["-lZydis", "-ldw", "-lelf", "-ljson-c", "-lxxhash", "-lm", "-ldl"]
@@ -92,12 +92,12 @@ def build(options):
     subprocess.run(["ar", "rcs", archive, *(o for o in (options.build / "o" / "tool").rglob("*.o") if o.name != "main.o")], check=True)
     for driver, parts in DRIVERS.items():
         objects = [options.build / "o" / "lib" / f"{p}.o" for p in parts]
-        subprocess.run(["gcc", *FLAGS, "-o", options.keep / driver, *TESTS.glob(f"{driver}*.c"), *objects, archive, *LIBRARIES], check=True)
+        subprocess.run(["gcc", *FLAGS, "-o", options.keep / driver, *PROGRAMS.glob(f"{driver}*.c"), *objects, archive, *LIBRARIES], check=True)
     if options.files:
         return
     for cxx in ("g++", "clang++"):
         obj, lib = options.keep / f"{cxx}.o", options.keep / f"{cxx}.so"
-        subprocess.run([cxx, "-O2", "-fPIC", "-c", TESTS / "cfi_objects.cc", "-o", obj], check=True)
+        subprocess.run([cxx, "-O2", "-fPIC", "-c", PROGRAMS / "cfi_objects.cc", "-o", obj], check=True)
         subprocess.run([cxx, "-shared", obj, "-o", lib], check=True)
         options.files += [str(obj), str(lib)]
     options.files.append("/bin/true")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The public headers by one compiler, in every standard that it knows: what it warns of. For tests/test_header_compilers.py and
+"""The public headers by one compiler, in every standard that it knows: what it warns of. For tests/headers/test_header_compilers.py and
 scripts/compilers.py."""
 import subprocess
 from pathlib import Path

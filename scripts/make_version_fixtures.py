@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Files as one commit of etch makes them, for tests/test_versions.py: fixtures/versions/COMMIT.
+"""Files as one commit of etch makes them, for tests/rewrite/test_versions.py: tests/data/versions/COMMIT.
 
     scripts/make_version_fixtures.py COMMIT              # builds the commit in a temporary directory
     scripts/make_version_fixtures.py --tree DIR COMMIT   # DIR: that commit, with its build in DIR/build
     scripts/make_version_fixtures.py --run COMMIT        # writes no fixtures: runs the programs of this build with the
                                                          # libraries of that commit, and says what does not work
 
-The program is fixtures/versions/*.c of this tree, compiled with that commit's headers; fixtures/versions/README.md says
+The program is tests/data/versions/*.c of this tree, compiled with that commit's headers; tests/data/versions/README.md says
 what each file is for.
 """
 
@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "fixtures" / "versions"
+SOURCES = ROOT / "tests" / "data" / "versions"
 NAMES = ["program", "settings"]
 
 # Each rewritten program: how it is compiled and linked, whether it is stripped before, the options of etch rewrite, and

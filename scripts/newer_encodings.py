@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Writes tests/newer/encodings.tsv: instructions of APX and of other extensions that Debian 12's decoders do not know, as
+Writes tests/data/newer/encodings.tsv: instructions of APX and of other extensions that Debian 12's decoders do not know, as
 bytes and as text. The truth is an assembler: LLVM 20 or newer, any clang, or PyPI's package ziglang:
 
-    scripts/newer_encodings.py clang > tests/newer/encodings.tsv
-    scripts/newer_encodings.py python3 -m ziglang cc -target x86_64-linux-gnu > tests/newer/encodings.tsv
+    scripts/newer_encodings.py clang > tests/data/newer/encodings.tsv
+    scripts/newer_encodings.py python3 -m ziglang cc -target x86_64-linux-gnu > tests/data/newer/encodings.tsv
 
 What the assembler refuses is no instruction (as push2 of rsp) and is left out, with its number on standard error.
 """

@@ -7,7 +7,7 @@ and its rows are compared with the .eh_frame of the original. See docs/correctne
     scripts/no_cfi.py [--etch build/etch] [-j N] [-v] [FILE...]
 
 Without FILE: some 150 programs and libraries of this machine, by the rule of
-tests/unwind/systemfiles.py, and those of NAMED. Exit status 1 if more than the share
+tests/analysis/systemfiles.py, and those of NAMED. Exit status 1 if more than the share
 --wrong of the bytes has a wrong row.
 """
 
@@ -25,7 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import rows  # noqa: E402
 import survey_rows  # noqa: E402

@@ -9,7 +9,7 @@ DIR has its ld-linux-x86-64.so.2 and libc.so.6 (and libm.so.6, if PROGRAM wants 
 
 Without PROGRAM: a C program calls backtrace() 2,021 times: under qsort, in signal handlers, with alloca, in a thread. The
 compiler's .eh_frame, read by libgcc, is the judge: `judge` has it, `bare` has it removed, `seen` is bare rewritten.
-With PROGRAM: bare and seen, from a signal handler at random times of its processor time (tests/unwind/own_stops.c); a stack
+With PROGRAM: bare and seen, from a signal handler at random times of its processor time (tests/data/unwind/own_stops.c); a stack
 is complete if it ends in the program's entry code. Of a program that has .eh_frame (`both`), backtrace() and
 _Unwind_Backtrace() are compared at each stop: frames by address.
 """

@@ -3,8 +3,8 @@
 # The stress tests, for long. In the first sixth of the time copies with a fault at every byte, at
 # more and more pairs of alignments, and with pages that go at every instruction; in the second the
 # tool, killed before every system call, and each call failing with every error. In the rest
-# tests/lib/stress.c, readers of every form and size against sets, dlopen, dlclose and fork;
-# tests/pv/stress.c, callers through every form of site against the same, with signals and walks
+# tests/data/lib/stress.c, readers of every form and size against sets, dlopen, dlclose and fork;
+# tests/data/pv/stress.c, callers through every form of site against the same, with signals and walks
 # of the stack inside; random programs with ops objects. Stops at the first that goes wrong, with
 # status 1 and the command that shows it again; what it needs is kept in BUILD/soak.
 #
@@ -78,23 +78,23 @@ build() { # compiler stage
 	d=$dir/$1-$2
 	rm -rf "$d"
 	mkdir -p "$d"
-	inc="-D_GNU_SOURCE -Ilib/include -Itests"
+	inc="-D_GNU_SOURCE -Ilib/include -Itests/data"
 	lib="-L$B -letch -Wl,-rpath,$B -pthread -ldl"
-	$1 -std=gnu11 -O2 -g -fPIE $inc -c -o "$d/stress.o" tests/lib/stress.c
-	$1 -std=gnu11 -O2 -g -fPIC $inc -c -o "$d/plugin.o" tests/lib/stress_plugin.c
+	$1 -std=gnu11 -O2 -g -fPIE $inc -c -o "$d/stress.o" tests/data/lib/stress.c
+	$1 -std=gnu11 -O2 -g -fPIC $inc -c -o "$d/plugin.o" tests/data/lib/stress_plugin.c
 	rewrite "$d/stress.o" "$d/plugin.o"
 	$1 -pie -rdynamic -o "$d/stress" "$d/stress.o" $lib
 	$1 -shared -o "$d/plugin.so" "$d/plugin.o" $lib
-	$1 -std=gnu11 -O2 -g -fPIE $inc -c -o "$d/swaps.o" tests/lib/swaps.c
-	$1 -std=gnu11 -O2 -g -fPIC $inc -c -o "$d/swaps_plugin.o" tests/lib/swaps_plugin.c
+	$1 -std=gnu11 -O2 -g -fPIE $inc -c -o "$d/swaps.o" tests/data/lib/swaps.c
+	$1 -std=gnu11 -O2 -g -fPIC $inc -c -o "$d/swaps_plugin.o" tests/data/lib/swaps_plugin.c
 	rewrite "$d/swaps.o" "$d/swaps_plugin.o"
 	$1 -pie -rdynamic -o "$d/swaps" "$d/swaps.o" $lib
 	$1 -shared -o "$d/swaps_plugin.so" "$d/swaps_plugin.o" $lib
 	[ "$2" = object ] || rewrite "$d/stress" "$d/plugin.so" "$d/swaps" "$d/swaps_plugin.so"
 	for kind in pie no-pie; do
 		calls=$(PYTHONPATH=scripts python3 -c "import call_options; print(*call_options.call_options('$1'))")
-		$1 -std=gnu11 -O2 -g -f$kind $calls $inc -c -o "$d/pv-$kind.o" tests/pv/stress.c
-		$1 -std=gnu11 -O2 -g -fPIC $calls $inc -c -o "$d/pv-plugin.o" tests/pv/stress_plugin.c
+		$1 -std=gnu11 -O2 -g -f$kind $calls $inc -c -o "$d/pv-$kind.o" tests/data/pv/stress.c
+		$1 -std=gnu11 -O2 -g -fPIC $calls $inc -c -o "$d/pv-plugin.o" tests/data/pv/stress_plugin.c
 		rewrite "$d/pv-$kind.o" "$d/pv-plugin.o"
 		$1 -$kind -rdynamic -o "$d/pv-$kind" "$d/pv-$kind.o" $lib
 		$1 -shared -o "$d/pv-plugin.so" "$d/pv-plugin.o" $lib
@@ -109,7 +109,7 @@ for cc in gcc clang; do
 	done
 done
 for name in model step; do
-	gcc -std=gnu11 -O2 -g -D_GNU_SOURCE -Ilib/include -o "$dir/copy-$name" "tests/copy/$name.c" "$B/libetch.a" -pthread
+	gcc -std=gnu11 -O2 -g -D_GNU_SOURCE -Ilib/include -o "$dir/copy-$name" "tests/data/copy/$name.c" "$B/libetch.a" -pthread
 done
 
 built=$(date +%s)
@@ -137,7 +137,7 @@ part "copies with a fault at one alignment in $step: $done runs; and all of thos
 
 # ---- system calls ---------------------------------------------------------------------
 
-tests=$(ETCH_BUILD=$B .venv/bin/python -m pytest -q --collect-only -p no:cacheprovider tests/test_faults.py | grep ::)
+tests=$(ETCH_BUILD=$B .venv/bin/python -m pytest -q --collect-only -p no:cacheprovider tests/rewrite/test_interruptions.py | grep ::)
 count=0
 echo "$tests" | shuffled >"$dir/tests"
 while IFS= read -r id; do
@@ -160,7 +160,7 @@ while [ "$(left 100)" -gt 0 ]; do
 			done
 		done
 	done
-	try 100 python3 tests/pv/stress_programs.py --run $((seed + round * ${PROGRAMS:-5})) "${PROGRAMS:-5}" "$B" || break
+	try 100 python3 tests/patch/stress_programs.py --run $((seed + round * ${PROGRAMS:-5})) "${PROGRAMS:-5}" "$B" || break
 	round=$((round + 1))
 done
 part "readers and callers against sets, and random programs: $round rounds"

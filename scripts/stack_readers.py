@@ -6,8 +6,8 @@
 
 Each program is stopped at random times, and its main thread's stack is walked by gdb, by libunwind (libunwind-ptrace), by
 eu-stack and by framehop (of samply and others; cargo fetches it); `perf script` walks samples with copied stacks; libgcc's _Unwind_Backtrace from a signal handler, which is preloaded,
-or linked into the static programs (tests/unwind/own_stops.c). A stack is complete if its last frame is in the program's entry
-code. Then the program is stepped from its entry on by tests/unwind/saves.c: at each instruction, in all frames, the new
+or linked into the static programs (tests/data/unwind/own_stops.c). A stack is complete if its last frame is in the program's entry
+code. Then the program is stepped from its entry on by tests/data/unwind/saves.c: at each instruction, in all frames, the new
 .eh_frame has to give the CFA and rbx, rbp, r12 to r15 that were there when the call was made.
 
     musl   static and stripped, compiled without unwind tables
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ETCH = ROOT / "build" / "etch"
 PIE = 0x555555554000    # without address randomization
 ENTRY = 0x100           # bytes of entry code: _start, and musl's _start_c
-STOPS = ROOT / "tests" / "unwind" / "own_stops.c"
+STOPS = ROOT / "tests" / "data" / "unwind" / "own_stops.c"
 CHROMIUM = Path("/usr/lib/chromium/chromium-headless-shell")
 KEPT = ["rbx", "rbp", "r12", "r13", "r14", "r15"]   # as saves.c has them
 
@@ -185,7 +185,7 @@ def hex_lines(text):
 def by_libunwind(p, path, stops, top):
     tool = top / "remote_stops"
     if not tool.exists():
-        run(["gcc", "-O2", "-D_GNU_SOURCE", "-o", tool, ROOT / "tests" / "unwind" / "remote_stops.c", "-lunwind-ptrace", "-lunwind-generic", "-lunwind"])
+        run(["gcc", "-O2", "-D_GNU_SOURCE", "-o", tool, ROOT / "tests" / "data" / "unwind" / "remote_stops.c", "-lunwind-ptrace", "-lunwind-generic", "-lunwind"])
     return hex_lines(run([tool, stops, 1, path, *p.args], env=p.env).stdout)
 
 
@@ -206,7 +206,7 @@ def by_framehop(p, path, stops, _top):
     made = ETCH.parent / "framehop"
     made.mkdir(exist_ok=True)
     (made / "Cargo.toml").write_text(FRAMEHOP)
-    shutil.copy(ROOT / "tests" / "unwind" / "hop_stops.rs", made / "main.rs")
+    shutil.copy(ROOT / "tests" / "data" / "unwind" / "hop_stops.rs", made / "main.rs")
     run(["cargo", "build", "--release", "--quiet"], cwd=made)
     return hex_lines(run([made / "target" / "release" / "hop_stops", stops, 1, path, *p.args], env=p.env).stdout)
 
@@ -323,7 +323,7 @@ def libraries(p, path):
 def step(p, steps, top):
     tool = top / "saves"
     if not tool.exists():
-        run(["gcc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-o", tool, ROOT / "tests" / "unwind" / "saves.c"])
+        run(["gcc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-o", tool, ROOT / "tests" / "data" / "unwind" / "saves.c"])
     rows = [*rows_of(p.seen, p.base), *(r for lib, base in libraries(p, p.seen) for r in rows_of(lib, base))]
     with open(top / "rows", "w", encoding="ascii") as f:
         for a, b, reg, off, kept in sorted(rows):

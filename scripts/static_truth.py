@@ -6,7 +6,7 @@ address of every FDE. See docs/correctness.md.
     scripts/static_truth.py [--etch build/etch] [FILE...]
 
 Without FILE: libc, libstdc++, libcrypto, python3.11, and 20 more by the rule in
-tests/unwind/systemfiles.py. Two tables: with CFI allowed, and from code alone.
+tests/analysis/systemfiles.py. Two tables: with CFI allowed, and from code alone.
 Exit status 1 if a row differs that is not explained, or too much is undefined.
 """
 
@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import rows  # noqa: E402
 import systemfiles  # noqa: E402

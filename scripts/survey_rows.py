@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "unwind"))
+sys.path.insert(0, str(ROOT / "tests" / "analysis"))
 import explained  # noqa: E402
 import objects  # noqa: E402
 import prover  # noqa: E402
@@ -146,7 +146,7 @@ def _slot(rule, rip):
 
 
 def _text(s, rip, signal):
-    """The state as a rule of tests/unwind/rows.py."""
+    """The state as a rule of tests/analysis/rows.py."""
     key = (s.reg, s.off, s.expr, s.bp, s.ra, signal) if not _reads_rip(s) else None
     if key in _texts:
         return _texts[key]

@@ -4,7 +4,7 @@
 
     make systems                                  # all three, an hour or more each; roots in build/systems
     scripts/systems.py --suites trixie --steps demo,headers
-    scripts/systems.py --steps test --tests 'tests/test_copy.py tests/test_pv_scan.py'
+    scripts/systems.py --steps test --tests 'tests/faults/test_copy.py tests/site/test_pv_scan.py'
 
 Steps: demo (`make demo`), test (`make test`, with packages that let more of it run), deb (`make deb`, its packages installed,
 and the guides followed with these), headers (the public headers with every gcc and clang of the release). What is tested is HEAD, cloned anew; a root that there is
@@ -43,8 +43,8 @@ COMMANDS = {
     "test": "make deps && " + MORE + " && make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T='{tests}'",
     "deb": "apt-get -q -y --no-install-recommends install debhelper && make deb && "
            "apt-get -q -y --no-install-recommends install ./build/deb/etch_*.deb ./build/deb/lib*.deb && "
-           "ETCH_GUIDES=installed make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T=tests/test_guides.py",
-    "headers": "make deps && " + COMPILERS + " && .venv/bin/python -m pytest -q -rs -n {jobs} tests/test_header_compilers.py",
+           "ETCH_GUIDES=installed make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T=tests/style/test_guides.py",
+    "headers": "make deps && " + COMPILERS + " && .venv/bin/python -m pytest -q -rs -n {jobs} tests/headers/test_header_compilers.py",
 }
 
 

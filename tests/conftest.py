@@ -46,9 +46,12 @@ gc.set_threshold(100_000, 50, 100)
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "lib" / "include"
-FIXTURES = ROOT / "fixtures"
 TESTS = ROOT / "tests"
-sys.path.insert(0, str(ROOT / "scripts"))
+DATA = TESTS / "data"  # programs that tests build, and files that they read
+collect_ignore = ["data"]
+
+# A test may import what stands in any folder: no two files of Python have one name.
+sys.path[:0] = [*sorted(str(p) for p in TESTS.iterdir() if p.is_dir() and p != DATA), str(ROOT / "scripts")]
 from call_options import call_options  # noqa: E402, F401 (for tests)
 
 CCS = ["gcc", "clang"]
@@ -208,7 +211,7 @@ class Flow:
         """source: a Path, or the text of a C file. Returns the object's path."""
         path = self.source(source)
         out = self.tmp / (out or path.stem + ".o")
-        run([*self.driver(path), "-D_GNU_SOURCE", f"-I{INCLUDE}", f"-I{TESTS}", *flags, "-c", "-o", out, path])
+        run([*self.driver(path), "-D_GNU_SOURCE", f"-I{INCLUDE}", f"-I{DATA}", *flags, "-c", "-o", out, path])
         return out
 
     def rewrite(self, *files, args=(), ok=0):
@@ -307,10 +310,9 @@ def go(once):
 
 @pytest.fixture(scope="session")
 def stepper(build, once):
-    """stepper(library): the directory of the stepper and of the shadow stack (tests/unwind/dynamic.py); `library`: with
+    """stepper(library): the directory of the stepper and of the shadow stack (tests/analysis/dynamic.py); `library`: with
     libetch, which they then compare beside."""
     def get(library=False):
-        sys.path.insert(0, str(TESTS / "unwind"))
         import dynamic
         return once("stepper-etch" if library else "stepper", lambda out: dynamic.build(out, build if library else None))
     return get
@@ -355,7 +357,7 @@ GRIDS = {"test_acceptance.py": 6, "test_acceptance.py::test_readers": 14, "test_
          "test_lib_modules.py": 4, "test_lib_unwind.py": 6, "test_header.py": 4, "test_rewrite_pv.py": 6, "test_rewrite_pv_tables.py": 6,
          "test_rewrite_unwind.py": 6, "test_pv_stress.py": 6, "test_pv_header.py": 4, "test_pv_inline.py": 4,
          "test_pv_generated.py": 8, "test_forms_generated.py": 8, "test_stale_values.py": 4, "test_values.py": 3, "test_segment.py": 4,
-         "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_unwind_dynamic.py::test_signals": 3, "test_fault.py": 4, "test_fault.py::test_macros": 8, "test_formats.py::test_second_reader_agrees": 2, "test_extable_tool.py": 3,
+         "test_unwind_zoo.py": 4, "test_unwind_static.py": 4, "test_unwind_dynamic.py::test_signals": 3, "test_fault_handling.py": 4, "test_fault_handling.py::test_macros": 8, "test_format_readers.py::test_second_reader_agrees": 2, "test_extable_tool.py": 3,
          "test_unwind_tables.py::test_mistakes_are_noticed": 9, "test_forms_encoding.py::test_mistakes_are_noticed": 5, "test_forms_encoding.py": 2,
          "test_pv_encoding.py::test_mistakes_are_noticed": 3, "test_diff.py::test_where_code_lies_is_no_difference": 3,
          "test_stat_noise.py::test_equal_commands_are_seldom_called_different": 3, "test_lib_forms.py": 3, "test_lib_pv.py": 3,
@@ -364,7 +366,8 @@ GRIDS = {"test_acceptance.py": 6, "test_acceptance.py::test_readers": 14, "test_
 
 def grid_part(cases, one_of):
     """Those cases of a function that are run by default: first such that bring many values."""
-    cases = sorted(cases, key=lambda i: zlib.crc32(i.nodeid.encode()))
+    # By a file's name alone, so that the same cases are taken wherever it stands.
+    cases = sorted(cases, key=lambda i: zlib.crc32(f"tests/{i.path.name}::{i.nodeid.partition('::')[2]}".encode()))
     values = {i: {(k, repr(v)) for k, v in i.callspec.params.items() if k != "seed" and " at 0x" not in repr(v)} for i in cases}
     names = Counter(name for name, _ in set().union(*values.values()))
     # What names a case, and is in no other, is no parameter of a grid.
@@ -375,10 +378,6 @@ def grid_part(cases, one_of):
         missing -= values[part[-1]]
     rest = [i for i in cases if i not in part]
     return set(part + rest[:max(0, -(-len(cases) // one_of) - len(part))])
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: left to make test-all, as other tests show most of it")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -3,7 +3,7 @@
  * encoders.c: the forms of sites (etch/forms.h): the two of imv_read, or all of them where all_forms.c is linked.
  *
  * Those two fit a word, in which they are made here; etch_form_load() and etch_form_imm(), which know every form, make
- * the same byte by byte (tests/parts/encoders.c).
+ * the same byte by byte (tests/data/parts/encoders.c).
  */
 #include "patch/parts.h"
 

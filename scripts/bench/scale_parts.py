@@ -12,7 +12,7 @@ import sys
 
 from common import B, HERE, OUT, TOP, etch_needed, fail, sh, spread, table
 
-sys.path[:0] = [str(TOP / "tests" / "unwind"), str(TOP / "tests" / "scale")]
+sys.path[:0] = [str(TOP / "tests" / "analysis"), str(TOP / "tests" / "cost")]
 import objects as peers  # noqa: E402  (members of archives, objtool's path)
 import files  # noqa: E402
 import growth as counts  # noqa: E402
@@ -245,7 +245,7 @@ def part_growth(args):
 def part_shapes(args):
     etch_needed()
     each, _ = tools()
-    print("### shapes\n\nSeconds of CPU time; of a quarter of it first (tests/scale/shapes.py).\n")
+    print("### shapes\n\nSeconds of CPU time; of a quarter of it first (tests/cost/shapes.py).\n")
     out = []
     for name, (source, n) in shapes.SHAPES.items():
         row = [name]

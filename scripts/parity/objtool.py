@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unwind")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import explained  # noqa: E402
 import objects  # noqa: E402
@@ -111,7 +111,7 @@ def look(job):
     codes = {}
 
     def witness(index, a, b, o, c):
-        """Where CFI and etch differ: what the instructions say (tests/unwind/prover.py)."""
+        """Where CFI and etch differ: what the instructions say (tests/analysis/prover.py)."""
         fde = fdes[index][bisect.bisect_right(fdes[index], (a, 1 << 62)) - 1]
         if index not in codes:
             with tempfile.NamedTemporaryFile(suffix=".o") as f:

@@ -5,7 +5,7 @@
     scripts/programs/sample.py [--root DIR] [--build DIR] [--compare N] [--places N] [NAME...]
 
 Each program of list.py is run with the files that etch made of those that it loads, and
-tests/run/sampler.c preloaded: a thousand times a second of CPU time libetch walks the
+tests/data/sampler/sampler.c preloaded: a thousand times a second of CPU time libetch walks the
 stack from wherever the process is. The table says how many walks were complete, which is:
 ended where a row says that the stack ends (_start, a thread's first function), and of those
 that were not, where they stopped. `in JIT` are those that stopped at a frame of code that no
@@ -32,7 +32,7 @@ import run
 from root import Root
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(SOURCE / "tests" / "run"))
+sys.path.insert(0, str(SOURCE / "tests" / "scripts"))
 import samples  # noqa: E402
 
 HEAD = ["program", "processes", "samples", "frames", "complete", "in JIT", "stopped", "share", "compared", "other", "output"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT / "scripts" / "programs"), str(ROOT / "tests" / "unwind")]
+sys.path[:0] = [str(ROOT / "scripts" / "programs"), str(ROOT / "tests" / "analysis")]
 import coverage  # noqa: E402
 import dynamic  # noqa: E402
 import enter  # noqa: E402

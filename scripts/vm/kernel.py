@@ -7,7 +7,7 @@ booted and made to walk their stacks, and what they print is compared.
 
 Builds what scripts/kernel_objects.py has not built yet. In each kernel: the self-tests of static keys and static calls at
 boot; /proc/*/stack; sysrq l, t, w; tracepoints, the function tracer and a kprobe, on and off; a WARN, an exception and a BUG
-of lkdtm; modules loaded and unloaded; tests/kernel/walks, which unwinds what a timer interrupts, and says what the kernel's
+of lkdtm; modules loaded and unloaded; tests/data/kernel/walks, which unwinds what a timer interrupts, and says what the kernel's
 code is then. So for each of BOOTS, whose command lines choose mitigations. Exit status 1 where anything is not the same.
 
 What is the same. Two boots of one kernel are not: qemu's processors are threads. --again shows it, by a second boot of
@@ -38,7 +38,7 @@ import kernel_objects  # noqa: E402
 import machine  # noqa: E402
 from elftools.elf.elffile import ELFFile  # noqa: E402
 
-WALKS = ROOT / "tests" / "kernel" / "walks"
+WALKS = ROOT / "tests" / "data" / "kernel" / "walks"
 TIMED = ("kworker", "rcu_sched", "rcu_preempt", "interrupted")
 # Command lines, and the processor that asks for it: Zen 2 needs its returns untrained.
 BOOTS = {
@@ -86,7 +86,7 @@ done
 
 
 def module(out, directory, jobs, objtool):
-    """tests/kernel/walks for the kernel of a directory."""
+    """tests/data/kernel/walks for the kernel of a directory."""
     where = Path(directory)
     for path in WALKS.iterdir():
         (where / path.name).write_bytes(path.read_bytes())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Page swaps under other kernels, in virtual machines: the cases of tests/lib/edge*.c, among them uprobes, full cgroups,
-strict overcommit and failing allocations, and tests/lib/swaps.c, readers of sites at every offset against sets.
+"""Page swaps under other kernels, in virtual machines: the cases of tests/data/lib/edge*.c, among them uprobes, full cgroups,
+strict overcommit and failing allocations, and tests/data/lib/swaps.c, readers of sites at every offset against sets.
 
     scripts/vm/swaps.py [--build build] [--kernel 6.1 --kernel 6.12 --kernel PATH] [--cases A,B] [--reads N --sets N]
 
@@ -30,8 +30,8 @@ swap_fork uprobe swap_memcg swap_overcommit mremap_failnth swap_failnth swap_fai
 
 def compile_programs(build, out):
     """edge, static; swaps and its plugin, rewritten. {path in the machine: path here}"""
-    cc = ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT / 'lib/include'}", f"-I{ROOT / 'tests'}"]
-    tests = ROOT / "tests" / "lib"
+    cc = ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT / 'lib/include'}", f"-I{ROOT / 'tests/data'}"]
+    tests = ROOT / "tests" / "data" / "lib"
 
     def run(*argv):
         subprocess.run([str(a) for a in argv], check=True, cwd=out, stderr=subprocess.DEVNULL)

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
+DATA = TESTS / "data"
 INCLUDE = TESTS.parent / "lib" / "include"
+sys.path.insert(0, str(TESTS))
+import conftest  # noqa: E402, F401 (it makes the folders of the tests importable)
 
 SITES = """
 #include <etch/imv.h>
@@ -57,7 +60,7 @@ extern "C" int f() { S s; try { g(); } catch (int i) { return i; } return h(); }
 """
 
 # A module of the kernel's: its tables, those of objtool's rows among them.
-KERNEL = (TESTS / "kernel" / "code.s").read_text() + """
+KERNEL = (DATA / "kernel" / "code.s").read_text() + """
 	.section .modinfo, "a"
 	.asciz "vermagic=6.1.0 SMP mod_unload "
 	.section .altinstructions, "a"
@@ -104,7 +107,6 @@ def run(*argv, stdin=None):
 
 def kernel_notes():
     """An object with the special sections that `etch objtool` reads."""
-    sys.path.insert(0, str(TESTS))
     from test_objtool import everything
     return everything()
 
@@ -191,7 +193,6 @@ def structure_make(etch, tmp):
     run("gcc", "-nostdlib", *dynamic, "-static-pie", "-o", path, tmp / "gcc-sites.o-block")
     run(etch, "rewrite", "-o", tmp / "two-steps-block", path)
     run(etch, "rewrite", "--no-undo", "-o", tmp / "two-steps-bare", path)
-    sys.path.insert(0, str(TESTS))
     from test_go import build as go_build
     go = [go_build(tmp, kind)[0] for kind in ("exe", "pie")]
     run(etch, "rewrite", "-o", tmp / "go-block", go[0])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Values of every kind, in one thread and under threads: as they are, and after `etch rewrite` (tests/test_rust.py).
+//! Values of every kind, in one thread and under threads: as they are, and after `etch rewrite` (tests/rust/test_rust.py).
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Barrier;
 use std::thread;
@@ -259,7 +259,7 @@ fn backtraces() {
     assert_eq!((found.len(), status.complete()), (2, false));
 }
 
-/// What libetch counts of the rewritten program, for tests/test_rust.py.
+/// What libetch counts of the rewritten program, for tests/rust/test_rust.py.
 #[test]
 #[cfg(not(miri))]
 fn counts() {

@@ -2,7 +2,7 @@
 /*
  * Sources: Intel APX Architecture Specification 355828 (chapters 3 and 4: REX2, EVEX map 4, NDD, NF, CCMP, push2);
  * Intel Architecture Instruction Set Extensions 319433 (the extensions of the table); SDM vol. 2, 2.2 to 2.7.
- * tests/test_newer.py compares all that is here with encodings by LLVM.
+ * tests/arch/test_newer.py compares all that is here with encodings by LLVM.
  */
 #include "arch/x86/newer_internal.h"
 #include "arch/x86/zydis.h"
