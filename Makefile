@@ -246,10 +246,10 @@ soak: built	## the stress tests for long: SOAK_MINUTES (20)
 fuzz: deps	## libFuzzer's targets; mutants of files, their structure and unwind tables: FUZZ_MINUTES (60) each
 	@$(MAKE) $(QUIET) B=build-fuzz CC=clang WARN= CFLAGS='$(FUZZ_FLAGS)' build-fuzz/etch build-fuzz/fuzzer
 	@$(MAKE) $(QUIET) asan
-	status=0; $(PYTHON) scripts/fuzz_targets.py --minutes $(FUZZ_MINUTES) build-fuzz || status=1; \
-	$(PYTHON) scripts/fuzz_structure.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
-	$(PYTHON) scripts/fuzz.py --minutes $(FUZZ_MINUTES) build-asan || status=1; \
-	$(PYTHON) scripts/fuzz_unwind.py --minutes $(FUZZ_MINUTES) build-asan || status=1; exit $$status
+	status=0; $(PYTHON) scripts/fuzz.py targets --minutes $(FUZZ_MINUTES) build-fuzz || status=1; \
+	$(PYTHON) scripts/fuzz.py structure --minutes $(FUZZ_MINUTES) build-asan || status=1; \
+	$(PYTHON) scripts/fuzz.py files --minutes $(FUZZ_MINUTES) build-asan || status=1; \
+	$(PYTHON) scripts/fuzz.py unwind --minutes $(FUZZ_MINUTES) build-asan || status=1; exit $$status
 
 vm: built	## page swaps under other kernels: virtual machines with Debian's 6.1 and 6.12 (VM='--kernel IMAGE')
 	$(PYTHON) scripts/vm/swaps.py --build $(B) $(VM)

@@ -41,7 +41,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "judges"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import compiler_roots  # noqa: E402
 import dynamic  # noqa: E402

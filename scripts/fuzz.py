@@ -1,182 +1,35 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Mutates ELF files and runs the sanitized tool on them until the time is up; and, as one
-job in ten, programs with the sanitized library in them, whose tables alone are damaged.
+"""Damaged input for etch, in five ways, until the time is up.
 
-usage: fuzz.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
+usage: fuzz.py files|structure|targets|unwind|checks [options] ...
 
-BUILD is a build of etch with ASan and UBSan (make asan: build-asan), FILEs are
-good ones to start from: by default what it makes of tests/data/acceptance, in that time too. Prints
-each problem once, with the file in DIR that shows it again. Exit 1 if there was any. `make fuzz`
-calls it.
+    files      mutants of ELF files, and the sanitized tool on each; damaged tables in running programs
+    structure  ELF files and archives whose headers contradict one another, and every command on each
+    targets    libFuzzer's targets (tests/fuzz), one after the other
+    unwind     damaged unwind tables and damaged .eh_frame
+    checks     takes checks out of the code, one by one: does a fuzz target notice?
+
+`fuzz.py WHAT --help` says more. `make fuzz` runs the first four. Exit 1 if anything was found.
 """
 import argparse
-import multiprocessing
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import threading
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT / "tests" / "data"
-sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
-import mutate  # noqa: E402
-import twice  # noqa: E402
-from progress import Progress  # noqa: E402
-
-BATCH = 20  # mutants that are looked at before the clock is
-
-
-def environment():
-    env = dict(os.environ)
-    env["ASAN_OPTIONS"] = "exitcode=99:detect_leaks=1:allocator_may_return_null=1"
-    env["UBSAN_OPTIONS"] = "halt_on_error=1:exitcode=99:print_stacktrace=1"
-    env["LSAN_OPTIONS"] = "exitcode=99"
-    return env
-
-
-def samples_make(build, directory):
-    """Objects and linked files, before and after each step."""
-    etch, sources, files = build / "etch", DATA / "acceptance", []
-
-    def call(*argv):  # what etch has to say of them is not asked for
-        p = subprocess.run([str(a) for a in argv], env=environment(), stderr=subprocess.PIPE, text=True)
-        if p.returncode:
-            sys.exit(f"{' '.join(str(a) for a in argv)}: exit status {p.returncode}\n{p.stderr}")
-
-    for cc, cxx, tag in (("gcc", "g++", "g"), ("clang", "clang++", "c")):
-        compile_flags = ["-O2", "-fPIC", "-I", ROOT / "lib" / "include", "-c", "-o"]
-        objects = [directory / f"{tag}-{name}.o" for name in ("app", "other")]
-        for o in objects:
-            call(cc, *compile_flags, o, sources / (o.stem[2:] + ".c"))
-        call(cxx, "-std=gnu++17", "-g", *compile_flags, directory / f"{tag}-cxx1.o", sources / "cxx1.cc")
-        call(cc, *compile_flags, directory / f"{tag}-lib.o", sources / "lib.c")
-        made = [*objects, directory / f"{tag}-cxx1.o", directory / f"{tag}-lib.o"]
-        for o in made:
-            files += [shutil.copy(o, directory / f"plain-{o.name}"), o]
-            call(etch, "rewrite", o)
-        program, library = directory / f"{tag}-program", directory / f"{tag}-lib.so"
-        # The library is built with sanitizers, so these programs cannot run, nor need to.
-        call(cc, "-Wl,--unresolved-symbols=ignore-all", "-o", program, *objects)
-        call(cc, "-shared", "-o", library, directory / f"{tag}-lib.o")
-        # Call sites, and sequences for their place.
-        pv = DATA / "pv"
-        for name, flags in (("tables", []), ("shared_home", ["-fPIC"])):
-            o = directory / f"{tag}-{name}.o"
-            call(cc, "-O2", *flags, "-w", "-D_GNU_SOURCE", "-I", ROOT / "lib" / "include", "-I", DATA, "-c", "-o", o,
-                 pv / f"stress_{name}.c")
-            files += [shutil.copy(o, directory / f"plain-{o.name}"), o]
-            call(etch, "rewrite", o)
-        calls = directory / f"{tag}-calls.so"
-        call(cc, "-shared", "-o", calls, directory / f"{tag}-shared_home.o")
-        # Exception tables.
-        faults = directory / f"{tag}-faults.so"
-        o = [directory / f"{tag}-{name}.o" for name in ("tool_template_a", "tool_shapes")]
-        call(cxx, *compile_flags, o[0], DATA / "faults" / "tool_template_a.cc")
-        call(cc, *compile_flags, o[1], DATA / "faults" / "tool_shapes.S")
-        files += o
-        call(cc, "-shared", "-o", faults, *o)
-        for linked in (program, library, calls, faults):
-            arrays = shutil.copy(linked, directory / f"orc-{linked.name}")
-            files += [shutil.copy(linked, directory / f"object-{linked.name}"), arrays, linked]
-            call(etch, "rewrite", "--encoding", "orc", arrays)
-            call(etch, "rewrite", linked)
-    # The kernel's tables, where a test has fetched some (scripts/fetch.py).
-    files += [ROOT / "build" / "fetch" / "linux" / name for name in ("loop.ko", "raid6_pq.ko")]
-    return [str(f) for f in files if os.path.exists(f)]
-
-
-def programs_make(build, directory):
-    """Programs that run, with the sanitized library: (path) of each step and compiler."""
-    made = []
-    for cc in ("gcc", "clang"):
-        for step in ("object", "linked"):
-            o, exe = directory / f"{cc}-{step}.o", directory / f"run-{cc}-{step}"
-            argv = [cc, "-O2", "-w", "-D_GNU_SOURCE", "-I", ROOT / "lib" / "include", "-c", "-o", o,
-                    DATA / "pv" / "stress_tables.c"]
-            subprocess.run([str(a) for a in argv], check=True)
-            subprocess.run([build / "etch", "rewrite", o], check=True, env=environment())
-            # The library's objects are gcc's, and so are their sanitizers.
-            subprocess.run(["gcc", "-fsanitize=address,undefined", "-o", exe, o, build / "libetch.a", "-pthread"], check=True)
-            if step == "linked":
-                subprocess.run([build / "etch", "rewrite", "--only", "imv,pv", exe], check=True, env=environment())
-            made.append(str(exe))
-    return made
-
-
-def work(job):
-    etch, path, seed, end = job
-    if time.monotonic() > end:
-        return path, seed, 0, 0, []
-    if not etch:
-        refused, problems = mutate.library_problems(path, seed, BATCH, environment())
-        return path, seed, refused, BATCH - refused, problems
-    judge, data, name = mutate.Judge(etch, environment()), Path(path).read_bytes(), Path(path).name
-    judge.batch(mutate.Mutator(data, seed), BATCH, name)
-    # Of damage to structure: twice is once, and undone.
-    damaged = [(name, *twice.damage(data, seed * BATCH + k)) for k in range(BATCH // 4)]
-    problems, accepted = twice.judge(etch, damaged, env=environment())
-    said = [f"{how}: {what} {mutate.keep(mutant)}" for what, how, mutant in problems]
-    return path, seed, judge.refused + len(damaged) - accepted, judge.accepted + accepted, judge.problems + said
-
-
-def jobs_make(options, slots):
-    number, end = options.seed * 1_000_000, float("inf")  # one at least
-    while True:
-        for etch, path in [*((None, p) for p in options.programs), *((options.etch, p) for p in options.files)]:
-            number += 1
-            slots.acquire()  # imap would take the whole endless list at once
-            yield etch, path, number, end
-            end = options.end
-        if time.monotonic() > end:
-            return
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from fuzzing import checks, files, structure, targets, unwind  # noqa: E402
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep", help="default: BUILD/fuzz")
-    parser.add_argument("build", type=Path)
-    parser.add_argument("files", nargs="*")
+    kinds = parser.add_subparsers(required=True, metavar="WHAT")
+    for name, module in (("files", files), ("structure", structure), ("targets", targets), ("unwind", unwind), ("checks", checks)):
+        head, _, text = module.__doc__.partition("\n")
+        kind = kinds.add_parser(name, help=head, description=head, epilog=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+        module.arguments(kind)
+        kind.set_defaults(run=module.run)
     options = parser.parse_args()
-    options.keep = options.keep or options.build / "fuzz"
-    Path(options.keep).mkdir(parents=True, exist_ok=True)
-    os.environ["ETCH_FUZZ_KEEP"] = str(Path(options.keep).resolve())
-    options.etch = str((options.build / "etch").resolve())
-    with tempfile.TemporaryDirectory(prefix="etch-fuzz-") as directory:
-        options.programs = [] if options.files else programs_make(options.build.resolve(), Path(directory))
-        options.files = options.files or samples_make(options.build.resolve(), Path(directory))
-        options.end = time.monotonic() + 60 * options.minutes
-        return fuzz(options)
-
-
-def fuzz(options):
-    total = refused = 0
-    slots = threading.Semaphore(2 * options.jobs)
-    seen, progress = set(), Progress()
-    print(f"seed {options.seed}, {len(options.files)} files, {options.jobs} jobs", flush=True)
-    with multiprocessing.Pool(options.jobs) as pool:
-        for path, seed, no, yes, problems in pool.imap_unordered(work, jobs_make(options, slots)):
-            slots.release()
-            total += no + yes
-            refused += no
-            for problem in problems:
-                # One report for each place: the frames without their addresses.
-                key = "".join(line for line in problem.splitlines() if " in " in line or "runtime error" in line)
-                if key not in seen or not key:
-                    seen.add(key)
-                    progress.end()
-                    print(f"{path}, seed {seed}:\n{problem}", flush=True)
-            progress(f"{total} mutants, {refused} refused, {len(seen)} problems, {(options.end - time.monotonic()) / 60:.0f} minutes left:", path)
-    progress.end()
-    print(f"{total} mutants, {refused} refused, {len(seen)} problems")
-    return 1 if seen or not total else 0
+    return options.run(options)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ DATA = TESTS / "data"  # programs that tests build, and files that they read
 collect_ignore = ["data"]
 
 # A test may import what stands in any folder: no two files of Python have one name.
-sys.path[:0] = [*sorted(str(p) for p in TESTS.iterdir() if p.is_dir() and p != DATA), str(ROOT / "scripts")]
+sys.path[:0] = [*sorted(str(p) for p in TESTS.iterdir() if p.is_dir() and p != DATA), str(ROOT / "scripts"), str(ROOT / "scripts" / "judges")]
 from call_options import call_options  # noqa: E402, F401 (for tests)
 
 CCS = ["gcc", "clang"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Programs one instruction at a time, with a shadow call stack as truth: from each
 instruction the whole stack is unwound through the rows that etch makes. The long
-version, 5 million instructions: scripts/dynamic_truth.py, docs/correctness.md."""
+version, 5 million instructions: scripts/judges/dynamic_truth.py, docs/correctness.md."""
 
 import os
 import shutil

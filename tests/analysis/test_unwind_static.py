@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Every row beside .eh_frame, read by pyelftools: a few files of the system. All of
-them, and what the numbers mean: scripts/static_truth.py, docs/correctness.md."""
+them, and what the numbers mean: scripts/judges/static_truth.py, docs/correctness.md."""
 
 import subprocess
 

@@ -9,7 +9,7 @@
  * The mutant of a number is the same for the same SEED and FILEs. What must hold besides that nothing
  * crashes: must() here and in the targets; no mutant takes more CPU time than SECONDS. Prints how many
  * mutants could be opened; and a line for each that, once rewritten, is another file when it is
- * rewritten again. scripts/fuzz_structure.py runs this.
+ * rewritten again. scripts/fuzz.py runs this.
  */
 #include "fuzz.h"
 #include "structure.h"

@@ -10,7 +10,6 @@ TESTS = Path(__file__).resolve().parent.parent
 DATA = TESTS / "data"
 INCLUDE = TESTS.parent / "lib" / "include"
 sys.path.insert(0, str(TESTS))
-import conftest  # noqa: E402, F401 (it makes the folders of the tests importable)
 
 SITES = """
 #include <etch/imv.h>
@@ -107,6 +106,7 @@ def run(*argv, stdin=None):
 
 def kernel_notes():
     """An object with the special sections that `etch objtool` reads."""
+    import conftest  # noqa: F401 (it makes the folders of the tests importable)
     from test_objtool import everything
     return everything()
 
@@ -193,6 +193,7 @@ def structure_make(etch, tmp):
     run("gcc", "-nostdlib", *dynamic, "-static-pie", "-o", path, tmp / "gcc-sites.o-block")
     run(etch, "rewrite", "-o", tmp / "two-steps-block", path)
     run(etch, "rewrite", "--no-undo", "-o", tmp / "two-steps-bare", path)
+    import conftest  # noqa: F401
     from test_go import build as go_build
     go = [go_build(tmp, kind)[0] for kind in ("exe", "pie")]
     run(etch, "rewrite", "-o", tmp / "go-block", go[0])

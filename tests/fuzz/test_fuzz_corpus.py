@@ -45,13 +45,13 @@ def test_replay_notices(build_asan, tmp_path):
 
 
 def test_what_fails_is_kept(tmp_path, build):
-    """scripts/fuzz.py, with a tool that some bytes bring down: exit status 1, and the file that does it."""
+    """scripts/fuzz.py files, with a tool that some bytes bring down: exit status 1, and the file that does it."""
     tool, keep, good = tmp_path / "etch", tmp_path / "keep", tmp_path / "good.o"
     tool.write_text("#!/bin/sh\nfor f; do [ -f \"$f\" ] || continue\n"
                     "cmp -sn 16 \"$f\" " + str(good) + " || kill -SEGV $$\necho \"$f: 1 site\"; done\n")
     tool.chmod(0o755)
     run(["gcc", "-x", "c", "-c", "-o", good, "-"], input="int f(void) { return 1; }")
-    p = run([sys.executable, ROOT / "scripts" / "fuzz.py", "--minutes", "0.03", "--jobs", "1", "--seed", "1", "--keep", keep, tmp_path, good], ok=1)
+    p = run([sys.executable, ROOT / "scripts" / "fuzz.py", "files", "--minutes", "0.03", "--jobs", "1", "--seed", "1", "--keep", keep, tmp_path, good], ok=1)
     kept = {str(path) for path in keep.iterdir()}
     named = set(re.findall(r"\S+/mutant-\w+", p.stdout))
     assert kept and named <= kept and "problems" in p.stdout.splitlines()[-1] and not p.stderr

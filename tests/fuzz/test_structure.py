@@ -277,7 +277,7 @@ def test_structural_mutants_end_well(build_asan, seeds, tmp_path):
     """Those of one seed; make fuzz has more, of another seed each time."""
     count = 20000 if os.environ.get("ETCH_TESTS") == "all" else 300
     (tmp_path / "mutants").symlink_to(build_asan / "mutants")
-    p = subprocess.run([sys.executable, ROOT / "scripts" / "fuzz_structure.py", "--mutants", str(count), "--jobs", "1", "--seed", "5",
+    p = subprocess.run([sys.executable, ROOT / "scripts" / "fuzz.py", "structure", "--mutants", str(count), "--jobs", "1", "--seed", "5",
                         tmp_path, *seeds], capture_output=True, text=True, errors="replace")
     assert p.stdout.splitlines()[-1].startswith(f"{count} mutants, 0 failed, "), p.stdout + p.stderr
 
@@ -309,7 +309,7 @@ done
 echo "done $count opened $count again 0"
 """)
     tool.chmod(0o755)
-    p = run([sys.executable, ROOT / "scripts" / "fuzz_structure.py", "--mutants", "20", "--jobs", "1", "--seed", "3", "--keep", keep, tmp_path, good], ok=1)
+    p = run([sys.executable, ROOT / "scripts" / "fuzz.py", "structure", "--mutants", "20", "--jobs", "1", "--seed", "3", "--keep", keep, tmp_path, good], ok=1)
     assert p.stdout.splitlines()[-1] == "20 mutants, 1 failed, 1 not the same when rewritten again"
     assert (keep / "count").read_text() == "20 mutants of seed 3 from 0 on, 1 failed, 1 not the same when rewritten again\n"
     assert {x.name for x in keep.iterdir()} == {"count", "mutant-3-7", "mutant-3-7.txt", "mutant-3-9", "mutant-3-9.txt"}

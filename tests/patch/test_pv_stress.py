@@ -15,10 +15,10 @@ import pytest
 
 import dynamic
 import dynamic_truth
-import fuzz
 import mutate
 import stress_programs
 from conftest import CCS, DATA, ROOT, Flow, call_options, need, run
+from fuzzing import common as fuzzing, files as fuzzed
 
 PV = DATA / "pv"
 INCLUDE = ROOT / "lib" / "include"
@@ -313,10 +313,10 @@ def test_damaged_tables_at_run_time(build_asan, once, cc, step):
     names = [f"{cc}-{step}" for cc, step in itertools.product(CCS, ["object", "linked"])]
 
     def make(directory):
-        for name, program in zip(names, fuzz.programs_make(build_asan, directory)):
+        for name, program in zip(names, fuzzed.programs_make(build_asan, directory)):
             (directory / name).symlink_to(program)
     program = (once("damaged", make) / f"{cc}-{step}").resolve()
-    assert re.fullmatch(r"[1-9] calls, [1-9] sites: done\n", run([program], env=fuzz.environment()).stdout)
-    refused, problems = mutate.library_problems(program, 1, 150, fuzz.environment())
+    assert re.fullmatch(r"[1-9] calls, [1-9] sites: done\n", run([program], env=fuzzing.environment()).stdout)
+    refused, problems = mutate.library_problems(program, 1, 150, fuzzing.environment())
     assert not problems, problems[0]
     assert 20 < refused < 150

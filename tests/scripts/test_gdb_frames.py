@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""scripts/gdb_frames.py, the judge of docs/reports/*-found-bugs.md, and scripts/llvm_frames.py, who was asked beside it: what they
+"""scripts/judges/gdb_frames.py, the judge of docs/reports/*-found-bugs.md, and scripts/judges/llvm_frames.py, who was asked beside it: what they
 say of rows that are wrong, and that are right."""
 import json
 import re
@@ -66,7 +66,7 @@ def test_it_agrees_with_what_is_known(etch, library):
     library, at = library
 
     def judge(address):
-        return subprocess.run([ROOT / "scripts" / "gdb_frames.py", library, f"{address:x}"], capture_output=True, text=True)
+        return subprocess.run([ROOT / "scripts" / "judges" / "gdb_frames.py", library, f"{address:x}"], capture_output=True, text=True)
     report = json.loads(run([etch, "check", "--format", "json", "--fail-on", "never", library]).stdout)
     found = {int(x["place"]["address"], 16) for x in report["files"][0]["findings"] if x["id"] == "ETCH-C001"}
     assert found == {at["wrong_test"], at["kept_lost"]}
@@ -81,7 +81,7 @@ def test_what_llvm_says(library):
     library, at = library
     for name, status, said in (("wrong_test", 1, "modified CFA register RSP but not changed CFA rule"), ("kept_lost", 1, "changed register RBP"),
                                ("mended_test", 0, "CFA offset is changed from 32 to 16"), ("wrong_end", 0, "CFA offset is changed from 16 to 8")):
-        p = subprocess.run([ROOT / "scripts" / "llvm_frames.py", library, f"{at[name]:x}"], capture_output=True, text=True)
+        p = subprocess.run([ROOT / "scripts" / "judges" / "llvm_frames.py", library, f"{at[name]:x}"], capture_output=True, text=True)
         if "no llvm-mc with" in p.stdout:
             pytest.skip(p.stdout.strip())
         assert (p.returncode, said in p.stdout) == (status, True), p.stdout + p.stderr

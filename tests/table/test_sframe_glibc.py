@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """glibc's own reader of .sframe: backtrace() of a glibc configured with --enable-sframe, which no package is built with.
-ETCH_SFRAME_GLIBC=DIR names its libraries (scripts/sframe_backtrace.py)."""
+ETCH_SFRAME_GLIBC=DIR names its libraries (scripts/judges/sframe_backtrace.py)."""
 
 import os
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Both encodings of the unwind tables (etch/orc_lookup.h, tool/table/unwind_tables.c)
 against plain lists of rows, damaged tables under sanitizers, and the list of
-possible return addresses against Zydis. See unwind/tables.c; scripts/fuzz_unwind.py
+possible return addresses against Zydis. See unwind/tables.c; scripts/fuzz.py
 runs the same for long."""
 import os
 import shutil

@@ -2,7 +2,7 @@
 /*
  * tables.c: the unwind tables of etch/orc_lookup.h and tool/table/unwind_tables.c,
  * against the plain list of rows that they are made from. For test_unwind_tables.py
- * and scripts/fuzz_unwind.py.
+ * and scripts/fuzz.py.
  *
  *   lookup SEED LISTS    random lists of rows through both encodings, every byte looked up
  *   mutate SEED TABLES MUTANTS   damaged tables; built with sanitizers, in buffers of their size

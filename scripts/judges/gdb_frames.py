@@ -19,9 +19,10 @@ import tempfile
 from collections import deque
 from pathlib import Path
 
-import pinned  # noqa: F401  (first of all: it may start another Python)
-from elftools.dwarf.callframe import FDE
-from elftools.elf.elffile import ELFFile
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import pinned  # noqa: E402, F401  (before other packages: it may start another Python)
+from elftools.dwarf.callframe import FDE  # noqa: E402
+from elftools.elf.elffile import ELFFile  # noqa: E402
 
 LOADER = r"""
 #include <elf.h>

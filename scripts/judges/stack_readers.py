@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Who can walk the stacks of programs without unwind data, before and after `etch rewrite --eh-frame`.
 
-    scripts/stack_readers.py [--stops 200] [--steps 1000000] [--only musl,rust,git,node,chromium] [--json FILE]
+    scripts/judges/stack_readers.py [--stops 200] [--steps 1000000] [--only musl,rust,git,node,chromium] [--json FILE]
 
 Each program is stopped at random times, and its main thread's stack is walked by gdb, by libunwind (libunwind-ptrace), by
 eu-stack and by framehop (of samply and others; cargo fetches it); `perf script` walks samples with copied stacks; libgcc's _Unwind_Backtrace from a signal handler, which is preloaded,
@@ -33,7 +33,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ETCH = ROOT / "build" / "etch"
 PIE = 0x555555554000    # without address randomization
 ENTRY = 0x100           # bytes of entry code: _start, and musl's _start_c

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Takes checks out of the code, one by one: which fuzz target notices, with the inputs that are kept?
-
-usage: fuzz_checks.py [--targets A,B] [--only FUNCTION,...] [--corpus DIR] [--list] DIR FILE...
 
 Each part of a condition of FILE (of an `if`, a `while` or a `return`) is replaced by what makes it do
 nothing: 0 in a row of ||, 1 in a row of &&. The targets (default: all) then replay tests/data/fuzz, the files
@@ -10,7 +7,6 @@ that fuzzing begins with and what a run of it has kept (--corpus: build-fuzz/cor
 SURVIVES. That one does is no error: the part may be there for another reason, or be implied by others;
 but each wants to be looked at. The tree is copied to DIR, where an earlier run's build is used again.
 """
-import argparse
 import os
 import re
 import shutil
@@ -18,7 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from .common import DATA, ROOT
+
 SECONDS = 120  # a target that takes longer hangs, which is noticed too
 
 
@@ -105,15 +102,16 @@ def noticed(directory, inputs):
     return None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(parser):
     parser.add_argument("--targets")
     parser.add_argument("--only", default="")
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("directory", type=Path)
     parser.add_argument("files", nargs="+")
-    options = parser.parse_args()
+
+
+def run(options):
     options.directory = options.directory.resolve()
     copy(options.directory)
     names = options.targets.split(",") if options.targets else re.findall(r'^\t\{"(\w+)"', (ROOT / "tests/fuzz/targets.c").read_text(), re.M)
@@ -125,7 +123,7 @@ def main():
             sys.exit(p.stderr)
         if not seeds.exists():
             subprocess.run([sys.executable, ROOT / "tests/fuzz/seeds.py", os.environ.get("ETCH_BUILD", ROOT / "build"), seeds], check=True)
-        kept = [ROOT / "tests" / "data" / "fuzz", seeds, *([options.corpus.resolve()] if options.corpus else [])]
+        kept = [DATA / "fuzz", seeds, *([options.corpus.resolve()] if options.corpus else [])]
         inputs = {t: [p for d in kept for p in sorted((d / t).glob("*"))] for t in names}
         what = noticed(options.directory, inputs)
         if what:
@@ -152,7 +150,4 @@ def main():
             survive += what is None
             print(f"{'SURVIVES' if what is None else 'noticed '} {line}{f' ({what})' if what else ''}", flush=True)
     print(f"{count} parts" + ("" if options.list else f", {survive} survive"))
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """glibc's backtrace() on what `etch rewrite --sframe=2` wrote: a glibc from 2.42 on, configured with --enable-sframe.
 
-    scripts/sframe_backtrace.py --glibc DIR [--stops 1000] [PROGRAM ARGS...]
+    scripts/judges/sframe_backtrace.py --glibc DIR [--stops 1000] [PROGRAM ARGS...]
 
 DIR has its ld-linux-x86-64.so.2 and libc.so.6 (and libm.so.6, if PROGRAM wants it). Its reader knows version 2 only: the
 .sframe of the libraries, libc.so.6 too, is written by etch, so that no frame needs libgcc and .eh_frame.

@@ -1,29 +1,22 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Damaged unwind tables and damaged .eh_frame under sanitizers until the time is up.
+"""Damaged unwind tables and damaged .eh_frame under sanitizers.
 
-usage: fuzz_unwind.py [--minutes N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
-
-BUILD is a build of etch with ASan and UBSan (make asan: build-asan). Builds tests/data/unwind/tables.c and
+Builds tests/data/unwind/tables.c and
 cfi_fuzz.c with its objects, in DIR (BUILD/fuzz) and in that time too, and runs them with one seed
 after the other: random rows through both encodings, mutants of the tables,
 random bytes for the list of return addresses, mutants of the .eh_frame of FILEs (by default small
 ones, made in DIR). What fails is printed once, as the command that shows it again, and what it said
-is kept in DIR. Exit 1 if there was any. `make fuzz` calls it.
+is kept in DIR. Exit 1 if there was any.
 """
-import argparse
-import multiprocessing
-import os
 import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 
 from progress import Progress
 
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ROOT / "tests" / "data" / "unwind"
+from .common import DATA, ROOT, arguments as common_arguments, environment, keep_make, minutes_left, results
+
+PROGRAMS = DATA / "unwind"
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=undefined", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}", f"-I{ROOT / 'lib' / 'include'}"]
 LIBRARIES = ["-lZydis", "-ldw", "-lelf", "-ljson-c", "-lxxhash", "-lm", "-ldl"]
@@ -51,36 +44,30 @@ def work(job):
         return argv, "hang", ""
 
 
-def jobs_make(options, slots):
-    env = dict(os.environ, ASAN_OPTIONS="exitcode=99:detect_leaks=1:allocator_may_return_null=1",
-               UBSAN_OPTIONS="halt_on_error=1:exitcode=99:print_stacktrace=1", LSAN_OPTIONS="exitcode=99")
-    number = options.seed
+def jobs_make(options):
+    env, number = environment(), options.seed
     while time.monotonic() < options.end:
         for driver, *args in ROUNDS:
-            slots.acquire()  # imap would take the whole endless list at once
             filled = [options.files if a == "FILES" else [str(number) if a == "SEED" else a] for a in args]
             yield [str(options.keep / driver), *sum(filled, [])], env, options.end
         number += 1
 
 
 def fuzz(options):
-    slots = threading.Semaphore(2 * options.jobs)
     rounds, seen, progress = 0, set(), Progress()
     print(f"seed {options.seed}, {len(options.files)} files, {options.jobs} jobs", flush=True)
-    with multiprocessing.Pool(options.jobs) as pool:
-        for argv, status, text in pool.imap_unordered(work, jobs_make(options, slots)):
-            slots.release()
-            rounds += status is not None
-            if status not in (0, None):
-                where = [line for line in text.splitlines() if " in " in line or "runtime error" in line]
-                key = "".join(where[:3]) or text.strip()
-                if key not in seen:
-                    seen.add(key)
-                    name = f"{Path(argv[0]).name}-{'-'.join(a for a in argv[1:4] if '/' not in a)}.txt"
-                    (options.keep / name).write_text(" ".join(argv) + "\n" + text)
-                    progress.end()
-                    print(f"{' '.join(argv)}: {status}\n{text}", flush=True)
-            progress(f"{rounds} rounds, {len(seen)} problems, {(options.end - time.monotonic()) / 60:.0f} minutes left:", " ".join(argv[:4]))
+    for argv, status, text in results(work, jobs_make(options), options.jobs):
+        rounds += status is not None
+        if status not in (0, None):
+            where = [line for line in text.splitlines() if " in " in line or "runtime error" in line]
+            key = "".join(where[:3]) or text.strip()
+            if key not in seen:
+                seen.add(key)
+                name = f"{Path(argv[0]).name}-{'-'.join(a for a in argv[1:4] if '/' not in a)}.txt"
+                (options.keep / name).write_text(" ".join(argv) + "\n" + text)
+                progress.end()
+                print(f"{' '.join(argv)}: {status}\n{text}", flush=True)
+        progress(f"{rounds} rounds, {len(seen)} problems, {minutes_left(options)}", " ".join(argv[:4]))
     progress.end()
     print(f"{rounds} rounds, {len(seen)} problems")
     return 1 if seen or not rounds else 0
@@ -103,21 +90,12 @@ def build(options):
     options.files.append("/bin/true")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep", type=Path)
-    parser.add_argument("build", type=Path)
-    parser.add_argument("files", nargs="*")
-    options = parser.parse_args()
-    options.keep = (options.keep or options.build / "fuzz").resolve()
-    options.keep.mkdir(parents=True, exist_ok=True)
+def arguments(parser):
+    common_arguments(parser, "fuzz")
+
+
+def run(options):
+    keep_make(options)
     build(options)
     options.end = time.monotonic() + 60 * options.minutes
     return fuzz(options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Structural mutants of ELF files and archives (tests/fuzz/structure.c), and every command on each.
-
-usage: fuzz_structure.py [--minutes N | --mutants N] [--first N] [--jobs N] [--seed N] [--keep DIR] BUILD [FILE...]
 
 BUILD has the program (make asan: build-asan/mutants) and an etch, which makes the files to begin with
 (tests/fuzz/seeds.py) where no FILEs are named. The mutants of a seed are numbered: the same number
@@ -12,7 +9,6 @@ was said; then it goes on with the next. So are mutants that, once rewritten, ar
 file when they are rewritten again. Prints each problem once by its place, and the count at the end; the count so far
 is in DIR/count. Exit 1 if there was any, or if nothing was done.
 """
-import argparse
 import os
 import re
 import subprocess
@@ -22,10 +18,10 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
-import seeds  # noqa: E402
-from progress import Progress  # noqa: E402
+from progress import Progress
+
+from .common import arguments as common_arguments, keep_make
+import seeds
 
 BATCH = 1000
 LEAK = 3  # exit status of mutants where memory was lost
@@ -46,7 +42,7 @@ def place(text):
     return re.sub(r"0x[0-9a-f]+|\d+", "N", " ".join(said[:1] + [f for f in frames if not f.startswith("__")][:4])) or text[-200:]
 
 
-class Run:
+class Mutants:
     def __init__(self, options, files):
         self.o, self.files = options, [str(f) for f in files]
         self.next, self.lock = options.first, threading.Lock()
@@ -64,14 +60,14 @@ class Run:
             self.next += count
             return first, count
 
-    def mutants(self, first, count, state):
+    def judge(self, first, count, state):
         p = subprocess.run([str(self.o.build / "mutants"), str(self.o.seed), str(first), str(count), str(state), *self.files],
                            stdin=subprocess.DEVNULL, capture_output=True, env=environment(count == 1))
         return p.returncode, p.stdout.decode(errors="replace"), p.stderr.decode(errors="replace")
 
     def keep(self, number, stage, status, said):
         path = self.o.keep / f"mutant-{self.o.seed}-{number}"
-        _, what, _ = self.mutants(number, 0, path)
+        _, what, _ = self.judge(number, 0, path)
         path.with_suffix(".txt").write_text(f"{what}in {stage}, exit status {status}\n{said[-20000:]}")
         return path, what
 
@@ -89,18 +85,18 @@ class Run:
     def leak(self, first, count, state):
         """Which of them lost memory."""
         if count == 1:
-            status, _, said = self.mutants(first, 1, state)
+            status, _, said = self.judge(first, 1, state)
             if status == LEAK:
                 self.problem(first, "leak", status, said)
             return
         for at, n in ((first, count // 2), (first + count // 2, count - count // 2)):
-            if self.mutants(at, n, state)[0] == LEAK:
+            if self.judge(at, n, state)[0] == LEAK:
                 self.leak(at, n, state)
 
     def batch(self, first, count, state):
         end = first + count
         while first < end:
-            status, out, said = self.mutants(first, end - first, state)
+            status, out, said = self.judge(first, end - first, state)
             again = [int(n) for n in re.findall(r"^again (\d+)", out, re.M)]
             at, reached = (end, end) if status in (0, LEAK) else (None, None)
             if at is None:
@@ -131,35 +127,26 @@ class Run:
             self.batch(first, count, Path(directory) / f"state-{k}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60)
+def arguments(parser):
+    common_arguments(parser, "structure")
     parser.add_argument("--mutants", type=int, default=0, help="so many, however long it takes")
     parser.add_argument("--first", type=int, default=0, help="the number to begin with (0)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep", type=Path, help="default: BUILD/structure")
-    parser.add_argument("build", type=Path)
-    parser.add_argument("files", nargs="*")
-    options = parser.parse_args()
-    options.keep = options.keep or options.build / "structure"
-    options.keep.mkdir(parents=True, exist_ok=True)
+
+
+def run(options):
+    keep_make(options)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # each mutant writes four files
     with tempfile.TemporaryDirectory(prefix="etch-structure-", dir=memory) as directory:
         files = options.files or sorted(seeds.structure_make(options.build / "etch", Path(directory)))
-        run = Run(options, files)
+        mutants = Mutants(options, files)
         print(f"seed {options.seed}, {len(files)} files, {options.jobs} jobs", flush=True)
-        threads = [threading.Thread(target=run.job, args=(directory, k)) for k in range(options.jobs)]
+        threads = [threading.Thread(target=mutants.job, args=(directory, k)) for k in range(options.jobs)]
         for t in threads:
             t.start()
         for t in threads:
             t.join()
-        run.progress.end()
-    for key, n in run.seen.items():
+        mutants.progress.end()
+    for key, n in mutants.seen.items():
         print(f"{n} times: {key}")
-    print(f"{run.done} mutants, {run.failed} failed, {len(run.again)} not the same when rewritten again")
-    return 1 if run.failed or run.again or not run.done else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    print(f"{mutants.done} mutants, {mutants.failed} failed, {len(mutants.again)} not the same when rewritten again")
+    return 1 if mutants.failed or mutants.again or not mutants.done else 0

@@ -4,7 +4,7 @@
 stack as truth: from every instruction the whole stack is unwound through the
 tables. See docs/correctness.md.
 
-    scripts/dynamic_truth.py [--rows etch|code|cfi] [--scale 1.0] [NAME...]
+    scripts/judges/dynamic_truth.py [--rows etch|code|cfi] [--scale 1.0] [NAME...]
 
 --rows etch: rows as `etch` makes them. code: the same with --no-cfi. cfi: .eh_frame
 read by pyelftools, which tests the truth and not etch.
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import dynamic  # noqa: E402

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Sizes of the sources at one or more commits, a column each: files, lines, long functions, words of docs.
 
-    scripts/house_sizes.py e2d636f HEAD
+    scripts/code_sizes.py e2d636f HEAD
 """
 import argparse
 import io

@@ -3,7 +3,7 @@
 """Every row that etch makes, beside .eh_frame as pyelftools reads it, at every
 address of every FDE. See docs/correctness.md.
 
-    scripts/static_truth.py [--etch build/etch] [FILE...]
+    scripts/judges/static_truth.py [--etch build/etch] [FILE...]
 
 Without FILE: libc, libstdc++, libcrypto, python3.11, and 20 more by the rule in
 tests/analysis/systemfiles.py. Two tables: with CFI allowed, and from code alone.
@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "analysis")]
 import pinned  # noqa: E402,F401
 import rows  # noqa: E402

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """libFuzzer's targets (tests/fuzz), one after the other.
-
-usage: fuzz_targets.py [--minutes N | --total N] [--jobs N] [--keep DIR] [--minimise] [--table FILE] BUILD [TARGET...]
 
 BUILD has the fuzzer (make B=build-fuzz ... build-fuzz/fuzzer; `make fuzz` does it) and an
 etch, which makes the files to begin with (tests/fuzz/seeds.py); those in tests/data/fuzz are taken
@@ -14,7 +11,6 @@ covered, inputs; --table puts those into FILE (a report), between its two commen
 --minutes 0 nothing is run: the figures are those of the run whose logs are in DIR. Exit 1 if any
 failed.
 """
-import argparse
 import concurrent.futures
 import os
 import re
@@ -26,8 +22,9 @@ from pathlib import Path
 
 from progress import Progress
 
-ROOT = Path(__file__).resolve().parent.parent
-CORPUS = ROOT / "tests" / "data" / "fuzz"
+from .common import DATA, ROOT
+
+CORPUS = DATA / "fuzz"
 # An input of at most MAX bytes may ask for at most so much at once, and take so long. The
 # sanitizers and a busy machine cost a factor of ten.
 MAX, MALLOC_MB, RSS_MB, SECONDS = 32768, 64, 2000, 25
@@ -68,7 +65,7 @@ def table_write(path, figures):
     lines += [f"| {a} | | {b} |" for a, b in zip(cells[:half], cells[half:])]
     lines.append(f"\nEdges are those of the whole program ({figures[0].all_edges:,}), of which most targets can reach a small part.")
     text = path.read_text()
-    text, n = re.subn(r"(?s)(<!-- fuzz_targets.py --table -->\n).*?(<!-- end -->\n)", lambda m: m[1] + "\n".join(lines) + "\n" + m[2], text)
+    text, n = re.subn(r"(?s)(<!-- fuzz.py targets --table -->\n).*?(<!-- end -->\n)", lambda m: m[1] + "\n".join(lines) + "\n" + m[2], text)
     assert n == 1, f"{path}: has no place for the table"
     path.write_text(text)
 
@@ -135,8 +132,7 @@ def report(options, f):
         minimise(options, f.target)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(parser):
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--total", type=float)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -146,7 +142,9 @@ def main():
     parser.add_argument("--room", type=int, default=64, help="KiB for a target's inputs in tests/data/fuzz (64)")
     parser.add_argument("build", type=Path)
     parser.add_argument("targets", nargs="*")
-    options = parser.parse_args()
+
+
+def run(options):
     options.keep = (options.keep or options.build / "corpus").resolve()
     subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "seeds.py", options.build, options.keep / "seeds"], check=True)
     names = options.targets or targets()
@@ -166,6 +164,3 @@ def main():
         table_write(options.table, sorted(figures, key=lambda f: names.index(f.target)))
     return 1 if any(f.status for f in figures) else 0
 
-
-if __name__ == "__main__":
-    sys.exit(main())
