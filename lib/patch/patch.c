@@ -23,8 +23,10 @@
  * Pages of one segment of text without changes that a run extends over. Each run costs a system call, and, since
  * private pages that once were writable count against the commit limit and others do not (VM_ACCOUNT), two mappings for
  * good. The pages between are not written to, so that they stay shared; but each costs an invalidation in the TLB.
+ * A change that would make more than TEXT_RUNS runs extends them further, up to the whole segment.
  */
-#define TEXT_GAP (32 * ETCH_PAGE)
+#define TEXT_GAP  (32 * ETCH_PAGE)
+#define TEXT_RUNS 4
 
 /*
  * Opens (adds W) or closes the pages of a list, with one mprotect(2) per run of pages that are at most `gap` bytes
@@ -85,22 +87,45 @@ static long pages_protect(const struct list *l, int text, int open, uint64_t gap
  * mappings it can fail when the open page was merged with a neighbour and the kernel cannot split
  * them again: by then the change is complete and remains, and the next set on the page closes it.
  */
-static void pages_close(const struct list *l, int text)
+static void pages_close(const struct list *l, int text, uint64_t gap)
 {
-	if (pages_protect(l, text, 0, text ? TEXT_GAP : 0))
+	if (pages_protect(l, text, 0, gap))
 		pages_protect(l, text, 0, 0); /* perhaps the program has unmapped something between */
 }
 
-/* Opens the pages of text. Where the system has not enough memory for the pages between (strict overcommit), or the
- * program has unmapped some of them, only those that are written to. 0 or a negative errno. */
-static long text_open(const struct list *l)
+/* The gap with which the words of a list are in at most TEXT_RUNS runs, if they are in one segment. */
+static uint64_t text_gap(const struct list *l)
 {
-	long ret = pages_protect(l, 1, 1, TEXT_GAP);
+	uint64_t gap = TEXT_GAP;
 
-	if (ret != -ENOMEM)
-		return ret;
-	pages_close(l, 1);
-	return pages_protect(l, 1, 1, 0);
+	for (;; gap *= 2) {
+		uint64_t end = 0;
+		unsigned runs = 0;
+
+		for (size_t i = 0; i < l->count; i++) {
+			if (l->word[i].swap || l->word[i].at < end)
+				continue;
+			runs += !end || PAGE_OF(l->word[i].at) - end > gap;
+			end = PAGE_OF(l->word[i].at) + ETCH_PAGE;
+		}
+		if (runs <= TEXT_RUNS || gap > INT32_MAX)
+			return gap;
+	}
+}
+
+/* Opens the pages of text. Where the system has not enough memory for the pages between (strict overcommit), or the
+ * program has unmapped some of them, nearer ones, and then only those that are written to. Changes `gap` to what closes
+ * them. 0 or a negative errno. */
+static long text_open(const struct list *l, uint64_t *gap)
+{
+	long ret;
+
+	for (*gap = text_gap(l);; *gap = *gap > TEXT_GAP ? TEXT_GAP : 0) {
+		ret = pages_protect(l, 1, 1, *gap);
+		if (ret != -ENOMEM || !*gap)
+			return ret;
+		pages_close(l, 1, *gap);
+	}
 }
 
 /* ---- the change --------------------------------------------------------------- */
@@ -240,6 +265,7 @@ static int changes_do(struct txn *t, int alone)
 int txn_change(struct txn *t)
 {
 	int alone = 0, err;
+	uint64_t gap;
 	long ret;
 
 	t->text_refused = 0;
@@ -253,17 +279,17 @@ int txn_change(struct txn *t)
 	err = errno_to_etch(ret);
 	t->data_refused = t->data_swapped && err;
 	if (!err) {
-		ret = text_open(&t->text);
+		ret = text_open(&t->text, &gap);
 		err = errno_to_etch(ret);
 		t->text_refused = err == ETCH_EPERM;
 		if (!err)
 			err = changes_do(t, alone);
-		pages_close(&t->text, 1);
+		pages_close(&t->text, 1, gap);
 	}
 	if (t->data_swapped)
 		part_objects.data_swap_end();
 	else
-		pages_close(&t->data, 0);
+		pages_close(&t->data, 0, 0);
 	return err;
 }
 

@@ -6,13 +6,12 @@ import pytest
 
 from conftest import CCS, Flow, run
 
-SITES = 60
 PROGRAM = """
 #include <etch/imv.h>
 #include <stdio.h>
 ETCHED int v = 5;
 #define F(i) __attribute__((noinline)) int f##i(int x) { return x + v * 3; } \\
-	__attribute__((noinline, used)) void pad##i(void) { __asm__ volatile(".skip 20000, 0x90"); }
+	__attribute__((noinline, used)) void pad##i(void) { __asm__ volatile(".skip APART, 0x90"); }
 FUNCTIONS
 static int mappings(void)
 {
@@ -37,15 +36,16 @@ int main(void)
 
 
 @pytest.mark.parametrize("cc", CCS)
-def test_stores_to_distant_pages_share_a_mapping(tmp_path, build, cc):
+@pytest.mark.parametrize("sites, apart", [(60, 20000), (12, 200000)])
+def test_stores_to_distant_pages_share_a_mapping(tmp_path, build, cc, sites, apart):
     """With one thread, where sites are stored to and not swapped. Only the pages that are written to become private."""
-    text = PROGRAM.replace("FUNCTIONS", "\n".join(f"F({i})" for i in range(SITES)))
-    text = text.replace("SUM", "+".join(f"f{i}(1)" for i in range(SITES)))
+    text = PROGRAM.replace("FUNCTIONS", "\n".join(f"F({i})" for i in range(sites))).replace("APART", str(apart))
+    text = text.replace("SUM", "+".join(f"f{i}(1)" for i in range(sites)))
     exe = Flow(tmp_path, build, cc).program(text, "linked", ["-O2", "-w"])
     said = re.fullmatch(r"0 (-?\d+) (\d+) (\d+) (\d+)", run([exe]).stdout)
     more, armed, private, total = map(int, said.groups())
-    assert armed == SITES and total == SITES * (1 + 3 * 3)
-    assert more <= 3 and SITES * 4096 <= private <= (SITES + 10) * 4096
+    assert armed == sites and total == sites * (1 + 3 * 3)
+    assert more <= 3 and sites * 4096 <= private <= (sites + 10) * 4096
 
 
 UNMAPPED = """
