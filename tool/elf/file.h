@@ -135,6 +135,21 @@ uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t fr
 /* Relocations of an SHT_RELA section, sorted by offset; malloc'd. Returns their
  * number, or -1 and a message (symbol index out of range, odd size). */
 long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **out, struct error *e);
+/* The same number, for who reads the relocations in place, by elf_reloc_at(): a large program has hundreds of
+ * thousands, and few passes need them sorted. */
+long elf_relocs_count(const struct elf_file *f, uint32_t section, struct error *e);
+
+/* Relocation i of a section, in the order of the file; i is below elf_relocs_count(). */
+static inline struct elf_reloc elf_reloc_at(const struct elf_file *f, uint32_t section, long i)
+{
+	Elf64_Rela rela;
+
+	memcpy(&rela, f->sections[section].data + (size_t)i * sizeof(rela), sizeof(rela));
+	return (struct elf_reloc){.offset = rela.r_offset,
+	                          .addend = rela.r_addend,
+	                          .type = (uint32_t)ELF64_R_TYPE(rela.r_info),
+	                          .symbol = (uint32_t)ELF64_R_SYM(rela.r_info)};
+}
 
 /* Linked files: the bytes at a virtual address, of which at least `size` are in
  * one loaded segment's file contents; null otherwise. */

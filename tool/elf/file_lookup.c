@@ -43,14 +43,12 @@ static int reloc_order(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **out, struct error *e)
+long elf_relocs_count(const struct elf_file *f, uint32_t section, struct error *e)
 {
 	const struct elf_section *s = &f->sections[section];
-	uint64_t n = s->sh.sh_size / sizeof(Elf64_Rela), i, symbols;
-	struct elf_reloc *r;
-	bool sorted = true;
+	uint64_t n = s->sh.sh_size / sizeof(Elf64_Rela), symbols;
+	long i;
 
-	*out = NULL;
 	if (s->sh.sh_size % sizeof(Elf64_Rela))
 		return error_set(e, "section %s: not a whole number of relocations", s->name);
 	if (!s->data)
@@ -59,28 +57,34 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 	symbols = s->sh.sh_link == f->symtab                        ? f->symbol_count
 	          : s->sh.sh_link == f->dynsym && !elf_is_object(f) ? f->dynsym_count
 	                                                            : 0;
-	r = mem_alloc(n, sizeof(*r));
-	for (i = 0; i < n; i++) {
-		Elf64_Rela rela;
+	for (i = 0; i < (long)n; i++) {
+		uint32_t symbol = elf_reloc_at(f, section, i).symbol;
 
-		memcpy(&rela, s->data + i * sizeof(rela), sizeof(rela));
-		r[i].offset = rela.r_offset;
-		r[i].addend = rela.r_addend;
-		r[i].type = (uint32_t)ELF64_R_TYPE(rela.r_info);
-		r[i].symbol = (uint32_t)ELF64_R_SYM(rela.r_info);
-		if (r[i].symbol && r[i].symbol >= symbols) {
-			error_set(e, "section %s: relocation %" PRIu64 " names symbol %u of %" PRIu64, s->name, i, r[i].symbol,
-			          symbols);
-			free(r);
-			return -1;
-		}
+		if (symbol && symbol >= symbols)
+			return error_set(e, "section %s: relocation %ld names symbol %u of %" PRIu64, s->name, i, symbol, symbols);
+	}
+	return (long)n;
+}
+
+long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **out, struct error *e)
+{
+	long n = elf_relocs_count(f, section, e), i;
+	bool sorted = true;
+	struct elf_reloc *r;
+
+	*out = NULL;
+	if (n < 0 || !f->sections[section].data)
+		return n;
+	r = mem_alloc((size_t)n, sizeof(*r));
+	for (i = 0; i < n; i++) {
+		r[i] = elf_reloc_at(f, section, i);
 		if (i && r[i].offset < r[i - 1].offset)
 			sorted = false;
 	}
 	if (!sorted)
-		qsort(r, n, sizeof(*r), reloc_order);
+		qsort(r, (size_t)n, sizeof(*r), reloc_order);
 	*out = r;
-	return (long)n;
+	return n;
 }
 
 struct elf_held elf_held(const struct elf_file *f, uint32_t section, uint64_t addr)

@@ -113,22 +113,18 @@ static void arrays_add(const struct elf_file *f, const struct code_space *space,
 
 		if (s->sh.sh_type == SHT_RELA && (s->sh.sh_flags & SHF_ALLOC)) {
 			struct error ignored; /* malformed: this section is ignored */
-			struct elf_reloc *r;
-			long n = elf_relocs(f, i, &r, &ignored), j;
+			long n = elf_relocs_count(f, i, &ignored), j;
 
 			for (j = 0; j < n; j++) {
+				struct elf_reloc r = elf_reloc_at(f, i, j);
 				uint32_t k;
 
-				if (r[j].type != R_X86_64_RELATIVE || !space_at(space, (uint64_t)r[j].addend))
-					continue;
 				for (k = 0; k < arrays; k++)
-					if (r[j].offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
+					if (r.offset - array[k]->sh.sh_addr < array[k]->sh.sh_size)
 						break;
-				if (k < arrays)
-					candidate_add(out, (struct candidate){(uint64_t)r[j].addend, 0, -1, 2, true, false, false, NULL});
+				if (k < arrays && r.type == R_X86_64_RELATIVE && space_at(space, (uint64_t)r.addend))
+					candidate_add(out, (struct candidate){(uint64_t)r.addend, 0, -1, 2, true, false, false, NULL});
 			}
-			if (n >= 0)
-				free(r);
 		}
 		if (!is_array(s) || !s->data)
 			continue;

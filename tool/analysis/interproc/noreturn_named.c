@@ -96,19 +96,18 @@ static void noreturn_slots(struct work *w)
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
 		struct error ignored;
-		struct elf_reloc *r;
 		long n, j;
 
 		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->dynsym || !f->dynsym)
 			continue;
-		n = elf_relocs(f, i, &r, &ignored);
-		if (n < 0)
-			continue; /* malformed: this section is ignored */
-		for (j = 0; j < n; j++)
-			if ((r[j].type == R_X86_64_JUMP_SLOT || r[j].type == R_X86_64_GLOB_DAT) && r[j].symbol < f->dynsym_count &&
-			    is_noreturn(w, f->dynsyms[r[j].symbol].name))
-				noreturn_add(w, FLOW_SLOT | r[j].offset);
-		free(r);
+		n = elf_relocs_count(f, i, &ignored); /* malformed: this section is ignored */
+		for (j = 0; j < n; j++) {
+			struct elf_reloc r = elf_reloc_at(f, i, j);
+
+			if ((r.type == R_X86_64_JUMP_SLOT || r.type == R_X86_64_GLOB_DAT) && r.symbol < f->dynsym_count &&
+			    is_noreturn(w, f->dynsyms[r.symbol].name))
+				noreturn_add(w, FLOW_SLOT | r.offset);
+		}
 	}
 	noreturn_sort(w);
 	for (k = 0; k < w->ranges.count; k++) {

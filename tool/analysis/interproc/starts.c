@@ -116,19 +116,18 @@ void evidence_data(struct work *w)
 		if (elf_is_object(f) || !s->data || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
 			continue;
 		if (s->sh.sh_type == SHT_RELA) {
-			struct elf_reloc *r;
 			struct error ignored;
-			long n = elf_relocs(f, i, &r, &ignored), j;
+			long n = elf_relocs_count(f, i, &ignored), j;
 
 			for (j = 0; j < n; j++) {
-				k = r[j].type == R_X86_64_RELATIVE || r[j].type == R_X86_64_IRELATIVE
-				        ? range_number(&w->env, (uint64_t)r[j].addend & ~(FLOW_EXTERN | FLOW_SLOT))
+				struct elf_reloc r = elf_reloc_at(f, i, j);
+
+				k = r.type == R_X86_64_RELATIVE || r.type == R_X86_64_IRELATIVE
+				        ? range_number(&w->env, (uint64_t)r.addend & ~(FLOW_EXTERN | FLOW_SLOT))
 				        : NO_RANGE;
-				if (k != NO_RANGE && w->ranges.list[k].start == (uint64_t)r[j].addend)
+				if (k != NO_RANGE && w->ranges.list[k].start == (uint64_t)r.addend)
 					w->state[k].evidence |= EVIDENCE_FUNCTION;
 			}
-			if (n >= 0)
-				free(r);
 			continue;
 		}
 		if (section_is_own(w, s))

@@ -109,32 +109,29 @@ static void data_read(struct work *w)
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
 		struct error ignored;
-		struct elf_reloc *r;
 		long n, j;
 
 		if (f->sections[i].sh.sh_type != SHT_RELA || !(f->sections[i].sh.sh_flags & SHF_ALLOC))
 			continue;
-		n = elf_relocs(f, i, &r, &ignored);
+		n = elf_relocs_count(f, i, &ignored);
 		for (j = 0; j < n; j++) {
-			uint64_t addr = (uint64_t)r[j].addend;
+			struct elf_reloc r = elf_reloc_at(f, i, j);
+			uint64_t addr = (uint64_t)r.addend;
 
-			if ((r[j].type != R_X86_64_RELATIVE && r[j].type != R_X86_64_IRELATIVE) ||
-			    (addr & (FLOW_EXTERN | FLOW_SLOT)) || !space_at(&w->out->space, addr))
+			if ((r.type != R_X86_64_RELATIVE && r.type != R_X86_64_IRELATIVE) || (addr & (FLOW_EXTERN | FLOW_SLOT)) ||
+			    !space_at(&w->out->space, addr))
 				continue;
 			mem_reserve(&w->data, &capacity, w->data_count, sizeof(*w->data));
 			w->data[w->data_count++] = addr;
-			if (r[j].type != R_X86_64_RELATIVE)
+			if (r.type != R_X86_64_RELATIVE)
 				continue;
 			mem_reserve(&w->pointers, &pointer_capacity, w->env.pointer_count, sizeof(*w->pointers));
-			w->pointers[w->env.pointer_count++] = (struct flow_pointer){r[j].offset, addr};
+			w->pointers[w->env.pointer_count++] = (struct flow_pointer){r.offset, addr};
 		}
-		if (n >= 0)
-			free(r);
 	}
 	sort_words(w->data, w->data_count);
 	w->data_count = words_unique(w->data, w->data_count);
-	if (w->env.pointer_count)
-		qsort(w->pointers, w->env.pointer_count, sizeof(*w->pointers), pointer_order);
+	sort_by_address_if_needed(w->pointers, w->env.pointer_count, sizeof(*w->pointers), pointer_order);
 	w->env.pointers = w->pointers;
 }
 
