@@ -9,7 +9,6 @@ import pytest
 import test_header
 import test_pv_header
 from compilers import installed
-from conftest import 
 from header_standards import compile_errors, wrong
 
 

@@ -8,7 +8,6 @@ import tarfile
 import pytest
 
 import fetch
-from conftest import 
 
 
 def archive(path, members):

@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from conftest import 
 
 import sframe_backtrace as glibc
 
