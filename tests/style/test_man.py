@@ -15,7 +15,7 @@ def command_names():
     return re.findall(r'\{"(\w+)", "[^"]*", cmd_\w+\}', text)
 
 
-PAGES = ["etch.1", "etch-cc.1", *(f"etch-{name}.1" for name in command_names()), "libetch.3", "libetch-unwind.3", "libetch-copy.3", "etch-unwind.7"]
+PAGES = ["etch.1", "etch-cc.1", *(f"etch-{name}.1" for name in command_names()), "libetch.3", "libetch-unwind.3", "libetch-copy.3", "etch-unwind.7", "libetch-exceptions.7"]
 
 
 @pytest.mark.parametrize("page", PAGES)
