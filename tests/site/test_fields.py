@@ -148,6 +148,42 @@ def test_stores_to_some_fields_leave_the_others_armed(flow, flags, objects):
     assert re.search(r"^bad 0 hz 410 port 7001 verbosity 42 sample 43 clients (\d+) stored \1 verify 0\nreleased 0 0 0 0 0 0$", out, re.M), out
 
 
+FLOATS = """
+#include <etch/imv.h>
+#include <stdio.h>
+#include <string.h>
+ETCHED struct settings { double rate; int limit; char name[16]; int last; } settings = { 0.5, 3, "x", 1 };
+__attribute__((noinline)) double rate(void) { return settings.rate * 2; }
+__attribute__((noinline)) int limit(void) { return settings.limit; }
+int main(int argc, char **argv)
+{
+	settings.rate = argc;
+	memset(&settings.last, argc, sizeof(settings.last));
+	strcpy(settings.name, argv[0]);
+	return printf("%f %d %s\\n", rate(), limit(), settings.name) < 0;
+}
+"""
+
+
+def test_a_field_that_no_read_can_have_as_an_immediate_is_not_armed(flow):
+    exe = flow.link([flow.compile(flow.source(FLOATS, "floats.c"), ["-O2", "-g"])], ["-pthread"], "floats")
+    flow.rewrite(exe)
+    f = {x["field"]: x for x in flow.inspect("fields", exe)["fields"]}
+    assert (f["rate"]["armed"], f["rate"]["reads"], f["rate"]["because"]) == ("no", 1, "none of its reads has an immediate form")
+    assert f["limit"]["armed"] == "yes"
+    assert "(1 read) armed now" in (last := run([flow.etch, "inspect", "fields", exe]).stdout.splitlines()[-1]), last
+    assert "1 read without an immediate form" in last, last
+
+
+def test_a_line_is_the_programs_not_that_of_a_libc_header(flow):
+    exe = flow.link([flow.compile(flow.source(FLOATS, "floats.c"), ["-O2", "-g", "-D_FORTIFY_SOURCE=2"])], ["-pthread"], "floats")
+    f = {x["field"]: x for x in flow.inspect("fields", exe)["fields"]}
+    lines = FLOATS.splitlines()
+    for field, text in (("last", "memset"), ("name", "strcpy")):
+        number = next(i for i, line in enumerate(lines, 1) if text in line)
+        assert f"floats.c:{number}" in f[field]["because"] and ".h:" not in f[field]["because"], f[field]
+
+
 def test_rewriting_twice_is_rewriting_once(flow):
     exe = linked(flow, SERVER, ["-O2", "-g"])
     once = exe.read_bytes()

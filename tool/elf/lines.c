@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the file. */
 #include "elf/lines_internal.h"
+#include "elf/source_frames_internal.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -23,6 +24,7 @@ struct lines {
 	bool units_read;
 	size_t ranges_most; /* how many ranges may be read: DIEs of a hostile file can share one list of ranges */
 	bool compiled_read;
+	struct inlined_frames *inlined; /* opened on first use */
 };
 
 struct range {
@@ -96,6 +98,7 @@ void lines_close(struct lines *l)
 {
 	if (!l)
 		return;
+	inlined_frames_close(l->inlined);
 	if (l->dwfl)
 		dwfl_end(l->dwfl);
 	free(l->compiled);
@@ -199,17 +202,53 @@ const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *
 	return line ? dwfl_lineinfo(line, NULL, number, NULL, NULL, NULL) : unit_find(l, at, number);
 }
 
+static void line_print(const char *file, int number, char *out, size_t out_size)
+{
+	const char *slash = strrchr(file, '/');
+
+	snprintf(out, out_size, "%.200s:%d", slash ? slash + 1 : file, number);
+}
+
 void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size)
 {
-	const char *file, *slash;
+	const char *file;
 	int number;
 
 	snprintf(out, out_size, "-");
 	file = lines_source(l, section, addr, &number);
-	if (!file)
+	if (file)
+		line_print(file, number, out, out_size);
+}
+
+/* Is a source file a header of the C library, a compiler or an installed library? */
+static bool is_system_header(const char *file)
+{
+	return !strncmp(file, "/usr/include/", strlen("/usr/include/")) ||
+	       !strncmp(file, "/usr/local/include/", strlen("/usr/local/include/")) ||
+	       (!strncmp(file, "/usr/lib", strlen("/usr/lib")) && strstr(file, "/include/"));
+}
+
+void lines_find_caller(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size)
+{
+	struct source_frame frames[SOURCE_FRAMES_MOST];
+	const char *file;
+	Dwarf_Addr at;
+	int number;
+	size_t n, i;
+
+	lines_find(l, section, addr, out, out_size);
+	file = lines_source(l, section, addr, &number);
+	if (!file || !is_system_header(file) || !lines_address(l, section, addr, &at))
 		return;
-	slash = strrchr(file, '/');
-	snprintf(out, out_size, "%.200s:%d", slash ? slash + 1 : file, number);
+	if (!l->inlined)
+		l->inlined = inlined_frames_open(l->module, true);
+	n = inlined_frames_find(l->inlined, at, frames);
+	for (i = 0; i < n; i++) {
+		if (!frames[i].file || !frames[i].line || is_system_header(frames[i].file))
+			continue;
+		line_print(frames[i].file, (int)frames[i].line, out, out_size);
+		return;
+	}
 }
 
 /* Depth of nested classes and namespaces that is searched: enough for any C++. */

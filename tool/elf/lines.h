@@ -15,6 +15,8 @@ void lines_close(struct lines *l);
 const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *line);
 /* "file.c:12", or "-". */
 void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
+/* The same, but if the address is in a function of a system header that was inlined, the line that calls it. */
+void lines_find_caller(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
 
 /*
  * True if DWARF has a function at an address (ET_REL: offset in `section`) in a language other than

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inlined functions of an address (inlined_frames.c), for source_frames.c only. */
+/* Inlined functions of an address (inlined_frames.c), for source_frames.c and lines.c. */
 #ifndef ELF_SOURCE_FRAMES_INTERNAL_H
 #define ELF_SOURCE_FRAMES_INTERNAL_H
 

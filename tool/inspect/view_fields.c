@@ -19,6 +19,7 @@
 #define PLACES_SHOWN 3  /* of a field's stores, without --all */
 #define GUIDE_SHOWN  6  /* of the lines that arm most reads, without --all */
 #define LINES_SHOWN  16 /* of the lines to replace, without --all */
+#define NO_FORM      "none of its reads has an immediate form"
 
 static const struct column field_columns[] = {
 	{"object", false}, {"field", false}, {"offset", true}, {"size", true},
@@ -32,7 +33,8 @@ static const char *const when_names[WHENS] = {"yes", "by etch_sync", "guarded", 
 
 /* Fields and their reads, for the sums of an object, and the lines of the stores that keep those of BY_SET from it. */
 struct sums {
-	size_t fields[WHENS], reads[WHENS];
+	size_t fields[WHENS], reads[WHENS]; /* reads: those that have an immediate form */
+	size_t formless;                    /* reads that have none */
 	char **lines;
 	size_t line_count, line_capacity;
 	struct field_guide guide;
@@ -71,6 +73,20 @@ static bool is_read_of(const struct site *s, const struct field *f)
 	       (uint64_t)s->off + s->size > f->from;
 }
 
+/* The reads of a field that have an immediate form; *all: with those that have none. */
+static size_t reads_count(const struct field *f, size_t *all)
+{
+	size_t i, formed = 0;
+
+	for (i = *all = 0; i < f->site_count; i++) {
+		bool read = is_read_of(f->sites[i], f);
+
+		*all += read;
+		formed += read && !f->sites[i]->reason;
+	}
+	return formed;
+}
+
 /* Does a store or an escape keep this field from being armed? */
 static bool is_reason(const struct view *v, const struct site *s, const struct field *f)
 {
@@ -101,7 +117,7 @@ static void place_add(const struct view *v, struct lines *lines, const struct si
 	view_place(v, s->section, s->addr, where, sizeof(where));
 	snprintf(source, sizeof(source), "-");
 	if (!s->in_data)
-		lines_find(lines, s->section, s->addr, source, sizeof(source));
+		lines_find_caller(lines, s->section, s->addr, source, sizeof(source));
 	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "",
 	         s->kernel                ? "kernel: "
 	         : s->kind == SITE_ESCAPE ? "address: "
@@ -132,7 +148,7 @@ static void line_text(const struct view *v, struct lines *lines, const struct si
 {
 	size_t n;
 
-	lines_find(lines, s->section, s->addr, at, size);
+	lines_find_caller(lines, s->section, s->addr, at, size);
 	n = strlen(at);
 	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: of no line */
 		view_place(v, s->section, s->addr, at, size);
@@ -181,17 +197,21 @@ static void guide_add_whole(const struct view *v, struct lines *lines, const str
                             struct sums *sums)
 {
 	const struct object *o = &v->scan.objects.list[f->object];
-	size_t k, i;
+	size_t k;
 
 	if (!o->members.count)
 		guide_add(v, lines, f, f->from, f->to, reads, sums);
 	for (k = 0; k < o->members.count && !field_guide_is_full(&sums->guide); k++) {
 		const struct member *m = &o->members.list[k];
-		struct field part = {.object = f->object, .from = m->off, .to = m->off + m->size};
-		size_t n = 0;
+		struct field part = {
+			.object = f->object,
+			.from = m->off,
+			.to = m->off + m->size,
+			.sites = f->sites,
+			.site_count = f->site_count,
+		};
+		size_t all, n = reads_count(&part, &all);
 
-		for (i = 0; i < f->site_count; i++)
-			n += is_read_of(f->sites[i], &part);
 		if (n)
 			guide_add(v, lines, f, part.from, part.to, n, sums);
 	}
@@ -211,28 +231,43 @@ static bool set_would_arm(const struct view *v, struct lines *lines, const struc
 	return true;
 }
 
+/* What stands in the column `because`: the places that keep a field from being armed, or another reason. */
+static const char *because(const struct object *o, const struct field *f, const char *places, size_t count)
+{
+	if (places && *places)
+		return places;
+	if (f->when == AT_START || count)
+		return "-";
+	if (o->exported)
+		return OBJECT_EXPORTED;
+	return o->unarmed_why ? o->unarmed_why : "-";
+}
+
 static void field_show(const struct view *v, struct lines *lines, const struct field *f, bool all, struct listing *l,
                        struct sums *sums)
 {
 	const struct object *o = &v->scan.objects.list[f->object];
 	const struct member *m = member_at(&o->members, f->from);
-	size_t i, count = 0, reads = 0;
-	enum when when;
+	size_t i, count = 0, reads, formed = reads_count(f, &reads);
+	bool loads = reads && !formed;
+	enum when when = f->when;
 	char *why = NULL;
 
-	for (i = 0; i < f->site_count; i++)
-		reads += is_read_of(f->sites[i], f);
-	if (f->when != AT_START)
-		why = reasons(v, lines, f, all, &count);
-	when = f->when == NEVER && set_would_arm(v, lines, f, sums) ? BY_SET : f->when;
-	sums->fields[when]++;
-	sums->reads[when] += reads;
-	sums->guide.reads += reads;
-	if (f->when == NEVER || f->when == GUARDED) {
+	sums->formless += reads - formed;
+	if (!loads) {
+		if (when != AT_START)
+			why = reasons(v, lines, f, all, &count);
+		if (when == NEVER && set_would_arm(v, lines, f, sums))
+			when = BY_SET;
+		sums->fields[when]++;
+		sums->reads[when] += formed;
+		sums->guide.reads += formed;
+	}
+	if (!loads && (f->when == NEVER || f->when == GUARDED)) {
 		if (f->whole)
-			guide_add_whole(v, lines, f, reads, sums);
-		else if (reads)
-			guide_add(v, lines, f, f->from, f->to, reads, sums);
+			guide_add_whole(v, lines, f, formed, sums);
+		else if (formed)
+			guide_add(v, lines, f, f->from, f->to, formed, sums);
 	}
 	for (i = 0; f->whole && o->facts && i < f->site_count; i++)
 		sums->stores += f->sites[i]->kind == SITE_STORE;
@@ -249,14 +284,9 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 	listing_add(l, "%" PRIu64, f->from);
 	listing_add(l, "%" PRIu64, f->to - f->from);
 	listing_add(l, "%zu", reads);
-	listing_add(l, "%s", when_names[f->when]);
+	listing_add(l, "%s", when_names[loads ? NEVER : f->when]);
 	listing_add(l, "%zu", count);
-	listing_add(l, "%s",
-	            why && *why                    ? why
-	            : f->when == AT_START || count ? "-"
-	            : o->exported                  ? OBJECT_EXPORTED
-	            : o->unarmed_why               ? o->unarmed_why
-	                                           : "-");
+	listing_add(l, "%s", loads ? NO_FORM : because(o, f, why, count));
 	free(why);
 }
 
@@ -401,6 +431,8 @@ static void sums_print(const char *object, struct sums *s, bool all)
 	       s->fields[BY_SYNC] + s->fields[GUARDED], s->reads[BY_SYNC] + s->reads[GUARDED]);
 	if (s->fields[NEVER])
 		printf(", %zu (%zu) not: something takes the address", s->fields[NEVER], s->reads[NEVER]);
+	if (s->formless)
+		printf(", %zu read%s without an immediate form", s->formless, plural(s->formless));
 	if (n)
 		printf("%s %zu (%zu) after etch_set in place of %zu line%s:", s->fields[NEVER] ? ";" : ",", s->fields[BY_SET],
 		       s->reads[BY_SET], n, plural(n));
