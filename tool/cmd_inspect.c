@@ -158,6 +158,29 @@ static void view_complain(const char *word)
 	           meant ? " (did you mean " : "", meant ? meant : "", meant ? "?)" : "");
 }
 
+static bool is_missing(const char *path) { return access(path, F_OK) && errno == ENOENT; }
+
+/* Says how a function is given, if one of two operands may be meant as a function: the first of `orc` and the like,
+ * which have --at for it, or the last of `code`, where it comes first. True: it was said. */
+static bool function_complain(const struct options *opt, int argc, char **argv)
+{
+	bool rows = opt->what == ORC || opt->what == SFRAME || opt->what == CFI;
+	const char *func = NULL, *file = NULL;
+
+	if (rows && !opt->at && argc == 2 && is_missing(argv[0]) != is_missing(argv[1])) {
+		func = argv[is_missing(argv[1])];
+		file = argv[is_missing(argv[0])];
+	} else if (opt->what == CODE && argc == 1 && is_missing(argv[0]) && !is_missing(opt->at)) {
+		func = argv[0];
+		file = opt->at;
+	}
+	if (!func || strchr(func, '/'))
+		return false;
+	text_error(NULL, "%s: no such file; for the function of that name: etch inspect %s %s%s %s", func, names[opt->what],
+	           rows ? "--at " : "", func, file);
+	return true;
+}
+
 /* Takes the name of the view, and for `code` then FUNC, off the operands. */
 static void operands_take(struct options *opt, int *argc, char ***argv)
 {
@@ -367,5 +390,7 @@ int cmd_inspect(int argc, char **argv)
 		fprintf(stderr, "etch: missing FILE operand; see etch inspect --help\n");
 		return EXIT_UNUSABLE;
 	}
+	if (function_complain(&opt, argc, argv))
+		return EXIT_UNUSABLE;
 	return options_fit(&opt) ? show_all(&opt, argc, argv) : EXIT_UNUSABLE;
 }

@@ -40,6 +40,16 @@ def test_nothing_is_meant_by_what_is_like_nothing(etch, args):
     assert "qqqqqq" in line and "did you mean" not in line
 
 
+@pytest.mark.parametrize("operands,command", [
+    (["orc", "main", "FILE"], "orc --at main FILE"), (["cfi", "FILE", "main"], "cfi --at main FILE"),
+    (["code", "FILE", "main"], "code main FILE")])
+def test_a_function_in_the_place_of_a_file(etch, tmp_path, operands, command):
+    operands = [str(etch) if o == "FILE" else o for o in operands]
+    p = run([etch, "inspect", *operands], ok=2, cwd=tmp_path)
+    assert p.stdout == ""
+    assert p.stderr == f"etch: main: no such file; for the function of that name: etch inspect {command.replace('FILE', str(etch))}\n"
+
+
 def test_a_file_comes_before_a_view_that_it_is_like(etch, tmp_path):
     """A name of a file that is there is a file; what has a path or an ending is meant to be one."""
     shutil.copy("/bin/true", tmp_path / "sumary")
