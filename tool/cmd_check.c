@@ -55,6 +55,7 @@ static void help(void)
 	       "                           text (default); json (docs/schemas/check.json); SARIF 2.1.0\n"
 	       "  -o, --output OUT         write to OUT instead of standard output\n"
 	       "  -j, --jobs N             check N files at a time, or a single FILE with N threads\n"
+	       "                           (default: 1; for a FILE above 32 MB up to 4)\n"
 	       "      --level error|warning|note\n"
 	       "                           lowest severity shown (default: warning; with json: note)\n"
 	       "      --fail-on error|warning|never\n"
@@ -220,7 +221,7 @@ static int run_all(struct run *r, char **names, int count)
 	if (r->record.path)
 		run.keep = SEVERITY_NOTE;
 	if (!run.jobs)
-		run.jobs = r->inputs.count > 1 ? workers_jobs() : 1;
+		run.jobs = r->inputs.count == 1 ? workers_threads(input_size(r->inputs.list)) : workers_jobs();
 	r->reports = mem_zero(r->inputs.count, sizeof(*r->reports));
 	check_print_begin(&r->printer, opt->root, opt->docs, opt->baseline,
 	                  r->known.rules.count || opt->policy.compiler == SEVERITY_NEVER);

@@ -37,9 +37,10 @@ static void help(void)
 	       "\n"
 	       "  -o, --output OUT   write to OUT, not to FILE (one FILE only); an existing OUT\n"
 	       "                     loses set-id bits and capabilities\n"
-	       "  -j, --jobs N       rewrite N files at a time, or a single FILE with N threads.\n"
-	       "                     Under make -j (with + before the command) job slots are shared\n"
-	       "                     with make, and the default is as many as it grants\n"
+	       "  -j, --jobs N       rewrite N files at a time, or a single FILE with N threads\n"
+	       "                     (default: 1; for a FILE above 32 MB one for each processor,\n"
+	       "                     at most 4). Under make -j (with + before the command) job slots\n"
+	       "                     are shared with make, and the default is as many as it grants\n"
 	       "      --only LIST    tables to make, separated by commas: imv (loads), pv (calls),\n"
 	       "                     orc (unwind rows), ex (exception table); others stay unchanged\n"
 	       "      --no-cfi       unwind rows from the code alone, ignoring .eh_frame\n"
@@ -332,9 +333,9 @@ static int command_run(int argc, char **argv, struct command_line *l)
 		l->opt.make.imv = l->opt.make.pv = l->opt.make.ex = false;
 	if (files_find(argc - first, argv + first, l->opt.output, &files)) {
 		files_announce(l, argc - first, argv + first, &files);
-		/* Files run in parallel as make's jobserver allows; threads for a single file only with -j. */
+		/* Files run in parallel as make's jobserver allows; a single file has threads if it is large. */
 		if (!l->opt.jobs)
-			l->opt.jobs = files.count > 1 ? workers_jobs() : 1;
+			l->opt.jobs = files.count == 1 ? workers_threads(input_size(files.list)) : workers_jobs();
 		status = rewrite_files(&files, &l->opt);
 	}
 	inputs_free(&files);

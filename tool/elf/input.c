@@ -55,6 +55,13 @@ char *input_name(const struct input *in)
 	return in->member ? mem_format("%s(%s)", in->path, in->member) : mem_string(in->path);
 }
 
+uint64_t input_size(const struct input *in)
+{
+	struct stat st;
+
+	return in->size ? in->size : stat(in->holder ? in->holder : in->path, &st) ? 0 : (uint64_t)st.st_size;
+}
+
 /* ---- counts of names ----------------------------------------------------------- */
 
 struct noted {

@@ -51,6 +51,8 @@ void inputs_free(struct inputs *l);
 
 /* The bytes, malloc'd. 0, or -1 and a message. */
 int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct error *e);
+/* Size in bytes, before it is read: 0 if that is not known, and later perhaps another one. */
+uint64_t input_size(const struct input *in);
 /* "libc.a(printf.o)", malloc'd. */
 char *input_name(const struct input *in);
 

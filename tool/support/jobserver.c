@@ -32,6 +32,13 @@ static bool flag_find(char *out, size_t size)
 	return true;
 }
 
+bool jobserver_above(void)
+{
+	char value[4096];
+
+	return flag_find(value, sizeof(value));
+}
+
 /* Opens make's pipe again, since setting O_NONBLOCK must not affect make and its other children. -1
  * if make's descriptors are closed: the numbers may then be those of other files. */
 static int reopen(int in, int out)

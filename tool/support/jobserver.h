@@ -16,6 +16,8 @@ struct jobserver {
  * commands that it does not take for a make. */
 void jobserver_open(struct jobserver *j);
 void jobserver_close(struct jobserver *j);
+/* Does a make above share its jobs, whether this program can take part in that or not? */
+bool jobserver_above(void);
 static inline bool jobserver_is(const struct jobserver *j) { return j->in >= 0; }
 /* Takes a token without waiting; false: none available. */
 bool jobserver_take(struct jobserver *j, char *token);

@@ -462,16 +462,29 @@ bool workers_run(const struct workers_run *run)
 	return good;
 }
 
+/* Processors that this process may use: 1 to `most`. */
+static int cpus_up_to(int most)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (cpus < 1)
+		return 1;
+	return cpus > most ? most : (int)cpus;
+}
+
 int workers_jobs(void)
 {
 	struct jobserver j;
-	long cpus = 1;
+	int jobs = 1;
 
 	jobserver_open(&j);
 	if (jobserver_is(&j))
-		cpus = sysconf(_SC_NPROCESSORS_ONLN);
+		jobs = cpus_up_to(1024);
 	jobserver_close(&j);
-	if (cpus < 1)
-		return 1;
-	return cpus > 1024 ? 1024 : (int)cpus;
+	return jobs;
 }
+
+#define LARGE_FILE   ((uint64_t)32 << 20) /* below, threads save less than a tenth of a second */
+#define THREADS_MOST 4                    /* ninja, which tells nobody how many jobs it runs, may start several links */
+
+int workers_threads(uint64_t size) { return size <= LARGE_FILE || jobserver_above() ? 1 : cpus_up_to(THREADS_MOST); }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct workers_run {
 	size_t count;     /* number of inputs */
@@ -31,5 +32,11 @@ bool workers_run(const struct workers_run *run);
 
 /* Default number of processes: with make's jobserver the number of processors, else 1. */
 int workers_jobs(void);
+
+/*
+ * Default number of threads for one file of so many bytes: one for each processor, but no more than four, for a file
+ * that is worth them (32 MB); 1 below a make that shares its jobs, which has counted this program as one.
+ */
+int workers_threads(uint64_t size);
 
 #endif
