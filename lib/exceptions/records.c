@@ -20,7 +20,6 @@
 #include "exceptions/file_places.h"
 #include "exceptions/records.h"
 #include "unwind/eh_view.h"
-#include "unwind/recover.h"
 
 /* ---- memory ---------------------------------------------------------------------- */
 
@@ -154,7 +153,7 @@ static bool rule_take(struct record *r, const struct etch_cfi_row *row)
 	unsigned base = frame_register_of(rule->cfa & 15);
 
 	if (row->why || rule->kind != ETCH_RULE_CALL || rule->ra != ETCH_RA_CFA || (rule->cfa & ETCH_CFA_INDEX) ||
-	    base == 255 || row->args_size > RECORD_ARGS_SIZE)
+	    base == 255 || row->args_size > RECORD_ARGS_SIZE || row->is_result_saved)
 		return false;
 	r->base = (uint8_t)base;
 	r->cfa_off = rule->cfa_off;
@@ -206,6 +205,48 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 	return r->site == SITE_ASK || !landing || delta_take(&r->landing, r->ip, landing);
 }
 
+/* Where the function of an entry of .eh_frame_hdr's table begins: in memory, where libgcc compares it. */
+static uint64_t entry_start(struct eh_view *v, uint64_t i) { return v->im->bias + eh_view_start(v, i); }
+
+/* The entry of the table that libgcc takes for an address, by the same steps: a damaged table need not be sorted. */
+static bool entry_find(struct eh_view *v, uint64_t at, uint64_t *entry)
+{
+	uint64_t lo = 0, hi = v->h.count - 1, mid = hi;
+
+	if (!v->h.count || at < entry_start(v, 0))
+		return false;
+	if (at < entry_start(v, hi)) {
+		while (lo < hi) {
+			mid = lo + (hi - lo) / 2;
+			if (at < entry_start(v, mid))
+				hi = mid;
+			else if (at >= entry_start(v, mid + 1))
+				lo = mid + 1;
+			else
+				break;
+		}
+		if (lo >= hi)
+			return false;
+	}
+	*entry = mid;
+	return true;
+}
+
+/* The FDE that libgcc takes for an address. False: none, or not one that is sure to mean the same to both. */
+static bool fde_find(struct eh_view *v, const struct prepare_image *im, uint64_t at, struct etch_fde *fde)
+{
+	uint64_t entry;
+
+	if (!eh_view_open(v, im))
+		return false;
+	/* libgcc reads the table's start for the function's, and the length with its sign. */
+	if (entry_find(v, at, &entry) && eh_view_fde(v, entry, fde) && fde->start == eh_view_start(v, entry) &&
+	    at - im->bias < fde->end && fde->end - fde->start <= INT32_MAX)
+		return true;
+	eh_view_close(v);
+	return false;
+}
+
 /* Fills in the zeroed record of r->ip. False if a record cannot express what .eh_frame says. */
 static bool record_make(struct record *r, const struct prepare_image *im)
 {
@@ -214,7 +255,7 @@ static bool record_make(struct record *r, const struct prepare_image *im)
 	struct etch_fde fde;
 	struct eh_view v;
 
-	if (!recover_fde(im, ip - 1, &v, &fde))
+	if (!fde_find(&v, im, ip - 1, &fde))
 		return false;
 	row = etch_cfi_row_at(&fde, ETCH_CFI_SAVES | ETCH_CFI_ARGS_SIZE, ip - 1 - im->bias);
 	eh_view_close(&v);

@@ -27,6 +27,9 @@ struct etch_cfi_row {
 	/* With ETCH_CFI_ARGS_SIZE, else zero: the bytes of arguments that the code has pushed (DW_CFA_GNU_args_size), which
 	 * a landing pad expects to be popped. */
 	uint64_t args_size;
+	/* The program has had a rule by which rax or rdx is saved up to here: where a landing pad gets what it is passed,
+	 * libgcc would write it there. */
+	bool is_result_saved;
 };
 
 #define ETCH_CFI_SAVES     1u /* fill in `saves`; rows then also end where these change */
@@ -68,6 +71,7 @@ struct etch_cfi_run {
 	struct etch_cfi_term step;
 	struct etch_cfi_saves saves;
 	uint64_t args_size; /* as libgcc has it, neither remembered nor restored */
+	bool is_result_saved;
 	const char *why;
 };
 
@@ -88,6 +92,7 @@ static inline void etch_cfi_emit(struct etch_cfi_run *run, uint64_t start, uint6
 	row->why = run->why;
 	row->saves = run->saves;
 	row->args_size = run->args_size;
+	row->is_result_saved = run->is_result_saved;
 }
 
 /* Emits rows for the current state from run->at to `end`. */
@@ -153,6 +158,7 @@ static inline void etch_cfi_set(struct etch_cfi_run *run, uint64_t reg, uint8_t 
 	*r = (struct etch_cfi_reg){how, 0, 0, factor};
 	if (scaled && __builtin_mul_overflow(factor, run->fde->cie.data_align, &r->off))
 		r->how = ETCH_HOW_TOO_BIG;
+	run->is_result_saved |= reg < 2 && how != ETCH_HOW_SAME && how != ETCH_HOW_UNDEF;
 	run->changed = true;
 }
 
@@ -380,6 +386,7 @@ static inline void etch_cfi_rows_from(const struct etch_fde *fde, unsigned flags
 	memset(&run.state, 0, sizeof(run.state));
 	run.depth = 0;
 	run.args_size = 0;
+	run.is_result_saved = false;
 	run.at = fde->start;
 	run.from = from;
 	run.in_cie = true;
