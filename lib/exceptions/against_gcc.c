@@ -12,10 +12,11 @@
 #include "exceptions/start.h"
 
 struct check {
-	struct frame frame;
-	struct records_view view;
+	struct frame *frame;
+	struct records_view *view;
+	checked_fn *fn;
+	void *arg;
 	bool met;      /* libgcc's walk has come to the frame */
-	bool ended;    /* there is no record any more */
 	bool differ;   /* from libgcc */
 	uint64_t last; /* the return address of the record that led here */
 };
@@ -61,7 +62,7 @@ static bool same_registers(struct check *k, struct gcc_context *c)
 		{FRAME_R14, DWARF_R12 + 2, "caller's r14"}, {FRAME_R15, DWARF_R12 + 3, "caller's r15"},
 	};
 	const struct gcc_functions *gcc = &exceptions_gcc;
-	const uint64_t *reg = k->frame.reg;
+	const uint64_t *reg = k->frame->reg;
 
 	if (!same(k, "caller's stack pointer", k->last, reg[FRAME_RSP], gcc->get_cfa(c)) ||
 	    !same(k, "caller's address", k->last, reg[FRAME_RIP], gcc->get_ip(c)))
@@ -77,36 +78,34 @@ static int check_frame(struct gcc_context *c, void *arg)
 	const struct gcc_functions *gcc = &exceptions_gcc;
 	struct check *k = arg;
 	const struct record *r;
-	uint64_t ip = k->frame.reg[FRAME_RIP];
+	uint64_t ip = k->frame->reg[FRAME_RIP];
 
-	if (!k->met && (gcc->get_ip(c) != ip || gcc->get_cfa(c) != k->frame.reg[FRAME_RSP]))
+	if (!k->met && (gcc->get_ip(c) != ip || gcc->get_cfa(c) != k->frame->reg[FRAME_RSP]))
 		return 0;
 	if (!k->met)
 		k->last = ip;
 	k->met = true;
-	if (k->ended || k->differ || !same_registers(k, c))
-		return 0;
-	r = record_at(&k->view, ip);
-	k->ended = !r;
+	if (!same_registers(k, c))
+		return REASON_END_OF_STACK;
+	r = record_at(k->view, ip);
 	if (!r || !same(k, "function", ip, record_address(r, r->start), gcc->get_start(c)) ||
 	    !same(k, "language-specific data", ip, r->flags & RECORD_LSDA ? record_address(r, r->lsda) : 0,
 	          gcc->get_lsda(c)) ||
-	    !same(k, "size of arguments", ip, r->args_size, c->args_size))
-		return 0;
+	    !same(k, "size of arguments", ip, r->args_size, c->args_size) || !k->fn(k->arg, r))
+		return REASON_END_OF_STACK;
 	k->last = ip;
-	record_step(r, &k->frame);
+	record_step(r, k->frame);
 	return 0;
 }
 
-bool check_stack(const struct frame *came)
+bool check_frames(struct frame *frame, struct records_view *view, checked_fn *fn, void *arg)
 {
-	struct check k = {.frame = *came};
+	struct check k = {.frame = frame, .view = view, .fn = fn, .arg = arg};
+	uint64_t ip = frame->reg[FRAME_RIP], rsp = frame->reg[FRAME_RSP];
 
-	if (!exceptions_gcc.backtrace)
-		return true;
 	exceptions_gcc.backtrace(check_frame, &k);
 	if (!k.met)
-		say("frame that libgcc does not find", came->reg[FRAME_RIP], came->reg[FRAME_RSP], 0);
+		say("frame that libgcc does not find", ip, rsp, 0);
 	return k.met && !k.differ;
 }
 

@@ -10,8 +10,13 @@
 #include "exceptions/gcc_abi.h"
 #include "exceptions/records.h"
 
-/* Compares the whole stack, from a caller's frame on, with libgcc's walk. False: they differ, and a line says so. */
-bool check_stack(const struct frame *came);
+/* What is to be done in a frame. False: the walk ends there. */
+typedef bool checked_fn(void *arg, const struct record *r);
+
+/* Walks from a frame on as far as there are records, and as far as fn says, beside libgcc's walk of the same stack; fn
+ * is called for a frame after both have found the same there. *frame is at last where the walk has ended. False: they
+ * differ, and a line says so. */
+bool check_frames(struct frame *frame, struct records_view *view, checked_fn *fn, void *arg);
 
 /* Compares what a record says of the call with what its personality routine has answered, in the first phase and in the
  * second; not_for_types: its handlers are known not to match. False: they differ, and a line says so. */

@@ -13,6 +13,12 @@
  * pointer there, and the word below still holds the call's return address. It is not in the way of a signal handler
  * (RECORD_ARGS_SIZE).
  */
+#ifdef __CET__ /* the property note that the compiler emits for C files */
+#include <cet.h>
+#else
+#define _CET_ENDBR
+#endif
+
 #define CAME 0    /* rbx rbp r12 r13 r14 r15 rsp rip, as struct frame */
 #define LAND 64   /* the same, of the landing */
 #define LAND_RSP 112
@@ -31,6 +37,7 @@
 	.balign	64
 \name:
 	.cfi_startproc
+	_CET_ENDBR
 	lea	8(%rsp), %rax
 	mov	(%rsp), %rdx
 	sub	$SIZE, %rsp

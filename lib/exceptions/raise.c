@@ -24,6 +24,9 @@
 enum {
 	LAND = -1,
 	HAND_OVER = -2,
+	/* Not for it. */
+	GO_ON = -3, /* to the caller's frame */
+	FOUND = -4, /* the frame with the handler */
 };
 
 struct raise {
@@ -155,40 +158,34 @@ static void first_note(struct raise *x)
 	x->is_first = true;
 }
 
-/* 0: a handler is found; or HAND_OVER. */
-static int search(struct raise *x)
+/* One frame. */
+static int search(struct raise *x, const struct record *r)
 {
-	for (;;) {
-		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
-		enum call_site site;
-		int reason;
+	enum call_site site = site_of(x, r);
+	int reason;
 
-		if (!r)
-			return HAND_OVER;
-		site = site_of(x, r);
-		if (not_for_types(x, r, site))
-			site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
-		if (site == SITE_CLEANUP)
-			first_note(x);
-		if (site > SITE_CLEANUP) {
-			reason = ask(x, r, ACTION_SEARCH);
-			if (x->mode == EXCEPTIONS_CHECK && !check_search(r, reason, not_for_types(x, r, r->site)))
-				return HAND_OVER;
-			if (reason == REASON_HANDLER_FOUND)
-				break;
-			if (reason != REASON_CONTINUE)
-				return HAND_OVER;
-			if (is_for_types(r->site))
-				type_learn(r, type_of(x, r));
-			if (site != SITE_TYPES || !not_for_types(x, r, site))
-				first_note(x);
-		}
-		record_step(r, &x->frame);
+	if (not_for_types(x, r, site))
+		site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
+	if (site == SITE_CLEANUP)
+		first_note(x);
+	if (site <= SITE_CLEANUP)
+		return GO_ON;
+	reason = ask(x, r, ACTION_SEARCH);
+	if (x->mode == EXCEPTIONS_CHECK && !check_search(r, reason, not_for_types(x, r, r->site)))
+		return HAND_OVER;
+	if (reason == REASON_HANDLER_FOUND) {
+		first_note(x);
+		x->e->private_1 = 0;
+		x->e->private_2 = x->frame.reg[FRAME_RSP];
+		return FOUND;
 	}
-	first_note(x);
-	x->e->private_1 = 0;
-	x->e->private_2 = x->frame.reg[FRAME_RSP];
-	return 0;
+	if (reason != REASON_CONTINUE)
+		return HAND_OVER;
+	if (is_for_types(r->site))
+		type_learn(r, type_of(x, r));
+	if (site != SITE_TYPES || !not_for_types(x, r, site))
+		first_note(x);
+	return GO_ON;
 }
 
 /* ---- the second phase ----------------------------------------------------------------- */
@@ -218,35 +215,72 @@ static int land_by(struct raise *x, const struct record *r)
 	return land(x, r, c->ra, c->reg[DWARF_RAX], c->reg[DWARF_RDX]);
 }
 
-static int unwind(struct raise *x)
+/* One frame. */
+static int unwind(struct raise *x, const struct record *r)
+{
+	bool is_handler = x->frame.reg[FRAME_RSP] == x->e->private_2;
+	enum call_site site = is_handler ? SITE_ASK : site_of(x, r);
+	int reason;
+
+	if (not_for_types(x, r, site))
+		site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
+	if (site == SITE_CLEANUP)
+		return land(x, r, record_address(r, r->landing), (uint64_t)(uintptr_t)x->e, 0);
+	if (site == SITE_NONE)
+		return GO_ON;
+	if (!r->personality)
+		return HAND_OVER;
+	reason = ask(x, r, ACTION_CLEANUP | (is_handler ? ACTION_HANDLER_FRAME : 0));
+	if (x->mode == EXCEPTIONS_CHECK && !is_handler &&
+	    !check_cleanup(r, reason, &x->context, not_for_types(x, r, r->site)))
+		return HAND_OVER;
+	if (reason == REASON_INSTALL_CONTEXT)
+		return land_by(x, r);
+	return reason == REASON_CONTINUE && !is_handler ? GO_ON : HAND_OVER;
+}
+
+/* ---- frame by frame ------------------------------------------------------------------- */
+
+typedef int step_fn(struct raise *x, const struct record *r);
+
+/* Goes from frame to frame until there is something else to do than GO_ON. */
+static inline __attribute__((always_inline)) int frames_walk(struct raise *x, step_fn *step)
 {
 	for (;;) {
 		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
-		bool is_handler = x->frame.reg[FRAME_RSP] == x->e->private_2;
-		enum call_site site;
-		int reason;
+		int what;
 
 		if (!r)
 			return HAND_OVER;
-		site = is_handler ? SITE_ASK : site_of(x, r);
-		if (not_for_types(x, r, site))
-			site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
-		if (site == SITE_CLEANUP)
-			return land(x, r, record_address(r, r->landing), (uint64_t)(uintptr_t)x->e, 0);
-		if (site != SITE_NONE) {
-			if (!r->personality)
-				return HAND_OVER;
-			reason = ask(x, r, ACTION_CLEANUP | (is_handler ? ACTION_HANDLER_FRAME : 0));
-			if (x->mode == EXCEPTIONS_CHECK && !is_handler &&
-			    !check_cleanup(r, reason, &x->context, not_for_types(x, r, r->site)))
-				return HAND_OVER;
-			if (reason == REASON_INSTALL_CONTEXT)
-				return land_by(x, r);
-			if (reason != REASON_CONTINUE || is_handler)
-				return HAND_OVER;
-		}
+		what = step(x, r);
+		if (what != GO_ON)
+			return what;
 		record_step(r, &x->frame);
 	}
+}
+
+struct checked {
+	struct raise *x;
+	step_fn *step;
+	int what;
+};
+
+static bool checked_step(void *arg, const struct record *r)
+{
+	struct checked *c = arg;
+
+	c->what = c->step(c->x, r);
+	return c->what == GO_ON;
+}
+
+/* The same beside libgcc's walk. */
+static int frames_check(struct raise *x, step_fn *step)
+{
+	struct checked c = {x, step, HAND_OVER};
+
+	if (!check_frames(&x->frame, &x->view, checked_step, &c) || c.what == GO_ON)
+		return HAND_OVER;
+	return c.what;
 }
 
 /* ---- entries (entry_x86.S) ------------------------------------------------------------- */
@@ -266,21 +300,21 @@ static bool begin(struct raise *x, struct exception *e, struct entry *entry)
 	x->frame = entry->came;
 	x->view = (struct records_view){0};
 	x->is_first = x->is_context = false;
-	return x->mode != EXCEPTIONS_CHECK || check_stack(&entry->came);
+	return true;
 }
 
 int exceptions_raise(struct exception *e, struct entry *entry)
 {
 	struct raise x;
-	int ret;
+	int what;
 
 	if (!begin(&x, e, entry))
 		return HAND_OVER;
-	ret = search(&x);
-	if (ret)
-		return ret;
+	what = x.mode == EXCEPTIONS_CHECK ? frames_check(&x, search) : frames_walk(&x, search);
+	if (what != FOUND)
+		return HAND_OVER;
 	x.frame = x.first;
-	return unwind(&x);
+	return frames_walk(&x, unwind); /* through frames that have just been checked */
 }
 
 /* private_1: an unwinding that libgcc was forced to (_Unwind_ForcedUnwind) asks its own function where to stop. */
@@ -288,7 +322,9 @@ int exceptions_resume(struct exception *e, struct entry *entry)
 {
 	struct raise x;
 
-	return e->private_1 || !begin(&x, e, entry) ? HAND_OVER : unwind(&x);
+	if (e->private_1 || !begin(&x, e, entry))
+		return HAND_OVER;
+	return x.mode == EXCEPTIONS_CHECK ? frames_check(&x, unwind) : frames_walk(&x, unwind);
 }
 
 int exceptions_rethrow(struct exception *e, struct entry *entry)

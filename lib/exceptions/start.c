@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exceptions/callers.h"
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
 
@@ -237,6 +238,20 @@ static const char *why_not(const char *setting)
 	return why;
 }
 
+static void start_say(const char *why, const char *checked)
+{
+	char callers[256];
+
+	if (why)
+		exceptions_say("not in use: ", why, NULL);
+	else if (is_static())
+		exceptions_say("in use", checked, NULL);
+	else if (callers_list(callers, sizeof(callers)))
+		exceptions_say("in use by ", callers, checked, NULL);
+	else
+		exceptions_say("not in use yet: no loaded file raises its exceptions through libgcc_s.so.1", NULL);
+}
+
 void exceptions_start(void)
 {
 	const char *setting = secure_getenv("ETCH_EXCEPTIONS"), *verbose = secure_getenv("ETCH_UNWIND_VERBOSE"), *why;
@@ -257,7 +272,7 @@ void exceptions_start(void)
 	else if (setting && !strcmp(setting, "abi"))
 		mode = EXCEPTIONS_ABI;
 	if (verbose && *verbose == '1')
-		exceptions_say(why ? "not in use: " : mode == EXCEPTIONS_CHECK ? "in use, checked" : "in use", why, NULL);
+		start_say(why, mode == EXCEPTIONS_CHECK ? ", checked" : NULL);
 	__atomic_store_n(&exceptions_mode, mode, __ATOMIC_RELEASE);
 }
 

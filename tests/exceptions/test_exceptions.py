@@ -2,10 +2,14 @@
 """libetch-exceptions: programs of tests/data/exceptions with libgcc's exceptions and with ours, in each mode: the same
 output. ETCH_EXCEPTIONS=check compares each record with libgcc's own walk meanwhile, and has nothing to say."""
 import os
+import random
 import re
+import shutil
+import subprocess
 import sys
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from conftest import DATA, INCLUDE, ROOT, TESTS, need, run
 
@@ -18,6 +22,7 @@ BUILDS = {
     "O3-frame-pointer": ["gcc", "-O3", "-fno-omit-frame-pointer"],
     "realigned": ["gcc", "-O3", "-mavx2", "-mstackrealign"],
     "no-pie": ["gcc", "-O2", "-no-pie", "-fno-pie"],
+    "cf-protection": ["gcc", "-O2", "-fcf-protection=full"],
     "clang-O0": ["clang", "-O0"], "clang-O2": ["clang", "-O2"], "clang-Os": ["clang", "-Os"],
     "static-libgcc": ["gcc", "-O2", "-static-libgcc", "-DNO_JIT"],
     "static-libstdc++": ["gcc", "-O2", "-static-libstdc++"],
@@ -120,6 +125,75 @@ def test_panics_of_rust(once, library, mode):
     same(d, [d / "zoo"], preloaded(library, mode))
 
 
+# ---- other languages -------------------------------------------------------------------------------
+
+def of_ada(optimize, *binder):
+    return [("gnatmake", "-q", optimize, "-fnon-call-exceptions", "-D", ".", HERE / "languages" / "frames.adb", "-o", "frames", "-bargs", *binder,
+             "-largs", "cxx.o", "-shared-libgcc", "-lstdc++")]
+
+
+def of_objective_c(compiler, *flags):
+    return [(compiler, "-std=gnu11", "-O2", "-w", "-fobjc-exceptions", "-fexceptions", *flags, "-o", "frames", HERE / "languages" / "frames.m",
+             "cxx.o", "-lobjc", "-lstdc++", "-pthread")]
+
+
+# name: commands, executed in a directory with cxx.o; lines of output
+LANGUAGES = {
+    "ada-O0": (of_ada("-O0", "-shared"), 33),
+    "ada-O2": (of_ada("-O2", "-shared"), 33),
+    "ada-static": (of_ada("-O2", "-static"), 33),
+    "gdc-O0": ([("gdc", "-O0", "-shared-libphobos", "-o", "frames", HERE / "languages" / "frames.d", "cxx.o", "-lstdc++")], 23),
+    "gdc-O2": ([("gdc", "-O2", "-shared-libphobos", "-o", "frames", HERE / "languages" / "frames.d", "cxx.o", "-lstdc++")], 23),
+    "ldc": ([("ldc2", "-O2", "-od=.", "-of=frames", HERE / "languages" / "frames.d", "cxx.o", "-L-lstdc++")], 23),
+    "objective-c": (of_objective_c("gcc"), 20),
+    "objective-c-clang": (of_objective_c("clang", "-fobjc-runtime=gcc"), 20),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_other_languages(once, library, name, mode):
+    """With cleanups and handlers in each frame, nested and raised again, from and to C++."""
+    commands, lines = LANGUAGES[name]
+    if not shutil.which(commands[0][0]):
+        pytest.skip(f"no {commands[0][0]}")
+    if name.startswith("objective"):
+        where = run(["gcc", "-print-file-name=include/objc/objc.h"]).stdout.strip()
+        if not os.path.isabs(where):
+            pytest.skip("no gobjc")
+        commands = [(*c[:1], f"-I{os.path.dirname(os.path.dirname(where))}", *c[1:]) for c in commands]
+
+    def make(directory):
+        run(["g++", "-O2", "-c", "-o", directory / "cxx.o", HERE / "languages" / "cxx.cc"])
+        for command in commands:
+            run(command, cwd=directory)
+        (directory / "expected").write_text(run([directory / "frames"], timeout=60).stdout)
+
+    d = once(f"exceptions-{name}", make)
+    assert len((d / "expected").read_text().splitlines()) == lines
+    p = run([d / "frames"], env=preloaded(library, mode, ETCH_UNWIND_VERBOSE="1"), timeout=60)
+    assert p.stdout == (d / "expected").read_text()
+    assert re.fullmatch(rf"libetch-exceptions: in use by [^\n]*{', checked' if mode == 'check' else ''}\n", p.stderr)
+
+
+# ---- odd times and places ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("optimize", ["-O0", "-O2"])
+def test_at_odd_times_and_places(once, library, optimize, mode):
+    def make(directory):
+        run(["g++", "-std=c++17", optimize, "-fnon-call-exceptions", "-o", directory / "edges", HERE / "edges.cc", "-pthread", "-ldl"])
+        run(["g++", "-std=c++17", optimize, "-fPIC", "-shared", "-o", directory / "library.so", HERE / "edges_library.cc"])
+        p = run(deep + [directory / "edges", directory / "library.so"])
+        (directory / "expected").write_text(p.stdout)
+        (directory / "errors").write_text(p.stderr)
+
+    deep = ["sh", "-c", 'ulimit -s 65536; exec "$@"', "sh"]    # 100,000 frames have 16 MB
+    d = once(f"exceptions-edges{optimize}", make)
+    assert (d / "expected").read_text().splitlines()[-4:] == ["destructor: bottom", "thread_local object: 8", "atexit: 6", "static object: 8"]
+    same(d, [*deep, d / "edges", d / "library.so"], preloaded(library, mode))
+
+
 # ---- code that comes and goes ----------------------------------------------------------------------
 
 @pytest.fixture(scope="session")
@@ -167,6 +241,15 @@ def test_libgcc_leaves_instructions_without(steps):
     assert p.returncode and (not found or int(found[1]) > 10)
 
 
+def test_entries_of_a_build_with_cf_protection(tmp_path):
+    """A call by a pointer may come to each of them, and the file is marked as one that a shadow stack may be used with: there
+    the library stays out of the way."""
+    run(["gcc", "-fcf-protection=full", "-c", "-o", tmp_path / "entry.o", ROOT / "lib" / "exceptions" / "entry_x86.S"])
+    code = run(["objdump", "-d", tmp_path / "entry.o"]).stdout
+    assert len(re.findall(r"<_Unwind_\w+>:\n[^\n]*\bendbr64\b", code)) == 3
+    assert "x86 feature: IBT, SHSTK" in run(["readelf", "-n", tmp_path / "entry.o"]).stdout
+
+
 # ---- in use or not ---------------------------------------------------------------------------------
 
 def test_it_exports_what_it_replaces_and_no_more(library):
@@ -179,12 +262,39 @@ def test_the_drop_in_unwinder_raises_nothing(build):
     assert not re.search("Raise|Resume|ForcedUnwind", names)
 
 
+@pytest.mark.parametrize("name, by", [
+    ("O2", "in use by the program, libstdc++.so.6"), ("clang-O2", "in use by the program, libstdc++.so.6"),
+    ("static-libgcc", "in use by libstdc++.so.6"),
+    ("static-libstdc++", "in use by the program"),
+    ("static-both", "not in use yet: no loaded file raises its exceptions through libgcc_s.so.1"),
+])
+@pytest.mark.parametrize("bind", ["", "1"])
+def test_it_says_whose_exceptions_it_raises(zoo, library, name, by, bind):
+    p = run([zoo(name) / "zoo", "types"], env=preloaded(library, ETCH_UNWIND_VERBOSE="1", LD_BIND_NOW=bind))
+    assert p.stderr == f"libetch-exceptions: {by}\n"
+
+
 def test_it_says_whether_it_is_in_use(zoo, library):
     argv, said = [zoo("O2") / "zoo", "types"], {}
-    for mode in ("0", "1", "check"):
+    for mode in ("0", "check"):
         said[mode] = run(argv, env=preloaded(library, mode, ETCH_UNWIND_VERBOSE="1")).stderr
     assert said == {mode: f"libetch-exceptions: {words}\n" for mode, words in
-                    [("0", "not in use: ETCH_EXCEPTIONS=0"), ("1", "in use"), ("check", "in use, checked")]}
+                    [("0", "not in use: ETCH_EXCEPTIONS=0"), ("check", "in use by the program, libstdc++.so.6, checked")]}
+
+
+def test_a_definition_that_comes_first_is_noticed(once, zoo, library):
+    """The program's own: no call reaches the library, whatever the files import."""
+    def make(directory):
+        (directory / "own.c").write_text(STAND_IN % ("RaiseException", "RaiseException"))
+        run(["gcc", "-D_GNU_SOURCE", "-O2", "-c", "-o", directory / "own.o", directory / "own.c"])
+        run(["gcc", "-O2", "-fexceptions", "-c", "-o", directory / "c.o", HERE / "c_frames.c"])
+        run(["g++", "-std=c++17", "-O2", "-fnon-call-exceptions", "-rdynamic", "-o", directory / "zoo", HERE / "zoo.cc", directory / "c.o",
+             directory / "own.o", "-pthread", "-ldl"])
+
+    d = once("exceptions-own", make)
+    p = run([d / "zoo", "types"], env=preloaded(library, ETCH_UNWIND_VERBOSE="1"))
+    assert p.stderr == "libetch-exceptions: not in use yet: no loaded file raises its exceptions through libgcc_s.so.1\n"
+    assert p.stdout == run([zoo("O2") / "zoo", "types"]).stdout
 
 
 STAND_IN = r"""
@@ -281,6 +391,41 @@ def test_a_damaged_record_is_noticed(zoo, library, build, tmp_path):
     assert p.returncode or p.stdout != good
 
 
+# ---- damaged tables --------------------------------------------------------------------------------
+
+MUTANTS = 200 if os.environ.get("ETCH_TESTS") == "all" else 20
+
+
+@pytest.mark.parametrize("cc", CXX)
+def test_damaged_tables_end_as_with_libgcc(once, library, tmp_path, cc):
+    """Random bytes of .eh_frame and .eh_frame_hdr: the exception is caught, or the program ends, where it does so with libgcc."""
+    d = once(f"exceptions-damaged-{cc}", lambda d: run([CXX[cc], "-std=c++17", "-O2", "-o", d / "damaged", HERE / "damaged.cc"]))
+    good, rng = (d / "damaged").read_bytes(), random.Random(cc)
+    with open(d / "damaged", "rb") as f:
+        sections = [(s["sh_offset"], s["sh_size"]) for s in map(ELFFile(f).get_section_by_name, (".eh_frame", ".eh_frame_hdr"))]
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("ETCH_")}
+    ends = set()
+    for i in range(MUTANTS):
+        mutant, changes = bytearray(good), []
+        offset, size = sections[i % 4 == 3]
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            at = offset + rng.randrange(size)
+            mutant[at] = rng.choice((rng.randrange(256), mutant[at] ^ 1 << rng.randrange(8), 0, 0x80, 0xff))
+            changes.append((at, mutant[at]))
+        program = tmp_path / f"{i}"
+        program.write_bytes(mutant)
+        program.chmod(0o755)
+        argv = ["setarch", "-R", program]    # what is read in place of what was damaged is the same in each run
+        try:
+            got = [run(argv, env=plain, ok=None, timeout=20)]
+        except subprocess.TimeoutExpired:
+            continue    # a landing in wrong code loops there
+        got += [run(argv, env=preloaded(library, mode), ok=None, timeout=120) for mode in ("1", "check")]
+        assert len({(p.returncode, p.stdout) for p in got}) == 1, (changes, got)
+        ends.add(got[0].returncode)
+    assert len(ends) > 1    # some are caught, some not
+
+
 # ---- tools -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
@@ -300,7 +445,7 @@ def test_under_a_sanitizer(once, library, zoo, sanitizer, mode):
         p = run([d / "zoo", name], env={**env, "LD_PRELOAD": f"{runtime}:{library}"}, ok=None, timeout=60)
         expected = run([d / "zoo", name], ok=None, timeout=60)
         assert (p.stdout, p.returncode) == (expected.stdout, expected.returncode), p.stderr[-4000:]
-        assert p.stderr.startswith("libetch-exceptions: in use")
+        assert p.stderr.startswith("libetch-exceptions: in use by the program, libstdc++.so.6")
 
 
 def test_valgrind_has_nothing_to_report(zoo, library):
