@@ -164,7 +164,7 @@ server { listen 127.0.0.1:%(port)d; root %(dir)s; } }
 """
 
 
-def connected(p, port, seconds=120):
+def connected(p, port, seconds=600):
     end = time.time() + seconds
     while True:
         if p.poll() is not None:
@@ -299,7 +299,7 @@ def run_load(name, exe, n, wrap, directory, stack=0, hooked=True, minutes=0):
         os.mkfifo(f"{d}/arm")
         os.mkfifo(f"{d}/done")
         p = subprocess.Popen([*map(str, wrap), f"{d}/program", *arguments(d, port, n)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=d)
-        watch = threading.Timer(900, p.kill)
+        watch = threading.Timer(1800, p.kill)
         watch.start()
         said = ""
         try:

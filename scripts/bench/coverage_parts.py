@@ -76,11 +76,13 @@ MEMCACHED = {
     "proto_bin.c": sets("settings", "oldest_live", "oldest_cas"),
 }
 REDIS = {
+    "src/server.h": [(r'^#include "fmacros.h"', r"\g<0>\n" + INCLUDE.strip())],
     "src/server.c": [(r"^struct redisServer server;", "ETCHED struct redisServer server;"),
-                     (r"^struct sharedObjectsStruct shared;", INCLUDE + "ETCHED struct sharedObjectsStruct shared;")],
+                     (r"^struct sharedObjectsStruct shared;", "ETCHED struct sharedObjectsStruct shared;")],
     # Its table of settings, and what CONFIG SET stores through that.
-    "src/config.c": [(r'^#include "server.h"', INCLUDE + "#define STORE(p, v) do { __typeof__(*(p)) v_ = (v); if (etch_set(p, v_)) *(p) = v_; } while (0)\n" r"\g<0>"),
+    "src/config.c": [(r'^#include "server.h"', "#define STORE(p, v) do { __typeof__(*(p)) v_ = (v); if (etch_set(p, v_)) *(p) = v_; } while (0)\n" r"\g<0>"),
                      (r"^standardConfig static_configs\[\] =", "standardConfig static_configs[] ETCH_TABLE ="),
+                     (r"server\.notify_keyspace_events = flags;", "etch_set(&server.notify_keyspace_events, flags);"),
                      (r"^( +)(else )?\*\(?(config->data\.[\w.]+)\)? = ((?!.*default_value).*);( \\)?$", r"\1\2STORE(\3, \4);\5")],
 }
 
