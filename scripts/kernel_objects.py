@@ -45,8 +45,9 @@ MODULES = "LKDTM"
 # With IBT objtool runs once, on vmlinux.o, and call depths are tracked by it alone.
 DELAYED = "X86_KERNEL_IBT MITIGATION_CALL_DEPTH_TRACKING"
 OFF = "RANDOMIZE_BASE"
-# Of 7.2 the passes are those of Debian's configuration, which has both; the network makes the number of objects that of Debian's core.
-DEBIAN_OPTIONS = "X86_FRED IRQ_REMAP NET UNIX INET PACKET NAMESPACES NET_NS USER_NS PID_NS"
+# Of 7.2 the passes are those of Debian's configuration, which has both, and with DEBUG_ENTRY, as in x86_64_defconfig, --noinstr and
+# --unret; the network makes the number of objects that of Debian's core.
+DEBIAN_OPTIONS = "DEBUG_ENTRY X86_FRED IRQ_REMAP NET UNIX INET PACKET NAMESPACES NET_NS USER_NS PID_NS"
 IS_DELAYED = RELEASE not in ("6.1", "6.12")
 WRAPPER = """#!/bin/sh
 # Keeps an object as it is before objtool runs, and the options.

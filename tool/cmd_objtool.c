@@ -22,9 +22,8 @@ static const struct unsupported {
 	const char *name;
 	bool action;
 } unsupported[] = {
-	{'n', "noinstr", true}, {'R', "unret", true},      {'D', "dump", true},     {'T', "backtrace", false},
-	{'C', "cfi", true},     {'E', "fineibt", false},   {'v', "verbose", false}, {'d', "disas", true},
-	{'Z', "trace", false},  {'J', "klp-symids", true},
+	{'D', "dump", true},  {'T', "backtrace", false}, {'v', "verbose", false},
+	{'d', "disas", true}, {'Z', "trace", false},     {'J', "klp-symids", true},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
@@ -49,7 +48,7 @@ struct words {
 struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
-	bool acts, no_uaccess, no_stackval, no_skylake, no_prefix;
+	bool acts, no_uaccess, no_stackval, no_skylake, no_prefix, no_noinstr, no_unret, no_cfi, no_fineibt;
 	bool quiet; /* what is wrong with it is for the real objtool to say */
 };
 
@@ -70,13 +69,19 @@ static void help(void)
 	       "  -r, --retpoline        .retpoline_sites; warn of indirect branches\n"
 	       "      --rethunk          .return_sites; warn of returns\n"
 	       "      --prefix=N         since 6.12: symbols for the N bytes in front of functions\n"
+	       "      --cfi              6.12: .cfi_sites, clang's checks of indirect calls; 7.2, with --prefix:\n"
+	       "                         their symbols grow up to the function, warn of calls without\n"
+	       "      --fineibt          7.2, with --cfi: .cfi_sites\n"
 	       "      --noabs            7.2: warn of absolute addresses in what is loaded\n"
 	       "  -l, --sls              warn where no int3 follows a return or indirect jump\n"
 	       "  -t, --static-call      .static_call_sites\n"
 	       "  -s, --stackval         warn where a frame is not built or left by the kernel's rules\n"
 	       "  -u, --uaccess          warn where access to user memory is enabled at a call or return\n"
+	       "  -n, --noinstr          warn of calls that leave code that must not be instrumented; with --link\n"
 	       "\n"
 	       "Options:\n"
+	       "      --unret            warn of a return before the CPU's prediction of returns is reset; with\n"
+	       "                         --link\n"
 	       "      --module           the object is part of a module\n"
 	       "      --link             the object is a linked one, vmlinux.o\n"
 	       "      --mnop             calls of __fentry__ become nops, as in 6.1 anyhow\n"
@@ -91,16 +96,13 @@ static void help(void)
 	       "  -q, --quiet            no warnings\n"
 	       "      --fallback=PROGRAM run the real objtool in etch's place where the release or any part of\n"
 	       "                         the command line is one that etch lacks\n"
-	       "      --skip=LIST        skip uaccess, stackval, skylake, prefix, or passes that etch lacks\n"
+	       "      --skip=LIST        skip uaccess, stackval, noinstr, unret, skylake, prefix, cfi, fineibt,\n"
+	       "                         or passes that etch lacks\n"
 	       "      --help\n"
 	       "\n"
 	       "Not implemented, an error without --fallback or --skip:\n"
-	       "  -n, --noinstr\n"
-	       "      --unret\n"
 	       "      --dump             see etch inspect orc\n"
 	       "      --backtrace\n"
-	       "      --cfi\n"
-	       "      --fineibt\n"
 	       "  -v, --verbose          and OBJTOOL_VERBOSE=1\n"
 	       "  -d, --disas\n"
 	       "      --trace\n"
@@ -137,15 +139,22 @@ static bool skip_take(struct command_line *c, const char *list)
 	c->no_stackval |= list_has(list, "stackval");
 	c->no_skylake |= list_has(list, "skylake");
 	c->no_prefix |= list_has(list, "prefix");
-	any = c->no_uaccess || c->no_stackval || c->no_skylake || c->no_prefix;
+	c->no_noinstr |= list_has(list, "noinstr");
+	c->no_unret |= list_has(list, "unret");
+	c->no_cfi |= list_has(list, "cfi");
+	c->no_fineibt |= list_has(list, "fineibt");
+	any = c->no_uaccess || c->no_stackval || c->no_skylake || c->no_prefix || c->no_noinstr || c->no_unret ||
+	      c->no_cfi || c->no_fineibt;
 	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
 		c->skipped[i] |= list_has(list, unsupported[i].name);
 		any |= c->skipped[i];
 	}
 	if (!any && !c->quiet)
-		fprintf(stderr,
-		        "etch: --skip takes uaccess, stackval, skylake, prefix, or passes that etch objtool lacks, not '%s'\n",
-		        list);
+		fprintf(
+			stderr,
+			"etch: --skip takes uaccess, stackval, noinstr, unret, skylake, prefix, or passes that etch objtool lacks, "
+			"not '%s'\n",
+			list);
 	return any;
 }
 
@@ -241,6 +250,10 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 's': c->acts = o->stackval = true; return true;
 	case 'i': c->acts = o->ibt = true; return true;
 	case 'L': o->linked = true; return true;
+	case 'n': c->acts = o->noinstr = true; return true;
+	case 'R': return o->unret = true;
+	case 'C': return o->cfi = true;
+	case 'E': return o->fineibt = true;
 	case 'm': c->acts = o->mcount = true; return true;
 	case 'O': o->mnop = true; return true;
 	case 'K': c->acts = o->rethunk = true; return true;
@@ -445,6 +458,10 @@ static bool line_check(const struct command_line *c, int words)
 		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
 	else if (c->make.mnop && !c->make.mcount)
 		fprintf(stderr, "etch: objtool: --mnop requires --mcount\n");
+	else if (c->make.cfi && c->make.release->cfi_grows && !c->make.prefix)
+		fprintf(stderr, "etch: objtool: --cfi requires --prefix\n");
+	else if (c->make.fineibt && !c->make.cfi)
+		fprintf(stderr, "etch: objtool: --fineibt requires --cfi\n");
 	else
 		return true;
 	return false;
@@ -478,6 +495,10 @@ int cmd_objtool(int argc, char **argv)
 	c.make.uaccess &= !c.no_uaccess;
 	c.make.stackval &= !c.no_stackval;
 	c.make.no_stack = c.no_stackval;
+	c.make.noinstr &= !c.no_noinstr;
+	c.make.unret &= !c.no_unret;
+	c.make.cfi &= !c.no_cfi;
+	c.make.fineibt &= !c.no_fineibt && c.make.cfi;
 	c.make.skylake &= !c.no_skylake;
 	c.make.prefix = c.no_prefix ? 0 : c.make.prefix;
 	bounds_memory_ends();

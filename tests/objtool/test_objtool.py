@@ -260,9 +260,9 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = {"6.1": ["noinstr", "unret", "dump", "backtrace"],
-           "6.12": ["noinstr", "unret", "dump=orc", "backtrace", "cfi", "verbose"],
-           "7.2": ["noinstr", "unret", "dump", "backtrace", "cfi", "fineibt", "verbose", "disas=f", "trace=f", "klp-symids"]}
+OPTIONS = {"6.1": ["dump", "backtrace"],
+           "6.12": ["dump=orc", "backtrace", "verbose"],
+           "7.2": ["dump", "backtrace", "verbose", "disas=f", "trace=f", "klp-symids"]}
 
 
 @pytest.mark.parametrize("release,option", [(r, o) for r, options in OPTIONS.items() for o in options])
@@ -307,7 +307,7 @@ def standing_in(tmp_path, log):
 
 
 @pytest.mark.parametrize("release,args", [
-    ("6.12", ["--orc", "--noinstr", "--module"]), ("6.1", ["--orc", "--no-such-option"]), ("6.1", ["--orc", "--prefix=16"]),
+    ("6.12", ["--orc", "--backtrace", "--module"]), ("6.1", ["--orc", "--no-such-option"]), ("6.1", ["--orc", "--prefix=16"]),
     ("6.1", ["--orc", "--hacks=skylake"]), ("6.18.2", ["--orc"]), ("9.1", ["--orc"]), ("7.2", ["-ox.o", "--orc", "-v"]),
     ("7.2", ["klp", "diff", "x.o"]), ("7.2", ["--klp-symids", "--link"]), ("6.1", ["--dump"])])
 def test_fallback_gets_the_whole_command_line(etch, tmp_path, monkeypatch, release, args):
@@ -332,7 +332,7 @@ def test_fallback_is_not_run_where_nothing_is_unknown(etch, tmp_path):
     path = assemble(tmp_path, KEYED)
     objtool(etch, path, "--orc", "--unret", "--skip=unret", f"--fallback={other}")
     assert rows(path) and not log.exists()
-    assert "cannot be run" in objtool(etch, path, "--noinstr", "--fallback=/nonexistent", ok=2).stderr
+    assert "cannot be run" in objtool(etch, path, "--dump", "--fallback=/nonexistent", ok=2).stderr
 
 
 def real_objtools():
@@ -349,7 +349,7 @@ def test_the_real_objtools_take_what_falls_back(etch, tmp_path, monkeypatch, rel
     monkeypatch.setenv("SRCARCH", "x86")
     monkeypatch.setenv("KERNELVERSION", release)
     text = KEYED.replace(".data\n", ".section .noinstr.text,\"ax\"\n" + function("n", "call other\nret") + ".data\n")
-    for args in (["--orc", "--noinstr", "--link"], ["--orc", "--backtrace"], ["--noinstr"], ["--orc", "--no-such-option"], ["--dump"]):
+    for args in (["--orc", "--noinstr", "--backtrace", "--link"], ["--orc", "--backtrace"], ["--orc", "--no-such-option"], ["--dump"]):
         mine, theirs = assemble(tmp_path, text, "mine"), assemble(tmp_path, text, "theirs")
         p = objtool(etch, mine, *args, f"--fallback={program}", ok=None)
         q = run([program, *args, theirs], ok=None)

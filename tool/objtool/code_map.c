@@ -42,8 +42,7 @@ uint64_t decoding_resumes(const struct code_map *m, uint32_t section, uint64_t o
 	return k < x->count && x->list[k]->section == section ? x->list[k]->value : m->f->sections[section].sh.sh_size;
 }
 
-/* The relocation of a field inside an instruction of a part, or null. */
-static const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len)
+const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len)
 {
 	size_t *near = &m->parts[p - m->parts].near, k = *near, step;
 	uint64_t at = p->code->addr + off - m->space.first, bits = m->fields[at / 64] >> at % 64;
@@ -160,6 +159,7 @@ void code_map_open(const struct elf_file *f, const struct linux_release *release
 	out->release = release;
 	space_build(f, &out->space);
 	symbol_index_build(f, symbol_is_sized_function, &out->functions);
+	out->warned = mem_zero(1, sizeof(*out->warned));
 }
 
 uint64_t *bits_new(const struct code_map *m)
@@ -240,7 +240,6 @@ int code_map_read(struct code_map *m, struct error *e)
 	if (m->release->profile.read(&m->release->profile, m->f, &m->space, &m->notes, e))
 		return -1;
 	m->ends = mem_zero(m->functions.count, 2);
-	m->warned = mem_zero(m->functions.count, sizeof(*m->warned));
 	m->known = mem_zero(m->f->symbol_count, sizeof(*m->known));
 	bits_make(m);
 	return 0;
@@ -254,6 +253,8 @@ void code_map_free(struct code_map *m)
 		free(m->parts[i].relocs);
 	free(m->parts);
 	free(m->ends);
+	symbol_index_free(&m->warned->list);
+	free(m->warned->done);
 	free(m->warned);
 	free(m->known);
 	free(m->kept);
@@ -268,13 +269,31 @@ void code_map_free(struct code_map *m)
 	space_free(&m->space);
 }
 
-bool warns_first(const struct code_map *m, uint64_t at)
+static bool is_warned_of(const struct elf_file *f, const struct elf_symbol *y)
 {
-	size_t k;
+	(void)f;
+	return y->section && y->size && (y->type == STT_FUNC || y->type == STT_NOTYPE);
+}
 
-	if (!m->release->newer_validation || !function_at(m, at, &k))
+const struct elf_symbol *code_map_sized(const struct code_map *m, uint32_t section, uint64_t off)
+{
+	struct once *x = m->warned;
+
+	if (!x->done) {
+		symbol_index_build(m->f, is_warned_of, &x->list);
+		x->done = mem_zero((size_t)m->f->symbol_count + 1, sizeof(*x->done));
+	}
+	return symbol_index_find(&x->list, section, off);
+}
+
+bool warns_first(const struct code_map *m, uint32_t section, uint64_t off)
+{
+	const struct elf_symbol *y = m->release->newer_validation ? code_map_sized(m, section, off) : NULL;
+	bool *done = y ? &m->warned->done[y - m->f->symbols] : NULL;
+
+	if (!done)
 		return true;
-	if (m->warned[k])
+	if (*done)
 		return false;
-	return m->warned[k] = true;
+	return *done = true;
 }

@@ -39,7 +39,10 @@ struct code_map {
 	size_t kept_count;
 	struct target *known; /* of code_map.c, per symbol: where a call of it leads */
 	uint8_t *ends;        /* of code_map.c, two per function */
-	bool *warned;         /* per function: it has been warned of, by a release that warns once */
+	struct once {
+		struct symbol_index list; /* what has a size: functions, and entry code */
+		bool *done;               /* per symbol of the file; null: nothing has been warned of */
+	} * warned;                   /* for releases that warn once of a symbol's code */
 	/* A bit of each byte of the space: */
 	uint64_t *fields;  /* a relocation's field begins there; null: not read */
 	uint64_t *entries; /* a function does */
@@ -66,6 +69,8 @@ const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, si
 uint64_t decoding_resumes(const struct code_map *m, uint32_t section, uint64_t off);
 /* The target of the direct branch `s` at an address of a part. */
 struct target target_of(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
+/* The relocation of a field inside an instruction of a part, at an offset, or null. */
+const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p, uint64_t off, unsigned len);
 /* The symbol of the relocation inside an instruction, or null. */
 const struct elf_symbol *symbol_in(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* Has an address LINUX_IGNORE_ALTS? */
@@ -75,8 +80,10 @@ uint64_t *bits_new(const struct code_map *m);
 /* `at` counts from the start of the space. */
 static inline void bit_set(uint64_t *bits, uint64_t at) { bits[at / 64] |= (uint64_t)1 << at % 64; }
 static inline bool bit_has(const uint64_t *bits, uint64_t at) { return bits[at / 64] >> at % 64 & 1; }
-/* May a warning of an address be printed? Since 6.4 only the first of each function. */
-bool warns_first(const struct code_map *m, uint64_t at);
+/* The function, or sized symbol of entry code, that holds a place; or null. */
+const struct elf_symbol *code_map_sized(const struct code_map *m, uint32_t section, uint64_t off);
+/* May a warning of a place be printed? Since 6.4 only the first of each function, or sized symbol of entry code. */
+bool warns_first(const struct code_map *m, uint32_t section, uint64_t off);
 /* Does what is called not return? */
 bool calls_dead(const struct code_map *m, const struct target *t);
 

@@ -208,7 +208,7 @@ static void warn(struct endbrs *x, uint32_t section, uint64_t off, const char *t
 	const struct code_section *c = space_of(&x->map->space, section);
 	char where[200], line[300];
 
-	if (c && !warns_first(x->map, c->addr + off))
+	if (c && !warns_first(x->map, section, off))
 		return;
 	objtool_place(x->map->f, &x->names, t->code->section, t->at - t->code->addr, where, sizeof(where));
 	snprintf(line, sizeof(line), "%s: %s", text, where);
@@ -284,7 +284,7 @@ static void own_uses(struct endbrs *x)
 
 		if (o->to - c->addr < c->size && begins_at(x, o->to))
 			taken_by_code(x, c, o->at - c->addr, &t);
-		else if (warns_first(x->map, o->at))
+		else if (warns_first(x->map, c->section, o->at - c->addr))
 			objtool_warn(x->map->f, &x->names, c->section, o->at - c->addr, "corrupt function pointer reference");
 	}
 }
@@ -357,8 +357,8 @@ static int data_uses(struct endbrs *x, uint32_t section, struct error *e)
 	return 0;
 }
 
-/* Entry code by its hints: the CPU goes there as to any other target. */
-static void hints_check(struct endbrs *x)
+/* Entry code by its hints: the CPU goes there as to any other target. -1, and a message: since 7.2 an error. */
+static int hints_check(struct endbrs *x, struct error *e)
 {
 	const struct notes *n = &x->map->notes;
 	size_t i;
@@ -372,10 +372,14 @@ static void hints_check(struct endbrs *x)
 			continue;
 		t.code = space_at(&x->map->space, o->at);
 		y = t.code ? symbol_index_find(&x->map->labels, t.code->section, o->at - t.code->addr) : NULL;
-		if (y && y->value == o->at - t.code->addr && y->bind == STB_GLOBAL && !is_endbr(&t) &&
-		    !has(x->without, x->without_count, t.at))
-			objtool_warn(x->map->f, &x->names, t.code->section, y->value, "UNWIND_HINT_IRET_REGS without ENDBR");
+		if (!y || y->value != o->at - t.code->addr || y->bind != STB_GLOBAL || is_endbr(&t) ||
+		    has(x->without, x->without_count, t.at))
+			continue;
+		if (x->options->release->errors_are_fatal)
+			return error_set(e, "%.200s+0x0: UNWIND_HINT_IRET_REGS without ENDBR", y->name);
+		objtool_warn(x->map->f, &x->names, t.code->section, y->value, "UNWIND_HINT_IRET_REGS without ENDBR");
 	}
+	return 0;
 }
 
 /* Lists what is not used. */
@@ -413,7 +417,7 @@ int endbrs_find(const struct code_map *map, const struct objtool_options *o, str
 	functions_list(&x);
 	err = without_read(&x, e);
 	if (!err)
-		hints_check(&x);
+		err = hints_check(&x, e);
 	for (k = 0; k < map->space.count && !err; k++)
 		code_uses(&x, &map->parts[k]);
 	if (!err)

@@ -21,6 +21,9 @@ struct objtool_options {
 	bool stackval;
 	bool no_stack; /* the stack is not followed for --orc and --uaccess either */
 	bool ibt;
+	bool noinstr, unret; /* with linked */
+	bool cfi;            /* before 7.2: list what clang's checks of indirect calls are in; 7.2: with prefix */
+	bool fineibt;        /* 7.2, with cfi: list these */
 	bool linked;         /* --link: the object is a linked one, which says all uses of its code */
 	bool no_unreachable; /* no warnings of code that nothing reaches, or that falls through */
 	bool mcount, mnop;   /* list the calls of __fentry__; make nops of them, as 6.1 always does */
@@ -72,15 +75,19 @@ struct branches {
 	struct branch_list traced;                     /* with options.mcount: of __fentry__ */
 	struct branch_list sealed;                     /* endbr that nothing needs */
 	struct branch_list direct;                     /* with options.skylake: direct calls of other code */
-	struct branch_list profiled;                   /* in code that must not be instrumented: calls of profilers */
+	struct branch_list unchecked;                  /* with options.cfi of 7.2: retpolines without a check in front */
+	struct branch_list unstopped; /* with options.sls: indirect branches, and `tail` for returns, without int3 */
+	struct branch_list profiled;  /* in code that must not be instrumented: calls of profilers */
 	size_t insns;
 	size_t warnings; /* of --retpoline */
 };
 struct code_map;
-/* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline and --sls. Fills
- * map.begins and map.stops, unless they are null. */
+/* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline. Fills map.begins and
+ * map.stops, unless they are null. */
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
                       struct branches *out, struct error *e);
+/* Prints the warnings of --sls. */
+void unstopped_warn(const struct code_map *map, const struct branches *b);
 void branch_sites_free(struct branches *b);
 
 /* uaccess.c: before branch_sites_find(): makes map.begins and map.stops, and reads relocations, if there can be any
@@ -89,18 +96,22 @@ int uaccess_open(struct code_map *map, struct error *e);
 /* Prints the warnings of --uaccess; their number. The map has been read. */
 size_t uaccess_check(struct code_map *map);
 
-/* stack_walk.c: prints the warnings of --stackval; where there are none, nor `warnings` of other passes, those of code
- * that nothing reaches. The map has been read. */
-void stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings);
+/* stack_walk.c: prints the warnings of --stackval and --noinstr; where there are none, nor `warnings` of other passes,
+ * those of code that nothing reaches. With --noinstr alone only code that must not be instrumented is followed. Then
+ * those of --unret. The map has been read. 0, or -1 and a message: malformed relocations. */
+int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e);
+/* Is the stack followed in all code? */
+bool stack_follows_all(const struct objtool_options *o);
 
 /* endbr_seal.c: prints the warnings of --ibt and lists functions with endbr whose address nothing takes. The map has
  * been read. 0, or -1 and a message: malformed relocations. */
 int endbrs_find(const struct code_map *map, const struct objtool_options *o, struct branch_list *out, struct error *e);
 
+#define CHECK_PREFIX "__cfi_" /* of names: what clang puts in front of functions, to be checked by callers */
 /* site_sections.c: adds the sections of sites to out[*count...]. 0, or -1 and a message. */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
                    struct new_section *out, size_t *count, struct error *e);
-#define SITE_SECTIONS 6u
+#define SITE_SECTIONS 7u
 
 /* orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry cannot
  * express become UNDEFINED; returns their number, or -1 and a message. */
@@ -111,6 +122,8 @@ long orc_sections(const struct elf_file *f, const struct linux_release *release,
 /* hacks.c: changes code bytes and relocations of f in place. 0, or -1 and a message. */
 int keys_hack(struct elf_file *f, struct error *e);
 int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e);
+/* For --cfi of 7.2: what clang has put in front of functions grows up to these. */
+int checks_grow(struct elf_file *f, const struct code_map *map, const struct objtool_options *o, struct error *e);
 /* For --mcount: calls of __fentry__ become nops. */
 int traced_hack(struct elf_file *f, const struct branches *b, struct error *e);
 

@@ -157,6 +157,18 @@ static bool is_linked(const struct elf_file *f)
 	return n > 1;
 }
 
+/* Passes over a linked object have to be asked for so; up to 6.12 the file may say it. */
+static int link_check(const struct elf_file *f, const struct objtool_options *o, struct error *e)
+{
+	const char *needs = o->unret ? "--unret" : NULL;
+
+	needs = o->ibt ? "--ibt" : needs;
+	needs = o->noinstr ? "--noinstr" : needs;
+	if (!needs || o->linked || (!o->release->links_by_option && is_linked(f)))
+		return 0;
+	return error_set(e, "%s requires --link", needs);
+}
+
 /* --noabs: code that runs before it is where it was linked for must not hold addresses. */
 static int absolutes_check(const struct elf_file *f, struct error *e)
 {
@@ -191,11 +203,7 @@ static int code_change(struct elf_file *f, const struct objtool_options *o, cons
 	return (o->jump_label && keys_hack(f, e)) || (o->noinstr_hack && noinstr_hack(f, &r->branches, e)) ? -1 : 0;
 }
 
-/* objtool follows the stack for each of these; calls need a frame pointer with the first only. */
-static bool follows_stack(const struct objtool_options *o)
-{
-	return !o->no_stack && (o->stackval || o->orc || o->uaccess);
-}
+static bool follows_stack(const struct objtool_options *o) { return stack_follows_all(o) || o->noinstr || o->unret; }
 
 /* All passes over an open file, whose bytes may have changed in place then. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct results *r, struct error *e)
@@ -218,11 +226,13 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	if (!err && map.begins)
 		warnings = uaccess_check(&map);
 	if (!err && follows_stack(o))
-		stack_check(&map, o, warnings + b->warnings);
+		err = stack_check(&map, o, warnings + (o->release->reach_counts_alone ? 0 : b->warnings), e);
 	if (!err && o->ibt)
 		err = endbrs_find(&map, o, &b->sealed, e);
+	if (!err && o->sls)
+		unstopped_warn(&map, b);
 	if (!err && o->prefix)
-		err = prefixes_find(&map, o, &r->prefixes, e);
+		err = o->cfi && o->release->cfi_grows ? checks_grow(f, &map, o, e) : prefixes_find(&map, o, &r->prefixes, e);
 	if (!err)
 		err = sites_sections(f, o, b, r->sections, &r->count, e);
 	if (!err && o->noabs)
@@ -261,7 +271,7 @@ static int result_write(const struct elf_file *f, const struct objtool_options *
 /* May the passes have changed anything? */
 static bool is_changed(const struct objtool_options *o, const struct results *r)
 {
-	return r->count || r->prefixes.count || o->jump_label || o->noinstr_hack || o->mcount || o->output;
+	return r->count || r->prefixes.count || o->jump_label || o->noinstr_hack || o->mcount || o->cfi || o->output;
 }
 
 static void results_free(struct results *r)
@@ -283,8 +293,8 @@ static int object_run(struct elf_file *f, const struct objtool_options *o, const
 	struct results r = {0};
 	int err = elf_is_object(f) ? linux_release_check(o->release, f, e) : error_set(e, "is no object file");
 
-	if (!err && o->ibt && !o->linked && !is_linked(f))
-		err = error_set(e, "--ibt requires --link");
+	if (!err)
+		err = link_check(f, o, e);
 	if (!err && o->backup && !o->dry_run && !o->release->backs_up_failures)
 		err = backup_write(f->path, f->path, f->bytes, f->size, e);
 	if (!err)

@@ -50,10 +50,11 @@ struct pass {
 	struct elf_reloc *relocs;
 	size_t count, next; /* `next`: the first that is not in front of the instruction */
 	bool replacement, noinstr, init;
+	bool after_trap; /* the instruction in front is ud2 */
 	struct {
 		uint64_t at;
-		const char *text; /* null: none */
-	} sls;                /* warning due unless int3 follows */
+		bool due, returns;
+	} sls; /* a branch that int3 has to follow */
 };
 
 static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool call)
@@ -78,16 +79,8 @@ static void calls_last(struct branch_list *l)
 	free(calls);
 }
 
-static bool is_profiler(const struct linux_release *release, const char *name)
-{
-	if (!strncmp(name, "__sanitizer_cov_", 16))
-		return true;
-	return !release->profilers_are_kcov &&
-	       (!strncmp(name, "__tsan_func_", 12) || !strcmp(name, "__tsan_atomic_signal_fence"));
-}
-
 /* The relocation inside an instruction, or null. */
-static const struct elf_reloc *reloc_in(struct pass *p, uint64_t at, unsigned len)
+static const struct elf_reloc *next_reloc(struct pass *p, uint64_t at, unsigned len)
 {
 	while (p->next < p->count && p->relocs[p->next].offset < at)
 		p->next++;
@@ -124,11 +117,18 @@ static enum symbol_kind symbol_judge(const struct linux_release *release, const 
 		return SYMBOL_RETPOLINE;
 	if (!strncmp(y->name, "__SCT__", 7))
 		return SYMBOL_STATIC_CALL;
-	if (is_profiler(release, y->name))
+	if (linux_profiler(release, y->name))
 		return SYMBOL_PROFILER;
 	if (!strcmp(y->name, "__fentry__"))
 		return SYMBOL_FENTRY;
 	return release->skips_embedded_calls && is_embedded(y->name) ? SYMBOL_EMBEDDED : SYMBOL_OTHER;
+}
+
+static bool begins_function(const struct pass *p, uint64_t at)
+{
+	const struct elf_symbol *y = symbol_index_find(&p->map->functions, p->number, at);
+
+	return y && y->value == at;
 }
 
 /* A direct branch with a relocation against a symbol. */
@@ -143,8 +143,11 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 		return;
 	if (*kind == SYMBOL_RETURNS && !call)
 		site_add(&p->out->returns, p, at, symbol, call);
-	if (*kind == SYMBOL_RETPOLINE && !passes_over)
+	if (*kind == SYMBOL_RETPOLINE && !passes_over) {
 		site_add(&p->out->retpolines, p, at, symbol, call);
+		if (p->o->cfi && p->o->release->cfi_grows && !(p->after_trap && !begins_function(p, at)))
+			site_add(&p->out->unchecked, p, at, symbol, call);
+	}
 	if (*kind <= SYMBOL_RETPOLINE || passes_over || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
 		return;
 	if (*kind == SYMBOL_STATIC_CALL)
@@ -170,7 +173,7 @@ static void direct_note(struct pass *p, uint64_t at, uint32_t symbol)
 		site_add(&p->out->direct, p, at, symbol, true);
 }
 
-/* Warns about an indirect branch or return. */
+/* Warns about an indirect branch or return; of --sls when the next instruction is known. */
 static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 {
 	const struct objtool_options *o = p->o;
@@ -183,20 +186,74 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 	if (o->retpoline && (!returns || o->rethunk) && (o->module || strcmp(p->section->name, ".init.text"))) {
 		snprintf(text, sizeof(text), "%s found in %s%s build", what, o->release->option_prefix,
 		         returns ? "RETHUNK" : "RETPOLINE");
-		objtool_warn(p->f, &p->facts->names, p->number, at, text);
+		if (warns_first(p->map, p->number, at))
+			objtool_warn(p->f, &p->facts->names, p->number, at, text);
 		p->out->warnings++;
 	}
 	if (o->sls && s->flow != FLOW_CALL_IND) {
 		p->sls.at = at;
-		p->sls.text = returns ? "missing int3 after ret" : "missing int3 after indirect jump";
+		p->sls.due = true;
+		p->sls.returns = returns;
 	}
 }
 
 static void sls_settle(struct pass *p, const uint8_t *next)
 {
-	if (p->sls.text && (!next || !insn_is_int3(next, 1)))
-		objtool_warn(p->f, &p->facts->names, p->number, p->sls.at, p->sls.text);
-	p->sls.text = NULL;
+	if (p->sls.due && (!next || !insn_is_int3(next, 1)))
+		site_add(&p->out->unstopped, p, p->sls.at, 0, !p->sls.returns);
+	p->sls.due = false;
+}
+
+/* The symbols whose code need not check what it calls. */
+static int unchecked_allow(const struct code_map *map, bool *allowed, struct error *e)
+{
+	struct linux_place *list;
+	long n = linux_annotated(map->release, map->f, LINUX_NOCFI, &list, e), i;
+
+	for (i = 0; i < n; i++) {
+		const struct elf_symbol *y = code_map_sized(map, list[i].section, list[i].at);
+
+		if (y)
+			allowed[y - map->f->symbols] = true;
+	}
+	free(list);
+	return n < 0 ? -1 : 0;
+}
+
+/* Prints the warnings of --cfi. */
+static int unchecked_warn(const struct code_map *map, struct branches *b, struct error *e)
+{
+	bool *allowed = mem_zero((size_t)map->f->symbol_count + 1, sizeof(*allowed));
+	struct place_names names = {0};
+	int err = unchecked_allow(map, allowed, e);
+	size_t i;
+
+	for (i = 0; i < b->unchecked.count && !err; i++) {
+		const struct branch_site *x = &b->unchecked.list[i];
+		const struct elf_symbol *y = code_map_sized(map, x->section, x->at);
+
+		if (y && !allowed[y - map->f->symbols] && warns_first(map, x->section, x->at))
+			objtool_warn(map->f, &names, x->section, x->at, "no-cfi indirect call!");
+		b->warnings += y && !allowed[y - map->f->symbols];
+	}
+	place_names_free(&names);
+	free(allowed);
+	return err;
+}
+
+void unstopped_warn(const struct code_map *map, const struct branches *b)
+{
+	struct place_names names = {0};
+	size_t i;
+
+	for (i = 0; i < b->unstopped.count; i++) {
+		const struct branch_site *x = &b->unstopped.list[i];
+
+		if (warns_first(map, x->section, x->at))
+			objtool_warn(map->f, &names, x->section, x->at,
+			             x->tail ? "missing int3 after ret" : "missing int3 after indirect jump");
+	}
+	place_names_free(&names);
 }
 
 /* Notes an instruction at an offset in map.begins and map.stops. */
@@ -211,7 +268,7 @@ static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_
 static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s)
 {
 	bool direct = s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL;
-	const struct elf_reloc *r = direct ? reloc_in(p, at, s->len) : NULL;
+	const struct elf_reloc *r = direct ? next_reloc(p, at, s->len) : NULL;
 
 	if (r && r->symbol < p->f->symbol_count)
 		branch_note(p, at, s, r->symbol);
@@ -242,7 +299,7 @@ static int section_pass(struct pass *p, struct step_cache *cache, struct error *
 	struct step s;
 
 	for (at = 0; at < size; at += s.len, insns++) {
-		if (p->sls.text)
+		if (p->sls.due)
 			sls_settle(p, code + at);
 		if (!step_outline(cache, code + at, size - at, &s)) {
 			if (undecodable_say(p, at, e))
@@ -257,6 +314,7 @@ static int section_pass(struct pass *p, struct step_cache *cache, struct error *
 			insn_mark(p, code + at, at, &s, at + s.len >= size);
 		if (s.flow != FLOW_NEXT && s.flow != FLOW_STOP)
 			branch_pass(p, code + at, at, &s);
+		p->after_trap = s.flow == FLOW_STOP && !insn_is_int3(code + at, s.len);
 	}
 	p->out->insns += insns;
 	sls_settle(p, NULL);
@@ -304,9 +362,7 @@ static int section_read(struct pass *p, struct step_cache *cache, struct error *
 	}
 	p->replacement = !strcmp(name, ".altinstr_replacement");
 	p->init = !p->o->module && !strcmp(name, ".init.text");
-	p->noinstr = !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") ||
-	             !strncmp(name, ".text..__x86.", 13) ||
-	             (p->o->release->cpuidle_is_noinstr && !strcmp(name, ".cpuidle.text"));
+	p->noinstr = linux_section_noinstr(p->o->release, name);
 	err = section_pass(p, cache, e);
 	if (!p->part)
 		free(p->relocs);
@@ -335,11 +391,14 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 	}
 	calls_last(&out->returns);
 	calls_last(&out->retpolines);
+	calls_last(&out->unchecked);
 	calls_last(&out->calls);
 	calls_last(&out->profiled);
 	calls_last(&out->traced);
 	step_cache_free(cache);
 	facts_free(&facts);
+	if (!err && o->cfi && o->retpoline)
+		err = unchecked_warn(map, out, e);
 	if (err)
 		branch_sites_free(out);
 	return err;
@@ -354,5 +413,7 @@ void branch_sites_free(struct branches *b)
 	free(b->direct.list);
 	free(b->profiled.list);
 	free(b->traced.list);
+	free(b->unstopped.list);
+	free(b->unchecked.list);
 	memset(b, 0, sizeof(*b));
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define PREFIX_NAME "__pfx_"
+#define CHECK_SIZE  5u   /* mov $hash,%eax */
 #define NAME_MOST   512u /* of a symbol, with its zero, that objtool makes */
 
 /* Adds the symbol in front of a function. */
@@ -27,20 +28,49 @@ static void prefix_add(struct prefixes *p, const struct code_map *m, const struc
 	                                          .info = ELF64_ST_INFO(y->bind, y->type)};
 }
 
+/* Does an instruction begin at an offset in a section, by those from the last function's start on? */
+static bool insn_begins(const struct code_map *m, const struct code_section *c, uint64_t at)
+{
+	size_t k = symbol_index_above(&m->functions, c->section, at);
+	uint64_t from = k && m->functions.list[k - 1]->section == c->section ? m->functions.list[k - 1]->value : 0;
+	struct step s;
+
+	for (; from < at; from += s.len)
+		if (!step_decode(NULL, c->bytes + from, c->size - from, c->addr + from, &s))
+			return false;
+	return from == at;
+}
+
+/* May an offset lie inside a nop, which is longer than what is seen from there? */
+static bool is_spanned(const struct code_section *c, uint64_t at)
+{
+	uint64_t back;
+	struct step s;
+
+	for (back = 1; back < STEP_LEN_MOST && back <= at; back++)
+		if (step_decode(NULL, c->bytes + at - back, c->size - at + back, c->addr + at - back, &s) && s.padding &&
+		    s.len > back)
+			return true;
+	return false;
+}
+
 /* Are the bytes in front of a function nops, the first of which begins there? */
 static bool has_nops(const struct code_map *m, const struct objtool_options *o, const struct elf_symbol *y)
 {
 	const struct code_section *c = space_of(&m->space, y->section);
+	const struct elf_symbol *there;
 	uint64_t at;
 	struct step s;
 
-	if (!c || y->value < o->prefix || y->value > c->size ||
-	    symbol_index_find(&m->functions, y->section, y->value - o->prefix))
+	if (!c || y->value < o->prefix || y->value > c->size)
 		return false;
+	there = symbol_index_find(&m->functions, y->section, y->value - o->prefix);
+	if (there && there->value == y->value - o->prefix)
+		return false; /* they are some function's own, or an earlier run has been here */
 	for (at = y->value - o->prefix; at < y->value; at += s.len)
 		if (!step_decode(NULL, c->bytes + at, y->value - at, c->addr + at, &s) || !s.padding || s.flow != FLOW_NEXT)
 			return false;
-	return true;
+	return !is_spanned(c, y->value - o->prefix) || insn_begins(m, c, y->value - o->prefix);
 }
 
 /* The function at the start of which an entry of __patchable_function_entries says that there is room; of several names
@@ -103,6 +133,31 @@ int prefixes_find(const struct code_map *map, const struct objtool_options *o, s
 	if (out->count)
 		qsort(out->list, out->count, sizeof(*out->list), prefix_order);
 	return err;
+}
+
+int checks_grow(struct elf_file *f, const struct code_map *map, const struct objtool_options *o, struct error *e)
+{
+	uint32_t i, section = 0;
+	bool alone = false;
+
+	while (section + 1 < f->section_count && f->sections[section].sh.sh_type != SHT_SYMTAB)
+		section++;
+	for (i = 1; i < f->symbol_count; i++) {
+		const struct elf_symbol *y = &f->symbols[i];
+		uint64_t size = y->size + o->prefix;
+		Elf64_Sym raw;
+
+		if (!symbol_is_function(f, y) || strncmp(y->name, CHECK_PREFIX, strlen(CHECK_PREFIX)) != 0 ||
+		    y->size != CHECK_SIZE || !function_named(map, y->section, y->value + size))
+			continue;
+		if (!alone && elf_section_alone(f, section, e))
+			return -1;
+		alone = true;
+		memcpy(&raw, f->sections[section].data + i * sizeof(raw), sizeof(raw));
+		raw.st_size = size;
+		memcpy((uint8_t *)f->sections[section].data + i * sizeof(raw), &raw, sizeof(raw));
+	}
+	return 0;
 }
 
 void prefixes_free(struct prefixes *p)

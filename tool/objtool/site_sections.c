@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites,
- * .ibt_endbr_seal, __mcount_loc. */
+ * .ibt_endbr_seal, .cfi_sites, __mcount_loc. */
 #include "objtool/objtool.h"
+#include "elf/symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -129,6 +130,24 @@ static int calls_section(const struct elf_file *f, const struct objtool_options 
 	return key ? 0 : -1;
 }
 
+/* The functions in front of functions, that clang makes for --cfi; before 7.2 in order of address. */
+static void checks_list(const struct elf_file *f, const struct objtool_options *o, struct branch_list *out)
+{
+	struct symbol_index x = {0};
+	size_t i;
+
+	symbol_index_build(f, symbol_is_function, &x);
+	for (i = 0; i < (o->release->cfi_grows ? f->symbol_count : x.count); i++) {
+		const struct elf_symbol *y = o->release->cfi_grows ? &f->symbols[i] : x.list[i];
+
+		if (!symbol_is_function(f, y) || strncmp(y->name, CHECK_PREFIX, strlen(CHECK_PREFIX)) != 0)
+			continue;
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
+		out->list[out->count++] = (struct branch_site){.section = y->section, .at = y->value};
+	}
+	symbol_index_free(&x);
+}
+
 /* Must the section be made? Not if an earlier run has made it. */
 static bool is_wanted(const struct elf_file *f, bool asked, const struct branch_list *l, const char *name)
 {
@@ -140,6 +159,17 @@ static bool is_wanted(const struct elf_file *f, bool asked, const struct branch_
 	return false;
 }
 
+static void checks_section(const struct elf_file *f, const struct objtool_options *o, struct new_section *out,
+                           size_t *count)
+{
+	struct branch_list list = {0};
+
+	checks_list(f, o, &list);
+	if (is_wanted(f, true, &list, ".cfi_sites"))
+		addresses_section(&out[(*count)++], ".cfi_sites", &list);
+	free(list.list);
+}
+
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
                    struct new_section *out, size_t *count, struct error *e)
 {
@@ -148,6 +178,8 @@ int sites_sections(const struct elf_file *f, const struct objtool_options *o, co
 		return -1;
 	if (is_wanted(f, o->retpoline, &b->retpolines, ".retpoline_sites"))
 		addresses_section(&out[(*count)++], ".retpoline_sites", &b->retpolines);
+	if (o->release->cfi_grows ? o->fineibt : o->cfi)
+		checks_section(f, o, out, count);
 	if (is_wanted(f, o->rethunk, &b->returns, ".return_sites"))
 		addresses_section(&out[(*count)++], ".return_sites", &b->returns);
 	if (is_wanted(f, o->rethunk && o->skylake, &b->direct, ".call_sites"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --stackval: what an instruction does to a path, and what is wrong with it there. */
+/* --stackval and --noinstr: what an instruction does to a path, and what is wrong with it there. */
 #include "arch/x86/fast_decoder.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
@@ -7,29 +7,54 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks a call or tail call. False: warned. */
-static bool call_check(struct stack_walk *w, const struct stack_path *p, const char *name)
-{
-	char text[200];
+/* What is called. */
+struct callee {
+	const char *name; /* null: unknown */
+	uint32_t section; /* 0: another file's, or unknown */
+};
 
-	if (!p->down)
+static struct callee callee_of(const struct elf_symbol *y)
+{
+	return y ? (struct callee){y->name, y->section} : (struct callee){0};
+}
+
+/* Checks a call or tail call. False: warned. */
+static bool call_check(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
+                       struct callee callee)
+{
+	bool leaves = w->uninstrumented && p->depth <= 0;
+	uint64_t off = p->at - part->code->addr;
+	char text[200], unknown[32];
+	const struct elf_reloc *r;
+
+	if (!p->down && !leaves)
 		return true;
-	snprintf(text, sizeof(text), "call to %.120s() with DF set", name ? name : "{dynamic}");
+	r = callee.name ? NULL : reloc_in(w->map, part, off, s->len);
+	leaves = leaves && !noinstr_allows(w->noinstr, callee.name, callee.section, r, off, s);
+	if (!p->down && !leaves)
+		return true;
+	if (!callee.name)
+		called_name(w->map, r, unknown, sizeof(unknown));
+	snprintf(text, sizeof(text), "call to %.120s() %s", callee.name ? callee.name : unknown,
+	         leaves ? "leaves .noinstr.text section" : "with DF set");
 	plain(text);
 	return stack_warn(w, p->at, text);
 }
 
-static bool tail_check(struct stack_walk *w, const struct stack_path *p, const char *name)
+static bool tail_check(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
+                       const struct elf_symbol *called)
 {
 	if (stack_function_at(w, p->at) && stack_frame_modified(&w->frames.list[p->frame]))
 		return stack_warn(w, p->at, "sibling call from callable instruction with modified stack frame");
-	return call_check(w, p, name);
+	return call_check(w, part, p, s, callee_of(called));
 }
 
 static bool return_check(struct stack_walk *w, const struct stack_path *p)
 {
 	const struct stack_frame *f = &w->frames.list[p->frame];
 
+	if (w->uninstrumented && p->depth > 0)
+		return stack_warn(w, p->at, "return with instrumentation enabled");
 	if (p->down)
 		return stack_warn(w, p->at, "return with DF set");
 	if (w->function && stack_frame_modified(f))
@@ -83,14 +108,33 @@ bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t
 	return (dead || note_at(n, at + s->len, NOTE_UNREACHABLE)) && !note_at(n, at + s->len, NOTE_REACHABLE);
 }
 
+bool stack_is_retpoline(const struct stack_walk *w, const struct elf_symbol *y)
+{
+	return y && y->bind == STB_GLOBAL && !strncmp(linux_thunk_name(w->map->release, y->name), "__x86_indirect_", 15);
+}
+
+/* Is a call of a profiler replaced by a nop? */
+static bool is_dropped(const struct stack_walk *w, const struct part *part, const struct elf_symbol *y)
+{
+	return w->options->noinstr_hack && y && y->bind == STB_GLOBAL && linux_profiler(w->map->release, y->name) &&
+	       linux_section_noinstr(w->map->release, w->map->f->sections[part->code->section].name);
+}
+
 /* Follows a call. False: warned; *continues: the instruction after it may follow. */
 static bool call_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
 	struct target t = call_target(w, part, p->at, s);
+	const struct elf_symbol *y = symbol_in(w->map, part, p->at, s);
+	const struct code_section *c = t.at ? space_at(&w->map->space, t.at) : NULL;
+	struct callee callee = {t.name, c ? c->section : 0};
 
+	if (stack_is_retpoline(w, y))
+		callee = (struct callee){0};
+	if (is_dropped(w, part, y))
+		return true;
 	if (!note_at(&w->map->notes, p->at, NOTE_PUSH))
-		return call_check(w, p, t.name) && pointer_check(w, p, t.name);
+		return call_check(w, part, p, s, callee) && pointer_check(w, p, t.name);
 	*continues = false;
 	if (t.at)
 		stack_path_add(w, p, t.at, true);
@@ -129,7 +173,8 @@ static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, si
 }
 
 /* Follows an indirect jump: by its table, if it has one, else it is a tail call. False: warned. */
-static bool indirect_follow(struct stack_walk *w, const struct stack_path *p)
+static bool indirect_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p,
+                            const struct step *s)
 {
 	const struct table_jump *j = w->function ? table_jump_at(&w->tables, p->at) : NULL;
 	size_t k, first = w->path_count;
@@ -137,7 +182,7 @@ static bool indirect_follow(struct stack_walk *w, const struct stack_path *p)
 	uint64_t to;
 
 	if (!j || own_entry(w, j, 0, &to) == ENTRY_NONE)
-		return !stack_function_at(w, p->at) || tail_check(w, p, NULL);
+		return !stack_function_at(w, p->at) || tail_check(w, part, p, s, NULL);
 	for (k = 0; (kind = own_entry(w, j, k, &to)) != ENTRY_NONE; k++)
 		if (kind == ENTRY_OWN)
 			stack_path_add(w, p, to, true);
@@ -150,21 +195,25 @@ static bool indirect_follow(struct stack_walk *w, const struct stack_path *p)
 static bool jump_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
+	const struct elf_symbol *called;
 	uint64_t to = 0;
-	const char *name;
 
 	*continues = s->flow == FLOW_BRANCH || note_at(&w->map->notes, p->at, NOTE_BRANCH);
-	switch (stack_way_of(w, part, p->at, s, &to, &name)) {
+	switch (stack_way_of(w, part, p->at, s, &to, &called)) {
 	case WAY_RETURN: *continues = false; return return_check(w, p);
-	case WAY_INDIRECT: return s->flow == FLOW_BRANCH || indirect_follow(w, p);
-	case WAY_AWAY: return tail_check(w, p, name);
+	case WAY_INDIRECT: return s->flow == FLOW_BRANCH || indirect_follow(w, part, p, s);
+	case WAY_AWAY:
+		if (is_dropped(w, part, called)) { /* a return takes its place */
+			*continues = false;
+			return return_check(w, p);
+		}
+		return tail_check(w, part, p, s, called);
 	case WAY_INSIDE: stack_path_add(w, p, to, true); return true;
 	default: return true;
 	}
 }
 
-/* Does an instruction leave for what has been interrupted, or for another mode? */
-static bool switches_context(const uint8_t *bytes, const struct step *s)
+bool stack_leaves(const uint8_t *bytes, const struct step *s)
 {
 	switch (code_leaves(bytes, s->len)) {
 	case LEAVES_BY_IRET:
@@ -193,8 +242,18 @@ static bool direction_follow(struct stack_walk *w, struct stack_path *p, const s
 	return true;
 }
 
-/* Adds the path that falls through an instruction; the last one of a replacement goes on after the original. False:
- * warned. */
+const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *behind)
+{
+	struct alternative_place place;
+
+	if (!(w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT) ||
+	    !alternatives_find(&w->alternatives, at, &place) || *behind != place.behind)
+		return part;
+	*behind = place.to;
+	return part_at(w->map, place.to - 1);
+}
+
+/* Adds the path that falls through an instruction. False: warned. */
 static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t behind)
 {
 	struct alternative_place place;
@@ -202,12 +261,10 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 	char text[256];
 
 	if (w->alternatives.marks[p->at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
-	    alternatives_find(&w->alternatives, p->at, &place) && behind == place.behind) {
-		if (place.filled && !stack_alternative_check(w, place.behind, &place, p->frame, true))
-			return false;
-		behind = place.to;
-		part = part_at(w->map, behind - 1);
-	}
+	    alternatives_find(&w->alternatives, p->at, &place) && behind == place.behind && place.filled &&
+	    !stack_alternative_check(w, place.behind, &place, p->frame, true))
+		return false;
+	part = stack_next(w, part, p->at, &behind);
 	if (part && behind - part->code->addr < part->code->size) {
 		stack_path_add(w, p, behind, false);
 		return true;
@@ -256,18 +313,18 @@ bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_pat
 		return false;
 	if (code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at))
 		return next_add(w, part, p, p->at + s->len); /* to itself */
-	if (switches_context(bytes, s))
+	if (stack_leaves(bytes, s))
 		return context_follow(w, p, s, &continues) && (!continues || next_add(w, part, p, p->at + s->len));
 	switch (s->flow) {
 	case FLOW_RETURN: return return_check(w, p);
-	case FLOW_JUMP_IND: return indirect_follow(w, p);
+	case FLOW_JUMP_IND: return indirect_follow(w, part, p, s);
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (!jump_follow(w, part, p, s, &continues))
 			return false;
 		break;
 	case FLOW_CALL_IND:
-		if (!call_check(w, p, NULL) || !pointer_check(w, p, NULL))
+		if (!call_check(w, part, p, s, (struct callee){0}) || !pointer_check(w, p, NULL))
 			return false;
 		break;
 	case FLOW_CALL:

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --stackval: follows all paths from the start of each function, and warns where the frame is not built and left by the
- * kernel's rules: a call without a frame pointer, a return or tail call with a frame, paths that meet with different
- * ones. The first warning of a function ends it.
+ * --stackval and --noinstr: follows all paths from the start of each function, and warns where the frame is not built
+ * and left by the kernel's rules: a call without a frame pointer, a return or tail call with a frame, paths that meet
+ * with different ones; and where code that must not be instrumented calls code that may be. The first warning of a
+ * function ends it.
  *
  * It is no domain of dataflow/solver.h: paths with different frames are a warning instead of a joined state, and the
  * order of the paths decides which warning comes first, as in the kernel's objtool.
@@ -10,6 +11,7 @@
 #include "objtool/stack_walk.h"
 #include "support/memory.h"
 #include "support/plain.h"
+#include "shared/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +22,8 @@ static uint32_t *frame_at(const struct stack_walk *w, uint64_t addr) { return &w
 void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched)
 {
 	mem_reserve(&w->paths, &w->path_capacity, w->path_count, sizeof(*w->paths));
-	w->paths[w->path_count++] =
-		(struct stack_path){.at = to, .frame = from->frame, .down = from->down, .branched = branched};
+	w->paths[w->path_count++] = (struct stack_path){
+		.at = to, .frame = from->frame, .down = from->down, .branched = branched, .depth = from->depth};
 }
 
 void stack_paths_reverse(struct stack_walk *w, size_t first)
@@ -39,10 +41,17 @@ void stack_paths_reverse(struct stack_walk *w, size_t first)
 /* Returns false. */
 bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 {
-	const struct code_section *c = space_at(&w->map->space, at);
+	const struct code_section *c = space_at(&w->map->space, at), *of = c;
+	struct alternative_place place;
+	uint64_t original = at;
 
 	w->warnings++;
-	if (warns_first(w->map, at))
+	if (w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
+	    alternatives_find(&w->alternatives, at, &place)) {
+		original = place.original; /* what it stands for has been warned of */
+		of = space_at(&w->map->space, original);
+	}
+	if (warns_first(w->map, of->section, original - of->addr))
 		objtool_warn(w->map->f, &w->names, c->section, at - c->addr, text);
 	return false;
 }
@@ -137,9 +146,7 @@ bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alt
 	return stack_warn(w, place->original, text);
 }
 
-/* Adds the paths into replacements, to the other side of a static key, to fixups. False: the instruction itself never
- * runs. */
-static bool others_add(struct stack_walk *w, const struct stack_path *p, const struct step *s)
+bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const struct step *s, bool all)
 {
 	const struct notes *n = &w->map->notes;
 	size_t count, i;
@@ -148,10 +155,10 @@ static bool others_add(struct stack_walk *w, const struct stack_path *p, const s
 	const struct note *x;
 
 	for (i = 0; i < count; i++)
-		if (r[i].size && alternative_is_followed(&w->alternatives, &r[i]))
+		if (r[i].size && (all || alternative_is_followed(&w->alternatives, &r[i])))
 			stack_path_add(w, p, r[i].from, true);
 	for (i = 0; i < count; i++)
-		if (!r[i].size && alternative_is_followed(&w->alternatives, &r[i]))
+		if (!r[i].size && (all || alternative_is_followed(&w->alternatives, &r[i])))
 			stack_path_add(w, p, r[i].end, true);
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
 		if (s->flow != FLOW_JUMP || w->options->jump_label)
@@ -164,9 +171,10 @@ static bool others_add(struct stack_walk *w, const struct stack_path *p, const s
 		if (i == count && !note_at(n, x->to, NOTE_RESTORE))
 			stack_path_add(w, p, x->to, true);
 	}
-	if (w->options->release->newer_validation)
+	/* The last one first; before 6.4 and since 7.2 the first one. */
+	if (w->options->release->newer_validation && w->options->release->number < LINUX_NUMBER(7, 2))
 		stack_paths_reverse(w, first);
-	return alternative_original_runs(&w->alternatives, r, count);
+	return all || alternative_original_runs(&w->alternatives, r, count);
 }
 
 /* Enters an instruction. False: the path ends there; *ok: without a warning. */
@@ -187,6 +195,8 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 		      stack_warn(w, p->at, text);
 		return false;
 	}
+	if (w->uninstrumented)
+		p->depth = (int8_t)(p->depth + noinstr_change(w->noinstr, p->at));
 	if (hinted && !hint_take(w, p, ok))
 		return false;
 	*seen = p->frame + 1;
@@ -210,7 +220,7 @@ static bool visit(struct stack_walk *w, struct stack_path p)
 	    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
 		return ok;
 	if (!p.resumed && note_any(&w->map->notes, p.at)) {
-		p.resumed = others_add(w, &p, &s);
+		p.resumed = stack_others_add(w, &p, &s, false);
 		if (p.resumed) {
 			stack_path_add(w, &p, p.at, false);
 			w->paths[w->path_count - 1].resumed = true;
@@ -243,26 +253,29 @@ static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbo
 /* Is a function without a size, so that it is not known which code is its own? */
 static bool is_unsized(const struct elf_symbol *y) { return y->section && y->type == STT_FUNC && !y->size; }
 
-static void all_walk(struct stack_walk *w)
+/* Follows the paths from all functions of a section, from its index in the list on. */
+static void functions_walk(struct stack_walk *w, uint32_t section)
 {
 	const struct code_map *m = w->map;
-	char text[160];
-	size_t i, k;
+	const struct code_section *c = space_of(&m->space, section);
+	size_t i = symbol_index_above(&m->functions, section - 1, UINT64_MAX);
 
-	for (i = 0; i < m->f->symbol_count; i++)
-		if (is_unsized(&m->f->symbols[i]) && space_of(&m->space, m->f->symbols[i].section)) {
-			snprintf(text, sizeof(text), "%.100s() is missing an ELF size annotation", m->f->symbols[i].name);
-			plain(text);
-			stack_warn_plainly(w, text);
-		}
-	for (i = 0; i < m->functions.count; i++) {
+	w->uninstrumented = w->noinstr && w->noinstr->sections[section];
+	for (; i < m->functions.count && m->functions.list[i]->section == section; i++) {
 		const struct elf_symbol *y = m->functions.list[i];
-		const struct code_section *c = space_of(&m->space, y->section);
 
-		if (c && y->value < c->size && !strstr(y->name, ".cold"))
+		if (y->value < c->size && !strstr(y->name, ".cold"))
 			paths_walk(w, c->addr + y->value, y, i);
 	}
-	for (i = 0; i < m->notes.count; i++)
+}
+
+/* Follows the paths from where hints mark the start of entry code in [from, to). */
+static void hints_walk(struct stack_walk *w, uint64_t from, uint64_t to)
+{
+	const struct code_map *m = w->map;
+	size_t i, k;
+
+	for (i = SEARCH(m->notes.count, n, m->notes.list[n].at < from); i < m->notes.count && m->notes.list[i].at < to; i++)
 		if (m->notes.list[i].kind == NOTE_FRAME) {
 			uint64_t at = m->notes.list[i].at;
 			const struct elf_symbol *y = function_at(m, at, &k);
@@ -272,21 +285,93 @@ static void all_walk(struct stack_walk *w)
 		}
 }
 
-void stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings)
+static void unsized_warn(struct stack_walk *w, uint32_t section)
+{
+	const struct elf_file *f = w->map->f;
+	char text[160];
+	size_t i;
+
+	for (i = 0; i < f->symbol_count; i++)
+		if (is_unsized(&f->symbols[i]) &&
+		    (section ? f->symbols[i].section == section : space_of(&w->map->space, f->symbols[i].section) != NULL)) {
+			snprintf(text, sizeof(text), "%.100s() is missing an ELF size annotation", f->symbols[i].name);
+			plain(text);
+			stack_warn_plainly(w, text);
+		}
+}
+
+/* What starts in entry code that no function holds may be instrumented, as far as objtool looks. */
+static void all_walk(struct stack_walk *w)
+{
+	const struct code_map *m = w->map;
+	size_t i;
+
+	unsized_warn(w, 0);
+	for (i = 0; i < m->space.count; i++)
+		functions_walk(w, m->space.list[i].section);
+	w->uninstrumented = false;
+	hints_walk(w, 0, UINT64_MAX);
+}
+
+/* Follows only what must not be instrumented. */
+static void noinstr_walk(struct stack_walk *w)
+{
+	static const char *const names[] = {".noinstr.text", ".entry.text", ".cpuidle.text"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		uint32_t section = elf_section_find(w->map->f, names[i], 1);
+		const struct code_section *c = section ? space_of(&w->map->space, section) : NULL;
+
+		if (!c || !w->noinstr->sections[section])
+			continue;
+		unsized_warn(w, section);
+		functions_walk(w, section);
+		hints_walk(w, c->addr, c->addr + c->size);
+	}
+}
+
+bool stack_follows_all(const struct objtool_options *o)
+{
+	return !o->no_stack && (o->stackval || o->orc || o->uaccess);
+}
+
+static int walk(struct stack_walk *w, struct noinstr *noinstr, struct error *e)
+{
+	const struct objtool_options *o = w->options;
+
+	if (o->noinstr) {
+		if (noinstr_read(w->map, noinstr, e))
+			return -1;
+		w->noinstr = noinstr;
+	}
+	if (stack_follows_all(o)) {
+		all_walk(w);
+		if (!w->warnings && !o->no_unreachable)
+			unreached_warn(w);
+	} else if (o->noinstr) {
+		noinstr_walk(w);
+	}
+	return o->unret ? unret_check(w, e) : 0;
+}
+
+int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e)
 {
 	struct near_function near = {0};
 	struct stack_walk w = {.map = map, .near = &near, .options = o, .warnings = warnings};
+	struct noinstr noinstr = {0};
+	int err;
 
 	alternatives_read(map, &w.alternatives);
 	table_jumps_open(map, &w.tables);
 	w.at = mem_zero(map->space.span + 1, sizeof(*w.at));
-	all_walk(&w);
-	if (!w.warnings && !o->no_unreachable)
-		unreached_warn(&w);
+	err = walk(&w, &noinstr, e);
+	noinstr_free(&noinstr);
 	alternatives_free(&w.alternatives);
 	table_jumps_free(&w.tables);
 	stack_frames_free(&w.frames);
 	place_names_free(&w.names);
 	free(w.at);
 	free(w.paths);
+	return err;
 }

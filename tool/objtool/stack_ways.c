@@ -82,7 +82,7 @@ static bool is_start(const struct stack_walk *w, const struct code_section *c, c
 }
 
 enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
-                            uint64_t *to, const char **name)
+                            uint64_t *to, const struct elf_symbol **called)
 {
 	const struct elf_symbol *y = symbol_in(w->map, part, at, s), *from = stack_function_at(w, at), *there;
 	bool named = y && y->type != STT_SECTION, later = w->options->release->newer_validation;
@@ -91,7 +91,7 @@ enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part,
 	struct target t;
 	size_t k;
 
-	*name = named ? y->name : NULL;
+	*called = named ? y : NULL;
 	thunk = named && y->bind == STB_GLOBAL ? linux_thunk_name(w->options->release, y->name) : "";
 	if (!strcmp(thunk, RETURN_THUNK))
 		return WAY_RETURN;
@@ -107,9 +107,10 @@ enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part,
 	there = function_at(w->map, t.at, &k);
 	if (!there || !is_start(w, c, there, t.at))
 		return WAY_INSIDE;
-	*name = there->name;
+	*called = there;
 	if (!from || !w->function)
-		return later ? WAY_AWAY : WAY_INSIDE;
+		return later && symbol_index_find(&w->map->labels, part->code->section, at - part->code->addr) ? WAY_AWAY
+		                                                                                               : WAY_INSIDE;
 	if (stack_is_own(w, there) || (cold_length(there) && !cold_length(from)))
 		return WAY_INSIDE;
 	return WAY_AWAY;

@@ -85,7 +85,8 @@ static bool warn(struct access *a, uint64_t at, const char *text)
 {
 	const struct code_section *c = space_at(&a->map->space, at);
 
-	objtool_warn(a->map->f, &a->names, c->section, at - c->addr, text);
+	if (warns_first(a->map, c->section, at - c->addr))
+		objtool_warn(a->map->f, &a->names, c->section, at - c->addr, text);
 	a->warnings++;
 	return false;
 }

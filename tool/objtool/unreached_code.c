@@ -34,9 +34,9 @@ static bool is_sanitizer(const char *name)
 static uint64_t inside(const struct unreached *u, uint64_t at, const struct step *s)
 {
 	uint64_t to = 0;
-	const char *name;
+	const struct elf_symbol *called;
 
-	if (stack_way_of(u->walk, u->part, at, s, &to, &name) != WAY_INSIDE)
+	if (stack_way_of(u->walk, u->part, at, s, &to, &called) != WAY_INSIDE)
 		return 0;
 	return to - u->part->code->addr < u->part->code->size ? to : 0;
 }
@@ -77,7 +77,9 @@ static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 	if (w->at[at - w->map->space.first] || (s->padding && !insn_is_endbr(bytes, s->len)))
 		return false;
 	y = function_at(w->map, at, &w->number);
-	if (!y || (y->bind == STB_GLOBAL && !strncmp(y->name, "__SCT__", 7)))
+	if (!y) /* in a linked object it may be what another file's function has taken the place of */
+		return !w->options->linked || code_map_sized(w->map, u->part->code->section, at - u->part->code->addr);
+	if (y->bind == STB_GLOBAL && !strncmp(y->name, "__SCT__", 7))
 		return false;
 	start = u->part->code->addr + y->value;
 	w->function = y;

@@ -120,13 +120,12 @@ static int section_read(struct places *p, uint32_t section, bool common, struct 
 	return err;
 }
 
-long linux_annotated(const struct linux_release *release, const struct elf_file *f, enum linux_annotation kind,
-                     struct linux_place **out, struct error *e)
+long linux_annotations(const struct linux_release *release, const struct elf_file *f, enum linux_annotation kind,
+                       struct linux_place **out, struct error *e)
 {
 	const char *name = release->annotations ? ANNOTATE_INSN : own_sections[kind];
 	struct places p = {.f = f, .kind = kind};
 	uint32_t i = 0;
-	size_t k, n = 0;
 
 	*out = NULL;
 	while (name && (i = elf_section_find(f, name, i + 1)))
@@ -136,11 +135,20 @@ long linux_annotated(const struct linux_release *release, const struct elf_file 
 		}
 	if (p.count)
 		qsort(p.list, p.count, sizeof(*p.list), place_order);
-	for (k = 0; k < p.count; k++)
-		if (!n || place_order(&p.list[n - 1], &p.list[k]))
-			p.list[n++] = p.list[k];
 	*out = p.list;
-	return (long)n;
+	return (long)p.count;
+}
+
+long linux_annotated(const struct linux_release *release, const struct elf_file *f, enum linux_annotation kind,
+                     struct linux_place **out, struct error *e)
+{
+	long count = linux_annotations(release, f, kind, out, e), n = 0, i;
+	struct linux_place *list = *out;
+
+	for (i = 0; i < count; i++)
+		if (!n || place_order(&list[n - 1], &list[i]))
+			list[n++] = list[i];
+	return count < 0 ? -1 : n;
 }
 
 bool linux_place_in(const struct linux_place *list, size_t count, uint32_t section, uint64_t at)

@@ -23,7 +23,7 @@ struct table {
 	const struct elf_section *section;
 	struct elf_reloc *relocs; /* sorted by offset */
 	size_t count;
-	struct symbol_index functions;
+	struct symbol_index functions, globals; /* globals: of linux_entries() */
 	uint64_t *saves; /* of the table of hints: addresses of its SAVEs, sorted; null: not read yet */
 	size_t save_count;
 	struct notes *out;
@@ -263,6 +263,59 @@ static int hint_entry(struct table *t, uint64_t at)
 		frame.kind |= RULE_SIGNAL;
 	frame_add(t->out, addr, &frame);
 	return 0;
+}
+
+/* Adds the place of a hint that entry code begins with: of its own kind; or a frame of the CPU's at a global symbol. */
+static void entry_read(const struct table *t, const struct elf_reloc *r, struct linux_place *list, long *n)
+{
+	const struct elf_symbol *y = r->symbol < t->f->symbol_count ? &t->f->symbols[r->symbol] : NULL;
+	enum hint kind = hint_of(t, r->offset);
+	const struct symbol_index *x = &t->globals;
+	uint64_t at = y ? y->value + (uint64_t)r->addend : 0;
+	size_t k;
+
+	if (!y || !y->section || !space_of(t->space, y->section))
+		return;
+	k = symbol_index_above(x, y->section, at);
+	if (kind == HINT_ENTRY ||
+	    (kind == HINT_REGS_PARTIAL && k && x->list[k - 1]->section == y->section && x->list[k - 1]->value == at))
+		list[(*n)++] = (struct linux_place){y->section, at};
+}
+
+static bool is_global(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && y->bind == STB_GLOBAL;
+}
+
+long linux_entries(const struct linux_release *release, const struct elf_file *f, const struct code_space *space,
+                   struct linux_place **out, struct error *e)
+{
+	struct table t = {.f = f, .release = release, .space = space, .e = e};
+	uint32_t i = 0, rel;
+	long n = 0, k, count;
+
+	if (!release->entries_by_hints)
+		return linux_annotated(release, f, LINUX_UNRET_BEGIN, out, e);
+	*out = NULL;
+	symbol_index_build(f, is_global, &t.globals);
+	while ((i = elf_section_find(f, ".discard.unwind_hints", i + 1))) {
+		rel = elf_section_rela(f, i, 1);
+		t.section = &f->sections[i];
+		count = rel ? elf_relocs(f, rel, &t.relocs, e) : 0;
+		if (count < 0) {
+			symbol_index_free(&t.globals);
+			free(*out);
+			return -1;
+		}
+		*out = mem_resize(*out, (size_t)(n + count) + 1, sizeof(**out));
+		for (k = 0; k < count && t.section->data; k++)
+			if (t.relocs[k].offset % HINT_SIZE == 0 && t.relocs[k].offset + HINT_SIZE <= t.section->sh.sh_size)
+				entry_read(&t, &t.relocs[k], *out, &n);
+		free(t.relocs);
+	}
+	symbol_index_free(&t.globals);
+	return n;
 }
 
 /* .discard.func_stack_frame_non_standard: functions whose frames cannot be told: pointers by C, 4 bytes relative by

@@ -47,6 +47,20 @@ struct linux_release {
 	bool newer_code_lists; /* --ibt: more sections name code without a jump to it in mind */
 	bool addresses_by_lea; /* --ibt: lea of an address in the same section counts as a use, without a relocation */
 	bool cpuidle_is_noinstr;
+	bool ops_counted; /* --noinstr: pv_ops and pv_ops_lock have slots one after the other; before, tables of Xen's are
+	                   * written over pv_ops */
+	bool
+		trampolines_uninstrumented; /* --noinstr: calls of static calls' trampolines are as good as what they lead to */
+	bool entries_by_hints;          /* --unret: the hints of entry code say where it begins, no annotation */
+	enum linux_leaving {
+		LEAVING_IS_PASSED, /* --unret: code is followed behind iret and its like, */
+		LEAVING_IN_FUNCTIONS_IS_PASSED,
+		LEAVING_ENDS, /* or nowhere, except for syscall */
+	} leaving;
+	bool unret_follows_all;    /* --unret: LINUX_IGNORE_ALTS is for other passes */
+	bool cfi_grows;            /* --cfi: symbols grow, calls are looked at, and --fineibt lists; before, it lists */
+	bool reach_counts_alone;   /* code that nothing reaches is warned of, whatever --retpoline has warned of */
+	bool links_by_option;      /* --link is needed although the file is seen to be a linked one */
 	bool skips_embedded_calls; /* --hacks=skylake: of code inside another instruction */
 	bool prefixes_by_entries;  /* --prefix: by __patchable_function_entries, not by nops */
 	bool backs_up_failures;    /* --backup: where there is an error or a warning */
@@ -84,6 +98,9 @@ struct linux_place {
  */
 long linux_annotated(const struct linux_release *release, const struct elf_file *f, enum linux_annotation kind,
                      struct linux_place **out, struct error *e);
+/* Likewise, a place as often as it is annotated. */
+long linux_annotations(const struct linux_release *release, const struct elf_file *f, enum linux_annotation kind,
+                       struct linux_place **out, struct error *e);
 /* Is a place in a list of linux_annotated()? */
 bool linux_place_in(const struct linux_place *list, size_t count, uint32_t section, uint64_t at);
 /* Checks that the annotations of an object are in the form of the release. 0, or -1 and a message. */
@@ -96,7 +113,15 @@ extern const uint8_t linux_hints_6_1[], linux_hints_6_4[];
 #define LINUX_HINTS_6_1 7u
 #define LINUX_HINTS_6_4 8u
 
-/* linux_names.c: is a global function of this name noreturn; may it be called while access to user memory is enabled?
+/* The places from which on code is entered before the CPU's prediction of returns has been reset: --unret follows it
+ * from there. As linux_annotated(). */
+long linux_entries(const struct linux_release *release, const struct elf_file *f, const struct code_space *space,
+                   struct linux_place **out, struct error *e);
+/* linux_names.c: may code of a section not be instrumented? */
+bool linux_section_noinstr(const struct linux_release *release, const char *name);
+/* Does a global function of this name record what code runs? */
+bool linux_profiler(const struct linux_release *release, const char *name);
+/* Is a global function of this name noreturn; may it be called while access to user memory is enabled?
  */
 bool linux_noreturn(const struct profile *p, const char *name);
 bool linux_access_safe(const struct linux_release *release, const char *name);

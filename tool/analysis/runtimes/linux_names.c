@@ -346,6 +346,20 @@ bool linux_access_safe(const struct linux_release *release, const char *name)
 	return is_listed(name, access_safes, COUNT(access_safes), release->listed);
 }
 
+bool linux_profiler(const struct linux_release *release, const char *name)
+{
+	if (!strncmp(name, "__sanitizer_cov_", 16))
+		return true;
+	return !release->profilers_are_kcov &&
+	       (!strncmp(name, "__tsan_func_", 12) || !strcmp(name, "__tsan_atomic_signal_fence"));
+}
+
+bool linux_section_noinstr(const struct linux_release *release, const char *name)
+{
+	return !strcmp(name, ".noinstr.text") || !strcmp(name, ".entry.text") || !strncmp(name, ".text..__x86.", 13) ||
+	       (release->cpuidle_is_noinstr && !strcmp(name, ".cpuidle.text"));
+}
+
 /* ---- the list of the kernel's source ----------------------------------------------------- */
 
 static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }

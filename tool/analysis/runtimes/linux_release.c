@@ -37,6 +37,7 @@ static void since_6_1(struct linux_release *r)
 	r->option_prefix = "";
 	r->tail_fentry = "Tail call to __fentry__ !?!?";
 	r->nops_fentry = true;
+	r->entries_by_hints = true;
 }
 
 static void since_6_12(struct linux_release *r)
@@ -53,6 +54,10 @@ static void since_6_12(struct linux_release *r)
 	r->missing_noreturn = "%.120s() is missing a __noreturn annotation";
 	r->nops_fentry = false;
 	r->newer_validation = true;
+	r->cpuidle_is_noinstr = true;
+	r->trampolines_uninstrumented = true;
+	r->entries_by_hints = false;
+	r->leaving = LEAVING_IN_FUNCTIONS_IS_PASSED;
 }
 
 static void since_7_2(struct linux_release *r)
@@ -67,7 +72,12 @@ static void since_7_2(struct linux_release *r)
 	r->replaced_sites = true;
 	r->newer_code_lists = true;
 	r->addresses_by_lea = true;
-	r->cpuidle_is_noinstr = true;
+	r->leaving = LEAVING_ENDS;
+	r->unret_follows_all = true;
+	r->links_by_option = true;
+	r->ops_counted = true;
+	r->cfi_grows = true;
+	r->reach_counts_alone = true;
 	r->skips_embedded_calls = true;
 	r->prefixes_by_entries = true;
 	r->backs_up_failures = true;
