@@ -31,7 +31,9 @@ static uint64_t space_addr(const struct branches *b, uint32_t section, uint64_t 
 {
 	const struct code_section *c = elf_is_object(b->s->file) ? space_of(&b->s->frames.space, section) : NULL;
 
-	return c ? c->addr + addr : elf_is_object(b->s->file) ? 0 : addr;
+	if (c)
+		return c->addr + addr;
+	return elf_is_object(b->s->file) ? 0 : addr;
 }
 
 /* ---- where functions begin ----------------------------------------------------------- */

@@ -291,10 +291,11 @@ static enum slip slip_of(struct judge *j, const struct code_section *c, uint64_t
 	cfi_file_rows(&j->cfi, (size_t)fde, 0, table_row, &t);
 	if (!t.found)
 		return SLIP_NONE;
-	return is_late(j, c, &t)             ? SLIP_LATE
-	       : is_carried(j, c, start, &t) ? SLIP_CARRIED
-	       : is_epilogue(j, c, &t)       ? SLIP_EPILOGUE
-	                                     : SLIP_NONE;
+	if (is_late(j, c, &t))
+		return SLIP_LATE;
+	if (is_carried(j, c, start, &t))
+		return SLIP_CARRIED;
+	return is_epilogue(j, c, &t) ? SLIP_EPILOGUE : SLIP_NONE;
 }
 
 /* ---- findings ---------------------------------------------------------------------------- */

@@ -46,7 +46,9 @@ static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
 		if (data < 0 && errno == ENXIO) { /* a hole up to the end, or the file has been truncated */
 			struct stat st;
 
-			return fstat(fd, &st) ? -1 : (st.st_size < (off_t)size ? st.st_size : (ssize_t)size);
+			if (fstat(fd, &st))
+				return -1;
+			return st.st_size < (off_t)size ? st.st_size : (ssize_t)size;
 		}
 		hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
 		if (hole < 0) { /* the file system does not say: read all of the rest */

@@ -54,9 +54,11 @@ long elf_relocs_count(const struct elf_file *f, uint32_t section, struct error *
 	if (!s->data)
 		return 0;
 	/* Relocations of an object file that name symbols of another table would be taken for those of .symtab. */
-	symbols = s->sh.sh_link == f->symtab                        ? f->symbol_count
-	          : s->sh.sh_link == f->dynsym && !elf_is_object(f) ? f->dynsym_count
-	                                                            : 0;
+	symbols = 0;
+	if (s->sh.sh_link == f->symtab)
+		symbols = f->symbol_count;
+	else if (s->sh.sh_link == f->dynsym && !elf_is_object(f))
+		symbols = f->dynsym_count;
 	for (i = 0; i < (long)n; i++) {
 		uint32_t symbol = elf_reloc_at(f, section, i).symbol;
 

@@ -46,7 +46,9 @@ static int words_of(Dwarf_Die *type)
 		return 0;
 	if (dwarf_aggregate_size(type, &size))
 		return WORDS_MOST;
-	return size > 16 ? 1 : size > 8 || !type_is_scalar(type) ? 2 : 1;
+	if (size > 16)
+		return 1;
+	return size > 8 || !type_is_scalar(type) ? 2 : 1;
 }
 
 static bool is_c(int language)
@@ -136,6 +138,14 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+/* The greater of two numbers of words; unknown (-1) if one of them is. */
+static int words_most(int x, int y)
+{
+	if (x < 0 || y < 0)
+		return -1;
+	return x > y ? x : y;
+}
+
 /* Merges declarations of one name: the most words of all; unknown if one of them is. */
 static void declared_merge(struct function_types *t)
 {
@@ -150,7 +160,7 @@ static void declared_merge(struct function_types *t)
 			t->declared[n++] = *x;
 			continue;
 		}
-		last->words = last->words < 0 || x->words < 0 ? -1 : last->words > x->words ? last->words : x->words;
+		last->words = words_most(last->words, x->words);
 	}
 	t->declared_count = n;
 }
@@ -200,9 +210,7 @@ static void shared_merge(struct function_types *t)
 		}
 		last->end = t->list[i].end > last->end ? t->list[i].end : last->end;
 		last->returned = last->returned > t->list[i].returned ? last->returned : t->list[i].returned;
-		last->words = last->words < 0 || t->list[i].words < 0 ? -1
-		              : last->words > t->list[i].words        ? last->words
-		                                                      : t->list[i].words;
+		last->words = (int8_t)words_most(last->words, t->list[i].words);
 	}
 	t->count = n;
 }

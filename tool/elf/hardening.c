@@ -77,7 +77,9 @@ static void segments_read(const struct elf_file *f, struct elf_hardening *out)
 			out->stack = p->p_flags & PF_X ? STACK_EXECUTABLE : STACK_PLAIN;
 	}
 	out->is_static = (out->pie || f->eh.e_type == ET_EXEC) && !interpreter;
-	out->relro = !relro ? RELRO_NONE : !dynamic || binds_now(f) ? RELRO_FULL : RELRO_PARTIAL;
+	out->relro = RELRO_NONE;
+	if (relro)
+		out->relro = !dynamic || binds_now(f) ? RELRO_FULL : RELRO_PARTIAL;
 }
 
 void elf_hardening_read(const struct elf_file *f, struct elf_hardening *out)

@@ -59,7 +59,9 @@ uint64_t input_size(const struct input *in)
 {
 	struct stat st;
 
-	return in->size ? in->size : stat(in->holder ? in->holder : in->path, &st) ? 0 : (uint64_t)st.st_size;
+	if (in->size)
+		return in->size;
+	return stat(in->holder ? in->holder : in->path, &st) ? 0 : (uint64_t)st.st_size;
 }
 
 /* ---- counts of names ----------------------------------------------------------- */
@@ -126,9 +128,11 @@ static int open_regular(const char *path, uint64_t *size, const char **why)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 
-	*why = fd < 0 || fstat(fd, &st) ? strerror(errno)
-	       : !S_ISREG(st.st_mode)   ? S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file"
-	                                : NULL;
+	*why = NULL;
+	if (fd < 0 || fstat(fd, &st))
+		*why = strerror(errno);
+	else if (!S_ISREG(st.st_mode))
+		*why = S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file";
 	if (*why) {
 		if (fd >= 0)
 			close(fd);
@@ -187,7 +191,9 @@ static void expand_thin(struct expansion *x, const struct archive_member *m, con
 		error_set(&e, "its file %s cannot be read: %s", in.holder, why);
 	else if (m->origin && archive_member_at(fd, m->origin, size, &in.offset, &in.size, &e))
 		error_set(&e, "its archive %s has no such member", in.holder);
-	kind = e.text[0] ? KIND_ELF : kind_at(fd, in.offset, m->origin ? in.size : size);
+	kind = KIND_ELF;
+	if (!e.text[0])
+		kind = kind_at(fd, in.offset, m->origin ? in.size : size);
 	if (kind == KIND_UNREAD) {
 		error_set(&e, "its file %s cannot be read: %s", in.holder, strerror(errno));
 		kind = KIND_ELF;

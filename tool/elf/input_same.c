@@ -34,7 +34,9 @@ static int by_place(const void *a, const void *b)
 	const struct named *x = a, *y = b;
 	int c = strcmp(x->real, y->real);
 
-	return c ? c : x->at < y->at ? -1 : 1;
+	if (c)
+		return c;
+	return x->at < y->at ? -1 : 1;
 }
 
 /* The inputs of one inode that are not dropped yet have different real paths: the first in the list gets the others as
@@ -158,7 +160,7 @@ static int by_bytes_and_place(const void *a, const void *b)
 	const struct bytes *x = a, *y = b;
 	int c = by_bytes(a, b);
 
-	return c ? c : x->at < y->at ? -1 : x->at > y->at;
+	return c ? c : (x->at > y->at) - (x->at < y->at);
 }
 
 size_t *inputs_first(const struct inputs *l)

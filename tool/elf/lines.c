@@ -331,7 +331,9 @@ static int range_order(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;
 
-	return x->start != y->start ? (x->start < y->start ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return (x->end > y->end) - (x->end < y->end);
 }
 
 /* Reads the ranges of all functions not written in assembly. With too many ranges the list is empty, as for a file

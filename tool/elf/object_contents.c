@@ -156,8 +156,8 @@ void object_relocs(const struct object_writer *w, const struct new_section *a, u
 	}
 	for (i = 0; !a->places && i < a->reloc_count; i++) {
 		const struct new_reloc *r = &a->relocs[i];
-		uint64_t symbol = r->to == TO_SYMBOL ? object_symbol(w, r->index)
-		                                     : w->symbol_of[r->to == TO_NEW ? object_index(w, r->index) : r->index];
+		uint64_t section = r->to == TO_NEW ? object_index(w, r->index) : r->index;
+		uint64_t symbol = r->to == TO_SYMBOL ? object_symbol(w, r->index) : w->symbol_of[section];
 		Elf64_Rela x = {r->offset, ELF64_R_INFO(symbol, (uint64_t)r->type), r->addend};
 
 		memcpy(to + i * sizeof(x), &x, sizeof(x));

@@ -52,7 +52,9 @@ static void section_symbols(struct object_writer *w)
 		for (i = 0; !a->places && i < a->reloc_count; i++) {
 			const struct new_reloc *r = &a->relocs[i];
 
-			s = r->to == TO_SECTION ? r->index : r->to == TO_NEW ? object_index(w, r->index) : 0;
+			s = r->to == TO_SECTION ? r->index : 0;
+			if (r->to == TO_NEW)
+				s = object_index(w, r->index);
 			if (s)
 				section_symbol_want(w, s);
 		}

@@ -95,7 +95,9 @@ static int write_all(int fd, const struct outfile_source *from, bool sparse)
 	}
 	if (!e && hole && (lseek(fd, -1, SEEK_CUR) < 0 || write(fd, "", 1) != 1))
 		e = errno ? errno : EIO;
-	return e ? e : stop_is_pending() ? EINTR : 0;
+	if (!e && stop_is_pending())
+		e = EINTR;
+	return e;
 }
 
 /* A source of contents that are in memory. */
@@ -216,7 +218,9 @@ static int place_follow(struct place *p, const char *path, bool make, bool *made
 		return errno;
 	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
 	n = readlink(proc, real, sizeof real - 1);
-	e = n < 0 ? errno : n == sizeof real - 1 ? ENAMETOOLONG : fstat(fd, &want) ? errno : 0;
+	e = n == sizeof real - 1 ? ENAMETOOLONG : 0;
+	if (n < 0 || (!e && fstat(fd, &want)))
+		e = errno;
 	close(fd);
 	if (e)
 		return e;
@@ -572,12 +576,16 @@ static int write_through(const struct output_request *o, struct error *err)
 	if (fd < 0)
 		return fail(errno, o->path, "cannot open for writing", err);
 	/* If a regular file has taken its place meanwhile, it must not be overwritten in place. */
-	e = fstat(fd, &now) ? errno : S_ISREG(now.st_mode) ? ESTALE : 0;
+	e = fstat(fd, &now) ? errno : 0;
+	if (!e && S_ISREG(now.st_mode))
+		e = ESTALE;
 	if (!e)
 		e = write_all(fd, o->from, false);
 	if (close(fd) && !e)
 		e = errno;
-	return e ? fail(e, o->path, e == ECANCELED ? o->from->why : "cannot write", err) : 0;
+	if (!e)
+		return 0;
+	return fail(e, o->path, e == ECANCELED ? o->from->why : "cannot write", err);
 }
 
 /* Sets o->place, where the path leads, and o->exists and o->old, what is there. 0, or an errno value and what could not

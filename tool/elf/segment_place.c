@@ -141,8 +141,8 @@ static void place_start(struct seg_layout *l)
  * False: they end above user space. */
 static bool contents_place(struct seg_layout *l, struct segment_section *secs, size_t n)
 {
-	uint64_t at =
-		l->table ? l->table + (l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want)) * sizeof(Elf64_Phdr) : sizeof seg_note;
+	uint64_t headers = l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want);
+	uint64_t at = l->table ? l->table + headers * sizeof(Elf64_Phdr) : sizeof seg_note;
 
 	for (size_t i = 0; i < l->items; i++) {
 		struct seg_item *it = &l->item[i];

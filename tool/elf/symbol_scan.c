@@ -47,9 +47,12 @@ bool symbol_scan_has(struct symbol_scan *s, uint64_t start, uint64_t size, uint6
 /* Prefers global names to weak and local ones, and names without leading underscores. */
 static uint8_t rank_of(const Elf64_Sym *s, const char *name)
 {
-	unsigned bind = ELF64_ST_BIND(s->st_info), rank = bind == STB_GLOBAL ? 0 : bind == STB_WEAK ? 4 : 8;
+	unsigned bind = ELF64_ST_BIND(s->st_info), rank = bind == STB_WEAK ? 4 : 8;
 
-	rank += name[0] == '_' ? (name[1] == '_' ? 2 : 1) : 0;
+	if (bind == STB_GLOBAL)
+		rank = 0;
+	if (name[0] == '_')
+		rank += name[1] == '_' ? 2 : 1;
 	rank += memchr(name, '@', strnlen(name, NAME_LOOKED_AT)) ? 3 : 0; /* a version of a symbol */
 	rank += ELF64_ST_TYPE(s->st_info) == STT_NOTYPE ? 16 : 0;
 	return (uint8_t)(rank + (s->st_size ? 0 : 32));

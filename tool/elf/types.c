@@ -280,7 +280,9 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 		if (tag == DW_TAG_member && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN &&
 		    nested_add(&die, m.off, name ? name : "", 1, out))
 			continue;
-		m.name = name_copy(name && *name ? name : tag == DW_TAG_inheritance ? "(base)" : "(unnamed)");
+		if (!name || !*name)
+			name = tag == DW_TAG_inheritance ? "(base)" : "(unnamed)";
+		m.name = name_copy(name);
 		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		out->list[out->count++] = m;
 	} while (!dwarf_siblingof(&die, &die));

@@ -59,11 +59,13 @@ bool kernel_orc_present(const struct elf_file *f)
 /* KERNEL_ORC_LAYOUTS: of a release of which it is not known whether its registers have new numbers. */
 static enum kernel_orc_layout layout_of_version(unsigned version)
 {
-	return version >= KERNEL_VERSION_OF(7, 2)    ? KERNEL_ORC_7_2
-	       : version >= KERNEL_VERSION_OF(6, 13) ? KERNEL_ORC_LAYOUTS
-	       : version >= KERNEL_VERSION_OF(6, 4)  ? KERNEL_ORC_6_4
-	       : version >= KERNEL_VERSION_OF(6, 3)  ? KERNEL_ORC_6_3
-	                                             : KERNEL_ORC_4_14;
+	if (version >= KERNEL_VERSION_OF(7, 2))
+		return KERNEL_ORC_7_2;
+	if (version >= KERNEL_VERSION_OF(6, 13))
+		return KERNEL_ORC_LAYOUTS;
+	if (version >= KERNEL_VERSION_OF(6, 4))
+		return KERNEL_ORC_6_4;
+	return version >= KERNEL_VERSION_OF(6, 3) ? KERNEL_ORC_6_3 : KERNEL_ORC_4_14;
 }
 
 static struct kernel_orc_votes votes_count(const struct elf_file *f, const struct arrays *a)
@@ -105,19 +107,19 @@ static void layout_find(const struct kernel *k, const struct arrays *a, struct k
 	char *from = out->layout_from;
 	size_t size = sizeof(out->layout_from);
 
-	out->layout = hashed       ? kernel_orc_layout_of_hash(s->data)
-	              : k->version ? layout_of_version(k->version)
-	                           : KERNEL_ORC_LAYOUTS;
+	if (hashed)
+		out->layout = kernel_orc_layout_of_hash(s->data);
+	else
+		out->layout = k->version ? layout_of_version(k->version) : KERNEL_ORC_LAYOUTS;
 	if (out->layout != KERNEL_ORC_LAYOUTS && hashed) {
 		snprintf(from, size, ".orc_header");
 	} else if (out->layout != KERNEL_ORC_LAYOUTS) {
 		snprintf(from, size, "release %s in %s", k->release, k->release_from);
 	} else {
+		const char *why = k->version ? "no .orc_header, and the release does not tell" : "no .orc_header, no release";
+
 		out->layout = layout_of_entries(&votes, hashed || k->version);
-		snprintf(from, size, "assumed from its entries: %s",
-		         hashed       ? "unknown hash in .orc_header"
-		         : k->version ? "no .orc_header, and the release does not tell"
-		                      : "no .orc_header, no release");
+		snprintf(from, size, "assumed from its entries: %s", hashed ? "unknown hash in .orc_header" : why);
 	}
 	if (is_contradicted(out->layout, &votes)) {
 		snprintf(out->problem, sizeof(out->problem), "its layout is not known: its entries contradict %s", from);
@@ -144,7 +146,7 @@ static int order(const void *a, const void *b)
 		return x->place.addr < y->place.addr ? -1 : 1;
 	/* A row that ends a section sorts before one that starts the next: the last row at an
 	 * address counts. */
-	return undef_x == undef_y ? 0 : undef_x ? -1 : 1;
+	return undef_y - undef_x;
 }
 
 /* Checks that a row's address is in code, or at the end of a code section: objtool ends each

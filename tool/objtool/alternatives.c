@@ -98,7 +98,11 @@ static bool rules_by_access(const struct alternatives *a, const struct replaceme
 
 bool alternative_is_followed(const struct alternatives *a, const struct replacement *r)
 {
-	return !code_map_keeps(a->map, a->map->release->groups_ignored ? r->size ? r->from : 0 : r->at);
+	uint64_t at = r->at;
+
+	if (a->map->release->groups_ignored)
+		at = r->size ? r->from : 0;
+	return !code_map_keeps(a->map, at);
 }
 
 bool alternative_original_runs(const struct alternatives *a, const struct replacement *r, size_t count)

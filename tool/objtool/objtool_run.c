@@ -328,8 +328,9 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	err = elf_open_bytes(&f, path, bytes, size, e);
 	if (!err)
 		err = object_run(&f, o, &seen, e);
-	if (backs_up && (err || warnings_said.count))
-		err = backup_write(path, o->output ? o->output : path, before, size, err ? &ignored : e) || err ? -1 : 0;
+	if (backs_up && (err || warnings_said.count) &&
+	    backup_write(path, o->output ? o->output : path, before, size, err ? &ignored : e))
+		err = -1;
 	free(before);
 	elf_close(&f);
 	return err ? -1 : warnings_said.count > 0;

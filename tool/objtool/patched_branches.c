@@ -178,8 +178,11 @@ static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 {
 	const struct objtool_options *o = p->o;
 	bool returns = s->flow == FLOW_RETURN;
-	const char *what = returns ? "'naked' return" : s->flow == FLOW_JUMP_IND ? "indirect jump" : "indirect call";
+	const char *what = s->flow == FLOW_JUMP_IND ? "indirect jump" : "indirect call";
 	char text[64];
+
+	if (returns)
+		what = "'naked' return";
 
 	if (is_safe(p, at))
 		return;

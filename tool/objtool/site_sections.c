@@ -67,7 +67,7 @@ static int key_order(const void *a, const void *b)
 	const struct elf_symbol *x = *(const struct elf_symbol *const *)a, *y = *(const struct elf_symbol *const *)b;
 	int names = strcmp(x->name, y->name);
 
-	return names ? names : x < y ? -1 : x > y;
+	return names ? names : (x > y) - (x < y);
 }
 
 static void keys_read(const struct elf_file *f, struct keys *out)

@@ -51,7 +51,9 @@ void stack_frame_hinted(const struct note_frame *hint, bool typed, struct stack_
 	out->kind = hint->kind;
 	out->cfa.off = hint->off;
 	if (hint->reg < NOTE_NO_REG)
-		out->cfa.base = !hint->deref ? hint->reg : hint->reg == RSP ? BASE_RSP_DEREF : BASE_RBP_DEREF;
+		out->cfa.base = hint->reg;
+	if (hint->reg < NOTE_NO_REG && hint->deref)
+		out->cfa.base = hint->reg == RSP ? BASE_RSP_DEREF : BASE_RBP_DEREF;
 }
 
 /* Only the first time that a register is saved counts. */
@@ -327,7 +329,9 @@ static int kind_number(const struct stack_frame *f, bool typed)
 
 	if (kind == RULE_REGS || kind == RULE_REGS_PARTIAL)
 		return (kind == RULE_REGS ? 1 : 2) + (typed ? 2 : 0);
-	return !typed ? 0 : f->kind == ETCH_RULE_END ? 1 : 2;
+	if (!typed)
+		return 0;
+	return f->kind == ETCH_RULE_END ? 1 : 2;
 }
 
 bool stack_frames_differ(const struct stack_frame *x, const struct stack_frame *y, bool typed, char *out, size_t size)

@@ -61,7 +61,7 @@ uint64_t table_jump_target(struct table_jumps *t, const struct table_jump *j, si
 	const struct elf_symbol *y = r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
 	const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
 	/* The relocation makes a distance from its own place of one from the table's start. */
-	uint64_t off = y ? y->value + (uint64_t)r->addend - (j->distances ? into : 0) : 0;
+	uint64_t base = j->distances ? into : 0, off = y ? y->value + (uint64_t)r->addend - base : 0;
 
 	if (!c || off > c->size || j->distances != (r->type == R_X86_64_PC32))
 		return 0;

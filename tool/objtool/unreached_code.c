@@ -58,7 +58,10 @@ static bool is_expected(const struct unreached *u, uint64_t at, struct step s, u
 		stack_is_dead(u->walk, u->part, at, &s, &called);
 		if (is_sanitizer(called))
 			return true;
-		to = s.flow == FLOW_JUMP ? inside(u, at, &s) : at + s.len < end ? at + s.len : 0;
+		if (s.flow == FLOW_JUMP)
+			to = inside(u, at, &s);
+		else
+			to = at + s.len < end ? at + s.len : 0;
 		if (!to || !decode(u, to, &s))
 			return false;
 		at = to;

@@ -261,12 +261,10 @@ bool compare_top(const struct profile *p, size_t most, bool color, FILE *out)
 	fputs("    old      new   change  function, by itself\n", out);
 	for (size_t i = 0; i < count && i < most; i++) {
 		uint32_t f = rows[i].function;
+		const char *hue = rows[i].change > 0 ? "\033[31m" : "\033[34m";
 
 		fprintf(out, "%6.2f%%  %6.2f%%  %s%+6.2f%s  ", 100 * d->function_was[f], 100 * d->function_is[f],
-		        !color               ? ""
-		        : rows[i].change > 0 ? "\033[31m"
-		                             : "\033[34m",
-		        100 * rows[i].change, color ? "\033[0m" : "");
+		        color ? hue : "", 100 * rows[i].change, color ? "\033[0m" : "");
 		text_clean(out, p->names.list[function_name(p, f)]);
 		putc('\n', out);
 	}

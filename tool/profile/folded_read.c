@@ -18,7 +18,8 @@ static uint32_t frame_add(struct profile *p, uint32_t caller, const char *name, 
 	size_t n = strlen(name), suffix = strlen(KERNEL_SUFFIX);
 	bool kernel = n > suffix && !strcmp(name + n - suffix, KERNEL_SUFFIX);
 	char *plain = kernel ? strndup(name, n - suffix) : NULL;
-	uint32_t number = string_set_add(&p->names, kernel ? (plain ? plain : "") : name), kind = BINARY_UNKNOWN;
+	const char *shown = plain ? plain : "";
+	uint32_t number = string_set_add(&p->names, kernel ? shown : name), kind = BINARY_UNKNOWN;
 
 	free(plain);
 	if (kernel || !strcmp(name, "[kernel]"))

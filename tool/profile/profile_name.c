@@ -80,21 +80,26 @@ static bool place_add(struct profile *p, const struct source_frame *f, const cha
 	return place->function != KEY_NONE;
 }
 
-/* The name of an address that no symbol has. */
-static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
+/* Where the function around an address begins, by .eh_frame or the entry point; else the address itself. */
+static uint64_t function_start(const struct binary *b, uint64_t at)
 {
 	struct etch_cfi cfi;
 	struct etch_fde fde;
 
+	if (binary_fde(b, at, &cfi, &fde))
+		return fde.start;
+	return binary_is_entry(b, at) ? b->entry : at;
+}
+
+/* The name of an address that no symbol has. */
+static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
+{
 	if (!b)
 		snprintf(out, size, "[unknown]");
 	else if (b->kind == BINARY_CODE)
 		snprintf(out, size, "[code made at run time]");
 	else
-		snprintf(out, size, "[%.200s+0x%llx]", b->name,
-		         (unsigned long long)(binary_fde(b, at, &cfi, &fde) ? fde.start
-		                              : binary_is_entry(b, at)      ? b->entry
-		                                                            : at));
+		snprintf(out, size, "[%.200s+0x%llx]", b->name, (unsigned long long)function_start(b, at));
 }
 
 const char *wait_text(enum stack_wait w) { return w == WAIT_PROCESSOR ? "waiting for a processor" : "waiting"; }
@@ -144,8 +149,11 @@ static bool address_name(struct profile *p, const struct binary *b, const struct
 			unnamed(b, at, name, sizeof(name));
 		found[n++] = (struct source_frame){.name = other ? other : name};
 	}
+	file = "";
+	if (b)
+		file = b->kind == BINARY_CODE ? "JIT" : b->name;
 	for (size_t i = 0; i < n; i++)
-		if (!place_add(p, &found[i], !b ? "" : b->kind == BINARY_CODE ? "JIT" : b->name))
+		if (!place_add(p, &found[i], file))
 			return false;
 	return true;
 }
@@ -235,9 +243,12 @@ static bool addresses_name(struct profile *p, bool lines)
 		progress_note("names", first, p->addresses.count, "addresses");
 		for (next = first; next < p->addresses.count && list[next].binary == list[first].binary; next++)
 			;
-		good = p->by_name                            ? names_name(p, &list[first], next - first)
-		       : list[first].binary == BINARY_KERNEL ? kernel_name(p, &list[first], next - first)
-		                                             : binary_name(p, &list[first], next - first, lines);
+		if (p->by_name)
+			good = names_name(p, &list[first], next - first);
+		else if (list[first].binary == BINARY_KERNEL)
+			good = kernel_name(p, &list[first], next - first);
+		else
+			good = binary_name(p, &list[first], next - first, lines);
 	}
 	progress_end();
 	free(list);

@@ -24,10 +24,11 @@ static int kind_of(const char *path)
 {
 	if (!path)
 		return KIND_NONE;
-	return name_ends(path, ".svg")                                  ? KIND_SVG
-	       : name_ends(path, ".pb.gz") || name_ends(path, ".pprof") ? KIND_PPROF
-	       : name_ends(path, ".json")                               ? KIND_FIREFOX
-	                                                                : KIND_FOLDED;
+	if (name_ends(path, ".svg"))
+		return KIND_SVG;
+	if (name_ends(path, ".pb.gz") || name_ends(path, ".pprof"))
+		return KIND_PPROF;
+	return name_ends(path, ".json") ? KIND_FIREFOX : KIND_FOLDED;
 }
 
 bool profile_output_check(struct profile_output *o)

@@ -102,7 +102,9 @@ static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 			return STOP_UNMAPPED;
 		if (b->table)
 			return binary_is_entry(b, at - p->target[i].bias) ? STOP_END : STOP_NO_RULE;
-		return b->kind == BINARY_CODE ? STOP_CODE : b->kind == BINARY_GONE ? STOP_NO_FILE : STOP_NO_TABLE;
+		if (b->kind == BINARY_CODE)
+			return STOP_CODE;
+		return b->kind == BINARY_GONE ? STOP_NO_FILE : STOP_NO_TABLE;
 	case ETCH_UNWIND_UNDEFINED: return b && binary_is_entry(b, at - p->target[i].bias) ? STOP_END : STOP_NO_RULE;
 	case ETCH_UNWIND_REGISTER: return STOP_REGISTER;
 	case ETCH_UNWIND_MEMORY:

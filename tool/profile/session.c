@@ -169,9 +169,9 @@ int session_run(const struct session_options *o, struct profile *p, struct sessi
 	p->frame_pointers = o->frame_pointers;
 	p->unit = o->perf.off_cpu ? UNIT_WAIT : UNIT_TIME;
 	p->wall = o->perf.off_cpu && o->perf.on_cpu;
-	p->measure = p->wall                ? "clock time, running and waiting"
-	             : p->unit == UNIT_WAIT ? "time in which threads wait"
-	                                    : "processor time";
+	p->measure = p->unit == UNIT_WAIT ? "time in which threads wait" : "processor time";
+	if (p->wall)
+		p->measure = "clock time, running and waiting";
 	if (o->perf.on_cpu)
 		snprintf(p->rate, sizeof(p->rate), "%u samples a second", o->perf.hz);
 	p->started = time(NULL);

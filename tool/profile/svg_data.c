@@ -130,8 +130,14 @@ static bool span_add(struct spans *s, uint64_t from, uint64_t length, uint64_t w
 {
 	uint64_t to = from + length, end = s->begin + s->length * s->count;
 
-	from = from < s->begin ? s->begin : from >= end ? end - 1 : from;
-	to = to <= from ? from + 1 : to > end ? end : to;
+	if (from < s->begin)
+		from = s->begin;
+	else if (from >= end)
+		from = end - 1;
+	if (to <= from)
+		to = from + 1;
+	else if (to > end)
+		to = end;
 	length = to - from;
 	while (from < to) {
 		size_t place = (size_t)((from - s->begin) / s->length);
@@ -325,10 +331,7 @@ bool svg_data_put(const struct flame *f)
 	if (!good)
 		return false;
 	fprintf(f->out, "<script id=\"data\" type=\"application/json\">{\"unit\":\"%s\",\"each\":%" PRIu64 ",\"parent\":[",
-	        units[p->unit],
-	        p->unit == UNIT_BYTES  ? 1
-	        : p->unit == UNIT_WAIT ? 1000000
-	                               : p->period);
+	        units[p->unit], weight_unit(p));
 	parents_put(f);
 	fputs("],\"self\":[", f->out);
 	frames_sum(f, f->self, by_frame);

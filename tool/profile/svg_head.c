@@ -2,6 +2,7 @@
 /* The head of the SVG flame graph, which stays in view: what was measured, and what the colours mean (svg_flame.h). */
 #include "profile/svg_flame.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -41,7 +42,7 @@ static void change_put(const struct flame *f, uint32_t call)
 		fputs("#e4e4e0", f->out);
 		return;
 	}
-	change = change > 1 ? 1 : change < -1 ? -1 : change;
+	change = fmax(-1, fmin(change, 1));
 	pale = (unsigned)(225 - 150 * (change < 0 ? -change : change));
 	if (change > 0)
 		fprintf(f->out, "rgb(255,%u,%u)", pale, pale);

@@ -186,11 +186,6 @@ static json_object *empty_tables(json_object *o)
 	return o;
 }
 
-static double weight_unit(const struct profile *p)
-{
-	return p->unit == UNIT_BYTES ? 1 : p->unit == UNIT_WAIT ? 1e6 : (double)p->period;
-}
-
 static void samples_put(struct tables *t, uint32_t *way)
 {
 	const struct profile *p = t->p;
@@ -205,7 +200,7 @@ static void samples_put(struct tables *t, uint32_t *way)
 		add_int_or_null(t->samples, "stack", stack != KEY_NONE, stack);
 		json_object_array_add(json_object_object_get(t->samples, "time"), json_object_new_double(time_of(p, i)));
 		json_object_array_add(json_object_object_get(t->samples, "weight"),
-		                      json_object_new_double((double)p->samples[i].weight / weight_unit(p)));
+		                      json_object_new_double((double)p->samples[i].weight / (double)weight_unit(p)));
 		if (ran) /* the track of a thread shows how much of a processor it used */
 			add_int(t->samples, "threadCPUDelta", (int64_t)p->samples[i].weight);
 	}

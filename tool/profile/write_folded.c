@@ -82,11 +82,13 @@ bool write_folded(const struct profile *p, FILE *out)
 	bool good = tree_make(&t, p) && way;
 
 	for (size_t i = 1; good && i < t.names.count; i++) {
-		uint64_t count = p->unit == UNIT_BYTES  ? t.weight[i]
-		                 : p->unit == UNIT_WAIT ? t.weight[i] / 1000
-		                                        : (t.weight[i] + p->period / 2) / p->period;
+		uint64_t count = t.weight[i];
 		size_t n = 0;
 
+		if (p->unit == UNIT_WAIT)
+			count /= 1000;
+		else if (p->unit == UNIT_TIME)
+			count = (count + p->period / 2) / p->period;
 		if (!count)
 			continue;
 		for (uint32_t at = (uint32_t)i; at; at = key_caller(&t.names.list[at]))

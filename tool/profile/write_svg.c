@@ -27,7 +27,7 @@ static int box_order(const void *a, const void *b)
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? 1 : -1;
 	by_name = strcmp(x->name, y->name);
-	return by_name ? by_name : x->call < y->call ? -1 : x->call > y->call;
+	return by_name ? by_name : (x->call > y->call) - (x->call < y->call);
 }
 
 void xml_put(const char *text, FILE *out)

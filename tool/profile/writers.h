@@ -36,4 +36,15 @@ static inline uint32_t function_symbol(const struct profile *p, uint32_t f)
 	return (uint32_t)(p->functions.list[f].b >> 32);
 }
 
+/* Weight that the formats with numbers of samples count as one; off CPU as one millisecond. */
+static inline uint64_t weight_unit(const struct profile *p)
+{
+	switch (p->unit) {
+	case UNIT_BYTES: return 1;
+	case UNIT_WAIT: return 1000000;
+	case UNIT_TIME: break;
+	}
+	return p->period;
+}
+
 #endif
