@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`etch objtool --noinstr --unret` beside the objtool of Linux 6.1, 6.12 and 7.2: code that must not be instrumented and entry code, with
-each warning of the two options, what looks alike and is right, and mutants. What objtool warned of is in tests/kernel/noinstr-*.objtool
-too (written by `python tests/test_objtool_noinstr.py OBJTOOL OBJTOOL_6_12 OBJTOOL_7_2`), so that one half needs no objtool."""
+each warning of the two options, what looks alike and is right, and mutants. What objtool warned of is in tests/data/kernel/noinstr-*.objtool
+too (written by `python tests/objtool/test_objtool_noinstr.py OBJTOOL OBJTOOL_6_12 OBJTOOL_7_2`), so that one half needs no objtool."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, run
 from test_objtool import real_objtools
 
-KERNEL = ROOT / "tests" / "kernel"
+KERNEL = ROOT / "tests" / "data" / "kernel"
 RELEASES = {"6.1": [], "6.12": ["-DLINUX_6_12"], "7.2": ["-DLINUX_6_12", "-DLINUX_7_2"]}
 # What vmlinux.o is given where objtool has been run on its parts, and where it has not.
 ALONE = ("--noinstr", "--unret", "--link")

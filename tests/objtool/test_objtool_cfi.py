@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`etch objtool --cfi` and `--fineibt` beside the objtool of Linux 6.12 and 7.2: what clang puts in front of functions and indirect
-calls, and what is not so. What objtool made and warned of is in tests/kernel/cfi-*.objtool (written by `python
-tests/test_objtool_cfi.py OBJTOOL_6_12 OBJTOOL_7_2`); objects that clang compiles are compared where both are there."""
+calls, and what is not so. What objtool made and warned of is in tests/data/kernel/cfi-*.objtool (written by `python
+tests/objtool/test_objtool_cfi.py OBJTOOL_6_12 OBJTOOL_7_2`); objects that clang compiles are compared where both are there."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from test_objtool import real_objtools
 sys.path.insert(0, str(ROOT / "scripts" / "parity"))
 import kernel as parity  # noqa: E402
 
-KERNEL = ROOT / "tests" / "kernel"
+KERNEL = ROOT / "tests" / "data" / "kernel"
 RELEASES = {"6.12": [], "7.2": ["-DLINUX_7_2"]}
 LISTED = ("--orc", "--cfi", "--prefix=11", "--retpoline", "--rethunk", "--sls")
 CASES = {("6.12", ""): LISTED, ("7.2", ""): LISTED, ("7.2", "-fineibt"): (*LISTED, "--fineibt"),

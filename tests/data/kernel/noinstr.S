@@ -2,7 +2,7 @@
 /*
  * Code that must not be instrumented, and entry code that must reset the CPU's prediction of returns, with each warning of
  * --noinstr and --unret, and what looks alike and is right; noinstr-*.objtool has what objtool warns of. For
- * tests/test_objtool_noinstr.py.
+ * tests/objtool/test_objtool_noinstr.py.
  */
 #ifdef LINUX_6_12
 #define HINT_CALL       2

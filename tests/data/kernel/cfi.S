@@ -2,7 +2,7 @@
 /*
  * What clang makes with -fsanitize=kcfi and -fpatchable-function-entry=11,11: in front of each function whose address may
  * be taken a symbol of 5 bytes with the hash of its type, then 11 nops; and in front of each indirect call a check of it.
- * What is not so, too. For tests/test_objtool_cfi.py.
+ * What is not so, too. For tests/objtool/test_objtool_cfi.py.
  */
 .macro annotate at kind
 #ifdef LINUX_7_2
