@@ -52,36 +52,57 @@ static unsigned call_length(const struct call_code *c, size_t at)
 	return c->addr + at + 5 + (uint64_t)(int64_t)rel - c->lo < c->hi - c->lo ? 5 : 0;
 }
 
+/* The list of results, and the calls whose ends are not in it yet: calls may begin inside one another. */
+struct ends {
+	uint64_t **out;
+	size_t *count, capacity;
+	uint64_t addr;    /* of offset 0 */
+	size_t at;        /* offset of bit 0 of `pending`; all ends below are in the list */
+	uint64_t pending; /* bit k: a call ends at offset at + k */
+};
+
+/* Adds the ends up to an offset. No call is longer than 7 bytes, so there are few. */
+static inline void ends_add(struct ends *e, size_t upto)
+{
+	while (e->pending) {
+		unsigned k = (unsigned)__builtin_ctzll(e->pending);
+
+		if (e->at + k > upto)
+			break;
+		mem_reserve(e->out, &e->capacity, *e->count, sizeof(**e->out));
+		(*e->out)[(*e->count)++] = e->addr + e->at + k;
+		e->pending &= e->pending - 1;
+	}
+	e->pending = e->pending ? e->pending >> (upto - e->at) : 0; /* what is left ends at most 7 bytes after */
+	e->at = upto;
+}
+
+/* Looks at a byte that may begin a call. */
+static inline void call_note(struct ends *e, const struct call_code *c, size_t at)
+{
+	unsigned n = call_length(c, at);
+
+	if (!n)
+		return;
+	ends_add(e, at);
+	e->pending |= (uint64_t)1 << n;
+}
+
 void callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
 {
-	const uint8_t *bytes = c->bytes;
-	const size_t size = c->size;
 	const __m128i e8 = _mm_set1_epi8((char)0xe8), ff = _mm_set1_epi8((char)0xff);
-	size_t i, capacity = *count;
-	unsigned ends = 0; /* bit k: a call ends at i + k */
+	struct ends e = {.out = out, .count = count, .capacity = *count, .addr = c->addr};
+	size_t i = 0;
 
-	for (i = 0; i <= size; i++, ends >>= 1) {
-		if (ends & 1) {
-			mem_reserve(out, &capacity, *count, sizeof(**out));
-			(*out)[(*count)++] = c->addr + i;
-		}
-		if (i == size)
-			break;
-		while (!(ends & ~1u) && size - i > 16) { /* skip bytes that start no call */
-			__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(bytes + i));
-			int hits = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, e8), _mm_cmpeq_epi8(v, ff)));
+	for (; c->size - i >= 16; i += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)(c->bytes + i));
+		unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, e8), _mm_cmpeq_epi8(v, ff)));
 
-			if (hits) {
-				i += (unsigned)__builtin_ctz((unsigned)hits);
-				break;
-			}
-			i += 16;
-		}
-		if (bytes[i] == 0xe8 || bytes[i] == 0xff) {
-			unsigned n = call_length(c, i);
-
-			if (n)
-				ends |= 1u << n;
-		}
+		for (; hits; hits &= hits - 1)
+			call_note(&e, c, i + (unsigned)__builtin_ctz(hits));
 	}
+	for (; i < c->size; i++)
+		if (c->bytes[i] == 0xe8 || c->bytes[i] == 0xff)
+			call_note(&e, c, i);
+	ends_add(&e, c->size);
 }
