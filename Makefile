@@ -44,7 +44,7 @@ LIB_ASM  := $(sort $(filter-out lib/interfaces/% lib/exceptions/%,$(wildcard lib
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/o/%.o) $(LIB_ASM:%.S=$(B)/o/%.o)
 # In the archive, without unwind tables that are loaded: of what every program has, all that runs behind libetch's lock,
 # where no cancellation acts and nothing of the caller's is touched. Debuggers have .debug_frame. (libetch(3))
-LIB_BARE := arm encoders index module_objects patch patch_list plan plan_sites sync table_check
+LIB_BARE := arm encoders index module_objects patch patch_list plan sync table_check
 ARC_OBJ  := $(foreach o,$(LIB_OBJ),$(if $(filter $(LIB_BARE:%=$(B)/o/lib/patch/%.o),$(o)),$(o:$(B)/o/lib/patch/%=$(B)/o/bare/%),$(o)))
 DROP_OBJ := $(patsubst %.c,$(B)/o/%.o,$(sort $(wildcard lib/interfaces/*.c lib/unwind/*.c))) \
 	$(B)/o/lib/interfaces/entry_x86.o $(B)/o/lib/interfaces/gcc_entry_x86.o $(B)/o/lib/interfaces/call_on_x86.o
@@ -148,7 +148,7 @@ $(B)/o/tool/profile/write_pprof.o: $(B)/gen/pprof.pb-c.c
 $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 
 # Static programs link it, and it runs seldom: small, but for what is done for each of thousands of sites across words.
-LIB_FAST := page_swap plan_across plan_bytes
+LIB_FAST := page_swap plan_wide
 LIB_COLD := $(filter-out $(LIB_FAST),$(notdir $(basename $(wildcard lib/patch/*.c))))
 # Once a walk or less, and then mostly from memory: in as few lines of cache as can be.
 LIB_ONCE := unwind/walk unwind/lookup unwind/registers unwind/cursor_registers

@@ -311,7 +311,7 @@ static inline uint64_t site_own_object(const struct etch_imv *e)
 	return etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 }
 
-/* Index of the first of a linked table's own sites that reads from `from` on; not after it. (plan_sites.c) */
+/* Index of the first of a linked table's own sites that reads from `from` on; not after it. (plan.c) */
 size_t sites_from(const struct sites *s, uint64_t from);
 
 /* The first byte that the site reads; the entry must have passed table_site_ok(). */

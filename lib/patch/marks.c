@@ -244,7 +244,7 @@ static int mark_plan(struct txn *t, const struct etch_mark_site *x, int on)
 		return ETCH_EFORMAT;
 	if (!on)
 		etch_branch_nop(want);
-	return txn_site(t, site, sizeof(want), have, want, 0);
+	return txn_site(t, site, sizeof(want), bytes_value(have, sizeof(have)), bytes_value(want, sizeof(want)), 0);
 }
 
 /* Makes the instructions agree with the lists. */

@@ -65,7 +65,6 @@ const struct part_objects part_objects = {
 	.tables_ok = tables_ok,
 	.plan = plan_any,
 	.plan_across = plan_across,
-	.plan_word_across = plan_word_across,
 	.plan_inlines = txn_plan_inlines,
 	.plan_late = plan_late,
 	.commit = commit_any,

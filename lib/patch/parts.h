@@ -66,10 +66,8 @@ struct part_objects {
 	int (*tables_ok)(const struct module *m);
 	/* Plans a call, or a load of more than 8 bytes. */
 	int (*plan)(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
-	int (*plan_across)(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
-	                   int is_load);
-	/* The same, of at most 8 bytes. */
-	int (*plan_word_across)(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
+	/* Plans a site of at most 8 bytes that crosses a word. */
+	int (*plan_across)(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
 	int (*plan_inlines)(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
 	/* Plans the calls of a linked module that the link step could not bake. */
 	void (*plan_late)(struct txn *t, const struct module *m);

@@ -2,7 +2,7 @@
 /*
  * patch.c: changes memory and instructions as one transaction.
  *
- * Everything is planned first (plan_sites.c, plan.c). Then the pages of text are made writable (W is added, X never
+ * Everything is planned first (plan.c). Then the pages of text are made writable (W is added, X never
  * removed), memory is stored, text is stored, membarrier(2) makes every thread of the process pass a serializing
  * instruction, and the pages are protected again. A failure before the barrier is rolled back while the pages are still
  * writable. Read-only pages of variables are replaced and not opened while there are other threads (data_swap.c),

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: commit.c and patch.c (the change), page_swap.c, breakpoints.c, text_file.c, plan_sites.c,
- * plan_object.c, plan.c, plan_wide.c, plan_across.c, plan_bytes.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c,
- * patch_list.c. parts.h says which the core has.
+ * dependency, users first: patch.c (the change), page_swap.c, breakpoints.c, text_file.c, plan_object.c, plan.c,
+ * plan_wide.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c, patch_list.c. parts.h says which the core has.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -94,6 +93,15 @@ static inline uint64_t site_bytes(uint64_t site, unsigned len)
 	return (word_load(site & ~(uint64_t)7) >> ((site & 7) * 8)) & byte_mask(len);
 }
 
+/* At most 8 bytes as a number. */
+static inline uint64_t bytes_value(const uint8_t *bytes, unsigned len)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, bytes, len);
+	return value;
+}
+
 static inline int same_bytes(const uint8_t *a, const uint8_t *b, unsigned n) { return !memcmp(a, b, n); }
 
 /* ---- the bytes at a site (site_bytes.c) ----------------------------------------------- */
@@ -116,7 +124,7 @@ unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16
 /* Are these bytes the immediate form of any value? (plan_object.c) */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes);
 
-/* ---- plans (plan.c; plan_sites.c) ------------------------------------------------ */
+/* ---- plans (plan.c) ------------------------------------------------ */
 
 /* Both images of the site planned last: neighbours in a table are often alike. */
 struct memo {
@@ -167,7 +175,7 @@ void txn_end(struct txn *t);
 /* Makes room for changes of this many sites, if memory allows, which makes adding them cheaper.
  * Called under the lock. */
 void txn_reserve(struct txn *t, size_t sites);
-/* plan_sites.c: reads memory, drops stores that change nothing, and plans every armed site that the others touch.
+/* Reads memory, drops stores that change nothing, and plans every armed site that the others touch.
  * Stores are in order of addresses. Called under the lock. 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
 /* Stores of a module's objects in one range. */
@@ -185,25 +193,20 @@ int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64
 /* plan_object.c: plans all sites of one object. own: null, or, for objects in ascending order, the
  * positions in the module's sites to continue from, initially 0. 0 or an etch_error. */
 int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
-/* plan_across.c: is this the only thread? */
+/* plan_wide.c: is this the only thread? */
 int txn_alone(struct txn *t);
-/* plan_wide.c, plan_across.c: what the core does not plan by itself (struct part_objects). */
+/* plan_wide.c: what the core does not plan by itself (struct part_objects). */
 int plan_any(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
-int plan_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
-int plan_word_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
+int plan_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
 /* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 /* The value of [at, at+size) after the stores of this transaction. size <= 8. */
 uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
-/* Adds the one or two words that change at most 8 bytes of text. (plan_bytes.c) */
-int txn_eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, uint64_t new, enum word_swap how);
-/* Adds the words that change these bytes of text. */
+/* Adds the words that change these bytes of text by stores. (plan_wide.c) */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
-int txn_bytes_by(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
-                 enum word_swap how);
-/* Plans new bytes for a site that is one instruction before and after, wherever it lies. is_load: it may stay as it is
- * if the system refuses. */
-int txn_site(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want, int is_load);
+/* Adds new bytes, at most 8, for a site that is one instruction before and after, wherever it lies. is_load: it may
+ * stay as it is if the system refuses. */
+int txn_site(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
 
 /* etch_set_batch() (imv.c). in_order: puts the words of several in order; null for one. */
 int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *));
@@ -214,13 +217,13 @@ int object_release(struct module *m, size_t object);
 /* Arms what was given up with the page of an address, as etch_sync does. */
 void page_rearm(struct module *m, uint64_t at);
 
-/* ---- the change (patch.c; commit.c) ----------------------------------------------- */
+/* ---- the change (patch.c) ----------------------------------------------- */
 
 /* Makes the changes. 0, or an etch_error after undoing all of them. */
 int txn_commit(struct txn *t);
 /* The same, with the swaps that t->swaps has prepared, and otherwise by stores alone. */
 int txn_change(struct txn *t);
-/* The same, whatever they are (struct part_objects). */
+/* The same, whatever they are (page_swap.c; struct part_objects). */
 int commit_any(struct txn *t);
 
 /* ---- whole pages (page_swap.c) ---------------------------------------------------- */

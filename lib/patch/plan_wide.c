@@ -1,8 +1,113 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plan_wide.c: plans what the core does not: calls, and loads of more than 8 bytes.
+ * plan_wide.c: plans what the core does not: sites that cross an aligned word, calls, and loads of more than 8 bytes.
  */
 #include "patch/parts.h"
+
+/* ---- bytes of text ------------------------------------------------------------------- */
+
+/* Adds the one or two words that change at most 8 bytes. */
+static int txn_eight_bytes(struct txn *t, uint64_t site, unsigned len, uint64_t old, uint64_t new, enum word_swap how)
+{
+	struct list *l = &t->text;
+	unsigned shift = 8 * (site & 7), second = shift + 8 * len > 64;
+	uint64_t at = site & ~(uint64_t)7, mask = byte_mask(len);
+	struct word *w;
+
+	while (l->capacity - l->count < 2) {
+		int err = list_capacity(l, 4 * l->capacity, 1, 0);
+
+		if (err)
+			return err;
+	}
+	w = l->word + l->count;
+	l->count += 1 + second;
+	*w = (struct word){at, old << shift, new << shift, mask << shift, how};
+	shift = 64 - shift;
+	if (second)
+		w[1] = (struct word){at + 8, old >> shift, new >> shift, mask >> shift, how};
+	return 0;
+}
+
+static int txn_bytes_by(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
+                        enum word_swap how)
+{
+	int err = 0;
+
+	t->sites++;
+	while (len && !err) {
+		unsigned n = len < 8 ? len : 8;
+		uint64_t old = 0, new = 0;
+
+		for (unsigned i = n; i--;) {
+			old = old << 8 | have[i];
+			new = new << 8 | want[i];
+		}
+		err = txn_eight_bytes(t, site, n, old, new, how);
+		site += n;
+		have += n;
+		want += n;
+		len -= n;
+	}
+	return err;
+}
+
+int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want)
+{
+	return txn_bytes_by(t, site, len, have, want, WORD_STORE);
+}
+
+/* ---- across words ---------------------------------------------------------------------- */
+
+int txn_alone(struct txn *t)
+{
+	if (t->alone < 0)
+		t->alone = sync_alone();
+	return t->alone;
+}
+
+/*
+ * How a site that crosses an aligned word is changed. While there are other threads its page is swapped; where that
+ * cannot be, a site that holds its load may keep it (WORD_DROPPED). With one thread, stores are cheaper; but a swap is
+ * right, too, so that a process which has had other threads is not asked whether they have ended, unless the swap
+ * fails (commit_any()). Or an etch_error, negative.
+ */
+static int across_how(struct txn *t, uint64_t site, unsigned len, int is_load)
+{
+	const struct segment *s = t->segment;
+
+	if (!s || site < s->start || site >= s->end || len > s->end - site)
+		s = t->segment = text_swappable(site, len);
+	if ((!s || swap_refused || t->alone > 0 || !sync_had_threads()) && txn_alone(t)) {
+		t->needs_alone = 1;
+		return WORD_STORE;
+	}
+	if (is_load)
+		return s && !swap_refused ? WORD_SWAP_OPTIONAL : WORD_DROPPED;
+	return s ? WORD_SWAP : -ETCH_ETHREADS;
+}
+
+static int bytes_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
+                        int is_load)
+{
+	int how = across_how(t, site, len, is_load);
+
+	if (how < 0 || how == WORD_DROPPED)
+		return how < 0 ? -how : 0;
+	return txn_bytes_by(t, site, len, have, want, (enum word_swap)how);
+}
+
+int plan_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load)
+{
+	int how = across_how(t, site, len, is_load);
+
+	if (how < 0 || how == WORD_DROPPED)
+		return how < 0 ? -how : 0;
+	t->sites++;
+	return txn_eight_bytes(t, site, len, have, want, (enum word_swap)how);
+}
+
+/* ---- loads of more than 8 bytes --------------------------------------------------------- */
 
 /* Are instructions the same, except for the first byte, where a breakpoint is? What stands there as a load stays one.
  */
@@ -46,8 +151,10 @@ static int plan_wide(struct txn *t, const struct etch_imv *e, uint64_t object, e
 		want = load;
 	if (same_bytes(have, want, len))
 		return 0;
-	return plan_across(t, site, len, have, want, is_load);
+	return bytes_across(t, site, len, have, want, is_load);
 }
+
+/* ---- calls ------------------------------------------------------------------------------ */
 
 static void slot_fill(struct txn *t, uint64_t at)
 {
@@ -140,7 +247,7 @@ static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int s
 			return ETCH_ETHREADS;
 		t->needs_alone = 1;
 	}
-	return live ? txn_bytes(t, site, len, have, want) : plan_across(t, site, len, have, want, (int)is_load);
+	return live ? txn_bytes(t, site, len, have, want) : bytes_across(t, site, len, have, want, (int)is_load);
 }
 
 int plan_any(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)

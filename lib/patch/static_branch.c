@@ -107,7 +107,8 @@ static int plan_one(struct txn *t, const struct group *g, enum plan plan)
 		return have[0] == 0xcc ? ETCH_EBUSY : ETCH_ECODE;
 	if (was == to || !etch_branch_image(g->site, to, want))
 		return was == to ? 0 : ETCH_EFORMAT;
-	return txn_site(t, g->site, sizeof(want), have, want, was == g->load);
+	return txn_site(t, g->site, sizeof(want), bytes_value(have, sizeof(have)), bytes_value(want, sizeof(want)),
+	                was == g->load);
 }
 
 int txn_plan_branches(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan)

@@ -21,7 +21,7 @@ from mutate import Mutator
 from test_guides import blocks
 
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "diff.json").read_text())
-LIB = ["faults/copy.c", "unwind/recover.c", "patch/imv.c", "patch/inspect.c", "patch/module.c", "patch/patch.c", "patch/plan.c", "patch/plan_sites.c", "patch/index.c",
+LIB = ["faults/copy.c", "unwind/recover.c", "patch/imv.c", "patch/inspect.c", "patch/module.c", "patch/patch.c", "patch/plan.c", "patch/plan_wide.c", "patch/index.c",
        "patch/pv.c", "unwind/stack_bounds.c"]
 EXTRA = "int the_extra(int x) { return 77 * x + 1; }\n"
 
