@@ -6,7 +6,7 @@
 #include "check/check_print.h"
 #include "command.h"
 #include "support/bounds.h"
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "support/memory.h"
 #include "support/progress.h"
 #include "support/workers.h"

@@ -6,7 +6,7 @@
 #include "diff/diff_print.h"
 #include "support/bounds.h"
 #include "support/demangle.h"
-#include "elf/input.h"
+#include "input/input.h"
 #include "report/listing.h"
 #include "support/memory.h"
 #include "support/plural.h"

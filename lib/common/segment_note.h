@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment_note.h: the note at the start of a segment that etch has added (tool/elf/segment.h).
+ * segment_note.h: the note at the start of a segment that etch has added (tool/output/segment.h).
  */
 #ifndef ETCH_LIB_COMMON_SEGMENT_NOTE_H
 #define ETCH_LIB_COMMON_SEGMENT_NOTE_H

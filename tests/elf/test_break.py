@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tool/elf/segment_place.c: a rewritten program at fixed addresses has its heap where it had it, whatever its layout.
+"""tool/output/segment_place.c: a rewritten program at fixed addresses has its heap where it had it, whatever its layout.
 The kernel is the witness: it says where the heap begins, without address randomization (setarch -R)."""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tool/elf/delta.c: a file told by another in few bytes, and without an index of it where the places are known."""
+"""tool/output/delta.c: a file told by another in few bytes, and without an index of it where the places are known."""
 import random
 
 import pytest
@@ -14,7 +14,7 @@ def told(tmp_path_factory, build_asan):
     """(size of the delta, indices made) of two files and guesses."""
     tmp = tmp_path_factory.mktemp("delta")
     run(["gcc", "-std=gnu11", *SANITIZED, "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/tool", "-Wl,--wrap=calloc",
-         ROOT / "tests/data/elf/delta_tool.c", *tool_objects(build_asan, "elf/delta.c", *MEMORY), "-o", tmp / "delta_tool"])
+         ROOT / "tests/data/elf/delta_tool.c", *tool_objects(build_asan, "output/delta.c", *MEMORY), "-o", tmp / "delta_tool"])
 
     def tell(have, want, *guesses):
         (tmp / "have").write_bytes(have)

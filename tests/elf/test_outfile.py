@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tool/elf/outfile.c: a whole file or nothing, with its mode, owner and attributes."""
+"""tool/output/outfile.c: a whole file or nothing, with its mode, owner and attributes."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def tool(tmp_path_factory, build_asan):
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          "-Wl,--wrap=write,--wrap=openat,--wrap=renameat,--wrap=fsync", ROOT / "tests/data/elf/outfile_tool.c",
-         *tool_objects(build_asan, "elf/outfile.c", *MEMORY), "-o", out])
+         *tool_objects(build_asan, "output/outfile.c", *MEMORY), "-o", out])
     return out
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tool/elf/segment.c: a read-only segment more in files that are linked already, of two
+"""tool/output/segment.c: a read-only segment more in files that are linked already, of two
 linkers and of the distribution, and what becomes of them in the hands of the tools that
 people use."""
 
@@ -75,11 +75,11 @@ class Elf:
 def tool(tmp_path_factory, build_asan):
     """The module with a small driver, under ASan and UBSan."""
     out = tmp_path_factory.mktemp("segment") / "segment_tool"
-    module = [*sorted((ROOT / "tool/elf").glob("segment*.c")), "outfile.c"]
+    module = [*sorted((ROOT / "tool/output").glob("segment*.c")), "outfile.c"]
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          HERE / "segment_tool.c",
-         *tool_objects(build_asan, *(f"elf/{Path(m).name}" for m in module), "arch/x86/rip_scan.c",
+         *tool_objects(build_asan, *(f"output/{Path(m).name}" for m in module), "arch/x86/rip_scan.c",
                        *(f"support/{name}.c" for name in ("memory", "bounds", "ending", "error", "plain"))), "-o", out])
     return out
 

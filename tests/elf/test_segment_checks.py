@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tool/elf/segment*.c: each check of a file's headers, by a small file that it alone refuses, and by one
+"""tool/output/segment*.c: each check of a file's headers, by a small file that it alone refuses, and by one
 next to it that it does not."""
 import struct
 

@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "elf/archive.h"
+#include "input/archive.h"
 #include "support/bounds.h"
-#include "elf/input.h"
-#include "elf/undo.h"
+#include "input/input.h"
+#include "output/undo.h"
 #include "rewrite/files.h"
 #include "rewrite/rewrite.h"
 
@@ -252,7 +252,7 @@ static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t
 	if (status == EXIT_UNUSABLE)
 		return;
 	must(!file_read(out, &made, &made_size, &e));
-	must(made_size <= 32 * size + (20u << 20)); /* MAX_FILL of tool/elf/segment_place.c, and the record */
+	must(made_size <= 32 * size + (20u << 20)); /* MAX_FILL of tool/output/segment_place.c, and the record */
 	must(fuzz_open(&f, made, made_size));
 	elf_close(&f);
 	o.output = again;

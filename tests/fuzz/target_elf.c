@@ -5,11 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "elf/archive.h"
-#include "elf/delta.h"
+#include "input/archive.h"
+#include "output/delta.h"
 #include "elf/dynamic.h"
 #include "elf/hardening.h"
-#include "elf/undo.h"
+#include "output/undo.h"
 
 #include <xxhash.h>
 

@@ -311,7 +311,7 @@ static void table_ask(const struct prepare_image *im)
 	start += p->p_offset ? 0 : 4096; /* within the segment that begins with the ELF header */
 	end = im->bias + p->p_vaddr + p->p_filesz;
 	must(at >= start && at <= end && all_readable(start, sizeof(n)));
-	memcpy(n, (const void *)(uintptr_t)start, sizeof(n)); /* tool/elf/segment.h, in words */
+	memcpy(n, (const void *)(uintptr_t)start, sizeof(n)); /* tool/output/segment.h, in words */
 	must(n[0] == 5 && n[1] == 12 && n[2] == 0x67657365 && !memcmp(&n[3], "etch", 5) && n[5] == 1 && n[6] == at - start);
 	must(!n[7] == !!p->p_offset && n[7] <= end - start);
 	must(size == (n[7] ? start + n[7] : end) - at);

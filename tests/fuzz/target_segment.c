@@ -2,7 +2,7 @@
 /* The segment module alone, on bytes that no other reader of ELF files has looked at: it trusts none of them. */
 #include "fuzz.h"
 
-#include "elf/segment.h"
+#include "output/segment.h"
 
 #define SECTIONS 3
 
@@ -65,7 +65,7 @@ void fuzz_segment(const uint8_t *data, size_t size)
 	r = segment_build(&(struct segment_request){copy, size, secs, SECTIONS, NULL, NULL}, &out, &out_size, &e);
 	must(!r || (*e.text && r < 0 && r != SEGMENT_EINVAL));
 	if (!r) {
-		must(out_size <= 4 * size + (20u << 20)); /* MAX_FILL of tool/elf/segment_place.c */
+		must(out_size <= 4 * size + (20u << 20)); /* MAX_FILL of tool/output/segment_place.c */
 		must(segment_find(out, out_size, &at, &e) == 1);
 		must(had != 1 || at.addr == before.addr);
 		loads_check(out, out_size);

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "elf/input.h"
+#include "input/input.h"
 #include "report/baseline.h"
 #include "report/suppress.h"
 #include "stat/simulate.h"

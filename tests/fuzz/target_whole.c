@@ -3,8 +3,8 @@
 #include "fuzz.h"
 
 #include "check/check.h"
-#include "elf/segment.h"
-#include "elf/undo.h"
+#include "output/segment.h"
+#include "output/undo.h"
 #include "report/exchange.h"
 #include "report/report.h"
 #include "rewrite/rewrite.h"
@@ -85,7 +85,7 @@ void fuzz_rewrite(const uint8_t *data, size_t size)
 	out = rewritten(data, size, &o, &out_size);
 	if (!out)
 		return;
-	must(out_size <= 16 * size + (20u << 20)); /* 16 MB: MAX_FILL of tool/elf/segment_place.c */
+	must(out_size <= 16 * size + (20u << 20)); /* 16 MB: MAX_FILL of tool/output/segment_place.c */
 	must(fuzz_open(&f, out, out_size));
 	elf_close(&f);
 	again = rewritten(out, out_size, &o, &again_size);

@@ -7,7 +7,8 @@ import pytest
 
 from conftest import ROOT
 
-X86, ELF, REPORT, SUPPORT = "arch/x86", "elf", "report", "support"
+X86, ELF, DWARF, INPUT, OUTPUT = "arch/x86", "elf", "dwarf", "input", "output"
+REPORT, SUPPORT = "report", "support"
 FACTS, DISCOVER, FLOW, RUNTIMES = (f"analysis/{folder}" for folder in ("facts", "discover", "flow", "runtimes"))
 UNWIND, LINT, INTERPROC, ADDRESSES = (f"analysis/{folder}" for folder in ("unwind", "lint", "interproc", "addresses"))
 DATAFLOW = "analysis/dataflow"
@@ -16,34 +17,37 @@ DATAFLOW = "analysis/dataflow"
 TOOL = {
     SUPPORT: set(),
     X86: set(),
-    ELF: {X86},
-    REPORT: {ELF},
-    FACTS: {ELF, "lib/shared"},
+    ELF: set(),
+    DWARF: {ELF},
+    INPUT: {ELF},
+    OUTPUT: {ELF, X86},
+    REPORT: {DWARF, INPUT, ELF},
+    FACTS: {OUTPUT, ELF, "lib/shared"},  # what an earlier run has added to a file
     DATAFLOW: set(),
-    ADDRESSES: {DATAFLOW, FACTS, ELF, X86},
+    ADDRESSES: {DATAFLOW, FACTS, DWARF, ELF, X86},
     DISCOVER: {FACTS, ELF, X86},
     FLOW: {DATAFLOW, DISCOVER, FACTS, ELF, X86},
     RUNTIMES: {FLOW, DISCOVER, FACTS, ELF, X86},
     UNWIND: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
     LINT: {DATAFLOW, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
-    INTERPROC: {DATAFLOW, LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
+    INTERPROC: {DATAFLOW, LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, OUTPUT, DWARF, ELF, X86, REPORT},
     "kernel": {ELF, X86},
-    "stat": {REPORT, ELF},
+    "stat": {REPORT, OUTPUT},
 }
 ANALYSIS = {FACTS, DATAFLOW, ADDRESSES, DISCOVER, FLOW, RUNTIMES, UNWIND, LINT, INTERPROC}
-TOOL["table"] = {ELF, X86, REPORT} | ANALYSIS
-TOOL["site"] = TOOL["table"] | {"table"}
-TOOL["check"] = TOOL["site"] | {"site"}
-TOOL["inspect"] = TOOL["check"] | {"check", "kernel"}
-TOOL["diff"] = TOOL["check"] | {"check"}
-TOOL["rewrite"] = TOOL["site"] | {"site", "kernel", "lib/shared"}
+TOOL["table"] = {OUTPUT, ELF, X86, REPORT} | ANALYSIS
+TOOL["site"] = (TOOL["table"] - {OUTPUT}) | {"table", DWARF}
+TOOL["check"] = TOOL["site"] | {"site", INPUT, OUTPUT}
+TOOL["inspect"] = (TOOL["check"] - {OUTPUT}) | {"check", "kernel"}
+TOOL["diff"] = (TOOL["check"] - {INPUT, OUTPUT, DWARF}) | {"check"}
+TOOL["rewrite"] = TOOL["site"] | {"site", "kernel", INPUT, OUTPUT, "lib/shared"}
 TOOL["objtool"] = TOOL["table"]
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
-TOOL["profile"] = {ELF, X86, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
+TOOL["profile"] = {OUTPUT, DWARF, ELF, X86, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 # Reads what the recorder of lib/heap has shared, and shows it as a profile.
-TOOL["heap"] = {"profile", ELF, X86, REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
+TOOL["heap"] = {"profile", REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
 # Makes tables as `etch rewrite --sidecar` does, for a whole system.
-TOOL["tables"] = {"rewrite", ELF, REPORT, "lib/shared"}
+TOOL["tables"] = {"rewrite", INPUT, OUTPUT, ELF, REPORT, "lib/shared"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 ANYWHERE = ROOT / "lib" / "shared" / "search.h"  # the one binary search

@@ -22,7 +22,7 @@ from format_reader import (ADDRESSING, COMPARE, FORM, IMV_FLAGS, KINDS, MODULE_F
 
 def test_records_are_the_structs(tmp_path):
     lines = ["#define ETCH_NO_MODULE", "#include <etch/format.h>", "#include <etch/branch_format.h>", "#include <etch/orc_registers.h>", "#include <etch/extable.h>",
-             '#include "elf/segment.h"', "#include <stdio.h>",
+             '#include "output/segment.h"', "#include <stdio.h>",
              "int main(void) {"]
     for name, fields in RECORDS.items():
         end = 0

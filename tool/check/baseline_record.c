@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Writes what --format json would, beside the output of the run (see baseline_record.h). */
 #include "check/baseline_record.h"
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "support/bounds.h"
 
 void record_begin(struct baseline_record *b, const char *path)

@@ -7,7 +7,7 @@
 #define CHECK_CHECK_RUN_H
 
 #include "check/check.h"
-#include "elf/input.h"
+#include "input/input.h"
 #include "report/verdict.h"
 
 struct check_run {

@@ -20,7 +20,7 @@
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "shared/search.h"
 #include "support/memory.h"
 

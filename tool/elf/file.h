@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An ELF file in memory, checked once and unpacked into arrays. Only the files
- * of this folder use libelf and libdw.
+ * of this folder and of dwarf/ use libelf and libdw.
  *
  * All pointers and indices given out here are valid: a section's data has sh_size
  * bytes or is null, a symbol's name is terminated, a section index exists. Values

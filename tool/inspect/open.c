@@ -2,7 +2,7 @@
 /* Opens a file by its name on the command line: a file, or a member of an archive, "libc.a(printf.o)". */
 #include "inspect/inspect.h"
 
-#include "elf/input.h"
+#include "input/input.h"
 #include "support/memory.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 
 #include "arch/x86/insn.h"
 #include "analysis/flow/detail.h"
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "inspect/arrows.h"
 #include "inspect/inspect.h"
 #include "inspect/operands.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect fields: which fields of etched objects are armed and from when on, and the lines that prevent it for the
  * others. */
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "inspect/field_guide.h"
 #include "inspect/inspect.h"
 #include "report/text.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* etch inspect sites: each instruction that uses an etched object. */
 #include "arch/x86/insn.h"
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "inspect/inspect.h"
 #include "site/in_place.h"
 #include "site/linked.h"

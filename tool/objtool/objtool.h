@@ -8,7 +8,7 @@
 
 #include "analysis/interproc/frames.h"
 #include "analysis/runtimes/linux_kernel.h"
-#include "elf/object_write.h"
+#include "output/object_write.h"
 #include "elf/symbols.h"
 
 struct objtool_options {

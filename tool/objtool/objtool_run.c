@@ -2,7 +2,7 @@
 /* The steps of `etch objtool` for one file. */
 #include "objtool/objtool.h"
 #include "arch/x86/fast_decoder.h"
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "objtool/code_map.h"
 #include "objtool/prefix_symbols.h"
 #include "report/text.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "elf/source_frames.h"
+#include "dwarf/source_frames.h"
 #include "profile/binary_fde.h"
 #include "profile/go_names.h"
 #include "profile/jit_map.h"

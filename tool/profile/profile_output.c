@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "profile/writers.h"
 #include "report/text.h"
 

@@ -7,7 +7,7 @@
 #ifndef REPORT_BASELINE_H
 #define REPORT_BASELINE_H
 
-#include "elf/input.h"
+#include "input/input.h"
 #include "report/report.h"
 
 /* A file of the baseline. */

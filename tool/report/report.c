@@ -2,7 +2,7 @@
 /* Resolves the places of findings and computes their fingerprints. */
 #include "report/report.h"
 
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
 

@@ -3,7 +3,7 @@
 #ifndef REWRITE_FILES_H
 #define REWRITE_FILES_H
 
-#include "elf/input.h"
+#include "input/input.h"
 #include "rewrite/rewrite.h"
 
 struct rewrite_command {

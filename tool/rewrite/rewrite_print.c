@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The output of `etch rewrite`: findings, and the summary of a file. */
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "elf/symbols.h"
 #include "report/text.h"
 #include "support/plural.h"

@@ -2,8 +2,8 @@
 /* Finds files that a second rewrite might change again (rewrite_doubt()). */
 #include "analysis/facts/cfi_file.h"
 #include "elf/dynamic.h"
-#include "elf/segment.h"
-#include "elf/undo.h"
+#include "output/segment.h"
+#include "output/undo.h"
 #include "rewrite/rewrite.h"
 
 #include <stdlib.h>

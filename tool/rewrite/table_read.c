@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "elf/headers.h"
-#include "elf/segment.h"
+#include "output/segment.h"
 
 /* Larger segments are not read: tables span at most 4 GiB of code. */
 #define SEGMENT_MOST ((uint64_t)1 << 32)

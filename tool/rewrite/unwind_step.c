@@ -3,7 +3,7 @@
 #include "rewrite/rewrite.h"
 
 #include "arch/x86/callsites.h"
-#include "elf/debug_file.h"
+#include "output/debug_file.h"
 #include "site/bake.h"
 #include "site/in_place.h"
 #include "support/memory.h"

@@ -4,7 +4,7 @@
  * it writes. An escaping address concerns the member that it points to, by DWARF: under the rules of C and C++ a
  * pointer to a member reaches only this member. Any other fact concerns the whole object.
  */
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "site/setup.h"
 #include "support/memory.h"
 #include "shared/search.h"

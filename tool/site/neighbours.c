@@ -6,7 +6,7 @@
  * local objects, which it refers to by their section. What is stored there, or escapes, then is a fact about the other
  * object, too.
  */
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "site/linked.h"
 #include "site/site.h"
 #include "support/memory.h"

@@ -10,7 +10,7 @@
 #include "analysis/addresses/kernel_reach.h"
 #include "analysis/addresses/track.h"
 #include "elf/file.h"
-#include "elf/types.h"
+#include "dwarf/types.h"
 #include "report/finding.h"
 #include "site/entries.h"
 

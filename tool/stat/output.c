@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "report/text.h"
 
 bool output_check(const struct output *o)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sorts the ORC arrays that a linker has joined of those of object files (linked_orc.h). */
 #include "table/linked_orc.h"
-#include "elf/segment.h"
+#include "output/segment.h"
 #include "support/memory.h"
 
 #include <etch/orc.h>

@@ -2,7 +2,7 @@
 /* Encodes the tables of a linked file and writes them, in place or to the etch segment; formats: docs/formats.md. */
 #include "table/linked_tables.h"
 
-#include "elf/segment.h"
+#include "output/segment.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

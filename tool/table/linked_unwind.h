@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The unwind table of a linked file as sections of the etch segment (elf/segment.h), and the sorting of the ORC
+ * The unwind table of a linked file as sections of the etch segment (output/segment.h), and the sorting of the ORC
  * arrays that the object step has written. Formats: etch/orc.h, docs/formats.md.
  */
 #ifndef TABLE_LINKED_UNWIND_H
 #define TABLE_LINKED_UNWIND_H
 
 #include "elf/file.h"
-#include "elf/segment.h"
+#include "output/segment.h"
 #include "table/eh_frames.h"
 #include "table/register_table.h"
 #include "table/sframe.h"

@@ -8,7 +8,7 @@
 #define TABLE_OBJECT_ORC_H
 
 #include "analysis/facts/space.h"
-#include "elf/object_write.h"
+#include "output/object_write.h"
 #include "table/unwind_tables.h"
 
 struct object_orc {

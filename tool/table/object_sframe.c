@@ -2,7 +2,7 @@
 /* Makes the .sframe of an object file, compares it with an existing one, and reads that of any producer. */
 #include "table/object_sframe.h"
 
-#include "elf/segment.h"
+#include "output/segment.h"
 #include "support/memory.h"
 
 #include <etch/orc_rule.h>

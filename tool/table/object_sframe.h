@@ -6,7 +6,7 @@
 #ifndef TABLE_OBJECT_SFRAME_H
 #define TABLE_OBJECT_SFRAME_H
 
-#include "elf/object_write.h"
+#include "output/object_write.h"
 #include "table/sframe.h"
 
 struct object_sframe {

@@ -6,7 +6,7 @@
 #ifndef TABLE_OBJECT_TABLES_H
 #define TABLE_OBJECT_TABLES_H
 
-#include "elf/object_write.h"
+#include "output/object_write.h"
 
 #include <etch/format.h>
 

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "elf/headers.h"
-#include "elf/input.h"
+#include "input/input.h"
 #include "rewrite/sidecar_file.h"
 #include "report/listing.h"
 #include "shared/sidecars.h"

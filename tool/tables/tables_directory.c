@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "report/text.h"
 #include "support/memory.h"
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "report/text.h"
 #include "rewrite/rewrite.h"
 #include "support/exit_code.h"

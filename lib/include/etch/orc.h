@@ -153,7 +153,7 @@ struct etch_orc {
 
 /*
  * The first section of the etch segment of a linked file (the segment's note
- * says where: tool/elf/segment.h), or the first bytes of a sidecar file.
+ * says where: tool/output/segment.h), or the first bytes of a sidecar file.
  * 8-byte aligned. Offsets are in bytes from the first byte of this header.
  */
 struct etch_unwind {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delta_tool.c: runs tool/elf/delta.c by itself, for test_delta.py.
+ * delta_tool.c: runs tool/output/delta.c by itself, for test_delta.py.
  *
  *   delta_tool HAVE WANT [FROM:TO]...    guesses: what is at TO in WANT is at FROM in HAVE
  *
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "elf/delta.h"
+#include "output/delta.h"
 
 #define GUESSES 8
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "elf/outfile.h"
+#include "output/outfile.h"
 #include "support/bounds.h"
 
 ssize_t __real_write(int fd, const void *p, size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment_tool.c: runs tool/elf/segment.c by itself, for test_segment.py.
+ * segment_tool.c: runs tool/output/segment.c by itself, for test_segment.py.
  *
  *   add IN OUT NAME:SIZE[:ALIGN[:u]]...   adds sections (u: not loaded); their contents
  *                                     start with their own address and follow from their name
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "elf/outfile.h"
-#include "elf/segment.h"
+#include "output/outfile.h"
+#include "output/segment.h"
 
 #define MAX_SECS 16
 

@@ -7,7 +7,7 @@
 #include "analysis/addresses/kernel_stores.h"
 #include "arch/x86/insn.h"
 #include "elf/dynamic.h"
-#include "elf/types.h"
+#include "dwarf/types.h"
 
 /* A function in a static program that lets the kernel store to memory. */
 struct kernel_function {

@@ -16,7 +16,7 @@
 #include "analysis/addresses/clobbers.h"
 #include "analysis/addresses/imports.h"
 #include "analysis/addresses/kernel_reach.h"
-#include "elf/types.h"
+#include "dwarf/types.h"
 
 /* What else an address in an object may denote, as bits: compilers fold the constant part of an index into an address,
  * and an object may begin where another ends. */

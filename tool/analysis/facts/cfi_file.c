@@ -2,7 +2,7 @@
 /* Finds the .eh_frame sections of a file, in object files with relocations applied to a copy, and lists their FDEs. */
 #include "analysis/facts/cfi_file.h"
 
-#include "elf/segment.h"
+#include "output/segment.h"
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/sort.h"

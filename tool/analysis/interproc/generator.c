@@ -9,7 +9,7 @@
 #include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/work.h"
 #include "arch/x86/padding.h"
-#include "elf/segment.h"
+#include "output/segment.h"
 #include "elf/hardening.h"
 #include "support/memory.h"
 #include "shared/search.h"

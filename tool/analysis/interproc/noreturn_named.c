@@ -5,7 +5,7 @@
  */
 #include "analysis/interproc/noreturn.h"
 #include "analysis/runtimes/runtimes.h"
-#include "elf/lines.h"
+#include "dwarf/lines.h"
 #include "support/memory.h"
 
 #include <string.h>

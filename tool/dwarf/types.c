@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/* Types from DWARF (types.h). */
+#include "dwarf/types_internal.h"
+#include "support/memory.h"
+
+#include <dwarf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Typedefs and qualifiers around a type: a hostile file can make a circle of them. */
+#define PEELED_MOST 64u
+/* Members of one struct: the same. */
+#define MEMBERS_MOST 65536u
+
+bool type_of(Dwarf_Die *die, Dwarf_Die *type)
+{
+	Dwarf_Attribute attr;
+	unsigned i;
+
+	for (i = 0; i < PEELED_MOST; i++) {
+		if (!dwarf_formref_die(dwarf_attr_integrate(die, DW_AT_type, &attr), type))
+			return false;
+		switch (dwarf_tag(type)) {
+		case DW_TAG_typedef:
+		case DW_TAG_const_type:
+		case DW_TAG_volatile_type:
+		case DW_TAG_restrict_type:
+		case DW_TAG_atomic_type: die = type; break;
+		default: return true;
+		}
+	}
+	return false;
+}
+
+bool type_is_scalar(Dwarf_Die *type)
+{
+	switch (dwarf_tag(type)) {
+	case DW_TAG_base_type:
+	case DW_TAG_pointer_type:
+	case DW_TAG_enumeration_type:
+	case DW_TAG_reference_type:
+	case DW_TAG_rvalue_reference_type: return true;
+	default: return false;
+	}
+}
+
+static enum member_kind kind_of(Dwarf_Die *type)
+{
+	Dwarf_Die element;
+
+	if (type_is_scalar(type))
+		return MEMBER_SCALAR;
+	return dwarf_tag(type) == DW_TAG_array_type && type_of(type, &element) && type_is_scalar(&element) ? MEMBER_ARRAY
+	                                                                                                   : MEMBER_STRUCT;
+}
+
+/* Pointers to members and std::nullptr_t: types without parts, some of which DWARF gives no size. */
+static bool is_opaque(Dwarf_Die *type)
+{
+	int tag = dwarf_tag(type);
+
+	return tag == DW_TAG_ptr_to_member_type || tag == DW_TAG_unspecified_type;
+}
+
+/* Is the type an array, or does it contain one? `depth`: number of structs around it. */
+static bool has_array(Dwarf_Die *type, unsigned depth)
+{
+	Dwarf_Die die, inner;
+	unsigned most = MEMBERS_MOST;
+	int tag = dwarf_tag(type);
+
+	if (type_is_scalar(type) || is_opaque(type))
+		return false;
+	if ((tag != DW_TAG_structure_type && tag != DW_TAG_class_type) || depth > 8)
+		return true; /* an array, a union, or unknown */
+	if (dwarf_child(type, &die))
+		return false;
+	do {
+		tag = dwarf_tag(&die);
+		if ((tag == DW_TAG_member || tag == DW_TAG_inheritance) &&
+		    (!most-- || !type_of(&die, &inner) || has_array(&inner, depth + 1)))
+			return true;
+	} while (!dwarf_siblingof(&die, &die));
+	return false;
+}
+
+bool type_constant(Dwarf_Die *die, unsigned name, Dwarf_Word *value)
+{
+	Dwarf_Attribute attr;
+
+	return dwarf_formudata(dwarf_attr(die, name, &attr), value) == 0;
+}
+
+/* `size` of a member that DWARF gives no size, as a flexible array: it ends where the next one begins. */
+#define SIZE_UNKNOWN UINT64_MAX
+
+/*
+ * The bytes of a member of a variable of `size` bytes. False: DWARF does not say where it is, as for a virtual base, or
+ * it reaches out of the variable. A member of no bytes may be at the end of the variable.
+ */
+static bool member_read(Dwarf_Die *die, uint64_t size, struct member *m)
+{
+	Dwarf_Word off = 0, bits, bytes;
+	Dwarf_Die type;
+
+	if (!type_of(die, &type))
+		return false;
+	m->kind = kind_of(&type);
+	m->indexed = has_array(&type, 0);
+	if (type_constant(die, DW_AT_bit_size, &bits)) {
+		if (type_constant(die, DW_AT_data_bit_offset, &off)) {
+			m->off = off / 8;
+			m->size = (off + bits + 7) / 8 - m->off;
+			return off / 8 < size && bits && m->size <= size - m->off;
+		}
+		/* DWARF 3: within the storage unit, which stands for it. */
+	}
+	if (!type_constant(die, DW_AT_data_member_location, &off))
+		return false;
+	m->off = off;
+	m->size = SIZE_UNKNOWN;
+	if (dwarf_aggregate_size(&type, &bytes))
+		return off <= size;
+	m->size = bytes;
+	return off <= size && bytes <= size - off;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	if (x->off != y->off)
+		return x->off < y->off ? -1 : 1;
+	return x->size > y->size ? -1 : x->size < y->size;
+}
+
+/* Ends the members of unknown size, in a sorted list, where the next ones begin. */
+static void sizes_complete(struct members *m, uint64_t size)
+{
+	uint64_t next = size, at = size;
+	size_t i;
+
+	for (i = m->count; i--;) {
+		if (m->list[i].off < at) {
+			next = at;
+			at = m->list[i].off;
+		}
+		if (m->list[i].size == SIZE_UNKNOWN)
+			m->list[i].size = next - m->list[i].off;
+	}
+}
+
+/* Drops members of no bytes: empty structs and unions, arrays of no elements. */
+static void empty_drop(struct members *m)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < m->count; i++)
+		if (m->list[i].size)
+			m->list[n++] = m->list[i];
+		else
+			free(m->list[i].name);
+	m->count = n;
+}
+
+/* Bit-fields that share bytes become one member. */
+static void members_merge(struct members *m)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < m->count; i++) {
+		struct member *last = n ? &m->list[n - 1] : NULL;
+
+		if (!last || m->list[i].off >= last->off + last->size) {
+			m->list[n++] = m->list[i];
+			continue;
+		}
+		if (m->list[i].off + m->list[i].size > last->off + last->size)
+			last->size = m->list[i].off + m->list[i].size - last->off;
+		last->kind = m->list[i].kind > last->kind ? m->list[i].kind : last->kind;
+		last->indexed |= m->list[i].indexed;
+		free(m->list[i].name);
+	}
+	m->count = n;
+}
+
+static char *name_copy(const char *name) { return mem_copy(name, strlen(name) + 1); }
+
+/* Names of structs inside structs, and their depth: a hostile file can make either endless. */
+#define NESTED_MOST 8u
+#define NAME_MOST   512u
+
+/* PREFIX.NAME; the name alone where there is no prefix, and the prefix where an anonymous struct has no name. */
+static char *name_join(const char *prefix, const char *name)
+{
+	size_t capacity = strlen(prefix) + strlen(name) + 2;
+	char *joined = mem_alloc(capacity, 1);
+
+	snprintf(joined, capacity, "%s%s%s", prefix, *prefix && *name ? "." : "", name);
+	return joined;
+}
+
+/*
+ * Adds the members of a struct inside the variable, at `base`, in its place. False: it stays a member of its own, and
+ * nothing has been added. Bases of C++ classes stay, since a pointer to one may be cast to one to the class around it.
+ */
+static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsigned depth, struct members *out)
+{
+	size_t count = out->count, structs = out->nested_count;
+	unsigned most = MEMBERS_MOST;
+	Dwarf_Word bytes;
+	Dwarf_Die type, die;
+
+	if (depth > NESTED_MOST || strlen(prefix) > NAME_MOST || out->count > MEMBERS_MOST || !type_of(outer, &type) ||
+	    dwarf_tag(&type) != DW_TAG_structure_type || dwarf_aggregate_size(&type, &bytes) || !bytes ||
+	    dwarf_child(&type, &die))
+		return false;
+	mem_reserve(&out->nested, &out->nested_capacity, out->nested_count, sizeof(*out->nested));
+	out->nested[out->nested_count++] = (struct nested){base, base + bytes, has_array(&type, 0)};
+	do {
+		int tag = dwarf_tag(&die);
+		struct member m = {0};
+		Dwarf_Attribute attr;
+		const char *name = dwarf_diename(&die);
+		char *joined;
+
+		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+			continue;
+		if (tag != DW_TAG_member || !most-- || !member_read(&die, bytes, &m) || m.size == SIZE_UNKNOWN || !m.size) {
+			while (out->count > count)
+				free(out->list[--out->count].name);
+			out->nested_count = structs;
+			return false;
+		}
+		m.off += base;
+		joined = name_join(prefix, name ? name : "");
+		if (m.kind == MEMBER_STRUCT && nested_add(&die, m.off, joined, depth + 1, out)) {
+			free(joined);
+			continue;
+		}
+		m.name = joined;
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
+		out->list[out->count++] = m;
+	} while (!dwarf_siblingof(&die, &die));
+	return true;
+}
+
+/*
+ * Reads the members of a struct type. `size`: bytes of the variable, which has more than its type if a flexible array
+ * at the end has an initializer.
+ */
+static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
+{
+	Dwarf_Word bytes;
+	Dwarf_Die die;
+	unsigned most = MEMBERS_MOST;
+	bool ends_open = false;
+
+	if ((dwarf_tag(type) != DW_TAG_structure_type && dwarf_tag(type) != DW_TAG_class_type) ||
+	    dwarf_aggregate_size(type, &bytes) || bytes > size || dwarf_child(type, &die))
+		return;
+	do {
+		int tag = dwarf_tag(&die);
+		struct member m = {0};
+		Dwarf_Attribute attr;
+		const char *name;
+
+		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+			continue; /* a static member is a variable of its own */
+		if (!most-- || !member_read(&die, size, &m)) {
+			members_free(out);
+			return;
+		}
+		/* A flexible array member, or GNU C's array of no elements, which stands last: the struct has no known end. */
+		ends_open |= m.indexed && (m.size == SIZE_UNKNOWN || (!m.size && m.off == bytes));
+		if (!m.size && m.off == bytes && bytes < size)
+			m.size = SIZE_UNKNOWN;
+		name = dwarf_diename(&die);
+		if (tag == DW_TAG_member && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN &&
+		    nested_add(&die, m.off, name ? name : "", 1, out))
+			continue;
+		if (!name || !*name)
+			name = tag == DW_TAG_inheritance ? "(base)" : "(unnamed)";
+		m.name = name_copy(name);
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
+		out->list[out->count++] = m;
+	} while (!dwarf_siblingof(&die, &die));
+	if (bytes < size && !ends_open) {
+		members_free(out);
+		return;
+	}
+	if (out->count)
+		qsort(out->list, out->count, sizeof(*out->list), by_offset);
+	sizes_complete(out, size);
+	empty_drop(out);
+	members_merge(out);
+}
+
+/* Is the variable of this DIE at the address? */
+static bool is_at(Dwarf_Die *die, uint64_t addr)
+{
+	Dwarf_Attribute attr, of;
+	Dwarf_Addr at;
+	Dwarf_Op *op;
+	size_t n;
+
+	if (dwarf_tag(die) != DW_TAG_variable || !dwarf_attr(die, DW_AT_location, &attr) ||
+	    dwarf_getlocation(&attr, &op, &n) || n != 1)
+		return false;
+	if (op[0].atom == DW_OP_addr)
+		return op[0].number == addr;
+	return (op[0].atom == DW_OP_addrx || op[0].atom == DW_OP_GNU_addr_index) &&
+	       !dwarf_getlocation_attr(&attr, op, &of) && !dwarf_formaddr(&of, &at) && at == addr;
+}
+
+/* Looks for the variable among the children of a unit, and of its namespaces. */
+static bool variable_find(Dwarf_Die *parent, uint64_t addr, unsigned depth, unsigned *most, Dwarf_Die *found)
+{
+	Dwarf_Die die;
+
+	if (depth > 16 || dwarf_child(parent, &die))
+		return false;
+	do {
+		if (!(*most)--)
+			return false;
+		if (is_at(&die, addr)) {
+			*found = die;
+			return true;
+		}
+		if (dwarf_tag(&die) == DW_TAG_namespace && variable_find(&die, addr, depth + 1, most, found))
+			return true;
+	} while (*most && !dwarf_siblingof(&die, &die));
+	return false;
+}
+
+/* The type of the variable at an address. */
+static bool variable_type(struct lines *l, uint64_t addr, Dwarf_Die *type)
+{
+	Dwfl_Module *module = l ? lines_module(l) : NULL;
+	unsigned most = DIES_MOST;
+	Dwarf_Die *unit = NULL, die;
+	Dwarf_Addr bias;
+
+	while (module && most && (unit = dwfl_module_nextcu(module, unit, &bias)) != NULL)
+		if (variable_find(unit, addr, 0, &most, &die))
+			return type_of(&die, type);
+	return false;
+}
+
+void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members *out)
+{
+	Dwarf_Die type;
+
+	memset(out, 0, sizeof(*out));
+	if (!variable_type(l, addr, &type))
+		return;
+	struct_read(&type, size, out);
+	out->known = true;
+}
+
+const char *members_missing_why(struct lines *l, const struct elf_file *f)
+{
+	Dwfl_Module *module = l ? lines_module(l) : NULL;
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr bias;
+
+	if (!f->symbol_count)
+		return "stripped";
+	if (!elf_section_find(f, ".debug_info", 1))
+		return "no -g";
+	while (module && (unit = dwfl_module_nextcu(module, unit, &bias)) != NULL) {
+		const char *name = dwarf_diename(unit);
+
+		if (dwarf_hasattr(unit, DW_AT_dwo_name) || dwarf_hasattr(unit, DW_AT_GNU_dwo_name))
+			return "split DWARF";
+		if (name && !strcmp(name, "<artificial>"))
+			return "LTO";
+	}
+	return "no -g, or -g1";
+}
+
+void members_free(struct members *m)
+{
+	size_t i;
+
+	for (i = 0; i < m->count; i++)
+		free(m->list[i].name);
+	free(m->list);
+	free(m->nested);
+	memset(m, 0, sizeof(*m));
+}
+
+const struct member *member_at(const struct members *m, uint64_t off)
+{
+	size_t i;
+
+	for (i = 0; i < m->count; i++)
+		if (off >= m->list[i].off && off - m->list[i].off < m->list[i].size)
+			return &m->list[i];
+	return NULL;
+}
+
+bool member_is_indexed(const struct members *all, const struct member *m)
+{
+	size_t i;
+
+	for (i = 0; i < all->nested_count && !m->indexed; i++)
+		if (all->nested[i].indexed && all->nested[i].from <= m->off && m->off < all->nested[i].to)
+			return true;
+	return m->indexed;
+}
+
+/* ---- arrays ---------------------------------------------------------------- */
+
+/* Adds the arrays in a type at an offset. False: DWARF does not tell of all. `depth`: of the types around it. */
+static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct indexes *out)
+{
+	Dwarf_Die die, inner;
+	Dwarf_Word size, at;
+	int tag = dwarf_tag(type);
+
+	if (type_is_scalar(type) || is_opaque(type))
+		return true;
+	if (depth > 8 || out->count > MEMBERS_MOST)
+		return false;
+	if (tag == DW_TAG_array_type) {
+		if (!type_of(type, &inner) || dwarf_aggregate_size(&inner, &size))
+			return false;
+		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
+		out->list[out->count++] = (struct index_place){off, off + size};
+		return arrays_read(&inner, off, depth + 1, out);
+	}
+	if (tag != DW_TAG_structure_type && tag != DW_TAG_class_type && tag != DW_TAG_union_type)
+		return false;
+	if (dwarf_child(type, &die))
+		return true;
+	do {
+		Dwarf_Attribute attr;
+
+		at = 0;
+		tag = dwarf_tag(&die);
+		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+			continue;
+		type_constant(&die, DW_AT_data_member_location, &at); /* not: a bit-field, or in a union */
+		if (!type_of(&die, &inner) || !arrays_read(&inner, off + at, depth + 1, out))
+			return false;
+	} while (!dwarf_siblingof(&die, &die));
+	return true;
+}
+
+void indexes_find(struct lines *l, uint64_t addr, struct indexes *out)
+{
+	Dwarf_Die type;
+
+	memset(out, 0, sizeof(*out));
+	out->known = variable_type(l, addr, &type) && arrays_read(&type, 0, 0, out);
+}
+
+void indexes_free(struct indexes *x)
+{
+	free(x->list);
+	memset(x, 0, sizeof(*x));
+}
