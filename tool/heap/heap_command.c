@@ -8,7 +8,7 @@
 
 #include "heap/heap_session.h"
 #include "profile/command_file.h"
-#include "stat/run.h"
+#include "support/run.h"
 
 #define SCRIPTS_MOST 5 /* a script's interpreter may be a script (execve(2)) */
 #define PHDRS_MOST   64

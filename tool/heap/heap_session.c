@@ -18,7 +18,7 @@
 
 #include "heap/heap_time.h"
 #include "heap/process_watch.h"
-#include "stat/run.h"
+#include "support/run.h"
 #include "support/progress.h"
 #include "support/memory.h"
 

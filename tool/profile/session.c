@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "profile/command_file.h"
-#include "stat/run.h"
+#include "support/run.h"
 #include "support/progress.h"
 
 #define PYTHON_VARIABLE "PYTHONPERFSUPPORT"

@@ -4,7 +4,7 @@
 #define STAT_MEASURE_H
 
 #include "stat/row.h"
-#include "stat/run.h"
+#include "support/run.h"
 #include "stat/simulate.h"
 #include "stat/work_size.h"
 

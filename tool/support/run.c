@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Starts a command, waits for it, and forwards signals to it (run.h). */
-#include "stat/run.h"
+#include "support/run.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
  * the terminal. While etch waits, signals that would end it are caught: a signal from the
  * terminal has reached the command too; a signal sent to etch alone is forwarded.
  */
-#ifndef STAT_RUN_H
-#define STAT_RUN_H
+#ifndef SUPPORT_RUN_H
+#define SUPPORT_RUN_H
 
 #include <stdbool.h>
 #include <sys/resource.h>
