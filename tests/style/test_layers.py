@@ -31,7 +31,7 @@ TOOL = {
     UNWIND: {FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
     LINT: {DATAFLOW, RUNTIMES, FLOW, DISCOVER, FACTS, ELF, X86, REPORT},
     INTERPROC: {DATAFLOW, LINT, UNWIND, RUNTIMES, FLOW, DISCOVER, FACTS, OUTPUT, DWARF, ELF, X86, REPORT},
-    "kernel": {ELF, X86},
+    "kernel": {FACTS, ELF, X86},
     "stat": {REPORT, OUTPUT},
 }
 ANALYSIS = {FACTS, DATAFLOW, ADDRESSES, DISCOVER, FLOW, RUNTIMES, UNWIND, LINT, INTERPROC}
@@ -41,7 +41,7 @@ TOOL["check"] = TOOL["site"] | {"site", INPUT, OUTPUT}
 TOOL["inspect"] = (TOOL["check"] - {OUTPUT}) | {"check", "kernel"}
 TOOL["diff"] = (TOOL["check"] - {INPUT, OUTPUT, DWARF}) | {"check"}
 TOOL["rewrite"] = TOOL["site"] | {"site", "kernel", INPUT, OUTPUT, "lib/shared"}
-TOOL["objtool"] = TOOL["table"]
+TOOL["objtool"] = TOOL["table"] | {"kernel"}
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
 TOOL["profile"] = {OUTPUT, DWARF, ELF, X86, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
 # Reads what the recorder of lib/heap has shared, and shows it as a profile.
@@ -157,11 +157,11 @@ def code_of(path):
 # Bytes that are no opcodes where they stand.
 NO_OPCODE = {
     "tool/support/plain.c": "UTF-8", "tool/report/listing.c": "UTF-8", "tool/diff/refs.c": "UTF-8",
-    "tool/table/eh_frame_program.c": "DWARF's instructions",
+    "tool/table/eh_frame_program.c": "DWARF's instructions", "tool/kernel/kernel_entry.c": "SHA-1 sums",
 }
 OPCODES = r"\b0x(?:55|5d|90|c2|c3|c9|cc|e8|e9|eb|f4|0f, 0x(?:1f|05|0b)|48, 0x8[9b]|f3, 0x0f|66, 0x90)\b"
 REGISTERS = r"(?i)\b(?:r?[abcd]x|r[sd]i|r(?:8|9|1[0-5]))\b|REG_R(?:AX|BX|CX|DX|SI|DI|8|9|1[0-5])\b"
-NAMES_REGISTERS = {"tool/cmd_inspect.c": "an example in --help"}
+NAMES_REGISTERS = {"tool/cmd_inspect.c": "an example in --help", "tool/kernel/kernel_entry.c": "those of the kernel's own rows"}
 
 
 def test_only_arch_names_opcodes_and_registers():

@@ -3,7 +3,7 @@
 #include "inspect/inspect.h"
 #include "inspect/view_kernel.h"
 
-#include "arch/x86/kernel_names.h"
+#include "kernel/kernel_names.h"
 #include "kernel/kernel_orc.h"
 #include "kernel/kernel_tables.h"
 #include "report/text.h"

@@ -6,7 +6,7 @@
 #ifndef KERNEL_KERNEL_ORC_H
 #define KERNEL_KERNEL_ORC_H
 
-#include "arch/x86/kernel_entry.h"
+#include "kernel/kernel_entry.h"
 #include "kernel/kernel.h"
 
 struct kernel_row {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Builds the map of an object's code and answers questions about its branches (code_map.h). */
 #include "objtool/code_map.h"
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 #include "support/memory.h"
 #include "support/sort.h"
 #include "shared/search.h"

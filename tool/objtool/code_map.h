@@ -4,7 +4,7 @@
 #define OBJTOOL_CODE_MAP_H
 
 #include "analysis/facts/space.h"
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 #include "arch/x86/fast_decoder.h"
 #include "elf/symbols.h"
 

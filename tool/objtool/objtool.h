@@ -7,7 +7,7 @@
 #define OBJTOOL_OBJTOOL_H
 
 #include "analysis/interproc/frames.h"
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 #include "output/object_write.h"
 #include "elf/symbols.h"
 

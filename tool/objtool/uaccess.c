@@ -7,7 +7,7 @@
  * It is no domain of dataflow/solver.h: an instruction may be visited with access enabled and with it disabled, and the
  * order of the paths decides which warning comes first, as in the kernel's objtool.
  */
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 #include "arch/x86/cet.h"
 #include "arch/x86/user_access.h"
 #include "objtool/access_reach.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Annotations of instructions in Linux kernel objects: a section for each, or since 6.13 one section for all. */
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 #include "shared/search.h"
 #include "support/memory.h"
 

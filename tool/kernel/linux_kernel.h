@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The profile of Linux kernel objects: what their special sections say of their code, by release. */
-#ifndef ANALYSIS_RUNTIMES_LINUX_KERNEL_H
-#define ANALYSIS_RUNTIMES_LINUX_KERNEL_H
+#ifndef KERNEL_LINUX_KERNEL_H
+#define KERNEL_LINUX_KERNEL_H
 
 #include "analysis/facts/notes.h"
 

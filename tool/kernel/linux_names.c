@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions of Linux that are known by name; tools/objtool lists them too. */
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * Reads the special sections of a Linux kernel object (ET_REL) into notes: annotations of reachability, static keys,
  * alternatives, exception tables, unwind hints, functions without rows.
  */
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/rule_text.h"
 #include "arch/x86/fast_decoder.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Decodes and prints entries of the Linux kernel's .orc_unwind. */
-#include "arch/x86/kernel_entry.h"
+#include "kernel/kernel_entry.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tables of names from the Linux kernel's headers. */
-#include "arch/x86/kernel_names.h"
+#include "kernel/kernel_names.h"
 
 const char *kernel_ex_type(unsigned type)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Releases of Linux whose objects are read: each is what differs from the one before it. */
-#include "analysis/runtimes/linux_kernel.h"
+#include "kernel/linux_kernel.h"
 
 #include <ctype.h>
 #include <pthread.h>

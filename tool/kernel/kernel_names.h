@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Names for numbers in the Linux kernel's tables. */
-#ifndef X86_KERNEL_NAMES_H
-#define X86_KERNEL_NAMES_H
+#ifndef KERNEL_KERNEL_NAMES_H
+#define KERNEL_KERNEL_NAMES_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * An entry of the Linux kernel's .orc_unwind: six bytes whose layout depends on the kernel version
  * (arch/x86/include/asm/orc_types.h), decoded as the kernel's unwinder does (arch/x86/kernel/unwind_orc.c).
  */
-#ifndef ARCH_X86_KERNEL_ENTRY_H
-#define ARCH_X86_KERNEL_ENTRY_H
+#ifndef KERNEL_KERNEL_ENTRY_H
+#define KERNEL_KERNEL_ENTRY_H
 
 #include <stdbool.h>
 #include <stddef.h>
