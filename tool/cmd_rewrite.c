@@ -114,7 +114,7 @@ static bool encoding_parse(const char *name, struct rewrite_options *make)
 	static const char *const words[] = {"block", "orc", NULL};
 	int i = argument_word("--encoding", words, name);
 
-	make->encoding = i ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
+	make->unwind.encoding = i ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
 	return i >= 0;
 }
 
@@ -124,7 +124,7 @@ static bool map_parse(const char *name, struct rewrite_options *make)
 	static const unsigned shifts[] = {0, 6, 7};
 	int i = argument_word("--unwind-map", words, name);
 
-	make->map_shift = i < 0 ? 0 : shifts[i];
+	make->unwind.map_shift = i < 0 ? 0 : shifts[i];
 	return i >= 0;
 }
 
@@ -133,19 +133,19 @@ static bool sframe_parse(const char *name, struct rewrite_options *make)
 	static const char *const words[] = {"2", "3", NULL};
 	int i = name ? argument_word("--sframe", words, name) : 0;
 
-	make->sframe = i == 1 ? 3 : 2;
+	make->unwind.sframe = i == 1 ? 3 : 2;
 	return i >= 0;
 }
 
 static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 {
 	if (!name || !strcmp(name, "missing")) {
-		opt->make.eh_frame = true;
+		opt->make.unwind.eh_frame = true;
 		return true;
 	}
 	if (!strcmp(name, "all")) {
-		opt->make.eh_frame = true;
-		opt->make.replace = EH_REPLACE_ALL;
+		opt->make.unwind.eh_frame = true;
+		opt->make.unwind.replace = EH_REPLACE_ALL;
 		return true;
 	}
 	opt->debug = name;
@@ -164,20 +164,21 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --sidecar and -o exclude each other\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar and --only exclude each other\n");
-	else if (opt->debug && (opt->output || opt->sidecar || opt->make.eh_frame || opt->make.sframe || only))
+	else if (opt->debug &&
+	         (opt->output || opt->sidecar || opt->make.unwind.eh_frame || opt->make.unwind.sframe || only))
 		fprintf(stderr, "etch: --eh-frame=OUT goes only with --no-cfi, -j, -v and --werror\n");
-	else if (opt->make.replace && opt->make.no_cfi)
+	else if (opt->make.unwind.replace && opt->make.unwind.no_cfi)
 		fprintf(stderr, "etch: --%s and --no-cfi exclude each other\n",
-		        opt->make.replace == EH_REPLACE_ALL ? "eh-frame=all" : "fix-cfi");
+		        opt->make.unwind.replace == EH_REPLACE_ALL ? "eh-frame=all" : "fix-cfi");
 	else if (opt->undo && forward)
 		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar and --encoding exclude each other\n");
-	else if (opt->make.registers && (orc_encoding || !opt->make.orc))
+	else if (opt->make.unwind.registers && (orc_encoding || !opt->make.orc))
 		fprintf(stderr, "etch: --registers and --%s exclude each other\n",
 		        orc_encoding ? "encoding orc" : "only without orc");
-	else if ((opt->make.sframe || opt->make.eh_frame) && (opt->sidecar || !opt->make.orc))
-		fprintf(stderr, "etch: --%s %s exclude each other\n", opt->make.sframe ? "sframe" : "eh-frame",
+	else if ((opt->make.unwind.sframe || opt->make.unwind.eh_frame) && (opt->sidecar || !opt->make.orc))
+		fprintf(stderr, "etch: --%s %s exclude each other\n", opt->make.unwind.sframe ? "sframe" : "eh-frame",
 		        opt->sidecar ? "and --sidecar" : "and --only without orc");
 	else
 		return true;
@@ -230,20 +231,20 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 			l->only = true;
 			good = only_parse(optarg, &l->opt.make);
 			break;
-		case 'C': l->opt.make.no_cfi = true; break;
+		case 'C': l->opt.make.unwind.no_cfi = true; break;
 		case 'E':
 			good = encoding_parse(optarg, &l->opt.make);
-			l->orc_encoding = l->opt.make.encoding == ETCH_ENCODING_ORC;
+			l->orc_encoding = l->opt.make.unwind.encoding == ETCH_ENCODING_ORC;
 			break;
 		case 'M': good = map_parse(optarg, &l->opt.make); break;
 		case 'F': good = sframe_parse(optarg, &l->opt.make); break;
 		case 'H': good = eh_frame_parse(optarg, &l->opt); break;
 		case 'X':
-			l->opt.make.eh_frame = true;
-			if (!l->opt.make.replace)
-				l->opt.make.replace = EH_REPLACE_WRONG;
+			l->opt.make.unwind.eh_frame = true;
+			if (!l->opt.make.unwind.replace)
+				l->opt.make.unwind.replace = EH_REPLACE_WRONG;
 			break;
-		case 'R': l->opt.make.registers = true; break;
+		case 'R': l->opt.make.unwind.registers = true; break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
 		case 'Y': l->yes = true; break;
@@ -344,9 +345,11 @@ static int command_run(int argc, char **argv, struct command_line *l)
 
 int cmd_rewrite(int argc, char **argv)
 {
-	struct command_line l = {
-		.opt.make = {
-			.imv = true, .pv = true, .orc = true, .ex = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}};
+	struct command_line l = {.opt.make = {.imv = true,
+	                                      .pv = true,
+	                                      .orc = true,
+	                                      .ex = true,
+	                                      .unwind = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 6}}};
 	int status = command_run(argc, argv, &l);
 
 	free(l.opt.make.init);

@@ -159,19 +159,19 @@ static void options_more(struct rewrite_options *o, const uint8_t *data, unsigne
 	Elf64_Ehdr eh;
 
 	memcpy(&eh, data, sizeof(eh));
-	o->sframe = more & 1 ? 2 + (more >> 1 & 1) : 0;
+	o->unwind.sframe = more & 1 ? 2 + (more >> 1 & 1) : 0;
 	if (eh.e_type == ET_REL)
 		return;
-	o->registers = more & 32 && o->encoding == ETCH_ENCODING_BLOCK;
-	o->eh_frame = more & 4;
-	if (o->eh_frame)
-		o->replace = (enum eh_replace)((more >> 3) % 3);
+	o->unwind.registers = more & 32 && o->unwind.encoding == ETCH_ENCODING_BLOCK;
+	o->unwind.eh_frame = more & 4;
+	if (o->unwind.eh_frame)
+		o->unwind.replace = (enum eh_replace)((more >> 3) % 3);
 }
 
 /* A separate debug file, or a table beside: the file itself stays. */
 static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
 {
-	struct rewrite_command o = {.make = {.orc = true, .jobs = 1, .map_shift = 6, .no_cfi = how & 2}};
+	struct rewrite_command o = {.make = {.orc = true, .unwind = {.jobs = 1, .map_shift = 6, .no_cfi = how & 2}}};
 	char in[96], out[96];
 	uint8_t *made;
 	size_t n;
@@ -182,7 +182,7 @@ static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
 	in_directory("out", out);
 	unlink(out);
 	file_write(in, data, size);
-	o.make.eh_frame = true;
+	o.make.unwind.eh_frame = true;
 	o.debug = out;
 	status = quietly(rewrite_one, in, &o);
 	must(same(in, data, size));
@@ -198,8 +198,8 @@ static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
 /* A sidecar is in proportion, and the same each time. */
 static void sidecar_make(const uint8_t *data, size_t size, unsigned how)
 {
-	struct rewrite_options make = {.orc = true, .jobs = 1, .map_shift = 6, .no_cfi = how & 2, .registers = how & 4};
-	struct rewrite_result done[2] = {{0}, {0}};
+	struct rewrite_options make = {.orc = true, .unwind = {.jobs = 1, .map_shift = 6, .no_cfi = how & 2, .registers = how & 4}};
+	struct unwind_made done[2] = {{0}, {0}};
 	unsigned i, made = 0;
 	struct elf_file f;
 	struct error e;
@@ -209,7 +209,7 @@ static void sidecar_make(const uint8_t *data, size_t size, unsigned how)
 
 		if (fuzz_open(&f, data, size) && !elf_is_object(&f)) {
 			opened = f.bytes;
-			made += !rewrite_sidecar(&f, &make, &done[i], &e);
+			made += !unwind_sidecar(&f, &make.unwind, &done[i], &e);
 		}
 		if (opened != f.bytes) /* elf_bytes_own() */
 			free(opened);
@@ -217,14 +217,14 @@ static void sidecar_make(const uint8_t *data, size_t size, unsigned how)
 	}
 	must(!made || (made == 2 && done[0].size == done[1].size && done[0].size <= 16 * size + (20u << 20)));
 	must(!made || !done[0].size || !memcmp(done[0].bytes, done[1].bytes, done[0].size));
-	rewrite_result_free(&done[0]);
-	rewrite_result_free(&done[1]);
+	unwind_made_free(&done[0]);
+	unwind_made_free(&done[1]);
 }
 
 /* What is written can be read, is in proportion, rewritten again it is the same, and gives the file back. */
 static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t number)
 {
-	struct rewrite_command o = {.make = {.imv = true, .pv = true, .orc = true, .ex = true, .jobs = 1, .map_shift = 6}};
+	struct rewrite_command o = {.make = {.imv = true, .pv = true, .orc = true, .ex = true, .unwind = {.jobs = 1, .map_shift = 6}}};
 	char in[96], out[96], again[96], back[96];
 	const uint8_t *want;
 	size_t want_size, made_size;
@@ -238,8 +238,8 @@ static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t
 	in_directory("out", out);
 	in_directory("again", again);
 	in_directory("back", back);
-	o.make.encoding = how & 1 ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
-	o.make.no_cfi = how & 2;
+	o.make.unwind.encoding = how & 1 ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
+	o.make.unwind.no_cfi = how & 2;
 	if ((how & 12) == 12)
 		o.make.imv = o.make.pv = false;
 	options_more(&o.make, data, how >> 8);

@@ -15,10 +15,10 @@
 static struct rewrite_options options_of(const uint8_t *data, size_t size)
 {
 	unsigned how = size ? data[size - 1] : 0;
-	struct rewrite_options o = {.imv = true, .pv = true, .orc = true, .ex = true, .jobs = 1, .map_shift = 6};
+	struct rewrite_options o = {.imv = true, .pv = true, .orc = true, .ex = true, .unwind = {.jobs = 1, .map_shift = 6}};
 
-	o.encoding = how & 1 ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
-	o.no_cfi = how & 2;
+	o.unwind.encoding = how & 1 ? ETCH_ENCODING_ORC : ETCH_ENCODING_BLOCK;
+	o.unwind.no_cfi = how & 2;
 	if (how & 4)
 		o.imv = o.pv = false;
 	return o;

@@ -40,14 +40,15 @@ TOOL["site"] = (TOOL["table"] - {OUTPUT}) | {"table", DWARF}
 TOOL["check"] = TOOL["site"] | {"site", INPUT, OUTPUT}
 TOOL["inspect"] = (TOOL["check"] - {OUTPUT}) | {"check", "kernel"}
 TOOL["diff"] = (TOOL["check"] - {INPUT, OUTPUT, DWARF}) | {"check"}
-TOOL["rewrite"] = TOOL["site"] | {"site", "kernel", INPUT, OUTPUT, "lib/shared"}
+TOOL["unwinding"] = TOOL["site"] | {"site", OUTPUT, "lib/shared"}
+TOOL["rewrite"] = TOOL["unwinding"] | {"unwinding", "kernel", INPUT}
 TOOL["objtool"] = TOOL["table"] | {"kernel"}
 # Walks stacks by libetch's own code, and makes tables as `etch rewrite` does.
-TOOL["profile"] = {OUTPUT, DWARF, ELF, X86, REPORT, "stat", "rewrite", "lib/unwind", "lib/shared"}
+TOOL["profile"] = {OUTPUT, DWARF, ELF, X86, REPORT, "stat", "unwinding", "lib/unwind", "lib/shared"}
 # Reads what the recorder of lib/heap has shared, and shows it as a profile.
-TOOL["heap"] = {"profile", REPORT, "stat", "lib/shared", "lib/unwind", "rewrite"}
+TOOL["heap"] = {"profile", REPORT, "stat", "lib/shared", "lib/unwind"}
 # Makes tables as `etch rewrite --sidecar` does, for a whole system.
-TOOL["tables"] = {"rewrite", INPUT, OUTPUT, ELF, REPORT, "lib/shared"}
+TOOL["tables"] = {"unwinding", INPUT, OUTPUT, ELF, REPORT, "lib/shared"}
 TOOL["commands"] = set(TOOL)  # tool/*.c: one command a file
 
 ANYWHERE = ROOT / "lib" / "shared" / "search.h"  # the one binary search

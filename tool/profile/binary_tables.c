@@ -15,8 +15,8 @@
 
 #include "elf/file.h"
 #include "profile/binary_fde.h"
-#include "rewrite/rewrite.h"
-#include "rewrite/table_read.h"
+#include "unwinding/unwind_make.h"
+#include "unwinding/table_read.h"
 #include "shared/sidecars.h"
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"
@@ -164,8 +164,8 @@ static bool table_eh_frame(struct binary *b)
 /* A file without .eh_frame, such as Go's linker writes: makes rows from its code. */
 static bool table_analysed(struct binary *b)
 {
-	const struct rewrite_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 0, .jobs = 1};
-	struct rewrite_result result = {0};
+	const struct unwind_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 0, .jobs = 1};
+	struct unwind_made result = {0};
 	struct elf_file f = {0};
 	uint8_t *bytes;
 	struct error e;
@@ -179,10 +179,10 @@ static bool table_analysed(struct binary *b)
 		free(bytes);
 		return false;
 	}
-	if (!elf_open_bytes(&f, b->path, bytes, (size_t)st.st_size, &e) && !rewrite_sidecar(&f, &how, &result, &e) &&
+	if (!elf_open_bytes(&f, b->path, bytes, (size_t)st.st_size, &e) && !unwind_sidecar(&f, &how, &result, &e) &&
 	    result.bytes && etch_unwind_header_valid(result.bytes, result.size))
 		got = table_copy(b, result.bytes, result.size, TABLE_ANALYSED);
-	rewrite_result_free(&result);
+	unwind_made_free(&result);
 	copied = f.bytes != bytes;
 	elf_close(&f);
 	if (copied) /* elf_bytes_own() left the bytes that were read to this function */

@@ -105,7 +105,7 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 	struct workers_run workers = {
 		.count = files->count, .jobs = opt->jobs, .what = "rewrite", .work = work, .done = done, .ctx = &r};
 
-	each.make.jobs = files->count == 1 ? opt->jobs : 1;
+	each.make.unwind.jobs = files->count == 1 ? opt->jobs : 1;
 	if (files->count == 1) {
 		bounds_memory_ends();
 		r.worst = one(&r, 0);

@@ -7,146 +7,11 @@
 #include "site/in_place.h"
 #include "site/native_sites.h"
 #include "site/armed_objects.h"
+#include "site/site_rows.h"
 #include "table/linked_orc.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The rows of the table for sites of one kind, with the addresses that they refer to. */
-static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size_t *count)
-{
-	struct imv_row *rows = mem_zero(s->site_count + 1, sizeof(*rows));
-	size_t i, n = 0;
-
-	for (i = 0; i < s->site_count; i++) {
-		const struct site *site = &s->sites[i];
-
-		if (site->kind != kind || site->reason)
-			continue;
-		if ((site->entry.flags & ETCH_IMV_GOT) && !site->slot)
-			continue; /* its address came from the GOT, but none of the object's slots was found */
-		rows[n].site = site->addr;
-		rows[n].obj =
-			site->entry.flags & ETCH_IMV_GOT ? site->slot : s->objects.list[site->object].addr + (uint64_t)site->off;
-		rows[n].entry = site->entry;
-		rows[n++].more = site->more;
-	}
-	*count = n;
-	return rows;
-}
-
-/* The bytes of another module's object that a store writes, if its record can express them. */
-static void fact_bytes(struct obj_row *row, const struct site *site)
-{
-	if (site->kind != SITE_STORE || !site->off_known || !site->size || site->size > 64 || site->off < 0 ||
-	    site->off > 0xffffff)
-		return;
-	row->more = ETCH_OBJ_FIELD;
-	row->size = ETCH_FACT_BYTES(site->off, site->size);
-}
-
-/* Cuts the row of an object, rows[n], into one for each of its ranges. Returns the number of the next row. */
-static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
-{
-	const struct obj_row whole = rows[n];
-	size_t i, k = n;
-
-	for (i = 0; i < o->range_count; i++) {
-		const struct object_range *p = &o->ranges[i];
-		uint8_t facts = ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED | ETCH_OBJ_ARMED;
-
-		rows[k] = whole;
-		rows[k].addr = o->addr + p->from;
-		rows[k].size = p->to - p->from;
-		rows[k].flags = (uint8_t)((whole.flags & ~facts) | p->facts | (o->in_part && !p->facts ? ETCH_OBJ_ARMED : 0));
-		rows[k].more |=
-			(uint16_t)((i ? ETCH_OBJ_FIELD : 0) | (p->kept ? ETCH_OBJ_KEPT : 0) | (p->kernel ? ETCH_OBJ_KERNEL : 0));
-		rows[k].name = p->name;
-		if (i)
-			rows[k].ref = 0;
-		k++;
-	}
-	return k;
-}
-
-/* The rows of __etch_obj: each object with its facts combined, then the facts about objects of other modules. */
-static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
-{
-	struct obj_row row;
-	size_t i, k, n = 0, ranges = 0;
-	struct obj_row *rows;
-
-	for (i = 0; i < s->objects.defined; i++)
-		ranges += s->objects.list[i].range_count;
-	rows = mem_zero(s->objects.count + ranges + s->site_count + 1, sizeof(*rows));
-	for (i = 0; i < s->objects.defined; i++) {
-		const struct object *o = &s->objects.list[i];
-
-		if (o->unrecorded)
-			continue;
-		rows[n].addr = o->addr;
-		rows[n].size = o->size;
-		rows[n].kind = ETCH_OBJ_OBJECT;
-		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
-		                          (o->value ? ETCH_OBJ_VALUE : 0) | (o->inferred ? ETCH_OBJ_PART : 0));
-		rows[n].name = o->name;
-		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
-			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
-				rows[n].ref = now->obj[k].ref;
-		rows[n].more = (uint16_t)((o->vague ? ETCH_OBJ_VAGUE : 0) | (o->dense ? ETCH_OBJ_DENSE : 0) |
-		                          (o->kept && o->range_count <= 1 ? ETCH_OBJ_KEPT : 0) |
-		                          (o->kernel && o->range_count <= 1 ? ETCH_OBJ_KERNEL : 0));
-		n++;
-		if (o->range_count > 1)
-			n = range_rows(rows, n - 1, o);
-	}
-	for (i = 0; i < s->site_count; i++) {
-		const struct site *site = &s->sites[i];
-
-		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot ||
-		    (site->recorded && scan_is_explained(s, i)))
-			continue;
-		row = (struct obj_row){.addr = site->slot,
-		                       .ref = site->addr,
-		                       .kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE,
-		                       .flags = ETCH_OBJ_GOT};
-		fact_bytes(&row, site);
-		for (k = 0; k < n; k++)
-			if (rows[k].kind == row.kind && rows[k].addr == row.addr && rows[k].size == row.size)
-				break;
-		if (k == n)
-			rows[n++] = row;
-	}
-	*count = n;
-	return rows;
-}
-
-/* Copies the rows of the existing tables, to be written again. */
-static void rows_keep(const struct linked_tables *now, struct linked_rows *out)
-{
-	out->imv = mem_copy(now->imv, now->imv_count * sizeof(*out->imv));
-	out->pv = mem_copy(now->pv, now->pv_count * sizeof(*out->pv));
-	out->obj = mem_copy(now->obj, now->obj_count * sizeof(*out->obj));
-	out->imv_count = now->imv_count;
-	out->pv_count = now->pv_count;
-	out->obj_count = now->obj_count;
-}
-
-/* Replaces the copied rows of the tables that --only selects by new ones. */
-static void rows_make(const struct scan *s, const struct linked_tables *now, const struct rewrite_options *o,
-                      struct linked_rows *rows)
-{
-	if (o->imv) {
-		free(rows->imv);
-		rows->imv = site_rows(s, SITE_LOAD, &rows->imv_count);
-	}
-	if (o->pv) {
-		free(rows->pv);
-		rows->pv = site_rows(s, SITE_CALL, &rows->pv_count);
-	}
-	free(rows->obj);
-	rows->obj = obj_rows(s, now, &rows->obj_count);
-}
 
 /* Restores the bytes at the sites of a table that is not selected: they were unbaked for the analysis. */
 static void rows_restore(struct elf_file *f, const uint8_t *before, const struct imv_row *rows, size_t count)
@@ -184,7 +49,7 @@ static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_ta
 	int fits;
 	size_t left;
 
-	rows_make(s, now, o, rows);
+	rows_make(s, now, o->imv, o->pv, rows);
 	fits = linked_tables_capacity(f, now, rows, e);
 	if (fits)
 		return fits < 0 ? -1 : 0;
@@ -290,7 +155,7 @@ static int sites_pass(struct link_step *t)
 	    (o->pv && (sites_bake(s, SITE_CALL, f, &t->now, &out->calls.baked, t->e) ||
 	               in_place_bake(s, f, &t->now, &out->in_place, &out->in_place_baked, t->e))))
 		return -1;
-	rows_make(s, &t->now, o, &t->rows);
+	rows_make(s, &t->now, o->imv, o->pv, &t->rows);
 	if (o->imv)
 		sites_count(s, SITE_LOAD, &out->loads);
 	if (o->pv)
@@ -317,8 +182,8 @@ static int unwind_write(struct link_step *t)
 		return r ? -1 : 0;
 	if (!t->bakes && !t->ex)
 		return error_set(t->e, "%.300s (use --sidecar DIR for a separate unwind table)", why.text);
-	t->out->rows = 0;
-	t->out->unwind_bytes = 0;
+	t->out->unwind.rows = 0;
+	t->out->unwind.unwind_bytes = 0;
 	error_set(t->e, "%.300s (use --sidecar for a separate one)", why.text);
 	unwind_missing(t->s, t->e->text);
 	return 0;
@@ -385,8 +250,8 @@ static int original_restore(struct link_step *t)
  * rest is rewritten all the same; 0; -1 and a message. */
 static int unwind_pass(struct link_step *t, struct error *why)
 {
-	int r =
-		t->o->orc ? unwind_linked(t->f, t->o, t->out, &t->unwind, t->e) : linked_unwind_read(t->f, &t->unwind, t->e);
+	int r = t->o->orc ? unwind_linked(t->f, &t->o->unwind, &t->out->unwind, &t->unwind, t->e)
+	                  : linked_unwind_read(t->f, &t->unwind, t->e);
 
 	if (r < 0 || (t->o->orc && r > 0 && !t->bakes && !t->ex))
 		return -1;
@@ -436,7 +301,7 @@ static int link_step_run(struct link_step *t)
 	if (t->unwind.count && t->now.init_count)
 		linked_unwind_init_list(&t->unwind, t->now.init, t->now.init_count);
 	if (t->unwind.count)
-		note_add(&t->unwind, t->f, was, rewrite_replaces(t->f, t->o));
+		note_add(&t->unwind, t->f, was, unwind_replaces(t->f, &t->o->unwind));
 	if (tables_write(t))
 		return -1;
 	output_settle(t->f, t->before, was, t->out);

@@ -157,8 +157,8 @@ static int orc_pass(struct object_step *t)
 	if (same || !t->unwind.orc.count || !object_write_capacity(t->f, t->unwind.orc.count + t->tables.count, &why))
 		return same;
 	object_orc_free(&t->unwind.orc);
-	t->out->rows = 0;
-	t->out->unwind_bytes = 0;
+	t->out->unwind.rows = 0;
+	t->out->unwind.unwind_bytes = 0;
 	scan_finding_add(t->s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text);
 	return orc_pass_present(t);
 }
@@ -170,7 +170,7 @@ static int sframe_pass(struct object_step *t)
 	int same;
 	uint32_t i;
 
-	if (!t->o->sframe)
+	if (!t->o->unwind.sframe)
 		return 1;
 	mine = mem_zero(t->f->section_count, sizeof(*mine));
 	same = object_sframe_present(t->f, &t->unwind.sframe, mine, t->e);
@@ -322,7 +322,7 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	if (flagged < 0 || ex_pass(&t))
 		goto out;
 	if (o->orc) {
-		if (unwind_object(f, o, out, &t.unwind, e))
+		if (unwind_object(f, &o->unwind, &out->unwind, &t.unwind, e))
 			goto out;
 		unwind_print_lost(s, out);
 	}

@@ -9,7 +9,7 @@
 #include "output/undo.h"
 #include "report/text.h"
 #include "rewrite/files.h"
-#include "rewrite/sidecar_file.h"
+#include "unwinding/sidecar_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +92,21 @@ static int folders_make(char *path, size_t directory, struct error *e)
 	return 0;
 }
 
+void rewrite_result_free(struct rewrite_result *r)
+{
+	free(r->bytes);
+	unwind_made_free(&r->unwind);
+	memset(r, 0, sizeof(*r));
+}
+
+/* The result is a file of its own. */
+static void bytes_take(struct rewrite_result *done)
+{
+	done->bytes = done->unwind.bytes;
+	done->size = done->unwind.size;
+	done->unwind.bytes = NULL;
+}
+
 /* Makes a separate debug file, in a directory by build-id, or under the name given. */
 static int debug_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
                       struct place *to, struct error *e)
@@ -106,8 +121,9 @@ static int debug_make(struct elf_file *f, const struct rewrite_command *opt, str
 		return error_set(e, "is an object file: a debug file is for programs and libraries");
 	if (directory && debug_file_path(f, opt->debug, to->apart, sizeof(to->apart), e))
 		return -1;
-	if (rewrite_debug(f, &opt->make, done, e))
+	if (unwind_debug(f, &opt->make.unwind, &done->unwind, e))
 		return -1;
+	bytes_take(done);
 	if (!directory)
 		return 0;
 	to->path = to->apart;
@@ -133,13 +149,14 @@ static void made_free(struct made *m)
 static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
                         struct place *to, struct error *e)
 {
-	struct rewrite_options make = opt->make;
+	struct unwind_options make = opt->make.unwind;
 	struct sidecar_identity of;
 
 	sidecar_identify_bytes(f->bytes, f->size, &of);
 	make.encoding = ETCH_ENCODING_BLOCK;
-	if (sidecar_place(f, opt->sidecar, &of, to, e) || rewrite_sidecar(f, &make, done, e))
+	if (sidecar_place(f, opt->sidecar, &of, to, e) || unwind_sidecar(f, &make, &done->unwind, e))
 		return -1;
+	bytes_take(done);
 	if (done->bytes)
 		sidecar_wrap(&done->bytes, &done->size, &of);
 	return 0;
@@ -163,7 +180,7 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 		unwind_print_far(&out->scan, done);
 		return 0;
 	}
-	if (elf_is_object(f) && make.eh_frame)
+	if (elf_is_object(f) && make.unwind.eh_frame)
 		return error_set(e, "is an object file: --eh-frame is for programs and libraries");
 	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)
 	                        : rewrite_linked(f, &make, &out->scan, done, e);
@@ -254,12 +271,12 @@ static int options_keep(const char *path, uint8_t *bytes, size_t size, struct re
 	int err = elf_open_bytes(&f, path, bytes, size, e);
 
 	if (!err) {
-		if (!o->sframe)
-			o->sframe = linked_unwind_sframe_version(&f);
-		o->registers |= linked_unwind_has_registers(&f);
-		if (!o->eh_frame && linked_unwind_has_eh_frame(&f)) {
-			o->eh_frame = true;
-			o->replace = note_replaces(&f);
+		if (!o->unwind.sframe)
+			o->unwind.sframe = linked_unwind_sframe_version(&f);
+		o->unwind.registers |= linked_unwind_has_registers(&f);
+		if (!o->unwind.eh_frame && linked_unwind_has_eh_frame(&f)) {
+			o->unwind.eh_frame = true;
+			o->unwind.replace = note_replaces(&f);
 		}
 	}
 	f.bytes = NULL; /* the caller's */
@@ -289,8 +306,8 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 	if (moved && all && options_keep(path, s->undo.kept, s->undo.kept_size, o, e))
 		return -1;
 	if (all && s->undo.original &&
-	    (moved || (o->sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) ||
-	     (o->eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
+	    (moved || (o->unwind.sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) ||
+	     (o->unwind.eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
 		begin = s->undo.original;
 		*size = s->undo.original_size;
 		(void)undo_detach(begin, *size, &s->inner, &stale);
@@ -461,7 +478,7 @@ int rewrite_file(const struct input *in, const struct rewrite_command *given, co
 	}
 	if (elf_is_slim_lto(&f))
 		text_remark(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
-	if (opt->make.orc && !elf_is_object(&f) && !done->text)
+	if (opt->make.orc && !elf_is_object(&f) && !done->unwind.text)
 		text_remark(path, "note: no code, and no unwind table");
 	if (opt->debug && !done->bytes)
 		text_remark(path, "note: all its code has FDEs: no debug file is written");

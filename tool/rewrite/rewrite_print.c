@@ -105,17 +105,17 @@ static void names_find(struct finding_printer *to, const struct findings *a, con
 size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
                               const struct rewrite_result *r, bool all)
 {
-	const struct findings *frames = &r->frames.findings;
+	const struct findings *frames = &r->unwind.frames.findings;
 	size_t count = s->findings.count + frames->count, i;
 	struct finding_printer finding_printer = {.path = path, .file = f};
 
 	if (count)
-		names_find(&finding_printer, &s->findings, frames, &r->eh.replaced);
+		names_find(&finding_printer, &s->findings, frames, &r->unwind.eh.replaced);
 	finding_printer.lines = count ? lines_open(f) : NULL;
 	for (i = 0; i < s->findings.count; i++)
 		print_finding(&finding_printer, &s->findings.list[i], s->findings.list[i].text);
 	print_frames(&finding_printer, frames, all);
-	print_replaced(&finding_printer, &r->eh.replaced);
+	print_replaced(&finding_printer, &r->unwind.eh.replaced);
 	lines_close(finding_printer.lines);
 	symbol_index_free(&finding_printer.names);
 	return count;
@@ -157,7 +157,7 @@ static void print_calls(const struct elf_file *f, const struct rewrite_result *r
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                         const struct rewrite_result *r)
 {
-	const struct frames *fr = &r->frames;
+	const struct frames *fr = &r->unwind.frames;
 	uint64_t code = fr->text - fr->padding;
 	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);
 
@@ -177,29 +177,33 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 	if (o->orc)
 		printf(
 			"%s%zu unwind row%s in %zu function%s, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
-			o->imv || calls ? "; " : "", r->rows, plural(r->rows), r->frames.functions, plural(r->frames.functions),
-			(unsigned long long)r->unwind_bytes, r->rows ? (double)r->unwind_bytes / (double)r->rows : 0.0,
-			r->text ? 100.0 * (double)r->unwind_bytes / (double)r->text : 0.0,
+			o->imv || calls ? "; " : "", r->unwind.rows, plural(r->unwind.rows), r->unwind.frames.functions,
+			plural(r->unwind.frames.functions), (unsigned long long)r->unwind.unwind_bytes,
+			r->unwind.rows ? (double)r->unwind.unwind_bytes / (double)r->unwind.rows : 0.0,
+			r->unwind.text ? 100.0 * (double)r->unwind.unwind_bytes / (double)r->unwind.text : 0.0,
 			code ? 100.0 * (double)(fr->covered - fr->padding_covered) / (double)code : 0.0);
 	if (o->orc && fr->undefined + fr->elsewhere)
 		printf(" (without a row: %llu bytes inside functions, %llu where no function was found)",
 		       (unsigned long long)fr->undefined, (unsigned long long)fr->elsewhere);
-	if (r->register_bytes)
-		printf("; register table: %llu bytes", (unsigned long long)r->register_bytes);
-	if (r->register_lost)
-		printf(", without %zu place%s that it cannot express", r->register_lost, plural(r->register_lost));
-	if (r->sframe.version)
-		printf("; .sframe version %u: %zu FRE%s in %zu FDE%s, %zu bytes", r->sframe.version, r->sframe.fres,
-		       plural(r->sframe.fres), r->sframe.fdes, plural(r->sframe.fdes), r->sframe.size);
-	if (r->sframe.gap_rows)
-		printf(", without %zu row%s for %llu byte%s of code that SFrame cannot express", r->sframe.gap_rows,
-		       r->sframe.gap_rows == 1 ? "" : "s", (unsigned long long)r->sframe.gaps, r->sframe.gaps == 1 ? "" : "s");
-	if (r->eh.frame_size)
+	if (r->unwind.register_bytes)
+		printf("; register table: %llu bytes", (unsigned long long)r->unwind.register_bytes);
+	if (r->unwind.register_lost)
+		printf(", without %zu place%s that it cannot express", r->unwind.register_lost,
+		       plural(r->unwind.register_lost));
+	if (r->unwind.sframe.version)
+		printf("; .sframe version %u: %zu FRE%s in %zu FDE%s, %zu bytes", r->unwind.sframe.version,
+		       r->unwind.sframe.fres, plural(r->unwind.sframe.fres), r->unwind.sframe.fdes,
+		       plural(r->unwind.sframe.fdes), r->unwind.sframe.size);
+	if (r->unwind.sframe.gap_rows)
+		printf(", without %zu row%s for %llu byte%s of code that SFrame cannot express", r->unwind.sframe.gap_rows,
+		       r->unwind.sframe.gap_rows == 1 ? "" : "s", (unsigned long long)r->unwind.sframe.gaps,
+		       r->unwind.sframe.gaps == 1 ? "" : "s");
+	if (r->unwind.eh.frame_size)
 		printf("; .eh_frame: %zu FDEs more than the linker's %zu, for %llu bytes of code, %zu bytes",
-		       r->eh.count - r->eh.copied, r->eh.copied, (unsigned long long)r->eh.filled,
-		       r->eh.frame_size + r->eh.hdr_size);
-	if (r->eh.replaced.count)
-		printf(", %zu FDE%s of the linker replaced", r->eh.replaced.count, plural(r->eh.replaced.count));
+		       r->unwind.eh.count - r->unwind.eh.copied, r->unwind.eh.copied, (unsigned long long)r->unwind.eh.filled,
+		       r->unwind.eh.frame_size + r->unwind.eh.hdr_size);
+	if (r->unwind.eh.replaced.count)
+		printf(", %zu FDE%s of the linker replaced", r->unwind.eh.replaced.count, plural(r->unwind.eh.replaced.count));
 	if (r->ex_entries)
 		printf("%s%zu %s of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries,
 		       r->ex_entries == 1 ? "entry" : "entries");
@@ -283,4 +287,21 @@ void rewrite_print_headers(const char *path, const struct elf_file *f, const str
 		            "note: its contents moved by %" PRIu64
 		            " bytes in the file, after what was added; addresses are unchanged",
 		            by);
+}
+
+void unwind_print_far(struct scan *s, const struct rewrite_result *r)
+{
+	if (r->unwind.far.bytes)
+		scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->unwind.far.at), r->unwind.far.at,
+		                 "%" PRIu64
+		                 " bytes of code, from here on, are too far from the rest of the code for the unwind table",
+		                 r->unwind.far.bytes);
+}
+
+void unwind_print_lost(struct scan *s, const struct rewrite_result *r)
+{
+	if (r->unwind.lost)
+		scan_finding_add(s, "ETCH-T002", 0, 0,
+		                 "%zu unwind rows do not fit the 6 bytes of the orc encoding and are UNDEFINED in it",
+		                 r->unwind.lost);
 }

@@ -121,7 +121,7 @@ const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options
 		return "code overlaps the headers";
 	if (name_is_taken(f))
 		return "a section has the name of an etch table, but is not one";
-	if (o->eh_frame && !elf_is_object(f) && frames_are_hidden(f))
+	if (o->unwind.eh_frame && !elf_is_object(f) && frames_are_hidden(f))
 		return "section headers and program headers disagree on .eh_frame_hdr";
 	if (!elf_is_object(f) && relr_is_odd(f))
 		return "packed relocations lead to read-only data";

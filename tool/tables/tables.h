@@ -14,7 +14,7 @@
 
 #include "elf/headers.h"
 #include "input/input.h"
-#include "rewrite/sidecar_file.h"
+#include "unwinding/sidecar_file.h"
 #include "report/listing.h"
 #include "shared/sidecars.h"
 

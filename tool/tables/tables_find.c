@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rewrite/table_read.h"
+#include "unwinding/table_read.h"
 #include "support/memory.h"
 
 /* Where packages install programs and libraries; libraries first, which most programs share. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "report/text.h"
-#include "rewrite/table_read.h"
+#include "unwinding/table_read.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
 #include "support/plural.h"

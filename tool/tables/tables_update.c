@@ -17,7 +17,7 @@
 
 #include "output/outfile.h"
 #include "report/text.h"
-#include "rewrite/rewrite.h"
+#include "unwinding/unwind_make.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
 #include "support/progress.h"
@@ -102,9 +102,9 @@ static enum outcome mark_put(const struct update *u, const struct task *t)
 }
 
 /* The name is that of the file as it was found, so it must still be the same. */
-static int file_table(const struct tables_file *file, struct rewrite_result *result, struct error *e)
+static int file_table(const struct tables_file *file, struct unwind_made *result, struct error *e)
 {
-	static const struct rewrite_options how = {.orc = true, .encoding = ETCH_ENCODING_BLOCK, .map_shift = 6, .jobs = 1};
+	static const struct unwind_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 6, .jobs = 1};
 	struct sidecar_identity of;
 	struct elf_file f = {0};
 	int err = elf_open(&f, file->path, e);
@@ -115,7 +115,7 @@ static int file_table(const struct tables_file *file, struct rewrite_result *res
 	if (!err && memcmp(&of, &file->identity, sizeof(of)) != 0)
 		err = error_set(e, "has changed meanwhile; the next update makes its table");
 	if (!err)
-		err = rewrite_sidecar(&f, &how, result, e);
+		err = unwind_sidecar(&f, &how, result, e);
 	if (!err && !result->bytes)
 		err = error_set(e, "has no code that could get rows");
 	if (!err)
@@ -128,13 +128,13 @@ static int file_table(const struct tables_file *file, struct rewrite_result *res
 }
 
 /* The table of the first file of the task that can have one; else the error of the first. */
-static int task_table(const struct task *t, struct rewrite_result *result, struct error *e)
+static int task_table(const struct task *t, struct unwind_made *result, struct error *e)
 {
 	struct error other;
 	int err = file_table(t->file, result, e);
 
 	for (size_t i = 0; i < t->other_count && err; i++) {
-		rewrite_result_free(result);
+		unwind_made_free(result);
 		err = file_table(t->others[i], result, &other);
 	}
 	return err;
@@ -142,7 +142,7 @@ static int task_table(const struct task *t, struct rewrite_result *result, struc
 
 static void table_make(const struct update *u, const struct task *t, struct made *m)
 {
-	struct rewrite_result result = {0};
+	struct unwind_made result = {0};
 
 	if (u->o->max_time && seconds_since(&u->begun) >= (double)u->o->max_time) {
 		m->outcome = OUTCOME_TIME;
@@ -167,7 +167,7 @@ static void table_make(const struct update *u, const struct task *t, struct made
 		if (m->outcome == OUTCOME_MADE)
 			__atomic_add_fetch(u->bytes, result.size, __ATOMIC_RELAXED);
 	}
-	rewrite_result_free(&result);
+	unwind_made_free(&result);
 }
 
 static void work(void *ctx, size_t i, char **answer, size_t *size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Identities and heads of sidecars (sidecar_file.h). */
-#include "rewrite/sidecar_file.h"
+#include "unwinding/sidecar_file.h"
 #include "support/memory.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What names the file that a sidecar is of, and the head of a sidecar with it (shared/sidecars.h). */
-#ifndef REWRITE_SIDECAR_FILE_H
-#define REWRITE_SIDECAR_FILE_H
+#ifndef UNWINDING_SIDECAR_FILE_H
+#define UNWINDING_SIDECAR_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
  * text is in the owner's name (gABI, "Note Section"; elf.h). readelf -n shows it, and
  * eu-elflint accepts that type from any owner.
  */
-#include "rewrite/rewrite.h"
+#include "unwinding/unwind_make.h"
 #include "support/memory.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the unwind rows of a file, and from them the sections for an object file, a linked file or a sidecar. */
-#include "rewrite/rewrite.h"
+#include "unwinding/unwind_make.h"
 
 #include "arch/x86/callsites.h"
 #include "output/debug_file.h"
@@ -13,17 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-void rewrite_result_free(struct rewrite_result *r)
+void unwind_made_free(struct unwind_made *m)
 {
-	free(r->bytes);
-	eh_replaced_free(&r->eh.replaced);
-	frames_free(&r->frames);
-	memset(r, 0, sizeof(*r));
+	free(m->bytes);
+	eh_replaced_free(&m->eh.replaced);
+	frames_free(&m->frames);
+	memset(m, 0, sizeof(*m));
 }
 
 /* Makes the rows of a table, in canonical form: as few as possible. */
-static int rows_find(const struct elf_file *f, const struct rewrite_options *o, enum saves_of saves,
-                     struct rewrite_result *out, struct row_list *rows, struct error *e)
+static int rows_find(const struct elf_file *f, const struct unwind_options *o, enum saves_of saves,
+                     struct unwind_made *out, struct row_list *rows, struct error *e)
 {
 	const struct frames_options how = {.no_cfi = o->no_cfi, .jobs = o->jobs, .saves = saves};
 	size_t i;
@@ -38,22 +38,6 @@ static int rows_find(const struct elf_file *f, const struct rewrite_options *o, 
 	row_list_free(&out->frames.rows); /* large, and not needed any more */
 	big_trim(f->size);
 	return 0;
-}
-
-void unwind_print_far(struct scan *s, const struct rewrite_result *r)
-{
-	if (r->far.bytes)
-		scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->far.at), r->far.at,
-		                 "%" PRIu64
-		                 " bytes of code, from here on, are too far from the rest of the code for the unwind table",
-		                 r->far.bytes);
-}
-
-void unwind_print_lost(struct scan *s, const struct rewrite_result *r)
-{
-	if (r->lost)
-		scan_finding_add(s, "ETCH-T002", 0, 0,
-		                 "%zu unwind rows do not fit the 6 bytes of the orc encoding and are UNDEFINED in it", r->lost);
 }
 
 /* Collects all possible return addresses in the code that gets rows, after every possible call: the return-address map
@@ -83,7 +67,7 @@ static void calls_find(const struct code_space *space, const struct row_list *ne
 	*count = n;
 }
 
-int unwind_object(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+int unwind_object(const struct elf_file *f, const struct unwind_options *o, struct unwind_made *out,
                   struct object_unwind *to, struct error *e)
 {
 	struct object_orc *orc = &to->orc;
@@ -121,14 +105,14 @@ static bool is_too_far(const struct code_space *s)
 	return hi - lo > UINT32_MAX;
 }
 
-enum eh_replace rewrite_replaces(const struct elf_file *f, const struct rewrite_options *o)
+enum eh_replace unwind_replaces(const struct elf_file *f, const struct unwind_options *o)
 {
 	if (o->replace || !linked_unwind_has_eh_frame(f))
 		return o->replace;
 	return note_replaces(f);
 }
 
-static int registers_make(const struct rewrite_options *o, const struct row_list *rows, struct rewrite_result *out,
+static int registers_make(const struct unwind_options *o, const struct row_list *rows, struct unwind_made *out,
                           struct linked_unwind *unwind, struct error *e)
 {
 	const struct register_sources in = {rows, &out->frames.saves, o->no_cfi ? NULL : &out->frames.cfi};
@@ -139,7 +123,7 @@ static int registers_make(const struct rewrite_options *o, const struct row_list
 	return 0;
 }
 
-int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out,
+int unwind_linked(const struct elf_file *f, const struct unwind_options *o, struct unwind_made *out,
                   struct linked_unwind *unwind, struct error *e)
 {
 	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
@@ -150,7 +134,7 @@ int unwind_linked(const struct elf_file *f, const struct rewrite_options *o, str
 	static const enum saves_of saves[] = {SAVES_MISSING, SAVES_WRONG, SAVES_ALL};
 	struct row_list rows, near;
 	/* Tables of other unwinders take nothing for gaps: they have all rows. */
-	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, rewrite_replaces(f, o)};
+	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, unwind_replaces(f, o)};
 	uint64_t *calls = NULL;
 	int err;
 
@@ -234,7 +218,7 @@ static int sites_restore(struct elf_file *f, struct error *e)
 }
 
 /* The bytes of a sidecar: the table, which is the first section and contains no addresses, and the register table. */
-static void sidecar_bytes(struct linked_unwind *unwind, struct rewrite_result *out)
+static void sidecar_bytes(struct linked_unwind *unwind, struct unwind_made *out)
 {
 	const struct segment_section *registers = linked_unwind_registers_section(unwind);
 
@@ -248,7 +232,7 @@ static void sidecar_bytes(struct linked_unwind *unwind, struct rewrite_result *o
 	}
 }
 
-int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+int unwind_sidecar(struct elf_file *f, const struct unwind_options *o, struct unwind_made *out, struct error *e)
 {
 	struct linked_unwind unwind = {0};
 	int err;
@@ -263,7 +247,7 @@ int rewrite_sidecar(struct elf_file *f, const struct rewrite_options *o, struct 
 	return err;
 }
 
-int rewrite_debug(struct elf_file *f, const struct rewrite_options *o, struct rewrite_result *out, struct error *e)
+int unwind_debug(struct elf_file *f, const struct unwind_options *o, struct unwind_made *out, struct error *e)
 {
 	struct row_list rows = {0};
 	const struct eh_rows eh = {.rows = &rows, .saves = &out->frames.saves};

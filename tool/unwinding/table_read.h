@@ -3,14 +3,14 @@
  * Unwind tables of files, as those who walk stacks find them: in the file itself, or as a sidecar in a directory
  * (shared/sidecars.h). Copies: the files may change afterwards.
  */
-#ifndef REWRITE_TABLE_READ_H
-#define REWRITE_TABLE_READ_H
+#ifndef UNWINDING_TABLE_READ_H
+#define UNWINDING_TABLE_READ_H
 
 #include <elf.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rewrite/sidecar_file.h"
+#include "unwinding/sidecar_file.h"
 
 struct etch_unwind;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the unwind table of a file, or of a sidecar (table_read.h). */
 #define ETCH_NO_MODULE /* no constructor for fault tables, which nothing here has */
-#include "rewrite/table_read.h"
+#include "unwinding/table_read.h"
 
 #include <etch/orc_lookup.h>
 #include <etch/unwind.h>
