@@ -5,6 +5,7 @@
  */
 #include "support/sort.h"
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/call_graph.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -92,25 +93,25 @@ void edges_renumber(struct work *w, const uint32_t *moved)
 {
 	size_t i;
 
-	for (i = 0; i < w->edges.count; i++)
-		w->edges.list[i].from = moved[w->edges.list[i].from];
+	for (i = 0; i < w->graph.edges.count; i++)
+		w->graph.edges.list[i].from = moved[w->graph.edges.list[i].from];
 }
 
 /* Makes room for the links of all chunks at once. */
 static void chunks_reserve(struct work *w)
 {
-	size_t calls = 0, tails = 0, edges = w->edges.count, k;
+	size_t calls = 0, tails = 0, edges = w->graph.edges.count, k;
 
-	for (k = 0; k < w->chunk_count; k++) {
-		calls += w->chunks[k].calls.count;
-		tails += w->chunks[k].tails.count;
-		edges += w->chunks[k].edges.count;
+	for (k = 0; k < w->rounds.chunk_count; k++) {
+		calls += w->rounds.chunks[k].calls.count;
+		tails += w->rounds.chunks[k].tails.count;
+		edges += w->rounds.chunks[k].edges.count;
 	}
-	links_reserve(&w->calls, calls);
-	links_reserve(&w->tails, tails);
-	if (edges > w->edges.capacity) {
-		w->edges.capacity = edges;
-		w->edges.list = mem_resize(w->edges.list, edges, sizeof(*w->edges.list));
+	links_reserve(&w->graph.calls, calls);
+	links_reserve(&w->graph.tails, tails);
+	if (edges > w->graph.edges.capacity) {
+		w->graph.edges.capacity = edges;
+		w->graph.edges.list = mem_resize(w->graph.edges.list, edges, sizeof(*w->graph.edges.list));
 	}
 }
 
@@ -120,20 +121,20 @@ void links_replace(struct work *w)
 {
 	size_t old, i, k;
 
-	edges_drop(&w->edges, w);
-	links_drop(w, &w->calls);
-	links_drop(w, &w->tails);
-	for (i = 0; i < w->worklist_count; i++) {
-		struct range_state *s = &w->state[w->worklist[i]];
+	edges_drop(&w->graph.edges, w);
+	links_drop(w, &w->graph.calls);
+	links_drop(w, &w->graph.tails);
+	for (i = 0; i < w->rounds.worklist_count; i++) {
+		struct range_state *s = &w->state[w->rounds.worklist[i]];
 
 		touched_add(w, s);
 	}
 	chunks_reserve(w);
-	old = w->edges.count;
-	for (k = 0; k < w->chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */
-		edges_append(&w->edges, &w->chunks[k].edges);
-		links_append(w, &w->calls, &w->chunks[k].calls);
-		links_append(w, &w->tails, &w->chunks[k].tails);
+	old = w->graph.edges.count;
+	for (k = 0; k < w->rounds.chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */
+		edges_append(&w->graph.edges, &w->rounds.chunks[k].edges);
+		links_append(w, &w->graph.calls, &w->rounds.chunks[k].calls);
+		links_append(w, &w->graph.tails, &w->rounds.chunks[k].tails);
 	}
-	edges_merge(&w->edges, old);
+	edges_merge(&w->graph.edges, old);
 }

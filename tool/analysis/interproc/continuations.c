@@ -8,6 +8,9 @@
  * A code range is a continuation if only the code takes its address, each time to hand it on so.
  */
 #include "analysis/interproc/continuation_walk.h"
+#include "analysis/interproc/call_graph.h"
+#include "analysis/interproc/other_frames.h"
+#include "analysis/interproc/rounds.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -65,7 +68,7 @@ static unsigned taken_into(const struct work *w, uint64_t addr, uint64_t label, 
 static bool link_follow(const struct work *w, struct continuation_walk *c, struct continuations *all, uint16_t by,
                         const struct link *x)
 {
-	uint64_t at = w->ranges.list[w->place[x->from]].start + x->next, end;
+	uint64_t at = w->ranges.list[w->graph.place[x->from]].start + x->next, end;
 	unsigned r = taken_into(w, at, x->target, &end);
 	struct passed found;
 
@@ -73,7 +76,7 @@ static bool link_follow(const struct work *w, struct continuation_walk *c, struc
 		return false;
 	continuation_follow(c, end, r, &found);
 	if (!((found.by[BY_JUMP] | found.by[BY_CALL]) >> r & 1) && found.waits >> r & 1) {
-		continuation_follow_waiting(c, w->ranges.list[w->place[x->from]].start, at, &found);
+		continuation_follow_waiting(c, w->ranges.list[w->graph.place[x->from]].start, at, &found);
 		found.by[BY_CALL] = 0;
 		found.by[BY_JUMP] = found.jumps[BY_JUMP] ? ALL_REGISTERS : 0;
 	}
@@ -100,17 +103,17 @@ static void link_doubt(const struct work *w, struct continuations *all, const st
 {
 	mem_reserve(&all->list, &all->capacity, all->count, sizeof(*all->list));
 	all->list[all->count++] = (struct flow_continuation){
-		.at = w->ranges.list[w->place[x->from]].start + x->next, .label = x->target, .unknown = true};
+		.at = w->ranges.list[w->graph.place[x->from]].start + x->next, .label = x->target, .unknown = true};
 }
 
 /* Follows the addresses that code takes. Those in the middle of a code range have other predecessors, too. */
 static void links_follow(const struct work *w, struct continuations *all, uint16_t by)
 {
-	struct continuation_walk *c = w->walk;
+	struct continuation_walk *c = w->frames.walk;
 	size_t i;
 
-	for (i = 0; i < w->calls.count; i++) {
-		const struct link *x = &w->calls.list[i]; /* link.to may be older than the cut at its target */
+	for (i = 0; i < w->graph.calls.count; i++) {
+		const struct link *x = &w->graph.calls.list[i]; /* link.to may be older than the cut at its target */
 		uint32_t to = x->kind == EXIT_REF ? range_number(&w->env, x->target) : NO_RANGE;
 		bool start = to != NO_RANGE && w->ranges.list[to].start == x->target;
 
@@ -138,9 +141,9 @@ static int continuation_order(const void *a, const void *b)
 /* Was a continuation found in an earlier run? */
 static bool is_old(const struct work *w, const struct flow_continuation *x)
 {
-	size_t n = w->env.continuation_count, i = SEARCH(n, k, w->continuations[k].at < x->at);
+	size_t n = w->env.continuation_count, i = SEARCH(n, k, w->frames.continuations[k].at < x->at);
 
-	const struct flow_continuation *y = &w->continuations[i];
+	const struct flow_continuation *y = &w->frames.continuations[i];
 
 	return i < n && y->at == x->at && y->unknown == x->unknown && y->jumped == x->jumped && y->called == x->called &&
 	       y->jump_moved == x->jump_moved && y->call_moved == x->call_moved && y->writes == x->writes;
@@ -180,8 +183,8 @@ static bool continuations_take(struct work *w, struct continuations *all)
 	}
 	if (k)
 		qsort(all->list, k, sizeof(*all->list), continuation_order);
-	free(w->continuations);
-	w->env.continuations = w->continuations = all->list;
+	free(w->frames.continuations);
+	w->env.continuations = w->frames.continuations = all->list;
 	w->env.continuation_count = k;
 	return fresh != 0;
 }
@@ -209,10 +212,10 @@ static void edges_forget(struct work *w)
 		s->edges_seen = 0;
 		s->run |= RUN_NEWS;
 	}
-	for (i = k = 0; i < w->edges.count; i++)
-		if (!w->state[w->edges.list[i].from].run)
-			w->edges.list[k++] = w->edges.list[i];
-	w->edges.count = k;
+	for (i = k = 0; i < w->graph.edges.count; i++)
+		if (!w->state[w->graph.edges.list[i].from].run)
+			w->graph.edges.list[k++] = w->graph.edges.list[i];
+	w->graph.edges.count = k;
 }
 
 bool continuations_find(struct work *w)
@@ -222,11 +225,11 @@ bool continuations_find(struct work *w)
 	bool fresh;
 	size_t i;
 
-	w->continuation_runs++;
+	w->frames.continuation_runs++;
 	if (!by)
 		return false;
-	if (!w->walk)
-		w->walk = continuation_walk_new(w);
+	if (!w->frames.walk)
+		w->frames.walk = continuation_walk_new(w);
 	all.is = mem_zero(w->ranges.count, sizeof(*all.is));
 	for (i = 0; i < w->ranges.count; i++)
 		all.is[i] = may_be_one(w, i) ? PERHAPS : NOT_ONE;

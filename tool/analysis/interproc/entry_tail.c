@@ -4,6 +4,7 @@
  * is the outermost frame of its stack (code_range.entry_tail). Run between rounds, from round_prepare().
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/range_starts.h"
 #include "support/memory.h"
 
 /* May a code range be a continuation of the entry point? Not if .eh_frame or data shows that it is a function. */
@@ -17,7 +18,7 @@ static bool may_be_first(const struct work *w, uint32_t i)
 /* Is `from` the entry point, or a continuation of it found in an earlier round? */
 static bool is_first(const struct work *w, uint32_t entry, uint32_t from)
 {
-	return from == entry || (w->entry_tail && w->ranges.list[from].entry_tail);
+	return from == entry || (w->starts.entry_tail && w->ranges.list[from].entry_tail);
 }
 
 /* The code range that begins where an edge leads, or NO_RANGE. */
@@ -41,14 +42,14 @@ static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 {
 	size_t i;
 
-	for (i = 0; i < w->calls.count; i++)
-		if (w->calls.list[i].start)
-			shared_note(w, candidates, w->place[w->calls.list[i].to]);
-	for (i = 0; i < w->tails.count; i++)
-		if (w->tails.list[i].start && !is_first(w, entry, w->place[w->tails.list[i].from]))
-			shared_note(w, candidates, w->place[w->tails.list[i].to]);
-	for (i = 0; i < w->edges.count; i++) {
-		uint32_t to = is_first(w, entry, w->edges.list[i].from) ? NO_RANGE : begun_at(w, &w->edges.list[i]);
+	for (i = 0; i < w->graph.calls.count; i++)
+		if (w->graph.calls.list[i].start)
+			shared_note(w, candidates, w->graph.place[w->graph.calls.list[i].to]);
+	for (i = 0; i < w->graph.tails.count; i++)
+		if (w->graph.tails.list[i].start && !is_first(w, entry, w->graph.place[w->graph.tails.list[i].from]))
+			shared_note(w, candidates, w->graph.place[w->graph.tails.list[i].to]);
+	for (i = 0; i < w->graph.edges.count; i++) {
+		uint32_t to = is_first(w, entry, w->graph.edges.list[i].from) ? NO_RANGE : begun_at(w, &w->graph.edges.list[i]);
 
 		if (to != NO_RANGE)
 			shared_note(w, candidates, to);
@@ -62,15 +63,15 @@ static bool candidates_find(const struct work *w, uint32_t entry, bool *candidat
 	uint32_t to;
 	size_t i;
 
-	for (i = 0; i < w->tails.count; i++) {
-		const struct link *x = &w->tails.list[i];
+	for (i = 0; i < w->graph.tails.count; i++) {
+		const struct link *x = &w->graph.tails.list[i];
 
-		if (x->start && is_first(w, entry, w->place[x->from]) && may_be_first(w, w->place[x->to]))
-			some = candidates[w->place[x->to]] = true;
+		if (x->start && is_first(w, entry, w->graph.place[x->from]) && may_be_first(w, w->graph.place[x->to]))
+			some = candidates[w->graph.place[x->to]] = true;
 	}
-	for (i = 0; i < w->edges.count; i++)
-		if (is_first(w, entry, w->edges.list[i].from) && (to = begun_at(w, &w->edges.list[i])) != NO_RANGE &&
-		    may_be_first(w, to))
+	for (i = 0; i < w->graph.edges.count; i++)
+		if (is_first(w, entry, w->graph.edges.list[i].from) &&
+		    (to = begun_at(w, &w->graph.edges.list[i])) != NO_RANGE && may_be_first(w, to))
 			some = candidates[to] = true;
 	return some;
 }
@@ -84,12 +85,12 @@ void entry_tail_find(struct work *w)
 	if (entry == NO_RANGE || !w->ranges.list[entry].outermost || w->ranges.list[entry].function)
 		return;
 	candidates = mem_zero(w->ranges.count, sizeof(*candidates));
-	if (candidates_find(w, entry, candidates) || w->entry_tail) {
+	if (candidates_find(w, entry, candidates) || w->starts.entry_tail) {
 		shared_find(w, entry, candidates);
-		for (w->entry_tail = false, i = 0; i < w->ranges.count; i++) {
+		for (w->starts.entry_tail = false, i = 0; i < w->ranges.count; i++) {
 			if (candidates[i] != w->ranges.list[i].entry_tail)
 				w->state[i].run |= RUN_NEWS;
-			w->entry_tail |= w->ranges.list[i].entry_tail = candidates[i];
+			w->starts.entry_tail |= w->ranges.list[i].entry_tail = candidates[i];
 			if (candidates[i])
 				w->ranges.list[i].may_be_called = w->ranges.list[entry].may_be_called;
 		}

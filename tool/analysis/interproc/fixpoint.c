@@ -54,6 +54,8 @@
  * unsettled: their edges and links are dropped, and they keep the rows of .eh_frame, if any.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/range_starts.h"
+#include "analysis/interproc/rounds.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -110,10 +112,10 @@ void edges_restart(struct work *w)
 		s->edges_seen = 0;
 		s->run |= RUN_NEWS;
 	}
-	for (i = k = 0; i < w->edges.count; i++)
-		if (!w->state[w->edges.list[i].from].joined || !w->state[w->edges.list[i].from].run)
-			w->edges.list[k++] = w->edges.list[i];
-	w->edges.count = k;
+	for (i = k = 0; i < w->graph.edges.count; i++)
+		if (!w->state[w->graph.edges.list[i].from].joined || !w->state[w->graph.edges.list[i].from].run)
+			w->graph.edges.list[k++] = w->graph.edges.list[i];
+	w->graph.edges.count = k;
 }
 
 static uint32_t join_from(const struct joins *l, uint64_t target)
@@ -254,8 +256,9 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 /* Checksum of what belongs to no code range. */
 static uint64_t file_sum(const struct work *w)
 {
-	return mix(mix(w->noreturn_count, w->ranges.count),
-	           w->env.own_stack | w->handlers_tried << 1 | w->stages_ended << 2 | (uint64_t)w->continuation_runs << 32);
+	return mix(mix(w->returns.noreturn_count, w->ranges.count), w->env.own_stack | w->frames.handlers_tried << 1 |
+	                                                                w->rounds.stages_ended << 2 |
+	                                                                (uint64_t)w->frames.continuation_runs << 32);
 }
 
 static uint64_t work_sum(const struct work *w)
@@ -274,8 +277,8 @@ static uint64_t marked_sum(const struct work *w)
 	uint64_t sum = file_sum(w);
 	size_t i;
 
-	for (i = 0; i < w->worklist_count; i++) {
-		uint32_t k = w->worklist[i];
+	for (i = 0; i < w->rounds.worklist_count; i++) {
+		uint32_t k = w->rounds.worklist[i];
 
 		sum = mix(mix(sum, k), state_sum(&w->ranges.list[k], &w->state[k]));
 	}
@@ -291,16 +294,16 @@ static bool state_recurs(struct work *w, uint32_t *since)
 {
 	uint64_t marked;
 
-	if (w->round < RECURRENCE_FROM)
+	if (w->rounds.number < RECURRENCE_FROM)
 		return false;
 	marked = marked_sum(w);
-	*since = w->reference;
-	if (w->reference && marked == w->reference_marked && work_sum(w) == w->reference_sum)
+	*since = w->rounds.reference;
+	if (w->rounds.reference && marked == w->rounds.reference_marked && work_sum(w) == w->rounds.reference_sum)
 		return true;
-	if (!w->reference || w->round >= 2 * w->reference) {
-		w->reference = w->round;
-		w->reference_sum = work_sum(w);
-		w->reference_marked = marked;
+	if (!w->rounds.reference || w->rounds.number >= 2 * w->rounds.reference) {
+		w->rounds.reference = w->rounds.number;
+		w->rounds.reference_sum = work_sum(w);
+		w->rounds.reference_marked = marked;
 	}
 	return false;
 }
@@ -319,7 +322,7 @@ static void unsettled_mark(struct work *w, uint32_t since)
 		s->settling = UNSETTLED;
 		s->run = RUN_NEWS;
 	}
-	w->reference = 0;
+	w->rounds.reference = 0;
 	worklist_collect(w);
 }
 
@@ -331,7 +334,7 @@ void fixpoint_find(struct work *w)
 	wide_named(w);
 	worklist_collect(w);
 	while (more) {
-		w->round++;
+		w->rounds.number++;
 		round_run(w);
 		more = round_prepare(w);
 		if (more && state_recurs(w, &since))

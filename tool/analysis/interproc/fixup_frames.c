@@ -4,6 +4,7 @@
  * address where execution continues after a fault.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/other_frames.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "shared/search.h"

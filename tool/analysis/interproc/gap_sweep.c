@@ -16,6 +16,7 @@
  * known, so that other functions have been followed with it, and the functions after it are known by now.
  */
 #include "analysis/interproc/tried_starts.h"
+#include "analysis/interproc/range_starts.h"
 #include "arch/x86/cet.h"
 #include "shared/search.h"
 
@@ -109,7 +110,7 @@ static void starts_take(struct work *w, const struct starts *s)
 void gaps_sweep(struct work *w, bool padded_only)
 {
 	const struct code_space *space = &w->out->space;
-	struct starts s = {.shown = w->padding, .padded_only = padded_only};
+	struct starts s = {.shown = w->starts.padding, .padded_only = padded_only};
 	size_t i, k = 0;
 
 	if (elf_is_object(w->file) || w->env.own_stack)
@@ -118,14 +119,14 @@ void gaps_sweep(struct work *w, bool padded_only)
 	for (i = 0; i < space->count; i++)
 		section_look(w, &s, &space->list[i], &k);
 	starts_learn(&s);
-	w->padding = s.shown;
+	w->starts.padding = s.shown;
 	if (padded_only) {
-		w->padded = s.padded.list;
-		w->padded_count = s.padded.count;
+		w->starts.padded = s.padded.list;
+		w->starts.padded_count = s.padded.count;
 		s.padded.list = NULL;
 	}
 	starts_take(w, &s);
 	if (padded_only)
-		w->padding.prevails = w->padding.regular && s.count >= w->ranges.count / 2;
+		w->starts.padding.prevails = w->starts.padding.regular && s.count >= w->ranges.count / 2;
 	starts_free(&s);
 }

@@ -7,6 +7,11 @@
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/interproc/continuation_walk.h"
+#include "analysis/interproc/call_graph.h"
+#include "analysis/interproc/noreturn.h"
+#include "analysis/interproc/other_frames.h"
+#include "analysis/interproc/range_starts.h"
+#include "analysis/interproc/rounds.h"
 #include "analysis/interproc/work.h"
 #include "arch/x86/padding.h"
 #include "output/segment.h"
@@ -391,7 +396,7 @@ static int work_open(struct work *w, struct error *e)
 	w->state_count = w->ranges.count;
 	identities_grow(w, 0);
 	for (i = 0; i < w->ranges.count; i++)
-		w->place[i] = w->state[i].id = (uint32_t)i;
+		w->graph.place[i] = w->state[i].id = (uint32_t)i;
 	return 0;
 }
 
@@ -420,11 +425,11 @@ static void rounds_free(struct work *w)
 		joins_clear(s);
 		tails_clear(s);
 	}
-	state_pool_free(&w->states);
-	free(w->edges.list);
-	w->edges = (struct edges){0};
-	links_free(&w->calls);
-	links_free(&w->tails);
+	state_pool_free(&w->graph.states);
+	free(w->graph.edges.list);
+	w->graph.edges = (struct edges){0};
+	links_free(&w->graph.calls);
+	links_free(&w->graph.tails);
 }
 
 /* After the last round: passes that need all code ranges to be known, then the lists of the file. */
@@ -457,21 +462,21 @@ static void work_close(struct work *w)
 		free(w->state[i].rare);
 	}
 	free(w->state);
-	free(w->continuations);
-	continuation_walk_free(w->walk);
-	free(w->place);
-	free(w->touched);
-	free(w->entries);
-	free(w->worklist);
-	free(w->undiscovered);
-	free(w->data);
-	free(w->padded);
-	free(w->pointers);
-	free(w->noreturn);
-	free(w->noreturn_named);
-	for (i = 0; i < w->name_count; i++)
-		free(w->names[i]);
-	free(w->names);
+	free(w->frames.continuations);
+	continuation_walk_free(w->frames.walk);
+	free(w->graph.place);
+	free(w->graph.touched);
+	free(w->graph.entries);
+	free(w->rounds.worklist);
+	free(w->starts.undiscovered);
+	free(w->starts.data);
+	free(w->starts.padded);
+	free(w->starts.pointers);
+	free(w->returns.noreturn);
+	free(w->returns.noreturn_named);
+	for (i = 0; i < w->returns.name_count; i++)
+		free(w->returns.names[i]);
+	free(w->returns.names);
 	ranges_index_free(&w->env);
 	free(w->env.relocs);
 	own_stack_free(w);
@@ -483,11 +488,11 @@ static void work_close(struct work *w)
 
 int frames_find(const struct elf_file *f, const struct frames_options *o, struct frames *out, struct error *e)
 {
-	struct work w = {.file = f, .options = o, .out = out, .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct work w = {.file = f, .options = o, .out = out, .rounds.lock = PTHREAD_MUTEX_INITIALIZER};
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	state_pool_open(&w.states);
+	state_pool_open(&w.graph.states);
 	err = work_open(&w, e);
 	if (!err) {
 		work_begin(&w);

@@ -20,6 +20,9 @@
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/other_frames.h"
+#include "analysis/interproc/range_starts.h"
+#include "analysis/interproc/rounds.h"
 #include "support/memory.h"
 #include "shared/search.h"
 
@@ -88,11 +91,11 @@ static void cut_at_labels(struct work *w, uint64_t *was, const uint32_t *taken)
 {
 	size_t i;
 
-	for (i = 0; i < w->calls.count; i++) {
-		const struct link *x = &w->calls.list[i];
+	for (i = 0; i < w->graph.calls.count; i++) {
+		const struct link *x = &w->graph.calls.list[i];
 
 		if (x->kind == EXIT_REF && !x->start && x->to != NO_RANGE && taken[x->from] >= LABELS_LEAST)
-			open_cut_at(w, was, w->place[x->to], x->target);
+			open_cut_at(w, was, w->graph.place[x->to], x->target);
 	}
 }
 
@@ -107,9 +110,9 @@ void labels_cut(struct work *w)
 	if (t.count) {
 		was = mem_zero(w->ranges.count, sizeof(*was));
 		taken = mem_zero(w->ranges.count, sizeof(*taken));
-		for (i = 0; i < w->calls.count; i++)
-			if (w->calls.list[i].kind == EXIT_REF)
-				taken[w->calls.list[i].from]++;
+		for (i = 0; i < w->graph.calls.count; i++)
+			if (w->graph.calls.list[i].kind == EXIT_REF)
+				taken[w->graph.calls.list[i].from]++;
 		cut_at_labels(w, was, taken);
 		w->unindexed = true;
 		open_cuts_note(w, was);
@@ -130,7 +133,7 @@ static bool joins_forget(struct work *w)
 	bool some = false;
 	size_t i;
 
-	for (i = 0; i < w->ranges.count && w->handlers_tried; i++) {
+	for (i = 0; i < w->ranges.count && w->frames.handlers_tried; i++) {
 		struct range_state *s = &w->state[i];
 
 		if (!range_rare(s)->joins || w->ranges.list[i].fde >= 0)
@@ -139,7 +142,7 @@ static bool joins_forget(struct work *w)
 		s->run |= RUN_NEWS;
 		some = true;
 	}
-	w->handlers_tried = false;
+	w->frames.handlers_tried = false;
 	return some;
 }
 
@@ -213,18 +216,18 @@ static bool *prefixes_find(const struct work *w)
 	size_t i;
 
 	uses_find(w, &uses);
-	for (i = 0; i < w->calls.count; i++) {
-		const struct link *x = &w->calls.list[i];
+	for (i = 0; i < w->graph.calls.count; i++) {
+		const struct link *x = &w->graph.calls.list[i];
 
 		if (x->kind == EXIT_REF && x->start)
-			known[x->from] += is_found(w, w->place[x->to]);
+			known[x->from] += is_found(w, w->graph.place[x->to]);
 	}
-	for (i = 0; i < w->calls.count; i++) {
-		const struct link *x = &w->calls.list[i];
+	for (i = 0; i < w->graph.calls.count; i++) {
+		const struct link *x = &w->graph.calls.list[i];
 
 		if (x->kind == EXIT_REF && x->start && known[x->from] >= LABELS_LEAST &&
-		    may_be_prefix(w, &uses, w->place[x->to]))
-			prefix[w->place[x->to]] = true;
+		    may_be_prefix(w, &uses, w->graph.place[x->to]))
+			prefix[w->graph.place[x->to]] = true;
 	}
 	free(known);
 	free(uses.list);
@@ -263,7 +266,7 @@ static void handlers_try(struct work *w, const struct tables *t, const bool *pre
 		}
 		s->frame = FRAME_HANDLER;
 		s->run |= RUN_NEWS;
-		w->handlers_tried = true;
+		w->frames.handlers_tried = true;
 	}
 }
 
@@ -289,8 +292,8 @@ static bool handlers_spread(struct work *w)
 	bool some = false;
 	size_t i, k = 0;
 
-	for (i = 0; i < w->edges.count; i++) {
-		const struct edge *x = &w->edges.list[i];
+	for (i = 0; i < w->graph.edges.count; i++) {
+		const struct edge *x = &w->graph.edges.list[i];
 		struct range_state *from = &w->state[x->from], *to;
 
 		while (k < w->ranges.count && w->ranges.list[k].end <= x->target)
@@ -314,8 +317,8 @@ static void handlers_tell(struct work *w)
 {
 	size_t i, k = 0;
 
-	for (i = 0; i < w->edges.count; i++) {
-		const struct edge *x = &w->edges.list[i];
+	for (i = 0; i < w->graph.edges.count; i++) {
+		const struct edge *x = &w->graph.edges.list[i];
 
 		while (k < w->ranges.count && w->ranges.list[k].start < x->target)
 			k++;

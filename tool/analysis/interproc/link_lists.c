@@ -5,6 +5,7 @@
  * place, and the list is compacted when many are; what links show about a start is counted, not collected.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/call_graph.h"
 #include "support/memory.h"
 
 #include <string.h>
@@ -36,12 +37,12 @@ static const uint8_t entry_of[] = {
 
 void identities_grow(struct work *w, size_t before)
 {
-	struct links *each[] = {&w->calls, &w->tails};
+	struct links *each[] = {&w->graph.calls, &w->graph.tails};
 	size_t n = w->ranges.count, k;
 
-	w->place = mem_resize(w->place, n, sizeof(*w->place));
-	w->entries = mem_resize(w->entries, n, sizeof(*w->entries));
-	memset(w->entries + before, 0, (n - before) * sizeof(*w->entries));
+	w->graph.place = mem_resize(w->graph.place, n, sizeof(*w->graph.place));
+	w->graph.entries = mem_resize(w->graph.entries, n, sizeof(*w->graph.entries));
+	memset(w->graph.entries + before, 0, (n - before) * sizeof(*w->graph.entries));
 	for (k = 0; k < 2; k++) {
 		each[k]->of = mem_resize(each[k]->of, n, sizeof(*each[k]->of));
 		each[k]->into = mem_resize(each[k]->into, n, sizeof(*each[k]->into));
@@ -55,14 +56,14 @@ void touched_add(struct work *w, struct range_state *s)
 	if (s->touched)
 		return;
 	s->touched = true;
-	mem_reserve(&w->touched, &w->touched_capacity, w->touched_count, sizeof(*w->touched));
-	w->touched[w->touched_count++] = s->id;
+	mem_reserve(&w->graph.touched, &w->graph.touched_capacity, w->graph.touched_count, sizeof(*w->graph.touched));
+	w->graph.touched[w->graph.touched_count++] = s->id;
 }
 
 /* Counts a link, or one that is dropped. */
 static void entry_count(struct work *w, const struct link *x, bool drop)
 {
-	uint32_t *count = w->entries[x->to].count, *at = &count[class_of[x->kind]];
+	uint32_t *count = w->graph.entries[x->to].count, *at = &count[class_of[x->kind]];
 	struct range_state *s;
 	unsigned k, entered = 0;
 
@@ -72,7 +73,7 @@ static void entry_count(struct work *w, const struct link *x, bool drop)
 	for (k = 0; k < CLASSES; k++)
 		if (count[k])
 			entered |= entry_of[k];
-	s = &w->state[w->place[x->to]];
+	s = &w->state[w->graph.place[x->to]];
 	s->entered = (uint8_t)entered;
 	touched_add(w, s);
 }
@@ -145,8 +146,8 @@ void links_drop(struct work *w, struct links *l)
 {
 	size_t i, k, end;
 
-	for (i = 0; i < w->worklist_count; i++) {
-		uint32_t id = w->state[w->worklist[i]].id;
+	for (i = 0; i < w->rounds.worklist_count; i++) {
+		uint32_t id = w->state[w->rounds.worklist[i]].id;
 
 		for (k = links_of(l, id, &end); k < end; k++) {
 			struct link *x = &l->list[k];
@@ -202,7 +203,7 @@ void links_append(struct work *w, struct links *l, struct links *from)
 
 void links_resolve(struct work *w)
 {
-	struct links *each[] = {&w->calls, &w->tails};
+	struct links *each[] = {&w->graph.calls, &w->graph.tails};
 	size_t k, i;
 
 	for (k = 0; k < 2; k++)

@@ -12,7 +12,7 @@
 /* A flow_exit: a call, a tail call, or an address that is taken. */
 struct link {
 	uint64_t target;
-	uint32_t from, to; /* identities of code ranges (work.place); to: NO_RANGE where none holds the target */
+	uint32_t from, to; /* identities of code ranges (work.graph.place); to: NO_RANGE where none holds the target */
 	uint32_t next;     /* of `into`: the next link to the same start, + 1; 0: none. EXIT_REF: flow_exit.at */
 	uint8_t kind;      /* enum flow_exit_kind, or LINK_DROPPED */
 	bool start;        /* the target is the start of `to` */
@@ -41,7 +41,7 @@ struct links {
 struct edge {
 	uint64_t target;
 	uint64_t sum;         /* checksum of target and rule; see edges_sum() */
-	const uint8_t *state; /* of work.states: equal states have equal pointers */
+	const uint8_t *state; /* of work.graph.states: equal states have equal pointers */
 	uint32_t from;
 	uint32_t at : 29;    /* flow_edge.at; 0 where that is farther off */
 	uint32_t entry : 1;  /* state_is_entry() */
@@ -85,7 +85,7 @@ static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
 /* Calls `take` for each link to one of `count` sorted noreturn functions; not for all of EXIT_REF. */
 void links_to(const struct work *w, const struct links *l, const uint64_t *targets, size_t count,
               void (*take)(void *ctx, const struct link *x), void *ctx);
-/* Appends an edge; `state` is its packed state, of work.states. */
+/* Appends an edge; `state` is its packed state, of work.graph.states. */
 void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
 /* Extends the checksum of a sequence of edges (in order, initially 0) by one edge. */
 static inline uint64_t edges_sum(uint64_t sum, const struct edge *x) { return (sum ^ x->sum) * 0x100000001b3u; }

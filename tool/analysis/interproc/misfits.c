@@ -20,6 +20,7 @@
  * function does. Without .eh_frame it counts as any other jump.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/range_starts.h"
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -130,13 +131,13 @@ struct led {
 /* The edges to the start of code range i. *k: the first edge that does not lead below it; moved after them. */
 static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 {
-	const struct edge *x = w->edges.list;
+	const struct edge *x = w->graph.edges.list;
 	uint64_t start = w->ranges.list[i].start;
 	struct led by = {MISFIT_NONE, false};
 
-	while (*k < w->edges.count && x[*k].target < start)
+	while (*k < w->graph.edges.count && x[*k].target < start)
 		++*k;
-	for (; *k < w->edges.count && x[*k].target == start; ++*k) {
+	for (; *k < w->graph.edges.count && x[*k].target == start; ++*k) {
 		if (x[*k].misfit > by.misfit && x[*k].from != i)
 			by.misfit = x[*k].misfit;
 		by.entry |= x[*k].entry;
@@ -147,7 +148,7 @@ static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 /* May the edge k, or one after it, lead to the start of code range i? */
 static inline bool is_led(const struct work *w, size_t i, size_t k)
 {
-	return k < w->edges.count && w->edges.list[k].target <= w->ranges.list[i].start;
+	return k < w->graph.edges.count && w->graph.edges.list[k].target <= w->ranges.list[i].start;
 }
 
 /* Is a start presumed to be a function's, though no call or tail call is known? Not if its code refutes that. */
@@ -192,8 +193,9 @@ static bool brings_entry(const struct work *w, const struct range_state *s, uint
 {
 	size_t i;
 
-	for (i = edges_from(&w->edges, target); i < w->edges.count && w->edges.list[i].target == target; i++)
-		if (w->edges.list[i].entry && w->edges.list[i].from == w->place[s->id])
+	for (i = edges_from(&w->graph.edges, target); i < w->graph.edges.count && w->graph.edges.list[i].target == target;
+	     i++)
+		if (w->graph.edges.list[i].entry && w->graph.edges.list[i].from == w->graph.place[s->id])
 			return true;
 	return false;
 }
@@ -213,11 +215,11 @@ static bool is_function(const struct work *w, uint64_t addr)
 static bool is_tail_proved(const struct work *w, const struct range_state *s)
 {
 	const uint64_t *tails = range_rare(s)->tails;
-	size_t end, i = links_of(&w->tails, s->id, &end);
+	size_t end, i = links_of(&w->graph.tails, s->id, &end);
 	uint32_t k;
 
 	for (; i < end; i++) {
-		const struct link *x = &w->tails.list[i];
+		const struct link *x = &w->graph.tails.list[i];
 
 		if (link_is_tail(x->kind) && is_function(w, x->target) &&
 		    (x->kind == EXIT_TAIL || brings_entry(w, s, x->target)))
@@ -257,9 +259,9 @@ void misfits_find(struct work *w)
 	struct wanted wanted = {0};
 	size_t k, i;
 
-	for (k = 0; !w->has_misfits && k < w->edges.count; k++)
-		w->has_misfits = w->edges.list[k].misfit != MISFIT_NONE;
-	if (!w->has_misfits)
+	for (k = 0; !w->starts.has_misfits && k < w->graph.edges.count; k++)
+		w->starts.has_misfits = w->graph.edges.list[k].misfit != MISFIT_NONE;
+	if (!w->starts.has_misfits)
 		return;
 	for (k = i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
@@ -280,7 +282,7 @@ void misfits_find(struct work *w)
 	for (i = 0; i < wanted.count; i++) {
 		uint32_t number = range_number(&w->env, wanted.list[i]);
 
-		k = edges_from(&w->edges, wanted.list[i]);
+		k = edges_from(&w->graph.edges, wanted.list[i]);
 		judged(w, number, judge(w, number, led_by(w, number, &k)));
 	}
 	free(wanted.list);

@@ -4,6 +4,7 @@
  * either. The sets of code ranges that jumps connect are found by union-find.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/other_frames.h"
 #include "support/memory.h"
 
 /* Union-find over code ranges connected by jumps, which share non_c_frame. Returns the representative of a set, with
@@ -29,11 +30,12 @@ static void non_c_edges(const struct work *w, uint32_t *in)
 	uint32_t k = 0;
 	size_t i;
 
-	for (i = 0; i < w->edges.count; i++) {
-		while (k + 1 < w->ranges.count && w->ranges.list[k + 1].start <= w->edges.list[i].target)
+	for (i = 0; i < w->graph.edges.count; i++) {
+		while (k + 1 < w->ranges.count && w->ranges.list[k + 1].start <= w->graph.edges.list[i].target)
 			k++;
-		if (w->ranges.list[k].start <= w->edges.list[i].target && w->edges.list[i].target < w->ranges.list[k].end)
-			non_c_frames_join(w, in, w->edges.list[i].from, k);
+		if (w->ranges.list[k].start <= w->graph.edges.list[i].target &&
+		    w->graph.edges.list[i].target < w->ranges.list[k].end)
+			non_c_frames_join(w, in, w->graph.edges.list[i].from, k);
 	}
 }
 
@@ -45,9 +47,10 @@ void non_c_frames_spread(struct work *w)
 
 	for (i = 0; i < w->ranges.count; i++)
 		in[i] = (uint32_t)i;
-	for (i = 0; i < w->tails.count; i++)
-		if (w->tails.list[i].to != NO_RANGE)
-			non_c_frames_join(w, in, w->place[w->tails.list[i].from], w->place[w->tails.list[i].to]);
+	for (i = 0; i < w->graph.tails.count; i++)
+		if (w->graph.tails.list[i].to != NO_RANGE)
+			non_c_frames_join(w, in, w->graph.place[w->graph.tails.list[i].from],
+			                  w->graph.place[w->graph.tails.list[i].to]);
 	if (w->env.own_stack)
 		non_c_edges(w, in);
 	for (i = 0; i < w->ranges.count; i++)

@@ -61,7 +61,7 @@ static void chain_add(struct chain *c, uint32_t i)
  * next round has to judge it. */
 static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 {
-	const struct edges *l = &c->w->edges;
+	const struct edges *l = &c->w->graph.edges;
 	const struct code_range *p = &c->w->ranges.list[i];
 	uint64_t sum = 0;
 	size_t k;
@@ -94,7 +94,7 @@ static uint32_t chain_next(struct chain *c)
 /* Puts the code ranges that call or jump to the start of code range i on the worklist. */
 static void predecessors_add(struct chain *c, uint32_t i)
 {
-	const struct links *each[] = {&c->w->calls, &c->w->tails};
+	const struct links *each[] = {&c->w->graph.calls, &c->w->graph.tails};
 	const struct link *x;
 	unsigned k;
 	uint32_t n;
@@ -103,7 +103,7 @@ static void predecessors_add(struct chain *c, uint32_t i)
 		for (n = each[k]->into[c->w->state[i].id]; n; n = x->next) {
 			x = &each[k]->list[n - 1];
 			if (x->kind != EXIT_LAST && x->kind != LINK_DROPPED)
-				chain_add(c, c->w->place[x->from]);
+				chain_add(c, c->w->graph.place[x->from]);
 		}
 }
 
@@ -128,7 +128,7 @@ static void chain_begin(void *ctx, const struct link *x)
 	struct chain *c = ctx;
 
 	if (x->kind != EXIT_LAST && x->kind != EXIT_REF)
-		chain_add(c, c->w->place[x->from]);
+		chain_add(c, c->w->graph.place[x->from]);
 }
 
 void chains_follow(struct work *w, const uint64_t *fresh, size_t count)
@@ -137,8 +137,8 @@ void chains_follow(struct work *w, const uint64_t *fresh, size_t count)
 	size_t i;
 
 	chain_open(&c, w);
-	links_to(w, &w->calls, fresh, count, chain_begin, &c);
-	links_to(w, &w->tails, fresh, count, chain_begin, &c);
+	links_to(w, &w->graph.calls, fresh, count, chain_begin, &c);
+	links_to(w, &w->graph.tails, fresh, count, chain_begin, &c);
 	chain_follow(&c);
 	for (i = 0; i < w->ranges.count; i++)
 		if (c.stops[i]) {

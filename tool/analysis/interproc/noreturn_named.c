@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of noreturn functions (work.noreturn), and those that are known by name before the first round: by the
- * table of runtimes and by DW_AT_noreturn of DWARF.
+ * The list of noreturn functions (work.returns.noreturn), and those that are known by name before the first round: by
+ * the table of runtimes and by DW_AT_noreturn of DWARF.
  */
 #include "analysis/interproc/noreturn.h"
 #include "analysis/runtimes/runtimes.h"
@@ -12,20 +12,21 @@
 
 void noreturn_add(struct work *w, uint64_t target)
 {
-	mem_reserve(&w->noreturn, &w->noreturn_capacity, w->noreturn_count, sizeof(*w->noreturn));
-	w->noreturn[w->noreturn_count++] = target;
+	mem_reserve(&w->returns.noreturn, &w->returns.noreturn_capacity, w->returns.noreturn_count,
+	            sizeof(*w->returns.noreturn));
+	w->returns.noreturn[w->returns.noreturn_count++] = target;
 }
 
 void noreturn_sort(struct work *w)
 {
 	size_t i;
 
-	w->noreturn_count = words_unique(w->noreturn, w->noreturn_count);
-	w->env.noreturn = w->noreturn;
-	w->env.noreturn_count = w->noreturn_count;
+	w->returns.noreturn_count = words_unique(w->returns.noreturn, w->returns.noreturn_count);
+	w->env.noreturn = w->returns.noreturn;
+	w->env.noreturn_count = w->returns.noreturn_count;
 	memset(w->env.noreturn_bits, 0, sizeof(w->env.noreturn_bits));
-	for (i = 0; i < w->noreturn_count; i++) {
-		unsigned h = noreturn_hash(w->noreturn[i]);
+	for (i = 0; i < w->returns.noreturn_count; i++) {
+		unsigned h = noreturn_hash(w->returns.noreturn[i]);
 
 		w->env.noreturn_bits[h / 64] |= (uint64_t)1 << h % 64;
 	}
@@ -37,8 +38,8 @@ static void name_add(void *ctx, const char *name)
 {
 	struct work *w = ctx;
 
-	mem_reserve(&w->names, &w->name_capacity, w->name_count, sizeof(*w->names));
-	w->names[w->name_count++] = mem_copy(name, strlen(name) + 1);
+	mem_reserve(&w->returns.names, &w->returns.name_capacity, w->returns.name_count, sizeof(*w->returns.names));
+	w->returns.names[w->returns.name_count++] = mem_copy(name, strlen(name) + 1);
 }
 
 /* Most bytes of .debug_info to read: beyond that, reading costs more time than the names are worth. */
@@ -52,8 +53,8 @@ static void dwarf_names(struct work *w)
 
 	lines_noreturn(l, name_add, w);
 	lines_close(l);
-	if (w->name_count)
-		qsort(w->names, w->name_count, sizeof(*w->names), name_order);
+	if (w->returns.name_count)
+		qsort(w->returns.names, w->returns.name_count, sizeof(*w->returns.names), name_order);
 }
 
 static bool is_noreturn(const struct work *w, const char *name)
@@ -61,7 +62,8 @@ static bool is_noreturn(const struct work *w, const char *name)
 	const struct profile *p = w->options->profile;
 
 	return runtimes_noreturn(name) || (p && p->noreturn(p, name)) ||
-	       (w->name_count && bsearch(&name, w->names, w->name_count, sizeof(*w->names), name_order));
+	       (w->returns.name_count &&
+	        bsearch(&name, w->returns.names, w->returns.name_count, sizeof(*w->returns.names), name_order));
 }
 
 /*
@@ -117,7 +119,7 @@ static void noreturn_slots(struct work *w)
 		if (!slot)
 			continue;
 		slot |= FLOW_SLOT;
-		if (word_has(w->noreturn, w->noreturn_count, slot))
+		if (word_has(w->returns.noreturn, w->returns.noreturn_count, slot))
 			noreturn_add(w, p->start);
 	}
 	noreturn_sort(w);
@@ -126,9 +128,9 @@ static void noreturn_slots(struct work *w)
 /* Keeps a copy of the list as it is now: the analysis will add to it what it infers. */
 static void noreturn_keep(struct work *w)
 {
-	w->noreturn_named = mem_copy(w->noreturn, w->noreturn_count * sizeof(*w->noreturn));
-	w->env.noreturn_named = w->noreturn_named;
-	w->env.noreturn_named_count = w->noreturn_count;
+	w->returns.noreturn_named = mem_copy(w->returns.noreturn, w->returns.noreturn_count * sizeof(*w->returns.noreturn));
+	w->env.noreturn_named = w->returns.noreturn_named;
+	w->env.noreturn_named_count = w->returns.noreturn_count;
 }
 
 void noreturn_names(struct work *w)

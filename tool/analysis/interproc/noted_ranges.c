@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Adds code ranges given by notes (facts/notes.h): replacements, and code that no function symbol covers. */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/range_starts.h"
 #include "support/memory.h"
 #include "support/sort.h"
 #include "shared/search.h"

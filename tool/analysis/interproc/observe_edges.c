@@ -4,6 +4,7 @@
  * are known to be functions or parts of functions.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/other_frames.h"
 #include "support/memory.h"
 
 #include <string.h>
@@ -14,9 +15,9 @@ static bool *parts_of(const struct work *w)
 	bool *part = mem_zero(w->ranges.count, sizeof(*part));
 	size_t i;
 
-	for (i = 0; i < w->tails.count; i++)
-		if (w->tails.list[i].kind == EXIT_PART && w->tails.list[i].to != NO_RANGE)
-			part[w->place[w->tails.list[i].to]] = true;
+	for (i = 0; i < w->graph.tails.count; i++)
+		if (w->graph.tails.list[i].kind == EXIT_PART && w->graph.tails.list[i].to != NO_RANGE)
+			part[w->graph.place[w->graph.tails.list[i].to]] = true;
 	return part;
 }
 
@@ -35,9 +36,9 @@ static uint64_t place_of(const struct finding *x, const char *label, uint64_t no
  * again where its rows confirm the state of a new edge. */
 static bool is_led_to(const struct work *w, uint64_t first, uint64_t last)
 {
-	size_t at = edges_from(&w->edges, first);
+	size_t at = edges_from(&w->graph.edges, first);
 
-	return at < w->edges.count && w->edges.list[at].target <= last;
+	return at < w->graph.edges.count && w->graph.edges.list[at].target <= last;
 }
 
 static bool holds(const struct work *w, uint32_t range, const struct finding *x, const bool *part)

@@ -4,6 +4,8 @@
  * inside, and extended again where flow may enter one that had none.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/call_graph.h"
+#include "analysis/interproc/range_starts.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/padding.h"
 #include "support/memory.h"
@@ -72,7 +74,7 @@ void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
 /* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it cut any. */
 static bool open_cut(struct work *w, uint64_t *was)
 {
-	const struct links *each[] = {&w->calls, &w->tails};
+	const struct links *each[] = {&w->graph.calls, &w->graph.tails};
 	bool some = false;
 	size_t k, i;
 
@@ -84,7 +86,7 @@ static bool open_cut(struct work *w, uint64_t *was)
 
 			if (x->start || x->to == NO_RANGE || x->kind == EXIT_PART)
 				continue;
-			to = w->place[x->to];
+			to = w->graph.place[x->to];
 			p = &w->ranges.list[to];
 			if (!p->open || x->target <= p->start || x->target >= p->end ||
 			    (x->kind == EXIT_REF && !is_next_function(w, p, x)))
@@ -98,15 +100,15 @@ static bool open_cut(struct work *w, uint64_t *was)
 /* Makes all references to the parts that were cut off undiscovered targets. */
 void open_cuts_note(struct work *w, const uint64_t *was)
 {
-	struct links *each[] = {&w->calls, &w->tails};
+	struct links *each[] = {&w->graph.calls, &w->graph.tails};
 	size_t k, i, n;
 
 	for (k = 0; k < 2; k++)
 		for (i = 0; i < each[k]->other_count; i++) {
 			struct link *x = &each[k]->list[each[k]->others[i]];
 
-			if (x->start || x->to == NO_RANGE || !was[w->place[x->to]] ||
-			    x->target < w->ranges.list[w->place[x->to]].end)
+			if (x->start || x->to == NO_RANGE || !was[w->graph.place[x->to]] ||
+			    x->target < w->ranges.list[w->graph.place[x->to]].end)
 				continue; /* not affected */
 			link_resolve(w, x, NO_RANGE);
 			if (x->kind != EXIT_REF || number_may_begin(w, x->target))
@@ -117,10 +119,12 @@ void open_cuts_note(struct work *w, const uint64_t *was)
 
 		if (!was[i])
 			continue;
-		for (n = edges_from(&w->edges, end); n < w->edges.count && w->edges.list[n].target < was[i]; n++)
-			undiscovered_put(w, w->edges.list[n].target);
-		for (n = SEARCH(w->data_count, j, w->data[j] < end); n < w->data_count && w->data[n] < was[i]; n++)
-			undiscovered_put(w, w->data[n]);
+		for (n = edges_from(&w->graph.edges, end); n < w->graph.edges.count && w->graph.edges.list[n].target < was[i];
+		     n++)
+			undiscovered_put(w, w->graph.edges.list[n].target);
+		for (n = SEARCH(w->starts.data_count, j, w->starts.data[j] < end);
+		     n < w->starts.data_count && w->starts.data[n] < was[i]; n++)
+			undiscovered_put(w, w->starts.data[n]);
 	}
 }
 
@@ -130,8 +134,8 @@ void open_trim(struct work *w)
 	bool some = open_cut(w, was);
 	size_t k;
 
-	for (k = 0; k < w->worklist_count; k++) { /* only the last round may have changed `reached` */
-		uint32_t i = w->worklist[k];
+	for (k = 0; k < w->rounds.worklist_count; k++) { /* only the last round may have changed `reached` */
+		uint32_t i = w->rounds.worklist[k];
 		const struct code_range *p = &w->ranges.list[i];
 
 		if (p->open && w->state[i].reached > p->start && w->state[i].reached < p->end) {
@@ -154,8 +158,8 @@ void open_extend(struct work *w)
 	bool some = false;
 	size_t k;
 
-	for (k = 0; k < w->worklist_count; k++) {
-		uint32_t i = w->worklist[k];
+	for (k = 0; k < w->rounds.worklist_count; k++) {
+		uint32_t i = w->rounds.worklist[k];
 		struct code_range *p = &w->ranges.list[i];
 		struct range_state *s = &w->state[i];
 		const struct code_section *c;

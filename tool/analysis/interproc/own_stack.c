@@ -52,12 +52,12 @@ void own_stack_open(struct work *w)
 		for (at = 0; bytes && d.d_tag != DT_NULL && at + sizeof(d) <= p->p_filesz; at += sizeof(d)) {
 			memcpy(&d, bytes + at, sizeof(d));
 			if ((d.d_tag == DT_NEEDED || d.d_tag == DT_SONAME) && d.d_un.d_val < size)
-				name_take(w->env.runtime, &w->own_stack, strings + d.d_un.d_val);
+				name_take(w->env.runtime, &w->frames.own_stack, strings + d.d_un.d_val);
 		}
 	}
-	if (w->own_stack.differ)
-		w->own_stack = (struct own_stack){0};
-	w->env.own_stack = w->own_stack.rule.kind != ETCH_RULE_UNDEF;
+	if (w->frames.own_stack.differ)
+		w->frames.own_stack = (struct own_stack){0};
+	w->env.own_stack = w->frames.own_stack.rule.kind != ETCH_RULE_UNDEF;
 }
 
 void own_stack_take(struct own_stack *h, const struct etch_rule *run)
@@ -69,7 +69,7 @@ void own_stack_take(struct own_stack *h, const struct etch_rule *run)
 
 void own_stack_decide(struct work *w)
 {
-	bool is = w->own_stack.rule.kind != ETCH_RULE_UNDEF && !w->own_stack.differ;
+	bool is = w->frames.own_stack.rule.kind != ETCH_RULE_UNDEF && !w->frames.own_stack.differ;
 	size_t i;
 
 	if (is == w->env.own_stack)
@@ -113,7 +113,7 @@ static void range_convert(const struct work *w, struct range_state *s)
 	uint32_t i;
 
 	for (i = 0; i < r->count; i++)
-		rule_convert(&w->own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
+		rule_convert(&w->frames.own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
 }
 
 /* C code is called or returns; code with a stack of its own does neither. */
@@ -127,13 +127,13 @@ static void tails_mark(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; i < w->tails.count; i++) {
-		const struct link *x = &w->tails.list[i];
+	for (i = 0; i < w->graph.tails.count; i++) {
+		const struct link *x = &w->graph.tails.list[i];
 
-		if (x->kind == EXIT_TAIL && x->start && !x->outside && !w->state[w->place[x->from]].non_c_frame &&
-		    (w->ranges.list[w->place[x->to]].fde >= 0 ||
-		     (!w->state[w->place[x->to]].non_c_frame && is_c(w, w->place[x->to]))))
-			w->state[w->place[x->from]].returns_as_c = true;
+		if (x->kind == EXIT_TAIL && x->start && !x->outside && !w->state[w->graph.place[x->from]].non_c_frame &&
+		    (w->ranges.list[w->graph.place[x->to]].fde >= 0 ||
+		     (!w->state[w->graph.place[x->to]].non_c_frame && is_c(w, w->graph.place[x->to]))))
+			w->state[w->graph.place[x->from]].returns_as_c = true;
 	}
 }
 

@@ -23,7 +23,7 @@ struct own_stack {
 
 /* Before the first round: reads the runtime's release from the dynamic segment. */
 void own_stack_open(struct work *w);
-/* Takes the rule `run` of a jump from C. Not thread-safe: the caller holds work.lock. */
+/* Takes the rule `run` of a jump from C. Not thread-safe: the caller holds work.rounds.lock. */
 void own_stack_take(struct own_stack *h, const struct etch_rule *run);
 /* Between two rounds: where it has turned out whether the file has such code, marks all that may be of it. */
 void own_stack_decide(struct work *w);

@@ -5,6 +5,7 @@
  * states.
  */
 #include "analysis/interproc/own_stack_ranges.h"
+#include "analysis/interproc/range_starts.h"
 
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
@@ -23,7 +24,7 @@ struct reach {
 /* Marks an instruction as followed. False: it was before. */
 static bool seen_set(struct reach *r, const struct code_section *c, uint64_t addr)
 {
-	uint8_t *at = &r->w->own_stack.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
+	uint8_t *at = &r->w->frames.own_stack.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
 			bit = (uint8_t)(1u << (addr - c->addr) % 8);
 
 	if (*at & bit)
@@ -84,8 +85,8 @@ static void roots_note(struct reach *r)
 	for (k = 0; k < r->w->ranges.count; k++)
 		if (r->w->env.runtime->may_be(&r->w->ranges.list[k]))
 			entry_note(r, r->w->ranges.list[k].start);
-	for (k = 0; k < r->w->data_count; k++)
-		entry_note(r, r->w->data[k]);
+	for (k = 0; k < r->w->starts.data_count; k++)
+		entry_note(r, r->w->starts.data[k]);
 	for (i = 1; i < f->section_count && f->eh.e_type == ET_EXEC; i++) {
 		const struct elf_section *s = &f->sections[i];
 
@@ -106,25 +107,25 @@ static void seen_make(struct work *w)
 	const struct code_space *space = &w->out->space;
 	size_t i;
 
-	w->own_stack.seen = mem_zero(space->count, sizeof(*w->own_stack.seen));
+	w->frames.own_stack.seen = mem_zero(space->count, sizeof(*w->frames.own_stack.seen));
 	for (i = 0; i < space->count; i++)
-		w->own_stack.seen[i] = mem_zero(space->list[i].size / 8 + 1, 1);
+		w->frames.own_stack.seen[i] = mem_zero(space->list[i].size / 8 + 1, 1);
 }
 
 void own_stack_free(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; w->own_stack.seen && i < w->out->space.count; i++)
-		free(w->own_stack.seen[i]);
-	free(w->own_stack.seen);
+	for (i = 0; w->frames.own_stack.seen && i < w->out->space.count; i++)
+		free(w->frames.own_stack.seen[i]);
+	free(w->frames.own_stack.seen);
 }
 
 void own_stack_starts(struct work *w)
 {
 	struct reach r = {.w = w};
-	bool first = !w->own_stack.seen;
-	size_t i, n = w->undiscovered_count;
+	bool first = !w->frames.own_stack.seen;
+	size_t i, n = w->starts.undiscovered_count;
 
 	if (!w->env.own_stack || (!first && !n))
 		return;
@@ -137,8 +138,8 @@ void own_stack_starts(struct work *w)
 		roots_note(&r);
 	}
 	for (i = 0; i < n; i++)
-		if (own_stack_begins(&w->env, w->undiscovered[i]))
-			later(&r, w->undiscovered[i]);
+		if (own_stack_begins(&w->env, w->starts.undiscovered[i]))
+			later(&r, w->starts.undiscovered[i]);
 	while (r.count)
 		path_follow(&r, r.todo[--r.count]);
 	free(r.todo);

@@ -6,6 +6,7 @@
 #include "analysis/flow/detail.h"
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
+#include "analysis/interproc/rounds.h"
 #include "analysis/lint/jump_targets.h"
 #include "analysis/lint/observe.h"
 #include "analysis/unwind/disagreement.h"
@@ -97,7 +98,7 @@ static bool edge_is_known(struct worker *o, const struct edge *x)
 static void edges_in(struct worker *o, const struct code_range *p, size_t *count)
 {
 	struct range_state *s = &o->w->state[p - o->w->ranges.list];
-	const struct edges *l = &o->w->edges;
+	const struct edges *l = &o->w->graph.edges;
 	size_t from = edges_from(l, p->start), i, n = 0;
 	bool many = from + MANY_EDGES < l->count && l->list[from + MANY_EDGES].target < p->end;
 
@@ -582,7 +583,7 @@ void range_analyze(struct worker *o, uint32_t number)
 	bool referred;
 	size_t in, all;
 
-	s->last_round = w->round;
+	s->last_round = w->rounds.number;
 	if (s->settling != SETTLING) {
 		range_abandon(o, number);
 		return;

@@ -5,6 +5,8 @@
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
+#include "analysis/interproc/range_starts.h"
+#include "analysis/interproc/rounds.h"
 #include "arch/x86/padding.h"
 
 #include "support/memory.h"
@@ -54,7 +56,7 @@ static void edges_keep(struct worker *o, struct chunk *c)
 			undiscovered_keep(o, c, x->target);
 		if (edge_is_doubtful(o->w, f->in.range, x->target) || is_own_stack_start(f->in.env, x->target))
 			continue;
-		edges_put(&c->edges, x, state_pool_take(&o->w->states, &x->state));
+		edges_put(&c->edges, x, state_pool_take(&o->w->graph.states, &x->state));
 	}
 }
 
@@ -124,9 +126,9 @@ static bool is_cut_neutral(const struct flow *f)
 
 static void run_take(struct work *w, const struct etch_rule *run)
 {
-	pthread_mutex_lock(&w->lock);
-	own_stack_take(&w->own_stack, run);
-	pthread_mutex_unlock(&w->lock);
+	pthread_mutex_lock(&w->rounds.lock);
+	own_stack_take(&w->frames.own_stack, run);
+	pthread_mutex_unlock(&w->rounds.lock);
 }
 
 static void dispatch_keep(struct range_state *s, const struct flow *f)
@@ -144,7 +146,7 @@ void range_keep(struct worker *o, uint32_t number)
 	struct flow *f = &o->flow;
 	bool settles = s->settling == SETTLING;
 
-	if (o->w->round >= RECURRENCE_FROM)
+	if (o->w->rounds.number >= RECURRENCE_FROM)
 		range_rare_make(s)->result_sum = range_sum(f, &s->rows);
 	if (p->open && settles) {
 		s->reached = reached_end(f);

@@ -113,7 +113,7 @@ struct range_state {
 	uint64_t reached;        /* address of the end of its flow, with the padding after it */
 	uint64_t edges_seen;     /* edges_sum() of the edges into it that it was last marked with */
 	uint32_t padding;        /* bytes of padding before `reached` */
-	uint32_t id;             /* its identity, which stays when its number changes: see work.place */
+	uint32_t id;             /* its identity, which stays when its number changes: see work.graph.place */
 	uint32_t last_round;     /* the last one that analysed it */
 	uint16_t jumps_by;       /* flow.found.jumps_by */
 
@@ -134,7 +134,7 @@ struct range_state {
 	uint8_t settling;      /* enum settling */
 
 	bool known_part : 1;     /* analysed in the frame that branches to its start have: nothing else leads there */
-	bool touched : 1;        /* in work.touched */
+	bool touched : 1;        /* in work.graph.touched */
 	bool relaxed_rules : 1;  /* it is a function only if analysed with flow.in.relaxed */
 	bool noreturn : 1;       /* never withdrawn */
 	bool address_sought : 1; /* misfits_find() has looked for its address in code... */

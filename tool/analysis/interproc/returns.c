@@ -64,8 +64,8 @@ static void outside_judge(struct work *w)
 	struct tallies t = {0};
 	size_t i;
 
-	for (i = 0; i < w->calls.other_count; i++) {
-		const struct link *x = &w->calls.list[w->calls.others[i]];
+	for (i = 0; i < w->graph.calls.other_count; i++) {
+		const struct link *x = &w->graph.calls.list[w->graph.calls.others[i]];
 
 		if (x->outside && (x->kind == EXIT_LAST || x->kind == EXIT_LEFT || x->kind == EXIT_FRESH))
 			tally_add(&t, x);
@@ -109,7 +109,7 @@ struct candidates {
 /* Is a code range of the PLT that of a noreturn function? */
 static bool is_known(const struct work *w, const struct code_range *p)
 {
-	return p->plt && word_has(w->noreturn, w->noreturn_count, p->start);
+	return p->plt && word_has(w->returns.noreturn, w->returns.noreturn_count, p->start);
 }
 
 static void candidates_list(const struct work *w, struct candidates *c)
@@ -144,10 +144,10 @@ static void candidate_returns(struct candidates *c, uint32_t k)
 /* What a tail call says of candidate k. */
 static void tail_note(const struct work *w, struct candidates *c, uint32_t k, const struct link *x)
 {
-	uint32_t to = x->to != NO_RANGE ? w->place[x->to] : NO_RANGE, other;
+	uint32_t to = x->to != NO_RANGE ? w->graph.place[x->to] : NO_RANGE, other;
 
 	if (to == NO_RANGE) {
-		if (!w->ranges.list[c->list[k]].plt && !word_has(w->noreturn, w->noreturn_count, x->target))
+		if (!w->ranges.list[c->list[k]].plt && !word_has(w->returns.noreturn, w->returns.noreturn_count, x->target))
 			candidate_returns(c, k);
 		return;
 	}
@@ -169,8 +169,8 @@ static void inside_judge(struct work *w)
 
 	candidates_list(w, &c);
 	for (k = 0; k < c.count; k++)
-		for (i = links_of(&w->tails, w->state[c.list[k]].id, &end); i < end; i++)
-			tail_note(w, &c, k, &w->tails.list[i]);
+		for (i = links_of(&w->graph.tails, w->state[c.list[k]].id, &end); i < end; i++)
+			tail_note(w, &c, k, &w->graph.tails.list[i]);
 	while (c.todo_count)
 		for (k = c.first[c.todo[--c.todo_count]]; k; k = c.tails[k - 1].next)
 			candidate_returns(&c, c.tails[k - 1].from);
@@ -193,14 +193,14 @@ static void caller_run(void *ctx, const struct link *x)
 	struct work *w = ctx;
 
 	if (x->kind == EXIT_CALL || x->kind == EXIT_FRESH)
-		w->state[w->place[x->from]].run |= RUN_NEWS;
+		w->state[w->graph.place[x->from]].run |= RUN_NEWS;
 }
 
 /* Marks the code ranges that call a function newly found to be noreturn and have code after the call: that code may
  * have become unreachable. */
 static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 {
-	links_to(w, &w->calls, fresh, count, caller_run, w);
+	links_to(w, &w->graph.calls, fresh, count, caller_run, w);
 }
 
 /* First round in which chains are followed: in earlier ones most callers are analysed again in any case. */
@@ -209,28 +209,28 @@ static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 /* The noreturn functions that are not in `before` (sorted). From malloc(). */
 static uint64_t *noreturn_fresh(const struct work *w, const uint64_t *before, size_t n, size_t *count)
 {
-	uint64_t *list = mem_alloc(w->noreturn_count + 1, sizeof(*list));
+	uint64_t *list = mem_alloc(w->returns.noreturn_count + 1, sizeof(*list));
 	size_t i;
 
 	*count = 0;
-	for (i = 0; i < w->noreturn_count; i++)
-		if (!word_has(before, n, w->noreturn[i]))
-			list[(*count)++] = w->noreturn[i];
+	for (i = 0; i < w->returns.noreturn_count; i++)
+		if (!word_has(before, n, w->returns.noreturn[i]))
+			list[(*count)++] = w->returns.noreturn[i];
 	return list;
 }
 
 void noreturn_find(struct work *w)
 {
-	size_t n = w->noreturn_count, fresh = 0;
+	size_t n = w->returns.noreturn_count, fresh = 0;
 	uint64_t *before = mem_alloc(n, sizeof(*before)), *list;
 
 	if (n)
-		memcpy(before, w->noreturn, n * sizeof(*before));
+		memcpy(before, w->returns.noreturn, n * sizeof(*before));
 	outside_judge(w);
 	noreturn_sort(w);
 	inside_judge(w);
 	list = noreturn_fresh(w, before, n, &fresh);
-	if (fresh && w->round >= CHAINS_FROM) {
+	if (fresh && w->rounds.number >= CHAINS_FROM) {
 		chains_follow(w, list, fresh);
 		free(list);
 		list = noreturn_fresh(w, before, n, &fresh);

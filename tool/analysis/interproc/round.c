@@ -4,6 +4,9 @@
  * analyse (range_analysis.c); their results are joined in the order of the queue.
  */
 #include "analysis/interproc/worker.h"
+#include "analysis/interproc/call_graph.h"
+#include "analysis/interproc/range_starts.h"
+#include "analysis/interproc/rounds.h"
 #include "support/bounds.h"
 #include "support/memory.h"
 #include "support/progress.h"
@@ -39,15 +42,15 @@ bool worklist_collect(struct work *w)
 	bool some = false;
 	size_t i;
 
-	if (w->worklist_capacity < w->ranges.count) {
-		free(w->worklist);
-		w->worklist_capacity = w->ranges.count + w->ranges.count / 8;
-		w->worklist = mem_alloc(w->worklist_capacity, sizeof(*w->worklist));
+	if (w->rounds.worklist_capacity < w->ranges.count) {
+		free(w->rounds.worklist);
+		w->rounds.worklist_capacity = w->ranges.count + w->ranges.count / 8;
+		w->rounds.worklist = mem_alloc(w->rounds.worklist_capacity, sizeof(*w->rounds.worklist));
 	}
-	w->worklist_count = 0;
+	w->rounds.worklist_count = 0;
 	for (i = 0; i < w->ranges.count; i++)
 		if (w->state[i].run) {
-			w->worklist[w->worklist_count++] = (uint32_t)i;
+			w->rounds.worklist[w->rounds.worklist_count++] = (uint32_t)i;
 			some |= w->state[i].settling != ABANDONED;
 		}
 	return some;
@@ -56,11 +59,11 @@ bool worklist_collect(struct work *w)
 /* Drops from the worklist what need not be analysed, and its marks. */
 static void worklist_sift(struct work *w)
 {
-	size_t i, n = w->worklist_count;
+	size_t i, n = w->rounds.worklist_count;
 
-	w->worklist_count = 0;
+	w->rounds.worklist_count = 0;
 	for (i = 0; i < n; i++) {
-		uint32_t k = w->worklist[i];
+		uint32_t k = w->rounds.worklist[i];
 
 		if (w->state[k].settling == ABANDONED) {
 			w->state[k].run = 0;
@@ -68,7 +71,7 @@ static void worklist_sift(struct work *w)
 			rows_cut(&w->state[k].rows, w->ranges.list[k].end);
 			w->state[k].run = 0;
 		} else {
-			w->worklist[w->worklist_count++] = k;
+			w->rounds.worklist[w->rounds.worklist_count++] = k;
 		}
 	}
 }
@@ -78,12 +81,12 @@ static size_t chunk_begin(struct work *w)
 {
 	size_t n;
 
-	pthread_mutex_lock(&w->lock);
-	n = w->chunk_next++;
+	pthread_mutex_lock(&w->rounds.lock);
+	n = w->rounds.chunk_next++;
 	if (w->options->progress)
-		progress_note(w->file->path, n * CHUNK < w->worklist_count ? n * CHUNK : w->worklist_count, w->worklist_count,
-		              "functions");
-	pthread_mutex_unlock(&w->lock);
+		progress_note(w->file->path, n * CHUNK < w->rounds.worklist_count ? n * CHUNK : w->rounds.worklist_count,
+		              w->rounds.worklist_count, "functions");
+	pthread_mutex_unlock(&w->rounds.lock);
 	return n;
 }
 
@@ -95,14 +98,14 @@ static void *worker(void *arg)
 
 	o->w = w;
 	memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
-	while ((n = chunk_begin(w)) < w->chunk_count) {
-		for (i = n * CHUNK; i < w->worklist_count && i < (n + 1) * CHUNK; i++) {
-			range_analyze(o, w->worklist[i]);
-			exits_keep(o, &w->chunks[n]);
-			range_keep(o, w->worklist[i]);
+	while ((n = chunk_begin(w)) < w->rounds.chunk_count) {
+		for (i = n * CHUNK; i < w->rounds.worklist_count && i < (n + 1) * CHUNK; i++) {
+			range_analyze(o, w->rounds.worklist[i]);
+			exits_keep(o, &w->rounds.chunks[n]);
+			range_keep(o, w->rounds.worklist[i]);
 		}
-		links_trim(&w->chunks[n].calls);
-		links_trim(&w->chunks[n].tails);
+		links_trim(&w->rounds.chunks[n].calls);
+		links_trim(&w->rounds.chunks[n].tails);
 	}
 	flow_free(&o->flow);
 	emit_free(&o->emit);
@@ -125,14 +128,14 @@ static void chunks_free(struct work *w)
 {
 	size_t k;
 
-	for (k = 0; k < w->chunk_count; k++) {
-		free(w->chunks[k].edges.list);
-		free(w->chunks[k].calls.list);
-		free(w->chunks[k].tails.list);
-		free(w->chunks[k].undiscovered);
+	for (k = 0; k < w->rounds.chunk_count; k++) {
+		free(w->rounds.chunks[k].edges.list);
+		free(w->rounds.chunks[k].calls.list);
+		free(w->rounds.chunks[k].tails.list);
+		free(w->rounds.chunks[k].undiscovered);
 	}
-	free(w->chunks);
-	w->chunks = NULL;
+	free(w->rounds.chunks);
+	w->rounds.chunks = NULL;
 }
 
 void round_run(struct work *w)
@@ -142,21 +145,21 @@ void round_run(struct work *w)
 	size_t k;
 
 	worklist_sift(w);
-	w->chunk_count = (w->worklist_count + CHUNK - 1) / CHUNK;
-	w->chunk_next = 0;
-	w->chunks = mem_zero(w->chunk_count, sizeof(*w->chunks));
-	for (i = 1; i < jobs && (size_t)i < w->chunk_count; i++)
+	w->rounds.chunk_count = (w->rounds.worklist_count + CHUNK - 1) / CHUNK;
+	w->rounds.chunk_next = 0;
+	w->rounds.chunks = mem_zero(w->rounds.chunk_count, sizeof(*w->rounds.chunks));
+	for (i = 1; i < jobs && (size_t)i < w->rounds.chunk_count; i++)
 		if (!pthread_create(&threads[started], NULL, worker, w))
 			started++;
 	worker(w);
 	while (started)
 		pthread_join(threads[--started], NULL);
-	for (k = 0; k < w->chunk_count; k++)
-		undiscovered_take(w, &w->chunks[k]);
+	for (k = 0; k < w->rounds.chunk_count; k++)
+		undiscovered_take(w, &w->rounds.chunks[k]);
 	links_replace(w);
 	chunks_free(w);
 	/* The lists of the chunks lay between the rows, with which they were made: what they leave is many small gaps. */
-	if (w->chunk_count >= TRIM_CHUNKS)
+	if (w->rounds.chunk_count >= TRIM_CHUNKS)
 		big_trim(w->file->size);
 	free(threads);
 }

@@ -5,6 +5,10 @@
  * fixpoint.c.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/noreturn.h"
+#include "analysis/interproc/other_frames.h"
+#include "analysis/interproc/range_starts.h"
+#include "analysis/interproc/rounds.h"
 
 /* Are the states of the edges [x, end) confirmed by the rows of the code range that they lead into? */
 static bool edges_confirmed(const struct range_state *s, const struct edge *x, const struct edge *end)
@@ -26,8 +30,8 @@ static bool edges_confirmed(const struct range_state *s, const struct edge *x, c
 /* Marks code ranges whose incoming edges have changed, unless their rows confirm the new states. */
 static void edges_apply(struct work *w)
 {
-	const struct edge *list = w->edges.list;
-	size_t i, k = 0, n = w->edges.count;
+	const struct edge *list = w->graph.edges.list;
+	size_t i, k = 0, n = w->graph.edges.count;
 	uint64_t next = n ? list[0].target : UINT64_MAX;
 	bool join = false;
 
@@ -104,7 +108,7 @@ static void scan_words(struct work *w)
 static void find_continuations(struct work *w)
 {
 	continuations_find(w);
-	if (w->continuation_runs == CONTINUATION_RUNS)
+	if (w->frames.continuation_runs == CONTINUATION_RUNS)
 		stage_end(w, STAGE_CONTINUATIONS);
 }
 
@@ -173,8 +177,8 @@ bool round_prepare(struct work *w)
 {
 	size_t i;
 
-	for (i = 0; i < w->worklist_count; i++)
-		w->state[w->worklist[i]].run = 0;
+	for (i = 0; i < w->rounds.worklist_count; i++)
+		w->state[w->rounds.worklist[i]].run = 0;
 	/* First code with a stack of its own, whose starts are found otherwise, and all new code ranges: these renumber the
 	 * others, and what follows goes by number. */
 	own_stack_decide(w);

@@ -4,6 +4,7 @@
  * (calls, addresses in data, how the code ends) and for parts (jumps with a frame), and judges between two rounds.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/range_starts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static void untouched_check(const struct work *w)
 		if ((called != s->is_callee && (called || s->callee_losses < CALLEE_LOSSES_MOST)) ||
 		    (s->entered & ENTRY_LED && !(s->evidence & EVIDENCE_LED)) || s->framed_part != range_is_framed_part(s) ||
 		    (s->kind == RANGE_PART && called && !s->exit_sp_mismatch) ||
-		    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED) || w->place[s->id] != i)
+		    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED) || w->graph.place[s->id] != i)
 			abort();
 	}
 #else
@@ -73,17 +74,17 @@ void called_find(struct work *w)
 	bool some = false;
 	size_t i;
 
-	for (i = 0; i < w->touched_count; i++) {
-		uint32_t k = w->place[w->touched[i]];
+	for (i = 0; i < w->graph.touched_count; i++) {
+		uint32_t k = w->graph.place[w->graph.touched[i]];
 
 		w->state[k].touched = false;
 		some |= touched_judge(w, k);
 	}
-	w->touched_count = 0;
+	w->graph.touched_count = 0;
 	untouched_check(w);
-	for (i = 0; some && i < w->tails.count; i++) /* what tail-calls a part is one, too */
-		if (w->tails.list[i].to != NO_RANGE && w->state[w->place[w->tails.list[i].to]].framed_part)
-			w->state[w->place[w->tails.list[i].from]].run |= RUN_NEWS;
+	for (i = 0; some && i < w->graph.tails.count; i++) /* what tail-calls a part is one, too */
+		if (w->graph.tails.list[i].to != NO_RANGE && w->state[w->graph.place[w->graph.tails.list[i].to]].framed_part)
+			w->state[w->graph.place[w->graph.tails.list[i].from]].run |= RUN_NEWS;
 }
 
 /* Is the word at an offset of a data section an address in the middle of a code range? Then it and its neighbours are
@@ -195,7 +196,7 @@ static bool is_refuted(const struct work *w, uint32_t i)
 void parts_find(struct work *w)
 {
 	const struct code_range *p = w->ranges.list, *last = p + w->ranges.count;
-	const struct edge *x = w->edges.list, *end = x + w->edges.count;
+	const struct edge *x = w->graph.edges.list, *end = x + w->graph.edges.count;
 	size_t i, k;
 
 	for (; x < end; x++) {
@@ -221,8 +222,8 @@ void parts_find(struct work *w)
 	if (stage_has_ended(w, STAGE_STARTS))
 		starts_classify(w);
 	/* Edges from code ranges that are to be analysed again are void; drop them before edges_apply() uses them. */
-	for (i = k = 0; i < w->edges.count; i++)
-		if (!w->state[w->edges.list[i].from].run)
-			w->edges.list[k++] = w->edges.list[i];
-	w->edges.count = k;
+	for (i = k = 0; i < w->graph.edges.count; i++)
+		if (!w->state[w->graph.edges.list[i].from].run)
+			w->graph.edges.list[k++] = w->graph.edges.list[i];
+	w->graph.edges.count = k;
 }

@@ -4,6 +4,8 @@
  * relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
+#include "analysis/interproc/call_graph.h"
+#include "analysis/interproc/range_starts.h"
 #include "arch/x86/opcodes.h"
 #include "support/memory.h"
 #include "support/sort.h"
@@ -45,7 +47,7 @@ static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 		old = from;
 	}
 	for (i = old; i < w->ranges.count; i++)
-		w->place[state[i].id] = (uint32_t)i;
+		w->graph.place[state[i].id] = (uint32_t)i;
 	w->state = state;
 	w->state_count = w->ranges.count;
 }
@@ -55,14 +57,14 @@ void undiscovered_add(struct work *w)
 	size_t before = w->ranges.count;
 	uint32_t *moved;
 
-	sort_words(w->undiscovered, w->undiscovered_count);
-	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
-	if (!w->undiscovered_count) {
+	sort_words(w->starts.undiscovered, w->starts.undiscovered_count);
+	w->starts.undiscovered_count = words_unique(w->starts.undiscovered, w->starts.undiscovered_count);
+	if (!w->starts.undiscovered_count) {
 		index_renew(w);
 		return;
 	}
 	moved = mem_alloc(before, sizeof(*moved));
-	if (ranges_add(&w->ranges, &w->out->space, w->undiscovered, w->undiscovered_count, moved)) {
+	if (ranges_add(&w->ranges, &w->out->space, w->starts.undiscovered, w->starts.undiscovered_count, moved)) {
 		w->env.ranges = w->ranges.list;
 		w->env.range_count = w->ranges.count;
 		states_grow(w, moved, before);
@@ -75,15 +77,16 @@ void undiscovered_add(struct work *w)
 	}
 	free(moved);
 	/* The first rounds find by far the most: later ones need little of that memory. */
-	free(w->undiscovered);
-	w->undiscovered = NULL;
-	w->undiscovered_count = w->undiscovered_capacity = 0;
+	free(w->starts.undiscovered);
+	w->starts.undiscovered = NULL;
+	w->starts.undiscovered_count = w->starts.undiscovered_capacity = 0;
 }
 
 void undiscovered_put(struct work *w, uint64_t target)
 {
-	mem_reserve(&w->undiscovered, &w->undiscovered_capacity, w->undiscovered_count, sizeof(*w->undiscovered));
-	w->undiscovered[w->undiscovered_count++] = target;
+	mem_reserve(&w->starts.undiscovered, &w->starts.undiscovered_capacity, w->starts.undiscovered_count,
+	            sizeof(*w->starts.undiscovered));
+	w->starts.undiscovered[w->starts.undiscovered_count++] = target;
 }
 
 /* Notes a target as undiscovered, if it is an address of code and lies in no code range. */
@@ -100,7 +103,8 @@ static int pointer_order(const void *a, const void *b)
 	return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Collects the addresses of code that relocations put into data (work.data), sorted; also by place (env.pointers). */
+/* Collects the addresses of code that relocations put into data (work.starts.data), sorted; also by place
+ * (env.pointers). */
 static void data_read(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -121,18 +125,18 @@ static void data_read(struct work *w)
 			if ((r.type != R_X86_64_RELATIVE && r.type != R_X86_64_IRELATIVE) || (addr & (FLOW_EXTERN | FLOW_SLOT)) ||
 			    !space_at(&w->out->space, addr))
 				continue;
-			mem_reserve(&w->data, &capacity, w->data_count, sizeof(*w->data));
-			w->data[w->data_count++] = addr;
+			mem_reserve(&w->starts.data, &capacity, w->starts.data_count, sizeof(*w->starts.data));
+			w->starts.data[w->starts.data_count++] = addr;
 			if (r.type != R_X86_64_RELATIVE)
 				continue;
-			mem_reserve(&w->pointers, &pointer_capacity, w->env.pointer_count, sizeof(*w->pointers));
-			w->pointers[w->env.pointer_count++] = (struct flow_pointer){r.offset, addr};
+			mem_reserve(&w->starts.pointers, &pointer_capacity, w->env.pointer_count, sizeof(*w->starts.pointers));
+			w->starts.pointers[w->env.pointer_count++] = (struct flow_pointer){r.offset, addr};
 		}
 	}
-	sort_words(w->data, w->data_count);
-	w->data_count = words_unique(w->data, w->data_count);
-	sort_by_address_if_needed(w->pointers, w->env.pointer_count, sizeof(*w->pointers), pointer_order);
-	w->env.pointers = w->pointers;
+	sort_words(w->starts.data, w->starts.data_count);
+	w->starts.data_count = words_unique(w->starts.data, w->starts.data_count);
+	sort_by_address_if_needed(w->starts.pointers, w->env.pointer_count, sizeof(*w->starts.pointers), pointer_order);
+	w->env.pointers = w->starts.pointers;
 }
 
 bool section_is_own(const struct work *w, const struct elf_section *s)
@@ -298,12 +302,12 @@ static bool is_prologue(const struct code_section *c, uint64_t addr)
 
 bool number_may_begin(const struct work *w, uint64_t addr)
 {
-	const struct code_section *c = w->padding.prevails ? space_at(&w->out->space, addr) : NULL;
+	const struct code_section *c = w->starts.padding.prevails ? space_at(&w->out->space, addr) : NULL;
 
 	if (!c || addr == c->addr || is_prologue(c, addr) ||
 	    code_is_sigreturn(c->bytes + (addr - c->addr), c->size - (addr - c->addr)))
 		return true;
-	return word_has(w->padded, w->padded_count, addr);
+	return word_has(w->starts.padded, w->starts.padded_count, addr);
 }
 
 /*
@@ -318,10 +322,10 @@ static void words_sift(struct work *w)
 	struct sweep x = {0};
 	size_t i, k = 0;
 
-	sort_words(w->undiscovered, w->undiscovered_count);
-	w->undiscovered_count = words_unique(w->undiscovered, w->undiscovered_count);
-	for (i = 0; i < w->undiscovered_count; i++) {
-		uint64_t word = w->undiscovered[i];
+	sort_words(w->starts.undiscovered, w->starts.undiscovered_count);
+	w->starts.undiscovered_count = words_unique(w->starts.undiscovered, w->starts.undiscovered_count);
+	for (i = 0; i < w->starts.undiscovered_count; i++) {
+		uint64_t word = w->starts.undiscovered[i];
 		bool decoded, amidst;
 
 		if (word >= x.end)
@@ -332,13 +336,13 @@ static void words_sift(struct work *w)
 			continue;
 		if (!number_may_begin(w, word))
 			continue;
-		w->undiscovered[k++] = word;
+		w->starts.undiscovered[k++] = word;
 		if (!decoded || amidst || !x.certain) {
 			sweep_begin(w, &x, word);
 			x.certain = is_prologue(x.c, word);
 		}
 	}
-	w->undiscovered_count = k;
+	w->starts.undiscovered_count = k;
 }
 
 void undiscovered_in_words(struct work *w)
@@ -358,8 +362,8 @@ void undiscovered_in_data(struct work *w)
 	size_t i;
 
 	data_read(w);
-	for (i = 0; i < w->data_count; i++)
-		undiscovered_note(w, w->data[i]);
+	for (i = 0; i < w->starts.data_count; i++)
+		undiscovered_note(w, w->starts.data[i]);
 	own_stack_starts(w);
 	undiscovered_add(w);
 }

@@ -8,6 +8,7 @@
  * Only addresses are considered whose row is .eh_frame's alone, not proven by code, and contradicts a function's entry.
  */
 #include "analysis/interproc/tried_starts.h"
+#include "analysis/interproc/range_starts.h"
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -141,10 +142,10 @@ static void start_called(const struct work *w, struct starts *s, size_t i)
 {
 	uint32_t k;
 
-	for (k = w->calls.into[w->state[i].id]; k; k = w->calls.list[k - 1].next) {
-		const struct link *x = &w->calls.list[k - 1];
+	for (k = w->graph.calls.into[w->state[i].id]; k; k = w->graph.calls.list[k - 1].next) {
+		const struct link *x = &w->graph.calls.list[k - 1];
 
-		if (x->start && !w->ranges.list[w->place[x->from]].inferred) {
+		if (x->start && !w->ranges.list[w->graph.place[x->from]].inferred) {
 			start_put(s, x->target);
 			return;
 		}
@@ -181,12 +182,12 @@ void wide_called(struct work *w)
 
 	if (!w->options->no_cfi)
 		extent = wide_extent(w, &s, &first);
-	for (i = 0; i < w->calls.other_count && extent; i++) {
-		const struct link *x = &w->calls.list[w->calls.others[i]];
+	for (i = 0; i < w->graph.calls.other_count && extent; i++) {
+		const struct link *x = &w->graph.calls.list[w->graph.calls.others[i]];
 
 		if (x->target - first < extent && x->to != NO_RANGE && x->kind != EXIT_REF &&
-		    w->state[w->place[x->to]].rows.unproven && !w->ranges.list[w->place[x->from]].inferred &&
-		    may_begin(w, w->place[x->to], x->target))
+		    w->state[w->graph.place[x->to]].rows.unproven && !w->ranges.list[w->graph.place[x->from]].inferred &&
+		    may_begin(w, w->graph.place[x->to], x->target))
 			start_put(&s, x->target);
 	}
 	entries_add(w, &s);
@@ -200,12 +201,12 @@ void wide_called(struct work *w)
 static void referred_find(const struct work *w, struct starts *s, const struct code_range *p, uint64_t start,
                           uint64_t end)
 {
-	size_t i = SEARCH(w->data_count, k, w->data[k] < start);
+	size_t i = SEARCH(w->starts.data_count, k, w->starts.data[k] < start);
 
 	if (start == p->start && p->named)
 		start_put(s, start);
-	for (; i < w->data_count && w->data[i] < end; i++)
-		start_put(s, w->data[i]);
+	for (; i < w->starts.data_count && w->starts.data[i] < end; i++)
+		start_put(s, w->starts.data[i]);
 }
 
 /* Has a code range one row of .eh_frame for all of it, or does the code contradict .eh_frame at a function's entry? */
