@@ -5,7 +5,7 @@
  * pointer to a member reaches only this member. Any other fact concerns the whole object.
  */
 #include "dwarf/lines.h"
-#include "site/setup.h"
+#include "site/start_up_code.h"
 #include "support/memory.h"
 #include "shared/search.h"
 

@@ -7,7 +7,7 @@
  *
  * Some analyses have a loop of their own, for a reason that each gives at its head:
  *   - they visit each instruction once, so that there is nothing to iterate: frame_slots.c, flag_readers.c,
- *     track_detour.c, own_stack_starts.c, site/setup.c;
+ *     track_detour.c, own_stack_starts.c, site/start_up_code.c;
  *   - they judge whole paths, whose states are not joined: continuation_walk.c, objtool's stack_walk.c and uaccess.c;
  *   - they sweep an array backward until nothing changes: tails.c;
  *   - they iterate over the code ranges of a file in parallel: fixpoint.c.

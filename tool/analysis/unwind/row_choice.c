@@ -179,7 +179,8 @@ static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct e
 
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. A rule that is unproven
  * contradicts nothing. */
-static inline __attribute__((always_inline)) void decide(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
+static inline __attribute__((always_inline)) void row_choose(struct emit *e, uint64_t addr,
+                                                             const struct etch_cfi_row *cfi)
 {
 	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
 	unsigned source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
@@ -323,13 +324,13 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 		const struct etch_cfi_row *c = e->cfi_at < e->cfi_count ? &e->cfi[e->cfi_at] : NULL;
 
 		if (c && c->start > at) { /* a gap of .eh_frame before c */
-			decide(e, at, NULL);
+			row_choose(e, at, NULL);
 			at = c->start < end ? c->start : end;
 			fresh = true;
 			continue;
 		}
 		if (fresh || (c && c->start == at))
-			decide(e, at, c);
+			row_choose(e, at, c);
 		if (!c || c->end >= end)
 			break;
 		at = c->end;

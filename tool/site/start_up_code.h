@@ -3,8 +3,8 @@
  * Which code may run after a program's calls of etch_sync and etch_seal. All other code is its set-up, whose stores do
  * not keep these calls from arming a field.
  */
-#ifndef SITE_SETUP_H
-#define SITE_SETUP_H
+#ifndef SITE_START_UP_CODE_H
+#define SITE_START_UP_CODE_H
 
 #include "site/site.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that may run after etch_sync (setup.h). The search marks instructions of the whole file, each once; nothing is
- * joined, so that it is no domain of dataflow/solver.h. */
-#include "site/setup.h"
+/* Code that may run after etch_sync (start_up_code.h). The search marks instructions of the whole file, each once;
+ * nothing is joined, so that it is no domain of dataflow/solver.h. */
+#include "site/start_up_code.h"
 
 #include "analysis/runtimes/runtimes.h"
 #include "elf/dynamic.h"
