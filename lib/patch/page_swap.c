@@ -3,6 +3,9 @@
  * page_swap.c: changes any bytes of whole pages of text at once, while threads execute them: a
  * copy with the changes is prepared elsewhere and moved over the old pages by one mremap(2).
  *
+ * A set comes here twice: commit_any() prepares the copies, and txn_change() (patch.c), which stores memory first, has
+ * swaps_do() move them.
+ *
  * The kernel holds mmap_lock for writing over the whole call. It unmaps the old pages and flushes
  * the TLB of every CPU that runs the process (mremap_to(), do_vmi_munmap(); tlb_finish_mmu() returns
  * when each has acknowledged) before it installs the first page of the copy (move_page_tables()), and
