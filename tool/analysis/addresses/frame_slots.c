@@ -133,3 +133,43 @@ bool frame_slot_is_variable(const struct track_func *f, size_t i)
 	free(x.todo);
 	return variable;
 }
+
+/* Instructions after a push among which the pushed word has to be overwritten. */
+#define OVERWRITE_REACH 16
+
+/* The memory that an instruction reads is certainly none of the `size` bytes from rsp on. */
+static bool reads_elsewhere(const struct insn *in, int64_t size)
+{
+	if (in->mem != MEM_READ && in->mem != MEM_UPDATE)
+		return true;
+	if (in->index != INSN_NO_REG || !in->mem_size || in->segment)
+		return false;
+	if (in->base == ETCH_REG_RSP)
+		return in->disp >= size || in->disp + (int64_t)in->mem_size <= 0;
+	return in->base == INSN_PC_REG;
+}
+
+bool frame_push_is_overwritten(const struct track_func *f, size_t i)
+{
+	const struct insn *push = &f->code->insns[i], *in;
+	int64_t by, from, to;
+	size_t k;
+
+	if (push->mem != MEM_NONE || push->move != MOVE_NONE || push->newer || f->entries->fault_count ||
+	    !(push->writes >> ETCH_REG_RSP & 1) ||
+	    !insn_stack_move(f->fn->bytes + (push->addr - f->fn->start), push, &by) || by != -8)
+		return false;
+	for (k = i + 1; k < f->code->count && k <= i + OVERWRITE_REACH; k++) {
+		in = &f->code->insns[k];
+		if (in->flow != FLOW_NEXT || in->newer || in->string || (in->writes >> ETCH_REG_RSP & 1) ||
+		    !reads_elsewhere(in, 8))
+			return false;
+		if (in->mem != MEM_WRITE || in->base != ETCH_REG_RSP || in->index != INSN_NO_REG || in->segment)
+			continue;
+		from = in->disp > 0 ? in->disp : 0;
+		to = in->disp + (int64_t)in->mem_size < 8 ? in->disp + (int64_t)in->mem_size : 8;
+		if (to - from >= 4)
+			return true;
+	}
+	return false;
+}

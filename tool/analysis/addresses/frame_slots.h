@@ -12,4 +12,11 @@
  */
 bool frame_slot_is_variable(const struct track_func *f, size_t i);
 
+/*
+ * Is instruction i a push of a register whose word is overwritten, at least half of it, before anything can read it?
+ * Compilers push any register to make space for a variable of up to 8 bytes (clang 19: push %rax), whatever
+ * it holds. Half an address is none.
+ */
+bool frame_push_is_overwritten(const struct track_func *f, size_t i);
+
 #endif

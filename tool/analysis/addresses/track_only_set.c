@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Is a register only the address of a set? Where a program's setter gets one of several objects, their addresses meet
  * in one register, which then goes through the lea of ETCH_ADDR and nowhere else. */
+#include "analysis/addresses/frame_slots.h"
 #include "analysis/addresses/track_internal.h"
 
 /* Instructions between the join and the death of the register. */
@@ -46,7 +47,8 @@ bool track_only_set(const struct track *t, size_t insn, unsigned reg)
 		const struct insn *in = &c->insns[insn];
 		bool of_set = in->no_escape && in->mem == MEM_ADDRESS && in->base == reg && in->index == INSN_NO_REG;
 
-		if (in->newer || in->string || ((insn_uses(in) >> reg & 1) && !of_set))
+		if (in->newer || in->string ||
+		    ((insn_uses(in) >> reg & 1) && !of_set && !frame_push_is_overwritten(t->f, insn)))
 			return false;
 		if (is_overwritten(t, in, reg))
 			return true;

@@ -392,7 +392,11 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 	if (x->object >= 0)
 		imm = (struct addr_value){x->object, true, .beside = x->beside, .off = x->off, .rooted = true, .root = x->off};
 	switch (in->move) {
-	case MOVE_NONE: escape_report(t, i, &imm, insn_captures_pointer(bytes_of(t, i), &t->f->code->insns[i])); break;
+	case MOVE_NONE:
+		/* What a register is compared with comes into none: if they are equal, the address has escaped elsewhere. */
+		if (!insn_compares_constant(bytes_of(t, i), in))
+			escape_report(t, i, &imm, insn_captures_pointer(bytes_of(t, i), in));
+		break;
 	case MOVE_LOAD: break;
 	case MOVE_SUM_LOAD:
 		if (result->object < 0)
@@ -538,7 +542,7 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 		data &= (uint16_t)~in->writes;
 	if (insn_is_syscall(bytes_of(t, i), in))
 		arguments_leave(t, s, i, data, 0, t->reporting && holds_address(s) ? kernel_registers(t, s, i) : 0);
-	else if (!insn_only_compares(bytes_of(t, i), in))
+	else if (!insn_only_compares(bytes_of(t, i), in) && !(t->reporting && data && frame_push_is_overwritten(t->f, i)))
 		leave(t, s, i, data, captures_pointer(t, s, i) ? data : 0);
 	pointers_apply(s, in, &mem.v, mem.slot);
 	choice = in->move == MOVE_NONE && (insn_makes_choice(bytes_of(t, i), in) || reads_choice(s, in));

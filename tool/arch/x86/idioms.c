@@ -36,6 +36,15 @@ bool insn_only_compares(const uint8_t *bytes, const struct insn *in)
 	       (bytes[0] & 0xf0) == 0x40 && ((bytes[1] & 0xfc) == 0x38 || (bytes[1] & 0xfe) == 0x84);
 }
 
+/* 3d cmp eax or rax with an immediate, 81 /7 of a register or memory. */
+bool insn_compares_constant(const uint8_t *bytes, const struct insn *in)
+{
+	unsigned at = (bytes[0] & 0xf0) == 0x40;
+
+	return !in->writes && in->imm_len == 4 && in->flow == FLOW_NEXT &&
+	       (bytes[at] == 0x3d || (bytes[at] == 0x81 && (bytes[at + 1] & 0x38) == 0x38));
+}
+
 /* 0f 40 to 4f cmov, 0f 90 to 9f setcc, 10 to 1f adc and sbb, 80 to 83 with /2 and /3 the same of an immediate. */
 bool insn_makes_choice(const uint8_t *bytes, const struct insn *in)
 {

@@ -132,6 +132,8 @@ bool insn_captures_pointer(const uint8_t *bytes, const struct insn *insn);
 bool insn_replaces_part(const uint8_t *bytes, const struct insn *insn);
 /* Does it only compare registers, with one another or with memory? */
 bool insn_only_compares(const uint8_t *bytes, const struct insn *insn);
+/* Does an instruction only compare a register or memory with a constant of 4 bytes? */
+bool insn_compares_constant(const uint8_t *bytes, const struct insn *in);
 /* May it select one of two constants, as cmov, setcc, adc and sbb do? */
 bool insn_makes_choice(const uint8_t *bytes, const struct insn *insn);
 
