@@ -20,15 +20,21 @@
 #define REGISTERS 0xff01ffu
 /* A record may appear in its buffer this much after its time. */
 #define LATE_NS 5000000u
-/* Data of a buffer. Without privileges a user may have 512 KiB for each processor (perf_event_mlock_kb), and after that
- * what `ulimit -l` allows. */
-#define RING_MOST  (16u << 20)
-#define RING_LEAST (128u << 10)
-/* How much of a stack a sample copies unless it is told: all that fits in a record, where a buffer holds at least 64 of
- * those; less where a buffer would be full after a few. */
-#define RING_LARGE  (4u << 20)
-#define STACK_SMALL 32768u
-#define PAGE        4096u
+/*
+ * Data of a buffer. Without privileges a user may have 512 KiB for each processor (perf_event_mlock_kb), and after that
+ * what `ulimit -l` allows. With more than RING_SHARED / RING_MOST processors each has less.
+ */
+#define RING_MOST   (32u << 20)
+#define RING_SHARED (512u << 20)
+#define RING_MANY   (16u << 20)
+#define RING_LEAST  (128u << 10)
+/*
+ * How much of a stack a sample copies unless it is told: all that fits in a record, where a buffer of the largest size
+ * then holds half a second; else half of that, so that etch has as much time to read a buffer before it is full.
+ */
+#define STACK_LARGE_HZ 1000u
+#define STACK_SMALL    32768u
+#define PAGE           4096u
 
 /* `waits`: the event is that a thread stops running, else that a period of its time has passed. */
 static void attr_set(struct perf_event_attr *a, const struct perf_options *o, bool waits)
@@ -206,10 +212,17 @@ static int rings_open(struct perf_session *s, const struct perf_options *o, uint
 	return 0;
 }
 
+static uint64_t ring_most(const struct perf_session *s, const struct perf_options *o)
+{
+	if (!o->on_cpu && !o->off_cpu)
+		return RING_LEAST;
+	return s->count <= RING_SHARED / RING_MOST ? RING_MOST : RING_MANY;
+}
+
 static bool rings_are_large(const struct perf_session *s)
 {
 	for (size_t i = 0; i < s->count; i++)
-		if (s->rings[i].page && s->rings[i].size < RING_LARGE)
+		if (s->rings[i].page && s->rings[i].size < RING_MOST)
 			return false;
 	return true;
 }
@@ -333,11 +346,11 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	if (rings_open(s, o, o->on_cpu || o->off_cpu ? RING_MOST : RING_LEAST, e))
+	if (rings_open(s, o, ring_most(s, o), e))
 		return -1;
 	how = *o;
 	if (!how.stack)
-		how.stack = rings_are_large(s) ? PERF_STACK_MOST / 8 * 8 : STACK_SMALL;
+		how.stack = o->hz <= STACK_LARGE_HZ && rings_are_large(s) ? PERF_STACK_MOST / 8 * 8 : STACK_SMALL;
 	s->stack = how.stack;
 	how.kernel = o->kernel && (o->off_cpu || kernel_allowed(o, pid));
 	attrs_set(s, &how);
