@@ -73,6 +73,9 @@ static bool is_read_of(const struct site *s, const struct field *f)
 	       (uint64_t)s->off + s->size > f->from;
 }
 
+/* Could an immediate replace this read, by its instruction? */
+static bool has_form(const struct site *s) { return !s->reason || !strcmp(s->reason, REASON_NOT_LINKED); }
+
 /* The reads of a field that have an immediate form; *all: with those that have none. */
 static size_t reads_count(const struct field *f, size_t *all)
 {
@@ -82,7 +85,7 @@ static size_t reads_count(const struct field *f, size_t *all)
 		bool read = is_read_of(f->sites[i], f);
 
 		*all += read;
-		formed += read && !f->sites[i]->reason;
+		formed += read && has_form(f->sites[i]);
 	}
 	return formed;
 }

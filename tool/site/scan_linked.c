@@ -426,7 +426,7 @@ static void unchangeable_leave(struct scan *s, uint32_t parts)
 
 		if (!site_kind_is_patched(site->kind) || site->reason || is_changeable(site, parts))
 			continue;
-		site->reason = "what of libetch changes it is not linked";
+		site->reason = REASON_NOT_LINKED;
 		memset(&site->entry, 0, sizeof(site->entry));
 		left[site->object]++;
 	}

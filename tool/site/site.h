@@ -76,6 +76,9 @@ struct object_list {
 	size_t defined; /* the first `defined` are defined in this file */
 };
 
+/* A `reason` that is not the instruction's: the program has no code of libetch's that could change it. */
+#define REASON_NOT_LINKED "what of libetch changes it is not linked"
+
 /* How an instruction or data word uses an object. */
 enum site_kind {
 	SITE_LOAD, /* a read, which an immediate can replace if `reason` is null */
