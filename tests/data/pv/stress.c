@@ -280,7 +280,8 @@ static void handler(int sig, siginfo_t *info, void *context)
 	signals++;
 	n = etch_backtrace_from(context, a, DEPTH, &status);
 	m = backtrace(b, DEPTH);
-	for (i = 0; i < m && b[i] != a[0]; i++)
+	/* b[0] is this call of backtrace(). A nested signal may have interrupted its return, at the same address. */
+	for (i = 1; i < m && b[i] != a[0]; i++)
 		;
 	if (i < m)
 		walks_compare(a, n, status, b + i, m - i);
