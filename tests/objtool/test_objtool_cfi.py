@@ -5,7 +5,6 @@ tests/objtool/test_objtool_cfi.py OBJTOOL_6_12 OBJTOOL_7_2`); objects that clang
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from compilers import installed
 from conftest import ROOT, run
 from test_objtool import real_objtools
 
@@ -98,7 +98,7 @@ FLAGS = ("-O2 -mcmodel=kernel -mno-red-zone -mno-sse -fno-pic -ffreestanding -fn
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_objects_of_clang(etch, request, tmp_path, release):
-    clang = next(filter(None, map(shutil.which, ("clang-22", "clang-19", "clang-16", "clang"))), None)
+    clang = max(installed(r"clang(-\d+)?"), key=lambda name: int(run([name, "-dumpversion"]).stdout.split(".")[0]), default=None)
     path, source = tmp_path / "a.o", tmp_path / "a.c"
     source.write_text(SOURCE)
     if not clang or subprocess.run([clang, *FLAGS, "-c", source, "-o", path], capture_output=True, check=False).returncode:
