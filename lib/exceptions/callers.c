@@ -43,13 +43,10 @@ struct tables {
 
 static bool tables_open(const struct prepare_image *im, struct tables *t)
 {
-	const Elf64_Dyn *d = NULL;
+	const Elf64_Dyn *d = loaded_dynamic(im);
 	uint64_t symbols = 0, strings = 0;
 
 	memset(t, 0, sizeof(*t));
-	for (unsigned i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_DYNAMIC && loaded_inside(im, im->bias + im->phdr[i].p_vaddr, im->phdr[i].p_memsz))
-			d = (const Elf64_Dyn *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr);
 	for (; d && d->d_tag != DT_NULL; d++)
 		switch (d->d_tag) {
 		case DT_SYMTAB: symbols = d->d_un.d_ptr; break;

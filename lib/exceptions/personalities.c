@@ -43,12 +43,9 @@ struct names {
 
 static bool names_open(const struct prepare_image *im, struct names *n)
 {
-	const Elf64_Dyn *d = NULL;
+	const Elf64_Dyn *d = loaded_dynamic(im);
 
 	memset(n, 0, sizeof(*n));
-	for (unsigned i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_DYNAMIC && loaded_inside(im, im->bias + im->phdr[i].p_vaddr, im->phdr[i].p_memsz))
-			d = (const Elf64_Dyn *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr);
 	for (; d && d->d_tag != DT_NULL; d++) {
 		const void *at = (const void *)(uintptr_t)d->d_un.d_ptr;
 

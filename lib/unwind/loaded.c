@@ -578,7 +578,7 @@ static int is_linker(const struct dl_phdr_info *info)
 	return &_r_debug && im.start < im.end && (uint64_t)(uintptr_t)&_r_debug - im.start < im.end - im.start;
 }
 
-static const Elf64_Dyn *dynamic_section(const struct prepare_image *im)
+const Elf64_Dyn *loaded_dynamic(const struct prepare_image *im)
 {
 	for (unsigned i = 0; i < im->phnum; i++)
 		if (im->phdr[i].p_type == PT_DYNAMIC)
@@ -657,7 +657,7 @@ static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 		more_add(&im);
 		return 0;
 	}
-	d = dynamic_section(&im);
+	d = loaded_dynamic(&im);
 	names = dynamic_names(&im, d);
 	for (e = d; names && e->d_tag != DT_NULL; e++)
 		if (e->d_tag == DT_SONAME)
@@ -680,7 +680,7 @@ extern const char *gnu_get_libc_version(void) __attribute__((weak));
 /* Finds the dynamic linker's list: DT_DEBUG of the program. */
 static void list_find(void)
 {
-	for (const Elf64_Dyn *d = dynamic_section(&program); d && d->d_tag != DT_NULL; d++)
+	for (const Elf64_Dyn *d = loaded_dynamic(&program); d && d->d_tag != DT_NULL; d++)
 		if (d->d_tag == DT_DEBUG)
 			__atomic_store_n(&modules_listed, (const struct r_debug *)(uintptr_t)d->d_un.d_ptr, __ATOMIC_RELEASE);
 }

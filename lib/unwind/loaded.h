@@ -115,6 +115,9 @@ static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uin
 	return at >= im->start && at <= im->end && size <= im->end - at;
 }
 
+/* The dynamic section of a module in memory; null: it has none. */
+const Elf64_Dyn *loaded_dynamic(const struct prepare_image *im);
+
 /* Is the whole range inside one readable segment of the module? */
 int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size);
 /* Fills *im from an entry of dl_iterate_phdr(3); start >= end: no segment is mapped. */
