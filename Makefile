@@ -208,6 +208,14 @@ $(B)/fuzzer: $(B)/o/tests/fuzz/fuzzer.o $(STRUCTURE_OBJ) $(FUZZ_OBJ) | $(B)/tool
 
 # ---- what people run --------------------------------------------------------
 
+# Commands of a build are shown with V=1, and where make only says what it would do.
+ifeq ($(V)$(findstring n,$(firstword -$(MAKEFLAGS))),)
+.SILENT:
+endif
+ifeq ($(MAKELEVEL)$(filter-out all,$(MAKECMDGOALS))$(findstring q,$(firstword -$(MAKEFLAGS)))$(findstring s,$(firstword -$(MAKEFLAGS))),0)
+$(info building etch (V=1 shows the commands) ...)
+endif
+
 # Targets that need more than a compiler run make again, once deps has brought it. Commands of that build are shown
 # with V=1; warnings and errors always are.
 QUIET    := --no-print-directory -j$(JOBS) $(if $(V),,-s)
