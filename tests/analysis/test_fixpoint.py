@@ -320,7 +320,7 @@ def scaled(etch, path, tmp_path):
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["callee-behind", "callee-before"])
-@pytest.mark.parametrize("between", ["", "call g\n"], ids=["plain", "calls"])
+@pytest.mark.parametrize("between", [pytest.param("", marks=pytest.mark.long), "call g\n"], ids=["plain", "calls"])
 def test_instructions_of_a_chain(etch, tmp_path, backward, between):
     """Ten times as many functions take ten times the instructions, and what sorting adds: n log n would be 13.3."""
     def count(n):

@@ -18,13 +18,11 @@ SIZES = {"findings": 1000, "long_names": 100, "archive.a": 60, "thin.a": 60, "ta
 # The short version: each command on what it is about.
 SHORT = [
     ("rewrite", "etched_aliases"), ("rewrite --undo", "sections"), ("check", "findings"), ("check --format json", "aliases"),
-    ("check --format sarif", "findings"), ("inspect summary", "nested_fdes"), ("inspect sites", "debug_units"), ("inspect orc", "entries"),
-    ("inspect orc --at", "fdes"), ("inspect code", "entries"), ("inspect code ADDR", "functions"),
-    ("inspect tables", "etched_objects.etched.so"), ("diff", "same_bodies"), ("diff, of other names", "same_bodies"),
-    ("check", "thin.a"), ("check", "unread_cies"), ("inspect fields", "etched_objects.etched.so"), ("inspect fields", "etched_fields.etched.so"),
-    ("inspect marks", "marks"), ("inspect marks", "mark_texts"), ("inspect cfi", "fdes"),
+    ("inspect summary", "nested_fdes"), ("inspect sites", "debug_units"), ("inspect orc", "entries"), ("inspect code", "entries"),
+    ("inspect code ADDR", "functions"), ("inspect tables", "etched_objects.etched.so"), ("diff", "same_bodies"), ("check", "thin.a"),
+    ("check", "unread_cies"), ("inspect fields", "etched_fields.etched.so"), ("inspect marks", "marks"), ("inspect cfi", "fdes"),
     ("inspect sframe", "sframe_blocks.so"), ("rewrite --sframe --fix-cfi", "functions.so"), ("objtool", "kernel_keys"),
-    ("inspect orc", "own_tables.so"), ("objtool", "kernel_calls"), ("objtool", "kernel_sections"), ("objtool", "calls"),
+    ("objtool", "kernel_calls"), ("objtool", "calls"),
 ]
 
 

@@ -3,6 +3,7 @@
 layouts, whose tables they are, what is malformed."""
 
 import json
+import os
 import random
 import re
 import struct
@@ -435,7 +436,8 @@ def test_mutants(etch_asan, tmp_path, linked):
         headers = elf["e_shoff"], elf["e_shnum"] * elf["e_shentsize"]
     rng = random.Random(7)
     shown = 0
-    for n in range(60):
+    count = 60 if os.environ.get("ETCH_TESTS") == "all" else 30
+    for n in range(count):
         data = bytearray(whole)
         for _ in range(rng.randint(1, 8)):
             start, size = headers if n % 4 == 0 else rng.choice(parts)
@@ -450,7 +452,7 @@ def test_mutants(etch_asan, tmp_path, linked):
         assert p.returncode in (0, 2), (n, p.stderr[-3000:])
         assert len(p.stderr.splitlines()) == (p.returncode == 2), (n, p.stderr)
         shown += p.returncode == 0
-    assert shown > 15
+    assert shown > count // 4
 
 
 def test_a_name_with_anything_in_it(etch, tmp_path):

@@ -86,7 +86,7 @@ def changes(path):
             yield at, data[:at] + new + data[at + len(code):]
 
 
-@pytest.mark.parametrize("release", ["6.1", "6.12"])
+@pytest.mark.parametrize("release", [pytest.param("6.1", marks=pytest.mark.long), "6.12"])
 def test_mutants_as_objtool(etch, request, tmp_path, release):
     tool = request.getfixturevalue("objtool" if release == "6.1" else "objtool_6_12")
     seen, count = set(), 0

@@ -417,6 +417,7 @@ def test_pprof(etch, burn, tmp_path):
             assert s.mappings[0] == (str(burn), run(["readelf", "-n", burn]).stdout.partition("Build ID: ")[2].split()[0])
 
 
+@pytest.mark.long  # Go compiles its pprof first
 def test_go_reads_pprof(etch, burn, go, tmp_path):
     out = tmp_path / "a.pb.gz"
     run([etch, "profile", "-F", HZ, "-o", out, "--", burn, "0.3"])

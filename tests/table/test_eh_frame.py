@@ -248,6 +248,7 @@ def test_exceptions_of_a_loaded_library(option, build, tmp_path):
     assert {run([tmp_path / host, tmp_path / so]).stdout for host in ("host", "new-host") for so in ("was.so", "new-was.so")} == {f"{3 * (63 + 1000 + 70000)}\n"}
 
 
+@pytest.mark.long
 def test_size_is_at_most_that_of_gcc(build, tmp_path):
     """SQLite's FDEs by etch, made from the code alone, against gcc's."""
     # Half a minute of a processor's time, which a machine busy with other tests may take long to give.

@@ -64,7 +64,7 @@ def test_without_sanitizers_and_with_another_compiler(tmp_path, build):
 
 
 def test_damaged_tables(program):
-    tables = 40 if os.environ.get("ETCH_TESTS") == "all" else 20
+    tables = 40 if os.environ.get("ETCH_TESTS") == "all" else 10
     n = drive(program, "mutate", 1, tables, 400)
     assert n["mutants"] == tables * 400
     # Damage of each kind: seen in the header, harmless in a lookup, and such that

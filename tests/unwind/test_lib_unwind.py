@@ -122,14 +122,14 @@ def test_corrupt_asan(build_asan, tmp_path):
          "-fno-sanitize-recover=undefined", "-o", out, *SOURCES, build_asan / "libetch.a", "-pthread", "-ldl"])
     run([build_asan / "etch", "rewrite", "--only", "orc", out])
     env = {**os.environ, "ASAN_OPTIONS": "detect_stack_use_after_return=0:detect_leaks=0"}
-    done([out, "corrupt", "30000"], env=env)
+    done([out, "corrupt", "10000"], env=env)
     done([out, "reuse"], env=env)
     # Tables of a smaller file, in both encodings; a cursor over each mutant that passes.
     for encoding in ("block", "orc"):
         file = tmp_path / encoding
         run(["gcc", "-O2", "-fPIC", "-shared", "-DFRAME=40", "-o", file, PLUGIN])
         run([build_asan / "etch", "rewrite", "--only", "orc", "--encoding", encoding, file])
-        done([out, "file", file, "3000"], env=env)
+        done([out, "file", file, "1000"], env=env)
 
 
 @pytest.mark.parametrize("kind", ["pie", "static"])
