@@ -210,13 +210,14 @@ def test_golden_table(fake):
     """Reviewed by eye: two commands, one row each way. Times are left out."""
     text, _ = fake("plain", "-r", "5", "-w", "0", "--", "true", "--", "true", "a b", text=True)
     text = re.sub(r"^(task clock|CPU migrations|context switches|page faults|time elapsed).*\n", "", text, flags=re.M)
+    assert not re.search(" $", text, re.M)
     text = re.sub(" {2,}", "  ", text)
     assert text == """\
 5 runs of each, in turn (A B A B ...)
   A  true
   B  true 'a b'
 
-  A  spread  B  spread  delta  interval  
+  A  spread  B  spread  delta  interval
 CPU cycles  5000  40.00%  6000  33.33%  +20.00%  -100.00% .. +180.00%  within noise
 instructions  10000  40.00%  12000  33.33%  +20.00%  -100.00% .. +180.00%  within noise
 cache references  15000  40.00%  18000  33.33%  +20.00%  -100.00% .. +180.00%  within noise

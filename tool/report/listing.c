@@ -102,6 +102,8 @@ static void row_put(const struct listing *l, char *const *cells, const size_t *w
 	for (c = 0; c < l->column_count; c++)
 		cell_put(&l->columns[c], cells ? cells[c] : l->columns[c].name, width[c], c + 1 == l->column_count, f);
 	if (!fclose(f)) {
+		while (size && line[size - 1] == ' ')
+			size--; /* the last cells are empty */
 		if (terminal && size > terminal)
 			for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
 				size--; /* not inside a character of UTF-8 */
