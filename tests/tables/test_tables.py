@@ -45,7 +45,10 @@ def update(etch, directory, *args, **kw):
 
 def test_each_file_gets_the_table_of_a_sidecar(etch, system, tmp_path):
     p = update(etch, tmp_path / "cache", system)
-    assert p.stdout == f"3 tables made, 0 removed; {tmp_path}/cache has {sum(map(len, tables(tmp_path / 'cache').values())) / 1e6:.1f} MB\n"
+    size = f"{sum(map(len, tables(tmp_path / 'cache').values())) / 1e3:.1f} KB"
+    assert p.stdout == f"3 tables made, 0 removed; {tmp_path}/cache has {size}\n"
+    assert run([etch, "tables", "--directory", tmp_path / "cache"]).stdout.startswith(f"{tmp_path}/cache: 3 tables, {size}\n")
+    assert run([etch, "tables", "--directory", tmp_path / "none"]).stdout.startswith(f"{tmp_path}/none: 0 tables, 0 B\n")
     (tmp_path / "side").mkdir()
     run([etch, "rewrite", "--only", "orc", "--sidecar", tmp_path / "side", *(system / n for n in ("one", "two", "lib.so"))])
     assert tables(tmp_path / "cache") == tables(tmp_path / "side") and len(tables(tmp_path / "side")) == 3

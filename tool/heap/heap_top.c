@@ -75,24 +75,11 @@ static void sums_add(struct heap_sum *to, const struct heap_sum *from)
 	}
 }
 
-/* A number of bytes, right-aligned in `columns` and a unit of two. */
-static void bytes_put(uint64_t bytes, int columns, FILE *out)
-{
-	static const char *const units[] = {"B ", "KB", "MB", "GB", "TB"};
-	double n = (double)bytes;
-	int i = 0;
-
-	for (; n >= 999.95 && i < 4; i++)
-		n /= 1000;
-	/* In a column all units have two letters. */
-	fprintf(out, "%*.*f %.*s", columns, i ? 1 : 0, n, i || columns ? 2 : 1, units[i]);
-}
-
 /* A sum for people, and exactly: "1.3 MB (1340216 bytes)". */
 static void sum_bytes_put(uint64_t bytes, FILE *out)
 {
 	if (bytes >= 1000) {
-		bytes_put(bytes, 0, out);
+		text_bytes(out, bytes, 0);
 		fprintf(out, " (%" PRIu64 " bytes)", bytes);
 	} else {
 		fprintf(out, "%" PRIu64 " byte%s", bytes, plural(bytes));
@@ -132,7 +119,7 @@ static void sums_put(const struct heap_sum *sum, enum heap_measure measure, bool
 		bool bold = color && order[k] == measure;
 
 		fputs(bold ? "\033[1m" : "", out);
-		bytes_put(sum[order[k]].bytes, 5, out);
+		text_bytes(out, sum[order[k]].bytes, 5);
 		fputs(bold ? "\033[0m  " : "  ", out);
 	}
 	fprintf(out, "%9" PRIu64 "  ", sum[MEASURE_TOTAL].count);
@@ -434,9 +421,9 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 	if (h->processes != 1)
 		fprintf(out, "%" PRIu64 " processes, their peaks added; ", h->processes);
 	fprintf(out, "the recorder took ");
-	bytes_put(h->memory, 0, out);
+	text_bytes(out, h->memory, 0);
 	fprintf(out, " of memory and ");
-	bytes_put(h->file, 0, out);
+	text_bytes(out, h->file, 0);
 	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in a process" : "");
 	stacks_missing(h, out);
 }

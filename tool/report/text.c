@@ -58,6 +58,18 @@ void text_clean_name(FILE *out, const char *path, const char *member)
 	}
 }
 
+void text_bytes(FILE *out, uint64_t bytes, int columns)
+{
+	static const char *const units[] = {"B ", "KB", "MB", "GB", "TB"};
+	double n = (double)bytes;
+	int i = 0;
+
+	for (; n >= 999.95 && i < 4; i++)
+		n /= 1000;
+	/* In a column all units have two letters. */
+	fprintf(out, "%*.*f %.*s", columns, i ? 1 : 0, n, i || columns ? 2 : 1, units[i]);
+}
+
 void text_line(FILE *out, const char *text)
 {
 	char *line;

@@ -32,6 +32,8 @@ void text_explain(FILE *out, const struct catalogue_entry *e, const char *kind);
 void text_clean(FILE *out, const char *text);
 /* Like text_clean(), "path(member)" if member is not null. */
 void text_clean_name(FILE *out, const char *path, const char *member);
+/* A number of bytes with a unit of 1000: "0 B", "9.8 MB". With `columns`, right-aligned in them, and a unit of two. */
+void text_bytes(FILE *out, uint64_t bytes, int columns);
 /* Prints a line at once: other processes may write to the same stream. */
 void text_line(FILE *out, const char *text);
 /* Prints a line to standard error: "etch: WHAT: ...", or "etch: ..." if `what` is null. */

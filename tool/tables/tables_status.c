@@ -74,7 +74,9 @@ static void text_put(const struct tables_directory *d, const struct counts *n)
 	if (begun)
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime(&begun));
 	text_clean(stdout, d->path);
-	printf(": %zu table%s, %.1f MB\n", tables_count(d), plural(tables_count(d)), 1e-6 * (double)d->bytes);
+	printf(": %zu table%s, ", tables_count(d), plural(tables_count(d)));
+	text_bytes(stdout, d->bytes, 0);
+	putchar('\n');
 	if (*s->version) {
 		printf("last update: %s by etch ", when);
 		text_clean(stdout, s->version);

@@ -353,7 +353,9 @@ static void summary_print(const struct update *u)
 
 	printf("%zu table%s made, %zu removed; ", n[OUTCOME_MADE], n[OUTCOME_MADE] == 1 ? "" : "s", u->removed);
 	text_clean(stdout, u->directory.path);
-	printf(" has %.1f MB\n", 1e-6 * (double)*u->bytes);
+	fputs(" has ", stdout);
+	text_bytes(stdout, *u->bytes, 0);
+	putchar('\n');
 	if (n[OUTCOME_REFUSED])
 		printf("%zu file%s cannot have one (-v says why)\n", n[OUTCOME_REFUSED], n[OUTCOME_REFUSED] == 1 ? "" : "s");
 	if (n[OUTCOME_CONTESTED])
