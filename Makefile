@@ -319,7 +319,7 @@ install: all	## to PREFIX (/usr/local): tool, library, headers, pkg-config and C
 	cd docs && set -- *.md *.svg tutorials/*.md guides/*.md guides/*.png schemas/*.json && for file; do \
 		to=$(abspath $(DESTDIR)$(DATADIR))/doc/etch/$$file && $(INSTALL) -D -m 644 $$file $$to || exit 1; \
 		case $$file in *.md) \
-			awk -v page=$$file -v installed="$$*" -f ../scripts/installed_links.awk $$file >$$to || exit 1 ;; \
+			awk -v page=$$file -v installed="$$*" -f installed_links.awk $$file >$$to || exit 1 ;; \
 		esac; \
 	done
 	for page in docs/man/*.[1-8]; do \

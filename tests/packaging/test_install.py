@@ -43,6 +43,18 @@ def pkg_config(prefix, *args):
     return run(["pkg-config", *args, "etch"], env=env).stdout.split()
 
 
+@pytest.mark.parametrize("packager", ["deb", "rpm"])
+def test_packages_have_all_that_is_installed(build, tmp_path, packager):
+    """The files that a package is made from, which are not the whole tree, are enough for make install."""
+    (files,) = re.findall(r"^git ls-files -z (.*?) \|", (ROOT / "scripts" / f"{packager}.sh").read_text(), re.M)
+    for name in run(["git", "-C", ROOT, "ls-files", "-z", *files.split()]).stdout.split("\0"):
+        if (ROOT / name).is_file():
+            (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / "tree" / name)
+    run(["make", "-s", "-C", tmp_path / "tree", "-o", "all", f"B={build}", f"DESTDIR={tmp_path / 'to'}", "PREFIX=/usr", "install"])
+    assert (tmp_path / "to/usr/share/doc/etch/README.md").stat().st_size > 1000
+
+
 def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
     run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/e", "install"])
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir()}

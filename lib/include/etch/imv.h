@@ -239,8 +239,8 @@ const char *etch_strerror(int error);
 #ifdef __pic__
 #define ETCH_PAD_BASE_                   \
 	".irp etch_r,8,9,10,11,13,14,15\n\t" \
-	".ifeqs \"%1\",\"(%%r\\etch_r)\"\n\t.p2align 3,,6\n\t.endif\n\t.endr\n\t"
-#define ETCH_PAD_R12_ ".ifeqs \"%1\",\"(%%r12)\"\n\t.p2align 3\n\t.endif\n\t"
+	".ifc %1,(%%r\\etch_r)\n\t.p2align 3,,6\n\t.endif\n\t.endr\n\t"
+#define ETCH_PAD_R12_ ".ifc %1,(%%r12)\n\t.p2align 3\n\t.endif\n\t"
 #else
 #define ETCH_PAD_BASE_ ""
 #define ETCH_PAD_R12_  ""

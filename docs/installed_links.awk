@@ -2,7 +2,7 @@
 # Prints a page of docs/ as `make install` installs it: a link to a file that is not installed, such as a source file or a
 # report, becomes its text.
 #
-#     awk -v page=guides/make.md -v installed='README.md check.md guides/make.md' -f scripts/installed_links.awk docs/guides/make.md
+#     awk -v page=guides/make.md -v installed='README.md check.md guides/make.md' -f docs/installed_links.awk docs/guides/make.md
 #
 # `page` and `installed` are paths in docs/.
 
