@@ -35,7 +35,7 @@ INSTALL = "apt-get -q -y --no-install-recommends install $(apt-cache search --na
 COMPILERS = INSTALL.format(r"(gcc|g\+\+|clang)-[0-9]+")
 # Nobody needs these for etch: with them, tests run that are skipped where they are missing.
 MORE = INSTALL.format("|".join(
-    "cpio debuginfod dwz golang-go google-perftools heaptrack libboost-stacktrace-dev libjemalloc2 linux-perf patch sqlite3 systemd".split()))
+    "cpio debuginfod dwz gdc gnat gobjc golang-go google-perftools heaptrack ldc libboost-stacktrace-dev libjemalloc2 linux-perf patch sqlite3 systemd".split()))
 # A stable release has a newer Rust for its browsers; lib/rust needs 1.87.
 MORE += " && (apt-get -q -y --no-install-recommends install rustc-web cargo-web || apt-get -q -y --no-install-recommends install rustc cargo)"
 COMMANDS = {

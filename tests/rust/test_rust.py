@@ -95,7 +95,7 @@ def test_the_code_of_a_rewritten_program(cargo, etch):
     run([etch, "rewrite", program])
     assert run([program]).stdout == before == "503\nrequest 200\n200\n0 instructions differ from memory\n"
     code = run(["objdump", "-d", "--no-show-raw-insn", program]).stdout
-    handle = re.search(r"<_ZN6server6handle17h\w+>:\n(.*?)\n\n", code, re.S)[1]
+    handle = re.search(r"<(?:_ZN6server6handle17h\w+|_RNv\w*_6server6handle)>:\n(.*?)\n\n", code, re.S)[1]
     fast = handle[:handle.index("ret")]
     assert "mov    $0x64,%e" in fast and "LIMIT" not in fast and "test" not in fast
     name = re.search(r"<(_ZN6server6handle17h\w+)>", code)[1]
@@ -162,7 +162,7 @@ def test_a_program_with_panic_abort_and_without_unwind_data_is_walked(cargo, etc
     cargo("build", "--release", cwd=at, RUSTFLAGS="-C force-unwind-tables=no -C relocation-model=static")
     program = cargo.dir / "target/release/abort"
     symbols = [(int(a, 16), int(size, 16), name) for a, size, name in
-               re.findall(r"^(\w{16}) (\w{16}) [tT] _ZN5abort\d+(\w+)17h\w+$", run(["nm", "-S", program]).stdout, re.M)]
+               re.findall(r"^(\w{16}) (\w{16}) [tT] (?:_ZN|_RNv\w*_)5abort\d+([a-z_]+)(?:17h\w+)?$", run(["nm", "-S", program]).stdout, re.M)]
 
     def walked():
         etchs, stds = run([program], ok=-6).stdout.split("std\n")

@@ -28,6 +28,11 @@ __cfi_\name:
 \name:
 .endm
 
+/* Releases of the assembler pad with nops in different orders, and a prefix symbol needs one that begins 11 bytes in front. */
+.macro padding last:vararg
+	.byte 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, \last
+.endm
+
 .macro function name
 	.globl \name
 	.type \name, @function
@@ -64,11 +69,13 @@ end right
 checked small, .local
 	ret
 end small
+	padding 0x0f, 0x1f, 0
 
 checked tail
 	check
 	jmp __x86_indirect_thunk_r11
 end tail
+	padding 0x90
 
 checked unchecked
 	call __x86_indirect_thunk_r11
@@ -93,6 +100,7 @@ end allowed
 checked longer, .globl, 6
 	ret
 end longer
+	padding 0x0f, 0x1f, 0
 
 /* Without a function behind. */
 	.globl __cfi_alone
