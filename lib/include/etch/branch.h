@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/branch.h: static branches. A condition on an etched variable is one instruction of five bytes
- * and no load: a nop or a jump.
+ * etch/branch.h: static branches. A condition on an etched variable is one instruction of five bytes and no load: a
+ * nop or a jump.
  *
  *     #include <etch/branch.h>
  *
@@ -15,23 +15,22 @@
  *     }
  *     imv_set(tracing, 1);                 // every branch, while all threads run
  *
- * The variable is an immediate value or any other etched object (etch/imv.h), and everything that
- * etch/imv.h says of sets, threads, signals and arming holds: a branch follows its variable as a
- * site does. Memory holds the value too.
+ * The variable is an immediate value or any other etched object (etch/imv.h), and everything that etch/imv.h says of
+ * sets, threads, signals and arming holds: a branch follows its variable as a site does. Memory holds the value too.
  *
- * UNPROCESSED PROGRAMS. The compiler emits a jump to code that reads the variable, tests it and
- * branches. That is what runs in a program that the tool has not seen, while the object is not
- * armed (it has facts, or after etch_release), and where text cannot be changed: two jumps, a load
- * and a test. Where the object is armed from the start, libetch changes the jumps when it loads the module.
+ * UNPROCESSED PROGRAMS. The compiler emits a jump to code that reads the variable, tests it and branches. This code
+ * runs in a program that the tool has not seen, while the object is not armed (because it has facts, or after
+ * etch_release), and where text cannot be changed; it costs two jumps, a load and a test. If the object is armed from
+ * the start, libetch changes the jumps when it loads the module.
  *
- * VARIABLES OF OTHER MODULES. In position-independent code the branch is static only if the
- * variable is known to be in the same module: static, hidden (DECLARE_IMV_LOCAL), or, in a PIE, with
- * gcc, any. For every other the compiler emits a load of its address and the code above, always.
- * Types: integers, bool, enumerations, pointers, of 1, 2, 4 or 8 bytes; no bit-fields.
+ * VARIABLES OF OTHER MODULES. In position-independent code the branch is static only if the variable is known to be
+ * in the same module: static, hidden (DECLARE_IMV_LOCAL), or, in a PIE, with gcc, any. For every other variable the
+ * compiler emits a load of its address and the code above, and the branch is never static. The variable may be an
+ * integer, a bool, an enumeration or a pointer, of 1, 2, 4 or 8 bytes, but not a bit-field.
  *
- * ALIGNMENT. Each branch is placed inside one aligned 8-byte word, with 0 to 4 bytes of padding
- * (1.25 on average): so one store changes it. With ETCH_BRANCH_PACKED defined before the first
- * #include there is no padding, and the others are changed with their page.
+ * ALIGNMENT. Each branch is placed inside one aligned 8-byte word, with 0 to 4 bytes of padding (1.25 on average), so
+ * that one store changes it. If ETCH_BRANCH_PACKED is defined before the first #include, there is no padding, and
+ * libetch changes the branches that cross a word by replacing their page.
  */
 #ifndef ETCH_BRANCH_H
 #define ETCH_BRANCH_H
@@ -39,23 +38,23 @@
 #include <etch/branch_format.h>
 #include <etch/imv.h>
 
-/* if (imv_true(name)): either way may be the usual one. Falls through while the value is 0. */
+/* if (imv_true(name)): neither way is expected more than the other. Falls through while the value is 0. */
 #define imv_true(name) etch_branch(name##__imv)
 /* if (imv_unlikely(name)): falls through while the value is 0; the other way is out of line. */
 #define imv_unlikely(name) etch_branch_unlikely(name##__imv)
 /* if (imv_likely(name)): falls through while the value is not 0; the other way is out of line. */
 #define imv_likely(name) etch_branch_likely(name##__imv)
-/* switch (imv_switch(name)): the value, as the compiler's constant on each way: falls through at 0, one jump at 1 to 7,
- * and at any other value a load. Of type long. */
+/* switch (imv_switch(name)): the value, of type long, which the compiler knows as a constant on each way. The code
+ * falls through at 0, takes one jump at 1 to 7, and loads any other value. */
 #define imv_switch(name) etch_branch_switch(name##__imv)
 
-/* The same of any etched object, or field of one. */
+/* The same for any etched object, or a field of one. */
 #define etch_branch(lvalue)          ETCH_BRANCH_(lvalue, "1", 0, ETCH_WARM_)
 #define etch_branch_unlikely(lvalue) etch_unlikely(ETCH_BRANCH_(lvalue, "1", 0, ETCH_COLD_))
 #define etch_branch_likely(lvalue)   etch_likely(ETCH_BRANCH_(lvalue, "2", 1, ETCH_COLD_))
 
-/* clang++ before 17 takes every label of a function for a target of every asm goto in it, and refuses those after
- * the initialization of a variable: there each has a function of its own. */
+/* clang++ before 17 takes every label of a function for a target of every asm goto in it, and rejects an asm goto if
+ * a label follows the initialization of a variable. There each branch has a function of its own. */
 /* clang-format off */
 #if defined(__cplusplus) && defined(__clang__)
 #define ETCH_GOTO_OPEN_  ([&]() __attribute__((always_inline)) { return __extension__({
@@ -67,14 +66,14 @@
 /* clang-format on */
 
 #define ETCH_WARM_
-#ifdef __clang__ /* has no attribute for labels */
+#ifdef __clang__ /* clang has no attribute for labels */
 #define ETCH_COLD_
 #else
 #define ETCH_COLD_ __attribute__((cold));
 #endif
 
 #ifdef ETCH_BRANCH_PACKED
-#define ETCH_BRANCH_ALIGN_ ".globl " ETCH_PART_OBJECTS_SYMBOL "\n" /* swaps pages */
+#define ETCH_BRANCH_ALIGN_ ".globl " ETCH_PART_OBJECTS_SYMBOL "\n" /* the part that swaps pages */
 #else
 #define ETCH_BRANCH_ALIGN_ ".p2align 3,,4\n"
 #endif
@@ -82,8 +81,8 @@
 /* The jump that the compiler emits, to label operand `load`. */
 #define ETCH_BRANCH_JUMP_(load) ETCH_BRANCH_ALIGN_ "771:\t.byte 0xe9\n\t.long " load " - (. + 4)\n\t"
 /*
- * A record of the jump. The reference to the variable is made by an instruction, of which every operand that the
- * compiler has for it can be part; where that is not %rip-relative, its opcode tells.
+ * A record of the jump. An instruction makes the reference to the variable, because every operand that the compiler
+ * has for the variable can be part of one; if the operand is not %rip-relative, the opcode tells.
  */
 #define ETCH_BRANCH_RECORD_(kind, load, target, value)                    \
 	".globl " ETCH_PART_BRANCHES_SYMBOL "\n\t"                            \
@@ -126,7 +125,7 @@ etch_done_:                                                                     
 	etch_b_;                                                                                                    \
 	ETCH_GOTO_CLOSE_
 
-/* The jump of imv_switch and its records, one a value. */
+/* The jump of imv_switch and its records, one for each value. */
 #define ETCH_SWITCH_RECORD_(value) ETCH_BRANCH_RECORD_("3", "%l[etch_load_]", "%l[etch_" value "_]", value)
 #define ETCH_SWITCH_CASE_(value)       \
 	etch_##value##_ : etch_b_ = value; \

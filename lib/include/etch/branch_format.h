@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * etch/branch_format.h: the tables of static branches and of markers, which the macros of
- * etch/branch.h and etch/mark.h emit and which the tool and libetch read. docs/formats.md says the
- * same to the bit.
+ * etch/branch.h and etch/mark.h emit and which the tool and libetch read. docs/formats.md describes
+ * them to the bit.
  */
 #ifndef ETCH_BRANCH_FORMAT_H
 #define ETCH_BRANCH_FORMAT_H
@@ -22,7 +22,7 @@ extern "C" {
 #define ETCH_BRANCH_LEN 5u
 
 enum etch_branch_kind {
-	ETCH_BRANCH_NONE = 0,    /* empty: nothing else in the record counts */
+	ETCH_BRANCH_NONE = 0,    /* empty: the rest of the record has no meaning */
 	ETCH_BRANCH_NONZERO = 1, /* jumps to `target` while the value is not 0, else is a nop */
 	ETCH_BRANCH_ZERO = 2,    /* jumps to `target` while the value is 0, else is a nop */
 	ETCH_BRANCH_EQUAL = 3,   /* goes to `target` while the value is `value`: a nop if that is the next instruction */
@@ -32,8 +32,8 @@ enum etch_branch_kind {
 
 /*
  * A static branch. In an unprocessed file the site jumps to `load`, code that reads the variable.
- * Several adjacent records of one site, all of kind EQUAL, are one imv_switch: where no value is the
- * variable's, the site jumps to `load`. 24 bytes, 4-byte aligned.
+ * Several adjacent records of one site, all of kind EQUAL, are one imv_switch: while the variable
+ * has none of their values, the site jumps to `load`. 24 bytes, 4-byte aligned.
  */
 struct etch_branch {
 	uint8_t size;   /* of the variable: 1, 2, 4 or 8 bytes */
@@ -47,7 +47,7 @@ struct etch_branch {
 	uint16_t zero;
 };
 
-#define ETCH_MARK_ARGS 8u /* arguments of a marker, at most */
+#define ETCH_MARK_ARGS 8u /* maximum number of arguments of a marker */
 
 /* Types of arguments, before the default promotions. */
 enum etch_mark_type {
@@ -68,8 +68,8 @@ enum etch_mark_type {
 	ETCH_MARK_OTHER = 14, /* a structure, by value */
 };
 
-/* What a callback gets to know of the marker that calls it. References are relative to their field.
- * 32 bytes, 4-byte aligned. */
+/* What a callback learns about the marker that calls it. References are relative to their field. 32 bytes, 4-byte
+ * aligned. */
 struct etch_mark {
 	int32_t name; /* NUL-terminated */
 	int32_t args; /* the text of the arguments, NUL-terminated, the name first: "name, arg1, arg2" */
@@ -81,9 +81,9 @@ struct etch_mark {
 };
 
 /*
- * A marker's site: a nop, or while something is attached a jump to `target`, the code that calls it.
- * 44 bytes, 4-byte aligned. An empty one is of code that the linker has dropped: its site is in no
- * executable section.
+ * A marker's site: a nop, or, while something is attached, a jump to `target`, the code that calls
+ * it. 44 bytes, 4-byte aligned. A record is empty if the linker has dropped its code: its site is
+ * then in no executable section.
  */
 struct etch_mark_site {
 	int32_t site;   /* relative to &site */
@@ -96,7 +96,7 @@ struct etch_mark_site {
 static_assert(sizeof(struct etch_branch) == 24 && sizeof(struct etch_mark) == 32 && sizeof(struct etch_mark_site) == 44,
               "table layouts are fixed");
 #else
-/* One by one: clang 16 warns of a constant operand of && in C23. */
+/* Separate assertions, because clang 16 warns about a constant operand of && in C23. */
 _Static_assert(sizeof(struct etch_branch) == 24, "table layouts are fixed");
 _Static_assert(sizeof(struct etch_mark) == 32, "table layouts are fixed");
 _Static_assert(sizeof(struct etch_mark_site) == 44, "table layouts are fixed");
@@ -112,8 +112,8 @@ static inline void etch_branch_nop(uint8_t out[5])
 	out[4] = 0x00; /* nopl 0(%rax,%rax,1): the five-byte nop of both vendors' manuals */
 }
 
-/* The bytes that make a site go to `to`: a nop if that is the next instruction, else a jump. 0 if the jump cannot
- * reach. */
+/* Writes the bytes that make a site continue at `to`: a nop if that is the next instruction, else a jump. Returns 0
+ * if the jump cannot reach it. */
 static inline int etch_branch_image(uint64_t site, uint64_t to, uint8_t out[5])
 {
 	uint64_t rel = to - (site + ETCH_BRANCH_LEN);
@@ -130,7 +130,7 @@ static inline int etch_branch_image(uint64_t site, uint64_t to, uint8_t out[5])
 	return 1;
 }
 
-/* Is a record well formed? Its references are not checked. */
+/* Is a record well formed? The references in it are not checked. */
 static inline int etch_branch_valid(const struct etch_branch *x)
 {
 	if (x->kind == ETCH_BRANCH_NONE)
@@ -140,7 +140,7 @@ static inline int etch_branch_valid(const struct etch_branch *x)
 	       (x->kind == ETCH_BRANCH_EQUAL || !x->value);
 }
 
-/* Does a variable of this value (zero-extended) take the record's target? */
+/* Does a site take the record's target while its variable has this value (zero-extended)? */
 static inline int etch_branch_takes(const struct etch_branch *x, uint64_t value)
 {
 	return x->kind == ETCH_BRANCH_EQUAL ? value == x->value : (x->kind == ETCH_BRANCH_NONZERO) == !!value;

@@ -13,26 +13,26 @@
  *             return err;             // 0, or -EFAULT and a value without meaning
  *     }
  *
- * Each macro adds an entry to the section __ex_table: the address of the instruction, the
- * address to resume at when it faults (the fixup), and what to do to a register before. The
- * idea, the name and the types are Linux's (Documentation/arch/x86/exception-tables.rst). After
+ * Each macro adds an entry to the section __ex_table: the address of the instruction, the address
+ * to resume at when it faults (the fixup), and what to do to a register before that. The idea, the
+ * name and the types are Linux's (Documentation/arch/x86/exception-tables.rst). After
  * etch_fault_init() a SIGSEGV or SIGBUS at such an instruction resumes at its fixup; all other
  * faults are handled as before. `etch rewrite` sorts and checks the table.
  *
  * The header also works in assembly files (.S), with the same names as assembler macros:
  * ETCH_EX_PLAIN 1b, 2f. Use a macro in the section of its instruction: the entry then belongs to
- * the COMDAT group of that section ("?"); without that, linkers reject a template instantiated
- * in two files. Entries survive --gc-sections, and so does the code that they refer to
+ * the COMDAT group of that section (flag "?"). Otherwise linkers reject a template that is
+ * instantiated in two files. Entries survive --gc-sections, and so does the code that they refer to
  * (SHF_GNU_RETAIN, "R": lld drops the table otherwise).
  */
 #ifndef ETCH_EXTABLE_H
 #define ETCH_EXTABLE_H
 
-/* What is done to a register before the fixup is entered (bits 0-7 of data). */
+/* What happens to a register before execution resumes at the fixup (bits 0-7 of data). */
 #define ETCH_EX_TYPE_PLAIN  0 /* nothing */
 #define ETCH_EX_TYPE_EFAULT 1 /* register = -EFAULT, 64 bits */
 #define ETCH_EX_TYPE_ZERO   2 /* register = 0, 64 bits */
-#define ETCH_EX_TYPE_LEN    3 /* rcx = register + immediate * rcx: what a rep movs left, in bytes */
+#define ETCH_EX_TYPE_LEN    3 /* rcx = register + immediate * rcx: the bytes that a rep movs has left */
 #define ETCH_EX_TYPE_LAST   3
 
 #ifdef __ASSEMBLER__
@@ -71,8 +71,8 @@ extern "C" {
 #define ETCH_SEC_EXTABLE "__ex_table" /* struct etch_ex[] */
 
 /*
- * One entry. 12 bytes, 4-byte aligned. An empty entry, whose instruction was dropped by the
- * linker, refers to no code.
+ * One entry. 12 bytes, 4-byte aligned. An empty entry, whose instruction the linker has dropped,
+ * refers to no code.
  */
 struct etch_ex {
 	int32_t insn;  /* the instruction that may fault, relative to &insn */
@@ -84,7 +84,7 @@ static inline unsigned etch_ex_type(const struct etch_ex *e) { return e->data & 
 static inline unsigned etch_ex_reg(const struct etch_ex *e) { return e->data >> 8 & 15; }
 static inline int etch_ex_imm(const struct etch_ex *e) { return (int16_t)(e->data >> 16); }
 
-/* Is an entry well formed: a known type, and unused fields zero? Its references are not checked. */
+/* Is an entry well formed: is its type known, and are unused fields zero? The references in it are not checked. */
 static inline int etch_ex_valid(const struct etch_ex *e)
 {
 	unsigned type = etch_ex_type(e);
@@ -98,7 +98,7 @@ static inline int etch_ex_valid(const struct etch_ex *e)
 
 /* ---- for inline assembly ------------------------------------------------------ */
 
-/* Sets the assembler symbol etch_ex_n_ to the number of the register that an operand prints as. */
+/* Sets the assembler symbol etch_ex_n_ to the number of the register whose name an operand prints as. */
 #define ETCH_EX_NAMES_                                                                       \
 	".irp etch_r, rax,rcx,rdx,rbx,rsp,rbp,rsi,rdi,r8,r9,r10,r11,r12,r13,r14,r15\n\t"         \
 	".ifc \\etch_o, {%%|}\\etch_r\n\t.set etch_ex_n_, etch_ex_i_\n\t.endif\n\t"              \
@@ -129,21 +129,21 @@ static inline int etch_ex_valid(const struct etch_ex *e)
 
 /*
  * Installs handlers of SIGSEGV and SIGBUS. Later calls do nothing, unless a previous handler with
- * SA_RESETHAND has run meanwhile, which uninstalls etch's handler as well.
- * The previously installed handler is called for every fault that is not in a table, with its own
- * flags and mask; if that was the default action, the fault recurs without etch's handler and
- * gives the same core dump. A handler that the program installs later replaces etch's: let it call
- * etch_fixup_exception. Returns 0, or a negative errno. Thread-safe; not to be called from a
- * signal handler.
+ * SA_RESETHAND has run in the meantime, which uninstalls etch's handler as well. etch's handler
+ * calls the previously installed one for every fault that is not in a table, with its own flags and
+ * mask; if that was the default action, the fault recurs without etch's handler and gives the same
+ * core dump. A handler that the program installs later replaces etch's: let it call
+ * etch_fixup_exception. Returns 0, or a negative errno. Thread-safe; not to be called from a signal
+ * handler.
  */
 int etch_fault_init(void);
 
 /*
  * For programs with a SIGSEGV handler of their own: if the interrupted instruction is in the table
- * of a loaded module, edits the context so that it resumes at the fixup, and returns 1; else
- * returns 0 and changes nothing. Call it for si_code > 0 only: a signal sent by kill(2) or the
- * like is unrelated to the instruction. Install the handler with a full sa_mask, so that no other
- * handler runs while SIGSEGV is blocked. `ucontext`: the handler's third argument (ucontext_t *).
+ * of a loaded module, edits the context so that execution resumes at the fixup, and returns 1; else
+ * returns 0 and changes nothing. Call it only if si_code > 0: a signal sent by kill(2) or the like
+ * is unrelated to the instruction. Install the handler with a full sa_mask, so that no other
+ * handler runs while SIGSEGV is blocked. `ucontext` is the handler's third argument (ucontext_t *).
  * Async-signal-safe, thread-safe, lock-free.
  */
 int etch_fixup_exception(void *ucontext);
@@ -161,10 +161,10 @@ void etch_extable_unload_v1(const struct etch_ex *start);
 #define ETCH_HIDDEN_WEAK_ __attribute__((weak, visibility("hidden")))
 extern const struct etch_ex etch_ex_start_[] __asm__("__start___ex_table") ETCH_HIDDEN_WEAK_;
 extern const struct etch_ex etch_ex_stop_[] __asm__("__stop___ex_table") ETCH_HIDDEN_WEAK_;
-/* gcc 12 forgets the visibility of a weak declaration without a definition in the file. */
+/* gcc 12 forgets the visibility of a weak declaration if the file does not define the symbol. */
 __asm__(".weak __start___ex_table, __stop___ex_table\n\t.hidden __start___ex_table, __stop___ex_table");
 
-/* The linker keeps one definition per module. Priority 101: before the program's own constructors. */
+/* The linker keeps one definition per module. Priority 101 makes it run before the program's own constructors. */
 ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_extable_ctor_(void);
 void etch_extable_ctor_(void)
 {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/forms.h: the x86-64 instruction encodings of load sites, both ways:
- * the load that the compiler wrote, and the immediate that replaces it, of the
- * same length, one instruction for one instruction.
+ * etch/forms.h: the x86-64 instruction encodings of load sites, in both directions: the load that
+ * the compiler wrote, and the immediate form that replaces it, one instruction for one instruction
+ * and of the same length.
  *
- * Shared by the tool (which accepts a site only when etch_form_load() gives
- * back exactly the bytes it found) and by libetch (which regenerates either
- * form at run time and never keeps a copy of the original bytes).
+ * The tool and libetch share it. The tool accepts a site only when etch_form_load() gives back
+ * exactly the bytes it found, and libetch regenerates either form at run time and never keeps a
+ * copy of the original bytes.
  *
- * No libc, no allocation, async-signal-safe.  Encodings: Intel SDM vol. 2,
- * chapters 2 and 3-5; AMD64 APM vol. 3.  Padding is by prefixes that mean
- * nothing on these instructions in 64-bit mode: 0x40 (REX with no bit) where
- * the instruction has no REX and no byte register, then 0x2e (CS override).
+ * No libc, no allocation, async-signal-safe. Encodings: Intel SDM vol. 2, chapters 2 and 3-5; AMD64
+ * APM vol. 3. Prefixes that mean nothing on these instructions in 64-bit mode pad them: 0x40 (REX
+ * with no bit) where the instruction has no REX and no byte register, then 0x2e (CS override).
  */
 #ifndef ETCH_FORMS_H
 #define ETCH_FORMS_H
@@ -23,7 +22,7 @@ extern "C" {
 #endif
 
 /*
- * The number of a form is stored in table files: never reuse or renumber. 0x80 and above are
+ * Table files store the number of a form: never reuse or renumber. Numbers from 0x80 on are
  * reserved for sites that are patched with a branch.
  */
 enum etch_form {
@@ -58,7 +57,7 @@ enum etch_form {
 	/* flags <- memory - src; + log2(width) */
 	ETCH_FORM_CMPR8 = 66,  /* 38 /r */
 	ETCH_FORM_CMPR64 = 69, /* REX.W 39 /r */
-	/* flags <- memory - constant, which is in struct etch_imv_more; + log2(width) */
+	/* flags <- memory - constant; the constant is in struct etch_imv_more; + log2(width) */
 	ETCH_FORM_CMPI8 = 70,  /* 80 /7 ib */
 	ETCH_FORM_CMPI64 = 73, /* REX.W 81 /7 id, 83 /7 ib */
 	/* flags <- memory & constant; + log2(width) */
@@ -72,25 +71,25 @@ enum etch_form {
 enum etch_imm_kind {
 	ETCH_IMM_KEEP,  /* as wide as the operand: 8 and 16 bits */
 	ETCH_IMM_32,    /* 32-bit result */
-	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits: for a value out of range the site keeps its load */
-	ETCH_IMM_MOV64, /* REX.W mov with simm32; a 32-bit mov (which zero-extends); or lea, relative to the site */
-	ETCH_IMM_FLAGS, /* none: an instruction that gives the flags asked for */
+	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits; the site keeps its load if the value is out of range */
+	ETCH_IMM_MOV64, /* REX.W mov with simm32; a 32-bit mov (which zero-extends); or a lea relative to the site */
+	ETCH_IMM_FLAGS, /* no immediate: an instruction that sets the flags as the compare would */
 };
 
-/* A form decoded from its number. Internal to the two encoders below and to listings. */
+/* A form decoded from its number. Used only by the two encoders below and by listings. */
 struct etch_form_info {
 	uint8_t mem;     /* bytes read from memory: 1, 2, 4 or 8; 0 = no such form */
 	uint8_t width;   /* operand width in bytes */
 	uint8_t sign;    /* 1 = sign-extends from mem to width */
 	uint8_t escape;  /* 1 = opcode follows 0x0f */
-	uint8_t opcode;  /* of the load form */
-	uint8_t digit;   /* of the load form: its ModRM.reg; 8 = the register */
-	uint8_t imm_op;  /* of the immediate form */
-	uint8_t imm_ext; /* its ModRM.reg; 8 = same register as rm (imul); 9 = no ModRM (push) */
+	uint8_t opcode;  /* opcode of the load form */
+	uint8_t digit;   /* ModRM.reg of the load form; 8 = the register */
+	uint8_t imm_op;  /* opcode of the immediate form */
+	uint8_t imm_ext; /* ModRM.reg of the immediate form; 8 = same register as rm (imul); 9 = no ModRM (push) */
 	uint8_t imm;     /* enum etch_imm_kind */
 };
 
-/* The forms that compare: see etch_form_info(). */
+/* etch_form_info() for the forms that compare. */
 static inline struct etch_form_info etch_compare_info(unsigned form)
 {
 	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -167,17 +166,16 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 /* Is the form a compare or test of memory with a constant, whose only result is flags? */
 static inline int etch_form_is_flags(unsigned form) { return form >= ETCH_FORM_CMPI8 && form <= ETCH_FORM_TESTI64; }
 
-/* Bytes of memory that a site of this form reads: 1, 2, 4 or 8; 0 if there is
- * no such form. */
+/* The number of bytes of memory that a site of this form reads: 1, 2, 4 or 8; 0 if there is no such form. */
 static inline unsigned etch_form_size(unsigned form) { return etch_form_info(form).mem; }
 
-/* What libetch's core changes by itself (ETCH_PART_CORE): the load of imv_read. */
+/* Can libetch's core change the site by itself (ETCH_PART_CORE)? It can if the site is the load of imv_read. */
 static inline int etch_form_is_core(const struct etch_imv *e)
 {
 	return (e->form == ETCH_FORM_MOV32 || e->form == ETCH_FORM_MOV64) && !(e->flags & ETCH_IMV_MORE);
 }
 
-/* What an entry in a table says besides; null if that is nothing. */
+/* The second record of an entry in a table; null if the entry has none. */
 static inline const struct etch_imv_more *etch_imv_more(const struct etch_imv *e)
 {
 	return e->flags & ETCH_IMV_MORE ? (const struct etch_imv_more *)(const void *)(e + 1) : 0;
@@ -194,8 +192,8 @@ static inline unsigned etch_put(uint8_t *out, uint64_t number, unsigned n)
 }
 
 /*
- * The ModRM byte, SIB and displacement of a load. `from`: the address of the ModRM byte, plus the length of what
- * follows the displacement. Returns their length; 0 when the entry is malformed or obj is out of range.
+ * Writes the ModRM byte, SIB and displacement of a load. `from` is the address of the ModRM byte, plus the length of
+ * what follows the displacement. Returns their length; 0 when the entry is malformed or obj is out of range.
  */
 static inline unsigned etch_form_operand(const struct etch_imv *e, const struct etch_imv_more *m, unsigned field,
                                          uint64_t from, uint64_t obj, uint8_t *out)
@@ -218,7 +216,7 @@ static inline unsigned etch_form_operand(const struct etch_imv *e, const struct 
 			disp = m->disp;
 		}
 		if (base == 4 || (!disp_len && (base & 7) == 5))
-			return 0; /* the stack pointer: never accepted as a site; rbp and r13 always have a displacement */
+			return 0; /* rsp is never accepted as the base of a site; rbp and r13 always have a displacement */
 		out[n++] = (uint8_t)((disp_len == 4 ? 0x80 : disp_len ? 0x40 : 0) | field << 3 | (base & 7));
 		if (base == 12)
 			out[n++] = 0x24; /* r12 as a base takes a SIB byte (SDM vol. 2, table 2-5) */
@@ -229,9 +227,9 @@ static inline unsigned etch_form_operand(const struct etch_imv *e, const struct 
 }
 
 /*
- * The load form of a site at address `site` that reads from address `obj`; m: what etch_imv_more() gives for an entry
- * in a table; f: etch_form_info(). Writes at most 16 bytes to out and returns the length; 0 when the entry is malformed
- * or obj is out of range. Equals etch_imv_len(e) for every entry that the tool accepted.
+ * Writes the load form of a site at address `site` that reads from address `obj`. m: what etch_imv_more() gives for
+ * an entry in a table; f: etch_form_info(). Writes at most 16 bytes to out and returns the length; 0 when the entry
+ * is malformed or obj is out of range. The length equals etch_imv_len(e) for every entry that the tool accepted.
  */
 static inline unsigned etch_info_load(struct etch_form_info f, const struct etch_imv *e, const struct etch_imv_more *m,
                                       uint64_t site, uint64_t obj, uint8_t out[16])
@@ -255,7 +253,7 @@ static inline unsigned etch_info_load(struct etch_form_info f, const struct etch
 	if (base & 8)
 		rex |= 1;
 	if (rex && !etch_imv_rex(e))
-		return 0; /* malformed: register 4 of a byte form would be spl here but ah in etch_form_imm() */
+		return 0; /* malformed: register 4 of a byte form would be spl here, but ah in etch_form_imm() */
 	if (etch_imv_rex(e))
 		out[n++] = (uint8_t)(0x40 | rex);
 	if (f.escape)
@@ -274,13 +272,14 @@ static inline unsigned etch_site_load(const struct etch_imv *e, const struct etc
 	return etch_info_load(etch_form_info(e->form), e, m, site, obj, out);
 }
 
-/* The same for an entry in a table. */
+/* etch_site_load() for an entry in a table. */
 static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, uint64_t obj, uint8_t out[16])
 {
 	return etch_site_load(e, etch_imv_more(e), site, obj, out);
 }
 
-/* The flags (ETCH_NEED_*) that a compare or test of the value `v` in memory with the constant of m gives. */
+/* The flags (ETCH_NEED_*) that result when the value `v` in memory is compared with, or tested against, the constant
+ * of m. */
 static inline unsigned etch_form_outcome(unsigned form, const struct etch_imv_more *m, uint64_t v)
 {
 	unsigned shift = 64 - 8 * etch_form_size(form);
@@ -295,9 +294,9 @@ static inline unsigned etch_form_outcome(unsigned form, const struct etch_imv_mo
 }
 
 /*
- * The instruction of `len` bytes that gives these flags, in so far as m asks for them, and changes nothing else. It
- * operates on the stack pointer, of which is known: it is not 0 and less than 2^63, as an address of user space (psABI
- * 3.3.2); and it is even, which the tool proves where ETCH_NEED_LESS is asked for.
+ * Writes the instruction of `len` bytes that gives these flags, as far as m asks for them, and changes nothing else.
+ * It operates on the stack pointer, which is known not to be 0 and to be less than 2^63, as an address of user space
+ * (psABI 3.3.2), and to be even, which the tool proves wherever ETCH_NEED_LESS is asked for.
  */
 static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16])
 {
@@ -305,7 +304,7 @@ static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned f
 		{0x48, 0x39, 0xe4},                         /* cmp %rsp,%rsp */
 		{0x48, 0x85, 0xe4},                         /* test %rsp,%rsp */
 		{0x48, 0x83, 0xfc, 0xff},                   /* cmp $-1,%rsp: below, and greater */
-		{0x40, 0x80, 0xfc, 0x7f},                   /* cmp $0x7f,%spl: less; it is 0x7e at most */
+		{0x40, 0x80, 0xfc, 0x7f},                   /* cmp $0x7f,%spl: less, because spl is 0x7e at most */
 		{0x48, 0xf7, 0xc4, 0, 0, 0, 0},             /* test $0,%rsp */
 		{0x48, 0xf7, 0xc4, 0xff, 0xff, 0xff, 0xff}, /* test $-1,%rsp: above and greater */
 		{0x48, 0x81, 0xfc, 0xff, 0xff, 0xff, 0xff}, /* cmp $-1,%rsp */
@@ -327,7 +326,8 @@ static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned f
 	return len;
 }
 
-/* `lea value(%rip),%reg`, for a mov64 whose value no mov holds: an address near the code. Else as etch_site_imm(). */
+/* Writes `lea value(%rip),%reg`, for a mov64 whose value no mov holds: an address near the code. The arguments and
+ * the result are those of etch_site_imm(). */
 static inline unsigned etch_form_lea(const struct etch_imv *e, uint64_t site, uint64_t value, uint8_t out[16])
 {
 	unsigned len = etch_imv_len(e), reg = etch_imv_reg(e), n = 0;
@@ -344,11 +344,10 @@ static inline unsigned etch_form_lea(const struct etch_imv *e, uint64_t site, ui
 }
 
 /*
- * The immediate form of a site for the value in `bytes` (etch_form_size(form)
- * bytes, as they lie in memory), padded to etch_imv_len(e). `site`: its address
- * where it runs, or 0 if that is unknown (no lea then).  Returns that
- * length, or 0 when the value does not fit this instruction (the site then
- * keeps its load) or the entry is malformed.
+ * Writes the immediate form of a site for the value in `bytes` (etch_form_size(form) bytes, as they
+ * lie in memory), padded to etch_imv_len(e). `site` is the site's address where it runs, or 0 if
+ * that is unknown (then no lea is used). Returns that length, or 0 when the value does not fit this
+ * instruction (the site then keeps its load) or the entry is malformed.
  */
 static inline unsigned etch_info_imm(struct etch_form_info f, const struct etch_imv *e, const struct etch_imv_more *m,
                                      uint64_t site, const uint8_t *bytes, uint8_t out[16])
@@ -387,7 +386,7 @@ static inline unsigned etch_info_imm(struct etch_form_info f, const struct etch_
 		return 0;
 	pad = len - fixed - has_rex;
 	if (pad && !has_rex && !byte_reg) {
-		has_rex = 1; /* an empty REX pads one byte */
+		has_rex = 1; /* a REX prefix without bits pads by one byte */
 		pad--;
 	}
 	n = 0;
@@ -411,13 +410,13 @@ static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch
 	return etch_info_imm(etch_form_info(e->form), e, m, site, bytes, out);
 }
 
-/* The same for an entry in a table. */
+/* etch_site_imm() for an entry in a table. */
 static inline unsigned etch_form_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16])
 {
 	return etch_site_imm(e, etch_imv_more(e), site, bytes, out);
 }
 
-/* The entry asks its instruction for no register and no flags that its bytes cannot give. */
+/* Can the instruction of an entry have these operands, and can its bytes give these flags? */
 static inline int etch_more_fits(const struct etch_imv *e, const struct etch_imv_more *m)
 {
 	unsigned imm = etch_more_imm_len(m), disp = etch_more_disp_len(m), width = etch_form_size(e->form);
@@ -439,7 +438,7 @@ static inline int etch_more_fits(const struct etch_imv *e, const struct etch_imv
 	return disp == 4 || (disp == 1 && m->disp == (int8_t)m->disp) || (!disp && !m->disp);
 }
 
-/* Is the record after an entry with ETCH_IMV_MORE well formed? `e` must be, by etch_imv_valid(). */
+/* Is the record after an entry with ETCH_IMV_MORE well formed? etch_imv_valid() must hold for `e`. */
 static inline int etch_more_valid(const struct etch_imv *e, const struct etch_imv_more *m)
 {
 	return m->form == ETCH_FORM_MORE && !(m->shape & 0x88) && m->flags == (e->flags & ETCH_IMV_GOT) &&
@@ -447,8 +446,8 @@ static inline int etch_more_valid(const struct etch_imv *e, const struct etch_im
 }
 
 /*
- * Is an entry of __imv well formed? Whether its references are valid is for the reader
- * to check. An empty entry is all zero. Shared by tool and library.
+ * Is an entry of __imv well formed? The reader checks whether its references are valid. An empty
+ * entry is all zero. The tool and the library share this function.
  */
 static inline int etch_imv_valid(const struct etch_imv *e)
 {
@@ -460,13 +459,13 @@ static inline int etch_imv_valid(const struct etch_imv *e)
 		return 0;
 	if (!more != (!etch_form_is_flags(e->form) && mode != ETCH_ADDR_DISP))
 		return 0;
-	/* Opcode, ModRM and four bytes of displacement. Of a compare with a constant the displacement may be shorter. */
+	/* At least an opcode, a ModRM byte and four bytes of displacement. The displacement of a compare with a constant
+	 * may be shorter. */
 	if (etch_imv_len(e) < (etch_form_is_flags(e->form) ? 3 : 6))
 		return 0;
 	if (mode < ETCH_ADDR_BASE && etch_imv_base(e))
 		return 0;
-	/* With a GOT slot the address is in a register, and the value is unknown before the
-	 * program is loaded. */
+	/* With a GOT slot the address is in a register, and the value is unknown before the program is loaded. */
 	return !(e->flags & ETCH_IMV_GOT) || (mode >= ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 

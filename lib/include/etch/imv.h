@@ -5,14 +5,15 @@
  *     #include <etch/imv.h>
  *
  *     DEFINE_IMV(int, verbose) = 0;        // a scalar, read with imv_read
- *     ETCHED struct config cfg = { ... };  // any variable, read as ever
+ *     ETCHED struct config cfg = { ... };  // any variable, read as usual
  *
  *     if (etch_unlikely(imv_read(verbose))) ...
  *     imv_set(verbose, 1);                 // every site, while all threads run
  *     etch_set(&cfg.batch, 64);
  *
- * The names come from Mathieu Desnoyers' immediate values for Linux. A program that the tool has not processed behaves
- * the same and reads memory. C11 and later (GNU keywords in their __x__ spelling), C++11 and later; gcc and clang.
+ * The names come from Mathieu Desnoyers' immediate values for Linux. A program that the tool has not processed
+ * behaves the same and reads memory. C11 and later (GNU keywords in their __x__ spelling), C++11 and later; gcc and
+ * clang.
  *
  * WHAT A SET GUARANTEES. When imv_set or etch_set has returned 0,
  *   1. memory holds the new value;
@@ -23,25 +24,27 @@
  *      has read the new value from a site: the set orders its earlier stores
  *      before the new value, as a release store does (x86-64 keeps stores in
  *      order, and all threads pass a full barrier before the set returns).
- * During a set, a reader sees the old or the new value of each site, whole; two sites may differ until the set returns.
- * Sets are serialized: two sets of one object take effect in the same order at all its sites. If a set returns anything
- * but 0, neither memory nor a site has changed.
+ * During a set, a reader sees the old or the new value of each site, whole; two sites may differ until the set
+ * returns. Sets are serialized: two sets of one object take effect in the same order at all its sites. If a set
+ * returns anything but 0, neither memory nor a site has changed.
  *
  * Thread safety: all functions may be called from any thread at any time, also while other threads dlopen, dlclose or
  * fork. Signal safety: a signal handler may read objects (plainly, by imv_read and _imv_read, through an ops table),
  * and call imv_set, etch_set, etch_set_batch, etch_sync, etch_release and etch_strerror. No handler interrupts a call
- * while it holds libetch's lock, since signals are blocked then, except those that an instruction raises; a call in the
- * handler of such a fault inside libetch (of a callback, for instance) returns ETCH_EBUSY. A set takes microseconds,
- * and waits for those of other threads: where that is too long for a handler, let it store a flag, and another thread
- * call etch_set.
+ * that holds libetch's lock, because signals are blocked then, except those that an instruction raises. If such a
+ * fault happens inside libetch (in a callback, for instance), a call in its handler returns ETCH_EBUSY. A set takes
+ * microseconds, and waits for the sets of other threads: where that is too long for a handler, let the handler store
+ * a flag and let another thread call etch_set.
  *
  * Cancellation: no function is a cancellation point. A thread may be canceled asynchronously inside one
- * (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): work begun under the lock is completed, and
- * the cancellation takes effect then. Callbacks of etch_verify run with cancellation disabled.
+ * (PTHREAD_CANCEL_ASYNCHRONOUS, which POSIX allows in hardly any function): the call completes the work that it has
+ * begun under the lock, and the cancellation takes effect then. Callbacks of etch_verify run with cancellation
+ * disabled.
  *
- * Stack: a call takes less than 2 KiB of the caller's stack, plus what a callback, signal handlers, and the dynamic
- * linker take where it binds a function of the C library (not with -z now). Built for AddressSanitizer or without
- * optimization libetch takes more; so do dlopen(3) and dlclose(3) of a file with etched objects (a few KiB).
+ * Stack: a call takes less than 2 KiB of the caller's stack, plus what a callback and signal handlers take, and what
+ * the dynamic linker takes when it binds a function of the C library (not with -z now). libetch takes more if it is
+ * built for AddressSanitizer or without optimization; so do dlopen(3) and dlclose(3) of a file with etched objects (a
+ * few KiB).
  */
 #ifndef ETCH_IMV_H
 #define ETCH_IMV_H
@@ -77,7 +80,7 @@ template <class T> struct etch_plain_<const volatile T> {
 template <class T> struct etch_plain_<T &> {
 	typedef typename etch_plain_<T>::type type;
 };
-/* The pointer that an address is; for anything else, a pointer by which the macro below makes one error. */
+/* The pointer type of an address; for anything else, one with which the macro below makes a single error. */
 template <class T> struct etch_pointer_ {
 	enum { is_address = 0 };
 	typedef char *type;
@@ -109,34 +112,36 @@ enum etch_error {
 	ETCH_EINVAL = 1,     /* null pointer, size 0, or a range past the end of its object */
 	ETCH_ENOTETCHED = 2, /* no etched object of a loaded module holds this address */
 	ETCH_EBUSY = 3,      /* an immediate that has to change holds 0xcc: a breakpoint of a debugger or a uprobe; or
-	                        this thread holds libetch's lock already */
+	                      * this thread already holds libetch's lock */
 	ETCH_ECODE = 4,      /* a site holds bytes that neither etch nor the compiler wrote */
 	ETCH_EPERM = 5,      /* the system refuses to change the protection of text or data (MDWE, SELinux, seccomp) */
 	ETCH_ENOSYNC = 6,    /* membarrier(2) cannot synchronize the other threads (seccomp, old kernel) */
 	ETCH_ENOMEM = 7,     /* out of memory for the work list, or out of mappings */
-	ETCH_EFORMAT = 8,    /* a table of a loaded module is malformed, of another version, or needs what is not linked */
+	ETCH_EFORMAT = 8,    /* a table of a loaded module is malformed, is of another version, or needs a part of libetch
+	                      * that is not linked */
 	ETCH_ETHREADS = 9,   /* a site can only be changed while the process has one thread (etch_seal) */
 };
 
-/* The English sentence for an etch_error. Static storage, never null, async-signal-safe. */
+/* The English sentence for an etch_error, in static storage; never null. Async-signal-safe. */
 const char *etch_strerror(int error);
 
 /* ---- marking objects ----------------------------------------------------- */
 
 /*
- * ETCHED marks a variable, static or global, of any type but thread-local or const, and gives it pages of its own,
- * read-only while it is armed. Those of DEFINE_IMV and ETCHED_SHARED share pages with others of their source file: one
- * of the latter that is stored to later is armed with all of its page. ETCHED_DENSE costs no memory: such variables lie
- * as unmarked ones do, unprotected: etch_sync arms those alone (by field) to which the link step sees no later store.
+ * ETCHED marks a variable, static or global, of any type except thread-local or const, and gives it pages of its own,
+ * which are read-only while it is armed. Variables of DEFINE_IMV and ETCHED_SHARED share pages with others of their
+ * source file; an ETCHED_SHARED variable to which something stores later is armed together with its whole page.
+ * ETCHED_DENSE costs no memory: such variables lie as unmarked ones do, unprotected, and etch_sync arms only those
+ * (by field) to which the link step sees no later store.
  */
 #define ETCHED        __attribute__((section("etched"), aligned(4096)))
 #define ETCHED_SHARED __attribute__((section("etched_imv"), aligned(8)))
 #define ETCHED_DENSE  __attribute__((section("etched_dense")))
 
 /*
- * ETCH_INIT marks a function that only runs before the first etch_sync of what it stores to, as a parser of a
- * configuration that is called through a table of keywords: its stores, and the addresses that it lets escape, and
- * those of functions that only such functions call, keep no field from being armed by etch_sync. The program promises
+ * ETCH_INIT marks a function that only runs before the first etch_sync of the objects it stores to, such as a parser
+ * of a configuration that is called through a table of keywords. Its stores, the addresses that it lets escape, and
+ * those of functions that only such functions call do not keep etch_sync from arming a field. The program promises
  * that nothing stores through these addresses later.
  */
 #define ETCH_INIT __attribute__((section("etch_init"), noinline))
@@ -146,10 +151,10 @@ const char *etch_strerror(int error);
  *
  *     static struct { const char *name; int *variable; } settings[] ETCH_TABLE = { { "work_mem", &work_mem }, ... };
  *
- * The program promises that after the first etch_sync whatever it loads from the table is only read through, or passed
- * to functions of this header. Without the mark such an address counts as one that anybody may store through. The table
- * lies in a section of its own. In position-independent code that is a writable one, also if the table is const: its
- * addresses are relocated when the program starts.
+ * The program promises that after the first etch_sync it only reads through the addresses that it loads from the
+ * table, or passes them to functions of this header. Without the mark such an address counts as one that anybody may
+ * store through. The table lies in a section of its own. In position-independent code that section is writable even
+ * if the table is const, because its addresses are relocated when the program starts.
  */
 #define ETCH_TABLE         __attribute__((section(ETCH_SEC_TABLE ETCH_TEXT_(__LINE__) "." ETCH_TEXT_(__COUNTER__))))
 #define ETCH_TEXT_(x)      ETCH_TEXT_ONCE_(x)
@@ -175,8 +180,8 @@ const char *etch_strerror(int error);
  *                                  also with -fvisibility=hidden (which clang
  *                                  never applies to a DEFINE_IMV)
  * The variable is name__imv. Each lies in an 8-byte cell of its own. A program that is not compiled with -fPIC and
- * reads a shared object's variable may get a copy of it in its own .bss (R_X86_64_COPY; gcc does so in a PIE too): then
- * all reads of it are loads, in every module, and a set is a store.
+ * reads a shared object's variable may get a copy of it in its own .bss (R_X86_64_COPY; gcc makes such copies in a
+ * PIE too). Then all reads of it are loads, in every module, and a set is a store.
  */
 #define DEFINE_IMV(type, name) \
 	__typeof__(type) name##__imv __attribute__((section("etched_imv"), aligned(8))) ETCH_IMV_VISIBLE_
@@ -202,10 +207,11 @@ const char *etch_strerror(int error);
 #endif
 
 /*
- * Reads the value, from the instruction stream once the site is armed. One load instruction, 6 bytes (7 for 8-byte
- * types), placed with 0 to 6 bytes of padding so that it never crosses an 8-byte boundary and one store can replace it
- * while threads run. A type of 1 or 2 bytes reads its whole cell with a 4-byte load, which is shorter than movzx and
- * writes no partial register. The register is one of the eight that need no REX prefix, for the same reason.
+ * Reads the value, from the instruction stream once the site is armed. It is one load instruction of 6 bytes (7 for
+ * 8-byte types), placed with 0 to 6 bytes of padding such that it never crosses an 8-byte boundary, so one store can
+ * replace it while threads run. A type of 1 or 2 bytes reads its whole cell with a 4-byte load, which is shorter than
+ * movzx and writes no partial register. The register is one of the eight that need no REX prefix, which would make
+ * the load longer.
  */
 #define imv_read(name)                                                                                 \
 	(__extension__({                                                                                   \
@@ -226,16 +232,17 @@ const char *etch_strerror(int error);
 			                     : "m"(name##__imv));                                                  \
 		etch_v_.value;                                                                                 \
 	}))
-/* What imv_read takes from its load: 4 bytes except for values of 8, so that narrow ones need no merging with the rest.
- */
+/* The type that imv_read loads: 8 bytes for values of 8, else 4 bytes, so that narrow values need no merging with the
+ * rest of the register. */
 #ifdef __cplusplus
 #define ETCH_WORD_(bytes) typename etch_word_<bytes>::type
 #else
 #define ETCH_WORD_(bytes) __typeof__(__builtin_choose_expr((bytes) == 8, 0ul, 0u))
 #endif
-/* Other sizes give an array of -1 elements, a compile-time error. */
+/* Other sizes give an array of -1 elements, which is a compile-time error. */
 #define ETCH_SCALAR_SIZE_(x) (sizeof(x) == 1 || sizeof(x) == 2 || sizeof(x) == 4 || sizeof(x) == 8)
-/* By a register that needs a REX prefix, from the GOT, the 4-byte load is 7 bytes long; any is 8 where that is r12. */
+/* From the GOT, the 4-byte load is 7 bytes long if the address register needs a REX prefix; any load is 8 bytes long
+ * if that register is r12. */
 #ifdef __pic__
 #define ETCH_PAD_BASE_                   \
 	".irp etch_r,8,9,10,11,13,14,15\n\t" \
@@ -246,8 +253,8 @@ const char *etch_strerror(int error);
 #define ETCH_PAD_R12_  ""
 #endif
 
-/* Sets the immediate value in memory and at all its sites. Returns 0 or an etch_error. As etch_set(&name__imv, v), but
- * a static program links no more of libetch for it than imv_read needs. */
+/* Sets the immediate value in memory and at all its sites. Returns 0 or an etch_error. It does what
+ * etch_set(&name__imv, v) does, but a static program links no more of libetch for it than imv_read needs. */
 #ifdef __cplusplus
 #define imv_set(name, v) \
 	(etch_set_as_<typename etch_plain_<decltype(name##__imv)>::type>(etch_imv_set_bytes, ETCH_ADDR(name##__imv), (v)))
@@ -258,8 +265,9 @@ const char *etch_strerror(int error);
 /* ---- sets ---------------------------------------------------------------- */
 
 /*
- * The address of an etched object, by an instruction that the tool recognizes: a lea with a ds prefix, which no
- * compiler emits. Any other counts as an escape. Pass the result to functions of this header only.
+ * The address of an etched object, formed by an instruction that the tool recognizes: a lea with a ds prefix, which
+ * no compiler emits. Any other way to form the address counts as an escape. Pass the result only to functions of this
+ * header.
  */
 #define ETCH_ADDR(lvalue)                                                                                         \
 	(__extension__({                                                                                              \
@@ -267,8 +275,9 @@ const char *etch_strerror(int error);
 		__asm__ __volatile__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_), "+m"(ETCH_BYTES_(lvalue))); \
 		etch_a_;                                                                                                  \
 	}))
-/* What the argument of etch_set and the like points to. Where a value stands in the place of its address, ETCH_TAKES_
- * is the one error, and says so; without it each use of the argument in a macro would be an error of its own. */
+/* The object that the argument of etch_set and the like points to. If a value stands in the place of its address,
+ * ETCH_TAKES_ reports the one error, and says what is wrong; without it each use of the argument in a macro would be
+ * an error of its own. */
 #ifdef __cplusplus
 #define ETCH_AT_(p) (*reinterpret_cast<typename etch_pointer_<decltype(p)>::type>(p))
 #define ETCH_TAKES_(name, p)                              \
@@ -281,9 +290,9 @@ const char *etch_strerror(int error);
 	_Static_assert(ETCH_IS_ADDRESS_(p), \
 	               name " takes an address: write " name "(&variable, ...), not " name "(variable, ...)")
 #endif
-/* ETCH_ADDR's "+m" tells the compiler that the object is not constant, however little of the
- * program stores to it (a static object, or any with -flto). etch_changed_ tells it, after a set,
- * to discard the values that it has read before. */
+/* ETCH_ADDR's "+m" tells the compiler that the object is not constant, however little of the program stores to it (a
+ * static object, or any object with -flto). After a set, etch_changed_ tells it to discard the values that it has
+ * read before. */
 #ifdef __cplusplus
 #define ETCH_BYTES_(lvalue) const_cast<char &>(reinterpret_cast<const volatile char &>(lvalue))
 #else
@@ -297,12 +306,12 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 
 /*
  * An object or field that is set more than 20 times within a second becomes loads, so that further sets are plain
- * stores; an etch_sync after 100 ms arms it again, then after twice as long, and so on, at most an hour.
+ * stores. An etch_sync arms it again after 100 ms; each further time the wait is twice as long, up to an hour.
  *
- * etch_set(&object.field, value): stores the value (converted to the field's type) in memory and
- * in every site that reads any of its bytes. Changes all sites or none. Returns 0 or an
- * etch_error. If the object is not armed it is a plain store. A site whose instruction cannot hold
- * a new 64-bit value is switched back to its load, and to an immediate again once a value fits.
+ * etch_set(&object.field, value): stores the value (converted to the field's type) in memory and in every site that
+ * reads any of its bytes. Changes all sites or none. Returns 0 or an etch_error. If the object is not armed, the set
+ * is a plain store. A site whose instruction cannot hold a new 64-bit value is switched back to its load, and to an
+ * immediate again once a value fits.
  */
 #ifdef __cplusplus
 #define etch_set(p, v)                                                                                                \
@@ -316,18 +325,18 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 		ETCH_TAKES_("etch_set", p);                \
 		ETCH_SET_(etch_set_bytes, ETCH_AT_(p), v); \
 	}))
-/* A statement expression has an unqualified type: a volatile field is set as any other. */
+/* The type of a statement expression is unqualified, so a volatile field is set like any other. */
 #define ETCH_SET_(function, lvalue, v) \
 	(__extension__ etch_changed_(function(ETCH_ADDR(lvalue), (__typeof__(({ lvalue; }))[1]){(v)}, sizeof(lvalue))))
 #endif
 
 /*
- * etch_sync(&object, sizeof object): makes every site in the range agree with memory and arms the
- * objects that overlap it: from then on they are read-only except for etch_set. For objects that
- * start unarmed because the program initializes them with plain stores. Of an object that is armed by
- * field (docs/live-patching.md) the fields stay loads that code after the calls of etch_sync stores to, and pages with
- * such a field stay writable; `etch inspect fields` tells which. Returns 0, or an etch_error (then nothing has
- * changed). 0 does not say that every site is an immediate now: etch_state tells how many are, and why others are not.
+ * etch_sync(&object, sizeof object): makes every site in the range agree with memory and arms the objects that
+ * overlap the range: from then on they are read-only except for etch_set. It is for objects that start unarmed
+ * because the program initializes them with plain stores. If an object is armed by field (docs/live-patching.md), the
+ * fields to which code stores after the calls of etch_sync stay loads, and the pages with such a field stay writable;
+ * `etch inspect fields` tells which. Returns 0, or an etch_error (then nothing has changed). 0 does not mean that
+ * every site is an immediate now: etch_state tells how many are, and why others are not.
  */
 #define etch_sync(p, size)                               \
 	(__extension__({                                     \
@@ -336,8 +345,8 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 	}))
 
 /*
- * etch_release(&object, sizeof object): the opposite of etch_sync. Sites become loads again and memory writable: for a
- * phase of plain stores, such as shutdown.
+ * etch_release(&object, sizeof object): the opposite of etch_sync. Sites become loads again, and memory becomes
+ * writable: for a phase of plain stores, such as shutdown.
  */
 #define etch_release(p, size)                               \
 	(__extension__({                                        \
@@ -346,14 +355,15 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 	}))
 
 /*
- * etch_seal(&object, sizeof object): as etch_sync, and also arms the sites that cannot be changed while threads run,
- * and every field, for the program says that nothing stores to the object any more: a plain store ends it. The sites
- * are calls that are to be replaced by more than one instruction (etch/pv.h), and sites that cross an 8-byte boundary
- * in text whose pages cannot be swapped. For the end of a program's initialization, before it creates threads: returns
- * ETCH_ETHREADS if there are other threads. From then on a set, an etch_sync or an etch_release of these objects that
- * would have to change such a site returns ETCH_ETHREADS while the process has other threads, and changes nothing.
- * etch_release ends the sealed state. A joined thread may count for a moment longer, until the kernel has reaped it;
- * threads of other processes that share this one's memory (vfork, CLONE_VM) are not counted.
+ * etch_seal(&object, sizeof object): does what etch_sync does, and also arms the sites that cannot be changed while
+ * threads run, and every field, because the program says that nothing stores to the object any more; a plain store
+ * ends the program. The sites are calls that are to be replaced by more than one instruction (etch/pv.h), and sites
+ * that cross an 8-byte boundary in text whose pages cannot be swapped. For the end of a program's initialization,
+ * before it creates threads: returns ETCH_ETHREADS if there are other threads. From then on a set, an etch_sync or an
+ * etch_release of these objects that would have to change such a site returns ETCH_ETHREADS while the process has
+ * other threads, and changes nothing. etch_release ends the sealed state. A joined thread may count for a moment
+ * longer, until the kernel has reaped it; threads of other processes that share this one's memory (vfork, CLONE_VM)
+ * are not counted.
  */
 #define etch_seal(p, size)                               \
 	(__extension__({                                     \
@@ -363,36 +373,36 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
 
 /*
  * A STORE THAT NOBODY FORESAW. The page of an armed object is read-only. A plain store to it faults, and libetch's
- * handler of SIGSEGV gives up the constants of the page: all that reads what is on it becomes loads, in all modules,
- * and the page becomes writable; then the store is executed. No thread ever reads an old value. A later etch_sync arms
- * the objects again, unless the page is held back: for 100 ms after the first time, twice as long after each further
- * one, at most an hour. etch_state tells. Two kinds of objects are not given up, since a store to them would become a
- * call: ops tables, that is objects that a rewritten call goes through, and sealed objects; a store to one of them, or
- * to a page that holds one, ends the program with a message.
+ * handler of SIGSEGV gives up the constants of the page: every site that reads from the page becomes a load, in all
+ * modules, and the page becomes writable; then the store is executed. No thread ever reads an old value. A later
+ * etch_sync arms the objects again, unless the page is held back: for 100 ms after the first time, and twice as long
+ * after each further time, up to an hour. etch_state tells how long. Two kinds of objects are not given up, because a
+ * store to them would become a call: ops tables, that is, objects that a rewritten call goes through, and sealed
+ * objects. A store to one of them, or to a page that holds one, ends the program with a message.
  *
  * The environment variable ETCH_STRAY holds words, separated by commas: `die` ends the program at any such store, for
- * tests; `warn` writes a line to standard error when a page is given up for the first time; `calls` gives up ops tables
- * and sealed objects too; `eager` holds nothing back. A set-user-ID program ignores it.
- * etch_stray adds to the mode, a sum of the constants below, and takes away from it; it returns the previous mode. It
- * may be called at any time, from any thread and in signal handlers.
+ * tests; `warn` writes a line to standard error when a page is given up for the first time; `calls` gives up ops
+ * tables and sealed objects too; `eager` holds nothing back. A set-user-ID program ignores it. etch_stray adds to the
+ * mode, which is a sum of the constants below, and takes away from it; it returns the previous mode. It may be called
+ * at any time, from any thread and in signal handlers.
  */
 enum etch_stray_mode {
 	ETCH_STRAY_DIE = 1,     /* nothing is given up */
 	ETCH_STRAY_WARN = 2,    /* the first time of each page is reported */
 	ETCH_STRAY_CALLS = 4,   /* ops tables and sealed objects are given up too */
 	ETCH_STRAY_CHAINED = 8, /* the program's own handler of SIGSEGV calls etch_stray_store */
-	ETCH_STRAY_EAGER = 16,  /* nothing is held back, however often it is given up or set: for tests and benchmarks */
+	ETCH_STRAY_EAGER = 16,  /* nothing is held back, however often it is given up or set; for tests and benchmarks */
 };
 unsigned etch_stray(unsigned set, unsigned clear);
 
 /*
  * etch_stray_store(info, context): for a program that installs a handler of SIGSEGV after libetch's, with SA_SIGINFO,
- * and does not call the handler that was there before. The arguments are the handler's. Returns 1 if the fault was such
- * a store: then the handler returns, and the store is executed again. Else 0. Async-signal-safe.
+ * and does not call the handler that was there before. The arguments are those of the handler. Returns 1 if the fault
+ * was such a store: then the handler returns, and the store is executed again. Else returns 0. Async-signal-safe.
  */
 int etch_stray_store(const void *siginfo, const void *context);
 
-/* The functions that the macros above call; addresses are those of ETCH_ADDR. */
+/* The functions that the macros above call; the addresses are those that ETCH_ADDR gives. */
 int etch_set_bytes(void *object, const void *value, size_t size);
 int etch_imv_set_bytes(void *object, const void *value, size_t size);
 #ifdef __cplusplus
@@ -406,24 +416,24 @@ inline __attribute__((always_inline)) int etch_set_as_(int (*set)(void *, const 
 #endif
 int etch_sync_bytes(const void *object, size_t size);
 /*
- * etch_sync of every etched object of every loaded module; and of the module that holds this address of code or data,
- * such as a function. An object that cannot be armed does not keep others from being armed. Returns 0 or the first
- * error.
+ * etch_sync of every etched object of every loaded module, and of every one of the module that holds this address of
+ * code or data (of a function, for instance). An object that cannot be armed does not keep others from being armed.
+ * Both return 0 or the first error.
  */
 int etch_sync_all(void);
 int etch_sync_module(const void *in);
 /*
- * Arms again what was given up, or set too often, and is no longer held back; nothing else. For the loop of a server:
- * libetch has no thread of its own. While nothing is due it is a comparison, and a reading of the clock if something is
- * held back. Returns 0 or the first error: what could not be armed stays loads, and is tried again later. From any
- * thread; not in a callback of etch_verify.
+ * Arms again what was given up or set too often, and is no longer held back; it does nothing else. It is for the loop
+ * of a server, because libetch has no thread of its own. While nothing is due it costs a comparison, and a reading of
+ * the clock if something is held back. Returns 0 or the first error: sites that could not be armed stay loads, and
+ * are tried again later. From any thread; not in a callback of etch_verify.
  */
 int etch_tick(void);
 int etch_seal_bytes(const void *object, size_t size);
 int etch_release_bytes(const void *object, size_t size);
 
 /*
- * Many changes as one transaction: all take effect or none does, with one membarrier and one
+ * Makes many changes as one transaction: all take effect or none does, with one membarrier and one
  * change of protection per run of pages that are near each other.
  *
  *     int on = 1; long n = 64;
@@ -431,9 +441,9 @@ int etch_release_bytes(const void *object, size_t size);
  *             ETCH_CHANGE(&verbose__imv, &on), ETCH_CHANGE(&cfg.batch, &n) };
  *     int err = etch_set_batch(c, 2);
  *
- * Where two changes of a batch overlap, the later one wins. All memory is stored before the
- * first site is changed: a function newly installed at a call site finds the data that the same
- * batch sets; the previous function, which may still be running, finds them too.
+ * Where two changes of a batch overlap, the later one wins. All stores to memory precede the first
+ * change of a site: a function that the batch installs at a call site finds the data that the same
+ * batch sets, and so does the previous function, which may still be running.
  */
 struct etch_change {
 	void *object;      /* from ETCH_ADDR */
@@ -453,40 +463,41 @@ int etch_set_batch(const struct etch_change *changes, size_t count);
 /* ---- inspection ---------------------------------------------------------- */
 
 /*
- * Compares every armed site of every loaded module with memory. Returns the number of sites that differ (0: none), or a
- * negative etch_error. Of a site that holds a debugger's 0xcc the other bytes are compared. `report`, if not null, is
- * called for each site that differs, under libetch's lock: it must not call etch, nor the dynamic linker (dlopen,
- * dladdr), nor fork.
+ * Compares every armed site of every loaded module with memory. Returns the number of sites that differ (0: none), or
+ * a negative etch_error. If a site holds a debugger's 0xcc, its other bytes are compared. `report`, if not null, is
+ * called for each site that differs, under libetch's lock: it must not call etch, the dynamic linker (dlopen, dladdr)
+ * or fork.
  */
 long etch_verify(void (*report)(void *arg, const void *site, const void *object), void *arg);
 
-/* What the sites are that read some bytes of an object. The caller sets `size`. */
+/* The sites that read some bytes of an object. The caller sets `size`. */
 struct etch_state {
 	size_t size;           /* sizeof(struct etch_state), so that fields can be added */
-	unsigned long sites;   /* loads of the bytes in code, of all loaded modules */
-	unsigned long armed;   /* of these, immediates now */
-	unsigned long unfit;   /* armed, but their instruction cannot hold the present 64-bit value: loads */
-	unsigned long unarmed; /* of fields or objects that are not armed: loads */
-	unsigned long fixed;   /* can never be patched live: loads, but after etch_seal */
+	unsigned long sites;   /* loads of these bytes in the code of all loaded modules */
+	unsigned long armed;   /* how many of these are immediates now */
+	unsigned long unfit;   /* how many are armed loads because their instruction cannot hold the 64-bit value */
+	unsigned long unarmed; /* how many are loads because their field or object is not armed */
+	unsigned long fixed;   /* how many are loads because they can never be patched live, except by etch_seal */
 	char text[128]; /* the same as a sentence: "459 sites: 274 are immediates; 162 hold values that do not fit" */
-	/* Of the pages of the bytes, since the module was loaded: */
-	unsigned long given_up;  /* how often their constants have been given up to a plain store */
-	unsigned long held_back; /* milliseconds until etch_sync may arm all of them again; 0: it may */
-	const void *given_up_by; /* the instruction of the last such store; null: there was none */
-	const void *given_up_at; /* ... and the address that it stored to */
-	unsigned long set_often; /* how many of the objects or fields are loads since they were set too often */
+	/* The pages of the bytes, since the module was loaded: */
+	unsigned long given_up;  /* how many times a plain store has made libetch give up their constants */
+	unsigned long held_back; /* milliseconds until etch_sync may arm all of them again; 0: it may now */
+	const void *given_up_by; /* the instruction of the last such store; null if there was none */
+	const void *given_up_at; /* the address that it stored to */
+	unsigned long set_often; /* how many of the objects or fields are loads because they were set too often */
 };
 /*
- * etch_state(&object, sizeof object, &state): what etch_sync has done. Looks at every site of all modules, under the
- * lock: for logs and tests. Returns 0; ETCH_EINVAL; ETCH_ENOTETCHED; or ETCH_EFORMAT if a malformed module was ignored.
+ * etch_state(&object, sizeof object, &state): tells what etch_sync has done. Looks at every site of all modules,
+ * under the lock: for logs and tests. Returns 0; ETCH_EINVAL; ETCH_ENOTETCHED; or ETCH_EFORMAT if a malformed module
+ * was ignored.
  */
 #define etch_state(p, size, state) etch_state_bytes(ETCH_ADDR(*(p)), (size), (state))
 int etch_state_bytes(const void *object, size_t size, struct etch_state *state);
 
 /*
- * Writes the state of every etched variable of all loaded modules to a file descriptor, a line each: its name, the text
- * of etch_state, how long it is held back, and the instruction of the last store that its page was given up to, as an
- * address for addr2line(1):
+ * Writes the state of every etched variable of all loaded modules to a file descriptor, one line for each: its name,
+ * the text of etch_state, how long it is held back, and the instruction of the last store that made libetch give its
+ * page up, as an address for addr2line(1):
  *
  *     settings: 459 sites: 274 are immediates; 185 read what is not armed; 2 plain stores gave them up; held back for
  *     80 ms; the last one by 0x1b2c of the program to settings+16
@@ -496,14 +507,14 @@ int etch_state_bytes(const void *object, size_t size, struct etch_state *state);
  */
 int etch_dump(int fd);
 
-/* Counts over all loaded modules, for logs and tests, except for libetch's own table. The caller sets `size`. */
+/* Counts over all loaded modules, for logs and tests; libetch's own table is not counted. The caller sets `size`. */
 struct etch_info {
 	size_t size;           /* sizeof(struct etch_info), so that fields can be added */
 	unsigned long modules; /* registered modules */
 	unsigned long sites;   /* entries of their __imv tables */
 	unsigned long armed;   /* of these, immediates now */
 	unsigned long loads;   /* of these, loads now */
-	unsigned long fixed;   /* of the loads: can never be patched live (their pages cannot be swapped) */
+	unsigned long fixed;   /* of the loads: those that can never be patched live (their pages cannot be swapped) */
 	unsigned long objects; /* etched objects */
 	unsigned long armed_objects;
 	unsigned long patched_at_start;   /* sites patched by libetch while loading modules */
@@ -512,26 +523,27 @@ struct etch_info {
 	unsigned long calls_direct;       /* of these, direct calls and jumps now */
 	unsigned long calls_inline;       /* of these, a nop, a return or a function's instructions now */
 	unsigned long calls_indirect;     /* of these, indirect now */
-	unsigned long calls_fixed;        /* of these: can never be patched live, as fixed */
+	unsigned long calls_fixed;        /* of these, those that can never be patched live, as `fixed` */
 	unsigned long sealed_objects;     /* etched objects under etch_seal */
 	unsigned long calls_in_place;     /* sites of pv_call_inline */
 	unsigned long calls_in_place_now; /* of these, a nop now: the case compiled in place is executed */
-	unsigned long by_swap;            /* of sites: cross an 8-byte word, so their pages are swapped */
-	unsigned long calls_by_swap;      /* of calls: the same */
+	unsigned long by_swap;            /* of the sites: those that cross an 8-byte word, so that their pages are
+	                                   * swapped */
+	unsigned long calls_by_swap;      /* of the calls: the same */
 	unsigned long unfit;           /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
 	unsigned long branches;        /* static branches (etch/branch.h) */
 	unsigned long branches_static; /* of these, a nop or a jump to the value's way now */
 	unsigned long marks;           /* markers (etch/mark.h) */
-	unsigned long marks_on;        /* of these, calls of what is attached now */
-	unsigned long fields;          /* of objects that are armed by field: their fields */
+	unsigned long marks_on;        /* of these, those that call attached functions now */
+	unsigned long fields;          /* the fields of the objects that are armed by field */
 	unsigned long fields_armed;    /* of these, armed now */
-	unsigned long private_text;    /* bytes of the modules' code that are this process's own copies, since something was
-	                                  stored there; 0 if /proc/self/pagemap cannot be read */
+	unsigned long private_text;    /* bytes of the modules' code that are this process's own copies, because something
+	                                * was stored there; 0 if /proc/self/pagemap cannot be read */
 };
 /* Returns 0; ETCH_EINVAL; or ETCH_EFORMAT if a malformed module was ignored. */
 #ifdef __cplusplus
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wshadow" /* g++: the function has the name of the type */
+#pragma GCC diagnostic ignored "-Wshadow" /* g++ warns because the function has the name of the type */
 #endif
 int etch_info(struct etch_info *info);
 #ifdef __cplusplus
@@ -541,10 +553,11 @@ int etch_info(struct etch_info *info);
 /* ---- what the header emits into each object file --------------------------- */
 
 /*
- * Called by the constructor below; not for programs. Bounds of the module's sections, in the order __imv, __etch_obj,
- * etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch, __etch_mark, etched_dense; null for one that
- * the module lacks. Addresses inside etched sections may be set, by a plain store, in a file that the tool has not
- * seen, too. v3 is for headers that name the parts of libetch that they need; older ones call v2, or v1.
+ * The constructor below calls these; they are not for programs. Bounds of the module's sections, in the order __imv,
+ * __etch_obj, etched, etched_imv, __pv_sites, __pv_native, __pv_inline, __etch_branch, __etch_mark, etched_dense;
+ * null for a section that the module lacks. Addresses inside etched sections may be set, by a plain store, even in a
+ * file that the tool has not seen. Headers that name the parts of libetch that they need call v3; older ones call v2,
+ * or v1.
  */
 struct etch_bounds {
 	const void *start, *stop;
@@ -556,10 +569,10 @@ void etch_module_load_v1(const struct etch_module *module, const void *imv_start
                          const void *scalar_start, const void *scalar_stop);
 void etch_module_unload_v1(const struct etch_module *module);
 
-#ifndef ETCH_NO_MODULE /* defined by files that are not a module of their own, as most of libetch */
+#ifndef ETCH_NO_MODULE /* defined by files that are not a module of their own, such as most of libetch */
 #define ETCH_HIDDEN_WEAK_ __attribute__((weak, visibility("hidden")))
 
-/* Synthesized by the linker from the section names; null where the module has no such section. */
+/* The linker defines these from the section names; they are null where the module has no such section. */
 extern const char etch_imv_start_[] __asm__("__start___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_imv_stop_[] __asm__("__stop___imv") ETCH_HIDDEN_WEAK_;
 extern const char etch_obj_start_[] __asm__("__start___etch_obj") ETCH_HIDDEN_WEAK_;
@@ -574,8 +587,8 @@ extern const char etch_branch_start_[] __asm__("__start___etch_branch") ETCH_HID
 extern const char etch_branch_stop_[] __asm__("__stop___etch_branch") ETCH_HIDDEN_WEAK_;
 extern const char etch_mark_start_[] __asm__("__start___etch_mark") ETCH_HIDDEN_WEAK_;
 extern const char etch_mark_stop_[] __asm__("__stop___etch_mark") ETCH_HIDDEN_WEAK_;
-/* Declared again in assembly: gcc 12 forgets the visibility of a weak declaration without a
- * definition in the file, and a module without sites would then use another module's table. */
+/* Declared again in assembly, because gcc 12 forgets the visibility of a weak declaration if the file does not define
+ * the symbol; a module without sites would then use another module's table. */
 __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
         ".hidden __start___imv, __stop___imv, __start___etch_obj, __stop___etch_obj\n\t"
         ".weak __start___pv_sites, __stop___pv_sites, __start___pv_native, __stop___pv_native\n\t"
@@ -584,8 +597,9 @@ __asm__(".weak __start___imv, __stop___imv, __start___etch_obj, __stop___etch_ob
         ".hidden __start___pv_inline, __stop___pv_inline\n\t"
         ".weak __start___etch_branch, __stop___etch_branch, __start___etch_mark, __stop___etch_mark\n\t"
         ".hidden __start___etch_branch, __stop___etch_branch, __start___etch_mark, __stop___etch_mark");
-/* Bounds of the etched sections, null without such a section. Through the GOT, since the symbols may be undefined, and
- * with the ds prefix of ETCH_ADDR, so that the first object's address does not count as escaped. */
+/* Bounds of the etched sections, null without such a section. They are loaded through the GOT, because the symbols
+ * may be undefined, and with the ds prefix of ETCH_ADDR, so that the first object's address does not count as
+ * escaped. */
 #define ETCH_BOUND_(symbol)                                                \
 	(__extension__({                                                       \
 		const void *etch_a_;                                               \
@@ -600,9 +614,9 @@ extern const struct etch_module etch_module_ ETCH_HIDDEN_WEAK_ __attribute__((se
 __attribute__((used)) const struct etch_module etch_module_ = {
 	ETCH_MODULE_MAGIC, ETCH_MODULE_VERSION, sizeof(struct etch_module), 0, 0, 0, 0, 0, 0, 0, 0};
 
-/* The linker keeps one definition per module. Called once per translation unit; only the first counts. Priority 101:
- * before the program's own constructors, so that the protection applies to them too. The priority is on the first
- * declaration: gcc 12 drops one that only the definition has. */
+/* The linker keeps one definition per module. The constructor is called once per translation unit, and only the first
+ * call counts. Priority 101 makes it run before the program's own constructors, so that the protection applies to
+ * them too. The priority is on the first declaration, because gcc 12 ignores one that only the definition has. */
 ETCH_HIDDEN_WEAK_ __attribute__((constructor(101))) void etch_module_ctor_(void);
 void etch_module_ctor_(void)
 {

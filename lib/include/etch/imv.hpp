@@ -11,21 +11,23 @@
  *     verbose = 1;                             // every site, while all threads run
  *     std::error_code ec = verbose.set(1);     // the same, without an exception
  *
- * Constant-initialized where T's conversion is: no constructor runs. What etch/imv.h guarantees of sets, threads,
- * signals and cancellation holds. A program that the tool has not processed behaves the same and reads memory.
+ * A value is constant-initialized wherever the conversion of its initializer to T is constant: no constructor runs.
+ * What etch/imv.h guarantees about sets, threads, signals and cancellation holds. A program that the tool has not
+ * processed behaves the same and reads memory.
  *
  * WHERE. Namespaces, static members, inline variables, variable templates, static locals, and members of objects with
- * static storage. The tool finds each by the 16 bytes behind its value: 24 bytes a variable. Anywhere else (on the
- * heap, on a stack, initialized at run time, const) it works as std::atomic with relaxed loads does. Reads through a
- * reference or pointer that the compiler does not see through are loads; so are those of other files, where only
- * object files are processed, and of other shared objects.
+ * static storage. The tool finds each by the 16 bytes that follow its value, so a variable takes 24 bytes. Anywhere
+ * else (on the heap, on a stack, initialized at run time, const) it works as std::atomic with relaxed loads does.
+ * Reads through a reference or pointer that the compiler does not see through are loads; so are those of other files,
+ * where only object files are processed, and of other shared objects.
  *
- * MEMORY. Nothing but the functions of this header writes to a value: it is not copied, and std::memset over one
- * changes what loads yield and not what sites do. Unlike DEFINE_IMV's its page stays writable.
+ * MEMORY. Only the functions of this header write to a value: it cannot be copied, and a std::memset over one changes
+ * what loads yield but not what sites yield. Its page stays writable, unlike that of a DEFINE_IMV.
  *
- * ERRORS. `=` and store() throw std::system_error; set() returns a std::error_code. Codes are enum etch_error's, in
- * etch::error_category(). Without exceptions (-fno-exceptions) `=` and store() call std::terminate. Nothing has
- * changed when an error is reported. A value that is in no processed module is stored to, which is no error.
+ * ERRORS. `=` and store() throw std::system_error; set() returns a std::error_code. The codes are those of enum
+ * etch_error, in etch::error_category(). Without exceptions (-fno-exceptions) `=` and store() call std::terminate.
+ * Nothing has changed when an error is reported. If no processed module holds the value, the functions store to it;
+ * this is no error.
  *
  * gcc 12 and later, clang 14 and later.
  */
@@ -100,7 +102,7 @@ template <class T> class value
 		__builtin_memcpy(&result, &word, sizeof(result));
 		return result;
 	}
-	/* The value from memory: for code that must not hold a site. Async-signal-safe. */
+	/* The value, read from memory: for code that must not hold a site. Async-signal-safe. */
 	[[gnu::always_inline]] T load_memory() const noexcept
 	{
 		T result;
@@ -111,7 +113,7 @@ template <class T> class value
 
 	/* Sets the value in memory and at every site, as imv_set does. Thread-safe; not for signal handlers. */
 	std::error_code set(T desired) noexcept { return error_code(set_bytes(desired)); }
-	/* The same; throws std::system_error. `=` returns the value that was set, as std::atomic's does. */
+	/* The same, but throws std::system_error. `=` returns the value that was set, as std::atomic's does. */
 	void store(T desired)
 	{
 		const int error = set_bytes(desired);
@@ -137,7 +139,7 @@ template <class T> class value
 
 		if (error != ETCH_ENOTETCHED)
 			return etch_changed_(error);
-		/* No table of a loaded module has it, so no site does. */
+		/* No table of a loaded module has the value, so no site reads it. */
 		__atomic_store(&held, &desired, __ATOMIC_SEQ_CST);
 		return 0;
 	}
@@ -152,7 +154,7 @@ template <class T> class value
 	}
 
 	alignas(8) T held;
-	/* Between the value and the mark are zeros: reads of narrow values take 4 bytes. */
+	/* The bytes between the value and the mark are zeros: reads of narrow values take 4 bytes. */
 	[[maybe_unused]] alignas(8) unsigned long mark[2] = {ETCH_VALUE_MARK_0, ETCH_VALUE_MARK_1};
 };
 
@@ -160,8 +162,8 @@ template <class T> value(T) -> value<T>;
 
 /*
  * The static branches of etch/branch.h: the value as a condition, without a load and a test. unlikely() and branch()
- * fall through while the value is 0, likely() while it is not; the code of the other way is out of line, except with
- * branch(). In code that is not position-independent, and without optimization, the condition is on the value that
+ * fall through while the value is 0, likely() while it is not. The code of the other way is out of line, except with
+ * branch(). In code that is not position-independent, and without optimization, the condition tests the value that
  * load() gives.
  */
 #if defined(__OPTIMIZE__) && defined(__pic__)

@@ -10,34 +10,31 @@
  *     etch_mark_attach("request", on_request, NULL);   // every site of the name, while all threads run
  *     etch_mark_detach("request", on_request, NULL);   // no thread is in on_request any more
  *
- * A marker to which nothing is attached is one nop of five bytes, and its arguments are not
- * evaluated. While something is attached it is a jump to code out of line, which evaluates the
- * arguments once and calls each attached function. Needs libetch, and not the tool: libetch changes
- * the instruction in a program that etch rewrite has never seen as well. It does so as an etch_set
- * (etch/imv.h) would: at all sites or at none, while all threads run.
+ * A marker to which nothing is attached is one nop of five bytes, and its arguments are not evaluated. While
+ * something is attached it is a jump to code out of line, which evaluates the arguments once and calls each attached
+ * function. It needs libetch, but not the tool: libetch changes the instruction even in a program that etch rewrite
+ * has never seen. It does so as an etch_set (etch/imv.h) does: at all sites or at none, while all threads run.
  *
- * NAMES are C identifiers. The same name may be at any number of places and in any number of
- * modules. Each attachment stands until it is detached: markers of modules that are loaded later are
- * called too.
+ * NAMES are C identifiers. The same name may be at any number of places and in any number of modules. Each attachment
+ * stands until it is detached: markers of modules that are loaded later are called too.
  *
- * ARGUMENTS undergo the default promotions: a char or short arrives as int, a float as double, an
- * array as a pointer; a function may declare those types, or `...` and read them with va_arg, by
- * mark->type. The types are not checked: attach by a pattern only what takes `...` or no argument.
- * (The psABI, 3.2.3 and 3.5.7, lets a function with fixed parameters be called as one with `...`.)
+ * ARGUMENTS undergo the default promotions: a char or short arrives as int, a float as double, an array as a pointer;
+ * a function may declare those types, or `...` and read them with va_arg, by mark->type. The types are not checked:
+ * attach by a pattern only functions that take `...` or no arguments. (The psABI, 3.2.3 and 3.5.7, lets a function
+ * with fixed parameters be called as one with `...`.)
  *
- * CALLBACKS run in the thread that comes to the marker, wherever that is: also in a signal handler,
- * under locks of the program. They may use what that place may use; they may set, attach and detach
- * where that is allowed (not in signal handlers). errno is theirs to keep. They must return:
- * after longjmp(3), an exception or the end of the thread inside of one, a later detach may wait
- * for ever.
+ * CALLBACKS run in the thread that comes to the marker, wherever that is, possibly in a signal handler or under locks
+ * of the program. They may use whatever that place may use; they may set, attach and detach where that is allowed
+ * (not in signal handlers). They must preserve errno. They must return: after longjmp(3), an exception or the end of
+ * the thread inside a callback, a later detach may wait for ever.
  *
- * DETACHING. When etch_mark_detach has returned, no thread is in the detached function by way of
- * that attachment, none will enter it, and its data may be freed. It waits for the callbacks that run.
- * Called from within a callback it does not wait, and a marker that is being called continues through the
- * functions that it began with. A library must detach its functions before dlclose(3).
+ * DETACHING. When etch_mark_detach has returned, no thread is in the detached function because of that attachment,
+ * none will enter it, and its data may be freed. It waits for the callbacks that run. Called from within a callback,
+ * it does not wait, and a marker that is being called still calls the functions that were attached when it began. A
+ * library must detach its functions before dlclose(3).
  *
- * fork(2): the child keeps the attachments. Thread safety: all functions, from any thread; signal
- * safety: ETCH_MARK.
+ * fork(2): the child keeps the attachments. Thread safety: all functions may be called from any thread. Signal
+ * safety: only ETCH_MARK may be used in a signal handler.
  */
 #ifndef ETCH_MARK_H
 #define ETCH_MARK_H
@@ -55,17 +52,17 @@ long etch_mark_attach(const char *pattern, etch_mark_fn *function, void *data);
 long etch_mark_detach(const char *pattern, etch_mark_fn *function, void *data);
 
 /*
- * etch_mark_attach(pattern, function, data): calls function(data, mark, arguments...) at every marker
- * whose name matches: `*` any characters, `?` one. Returns the number of sites that match now, 0 or
- * more; or a negative etch_error, and then nothing has changed: -ETCH_EINVAL (null or a pattern of more than 127
- * characters), -ETCH_ENOMEM, or what etch_set returns. Attached twice, a function is called twice. Functions are called
- * in the order in which they were attached.
+ * etch_mark_attach(pattern, function, data): calls function(data, mark, arguments...) at every marker whose name
+ * matches the pattern: `*` stands for any characters, `?` for one. Returns the number of sites that match now, 0 or
+ * more; or a negative etch_error, and then nothing has changed: -ETCH_EINVAL (null, or a pattern of more than 127
+ * characters), -ETCH_ENOMEM, or what etch_set returns. A function that is attached twice is called twice. Functions
+ * are called in the order in which they were attached.
  */
 #define etch_mark_attach(pattern, function, data) (etch_mark_attach)((pattern), ETCH_MARK_FN_(function), (data))
 /*
  * etch_mark_detach(pattern, function, data): undoes one etch_mark_attach with the same three arguments. Returns 0, or
- * -ETCH_EINVAL if there is none. Where the system does not let an instruction be put back, the marker stays a jump, to
- * code that calls nothing.
+ * -ETCH_EINVAL if there is none. If the system does not let libetch put an instruction back, the marker stays a jump
+ * to code that calls nothing.
  */
 #define etch_mark_detach(pattern, function, data) (etch_mark_detach)((pattern), ETCH_MARK_FN_(function), (data))
 #ifdef __cplusplus
@@ -74,11 +71,11 @@ long etch_mark_detach(const char *pattern, etch_mark_fn *function, void *data);
 #define ETCH_MARK_FN_(function) ((etch_mark_fn *)(void (*)(void))(function))
 #endif
 
-/* Calls `see` for each site of each loaded module, in no order, under libetch's lock: it must not call etch nor the
- * dynamic linker. on: something is attached. Returns the number of sites. */
+/* Calls `see` for each site of each loaded module, in no particular order, under libetch's lock: it must not call
+ * etch or the dynamic linker. on: something is attached. Returns the number of sites. */
 long etch_mark_each(void (*see)(void *arg, const struct etch_mark *mark, int on), void *arg);
 
-/* Of a marker: its name, the text of its arguments ("fd, url") and its source file. */
+/* A marker's name, its source file, and the text of its arguments ("fd, url"). */
 static inline const char *etch_mark_name(const struct etch_mark *mark)
 {
 	return (const char *)&mark->name + mark->name;
@@ -106,19 +103,20 @@ struct etch_mark_call_ {
 };
 struct etch_mark_head {
 	const struct etch_mark_call_ *calls;
-	const struct etch_mark_call_ *pending; /* libetch's */
+	const struct etch_mark_call_ *pending; /* for libetch's use */
 };
 
-/* A thread that comes to markers. active: the generation in which it entered the outermost one; 0: it is in none. */
+/* A thread that comes to markers. active: the generation in which it entered the outermost marker; 0 while it is in
+ * none. */
 struct etch_mark_reader_ {
 	unsigned long active;
 };
 extern __thread struct etch_mark_reader_ *etch_mark_self_ __attribute__((tls_model("initial-exec")));
 extern unsigned long etch_mark_generation_;
-/* Makes one for this thread; null without memory: then nothing is called. Async-signal-safe. */
+/* Makes a reader for this thread; null without memory: then nothing is called. Async-signal-safe. */
 struct etch_mark_reader_ *etch_mark_register_(void);
 
-/* Not static: inline functions with external linkage may call them. */
+/* Not static, because inline functions with external linkage may call them. */
 #ifdef __cplusplus
 #define ETCH_MARK_INLINE_ inline __attribute__((always_inline))
 #else
@@ -127,8 +125,8 @@ struct etch_mark_reader_ *etch_mark_register_(void);
 
 /*
  * A reader stores `active` before it loads the calls, a detach stores the calls before it loads
- * `active`, and membarrier(2) of the detach orders both sides. A signal handler that comes to
- * a marker in between leaves `active` as it was.
+ * `active`, and the membarrier(2) of the detach orders both sides. A signal handler that comes to a
+ * marker in between leaves `active` as it was.
  */
 ETCH_MARK_INLINE_ struct etch_mark_reader_ *etch_mark_enter_(unsigned long *before)
 {
@@ -149,13 +147,13 @@ ETCH_MARK_INLINE_ void etch_mark_leave_(struct etch_mark_reader_ *r, unsigned lo
 	__atomic_store_n(&r->active, before, __ATOMIC_RELEASE);
 }
 
-/* The head of a name, one a module. */
+/* The head of a name; a module has one for each name. */
 #define ETCH_MARK_HEAD_(name)                                                                          \
 	".ifndef etch_mark_" name "\n\t"                                                                   \
 	".pushsection " ETCH_SEC_MARK_HEAD ",\"awG\",@progbits,etch_mark_" name ",comdat\n\t.balign 8\n\t" \
 	".weak etch_mark_" name "\n\t.hidden etch_mark_" name "\n\t.type etch_mark_" name ", @object\n\t"  \
 	".size etch_mark_" name ", 16\netch_mark_" name ":\t.quad 0, 0\n\t.popsection\n\t.endif\n\t"
-/* A struct etch_mark, of named operands. */
+/* A struct etch_mark, made of named operands. */
 #define ETCH_MARK_INFO_                                                                                      \
 	".long %c[etch_n] - ., %c[etch_t] - ., %c[etch_f] - ., %c[etch_l]\n\t"                                   \
 	".byte %c[etch_c], %c[etch_1], %c[etch_2], %c[etch_3], %c[etch_4], %c[etch_5], %c[etch_6], %c[etch_7], " \
@@ -206,8 +204,8 @@ etch_on_:                                                                       
 #endif
 
 /*
- * ETCH_MARK(name, arguments...): the marker. A statement. Name: an identifier; 0 to 8 arguments of
- * scalar type, which are not evaluated while nothing is attached.
+ * ETCH_MARK(name, arguments...): the marker, a statement. The name is an identifier; the 0 to 8
+ * arguments are of scalar type, and are not evaluated while nothing is attached.
  */
 #define ETCH_MARK(...)                                      ETCH_MARK_PICK_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0)(#__VA_ARGS__, __VA_ARGS__)
 #define ETCH_MARK_PICK_(id, a, b, c, d, e, f, g, h, n, ...) ETCH_MARK_##n##_
@@ -315,7 +313,7 @@ ETCH_MARK_IS_ARRAY_(char);
 }
 #else
 #define ETCH_MARK_ARG_(value, variable) __typeof__(1 ? (value) : (value)) variable = (value);
-/* 5: gcc's and clang's class of pointers. */
+/* 5 is the number of pointers in gcc's and clang's __builtin_classify_type. */
 #define ETCH_MARK_TYPE_(value) \
 	_Generic((value), _Bool                                                                  \
 	         : ETCH_MARK_BOOL, char                                                          \

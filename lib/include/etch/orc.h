@@ -2,15 +2,15 @@
 /*
  * etch/orc.h: the unwind tables that the tool writes and libetch reads.
  *
- * A table tells for every byte of code how to find the caller's frame when the program counter
- * is there: a sorted list of rows, each an address and a rule, valid up to the next row. Two
- * encodings of the same rows: `orc`, the kernel's parallel arrays
- * (Documentation/arch/x86/orc-unwinder.rst), and `block`, of which a lookup touches one or two
- * cache lines. docs/formats.md says the same in prose, to the bit. Validators and lookups are in
+ * A table tells for every byte of code how to find the caller's frame when the program counter is
+ * there. It is a sorted list of rows; each row is an address and a rule, which is valid up to the
+ * next row. The same rows have two encodings: `orc`, the kernel's parallel arrays
+ * (Documentation/arch/x86/orc-unwinder.rst), and `block`, in which a lookup touches one or two
+ * cache lines. docs/formats.md describes them in prose, to the bit. Validators and lookups are in
  * etch/orc_lookup.h.
  *
- * Registers are numbers 0-15 in the order of instruction encodings: rax rcx rdx
- * rbx rsp rbp rsi rdi r8-r15. All integers are little-endian.
+ * Registers are numbers 0-15 in the order of instruction encodings: rax rcx rdx rbx rsp rbp rsi rdi
+ * r8-r15. All integers are little-endian.
  */
 #ifndef ETCH_ORC_H
 #define ETCH_ORC_H
@@ -26,8 +26,8 @@ extern "C" {
 enum etch_rule_kind {
 	ETCH_RULE_UNDEF = 0,  /* nothing is known: a trace ends here, incomplete */
 	ETCH_RULE_CALL = 1,   /* an ordinary frame */
-	ETCH_RULE_SIGNAL = 2, /* the frame that a signal handler returns to: the interrupted registers are in a
-	                       * struct sigcontext; look up its rip itself, not rip - 1 */
+	ETCH_RULE_SIGNAL = 2, /* the frame that a signal handler returns to: the interrupted registers are in a struct
+	                       * sigcontext; look up its rip itself, not rip - 1 */
 	ETCH_RULE_END = 3,    /* the outermost frame: a trace ends here, complete */
 };
 
@@ -52,21 +52,19 @@ enum etch_rule_bp {
 #define ETCH_CFA_INDEX 0x20u /* only with DEREF, and with a register other than rsp */
 
 /*
- * 16 bytes. CFA, the canonical frame address (DWARF 5, 6.4): the value of rsp
- * before the call that made this frame.
+ * 16 bytes. CFA, the canonical frame address (DWARF 5, 6.4): the value of rsp before the call that
+ * made this frame.
  *   cfa = reg:                  CFA = reg + cfa_off
  *   cfa = reg | ETCH_CFA_DEREF: CFA = *(reg + cfa_off) + cfa_add
  *   cfa = reg | ETCH_CFA_DEREF | ETCH_CFA_INDEX:
  *                               CFA = *(rsp + 8 * reg + cfa_off) + cfa_add
- * The last form is for OpenSSL, which keeps its caller's rsp after an array on the stack.
- * Without DEREF cfa_add is 0, except where ra is ETCH_RA_SLOT: it is then the offset from
- * the CFA of the place where the return address has been moved to.
- * The caller's rsp is the CFA. In a SIGNAL rule cfa is rsp | DEREF, *(rsp + cfa_off) is
- * the interrupted rsp, a member of the kernel's struct sigcontext: its rip is 8
- * bytes after that, its rbp 40 bytes before (asm/sigcontext.h), and `bp` and
- * `ra` are 0. UNDEF rules are all zero; END rules may have a CFA and rbp, but `ra`
- * is 0 and has no meaning. Fields that a rule does not use are zero, so that equal
- * rules are equal bytes.
+ * The last form is for OpenSSL, which keeps its caller's rsp after an array on the stack. Without
+ * DEREF cfa_add is 0, unless ra is ETCH_RA_SLOT: then it is the offset from the CFA of the slot to
+ * which the return address has been moved. The caller's rsp is the CFA. In a SIGNAL rule cfa is rsp
+ * | DEREF, *(rsp + cfa_off) is the interrupted rsp, a member of the kernel's struct sigcontext: its
+ * rip is 8 bytes after that, its rbp 40 bytes before (asm/sigcontext.h), and `bp` and `ra` are 0.
+ * UNDEF rules are all zero; END rules may have a CFA and rbp, but `ra` is 0 and has no meaning.
+ * Fields that a rule does not use are zero, so that equal rules are equal bytes.
  */
 struct etch_rule {
 	int32_t cfa_off;
@@ -152,18 +150,19 @@ struct etch_orc {
 #define ETCH_RUN_ROWS    8u /* maximum number of rows of a run */
 
 /*
- * The first section of the etch segment of a linked file (the segment's note
- * says where: tool/output/segment.h), or the first bytes of a sidecar file.
- * 8-byte aligned. Offsets are in bytes from the first byte of this header.
+ * The first section of the etch segment of a linked file (the segment's note says where it is:
+ * tool/output/segment.h), or the first bytes of a sidecar file. 8-byte aligned. Offsets are in
+ * bytes from the first byte of this header.
  */
 struct etch_unwind {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t size;      /* of this header */
-	uint64_t bytes;     /* header and all that the offsets below reach; what follows is not part of the table */
+	uint64_t bytes;     /* the header and everything that the offsets below reach; the table ends there */
 	uint8_t encoding;   /* ETCH_ENCODING_* */
 	uint8_t map_shift;  /* 0 no return-address map, else 6 or 7 (block only) */
-	uint16_t map_rbp;   /* version 4: 1 if frames behind rbp are frequent in the map (etch_map_rbp()); else 0 */
+	uint16_t map_rbp;   /* version 4: 1 if frames with a frame pointer are frequent in the map (etch_map_rbp()); else
+	                     * 0 */
 	uint32_t rows;      /* block: rows in the pool, including those of runs, plus the pool's first byte; orc:
 	                     * length of the arrays */
 	uint64_t text;      /* link-time address of the first byte covered, a multiple of 256 */
@@ -196,7 +195,7 @@ struct etch_unwind {
 	/* orc: link-time addresses; lookup has ceil(text_size / 256) + 1 entries */
 	uint64_t orc_ip, orc, orc_lookup;
 
-	uint8_t build_id[20]; /* of the file that the table describes, 0-padded; checked with a sidecar */
+	uint8_t build_id[20]; /* build ID of the file that the table describes, zero-padded; checked with a sidecar */
 	uint32_t zero2;
 };
 
@@ -208,8 +207,8 @@ struct etch_escape {
 
 /*
  * A sequence of rows that occurs often, such as the pushes of a prologue: one entry of a record
- * stands for the whole run. Row i of it begins off[i] bytes after the entry's off and has the
- * rule palette[idx[i]]. off ascends from 0; unused elements of both are 255.
+ * stands for the whole run. Row i of the run begins off[i] bytes after the entry's off and has the
+ * rule palette[idx[i]]. off ascends from 0; unused elements of both arrays are 255.
  */
 struct etch_run {
 	uint8_t off[ETCH_RUN_ROWS];
@@ -217,7 +216,7 @@ struct etch_run {
 };
 
 /* 8 bytes: a compact form of the rules that nearly all return addresses have. In a map of version 4 most bytes are
- * steps, which need no such record: etch_map_step(). */
+ * steps, which need no such record (etch_map_step()). */
 struct etch_map_rule {
 	int32_t cfa;   /* offset of the CFA from rsp or rbp */
 	int16_t bp;    /* 0: rbp is unchanged; else it is saved at CFA + bp */
@@ -232,7 +231,7 @@ static_assert(sizeof(struct etch_rule) == 16 && sizeof(struct etch_orc) == 6 && 
               "table layouts are fixed");
 }
 #else
-/* One by one: clang 16 warns of a constant operand of && in C23. */
+/* Separate assertions, because clang 16 warns about a constant operand of && in C23. */
 _Static_assert(sizeof(struct etch_rule) == 16, "table layouts are fixed");
 _Static_assert(sizeof(struct etch_orc) == 6, "table layouts are fixed");
 _Static_assert(sizeof(struct etch_map_rule) == 8, "table layouts are fixed");

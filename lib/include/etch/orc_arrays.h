@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/orc_arrays.h: lookups and checks of the orc encoding (etch/orc.h), parallel arrays.
- * Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
+ * etch/orc_arrays.h: lookups and checks of the orc encoding (etch/orc.h), which consists of
+ * parallel arrays. Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
  */
 #ifndef ETCH_ORC_ARRAYS_H
 #define ETCH_ORC_ARRAYS_H
@@ -12,8 +12,7 @@
 extern "C" {
 #endif
 
-/* Converts a register number of struct etch_orc to the `cfa` byte of a rule; 0xff: no such
- * register. */
+/* Converts a register number of struct etch_orc to the `cfa` byte of a rule; 0xff if there is no such register. */
 static inline uint8_t etch_orc_reg_rule(unsigned reg)
 {
 	static const uint8_t of[16] = {0xff,
@@ -46,8 +45,7 @@ static inline unsigned etch_orc_reg_of(uint8_t cfa)
 	return ETCH_ORC_UNDEFINED;
 }
 
-/* Packs a rule and an enum etch_row_source. Returns 1, or 0 when the rule does not fit: *out is
- * then UNDEFINED. */
+/* Packs a rule and an enum etch_row_source. Returns 1, or 0 when the rule does not fit: *out is then UNDEFINED. */
 static inline int etch_orc_pack(const struct etch_rule *r, unsigned source, struct etch_orc *out)
 {
 	static const uint8_t bp_of[] = {ETCH_ORC_UNDEFINED, ETCH_ORC_PREV_SP, ETCH_ORC_BP, ETCH_ORC_SP, ETCH_ORC_LOST};
@@ -69,7 +67,7 @@ static inline int etch_orc_pack(const struct etch_rule *r, unsigned source, stru
 		else
 			sp = sp / 8 * 64 + r->cfa_add / 8;
 	}
-	/* An END rule may carry nothing but its kind. */
+	/* An END rule may consist of its kind alone. */
 	if (r->kind == ETCH_RULE_END && !r->cfa && !sp)
 		reg = ETCH_ORC_UNDEFINED;
 	else if (reg == ETCH_ORC_UNDEFINED)
@@ -83,8 +81,7 @@ static inline int etch_orc_pack(const struct etch_rule *r, unsigned source, stru
 	return 1;
 }
 
-/* Unpacks an entry. Returns 1, or 0 with an UNDEF rule when etch_orc_pack() cannot have written
- * the entry. */
+/* Unpacks an entry. Returns 1, or 0 with an UNDEF rule when etch_orc_pack() cannot have written the entry. */
 static inline int etch_orc_unpack(const struct etch_orc *o, struct etch_rule *out)
 {
 	static const uint8_t kind_of[] = {ETCH_RULE_UNDEF, ETCH_RULE_END, ETCH_RULE_CALL, ETCH_RULE_SIGNAL};
@@ -110,8 +107,8 @@ static inline int etch_orc_unpack(const struct etch_orc *o, struct etch_rule *ou
 	out->cfa_off = o->sp_offset;
 	out->bp_off = o->bp_offset;
 	if (out->cfa != 0xff && (out->cfa & ETCH_CFA_DEREF)) {
-		/* Arithmetic shift right by 6, without relying on the compiler's >> of negative
-		 * numbers. */
+		/* Divides by 64 with a floor, as an arithmetic shift right does, without relying on the compiler's >> of
+		 * negative numbers. */
 		out->cfa_add = (o->sp_offset & 63) * 8;
 		out->cfa_off = (o->sp_offset - (o->sp_offset & 63)) / 8;
 	}
@@ -143,16 +140,16 @@ static inline uint32_t etch_orc_word(const void *array, uint64_t i)
 	return word;
 }
 
-/* Offset of row i from `text`. Above 2^63: the row lies below text. */
+/* The offset of row i from `text`. Above 2^63, the row lies below text. */
 static inline uint64_t etch_orc_offset(const struct etch_orc_table *t, uint32_t i)
 {
 	return t->ip_addr + 4 * (uint64_t)i + (uint64_t)(int64_t)(int32_t)etch_orc_word(t->ip, i) - t->text;
 }
 
 /*
- * Checks the three arrays for etch_orc_find(): rows ascend (of several at one address the last one
- * counts), entries are well formed, and lookup[b] is the last row at or below the start of block
- * b, or 0 where there is none. Linear time. Returns 1 if valid, else 0.
+ * Checks the three arrays for etch_orc_find(): rows ascend (the last one of several at one address
+ * counts), entries are well formed, and lookup[b] is the last row at or below the start of block b,
+ * or 0 if there is none. Takes linear time. Returns 1 if the arrays are valid, else 0.
  */
 static inline int etch_orc_valid(const struct etch_orc_table *t)
 {

@@ -16,7 +16,7 @@ extern "C" {
 
 #define ETCH_POOL_TAIL     32u  /* readable bytes after the last record */
 #define ETCH_MAP_STEPS     192u /* version 4: lower map bytes are steps; from here on: the palette's rules */
-#define ETCH_MAP_RBP_FRAME 159u /* the step of a frame behind rbp: CFA = rbp + 16, rbp saved at CFA - 16 */
+#define ETCH_MAP_RBP_FRAME 159u /* the step of a frame with a frame pointer: CFA = rbp + 16, rbp saved at CFA - 16 */
 #define ETCH_MAP_CODES     224u /* lower map bytes are rules; from here to 254: exception units */
 #define ETCH_MAP_UNIT      254u /* in the map: the page's first exception unit; in a unit: the next unit */
 #define ETCH_MAP_FULL      255u /* look up the full table */
@@ -31,12 +31,12 @@ static inline int etch_unwind_inside(const struct etch_unwind *u, uint32_t at, u
 	return !(at & (align - 1)) && at >= sizeof(*u) && at <= u->bytes && count <= (u->bytes - at) / each;
 }
 
-/* Size of the map in bytes; log2 of the granules per page of the map. */
+/* The size of the map in bytes, and the log2 of the number of granules per page of the map. */
 static inline uint64_t etch_map_bytes(const struct etch_unwind *u) { return (u->text_size >> u->map_shift) + 1; }
 
 static inline unsigned etch_map_page_shift(unsigned map_shift) { return map_shift == 6 ? 6 : 4; }
 
-/* Are the arrays of blocks inside the table? */
+/* Do the arrays of blocks lie inside the table? */
 static inline int etch_block_arrays_valid(const struct etch_unwind *u)
 {
 	uint64_t blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT;
@@ -58,8 +58,8 @@ static inline int etch_block_has_no_map(const struct etch_unwind *u)
 
 /*
  * Can lookups be made in the table of at most `size` bytes at `table` (8-byte aligned, readable)?
- * Constant time; the contents of the arrays are not examined. With ETCH_ENCODING_ORC the arrays
- * lie elsewhere: see etch_orc_valid(). Returns 1 or 0.
+ * Takes constant time; the contents of the arrays are not examined. With ETCH_ENCODING_ORC the
+ * arrays lie elsewhere: see etch_orc_valid(). Returns 1 or 0.
  */
 static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 {
@@ -98,7 +98,7 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 
 /* ---- block ------------------------------------------------------------------- */
 
-/* A block table with its arrays as pointers; first what most lookups need. */
+/* A block table with its arrays as pointers; the fields that most lookups need come first. */
 struct etch_block {
 	const uint16_t *hd;
 	const uint32_t *base;
@@ -151,8 +151,8 @@ static inline void etch_block_open(const struct etch_unwind *u, struct etch_bloc
 }
 
 /*
- * The rule of the idx byte at offset `at` of the pool, `after` bytes after the start of its row.
- * after = 255: after every row of a run, the rule that the next block inherits.
+ * The rule of the idx byte at offset `at` of the pool, `after` bytes after the start of its row. If
+ * after is 255, it is the rule after every row of a run, which the next block inherits.
  */
 static inline const struct etch_rule *etch_block_rule(const struct etch_block *t, uint32_t at, uint32_t after)
 {
@@ -182,14 +182,14 @@ static inline const struct etch_rule *etch_block_rule(const struct etch_block *t
 	return &t->palette[t->escape[lo].rule];
 }
 
-/* Offset in the pool of the record of block b. b may be the number of blocks: the pool's end. */
+/* The offset in the pool of the record of block b. If b is the number of blocks, it is the pool's end. */
 static inline uint32_t etch_block_record(const struct etch_block *t, uint64_t b)
 {
 	return t->base[b >> ETCH_GROUP_SHIFT] + t->hd[b];
 }
 
-/* The slow path of etch_block_find_in(): scans all c entries of the record at offset s of the
- * pool, that of the block in which `offset` lies. */
+/* The slow path of etch_block_find_in(): scans all c entries of the record at offset s of the pool, which is the
+ * record of the block in which `offset` lies. */
 static __attribute__((noinline, cold, unused)) const struct etch_rule *
 etch_block_find_rest(const struct etch_block *t, uint64_t offset, uint32_t s, uint32_t c)
 {
@@ -201,9 +201,9 @@ etch_block_find_rest(const struct etch_block *t, uint64_t offset, uint32_t s, ui
 }
 
 /*
- * The rule in force at `offset` bytes from etch_unwind.text. Never null: outside of text, and
- * where a table contradicts itself, it is a rule of kind UNDEF. For a return address look up the
- * byte before it.
+ * The rule in force at `offset` bytes from etch_unwind.text. Never null: outside of text, and where
+ * a table contradicts itself, it is a rule of kind UNDEF. For a return address look up the byte
+ * before it.
  */
 static inline __attribute__((always_inline)) const struct etch_rule *etch_block_find_in(const struct etch_block *t,
                                                                                         uint64_t offset)
@@ -216,24 +216,25 @@ static inline __attribute__((always_inline)) const struct etch_rule *etch_block_
 		return &etch_rule_undef;
 	s = etch_block_record(t, b);
 	e = etch_block_record(t, b + 1);
-	if (ETCH_UNLIKELY(s - 1 >= e) || ETCH_UNLIKELY(e > t->pool_end)) /* s - 1: the first entry too, as s may be 0 */
+	if (ETCH_UNLIKELY(s - 1 >= e) || ETCH_UNLIKELY(e > t->pool_end)) /* s - 1 catches the first entry too, because s
+	                                                                  * may be 0 */
 		return &etch_rule_undef;
 	c = (e - s) / 2;
-	/* Counts the bytes of off[] at or below the offset; they ascend. Bytes read after them,
-	 * up to the pool's tail, are cut off by the limit c. */
+	/* Counts the bytes of off[] at or below the offset; they ascend. The limit c cuts off the bytes that are read
+	 * after them, up to the pool's tail. */
 	a = _mm_set1_epi8((char)offset);
 	v = _mm_loadu_si128((const __m128i *)(const void *)(t->pool + s));
 	v = _mm_cmpeq_epi8(_mm_min_epu8(v, a), v);
 	k = (uint32_t)__builtin_ctz(~(uint32_t)_mm_movemask_epi8(v));
 	/*
-	 * Branches, not conditional moves: where they are predicted the processor does not wait
-	 * for the comparison, and a misprediction costs no more than the wait.
+	 * These are branches, not conditional moves: when a branch is predicted, the processor does not
+	 * wait for the comparison, and a misprediction costs no more than the wait.
 	 */
 	if (ETCH_UNLIKELY(k > c)) {
 		k = c;
 		__asm__("");
 	}
-	/* k == 0: the rule inherited from the block before is the idx byte before the record. */
+	/* If k is 0, the rule inherited from the block before is the idx byte before the record. */
 	at = s - 1;
 	if (!ETCH_UNLIKELY(k == 0))
 		at += c + k;
@@ -251,7 +252,7 @@ static inline const struct etch_rule *etch_block_find(const struct etch_unwind *
 	return etch_block_find_in(&t, offset);
 }
 
-/* etch_block_find_in() without SSE2: a readable reference, to test the SSE2 version against. */
+/* etch_block_find_in() without SSE2: a readable reference, against which the SSE2 version is tested. */
 static inline const struct etch_rule *etch_block_find_scalar(const struct etch_unwind *u, uint64_t offset)
 {
 	struct etch_block t;
@@ -272,17 +273,17 @@ static inline const struct etch_rule *etch_block_find_scalar(const struct etch_u
 /*
  * A step is a map byte that is its own rule. Its lower 5 bits are the size of the frame in units of 16 bytes, less
  * one: the stack is aligned at a call. Its upper 3 bits say where rbp is: at CFA - 48 (0) to CFA - 16 (4), the places
- * that it has among the six registers that a function may push; or unchanged (5). In place of the largest frame with
- * rbp at CFA - 16 there is the frame behind rbp.
+ * that it has among the six registers that a function may push; or unchanged (5). The code of the largest frame with
+ * rbp at CFA - 16 means a frame with a frame pointer instead.
  */
 
-/* CFA less rsp; of the frame behind rbp: less rbp. */
+/* CFA less rsp; for a frame with a frame pointer, CFA less rbp. */
 static inline uint32_t etch_map_step_cfa(uint32_t code)
 {
 	return code == ETCH_MAP_RBP_FRAME ? 16 : 16 * (code & 31) + 16;
 }
 
-/* CFA less the address where rbp is saved; 0: unchanged. */
+/* CFA less the address where rbp is saved; 0 if rbp is unchanged. */
 static inline uint32_t etch_map_step_bp(uint32_t code) { return code >> 5 < 5 ? 48 - 8 * (code >> 5) : 0; }
 
 /* The step for a rule, or ETCH_MAP_FULL if there is none. */
@@ -297,7 +298,8 @@ static inline uint32_t etch_map_step(const struct etch_map_rule *m)
 	return code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_FULL : code;
 }
 
-/* Are frames behind rbp frequent in a map? One of 32 granules: readers then select without a branch. */
+/* Are frames with a frame pointer frequent in a map, more than one of 32 granules? Readers then select the base of
+ * the CFA without a branch. */
 static inline uint16_t etch_map_rbp(const uint8_t *map, uint64_t granules)
 {
 	const __m128i none = _mm_setzero_si128(), one = _mm_set1_epi8(1), last = _mm_set1_epi8((char)(ETCH_MAP_STEPS - 1)),
@@ -320,8 +322,8 @@ static inline uint16_t etch_map_rbp(const uint8_t *map, uint64_t granules)
 	return rbp * 32 > steps;
 }
 
-/* The map byte, other than an exception, of a return address whose granule has the byte `code` of ETCH_MAP_CODES or
- * more. ETCH_MAP_FULL: use the full table. */
+/* The map byte, other than an exception, of a return address whose granule has the byte `code`, at least
+ * ETCH_MAP_CODES. ETCH_MAP_FULL: use the full table. */
 static inline uint32_t etch_map_exception(const struct etch_block *t, uint64_t offset, uint32_t code)
 {
 	uint8_t in = (uint8_t)(offset & ((1u << t->map_shift) - 1));
@@ -341,9 +343,9 @@ static inline uint32_t etch_map_exception(const struct etch_block *t, uint64_t o
 }
 
 /*
- * The rule of a return address, given by its own offset from etch_unwind.text (1 to text_size), in
- * a table with a map. The address must have been pushed by a call: the map covers no others. Returns 1
- * and the rule in *out; or 0: use etch_block_find_in(t, offset - 1).
+ * The rule of a return address, given by its own offset from etch_unwind.text (1 to text_size), in a table with a
+ * map. A call must have pushed the address: the map covers no others. Returns 1 and the rule in *out, or 0: then use
+ * etch_block_find_in(t, offset - 1).
  */
 static inline int etch_map_find_in(const struct etch_block *t, uint64_t offset, struct etch_map_rule *out)
 {
@@ -367,7 +369,7 @@ static inline int etch_map_find_in(const struct etch_block *t, uint64_t offset, 
 	return 1;
 }
 
-/* As etch_map_find_in(), from the header; 0 also if the table has no map. */
+/* etch_map_find_in() from the header; 0 also if the table has no map. */
 static inline int etch_map_find(const struct etch_unwind *u, uint64_t offset, struct etch_map_rule *out)
 {
 	struct etch_block t;

@@ -3,15 +3,14 @@
  * etch/orc_lookup.h: lookups in, and validation of, the tables of etch/orc.h. Shared by the tool
  * and libetch.
  *
- * Every function is async-signal-safe and thread-safe: no state, no libc but memcpy,
- * no write outside its arguments, bounded work.
+ * Every function is async-signal-safe and thread-safe: it has no state, calls only memcpy of libc,
+ * writes only to its arguments, and does bounded work.
  *
- * Safety against hostile tables: etch_unwind_header_valid() takes constant time and guarantees
- * that all arrays lie inside the table; each lookup then checks every number that it takes from
- * an array before using it. In a well-formed table these branches are never taken, and they are
- * not part of a lookup's chain of dependent loads, so no table has to be read as a whole at load
- * time. etch_unwind_valid() does read the whole table, and accepts only what the tool could have
- * written.
+ * Safety against hostile tables: etch_unwind_header_valid() takes constant time and guarantees that
+ * all arrays lie inside the table; each lookup then checks every number that it takes from an array
+ * before using it. In a well-formed table these branches are never taken, and they are not part of
+ * a lookup's chain of dependent loads, so no table has to be read as a whole at load time.
+ * etch_unwind_valid() does read the whole table, and accepts only what the tool could have written.
  */
 #ifndef ETCH_ORC_LOOKUP_H
 #define ETCH_ORC_LOOKUP_H
@@ -23,7 +22,7 @@
 extern "C" {
 #endif
 
-/* Rows of run number `run`, 2 to ETCH_RUN_ROWS; 0: the run is malformed. */
+/* The number of rows of run number `run`, 2 to ETCH_RUN_ROWS; 0 if the run is malformed. */
 static inline uint32_t etch_run_rows(const struct etch_block *t, uint32_t run)
 {
 	const struct etch_run *r = &t->run[run];
@@ -38,15 +37,14 @@ static inline uint32_t etch_run_rows(const struct etch_block *t, uint32_t run)
 	return n < 2 ? 0 : n;
 }
 
-/* What the check of a table has seen so far. */
+/* The state of the check of a table. */
 struct etch_block_check {
 	uint32_t escape;               /* number of escapes used */
 	uint8_t runs[ETCH_IDX_ESCAPE]; /* rows of each run */
 };
 
-/* Checks entry i of the c entries in the record at `at`. Returns the number of rows that the entry
- * stands for, or 0 if it is malformed. `left`: bytes of text from the block's start to the end of
- * text. */
+/* Checks entry i of the c entries in the record at `at`. Returns the number of rows that the entry stands for, or 0
+ * if it is malformed. `left` is the number of bytes of text from the block's start to the end of text. */
 static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, uint32_t i, uint32_t c, uint64_t left,
                                        struct etch_block_check *check)
 {
@@ -69,7 +67,7 @@ static inline uint32_t etch_entry_rows(const struct etch_block *t, uint32_t at, 
 	return n;
 }
 
-/* Are the records of all blocks, and the runs and escapes, well-formed? */
+/* Are the records of all blocks, the runs and the escapes well formed? */
 static inline int etch_block_records_valid(const struct etch_unwind *u, const struct etch_block *t)
 {
 	uint64_t blocks = (u->text_size + 255) >> ETCH_BLOCK_SHIFT, rows = 1, b;
@@ -82,8 +80,8 @@ static inline int etch_block_records_valid(const struct etch_unwind *u, const st
 			return 0;
 	}
 	check.escape = 0;
-	/* The byte before the first record is the rule inherited by block 0 and cannot be a run.
-	 * Records are contiguous and fill the pool. */
+	/* The byte before the first record is the rule inherited by block 0 and cannot be a run. Records are contiguous
+	 * and fill the pool. */
 	if (t->pool[0] >= t->direct) {
 		if (t->pool[0] != ETCH_IDX_ESCAPE || !t->escape_count || t->escape[0].at ||
 		    t->escape[0].rule >= t->palette_count)
@@ -182,8 +180,8 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 
 /*
  * Validates a whole block table, or the header of an orc table (for its arrays call
- * etch_orc_valid()). Linear time. Returns 1 for a table as the tool writes it, 0 for a malformed
- * one.
+ * etch_orc_valid()). Takes linear time. Returns 1 for a table as the tool writes it, 0 for a
+ * malformed one.
  */
 static inline int etch_unwind_valid(const void *table, uint64_t size)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/orc_registers.h: the register table, which says where the caller's rbx and r12 to r15 are. It is optional,
- * and lies after a block table of etch/orc.h, at the next multiple of 8, for the same bytes of code: a block table
- * too, without a map, whose palette has a struct etch_saves in place of each rule.
- * Signal safety, thread safety and hostile tables: as in etch/orc_lookup.h.
+ * etch/orc_registers.h: the register table, which says where the caller's rbx and r12 to r15 are. It is optional, and
+ * follows a block table of etch/orc.h, at the next multiple of 8, for the same bytes of code. It is a block table
+ * too, without a map, whose palette has a struct etch_saves in place of each rule. Signal safety, thread safety and
+ * hostile tables: as in etch/orc_lookup.h.
  */
 #ifndef ETCH_ORC_REGISTERS_H
 #define ETCH_ORC_REGISTERS_H
@@ -27,8 +27,8 @@ enum etch_saves_how {
 	ETCH_SAVES_RSP = 4,  /* *(rsp + 8 * at) */
 };
 
-/* 16 bytes: of rbx, r12, r13, r14, r15. CFA, rbp and rsp are those of the frame itself. Means nothing where the rule is
- * not of kind ETCH_RULE_CALL. All zero: nothing is known. */
+/* 16 bytes, for rbx, r12, r13, r14, r15. CFA, rbp and rsp are those of the frame itself. The record has no meaning if
+ * the rule is not of kind ETCH_RULE_CALL. If it is all zero, nothing is known. */
 struct etch_saves {
 	int16_t at[5];
 	uint8_t how[5]; /* enum etch_saves_how */
@@ -41,7 +41,7 @@ static_assert(sizeof(struct etch_saves) == sizeof(struct etch_rule), "takes a ru
 _Static_assert(sizeof(struct etch_saves) == sizeof(struct etch_rule), "takes a rule's place in a palette");
 #endif
 
-/* Is it as defined above, with unused fields zero? 1 or 0. */
+/* Is a record as defined above, with unused fields zero? 1 or 0. */
 static inline int etch_saves_valid(const struct etch_saves *s)
 {
 	unsigned i;
@@ -52,8 +52,8 @@ static inline int etch_saves_valid(const struct etch_saves *s)
 	return !s->zero;
 }
 
-/* Can lookups be made in the register table of at most `size` bytes at `table`, for the same code as `u`? As
- * etch_unwind_header_valid(). */
+/* Can lookups be made in the register table of at most `size` bytes at `table`, for the same code as `u`? The
+ * conditions are those of etch_unwind_header_valid(). */
 static inline int etch_registers_header_valid(const struct etch_unwind *u, const void *table, uint64_t size)
 {
 	const struct etch_unwind *r = (const struct etch_unwind *)table;
@@ -66,7 +66,7 @@ static inline int etch_registers_header_valid(const struct etch_unwind *u, const
 }
 
 /* The register table after the block table *u, whose header is valid and of which `size` bytes are readable; null if
- * there is none. Constant time. */
+ * there is none. Takes constant time. */
 static inline const struct etch_unwind *etch_registers_behind(const struct etch_unwind *u, uint64_t size)
 {
 	uint64_t at = (u->bytes + 7) & ~(uint64_t)7;
@@ -77,8 +77,8 @@ static inline const struct etch_unwind *etch_registers_behind(const struct etch_
 	return (const struct etch_unwind *)table;
 }
 
-/* Where the caller's registers are when the program counter is `offset` bytes from text. For a return address look up
- * the byte before it. Outside of text, and where a table contradicts itself, nothing is known. */
+/* Tells where the caller's registers are when the program counter is `offset` bytes from text. For a return address
+ * look up the byte before it. Outside of text, and where a table contradicts itself, nothing is known. */
 static inline void etch_registers_find(const struct etch_unwind *table, uint64_t offset, struct etch_saves *out)
 {
 	static const struct etch_saves unknown = {{0}, {0}, 0};
@@ -88,8 +88,8 @@ static inline void etch_registers_find(const struct etch_unwind *table, uint64_t
 		*out = unknown;
 }
 
-/* Validates a whole register table for the code of `u`. Linear time. Returns 1 for a table as the tool writes it, 0
- * for a malformed one. */
+/* Validates a whole register table for the code of `u`. Takes linear time. Returns 1 for a table as the tool writes
+ * it, 0 for a malformed one. */
 static inline int etch_registers_valid(const struct etch_unwind *u, const void *table, uint64_t size)
 {
 	const struct etch_unwind *r = (const struct etch_unwind *)table;

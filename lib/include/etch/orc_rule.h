@@ -18,7 +18,7 @@ extern "C" {
 
 #define ETCH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* The result of a lookup where there is no row. */
+/* The result of a lookup that finds no row. */
 static const struct etch_rule etch_rule_undef = {0, 0, 0, 0, 0, ETCH_RULE_UNDEF, 0};
 
 /* Is *r a rule as defined in etch/orc.h, with unused fields zero? 1 or 0. */

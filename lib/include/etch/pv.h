@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/pv.h: calls through a struct of function pointers that cost as much as a direct call, or
- * nothing.
+ * etch/pv.h: calls through a struct of function pointers that cost as much as a direct call, or nothing.
  *
  *     #include <etch/pv.h>
  *
@@ -12,11 +11,10 @@
  *     v = mmu.pte_val(pte);                // or pv_call(mmu, pte_val, pte)
  *     pv_set(mmu.flush, shadow_flush);     // every site, while all threads run
  *
- * The names come from Linux's paravirt_ops. An ops object is an etched object (etch/imv.h): what
- * that header says about sets, threads, signals, arming and read-only pages applies; etch_set,
- * etch_sync, etch_release, etch_seal and batches work on ops too. Any ETCHED struct that
- * contains function pointers is an ops object: the tool finds the calls without help,
- * DEFINE_PV_OPS and pv_call only name them.
+ * The names come from Linux's paravirt_ops. An ops object is an etched object (etch/imv.h): what that header says
+ * about sets, threads, signals, arming and read-only pages applies; etch_set, etch_sync, etch_release, etch_seal and
+ * batches work on ops objects too. Any ETCHED struct that contains function pointers is an ops object: the tool finds
+ * the calls without help, and DEFINE_PV_OPS and pv_call only name them.
  *
  * WHAT A CALL SITE BECOMES, while its slot holds
  *     a function within 2 GiB      a direct call (or jump, for a tail call)
@@ -26,17 +24,18 @@
  *     a function that compiled to "return;", "return 0;", "return 5;"
  *     or "return argument;"        the same: such a function is recognized by its code
  *     anything else, or null       the indirect call, as compiled
- * A call runs, as a whole, either the function that its slot held before a set or the one
- * after it. After a set has returned, threads may still be inside the old function, and a
- * thread that had loaded its address into a register may still enter it.
+ * A call runs, as a whole, either the function that its slot held before a set or the one after it. After a set has
+ * returned, threads may still be inside the old function, and a thread that had loaded its address into a register
+ * may still enter it.
  *
- * ALIGNMENT. A site inside one aligned 8-byte word is changed by one store; any other with
- * its page, which takes longer. With gcc this header aligns every indirect call and tail jump
- * of a file that includes it (see ETCH_PV_NO_ALIGN below); for clang pass
+ * ALIGNMENT. A site inside one aligned 8-byte word is changed by one store; any other is changed with its page, which
+ * takes longer. With gcc this header aligns every indirect call and tail jump of a file that includes it (see
+ * ETCH_PV_NO_ALIGN below); for clang pass
  *     -mllvm -x86-align-branch-boundary=8 -mllvm -x86-align-branch=indirect+call
  *
- * LENGTH. A call of fewer than 5 bytes has no room for a direct call, and stays indirect. gcc 15 and later write such
- * calls without -fno-gcse -fno-move-loop-invariants, gcc 16 without -fno-speculatively-call-stored-functions, too.
+ * LENGTH. A call of fewer than 5 bytes is too short for a direct call, and stays indirect. gcc 15 and later write
+ * such calls unless -fno-gcse -fno-move-loop-invariants are given; gcc 16 also needs
+ * -fno-speculatively-call-stored-functions.
  */
 #ifndef ETCH_PV_H
 #define ETCH_PV_H
@@ -62,10 +61,10 @@
  *    without instruction". Write its bytes, or define ETCH_PV_NO_ALIGN.
  */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(ETCH_PV_NO_ALIGN)
-/* The macro removes itself for the one line that assembles the instruction, and is defined anew by a second macro
- * after it: a pseudo-prefix such as {load}, which kept a macro from expanding itself, does so no longer as of binutils
- * 2.44, and a mnemonic with a suffix (jmpq) takes no direct target. The alignment is exact for the usual six bytes, so
- * that one long nop is assembled instead of up to five. */
+/* The macro removes itself for the one line that assembles the instruction, and a second macro defines it anew after
+ * that line. Neither of two simpler ways works: as of binutils 2.44, a pseudo-prefix such as {load} no longer keeps a
+ * macro from expanding itself, and a mnemonic with a suffix (jmpq) takes no direct target. The alignment is exact for
+ * the usual six bytes, so that one long nop is assembled instead of up to five. */
 #define ETCH_PV_ALIGN_(instruction)                           \
 	".macro etch_define_" instruction "_\n\t"                 \
 	".macro " instruction " etch_t:vararg\n\t"                \
@@ -93,7 +92,7 @@ __asm__(".ifndef .Letch_aligned\n\t"
 
 #include <etch/imv.h>
 
-__asm__(".globl " ETCH_PART_OBJECTS_SYMBOL); /* calls, of which libetch's core knows nothing */
+__asm__(".globl " ETCH_PART_OBJECTS_SYMBOL); /* the part for calls, which libetch's core does not handle */
 
 #ifdef __cplusplus
 extern "C" {
@@ -129,21 +128,19 @@ extern "C" {
 #define ETCH_PV_CALL_N_(ops, field, ...)                                            ((ops).field(__VA_ARGS__))
 
 /*
- * pv_call_inline(ops, field, function, expression, arguments...): as pv_call, with the case of
- * one function compiled in place: while ops.field is `function`, the expression is evaluated,
- * and only one nop is executed besides.
+ * pv_call_inline(ops, field, function, expression, arguments...): does what pv_call does, with the case of one
+ * function compiled in place: while ops.field is `function`, the expression is evaluated at the cost of one nop.
  *
  *     #define pte_val(pte)   pv_call_inline(mmu, pte_val, pv_ident_64, (pte), (pte))
  *     #define set_pte(p, v)  pv_call_inline(mmu, set_pte, native_set_pte, (void)(*(p) = (v)), (p), (v))
  *     #define flush()        pv_call_inline(mmu, flush, pv_nop, (void)0)
  *
- * The expression must have the effect of the function and the type of the call. It is meant for
- * calls so frequent that argument moves and the call-clobbered registers matter. The compiler
- * emits one jump of seven bytes, inside one aligned word, to the indirect call, and an entry of
- * __pv_inline; in an unprocessed file that jump is taken. In position-independent code the ops
- * object and the function must be static, hidden, or defined in the file (otherwise the compiler
- * reports an asm operand that does not match). clang++ -O0 accepts functions only, not pv_nop
- * and pv_ident.
+ * The expression must have the effect of the function and the type of the call. It is meant for calls so frequent
+ * that argument moves and the call-clobbered registers matter. The compiler emits one jump of seven bytes, inside one
+ * aligned word, to the indirect call, and an entry of __pv_inline; in an unprocessed file that jump is taken. In
+ * position-independent code the ops object and the function must be static, hidden, or defined in the file (otherwise
+ * the compiler reports an asm operand that does not match). clang++ -O0 accepts functions only, not pv_nop and
+ * pv_ident.
  */
 #ifdef __clang__
 #define ETCH_PV_COLD_
@@ -170,18 +167,18 @@ etch_done_:                                                                     
 	     ? (expression)                                                                                     \
 	     : pv_call(ops, field, ##__VA_ARGS__))
 
-/* pv_set(ops.field, function): sets the pointer and all its sites. Returns 0, or an etch_error and
- * changes nothing. */
+/* pv_set(ops.field, function): sets the pointer and all its sites. Returns 0, or an etch_error, and then nothing has
+ * changed. */
 #define pv_set(slot, function) etch_set(&(slot), (function))
 
 /*
- * PV_NATIVE(name, "instructions"): defines a function of these instructions, with external
- * linkage and hidden visibility, that may be inlined at the sites that call it. At file scope,
- * in one file; declare it, with its type, before use (C++: extern "C").
+ * PV_NATIVE(name, "instructions"): defines a function of these instructions, with external linkage
+ * and hidden visibility, that may be inlined at the sites that call it. At file scope, in one file;
+ * declare it, with its type, before use (C++: extern "C").
  *
- * AT&T syntax (Intel's with gcc -masm=intel). The ret is added by the macro. The sequence obeys
- * the calling convention (System V psABI 3.2): arguments in %rdi %rsi %rdx %rcx %r8 %r9, result
- * in %rax; it changes no callee-saved register, neither the stack nor %rsp, has no branch and no
+ * AT&T syntax (Intel's with gcc -masm=intel). The macro adds the ret. The sequence obeys the
+ * calling convention (System V psABI 3.2): arguments in %rdi %rsi %rdx %rcx %r8 %r9, result in
+ * %rax; it changes no callee-saved register, neither the stack nor %rsp, has no branch and no
  * %rip-relative operand. The tool decodes it and does not inline a sequence that it cannot check
  * (ETCH-P001), nor one longer than 15 bytes or than the site: such a function is called.
  */
@@ -212,7 +209,7 @@ etch_done_:                                                                     
 /*
  * pv_nop, pv_ident_32, pv_ident_64: functions that do nothing, or return their first argument: 32
  * bits (the upper half of the result is zero) or 64. They convert to every type of function
- * pointer; a pv_nop whose type has a result returns an undefined value. ISO C has no such type:
+ * pointer; a pv_nop whose type has a result returns an undefined value. ISO C has no such type, so
  * with -Wpedantic, in C, write `__extension__` before the DEFINE_PV_OPS that uses them. In C++
  * initializing with them is static, at every level of optimization; g++ makes one function per
  * function type.
@@ -244,13 +241,13 @@ ETCH_PV_COMMON_("etch_pv_ident_64_", ".byte 0x48, 0x89, 0xf8"); /* mov %rdi,%rax
 
 extern "C++" {
 #ifdef __clang__
-/* The functions above, with one name per function type. */
+/* The functions above, under one more name for each function type. */
 #define ETCH_PV_BODY_(function, code) __asm__(function)
 #define ETCH_PV_NAKED_
 #else
-/* gcc cannot name a template's function in assembly. A naked function consists of its assembly
- * alone, which etch recognizes by its bytes, provided that gcc is told not to add anything: at -O0
- * it saves the registers of a variadic function. */
+/* gcc cannot name a template's function in assembly. A naked function consists of its assembly alone, which etch
+ * recognizes by its bytes, provided that gcc is told not to add anything: at -O0 gcc saves the registers of a
+ * variadic function. */
 #define ETCH_PV_BODY_(function, code) \
 	{                                 \
 		__asm__(code);                \
@@ -269,8 +266,7 @@ extern "C++" {
 #define ETCH_PV_NAKED_12_
 #endif
 #endif
-/* A conversion to one kind of function pointer. Hidden, so that it certainly belongs to this
- * module. */
+/* A conversion to one kind of function pointer. The function is hidden: it certainly belongs to this module. */
 #define ETCH_PV_TO_(kind, function, code, except, ...)                                  \
 	template <class R, class... A> struct __attribute__((visibility("hidden"))) kind {  \
 		ETCH_PV_NAKED_ static R call(__VA_ARGS__) except ETCH_PV_BODY_(function, code); \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/pv.hpp: a table of functions for C++17 and later, whose calls are direct, or nothing.
+ * etch/pv.hpp: a table of functions for C++17 and later, whose calls are direct, or cost nothing.
  *
  *     #include <etch/pv.hpp>
  *
@@ -14,9 +14,9 @@
  *     active.store(&codec::flush, log_flush);          // every call, while all threads run
  *     std::error_code ec = active.set({decode_b, pv_nop}); // the whole table, at once or not at all
  *
- * What etch/pv.h says of calls, of what they become and of alignment holds, and what etch/imv.hpp says of etch::value:
- * of where variables may be, memory, and errors. Constant-initialized. The tool finds the table by the 24 bytes behind
- * it. Include this header before any function, as etch/pv.h.
+ * What etch/pv.h says about calls, what they become, and alignment holds, and so does what etch/imv.hpp says about
+ * etch::value: where variables may be, memory, and errors. A table is constant-initialized. The tool finds it by the
+ * 24 bytes that follow it. Include this header before any function, as you would etch/pv.h.
  */
 #ifndef ETCH_PV_HPP
 #define ETCH_PV_HPP
@@ -28,13 +28,13 @@
 namespace etch
 {
 
-/* A table of functions: a struct of pointers to functions (and of other words that seldom change), of up to 4096 bytes.
- */
+/* A table of functions: a struct of pointers to functions (and of other words that seldom change), of up to 4096
+ * bytes. */
 template <class T> class ops
 {
 	static_assert(std::is_trivially_copyable<T>::value && std::is_standard_layout<T>::value && !std::is_const<T>::value,
 	              "a table of functions is copied bytewise");
-	/* F, not deduced: pv_nop and the like convert to it. */
+	/* F itself, which the compiler does not deduce from the argument, so that pv_nop and the like convert to it. */
 	template <class F> struct plain {
 		using type = F;
 	};
@@ -58,7 +58,7 @@ template <class T> class ops
 		return error_code(set_bytes(ETCH_ADDR(held.*slot), held.*slot, function));
 	}
 	std::error_code set(const T &all) noexcept { return error_code(set_bytes(ETCH_ADDR(held), held, all)); }
-	/* The same; they throw std::system_error. */
+	/* The same, but they throw std::system_error. */
 	template <class F> void store(F T::*slot, typename plain<F>::type function)
 	{
 		throw_if(set_bytes(ETCH_ADDR(held.*slot), held.*slot, function));
@@ -70,7 +70,7 @@ template <class T> class ops
 	{
 		const int error = etch_set_bytes(address, &desired, sizeof(desired));
 
-		if (error == ETCH_ENOTETCHED) { /* no table of a loaded module has it, so no site does */
+		if (error == ETCH_ENOTETCHED) { /* no table of a loaded module has the slot, so no site calls through it */
 			slot = desired;
 			return etch_changed_(0);
 		}

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * etch/pv_forms.h: the x86-64 encodings of call sites, both ways: the indirect call or jump that
- * the compiler wrote, and its replacement of the same length.
+ * etch/pv_forms.h: the x86-64 encodings of call sites, in both directions: the indirect call or
+ * jump that the compiler wrote, and its replacement of the same length.
  *
- * Entries of __pv_sites have the layout of struct etch_imv (etch/format.h), so that the same
- * code sorts, searches and changes both tables; regs, shape and flags are decoded by the
- * functions below. The object is the slot: the eight bytes that hold the function pointer.
+ * Entries of __pv_sites have the layout of struct etch_imv (etch/format.h), so that the same code
+ * sorts, searches and changes both tables; regs, shape and flags are decoded by the functions
+ * below. The object is the slot: the eight bytes that hold the function pointer.
  *
- * Shared by the tool and libetch, as etch/forms.h is. No libc, no allocation, async-signal-safe.
- * Encodings: Intel SDM vol. 2, CALL, JMP, NOP; AMD64 APM vol. 3. Padding is by prefixes without
- * effect on these instructions: 0x67 before a direct call (as linkers write it: psABI B.2), 0x2e
- * elsewhere.
+ * The tool and libetch share it, as they do etch/forms.h. No libc, no allocation,
+ * async-signal-safe. Encodings: Intel SDM vol. 2, CALL, JMP, NOP; AMD64 APM vol. 3. Prefixes
+ * without effect on these instructions pad them: 0x67 before a direct call (as linkers write it:
+ * psABI B.2), 0x2e elsewhere.
  */
 #ifndef ETCH_PV_FORMS_H
 #define ETCH_PV_FORMS_H
@@ -21,14 +21,14 @@
 extern "C" {
 #endif
 
-/* Continues enum etch_form: a number is stored in table files and never reused. */
+/* These numbers continue enum etch_form: table files store them, and they are never reused. */
 enum etch_pv_form {
 	ETCH_FORM_CALL = 64, /* ff /2 */
 	ETCH_FORM_JMP = 65,  /* ff /4: a tail call */
 };
 
-/* A fourth addressing mode (bits 4-5 of shape, after enum etch_addressing): the pointer is in a
- * register, which was loaded from the slot on every path to the site. */
+/* A fourth addressing mode (bits 4-5 of shape, after enum etch_addressing): the pointer is in a register, which was
+ * loaded from the slot on every path to the site. */
 #define ETCH_ADDR_REG 3u
 
 #define ETCH_PV_NOTRACK 0x80u /* in shape: a 3e prefix (notrack) precedes the opcode */
@@ -60,7 +60,7 @@ static inline int etch_pv_set(struct etch_imv *e, unsigned reg, int64_t disp)
 	return 1;
 }
 
-/* Is an entry of __pv_sites well formed? As etch_imv_valid(). */
+/* Is an entry of __pv_sites well formed? The counterpart of etch_imv_valid(). */
 static inline int etch_pv_valid(const struct etch_imv *e)
 {
 	unsigned mode = etch_imv_addressing(e), len = etch_imv_len(e);
@@ -73,15 +73,14 @@ static inline int etch_pv_valid(const struct etch_imv *e)
 		return 0;
 	if (mode != ETCH_ADDR_BASE && mode != ETCH_ADDR_REG && etch_pv_reg(e))
 		return 0;
-	/* An entry with a GOT slot: the base register, or the target register, was loaded through
-	 * the slot. */
+	/* With a GOT slot, the base register or the target register was loaded through the slot. */
 	return !(e->flags & ETCH_IMV_GOT) || (mode >= ETCH_ADDR_BASE && !(e->flags & ETCH_IMV_BAKED));
 }
 
 /*
- * The indirect form of a site at address `site` whose function pointer lies at `slot`. Writes at
- * most 16 bytes and returns the length; 0 when the entry is malformed or slot is out of range.
- * Equals etch_imv_len(e) for every entry that the tool accepted.
+ * Writes the indirect form of a site at address `site` whose function pointer lies at `slot`.
+ * Writes at most 16 bytes and returns the length; 0 when the entry is malformed or slot is out of
+ * range. The length equals etch_imv_len(e) for every entry that the tool accepted.
  */
 static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16])
 {
@@ -140,9 +139,10 @@ struct etch_pv_body {
 
 /*
  * Recognizes, by its first bytes, a function that does nothing, returns its first argument, or
- * returns a constant: what a stub of an ops table compiles to. No function that accesses memory is
- * recognized, since its faults would then appear in another function; use PV_NATIVE for these.
- * `avail`: bytes readable at `at`. True and *body, or false.
+ * returns a constant; this is what a stub of an ops table compiles to. A function that accesses
+ * memory is never recognized, because its faults would then appear in another function; use
+ * PV_NATIVE for these. `avail` is the number of bytes readable at `at`. Returns true and *body, or
+ * false.
  */
 static inline int etch_pv_tiny(const uint8_t *at, uint64_t avail, struct etch_pv_body *body)
 {
@@ -207,13 +207,13 @@ static inline void etch_pv_nop_bytes(unsigned len, uint8_t *out)
 }
 
 /*
- * The bytes of the site while its slot holds `target`, padded to the site's length. With a body:
- * its instructions (a nop for an empty one; at a jump site a ret for an empty one). Without: a
- * direct call or jump. Returns the length, or 0 where the indirect form stays: a null target, a
- * target out of range, a site too short.
+ * Writes the bytes of the site while its slot holds `target`, padded to the site's length. With a
+ * body, these are its instructions (for an empty body, a nop, or a ret at a jump site); without
+ * one, a direct call or jump. Returns the length, or 0 if the indirect form stays, because the
+ * target is null or out of range or the site is too short.
  *
- * *count: instructions written. One instruction may be stored while threads run if the site is
- * live; more than one only while the process has one thread.
+ * *count gets the number of instructions written. One instruction may be stored while threads run
+ * if the site is live; more than one only while the process has one thread.
  */
 static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, uint64_t target,
                                      const struct etch_pv_body *body, uint8_t out[16], unsigned *count)
@@ -256,7 +256,7 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 	rel = (int64_t)(target - (site + len));
 	if (rel != (int32_t)rel)
 		return 0;
-	/* Keeps the return address of the indirect form. */
+	/* The prefixes keep the return address of the indirect form. */
 	for (; n < len - 5; n++)
 		out[n] = jump ? 0x2e : 0x67;
 	out[n++] = jump ? 0xe9 : 0xe8;
@@ -267,8 +267,8 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 
 /*
  * Sites of __pv_inline: a jump with the prefixes 3e 2e, which no compiler or assembler emits, or a
- * nop whose operand holds the jump's displacement. Seven bytes in one aligned 8-byte word, of
- * which the first three change.
+ * nop whose operand holds the jump's displacement. A site is seven bytes in one aligned 8-byte
+ * word; the first three change.
  */
 #define ETCH_INLINE_LEN  7u
 #define ETCH_INLINE_HEAD 3u
@@ -286,9 +286,8 @@ static inline int etch_inline_state(const uint8_t *bytes)
 	return bytes[0] == 0x3e && bytes[1] == 0x2e && bytes[2] == 0xe9 ? 0 : -1;
 }
 
-/* Is a record of __pv_native well formed? The compiler may record a sequence of any
- * length (etch/pv.h cannot check it); the tool checks the short ones and marks them
- * ETCH_NATIVE_CHECKED. */
+/* Is a record of __pv_native well formed? The compiler may record a sequence of any length (etch/pv.h cannot check
+ * it); the tool checks the short ones and marks them ETCH_NATIVE_CHECKED. */
 static inline int etch_native_valid(const struct etch_native *x)
 {
 	return !x->zero && (x->len <= ETCH_NATIVE_MOST || !x->flags) &&
