@@ -14,10 +14,10 @@ struct cancel {
 };
 
 /*
- * The type is changed too: glibc's pthread_cancel(3) checks the state when it sends its signal,
- * but the signal's handler, which may run later, checks the type only. The type is restored last:
- * if the pending cancellation is asynchronous, pthread_setcanceltype(3) acts on it and gives
- * PTHREAD_CANCELED to the joining thread, which pthread_setcancelstate(3) does not.
+ * The type is changed too: glibc's pthread_cancel(3) checks the state when it sends its signal, but the signal's
+ * handler, which may run later, checks only the type. The type is restored last: if the pending cancellation is
+ * asynchronous, pthread_setcanceltype(3) acts on it and gives PTHREAD_CANCELED to the joining thread, which
+ * pthread_setcancelstate(3) does not.
  */
 static inline struct cancel cancel_off(void)
 {

@@ -20,7 +20,7 @@ struct segment_note {
 #define SEGMENT_NOTE_VERSION 1u
 #define SEGMENT_NOTE_INSIDE  4096u /* its offset in the PT_LOAD that begins with the ELF header */
 
-/* How many bytes of a segment with this program header may be etch's, from *at on; 0: none. */
+/* The number of bytes, from *at on, of a segment with this program header that may belong to etch; 0: none. */
 static inline uint64_t segment_note_may(const Elf64_Phdr *p, uint64_t *at)
 {
 	*at = p->p_offset ? 0 : SEGMENT_NOTE_INSIDE;
@@ -30,7 +30,8 @@ static inline uint64_t segment_note_may(const Elf64_Phdr *p, uint64_t *at)
 	return p->p_filesz - *at;
 }
 
-/* How many of these bytes are etch's, by the note that they begin with; 0: it does not fit them. */
+/* The number of these bytes that belong to etch, according to the note that they begin with; 0: the note does not fit
+ * them. */
 static inline uint64_t segment_note_size(const struct segment_note *n, uint64_t at, uint64_t capacity)
 {
 	if ((n->inside != 0) != (at != 0) || n->inside > capacity)
@@ -38,10 +39,10 @@ static inline uint64_t segment_note_size(const struct segment_note *n, uint64_t 
 	return n->inside ? n->inside : capacity;
 }
 
-/* Copies the note. Returns 1, or 0 if it is something else. */
+/* Copies the note. Returns 1, or 0 if these bytes are no note. */
 static inline int segment_note_read(const void *segment, struct segment_note *n)
 {
-	/* Most segments have no note; one word tells. */
+	/* Most segments have no note, and one word tells. */
 	__builtin_memcpy(&n->type, (const char *)segment + offsetof(struct segment_note, type), sizeof(n->type));
 	if (n->type != SEGMENT_NOTE_TYPE)
 		return 0;

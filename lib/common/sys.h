@@ -2,9 +2,9 @@
 /*
  * sys.h: the system calls of libetch, without libc.
  *
- * Needed for two reasons. The fault handler may not touch errno, a lock or a lazily bound
- * symbol. And under libetch's lock a call through the PLT could enter the dynamic linker, whose
- * lock another thread may hold while it waits for libetch's in a module's constructor.
+ * They are needed for two reasons. The fault handler may not touch errno, a lock or a lazily bound symbol. And under
+ * libetch's lock a call through the PLT could enter the dynamic linker, whose lock another thread may hold while it
+ * waits for libetch's lock in a module's constructor.
  *
  * Each function returns the result or a negative errno.
  */

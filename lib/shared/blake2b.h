@@ -15,7 +15,7 @@
 
 struct blake2b {
 	uint64_t h[8];
-	uint64_t bytes; /* in all blocks before the one in `capacity` */
+	uint64_t bytes; /* size of all blocks before the one in `capacity` */
 	uint8_t capacity[BLAKE2B_BLOCK];
 	size_t fill; /* a full block waits until it is known whether it is the last */
 };
@@ -50,7 +50,7 @@ static inline void blake2b_block(struct blake2b *s, const uint8_t *block, uint64
 	};
 	uint64_t v[16], m[16];
 
-	memcpy(m, block, sizeof(m)); /* little-endian, as the machine */
+	memcpy(m, block, sizeof(m)); /* little-endian, as on the machine */
 	for (unsigned i = 0; i < 8; i++) {
 		v[i] = s->h[i];
 		v[i + 8] = blake2b_start[i];
@@ -93,7 +93,7 @@ static inline void blake2b_add(struct blake2b *s, const void *data, uint64_t siz
 			s->bytes += BLAKE2B_BLOCK;
 			blake2b_block(s, s->capacity, s->bytes, 0);
 			s->fill = 0;
-			/* Whole blocks are taken from where they are, except for the last one. */
+			/* Whole blocks, except the last one, are read where they are, without a copy. */
 			for (; size > BLAKE2B_BLOCK; p += BLAKE2B_BLOCK, size -= BLAKE2B_BLOCK) {
 				s->bytes += BLAKE2B_BLOCK;
 				blake2b_block(s, p, s->bytes, 0);

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shared/cfi.h: converts .eh_frame to rows of etch/orc.h. Internal to etch: shared by the tool
- * and the library, no interface for programs, may change at any time. C only.
+ * shared/cfi.h: converts .eh_frame to rows of etch/orc.h. It is internal to etch: the tool and the library share it,
+ * it is no interface for programs, and it may change at any time. C only.
  *
- * Sections and numbers: DWARF 5, 6.4 (call frame information) and 2.5
- * (expressions); Linux Standard Base, "Exception Frames" (the .eh_frame form,
- * augmentations); gcc/dwarf2.h and unwind-pe.h (DW_EH_PE, GNU opcodes).
+ * Sections and numbers: DWARF 5, 6.4 (call frame information) and 2.5 (expressions); Linux Standard Base, "Exception
+ * Frames" (the .eh_frame form, augmentations); gcc/dwarf2.h and unwind-pe.h (DW_EH_PE, GNU opcodes).
  *
- * Every byte is checked before it is read. No allocation, no libc but memcpy
- * and memcmp, no global state: async-signal-safe, and thread-safe as long as a
- * struct etch_cfi stays with one thread. etch_cfi_rows() takes 12 KiB of stack, or
- * less with another ETCH_CFI_DEPTH.
+ * Every byte is checked before it is read. It allocates nothing, calls only memcpy and memcmp of libc, and has no
+ * global state: async-signal-safe, and thread-safe as long as a struct etch_cfi stays with one thread.
+ * etch_cfi_rows() takes 12 KiB of stack, or less with another ETCH_CFI_DEPTH.
  */
 #ifndef ETCH_LIB_SHARED_CFI_H
 #define ETCH_LIB_SHARED_CFI_H
@@ -20,32 +18,32 @@
 struct etch_cfi_row {
 	uint64_t start, end;
 	struct etch_rule rule;
-	/* Null, or why the rule is weaker than .eh_frame's: kind UNDEF, or only bp UNDEF if
-	 * nothing else is wrong. One of a few constant strings. */
+	/* Null, or why the rule is weaker than .eh_frame's: its kind is UNDEF, or only bp is UNDEF if nothing else is
+	 * wrong. One of a few constant strings. */
 	const char *why;
 	struct etch_cfi_saves saves; /* with ETCH_CFI_SAVES, else zero */
-	/* With ETCH_CFI_ARGS_SIZE, else zero: the bytes of arguments that the code has pushed (DW_CFA_GNU_args_size), which
-	 * a landing pad expects to be popped. */
+	/* With ETCH_CFI_ARGS_SIZE, else zero: the bytes of arguments that the code has pushed (DW_CFA_GNU_args_size),
+	 * which a landing pad expects to be popped. */
 	uint64_t args_size;
-	/* The program has had a rule by which rax or rdx is saved up to here: where a landing pad gets what it is passed,
-	 * libgcc would write it there. */
+	/* Has the program had a rule by which rax or rdx is saved, up to here? libgcc would write the arguments of a
+	 * landing pad to that place. */
 	bool is_result_saved;
 };
 
-#define ETCH_CFI_SAVES     1u /* fill in `saves`; rows then also end where these change */
+#define ETCH_CFI_SAVES     1u /* fill in `saves`; rows then also end where the saves change */
 #define ETCH_CFI_ARGS_SIZE 2u /* fill in `args_size`; rows then also end where it changes */
 
 typedef void etch_cfi_row_fn(void *ctx, const struct etch_cfi_row *row);
 
 /*
- * Runs an FDE's program: fn is called with its rows in ascending order, without gaps, from start
- * to end; adjacent rows differ. If the program is malformed, the rest of the range is one UNDEF
- * row. The FDE of glibc's __restore_rt starts one byte before the function, and so does its row.
+ * Runs an FDE's program: calls fn with its rows in ascending order, without gaps, from start to end; adjacent rows
+ * differ. If the program is malformed, the rest of the range is one UNDEF row. The FDE of glibc's __restore_rt starts
+ * one byte before the function, and so does its row.
  */
 static inline void etch_cfi_rows(const struct etch_fde *fde, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
 
-/* The row of an FDE for an address in its range, or its part up to there; start == end and kind UNDEF: there is none.
- */
+/* The row of an FDE for an address in its range, or the part of that row up to the address. If there is none, start
+ * == end and the kind is UNDEF. */
 static inline struct etch_cfi_row etch_cfi_row_at(const struct etch_fde *fde, unsigned flags, uint64_t at);
 
 /* ---- programs --------------------------------------------------------------- */
@@ -60,7 +58,7 @@ struct etch_cfi_run {
 	etch_cfi_row_fn *fn;
 	void *ctx;
 	unsigned flags;
-	struct etch_cfi_row row; /* not yet emitted: the next row may extend it */
+	struct etch_cfi_row row; /* not emitted yet: the next row may extend it */
 	struct etch_cfi_state state, initial;
 	struct etch_cfi_state stack[ETCH_CFI_DEPTH];
 	unsigned depth;
@@ -70,7 +68,7 @@ struct etch_cfi_run {
 	struct etch_rule rule; /* valid for `state` while !changed */
 	struct etch_cfi_term step;
 	struct etch_cfi_saves saves;
-	uint64_t args_size; /* as libgcc has it, neither remembered nor restored */
+	uint64_t args_size; /* as libgcc treats it: neither remembered nor restored */
 	bool is_result_saved;
 	const char *why;
 };
@@ -112,8 +110,7 @@ static inline void etch_cfi_hold(struct etch_cfi_run *run, uint64_t end)
 		run->why = etch_cfi_rule(run->fde, &run->state, &run->rule, &run->step,
 		                         run->flags & ETCH_CFI_SAVES ? &run->saves : NULL);
 		run->changed = false;
-		/* A PLT has 16 bytes per entry and two rows each: a range of more than 16 million
-		 * entries is not one. */
+		/* A PLT has 16 bytes per entry and two rows for each: a range of more than 16 million entries is no PLT. */
 		if (run->step.kind && end - at > (uint64_t)1 << 28) {
 			memset(&run->rule, 0, sizeof(run->rule));
 			memset(&run->saves, 0, sizeof(run->saves));
@@ -184,7 +181,7 @@ static inline void etch_cfi_args_size(struct etch_cfi_run *run, uint64_t size)
 		run->args_size = size;
 }
 
-/* Reads an unsigned number as an offset; beyond 63 bits it is malformed. */
+/* Reads an unsigned number as an offset; a number beyond 63 bits is malformed. */
 static inline int64_t etch_cfi_offset(struct etch_cfi_in *in)
 {
 	uint64_t v = etch_cfi_uleb(in);
@@ -312,7 +309,7 @@ static inline bool etch_cfi_op_stack(struct etch_cfi_run *run, uint8_t op)
 	return true;
 }
 
-/* Runs an instruction without an operand in its opcode. False if it is malformed or unknown. */
+/* Runs an instruction whose opcode holds no operand. False if it is malformed or unknown. */
 static inline bool etch_cfi_op(struct etch_cfi_run *run, struct etch_cfi_in *in, uint8_t op)
 {
 	switch (op) {
@@ -371,7 +368,7 @@ static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint6
 	return !in.bad;
 }
 
-/* As etch_cfi_rows(), without rows that end at `from` or below; the first one need not be whole. */
+/* etch_cfi_rows() without the rows that end at `from` or below; the first row need not be whole. */
 static inline void etch_cfi_rows_from(const struct etch_fde *fde, unsigned flags, uint64_t from, etch_cfi_row_fn *fn,
                                       void *ctx)
 {

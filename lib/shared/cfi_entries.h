@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shared/cfi_entries.h: parses the entries of .eh_frame and the table of .eh_frame_hdr.
- * Internal to etch: shared by the tool and the library, no interface for programs, may
- * change at any time. C only. Signal and thread safety: as in shared/cfi.h.
+ * shared/cfi_entries.h: parses the entries of .eh_frame and the table of .eh_frame_hdr. It is internal to etch: the
+ * tool and the library share it, it is no interface for programs, and it may change at any time. C only. Signal and
+ * thread safety: as in shared/cfi.h.
  */
 #ifndef ETCH_LIB_SHARED_CFI_ENTRIES_H
 #define ETCH_LIB_SHARED_CFI_ENTRIES_H
@@ -31,7 +31,7 @@ struct etch_cfi {
 	uint64_t addr;      /* address of bytes[0], in the address space of the results */
 	uint64_t data_base; /* base for DW_EH_PE_datarel and _textrel; 0 if unknown */
 	uint64_t text_base;
-	bool stop;           /* end at a zero terminator, if the size is unknown */
+	bool stop;           /* stop at a zero terminator, if the size is unknown */
 	uint64_t at;         /* offset where etch_cfi_next() continues */
 	uint64_t bad;        /* number of malformed entries skipped */
 	struct etch_cie cie; /* the last CIE parsed; .program 0 = none yet */
@@ -49,12 +49,11 @@ struct etch_fde {
 /* `bytes` remain the caller's and must outlive c and its FDEs. */
 static inline void etch_cfi_open(struct etch_cfi *c, const void *bytes, uint64_t size, uint64_t addr);
 
-/* Parses the next FDE in section order. Returns 1, or 0 at the end. A malformed entry is skipped
- * alone. */
+/* Parses the next FDE in section order. Returns 1, or 0 at the end. A malformed entry is skipped alone. */
 static inline int etch_cfi_next(struct etch_cfi *c, struct etch_fde *fde);
 
-/* Parses the FDE at an offset (etch_fde.at, or from the table of .eh_frame_hdr). Returns 1, or 0
- * if there is none or it is malformed. Does not change c. */
+/* Parses the FDE at an offset (etch_fde.at, or from the table of .eh_frame_hdr). Returns 1, or 0 if there is none or
+ * it is malformed. Does not change c. */
 static inline int etch_cfi_at(const struct etch_cfi *c, uint64_t at, struct etch_fde *fde);
 
 /* The contents of .eh_frame_hdr, which a linked file's PT_GNU_EH_FRAME covers. */
@@ -65,7 +64,7 @@ struct etch_cfi_hdr {
 	uint64_t addr;
 };
 
-/* False if it is malformed. A table in an unusual encoding counts as missing. */
+/* Reads the section. False if it is malformed. A table in an unusual encoding counts as missing. */
 static inline bool etch_cfi_hdr(const void *bytes, uint64_t size, uint64_t addr, struct etch_cfi_hdr *out);
 
 /* Start address of the function of entry i < count. */
@@ -117,8 +116,8 @@ static inline int64_t etch_cfi_s(struct etch_cfi_in *in, unsigned bytes)
 }
 
 /*
- * LEB128, DWARF 7.6, signed or not. A number that needs more than 64 bits is malformed: after the
- * first 63 bits all repeat the sign, and the 64th of an unsigned number is free.
+ * Reads a LEB128 number (DWARF 5, 7.6), signed or unsigned. A number that needs more than 64 bits is malformed: all
+ * bits after the first 63 repeat the sign, except that the 64th bit of an unsigned number is free.
  */
 static inline uint64_t etch_cfi_leb(struct etch_cfi_in *in, bool is_signed)
 {
@@ -126,7 +125,7 @@ static inline uint64_t etch_cfi_leb(struct etch_cfi_in *in, bool is_signed)
 	unsigned shift = 0;
 	uint8_t b, rest;
 
-	if (in->at < in->end && in->cfi->bytes[in->at] < 0x80) { /* nearly all */
+	if (in->at < in->end && in->cfi->bytes[in->at] < 0x80) { /* nearly all numbers have one byte */
 		b = in->cfi->bytes[in->at++];
 		return is_signed && (b & 0x40) ? b | ~(uint64_t)0x7f : b;
 	}
@@ -165,9 +164,9 @@ static inline int64_t etch_cfi_sleb(struct etch_cfi_in *in) { return (int64_t)et
 #define ETCH_PE_INDIRECT 0x80u
 
 /*
- * An encoded pointer (LSB, "Pointer Encoding"). A value of 0 stays 0 whatever it is relative to
- * (unwind-pe.h). With DW_EH_PE_indirect the result is the address of the pointer, not its value:
- * the dynamic linker writes that word.
+ * Reads an encoded pointer (LSB, "Pointer Encoding"). A value of 0 stays 0, whatever it is relative to (unwind-pe.h).
+ * With DW_EH_PE_indirect the result is the address of the pointer, not its value, because the dynamic linker writes
+ * that word.
  */
 static inline uint64_t etch_cfi_pointer(struct etch_cfi_in *in, uint8_t enc, uint64_t func)
 {
@@ -242,13 +241,13 @@ static inline int etch_cfi_entry(const struct etch_cfi *c, uint64_t at, struct e
 	return length ? 1 : 0;
 }
 
-/* The CIE is parsed again for every FDE: without a limit, a hostile file takes time quadratic in
- * its size. Real CIEs and expressions have 20 to 60 bytes. */
+/* The CIE is parsed again for every FDE: without a limit, a hostile file would take time quadratic in its size. Real
+ * CIEs and expressions have 20 to 60 bytes. */
 #define ETCH_CFI_CIE_MAX        4096u
 #define ETCH_CFI_EXPRESSION_MAX 255u
 
-/* Parses the letters `s` of an augmentation, whose data in->at points to and ends at data_end. False
- * if it is malformed or unknown. */
+/* Parses the letters `s` of an augmentation. Its data begin at in->at and end at data_end. False if it is malformed
+ * or unknown. */
 static inline bool etch_cfi_augmentation(struct etch_cie *cie, const uint8_t *s, struct etch_cfi_in *in,
                                          uint64_t data_end)
 {
@@ -274,7 +273,7 @@ static inline bool etch_cfi_augmentation(struct etch_cie *cie, const uint8_t *s,
 			cie->personality = etch_cfi_pointer(in, enc, 0);
 			cie->personality_indirect = enc & ETCH_PE_INDIRECT;
 		} else {
-			return false; /* unknown augmentation: its effect on the FDEs is unknown */
+			return false; /* the effect of an unknown augmentation on the FDEs is unknown */
 		}
 		in->end = end;
 		if (in->bad)
@@ -283,7 +282,7 @@ static inline bool etch_cfi_augmentation(struct etch_cie *cie, const uint8_t *s,
 	return true;
 }
 
-/* The register of the return address, whose field in a CIE depends on the version. */
+/* Reads the register of the return address, whose encoding in a CIE depends on the version. */
 static inline uint64_t etch_cfi_return_register(struct etch_cfi_in *in, uint8_t version)
 {
 	return version == 1 ? etch_cfi_u(in, 1) : etch_cfi_uleb(in);
@@ -311,7 +310,7 @@ static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct et
 	s = c->bytes + string;
 	if (in.bad)
 		return false;
-	if (s[0] == 'e' && s[1] == 'h') { /* gcc 2: a pointer that is not needed */
+	if (s[0] == 'e' && s[1] == 'h') { /* gcc 2 wrote a pointer that is not needed */
 		etch_cfi_u(&in, 8);
 		s += 2;
 	}
@@ -340,7 +339,7 @@ static inline bool etch_cfi_cie(const struct etch_cfi *c, uint64_t at, struct et
 	return true;
 }
 
-/* Parses the FDE whose contents after its CIE pointer are `in`. */
+/* Parses the FDE whose contents after the CIE pointer are `in`. */
 static inline bool etch_cfi_fde(const struct etch_cfi *c, uint64_t at, struct etch_cfi_in in, struct etch_fde *fde)
 {
 	const struct etch_cie *cie = &fde->cie;

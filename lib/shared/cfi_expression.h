@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shared/cfi_expression.h: symbolic evaluation of the DWARF expressions in call frame
- * information. Internal to etch: shared by the tool and the library, no interface for programs,
- * may change at any time. C only. Signal and thread safety: as in shared/cfi.h.
+ * shared/cfi_expression.h: symbolic evaluation of the DWARF expressions in call frame information. It is internal to
+ * etch: the tool and the library share it, it is no interface for programs, and it may change at any time. C only.
+ * Signal and thread safety: as in shared/cfi.h.
  *
- * DWARF 5, 2.5. The few expressions that compilers and linkers write are: sums of a register and
- * constants, with at most one load; the linker's expression for PLTs, which tests the low bits
- * of rip; and OpenSSL's for an array on the stack. Symbolic evaluation recognizes every spelling
- * of these.
+ * DWARF 5, 2.5. The few expressions that compilers and linkers write are: sums of a register and constants, with at
+ * most one load; the linker's expression for PLTs, which tests the low bits of rip; and OpenSSL's for an array on the
+ * stack. Symbolic evaluation recognizes every spelling of these.
  */
 #ifndef ETCH_LIB_SHARED_CFI_EXPRESSION_H
 #define ETCH_LIB_SHARED_CFI_EXPRESSION_H
@@ -133,8 +132,8 @@ static inline int64_t etch_cfi_const(struct etch_cfi_in *in, uint8_t op)
 	}
 }
 
-/* Reads the rest of an operation that only pushes: a constant, or a register and a displacement. False: it is another
- * one, or of a register without a number here. */
+/* Reads the rest of an operation that only pushes: a constant, or a register and a displacement. False if it is
+ * another operation, or its register has no number here. */
 static inline bool etch_cfi_pushes(struct etch_cfi_in *in, uint8_t op, struct etch_cfi_term *t)
 {
 	uint64_t reg;
@@ -157,7 +156,7 @@ static inline bool etch_cfi_pushes(struct etch_cfi_in *in, uint8_t op, struct et
 	return reg <= ETCH_CFI_RIP;
 }
 
-/* Makes a term what is in memory there. False: that is no term. */
+/* Replaces a term, an address, by the value in memory there. False if no term expresses that value. */
 static inline bool etch_cfi_deref(struct etch_cfi_term *t)
 {
 	if ((t->kind != ETCH_TERM_REG && t->kind != ETCH_TERM_INDEX) || t->reg == ETCH_CFI_RIP)
@@ -168,8 +167,8 @@ static inline bool etch_cfi_deref(struct etch_cfi_term *t)
 	return true;
 }
 
-/* Evaluates the expression at [at, end) of the section. with_cfa: the CFA is pushed first, as
- * DWARF 6.4.2.3 requires for register rules. */
+/* Evaluates the expression at [at, end) of the section. with_cfa: the CFA is pushed first, as DWARF 5, 6.4.2.3
+ * requires for register rules. */
 static inline struct etch_cfi_term etch_cfi_expression(const struct etch_cfi *c, uint64_t at, uint64_t end,
                                                        bool with_cfa)
 {

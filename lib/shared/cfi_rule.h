@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shared/cfi_rule.h: the state of a call frame program (the rules of all registers at one address)
- * and its conversion to a rule of etch/orc.h. Internal to etch: shared by the tool and the library,
- * no interface for programs, may change at any time. C only. Signal and thread safety: as in
- * shared/cfi.h.
+ * shared/cfi_rule.h: the state of a call frame program (the rules of all registers at one address) and its conversion
+ * to a rule of etch/orc.h. It is internal to etch: the tool and the library share it, it is no interface for
+ * programs, and it may change at any time. C only. Signal and thread safety: as in shared/cfi.h.
  */
 #ifndef ETCH_LIB_SHARED_CFI_RULE_H
 #define ETCH_LIB_SHARED_CFI_RULE_H
@@ -28,7 +27,7 @@ struct etch_cfi_saves {
 };
 
 enum etch_cfi_how {
-	ETCH_HOW_NONE, /* no rule given: for callee-saved registers as SAME */
+	ETCH_HOW_NONE, /* no rule given: callee-saved registers are unchanged, as with SAME */
 	ETCH_HOW_SAME,
 	ETCH_HOW_OFFSET,
 	ETCH_HOW_VAL_OFFSET,
@@ -39,7 +38,7 @@ enum etch_cfi_how {
 	ETCH_HOW_TOO_BIG, /* a number beyond 64 bits */
 };
 
-/* Rule of a register. */
+/* The rule of a register. */
 struct etch_cfi_reg {
 	uint8_t how;
 	uint8_t reg; /* DWARF number; 255 = irrelevant here */
@@ -60,8 +59,8 @@ enum {
 	ETCH_COLS
 };
 
-/* Columns of the DWARF registers that a callee preserves (psABI, figure 3.36). Rules of other
- * registers are parsed and dropped. */
+/* The columns of the DWARF registers that a callee preserves (psABI, figure 3.36). Rules of other registers are
+ * parsed and dropped. */
 static inline unsigned etch_cfi_column(uint64_t reg)
 {
 	static const uint8_t column[17] = {
@@ -81,8 +80,8 @@ static inline uint8_t etch_cfi_register(uint8_t dwarf)
 	return dwarf < 8 ? order[dwarf] : dwarf;
 }
 
-/* As in libgcc, and against DWARF 6.4.2.2, def_cfa_expression keeps cfa_reg and cfa_off, and a
- * later def_cfa_register uses that offset again: libgcrypt's assembly relies on it. */
+/* As in libgcc, and against DWARF 5, 6.4.2.2, def_cfa_expression keeps cfa_reg and cfa_off, and a later
+ * def_cfa_register uses that offset again; libgcrypt's assembly relies on it. */
 struct etch_cfi_state {
 	uint8_t cfa_how; /* NONE, OFFSET or EXPR */
 	uint8_t cfa_reg;
@@ -116,8 +115,8 @@ static inline struct etch_cfi_term etch_cfi_location(const struct etch_cfi *c, c
 	return (struct etch_cfi_term){ETCH_TERM_NONE, 0, 0, 0, 0};
 }
 
-/* A saved register as one of the forms of enum etch_rule_bp (enum etch_cfi_save_how has the same
- * numbers); false if it has none of them. */
+/* Expresses a saved register in one of the forms of enum etch_rule_bp (enum etch_cfi_save_how has the same numbers).
+ * False if it has none of them. */
 static inline bool etch_cfi_saved(const struct etch_cfi *c, const struct etch_cfi_reg *r, struct etch_cfi_term cfa,
                                   uint8_t *how, int32_t *out)
 {
@@ -132,7 +131,7 @@ static inline bool etch_cfi_saved(const struct etch_cfi *c, const struct etch_cf
 	}
 	if (r->how == ETCH_HOW_UNDEF)
 		return true;
-	if (r->how == ETCH_HOW_OFFSET && etch_cfi_i32(r->off)) { /* as below, without a term */
+	if (r->how == ETCH_HOW_OFFSET && etch_cfi_i32(r->off)) { /* the same result as below, without a term */
 		*how = ETCH_BP_CFA;
 		*out = (int32_t)r->off;
 		return true;
@@ -159,8 +158,7 @@ static inline bool etch_cfi_is_slot(const struct etch_cfi *c, const struct etch_
 	return t.kind == ETCH_TERM_REG && t.reg == reg && t.add == off;
 }
 
-/* The offset of the return address from the CFA (-8: where a call has pushed it); false if it is
- * unknown. */
+/* The offset of the return address from the CFA (-8 if it is where a call has pushed it). False if it is unknown. */
 static inline bool etch_cfi_ra(const struct etch_cfi *c, const struct etch_cfi_reg *ra, struct etch_cfi_term cfa,
                                int64_t *off)
 {
@@ -175,7 +173,7 @@ static inline bool etch_cfi_is_pushed(const struct etch_cfi *c, const struct etc
 	return etch_cfi_ra(c, ra, cfa, &off) && off == -8;
 }
 
-/* The CFA of a state. Returns null, or why no rule can express it. */
+/* Finds the CFA of a state. Returns null, or why no rule can express it. */
 static inline const char *etch_cfi_rule_cfa(const struct etch_cfi *c, const struct etch_cfi_state *s,
                                             struct etch_cfi_term *cfa)
 {
@@ -201,7 +199,7 @@ static inline const char *etch_cfi_rule_cfa(const struct etch_cfi *c, const stru
 	return NULL;
 }
 
-/* The rule of a signal frame: struct sigcontext has rbp at 80, rsp at 120, rip at 128 (asm/sigcontext.h). */
+/* Finds the rule of a signal frame: struct sigcontext has rbp at 80, rsp at 120, rip at 128 (asm/sigcontext.h). */
 static inline const char *etch_cfi_rule_signal(const struct etch_cfi *c, const struct etch_cfi_state *s,
                                                struct etch_cfi_term cfa, struct etch_rule *rule)
 {
@@ -217,8 +215,8 @@ static inline const char *etch_cfi_rule_signal(const struct etch_cfi *c, const s
 	return NULL;
 }
 
-/* Fills in the zeroed rule of the usual state: the CFA rsp or rbp plus an offset, the return address where a call has
- * pushed it. False for any other state. */
+/* Fills in the zeroed rule of the usual state: the CFA is rsp or rbp plus an offset, and the return address is where
+ * a call has pushed it. False for any other state. */
 static inline bool etch_cfi_rule_usual(const struct etch_cfi_state *s, struct etch_rule *rule)
 {
 	const struct etch_cfi_reg *ra = &s->cols[ETCH_COL_RA];
@@ -233,7 +231,7 @@ static inline bool etch_cfi_rule_usual(const struct etch_cfi_state *s, struct et
 	return true;
 }
 
-/* As etch_cfi_rule(), except that the rule's kind stays UNDEF on an early return. */
+/* etch_cfi_rule(), except that the rule's kind stays UNDEF on an early return. */
 static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const struct etch_cfi_state *s,
                                             struct etch_rule *rule, struct etch_cfi_term *step,
                                             struct etch_cfi_saves *saves)
@@ -254,8 +252,8 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 	if (why)
 		return why;
 	rule->cfa = etch_cfi_register(cfa.reg);
-	/* Augmentation 'S' also marks ordinary, called frames on stacks that do not ascend, for gdb's
-	 * sake (OCaml 5.2): these have a pushed return address and are skipped here. */
+	/* For gdb's sake, augmentation 'S' also marks ordinary, called frames on stacks that do not ascend (OCaml 5.2).
+	 * These have a pushed return address, and the condition excludes them. */
 	if (fde->cie.signal && ra->how != ETCH_HOW_UNDEF && !etch_cfi_is_pushed(c, ra, cfa))
 		return etch_cfi_rule_signal(c, s, cfa, rule);
 	if (sp->how != ETCH_HOW_NONE && !(sp->how == ETCH_HOW_VAL_OFFSET && !sp->off))
@@ -289,8 +287,8 @@ saved:
 }
 
 /*
- * Converts a state to a rule. Returns null, or why the rule is weaker than the state. A CFA that
- * depends on rip is returned in *step, with its lower value in the rule.
+ * Converts a state to a rule. Returns null, or why the rule is weaker than the state. If the CFA depends on rip, it
+ * is returned in *step, and the rule has its lower value.
  */
 static inline const char *etch_cfi_rule(const struct etch_fde *fde, const struct etch_cfi_state *s,
                                         struct etch_rule *rule, struct etch_cfi_term *step,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Binary search in sorted lists, for the tool and the library: the condition stands in the code, so that nothing is
- * called. */
+/* Binary search in sorted lists, for the tool and the library. It is a macro: the condition stands in the code, so
+ * that nothing is called. */
 #ifndef SHARED_SEARCH_H
 #define SHARED_SEARCH_H
 
 #include <stddef.h>
 
-/* The index of the first of `count` elements for which in_front is false; `count` if there is none. in_front: an
+/* The index of the first of `count` elements for which in_front is false; `count` if there is none. in_front is an
  * expression of the index `i`, true for a prefix of the list and false for the rest. */
 #define SEARCH(count, i, in_front) SEARCH_IN(0, count, i, in_front)
 
