@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * chain.c: forwarding to the signal handler installed before (chain.h).
+ * chain.c: forwards signals to the handler that was installed before (chain.h).
  *
- * RULES OF THIS FILE. chain_forward() and chain_is_fault() run in signal context: they call only
- * sigaction(2) (already bound, since chain_install() has called it), sys.h, and the previous
- * handler.
+ * RULES OF THIS FILE. chain_forward() and chain_is_fault() run in signal context: they call only sigaction(2)
+ * (already bound, because chain_install() has called it), sys.h, and the previous handler.
  */
 #include <errno.h>
 #include <string.h>
@@ -39,12 +38,11 @@ int chain_install(struct chain *c, int sig, chain_handler *handler)
 	c->sig = sig;
 	memset(&act, 0, sizeof(act));
 	act.sa_sigaction = handler;
-	/* While this handler runs its signal is blocked, so no other handler may run: it might
-	 * access memory that faults. */
+	/* While this handler runs, its signal is blocked. No other handler may run then, because it might access memory
+	 * that faults. */
 	sigfillset(&act.sa_mask);
-	/* Without a previous handler: SA_ONSTACK, so that a stack overflow still dies with the
-	 * kernel's own siginfo; SA_RESTART, so that an ignored signal interrupts as little as
-	 * possible. */
+	/* Without a previous handler, SA_ONSTACK lets a stack overflow still die with the kernel's own siginfo, and
+	 * SA_RESTART makes an ignored signal interrupt as little as possible. */
 	if (is_program(&c->before))
 		act.sa_flags = SA_SIGINFO | (c->before.sa_flags & (SA_ONSTACK | SA_RESTART));
 	else
@@ -87,29 +85,27 @@ int chain_has(const struct sigaction *a, int sig)
 
 int chain_is_fault(int sig, const siginfo_t *info)
 {
-	/* BUS_MCEERR_AO: a damaged page found by the kernel, not by this instruction. */
+	/* BUS_MCEERR_AO reports a damaged page that the kernel has found, not a fault of this instruction. */
 	return info->si_code > 0 && !(sig == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
-/* Will the instruction fault again when the handler returns? Unknown for SI_KERNEL: it may be a
+/* Will the instruction fault again when the handler returns? That is unknown for SI_KERNEL: the signal may be a
  * general protection fault, or a signal frame that could not be written. */
 static int faults_again(int sig, const siginfo_t *info)
 {
 	return chain_is_fault(sig, info) && info->si_code <= (sig == SIGBUS ? BUS_MCEERR_AR : SEGV_PKUERR);
 }
 
-/* Lets the kernel take the default action (or ignores the signal), as before this handler was
- * installed. */
+/* Lets the kernel take the default action (or ignore the signal), as it did before this handler was installed. */
 static void forward_to_kernel(struct chain *c, siginfo_t *info, ucontext_t *u)
 {
 	struct sigaction act = c->before;
 	uint64_t one = (uint64_t)1 << (c->sig - 1);
 
 	/*
-	 * Blocks the signal on return. A fault at an instruction whose signal is blocked ends the
-	 * process, so the core dump has the kernel's own address, code and registers. The handler
-	 * stays installed for other threads, whose expected faults would otherwise kill the
-	 * process.
+	 * Blocks the signal on return. A fault at an instruction whose signal is blocked ends the process, so the core
+	 * dump has the kernel's own address, code and registers. The handler stays installed for other threads: without
+	 * it, their expected faults would kill the process.
 	 */
 	if (faults_again(c->sig, info)) {
 		*(uint64_t *)(void *)&u->uc_sigmask |= one;
@@ -118,8 +114,8 @@ static void forward_to_kernel(struct chain *c, siginfo_t *info, ucontext_t *u)
 	/* The signal was sent, not raised by a fault, and is ignored. */
 	if (act.sa_handler == SIG_IGN && !chain_is_fault(c->sig, info))
 		return;
-	/* Any other signal is sent again, with the same siginfo, to this thread, where it is
-	 * blocked now and arrives on return. */
+	/* Any other signal is sent again, with the same siginfo, to this thread, where it is blocked now and arrives on
+	 * return. */
 	act.sa_handler = SIG_DFL;
 	sigaction(c->sig, &act, NULL);
 	c->installed = 0;
@@ -139,8 +135,8 @@ static void mask_for(const struct chain *c, const ucontext_t *u)
 
 	if (!(c->before.sa_flags & SA_NODEFER))
 		mask |= (uint64_t)1 << (c->sig - 1);
-	/* If not all other signals are blocked, the kernel did not call this handler: a handler of
-	 * the program forwards to it, and the mask is left alone. */
+	/* If some other signal is not blocked, the kernel did not call this handler: a handler of the program forwards to
+	 * it, and the mask is left alone. */
 	sys_call6(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof(now), 0, 0);
 	if ((now | never) == UINT64_MAX)
 		sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask), 0, 0);
@@ -154,8 +150,8 @@ void chain_forward(struct chain *c, siginfo_t *info, void *context)
 		forward_to_kernel(c, info, context);
 		return;
 	}
-	/* SA_RESETHAND: the previous handler runs once, then the default action applies. That
-	 * uninstalls this handler too, as the program would expect. */
+	/* With SA_RESETHAND, the previous handler runs once, then the default action applies. That uninstalls this
+	 * handler too, as the program would expect. */
 	if (act.sa_flags & SA_RESETHAND) {
 		act.sa_handler = SIG_DFL;
 		act.sa_flags &= ~SA_SIGINFO;

@@ -22,13 +22,13 @@ struct chain {
 	int installed;
 };
 
-/* Installs the handler, with the mask and the flags of the previous one, unless it is installed
- * already. Returns 0 or a negative errno. Called under libetch's lock. */
+/* Installs the handler, with the mask and the flags of the previous one, unless it is already installed. Returns 0 or
+ * a negative errno. Called under libetch's lock. */
 int chain_install(struct chain *c, int sig, chain_handler *handler);
-/* Restores the previous handler if `c` is the installed handler, or the one that another chain
- * forwards to. For exit, and before this code is unmapped. */
+/* Restores the previous handler if `c` is the installed handler, or the one that another chain forwards to. To be
+ * called at exit, and before this code is unmapped. */
 void chain_remove(struct chain *c);
-/* Is an action of a signal one of the handlers that have been installed so? Under libetch's lock. */
+/* Is the action of a signal one of the handlers that chain_install() has installed? Called under libetch's lock. */
 int chain_has(const struct sigaction *a, int sig);
 /* In signal context: does what the previous handler or default action would do. May not return. */
 void chain_forward(struct chain *c, siginfo_t *info, void *context);

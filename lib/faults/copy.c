@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copy.c: the functions of etch/copy.h. The loops are in copy_x86.S; this file selects those
- * that the processor supports, and converts their results.
+ * copy.c: the functions of etch/copy.h. The loops are in copy_x86.S; this file selects those that the processor
+ * supports, and converts their results.
  *
- * The selection is an ordinary ops table (etch/pv.h), so this file is part of a module: of
- * libetch.so, or of the file that libetch.a is linked into. The build rewrites it. module.c
- * takes the table's address, so its calls are loads until start-up has set the table and called
- * etch_sync; if that fails they remain loads.
+ * The selection is an ordinary ops table (etch/pv.h), so this file is part of a module: libetch.so, or the file that
+ * libetch.a is linked into. The build rewrites it. copy_init() takes the table's address, so the table's calls are
+ * loads until copy_init() has set the table and called etch_sync; if that fails, they remain loads.
  *
- * Everything but the selection may run in signal context: it calls only this file and
- * copy_x86.S.
+ * Everything except the selection may run in signal context: it calls only this file and copy_x86.S.
  */
 #undef ETCH_NO_MODULE
 #include <etch/pv.h>
@@ -28,8 +26,8 @@
 #include "patch/internal.h"
 
 /*
- * strtoull by the name that every C library has. The headers of glibc 2.38 and later make it __isoc23_strtoull, which
- * musl lacks, and libetch.a links with musl as it is.
+ * strtoull under the name that every C library has. The headers of glibc 2.38 and later turn it into
+ * __isoc23_strtoull, which musl lacks; libetch.a must also link with musl.
  */
 extern unsigned long long number_of(const char *text, char **end, int base) __asm__("strtoull");
 
@@ -66,8 +64,8 @@ struct etch_copy_ops {
 };
 /* The ops table of all copies. The initial functions run on every x86-64 processor. */
 DEFINE_PV_OPS(struct etch_copy_ops, etch_copy_ops) = {etch_copy_sse2, etch_copy_nt_sse2};
-/* Lets the table's address escape, so that it starts unarmed: the copies are chosen at start-up, and where text
- * may not be changed (MDWE) calls by the table in memory still follow. */
+/* Lets the table's address escape, so that the table starts unarmed. The copies are chosen at start-up; where text
+ * may not be changed (MDWE), calls then still follow the table in memory. */
 static struct etch_copy_ops *volatile ops;
 static const struct variant *chosen = &variants[0];
 static size_t threshold = (size_t)3 << 20;
@@ -125,11 +123,11 @@ ETCH_API int etch_copy_use(const char *name)
 }
 
 /*
- * One processor's share of the largest cache in bytes, plus the level before it if the largest is a
- * third level that is not inclusive; 0 = unknown. glibc's memcpy uses the same size, so that both
- * leave the cache at the same point. cpuid leaf 4 (Intel), 0x8000001d (AMD): eax 7:5 level, edx 1
- * inclusive. The cache is shared by at most eax 25:14 + 1 processors, and by no more than are
- * online: a virtual machine may report the whole cache of its host.
+ * One processor's share of the largest cache in bytes, plus the level before it if the largest is a third level that
+ * is not inclusive; 0 if it is unknown. glibc's memcpy uses the same size, so that both bypass the cache from the
+ * same size on. cpuid leaf 4 (Intel), 0x8000001d (AMD): eax 7:5 is the level, edx 1 tells whether it is inclusive. At
+ * most eax 25:14 + 1 processors share the cache, and no more than are online: a virtual machine may report the whole
+ * cache of its host.
  */
 static size_t last_level(void)
 {
@@ -173,7 +171,7 @@ __attribute__((constructor(101))) static void copy_init(void)
 		if (!(variants[i].needs & ~has) &&
 		    !((has & HAS_CHEAP_ZMM) && (best->needs & HAS_AVX512) && !(variants[i].needs & HAS_AVX512)))
 			best = &variants[i];
-	/* Called here, since the linker decides the order among constructors of one priority. */
+	/* Called here, because the linker decides the order among constructors of one priority. */
 	etch_module_ctor_();
 	ops = &etch_copy_ops;
 	choose(best);
@@ -247,8 +245,7 @@ ETCH_API size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_h
 
 /* ---- single values -------------------------------------------------------------------- */
 
-/* Inline, since functions in this file must not call through a symbol that the program may
- * interpose. */
+/* Inline, because functions in this file must not call through a symbol that the program may interpose. */
 #define PROBE(bits, type, load)                                                      \
 	static inline int read_##bits(type *out, const void *at)                         \
 	{                                                                                \
@@ -287,7 +284,7 @@ static int store_64(char *at, uint64_t v)
 	return (int)err;
 }
 
-/* Is some byte of v zero? (Mycroft's test.) */
+/* Is some byte of v zero? (Mycroft's test) */
 static int has_zero(uint64_t v) { return ((v - 0x0101010101010101u) & ~v & 0x8080808080808080u) != 0; }
 
 ETCH_API long etch_strncpy_from(char *dst, const char *src, size_t n)
@@ -296,8 +293,8 @@ ETCH_API long etch_strncpy_from(char *dst, const char *src, size_t n)
 	uint64_t v;
 	uint8_t c;
 
-	/* Whole words that do not cross a page boundary. A word with a NUL, a fault and the rest
-	 * are handled byte by byte. */
+	/* Copies whole words that do not cross a page boundary. A word with a NUL, a word that faults, and the rest are
+	 * handled byte by byte. */
 	while (done < n) {
 		if (n - done >= 8 && ((uintptr_t)(src + done) & 7) == 0 && !read_64(&v, src + done) && !has_zero(v) &&
 		    !store_64(dst + done, v)) {

@@ -4,16 +4,16 @@
  *
  *     size_t NAME(void *dst, const void *src, size_t n);     returns bytes NOT copied
  *
- * Three rules keep that number exact, whatever another thread maps or unmaps meanwhile.
- *  - Bytes are stored in order of address: what has been stored is always one contiguous range.
- *  - A block is loaded as a whole, then stored as a whole, then rdi, rsi and rdx are advanced.
+ * Three rules keep that number exact, whatever another thread maps or unmaps at the same time. - Bytes are stored in
+ * order of address: what has been stored is always one contiguous range. - A block is loaded as a whole, then stored
+ * as a whole, then rdi, rsi and rdx are advanced.
  *    So at a load they describe what is still to be copied; a store that faults has a fixup that
  *    first advances them by what its block has stored before.
- *  - From there the rest is copied byte by byte, up to the byte that faults: rep movsb leaves
+ * - From there the rest is copied byte by byte, up to the byte that faults: rep movsb leaves
  *    the remaining count in rcx (Intel SDM vol. 2, REP: the registers are those of the iteration
  *    that faulted).
- * Stored bytes are counted and never read again from the source, which may be unmapped by then;
- * nothing behind the count has been written.
+ * Stored bytes are counted and never read again from the source, which may be unmapped by then; no byte after the
+ * counted ones has been written.
  *
  * Leaf functions that use no stack. DF is clear, as the System V ABI requires at a call.
  */
@@ -36,8 +36,8 @@
 	ETCH_EX_PLAIN 9b, 99\at\()f
 .endm
 
-/* Avoids the AVX-SSE transition penalty after ymm0 to ymm15 (SDM vol. 1, 14.8.2, "mixing"). The
- * zmm20 to zmm23 of the avx512 variants cause none. */
+/* Avoids the AVX-SSE transition penalty after ymm0 to ymm15 are used (SDM vol. 1, 14.8.2, "mixing"). The registers
+ * zmm20 to zmm23 of the avx512 variants cause no penalty. */
 .macro VZERO size
 	.if \size == 32
 	vzeroupper
@@ -98,7 +98,7 @@
 	ret
 .endm
 
-/* Copies v to 2v bytes and returns. fixup: that of the second store. */
+/* Copies v to 2v bytes and returns. fixup: the fixup of the second store. */
 .macro TWO v, r, fixup
 	LOAD \v, (%rsi), %\r\()0
 	LOAD \v, -\v(%rsi,%rdx), %\r\()1
@@ -156,10 +156,10 @@
 .endm
 
 /*
- * Where a faulting store resumes: advances by what its block has stored, then copies the rest byte
- * by byte. 991 to 993: 1 to 3 vectors stored; 9902 to 9948: 2 to 48 bytes. 99: nothing of this
- * block stored, but perhaps the unaligned first vector, of which only the bytes up to the boundary
- * have been advanced over: it reaches to r8.
+ * Where a faulting store resumes: advances by what its block has stored, then copies the rest byte by byte. 991 to
+ * 993: 1 to 3 vectors are stored; 9902 to 9948: 2 to 48 bytes. 99: nothing of this block is stored. The unaligned
+ * first vector, which reaches to r8, may be stored, though rdi was advanced only to the boundary after its start; so
+ * the bytes up to r8 are skipped.
  */
 .macro FIXUPS v, bytes
 991:	mov	$\v, %eax
@@ -183,9 +183,9 @@
 	ETCH_EX_PLAIN 9b, 95b
 .endm
 
-/* Fixups of the stores at the end of the buffer. 9971 to 9973, LAST: all but three, two or one
- * vector have been stored; a negative number means that the bytes had been copied before. 9970,
- * FOUR: all but one vector, or the first two. Place before FIXUPS. */
+/* Fixups of the stores at the end of the buffer. 9971 to 9973 belong to LAST: all but three, two or one vector have
+ * been stored; a negative number means that the bytes had been copied before. 9970 belongs to FOUR: all but one
+ * vector have been stored, or the first two. Place before FIXUPS. */
 .macro FIXUPS_END v
 9970:	mov	$2*\v, %ecx
 	lea	-\v(%rdx), %rax
@@ -203,9 +203,8 @@
 .endm
 
 /*
- * Defines a copy function. v: bytes of a vector register; r followed by 0 to 3 is its name. rep:
- * size from which rep movsb is used, 0 = never (ERMS, Intel Optimization Reference Manual,
- * "enhanced rep movsb").
+ * Defines a copy function. v: bytes of a vector register; its name is r followed by 0 to 3. rep: the size from which
+ * rep movsb is used, 0 = never (ERMS, Intel Optimization Reference Manual, "enhanced rep movsb").
  */
 .macro COPY name, v, r, rep
 	.globl	\name
@@ -292,7 +291,7 @@
 	.else
 	FIXUPS \v, "02, 04, 08"
 	.endif
-	.if \v > 16 /* avx512 too: 32 to 63 bytes are copied with ymm0 */
+	.if \v > 16 /* avx512 needs it too: 32 to 63 bytes are copied with ymm0 */
 	vzeroupper
 	.endif
 	ret
@@ -315,7 +314,7 @@
 	.endif
 .endm
 
-/* As BLOCK, with non-temporal stores. */
+/* BLOCK with non-temporal stores. */
 .macro NTBLOCK v, r
 	LOAD \v, (%rsi), %\r\()0
 	LOAD \v, \v(%rsi), %\r\()1
@@ -329,9 +328,9 @@
 .endm
 
 /*
- * Defines a copy function that bypasses the cache: non-temporal stores of whole lines, and
- * prefetchnta ahead of the loads, which minimizes what a line displaces (Intel SDM vol. 1,
- * 10.4.6.2). The stores are weakly ordered: sfence before every return, also after a fault.
+ * Defines a copy function that bypasses the cache: it makes non-temporal stores of whole lines, and prefetchnta ahead
+ * of the loads, which minimizes what a line displaces (Intel SDM vol. 1, 10.4.6.2). The stores are weakly ordered, so
+ * there is an sfence before every return, also after a fault.
  */
 	.set	NT_PAGES_FROM, 8 << 20
 .macro COPY_NT name, v, r, plain
@@ -344,7 +343,7 @@
 	endbr64
 	cmp	$512, %rdx
 	jb	\plain
-	/* One unaligned line by plain stores; from then on dst is aligned to 64. */
+	/* Plain stores write one unaligned line; from then on dst is aligned to 64. */
 	mov	%rdi, %r8
 	LOAD 16, (%rsi), %xmm0
 	LOAD 16, 16(%rsi), %xmm1
@@ -362,9 +361,9 @@
 	cmp	$NT_PAGES_FROM, %rdx
 	jb	7f
 	/*
-	 * While four pages are copied, in order, the next four are prefetched in parallel: several
-	 * streams from memory instead of one. A source of this size replaces the contents of the
-	 * second level cache in any case, so prefetcht1 loses nothing.
+	 * While four pages are copied, in order, the next four are prefetched in parallel, so that several streams come
+	 * from memory instead of one. A source of this size replaces the contents of the second level cache in any case,
+	 * so prefetcht1 loses nothing.
 	 */
 	lea	16384(%rsi), %r9
 	.p2align 4

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * extable.c: resumes a fault at an instruction of an exception table (etch/extable.h) at its
- * fixup.
+ * extable.c: resumes a fault at an instruction of an exception table (etch/extable.h) at its fixup.
  *
- * RULES OF THIS FILE. handler(), etch_fixup_exception() and the functions that they call run in
- * signal context, on a thread stopped anywhere, perhaps inside libetch with its lock held,
- * perhaps before a lazily bound symbol is: no malloc, no lock, no thread-local storage, no
- * errno, no call but to this file, chain.h and sys.h. They resume by editing the context that
- * the kernel saved, never by longjmp. They read modules' tables and the blocks of this file;
- * between readers_enter() and readers_leave() neither is freed.
+ * RULES OF THIS FILE. handler(), etch_fixup_exception() and the functions that they call run in signal context, on a
+ * thread that may be stopped anywhere, perhaps inside libetch with its lock held, perhaps before a lazily bound
+ * symbol is resolved: no malloc, no lock, no thread-local storage, no errno, and calls only to this file, chain.h and
+ * sys.h. They resume by editing the context that the kernel saved, never by longjmp. They read modules' tables and
+ * the blocks of this file; between readers_enter() and readers_leave() neither is freed.
  */
 #include <errno.h>
 #include <link.h>
@@ -42,7 +40,7 @@ struct ex_table {
 	size_t count;
 	struct key *key;    /* null: ex is sorted, and searched in place */
 	uint32_t uses;      /* registrations: several objects of a module may register the same table */
-	uint16_t unusable;  /* unloaded while a reader did not leave: the block is never reused */
+	uint16_t unusable;  /* unloaded while a reader did not leave in time: the block is never reused */
 	uint16_t permanent; /* its module is never unloaded */
 };
 
@@ -53,8 +51,8 @@ static struct ex_table first[16], *spare = first;
 static size_t spare_count = 16;
 
 /*
- * The number of threads inside a lookup. A thread that unloads a table first empties its address
- * range and then waits until the count has been zero: later lookups skip the table.
+ * The number of threads inside a lookup. A thread that unloads a table first empties its address range, so that later
+ * lookups skip the table, and then waits until the count has been zero.
  */
 static uint32_t readers;
 
@@ -62,11 +60,11 @@ static void readers_enter(void) { __atomic_add_fetch(&readers, 1, __ATOMIC_SEQ_C
 
 static void readers_leave(void) { __atomic_sub_fetch(&readers, 1, __ATOMIC_RELEASE); }
 
-/* In the child of a fork(2): the count was copied, the threads were not. */
+/* Runs in the child of a fork(2): the count was copied, but the threads were not. */
 static void readers_reset(void) { readers = 0; }
 
-/* Waits until there is no reader. Returns 1, or 0 if one stays for long: a thread that a debugger
- * has stopped. */
+/* Waits until there is no reader. Returns 1, or 0 if a reader stays for long, such as a thread that a debugger has
+ * stopped. */
 static int readers_wait(void)
 {
 	for (unsigned i = 0; i < 1u << 16; i++) {
@@ -126,7 +124,7 @@ struct code {
 		uint64_t start, end;
 	} range[8]; /* executable segments: linkers write one */
 	unsigned count;
-	int permanent; /* never unloaded: the program, or linked with -z nodelete */
+	int permanent; /* never unloaded: the program, or a module linked with -z nodelete */
 };
 
 static int never_unloaded(const struct dl_phdr_info *info, const ElfW(Phdr) * p)
@@ -196,8 +194,8 @@ static struct ex_table *table_new(void)
 	return t;
 }
 
-/* Fills a block whose range is empty. Returns 1; 0 without memory, or for a malformed table, whose
- * registers and resume addresses cannot be trusted. */
+/* Fills a block whose range is empty. Returns 1, or 0 if there is no memory or the table is malformed: its registers
+ * and resume addresses cannot be trusted then. */
 static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n, const struct code *c)
 {
 	uint64_t low = UINT64_MAX, high = 0, last = 0;
@@ -211,8 +209,7 @@ static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n,
 			return 0;
 		sorted &= insn >= last;
 		last = insn;
-		/* No code of this module: the entry belongs to code that was dropped from the
-		 * file. */
+		/* The instruction is in no code of this module: the entry belongs to code that was dropped from the file. */
 		if (!code_has(c, insn))
 			continue;
 		if (!code_has(c, fixup_of(&start[i])))
@@ -236,7 +233,7 @@ static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n,
 	t->count = n;
 	t->uses = 1;
 	t->permanent = (uint16_t)c->permanent;
-	/* Published last: a reader that sees a non-empty range finds the rest complete. */
+	/* The range is published last: a reader that sees a non-empty range finds the rest complete. */
 	__atomic_store_n(&t->high, high, __ATOMIC_RELEASE);
 	__atomic_store_n(&t->low, low, __ATOMIC_RELEASE);
 	return 1;
@@ -261,7 +258,7 @@ ETCH_API void etch_extable_load_v1(const struct etch_ex *start, const struct etc
 
 	if (stop <= start || ((uintptr_t)start & 3) || size % sizeof(*start))
 		return;
-	/* Outside libetch's lock, since it takes the dynamic linker's lock. */
+	/* Called outside libetch's lock, because it takes the dynamic linker's lock. */
 	if (!dl_iterate_phdr(code_find, &c))
 		return;
 	if (etch_lock())
@@ -281,7 +278,7 @@ ETCH_API void etch_extable_unload_v1(const struct etch_ex *start)
 {
 	struct ex_table *t;
 
-	/* At exit code and threads that execute it outlive their module's destructors. */
+	/* At exit, code and the threads that execute it outlive their module's destructors. */
 	if (__atomic_load_n(&exiting, __ATOMIC_RELAXED))
 		return;
 	if (etch_lock())
@@ -375,7 +372,7 @@ ETCH_API int etch_fault_expected(const void *instruction)
 	return ex_find((uint64_t)(uintptr_t)instruction, &f);
 }
 
-/* The handlers of SIGSEGV and SIGBUS, with those installed before. */
+/* The chains to the handlers of SIGSEGV and SIGBUS that were installed before. */
 static struct chain segv_before, bus_before;
 
 static void handler(int sig, siginfo_t *info, void *context)
@@ -403,7 +400,8 @@ ETCH_API int etch_fault_init(void)
 	static int exit_registered;
 	int err, had;
 
-	own_find(); /* also here: a program's constructor may call before own_register() has run */
+	own_find(); /* called here too, because a program's constructor may call this function before own_register() has
+	             * run */
 	if (etch_lock())
 		return -EBUSY;
 	had = segv_before.installed;
