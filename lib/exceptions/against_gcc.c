@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * against_gcc.c: holds records against libgcc's own walk of the same stack, frame by frame: its registers, the
- * function, its table and the size of its arguments. Where they differ, a line says so, and the exception is libgcc's.
+ * against_gcc.c: compares records with libgcc's own walk of the same stack, frame by frame: the registers, the
+ * function, its table and the size of its arguments. If they differ, a line says so, and libgcc handles the
+ * exception.
  *
- * libgcc walks from this file's function on; its frames are compared from the one on that the exception came from, and
+ * libgcc's walk begins at this file's function; its frames are compared from the frame that the exception came from,
  * as far as there are records.
  */
 #include <stddef.h>
@@ -16,8 +17,8 @@ struct check {
 	struct records_view *view;
 	checked_fn *fn;
 	void *arg;
-	bool met;      /* libgcc's walk has come to the frame */
-	bool differ;   /* from libgcc */
+	bool met;      /* libgcc's walk has reached the frame */
+	bool differ;   /* something differs from libgcc */
 	uint64_t last; /* the return address of the record that led here */
 };
 

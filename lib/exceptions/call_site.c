@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * call_site.c: reads a language-specific data area as the personality routines of C++ (libsupc++/eh_personality.cc), C
- * (libgcc, unwind-c.c) and Rust (std::sys::personality::dwarf::eh) do. What they would decide by the exception is
- * SITE_ASK, and so is each table of unusual form.
+ * call_site.c: reads a language-specific data area as the personality routines of C++ (libsupc++/eh_personality.cc),
+ * C (libgcc, unwind-c.c) and Rust (std::sys::personality::dwarf::eh) do. The result is SITE_ASK where their decision
+ * depends on the exception, and for every table of unusual form.
  *
- * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc. The caller knows the module to stay.
+ * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc. The caller knows that the module stays loaded.
  */
 #include <string.h>
 
@@ -49,7 +49,7 @@ static uint64_t read_leb(struct reader *in, int is_signed)
 	return v;
 }
 
-/* A number in an encoding (DW_EH_PE_*) that is relative to nothing, as those of call sites are. */
+/* Reads a number in an encoding (DW_EH_PE_*) that is relative to nothing, as the numbers of call sites are. */
 static uint64_t read_number(struct reader *in, uint8_t encoding)
 {
 	switch (encoding) {
@@ -66,7 +66,8 @@ static uint64_t read_number(struct reader *in, uint8_t encoding)
 	}
 }
 
-/* What a chain of actions may do: handlers for types and a cleanup can be told, exception specifications cannot. */
+/* Tells what a chain of actions may do: it recognizes handlers for types and a cleanup, but not exception
+ * specifications. */
 static enum call_site actions_read(struct reader in)
 {
 	enum call_site site = SITE_TYPES;
@@ -111,9 +112,10 @@ enum call_site call_site_read(enum language language, uint64_t lsda, uint64_t st
 		return SITE_ASK;
 	if (!lsda)
 		return SITE_NONE;
-	if (read_bytes(&in, 1) != 0xff) /* landing pads are relative to something else than the function: nobody's */
+	if (read_bytes(&in, 1) != 0xff) /* landing pads are relative to something other than the function, which no
+	                                 * compiler writes */
 		return SITE_ASK;
-	if (read_bytes(&in, 1) != 0xff) /* where the types are */
+	if (read_bytes(&in, 1) != 0xff) /* offset of the table of types */
 		read_leb(&in, 0);
 	encoding = (uint8_t)read_bytes(&in, 1);
 	length = read_leb(&in, 0);
@@ -134,6 +136,6 @@ enum call_site call_site_read(enum language language, uint64_t lsda, uint64_t st
 		*landing = start + pad;
 		return landing_site(language, actions, action, in.end);
 	}
-	/* A call that must not throw: std::terminate() in C++, as a Rust panic; C goes on. */
+	/* A call that must not throw: C++ and a Rust panic call std::terminate() or alike; C continues to the caller. */
 	return language == LANGUAGE_C && !in.bad ? SITE_NONE : SITE_ASK;
 }

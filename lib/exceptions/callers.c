@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * callers.c: finds, for the line at the start of a program, whose exceptions reach this library. A file that raises
- * exceptions by a libgcc of its own has no relocation to _Unwind_RaiseException, or one that is bound to another
- * definition.
+ * callers.c: finds out whose exceptions reach this library, for the line at the start of a program. A file that
+ * raises exceptions through a libgcc of its own has no relocation to _Unwind_RaiseException, or one that is bound to
+ * another definition.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -15,13 +15,13 @@
 
 #define RAISE "_Unwind_RaiseException"
 
-/* Missing in a static program. */
+/* dlsym(3) is missing in a static program. */
 extern void *dlsym(void *, const char *) __attribute__((weak));
 
 struct callers {
-	/* This library, and a sanitizer, which has a function of that name and goes on to this one. */
+	/* This library, and a sanitizer, which has a function of that name that calls this library's. */
 	struct prepare_image own, passer;
-	bool first; /* what is bound later is bound to one of them */
+	bool first; /* slots that are bound later are bound to one of them */
 	char *out;
 	size_t size, length;
 	unsigned count;
@@ -66,7 +66,7 @@ static bool tables_open(const struct prepare_image *im, struct tables *t)
 	return loaded_inside(im, symbols, sizeof(Elf64_Sym)) && loaded_inside(im, strings, t->strings_size);
 }
 
-/* Is a relocation one to the symbol, by which the call comes here? */
+/* Is a relocation one against the symbol, and does the call through it come here? */
 static bool comes_here(const struct callers *c, const struct prepare_image *im, const struct tables *t,
                        const Elf64_Rela *r)
 {
@@ -78,7 +78,7 @@ static bool comes_here(const struct callers *c, const struct prepare_image *im, 
 	    memcmp(t->strings + s->st_name, RAISE, sizeof(RAISE)) != 0 || !loaded_inside(im, at, 8))
 		return false;
 	memcpy(&to, (const void *)(uintptr_t)at, 8);
-	/* A slot that is bound by the first call has an address in its own file until then. */
+	/* Until the first call binds a lazily bound slot, it holds an address in its own file. */
 	return leads_here(c, to) || (c->first && is_inside(im, to));
 }
 
@@ -106,7 +106,7 @@ static int file_look(struct dl_phdr_info *info, size_t size, void *arg)
 
 	(void)size;
 	loaded_from(info, &im);
-	/* libgcc calls it itself, for _Unwind_Resume_or_Rethrow(). */
+	/* libgcc calls the function itself, for _Unwind_Resume_or_Rethrow(). */
 	if (im.start >= im.end || im.start == c->own.start || strstr(info->dlpi_name, "/libgcc_s.so") ||
 	    (im.start == c->passer.start && *info->dlpi_name) || !tables_open(&im, &t))
 		return 0;

@@ -2,16 +2,16 @@
 /*
  * entry_x86.S: the functions that raise and resume exceptions, and the landing.
  *
- * Each calls its C function (raise.c) with the exception and the registers of its caller, and that answers:
+ * Each calls its C function (raise.c) with the exception and the registers of its caller, and the C function answers:
  *
- *     -1 (LAND)       land: registers, stack pointer and address are in the second half of what it was given
+ *     -1 (LAND)       land: registers, stack pointer and address are in the second half of the struct it was given
  *     -2 (HAND_OVER)  libgcc's function takes the caller's place, with all registers as they came
  *     else            return it
  *
- * A walk finds the stack at every instruction. Until the last register is loaded it is the thrower's, whose registers
- * are saved here. Then it is the stack from the frame with the landing pad on, at its call: rsi is that frame's stack
- * pointer there, and the word below still holds the call's return address. It is not in the way of a signal handler
- * (RECORD_ARGS_SIZE).
+ * A walk finds the stack at every instruction. Until the last register is loaded it is the thrower's stack, and the
+ * thrower's registers are saved here. Then it is the stack from the frame with the landing pad on, at the call of
+ * that frame: rsi is that frame's stack pointer there, and the word below it still holds the call's return address. A
+ * signal handler does not overwrite that word (RECORD_ARGS_SIZE).
  */
 #ifdef __CET__ /* the property note that the compiler emits for C files */
 #include <cet.h>
@@ -19,8 +19,8 @@
 #define _CET_ENDBR
 #endif
 
-#define CAME 0    /* rbx rbp r12 r13 r14 r15 rsp rip, as struct frame */
-#define LAND 64   /* the same, of the landing */
+#define CAME 0    /* rbx rbp r12 r13 r14 r15 rsp rip, as in struct frame */
+#define LAND 64   /* the same registers for the landing */
 #define LAND_RSP 112
 #define LAND_RIP 120
 #define LAND_CFA 128
@@ -99,14 +99,14 @@ exceptions_land:
 	.cfi_restore r13
 	.cfi_restore r14
 	.cfi_restore r15
-	/* libgcc's probe, at which debuggers stop to follow an exception: arguments are the frame and the address. */
+	/* libgcc's probe, at which debuggers stop to follow an exception; its arguments are the frame and the address. */
 990:	nop
 	mov	%rdi, %rsp
 	notrack jmp *%rcx
 	.cfi_endproc
 	.size	exceptions_land, .-exceptions_land
 
-	/* SystemTap's note (sys/sdt.h): the address of the probe, of .stapsdt.base, and of a semaphore. */
+	/* SystemTap's note (sys/sdt.h): the addresses of the probe, of .stapsdt.base, and of a semaphore. */
 	.section .note.stapsdt, "?", "note"
 	.balign	4
 	.long	992f-991f, 994f-993f, 3

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file_places.c: modules that may be unloaded, by where they are and their build-id. A list to which entries are added
- * only.
+ * file_places.c: a list of modules that may be unloaded, with their places in memory and build-ids. Entries are only
+ * added to it.
  *
- * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc but memcpy, memcmp and _dl_find_object.
+ * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock; of libc only memcpy, memcmp and _dl_find_object.
  */
 #include <dlfcn.h>
 #include <string.h>
 
 #include "exceptions/file_places.h"
 
-/* A file at a place. Its build-id lies in its first page, which each file that is mapped there has. */
+/* A file at a place. Its build-id lies in its first page, which every file that is mapped there has. */
 struct place {
 	uint64_t start, end, id_at;
 	uint32_t id_size, ready;
@@ -19,7 +19,7 @@ struct place {
 
 #define PLACES 4096u
 static struct place places[PLACES];
-static uint32_t places_count = 1; /* 0 stands for modules that stay */
+static uint32_t places_count = 1; /* 0 stands for modules that are never unloaded */
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));

@@ -2,19 +2,19 @@
 /*
  * file_places.h: which file is mapped at a place (file_places.c). Async-signal-safe and thread-safe.
  *
- * Where a module has been unloaded another may be loaded, at the same address. What is known of code or data there
- * belongs to a number, and holds if place_is().
+ * After a module has been unloaded, another may be loaded at the same address. What is known about code or data there
+ * belongs to a number, and holds if place_is() says so.
  */
 #ifndef ETCH_LIB_EXCEPTIONS_FILE_PLACES_H
 #define ETCH_LIB_EXCEPTIONS_FILE_PLACES_H
 
 #include "unwind/unwind_internal.h"
 
-/* The number of the file that this is, at its place; 0 if it has no build-id in its first page, or there is no room. */
+/* The number of this file at its place; 0 if it has no build-id in its first page, or the list is full. */
 uint32_t place_number(const struct prepare_image *im);
 
-/* Is the file of this number, which is not 0, the one that is mapped where the address is? The caller knows that module
- * to stay meanwhile. */
+/* Is the file with this number, which is not 0, the one that is mapped at the address? The caller knows that the
+ * module stays loaded during the call. */
 bool place_is(uint32_t number, uint64_t at);
 
 #endif

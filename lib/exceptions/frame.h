@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* In this order entry_x86.S stores and loads them. */
+/* entry_x86.S stores and loads the registers in this order. */
 enum frame_register {
 	FRAME_RBX,
 	FRAME_RBP,
@@ -15,7 +15,7 @@ enum frame_register {
 	FRAME_R13,
 	FRAME_R14,
 	FRAME_R15,
-	FRAME_SAVED, /* how many registers a callee preserves, beside rsp */
+	FRAME_SAVED, /* the number of registers, except rsp, that a callee preserves */
 	FRAME_RSP = FRAME_SAVED,
 	FRAME_RIP, /* a return address */
 	FRAME_COUNT,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gcc_abi.h: what raisers, personality routines and libgcc share (Itanium C++ ABI: Exception Handling, level I), and
- * libgcc's own layout of a context (unwind-dw2.c of gcc 4.3 and later), which start.c compares with the libgcc that is
- * there.
+ * gcc_abi.h: the types that raisers, personality routines and libgcc share (Itanium C++ ABI: Exception Handling,
+ * level I), and libgcc's own layout of a context (unwind-dw2.c of gcc 4.3 and later), which start.c compares with
+ * that of the libgcc in the process.
  */
 #ifndef ETCH_LIB_EXCEPTIONS_GCC_ABI_H
 #define ETCH_LIB_EXCEPTIONS_GCC_ABI_H
@@ -26,9 +26,9 @@ enum action {
 };
 
 /*
- * struct _Unwind_Exception. The private words mean to this library what they mean to libgcc, so that either can go on
- * with the other's exception: private_1 is the stop function of a forced unwind, or 0; private_2 the stack pointer of
- * the frame with the handler.
+ * struct _Unwind_Exception. The private words mean to this library what they mean to libgcc, so that either can
+ * continue with the other's exception: private_1 is the stop function of a forced unwind, or 0; private_2 is the
+ * stack pointer of the frame with the handler.
  */
 struct exception {
 	uint64_t class;
@@ -60,7 +60,7 @@ struct gcc_context {
 	uint8_t by_value[DWARF_COUNT];
 };
 
-#define GCC_CONTEXT_EXTENDED ((uint64_t)1 << 62) /* flags: by_value is there */
+#define GCC_CONTEXT_EXTENDED ((uint64_t)1 << 62) /* flags: the context has by_value */
 #define GCC_CONTEXT_SIGNAL   ((uint64_t)1 << 63) /* flags: ra is the address of an interrupted instruction */
 
 typedef int personality_fn(int version, int actions, uint64_t class, struct exception *e, struct gcc_context *context);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * personalities.c: a list, to which entries are added only. A process has one for each module and language, since each
- * module has a pointer of its own.
+ * personalities.c: a list of personality routines, to which entries are only added. A process has one entry for each
+ * module and language, because each module has a pointer of its own.
  *
- * A routine whose tables are known is told by its name in the dynamic symbol table of its module: libstdc++ may be
- * loaded late, and more than once. A program with one of its own has that name only in a table for debuggers, which is
- * not looked at.
+ * A routine whose tables are known is recognized by its name in the dynamic symbol table of its module: libstdc++ may
+ * be loaded late, and more than once. A program with a routine of its own has that name only in a table for
+ * debuggers, which is not read.
  *
- * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc but memcpy and strcmp.
+ * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock; of libc only memcpy and strcmp.
  */
 #include <elf.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 struct personality personalities[PERSONALITIES];
 static uint32_t entered = 1; /* 0 stands for none */
 
-/* The routines that the program sees, in a static program the only ones. */
+/* The routines that the program sees; in a static program they are the only ones. */
 extern void __gxx_personality_v0(void) __attribute__((weak));
 extern void __gcc_personality_v0(void) __attribute__((weak));
 extern void rust_eh_personality(void) __attribute__((weak));
@@ -33,7 +33,7 @@ static const struct {
 	{"rust_eh_personality", rust_eh_personality, LANGUAGE_RUST},
 };
 
-/* ---- names of a module that stays meanwhile ------------------------------------------ */
+/* ---- names of a module that stays loaded ---------------------------------------------- */
 
 struct names {
 	const Elf64_Sym *symbols;
@@ -61,7 +61,8 @@ static bool names_open(const struct prepare_image *im, struct names *n)
 	return n->symbols && n->strings && n->hash;
 }
 
-/* The address of a symbol that the module defines; 0: none. The hash: https://flapenguin.me/elf-dt-gnu-hash */
+/* The address of a symbol that the module defines; 0 if there is none. The hash:
+ * https://flapenguin.me/elf-dt-gnu-hash */
 static uint64_t names_find(const struct prepare_image *im, const struct names *n, const char *name)
 {
 	const uint32_t *bucket = n->hash + 4 + 2 * n->hash[2], *chain = bucket + n->hash[0];
@@ -84,7 +85,7 @@ static uint64_t names_find(const struct prepare_image *im, const struct names *n
 
 /* ---- the list ------------------------------------------------------------------------ */
 
-/* Which language's the function is, and its module. */
+/* Finds out which language and which module the function belongs to. */
 static void function_look(struct personality *p)
 {
 	struct prepare_image im;

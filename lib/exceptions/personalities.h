@@ -12,17 +12,17 @@
 
 struct personality {
 	uint64_t at;       /* its address, or that of a pointer to it */
-	uint64_t function; /* its address when it was entered here */
+	uint64_t function; /* its address at the time of entry here */
 	uint8_t indirect;
 	uint8_t language; /* enum language */
 	uint8_t ready;
-	uint32_t module; /* that has the function: its number (file_places.h); 0: one that is never unloaded */
+	uint32_t module; /* number of the function's module (file_places.h); 0: a module that is never unloaded */
 };
 
 #define PERSONALITIES 4096u
 extern struct personality personalities[PERSONALITIES];
 
-/* Enters it, or finds it: its number, or 0 if there is no room. */
+/* Enters a routine, or finds it. Returns its number, or 0 if the list is full. */
 unsigned personality_enter(uint64_t at, bool indirect);
 
 static inline uint64_t personality_function(const struct personality *p)

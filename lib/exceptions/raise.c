@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * raise.c: raising an exception in two phases (Itanium C++ ABI: Exception Handling, 1.3), with a record (records.h) for
- * each return address in place of .eh_frame.
+ * raise.c: raises an exception in two phases (Itanium C++ ABI: Exception Handling, 1.3), with a record (records.h)
+ * for each return address in place of .eh_frame.
  *
- * The first phase looks for the frame with the handler, and notes the first frame on the way at which the second phase
- * has anything to do. Whatever a record cannot express hands over to libgcc, which begins where this began. Nothing has
- * changed by then: the first phase changes nothing; and the second, before it lands, has only asked personality
- * routines that had nothing to do.
+ * The first phase looks for the frame with the handler, and notes the first frame on the way at which the second
+ * phase has anything to do. Whatever a record cannot express is handed over to libgcc, which starts from the same
+ * frame as this library did. Nothing has changed by then: the first phase changes nothing, and the second, before it
+ * lands, has only asked personality routines that had nothing to do.
  *
  * RULES OF THIS FILE. An exception may be thrown in a signal handler: no malloc, no lock.
  */
@@ -20,11 +20,11 @@
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
 
-/* What entry_x86.S does with the answer of these functions. */
+/* What entry_x86.S does with the result of these functions. */
 enum {
 	LAND = -1,
 	HAND_OVER = -2,
-	/* Not for it. */
+	/* The others do not reach entry_x86.S. */
 	GO_ON = -3, /* to the caller's frame */
 	FOUND = -4, /* the frame with the handler */
 };
@@ -38,13 +38,13 @@ struct raise {
 	/* The first frame at which the second phase has something to do. */
 	struct frame first;
 	bool is_first;
-	bool is_context; /* `context` has what is the same for each frame */
+	bool is_context; /* `context` has the members that are the same for each frame */
 	struct gcc_context context;
 };
 
 /* ---- personality routines ------------------------------------------------------------ */
 
-/* What personality routines get: registers by value, so that libgcc's functions do for it. */
+/* Prepares what personality routines get: registers by value, which libgcc's functions accept. */
 static void context_begin(struct raise *x)
 {
 	struct gcc_context *c = &x->context;
@@ -77,7 +77,7 @@ static int ask(struct raise *x, const struct record *r, int actions)
 }
 
 /* Is it still the routine that the record was made for? A module that has been loaded again may have been bound to
- * another one, or another file be where that was. */
+ * another routine, or another file may be at the routine's address. */
 static bool same_personality(struct records_view *v, const struct record *r)
 {
 	const struct personality *p = &personalities[r->personality];
@@ -92,7 +92,7 @@ static bool same_personality(struct records_view *v, const struct record *r)
 	return true;
 }
 
-/* What can be told of the frame without its personality routine. */
+/* What is known about the frame without asking its personality routine. */
 static enum call_site site_of(struct raise *x, const struct record *r)
 {
 	if (!r->personality)
@@ -104,15 +104,15 @@ static enum call_site site_of(struct raise *x, const struct record *r)
 
 /* ---- types that do not match --------------------------------------------------------- */
 
-/* The class of what g++'s throw makes, in one word: "GNUCC++\0". */
+/* The class of the exceptions that g++'s throw makes, in one word: "GNUCC++\0". */
 #define CLASS_CXX 0x474e5543432b2b00u
 
 /* struct __cxa_exception ends with the exception, and begins with the address of the type's std::type_info. */
 #define CXX_TYPE_OFFSET 80u
 
 /*
- * The type of the exception, if what is known of it stays true: neither it, nor the types that the handlers of the
- * frame are for, can be unloaded. 0: not so.
+ * The type of the exception, if what is known about it stays true: neither the type nor the types of the frame's
+ * handlers can be unloaded. 0 otherwise.
  */
 static uint64_t type_of(const struct raise *x, const struct record *r)
 {
@@ -132,7 +132,7 @@ static bool type_is_known(const struct record *r, uint64_t type)
 	return false;
 }
 
-/* The personality routine has said that no handler of the call matches the type. */
+/* Called when the personality routine has said that no handler of the call matches the type. */
 static void type_learn(const struct record *r, uint64_t type)
 {
 	uint64_t *to = (uint64_t *)(uintptr_t)r->not_type, none = 0;
@@ -158,7 +158,7 @@ static void first_note(struct raise *x)
 	x->is_first = true;
 }
 
-/* One frame. */
+/* Handles one frame in the first phase. */
 static int search(struct raise *x, const struct record *r)
 {
 	enum call_site site = site_of(x, r);
@@ -203,7 +203,7 @@ static int land(struct raise *x, const struct record *r, uint64_t rip, uint64_t 
 	return LAND;
 }
 
-/* As the frame's personality routine has set the context. */
+/* Lands as the frame's personality routine has set the context. */
 static int land_by(struct raise *x, const struct record *r)
 {
 	const struct gcc_context *c = &x->context;
@@ -215,7 +215,7 @@ static int land_by(struct raise *x, const struct record *r)
 	return land(x, r, c->ra, c->reg[DWARF_RAX], c->reg[DWARF_RDX]);
 }
 
-/* One frame. */
+/* Handles one frame in the second phase. */
 static int unwind(struct raise *x, const struct record *r)
 {
 	bool is_handler = x->frame.reg[FRAME_RSP] == x->e->private_2;
@@ -243,7 +243,7 @@ static int unwind(struct raise *x, const struct record *r)
 
 typedef int step_fn(struct raise *x, const struct record *r);
 
-/* Goes from frame to frame until there is something else to do than GO_ON. */
+/* Goes from frame to frame until a step returns something other than GO_ON. */
 static inline __attribute__((always_inline)) int frames_walk(struct raise *x, step_fn *step)
 {
 	for (;;) {
@@ -273,7 +273,7 @@ static bool checked_step(void *arg, const struct record *r)
 	return c->what == GO_ON;
 }
 
-/* The same beside libgcc's walk. */
+/* frames_walk() beside libgcc's walk. */
 static int frames_check(struct raise *x, step_fn *step)
 {
 	struct checked c = {x, step, HAND_OVER};
@@ -285,7 +285,7 @@ static int frames_check(struct raise *x, step_fn *step)
 
 /* ---- entries (entry_x86.S) ------------------------------------------------------------- */
 
-/* False: libgcc does it. */
+/* Returns false if libgcc handles the exception. */
 static bool begin(struct raise *x, struct exception *e, struct entry *entry)
 {
 	x->mode = __atomic_load_n(&exceptions_mode, __ATOMIC_ACQUIRE);
@@ -317,7 +317,7 @@ int exceptions_raise(struct exception *e, struct entry *entry)
 	return frames_walk(&x, unwind); /* through frames that have just been checked */
 }
 
-/* private_1: an unwinding that libgcc was forced to (_Unwind_ForcedUnwind) asks its own function where to stop. */
+/* If private_1 is set, libgcc was forced to unwind (_Unwind_ForcedUnwind), and asks that function where to stop. */
 int exceptions_resume(struct exception *e, struct entry *entry)
 {
 	struct raise x;

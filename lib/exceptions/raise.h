@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * raise.h: what entry_x86.S calls (raise.c).
+ * raise.h: the functions that entry_x86.S calls (raise.c).
  */
 #ifndef ETCH_LIB_EXCEPTIONS_RAISE_H
 #define ETCH_LIB_EXCEPTIONS_RAISE_H
@@ -8,9 +8,9 @@
 #include "exceptions/frame.h"
 #include "exceptions/gcc_abi.h"
 
-/* The same in entry_x86.S. */
+/* entry_x86.S knows this layout. */
 struct entry {
-	struct frame came;          /* the caller's */
+	struct frame came;          /* the caller's registers */
 	uint64_t land[FRAME_COUNT]; /* registers, stack pointer and address of the landing pad */
 	uint64_t cfa;               /* the frame's stack pointer at its call */
 	uint64_t rax, rdx;

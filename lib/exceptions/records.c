@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * records.c: makes records of .eh_frame, and keeps them.
+ * records.c: makes records from .eh_frame, and keeps them.
  *
- * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc but memcpy and _dl_find_object. Memory is only
- * added: blocks of records stay, an index that has become too small stays for those that read it. Two threads may enter
- * the same address at once, and an entry may get lost while the index is replaced: then there are two equal records.
+ * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock; of libc only memcpy and _dl_find_object. Memory is only
+ * added: blocks of records stay, and an index that has become too small stays for those that read it. Two threads may
+ * enter the same address at once, and an entry may get lost while the index is replaced: then there are two equal
+ * records.
  *
- * A module with a frame on the calling thread's stack is not unloaded meanwhile, so its memory is read where it is.
- * What has been kept from an earlier throw may be of another file that was at the same place: record_open() compares
- * the build-id.
+ * A module with a frame on the calling thread's stack is not unloaded during the call, so its memory is read where it
+ * is. What has been kept from an earlier throw may belong to another file that was at the same place: record_open()
+ * compares the build-id.
  */
-/* An exception may be thrown on a small stack: compilers need one or two states, of 250 bytes. */
+/* An exception may be thrown on a small stack. Compilers need one or two states, of 250 bytes each. */
 #define ETCH_CFI_DEPTH 2
 
 #include <string.h>
@@ -34,7 +35,7 @@ struct record_index *records_index = (struct record_index *)(void *)first_index;
 struct record *records_block[RECORDS_BLOCKS] = {first_block};
 static uint32_t records_count;
 
-/* A new record and its number; null without memory. */
+/* Makes a new record and sets its number; null without memory. */
 static struct record *record_new(uint32_t *number)
 {
 	uint32_t n = __atomic_load_n(&records_count, __ATOMIC_RELAXED), block;
@@ -70,7 +71,7 @@ static void index_enter(struct record_index *index, uint64_t ip, uint32_t number
 	}
 }
 
-/* An index of four times the size, with what this one has; null without memory. */
+/* Makes an index of four times the size, with the contents of this one; null without memory. */
 static struct record_index *index_grown(struct record_index *old)
 {
 	uint64_t slots = ((uint64_t)old->mask + 1) * 4, size = sizeof(*old) + 4 * slots;
@@ -93,14 +94,14 @@ static struct record_index *index_grown(struct record_index *old)
 	return now;
 }
 
-/* Keeps a record; null if there is no room. */
+/* Keeps a record; null if there is no memory. */
 static const struct record *record_keep(const struct record *r)
 {
 	struct record_index *index = __atomic_load_n(&records_index, __ATOMIC_ACQUIRE);
 	struct record *kept;
 	uint32_t number;
 
-	/* Threads that come here at once overshoot by their number, and the index stays far from full. */
+	/* Threads that come here at once overshoot by their number, but the index stays far from full. */
 	if (__atomic_load_n(&records_count, __ATOMIC_RELAXED) > index->mask / 2)
 		index = index_grown(index);
 	kept = index ? record_new(&number) : NULL;
@@ -113,7 +114,7 @@ static const struct record *record_keep(const struct record *r)
 
 /* ---- making ------------------------------------------------------------------------ */
 
-/* The registers in the order of enum frame_register; 255: another. */
+/* The register in the order of enum frame_register; 255 if it is another register. */
 static unsigned frame_register_of(unsigned reg)
 {
 	switch (reg) {
@@ -128,7 +129,7 @@ static unsigned frame_register_of(unsigned reg)
 	}
 }
 
-/* Where a register is saved. False if a record cannot say it. */
+/* Notes where a register is saved. False if a record cannot express it. */
 static bool save_take(struct record *r, unsigned reg, uint8_t how, int32_t off)
 {
 	uint8_t from = how == ETCH_BP_RBP ? RECORD_FROM_RBP : 0;
@@ -145,7 +146,7 @@ static bool save_take(struct record *r, unsigned reg, uint8_t how, int32_t off)
 	return true;
 }
 
-/* How the caller's frame is found. */
+/* Notes how the caller's frame is found. False if a record cannot express it. */
 static bool rule_take(struct record *r, const struct etch_cfi_row *row)
 {
 	static const uint8_t saved[5] = {FRAME_RBX, FRAME_R12, FRAME_R13, FRAME_R14, FRAME_R15};
@@ -176,7 +177,7 @@ static bool delta_take(int32_t *delta, uint64_t ip, uint64_t to)
 	return *delta == (int64_t)(to - ip);
 }
 
-/* What the language's tables say of it. */
+/* Notes what the language's tables say about the call. */
 static bool site_take(struct record *r, const struct prepare_image *im, const struct etch_fde *fde)
 {
 	const struct etch_cie *cie = &fde->cie;
@@ -184,7 +185,7 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 
 	if (!delta_take(&r->start, r->ip, im->bias + fde->start))
 		return false;
-	/* The address of the table is stored elsewhere, or is not relative to its place. */
+	/* The address of the table is stored elsewhere. */
 	if (cie->lsda_encoding != ETCH_PE_OMIT && (cie->lsda_encoding & ETCH_PE_INDIRECT))
 		return false;
 	if (lsda && (!loaded_inside(im, lsda, 4) || !delta_take(&r->lsda, r->ip, lsda)))
@@ -205,10 +206,11 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 	return r->site == SITE_ASK || !landing || delta_take(&r->landing, r->ip, landing);
 }
 
-/* Where the function of an entry of .eh_frame_hdr's table begins: in memory, where libgcc compares it. */
+/* The address in memory of the function of an entry of .eh_frame_hdr's table; libgcc compares these. */
 static uint64_t entry_start(struct eh_view *v, uint64_t i) { return v->im->bias + eh_view_start(v, i); }
 
-/* The entry of the table that libgcc takes for an address, by the same steps: a damaged table need not be sorted. */
+/* Finds the entry of the table that libgcc takes for an address, by the same steps, because a damaged table need not
+ * be sorted. */
 static bool entry_find(struct eh_view *v, uint64_t at, uint64_t *entry)
 {
 	uint64_t lo = 0, hi = v->h.count - 1, mid = hi;
@@ -232,14 +234,15 @@ static bool entry_find(struct eh_view *v, uint64_t at, uint64_t *entry)
 	return true;
 }
 
-/* The FDE that libgcc takes for an address. False: none, or not one that is sure to mean the same to both. */
+/* Finds the FDE that libgcc takes for an address. False if there is none, or one that this library and libgcc might
+ * read differently. */
 static bool fde_find(struct eh_view *v, const struct prepare_image *im, uint64_t at, struct etch_fde *fde)
 {
 	uint64_t entry;
 
 	if (!eh_view_open(v, im))
 		return false;
-	/* libgcc reads the table's start for the function's, and the length with its sign. */
+	/* libgcc takes the start in the table for the function's start, and reads the length as a signed number. */
 	if (entry_find(v, at, &entry) && eh_view_fde(v, entry, fde) && fde->start == eh_view_start(v, entry) &&
 	    at - im->bias < fde->end && fde->end - fde->start <= INT32_MAX)
 		return true;
@@ -278,7 +281,7 @@ static const struct record *record_of(uint64_t ip, uint32_t module)
 	return NULL;
 }
 
-/* No record is kept of an address outside of all modules, where a JIT's code comes and goes. */
+/* No record is kept for an address outside all modules, where a JIT's code comes and goes. */
 const struct record *record_open(struct records_view *v, uint64_t ip)
 {
 	const struct record *found = record_find(ip);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * records.h: what .eh_frame and the language's tables say of a return address, read once and kept (records.c).
+ * records.h: what .eh_frame and the language's tables say about a return address, read once and kept (records.c).
  *
- * Async-signal-safe and thread-safe, without a lock: records are only added, and an added one stays as it is. A record
- * belongs to a file at a place in memory: of a module that is never unloaded it holds for good, of any other as long as
- * the module of that place has the same build-id.
+ * Async-signal-safe and thread-safe, without a lock: records are only added, and an added one stays as it is. A
+ * record belongs to a file at a place in memory. If the module is never unloaded, the record holds for good;
+ * otherwise it holds as long as the module at that place has the same build-id.
  */
 #ifndef ETCH_LIB_EXCEPTIONS_RECORDS_H
 #define ETCH_LIB_EXCEPTIONS_RECORDS_H
@@ -13,23 +13,23 @@
 #include "exceptions/frame.h"
 
 #define RECORD_TYPES 2u
-/* Beyond, libgcc takes over: while a thread lands, the return address of the frame's call must lie in the 128 bytes
- * below rsp that a signal handler leaves alone. */
+/* With more bytes of arguments libgcc takes over: while a thread lands, the return address of the frame's call must
+ * lie in the 128 bytes below rsp that a signal handler does not touch. */
 #define RECORD_ARGS_SIZE 112u
 
 struct record {
 	uint64_t ip;
 	int32_t cfa_off;
 	int16_t cfa_add;    /* with RECORD_DEREF */
-	uint16_t args_size; /* what a landing pad expects to be popped */
-	uint8_t base;       /* the register (enum frame_register) that the CFA is relative to; RECORD_ODD: see below */
+	uint16_t args_size; /* bytes of arguments that a landing pad expects to be popped */
+	uint8_t base;       /* the register (enum frame_register) that the CFA is relative to; or RECORD_ODD */
 	uint8_t flags;
 	uint8_t saved;             /* one bit for each register that the function has saved */
 	uint8_t site;              /* enum call_site */
 	uint16_t personality;      /* personalities.h; 0: none */
-	uint16_t module;           /* 0: one that is never unloaded */
+	uint16_t module;           /* 0: a module that is never unloaded */
 	int16_t slot[FRAME_SAVED]; /* where a register is saved, in words from the CFA, or from rbp with RECORD_FROM_RBP */
-	/* From ip. */
+	/* Relative to ip: */
 	int32_t start;   /* the function */
 	int32_t lsda;    /* with RECORD_LSDA */
 	int32_t landing; /* the landing pad of a cleanup */
@@ -37,7 +37,7 @@ struct record {
 	uint64_t not_type[RECORD_TYPES];
 };
 
-/* Nothing is known that a record can express: libgcc takes over. */
+/* `base` of a record that cannot express what is known: libgcc takes over. */
 #define RECORD_ODD 0xffu
 
 enum {
@@ -48,20 +48,20 @@ enum {
 
 _Static_assert(sizeof(struct record) == 64, "a record is a line of cache");
 
-/* Of which modules a throw knows that they are those of its records: the last one it met that may be unloaded. It need
- * not ask again: a module with a frame on the thread's stack stays. */
+/* What a throw knows about modules: the last module that may be unloaded and is known to be that of its records. The
+ * throw need not ask again, because a module with a frame on the thread's stack stays. */
 struct records_view {
 	uint32_t module;      /* 0: none yet */
-	uint32_t asked;       /* this throw has begun to look at modules */
-	uint32_t personality; /* whose routine is known to be where it was; 0: none yet */
+	uint32_t asked;       /* this throw has begun to examine modules */
+	uint32_t personality; /* number of the routine that is known to be where it was; 0: none yet */
 };
 
-/* The record of a return address on this thread's stack; null: there is none, and libgcc takes over. */
+/* The record of a return address on this thread's stack; null if there is none, and libgcc takes over. */
 const struct record *record_open(struct records_view *v, uint64_t ip);
 
 /* ---- the table -------------------------------------------------------------------- */
 
-/* An open hash of the numbers of records, counted from 1. Replaced by a larger one when it is half full. */
+/* An open hash table of the numbers of records, counted from 1. A larger table replaces it when it is half full. */
 struct record_index {
 	uint32_t shift; /* 64 minus the logarithm of the number of slots */
 	uint32_t mask;
@@ -86,7 +86,7 @@ static inline uint32_t record_slot(const struct record_index *index, uint64_t ip
 	return (uint32_t)(ip * 0x9e3779b97f4a7c15u >> index->shift);
 }
 
-/* The first record of an address in the table, of whichever module; null: none. */
+/* The first record of an address in the table, whatever its module; null if there is none. */
 static inline const struct record *record_find(uint64_t ip)
 {
 	const struct record_index *index = __atomic_load_n(&records_index, __ATOMIC_ACQUIRE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * start.c: looks, before main, whether the runtime that this library stands before is the libgcc that it knows.
- * Wherever it is not, or cannot be told, the program's exceptions stay that runtime's.
+ * start.c: finds out, before main, whether the runtime that this library stands in for is the libgcc that it knows.
+ * If it is not, or cannot be identified, the program's exceptions stay with that runtime.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -18,15 +18,15 @@ enum exceptions_mode exceptions_mode;
 next_fn *exceptions_next[3];
 struct gcc_functions exceptions_gcc;
 
-/* Missing in a static program. */
+/* dlsym(3) is missing in a static program. */
 extern void *dlsym(void *, const char *) __attribute__((weak));
 
-/* What a program that is linked with the archive and its options --wrap has of libgcc. */
+/* libgcc's functions, in a program that is linked with the archive and its options --wrap. */
 extern void __real__Unwind_RaiseException(void) __attribute__((weak));
 extern void __real__Unwind_Resume(void) __attribute__((weak));
 extern void __real__Unwind_Resume_or_Rethrow(void) __attribute__((weak));
 
-/* What a personality routine calls. */
+/* The functions that a personality routine calls. */
 extern uint64_t _Unwind_GetIP(struct gcc_context *);
 extern uint64_t _Unwind_GetIPInfo(struct gcc_context *, int *);
 extern uint64_t _Unwind_GetCFA(struct gcc_context *);
@@ -81,7 +81,7 @@ static const char *file_name(const void *function)
 	return slash ? slash + 1 : name ? name : "";
 }
 
-/* Is it a function of one of these libraries? The list ends with a null. */
+/* Is it a function of one of these libraries? The list ends with a null pointer. */
 static int is_of(const void *function, const char *const *libraries)
 {
 	const char *name = file_name(function);
@@ -99,7 +99,7 @@ static next_fn *next_find(const char *name, next_fn *real)
 	return dlsym ? (next_fn *)dlsym(RTLD_NEXT, name) : NULL;
 }
 
-/* The functions of libgcc_s.so.1 itself. */
+/* Finds the functions of libgcc_s.so.1 itself. */
 static void gcc_find(struct gcc_functions *gcc, void *handle)
 {
 	gcc->get_ip = (__typeof__(gcc->get_ip))dlsym(handle, "_Unwind_GetIP");
@@ -119,7 +119,7 @@ static int gcc_is_whole(const struct gcc_functions *gcc)
 	       gcc->get_lsda && gcc->get_start && gcc->backtrace;
 }
 
-/* Do these functions read and write a context as this library makes it? */
+/* Do these functions read and write a context as this library lays it out? */
 static int layout_is_known(const struct gcc_functions *gcc)
 {
 	struct gcc_context c = {.cfa = 0x101, .ra = 0x102, .lsda = 0x103, .function = 0x104};
@@ -142,7 +142,7 @@ static int layout_is_known(const struct gcc_functions *gcc)
 	       c.cfa == 0x101;
 }
 
-/* ... and is libgcc's own context one such? */
+/* Does libgcc's own context have that layout? */
 static int context_meet(struct gcc_context *c, void *arg)
 {
 	int *known = arg;
@@ -154,9 +154,9 @@ static int context_meet(struct gcc_context *c, void *arg)
 }
 
 /*
- * A walk of one frame. It also makes libgcc fill in its table of the sizes of registers, which it does when it walks
- * first: a program with a libgcc of its own may resume, by that, an exception that was raised here, and the personality
- * routine then has the contexts of the one read and written by the other.
+ * Walks one frame. The walk also makes libgcc fill in its table of the sizes of registers, which it does on its first
+ * walk. A program with a libgcc of its own may need that table: its libgcc may resume an exception that was raised
+ * here, and then the functions of one libgcc read and write the contexts of the other.
  */
 static int context_is_known(void)
 {
@@ -166,7 +166,7 @@ static int context_is_known(void)
 	return known;
 }
 
-/* Returns are checked against a stack of their own (CET), which a landing would have to keep in step. */
+/* With CET, returns are checked against a shadow stack, which a landing would have to keep in step. */
 static int has_shadow_stack(void)
 {
 	uint64_t at = 0;
@@ -188,7 +188,7 @@ static int is_static(void)
 	       loaded_image((uint64_t)(uintptr_t)exceptions_next[0], &gcc) && own.start == gcc.start;
 }
 
-/* Finds libgcc's own functions. Why exceptions stay the other runtime's; null: they need not. */
+/* Finds libgcc's own functions. Returns why exceptions stay with the other runtime; null if they need not. */
 static const char *why_not_gcc(void)
 {
 	__typeof__(&dlclose) close_fn;
@@ -199,7 +199,7 @@ static const char *why_not_gcc(void)
 		exceptions_gcc = seen;
 		return NULL;
 	}
-	/* By name: the linker warns of a static program that refers to dlopen(3). */
+	/* By name, because the linker warns about a static program that refers to dlopen(3). */
 	open_fn = dlsym ? (__typeof__(open_fn))dlsym(RTLD_DEFAULT, "dlopen") : NULL;
 	close_fn = dlsym ? (__typeof__(close_fn))dlsym(RTLD_DEFAULT, "dlclose") : NULL;
 	handle = open_fn && close_fn ? open_fn("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -261,7 +261,7 @@ void exceptions_start(void)
 	exceptions_next[0] = next_find("_Unwind_RaiseException", __real__Unwind_RaiseException);
 	exceptions_next[1] = next_find("_Unwind_Resume", __real__Unwind_Resume);
 	exceptions_next[2] = next_find("_Unwind_Resume_or_Rethrow", __real__Unwind_Resume_or_Rethrow);
-	/* Of two threads at once, the second one's exception is libgcc's. */
+	/* If two threads come here at once, the second one's exception is handled by libgcc. */
 	if (__atomic_exchange_n(&started, 1, __ATOMIC_ACQ_REL))
 		return;
 	why = why_not(setting);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * start.h: whether exceptions are raised here at all, and the libgcc that is there otherwise (start.c).
+ * start.h: whether exceptions are raised here at all, and the libgcc in the process otherwise (start.c).
  */
 #ifndef ETCH_LIB_EXCEPTIONS_START_H
 #define ETCH_LIB_EXCEPTIONS_START_H
@@ -9,23 +9,23 @@
 
 enum exceptions_mode {
 	EXCEPTIONS_UNKNOWN, /* not started */
-	EXCEPTIONS_OFF,     /* all goes to libgcc */
+	EXCEPTIONS_OFF,     /* libgcc handles all exceptions */
 	EXCEPTIONS_ON,
 	EXCEPTIONS_ABI,   /* every personality routine is asked */
-	EXCEPTIONS_CHECK, /* ... and everything is compared with libgcc's own walk */
+	EXCEPTIONS_CHECK, /* and everything is compared with libgcc's own walk */
 };
 
 extern enum exceptions_mode exceptions_mode;
 
-/* To be called where the mode is unknown: a constructor of another library may throw before this one's runs. Sets the
- * mode and exceptions_next. */
+/* Called where the mode is unknown: a constructor of another library may throw before this library's constructor
+ * runs. Sets the mode and exceptions_next. */
 void exceptions_start(void);
 
-/* Where entry_x86.S goes on to, in the order of its entries: libgcc's functions of the same names. */
+/* Where entry_x86.S hands over to, in the order of its entries: libgcc's functions of the same names. */
 typedef void next_fn(void);
 extern next_fn *exceptions_next[3];
 
-/* libgcc's own, for the mode that checks; null if they are not found. */
+/* libgcc's own functions, for the mode that checks; null if they are not found. */
 struct gcc_functions {
 	uint64_t (*get_ip)(struct gcc_context *);
 	uint64_t (*get_cfa)(struct gcc_context *);
@@ -39,7 +39,7 @@ struct gcc_functions {
 };
 extern struct gcc_functions exceptions_gcc;
 
-/* Writes a line to standard error: "libetch-exceptions: " and the words up to a null one. */
+/* Writes a line to standard error: "libetch-exceptions: " and the words up to a null pointer. */
 void exceptions_say(const char *words, ...) __attribute__((sentinel));
 
 #endif
