@@ -2,10 +2,10 @@
 /*
  * backtrace.c: whole stacks: glibc's backtrace(3) (execinfo.h) and libunwind's unw_backtrace(3).
  *
- * Both store return addresses, that of this call first, and return their number. The outermost is in _start,
- * or in the function that a thread begins with.
+ * Both store return addresses, beginning with that of this call, and return their number. The outermost one is in
+ * _start, or in the function that a thread begins with.
  *
- * RULES OF THIS FILE. Async-signal-safe up to own_tables_after(), which finds out that it is not in a handler.
+ * RULES OF THIS FILE. Async-signal-safe up to own_tables_after(), which finds out whether it runs in a handler.
  */
 #include "interfaces/frame_walk.h"
 #include "interfaces/interfaces.h"

@@ -2,8 +2,8 @@
 /* call_on_x86.S: a call on another stack. */
 	.text
 
-/* void interfaces_call_on(void *top, void (*fn)(void *), void *arg). The CFA counts from rbx: a walk from
- * inside expects another stack there, above or below. */
+/* void interfaces_call_on(void *top, void (*fn)(void *), void *arg). The CFA is relative to rbx: a walk from inside
+ * then expects the other stack there, above or below. */
 	.globl	interfaces_call_on
 	.hidden	interfaces_call_on
 	.type	interfaces_call_on, @function

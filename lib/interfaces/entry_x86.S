@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * entry_x86.S: the entries that must see their caller's registers before any C code changes them (but
- * gcc_entry_x86.S). Offsets of ucontext_t: asm-generic/ucontext.h, asm/sigcontext.h.
+ * entry_x86.S: the entries that must see their caller's registers before any C code changes them, except the one in
+ * gcc_entry_x86.S. Offsets of ucontext_t: asm-generic/ucontext.h, asm/sigcontext.h.
  */
 #define UC_FLAGS 0
 #define UC_R8    40
@@ -27,8 +27,9 @@
 
 	.text
 
-/* int unw_getcontext(unw_context_t *): the caller's registers as after the return, and in uc_flags the mark
- * by which an interrupted instruction is told from a return address. libunwind's own calls go on to it. */
+/* int unw_getcontext(unw_context_t *): stores the caller's registers as they are after the return, and in uc_flags
+ * the mark that tells a return address from an interrupted instruction. Calls from libunwind itself go on to
+ * libunwind's function. */
 	.globl	_Ux86_64_getcontext
 	.type	_Ux86_64_getcontext, @function
 _Ux86_64_getcontext:
@@ -69,7 +70,8 @@ _Ux86_64_getcontext:
 	.cfi_endproc
 	.size	_Ux86_64_getcontext, .-_Ux86_64_getcontext
 
-/* LLVM's: 21 words, as its class Registers_x86_64 has them; the last four, flags and segments, are not used. */
+/* LLVM's unw_getcontext: stores 21 words, laid out as in its class Registers_x86_64; the last four, flags and
+ * segments, are not used. */
 	.globl	unw_getcontext
 	.type	unw_getcontext, @function
 unw_getcontext:

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * frame_walk.c: steps by tables, or by .eh_frame where there is none; and on demand the callee-saved
- * registers of a frame, by .eh_frame from the last frame where they are known.
+ * frame_walk.c: steps by tables, or by .eh_frame where there is none; on demand it finds the callee-saved registers
+ * of a frame, by .eh_frame from the last frame where they are known.
  *
- * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc,
- * no lock, no thread-local storage, no libc beyond memcpy. Do not introduce any dependency there.
+ * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
+ * thread-local storage, and of libc only memcpy. Do not introduce any dependency there.
  */
 #include "interfaces/frame_walk.h"
 
@@ -46,8 +46,8 @@ static int behind_is_here(const struct frame_walk *w)
 	return w->behind.reg[ETCH_RSP] == w->cursor.reg[ETCH_RSP] && w->behind.reg[ETCH_RIP] == w->cursor.reg[ETCH_RIP];
 }
 
-/* Moves `behind` from an interrupted frame in no code to its caller, whose registers cursor_assume() has kept: 1, or 0
- * if it is another frame. */
+/* Moves `behind` from an interrupted frame in no code to its caller, whose registers cursor_assume() has kept.
+ * Returns 1, or 0 if it is another frame. */
 static int behind_assumed(struct frame_walk *w)
 {
 	static const uint8_t kept[BEHIND_REGISTERS] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14,
@@ -74,7 +74,7 @@ static int behind_follow(struct frame_walk *w)
 
 int frame_walk_saved_register(struct frame_walk *w, unsigned reg, uint64_t *value)
 {
-	/* Elsewhere .eh_frame has no rule for the others: after.known then only means that no rule has
+	/* .eh_frame has no rule for the other registers: that behind.known has them would only mean that no rule has
 	 * changed them. */
 	if (reg > ETCH_RIP || !(CALLEE_SAVED_REGISTERS & KNOWN(reg)) || !behind_follow(w) ||
 	    !(w->behind.known & KNOWN(reg)))

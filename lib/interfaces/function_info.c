@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * function_info.c: bounds, LSDA, personality and name of the function at an address.
+ * function_info.c: the bounds, LSDA, personality and name of the function at an address.
  *
- * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc,
- * no lock, no thread-local storage, no libc beyond memcpy; files by system calls. Do not introduce any
- * dependency there.
+ * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
+ * thread-local storage, and of libc only memcpy; files are read by system calls. Do not introduce any dependency
+ * there.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -88,8 +88,8 @@ static int section_at(const struct mapped *m, uint64_t index, Elf64_Shdr *s)
 	return s->sh_type == SHT_NOBITS || has(m, s->sh_offset, s->sh_size);
 }
 
-/* The function symbol of this table that contains a link-time address; global ones first, as a debugger would
- * choose. Returns 1, or 0. */
+/* Finds the function symbol of this table that contains a link-time address; it prefers global symbols, as a debugger
+ * does. Returns 1, or 0 if there is none. */
 static int symbol_find(const struct mapped *m, const Elf64_Shdr *table, uint64_t at, Elf64_Sym *found)
 {
 	uint64_t count = table->sh_size / sizeof(Elf64_Sym);
@@ -131,7 +131,7 @@ static int name_copy(const struct mapped *m, const Elf64_Shdr *strings, const El
 	return -1;
 }
 
-/* Is the file the one that is mapped? It may have been replaced since. */
+/* Is the file the one that is mapped? It may have been replaced. */
 static int same_file(const struct mapped *m, const struct prepare_image *im)
 {
 	return loaded_readable(im, im->start, sizeof(Elf64_Ehdr)) &&

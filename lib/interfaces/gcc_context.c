@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gcc_context.c: _Unwind_Backtrace() (unwind.h; Itanium C++ ABI: Exception Handling, level I) and the functions
- * that read the contexts it hands out.
+ * gcc_context.c: _Unwind_Backtrace() (unwind.h; Itanium C++ ABI: Exception Handling, level I) and the functions that
+ * read the contexts it hands out.
  *
- * A personality routine calls the same functions on libgcc's contexts, while an exception is raised: these go to
- * the unwinder that the program would have called. A context of ours begins with two words that depend on its
- * address and cannot be pointers, as the first words of others are.
+ * A personality routine calls the same functions on libgcc's contexts while an exception is raised; these calls go to
+ * the unwinder that the program would have called. A context of this library begins with two words that depend on its
+ * address and cannot be pointers, while the first words of other contexts are pointers.
  *
- * Of the contexts handed out nothing can be changed: _Unwind_SetGR() and _Unwind_SetIP() have no effect on them.
+ * The contexts handed out here cannot be changed: _Unwind_SetGR() and _Unwind_SetIP() have no effect on them.
  */
 #include "interfaces/frame_walk.h"
 #include "interfaces/function_info.h"
@@ -25,7 +25,7 @@ enum {
 struct context {
 	uint64_t tag[2];
 	struct frame_walk walk;
-	int end; /* beyond the outermost frame: the ABI's unwinders hand out one more, whose address is 0 */
+	int end; /* past the outermost frame: the ABI's unwinders hand out one more context, whose address is 0 */
 	int info_known, info_found;
 	struct function_info info;
 };
@@ -46,7 +46,7 @@ uint64_t _Unwind_GetDataRelBase(struct context *context);
 uint64_t _Unwind_GetTextRelBase(struct context *context);
 void *_Unwind_FindEnclosingFunction(void *pc);
 
-/* Bits 62 to 47 differ: no canonical address, and no small number. */
+/* Bits 62 to 47 are not all equal, so this is no canonical address, and it is no small number. */
 #define TAG 0x5ee4c0de00000000u
 
 static void context_tag(struct context *c)
@@ -66,7 +66,7 @@ static int context_step(struct context *c)
 	case ETCH_UNWIND_OK: return NO_REASON;
 	case ETCH_UNWIND_END: c->end = 1; return NO_REASON;
 	case ETCH_UNWIND_NOTABLE:
-	case ETCH_UNWIND_UNDEFINED: return END_OF_STACK; /* as libgcc where no FDE covers the address */
+	case ETCH_UNWIND_UNDEFINED: return END_OF_STACK; /* as libgcc does where no FDE covers the address */
 	default: return FATAL_PHASE1_ERROR;
 	}
 }
@@ -117,7 +117,7 @@ INTERFACE uint64_t _Unwind_GetCFA(struct context *context)
 	return context->walk.cursor.reg[ETCH_RSP];
 }
 
-/* Has no way to say that a register is unknown; its value is then 0. */
+/* The function cannot report that a register is unknown; its value is then 0. */
 INTERFACE uint64_t _Unwind_GetGR(struct context *context, int reg)
 {
 	uint64_t value = 0;
@@ -141,7 +141,7 @@ INTERFACE void _Unwind_SetIP(struct context *context, uint64_t value)
 		NEXT(NEXT_SET_IP, __typeof__(&_Unwind_SetIP))(context, value);
 }
 
-/* ---- of the function ---------------------------------------------------------- */
+/* ---- the function of a context -------------------------------------------------- */
 
 static const struct function_info *context_info(struct context *c)
 {
@@ -183,7 +183,7 @@ INTERFACE uint64_t _Unwind_GetTextRelBase(struct context *context)
 	return 0;
 }
 
-/* pc: a return address; the function is that of the byte before. */
+/* pc is a return address, so the function is that of the byte before it. */
 INTERFACE void *_Unwind_FindEnclosingFunction(void *pc)
 {
 	__typeof__(&_Unwind_FindEnclosingFunction) next;

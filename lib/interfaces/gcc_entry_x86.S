@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gcc_entry_x86.S: the entry of gcc_context.c, which must see its caller's registers before any C code changes
- * them.
+ * gcc_entry_x86.S: the entry of gcc_context.c, which must see its caller's registers before any C code changes them.
  */
 	.text
 
-/* _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn fn, void *arg): interfaces_backtrace() with the
+/* _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn fn, void *arg): calls interfaces_backtrace() with the
  * registers of the caller, in the order of enum etch_reg (rax to r15, rip), as its third argument. */
 	.globl	_Unwind_Backtrace
 	.type	_Unwind_Backtrace, @function

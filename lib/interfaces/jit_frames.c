@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * jit_frames.c: __register_frame() and its like (libgcc, unwind-dw2-fde.c), by which a JIT tells of the .eh_frame
- * of its code. libgcc is told too: exceptions are its.
+ * jit_frames.c: __register_frame() and the like (libgcc, unwind-dw2-fde.c), with which a JIT registers the .eh_frame
+ * of its code. libgcc is told too, because it handles the exceptions.
  */
 #include "interfaces/interfaces.h"
 #include "interfaces/next.h"
@@ -12,7 +12,7 @@ void __deregister_frame(const void *section);
 void __register_frame_info(const void *section, void *object);
 void *__deregister_frame_info(const void *section);
 
-/* An empty section is one that libgcc leaves alone, and does not want back. */
+/* libgcc ignores an empty section when it is registered, and does not accept its removal. */
 static int is_empty(const void *section) { return !section || !*(const unsigned *)section; }
 
 INTERFACE void __register_frame(const void *section)

@@ -3,9 +3,10 @@
  * libunwind_cursor.c: libunwind's local cursors (libunwind.h with UNW_LOCAL_ONLY, libunwind-x86_64.h; the manual
  * pages unw_init_local(3), unw_step(3), unw_get_reg(3) and so on), under the names that its macros give them.
  *
- * libunwind raises exceptions by the same functions, and a program may make cursors by functions that are not
- * here (for a core file, say). So what comes from libunwind itself, or with a cursor that is not ours, goes on
- * to it; and a cursor of ours that is to be resumed, or changed, is made one of libunwind's first.
+ * libunwind raises exceptions through the same functions, and a program may make cursors with functions that are not
+ * here (for a core file, for example). So a call that comes from libunwind itself, or whose cursor was not made here,
+ * goes on to libunwind's function; and before a cursor that was made here is resumed or changed, it is turned into
+ * one of libunwind's.
  */
 #include <ucontext.h>
 
@@ -35,7 +36,7 @@ enum {
 struct unw_cursor {
 	uint64_t tag[2];
 	struct frame_walk walk;
-	ucontext_t *context; /* what the cursor began with */
+	ucontext_t *context; /* the context that the cursor began with */
 	uint32_t steps;
 	int flags;
 	int may_make_tables;
@@ -50,13 +51,13 @@ struct unw_proc_info {
 	char extra;
 };
 
-/* No addresses: libunwind's cursors begin with a pointer, or 0. */
+/* These are no addresses: libunwind's cursors begin with a pointer, or 0. */
 #define TAG_0 0x5ee4c0de6375727au
 #define TAG_1 0x736f72206574ca11u
 
 /* Set in uc_flags by _Ux86_64_getcontext: rip is a return address. */
 #define CONTEXT_MARK 0x6574636875637478u
-/* What the kernel sets there: UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS (asm/ucontext.h). */
+/* The flags that the kernel sets there: UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS (asm/ucontext.h). */
 #define KERNEL_FLAGS 7u
 /* The code segment of 64-bit programs (asm/segment.h). */
 #define USER_CS 0x33
@@ -76,7 +77,7 @@ int _ULx86_64_resume(struct unw_cursor *c);
 int _ULx86_64_apply_reg_state(struct unw_cursor *c, void *state);
 int _ULx86_64_reg_states_iterate(struct unw_cursor *c, void *callback, void *token);
 
-/* Calls libunwind's function, or returns an error where there is no libunwind. */
+/* Calls libunwind's function, or returns an error if there is no libunwind. */
 #define GO_ON(which, name, ...)                                   \
 	({                                                            \
 		__typeof__(&name) go_on = NEXT(which, __typeof__(&name)); \
@@ -88,8 +89,8 @@ static inline int is_ours(const struct unw_cursor *c) { return c->tag[0] == TAG_
 /* ---- init -------------------------------------------------------------------------- */
 
 /*
- * Is rip of the context an interrupted instruction? So it is in what the kernel gives to a signal handler, which
- * many programs pass on without UNW_INIT_SIGNAL_FRAME.
+ * Is rip of the context an interrupted instruction? It is one in a context that the kernel gives to a signal handler,
+ * which many programs pass on without UNW_INIT_SIGNAL_FRAME.
  */
 static int is_interrupted(const ucontext_t *u)
 {
@@ -129,7 +130,7 @@ INTERFACE int _ULx86_64_init_local2(struct unw_cursor *c, ucontext_t *context, i
 	return cursor_init(c, context, flags);
 }
 
-/* Makes it a cursor of libunwind at the same frame: 0, or an error if that cannot be. */
+/* Turns the cursor into a cursor of libunwind at the same frame. Returns 0, or an error if that is impossible. */
 static int cursor_yield(struct unw_cursor *c)
 {
 	const struct unw_cursor was = *c;
@@ -209,7 +210,7 @@ INTERFACE int _ULx86_64_set_reg(struct unw_cursor *c, int reg, uint64_t value)
 	return GO_ON(NEXT_SET_REG, _ULx86_64_set_reg, c, reg, value);
 }
 
-/* No floating-point register is preserved over a call. */
+/* No floating-point register is preserved across a call. */
 INTERFACE int _ULx86_64_get_fpreg(struct unw_cursor *c, int reg, long double *value)
 {
 	return is_ours(c) ? ERROR_BADREG : GO_ON(NEXT_GET_FPREG, _ULx86_64_get_fpreg, c, reg, value);
@@ -249,7 +250,7 @@ INTERFACE int _ULx86_64_reg_states_iterate(struct unw_cursor *c, void *callback,
 	return GO_ON(NEXT_REG_STATES_ITERATE, _ULx86_64_reg_states_iterate, c, callback, token);
 }
 
-/* ---- of the function ------------------------------------------------------------------ */
+/* ---- the function of a frame ------------------------------------------------------------ */
 
 INTERFACE int _ULx86_64_get_proc_info(struct unw_cursor *c, struct unw_proc_info *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * llvm_cursor.c: the local cursors of LLVM's libunwind (its libunwind.h). A cursor holds the values of all
- * registers, so every step is one by .eh_frame where that has a row; the tables serve where it has none.
+ * llvm_cursor.c: the local cursors of LLVM's libunwind (its libunwind.h). A cursor holds the values of all registers,
+ * so every step uses .eh_frame if that has a row, and the tables otherwise.
  */
 #include "interfaces/frame_walk.h"
 #include "interfaces/function_info.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * next.c: looks up, before main, the functions that this library stands before.
+ * next.c: looks up, before main, the functions that this library's functions stand in for.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -48,9 +48,9 @@ static const char *const names[NEXT_COUNT] = {
 static next_fn *functions[NEXT_COUNT];
 static int done;
 
-/* Where libunwind is loaded; end 0: not yet. */
+/* Where libunwind is loaded; if end is 0, it is not loaded yet. */
 static uint64_t libunwind_text, libunwind_end;
-/* For entry_x86.S: where libunwind is, if there is a getcontext to go on to. */
+/* For entry_x86.S: where libunwind is, if it has a getcontext to go on to. */
 uint64_t interfaces_getcontext_text, interfaces_getcontext_size;
 /* libunwind's getcontext. */
 next_fn *interfaces_next_getcontext;
@@ -80,8 +80,8 @@ static __attribute__((constructor(102))) void next_start(void)
 }
 
 /*
- * The program may have loaded libunwind since, and not for all to see. Only when such a libunwind comes here
- * with a cursor of its own, once: the dynamic linker's lock is one that a thread may take again.
+ * The program may have loaded libunwind later, and not into the global scope. This runs only when such a libunwind
+ * calls with a cursor of its own, once for each function; a thread may take the dynamic linker's lock again.
  */
 static __attribute__((noinline)) next_fn *libunwind_late(enum next_function which)
 {
@@ -100,14 +100,14 @@ next_fn *next_function(enum next_function which)
 {
 	next_fn *found;
 
-	/* A constructor of another library may come first. */
+	/* A constructor of another library may run first. */
 	if (__builtin_expect(!__atomic_load_n(&done, __ATOMIC_ACQUIRE), 0))
 		next_start();
 	found = __atomic_load_n(&functions[which], __ATOMIC_ACQUIRE);
 	return found || which < NEXT_INIT_LOCAL ? found : libunwind_late(which);
 }
 
-/* Does the address belong to a libunwind that the program has loaded since? */
+/* Does the address belong to a libunwind that the program has loaded later? */
 static __attribute__((noinline)) int is_late_libunwind(uint64_t at)
 {
 	const char *path = loaded_path(at), *name = path;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * next.h: the functions that a program would call without this library, for what is theirs: contexts of an
- * exception in flight, and cursors that another unwinder has made (next.c).
+ * next.h: the functions that a program would call without this library, for objects that belong to them: contexts of
+ * an exception in flight, and cursors that another unwinder has made (next.c).
  */
 #ifndef ETCH_LIB_INTERFACES_NEXT_H
 #define ETCH_LIB_INTERFACES_NEXT_H
 
 #include <stdint.h>
 
-/* Their places in the table; the names are in next.c. */
+/* The indices of the functions in the table; the names are in next.c. */
 enum next_function {
 	NEXT_GET_IP,
 	NEXT_GET_IP_INFO,
@@ -44,10 +44,11 @@ enum next_function {
 
 typedef void next_fn(void);
 
-/* A function, or null if no other library defines it. Found before main; async-signal-safe then. */
+/* A function, or null if no other library defines it. The functions are looked up before main, and from then on this
+ * is async-signal-safe. */
 next_fn *next_function(enum next_function which);
 
-/* Is this the address of an instruction of libunwind itself, whose own walks stay its own? */
+/* Is this the address of an instruction of libunwind itself? Its own walks use its own functions. */
 int next_is_libunwind(const void *at);
 
 #define NEXT(which, type) ((type)next_function(which))

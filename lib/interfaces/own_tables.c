@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own_tables.c: how the modules of a program that does not call etch_unwind_prepare() come by a table, or by what
- * stands for one (unwind/cfi_map.h).
+ * own_tables.c: makes tables, or what stands in for one (unwind/cfi_map.h), for the modules of a program that does
+ * not call etch_unwind_prepare().
  *
- * Modules that stay, and have no sidecar, are opened before main, which reads nothing of them. The others are, and
- * sidecars are read, not in a signal handler, and not under a lock that another thread may wait for. So a walk that
- * met a module without a table has used .eh_frame; and at its end this file walks the caller's whole stack: if no
- * signal frame is on it and it ends where a stack ends, this is no handler, and the modules on it cannot be unloaded
- * meanwhile, since the thread is inside of them. They get theirs at once, with system calls for memory and without
- * waiting for a lock: the caller may be malloc(3) or the dynamic linker.
+ * Modules that are never unloaded and have no sidecar are opened before main, which reads nothing of them. All other
+ * work, opening the other modules and reading sidecars, must not happen in a signal handler, or under a lock that
+ * another thread may wait for. So a walk that meets a module without a table uses .eh_frame, and at the walk's end
+ * this file walks the caller's whole stack. If no signal frame is on it and it ends where a stack ends, this is no
+ * handler, and the modules on the stack cannot be unloaded during the call, because the thread is inside them. They
+ * get their tables at once, with system calls for memory and without waiting for a lock: the caller may be malloc(3)
+ * or the dynamic linker.
  *
- * It may run on a small stack: this is done on one of its own.
+ * The caller's stack may be small, so this work is done on a stack of its own.
  */
 #include <stdlib.h>
 
@@ -19,24 +20,24 @@
 #include "common/sys.h"
 #include "unwind/cfi_map.h"
 
-/* Bytes of the stack that is used, by signal handlers too. */
+/* Size in bytes of that stack; signal handlers use it too. */
 #define STACK_SIZE (256u << 10)
-/* Modules of one stack; the others' turn comes with another walk. */
+/* Maximum number of modules of one stack; another walk takes care of the rest. */
 #define MODULES 32
-/* Modules that have been tried: a module that no table can be made for is not tried again. */
+/* Number of slots for modules that have been tried: if no table can be made for a module, it is not tried again. */
 #define TRIED 256
 
 static uint64_t tried[TRIED];
-/* How often walks have met a module of a slot that is not tried. */
+/* The number of times that walks have met a module of a slot that has not been tried. */
 static uint32_t met[TRIED];
 static unsigned without_tables = CURSOR_CFI;
 static int never;
-/* What is done where a file has neither a table nor a sidecar; null: a table is made. */
+/* What to do for a file that has neither a table nor a sidecar; null: make a table. */
 static prepare_fn *instead = in_place_add;
 
 unsigned frame_walk_without_tables(void) { return __atomic_load_n(&without_tables, __ATOMIC_RELAXED); }
 
-/* Calls fn(arg) on the stack that ends at `top`. (call_on_x86.S) */
+/* Calls fn(arg) on the stack that ends at `top` (call_on_x86.S). */
 void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 
 void own_tables_keep(void)
@@ -49,8 +50,8 @@ void own_tables_keep(void)
 	kept = 1;
 }
 
-/* The slot of a module, and what it holds if the module has been tried. The key says which file it is as
- * well as can be told without reading it. */
+/* The slot of a module, and the key that it holds if the module has been tried. The key identifies the file as well
+ * as is possible without reading it. */
 static uint64_t *tried_slot(const struct prepare_image *im, uint64_t *key)
 {
 	*key = (im->start ^ (im->end - im->start) << 20 ^ im->phdr[im->phnum - 1].p_vaddr << 1 ^ im->phdr[0].p_offset) | 1;
@@ -68,8 +69,9 @@ static int is_tried(uint64_t at)
 	return __atomic_load_n(slot, __ATOMIC_RELAXED) == key;
 }
 
-/* A walk has met this module. Looking at the whole stack costs as much as the walk, and is in vain in a handler or on a
- * stack with code that has no rule: so not after each, but after the 1st, 2nd, 4th, 8th. */
+/* Called when a walk has met this module. Looking at the whole stack costs as much as the walk, and is in vain in a
+ * handler or on a stack with code that has no rule. So it does not happen at each time, but at the 1st, 2nd, 4th, 8th
+ * and so on. */
 static int is_turn(uint64_t at)
 {
 	struct prepare_image im;
@@ -101,8 +103,8 @@ static void found_add(struct found *found, uint64_t at)
 	found->at[found->count++] = at;
 }
 
-/* Collects the modules without a table on this thread's stack. Returns 1, or 0 if a signal handler is on it or
- * may be. */
+/* Collects the modules without a table on this thread's stack. Returns 1, or 0 if a signal handler is, or may be, on
+ * it. */
 static __attribute__((noinline)) int stack_modules(struct found *found)
 {
 	struct cursor c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own_tables.h: tables made on the way, for the modules that walks meet (own_tables.c).
+ * own_tables.h: makes tables for the modules that walks meet (own_tables.c).
  */
 #ifndef ETCH_LIB_INTERFACES_OWN_TABLES_H
 #define ETCH_LIB_INTERFACES_OWN_TABLES_H
@@ -8,13 +8,13 @@
 #include "unwind/cursor.h"
 
 /*
- * To be called at the end of a walk, from the function whose caller the walk began with: if it met a module
- * without a table, makes those of the caller's stack ready for walks (unwind/cfi_map.h), unless a signal handler is on
- * it.
+ * To be called at the end of a walk, from the function whose caller the walk began with. If the walk met a module
+ * without a table, makes those of the caller's stack ready for walks (unwind/cfi_map.h), unless a signal handler is
+ * on that stack.
  */
 void own_tables_make(uint64_t untabled);
 
-/* From now on walks keep the rules that they read from .eh_frame. The constructor calls it. */
+/* From now on walks keep the rules that they read from .eh_frame. The constructor calls this. */
 void own_tables_keep(void);
 
 static inline void own_tables_after(const struct cursor *c)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * verbose.c: with ETCH_UNWIND_VERBOSE=1, one line on standard error before main says that this library is in the
- * process, and where the rows of each module will come from. It is the answer to "is it used at all?", which a walk,
- * whose frames are those of the function that it replaces, does not give.
+ * verbose.c: with ETCH_UNWIND_VERBOSE=1, writes one line to standard error before main, which says that this library
+ * is in the process and where the rows of each module will come from. It answers the question whether the library is
+ * used at all; a walk does not, because its frames are those of the function that it replaces.
  */
 #include <link.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 /* Where a module's rows come from. */
 enum source {
 	IN_THE_FILE,  /* etch rewrite has added a table */
-	BESIDE_IT,    /* a sidecar, or with ETCH_UNWIND_TABLES=start a table that was made of .eh_frame */
-	FROM_FRAMES,  /* .eh_frame, read where walks come to it */
-	FROM_NOTHING, /* no .eh_frame; with ETCH_UNWIND_TABLES=first, not known before the first walk */
+	BESIDE_IT,    /* a sidecar, or with ETCH_UNWIND_TABLES=start a table that was made from .eh_frame */
+	FROM_FRAMES,  /* .eh_frame, read for the code that walks reach */
+	FROM_NOTHING, /* no .eh_frame; with ETCH_UNWIND_TABLES=first, unknown before the first walk */
 	SOURCES
 };
 
@@ -51,7 +51,8 @@ static int module_count(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* After the constructor of own_tables.c. Sidecars are read now, which otherwise happens after the first walk. */
+/* Runs after the constructor of own_tables.c. It reads the sidecars now, which otherwise happens after the first
+ * walk. */
 static __attribute__((constructor(103))) void verbose_start(void)
 {
 	const char *verbose = secure_getenv("ETCH_UNWIND_VERBOSE"), *make = secure_getenv("ETCH_UNWIND_TABLES");
@@ -70,5 +71,5 @@ static __attribute__((constructor(103))) void verbose_start(void)
 		"separate table, %u with .eh_frame, %u with none of these\n",
 		n.all, n.all == 1 ? "" : "s", n.of[IN_THE_FILE], n.of[BESIDE_IT], n.of[FROM_FRAMES], n.of[FROM_NOTHING]);
 	if (write(STDERR_FILENO, line, (size_t)length) < 0)
-		return; /* there is nobody to tell */
+		return; /* nobody is there to be told */
 }
