@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * live_blocks.c: a hash table with linear probing (Knuth 6.4, algorithms L and R), at most five eighths full. Blocks
- * that are neighbours in memory are neighbours in the table: what is freed together shares cache lines and pages.
+ * that are neighbours in memory are neighbours in the table, so that blocks that are freed together share cache lines
+ * and pages.
  */
 #include "heap/live_blocks.h"
 
 #include "heap/recording.h"
 
 #define SLOTS_FIRST 4096u
-/* A slot for 16 bytes of heap, in groups of 256 bytes of it. */
+/* A slot stands for 16 bytes of the heap; a group of slots stands for 256 bytes. */
 #define UNIT_BITS  4
 #define GROUP_BITS 4
 
 /*
- * Two words: address / 8 (44 bits) and the leaf's upper 20 bits; size (52 bits) and the leaf's lower 12 bits. An
- * address of 0: free.
+ * Two words: address / 8 (44 bits) and the upper 20 bits of the leaf; size (52 bits) and the lower 12 bits of the
+ * leaf. The slot is free if the address is 0.
  */
 struct slot {
 	uint64_t a, b;
@@ -23,7 +24,7 @@ struct slot {
 static struct {
 	struct slot *slots;
 	uint64_t count, mask;
-	unsigned shift; /* of the group's hash */
+	unsigned shift; /* shift for the hash of a group */
 } live;
 
 #define LEAF_LOW_BITS  12
@@ -73,7 +74,7 @@ bool live_add(uint64_t at, const struct live_block *b, struct live_block *was, b
 
 	*replaced = false;
 	if (!live.slots || live.count >= (live.mask + 1) / 8 * 5) {
-		/* One slot stays free, at which a search ends. */
+		/* At least one slot stays free, so that searches end. */
 		if (!grow() && (!live.slots || live.count >= live.mask))
 			return false;
 	}
@@ -128,7 +129,7 @@ void live_prefetch(uint64_t at)
 {
 	struct slot *slots = __atomic_load_n(&live.slots, __ATOMIC_RELAXED);
 
-	/* Another thread may be about to replace the table: a prefetch does not fault. */
+	/* Another thread may be about to replace the table, but a prefetch does not fault. */
 	if (slots)
 		__builtin_prefetch(&slots[place(at)], 1);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * live_blocks.h: the blocks that are allocated: address -> size and leaf (live_blocks.c). Under the recorder's lock.
+ * live_blocks.h: the blocks that are allocated: address -> size and leaf (live_blocks.c). To be called under the
+ * recorder's lock.
  */
 #ifndef ETCH_LIB_HEAP_LIVE_BLOCKS_H
 #define ETCH_LIB_HEAP_LIVE_BLOCKS_H
@@ -13,13 +14,14 @@ struct live_block {
 	uint32_t leaf;
 };
 
-/* Adds a block. False: no memory for it. True with *was, if the address had one: its free was not seen. */
+/* Adds a block. Returns false if there is no memory for it. If the address had a block, whose free was not seen,
+ * *replaced is set and *was gets that block. */
 bool live_add(uint64_t at, const struct live_block *b, struct live_block *was, bool *replaced);
-/* Takes a block out. False: there is none at this address. */
+/* Removes a block. False if there is none at this address. */
 bool live_remove(uint64_t at, struct live_block *b);
-/* Starts the load of the address's place into the cache. */
+/* Prefetches the slot of the address into the cache. */
 void live_prefetch(uint64_t at);
-/* Frees the table: in the child of a fork. */
+/* Frees the table, in the child of a fork. */
 void live_clear(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load_entry.c: functions of libc that the recorder has to know of before they run: dlopen(3) and dlmopen(3)
+ * load_entry.c: functions of libc that the recorder must know about before they run: dlopen(3) and dlmopen(3)
  * (unseen.h), and the two through which a program asks for a seccomp filter.
  *
- * Each is an entry that tells the recorder, and jumps to the next definition with the arguments and the return address
- * as they were: dlopen(3) looks at the latter, and syscall(2) has arguments on the stack.
+ * Each is an entry that tells the recorder, and jumps to the next definition with the arguments and the return
+ * address as they were: dlopen(3) reads the return address, and syscall(2) has arguments on the stack.
  */
 #include <dlfcn.h>
 #include <linux/seccomp.h>
@@ -14,7 +14,7 @@
 #include "heap/recorder.h"
 #include "heap/unseen.h"
 
-/* Called with the first arguments; returns where to go on. */
+/* Called with the first arguments; returns the address to continue at. */
 typedef void *before_fn(long a, long b, long c);
 
 #define ENTRY(name)                                                                                     \
@@ -30,7 +30,7 @@ typedef void *before_fn(long a, long b, long c);
 	        "pop %rsi\n\t.cfi_adjust_cfa_offset -8\n\tpop %rdi\n\t.cfi_adjust_cfa_offset -8\n\t"        \
 	        "jmp *%rax\n\t.cfi_endproc\n\t.size " #name ", .-" #name)
 
-/* Not all at once, as in next_malloc.c: programs seldom call these. */
+/* The functions are looked up one by one, not all at once as in next_malloc.c, because programs seldom call them. */
 static void *next(void **where, const char *name)
 {
 	void *p = __atomic_load_n(where, __ATOMIC_RELAXED);
@@ -69,7 +69,7 @@ void *before_dlmopen(long space, long file, long mode)
 	return next(&where, "dlmopen");
 }
 
-/* A filter may kill the process for a system call that the program does not make, but the recorder does. */
+/* A filter may kill the process for a system call that the recorder makes, but the program does not. */
 ENTRY(prctl);
 void *before_prctl(long option, long mode, long unused)
 {

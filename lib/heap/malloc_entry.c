@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc_entry.c: the allocation functions of libetch-heap.so, which is preloaded: each calls the next one of its name
- * and reports to the recorder. C++'s operator new calls malloc(3).
+ * malloc_entry.c: the allocation functions of libetch-heap.so, which is preloaded: each calls the next definition of
+ * its name and reports to the recorder. C++'s operator new calls malloc(3).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -79,7 +79,7 @@ EXPORT void *calloc(size_t count, size_t size)
 	return p;
 }
 
-/* realloc() of a block that early_alloc() has handed out. */
+/* realloc() for a block that early_alloc() has handed out. */
 static void *early_realloc(void *block, size_t size, const uint64_t *frame)
 {
 	size_t old = early_size(block);
@@ -214,7 +214,7 @@ EXPORT int dlclose(void *handle)
 /* This library's malloc, whatever the name means in the program. */
 extern __typeof__(malloc) own_malloc __attribute__((copy(malloc), alias("malloc"), visibility("hidden")));
 
-/* Do the program's calls of malloc(3) go elsewhere? */
+/* Do the program's calls of malloc(3) reach another function? */
 static bool malloc_is_other(void)
 {
 	void *found = dlsym(RTLD_DEFAULT, "malloc");
@@ -223,8 +223,8 @@ static bool malloc_is_other(void)
 
 	if (found == (void *)own_malloc)
 		return false;
-	/* A program that is not a PIE and takes malloc's address has it in an undefined symbol: its PLT entry, which leads
-	 * here (psABI 5.2, "Function Addresses"). */
+	/* A program that is not a PIE and takes malloc's address has an undefined symbol with the address of its PLT
+	 * entry, which leads here (psABI 5.2, "Function Addresses"). */
 	return !dladdr1(found, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol || symbol->st_shndx != SHN_UNDEF;
 }
 

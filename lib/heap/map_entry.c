@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * map_entry.c: the other functions that take address space, of which nothing is recorded: where one fails for want of
- * it, the recorder gives its own back, and the call is tried again.
+ * map_entry.c: the other functions that take address space; nothing is recorded for them. If one fails for lack of
+ * address space, the recorder gives its own back, and the call is tried again.
  *
- * Calls inside of libc do not come here. Of those, malloc's are tried again by malloc_entry.c, and that of a thread's
- * stack is below; the dynamic linker's are not.
+ * Calls from inside libc do not come here. malloc_entry.c tries those of malloc again, and pthread_create() below
+ * tries that of a thread's stack; those of the dynamic linker are not tried again.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static void *result(long ret)
 	return MAP_FAILED;
 }
 
-/* Before the next definition is known, it is the system's. */
+/* Before the next definition is known, the system call takes its place. */
 static void *next_mmap(void *at, size_t size, int rights, int flags, int fd, off_t offset)
 {
 	if (next_malloc_ready() && next_malloc.mmap)
@@ -60,7 +60,7 @@ EXPORT void *mremap(void *at, size_t old, size_t size, int flags, ...)
 	va_list list;
 
 	va_start(list, flags);
-	to = va_arg(list, void *); /* a register, whose value is passed on whether or not it is an argument */
+	to = va_arg(list, void *); /* passes the register on, whether or not it holds an argument */
 	va_end(list);
 	p = next_mremap(at, old, size, flags, to);
 	if (p == MAP_FAILED && errno == ENOMEM && size > old && recorder_release(size - old))
@@ -68,7 +68,7 @@ EXPORT void *mremap(void *at, size_t old, size_t size, int flags, ...)
 	return p;
 }
 
-/* What a new thread needs. */
+/* The bytes that a new thread needs for its stack. */
 static size_t stack_size(const pthread_attr_t *attr)
 {
 	pthread_attr_t usual;
@@ -90,7 +90,7 @@ EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn
 	if (!next_malloc_ready() || !next_malloc.pthread_create)
 		return EAGAIN;
 	ret = next_malloc.pthread_create(out, attr, fn, arg);
-	/* EAGAIN says as well that there are too many threads (RLIMIT_NPROC). */
+	/* EAGAIN may also mean that there are too many threads (RLIMIT_NPROC). */
 	if ((ret == EAGAIN || ret == ENOMEM) && recorder_release_limited(stack_size(attr)))
 		ret = next_malloc.pthread_create(out, attr, fn, arg);
 	return ret;

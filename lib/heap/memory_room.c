@@ -10,7 +10,8 @@
 
 #define PAGE 4096u
 
-/* A field of /proc/self/statm, from 0 on: the size of the address space in pages is 0, that of data and stack is 5. */
+/* Parses a field of /proc/self/statm, counted from 0: field 0 is the size of the address space in pages, field 5 that
+ * of data and stack. */
 static bool statm_field(const char *text, unsigned field, uint64_t *out)
 {
 	for (; field; field--) {

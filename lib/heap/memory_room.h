@@ -8,16 +8,16 @@
 
 #define ROOM_UNLIMITED UINT64_MAX
 
-/* Bytes that the process can still map. Of a limit, if what is in use cannot be read, an eighth. */
+/* The bytes that the process can still map: an eighth of a limit, if the amount in use cannot be read. */
 struct memory_capacity {
-	uint64_t space; /* of address space: RLIMIT_AS */
-	uint64_t data;  /* of private memory that can be written: RLIMIT_DATA */
+	uint64_t space; /* bytes of address space: RLIMIT_AS */
+	uint64_t data;  /* bytes of private writable memory: RLIMIT_DATA */
 };
 
 void memory_capacity(struct memory_capacity *r);
 
-/* May the recorder take so much more? Under a limit it takes at most half of what is left at a time: the rest is the
- * program's, whose stack, for example, grows without a call that could be tried again. */
+/* May the recorder take this many more bytes? Under a limit it takes at most half of what is left at a time and
+ * leaves the rest to the program, whose stack, for example, grows without a call that could be tried again. */
 bool memory_may_take(uint64_t size, bool is_private);
 
 #endif

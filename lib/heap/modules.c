@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * modules.c: the modules with code on a recorded stack: from libetch's lookup, which takes no lock, and the kernel's
- * description of the mapping. Copied with the build-id, since the module may be unloaded and the process may end.
+ * modules.c: finds the modules with code on a recorded stack, through libetch's lookup, which takes no lock, and the
+ * kernel's description of the mapping. It copies them with the build-id, because the module may be unloaded and the
+ * process may end.
  */
 #include "heap/modules.h"
 
@@ -15,7 +16,7 @@
 #include "heap/recording.h"
 #include "unwind/loaded.h"
 
-#define PAGES     256u /* of the cache: 64 KiB of code each */
+#define PAGES     256u /* pages of the cache, 64 KiB of code each */
 #define PAGE_BITS 16
 #define PATH_MOST 4096
 
@@ -28,7 +29,7 @@ static struct known cache[PAGES];
 static struct {
 	struct known *list; /* unsorted: programs have few mappings with code */
 	unsigned count, capacity;
-	unsigned numbers; /* of the file's records */
+	unsigned numbers; /* number of records in the file */
 } modules;
 
 void modules_forget(void)
@@ -45,7 +46,7 @@ void modules_clear(void)
 	modules.capacity = modules.numbers = 0;
 }
 
-/* ---- what the kernel says --------------------------------------------------- */
+/* ---- the kernel's list of mappings ------------------------------------------- */
 
 struct mapping {
 	uint64_t start, end, inode;
@@ -69,7 +70,7 @@ static const char *hexadecimal(const char *s, const char *end, uint64_t *out)
 	return s < end ? s + 1 : end;
 }
 
-/* Parses a line of /proc/PID/maps. True: it is the mapping with this address, and has a name. */
+/* Parses a line of /proc/PID/maps. Returns true if it is the mapping with this address. */
 static bool line_take(const char *s, const char *end, uint64_t at, struct mapping *m)
 {
 	uint64_t number;
@@ -124,7 +125,7 @@ static bool mapping_find(uint64_t at, struct mapping *m)
 
 static bool is_vdso(const struct prepare_image *im) { return im->start == getauxval(AT_SYSINFO_EHDR); }
 
-/* The path of the module's file, as the program named it, in full. */
+/* Finds the full path of the module's file, as the program named it. */
 static bool path_find(uint64_t at, const struct prepare_image *im, struct mapping *m)
 {
 	const char *name = loaded_name(at);
@@ -159,8 +160,8 @@ static bool path_find(uint64_t at, const struct prepare_image *im, struct mappin
 }
 
 /*
- * What /proc/self/maps would say, from the module's headers: where no descriptor is free to read it, or /proc is not
- * mounted. The inode is that of the path at this moment; etch compares the build-id where there is one.
+ * Derives what /proc/self/maps would say from the module's headers, if no descriptor is free to read that file, or
+ * /proc is not mounted. The inode is that of the path at this moment; etch compares the build-id if there is one.
  */
 static bool mapping_derive(uint64_t at, const struct prepare_image *im, struct mapping *m)
 {
@@ -215,7 +216,7 @@ static void build_id_copy(const struct prepare_image *im, struct heap_module *r)
 	}
 }
 
-/* Appends a record; its number, or HEAP_MODULE_LOST. */
+/* Appends a record. Returns its number, or HEAP_MODULE_LOST. */
 static uint16_t record_add(const struct prepare_image *im, const struct mapping *m)
 {
 	uint64_t at = recording.head->module_size;

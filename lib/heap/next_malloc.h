@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* next_malloc.h: the allocator that the program has without the recorder: libc's, or one that it is linked with
- * (next_malloc.c); and the next definitions of other functions that the recorder defines. */
+/* next_malloc.h: the allocator that the program has without the recorder, which is libc's or one that the program is
+ * linked with (next_malloc.c), and the next definitions of the other functions that the recorder defines. */
 #ifndef ETCH_LIB_HEAP_NEXT_MALLOC_H
 #define ETCH_LIB_HEAP_NEXT_MALLOC_H
 
@@ -27,16 +27,16 @@ struct next_malloc {
 
 extern struct next_malloc next_malloc;
 
-/* Looks the functions up, once. False: the lookup itself is calling; use early_alloc(). */
+/* Looks the functions up, once. Returns false if the lookup itself is calling; then use early_alloc(). */
 bool next_malloc_find(void);
 static inline bool next_malloc_ready(void)
 {
 	return __builtin_expect(__atomic_load_n(&next_malloc.pvalloc, __ATOMIC_ACQUIRE) != NULL, 1) || next_malloc_find();
 }
 
-/* Zeroed memory for dlsym(3) itself, which is never freed; null: none is left. */
+/* Zeroed memory for dlsym(3) itself, which is never freed; null if none is left. */
 void *early_alloc(size_t size);
-/* The bytes of such a block, or 0: it is another's. */
+/* The size in bytes of a block of early_alloc(); 0 if the block belongs to another allocator. */
 size_t early_size(const void *block);
 
 #endif

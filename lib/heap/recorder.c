@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recorder.c: each allocation: its stack, and the sums of the file.
+ * recorder.c: records each allocation: its stack, and the sums of the file.
  *
- * The walk needs no lock; stacks, live blocks and sums are under one. RULES OF THIS FILE. The caller is malloc(3),
- * anywhere: no libc but memcpy and its like, system calls only, and no lock of anybody else's.
+ * The walk needs no lock; stacks, live blocks and sums are protected by one. RULES OF THIS FILE. The caller is
+ * malloc(3), which may be called anywhere: of libc only memcpy and the like, otherwise system calls only, and no lock
+ * of other code.
  */
 #include "heap/recorder.h"
 
@@ -25,16 +26,16 @@
 #endif
 #define PAGE 4096u
 
-/* A page that is zeroed in a child of fork(2), however it was made. Null: nothing has been opened yet. */
+/* A page that is zeroed in a child of fork(2), whichever way it was made. Null: nothing has been opened yet. */
 static volatile uint64_t *marker;
-static uint64_t no_marker = 1; /* where the kernel cannot zero a page */
+static uint64_t no_marker = 1; /* used if the kernel cannot zero a page */
 static int starting;
 static bool recording_on;
 static uint64_t generation = 1;
 static bool has_own_malloc;
 /* Recording has been on in this process, and has ended. */
 static bool recording_ended;
-/* It has ended because of a seccomp filter. Children inherit that, and must make no system call. */
+/* Recording has ended because of a seccomp filter. Children inherit the filter, and must make no system call. */
 static bool sandboxed;
 
 /* ---- the lock: a futex, as in U. Drepper, "Futexes Are Tricky", mutex 3 ----------------- */
@@ -61,7 +62,7 @@ static inline void unlock(void)
 		sys_call6(SYS_futex, (long)&lock_word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-/* ---- begin, and begin anew after a fork ------------------------------------------------ */
+/* ---- the start, and the restart after a fork ------------------------------------------- */
 
 static void marker_map(void)
 {
@@ -74,7 +75,7 @@ static void marker_map(void)
 	marker = page ? page : &no_marker;
 }
 
-/* The first call in this process. */
+/* Runs at the first call in this process. */
 static __attribute__((noinline)) bool begin(void)
 {
 	struct heap_head *parent;
@@ -89,7 +90,7 @@ static __attribute__((noinline)) bool begin(void)
 		return false;
 	}
 	parent = recording_leave();
-	/* The child has one thread, this one, and what others were about to change is dropped. */
+	/* The child has one thread, this one; changes that other threads were about to make are dropped. */
 	lock_word = 0;
 	live_clear();
 	tree_clear();
@@ -107,7 +108,7 @@ static __attribute__((noinline)) bool begin(void)
 	return recording_on;
 }
 
-/* This thread's state; null: nothing must be recorded. `count`: how many allocations that leaves out. */
+/* This thread's state; null if nothing must be recorded. `count` is the number of allocations left out then. */
 static inline struct heap_thread *enter(unsigned count)
 {
 	struct heap_thread *t;
@@ -139,7 +140,7 @@ static inline void leave(struct heap_thread *t)
 	t->busy = 0;
 }
 
-/* Takes the lock. False, and it is not taken: recording has ended since enter(). */
+/* Takes the lock. Returns false, without the lock, if recording has ended since enter(). */
 static inline bool lock_recording(void)
 {
 	lock();
@@ -172,8 +173,8 @@ static enum heap_stop stop_of(int status)
 	}
 }
 
-/* Walks the stack of the allocation function's caller into t's other stack. Returns how many outermost frames it has
- * in common with the last one: their nodes are copied. */
+/* Walks the stack of the allocation function's caller into the other of t's stacks. Returns how many outermost frames
+ * it has in common with the last stack; their nodes are copied. */
 static NO_ASAN unsigned stack_walk(struct heap_thread *t, const uint64_t *frame)
 {
 	const struct heap_stack *last = &t->stack[t->which];
@@ -200,9 +201,9 @@ static NO_ASAN unsigned stack_walk(struct heap_thread *t, const uint64_t *frame)
 	return same;
 }
 
-/* ---- sums: under the lock ---------------------------------------------------------- */
+/* ---- sums, under the lock ------------------------------------------------------------ */
 
-/* With sampling, an allocation is recorded with a chance of one in this number, and stands for as many. */
+/* With sampling, an allocation is recorded with a chance of one in this number, and stands for that many. */
 static inline uint64_t weight_of(uint64_t size)
 {
 	uint64_t weight = recording.sample / (size ? size : 1);
@@ -215,7 +216,7 @@ static inline struct heap_leaf *leaf_at(uint32_t leaf)
 	return (struct heap_leaf *)(void *)recording.leaves.at + leaf;
 }
 
-/* The leaf's sums are about to change. */
+/* Called before the leaf's sums change. */
 static inline void leaf_change(struct heap_leaf *l)
 {
 	struct heap_head *h = recording.head;
@@ -358,7 +359,7 @@ void recorder_realloc_end(void *old, const struct recorder_block *was, void *blo
 	if (sampled)
 		known = stack_walk(t, frame);
 	if (lock_recording()) {
-		if (!block && size) { /* it failed: the block is still there */
+		if (!block && size) { /* it failed, and the block is still there */
 			if (!live_add((uint64_t)(uintptr_t)old, &was->live, &other, &replaced))
 				recording.head->lost_block++;
 		} else if (was->known) {
@@ -400,7 +401,8 @@ void recorder_note(void (*fn)(struct heap_head *, void *), void *arg)
 
 /* ---- the end of recording -------------------------------------------------------------- */
 
-/* Gives memory back: all but the head, and what threads have, which may be walking. Under the lock. */
+/* Gives memory back: everything except the head and the states of threads, which may be walking. Called under the
+ * lock. */
 static void end(enum heap_ended why)
 {
 	recording.head->ended = why;
@@ -425,11 +427,11 @@ void recorder_end(enum heap_ended why)
 	leave(t);
 }
 
-/* Could an allocation that has failed succeed if the recorder gave `held` bytes back? Why it failed, or
- * HEAP_ENDED_NOT. by_limit: only a limit of the process is a reason. */
+/* Could an allocation that has failed succeed if the recorder gave `held` bytes back? Returns why it failed, or
+ * HEAP_ENDED_NOT. by_limit: only a limit of the process counts as a reason. */
 static enum heap_ended failed_by(uint64_t size, uint64_t held, bool by_limit)
 {
-	/* What an allocator may ask the system for at once if it needs a few bytes: glibc's MMAP_AS_MORECORE_SIZE. */
+	/* The bytes that an allocator may ask the system for at once if it needs a few: glibc's MMAP_AS_MORECORE_SIZE. */
 	const uint64_t least = 1u << 20;
 	struct memory_capacity r;
 
@@ -450,8 +452,8 @@ static enum heap_ended may_release(uint64_t size, bool by_limit)
 	return failed_by(size, recording.head->memory + recording_mapped(), by_limit);
 }
 
-/* In a thread that the recorder had no memory for. A signal handler may interrupt it at any point and find memory: so
- * recording is off before the lock is taken. */
+/* Runs in a thread for whose state the recorder had no memory. A signal handler may interrupt it at any point and
+ * find memory, so recording is turned off before the lock is taken. */
 static void release_without_state(uint64_t size, bool by_limit)
 {
 	enum heap_ended why = may_release(size, by_limit);
@@ -473,7 +475,7 @@ static bool release(uint64_t size, bool by_limit)
 	if (!size)
 		return false; /* realloc(3) has freed the block */
 	if (recording_ended)
-		return true; /* perhaps since the call that failed: another thread has given up */
+		return true; /* perhaps another thread has given the memory back since the call that failed */
 	t = enter(0);
 	if (!t) {
 		if (recording_on && !thread_state())

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recorder.h: what the allocation functions report to the recorder (recorder.c).
+ * recorder.h: the functions with which the allocation functions report to the recorder (recorder.c).
  *
- * Thread-safe; in a signal handler that has interrupted the recorder itself calls are counted as lost. `frame` is
- * __builtin_frame_address(0) of the function that the program has called. errno is kept.
+ * They are thread-safe; calls in a signal handler that has interrupted the recorder itself are counted as lost.
+ * `frame` is __builtin_frame_address(0) of the function that the program has called. errno is kept.
  */
 #ifndef ETCH_LIB_HEAP_RECORDER_H
 #define ETCH_LIB_HEAP_RECORDER_H
@@ -21,25 +21,27 @@ struct recorder_block {
 	bool known; /* it was recorded */
 };
 
-/* Opens the recording. `own_malloc`: the program's calls of malloc do not come here. */
+/* Opens the recording. own_malloc: the program's calls of malloc do not reach this library. */
 void recorder_start(bool own_malloc);
-/* A block has been allocated; null: the allocation failed, and nothing is recorded. */
+/* Reports that a block has been allocated; if it is null, the allocation failed, and nothing is recorded. */
 void recorder_alloc(void *block, size_t size, const uint64_t *frame);
-/* A block will be freed. */
+/* Reports that a block will be freed. */
 void recorder_free(void *block);
-/* realloc(3) in two steps: this one takes the block out of the table before another thread
- * can get its address. */
+/* realloc(3) in two steps. The first takes the block out of the table before another thread can get its address. */
 void recorder_realloc_begin(void *block, struct recorder_block *was);
-/* The second step enters the result: moved, freed (null, size 0), or unchanged because the call failed (null). */
+/* The second step enters the result: the block has moved, was freed (null, size 0), or is unchanged because the call
+ * failed (null). */
 void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame);
-/* A library may have been unloaded. */
+/* Reports that a library may have been unloaded. */
 void recorder_unloaded(void);
 /*
- * An allocation of `size` bytes has failed. True: try it again, since the recorder has given its memory back, with
- * which it may succeed; nothing is recorded from then on. False: the recorder has no part in it.
+ * Called when an allocation of `size` bytes has failed. Returns true if the recorder has given its memory back, with
+ * which a second try may succeed; from then on nothing is recorded. Returns false if the recorder has no part in the
+ * failure.
  */
 bool recorder_release(uint64_t size);
-/* The same, where the call may have failed for another reason: only if a limit of the process leaves too little. */
+/* The same for a call that may have failed for another reason: returns true only if a limit of the process leaves too
+ * little. */
 bool recorder_release_limited(uint64_t size);
 /* Stops recording for good, because of something that the program is about to do. */
 void recorder_end(enum heap_ended why);

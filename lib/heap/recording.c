@@ -2,10 +2,11 @@
 /*
  * recording.c: the file of this process image (recording.h).
  *
- * No descriptor is kept, which the program might close. The file is sparse and as large as it may become from the
- * start, so that it is never made larger later, when RLIMIT_FSIZE may be lower; but little of it is mapped, since its
- * address space is the program's, which may limit itself (RLIMIT_AS). Mappings grow by mremap(2), which needs no
- * descriptor either, and pages by MADV_POPULATE_WRITE, which fails where a store would be a SIGBUS (a full disk).
+ * No descriptor is kept, because the program might close it. The file is sparse, and from the start as large as it
+ * may become, so that it is never made larger later, when RLIMIT_FSIZE may be lower. But little of it is mapped,
+ * because its address space belongs to the program, which may limit itself (RLIMIT_AS). Mappings grow by mremap(2),
+ * which needs no descriptor either, and pages by MADV_POPULATE_WRITE, which fails where a store would raise SIGBUS
+ * (on a full disk).
  */
 #include "heap/recording.h"
 
@@ -27,11 +28,12 @@
 #define STEP_LEAST (4u * PAGE)
 #define STEP_MOST  (1u << 20)
 
-/* The file's parts: the head's page, then modules, nodes and leaves. A smaller file is divided in proportion. */
+/* The parts of the file: the page of the head, then modules, nodes and leaves. A smaller file is divided in
+ * proportion. */
 #define MODULES_MOST (16ull << 20)
 #define FILE_MOST    (PAGE + MODULES_MOST + (1ull << 32))
 #define FILE_LEAST   (PAGE + 3 * STEP_LEAST)
-/* Bytes of each array that are mapped at first. */
+/* The bytes of each array that are mapped at first. */
 #define MAPPED_FIRST (64u * PAGE)
 
 struct recording recording;
@@ -74,7 +76,7 @@ void recorder_unmap(void *at, uint64_t size)
 
 /* ---- growing --------------------------------------------------------------- */
 
-/* Before Linux 5.14. */
+/* Allocates the blocks of a part of the file, for kernels before Linux 5.14. */
 static bool allocate(uint64_t offset, uint64_t size)
 {
 	long fd = sys_open(recording.path, O_RDWR, 0), ret;
@@ -99,7 +101,7 @@ static bool remap(struct region *r, uint64_t size)
 	return true;
 }
 
-/* Maps at least `size` bytes: twice as much as before, if there is room. */
+/* Maps at least `size` bytes, and twice as much as before if memory allows it. */
 static bool map_grow(struct region *r, uint64_t size)
 {
 	uint64_t twice = 2 * r->mapped < r->most ? 2 * r->mapped : r->most;
@@ -109,7 +111,7 @@ static bool map_grow(struct region *r, uint64_t size)
 	return falls_short(HEAP_SHORT_MEMORY);
 }
 
-/* Makes the pages from `ready` up to `to`. */
+/* Populates the pages from `ready` up to `to`. */
 static bool pages_make(const struct region *r, uint64_t to)
 {
 	long ret = sys_call3(SYS_madvise, (long)(r->at + r->ready), (long)(to - r->ready), MADV_POPULATE_WRITE);
@@ -136,12 +138,12 @@ bool region_grow(struct region *r, uint64_t size)
 	return true;
 }
 
-/* ---- what to do: the variable ------------------------------------------------ */
+/* ---- the configuration: the variable ---------------------------------------------- */
 
 struct config {
 	bool known, on;
 	uint64_t sample;
-	long only; /* the parent of the one process to record; 0: every one */
+	long only; /* the parent of the one process to record; 0: record every process */
 	char directory[HEAP_PATH_MOST - 64];
 };
 
@@ -167,10 +169,10 @@ static void config_parse(const char *value)
 	config.on = true;
 }
 
-/* Where the kernel has put argc, argv and the environment. Exported by glibc's dynamic linker. */
+/* The place where the kernel has put argc, argv and the environment; glibc's dynamic linker exports it. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* Where /proc is not mounted: from the stack that the program began with. */
+/* Reads the configuration from the stack that the program began with, if /proc is not mounted. */
 static void config_from_stack(void)
 {
 	static const char name[] = HEAP_VARIABLE "=";
@@ -185,7 +187,8 @@ static void config_from_stack(void)
 		}
 }
 
-/* From the kernel's copy of the environment: before libc's own constructors there is no environ. */
+/* Reads the configuration from the kernel's copy of the environment: before libc's own constructors there is no
+ * environ. */
 static void config_read(void)
 {
 	static const char name[] = HEAP_VARIABLE "=";
@@ -250,7 +253,7 @@ static void path_make(long pid, uint64_t n)
 
 #define NUMBERS_MOST 1000000u
 
-/* Creates DIRECTORY/PID.N, N being the first number that is free: an exec(2) keeps the PID. */
+/* Creates DIRECTORY/PID.N, where N is the first free number: an exec(2) keeps the PID. */
 static long file_create(long pid)
 {
 	long fd = -EEXIST;
@@ -262,7 +265,7 @@ static long file_create(long pid)
 	return fd;
 }
 
-/* Makes the file as large as the process's limit and the file system let it be; its size, or a negative errno. */
+/* Makes the file as large as the process's limit and the file system allow. Returns its size, or a negative errno. */
 static long file_size(long fd)
 {
 	struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
@@ -270,7 +273,7 @@ static long file_size(long fd)
 	long ret = -EFBIG;
 
 	sys_call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&most, 0, 0);
-	if (size > most.rlim_cur) /* a larger file would be a SIGXFSZ */
+	if (size > most.rlim_cur) /* a larger file would raise SIGXFSZ */
 		size = most.rlim_cur & ~(uint64_t)(PAGE - 1);
 	for (; size >= FILE_LEAST; size = size / 2 & ~(uint64_t)(PAGE - 1)) {
 		ret = sys_call3(SYS_ftruncate, fd, (long)size, 0);
@@ -312,7 +315,7 @@ void recording_shrink(void)
 
 uint64_t recording_mapped(void) { return recording.modules.mapped + recording.nodes.mapped + recording.leaves.mapped; }
 
-/* Why a process is not recorded: shared/heap_file.h, and a negative errno. */
+/* Why a process is not recorded: a reason of shared/heap_file.h, and a negative errno. */
 struct refusal {
 	const char *reason;
 	long error;
@@ -357,7 +360,7 @@ static bool file_map(long fd, uint64_t size, struct refusal *why)
 		region_unmap(&head);
 		return refused(why, HEAP_REFUSED_DISK, -ENOSPC);
 	}
-	/* Not earlier: a store to a page that the disk has no room for is a SIGBUS. */
+	/* Only now, because a store to a page without space on the disk would raise SIGBUS. */
 	recording.head = (struct heap_head *)(void *)head.at;
 	if (!ret)
 		ret = region_map(&recording.modules, fd, PAGE, modules);

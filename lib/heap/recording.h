@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recording.h: the file of this process image (shared/heap_file.h), mapped, and the recorder's memory (recording.c).
- * System calls only: the caller is malloc(3).
+ * recording.h: the mapped file of this process image (shared/heap_file.h), and the recorder's memory (recording.c).
+ * It makes system calls only, because the caller is malloc(3).
  */
 #ifndef ETCH_LIB_HEAP_RECORDING_H
 #define ETCH_LIB_HEAP_RECORDING_H
@@ -14,8 +14,8 @@
 
 #define HEAP_PATH_MOST 4096
 
-/* An array in the file: `mapped` bytes of `most`, of which the first `ready` can be written without a fault. It moves
- * when it grows. */
+/* An array in the file: `mapped` bytes of `most` are mapped, and the first `ready` of them can be written without a
+ * fault. It moves when it grows. */
 struct region {
 	uint8_t *at;
 	uint64_t ready, mapped, most, offset;
@@ -30,20 +30,21 @@ struct recording {
 
 extern struct recording recording;
 
-/* In the child of a fork: takes the parent's file out of use, and returns it for recording_open(). */
+/* In the child of a fork, takes the parent's file out of use, and returns its head for recording_open(). */
 struct heap_head *recording_leave(void);
-/* Opens a file for this process; parent: null, or as above. False: it is not to be recorded, or cannot be. */
+/* Opens a file for this process. parent: null, or what recording_leave() has returned. Returns false if the process
+ * is not to be recorded, or cannot be. */
 bool recording_open(struct heap_head *parent);
 /* Unmaps the arrays, which stay in the file; the head can still be written. */
 void recording_shrink(void);
-/* Bytes of address space that recording_shrink() would give back. */
+/* The bytes of address space that recording_shrink() would give back. */
 uint64_t recording_mapped(void);
-/* Makes the first `size` bytes of a region writable. False: head->short_of says what is full. */
+/* Makes the first `size` bytes of a region writable. If it returns false, head->short_of says what is full. */
 bool region_grow(struct region *r, uint64_t size);
 
 static inline bool region_has(struct region *r, uint64_t size) { return size <= r->ready || region_grow(r, size); }
 
-/* Zeroed memory of the recorder, counted in the head; null: there is none, or the process's limits leave little. */
+/* Zeroed memory for the recorder, counted in the head; null if there is none, or the limits leave little. */
 void *recorder_map(uint64_t size);
 void recorder_unmap(void *at, uint64_t size);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stack_tree.c: the nodes of the file, found by a hash of (parent, address). Open addressing, at most half full. */
+/* stack_tree.c: the nodes of the file, found by a hash of (parent, address). The hash table uses open addressing and
+ * is at most half full. */
 #include "heap/stack_tree.h"
 
 #include "heap/modules.h"
@@ -40,7 +41,7 @@ static bool grow(uint64_t used)
 	return true;
 }
 
-/* The node of a frame, which is added if it is new; 0: no room. */
+/* The node of a frame, which is added if it is new; 0 if it does not fit. */
 static uint32_t node_add(uint32_t parent, uint64_t ip)
 {
 	struct heap_node *nodes = (void *)recording.nodes.at;

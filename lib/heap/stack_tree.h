@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stack_tree.h: stacks -> leaves of the file (stack_tree.c). Under the recorder's lock.
+ * stack_tree.h: maps stacks to leaves of the file (stack_tree.c). To be called under the recorder's lock.
  */
 #ifndef ETCH_LIB_HEAP_STACK_TREE_H
 #define ETCH_LIB_HEAP_STACK_TREE_H
@@ -8,14 +8,14 @@
 #include "heap/recording.h"
 
 /*
- * The leaf of a stack, innermost frame first. nodes[] gets the number of each frame's node; the outermost `known` of
- * them are there already. Returns 0 if there is no room for it.
+ * The leaf of a stack, innermost frame first. nodes[] gets the number of each frame's node; it has the outermost
+ * `known` of them already. Returns 0 if the stack does not fit.
  */
 uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned known, enum heap_stop stop);
 
-/* A library has been unloaded: addresses may belong to other code now. Later stacks get new nodes. */
+/* Called after a library was unloaded: addresses may belong to other code now, so later stacks get new nodes. */
 void tree_unloaded(void);
-/* In the child of a fork: starts over. */
+/* Starts over, in the child of a fork. */
 void tree_clear(void);
 
 #endif

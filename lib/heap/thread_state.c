@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * thread_state.c: a list of states, which only grows. No destructor runs at a thread's end, since destructors
- * allocate, too: a new thread tries a few states, and takes one whose thread is gone.
+ * thread_state.c: a list of states, which only grows. No destructor runs at a thread's end, because destructors
+ * allocate, too. Instead, a new thread tries a few states, and takes over one whose thread is gone.
  */
 #include "heap/thread_state.h"
 
@@ -10,7 +10,7 @@
 #include "common/sys.h"
 #include "heap/recording.h"
 
-#define LOOKS 8 /* states that a new thread tries */
+#define LOOKS 8 /* number of states that a new thread tries */
 
 static __thread struct heap_thread *mine __attribute__((tls_model("initial-exec")));
 static struct heap_thread *all, *next_look;

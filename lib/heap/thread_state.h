@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* thread_state.h: what the recorder keeps for each thread (thread_state.c). System calls only. */
+/* thread_state.h: the state that the recorder keeps for each thread (thread_state.c). It makes system calls only. */
 #ifndef ETCH_LIB_HEAP_THREAD_STATE_H
 #define ETCH_LIB_HEAP_THREAD_STATE_H
 
@@ -18,18 +18,18 @@ struct heap_stack {
 
 struct heap_thread {
 	struct heap_thread *next;
-	int tid;  /* of the thread that has it: taken over once there is no such thread */
+	int tid;  /* ID of the thread that owns the state; another may take it over once that thread is gone */
 	int busy; /* the recorder runs in this thread: a signal handler must not enter it */
 	uint64_t random;
-	uint64_t generation; /* of recording and code: stacks of another are not to be compared with */
+	uint64_t generation; /* generation of the recording and the code: stacks of two generations are not compared */
 	int which;           /* stack[which] is the last one */
 	struct heap_stack stack[2];
 	struct etch_walk walk;
 };
 
-/* This thread's; null: no memory. */
+/* This thread's state; null without memory. */
 struct heap_thread *thread_state(void);
-/* In the child of a fork: only this thread is left. */
+/* Called in the child of a fork, where only this thread is left. */
 void thread_states_clear(void);
 
 #endif

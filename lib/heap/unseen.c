@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * unseen.c: finds the code whose calls of malloc(3) go past the recorder (unseen.h).
+ * unseen.c: finds the code whose calls of malloc(3) bypass the recorder (unseen.h).
  *
- * dlopen(3) and dlmopen(3) act for the library that calls them: its namespace, its RUNPATH. They find it by their
- * return address, so they must be jumped to, not called (load_entry.c), and what came of a call is looked at later:
- * before the next one, before dlclose(3), at exit(3). Where a process ends before that, the head says how many calls
- * were made.
+ * dlopen(3) and dlmopen(3) act for the library that calls them, with its namespace and its RUNPATH. They find that
+ * library by their return address, so they must be jumped to, not called (load_entry.c), and the outcome of a call is
+ * examined later: before the next call, before dlclose(3), and at exit(3). If a process ends before that, the head
+ * says how many calls were made.
  */
 #include "heap/unseen.h"
 
@@ -20,7 +20,7 @@
 #include "heap/recorder.h"
 #include "unwind/loaded.h"
 
-/* Of glibc 2.35: the namespaces form a list, if there is more than one. */
+/* As of glibc 2.35, the namespaces form a list if there is more than one. */
 struct namespaces {
 	struct r_debug base;
 	struct namespaces *next;
@@ -28,7 +28,7 @@ struct namespaces {
 
 extern struct r_debug _r_debug __attribute__((weak));
 
-/* The first of the list; null: the dynamic linker has none. */
+/* The first namespace of the list; null if the dynamic linker has no list. */
 static const struct namespaces *namespaces_first(void)
 {
 	const char *version = gnu_get_libc_version(), *dot = strchr(version, '.');
@@ -40,24 +40,24 @@ static const struct namespaces *namespaces_first(void)
 	/* A program that refers to the variable has a copy of it, which is not in the list. */
 	if (!loaded_image((uint64_t)(uintptr_t)first, &im) || loaded_is_program(&im))
 		return NULL;
-	__asm__("" : "+r"(first)); /* it is longer than its declaration says */
+	__asm__("" : "+r"(first)); /* the object is longer than its declaration says */
 	return (const struct namespaces *)(const void *)first;
 }
 
 static struct {
-	unsigned deep, spaces; /* calls that have not been looked at */
-	size_t modules;        /* that there were before the first of them */
-	unsigned known_spaces; /* namespaces at the last look, without the program's own */
+	unsigned deep, spaces; /* calls whose outcome has not been examined */
+	size_t modules;        /* number of modules before the first of these calls */
+	unsigned known_spaces; /* number of namespaces at the last look, without the program's own */
 } calls;
 
-/* What a look has found. */
+/* The result of a look. */
 struct found {
 	unsigned deep, spaces;
 	size_t used;
 	char names[HEAP_UNSEEN_NAMES];
 };
 
-/* Names that do not fit are left out: the numbers count all. */
+/* Names that do not fit are left out; the numbers count all modules. */
 static void name_add(struct found *f, const char *name)
 {
 	size_t n = strlen(name);
@@ -90,7 +90,7 @@ struct dynamic {
 	const char *names;
 };
 
-/* glibc has made addresses of these entries, which are offsets in the file. */
+/* glibc has turned these entries into addresses; other C libraries leave them as offsets in the file. */
 static const void *address_of(const struct prepare_image *im, uint64_t value)
 {
 	return (const void *)(uintptr_t)(loaded_inside(im, value, 1) ? value : im->bias + value);
@@ -118,8 +118,8 @@ static bool dynamic_read(const struct prepare_image *im, struct dynamic *d)
 	return d->symbols && d->names;
 }
 
-/* Does one of these relocations bind an allocation function elsewhere than to the recorder? A slot that leads into its
- * own module is bound at its first call. */
+/* Does one of these relocations bind an allocation function to something other than the recorder? A slot that leads
+ * into its own module is bound at its first call. */
 static bool binds_elsewhere(const struct prepare_image *im, const struct dynamic *d, const Elf64_Rela *r, size_t size)
 {
 	struct prepare_image own;
@@ -153,7 +153,8 @@ static bool is_unseen(const struct dl_phdr_info *info)
 
 /* ---- namespaces ------------------------------------------------------------------------ */
 
-/* The namespaces beside the program's. Names go to f, if that is not null, of those from the first `known` on. */
+/* Counts the namespaces other than the program's. If f is not null, adds the names of those from the first `known` on
+ * to it. */
 static unsigned namespaces_count(struct found *f, unsigned known)
 {
 	const struct namespaces *n = namespaces_first();
@@ -191,7 +192,7 @@ static int module_look(struct dl_phdr_info *info, size_t size, void *arg)
 		if (look->spaces > calls.known_spaces)
 			look->found.spaces = look->spaces - calls.known_spaces;
 		if (!namespaces_first())
-			look->found.spaces = calls.spaces; /* those that failed, too */
+			look->found.spaces = calls.spaces; /* this counts the calls that failed, too */
 	}
 	if (calls.deep && look->index >= calls.modules && is_unseen(info)) {
 		look->found.deep++;
@@ -215,8 +216,8 @@ static void found_note(struct heap_head *h, void *arg)
 
 void unseen_look(void)
 {
-	static struct look
-		look; /* the program's stack may be small; calls of other threads at this moment are not told apart */
+	static struct look look; /* static, because the program's stack may be small; calls of other threads at this moment
+	                          * are not told apart */
 
 	if (!calls.deep && !calls.spaces)
 		return;
