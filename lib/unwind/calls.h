@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls.h: the calls in a loaded module's code, by its bytes. Async-signal-safe.
+ * calls.h: recognizes the calls in a loaded module's code by its bytes. Async-signal-safe.
  */
 #ifndef ETCH_LIB_UNWIND_CALLS_H
 #define ETCH_LIB_UNWIND_CALLS_H
@@ -9,13 +9,13 @@
 
 #include "unwind/eh_frame.h"
 
-/* The most bytes of a call that call_length() knows. */
+/* The maximum length of a call that call_length() recognizes. */
 #define CALL_MAX 7
 
-/* Length of the call that starts at p, `offset` bytes from the start of the `size` bytes of the module's code, or 0: E8
- * whose target is in the module's own code, or any target if it has the prefix that etch writes for calls of an ops
- * table; FF /2 (Intel SDM 2, CALL; tables 2-2 and 2-3). Data and the inside of other instructions may match too, which
- * at worst makes a granule MIXED. */
+/* The length of the call that starts at p, `offset` bytes from the start of the `size` bytes of the module's code, or
+ * 0 if there is none. It recognizes E8 with a target in the module's own code, or with any target if it has the
+ * prefix that etch writes for calls of an ops table; and FF /2 (Intel SDM 2, CALL; tables 2-2 and 2-3). Data and the
+ * inside of other instructions may match too, which at worst makes a granule MIXED. */
 static inline unsigned call_length(uint64_t size, const uint8_t *p, uint64_t avail, uint64_t offset, bool prefixed)
 {
 	unsigned mod, rm, n = 2;
@@ -43,7 +43,8 @@ static inline unsigned call_length(uint64_t size, const uint8_t *p, uint64_t ava
 	return n <= avail ? n : 0;
 }
 
-/* Which of the up to 16 bytes at p may begin a call: E8, or FF with /2 after it. At the end of the code: all. */
+/* Tells which of the up to 16 bytes at p may begin a call: E8, or FF followed by /2. At the end of the code: all of
+ * them. */
 static inline unsigned calls_maybe(const uint8_t *p, uint64_t avail)
 {
 	__m128i here, next, e8, ff, two;
@@ -83,7 +84,7 @@ static inline bool calls_are_relocated(const struct prepare_image *im)
 	return false;
 }
 
-/* Can a module's calls be told from its bytes? */
+/* Can a module's calls be recognized from its bytes? */
 static inline bool calls_can_be_read(const struct prepare_image *im)
 {
 	for (unsigned i = 0; i < im->phnum; i++)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cfi_map.c: a module without a table. No table is made of its .eh_frame: for each granule of code that a walk meets
- * a return address in, the rules of the granule's calls are read, and kept as a byte of a return-address map, by which
- * the next walk steps as by a table's. What the map does not say is read at each step (fallback.c).
+ * cfi_map.c: a module without a table. No table is made of its .eh_frame. Instead, when a walk meets a return address
+ * in a granule of code, the rules of the granule's calls are read and kept as a byte of a return-address map; the
+ * next walk steps by it as it would by a table's map. Rules that the map cannot express are read at each step
+ * (fallback.c).
  *
  * RULES OF THIS FILE. Except for in_place_open(), which maps memory, all of it runs in signal context, on a thread
- * stopped anywhere: no malloc, no lock, no thread-local storage, no libc beyond memcpy and memset. Do not introduce any
- * dependency there.
+ * stopped anywhere: no malloc, no lock, no thread-local storage, and of libc only memcpy and memset. Do not introduce
+ * any dependency there.
  *
- * Walks store single bytes and words that are zero before, and every thread would store the same: a granule's byte
- * follows from the file, except for the numbers of the palette, of which each is given once.
+ * Walks store single bytes and words that were zero before, and every thread would store the same values: a granule's
+ * byte follows from the file, except for the numbers of the palette, each of which is assigned once.
  */
 #define ETCH_CFI_DEPTH 8 /* as in recover.c */
 
@@ -72,7 +73,7 @@ int in_place_add(const struct prepare_image *im, const struct identity *id)
 struct granule {
 	uint64_t at;
 	uint64_t calls; /* bit i: a call ends at at + i */
-	uint64_t found; /* of these, those with a rule */
+	uint64_t found; /* bit i: the call that ends at at + i has a rule */
 	struct etch_map_rule rule;
 	bool mixed;
 	bool gone; /* the module could not be read any more */
@@ -92,7 +93,8 @@ static void calls_find(const struct prepare_image *im, uint64_t text, uint64_t s
 			continue;
 		end = end < p->p_filesz ? end : p->p_filesz;
 		if (im->kept && at < end) {
-			/* With a byte before, and as much after the last as belongs to a call that begins there. */
+			/* The copy includes one byte before the code, and after it as many bytes as a call that begins at its
+			 * last byte needs. */
 			uint64_t first = at ? at - 1 : 0;
 
 			if (!eh_code_copy(im, p->p_vaddr + first, copy, sizeof(copy))) {
@@ -127,8 +129,8 @@ static void granule_note(struct granule *g, uint64_t calls, const struct etch_ru
 	g->found |= calls;
 }
 
-/* A row is looked up at the byte before the return address. The return addresses that no call pushed are a signal's
- * restorer, and the first address of a thread or a context, which is looked up in the row after. */
+/* A row is looked up at the byte before the return address. Two kinds of return addresses were pushed by no call: a
+ * signal's restorer, and the first address of a thread or a context, which is looked up in the row after it. */
 static void granule_row(void *ctx, const struct etch_cfi_row *row)
 {
 	struct granule *g = ctx;
@@ -145,7 +147,7 @@ static void granule_row(void *ctx, const struct etch_cfi_row *row)
 		granule_note(g, calls, &row->rule);
 }
 
-/* As prepare.c: of overlapping FDEs the one that starts last wins; of two with the same start, the first. */
+/* As in prepare.c, the one of overlapping FDEs that starts last wins; of two with the same start, the first wins. */
 static void rules_find(const struct prepare_image *im, struct granule *g)
 {
 	uint64_t limit = UINT64_MAX;
@@ -174,7 +176,7 @@ static void rules_find(const struct prepare_image *im, struct granule *g)
 	eh_view_close(&v);
 }
 
-/* The number of a rule in the palette, which gets it if there is room; ETCH_MAP_FULL: no room. */
+/* The number of a rule in the palette; a new rule is added if the palette is not full. ETCH_MAP_FULL if it is. */
 static unsigned palette_add(struct in_place_map *map, const struct etch_map_rule *rule)
 {
 	uint64_t want, was;
@@ -211,7 +213,7 @@ void in_place_meet(const struct unwind_module *m, uint64_t ip)
 		if (code == ETCH_MAP_FULL || !code)
 			code = palette_add(in->map, &g.rule);
 	}
-	/* Was it this module's code and .eh_frame? */
+	/* Does all this still belong to this module's code and .eh_frame? */
 	if (in->im.kept && (g.gone || !loaded_still(&in->im)))
 		return;
 	__atomic_store_n(byte, (uint8_t)code, __ATOMIC_RELEASE);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cursor.c: steps over any kind of frame, one at a time, with register values: the slow path of
- * walks.
+ * cursor.c: steps over any kind of frame, one at a time, with register values: the slow path of walks.
  *
- * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc,
- * no lock, no thread-local storage, no libc. Do not introduce any dependency there. Every word
- * of the stack is read inside a window of pages that the kernel has confirmed as readable
- * (stack_bounds.c), by a load that may fault, in case the pages were unmapped since
- * (memory_load()). On one stack the frames must ascend, and a walk goes to a lower one at most
- * SWITCHES times.
+ * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
+ * thread-local storage, no libc. Do not introduce any dependency there. Every word of the stack is read inside a
+ * window of pages that the kernel has confirmed as readable (stack_bounds.c), by a load that may fault, in case the
+ * pages have been unmapped since then (memory_load()). On one stack the frames must ascend, and a walk goes to a
+ * lower one at most SWITCHES times.
  */
 #include <signal.h>
 #include <ucontext.h>
@@ -20,7 +18,7 @@
 /* Maximum number of steps that lead to another stack: signal frames, and CFAs below rsp that are loaded or relative to
  * a register other than rsp. */
 #define SWITCHES 64
-/* Maximum number of frames of one walk, plain ones apart: 16 bytes each on a stack of 1 GiB. */
+/* Maximum number of frames of one walk, not counting plain ones: 16 bytes each on a stack of 1 GiB. */
 #define FRAMES (1u << 26)
 /* Bytes below rsp that signal handlers do not touch (psABI 3.2.2). */
 #define RED_ZONE 128
@@ -87,7 +85,7 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 	if (c->switches == SWITCHES)
 		return ETCH_UNWIND_LIMIT;
 	c->switches++;
-	/* As cursor_begin_walk(). */
+	/* For the same reason as in cursor_fault(). */
 	if (!c->target && !word_read(c, at + 8 * SAVED_TRAPNO, &trap) && trap == TRAP_PAGE_FAULT) {
 		stack_forget();
 		c->window = (struct window){0, 0};
@@ -102,9 +100,9 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 }
 
 /*
- * Recovers a register that a rule of an outer frame needs but the tables do not track: the dynamic
- * linker's lazy resolver has its CFA in rbx. Walks again by .eh_frame from the last frame whose
- * registers are all known; if no frame was interrupted, from this function.
+ * Recovers a register that a rule of an outer frame needs but the tables do not track: for example, the dynamic
+ * linker's lazy resolver has its CFA in rbx. Walks again by .eh_frame from the last frame whose registers are all
+ * known, or from this function if no frame was interrupted.
  */
 NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, unsigned reg)
 {
@@ -142,9 +140,8 @@ NO_ASAN static __attribute__((noinline)) int register_recover(struct cursor *c, 
 }
 
 /*
- * Finds a return address that is not in the slot where the call pushed it, but in another slot or
- * in a register. In a frame that has called another function only a callee-saved register can hold
- * it.
+ * Finds a return address that is not in the slot where the call pushed it, but in another slot or in a register. In a
+ * frame that has called another function only a callee-saved register can hold it.
  */
 NO_ASAN static int ra_moved(struct cursor *c, const struct etch_rule *r, uint64_t cfa, uint64_t sp, uint64_t *ip)
 {
@@ -160,8 +157,7 @@ NO_ASAN static int ra_moved(struct cursor *c, const struct etch_rule *r, uint64_
 		c->switches++;
 	}
 	if (r->ra == ETCH_RA_SLOT) {
-		/* An interrupted frame may use the red zone below rsp; all other slots lie above
-		 * rsp. */
+		/* An interrupted frame may use the red zone below rsp; all other slots lie above rsp. */
 		if ((int64_t)(at - sp) < (c->interrupted ? -RED_ZONE : 0))
 			return ETCH_UNWIND_NOPROGRESS;
 		return word_read(c, at, ip) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;
@@ -174,7 +170,7 @@ NO_ASAN static int ra_moved(struct cursor *c, const struct etch_rule *r, uint64_
 	return ETCH_UNWIND_OK;
 }
 
-/* Replaces *bp, this frame's rbp, which is `known` or not, by the caller's. Returns 1, or 0 if that is
+/* Replaces *bp, this frame's rbp, which may be `known` or not, by the caller's. Returns 1, or 0 if the caller's is
  * unknown. If rbp's slot is unreadable, rbp is unknown and the walk continues. */
 NO_ASAN static int caller_bp(struct cursor *c, const struct etch_rule *r, uint64_t cfa, int known, uint64_t *bp)
 {
@@ -195,14 +191,15 @@ NO_ASAN static int caller_bp(struct cursor *c, const struct etch_rule *r, uint64
 }
 
 /*
- * The rule says that the caller's frame lies below this one. On one stack it cannot, so the function has switched
- * stacks, or the stack is corrupt. A rule whose CFA counts from rsp does not leave the stack. One that counts from rbp
- * may, but rbp is also what a corrupt stack most often has wrong. So the word below such a CFA must be an address to
- * which functions return; the walk ends where it comes to a CFA for the second time; and the pages of a stack that this
- * thread may have unmapped since an earlier walk are asked for again.
+ * Called if the rule says that the caller's frame lies below this one. On one stack it cannot, so the function has
+ * switched stacks, or the stack is corrupt. A rule whose CFA is relative to rsp does not leave the stack. One whose
+ * CFA is relative to rbp may, but rbp is also the register that a corrupt stack most often has wrong. So three checks
+ * apply: the word below such a CFA must be an address to which functions return; the walk ends where it comes to a
+ * CFA for the second time; and the kernel is asked again about the pages of a stack that this thread may have
+ * unmapped since an earlier walk.
  *
- * The circle is found as R. Brent does (BIT 20, 1980): the CFA that is remembered is replaced at the 1st, 2nd, 4th, 8th
- * switch.
+ * The circle is found as R. Brent does it (BIT 20, 1980): the CFA that is remembered is replaced at the 1st, 2nd,
+ * 4th, 8th switch and so on.
  */
 NO_ASAN static __attribute__((noinline)) int stack_descend(struct cursor *c, const struct etch_rule *r, uint64_t cfa)
 {
@@ -234,8 +231,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	int bp_known, trusted = 1, ret;
 	struct prepare_image image;
 
-	/* Only the table's header has been validated: the rule may be malformed or of a later
-	 * format. */
+	/* Only the table's header has been validated: the rule may be malformed or of a later format. */
 	if (r->kind == ETCH_RULE_UNDEF || !etch_rule_valid(r))
 		return ETCH_UNWIND_UNDEFINED;
 	if (r->kind == ETCH_RULE_END)
@@ -263,10 +259,9 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 		}
 		if (word_read(c, cfa - 8, &ip))
 			return ETCH_UNWIND_MEMORY;
-		/* The register may have been changed by the callee; if so, this is hardly a return
-		 * address. */
+		/* The callee may have changed the register; if so, this is hardly a return address. */
 		if (!trusted && !cursor_enter(c, ip - 1) && !(c->without_tables && loaded_image(ip - 1, &image))) {
-			c->known &= ~KNOWN(reg); /* nor does who tries again trust it */
+			c->known &= ~KNOWN(reg); /* another try does not trust the register either */
 			return ETCH_UNWIND_REGISTER;
 		}
 	} else {
@@ -285,8 +280,7 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 
 int cursor_rule(struct cursor *c, struct etch_rule *r)
 {
-	/* A return address belongs to the call before it, which may be the last instruction of its
-	 * function. */
+	/* A return address belongs to the call before it, which may be the last instruction of its function. */
 	uint64_t at = c->reg[ETCH_RIP] - !c->interrupted;
 	const struct unwind_module *m = cursor_enter(c, at);
 
@@ -299,9 +293,9 @@ int cursor_rule(struct cursor *c, struct etch_rule *r)
 }
 
 /*
- * Steps over a plain frame (plain_frames.h) by its map byte, as most frames of a walk can be: 1. Or returns 0 with the
- * cursor unchanged: another kind of frame, or the first one of a module or a window. Not counted in c->frames: such
- * frames ascend on one stack.
+ * Steps over a plain frame (plain_frames.h) by its map byte, which is possible for most frames of a walk, and returns
+ * 1. Returns 0 with the cursor unchanged for another kind of frame, or the first one of a module or a window. The
+ * step is not counted in c->frames, because such frames ascend on one stack.
  */
 NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct cursor *c)
 {
@@ -311,7 +305,7 @@ NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct curs
 	uint64_t bp;
 	const struct steps steps = steps_of(m, &c->window);
 
-	/* An empty window, as that of another process, has no room. An unknown rbp is 0: no CFA. */
+	/* An empty window, such as that of another process, is too small. An unknown rbp is 0, which is no CFA. */
 	if (c->interrupted || f.ip - 1 - c->text >= c->text_size || m->by < PLAIN_MAP_6 ||
 	    f.sp - steps.lo - STEP_ROOM >= steps.hi - steps.lo ||
 	    !map_step(&steps, &f, (enum plain_by)(m->by & (PLAIN_SHIFT | PLAIN_OPEN))) || !f.ip)
@@ -395,7 +389,7 @@ UNWIND_API const char *etch_unwind_strerror(int status)
 
 int cursor_init_entered(struct cursor *c, const void *ucontext);
 
-/* Called by etch_cursor_init() in its own place, so the frame's caller is that of the public function. */
+/* etch_cursor_init() jumps here, so the caller of this function's frame is that of the public function. */
 __attribute__((noinline, used)) int cursor_init_entered(struct cursor *c, const void *ucontext)
 {
 	cursor_begin(c, ucontext, __builtin_frame_address(0));
@@ -411,7 +405,7 @@ __attribute__((noinline, used)) int cursor_init_entered(struct cursor *c, const 
 	return ETCH_UNWIND_OK;
 }
 
-/* Nothing but its assembly, whatever the compiler is told to add to functions (as in etch/pv.h). */
+/* The function consists of its assembly alone, whatever the compiler is told to add (as in etch/pv.h). */
 #if !defined(__clang__) && __GNUC__ >= 11
 #define NAKED \
 	__attribute__((naked, noinline, no_instrument_function, no_stack_protector, no_profile_instrument_function))

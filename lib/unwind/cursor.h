@@ -9,12 +9,12 @@
 
 #include "unwind/unwind_internal.h"
 
-/* A frame with all callee-saved registers, or those that could be found. It follows a public cursor when a register is
- * asked for (cursor_registers.c); walks do not set it. */
+/* A frame with all callee-saved registers, or those that could be found. It follows a public cursor when a register
+ * is asked for (cursor_registers.c); walks do not set it. */
 #define BEHIND_REGISTERS 8
 struct behind {
 	uint64_t reg[BEHIND_REGISTERS]; /* rbx r12-r15 rbp rsp rip */
-	uint32_t known;                 /* by enum etch_reg */
+	uint32_t known;                 /* bits by enum etch_reg */
 	int interrupted;
 };
 
@@ -22,33 +22,35 @@ struct cursor {
 	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
 	uint32_t known;
 	int interrupted; /* rip is an interrupted instruction: look it up itself, not rip - 1 */
-	/* From here up to `bare_key` all zero at the start of a walk. */
-	uint64_t text, text_size;           /* of the module that rip was in last */
+	/* The members from here up to `bare_key` are all zero at the start of a walk. */
+	uint64_t text, text_size;           /* those of the last module that rip was in */
 	const struct unwind_module *shared; /* that module; null: it is in `capacity` */
 	struct window window;
-	const word *saved;                /* registers of the last interrupted frame, in saved_order; null: no such frame */
+	const word *saved;                /* registers of the last interrupted frame, in saved_order; null if there was
+	                                   * none */
 	const struct etch_target *target; /* null: this process */
 	uint32_t frames;
 	uint16_t switches;
 	uint16_t assumed;   /* enum cursor_assumed */
-	uint64_t descent;   /* the CFA of an earlier step to a lower stack: met again, the walk goes round in a circle */
+	uint64_t descent;   /* the CFA of an earlier step to a lower stack: if the walk meets it again, it goes round in a
+	                     * circle */
 	int without_tables; /* enum cursor_without: how to step where no table covers rip */
 	uint64_t untabled;  /* with CURSOR_CFI: the first rip that no table covered; 0: none */
-	struct prepare_image bare; /* with it: the module last met that has no table; end 0: none */
-	uint64_t bare_key;         /* of `bare`, for the rules that are kept (fallback.c); 0: keep none */
+	struct prepare_image bare; /* with CURSOR_CFI: the last module met that has no table; end 0: none */
+	uint64_t bare_key;         /* key of `bare`, for the rules that are kept (fallback.c); 0: keep none */
 	struct unwind_module capacity;
 	struct behind behind;
 };
 
 enum cursor_without {
-	CURSOR_CFI = 1,            /* by .eh_frame (fallback.c) */
-	CURSOR_FRAME_POINTERS = 2, /* where there is no .eh_frame either, by rbp */
+	CURSOR_CFI = 1,            /* use .eh_frame (fallback.c) */
+	CURSOR_FRAME_POINTERS = 2, /* use rbp if there is no .eh_frame either */
 };
 
-/* Which frames have a caller that was assumed (no_code.c). */
+/* The frames whose caller was assumed (no_code.c). */
 enum cursor_assumed {
-	ASSUMED_ANY = 1,  /* one of the walk's */
-	ASSUMED_LAST = 2, /* the last interrupted one */
+	ASSUMED_ANY = 1,  /* some frame of the walk */
+	ASSUMED_LAST = 2, /* the last interrupted frame */
 };
 
 #define KNOWN(r)  (1u << (r))
@@ -58,7 +60,7 @@ enum cursor_assumed {
 
 _Static_assert(sizeof(struct cursor) <= sizeof(struct etch_cursor), "a cursor fits");
 
-/* Begins a walk: the caller sets the registers. */
+/* Begins a walk; the caller sets the registers. */
 static inline __attribute__((always_inline)) void cursor_start(struct cursor *c)
 {
 	__builtin_memset((char *)c + offsetof(struct cursor, text), 0,
@@ -66,10 +68,10 @@ static inline __attribute__((always_inline)) void cursor_start(struct cursor *c)
 	stack_begin();
 }
 
-/* Places of registers in a ucontext_t, in words: gregset_t. The last three are the processor's description of the
+/* The places of registers in a ucontext_t, in words: gregset_t. The last three are the processor's description of the
  * thread's last fault. */
 enum { SAVED_RBP = 10, SAVED_RSP = 15, SAVED_RIP = 16, SAVED_ERR = 19, SAVED_TRAPNO = 20, SAVED_CR2 = 22 };
-/* As SAVED_TRAPNO: a page fault. */
+/* The value of SAVED_TRAPNO for a page fault. */
 #define TRAP_PAGE_FAULT 14
 
 /* Positions the cursor at the frame of a ucontext_t, which need not be the kernel's. */
@@ -87,15 +89,15 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_here(struct cur
 	c->interrupted = 0;
 }
 
-/* To be called for a cursor at a frame that the kernel has described: if the thread's last signal was a page fault, rsp
- * itself may have caused it, and point into a stack that is gone. */
+/* To be called for a cursor at a frame that the kernel has described: if the thread's last signal was a page fault,
+ * rsp itself may have caused it, and point into a stack that is gone. */
 static inline __attribute__((always_inline)) void cursor_fault(const struct cursor *c)
 {
 	if (ETCH_UNLIKELY(c->saved[SAVED_TRAPNO] == TRAP_PAGE_FAULT))
 		stack_forget();
 }
 
-/* Positions the cursor at the frame of a ucontext_t; null: as cursor_here(). */
+/* Positions the cursor at the frame of a ucontext_t; with null, does what cursor_here() does. */
 NO_ASAN static inline __attribute__((always_inline)) void cursor_begin(struct cursor *c, const void *ucontext,
                                                                        const uint64_t *frame)
 {
@@ -107,8 +109,8 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_begin(struct cu
 	}
 }
 
-/* As cursor_begin(), for cursor_walk() and cursor_walk_reuse(): of an interrupted frame only the registers of plain
- * frames; cursor_load_rest() loads the others. */
+/* cursor_begin() for cursor_walk() and cursor_walk_reuse(): loads only those registers of an interrupted frame that
+ * plain frames need; cursor_load_rest() loads the others. */
 NO_ASAN static inline __attribute__((always_inline)) void cursor_begin_walk(struct cursor *c, const void *ucontext,
                                                                             const uint64_t *frame)
 {
@@ -128,71 +130,70 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_begin_walk(stru
 	c->interrupted = 1;
 }
 
-/* Moves to the caller's frame: ETCH_UNWIND_OK, or the reason why there is none. */
+/* Moves to the caller's frame. Returns ETCH_UNWIND_OK, or the reason why there is none. */
 int cursor_step(struct cursor *c);
 
 /*
- * Reads a word of the stack or of code: 0, or -1 if it cannot be read. Of this process only in pages that the kernel
- * has confirmed as readable.
+ * Reads a word of the stack or of code. Returns 0, or -1 if it cannot be read. In this process only pages that the
+ * kernel has confirmed as readable are read.
  */
 int cursor_read(struct cursor *c, uint64_t at, uint64_t *v);
 
-/* The rule for c's frame: ETCH_UNWIND_OK, or ETCH_UNWIND_NOTABLE. */
+/* Finds the rule for c's frame. Returns ETCH_UNWIND_OK, or ETCH_UNWIND_NOTABLE. */
 int cursor_rule(struct cursor *c, struct etch_rule *r);
 
-/* Steps from an interrupted frame whose rip is in no code to its caller, and marks that in c->assumed: ETCH_UNWIND_OK.
- * Or returns ETCH_UNWIND_NOTABLE, with the cursor unchanged. (no_code.c) */
+/* Steps from an interrupted frame whose rip is in no code to its caller, and marks that in c->assumed. Returns
+ * ETCH_UNWIND_OK; or ETCH_UNWIND_NOTABLE, with the cursor unchanged. (no_code.c) */
 int cursor_assume(struct cursor *c);
 /* Is the interrupted frame's rip known to be in no code? (no_code.c) */
 int cursor_in_no_code(struct cursor *c);
-/* Is this an address to which a function returns: after a call, a signal handler's, or where a stack begins? 1 or 0;
- * -1: the code cannot be read. (no_code.c) */
+/* Is this an address to which a function returns: an address after a call, a signal handler's return address, or one
+ * where a stack begins? 1 or 0; -1 if the code cannot be read. (no_code.c) */
 int cursor_returns_to(struct cursor *c, uint64_t ip);
 
-/* Completes a step of a public cursor, of which `ret` is the outcome; see etch_step(). */
+/* Completes a step of a public cursor whose result is `ret`; see etch_step(). */
 int cursor_stepped(struct cursor *c, int ret);
-/* The registers of c's frame are known: those of frames further out are found from here. */
+/* Notes that the registers of c's frame are known: those of frames further out are found from here. */
 void cursor_behind_set(struct cursor *c);
 
 /* Is rip of the frame in the code that a signal handler returns to? */
 int cursor_at_signal(struct cursor *c);
 
-/* The rule for c's frame, which no table covers: by .eh_frame of its module m (cfi_map.h), or if m is null by
- * c->without_tables. ETCH_UNWIND_OK or ETCH_UNWIND_NOTABLE. (fallback.c) */
+/* Finds the rule for c's frame, which no table covers, by .eh_frame of its module m (cfi_map.h), or, if m is null,
+ * according to c->without_tables. Returns ETCH_UNWIND_OK or ETCH_UNWIND_NOTABLE. (fallback.c) */
 int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch_rule *r);
 
-/* Keeps the rules that walks without tables have read, in zeroed memory that stays. Before that, each walk reads them
- * again. May run beside walks and in signal handlers. (fallback.c) */
+/* Keeps the rules that walks without tables have read, in zeroed memory that stays mapped. Before that, each walk
+ * reads them again. May run beside walks and in signal handlers. (fallback.c) */
 #define FALLBACK_ROOM (640u << 10)
 void fallback_keep(void *capacity);
 
-/* A module's key for these rules; 0: they are not kept, since nothing tells it from another file that may be loaded
- * at its place. (fallback.c) */
+/* A module's key for these rules; 0 if they are not kept, because nothing tells the module from another file that may
+ * be loaded at its place. (fallback.c) */
 uint64_t fallback_key(const struct prepare_image *im);
 
-/* The rule of .eh_frame for an address, from what is kept if it has been read before: false if there is none.
- * (fallback.c) */
+/* Finds the rule of .eh_frame for an address, among the kept rules if it has been read before. Returns false if there
+ * is none. (fallback.c) */
 bool fallback_rule(const struct prepare_image *im, uint64_t key, uint64_t at, struct etch_rule *r);
 
 /* Moves over a plain frame (plain_frames.h) by a rule. Returns 1, or 0 with *f unchanged. (fallback.c) */
 struct frame;
 int fallback_move(const struct window *w, struct frame *f, const struct etch_rule *r);
 
-/* Walks over plain frames without a table whose rules are kept, in c's window: stores their callers' rips. Stops at
- * any other frame. Returns the end of what it stored. (fallback.c) */
+/* Walks over plain frames without a table whose rules are kept, inside c's window, and stores the rips of their
+ * callers. Stops at any other frame. Returns the end of what it stored. (fallback.c) */
 void **kept_frames(struct cursor *c, struct frame *f, void **out, void **end);
 
 /*
- * Walks from c's frame: stores its rip and those of its callers, at most `max`, in ips, and their number
- * in *count. Returns why the walk ended; it is ETCH_UNWIND_LIMIT if ips is full, without looking for a
- * further frame. (walk.c)
+ * Walks from c's frame: stores its rip and those of its callers, at most `max`, in ips, and their number in *count.
+ * Returns why the walk ended; it is ETCH_UNWIND_LIMIT if ips is full, without looking for a further frame. (walk.c)
  */
 int cursor_walk(struct cursor *c, void **ips, int max, int *count);
 
 const struct unwind_module *cursor_enter_other(struct cursor *c, uint64_t at);
 
-/* The module whose table covers this address, or null. Do not keep the pointer: it may point into
- * the cursor, which may be copied. */
+/* The module whose table covers this address, or null. Do not keep the pointer: it may point into the cursor, which
+ * may be copied. */
 static inline __attribute__((always_inline)) const struct unwind_module *cursor_enter(struct cursor *c, uint64_t at)
 {
 	if (ETCH_UNLIKELY(at - c->text >= c->text_size))

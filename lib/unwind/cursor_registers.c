@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cursor_registers.c: the callee-saved registers of a cursor's frame, which no step keeps. They are found when they are
- * asked for: from the last frame where they are known, frame by frame (recover.c).
+ * cursor_registers.c: the callee-saved registers of a cursor's frame, which no step keeps. They are found when they
+ * are asked for: from the last frame where they are known, frame by frame (recover.c).
  *
  * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
- * thread-local storage, no libc beyond memcpy. Do not introduce any dependency there.
+ * thread-local storage, and of libc only memcpy. Do not introduce any dependency there.
  */
 #include "unwind/cursor.h"
 #include "unwind/recover.h"
@@ -26,7 +26,7 @@ void cursor_behind_set(struct cursor *c)
 	b->interrupted = c->interrupted;
 }
 
-/* Brings `behind` to the cursor's frame: 1, or 0 if nothing leads there. */
+/* Moves `behind` to the cursor's frame. Returns 1, or 0 if nothing leads there. */
 static int behind_follow(struct cursor *c)
 {
 	struct recover_frame f = {.known = c->behind.known, .interrupted = c->behind.interrupted, .target = c->target};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * eh_frame.h: finds the .eh_frame of a loaded module that cannot be unloaded meanwhile; walks use eh_view.h.
+ * eh_frame.h: finds the .eh_frame of a loaded module that cannot be unloaded during the call; walks use eh_view.h.
  * Async-signal-safe.
  */
 #ifndef ETCH_LIB_UNWIND_EH_FRAME_H
@@ -10,8 +10,8 @@
 
 #include "unwind/unwind_internal.h"
 
-/* The bytes at a link-time address, up to the end of its segment's file contents; null if they are
- * not in a readable segment. */
+/* The bytes at a link-time address, up to the end of its segment's file contents; null if they are not in a readable
+ * segment. */
 static inline const void *eh_segment_at(const struct prepare_image *im, uint64_t addr, uint64_t *size)
 {
 	uint64_t at = im->bias + addr;
@@ -28,8 +28,8 @@ static inline const void *eh_segment_at(const struct prepare_image *im, uint64_t
 	return NULL;
 }
 
-/* Opens .eh_frame through PT_GNU_EH_FRAME; false if there is none. Addresses are link-time
- * addresses. The size of .eh_frame is unknown: the rest of its segment is used. */
+/* Opens .eh_frame through PT_GNU_EH_FRAME; false if there is none. Addresses are link-time addresses. The size of
+ * .eh_frame is unknown, so the rest of its segment is used. */
 static inline bool eh_frame_open(const struct prepare_image *im, struct etch_cfi_hdr *h, struct etch_cfi *cfi)
 {
 	const void *bytes = NULL;
@@ -53,7 +53,8 @@ static inline bool eh_frame_open(const struct prepare_image *im, struct etch_cfi
 	return true;
 }
 
-/* The link-time range that spans a module's executable segments, from a multiple of 256 on; false if there is none. */
+/* The link-time range that spans a module's executable segments, starting at a multiple of 256; false if there are
+ * none. */
 static inline bool eh_text(const struct prepare_image *im, uint64_t *from, uint64_t *to)
 {
 	uint64_t lo = UINT64_MAX, hi = 0;
@@ -72,11 +73,11 @@ static inline bool eh_text(const struct prepare_image *im, uint64_t *from, uint6
 }
 
 /*
- * Does a function start with mov %reg,%rsp? Then the words on the stack at its entry are not a
- * frame. glibc's __start_context, whose first address makecontext pushes as a return address,
- * starts so too; its FDE does not mark the end of the stack.
+ * Does a function start with mov %reg,%rsp? Then the words on the stack at its entry are not a frame. glibc's
+ * __start_context, whose first address makecontext pushes as a return address, starts that way too; its FDE does not
+ * mark the end of the stack.
  */
-#define EH_DISCARD_CODE 7u /* how many bytes of code tell */
+#define EH_DISCARD_CODE 7u /* how many bytes of code decide */
 static inline bool eh_code_discards_stack(const uint8_t *p, uint64_t size)
 {
 	static const uint8_t endbr64[4] = {0xf3, 0x0f, 0x1e, 0xfa};
@@ -87,7 +88,8 @@ static inline bool eh_code_discards_stack(const uint8_t *p, uint64_t size)
 	}
 	if (size < 3)
 		return false;
-	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, .R: the source register */
+	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, and .R for the source
+	                                                                            * register */
 	       ((p[0] & 0xfe) == 0x48 && p[1] == 0x8b && (p[2] & 0xf8) == 0xe0);
 }
 

@@ -2,14 +2,15 @@
 /*
  * eh_view.c: reads the .eh_frame of a module for a walk.
  *
- * A module that stays is read in place. One that may be unloaded at any moment is read into a copy, piece by piece as
- * lookups need it, by memory_copy(), which does not fault. The copy belongs to the file, which its headers and its
- * build-id tell (loaded.c), and stays. While a piece is read the module may go away, and another come and go in its
- * place; so the piece is read twice, with the module's headers in between. Of a file without a build-id nothing can be
- * kept: its copy lasts as long as the view.
+ * The .eh_frame of a module that is never unloaded is read in place. That of a module that may be unloaded at any
+ * moment is read into a copy, in chunks as lookups need them, by memory_copy(), which does not fault. The copy
+ * belongs to the file, which is identified by its headers and its build-id (loaded.c), and stays. While a chunk is
+ * read, the module may go away, and another may come and go in its place; so the chunk is read twice, and the
+ * module's headers are compared in between. Nothing can be kept of a file without a build-id: its copy lasts as long
+ * as the view.
  *
  * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
- * thread-local storage, no libc beyond memcpy, memset and memcmp. Do not introduce any dependency there.
+ * thread-local storage, and of libc only memcpy, memset and memcmp. Do not introduce any dependency there.
  */
 #include <string.h>
 
@@ -21,24 +22,24 @@
 /* The part of a module that has .eh_frame_hdr and .eh_frame, which usually are in one segment. */
 struct frames_copy {
 	struct etch_cfi_hdr h; /* its table is in `bytes` */
-	uint64_t frames_size;  /* .eh_frame with what follows it */
-	uint64_t at, size;     /* link-time address and size of what `bytes` stands for */
+	uint64_t frames_size;  /* size of .eh_frame and the bytes that follow it */
+	uint64_t at, size;     /* link-time address and size of the range that `bytes` holds */
 	uint64_t whole;        /* size of this mapping */
 	uint8_t *bytes;
-	uint8_t have[]; /* for each piece: 1 if it has been read */
+	uint8_t have[]; /* for each chunk: 1 if it has been read */
 };
 
-/* How many bytes of .eh_frame_hdr are before its table, at most: four, and two encoded numbers. */
+/* The maximum number of bytes of .eh_frame_hdr before its table: four, and two encoded numbers. */
 #define HDR_FRONT 64u
 
-/* Where a module has them, by its headers; link-time addresses. */
+/* The places of both sections, according to the module's headers; link-time addresses. */
 struct frames_place {
 	struct etch_cfi_hdr h; /* its table must not be read */
 	uint64_t table, frames_size;
 	uint64_t from, to;
 };
 
-/* False: it has no .eh_frame, or has gone. */
+/* Returns false if the module has no .eh_frame, or has gone. */
 static bool place_find(const struct prepare_image *im, struct frames_place *p)
 {
 	uint64_t capacity = 0, addr = 0;
@@ -65,7 +66,7 @@ static bool place_find(const struct prepare_image *im, struct frames_place *p)
 	return true;
 }
 
-/* An empty copy; null without memory. */
+/* Makes an empty copy; null without memory. */
 static struct frames_copy *copy_new(const struct frames_place *p)
 {
 	uint64_t pieces = (p->to - p->from + PIECE - 1) / PIECE;
@@ -102,7 +103,7 @@ static struct frames_copy *copy_of_file(const struct prepare_image *im)
 	return f;
 }
 
-/* Sees to it that the copy has these bytes; what lies outside of it is left out. */
+/* Makes sure that the copy has these bytes; those outside it are ignored. */
 static bool copy_fill(struct eh_view *v, uint64_t addr, uint64_t size)
 {
 	struct frames_copy *f = v->copy;
@@ -142,7 +143,7 @@ bool eh_view_open(struct eh_view *v, const struct prepare_image *im)
 		f = copy_of_file(im);
 	else if (place_find(im, &place))
 		f = copy_new(&place);
-	v->gone = !f; /* or it has no .eh_frame */
+	v->gone = !f; /* or the module has no .eh_frame */
 	if (!f)
 		return false;
 	v->copy = f;
@@ -169,7 +170,7 @@ static bool entry_fill(struct eh_view *v, uint64_t i)
 
 uint64_t eh_view_start(struct eh_view *v, uint64_t i) { return entry_fill(v, i) ? etch_cfi_hdr_start(&v->h, i) : 0; }
 
-/* A CIE or an FDE, given by its offset in .eh_frame: the copy gets all of it. */
+/* Reads a CIE or an FDE, given by its offset in .eh_frame, into the copy as a whole. */
 static bool record_fill(struct eh_view *v, uint64_t offset)
 {
 	struct etch_cfi_in in;
@@ -248,7 +249,7 @@ uint64_t eh_sum_add(uint64_t sum, const void *bytes, uint64_t size)
 	return lane[0];
 }
 
-/* The sum of its pieces, whether they are copied or read in place. */
+/* Adds the sum of a range, chunk by chunk, whether the chunks are copied or read in place. */
 static bool range_sum(const struct prepare_image *im, uint64_t addr, uint64_t size, uint64_t *sum)
 {
 	uint8_t piece[SUM_PIECE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * eh_view.h: the .eh_frame of a loaded module, for walks: also of one that may be unloaded meanwhile (eh_view.c).
+ * eh_view.h: the .eh_frame of a loaded module, for walks; the module may be unloaded at any moment (eh_view.c).
  * Async-signal-safe.
  */
 #ifndef ETCH_LIB_UNWIND_EH_VIEW_H
@@ -9,36 +9,37 @@
 #include "unwind/eh_frame.h"
 
 /*
- * All addresses are link-time addresses. What h and cfi point to must not be read without the functions below: it may
- * be a copy that is not there yet.
+ * All addresses are link-time addresses. The bytes that h and cfi point to must not be read without the functions
+ * below: they may belong to a copy that is not filled yet.
  */
 struct eh_view {
 	struct etch_cfi_hdr h;
 	struct etch_cfi cfi;
 	const struct prepare_image *im;
-	struct frames_copy *copy; /* null: in place */
+	struct frames_copy *copy; /* null: the section is read in place */
 	bool mine;                /* the copy belongs to this view */
-	bool gone;                /* the module could not be read any more, as far as can be told: nothing is known of it */
+	bool gone;                /* the module could not be read any more, as far as that can be found out; nothing is
+	                           * known about it */
 };
 
-/* False, with nothing to close: the module has none. */
+/* Returns false, with nothing to close, if the module has no .eh_frame. */
 bool eh_view_open(struct eh_view *v, const struct prepare_image *im);
 void eh_view_close(struct eh_view *v);
 
-/* Start address of the function of entry i < v->h.count; sets v->gone. */
+/* The start address of the function of entry i < v->h.count; sets v->gone. */
 uint64_t eh_view_start(struct eh_view *v, uint64_t i);
 /* Parses the FDE of entry i. *fde refers to v. */
 bool eh_view_fde(struct eh_view *v, uint64_t i, struct etch_fde *fde);
 
-/* Copies code of a module to at most `size` bytes at `to`, and returns how many; 0 if it cannot be read. */
+/* Copies at most `size` bytes of a module's code to `to`, and returns how many; 0 if it cannot be read. */
 uint64_t eh_code_copy(const struct prepare_image *im, uint64_t addr, uint8_t *to, uint64_t size);
-/* As eh_discards_stack(). */
+/* eh_discards_stack() for walks. */
 bool eh_view_discards_stack(const struct prepare_image *im, uint64_t addr);
 
-/* A checksum that goes on from `sum`. */
+/* A checksum that continues from `sum`. */
 uint64_t eh_sum_add(uint64_t sum, const void *bytes, uint64_t size);
-/* A checksum of .eh_frame_hdr's table and .eh_frame, which go on from `sum`. False: there is none, or .eh_frame has
- * more than `most` bytes. */
+/* A checksum of .eh_frame_hdr's table and .eh_frame, which continues from `sum`. Returns false if there is none, or
+ * .eh_frame has more than `most` bytes. */
 bool eh_view_sum(const struct prepare_image *im, uint64_t most, uint64_t sum, uint64_t *out);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fallback.c: the rule of a frame whose code no table covers, for walks that ask for it
- * (cursor.without_tables): from .eh_frame, which is read at each step; slower than a table, and
- * as right.
+ * fallback.c: finds the rule of a frame whose code no table covers, for walks that ask for it
+ * (cursor.without_tables). It comes from .eh_frame, which is read at each step; that is slower than a table, and as
+ * correct.
  *
- * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc,
- * no lock, no thread-local storage, no libc. Do not introduce any dependency there.
+ * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
+ * thread-local storage, no libc. Do not introduce any dependency there.
  */
 #include "unwind/cursor.h"
 #include "unwind/eh_view.h"
@@ -14,13 +14,13 @@
 #include "unwind/recover.h"
 #include "unwind/table_cache.h"
 
-/* Offset of the interrupted rsp from rsp in the restorer: struct ucontext begins there
- * (asm-generic/ucontext.h, asm/sigcontext.h). */
+/* The offset of the interrupted rsp from rsp in the restorer: struct ucontext begins there (asm-generic/ucontext.h,
+ * asm/sigcontext.h). */
 #define RESTORER_RSP 160
 
 /*
- * Is this the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall? The kernel's
- * ABI requires nothing else of it; musl's has no .eh_frame, and gdb and libgcc know it by these bytes.
+ * Is this the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall? The kernel's ABI requires
+ * nothing else of it; musl's restorer has no .eh_frame, and gdb and libgcc recognize it by these bytes.
  */
 NO_ASAN static int is_restorer(uint64_t ip)
 {
@@ -31,9 +31,9 @@ NO_ASAN static int is_restorer(uint64_t ip)
 }
 
 /*
- * Code that nothing describes, as a JIT's: rbp is taken to point to the caller's rbp, with the return address
- * after. A guess (an interrupted function may not have set rbp yet, and then its caller is left out), so only
- * where the program asked for it, and outside of all modules.
+ * The rule of code that nothing describes, such as a JIT's: rbp is assumed to point to the caller's rbp, which the
+ * return address follows. This is a guess (an interrupted function may not have set rbp yet, and then its caller is
+ * left out), so it is made only where the program asked for it, and outside all modules.
  */
 NO_ASAN static int frame_pointer_rule(struct cursor *c, struct etch_rule *r)
 {
@@ -45,7 +45,7 @@ NO_ASAN static int frame_pointer_rule(struct cursor *c, struct etch_rule *r)
 	    loaded_image(c->reg[ETCH_RIP] - !c->interrupted, &im) || stack_window(bp, &w) || stack_window(bp + 8, &w) ||
 	    memory_read(bp, &next) || memory_read(bp + 8, &ip))
 		return ETCH_UNWIND_NOTABLE;
-	/* Either leads to another such frame, or back to code that does not use rbp so. */
+	/* The caller is either another such frame, or code that does not use rbp in this way. */
 	if (next <= bp && !loaded_image(ip - 1, &im))
 		return ETCH_UNWIND_NOTABLE;
 	*r = (struct etch_rule){
@@ -55,7 +55,8 @@ NO_ASAN static int frame_pointer_rule(struct cursor *c, struct etch_rule *r)
 
 /* ---- rules that have been read ---------------------------------------------------------- */
 
-/* A rule by address. `seq` is odd while it is written: a reader or writer that meets that goes without it. */
+/* A rule by address. `seq` is odd while the rule is written: a reader or writer that finds it odd does without the
+ * rule. */
 struct kept_rule {
 	uint64_t seq, at, image;
 	struct etch_rule rule;
@@ -67,7 +68,7 @@ static struct kept_rule *kept;
 
 void fallback_keep(void *capacity) { __atomic_store_n(&kept, capacity, __ATOMIC_RELEASE); }
 
-/* The same build-id at the same place is the same file, and has the same rules. */
+/* The same build-id at the same place means the same file, with the same rules. */
 uint64_t fallback_key(const struct prepare_image *im)
 {
 	struct identity id;
@@ -120,10 +121,10 @@ static void kept_set(struct kept_rule *k, uint64_t at, uint64_t image, const str
 	__atomic_store_n(&k->seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-/* That there is none is kept, too, as a rule of kind UNDEF. */
+/* The absence of a rule is kept, too, as a rule of kind UNDEF. */
 bool fallback_rule(const struct prepare_image *im, uint64_t key, uint64_t at, struct etch_rule *r)
 {
-	bool inside = at - im->start < im->end - im->start; /* what a JIT registers comes and goes */
+	bool inside = at - im->start < im->end - im->start; /* code that a JIT registers comes and goes */
 	struct kept_rule *k = key && inside ? kept_slot(at) : NULL;
 	int found;
 
@@ -187,7 +188,8 @@ int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch
 		in_place_meet(m, ip);
 	if (fallback_rule(im, key, ip - !c->interrupted, r))
 		return ETCH_UNWIND_OK;
-	/* The first address of a function as a return address: makecontext's, a thread's, a restorer's. */
+	/* The return address may be the first address of a function: that of a context of makecontext, a thread, or a
+	 * restorer. */
 	if (!c->interrupted && fallback_rule(im, key, ip, r)) {
 		if (r->kind != ETCH_RULE_CALL)
 			return ETCH_UNWIND_OK;

@@ -2,9 +2,9 @@
 /*
  * loaded.c: finds the loaded module of an address, and which parts of it are readable.
  *
- * RULES OF THIS FILE. loaded_image() and loaded_readable() run in signal context: no malloc, no
- * lock, no thread-local storage, no libc but _dl_find_object(3), which is async-signal-safe and
- * called without the PLT. Do not introduce any dependency there.
+ * RULES OF THIS FILE. loaded_image() and loaded_readable() run in signal context: no malloc, no lock, no thread-local
+ * storage, and of libc only _dl_find_object(3), which is async-signal-safe and called without the PLT. Do not
+ * introduce any dependency there.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -17,8 +17,8 @@
 
 #define PAGE_DOWN(x) ((x) & ~(uint64_t)4095)
 
-/* Used where libc lacks _dl_find_object: the modules that dl_iterate_phdr(3) listed at start and
- * at the last etch_unwind_prepare(). Never freed. */
+/* The modules that dl_iterate_phdr(3) listed at start and at the last etch_unwind_prepare(), used if libc lacks
+ * _dl_find_object. Never freed. */
 struct snapshot {
 	size_t count;
 	struct prepare_image image[];
@@ -26,20 +26,20 @@ struct snapshot {
 static struct snapshot *snapshot;
 
 /*
- * Modules that are never unloaded: the program and this library with what they need, and the dynamic linker. glibc's
- * _dl_find_object knows only the first segment of a static program (2.36), and of the dynamic linker only the linked
- * image: segments added to the file later lie after it.
+ * Modules that are never unloaded: the program, this library, the modules that they need, and the dynamic linker.
+ * glibc's _dl_find_object knows only the first segment of a static program (2.36), and of the dynamic linker only the
+ * linked image: segments added to the file later lie after that.
  */
 struct permanents loaded_permanents;
 static struct prepare_image permanent_image[PERMANENT];
-/* The vdso, and more of them than loaded_permanents holds: their headers need no confirmation. */
+/* The vdso, and permanent modules that loaded_permanents is too small for: their headers need no confirmation. */
 #define MORE 256
 static struct prepare_image more[MORE];
 static unsigned more_count;
 static struct prepare_image program;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/* libetch is compiled with -fno-plt: no lazy binding in a signal handler. */
+/* libetch is compiled with -fno-plt, so there is no lazy binding in a signal handler. */
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 #endif
 
@@ -47,7 +47,8 @@ __thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exe
 
 /* ---- headers --------------------------------------------------------------------------- */
 
-/* A module's headers and build-id as they were read: each content once, kept for good, since pointers to them are. */
+/* A module's headers and build-id as they were read. Each content is kept once, and for good, because there are
+ * pointers to it. */
 struct head {
 	struct head *next;
 	struct identity identity;
@@ -56,7 +57,7 @@ struct head {
 };
 static struct head *heads;
 
-/* As much of a file's first bytes as has its headers and its build-id in nearly every one. */
+/* The size of a file's beginning that has the headers and the build-id in nearly every file. */
 #define HEAD_BYTES 1536
 union head_capacity {
 	Elf64_Ehdr header;
@@ -75,7 +76,7 @@ const struct identity *loaded_identity(const struct prepare_image *im)
 
 struct copies *loaded_copies(const struct prepare_image *im) { return &head_of(im)->copies; }
 
-/* Finds the build-id in the bytes of a note segment: 1, or 0. */
+/* Finds the build-id in the bytes of a note segment. Returns 1, or 0. */
 static int note_find(const Elf64_Phdr *p, unsigned index, const uint8_t *bytes, struct identity *id)
 {
 	uint64_t align = p->p_align == 8 ? 8 : 4, at = 0, next;
@@ -124,7 +125,7 @@ void image_build_id(const struct prepare_image *im, struct identity *id)
 	}
 }
 
-/* The same of a module that may go away, of which `capacity` has the first bytes. */
+/* The same for a module that may go away; `capacity` holds its first bytes. */
 static void build_id_read(const struct prepare_image *im, const union head_capacity *capacity, uint64_t have,
                           struct identity *id)
 {
@@ -157,7 +158,7 @@ static bool header_is_good(const Elf64_Ehdr *h, uint64_t size)
 	       h->e_phnum <= (size - h->e_phoff) / sizeof(Elf64_Phdr);
 }
 
-/* The kept copy of this; null without memory. */
+/* The kept copy of these headers; null without memory. */
 static const struct head *head_keep(const struct identity *id, const Elf64_Phdr *phdr)
 {
 	uint64_t size = id->header.e_phnum * sizeof(*phdr);
@@ -186,10 +187,9 @@ static const struct head *head_keep(const struct identity *id, const Elf64_Phdr 
 }
 
 /*
- * Are the mapped bytes at file offset `off` from the module's start its program headers? In the
- * first page they are, as the ELF header is. Further on, a tool that has moved them (patchelf, for
- * one) may have put them at another distance in memory; im->phdr then points to arbitrary bytes,
- * which do not describe themselves as loaded here.
+ * Are the mapped bytes at file offset `off` from the module's start its program headers? In the first page they are,
+ * as the ELF header is. Further on, a tool that has moved them (patchelf, for example) may have put them at another
+ * distance in memory; im->phdr then points to arbitrary bytes, which do not describe themselves as loaded here.
  */
 static int headers_are_here(const struct prepare_image *im, uint64_t off)
 {
@@ -207,7 +207,7 @@ static int headers_are_here(const struct prepare_image *im, uint64_t off)
 	return 0;
 }
 
-/* Takes the headers from a module's memory, which stays. */
+/* Takes the headers from the memory of a module that is never unloaded. */
 static int image_headers_here(struct prepare_image *im)
 {
 	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(uintptr_t)im->start;
@@ -227,8 +227,8 @@ static bool bytes_equal(const uint8_t *a, const uint8_t *b, uint64_t size)
 	return !size;
 }
 
-/* What has been kept of this file, if `capacity` shows that it is that: the usual case, without a look at each note.
- * Null: it does not show it. */
+/* The kept headers of this file, if `capacity` identifies it. This is the usual case, and needs no look at each note.
+ * Null if the bytes do not identify it. */
 static const struct head *head_known(const struct prepare_image *im, const union head_capacity *capacity, uint64_t have)
 {
 	for (const struct head *h = __atomic_load_n(&heads, __ATOMIC_ACQUIRE); h; h = h->next) {
@@ -244,13 +244,13 @@ static const struct head *head_known(const struct prepare_image *im, const union
 	return NULL;
 }
 
-/* Completes the image of a module that may go away, by its program headers, which im->phdr has, and keeps them. */
+/* Completes the image of a module that may go away by the program headers in im->phdr, and keeps them. */
 static int image_keep(struct prepare_image *im, const union head_capacity *capacity, uint64_t have)
 {
 	struct identity id;
 	const struct head *h;
 
-	/* As the dynamic linker does: the first segment is mapped at im->start. */
+	/* As the dynamic linker does, takes the first segment to be mapped at im->start. */
 	for (unsigned i = 0; i < im->phnum; i++)
 		if (im->phdr[i].p_type == PT_LOAD) {
 			im->bias = im->start - PAGE_DOWN(im->phdr[i].p_vaddr);
@@ -305,7 +305,7 @@ bool loaded_still(const struct prepare_image *im)
 	return image_headers(&now) && now.phdr == im->phdr && now.bias == im->bias;
 }
 
-/* The module at [im->start, im->end), which is loaded by the dynamic linker's word. */
+/* Completes the image of the module at [im->start, im->end), which the dynamic linker says is loaded. */
 static int image_confirm(struct prepare_image *im)
 {
 	struct confirmed *c = &loaded_confirmed;
@@ -339,8 +339,8 @@ static int image_confirm(struct prepare_image *im)
 }
 
 /*
- * A module that a libc without _dl_find_object has loaded since, from the dynamic linker's list as debuggers read it
- * (link.h). For musl only, which appends to the list and takes nothing out but after a dlopen(3) that fails.
+ * Finds a module that a libc without _dl_find_object has loaded later, in the dynamic linker's list as debuggers read
+ * it (link.h). Only for musl, which appends to the list and removes entries only after a dlopen(3) that fails.
  */
 static const struct r_debug *modules_listed;
 
@@ -390,7 +390,7 @@ int loaded_image(uint64_t at, struct prepare_image *im)
 	for (size_t i = 0; s && i < s->count; i++)
 		if (at - s->image[i].start < s->image[i].end - s->image[i].start) {
 			*im = s->image[i];
-			/* Such a libc may have unmapped the module since. */
+			/* Such a libc may have unmapped the module since then. */
 			return stack_page_readable(im->start) && stack_page_readable((uint64_t)(uintptr_t)im->phdr);
 		}
 	return listed_image(at, im);
@@ -515,7 +515,7 @@ void loaded_refresh(void)
 		snapshot_make();
 }
 
-/* ---- modules that stay ------------------------------------------------------------- */
+/* ---- modules that are never unloaded -------------------------------------------------- */
 
 #define NEEDED 64
 
@@ -551,7 +551,7 @@ static void permanent_add(struct needed *needed, const struct dl_phdr_info *info
 	if (info->dlpi_phdr == (const Elf64_Phdr *)getauxval(AT_PHDR))
 		program = *im;
 	all->at[n].start = im->start;
-	/* Published last: a signal handler may read concurrently. */
+	/* Published last, because a signal handler may read concurrently. */
 	__atomic_store_n(&all->at[n].size, im->end - im->start, __ATOMIC_RELEASE);
 	if (!n)
 		return;
@@ -561,9 +561,9 @@ static void permanent_add(struct needed *needed, const struct dl_phdr_info *info
 		__atomic_store_n(&all->hi, im->end, __ATOMIC_RELEASE);
 }
 
-/* Defined by glibc's dynamic linker, whose module its address tells: any of its symbols would do to which nothing else
- * of a static program refers. lld takes a weak reference for a strong one if another object has that, as Rust's
- * standard library has to __tls_get_addr. */
+/* A symbol of glibc's dynamic linker; its address identifies the linker's module. Any of its symbols would do to
+ * which nothing else in a static program refers: lld takes a weak reference for a strong one if another object has a
+ * strong one, as Rust's standard library has to __tls_get_addr. */
 extern struct r_debug _r_debug __attribute__((weak));
 
 static int is_linker(const struct dl_phdr_info *info)
@@ -586,7 +586,7 @@ const Elf64_Dyn *loaded_dynamic(const struct prepare_image *im)
 	return NULL;
 }
 
-/* The names of a module in memory; null if it has none. glibc has relocated the entry, musl has not. */
+/* The string table of a module in memory; null if it has none. glibc has relocated the entry, musl has not. */
 static const char *dynamic_names(const struct prepare_image *im, const Elf64_Dyn *d)
 {
 	for (; d && d->d_tag != DT_NULL; d++)
@@ -609,7 +609,7 @@ static void needed_add(struct needed *needed, const char *name)
 	needed->name[needed->count++] = name;
 }
 
-/* Is this the module that a permanent one needs: the first in the dynamic linker's list with that file's name or
+/* Is this the module that a permanent one needs: the first in the dynamic linker's list with that file name or
  * DT_SONAME? */
 static bool needed_is(struct needed *needed, const char *path, const char *soname)
 {
@@ -626,8 +626,9 @@ static bool needed_is(struct needed *needed, const char *path, const char *sonam
 }
 
 /*
- * Are the headers at the start of a module those that the dynamic linker has read? Not so in one linked without them,
- * or where a tool has moved them. By its word alone: asking the kernel what can be read is an error for valgrind.
+ * Are the headers at the start of a module those that the dynamic linker has read? They are not in a module linked
+ * without them, or if a tool has moved them. The check relies on the dynamic linker's description alone: valgrind
+ * reports it as an error to ask the kernel what can be read.
  */
 static bool headers_at_start(const struct dl_phdr_info *info, const struct prepare_image *im)
 {
@@ -639,7 +640,7 @@ static bool headers_at_start(const struct dl_phdr_info *info, const struct prepa
 	return p < end && (p->p_flags & PF_R) && size <= p->p_filesz && size <= 4096;
 }
 
-/* Called for the modules in the dynamic linker's order, in which those that a module needs first follow it. */
+/* Called for the modules in the dynamic linker's order, in which the modules that a module needs first follow it. */
 static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct needed *needed = arg;
@@ -674,7 +675,7 @@ static int permanent_find(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* Defined by glibc alone. */
+/* Only glibc defines this. */
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
 /* Finds the dynamic linker's list: DT_DEBUG of the program. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * loaded.h: the loaded modules (loaded.c). Everything but loaded_refresh() is
- * async-signal-safe.
+ * loaded.h: the loaded modules (loaded.c). Everything except loaded_refresh() is async-signal-safe.
  */
 #ifndef ETCH_LIB_UNWIND_LOADED_H
 #define ETCH_LIB_UNWIND_LOADED_H
@@ -17,45 +16,45 @@ struct prepare_image {
 	uint64_t start, end; /* run-time range that spans its PT_LOADs */
 	const Elf64_Phdr *phdr;
 	unsigned phnum;
-	bool kept; /* phdr is a copy, of a module that may be unloaded at any moment: see loaded_identity() */
+	bool kept; /* phdr is a copy of the headers of a module that may be unloaded at any time: loaded_identity() */
 };
 
 /* Identifies the file that a module was loaded from. */
 struct identity {
 	Elf64_Ehdr header;
-	Elf64_Phdr note; /* the PT_NOTE with the build-id; all zero: none */
+	Elf64_Phdr note; /* the PT_NOTE with the build-id; all zero if there is none */
 	uint32_t note_index, id_offset, id_size;
 	uint8_t id[32];
 	uint64_t sum; /* without a build-id: checksum of program headers and .eh_frame */
 };
 
-/* What has been read of a module that is `kept`: its ELF header and its build-id. null: of another. */
+/* The ELF header and the build-id that have been read of a module that is `kept`; null for any other module. */
 const struct identity *loaded_identity(const struct prepare_image *im);
 
 /*
- * What walks have copied of a module that is `kept`, because its own memory may go away under them. It belongs to the
- * file, not to the place where that is mapped, and is never freed. Each pointer is set by compare and exchange.
+ * What walks have copied of a module that is `kept`, because its own memory may go away during a walk. It belongs to
+ * the file, not to the place where that is mapped, and is never freed. Each pointer is set by compare and exchange.
  */
 struct copies {
 	const struct table_copy *table; /* table_copy.h */
 	struct frames_copy *frames;     /* eh_view.h */
 };
 struct copies *loaded_copies(const struct prepare_image *im);
-/* Is the module that is `kept` still mapped where it was? Reads its headers anew. What was copied before holds only if
+/* Is a module that is `kept` still mapped where it was? Reads its headers again. What was copied before holds only if
  * it is. */
 bool loaded_still(const struct prepare_image *im);
 /* Stores a module's build-id note (gABI "Note Section") in *id, whose id_size stays as it is if there is none.
  * Async-signal-safe. */
 void image_build_id(const struct prepare_image *im, struct identity *id);
 
-/* Finds the module of an address: 1, or 0. */
+/* Finds the module of an address. Returns 1, or 0. */
 int loaded_image(uint64_t at, struct prepare_image *im);
-/* Is it the main program, which is never unloaded? */
+/* Is this the main program, which is never unloaded? */
 bool loaded_is_program(const struct prepare_image *im);
 
 /*
- * A module that is never unloaded while this library is there: what is mapped at its place stays. `module`: the
- * answer of lookup_module() (lookup.c); null: it has not been asked for, or is not kept.
+ * A module that is never unloaded as long as this library is loaded: the mapping at its place stays. `module` is the
+ * result of lookup_module() (lookup.c); null if that has not been called yet, or its result is not kept.
  */
 struct unwind_module;
 struct permanent {
@@ -65,8 +64,9 @@ struct permanent {
 
 #define PERMANENT 32
 extern struct permanents {
-	_Alignas(64) uint64_t lo, hi;       /* where all but the first lie: modules that come later mostly do not */
-	struct permanent at[PERMANENT + 1]; /* the program first; size 0: the end */
+	_Alignas(64) uint64_t lo, hi;       /* range of all modules but the first; modules that are loaded later mostly
+	                                     * lie outside it */
+	struct permanent at[PERMANENT + 1]; /* the program comes first; size 0 is the end */
 } loaded_permanents;
 
 /* The permanent module of an address, or null. */
@@ -85,19 +85,19 @@ static inline struct permanent *permanent_at(uint64_t at)
 	return size ? p : NULL;
 }
 
-/* Is it a permanent module? Else null. */
+/* The permanent module that this is, or null. */
 struct permanent *loaded_is_permanent(const struct prepare_image *im);
 
-/* The path of the file that the module of an address was loaded from, the program's excepted; null if it is
- * not known. Valid while the module is loaded. */
+/* The path of the file that the module of an address was loaded from; null if it is unknown, or for the program.
+ * Valid while the module is loaded. */
 const char *loaded_path(uint64_t at);
-/* As loaded_path(), but as the program has named the file: perhaps relative to a directory, "" for the program. */
+/* The name of that file as the program has given it: perhaps relative to a directory, "" for the program. */
 const char *loaded_name(uint64_t at);
 
 /*
- * The modules whose headers this thread has read since it began its last walk. The dynamic linker's word that a module
- * is loaded holds for a moment: another thread may unload it, and map something else in its place. So each walk asks
- * again. A signal handler that finds `busy` set adds none.
+ * The modules whose headers this thread has read since it began its last walk. That a module is loaded, as the
+ * dynamic linker says, holds only for a moment: another thread may unload it, and map something else in its place. So
+ * each walk asks again. A signal handler that finds `busy` set adds none.
  */
 #define CONFIRMED 4
 struct confirmed {
@@ -106,7 +106,7 @@ struct confirmed {
 };
 extern __thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* Modules are looked at again. */
+/* Forgets them, so that modules are examined again. */
 static inline __attribute__((always_inline)) void loaded_forget(void) { loaded_confirmed.count = 0; }
 
 /* Is the whole range inside the module? */
@@ -115,7 +115,7 @@ static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uin
 	return at >= im->start && at <= im->end && size <= im->end - at;
 }
 
-/* The dynamic section of a module in memory; null: it has none. */
+/* The dynamic section of a module in memory; null if it has none. */
 const Elf64_Dyn *loaded_dynamic(const struct prepare_image *im);
 
 /* Is the whole range inside one readable segment of the module? */

@@ -2,20 +2,21 @@
 /*
  * lookup.c: finds the unwind table of the module that an address is in.
  *
- * RULES OF THIS FILE. lookup_module() runs in signal context: no malloc, no lock, no
- * thread-local storage, no libc. Do not introduce any dependency there.
+ * RULES OF THIS FILE. lookup_module() runs in signal context: no malloc, no lock, no thread-local storage, no libc.
+ * Do not introduce any dependency there.
  *
- * For a module that stays (loaded.h) the answer is kept once it is known. For any other a lookup asks the dynamic
- * linker which module is mapped there now, and uses what is kept if it is of that file at that place: a dlclose(3)
- * followed by a dlopen(3) at the same place cannot make it wrong. Nor can one that runs beside the walk: a table inside
- * such a module is copied, and only the copy is read (table_copy.h). Where libc lacks _dl_find_object the table is used
- * in place, and only the pointers to its arrays are kept, by its segment's program header and its own.
+ * For a module that is never unloaded (loaded.h), the result is kept once it is known. For any other module, a lookup
+ * asks the dynamic linker which module is mapped there now, and uses the kept result if it belongs to that file at
+ * that place: a dlclose(3) followed by a dlopen(3) at the same place cannot make it wrong. Nor can a dlclose(3) that
+ * runs beside the walk: a table inside such a module is copied, and only the copy is read (table_copy.h). If libc
+ * lacks _dl_find_object, the table is used in place, and only the pointers to its arrays are kept; the program header
+ * of the table's segment and the table's header identify them.
  */
 #include "unwind/table_cache.h"
 #include "unwind/table_copy.h"
 #include "common/segment_note.h"
 
-/* Reads the note of a segment of etch's: 1, or 0 if it has none. */
+/* Reads the note of a segment that etch has added. Returns 1, or 0 if the segment has none. */
 static int note_read(const struct prepare_image *im, uint64_t at, struct segment_note *n)
 {
 	struct segment_note copy;
@@ -27,7 +28,7 @@ static int note_read(const struct prepare_image *im, uint64_t at, struct segment
 
 const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size)
 {
-	/* Backwards: in most modules the segment is the last one. */
+	/* Backwards, because in most modules the segment is the last one. */
 	for (unsigned i = im->phnum; i--;) {
 		const Elf64_Phdr *p = &im->phdr[i];
 		uint64_t in, capacity = segment_note_may(p, &in), at = im->bias + p->p_vaddr + in;
@@ -72,15 +73,16 @@ _Static_assert(sizeof(struct etch_unwind) % 8 == 0, "headers are compared by wor
 struct opened {
 	_Alignas(MODULE_LINE) struct unwind_module module;
 	uint64_t start, end;
-	const Elf64_Phdr *file; /* of a copied table, a file that its headers and build-id tell; null: what follows tells */
+	const Elf64_Phdr *file; /* for a copied table: the file, identified by its headers and build-id; null: the
+	                         * following members identify it */
 	uint64_t index;         /* of the segment's program header */
 	Elf64_Phdr phdr;
 	const struct etch_unwind *table;
 	struct etch_unwind header;
 };
 
-/* Slots are filled in signal context too and never freed. Further modules, and those whose slot is
- * taken, are opened at each lookup. */
+/* Slots are filled in signal context too and never freed. Further modules, and those whose slot is taken, are opened
+ * at each lookup. */
 #define OPENED_PLACES 64
 #define OPENED_SLOTS  128
 static struct opened opened_place[OPENED_PLACES];
@@ -103,7 +105,8 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 	return NULL;
 }
 
-/* Returns where the table is kept, or m. index: of the program header of the table's segment, where it is in place. */
+/* Returns the place where the table is kept, or m. index: index of the program header of the table's segment, if the
+ * table is in place. */
 static const struct unwind_module *opened_add(const struct prepare_image *im, const struct etch_unwind *u,
                                               unsigned index, const struct unwind_module *m)
 {
@@ -137,7 +140,7 @@ static const struct unwind_module *opened_add(const struct prepare_image *im, co
 /* Stands for a permanent module without a table. */
 static const struct unwind_module no_table;
 
-/* The table inside a module that may be unloaded. */
+/* Opens the table inside a module that may be unloaded. */
 static const struct unwind_module *copy_open(const struct prepare_image *im, struct unwind_module *capacity)
 {
 	const struct table_copy *t = table_copy_of(im);
@@ -167,7 +170,7 @@ static const struct unwind_module *image_open(const struct prepare_image *im, st
 
 	if (m)
 		return m;
-	/* The file has no table of its own if one has been made for it. */
+	/* If a table has been made for the file, it has no table of its own. */
 	e = cache_find(im);
 	if (e)
 		return &e->module;
@@ -190,7 +193,7 @@ const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct
 	if (!loaded_image(at, &im))
 		return &no_table;
 	m = image_open(&im, capacity);
-	/* A table that another thread has made since stays. */
+	/* A table that another thread has made since then stays. */
 	if (p && m != capacity)
 		__atomic_compare_exchange_n(&p->module, &none, m, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	return m;

@@ -3,16 +3,16 @@
  * no_code.c: frames whose rip is in no code: a function was called, or jumped to, through a null or wild pointer.
  *
  * None of its instructions has run, so rsp is what it was at the entry: at the return address, if it was entered by a
- * call or by a tail call from a function that was. Whether it was can only be assumed, as gdb, the kernel's ORC
- * unwinder and libunwind do. So the word at rsp must be an address to which functions return, and the walk is marked.
+ * call or by a tail call from a function that was. That it was can only be assumed, as gdb, the kernel's ORC unwinder
+ * and libunwind do. So the word at rsp must be an address to which functions return, and the walk is marked.
  *
- * That rip is in no code must be known, since in code that nothing describes, as a JIT's, rsp is at the return address
- * at the entry alone. It is known in two ways. The processor has said so: the thread's last fault, as the kernel has
- * saved it beside the registers, was the fetch of this very instruction. Or no file is loaded there and the page cannot
- * be read.
+ * It must be certain that rip is in no code, because in code that nothing describes, such as a JIT's, rsp is at the
+ * return address only at the entry. It is certain in two cases. The processor may have said so: the thread's last
+ * fault, as the kernel has saved it beside the registers, was the fetch of this very instruction. Or no file is
+ * loaded there and the page cannot be read.
  *
  * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
- * thread-local storage, no libc beyond memcpy. Do not introduce any dependency there.
+ * thread-local storage, and of libc only memcpy. Do not introduce any dependency there.
  */
 #include <string.h>
 
@@ -76,8 +76,8 @@ static int is_code(uint64_t ip)
 	return 0;
 }
 
-/* In another process, the file's table says where its code is; without one, who reads for us. Memory of no file may be
- * code or data. */
+/* In another process, the file's table says where its code is; without one, whatever can be read counts as code.
+ * Memory that belongs to no file may be code or data. */
 static int target_code_before(const struct etch_target *t, uint64_t ip, uint64_t *bytes)
 {
 	size_t k = SEARCH(t->module_count, i, t->modules[i].end < ip);
@@ -90,7 +90,7 @@ static int target_code_before(const struct etch_target *t, uint64_t ip, uint64_t
 	return t->read(t->arg, ip - 8, bytes) ? -1 : 1;
 }
 
-/* Reads the 8 bytes before a return address: 1; 0 if they are no code, -1 if that cannot be told. */
+/* Reads the 8 bytes before a return address. Returns 1; 0 if they are no code; -1 if that is unknown. */
 NO_ASAN static int code_before(const struct cursor *c, uint64_t ip, uint64_t *bytes)
 {
 	if (ip < 4096)
@@ -130,7 +130,7 @@ int cursor_assume(struct cursor *c)
 
 	if (!cursor_in_no_code(c) || cursor_read(c, sp, &ip) || cursor_returns_to(c, ip) <= 0)
 		return ETCH_UNWIND_NOTABLE;
-	/* A call changes no other register: those that are known stay so. */
+	/* A call changes no other register, so the known ones stay known. */
 	c->reg[ETCH_RIP] = ip;
 	c->reg[ETCH_RSP] = sp + 8;
 	c->interrupted = 0;

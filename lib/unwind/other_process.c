@@ -12,8 +12,8 @@
 #include "shared/sidecars.h"
 #include "unwind/unwind_internal.h"
 
-/* The place in this process of a target's orc array with the given link-time address; null if
- * outside. */
+/* The place in this process of a target's orc array with the given link-time address; null if it is outside the
+ * table's bytes. */
 static const void *target_array(const struct etch_target_module *t, uint64_t address, uint64_t size)
 {
 	uint64_t at = address - t->address;
@@ -64,7 +64,7 @@ UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t
 	if (file_size < sizeof(*h) || ((uintptr_t)file & 7))
 		return NULL;
 	if (memcmp(h->e_ident, ELFMAG, SELFMAG)) {
-		/* Which file a sidecar is of is the caller's to know: there is only one file here. */
+		/* The caller knows of which file a sidecar is: there is only one file here. */
 		const struct sidecar *s = file;
 
 		if (file_size < sizeof(*s) + sizeof(*u) || sidecar_judge(s, file_size, s->layout) != SIDECAR_GOOD ||

@@ -19,12 +19,12 @@ NO_ASAN WALK __attribute__((noinline)) int plain_full_step(struct plain *p, stru
 		return in_place_step(p, f, false);
 	r = etch_block_find_in(&p->m->block, at);
 	__builtin_memcpy(&kind, &r->cfa, 4);
-	/* cfa is rsp or rbp, bp is same or saved at the CFA, kind is CALL, ra is at the CFA */
+	/* cfa is rsp or rbp, bp is unchanged or saved at the CFA, kind is CALL, ra is at the CFA */
 	if (ETCH_UNLIKELY((kind & ~0x0101u) != (ETCH_REG_RSP | ETCH_RULE_CALL << 16))) {
 		p->ended = r->kind == ETCH_RULE_END && etch_rule_valid(r);
 		return 0;
 	}
-	/* Both sums first, then the choice: the base register is known later than the offset. */
+	/* Computes both sums first and chooses then, because the base register is known later than the offset. */
 	from_sp = f->sp + (uint64_t)(int64_t)r->cfa_off;
 	from_bp = bp + (uint64_t)(int64_t)r->cfa_off;
 	__asm__("" : "+r"(from_sp), "+r"(from_bp));
@@ -65,7 +65,7 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast(struct plain *p
 
 NO_ASAN WALK void **plain_walk(struct plain *p, struct frame *f, void **out, void **end)
 {
-	/* Not a switch: its table of jumps would be two more lines of cache. */
+	/* Not a switch: its jump table would take two more cache lines. */
 	const enum plain_by by = p->m->by;
 
 	if (by == PLAIN_MAP_6)

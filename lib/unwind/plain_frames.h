@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plain_frames.h: steps over plain frames, that is ordinary frames with the CFA relative to rsp
- * or rbp, and rbp saved relative to the CFA or unchanged. For all others see cursor.h.
+ * plain_frames.h: steps over plain frames, that is, ordinary frames with the CFA relative to rsp or rbp, and rbp
+ * saved relative to the CFA or unchanged. For all others see cursor.h.
  *
- * A frame has the address of the slot where rbp is saved, not its value: only a rule relative to
- * rbp has to wait for that load. The inline functions are the body of a walk's loop.
+ * A frame has the address of the slot where rbp is saved, not its value: only a rule relative to rbp has to wait for
+ * that load. The inline functions are the body of a walk's loop.
  */
 #ifndef ETCH_LIB_UNWIND_PLAIN_FRAMES_H
 #define ETCH_LIB_UNWIND_PLAIN_FRAMES_H
 
 #include "unwind/unwind_internal.h"
 
-/* Where a walk is: a module with a block table, and the window. */
+/* The position of a walk: a module with a block table, and the window. */
 struct plain {
 	const struct unwind_module *m;
 	struct window window;
 	bool ended; /* the walk has met the rule of an outermost frame */
 };
 
-/* What a loop over plain frames keeps in registers. */
+/* The values that a loop over plain frames keeps in registers. */
 struct steps {
 	uint64_t text, size, map, lo, hi; /* see struct unwind_module */
 	const struct etch_block *block;
@@ -55,7 +55,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_move(const struct
 	return 1;
 }
 
-/* Steps by a rule of the map's palette, as plain_move(). Returns 0 if the code stands for none. */
+/* Steps by a rule of the map's palette; the result is that of plain_move(), or 0 if the code stands for no rule. */
 NO_ASAN static inline __attribute__((always_inline)) int palette_step(const struct steps *p, struct frame *f,
                                                                       uint64_t code)
 {
@@ -72,13 +72,13 @@ NO_ASAN static inline __attribute__((always_inline)) int palette_step(const stru
 #define STEP_ROOM 48u
 
 /*
- * Steps from a return address to the next frame by a map of steps. Returns 1; or 0 with *f unchanged.
- * f->sp is at least STEP_ROOM above the window's lower end, and goes up.
+ * Steps from a return address to the next frame by a map of steps. Returns 1, or 0 with *f unchanged. f->sp is at
+ * least STEP_ROOM above the window's lower end, and only ascends.
  *
- * The critical path is one chain of loads: return address, map byte, next return address. So one instruction makes
- * the frame's size of the byte, and the load adds it to the base. Where frames behind rbp are frequent, their base
- * is selected, since a branch would be mispredicted; elsewhere the selection would take longer than what it selects,
- * and the slot of rbp, which may be in a cache line of its own, is not read.
+ * The critical path is one chain of loads: return address, map byte, next return address. So one instruction turns
+ * the byte into the frame's size, and the load adds it to the base. Where frames with a frame pointer are frequent,
+ * their base is selected without a branch, because a branch would be mispredicted; elsewhere the selection would take
+ * longer than the branch, and the slot of rbp, which may be in a cache line of its own, is not read.
  */
 NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct steps *p, struct frame *f,
                                                                   const enum plain_by by)
@@ -102,7 +102,7 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct s
 	cfa = base + 2 * size + 16;
 	code >>= 5;
 	slot = cfa + 8 * code - 48;
-	/* A CFA above rsp needs no check that it ascends. lo is at least one page, so one that is too low does not wrap
+	/* A CFA above rsp needs no check that it ascends. lo is at least one page, so a CFA that is too low does not wrap
 	 * around. */
 	if (((by & PLAIN_RBP) && ETCH_UNLIKELY(cfa - 8 < f->sp)) || ETCH_UNLIKELY(cfa > p->hi))
 		return 0;
@@ -112,13 +112,13 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct s
 	return 1;
 }
 
-/* As map_step(), by the full table. An interrupted instruction's address: plus 1. */
+/* map_step() by the full table. For an interrupted instruction f->ip is its address plus 1. */
 int plain_full_step(struct plain *p, struct frame *f);
-/* Steps by what the map says in any other way, or by the full table. */
+/* Steps by a map byte of any other kind, or by the full table. */
 int plain_slow_step(struct plain *p, struct frame *f);
 
-/* As plain_full_step() where .eh_frame is read. returned: at a return address. (cfi_map.c; a program whose modules are
- * never read so does not have it.) */
+/* plain_full_step() for a module whose .eh_frame is read in place. returned: f->ip is a return address. (cfi_map.c; a
+ * program that never reads a module in this way does not link it.) */
 int in_place_step(struct plain *p, struct frame *f, bool returned) __attribute__((weak));
 
 NO_ASAN static inline __attribute__((always_inline)) int plain_step(struct plain *p, const struct steps *steps,
@@ -134,8 +134,8 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_step(struct plain
 	return 1;
 }
 
-/* Walks over plain frames and stores return addresses from `out` up to `end`; returns the new end of
- * the trace. *f is the last frame reached. */
+/* Walks over plain frames and stores return addresses from `out` up to `end`; returns the new end of the trace. *f is
+ * the last frame reached. */
 void **plain_walk(struct plain *p, struct frame *f, void **out, void **end);
 
 #endif

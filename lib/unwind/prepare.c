@@ -43,7 +43,7 @@ static void array_free(struct array *a, uint64_t each)
 		sys_munmap(a->list, a->capacity * each);
 }
 
-/* Heap sort, skipped if already sorted, as the tables of .eh_frame_hdr are. */
+/* Heap sort; it does nothing if the list is already sorted, as the tables of .eh_frame_hdr are. */
 static void sort(uint64_t *v, uint64_t n)
 {
 	uint64_t i, start, end, t;
@@ -118,9 +118,8 @@ static void cfi_row(void *ctx, const struct etch_cfi_row *row)
 	struct table_builder *m = ctx;
 	uint64_t at = row->start - m->text;
 
-	/* The first address of such an FDE may be a return address that was not pushed by a call,
-	 * and is then looked up at the byte before, as any return address. FDEs of signal frames
-	 * start there for the same reason. */
+	/* The first address of such an FDE may be a return address that was not pushed by a call; like any return
+	 * address, it is looked up at the byte before. FDEs of signal frames start there for the same reason. */
 	if (m->gap && row->rule.kind == ETCH_RULE_END)
 		at--;
 	m->gap = false;
@@ -159,8 +158,8 @@ static bool fdes_find(struct table_builder *m, const struct etch_cfi_hdr *h)
 	return true;
 }
 
-/* As tool/analysis/facts/cfi_file.c: of overlapping FDEs the one that starts last wins; of two
- * with the same start, the first. */
+/* As in tool/analysis/facts/cfi_file.c, the one of overlapping FDEs that starts last wins; of two with the same
+ * start, the first one wins. */
 static bool rows_make(struct table_builder *m, const struct prepare_image *im)
 {
 	const uint64_t *v = m->fdes.list;
@@ -194,8 +193,8 @@ static bool rows_make(struct table_builder *m, const struct prepare_image *im)
 
 /* ---- the table ----------------------------------------------------------------------- */
 
-/* Numbers the rules by descending frequency: in rows, and in granules of the map. There only those that no step
- * says have a number. */
+/* Numbers the rules by descending frequency: in rows, or in granules of the map. For the map, only the rules that no
+ * step expresses get a number. */
 static void rules_rank(struct table_builder *m, bool of_map)
 {
 	struct ranked_rule *rules = m->rules.list;
@@ -302,7 +301,8 @@ static void map_write(const struct table_builder *m, struct etch_unwind *u)
 	u->map_rbp = etch_map_rbp(map, m->granule_count);
 }
 
-/* Lays out and fills the block table of what has been collected; *size: its bytes. Null: no memory, or too large. */
+/* Lays out and fills the block table from the collected rows; *size gets its size in bytes. Null if there is no
+ * memory, or it is too large. */
 static struct etch_unwind *table_make(struct table_builder *m, uint64_t *size)
 {
 	uint64_t end = sizeof(struct etch_unwind), blocks = (m->size + 255) >> ETCH_BLOCK_SHIFT, rows = m->rows.count, i;

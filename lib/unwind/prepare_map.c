@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * prepare_map.c: the return-address map of a table that prepare.c makes. As specified in
- * docs/formats.md, but without exception units: a granule whose return addresses have different
- * rules is looked up in the full table. Normal context only.
+ * prepare_map.c: the return-address map of a table that prepare.c makes. It is as specified in docs/formats.md, but
+ * has no exception units: a granule whose return addresses have different rules is looked up in the full table.
+ * Normal context only.
  */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "unwind/table_builder.h"
 #include "common/sys.h"
 
-/* Records that the address after a call, at `offset`, has this rule; NO_ID: a rule that the map
- * cannot hold. */
+/* Records that the address after a call, at `offset`, has this rule; NO_ID stands for a rule that the map cannot
+ * hold. */
 static void granule_note(struct table_builder *m, uint64_t offset, uint32_t rule)
 {
 	uint32_t *g = &m->granules[offset >> MAP_SHIFT];
@@ -22,8 +22,7 @@ static void granule_note(struct table_builder *m, uint64_t offset, uint32_t rule
 		*g = rule + 1;
 }
 
-/* Records all calls of one segment. A row is looked up at the byte before the return address, as
- * for any return address. */
+/* Records all calls of one segment. As for any return address, the row is looked up at the byte before it. */
 static void calls_note(struct table_builder *m, const uint8_t *code, uint64_t size, uint64_t offset)
 {
 	const struct ranked_rule *rules = m->rules.list;
@@ -53,8 +52,8 @@ static void calls_note(struct table_builder *m, const uint8_t *code, uint64_t si
 }
 
 /*
- * Records the return addresses that no call pushed: a signal's restorer, and the first address of
- * a thread or a context (clone, makecontext), where its trace ends.
+ * Records the return addresses that no call pushed: a signal's restorer, and the first address of a thread or a
+ * context (clone, makecontext), where its trace ends.
  */
 static void uncalled_note(struct table_builder *m)
 {

@@ -19,8 +19,8 @@
 #include "shared/sidecars.h"
 
 /*
- * Taken inside dl_iterate_phdr's callback only, so that the lock order is always the dynamic
- * linker's lock first: a constructor that calls etch_unwind_prepare() already holds it.
+ * Taken only inside dl_iterate_phdr's callback, so that the dynamic linker's lock always comes first: a constructor
+ * that calls etch_unwind_prepare() already holds it.
  */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -47,8 +47,8 @@ static void fork_child(void)
 	last.done = 0;
 }
 
-/* Opens a sidecar. It is no link: a table's directory holds tables, not ways to other files. A FIFO there is not waited
- * for. */
+/* Opens a sidecar. It must be no link, because a table's directory holds tables, not ways to other files. If it is a
+ * FIFO, the open does not wait. */
 static int sidecar_open(int directory, const char *name, uint64_t *size)
 {
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -80,8 +80,8 @@ static bool bytes_read(int fd, uint8_t *to, uint64_t size)
 	return have == size;
 }
 
-/* The table of a sidecar, in private memory: a validated table must not change, but a mapped file may. Null if it has
- * none for this file. */
+/* Reads the table of a sidecar into private memory: a validated table must not change, but a mapped file may. Null if
+ * the sidecar has no table for this file. */
 static const struct etch_unwind *sidecar_table(int directory, const char *name, const struct identity *id,
                                                const uint8_t layout[BLAKE2B_DIGEST], uint64_t *size)
 {
@@ -95,7 +95,7 @@ static const struct etch_unwind *sidecar_table(int directory, const char *name, 
 
 	if (fd < 0)
 		return NULL;
-	/* Nothing more is read of another file's. */
+	/* Nothing more is read of a sidecar that belongs to another file. */
 	if (whole >= sizeof(head) + sizeof(*u) && pread(fd, &head, sizeof(head), 0) == sizeof(head) &&
 	    sidecar_judge(&head, whole, layout) == SIDECAR_GOOD)
 		p = sys_map(whole, 0);
@@ -117,7 +117,7 @@ static const struct etch_unwind *sidecar_table(int directory, const char *name, 
 	return NULL;
 }
 
-/* The directories of sidecars, in the order in which they are looked at. */
+/* The directories of sidecars, in the order in which they are searched. */
 static const char *const directories[] = {sidecars, SIDECARS_PACKAGED, SIDECARS_CACHE};
 #define DIRECTORIES (sizeof(directories) / sizeof(directories[0]))
 
@@ -135,7 +135,7 @@ static char *hex_put(char *to, const uint8_t *bytes, uint32_t count)
 	return to;
 }
 
-/* A directory of sidecars; below 0: there is none. */
+/* Opens a directory of sidecars; the result is negative if there is none. */
 static int directory_open(const char *path) { return *path ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1; }
 
 static bool has_sidecar(const struct identity *id)
@@ -157,7 +157,7 @@ static bool has_sidecar(const struct identity *id)
 	return has;
 }
 
-/* The layout of a module, from memory: its headers and .eh_frame_hdr are never written to. */
+/* Computes the layout of a module from memory: its headers and .eh_frame_hdr are never written to. */
 static void image_layout(const struct prepare_image *im, const struct identity *id, uint8_t layout[BLAKE2B_DIGEST])
 {
 	const void *hdr = NULL;
@@ -207,7 +207,7 @@ struct making {
 	bool no_sidecar;     /* see prepare_unread() */
 };
 
-/* Makes a table if the module has none. Returns 1 if it has one now. Called under the mutex. */
+/* Makes a table if the module has none. Returns 1 if it has one afterwards. Called under the mutex. */
 static int image_prepare(const struct prepare_image *im, struct making how)
 {
 	const struct etch_unwind *u;
@@ -265,7 +265,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 		}
 		loaded_from(info, &im);
 		loaded_forget();
-		/* The bounds that a walk's lookup will find. */
+		/* With the bounds that a walk's lookup will find. */
 		if (im.start < im.end && loaded_image(im.start, &found) && !image_prepare(&found, (struct making){NULL, false}))
 			pass->missing++;
 	}
@@ -280,7 +280,7 @@ static int address_prepare(uint64_t at, struct making how)
 	struct cancel was = cancel_off();
 	int error = errno, ret = -1;
 
-	/* No waiting: the caller may hold any lock, and this thread may be the one that has the mutex. */
+	/* Does not wait: the caller may hold any lock, and this thread may be the one that holds the mutex. */
 	loaded_forget();
 	if (!pthread_mutex_trylock(&mutex)) {
 		ret = loaded_image(at, &im) && image_prepare(&im, how);

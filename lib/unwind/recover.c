@@ -2,13 +2,12 @@
 /*
  * recover.c: recovers registers of outer frames that the tables do not track: rbx and r12-r15.
  *
- * Few walks need one: in usual programs the dynamic linker's lazy resolver (its CFA is rbx +
- * 32) and a few hand-written functions. Then the frames from the last one with all registers
- * known are walked again by what says where each callee-saved register is: a module's register
- * table, or .eh_frame.
+ * Few walks need one: in usual programs only those through the dynamic linker's lazy resolver (its CFA is rbx + 32)
+ * and a few hand-written functions. Then the frames from the last one with all registers known are walked again by a
+ * source that says where each callee-saved register is: a module's register table, or .eh_frame.
  *
- * Runs in signal context: no malloc, no lock, no libc beyond memcpy; bounded; 2 KiB of stack.
- * Slow compared with a table lookup.
+ * It runs in signal context: no malloc, no lock, and of libc only memcpy; bounded; 2 KiB of stack. It is slow
+ * compared with a table lookup.
  */
 #define ETCH_CFI_DEPTH 8 /* maximum depth of remember_state; 200 bytes each */
 
@@ -18,7 +17,7 @@
 #include "unwind/registers.h"
 #include "unwind/registered.h"
 
-/* Maximum number of frames walked: the need arises close to the frame whose registers are known. */
+/* Maximum number of frames walked: a register is needed close to the frame whose registers are known. */
 #define FRAMES 512
 
 NO_ASAN static bool word_read(struct recover_frame *f, uint64_t at, uint64_t *v)
@@ -52,9 +51,9 @@ bool recover_fde(const struct prepare_image *im, uint64_t at, struct eh_view *v,
 	return false;
 }
 
-/* Finds the row of .eh_frame for an address: of this module, or if the address is not in it, of what a JIT has
- * registered. 1, 0 if there is none, -1 if that cannot be told, since the module has been unloaded. flags: as
- * etch_cfi_rows(). */
+/* Finds the row of .eh_frame for an address of this module, or, if the address is not in it, of code that a JIT has
+ * registered. Returns 1; 0 if there is none; -1 if that is unknown because the module has been unloaded. flags: those
+ * of etch_cfi_rows(). */
 static int row_find(const struct prepare_image *im, uint64_t at, unsigned flags, struct etch_cfi_row *out)
 {
 	struct etch_cfi cfi;
@@ -106,7 +105,7 @@ static bool slot_read(struct recover_frame *f, uint64_t cfa, unsigned how, int32
 	return word_read(f, base + (uint64_t)(int64_t)off, v);
 }
 
-/* The row of a frame: of its module's register table, else of .eh_frame. */
+/* Finds the row of a frame in its module's register table, or else in .eh_frame. */
 static bool frame_row(const struct recover_frame *f, recover_image_fn *image, struct etch_cfi_row *row)
 {
 	uint64_t at = f->reg[ETCH_RIP] - !f->interrupted;
@@ -163,9 +162,9 @@ bool recover_step(struct recover_frame *f, recover_image_fn *image)
 	if (known & KNOWN(ETCH_RBP))
 		f->reg[ETCH_RBP] = bp;
 	/*
-	 * .eh_frame has no rules for scratch registers. All other readers take them as unchanged,
-	 * and OpenSSL's assembly relies on it: a function with its CFA in rax calls a local
-	 * function that preserves rax. Allowed for one step only.
+	 * .eh_frame has no rules for scratch registers. All other readers assume that they are unchanged, and OpenSSL's
+	 * assembly relies on it: a function with its CFA in rax calls a local function that preserves rax. This is
+	 * allowed for one step only.
 	 */
 	if (f->interrupted)
 		known |= RECOVER_SCRATCH;
@@ -190,7 +189,7 @@ int recover_register(const uint64_t reg[17], bool returned, uint64_t rip, uint64
 	f.window.lo = f.window.hi = 0;
 	f.target = NULL;
 	for (i = 0; i < FRAMES; i++) {
-		if (!recover_step(&f, image)) /* frames further out may be on another stack than the one looked for */
+		if (!recover_step(&f, image)) /* frames further out may be on another stack than that of the wanted frame */
 			return -1;
 		if (f.reg[ETCH_RSP] == rsp && f.reg[ETCH_RIP] == rip) {
 			*value = f.reg[want];

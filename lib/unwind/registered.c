@@ -2,13 +2,12 @@
 /*
  * registered.c: FDEs that a JIT has registered, in a list that readers search without a lock.
  *
- * An entry is changed under a mutex, between two increments of its sequence number: a reader that sees an odd
- * number, or another one afterwards, skips to the next entry. It then reads the FDE's bytes only if the address
- * lies in the FDE's code, which a thread is inside of: that code and its .eh_frame stay. Entries are used again and
- * never freed.
+ * An entry is changed under a mutex, between two increments of its sequence number: a reader that sees an odd number,
+ * or another one afterwards, skips to the next entry. It then reads the FDE's bytes only if the address lies in the
+ * FDE's code; a thread is inside that code, so the code and its .eh_frame stay. Entries are reused and never freed.
  *
- * RULES OF THIS FILE. registered_fde() runs in signal context: no malloc, no lock, no thread-local storage, no
- * libc. Do not introduce any dependency there.
+ * RULES OF THIS FILE. registered_fde() runs in signal context: no malloc, no lock, no thread-local storage, no libc.
+ * Do not introduce any dependency there.
  */
 #include <pthread.h>
 
@@ -17,7 +16,7 @@
 #include "unwind/eh_frame.h"
 #include "unwind/registered.h"
 
-/* More than any section has: its size is not told, only where it ends. */
+/* More than the size of any section: the size is unknown, and only a terminator marks the end. */
 #define SECTION_MAX ((uint64_t)1 << 32)
 
 struct entry {
@@ -136,8 +135,8 @@ bool registered_fde(uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde)
 	return false;
 }
 
-/* Runs in the child of a fork(2): another thread of the parent may have held the mutex, with an entry half
- * changed; that entry stays unused. */
+/* Runs in the child of a fork(2): another thread of the parent may have held the mutex, with an entry half changed;
+ * that entry stays unused. */
 static void fork_child(void)
 {
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;

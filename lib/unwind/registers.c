@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registers.c: looks up register tables (etch/orc_registers.h). No walk needs them, only who asks for a register.
+ * registers.c: looks up register tables (etch/orc_registers.h). Walks do not need them, only callers that ask for a
+ * register.
  *
- * Runs in signal context: no malloc, no lock, no thread-local storage, no libc beyond memcpy.
+ * It runs in signal context: no malloc, no lock, no thread-local storage, and of libc only memcpy.
  */
 #define ETCH_CFI_DEPTH 8 /* as in recover.c */
 
@@ -34,7 +35,7 @@ static bool table_row(const struct etch_unwind *u, uint64_t size, uint64_t at, s
 		out->saves.how[i] = how[saves.how[i]];
 		out->saves.off[i] = saves.at[i] * 8;
 	}
-	/* Only the header has been validated. */
+	/* The table may be malformed: only its header has been validated. */
 	return out->rule.kind == ETCH_RULE_CALL && etch_rule_valid(&out->rule);
 }
 

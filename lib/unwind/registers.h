@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registers.h: where callee-saved registers are, by the register tables of modules (registers.c).
+ * registers.h: finds the places of callee-saved registers in the register tables of modules (registers.c).
  */
 #ifndef ETCH_LIB_UNWIND_REGISTERS_H
 #define ETCH_LIB_UNWIND_REGISTERS_H
@@ -10,8 +10,8 @@
 #include "shared/cfi.h"
 #include "unwind/unwind_internal.h"
 
-/* The row for a run-time address: of this module, or of a target's. False: it has no register table, or no rule of kind
- * CALL there. Async-signal-safe. */
+/* Find the row for a run-time address of this module, or of a target's. Return false if it has no register table, or
+ * no rule of kind CALL there. Async-signal-safe. */
 bool registers_row(const struct prepare_image *im, uint64_t at, struct etch_cfi_row *out);
 bool registers_target_row(const struct etch_target *target, uint64_t at, struct etch_cfi_row *out);
 

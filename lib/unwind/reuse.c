@@ -2,33 +2,32 @@
 /*
  * reuse.c: walks that reuse the frames of the previous walk.
  *
- * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere:
- * no malloc, no lock, no thread-local storage, no libc. Do not introduce any dependency there.
+ * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
+ * thread-local storage, no libc. Do not introduce any dependency there.
  *
- * A frame's ip, sp, slot and the word in the slot determine the next frame's sp and slot, by a
- * rule of the table. So if this walk meets an old frame with all four equal, and the words at
- * the next old frame's sp - 8 and slot are still the recorded ones, then the next frame is the
- * same too, and so on. The relation between neighbours in the array remains valid as long as
- * code and tables do not change, even if the stack has changed in between.
+ * A frame's ip, sp, slot and the word in the slot determine the next frame's sp and slot, by a rule of the table. So
+ * if this walk meets an old frame with all four equal, and the words at the next old frame's sp - 8 and slot are
+ * still the recorded ones, then the next frame is also the same, and so on. The relation between neighbours in the
+ * array remains valid as long as code and tables do not change, even if the stack has changed in between.
  *
- * Two things do not follow from these words: the successor of a frame that is not plain depends
- * on more, and memory outside of the window may be unreadable. So such a successor has the
- * UNLINKED flag in its ip, and only frames of one window are kept.
+ * There are two exceptions: the successor of a frame that is not plain depends on more than these words, and memory
+ * outside the window may be unreadable. So such a successor has the UNLINKED flag in its ip, and only frames of one
+ * window are kept.
  *
- * The state has two arrays: one holds the previous walk, the other receives this one's frames.
- * If a walk meets the previous one and follows it to its end, only its first frames are new, and
- * they are copied in front of the old ones.
+ * The state has two arrays: one holds the previous walk, the other receives this one's frames. If a walk meets the
+ * previous one and follows it to its end, only its first frames are new, and they are copied in front of the old
+ * ones.
  */
 #include "unwind/reuse.h"
 
 #define UNLINKED  ((uint64_t)1 << 63)
 #define ROOM      ETCH_WALK_FRAMES
-#define FRONT     128u               /* room for frames that are later put in front */
-#define FRESH_MAX (ROOM - FRONT - 1) /* less 1: the frame after the last one is read, too */
+#define FRONT     128u               /* free places for frames that are later put in front */
+#define FRESH_MAX (ROOM - FRONT - 1) /* less 1, because the frame after the last one is read, too */
 
 void reuse_begin(struct reuse *r, struct etch_walk *w)
 {
-	/* Old frames may point into the state itself, which has been moved. */
+	/* If the state has been moved, old frames may point into its former place. */
 	if (w->self != (uint64_t)(uintptr_t)w) {
 		w->first = w->end = 0;
 		w->self = (uint64_t)(uintptr_t)w;
@@ -48,7 +47,7 @@ void reuse_begin(struct reuse *r, struct etch_walk *w)
 
 void reuse_window(struct reuse *r, const struct etch_walk *w, const struct window *now)
 {
-	/* Another stack: drops the fresh frames of the one before. */
+	/* On another stack, drops the fresh frames of the one before. */
 	if (now->lo > r->window.lo || now->hi < r->window.hi)
 		r->count = 0;
 	r->window = *now;
@@ -65,8 +64,8 @@ void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked)
 	w->end = FRONT + r->count;
 	w->lo = r->window.lo;
 	w->hi = r->window.hi;
-	/* These statuses end a walk at the last frame in any case. A full trace was checked for
-	 * one more frame only if the status was asked for. */
+	/* These statuses end a walk at the last frame in any case. A full trace was checked for one more frame only if
+	 * the status was asked for. */
 	w->status = ETCH_UNWIND_OK;
 	if (r->recorded &&
 	    (status == ETCH_UNWIND_END || status == ETCH_UNWIND_UNDEFINED || (status == ETCH_UNWIND_LIMIT && asked)))
@@ -74,13 +73,13 @@ void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked)
 }
 
 /*
- * To store and compare frames costs a quarter more than a plain walk. Where that was for nothing, the next 2, 4, then
- * 8 walks are plain. The one after them, with a pause of 1, has no recent walk to compare itself with and is not
+ * Storing and comparing frames costs a quarter more than a plain walk. If that was in vain, the next 2, 4, then 8
+ * walks are plain. The walk after them, with a pause of 1, has no recent walk to compare itself with and is not
  * counted.
  */
 #define PAUSES    3 /* the longest pause is 1 << PAUSES */
-#define FEW       8 /* frames of a walk too short to judge by */
-#define WORTHLESS 4 /* less than one frame of so many was found */
+#define FEW       8 /* a walk with fewer frames is too short to judge by */
+#define WORTHLESS 4 /* it was in vain if less than one of so many frames was found */
 
 void reuse_learn(const struct reuse *r, struct etch_walk *w, int count)
 {
@@ -100,7 +99,7 @@ void reuse_unlink(struct reuse *r)
 	r->mark = UNLINKED;
 }
 
-/* Appends old frames to the fresh ones: 1, or 0 if there is no room. */
+/* Appends old frames to the fresh ones. Returns 1, or 0 if they do not fit. */
 static int reuse_append(struct reuse *r, uint32_t from, uint32_t to)
 {
 	if (to - from > FRESH_MAX - r->count)
@@ -128,8 +127,7 @@ static void reuse_join(struct reuse *r, struct etch_walk *w)
 	w->first = r->at;
 }
 
-/* The walk is too deep to be kept. The state remains busy: the current frame's slot may point into
- * it. */
+/* The walk is too deep to be kept. The state remains busy, because the current frame's slot may point into it. */
 static void reuse_give_up(struct trace *t)
 {
 	t->previous->first = t->previous->end = 0;

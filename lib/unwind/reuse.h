@@ -31,22 +31,22 @@ struct reuse {
 };
 
 void reuse_begin(struct reuse *r, struct etch_walk *w);
-/* The walk continues in the window `now`. */
+/* Notes that the walk continues in the window `now`. */
 void reuse_window(struct reuse *r, const struct etch_walk *w, const struct window *now);
-/* The next frame does not follow from the one before by a plain rule. */
+/* Notes that the next frame does not follow from the one before by a plain rule. */
 void reuse_unlink(struct reuse *r);
-/* After a walk of `count` frames: are the next ones to be plain? */
+/* Decides after a walk of `count` frames whether the next ones are plain. */
 void reuse_learn(const struct reuse *r, struct etch_walk *w, int count);
 /* Saves the fresh frames for the next walk. `asked`: the caller asked for the status. */
 void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked);
 
-/* Walks from c's frame, with the frames of the walk before; t->status: also asks whether a full trace is complete.
- * Returns why it ended. (walk.c) */
+/* Walks from c's frame, with the frames of the previous walk; with t->status, also finds out whether a full trace is
+ * complete. Returns why it ended. (walk.c) */
 int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t);
 
 /*
- * Is this frame one of the previous walk's? If so, r->at is its index. Both walks go outward; one
- * step of this walk skips at most two old frames, without a branch that may be mispredicted.
+ * Is this frame one of the previous walk's? If so, r->at is its index. Both walks go outward; one step of this walk
+ * skips at most two old frames, without a branch that may be mispredicted.
  */
 NO_ASAN static inline __attribute__((always_inline)) int reuse_met(struct reuse *r, const struct frame *f, uint64_t bp)
 {
@@ -63,12 +63,12 @@ NO_ASAN static inline __attribute__((always_inline)) int reuse_met(struct reuse 
 }
 
 /*
- * Continues from a met frame for as long as the stack is unchanged. *status: the walk's final
- * status, with its state settled; or ETCH_UNWIND_OK.
+ * Continues from a met frame for as long as the stack is unchanged. *status gets the walk's final status, and then
+ * the state is settled; or ETCH_UNWIND_OK.
  */
 void **reuse_follow(struct frame *f, struct trace *t, void **out, void **end, int *status);
 
-/* As plain_walk(), with a previous walk; also stops at a frame of that walk, which is then not yet stored. */
+/* plain_walk() with a previous walk; it also stops at a frame of that walk, which is then not stored yet. */
 void **reuse_walk(struct plain *p, struct frame *f, struct trace *t, void **out, void **end);
 
 #endif

@@ -29,13 +29,13 @@
 #define PAGE       ((uint64_t)1 << PAGE_SHIFT)
 /* User addresses have 56 bits with five levels of page tables (Intel SDM vol. 1, 3.3.7.1). */
 #define USER_BITS 56
-/* Maximum gap, in pages, between an address and a run that is closed by extending the run: a large
+/* Maximum gap, in pages, between an address and a run that is closed by extending the run: such a gap is a large
  * frame, not another stack. */
 #define NEAR 64
 
 /*
- * A run of pages in one word, so that a signal handler sees either the old or the new one: first
- * page << 16 | pages - 1; 0 is empty (page 0 is not a stack).
+ * A run of pages in one word, so that a signal handler sees either the old or the new one: first page << 16 | pages -
+ * 1; 0 is empty (page 0 is never a stack).
  */
 static __thread uint64_t runs[2] __attribute__((tls_model("initial-exec")));
 int stack_strict;
@@ -45,15 +45,16 @@ UNWIND_API int etch_unwind_strict(int on) { return __atomic_exchange_n(&stack_st
 void stack_forget(void) { runs[0] = runs[1] = 0; }
 
 /*
- * Asks the kernel whether 8 bytes are readable. rt_sigprocmask(2) copies the new mask from user
- * memory before it validates `how`: EFAULT if the mask is unreadable, else EINVAL, and no effect
- * in either case. Cheaper than process_vm_readv(2), and not forbidden by sandboxes. A kernel that
- * validates `how` first would report all memory as readable, so a known unreadable address is
- * tried before the first answer is used.
+ * Asks the kernel whether 8 bytes are readable. rt_sigprocmask(2) copies the new mask from user memory before it
+ * validates `how`: it returns EFAULT if the mask is unreadable, else EINVAL, and has no effect in either case. It is
+ * cheaper than process_vm_readv(2), and sandboxes do not forbid it. A kernel that validates `how` first would report
+ * all memory as readable, so ask_how() tries an address that is known to be unreadable before the first answer is
+ * used.
  */
 static long probe(uint64_t at) { return sys_call6(SYS_rt_sigprocmask, ~0, (long)at, 0, 8, 0, 0); }
 
-/* Reads this process's own memory as another's: the number of bytes up to one that cannot be read, or an error. */
+/* Reads this process's own memory as if it were another's. Returns the number of bytes up to one that cannot be read,
+ * or an error. */
 static long read_other(void *to, uint64_t at, uint64_t size)
 {
 	struct {
@@ -67,8 +68,8 @@ static long read_other(void *to, uint64_t at, uint64_t size)
 enum { ASK_MASK = 1, ASK_OTHER = 2 };
 
 /*
- * valgrind reports a system call with an address that cannot be read as the program's error, rt_sigprocmask(2)'s among
- * them. It does not look at the memory of another process.
+ * valgrind reports a system call with an address that cannot be read as the program's error, and rt_sigprocmask(2) is
+ * no exception. It does not check addresses in another process.
  */
 static int ask_how(void)
 {
@@ -99,11 +100,11 @@ int memory_copy(void *to, uint64_t at, uint64_t size)
 
 	if (n >= 0 || n == -EFAULT)
 		return n == (long)size ? 0 : -1;
-	/* A sandbox that forbids it. */
+	/* A sandbox forbids that system call. */
 	for (uint64_t p = at & ~(PAGE - 1); p < at + size; p += PAGE)
 		if (!stack_page_readable(p))
 			return -1;
-	/* Each byte out of its aligned word, which does not cross a page. */
+	/* Takes each byte from its aligned word, which does not cross a page. */
 	for (uint64_t i = 0; i < size; i++)
 		((uint8_t *)to)[i] = (uint8_t)(memory_load((at + i) & ~(uint64_t)7) >> 8 * ((at + i) & 7));
 	return 0;
@@ -117,7 +118,7 @@ static int pages_readable(uint64_t first, uint64_t last)
 	return 1;
 }
 
-/* The pages are in neither run, or the address is no stack's. */
+/* Handles addresses whose pages are in neither run, or that belong to no stack. */
 static __attribute__((noinline)) int window_ask(uint64_t at, struct window *w)
 {
 	uint64_t first = at >> PAGE_SHIFT, last = (at + 7) >> PAGE_SHIFT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * table_builder.h: the state from which prepare.c makes a module's table, shared with prepare_map.c,
- * which adds the return-address map.
+ * table_builder.h: the state from which prepare.c makes a module's table; it is shared with prepare_map.c, which adds
+ * the return-address map.
  */
 #ifndef ETCH_LIB_UNWIND_TABLE_BUILDER_H
 #define ETCH_LIB_UNWIND_TABLE_BUILDER_H
@@ -43,13 +43,13 @@ struct table_builder {
 
 #define NO_ID UINT32_MAX
 
-/* The return-address map has one rule for each granule of 2^MAP_SHIFT bytes; MIXED: its return addresses have several.
- */
+/* The return-address map has one rule for each granule of 2^MAP_SHIFT bytes; MIXED means that its return addresses
+ * have several. */
 #define MAP_SHIFT 6u
 #define MIXED     UINT32_MAX
 
-/* Sets m->granules from the calls in the module's code and m->rows, unless memory is short or code is
- * unreadable or relocated: the table then has no map. (prepare_map.c) */
+/* Sets m->granules from the calls in the module's code and m->rows, unless memory is short or code is unreadable or
+ * relocated: the table then has no map. (prepare_map.c) */
 void prepare_map(struct table_builder *m, const struct prepare_image *im);
 
 #endif

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * table_cache.c: the tables made for modules that have none of their own, from .eh_frame or from
- * sidecar files.
+ * table_cache.c: the tables made for modules that have none of their own, from .eh_frame or from sidecar files.
  *
- * RULES OF THIS FILE. cache_find() runs in signal context: no malloc, no lock, no
- * thread-local storage, no libc. Do not introduce any dependency there.
+ * RULES OF THIS FILE. cache_find() runs in signal context: no malloc, no lock, no thread-local storage, no libc. Do
+ * not introduce any dependency there.
  *
- * Entries are kept forever, found by the module's address, and valid only if the module mapped
- * there now is the one that the table was made for: the same ELF header (which has the file's
- * section header offset) and the same build-id, or without a build-id the same .eh_frame. They
- * are published with release stores and never changed or freed, so readers need no lock. The
- * same file loaded at another address shares the table.
+ * Entries are kept forever, found by the module's address, and valid only if the module mapped there now is the one
+ * that the table was made for: it has the same ELF header (which includes the file's section header offset) and the
+ * same build-id, or without a build-id the same .eh_frame. They are published with release stores and never changed
+ * or freed, so readers need no lock. The same file loaded at another address shares the table.
  */
 #include <string.h>
 
@@ -24,10 +22,9 @@ static struct cached_table *cache[CACHE_BUCKETS];
 static struct cached_table **cache_bucket(uint64_t start) { return &cache[(start >> 12) * 0x9e3779b97f4a7c15u >> 58]; }
 
 /*
- * Checksum of program headers, .eh_frame_hdr and .eh_frame, from which a table is made. Computed
- * at each lookup, since a file without a build-id may have been replaced by one with the same
- * layout. A module with more than SUM_MAX bytes gets no table, unless it is the program, which is
- * never unloaded.
+ * A checksum of program headers, .eh_frame_hdr and .eh_frame, from which a table is made. It is computed at each
+ * lookup, because a file without a build-id may have been replaced by one with the same layout. A module with more
+ * than SUM_MAX bytes gets no table, unless it is the program, which is never unloaded.
  */
 #define SUM_MAX (1u << 20)
 
@@ -44,7 +41,7 @@ static int image_is(const struct prepare_image *im, const struct identity *id)
 	const struct identity *kept = loaded_identity(im);
 	uint64_t at, sum;
 
-	/* Nothing is read in a module that may be unloaded meanwhile. */
+	/* Nothing is read in a module that may be unloaded during the call. */
 	if (kept && id->id_size)
 		return same_words(kept, id, sizeof(*id) / 8);
 	if (kept)
@@ -54,7 +51,7 @@ static int image_is(const struct prepare_image *im, const struct identity *id)
 		return 0;
 	if (!id->id_size)
 		return image_sum(im, &sum) && sum == id->sum;
-	/* Equal ELF headers: the number of program headers is the same. */
+	/* The ELF headers are equal, so the number of program headers is the same. */
 	if (!same_words(&im->phdr[id->note_index], &id->note, sizeof(id->note) / 8))
 		return 0;
 	at = im->bias + id->note.p_vaddr;
@@ -106,7 +103,7 @@ int cache_identity(const struct prepare_image *im, struct identity *id)
 		return 0;
 	memset(id, 0, sizeof(*id));
 	memcpy(&id->header, (const void *)(uintptr_t)im->start, sizeof(id->header));
-	/* image_is() relies on it that equal ELF headers mean the same number of program headers. */
+	/* image_is() relies on equal ELF headers having the same number of program headers. */
 	if (im->phnum != id->header.e_phnum)
 		return 0;
 	image_build_id(im, id);

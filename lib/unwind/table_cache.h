@@ -11,26 +11,25 @@ struct cached_table {
 	struct cached_table *next;
 	uint64_t start, end;
 	struct identity identity;
-	const struct etch_unwind *table; /* null: in_place */
+	const struct etch_unwind *table; /* null: the module is read in place */
 	uint64_t size;
 	struct in_place in_place;
 	_Alignas(MODULE_LINE) struct unwind_module module;
 };
 
-/* The cached table of this module, if it is still the module that the table was made for.
- * Async-signal-safe. */
+/* The cached table of this module, if it is still the module that the table was made for. Async-signal-safe. */
 const struct cached_table *cache_find(const struct prepare_image *im);
 
 /* The following functions are not thread-safe. */
 
-/* Computes a module's identity: 1, or 0 if it has none. */
+/* Computes a module's identity. Returns 1, or 0 if it has none. */
 int cache_identity(const struct prepare_image *im, struct identity *id);
 /* The table of the same file at another address; or null. */
 const struct cached_table *cache_find_file(const struct identity *id);
-/* Adds a table, which is kept forever: 1, or 0 without memory. */
+/* Adds a table, which is kept forever. Returns 1, or 0 without memory. */
 int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size);
-/* The two halves of cache_add(): an entry with nothing but the module's identity, or null without memory; and its
- * addition. */
+/* The two halves of cache_add(): the first makes an entry that has only the module's identity, or returns null
+ * without memory; the second adds it. */
 struct cached_table *cache_new(const struct prepare_image *im, const struct identity *id);
 void cache_publish(struct cached_table *e);
 

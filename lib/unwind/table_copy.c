@@ -2,18 +2,18 @@
 /*
  * table_copy.c: private copies of the tables inside modules that may be unloaded.
  *
- * A walk that a wild address has led into such a module has no frame there, so another thread may unload it between two
- * of the walk's instructions. The table is therefore copied at the first lookup, by memory_copy(), which does not
- * fault, and lookups read the copy alone.
+ * A walk that a wild address has led into such a module has no frame there, so another thread may unload it between
+ * two of the walk's instructions. The table is therefore copied at the first lookup, by memory_copy(), which does not
+ * fault, and lookups read only the copy.
  *
- * A copy belongs to a file. One with a build-id is told by its headers and that, which each walk reads anew
- * (loaded.c). Of a file without one, the table in memory is compared with the copy at each lookup.
+ * A copy belongs to a file. A file with a build-id is identified by its headers and the build-id, which each walk
+ * reads again (loaded.c). For a file without one, the table in memory is compared with the copy at each lookup.
  *
- * While the copy is made, the module may go away and another come and go in its place. So it is read twice, and the
- * module's headers in between: what differs is dropped.
+ * While the copy is made, the module may go away, and another may come and go in its place. So the table is read
+ * twice, and the module's headers in between; a copy that differs is dropped.
  *
  * RULES OF THIS FILE. All of it runs in signal context, on a thread stopped anywhere: no malloc, no lock, no
- * thread-local storage, no libc beyond memcpy, memset and memcmp. Do not introduce any dependency there.
+ * thread-local storage, and of libc only memcpy, memset and memcmp. Do not introduce any dependency there.
  */
 #include <string.h>
 
@@ -36,7 +36,7 @@ static bool part_plan(struct table_copy *t, uint64_t at, uint64_t size)
 	return size != 0;
 }
 
-/* What has to be copied: nothing if the module has no table that lookups could be made in. */
+/* Finds the parts to copy. Returns false if the module has no table in which lookups could be made. */
 static bool parts_find(const struct prepare_image *im, struct table_copy *t, struct etch_unwind *u)
 {
 	const struct etch_unwind *table;
@@ -78,7 +78,7 @@ static bool part_is(uint64_t at, const uint8_t *bytes, uint64_t size)
 	return true;
 }
 
-/* Is this what the module in memory has? */
+/* Does the copy equal the table of the module in memory? */
 static bool copy_is(const struct prepare_image *im, const struct table_copy *t)
 {
 	for (unsigned i = 0; i < t->parts; i++)
@@ -87,7 +87,7 @@ static bool copy_is(const struct prepare_image *im, const struct table_copy *t)
 	return true;
 }
 
-/* The bytes of the copy of a part. */
+/* The bytes that the copy of a part takes. */
 static uint64_t part_capacity(uint64_t size) { return (size + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
 
 static uint64_t copy_size(const struct table_copy *t)

@@ -7,7 +7,7 @@
 
 #include "unwind/unwind_internal.h"
 
-/* The table first, then the arrays of ETCH_ENCODING_ORC, which lie elsewhere in the module. */
+/* The table comes first, then the arrays of ETCH_ENCODING_ORC, which lie elsewhere in the module. */
 enum { COPY_TABLE, COPY_IP, COPY_ORC, COPY_LOOKUP, COPY_PARTS };
 
 /* A copy. Never changed, never freed. */
@@ -26,12 +26,12 @@ static inline const struct etch_unwind *table_copy_table(const struct table_copy
 }
 
 /*
- * The copy of the table of a module that is `kept` (loaded.h), or one without parts. Null: the module has gone, or
+ * The copy of the table of a module that is `kept` (loaded.h), or one without parts. Null if the module has gone, or
  * there is no memory. Async-signal-safe.
  */
 const struct table_copy *table_copy_of(const struct prepare_image *im);
 
-/* Is a file with these headers always the same file? Not without a build-id. */
+/* Is a file with these headers always the same file? Without a build-id it need not be. */
 static inline bool table_copy_is_certain(const struct prepare_image *im) { return loaded_identity(im)->id_size != 0; }
 
 #endif

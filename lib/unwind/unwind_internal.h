@@ -2,10 +2,10 @@
 /*
  * unwind_internal.h: interfaces between the files of the unwinder.
  *
- * Dependencies: walks -> lookup.c, other_process.c (address to table) -> table_cache.c ->
- * loaded.c (address to module); stack_bounds.c says which memory is readable. Of a module that may be unloaded,
- * table_copy.c and eh_view.c copy what is read. prepare_modules.c, which no walk calls, fills the cache of
- * table_cache.c with tables that prepare.c makes from .eh_frame.
+ * Dependencies: walks -> lookup.c, other_process.c (address to table) -> table_cache.c -> loaded.c (address to
+ * module); stack_bounds.c says which memory is readable. table_copy.c and eh_view.c copy what is read of a module
+ * that may be unloaded. prepare_modules.c, which no walk calls, fills the cache of table_cache.c with tables that
+ * prepare.c makes from .eh_frame.
  */
 #ifndef ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
 #define ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
@@ -25,12 +25,12 @@
  * into each other need the same attribute. */
 #define NO_ASAN __attribute__((no_sanitize("address")))
 
-/* What most walks run: such functions lie side by side, since a profiler's walks find no cache warm. */
+/* Marks the functions that most walks run: they lie side by side, because a profiler's walks find no warm cache. */
 #define WALK __attribute__((hot, aligned(64)))
 
 /* ---- memory (stack_bounds.c) ------------------------------------------------------- */
 
-/* A range of whole pages known to be readable. Empty: hi 0. */
+/* A range of whole pages known to be readable. It is empty if hi is 0. */
 struct window {
 	uint64_t lo, hi;
 };
@@ -40,10 +40,10 @@ struct window {
  * unreadable. A page that this thread has not asked for before costs one system call.
  */
 int stack_window(uint64_t at, struct window *w);
-/* As stack_window(), but asks the kernel about the page in any case, and forgets what it has said of those beside it.
- */
+/* stack_window() that asks the kernel about the page in any case, and forgets what it has said about the pages beside
+ * it. */
 int stack_reopen(uint64_t at, struct window *w);
-/* Drops the cached pages: this thread has unmapped a stack. */
+/* Drops the cached pages, because this thread has unmapped a stack. */
 void stack_forget(void);
 /* Begins a walk: with etch_unwind_strict(), drops the cached pages. */
 extern int stack_strict;
@@ -59,11 +59,10 @@ int stack_page_readable(uint64_t at);
 int memory_copy(void *to, uint64_t at, uint64_t size);
 
 /*
- * Loads that may fault (etch/extable.h), since a window can become outdated. After
- * etch_fault_init() a load from unmapped memory yields zero, or an error. No cost while the memory
- * is mapped.
+ * Loads that may fault (etch/extable.h), because a window can become outdated. After etch_fault_init() a load from
+ * unmapped memory yields zero, or an error. They cost nothing extra while the memory is mapped.
  */
-/* Unaligned, since a corrupt stack may lead anywhere. */
+/* Unaligned, because a corrupt stack may lead anywhere. */
 typedef uint64_t __attribute__((aligned(1), may_alias)) word;
 
 static inline __attribute__((always_inline)) uint64_t memory_load(uint64_t at)
@@ -100,16 +99,16 @@ static inline long memory_read(uint64_t at, uint64_t *v)
 
 static inline int window_has(const struct window *w, uint64_t at)
 {
-	/* hi is a multiple of the page size and at least lo + 8; or 0, and then no address lies in
-	 * [lo, 2^64 - 8]. */
+	/* hi is a multiple of the page size and at least lo + 8; or 0, and then no address lies in [lo, 2^64 - 8]. */
 	return at >= w->lo && at <= w->hi - 8 && w->hi;
 }
 
 /* ---- modules (lookup.c, other_process.c) ---------------------------------------------- */
 
-/* How a walk steps over plain frames (plain_frames.h): by the full table, a map of an earlier version, or a map with
- * granules of 64 or 128 bytes, in which frames behind rbp may be frequent; or one that walks fill in (cfi_map.h), where
- * byte 0, as a step a frame of 16 bytes with rbp below it, stands for what is not known yet. */
+/* How a walk steps over plain frames (plain_frames.h): by the full table; by a map of an earlier version; by a map
+ * with granules of 64 or 128 bytes, in which frames with a frame pointer may be frequent (RBP); or by a map that
+ * walks fill in (OPEN, cfi_map.h). In the last one byte 0 stands for what is not known yet; as a step it would be a
+ * frame of 16 bytes with rbp saved below it. */
 enum plain_by {
 	PLAIN_FULL = 0,
 	PLAIN_OLD_MAP = 1,
@@ -123,8 +122,8 @@ enum plain_by {
 	PLAIN_MAP_6_OPEN = PLAIN_MAP_6 | PLAIN_OPEN,
 };
 
-/* The table of a module, opened for lookups. What a walk needs comes first: two cache lines, if the structure is
- * aligned (MODULE_LINE). */
+/* The table of a module, opened for lookups. The members that a walk needs come first: two cache lines, if the
+ * structure is aligned (MODULE_LINE). */
 #define MODULE_LINE 64
 struct unwind_module {
 	uint64_t text, text_size; /* run-time address of the first byte covered; size in bytes */
@@ -134,21 +133,22 @@ struct unwind_module {
 	union {
 		struct etch_block block;
 		struct etch_orc_table orc;
-		const struct in_place *in_place; /* MODULE_IN_PLACE: before what else the map needs of a block */
+		const struct in_place *in_place; /* MODULE_IN_PLACE; it overlays no member of `block` that the map needs */
 	};
 };
 
-/* As `encoding`: no table, but .eh_frame (cfi_map.h). */
+/* The value of `encoding` for a module without a table, whose .eh_frame is read (cfi_map.h). */
 #define MODULE_IN_PLACE (-1)
 
-/* The first lookup in a permanent module, and each in another. Not null: without a table a module of size 0. */
+/* The first lookup in a permanent module, and each lookup in another one. The result is not null: for a module
+ * without a table it is a module of size 0. */
 const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *capacity);
 
 /*
- * The module of this process whose table covers this address, or null. Async-signal-safe. The result is `capacity`, or
- * lies in memory that is never freed or changed. It leads to no memory of a module that may be unloaded, unless libc
- * lacks _dl_find_object: then it may be used while the module cannot be unloaded, which holds for one with a frame on
- * the caller's stack.
+ * The module of this process whose table covers this address, or null. Async-signal-safe. The result is `capacity`,
+ * or lies in memory that is never freed or changed. It leads to no memory of a module that may be unloaded, unless
+ * libc lacks _dl_find_object: then it may be used only while the module cannot be unloaded, which holds for a module
+ * with a frame on the caller's stack.
  */
 static inline const struct unwind_module *lookup_module(uint64_t at, struct unwind_module *capacity)
 {
@@ -159,7 +159,7 @@ static inline const struct unwind_module *lookup_module(uint64_t at, struct unwi
 		m = lookup_open(p, at, capacity);
 	return at - m->text < m->text_size ? m : NULL;
 }
-/* As lookup_module(), for a target process. */
+/* lookup_module() for a target process. */
 const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *capacity);
 
 /* Opens a table whose header is valid. The caller sets the orc arrays. */
@@ -180,8 +180,8 @@ static inline void module_open(struct unwind_module *m, const struct etch_unwind
 	m->map = (uint64_t)(uintptr_t)m->block.map - (m->text >> m->block.map_shift);
 }
 
-/* The table inside a module, or null; the index of the program header of its segment, and the
- * bytes readable there. */
+/* The table inside a module, or null; *index gets the index of the program header of its segment, and *size the bytes
+ * readable there. */
 const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned *index, uint64_t *size);
 
 static inline __attribute__((always_inline)) int same_words(const void *a, const void *b, size_t count)
@@ -213,9 +213,9 @@ static inline void module_rule(const struct unwind_module *m, uint64_t at, struc
 /* ---- tables from .eh_frame (prepare.c) ------------------------------------------- */
 
 /*
- * Makes a table (block encoding) in newly mapped memory, or returns null: no usable .eh_frame, or
- * out of memory. Its addresses are link-time addresses. *size: bytes readable. Call in normal
- * context, where the module cannot be unloaded.
+ * Makes a table (block encoding) in newly mapped memory, or returns null if there is no usable .eh_frame, or no
+ * memory. Its addresses are link-time addresses. *size gets the number of readable bytes. Call it in normal context,
+ * where the module cannot be unloaded.
  */
 const struct etch_unwind *prepare_table(const struct prepare_image *im, uint64_t *size);
 void prepare_table_free(const struct etch_unwind *t, uint64_t size);
@@ -224,13 +224,13 @@ struct identity;
 typedef int prepare_fn(const struct prepare_image *im, const struct identity *id);
 
 /*
- * Makes a table for the module of an address, which the caller knows not to be unloaded meanwhile: 1 if it
- * has one, 0 if none can be made, -1 if another thread makes tables. `instead`: if not null, what to do in place of
- * making a table of .eh_frame, with 1 or 0. Waits for no lock, leaves errno alone;
- * no cancellation point; not in signal handlers. 12 KiB of stack. (prepare_modules.c)
+ * Makes a table for the module of an address, which the caller knows not to be unloaded during the call. Returns 1 if
+ * the module has a table afterwards, 0 if none can be made, -1 if another thread makes tables. If `instead` is not
+ * null, it is called in place of making a table from .eh_frame, and returns 1 or 0. Waits for no lock, leaves errno
+ * alone, is no cancellation point; not for signal handlers. Takes 12 KiB of stack. (prepare_modules.c)
  */
 int prepare_address(uint64_t at, prepare_fn *instead);
-/* The same, without reading a file or making a table: 0 if the module has a sidecar. */
+/* The same, without reading a file or making a table; returns 0 if the module has a sidecar. */
 int prepare_unread(uint64_t at, prepare_fn *instead);
 
 #endif

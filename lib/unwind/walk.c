@@ -14,7 +14,8 @@
 
 static const word lost = 0; /* stands for an unknown rbp: a CFA computed from 0 lies below every stack */
 
-/* Does a walk keep its frames for the next? A constant where nothing is kept, so that no code is left of it. */
+/* The state of the previous walk, if this walk keeps its frames for the next one. It is a constant null in a walk
+ * that keeps none, so that no code is left of it. */
 #define PREVIOUS(t) (kept ? (t)->previous : NULL)
 
 /* Stores the callers of frames without a table whose rules are kept. Returns false if there are none. */
@@ -39,7 +40,7 @@ NO_ASAN static inline __attribute__((always_inline)) void cursor_move(struct cur
 	c->known = KNOWN(ETCH_RIP) | KNOWN(ETCH_RSP) | (f->slot != &lost ? KNOWN(ETCH_RBP) : 0);
 }
 
-/* Steps from an interrupted frame, if it is plain: by the full table, since the map knows return addresses only. */
+/* Steps from an interrupted frame, if it is plain, by the full table, because the map knows only return addresses. */
 NO_ASAN static inline __attribute__((always_inline)) bool
 interrupted_step(struct cursor *c, struct trace *t, struct plain *p, struct frame *f, const int kept)
 {
@@ -47,7 +48,7 @@ interrupted_step(struct cursor *c, struct trace *t, struct plain *p, struct fram
 		return false;
 	c->interrupted = 0;
 	if (PREVIOUS(t)) {
-		/* The same slot wherever the function was interrupted. */
+		/* The same slot is used wherever the function was interrupted. */
 		t->previous->rbp = slot_load(f);
 		f->slot = &t->previous->rbp;
 		reuse_unlink(t->reuse);
@@ -120,7 +121,7 @@ NO_ASAN static inline __attribute__((always_inline)) int plain_frames(struct cur
 	return ret;
 }
 
-/* The frame after those that plain_frames() walks over. */
+/* Steps over the frame after those that plain_frames() walks over. */
 NO_ASAN static __attribute__((noinline)) int other_frame(struct cursor *c, struct trace *t)
 {
 	int ret;
@@ -148,7 +149,7 @@ NO_ASAN static inline __attribute__((always_inline)) int walk_kept(struct cursor
 		ret = plain_frames(c, t, kept);
 		if (ret)
 			return ret;
-		/* A further frame is only of interest for the status. */
+		/* A further frame is of interest only for the status. */
 		if (t->count == t->max && !t->status)
 			return ETCH_UNWIND_LIMIT;
 		ret = other_frame(c, t);
@@ -195,7 +196,7 @@ int backtrace_from_unmarked(const void *ucontext, void **ips, int max, int *stat
 int backtrace_reuse_unmarked(struct etch_walk *w, const void *ucontext, void **ips, int max,
                              int *status) __asm__("etch_backtrace_reuse");
 
-/* The trace of the caller of a public function, whose frame is `frame`. */
+/* Makes the trace of the caller of a public function, whose frame is `frame`. */
 static inline __attribute__((always_inline)) int backtrace_from(const void *frame, const void *ucontext, void **ips,
                                                                 int max, int *status)
 {
@@ -278,7 +279,7 @@ UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_reuse(struct etch_w
 	return backtrace_reuse(__builtin_frame_address(0), w, ucontext, ips, max, status);
 }
 
-/* As backtrace_from_unmarked(). */
+/* backtrace_from_unmarked() for etch_backtrace_reuse(). */
 UNWIND_API WALK __attribute__((noinline)) int backtrace_reuse_unmarked(struct etch_walk *w, const void *ucontext,
                                                                        void **ips, int max, int *status)
 {
