@@ -21,7 +21,7 @@ unsigned forms_flags(const struct etch_imv_more *m, unsigned flags, unsigned len
 	return etch_form_flags(m, flags, len, out);
 }
 
-/* The record belongs to the entry before it. */
+/* Is the record the second one of the entry before it? */
 static int more_ok(const struct module *m, const struct etch_imv *e)
 {
 	const struct sites *s = &m->sites[SITES_LOAD];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arm.c: prepares a module that has just been loaded. One of the link step is armed already, except for what that could
- * not bake; of any other the objects without facts are armed (other_modules.c).
+ * arm.c: prepares a module that has just been loaded. A module of the link step is already armed, except for sites
+ * that it could not bake; in any other module the objects without facts are armed (other_modules.c).
  */
 #include "patch/parts.h"
 #include "patch/static_branch.h"
 
-/* Plans what the link step leaves to libetch: what reaches other modules, calls of functions that the dynamic linker
- * finds, and branches. */
+/* Plans the sites that the link step leaves to libetch: those that reach other modules, calls of functions that the
+ * dynamic linker finds, and branches. */
 static void plan_linked(struct txn *t, const struct module *m)
 {
 	if (&part_others)
@@ -24,8 +24,8 @@ void module_arm(struct module *m)
 
 	if (&part_others)
 		part_others.fold(m);
-	/* Without the barrier no later set could patch code while threads run: sites of an unlinked module remain loads,
-	 * and sets are plain stores. */
+	/* Without the barrier no later set could patch code while threads run, so the sites of an unlinked module remain
+	 * loads, and sets are plain stores. */
 	if (m->linked) {
 		txn_begin(&t);
 		plan_linked(&t, m);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * breakpoints.c: what of a page of text that is to be swapped (page_swap.c) may be a breakpoint of a debugger or a
- * uprobe: bytes 0xcc that neither the file nor an immediate explains.
+ * breakpoints.c: finds the bytes of a page of text that is to be swapped (page_swap.c) that may be a breakpoint of a
+ * debugger or a uprobe: bytes 0xcc that neither the file nor an immediate explains.
  *
- * The copy of a page takes them along. A uprobe stays the kernel's, which finds the copy by its file and offset as it
- * found the page, before and after it has moved. A debugger may take its breakpoint away after the page was compared
- * with the copy for the last time, and before the copy is moved: it stops this thread for that. So where the process
- * is traced and the thread has slept meanwhile, the file's bytes are put in their place: a breakpoint may be lost, but
- * none stays that nobody knows.
+ * The copy of a page includes them. A uprobe remains under the kernel's control, which finds the copy by its file and
+ * offset as it found the page, before and after the copy has moved. A debugger may remove its breakpoint after the
+ * page was compared with the copy for the last time, and before the copy is moved; to do that, it stops this thread.
+ * So if the process is traced and the thread has slept in between, the file's bytes are put in their place: a
+ * breakpoint may be lost, but none stays that no debugger knows.
  */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64
 {
 	uint64_t other = now ^ 0xcccccccccccccccc;
 
-	/* Mostly there is none: no byte of `other` is 0. */
+	/* Usually there is none, because no byte of `other` is 0. */
 	if (!((other - 0x0101010101010101) & ~other & 0x8080808080808080))
 		return;
 	for (unsigned i = 0; i < 8; i++, now >>= 8, file >>= 8, mask >>= 8)
@@ -43,7 +43,7 @@ static void marks_clear(struct marks *k, uint64_t page, uint64_t from, uint64_t 
 		k->bits[from % ETCH_PAGE / 64] &= ~((uint64_t)1 << (from % 64));
 }
 
-/* The next site of a module with a byte on a page, from one of its entries on, which are counted by *kind and *i. */
+/* The next site of a module with a byte on a page; *kind and *i count the entries that have been searched. */
 static const struct etch_imv *site_on_page(const struct module *m, uint64_t page, int *kind, size_t *i)
 {
 	for (; *kind < SITES_KINDS; ++*kind, *i = 0)
@@ -64,7 +64,7 @@ int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page)
 	int kind = 0;
 	size_t n = 0;
 
-	/* A breakpoint is the first byte of an instruction; others are part of an immediate that libetch wrote. */
+	/* A breakpoint is the first byte of an instruction; other such bytes are part of an immediate of libetch. */
 	while ((e = site_on_page(m, page, &kind, &n)))
 		marks_clear(k, page, site_address(e) + 1, site_address(e) + etch_imv_len(e));
 	for (size_t i = 0; i < sizeof(k->bits) / sizeof(k->bits[0]); i++)
@@ -72,13 +72,13 @@ int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page)
 	return left != 0;
 }
 
-/* ---- what a debugger may have done meanwhile ------------------------------------------------------ */
+/* ---- what a debugger may have done in between ------------------------------------------------------ */
 
-/* Does a debugger trace this thread? Yes also if nobody can tell. */
+/* Does a debugger trace this thread? Also returns 1 if that cannot be found out. */
 static int is_traced(void)
 {
 	static const char field[] = "\nTracerPid:\t";
-	static char text[2048]; /* under the lock; the stack of the caller may be small */
+	static char text[2048]; /* static, under the lock, because the stack of the caller may be small */
 	long fd = sys_call3(SYS_open, (long)"/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0), n, i;
 
 	if (fd < 0)
@@ -91,7 +91,7 @@ static int is_traced(void)
 	return 1;
 }
 
-/* How often this thread has slept; one that a debugger stops does. */
+/* How often this thread has slept; a thread that a debugger stops does. */
 static long sleeps(void)
 {
 	struct rusage used = {.ru_nvcsw = 0};
@@ -104,8 +104,8 @@ long breakpoints_watch(void) { return is_traced() ? sleeps() : -1; }
 
 int breakpoints_may_differ(long watch) { return watch >= 0 && sleeps() != watch; }
 
-/* The first byte of the instruction at a site that has a breakpoint: of its load or of its immediate, whichever has the
- * rest. */
+/* The first byte of the instruction at a site that has a breakpoint: that of its load or of its immediate form,
+ * whichever the remaining bytes match. */
 static uint8_t first_byte(const struct etch_imv *e, uint8_t otherwise)
 {
 	uint64_t site = site_address(e), object = site_object(e);
@@ -123,7 +123,7 @@ static uint8_t first_byte(const struct etch_imv *e, uint8_t otherwise)
 	return otherwise;
 }
 
-/* Puts the bytes of the file, at `file`, in the place of what may be breakpoints on a page that is writable. */
+/* Replaces the bytes that may be breakpoints on a writable page by those of the file, at `file`. */
 static void page_drop(const struct module *m, uint64_t page, const uint8_t *file)
 {
 	static struct marks marks;

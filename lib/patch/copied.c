@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copied.c: variables that the program has copied from a shared object (R_X86_64_COPY):
- * the program's copy of an etched object is plain memory.
+ * copied.c: variables that the program has copied from a shared object (R_X86_64_COPY): the program's copy of an
+ * etched object is plain memory.
  */
 #include <string.h>
 
 #include "patch/internal.h"
 
-/* The dynamic linker has added the load bias to most d_ptr, in place; a static PIE's start-up
- * code, and musl, do not. */
+/* The dynamic linker adds the bias to most d_ptr, in place; the start-up code of a static PIE, and musl, do not. */
 static uint64_t dynamic_pointer(uint64_t value, uint64_t bias, uint64_t start)
 {
 	return value < start ? value + bias : value;
@@ -36,7 +35,7 @@ static void dynamic_read(struct dynamic *d, uint64_t at, uint64_t bias, uint64_t
 	}
 }
 
-/* The number of dynamic symbols, derived from the hash table: it is not stored anywhere. */
+/* The number of dynamic symbols, derived from the hash table, because it is not stored anywhere. */
 static uint64_t dynamic_symbols(const struct dynamic *d)
 {
 	const uint32_t *h;
@@ -87,9 +86,9 @@ static int module_defines(const struct module *m, const char *name)
 }
 
 /*
- * May an address be in a copy? The program's relocations do not change, and a large program has so many that to read
- * them takes milliseconds: a setter of any variable, etched or not, asks each time. `bounds` is found once; threads
- * that find it at the same time find the same.
+ * May an address be in a copy? The program's relocations do not change, and a large program has so many of them that
+ * it takes milliseconds to read them, while a setter of any variable, etched or not, asks each time. So `bounds` is
+ * found once; threads that find it at the same time find the same values.
  */
 static int may_be_copied(const struct dynamic *d, uint64_t at)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * data_swap.c: stores to pages of variables that are read-only, without opening them.
+ * data_swap.c: stores to read-only pages of variables without making them writable.
  *
- * While a page is open for a set, another thread's plain store to it would not fault, and nobody would know that the
- * constants in the code are wrong. So a set never opens it: it makes a copy of the page with the new values, makes the
- * copy read-only, and moves it over the page, as page_swap.c does with text. Nobody but libetch, under its lock,
- * changes the page meanwhile. Threads that read see the old page or the new one; a store faults before and after, and
- * waits for the kernel's lock of the address space in between.
+ * While a page is writable for a set, another thread's plain store to it would not fault, and nobody would know that
+ * the constants in the code are wrong. So a set never makes it writable: it makes a copy of the page with the new
+ * values, makes the copy read-only, and moves it over the page, as page_swap.c does with text. Only libetch, under
+ * its lock, changes the page during that time. Threads that read see the old page or the new one; a store faults
+ * before and after, and waits for the kernel's lock of the address space in between.
  */
 #include <errno.h>
 
@@ -22,16 +22,17 @@ struct data_run {
 	int prot;           /* of the segment */
 };
 
-/* There is one transaction at a time, under the lock. `moved` runs have been replaced. */
+/* There is one transaction at a time, under the lock. The first `moved` runs have been replaced. */
 static struct data_run run_space[4], *runs = run_space;
 static size_t run_count, moved;
 
-/* A page that has been replaced is a mapping of its own from then on, since mappings of memory at other places do not
- * merge: more than this many pages are set by another way (imv.c), which takes longer. */
+/* A page that has been replaced is a mapping of its own from then on, because mappings of memory at different places
+ * do not merge. If more than this many pages would be replaced, they are set in another way (imv.c), which takes
+ * longer. */
 #define REPLACED_MOST 256u
 
-/* Finds the runs of a list that is sorted by address. Puts the first `capacity` of them at `run`, and returns how many
- * there are. */
+/* Finds the runs of a list that is sorted by address. Stores the first `capacity` of them at `run`, and returns how
+ * many there are. */
 static size_t runs_find(const struct list *l, struct data_run *run, size_t capacity)
 {
 	struct data_run r = {0};
@@ -66,8 +67,8 @@ static size_t runs_find(const struct list *l, struct data_run *run, size_t capac
 	return count + (r.end != 0);
 }
 
-/* Writes the run's present contents, and the words of the change, into a new mapping of the same protection. 0 or a
- * negative errno. */
+/* Writes the run's present contents, and the words of the change, into a new mapping with the same protection.
+ * Returns 0 or a negative errno. */
 static long run_prepare(const struct list *l, struct data_run *r, int back)
 {
 	uint64_t size = r->end - r->start, *to = sys_map(size, MAP_POPULATE);
@@ -85,7 +86,7 @@ static long run_prepare(const struct list *l, struct data_run *r, int back)
 		*word = (*word & ~w->mask) | ((back ? w->old : w->new) & w->mask);
 	}
 	ret = sys_mprotect(r->copy, size, r->prot & ~PROT_WRITE);
-	/* Only of pages that are locked in memory does msync(2) refuse this. */
+	/* msync(2) refuses this only if pages are locked in memory. */
 	if (!ret && sys_call3(SYS_msync, (long)r->start, (long)size, MS_INVALIDATE) == -EBUSY)
 		ret = sys_call3(SYS_mlock, (long)r->copy, (long)size, 0);
 	return ret;
@@ -107,7 +108,7 @@ static void run_drop(struct data_run *r)
 	r->copy = 0;
 }
 
-/* Would a run have more pages replaced than may be? If not, notes that they are. */
+/* Would a run exceed the number of pages that may be replaced? If not, notes that its pages are. */
 static int is_too_many(const struct data_run *r, const struct module *owner)
 {
 	unsigned fresh = 0, replaced = 0;
@@ -147,7 +148,7 @@ long data_swap_prepare(const struct list *l)
 	for (size_t i = 0; i < run_count && !ret; i++) {
 		const struct module *m = module_at(l->word[runs[i].first].at);
 
-		/* libetch's own table has no notes: one page. */
+		/* libetch's own table has no notes; it is one page. */
 		ret = m->given_up && is_too_many(&runs[i], m) ? -ENOMEM : run_prepare(l, &runs[i], 0);
 	}
 	if (ret)
@@ -157,12 +158,12 @@ long data_swap_prepare(const struct list *l)
 
 void data_swap_undo(const struct list *l)
 {
-	for (size_t i = 0; i < run_count; i++) /* what was not used makes room */
+	for (size_t i = 0; i < run_count; i++) /* drops the copies that were not used, which frees memory */
 		run_drop(&runs[i]);
 	for (; moved; moved--) {
 		struct data_run *r = &runs[moved - 1];
 
-		/* This must succeed, since nobody has set the new values. */
+		/* This must succeed, because nobody has set the new values. */
 		for (unsigned tries = 0; run_prepare(l, r, 1) || run_move(r); tries++) {
 			run_drop(r);
 			page_pause(tries);

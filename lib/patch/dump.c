@@ -8,7 +8,7 @@
 
 PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
 
-/* A line, as much of it as there is space for. */
+/* A line, or as much of it as fits. */
 struct line {
 	char text[1024];
 	size_t used;
@@ -50,7 +50,7 @@ static void name_copy(const struct module *m, const struct object *o, char name[
 	name[i] = 0;
 }
 
-/* Variable number n of all modules. 0: there is none. Under the lock. */
+/* Finds variable number n of all modules. Returns 0 if there is none. Called under the lock. */
 static int variable_find(size_t n, struct variable *v)
 {
 	for (const struct module *m = module_list; m; m = m->next)
@@ -68,7 +68,7 @@ static int variable_find(size_t n, struct variable *v)
 	return 0;
 }
 
-/* The address of an instruction in its file, and that file. Under the lock. */
+/* Adds the address of an instruction in its file, and the name of that file. Called under the lock. */
 static void add_place(struct line *l, uint64_t at)
 {
 	const struct module *m = module_at(at);
@@ -78,7 +78,7 @@ static void add_place(struct line *l, uint64_t at)
 	add_text(l, !m ? "" : *m->path ? m->path : "the program");
 }
 
-/* What the store was to: perhaps another variable, on the same page. Under the lock. */
+/* Adds the target of the store, which may be another variable on the same page. Called under the lock. */
 static void add_target(struct line *l, uint64_t at)
 {
 	const struct module *m = module_at(at);
@@ -96,7 +96,7 @@ static void add_target(struct line *l, uint64_t at)
 	add_number(l, at - o->addr, 10);
 }
 
-/* 0, or -1: it cannot be written. */
+/* Returns 0, or -1 if the line cannot be written. */
 static int line_write(int fd, const struct line *l)
 {
 	size_t done = 0;
@@ -111,7 +111,7 @@ static int line_write(int fd, const struct line *l)
 	return 0;
 }
 
-/* The lock is not held while a line is written: who reads the other end of a pipe may want it. */
+/* The lock is not held while a line is written: the reader at the other end of a pipe may want it. */
 ETCH_API int etch_dump(int fd)
 {
 	int err = 0, found = 1;
@@ -127,7 +127,7 @@ ETCH_API int etch_dump(int fd)
 		found = variable_find(n, &v);
 		etch_unlock();
 		if (!found || etch_state_bytes((const void *)(uintptr_t)v.from, v.to - v.from, &state))
-			continue; /* its module has been unloaded, or it is malformed */
+			continue; /* its module has been unloaded, or is malformed */
 		add(&l, v.name, 255);
 		add_text(&l, ": ");
 		add(&l, state.text, sizeof(state.text));

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * encoders.c: the forms of sites (etch/forms.h): the two of imv_read, or all of them where all_forms.c is linked.
+ * encoders.c: encodes the forms of sites (etch/forms.h): the two forms of imv_read, or all of them if all_forms.c is
+ * linked.
  *
- * Those two fit a word, in which they are made here; etch_form_load() and etch_form_imm(), which know every form, make
- * the same byte by byte (tests/data/parts/encoders.c).
+ * Those two forms fit in a word, which is built here; etch_form_load() and etch_form_imm(), which know every form,
+ * build the same bytes one by one (tests/data/parts/encoders.c).
  */
 #include "patch/parts.h"
 
 static int is_int32(uint64_t v) { return v == (uint64_t)(int32_t)v; }
 
-/* `n` bytes of an instruction, with prefixes before them and 4 bytes of a number after: `len` in all. */
+/* Writes `n` bytes of an instruction, with prefixes before them and 4 bytes of a number after them: `len` bytes in
+ * all. */
 static unsigned put(uint64_t head, unsigned n, unsigned len, uint64_t number, uint8_t out[16])
 {
 	unsigned pad = 8 * (len - 4 - n);
@@ -95,6 +97,6 @@ int form_valid(const struct module *m, const struct etch_imv *e, int call)
 		return part_objects.valid(m, e, call);
 	if (call || e->form == ETCH_FORM_NONE || !etch_form_is_core(e))
 		return !call && !memcmp(e, &none, sizeof(none));
-	x.form = ETCH_FORM_MOV32; /* the same is asked of both */
+	x.form = ETCH_FORM_MOV32; /* both forms have the same requirements */
 	return etch_imv_valid(&x) && etch_site_is_live(site_address(e), etch_imv_len(e));
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * give_up.c: the constants of a page are given up: its sites become loads, and it becomes writable.
+ * give_up.c: gives up the constants of a page: its sites become loads, and the page becomes writable.
  *
- * A store that nobody foresaw faults, since the page is read-only. The handler of SIGSEGV (trap.c) has the constants of
- * the page given up and returns, so that the store is executed again, now to memory from which all code reads. The
- * order is what keeps values right: the sites become loads, every thread passes a barrier, and only then the page
- * opens. So no store reaches the page while a thread may still execute an old constant.
+ * A store that nobody foresaw faults, because the page is read-only. The handler of SIGSEGV (trap.c) gives up the
+ * constants of the page and returns, so that the store is executed again, now to memory from which all code reads.
+ * The order keeps values right: first the sites become loads, then every thread passes a barrier, and only then the
+ * page becomes writable. So no store reaches the page while a thread may still execute an old constant.
  *
  * RULES OF THIS FILE. Everything may run in a handler of SIGSEGV on a thread that was stopped anywhere: no malloc, no
- * thread-local storage, no errno, nothing of the C library but memcpy and memset. The lock is taken by
- * etch_lock_in_handler(), which says when it cannot be had.
+ * thread-local storage, no errno, and of the C library only memcpy and memset. The lock is taken by
+ * etch_lock_in_handler(), which reports when the lock cannot be taken.
  */
 #include <linux/futex.h>
 #include <time.h>
@@ -18,13 +18,13 @@
 #include "patch/give_up.h"
 #include "patch/parts.h"
 
-/* ---- what has been given up --------------------------------------------------------------------- */
+/* ---- the pages that have been given up ------------------------------------------------------------ */
 
-/* How long etch_sync leaves a page alone that has been given up: doubled each time, unless it has been quiet for long.
- */
+/* How long etch_sync leaves a page alone that has been given up: the time doubles at each further time, unless
+ * nothing has happened for long. */
 #define HOLD_FIRST 100u     /* milliseconds */
 #define HOLD_MOST  3600000u /* an hour */
-#define HOLD_QUIET 8        /* times the last hold: then it begins again */
+#define HOLD_QUIET 8        /* after so many times the last hold, it begins anew */
 
 static uint64_t now_ms(void)
 {
@@ -86,7 +86,8 @@ static uint32_t hold_next(uint32_t hold, uint64_t until, uint64_t now)
 	return hold < HOLD_MOST / 2 ? 2 * hold : HOLD_MOST;
 }
 
-/* When the first of what is held back may be armed again, in milliseconds; 0: nothing is. Written under the lock. */
+/* When the first object that is held back may be armed again, in milliseconds; 0 if nothing is held back. Written
+ * under the lock. */
 static uint64_t hold_end;
 
 int hold_is_over(void)
@@ -110,7 +111,7 @@ void hold_ends_find(void)
 	for (const struct module *m = module_list; m; m = m->next)
 		for (size_t i = 0; i < m->object_count; i++) {
 			const struct object *o = &m->object[i];
-			uint64_t end = now + HOLD_FIRST; /* what could not be armed is tried again */
+			uint64_t end = now + HOLD_FIRST; /* objects that could not be armed are tried again */
 
 			if (m->bad || !m->given_up ||
 			    !((o->flags & OBJECT_OFTEN) || ((o->flags & OBJECT_WANTED) && was_given_up(m, o))))
@@ -140,7 +141,7 @@ static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned m
 	hold_ends_at(g->until);
 }
 
-/* ---- what ends the program instead ---------------------------------------------------------------- */
+/* ---- the stores that end the program instead ------------------------------------------------------- */
 
 static int pairs_call(const struct pair *p, size_t n, uint64_t from, uint64_t to)
 {
@@ -191,7 +192,7 @@ void page_mates_all(const struct module *m, size_t *first, size_t *end)
 	} while (*end - *first != was);
 }
 
-/* Is the word at this address writable now? An atomic OR with 0 in the kernel tells, without a fault. */
+/* Is the word at this address writable now? An atomic OR with 0 in the kernel finds out without a fault. */
 static int is_writable(uint64_t at)
 {
 	static uint32_t nobody_waits;
@@ -201,7 +202,7 @@ static int is_writable(uint64_t at)
 	                 (long)(at & ~(uint64_t)3), or_zero) >= 0;
 }
 
-/* The objects [*first, *end) that are on the page of an address, and those that share a page with one of them. */
+/* Finds the objects [*first, *end) that are on the page of an address, and those that share a page with these. */
 static void page_objects(const struct module *m, uint64_t at, size_t *first, size_t *end)
 {
 	*first = *end = module_object_from(m, PAGE_OF(at));
@@ -210,7 +211,7 @@ static void page_objects(const struct module *m, uint64_t at, size_t *first, siz
 	page_mates_all(m, first, end);
 }
 
-/* Turns what is armed of these objects into loads and opens their pages. 0 or an etch_error. */
+/* Turns the armed ones of these objects into loads and makes their pages writable. Returns 0 or an etch_error. */
 static int armed_release(struct module *m, size_t first, size_t end)
 {
 	size_t sites;
@@ -221,7 +222,7 @@ static int armed_release(struct module *m, size_t first, size_t end)
 	return objects_release(m, first, end, &sites);
 }
 
-/* Gives up the page of an address, because of the instruction at `by`. 0 or an etch_error. */
+/* Gives up the page of an address, because of the instruction at `by`. Returns 0 or an etch_error. */
 static int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mode)
 {
 	size_t first, end;
@@ -236,7 +237,8 @@ static int page_give_up(struct module *m, uint64_t at, uint64_t by, unsigned mod
 
 /* ---- the child of a fork ---------------------------------------------------------------------------- */
 
-/* The pages of text and data get the protection that follows from segments and objects, whatever they have. */
+/* Gives the pages of text and data the protection that follows from segments and objects, whatever protection they
+ * have. */
 static void pages_recover(struct module *m)
 {
 	for (unsigned i = 0; i < m->image.segments; i++) {
@@ -249,15 +251,15 @@ static void pages_recover(struct module *m)
 		uint64_t page = m->page + i * ETCH_PAGE;
 		unsigned opposite = !module_page_wanted(m, page);
 
-		/* module_protect() changes what is not as it is wanted. */
+		/* module_protect() changes the pages that are not as wanted. */
 		m->readonly[i / 8] = (uint8_t)((m->readonly[i / 8] & ~(1u << (i % 8))) | opposite << (i % 8));
 	}
 	if (m->pages)
 		module_protect(m, m->page, m->page + m->pages * ETCH_PAGE);
 }
 
-/* Every armed site gets the value that is in memory; what was about to be armed or released becomes loads. A site that
- * holds neither its load nor an immediate is left. */
+/* Gives every armed site the value that is in memory; objects that were about to be armed or released become loads. A
+ * site that holds neither its load nor an immediate is left alone. */
 static void objects_recover(struct module *m)
 {
 	for (size_t i = 0; i < m->object_count; i++) {
@@ -289,10 +291,10 @@ void child_recover(void)
 			pages_recover(m);
 }
 
-/* ---- what is set often ------------------------------------------------------------------------------ */
+/* ---- objects that are set often -------------------------------------------------------------------- */
 
-/* More sets of a page's objects than this in a second, and what is set becomes loads: each set that changes code
- * interrupts all threads, and one that does not is a store. */
+/* If a page's objects are set more often than this in a second, the object that is set becomes loads: each set that
+ * changes code interrupts all threads, while one that changes none is a store. */
 #define OFTEN 20u
 
 static void set_count(uint64_t at)
@@ -333,8 +335,8 @@ int is_set_often(const struct module *m, const struct object *o)
 
 /* ---- a set whose pages cannot be replaced ------------------------------------------------------------ */
 
-/* For a set, which arms the page again: a store to an ops table or a sealed object is as little foreseen in between as
- * it is while a page is open. Sealed objects would lose that, so that they are refused. */
+/* Releases a page for a set, which arms it again afterwards. In between, a plain store to an ops table would go as
+ * unnoticed as one to a page that is writable. The same would hold for sealed objects, so they are refused. */
 static int page_release(struct module *m, uint64_t at)
 {
 	size_t first, end;
@@ -379,7 +381,8 @@ enum stray_outcome stray_store(uint64_t at, uint64_t by, unsigned mode, const st
 	*which = m;
 	if (!m)
 		return STRAY_ELSEWHERE;
-	/* Somebody else has opened it since; unless the program itself has made it read-only. */
+	/* If the page is writable, somebody else has made it so since the fault; if not, the program itself has made it
+	 * read-only. */
 	if (!module_page_readonly(m, at))
 		return is_writable(at) ? STRAY_RETRY : STRAY_ELSEWHERE;
 	if (mode & ETCH_STRAY_DIE)

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* give_up.h: constants that are given up, since somebody stores plainly to their page (give_up.c). All functions are
- * called under the lock. */
+/* give_up.h: constants that are given up because of a plain store to their page (give_up.c). All functions are called
+ * under the lock. */
 #ifndef ETCH_LIB_PATCH_GIVE_UP_H
 #define ETCH_LIB_PATCH_GIVE_UP_H
 
 #include "patch/internal.h"
 
-/* What is noted of a page. */
+/* The notes about a page. */
 struct given_up {
-	uint64_t until; /* CLOCK_MONOTONIC_COARSE in milliseconds: etch_sync does not arm it before */
-	uint64_t at;    /* the address that the last such store was to */
-	uint64_t by;    /* ... and the address of the instruction */
-	uint32_t hold;  /* how long it was held back the last time, in milliseconds */
-	uint32_t count; /* how often it has been given up */
+	uint64_t until; /* CLOCK_MONOTONIC_COARSE in milliseconds: etch_sync does not arm the page before this time */
+	uint64_t at;    /* the address of the last such store */
+	uint64_t by;    /* the address of the instruction of that store */
+	uint32_t hold;  /* how long the page was held back the last time, in milliseconds */
+	uint32_t count; /* how many times it has been given up */
 	/* Sets that changed code, of objects on the page. */
-	uint64_t set_since, often_until; /* when counting began; until when what is set often stays loads */
-	uint32_t replaced;               /* a set has replaced the page, which is a mapping of its own since */
-	uint32_t sets, often_hold;       /* how many since; the last hold, in milliseconds */
+	uint64_t set_since, often_until; /* when counting began; until when an object that is set often stays loads */
+	uint32_t replaced;               /* a set has replaced the page, which has been a mapping of its own since then */
+	uint32_t sets, often_hold;       /* how many sets since then; the last hold, in milliseconds */
 };
 
-/* The note of a page, or null where no page of the module has ever been read-only. */
+/* The notes about a page, or null if no page of the module has ever been read-only. */
 struct given_up *given_up_note_of(const struct module *m, uint64_t at);
-/* Allocates what is noted of a module's pages. 0 or ETCH_ENOMEM. */
+/* Allocates the notes about a module's pages. Returns 0 or ETCH_ENOMEM. */
 int given_up_prepare(struct module *m);
-/* What is known of the page of an address, or null if it has never been given up. */
+/* The notes about the page of an address, or null if it has never been given up. */
 static inline const struct given_up *given_up_at(const struct module *m, uint64_t at)
 {
 	const struct given_up *g;
@@ -34,7 +34,7 @@ static inline const struct given_up *given_up_at(const struct module *m, uint64_
 	return g->count ? g : NULL;
 }
 
-/* Adds what is known of the pages of [from, to) to a state. */
+/* Adds the notes about the pages of [from, to) to a state. */
 void given_up_count(const struct module *m, uint64_t from, uint64_t to, struct etch_state *state);
 /* Has a page of the object ever been given up? */
 static inline int was_given_up(const struct module *m, const struct object *o)
@@ -51,17 +51,17 @@ int is_held_back(const struct module *m, const struct object *o);
 int is_called_through(const struct module *m, const struct object *o);
 /* Extends the objects [*first, *end) by all that share a page with one of them, and so on. */
 void page_mates_all(const struct module *m, size_t *first, size_t *end);
-/* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then opens their pages.
- * Clears OBJECT_CHANGING. *sites: how many were changed. 0; or an etch_error, and nothing has changed, or all are loads
- * and a page could not be opened. (release.c) */
+/* Turns the sites of the objects in [first, end) that have OBJECT_CHANGING into loads, and then makes their pages
+ * writable. Clears OBJECT_CHANGING. *sites gets the number of sites that were changed. Returns 0; or an etch_error:
+ * then either nothing has changed, or all are loads and a page could not be made writable. (release.c) */
 int objects_release(struct module *m, size_t first, size_t end, size_t *sites);
-/* Does etch_sync leave an object because it was set too often a while ago? */
+/* Does etch_sync leave an object alone because it was set too often some time ago? */
 int is_set_often(const struct module *m, const struct object *o);
-/* May something that was given up or set too often be armed again by now? Without the lock. */
+/* May an object that was given up or set too often be armed again by now? To be called without the lock. */
 int hold_is_over(void);
-/* Finds out when the next of these may be. */
+/* Finds out when the next of these objects may be armed. */
 void hold_ends_find(void);
-/* As struct part_objects says. */
+/* struct part_objects describes these. */
 struct list;
 void sets_count(uint64_t at);
 void child_recover(void);
@@ -70,11 +70,11 @@ void pages_rearm(const struct list *l);
 
 enum stray_outcome {
 	STRAY_GIVEN_UP,  /* the store can be executed again */
-	STRAY_RETRY,     /* the same: somebody else has opened the page meanwhile */
+	STRAY_RETRY,     /* the same, because somebody else has made the page writable */
 	STRAY_REFUSED,   /* the page stays read-only */
-	STRAY_ELSEWHERE, /* it was not to a page of libetch's */
+	STRAY_ELSEWHERE, /* it was not to a page of libetch */
 };
-/* A store faulted. *which: the module that has the page. */
+/* Handles a store that faulted. *which gets the module that has the page. */
 enum stray_outcome stray_store(uint64_t at, uint64_t by, unsigned mode, const struct module **which);
 
 #endif

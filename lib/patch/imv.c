@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * imv.c: sets. Each one combines module.c (which object is at an address) and patch.c (the transaction). set.c has
- * those of any object, rearm.c etch_sync and the like, inspect.c what counts and compares: a static program links what
- * it calls.
+ * imv.c: sets. Each set combines module.c (which object is at an address) and patch.c (the transaction). set.c has
+ * the sets of any object, rearm.c etch_sync and the like, and inspect.c the functions that count and compare: a
+ * static program links what it calls.
  */
 #include "patch/parts.h"
 
@@ -57,13 +57,13 @@ static int store(struct txn *t, uint64_t at, const uint8_t *from, size_t size)
 	return err;
 }
 
-/* Where the system refuses to replace pages of variables, or too many are mappings of their own: what is on them
- * becomes loads, the values are stored, and it is armed again. */
+/* Used if the system refuses to replace pages of variables, or too many are mappings of their own: the objects on the
+ * pages become loads, the values are stored, and the objects are armed again. */
 static int set_by_loads(struct txn *t, int refused)
 {
 	int err;
 
-	list_end(&t->text); /* there is one list of text at a time */
+	list_end(&t->text); /* there is only one list of text at a time */
 	t->text = (struct list){0};
 	if (part_objects.pages_release(&t->data))
 		return refused;
@@ -91,8 +91,8 @@ int set_changes(const struct etch_change *changes, size_t count, int (*in_order)
 		    address(changes[i].object) + changes[i].size < changes[i].size)
 			return ETCH_EINVAL;
 
-	/* The caller's memory is read before the lock is taken: if that faults and the program
-	 * survives, the lock is not left held. */
+	/* The caller's memory is read before the lock is taken: if that faults and the program survives, the lock is not
+	 * left held. */
 	txn_begin(&t);
 	for (i = 0; i < count && !err; i++)
 		err = store(&t, address(changes[i].object), changes[i].value, changes[i].size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * index.c: builds a module from an image: finds its tables, and with other_modules.c whatever indexes they need.
+ * index.c: builds a module from an image: finds its tables, and with other_modules.c builds the indexes that they
+ * need.
  */
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "common/sys.h"
 #include "shared/search.h"
 
-/* Blocks of unloaded modules. Never unmapped: the fault handler may be reading one (trap.c). */
+/* Blocks of unloaded modules. They are never unmapped, because the fault handler may be reading one (trap.c). */
 static struct module *free_blocks;
 
 /* Returns a zeroed block: a reused one or a new mapping. */
@@ -40,7 +41,7 @@ void module_free(struct module *m)
 	if (m->given_up)
 		sys_munmap(m->given_up, m->pages * sizeof(*m->given_up));
 	m->given_up = NULL;
-	m->free_next = free_blocks; /* `next` stays: somebody may be walking over it (trap.c) */
+	m->free_next = free_blocks; /* `next` stays, because somebody may be walking over the block (trap.c) */
 	free_blocks = m;
 }
 
@@ -70,16 +71,16 @@ static int objects_count(const struct module *m, struct counts *c)
 	return 1;
 }
 
-/* A linked table is not scanned, so that start-up takes constant time: the boundary between direct
- * entries and those through the GOT is searched for, and the whole table is checked before its
- * first use (module_check). Are there any of the latter? */
+/* Counts the direct entries of a linked table. The table is not scanned, so that start-up takes constant time: the
+ * boundary between direct entries and those through the GOT is searched for, and the whole table is checked before
+ * its first use (module_check). Returns whether there are entries through the GOT. */
 static int linked_count(const struct sites *s, size_t *own)
 {
 	*own = SEARCH(s->count, i, s->entry[i].form != ETCH_FORM_NONE && !(s->entry[i].flags & ETCH_IMV_GOT));
 	return *own < s->count && s->entry[*own].form != ETCH_FORM_NONE;
 }
 
-/* Does a module have what needs this part? */
+/* Does a module have anything that needs this part? */
 static int needs_others(const struct module *m, const struct counts *c)
 {
 	return c->got || c->facts || !c->rising ||
@@ -91,7 +92,8 @@ static int needs_objects(const struct module *m)
 	return m->sites[SITES_CALL].count || m->inline_count || (m->desc->flags & ETCH_MODULE_SWAP);
 }
 
-/* Checks the tables and counts their entries. 0: malformed, or they need a part of libetch that is not linked. */
+/* Checks the tables and counts their entries. Returns 0 if they are malformed, or need a part of libetch that is not
+ * linked. */
 static int tables_count(struct module *m, struct counts *c)
 {
 	*c = (struct counts){.rising = 1, .falling = 1};
@@ -116,7 +118,7 @@ void object_add(struct module *m, const struct etch_obj *r)
 		return;
 	if ((r->more & ETCH_OBJ_DENSE) && m->etched[2].start == m->etched[2].stop)
 		flags |= OBJECT_WRITABLE;
-	/* Without the link step the other files that could store to an open object are unknown. */
+	/* Without the link step, the other files that could store to an open object are unknown. */
 	if ((r->flags & (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED)) || (!m->linked && (r->flags & ETCH_OBJ_OPEN)))
 		flags |= OBJECT_FACT;
 	if (last && at < last->addr + last->size) {

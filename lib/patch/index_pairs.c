@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * index_pairs.c: what index.c leaves out for the core: the sites and objects of tables that the link step has not
- * sorted, sites through the GOT and facts, each by the address of its object.
+ * index_pairs.c: the part of index.c that the core does not need: it indexes the sites and objects of tables that the
+ * link step has not sorted, and sites through the GOT and facts, each by the address of its object.
  */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "patch/parts.h"
 #include "patch/index_pairs.h"
 
-/* A stable sort by key: radix sort of the bytes in which keys differ. Tables are mostly in text
- * order, which equal keys keep. temp: room for n more. */
+/* A stable sort by key: a radix sort of the bytes in which keys differ. Tables are mostly in text order, which
+ * entries with equal keys keep. temp: space for n more. */
 static void pairs_sort(struct pair *p, size_t n, struct pair *temp)
 {
 	uint64_t any = 0, first = n ? p[0].key : 0;
@@ -72,7 +72,7 @@ static int sites_count(const struct module *m, int kind, struct counts *c)
 	return 1;
 }
 
-/* Checks and counts the sites through the GOT of a linked table, after those of its own objects. */
+/* Checks and counts the sites through the GOT of a linked table, which follow those of its own objects. */
 static int got_count(const struct module *m, int kind, struct counts *c)
 {
 	const struct sites *s = &m->sites[kind];
@@ -95,8 +95,8 @@ int others_count(const struct module *m, struct counts *c)
 
 static int is_object(const struct etch_obj *r) { return r->kind == ETCH_OBJ_OBJECT; }
 
-/* Fills in the objects. The link step leaves their records sorted, gcc emits those of one file
- * last to first; otherwise they are sorted in pair. */
+/* Fills in the objects. The link step leaves their records sorted, and gcc emits those of one file last to first;
+ * otherwise they are sorted in `pair`. */
 static void objects_sorted(struct module *m, const struct counts *c, struct pair *pair)
 {
 	size_t n = 0, i;
@@ -117,8 +117,9 @@ static void objects_sorted(struct module *m, const struct counts *c, struct pair
 	}
 }
 
-/* Code stores to these objects, or may. Fields and dense objects share pages with others: their page stays writable, so
- * that they stay unarmed even after etch_sync; as do those of ETCHED_SHARED while it is. */
+/* Notes that code stores, or may store, to these objects. Fields and dense objects share pages with others: their
+ * page stays writable, so they stay unarmed even after etch_sync. Objects of ETCHED_SHARED stay unarmed while their
+ * page is writable. */
 void objects_fact(struct module *m, size_t first, size_t end)
 {
 	for (; first < end; first++) {

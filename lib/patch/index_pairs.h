@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index_pairs.h: of index_pairs.c, for other_modules.c; struct part_others says what each does. */
+/* index_pairs.h: the functions of index_pairs.c for other_modules.c; struct part_others describes each. */
 #ifndef ETCH_LIB_PATCH_INDEX_PAIRS_H
 #define ETCH_LIB_PATCH_INDEX_PAIRS_H
 

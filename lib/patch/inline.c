@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inline.c: the sites of pv_call_inline: a jump to an indirect call, replaced by a nop while the
- * slot holds the function that is compiled in place after the jump.
+ * inline.c: the sites of pv_call_inline: a jump to an indirect call, which is replaced by a nop while the slot holds
+ * the function that is compiled in place after the jump.
  *
- * Such sites are few compared with others, and their table is in the linker's order: each set of
- * a slot scans the whole table of its module.
+ * Such sites are few compared with others, and their table is in the linker's order, so each set of a slot scans the
+ * whole table of its module.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ static uint64_t inline_site(const struct etch_inline *x) { return etch_ref((uint
 static uint64_t inline_slot(const struct etch_inline *x) { return etch_ref((uint64_t)(uintptr_t)&x->slot, x->slot); }
 static uint64_t inline_func(const struct etch_inline *x) { return etch_ref((uint64_t)(uintptr_t)&x->func, x->func); }
 
-/* Code dropped by the linker has no address in the module. */
+/* Code that the linker has dropped has no address in the module. */
 static int is_dropped(const struct module *m, const struct etch_inline *x)
 {
 	return !image_segment(&m->image, inline_site(x), 1);
@@ -73,8 +73,8 @@ int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint6
 	return 0;
 }
 
-/* Is the case compiled in place active at this site? *should: should it be? A breakpoint hides the
- * first byte. */
+/* Is the case compiled in place active at this site? *should tells whether it should be. A breakpoint hides the first
+ * byte. */
 static int is_in_place(const struct etch_inline *x, int *should)
 {
 	const uint8_t *now = (const uint8_t *)(uintptr_t)inline_site(x);

@@ -9,8 +9,8 @@
 PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
 PART_NEEDS(ETCH_PART_BRANCHES_SYMBOL);
 
-/* Can the memory after a site be read? A GOT slot may hold null (a weak symbol), or the address
- * of a variable of a module that is not registered. */
+/* Can the memory that a site reads be read? A GOT slot may hold null (a weak symbol), or the address of a variable of
+ * a module that is not registered. */
 static int object_readable(const struct etch_imv *e, uint64_t object)
 {
 	const struct module *owner;
@@ -41,7 +41,7 @@ static int site_may_change(const struct etch_imv *e, uint64_t object)
 	return o && (o->flags & OBJECT_SEALED);
 }
 
-/* Are the other bytes of a site correct whose first byte is a breakpoint? */
+/* Are the other bytes of a site correct if its first byte is a breakpoint? */
 static int busy_agrees(const struct etch_imv *e, uint64_t object)
 {
 	uint8_t now[16];
@@ -110,8 +110,8 @@ ETCH_API long etch_verify(void (*report)(void *arg, const void *site, const void
 	return err ? -err : differ;
 }
 
-/* Fills a struct that begins with its size. A caller with an older header gets the fields that it has; one with a newer
- * header gets zeros in the rest. */
+/* Fills a struct that begins with its size. A caller with an older header gets the fields that it knows; one with a
+ * newer header gets zeros in the rest. */
 static void answer_copy(void *out, size_t size, const void *now, size_t known)
 {
 	memset(out, 0, size);
@@ -126,7 +126,7 @@ static enum site_state site_now(const struct etch_imv *e)
 	return object_readable(e, object) ? site_state(e, object) : SITE_LOAD;
 }
 
-/* Would this site, a load now, be an immediate if its instruction could hold the value? */
+/* Would this site, which is a load now, be an immediate if its instruction could hold the value? */
 static int is_unfit(const struct etch_imv *e, uint64_t object)
 {
 	const struct module *m = module_at(object);
@@ -163,7 +163,7 @@ static void state_load(const struct etch_imv *e, uint64_t from, uint64_t to, str
 
 struct sentence {
 	char *text;
-	size_t at, capacity; /* room: without the NUL */
+	size_t at, capacity; /* capacity does not include the NUL */
 };
 
 static void sentence_add(struct sentence *s, const char *text)
@@ -172,7 +172,7 @@ static void sentence_add(struct sentence *s, const char *text)
 		s->text[s->at++] = *text++;
 }
 
-/* Adds "; N what", but nothing for 0. */
+/* Adds "; N what", but nothing if N is 0. */
 static void sentence_count(struct sentence *s, unsigned long n, const char *what)
 {
 	char digits[24], *p = digits + sizeof(digits) - 1;
@@ -218,7 +218,7 @@ ETCH_API int etch_state_bytes(const void *object, size_t size, struct etch_state
 		return err;
 	owner = module_at(from);
 	if (!owner || owner->bad || !module_object(owner, from))
-		err = range_check(from, size); /* no error: of a file that the tool has not processed */
+		err = range_check(from, size); /* no error: the object belongs to a file that the tool has not processed */
 	if (err) {
 		etch_unlock();
 		return err;

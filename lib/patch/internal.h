@@ -2,10 +2,10 @@
 /*
  * internal.h: interfaces between the files of libetch.
  *
- * Dependencies: imv.c (the functions of etch/imv.h) and module.c (the loaded modules; module_objects.c) use
- * patch.c and its helpers (changes as a transaction, patch.h), pv.c (the target of a call),
- * table_check.c (validation of tables) and trap.c (the fault handler); what a static program may lack, by parts.h. All
- * state is protected by one lock, except what the fault handler reads; see trap.c.
+ * Dependencies: imv.c (the functions of etch/imv.h) and module.c (the loaded modules; module_objects.c) use patch.c
+ * and its helpers (changes as a transaction, patch.h), pv.c (the target of a call), table_check.c (validation of
+ * tables) and trap.c (the fault handler). They reach the parts that a static program may lack through parts.h. One
+ * lock protects all state, except the state that the fault handler reads; see trap.c.
  */
 #ifndef ETCH_LIB_PATCH_INTERNAL_H
 #define ETCH_LIB_PATCH_INTERNAL_H
@@ -33,8 +33,8 @@
 #define IMAGE_SEGMENTS 32
 
 struct segment {
-	uint64_t start, end; /* end: of the last existing byte, not of its page */
-	uint64_t offset;     /* of `start` in the file */
+	uint64_t start, end; /* end is that of the last existing byte, not of its page */
+	uint64_t offset;     /* offset of `start` in the file */
 	int prot;            /* PROT_*, from its program header */
 };
 
@@ -43,10 +43,10 @@ struct image {
 	uint64_t bias;
 	uint64_t dynamic; /* PT_DYNAMIC, 0 if there is none */
 	unsigned segments;
-	int program;           /* the main program, which is never unloaded */
-	int too_many_segments; /* more than IMAGE_SEGMENTS segments: the module is ignored */
+	int program;           /* this is the main program, which is never unloaded */
+	int too_many_segments; /* there are more than IMAGE_SEGMENTS segments: the module is ignored */
 	struct {
-		uint64_t dev, inode; /* inode 0: not known */
+		uint64_t dev, inode; /* inode 0: unknown */
 	} file;
 	struct segment segment[IMAGE_SEGMENTS];
 };
@@ -57,15 +57,15 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 /* ---- modules ------------------------------------------------------------- */
 
 #define OBJECT_ARMED    ETCH_OBJ_ARMED /* its live sites hold immediates */
-#define OBJECT_FIELD    ETCH_OBJ_FIELD /* the bytes after those of the object before: the next field of the variable */
-#define OBJECT_KEPT     ETCH_OBJ_KEPT  /* code stores to it after etch_sync too: it is never armed */
-#define OBJECT_WRITABLE ETCH_OBJ_VALUE /* its page is never made read-only, since other data is on it */
+#define OBJECT_FIELD    ETCH_OBJ_FIELD /* directly follows the previous object: the next field of the variable */
+#define OBJECT_KEPT     ETCH_OBJ_KEPT  /* code stores to it even after etch_sync: it is never armed */
+#define OBJECT_WRITABLE ETCH_OBJ_VALUE /* its page is never made read-only, because other data is on it */
 #define OBJECT_FACT     8u             /* code stores to it plainly, or its address escapes */
 #define OBJECT_CHANGING 16u            /* ARMED is about to be set; used inside one call */
 #define OBJECT_SEALED   32u            /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  128u           /* SEALED is about to be set */
-/* The program wants it armed: it was when its page was given up, or etch_sync has left it, since its page stays
- * writable for others that are not armed. It is armed when all of the page can be. */
+/* The program wants the object armed: it was armed when its page was given up, or etch_sync has left it alone because
+ * its page stays writable for other objects that are not armed. It is armed when all of the page can be. */
 #define OBJECT_WANTED 512u
 #define OBJECT_OFTEN  256u                           /* it was armed when it had been set too often (give_up.c) */
 #define OBJECT_HELD   (OBJECT_WANTED | OBJECT_OFTEN) /* etch_tick arms it again */
@@ -78,7 +78,7 @@ struct object {
 	uint32_t flags : 10;  /* OBJECT_* */
 	uint32_t record : 22; /* index of its first record in the object table */
 };
-#define RECORDS_MAX ((uint32_t)1 << 22) /* what `record` holds: a table of 64 MiB */
+#define RECORDS_MAX ((uint32_t)1 << 22) /* the range of `record`: a table of 64 MiB */
 
 /* One row of an index, sorted by `key`. */
 struct pair {
@@ -86,9 +86,9 @@ struct pair {
 	uint64_t value; /* index in a table; PAIR_* says which one */
 };
 #define PAIR_FACT ((uint64_t)1 << 63) /* in the object table */
-#define PAIR_CALL ((uint64_t)1 << 62) /* in __pv_sites; without either flag: in __imv */
+#define PAIR_CALL ((uint64_t)1 << 62) /* in __pv_sites; without either flag the index is in __imv */
 
-/* Index of the first of n rows, sorted, whose key is at least this. */
+/* The index of the first of n rows, sorted by key, whose key is at least this. */
 static inline size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
 
 /* A table of sites, with the index of those that refer to their object directly. */
@@ -104,16 +104,16 @@ struct bounds {
 	uint64_t start, stop;
 };
 
-/* What is used most comes first: its offsets take one byte of an instruction. */
+/* The members that are used most come first: their offsets take one byte of an instruction. */
 struct module {
 	struct module *next;
-	struct module *free_next; /* of the blocks that are not used (index.c) */
+	struct module *free_next; /* next of the unused blocks (index.c) */
 	struct object *object;    /* by address, without overlap */
 	size_t object_count;
 	uint64_t page; /* first page of the etched objects */
 	size_t pages;
 	uint8_t *readonly;         /* one bit per page: read-only outside a set */
-	struct given_up *given_up; /* for each page; null until one is (give_up.h) */
+	struct given_up *given_up; /* one for each page; null until a page is read-only (give_up.h) */
 	int bad;                   /* malformed: ignored, and its addresses give ETCH_EFORMAT */
 	int checked;               /* all entries of the tables have been checked */
 	int linked;                /* the link step has sorted and baked the tables */
@@ -127,8 +127,8 @@ struct module {
 	size_t obj_count, native_count, inline_count, branch_count, mark_count;
 	struct pair *far; /* by object address: sites through the GOT, and facts about objects of other modules */
 	size_t far_count;
-	struct bounds etched[3]; /* of the etched sections; the third shares its pages with other data */
-	const char *path;        /* for messages if /proc is missing; "" = the program */
+	struct bounds etched[3]; /* bounds of the etched sections; the third shares its pages with other data */
+	const char *path;        /* used in messages if /proc is missing; "" is the program */
 	uint64_t capacity;       /* size of this block: blocks are reused */
 	struct image image;
 };
@@ -146,63 +146,62 @@ struct module_arguments {
 
 /* All loaded modules, newest first. Changed under the lock. */
 extern struct module *module_list;
-/* Odd while a module is taken out of the list or its block is used again: who walks the list without the lock, and does
- * not find what he looks for, looks again if this has changed. */
+/* Odd while a module is taken out of the list or its block is reused: whoever walks the list without the lock, and
+ * does not find what it looks for, looks again if this has changed. */
 extern unsigned module_changes;
 /* Number of sites that libetch changed while modules were loaded. */
 extern unsigned long module_patched;
 
 /* ---- the lock (lock.c) -------------------------------------------------- */
 
-/* Takes the lock, with signals blocked. 0; or ETCH_EBUSY, and the lock is not held: a signal handler interrupted this
- * thread, by a fault, while it held the lock, or _Fork(3) made this process while a thread that it lacks did. */
+/* Takes the lock, with signals blocked. Returns 0; or ETCH_EBUSY without the lock: a signal handler has interrupted
+ * this thread, by a fault, while the thread held the lock; or _Fork(3) made this process while a thread held the lock
+ * that this process lacks. */
 int etch_lock(void) __attribute__((warn_unused_result));
-/* The same, in a handler of SIGSEGV: touches nothing of the C library. */
+/* The same, in a handler of SIGSEGV: uses nothing of the C library. */
 int etch_lock_in_handler(void) __attribute__((warn_unused_result));
-/* The same, before all threads that wait in etch_lock(): for a loader, which may hold other locks meanwhile. */
+/* The same, before all threads that wait in etch_lock(): for a loader, which may hold other locks in the meantime. */
 int etch_lock_first(void) __attribute__((warn_unused_result));
 void etch_unlock(void);
-/* Registers what a fork(2) does with the lock. Once. */
+/* Registers what a fork(2) does with the lock. To be called once. */
 void etch_lock_prepare(void);
 
 /* The registered module whose image spans this address; or null. */
 struct module *module_at(uint64_t at);
 /* The object of the module that contains this address; or null. */
 struct object *module_object(const struct module *m, uint64_t at);
-/* May [at, at+size) be set? It must be in one object, or in an etched section whose objects are unknown (not processed
- * by the tool), or in a copy of an object. 0, or an etch_error. (imv.c) */
+/* May [at, at+size) be set? It must be in one object, or in an etched section whose objects are unknown (because the
+ * tool has not processed the file), or in a copy of an object. Returns 0, or an etch_error. (imv.c) */
 int range_check(uint64_t at, uint64_t size);
-/* Index of the first object that ends after this address. */
+/* The index of the first object that ends after this address. */
 size_t module_object_from(const struct module *m, uint64_t at);
-/* The object that contains this address, and its module, of all modules that are not `bad`. */
+/* The object that contains this address, and its module, among all modules that are not `bad`. */
 struct object *module_object_anywhere(uint64_t at, struct module **owner);
-/* Widens a range of a module's objects to whole variables: fields belong together. */
+/* Widens a range of a module's objects to whole variables, because fields belong together. */
 void module_fields_all(const struct module *m, size_t *first, size_t *end);
-/* Is this object one that is armed on facts alone, since its page is not protected? */
+/* Is this object armed on facts alone, because its page is not protected? */
 int module_is_dense(const struct module *m, const struct object *o);
-/* May code store plainly to an object of ETCHED_SHARED after etch_sync, called in its own module or not; or has
- * somebody stored to a page of it? Then it is armed only while all its pages are read-only, which depends on the others
- * there. */
+/* May code store plainly to an object of ETCHED_SHARED after etch_sync (called in the object's own module if `own`),
+ * or has somebody stored to a page of it? Then it is armed only while all its pages are read-only, which depends on
+ * the other objects there. */
 int module_needs_guard(const struct module *m, const struct object *o, int own);
-/* Is a page to be read-only, by the flags of the objects on it? */
+/* Is a page to be read-only, according to the flags of the objects on it? */
 int module_page_wanted(const struct module *m, uint64_t page);
 /* Extends the objects [*first, *end) to all that share a page with them. */
 void module_page_mates(const struct module *m, size_t *first, size_t *end);
 /* Is the variable of this object one of several fields? */
 int module_has_fields(const struct module *m, const struct object *o);
-/* Are all objects armed that a site reads which starts in `o`? One that reads a part of another variable is none: that
- * is set independently. */
+/* Are all objects armed that a site reads which starts in `o`? A site that also reads a part of another variable does
+ * not count as armed, because that variable is set independently. */
 int module_reads_armed(const struct module *m, const struct object *o, uint64_t at, unsigned size);
-/* The objects of a module that a fact about this byte concerns, of this record: [*first, *end). */
+/* Finds the objects of a module that a fact of this record about this byte concerns: [*first, *end). */
 void module_fact_objects(const struct module *m, const struct etch_obj *r, uint64_t at, size_t *first, size_t *end);
-/* The object of this module that a fact about this byte concerns: the one that contains the byte
- * or, since `&array[n]` and trailing padding may be referred to as well, the object before it in
- * the etched sections. */
+/* The object of this module that a fact about this byte concerns: the one that contains the byte or, because
+ * `&array[n]` and trailing padding may be referred to as well, the object before it in the etched sections. */
 struct object *module_fact_object(const struct module *m, uint64_t at);
-/* Marks what a fact concerns. (index_pairs.c) */
+/* Marks the objects that a fact concerns. (index_pairs.c) */
 void objects_fact(struct module *m, size_t first, size_t end);
-/* Checks all sites of a linked module, once. 0, or ETCH_EFORMAT and the module is ignored from
- * then on. */
+/* Checks all sites of a linked module, once. Returns 0, or ETCH_EFORMAT, and then the module is ignored. */
 int module_check(struct module *m);
 /* Are the tables well formed that only parts of libetch read (parts.h)? */
 int module_rest_ok(const struct module *m);
@@ -210,13 +209,13 @@ int module_rest_ok(const struct module *m);
 int module_page_is_etched(const struct module *m, uint64_t page);
 /* Is this byte in the ops table of libetch's own copies (copy.c), which is hidden from programs? */
 int module_own_table(uint64_t at);
-/* Has a module that is not `bad` etched objects on the page of this address, or on pages around it? */
+/* Does a module that is not `bad` have etched objects on the page of this address, or on pages around it? */
 static inline int module_has_page(const struct module *m, uint64_t at)
 {
 	return !m->bad && at >= m->page && (at - m->page) / ETCH_PAGE < m->pages;
 }
-/* The name of an object, which ends after *most characters at the latest, perhaps without a NUL; null: its record is
- * damaged. Async-signal-safe. */
+/* The name of an object, which ends after *most characters at the latest, perhaps without a NUL; null if its record
+ * is damaged. Async-signal-safe. */
 static inline const char *module_object_name(const struct module *m, const struct object *o, size_t *most)
 {
 	const struct etch_obj *r = m->obj + o->record;
@@ -232,8 +231,8 @@ static inline const char *module_object_name(const struct module *m, const struc
 }
 /* Is the page of this address read-only outside a set? */
 int module_page_readonly(const struct module *m, uint64_t at);
-/* Sets the pages of [from, to) to the protection that follows from their objects. 0 or an
- * etch_error; after an error some pages keep their previous protection. */
+/* Sets the pages of [from, to) to the protection that follows from their objects. Returns 0 or an etch_error; after
+ * an error some pages keep their previous protection. */
 int module_protect(struct module *m, uint64_t from, uint64_t to);
 /* The main program's headers; the program need not be a module. */
 extern struct program_image {
@@ -242,29 +241,29 @@ extern struct program_image {
 
 struct bounds bounds_of(const void *start, const void *stop);
 void module_load(const struct module_arguments *args);
-/* Adds an object, if the record is one. In ascending order; several records of one object (from several files) are
- * merged. (index.c) */
+/* Adds an object, if the record is one. The records come in ascending order; several records of one object (from
+ * several files) are merged. (index.c) */
 void object_add(struct module *m, const struct etch_obj *r);
-/* Creates a module of this image, with its indexes; marked bad if it is malformed. Null without
- * memory. (index.c) */
+/* Creates a module for this image, with its indexes; it is marked bad if it is malformed. Null without memory.
+ * (index.c) */
 struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path);
 /* Releases a module's block for reuse. */
 void module_free(struct module *m);
 /* Folds facts and arms the objects without facts, for a module in the list. (arm.c) */
 void module_arm(struct module *m);
-/* Is [at, at+size) inside a variable that the program copied from an etched object of a shared
- * object (R_X86_64_COPY, copied.c)? 1, 0, or -1 if it extends past the variable's end. */
+/* Is [at, at+size) inside a variable that the program copied from an etched object of a shared object (R_X86_64_COPY,
+ * copied.c)? Returns 1, 0, or -1 if it extends past the variable's end. */
 int module_copied(uint64_t at, uint64_t size);
 
 /* ---- encodings (encoders.c; all_forms.c) ------------------------------------------------- */
 
 unsigned form_size(unsigned form);
 unsigned form_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
-/* Is an entry of __imv, or with `call` of __pv_sites, well formed, and one that what is linked can change? With the
- * record after or before it that belongs to it. */
+/* Is an entry of __imv, or with `call` of __pv_sites, well formed, and can the parts that are linked change it? The
+ * record after or before it that belongs to it is included. */
 int form_valid(const struct module *m, const struct etch_imv *e, int call);
 
-/* etch_form_info(), and so on, of all forms: one copy of each. */
+/* etch_form_info() and the like for all forms: the library has one copy of each. */
 unsigned forms_size(unsigned form);
 struct etch_form_info forms_info(unsigned form);
 unsigned forms_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
@@ -279,10 +278,10 @@ unsigned pv_image(const struct etch_imv *e, uint64_t site, uint64_t target, cons
 
 /* Is [at, at+size) in a segment with this protection? */
 int range_has(const struct module *m, uint64_t at, uint64_t size, int prot);
-/* Locates the tables, from the descriptor or the arguments. 1 = well-formed. */
+/* Locates the tables, from the descriptor or the arguments. Returns 1 if they are well formed. */
 int table_locate(struct module *m, const struct module_arguments *args);
-/* Is an entry of __imv, or with `call` of __pv_sites, valid: every field well formed, and every
- * address inside the image? The record of ETCH_IMV_MORE is judged with the entry before it, and there must be one. */
+/* Is an entry of __imv, or with `call` of __pv_sites, valid: is every field well formed, and every address inside the
+ * image? The record of ETCH_IMV_MORE is judged with the entry before it, and there must be one. */
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
 /* The same for a record of __pv_native (native_check.c). */
 int table_native_ok(const struct module *m, const struct etch_native *n);
@@ -294,7 +293,7 @@ int table_object_ok(const struct module *m, const struct etch_obj *o);
 /* Validates all entries of a linked module's sites, and their order. */
 int table_linked_ok(const struct module *m);
 
-/* Neither empty nor the second record of the site before it. */
+/* The entry is neither empty nor the second record of the site before it. */
 static inline int entry_is_site(const struct etch_imv *e)
 {
 	return e->form != ETCH_FORM_NONE && e->form != ETCH_FORM_MORE;
@@ -305,13 +304,14 @@ static inline uint64_t site_address(const struct etch_imv *e)
 	return etch_ref((uint64_t)(uintptr_t)&e->site, e->site);
 }
 
-/* The first byte that a site reads which does not go through the GOT. */
+/* The first byte that a site reads, if it does not go through the GOT. */
 static inline uint64_t site_own_object(const struct etch_imv *e)
 {
 	return etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 }
 
-/* Index of the first of a linked table's own sites that reads from `from` on; not after it. (plan.c) */
+/* The index of a linked table's own sites from which on those are that read from `from` on; never after the first of
+ * them. (plan.c) */
 size_t sites_from(const struct sites *s, uint64_t from);
 
 /* The first byte that the site reads; the entry must have passed table_site_ok(). */
@@ -327,7 +327,7 @@ static inline uint64_t site_object(const struct etch_imv *e)
 	return etch_form_is_pv(e->form) ? at + (uint64_t)(int64_t)etch_pv_disp(e) : at;
 }
 
-/* Number of bytes that the site reads. */
+/* The number of bytes that the site reads. */
 static inline unsigned site_size(const struct etch_imv *e) { return etch_form_is_pv(e->form) ? 8 : form_size(e->form); }
 
 static inline const struct etch_imv *pair_site(const struct module *m, uint64_t value)
@@ -342,27 +342,27 @@ static inline uint64_t record_object(const struct etch_obj *o)
 	return o->flags & ETCH_OBJ_GOT ? *(const uint64_t *)(uintptr_t)at : at;
 }
 
-/* Converts what mprotect(2) returns, 0 or a negative errno, to an etch_error. */
+/* Converts the result of mprotect(2), 0 or a negative errno, to an etch_error. */
 int errno_to_etch(long ret);
 
 /* ---- the file of a module (text_file.c) ------------------------------------------ */
 
-/* Notes which file a module was loaded from. path: "" = the program. */
+/* Notes which file a module was loaded from. path: "" is the program. */
 void text_file_identify(struct image *im, const char *path);
-/* Forgets what is noted of addresses in the image. */
+/* Forgets the notes about addresses in the image. */
 void text_file_forget(const struct image *im);
 
 /* ---- the fault handler (trap.c) ------------------------------------------ */
 
-/* page_swap.c: pages of text are being replaced, so one may be missing for a moment. */
+/* page_swap.c is replacing pages of text, so one may be missing for a moment. */
 extern int swap_active;
 
 void trap_install(void);
 /* ETCH_STRAY_*, as the program has set it. */
 unsigned stray_mode(void);
-/* Reads ETCH_STRAY of the environment, once. */
+/* Reads ETCH_STRAY from the environment, once. */
 void stray_mode_read(void);
-/* Will a store to a read-only page come to libetch's handler, as far as is known? Under the lock. */
+/* Will a store to a read-only page come to libetch's handler, as far as is known? Called under the lock. */
 int trap_guards(void);
 
 #endif

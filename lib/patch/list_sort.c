@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* list_sort.c: sorts lists of words, for what is not in order as it is planned (struct part_objects). */
+/* list_sort.c: sorts lists of words that are not planned in order (struct part_objects). */
 #include <string.h>
 
 #include "patch/patch.h"
@@ -7,7 +7,7 @@
 
 static struct word sort_space[LIST_FIXED];
 
-/* End of the ascending run that starts at i. */
+/* The end of the ascending run that starts at i. */
 static size_t run_end(const struct word *w, size_t i, size_t n)
 {
 	for (i++; i < n && w[i - 1].at <= w[i].at; i++)
@@ -15,8 +15,8 @@ static size_t run_end(const struct word *w, size_t i, size_t n)
 	return i < n ? i : n;
 }
 
-/* As run_end(), after reversing a strictly descending run in place. gcc emits variables last to
- * first, so a batch in source order is one descending run. */
+/* Reverses a strictly descending run in place, then does what run_end() does. gcc emits variables last to first, so a
+ * batch in source order is one descending run. */
 static size_t run_make(struct word *w, size_t i, size_t n)
 {
 	size_t end = i + 1;
@@ -32,8 +32,7 @@ static size_t run_make(struct word *w, size_t i, size_t n)
 	return run_end(w, end - 1, n);
 }
 
-/* A merge sort of the existing runs: tables are sorted, so a list is one run, or one run per
- * field. */
+/* A merge sort of the existing runs: tables are sorted, so a list is one run, or one run per field. */
 int list_sort(struct list *l)
 {
 	struct word *temp = sort_space, *from = l->word, *to, *w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* load_all.c: for modules that do not name the parts of libetch that they need: those compiled with earlier headers,
- * and Rust's. */
+/* load_all.c: the entry points for modules that do not name the parts of libetch that they need: modules compiled
+ * with earlier headers, and Rust's. */
 #include "patch/parts.h"
 
 PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lock.c: the one lock of libetch, which serializes all that changes code, protection or the list of modules.
+ * lock.c: the one lock of libetch, which serializes everything that changes code, protection or the list of modules.
  *
- * Its holder has all signals blocked, except those that an instruction raises itself. A signal handler therefore never
- * interrupts a holder, and may take the lock: to set a value, or, in the handler of SIGSEGV, to give up the constants
- * of a page that somebody stored to (give_up.c). The lock is a word of its own, with a futex to sleep on, and not a
- * pthread_mutex_t: a handler may take it, and it names the thread that holds it.
+ * Its holder has all signals blocked, except those that an instruction raises itself. A signal handler therefore
+ * never interrupts a holder, and may take the lock: to set a value, or, in the handler of SIGSEGV, to give up the
+ * constants of a page that somebody stored to (give_up.c). The lock is a word of its own, with a futex to sleep on,
+ * and not a pthread_mutex_t, because a handler may take it and because it names the thread that holds it.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -18,37 +18,37 @@
 #include "patch/parts.h"
 #include "patch/static_branch.h"
 
-/* 0, or the thread id of the holder, with LOCK_WAITED while others may be asleep. A thread id has 30 bits at most
+/* 0, or the thread ID of the holder, with LOCK_WAITED while others may be asleep. A thread ID has at most 30 bits
  * (FUTEX_TID_MASK). */
 static uint32_t lock_word;
 #define LOCK_WAITED 0x80000000u
 
-/* The holder's: what it had blocked, and its state of cancellation. */
+/* The holder's state: the signals that it had blocked, and its cancellation state. */
 static uint64_t lock_mask;
 static struct cancel canceling;
 static int cancels;
 
-/* The number of waiting forks and loaders. Threads that set in a tight loop would otherwise take the lock again before
- * a waiter has woken up, and could delay a dlopen(3) for a second. */
+/* The number of waiting forks and loaders. Without it, threads that set in a tight loop would take the lock again
+ * before a waiter has woken up, and could delay a dlopen(3) for a second. */
 static uint32_t urgent;
 
 /*
- * A fork is between the handlers of libetch: its thread holds the lock, and nothing is half done. The C library's fork
- * takes further locks meanwhile, as malloc's. The thread that has one of these may be waiting for libetch's lock: it
- * was interrupted in malloc, and its signal handler stores to an armed page. So during a fork the lock has an inner
- * one. The forking thread takes that for what its other handlers do; and so does a thread that has waited long and is
- * no loader or fork.
+ * A fork is between the handlers of libetch: its thread holds the lock, and nothing is half done. Meanwhile the C
+ * library's fork takes further locks, such as malloc's. The thread that holds one of those may be waiting for
+ * libetch's lock: it was interrupted in malloc, and its signal handler stores to an armed page. So during a fork the
+ * lock has an inner lock. The forking thread takes that for the work of its other handlers, and so does a thread that
+ * has waited long and is no loader or fork.
  */
 static int forking;
 static void *forker;   /* its thread pointer, which is the same in the child */
-static uint32_t inner; /* 0, or the thread id */
+static uint32_t inner; /* 0, or the thread ID */
 static uint64_t inner_mask;
 static struct cancel inner_canceling;
 static int inner_cancels;
 #define LONG_WAIT 20000000 /* nanoseconds */
 
-/* On a page that fork(2) wipes in the child (MADV_WIPEONFORK, Linux 4.14): 0 tells a child in which nothing of libetch
- * has run yet. The child of a vfork(2) shares the page. Null if there is none. */
+/* On a page that fork(2) wipes in the child (MADV_WIPEONFORK, Linux 4.14): 0 identifies a child in which nothing of
+ * libetch has run yet. The child of a vfork(2) shares the page. Null if there is none. */
 static uint32_t *born;
 enum { BORN_NOT, BORN, BORN_NOW };
 
@@ -59,7 +59,7 @@ static long futex(uint32_t *word, int op, uint32_t value, const struct timespec 
 	return sys_call6(SYS_futex, (long)word, op | FUTEX_PRIVATE_FLAG, (long)value, (long)most, 0, 0);
 }
 
-/* A fault must reach its handler: the kernel ends a process that has blocked the signal of one. */
+/* A fault must reach its handler: the kernel ends a process that faults while it blocks the signal of the fault. */
 static uint64_t signals_block(void)
 {
 	static const uint64_t raised = (uint64_t)1 << (SIGSEGV - 1) | (uint64_t)1 << (SIGBUS - 1) |
@@ -90,7 +90,7 @@ static int is_in_fork(void)
 	return born && __atomic_load_n(born, __ATOMIC_RELAXED) == BORN_NOT && forking && forker == thread_pointer();
 }
 
-/* Makes whole what a thread was changing that this child does not have. */
+/* Completes the work of threads that this child does not have. */
 static void recover(void)
 {
 	list_fork();
@@ -98,7 +98,7 @@ static void recover(void)
 		part_objects.recover();
 }
 
-/* The locks of a child are those of threads that it does not have: what these were changing is half done. */
+/* The locks of a child belong to threads that it does not have, so the changes of these threads are half done. */
 static void child_begin(void)
 {
 	int half_done = inner || (lock_word && !(forking && forker == thread_pointer()));
@@ -113,7 +113,7 @@ static void child_begin(void)
 		recover();
 }
 
-/* The child of _Fork(3) runs no handlers. It may have made threads since. */
+/* The child of _Fork(3) runs no handlers. It may have made threads since then. */
 static void child_check(void)
 {
 	uint32_t now = BORN_NOT;
@@ -128,7 +128,7 @@ static void child_check(void)
 		sys_call3(SYS_sched_yield, 0, 0, 0);
 }
 
-/* Takes the inner lock. In the child, before fork_child(), it may be held by a thread that the child does not have. */
+/* Takes the inner lock. In the child, before fork_child(), a thread that the child does not have may hold it. */
 static void inner_take(uint32_t me)
 {
 	uint32_t now = 0;
@@ -154,9 +154,10 @@ static void inner_leave(void)
 enum taken { TAKEN, TAKEN_INNER, TAKEN_NONE };
 
 /*
- * Waits for the lock, with signals blocked. TAKEN_NONE: this thread has it already, since it faulted while it held it.
- * patient: not the inner lock of another thread's fork, however long that takes. A fork needs the lock itself, since it
- * is known by its one forker; a loader changes the list of modules, which a child could not make whole.
+ * Waits for the lock, with signals blocked. TAKEN_NONE: this thread already has it, because it faulted while it held
+ * it. patient: does not take the inner lock of another thread's fork, however long the fork takes. A fork needs the
+ * lock itself, because its one forker identifies it; a loader changes the list of modules, which a child could not
+ * complete.
  */
 static enum taken lock_take(uint32_t me, int patient)
 {
@@ -196,10 +197,10 @@ static void lock_leave(uint64_t mask)
 	signals_restore(mask);
 }
 
-/* Who takes the lock. */
+/* The kinds of callers that take the lock. */
 enum taker { ORDINARY, URGENT, HANDLER };
 
-/* Waits until no urgent taker does, unless this is one. */
+/* Waits until no urgent taker waits. */
 static void let_urgent_pass(void)
 {
 	uint32_t n;
@@ -215,7 +216,7 @@ static int lock_as(enum taker who)
 	enum taken taken;
 	uint32_t me = self();
 
-	/* In a handler signals are blocked, so that no cancellation acts; and nothing of the C library is touched. */
+	/* In a handler signals are blocked, so no cancellation acts; and nothing of the C library is used. */
 	if (who != HANDLER)
 		was = cancel_off();
 	mask = signals_block();
@@ -267,8 +268,8 @@ void etch_unlock(void)
 
 /* ---- fork(2) ------------------------------------------------------------------------------------- */
 
-/* A fork waits for the set in progress. One that is called by what runs under the lock does not: its child is as that
- * of _Fork(3). */
+/* A fork waits for the set in progress. A fork that code under the lock calls does not wait: its child is treated
+ * like that of _Fork(3). */
 static void fork_before(void)
 {
 	if (etch_lock_first())
@@ -281,7 +282,7 @@ static void fork_parent(void)
 {
 	if (!forking || forker != thread_pointer())
 		return;
-	inner_take(self()); /* who has waited long enough to take it may still have it */
+	inner_take(self()); /* a thread that has waited long enough to take it may still hold it */
 	__atomic_store_n(&forking, 0, __ATOMIC_RELAXED);
 	inner_leave();
 	etch_unlock();

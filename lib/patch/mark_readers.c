@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mark_readers.c: the grace period of markers: when has every thread left the callbacks that it was in?
+ * mark_readers.c: the grace period of markers: finds out when every thread has left the callbacks that it was in.
  *
- * Each thread that comes to a marker has a reader, which holds the generation in which the thread
- * entered its outermost marker, or 0. A wait begins a new generation, and waits for the readers of older ones.
+ * Each thread that comes to a marker has a reader, which holds the generation in which the thread entered its
+ * outermost marker, or 0. A wait begins a new generation, and waits for the readers of older ones.
  *
- * Without a lock and without malloc: etch_mark_register_() may be called in a signal handler.
- * Readers are never unmapped; that of a thread which has ended is given to another. Code that is
- * shared with signal handlers keeps to atomic operations.
+ * It uses no lock and no malloc, because etch_mark_register_() may be called in a signal handler. Readers are never
+ * unmapped; the reader of a thread that has ended is given to another. Code that is shared with signal handlers uses
+ * only atomic operations.
  */
 #include <errno.h>
 #include <time.h>
@@ -20,7 +20,7 @@
 #include "patch/mark_readers.h"
 #include "patch/patch.h"
 
-/* One cache line, that no two threads share. */
+/* One cache line that no two threads share. */
 struct reader {
 	struct etch_mark_reader_ r;
 	int tid; /* 0: free */
@@ -30,7 +30,7 @@ struct reader {
 struct chunk {
 	struct chunk *next;
 	size_t count;
-	struct reader reader[FIRST]; /* of a mapped one `count` */
+	struct reader reader[FIRST]; /* a mapped chunk has `count` of them */
 };
 
 static struct chunk first_chunk = {.count = FIRST};
@@ -50,7 +50,7 @@ static int reader_take(struct reader *x, int from, int tid)
 	return 1;
 }
 
-/* gone: also those of threads that have ended, at a system call each. */
+/* gone: also takes the readers of threads that have ended, at the cost of a system call for each. */
 static struct reader *reader_find(int tid, int gone)
 {
 	for (struct chunk *c = &first_chunk; c; c = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE))
@@ -58,7 +58,7 @@ static struct reader *reader_find(int tid, int gone)
 			struct reader *x = &c->reader[i];
 			int now = __atomic_load_n(&x->tid, __ATOMIC_RELAXED);
 
-			/* An earlier thread had the same number. */
+			/* If the number is that of this thread, an earlier thread had the same number. */
 			if ((!now || now == tid || (gone && thread_is_gone(now))) && reader_take(x, now, tid))
 				return x;
 		}
@@ -86,7 +86,7 @@ ETCH_API struct etch_mark_reader_ *etch_mark_register_(void)
 	int tid = my_tid();
 	struct reader *x;
 
-	/* A signal handler may have been here since the caller looked. */
+	/* A signal handler may have run here since the caller looked. */
 	if (etch_mark_self_)
 		return etch_mark_self_;
 	x = reader_find(tid, 0);
@@ -96,8 +96,8 @@ ETCH_API struct etch_mark_reader_ *etch_mark_register_(void)
 		x = reader_map(tid);
 	if (!x)
 		return NULL;
-	/* One that a handler takes between the two lines is used by the handler alone, and then free for
-	 * the next thread of this number. */
+	/* If a handler takes a reader between the two lines, only the handler uses this one, and then it is free for the
+	 * next thread with this number. */
 	if (!etch_mark_self_)
 		etch_mark_self_ = &x->r;
 	return etch_mark_self_;
@@ -129,8 +129,8 @@ void readers_wait(void)
 	if (sync_alone())
 		return;
 	generation = __atomic_add_fetch(&etch_mark_generation_, 1, __ATOMIC_SEQ_CST);
-	/* A thread that stored its `active` before the barrier reached it is seen below; any other
-	 * loads the new lists. Without the barrier nothing was ever attached while there were threads. */
+	/* A thread that stored its `active` before the barrier reached it is seen below; any other thread loads the new
+	 * lists. Without the barrier nothing was ever attached while there were threads. */
 	sync_cores();
 	for (struct chunk *c = &first_chunk; c; c = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE))
 		for (size_t i = 0; i < c->count; i++) {

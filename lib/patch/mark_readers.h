@@ -3,11 +3,12 @@
 #ifndef ETCH_LIB_PATCH_MARK_READERS_H
 #define ETCH_LIB_PATCH_MARK_READERS_H
 
-/* Returns when every other thread has left the callbacks that it was in when this was called. Not under the lock. */
+/* Returns when every other thread has left the callbacks that it was in when this was called. Not to be called under
+ * the lock. */
 void readers_wait(void);
 /* Is this thread in a callback? */
 int readers_self(void);
-/* In the child of a fork(2): forgets the threads that it does not have. */
+/* Called in the child of a fork(2): forgets the threads that the child does not have. */
 void readers_fork(void);
 
 #endif

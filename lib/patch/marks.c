@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * marks.c: markers (etch/mark.h): what is attached, and the change of their instructions.
+ * marks.c: markers (etch/mark.h): the attachments, and the change of the markers' instructions.
  *
- * An attachment is a pattern, a function and its data. Each name of each module has a head in the module's
- * memory, with the calls of the attachments that match, in order. A change of what is attached makes
- * new lists for all heads that it concerns, in one mapping, and publishes them; then the
- * instructions follow: a jump where a list has a call, else a nop. Either order is safe: code
- * that is jumped to finds an empty list, or a list is not read.
+ * An attachment is a pattern, a function and its data. Each name of each module has a head in the module's memory,
+ * with the calls of the attachments that match, in order. A change of the attachments makes new lists for all heads
+ * that it concerns, in one mapping, and publishes them; then the instructions follow: a jump if a list has a call,
+ * else a nop. Either order is safe: code that is jumped to finds an empty list, or a list is not read.
  *
- * The old lists are unmapped, and a detached function is out of use, when every thread has left the
- * code that it was in (mark_readers.c). That is waited for without the lock.
+ * When every thread has left the code that it was in (mark_readers.c), the old lists are unmapped, and a detached
+ * function is out of use. Code waits for that without the lock.
  */
 #include <etch/mark.h>
 
@@ -20,7 +19,7 @@
 #define PATTERN_MAX 128 /* bytes, with the NUL */
 
 struct watch {
-	struct watch *next; /* in order of attachment; of a free one the next free one */
+	struct watch *next; /* in order of attachment; for a free one, the next free one */
 	etch_mark_fn *fn;
 	void *data;
 	char pattern[PATTERN_MAX];
@@ -29,16 +28,16 @@ static struct watch *watches, *free_watches;
 
 /* A mapping with lists of calls. */
 struct lists {
-	struct lists *next; /* retired */
+	struct lists *next; /* next retired mapping */
 	size_t size, used;
-	unsigned long heads; /* that have one of its lists */
+	unsigned long heads; /* number of heads that have one of its lists */
 };
-/* Before the calls of each list. */
+/* Precedes the calls of each list. */
 struct list_owner {
 	struct lists *lists;
 	void *pad;
 };
-/* Mappings that no head uses and some thread may. */
+/* Mappings that no head uses, but that some thread may still use. */
 static struct lists *retired;
 
 static int mark_matches(const char *pattern, const char *name)
@@ -111,7 +110,7 @@ static struct lists *owner_of(const struct etch_mark_call_ *calls)
 	return ((const struct list_owner *)(const void *)calls)[-1].lists;
 }
 
-/* A head no longer uses a list. */
+/* Notes that a head no longer uses a list. */
 static void calls_drop(const struct etch_mark_call_ *calls)
 {
 	struct lists *l = calls ? owner_of(calls) : NULL;
@@ -122,7 +121,7 @@ static void calls_drop(const struct etch_mark_call_ *calls)
 	}
 }
 
-/* In place of a list that is yet to be made, and of an empty one. */
+/* Stand for a list that is yet to be made, and for an empty one. */
 static const struct etch_mark_call_ to_make[1], empty[1];
 
 static void list_make(struct lists *l, struct etch_mark_head *h, const char *name)
@@ -135,11 +134,12 @@ static void list_make(struct lists *l, struct etch_mark_head *h, const char *nam
 	for (const struct watch *w = watches; w; w = w->next)
 		if (mark_matches(w->pattern, name))
 			*c++ = (struct etch_mark_call_){w->fn, w->data};
-	l->used = (size_t)((uint8_t *)(c + 1) - (uint8_t *)l); /* the mapping is zeroed: the end is there */
+	l->used = (size_t)((uint8_t *)(c + 1) - (uint8_t *)l); /* the mapping is zeroed, so the terminator is there */
 	l->heads++;
 }
 
-/* Makes the lists of heads whose name matches `pattern`, as `pending`. sites: how many match. 0 or ETCH_ENOMEM. */
+/* Makes the lists of heads whose name matches `pattern`, as `pending`. *sites gets the number of sites that match.
+ * Returns 0 or ETCH_ENOMEM. */
 static int lists_make(struct module *only, const char *pattern, struct lists **out, long *sites)
 {
 	struct mark_iterator e = {.only = only};
@@ -179,7 +179,7 @@ static int lists_make(struct module *only, const char *pattern, struct lists **o
 	return 0;
 }
 
-/* Exchanges `calls` and `pending` of the heads that have a new list; twice restores them. */
+/* Exchanges `calls` and `pending` of the heads that have a new list; a second call restores them. */
 static void lists_publish(struct module *only, const char *pattern)
 {
 	struct mark_iterator e = {.only = only};
@@ -189,7 +189,7 @@ static void lists_publish(struct module *only, const char *pattern)
 		struct etch_mark_head *h = head_of(x);
 		const struct etch_mark_call_ *old = h->calls;
 
-		/* The first site of a head that has several exchanges; the mark of it is the low bit of `pending`. */
+		/* If a head has several sites, the first site exchanges, and sets the low bit of `pending` as a mark. */
 		if (!mark_matches(pattern, etch_mark_name(&x->mark)) || !h->pending || ((uintptr_t)h->pending & 1))
 			continue;
 		__atomic_store_n(&h->calls, h->pending == empty ? NULL : h->pending, __ATOMIC_RELEASE);
@@ -199,7 +199,7 @@ static void lists_publish(struct module *only, const char *pattern)
 		head_of(x)->pending = (const struct etch_mark_call_ *)((uintptr_t)head_of(x)->pending & ~(uintptr_t)1);
 }
 
-/* Drops the lists that are `pending`, old ones or new ones that are not wanted. */
+/* Drops the lists that are `pending`: old ones, or new ones that are not wanted. */
 static void lists_drop(struct module *only)
 {
 	struct mark_iterator e = {.only = only};
@@ -216,7 +216,7 @@ static void lists_drop(struct module *only)
 
 /* ---- instructions ------------------------------------------------------------------- */
 
-/* 1: the site is a jump to its target, 0: a nop, -1: neither. */
+/* Returns 1 if the site is a jump to its target, 0 if it is a nop, -1 if it is neither. */
 static int mark_state(const struct etch_mark_site *x, const uint8_t *have)
 {
 	uint8_t image[ETCH_BRANCH_LEN];
@@ -288,7 +288,7 @@ static struct watch *watch_new(const char *pattern, etch_mark_fn *fn, void *data
 	return w;
 }
 
-/* Adds to the end of the list: functions are called in the order of their attachment. */
+/* Adds to the end of the list, because functions are called in the order of their attachment. */
 static void watch_add(struct watch *w)
 {
 	struct watch **p = &watches;
@@ -309,8 +309,8 @@ static void watch_remove(struct watch *w)
 	free_watches = w;
 }
 
-/* Waits until no thread uses a list that was replaced before, and unmaps them. A callback does not wait: its own list
- * is in use, and another callback may be waiting for this one. */
+/* Waits until no thread uses a list that was replaced before, and unmaps these lists. A callback does not wait: its
+ * own list is in use, and another callback may be waiting for this one. */
 static void retired_wait(void)
 {
 	struct lists *mine, *next;
@@ -419,7 +419,7 @@ ETCH_API long(etch_mark_detach)(const char *pattern, etch_mark_fn *fn, void *dat
 	}
 	watch_remove(w);
 	err = lists_make(NULL, pattern, &lists, &sites);
-	if (err) { /* without memory for shorter lists it stays attached */
+	if (err) { /* without memory for shorter lists, the function stays attached */
 		etch_unlock();
 		return -err;
 	}

@@ -2,14 +2,13 @@
 /*
  * module.c: the loaded modules (the program and its shared objects).
  *
- * A module processed by the link step is used as it is: its __imv is searched in place, its
- * armed objects are armed. For any other module an index is built (index.c), facts are folded,
- * and objects without facts are armed (arm.c), before threads can execute its code. Both kinds
- * may reach objects of other modules through the GOT, and contribute facts about them; load
- * order does not matter.
+ * A module processed by the link step is used as it is: its __imv is searched in place, and its armed objects are
+ * already armed. For any other module an index is built (index.c), facts are folded, and objects without facts are
+ * armed (arm.c), before threads can execute its code. Modules of both kinds may reach objects of other modules
+ * through the GOT, and contribute facts about them; load order does not matter.
  *
- * Nothing here calls the dynamic linker under libetch's lock: a thread in dlopen(3) holds the
- * dynamic linker's lock and waits for libetch's in the constructor.
+ * Nothing here calls the dynamic linker under libetch's lock: a thread in dlopen(3) holds the dynamic linker's lock
+ * and waits for libetch's in the constructor.
  */
 #include <pthread.h>
 #include <string.h>
@@ -40,7 +39,7 @@ static int segment_prot(uint32_t flags)
 	return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) | (flags & PF_X ? PROT_EXEC : 0);
 }
 
-/* For dl_iterate_phdr(): the image with the address that is searched for. 1: it is this one. */
+/* The callback of dl_iterate_phdr() that takes the image. Returns 1 if it contains the wanted address. */
 static int search_image(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;
@@ -145,8 +144,7 @@ ETCH_API void etch_module_unload_v1(const struct etch_module *desc)
 		return;
 	for (p = &module_list; (m = *p); p = &m->next)
 		if (m->desc == desc) {
-			/* The program's text and data outlive its destructors, and threads may
-			 * still set. */
+			/* The program's text and data outlive its destructors, and threads may still set. */
 			if (m->image.program)
 				break;
 			__atomic_add_fetch(&module_changes, 1, __ATOMIC_SEQ_CST);

@@ -55,8 +55,7 @@ int module_page_readonly(const struct module *m, uint64_t at)
 	return i < m->pages && (m->readonly[i / 8] >> (i % 8) & 1);
 }
 
-/* The sections' bounds tell; without bounds (a
- * custom linker script) the padding of etch/imv.h guarantees it. */
+/* The sections' bounds decide; without bounds (a custom linker script) the padding of etch/imv.h guarantees it. */
 int module_page_is_etched(const struct module *m, uint64_t page)
 {
 	uint64_t have = 0, any = 0;
@@ -89,7 +88,7 @@ int module_page_wanted(const struct module *m, uint64_t page)
 }
 
 /* Protects the pages [page, end) of a segment, and notes it. A failed mprotect(2) may have changed some of several
- * mappings: then it is one page at a time, so that what is noted is true. */
+ * mappings; then the pages are protected one at a time, so that the notes are true. */
 static int pages_protect(struct module *m, const struct segment *s, uint64_t page, uint64_t end, int readonly)
 {
 	uint64_t size = end - page;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* native_check.c: validates __pv_native, as table_check.c the tables that the core reads. */
+/* native_check.c: validates __pv_native, as table_check.c does the tables that the core reads. */
 #include "patch/internal.h"
 
-/* The function, and its sequence with the ret after it, are in code. */
+/* The function, and its sequence with the ret after it, must lie in code. */
 int table_native_ok(const struct module *m, const struct etch_native *n)
 {
 	uint64_t func = etch_ref((uint64_t)(uintptr_t)&n->func, n->func);

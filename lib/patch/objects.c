@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* objects.c: the part of libetch for every site of every object: what etch_set and etch_sync bring. */
+/* objects.c: the part of libetch for every site of every object, which etch_set and etch_sync link. */
 #include "patch/give_up.h"
 #include "patch/parts.h"
 
@@ -12,8 +12,7 @@ __asm__(".weak etch_copy_ops\n\t.hidden etch_copy_ops");
 
 int module_own_table(uint64_t at) { return copy_ops && PAGE_OF(at) == (uint64_t)(uintptr_t)copy_ops; }
 
-/* Plans the calls of a linked module that the link step could not bake because the dynamic linker
- * fills their slot. */
+/* Plans the calls of a linked module that could not be baked because the dynamic linker fills their slot. */
 static void plan_late(struct txn *t, const struct module *m)
 {
 	const struct sites *s = &m->sites[SITES_CALL];
@@ -38,8 +37,9 @@ static void plan_late(struct txn *t, const struct module *m)
 
 static int tables_ok(const struct module *m) { return table_natives_ok(m) && inlines_ok(m); }
 
-/* In a program without etched objects of its own, libetch installs no SIGSEGV handler. What is noted of pages is
- * allocated before they are read-only: what was given up must not be forgotten for want of memory. */
+/* Prepares pages to become read-only. In a program without etched objects of its own, libetch installs no SIGSEGV
+ * handler. The notes about pages are allocated before the pages become read-only: what was given up must not be
+ * forgotten for lack of memory. */
 static int guard(struct module *m, uint64_t from, uint64_t to)
 {
 	if (module_own_table(from) && to - from == ETCH_PAGE)
@@ -48,7 +48,7 @@ static int guard(struct module *m, uint64_t from, uint64_t to)
 	return given_up_prepare(m);
 }
 
-/* A module is being loaded, before the lock is taken. */
+/* Called when a module is being loaded, before the lock is taken. */
 static void identify(struct image *im, const char *path)
 {
 	stray_mode_read();

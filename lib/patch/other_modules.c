@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * other_modules.c: the part of libetch for objects of other modules, and for modules that the link step has not seen:
- * folds facts into objects, plans what reaches across, and arms the objects without facts.
+ * it folds facts into objects, plans the sites that reach other modules, and arms the objects without facts.
  */
 #include "patch/give_up.h"
 #include "patch/index_pairs.h"
 
 PART_WORD(2, ETCH_PART_OTHERS_SYMBOL);
 
-/* Plans the sites of `m` that reach armed objects through the GOT. An entry that cannot be patched
- * remains a load, which is correct too. */
+/* Plans the sites of `m` that reach armed objects through the GOT. An entry that cannot be patched remains a load,
+ * which is correct too. */
 static void plan_far_sites(struct txn *t, const struct module *m)
 {
 	struct object *o;
@@ -19,7 +19,7 @@ static void plan_far_sites(struct txn *t, const struct module *m)
 		if (m->far[i].value & PAIR_FACT)
 			continue;
 		o = module_object_anywhere(m->far[i].key, &owner);
-		/* The module's own objects have been planned by objects_arm(). */
+		/* objects_arm() has planned the module's own objects. */
 		if (o && (owner != m || m->linked) &&
 		    module_reads_armed(owner, o, m->far[i].key, site_size(pair_site(m, m->far[i].value))))
 			txn_plan_site(t, pair_site(m, m->far[i].value), m->far[i].key, o, PLAN_ARM);
@@ -41,8 +41,8 @@ static void plan_far_sites_to(struct txn *t, const struct module *m)
 		}
 }
 
-/* Disarms objects that a newly loaded module has a fact about, and those that their pages have guarded: their sites
- * become loads. */
+/* Disarms objects that a newly loaded module has a fact about, and those that were armed only because all their pages
+ * were read-only: their sites become loads. */
 static void objects_disarm(struct module *owner, size_t first, size_t end)
 {
 	size_t from = first, to = end, sites, i;
@@ -55,7 +55,7 @@ static void objects_disarm(struct module *owner, size_t first, size_t end)
 		if ((o->flags & OBJECT_ARMED) && ((i >= first && i < end) || module_needs_guard(owner, o, 1)))
 			o->flags |= OBJECT_CHANGING;
 	}
-	/* If this fails the page stays read-only, and a store to it faults (trap.c). */
+	/* If this fails, the page stays read-only, and a store to it faults (trap.c). */
 	(void)objects_release(owner, from, to, &sites);
 	module_patched += sites;
 }
@@ -67,8 +67,7 @@ static void facts_fold(struct module *m)
 			struct module *owner;
 			size_t first, end;
 
-			/* Applies m's facts about objects of other modules, and their facts about
-			 * m's objects. */
+			/* Applies m's facts about objects of other modules, and their facts about m's objects. */
 			if (!(k->far[i].value & PAIR_FACT))
 				continue;
 			owner = module_at(k->far[i].key);

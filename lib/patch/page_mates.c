@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* page_mates.c: which objects a fact, a field or a page concerns besides its own. */
+/* page_mates.c: finds the objects that a fact, a field or a page concerns besides its own. */
 #include "patch/give_up.h"
 
 struct object *module_object_anywhere(uint64_t at, struct module **owner)
@@ -45,7 +45,7 @@ void module_fact_objects(const struct module *m, const struct etch_obj *r, uint6
 	*first = (size_t)(o - m->object);
 	*end = *first + 1;
 	module_fields_all(m, first, end);
-	/* Bytes that are not all in it say that the variable is not what the module was compiled for. */
+	/* If the bytes are not all inside the variable, it is not the variable that the module was compiled for. */
 	if (!(r->more & ETCH_OBJ_FIELD) || to > m->object[*end - 1].addr + m->object[*end - 1].size)
 		return;
 	while (m->object[*first].addr + m->object[*first].size <= from)
@@ -68,7 +68,7 @@ int module_is_dense(const struct module *m, const struct object *o)
 
 int module_needs_guard(const struct module *m, const struct object *o, int own)
 {
-	/* That it has been given up shows that no proof holds. */
+	/* An object that has been given up shows that no proof about it holds. */
 	if (was_given_up(m, o))
 		return 1;
 	return (m->obj[o->record].flags & ETCH_OBJ_SHARED) && !(o->flags & OBJECT_WRITABLE) &&

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_swap.c: changes any bytes of whole pages of text at once, while threads execute them: a
- * copy with the changes is prepared elsewhere and moved over the old pages by one mremap(2).
+ * page_swap.c: changes any bytes of whole pages of text at once, while threads execute them: a copy with the changes
+ * is prepared elsewhere and moved over the old pages by one mremap(2).
  *
- * A set comes here twice: commit_any() prepares the copies, and txn_change() (patch.c), which stores memory first, has
- * swaps_do() move them.
+ * A set comes here twice: commit_any() prepares the copies, and txn_change() (patch.c), which first stores to memory,
+ * calls swaps_do() to move them.
  *
- * The kernel holds mmap_lock for writing over the whole call. It unmaps the old pages and flushes
- * the TLB of every CPU that runs the process (mremap_to(), do_vmi_munmap(); tlb_finish_mmu() returns
- * when each has acknowledged) before it installs the first page of the copy (move_page_tables()), and
- * a fault in between waits for the lock (lock_vma_under_rcu() finds no mapping, or a detached one). So
- * an instruction, also one that crosses a page inside one run, is fetched whole from the old pages or
- * whole from the new ones. The barrier that follows (sync.c) discards what was fetched before.
- * mremap_to() and move_vma() (6.1; later vrm_*()) check addresses, limits and the segment's kind before
- * the unmapping. docs/live-patching.md has the argument in full.
+ * The kernel holds mmap_lock for writing over the whole call. It unmaps the old pages and flushes the TLB of every
+ * CPU that runs the process (mremap_to(), do_vmi_munmap(); tlb_finish_mmu() returns when each has acknowledged)
+ * before it installs the first page of the copy (move_page_tables()), and a fault in between waits for the lock
+ * (lock_vma_under_rcu() finds no mapping, or a detached one). So an instruction, even one that crosses a page inside
+ * one run, is fetched whole from the old pages or whole from the new ones. The barrier that follows (sync.c) discards
+ * what was fetched before. mremap_to() and move_vma() (6.1; later vrm_*()) check addresses, limits and the segment's
+ * kind before the unmapping. docs/live-patching.md has the argument in full.
  *
- * The copy is a private mapping of the same file at the same offset, so that /proc/self/maps,
- * profilers and uprobes see what they saw. It is never writable and executable.
+ * The copy is a private mapping of the same file at the same offset, so that /proc/self/maps, profilers and uprobes
+ * see what they saw. It is never writable and executable.
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -25,8 +24,8 @@
 #include "common/valgrind.h"
 #include "patch/patch.h"
 
-/* Pages without changes that a run may extend over, instead of becoming two runs: each run costs
- * a few system calls and up to two mappings. */
+/* The number of pages without changes that a run may extend over, instead of becoming two runs: each run costs a few
+ * system calls and up to two mappings. */
 #define GAP (2 * ETCH_PAGE)
 
 static struct swap_run run_space[4];
@@ -52,9 +51,8 @@ const struct segment *text_swappable(uint64_t at, unsigned size)
 	return text_segment(at, size, &m);
 }
 
-/* Finds the runs of a sorted list: pages with a word that has to be swapped, each with all words on
- * them. Puts the first `capacity` of them at `run`, and returns how many there are. -1: a word is where it cannot be
- * swapped. */
+/* Finds the runs of a sorted list: pages with a word that has to be swapped, each with all words on them. Stores the
+ * first `capacity` of them at `run`, and returns how many there are; or -1 if a word cannot be swapped. */
 static long runs_find(const struct list *l, struct swap_run *run, long capacity)
 {
 	struct swap_run r = {0};
@@ -101,8 +99,8 @@ struct change {
 	uint64_t new, mask;
 };
 
-/* Adds those of [*w, end) at `at`, and leaves *w after them. back: from new to old, where the new is still there.
- * Returns 0 if memory does not hold what is expected. */
+/* Adds the changes of [*w, end) at `at`, and leaves *w after them. back: changes new to old, where the new value is
+ * still there. Returns 0 if memory does not hold what is expected. */
 static int change_at(const struct word **w, const struct word *end, uint64_t at, uint64_t now, int back,
                      struct change *all)
 {
@@ -123,7 +121,7 @@ static uint64_t *copy_word(const struct swap_run *r, uint64_t at)
 	return (uint64_t *)(uintptr_t)(r->copy + (at - r->start));
 }
 
-/* Writes the present contents and the changes [*w, end) of a page into the copy, which holds the file's. */
+/* Writes the present contents of a page and the changes [*w, end) into the copy, which holds the file's contents. */
 static int page_fill(const struct word **w, const struct word *end, struct swap_run *r, uint64_t page, int back)
 {
 	static struct marks marks; /* not on the stack: libetch promises to use little of it */
@@ -149,16 +147,16 @@ static int page_fill(const struct word **w, const struct word *end, struct swap_
 	if (!marks.any || !marks_breakpoint(&marks, r->owner, page))
 		return 0;
 	r->breakpoints = 1;
-	/* After the change other words of the page may still be made, or an earlier run is being put
-	 * back: then it is better to keep a breakpoint than to fail. */
+	/* After the change other words of the page may still be made, or an earlier run is being put back; then it is
+	 * better to keep a breakpoint than to fail. */
 	if (!r->anonymous || back)
 		return 0;
-	/* The kernel would not find its uprobes in memory that is not the file's. valgrind runs another file, so that the
-	 * program's is not found; it makes breakpoints without changing code. */
+	/* The kernel would not find its uprobes in memory that does not belong to the file. valgrind runs another file,
+	 * so the program's file is not found; it makes breakpoints without changing code. */
 	return text_file_untouched(page) || valgrind_request(VALGRIND_RUNNING, 0, 0) ? 0 : ETCH_EBUSY;
 }
 
-/* Does the text still hold what the copy was made of? */
+/* Does the text still hold what the copy was made from? */
 static int run_same(const struct list *l, const struct swap_run *r)
 {
 	const struct word *w = l->word + r->first, *end = l->word + r->last;
@@ -183,7 +181,7 @@ static void run_drop(struct swap_run *r)
 	r->copy = 0;
 }
 
-/* Locks the copy if the text is locked: only then msync(2) refuses to invalidate. 0 or a negative errno. */
+/* Locks the copy if the text is locked: only then msync(2) refuses to invalidate. Returns 0 or a negative errno. */
 static long run_lock(const struct swap_run *r)
 {
 	uint64_t size = r->end - r->start;
@@ -193,7 +191,7 @@ static long run_lock(const struct swap_run *r)
 	return sys_call3(SYS_mlock, (long)r->copy, (long)size, 0);
 }
 
-/* Makes the copy of a run. 0 or an etch_error. */
+/* Makes the copy of a run. Returns 0 or an etch_error. */
 static int run_prepare(const struct list *l, struct swap_run *r, int back)
 {
 	uint64_t size = r->end - r->start;
@@ -239,9 +237,9 @@ void page_pause(unsigned tries)
 }
 
 /*
- * What mremap(2) checks, it checks before it unmaps; after that only an allocation inside the kernel can fail. The
+ * mremap(2) checks its arguments before it unmaps; after that only an allocation inside the kernel can fail. The
  * pages are then missing and the copy is still there, so the call is repeated until it succeeds; threads that fault
- * meanwhile return to the instruction (trap.c).
+ * in the meantime return to the instruction (trap.c).
  */
 long pages_move(uint64_t copy, uint64_t to, uint64_t size)
 {
@@ -262,7 +260,7 @@ long pages_move(uint64_t copy, uint64_t to, uint64_t size)
 	return ret == (long)to ? 0 : ret;
 }
 
-/* Moves the copy of a run over its pages. 0 or an etch_error. */
+/* Moves the copy of a run over its pages. Returns 0 or an etch_error. */
 static int run_move(struct swap_run *r)
 {
 	long ret = pages_move(r->copy, r->start, r->end - r->start);
@@ -276,9 +274,9 @@ static int run_move(struct swap_run *r)
 }
 
 /*
- * Separates the pages of each run from their mapping. That split is what costs mappings: each later
- * move frees one. So a process that is out of them is refused before the first page has
- * changed. The advice has no effect on pages that are about to be replaced.
+ * Separates the pages of each run from their mapping. This split is what costs mappings; each later move frees one.
+ * So a process that has run out of mappings is refused before the first page has changed. The advice has no effect on
+ * pages that are about to be replaced.
  */
 static int runs_split(const struct swaps *s)
 {
@@ -358,7 +356,7 @@ int swaps_do(struct swaps *s)
 
 void swaps_undo(struct swaps *s)
 {
-	/* What was not used makes room. */
+	/* Drops the copies that were not used, which frees memory. */
 	for (size_t i = 0; i < s->count; i++)
 		run_drop(&s->run[i]);
 	while (s->done--) {
@@ -419,8 +417,8 @@ static int commit_once(struct txn *t)
 	if (err)
 		return err;
 	t->swaps = swaps.count ? &swaps : NULL;
-	/* Between two stores to one site no signal handler of this thread runs: the lock blocks signals. Another process
-	 * that shares this memory may have created a thread since the plan was made. */
+	/* Between two stores to one site no signal handler of this thread runs, because the lock blocks signals. Another
+	 * process that shares this memory may have created a thread since the plan was made. */
 	err = t->needs_alone && !sync_alone() ? ETCH_ETHREADS : txn_change(t);
 	t->swaps = NULL;
 	swaps_end(&swaps);
@@ -443,7 +441,8 @@ int commit_any(struct txn *t)
 				t->text.word[i].swap = WORD_SWAP;
 		refused = commit_once(t);
 	}
-	/* The process had other threads, and may have none now: then stores need nothing of what swaps were refused. */
+	/* The process had other threads, and may have none now: then plain stores suffice, which need nothing that was
+	 * refused to the swaps. */
 	if (refused && !text_refused && swaps_any(&t->text) && t->alone < 0 && sync_alone()) {
 		for (i = 0; i < t->text.count; i++)
 			t->text.word[i].swap = WORD_STORE;
@@ -451,10 +450,10 @@ int commit_any(struct txn *t)
 		return commit_once(t);
 	}
 	err = refused;
-	/* A load that crosses a word is right as it is, if that is what the system refuses. */
+	/* If the system refuses to change a load that crosses a word, the load is correct as it is. */
 	if (refused && swaps_cancel_optional(&t->text))
 		err = commit_once(t);
-	/* A policy stays. Were it tried with each set, readers would see each value come, go and come again. */
+	/* A policy does not change. If it were tried with each set, readers would see each value come, go and come. */
 	if (refused == ETCH_EPERM && !err)
 		swap_refused = 1;
 	return err;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * parts.h: what a static program may lack of libetch (enum etch_part of etch/format.h). The core, which every program
- * has, changes what imv_read makes in a module of the link step. All else it reaches through these tables, of which
- * one that is not linked is null. What names a part links it: etch/branch.h and others by its symbol, the files here by
- * PART_NEEDS.
+ * parts.h: the parts of libetch that a static program may lack (enum etch_part of etch/format.h). The core, which
+ * every program has, changes the sites that imv_read makes in a module of the link step. It reaches everything else
+ * through these tables; a table that is not linked is null. Whatever names a part links it: etch/branch.h and others
+ * by its symbol, the files here by PART_NEEDS.
  *
  * The core never leaves out what a module asks for: a module whose tables need a part that is missing is `bad`
  * (module_new()), and sets of its objects return ETCH_EFORMAT.
@@ -13,11 +13,12 @@
 
 #include "patch/patch.h"
 
-/* Weak, so that no archive member is linked for it. Their definitions are hidden, so that no other copy of libetch
- * serves; the references are not, since gold's hidden ones that are undefined get the load address. */
+/* The references are weak, so that no archive member is linked for them. The definitions are hidden, so that no other
+ * copy of libetch serves; the references are not hidden, because gold gives undefined hidden references the load
+ * address. */
 #define PART_TABLE(type, name) extern const struct type name __attribute__((weak))
 
-/* The word of a part in the program, and the symbol by which others name it. */
+/* The word of a part in the program, and the symbol by which other files name the part. */
 #define PART_WORD(number, symbol)                                                                   \
 	__asm__(".pushsection " ETCH_SEC_PART ",\"aR\",@progbits\n\t.balign 4\n\t.globl " symbol "\n\t" \
 	        ".type " symbol ", @object\n\t.size " symbol ", 4\n" symbol ":\t.long " #number "\n\t.popsection")
@@ -25,21 +26,23 @@
 
 /* ---- other modules, and those that the link step has not seen (other_modules.c) ---------------------- */
 
-/* What a module's tables have. */
+/* The number of entries of each kind in a module's tables. */
 struct counts {
 	size_t own[SITES_KINDS], got, objects, facts;
-	size_t pairs;        /* rows of indexes, which come one after the other from `far` on */
+	size_t pairs;        /* rows of the indexes, which follow one another from `far` on */
 	int rising, falling; /* order of the objects' addresses in the table */
 };
 
 struct part_others {
-	/* Checks and counts the sites that the core does not: of an unlinked module, and those through the GOT. */
+	/* Checks and counts the sites that the core does not handle: those of an unlinked module, and those through the
+	 * GOT. */
 	int (*count)(const struct module *m, struct counts *c);
-	/* Fills in objects in any order and the indexes by address, and folds facts into objects. 0: no memory. */
+	/* Fills in objects in any order and the indexes by address, and folds facts into objects. Returns 0 without
+	 * memory. */
 	int (*fill)(struct module *m, const struct counts *c);
-	/* Applies the facts of a new module to others, and theirs to it. */
+	/* Applies the facts of a new module to other modules, and theirs to it. */
 	void (*fold)(struct module *m);
-	/* Plans the sites of a set that the core does not find: by the indexes. */
+	/* Plans the sites of a set that the core does not find, by the indexes. */
 	int (*plan_reads)(struct txn *t, struct range_read *r);
 	/* Plans what reaches objects of other modules, of a linked module. */
 	void (*plan_far)(struct txn *t, const struct module *m);
@@ -47,7 +50,7 @@ struct part_others {
 	void (*arm)(struct module *m);
 	/* Are these bytes the immediate form of any value? */
 	int (*is_immediate)(const struct etch_imv *e, const uint8_t *bytes);
-	/* As module_copied(). */
+	/* module_copied() */
 	int (*copied)(uint64_t at, uint64_t size);
 };
 PART_TABLE(part_others, part_others);
@@ -55,14 +58,14 @@ PART_TABLE(part_others, part_others);
 /* ---- every site (objects.c) ------------------------------------------------------------------ */
 
 struct part_objects {
-	/* Every form, as encoders.c. */
+	/* Every form: see encoders.c. */
 	unsigned (*size)(unsigned form);
 	struct etch_form_info (*info)(unsigned form);
 	unsigned (*load)(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);
 	unsigned (*imm)(const struct etch_imv *e, uint64_t value, uint8_t out[16]);
 	unsigned (*flags)(const struct etch_imv_more *m, unsigned flags, unsigned len, uint8_t out[16]);
 	int (*valid)(const struct module *m, const struct etch_imv *e, int call);
-	/* The tables of calls, each record. */
+	/* Is each record of the tables of calls well formed? */
 	int (*tables_ok)(const struct module *m);
 	/* Plans a call, or a load of more than 8 bytes. */
 	int (*plan)(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
@@ -71,27 +74,29 @@ struct part_objects {
 	int (*plan_inlines)(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
 	/* Plans the calls of a linked module that the link step could not bake. */
 	void (*plan_late)(struct txn *t, const struct module *m);
-	/* As txn_commit(). */
+	/* txn_commit() for a change that the core cannot make. */
 	int (*commit)(struct txn *t);
 	/* Pages of text (page_swap.c, text_file.c). */
 	int (*swaps_do)(struct swaps *s);
 	void (*swaps_undo)(struct swaps *s);
-	/* Stores to read-only pages of data without opening them (data_swap.c). */
+	/* Stores to read-only pages of data without making them writable (data_swap.c). */
 	long (*data_swap_prepare)(const struct list *l);
 	long (*data_swap)(const struct list *l);
 	void (*data_swap_undo)(const struct list *l);
 	void (*data_swap_end)(void);
-	/* For a set whose pages cannot be replaced: turns what is on the read-only pages of a list into loads and opens
-	 * them; and arms that again (give_up.c). 0 or an etch_error. */
+	/* For a set whose pages cannot be replaced: the first turns the objects on the read-only pages of a list into
+	 * loads and makes the pages writable; the second arms the objects again (give_up.c). They return 0 or an
+	 * etch_error. */
 	int (*pages_release)(const struct list *l);
 	void (*pages_rearm)(const struct list *l);
-	/* A set has changed code: is it one of too many in a short time? Then the object becomes loads (give_up.c). */
+	/* Called after a set has changed code: if it is one of too many in a short time, the object becomes loads
+	 * (give_up.c). */
 	void (*sets_count)(uint64_t at);
-	/* In the child of a fork: makes whole what a thread was changing that the child does not have (give_up.c). */
+	/* Called in the child of a fork: completes the work of threads that the child does not have (give_up.c). */
 	void (*recover)(void);
 	void (*identify)(struct image *im, const char *path);
 	void (*forget)(const struct image *im);
-	/* Pages of a module are about to become read-only: prepares for a store to them. 0 or an etch_error. */
+	/* Called before pages of a module become read-only: prepares for a store to them. Returns 0 or an etch_error. */
 	int (*guard)(struct module *m, uint64_t from, uint64_t to);
 };
 PART_TABLE(part_objects, part_objects);

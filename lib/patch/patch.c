@@ -2,15 +2,15 @@
 /*
  * patch.c: changes memory and instructions as one transaction.
  *
- * Everything is planned first (plan.c). Then the pages of text are made writable (W is added, X never
- * removed), memory is stored, text is stored, membarrier(2) makes every thread of the process pass a serializing
- * instruction, and the pages are protected again. A failure before the barrier is rolled back while the pages are still
- * writable. Read-only pages of variables are replaced and not opened while there are other threads (data_swap.c),
- * except in a static program that has nothing but imv_read and imv_set: there nothing can be given up.
+ * Everything is planned first (plan.c). Then the pages of text are made writable (W is added, X never removed), the
+ * new values are stored to memory, then to text, membarrier(2) makes every thread of the process pass a serializing
+ * instruction, and the pages are protected again. A failure before the barrier is rolled back while the pages are
+ * still writable. While there are other threads, read-only pages of variables are replaced, not made writable
+ * (data_swap.c), except in a static program that links only imv_read and imv_set: there nothing can be given up.
  *
- * A site is one instruction. Inside one aligned 8-byte word it is replaced by one aligned store: by
- * AMD64 APM vol. 2, 7.6.1, another processor then executes either the old or the new
- * instruction. Any other site is replaced with its page (page_swap.c).
+ * A site is one instruction. Inside one aligned 8-byte word it is replaced by one aligned store: by AMD64 APM vol. 2,
+ * 7.6.1, another processor then executes either the old or the new instruction. Any other site is replaced with its
+ * page (page_swap.c).
  */
 #include <errno.h>
 
@@ -20,19 +20,19 @@
 /* ---- protection -------------------------------------------------------------- */
 
 /*
- * Pages of one segment of text without changes that a run extends over. Each run costs a system call, and, since
- * private pages that once were writable count against the commit limit and others do not (VM_ACCOUNT), two mappings for
- * good. The pages between are not written to, so that they stay shared; but each costs an invalidation in the TLB.
- * A change that would make more than TEXT_RUNS runs extends them further, up to the whole segment.
+ * The number of pages without changes, of one segment of text, that a run extends over. Each run costs a system call,
+ * and two mappings for good, because private pages that once were writable count against the commit limit and others
+ * do not (VM_ACCOUNT). The pages in between are not written to, so they stay shared; but each costs an invalidation
+ * in the TLB. A change that would make more than TEXT_RUNS runs extends them further, up to the whole segment.
  */
 #define TEXT_GAP  (32 * ETCH_PAGE)
 #define TEXT_RUNS 4
 
 /*
  * Opens (adds W) or closes the pages of a list, with one mprotect(2) per run of pages that are at most `gap` bytes
- * apart; of data only the pages that are read-only outside a set. The closed protection of a page is that of its
- * segment, so text gets back exactly what it had. Opening ends at the first failure, closing does not. Returns 0 or a
- * negative errno.
+ * apart; of data, only the pages that are read-only outside a set. The closed protection of a page is that of its
+ * segment, so text gets back exactly the protection it had. Opening ends at the first failure, closing does not.
+ * Returns 0 or a negative errno.
  */
 static long pages_protect(const struct list *l, int text, int open, uint64_t gap)
 {
@@ -83,14 +83,14 @@ static long pages_protect(const struct list *l, int text, int open, uint64_t gap
 }
 
 /*
- * Closes the pages. Closing removes a permission, which no policy refuses. At the limit of
- * mappings it can fail when the open page was merged with a neighbour and the kernel cannot split
- * them again: by then the change is complete and remains, and the next set on the page closes it.
+ * Closes the pages. Closing removes a permission, which no policy refuses. At the limit of mappings it can fail if
+ * the open page was merged with a neighbour and the kernel cannot split them again: by then the change is complete
+ * and remains, and the next set on the page closes it.
  */
 static void pages_close(const struct list *l, int text, uint64_t gap)
 {
 	if (pages_protect(l, text, 0, gap))
-		pages_protect(l, text, 0, 0); /* perhaps the program has unmapped something between */
+		pages_protect(l, text, 0, 0); /* perhaps the program has unmapped pages in between */
 }
 
 /* The gap with which the words of a list are in at most TEXT_RUNS runs, if they are in one segment. */
@@ -113,9 +113,9 @@ static uint64_t text_gap(const struct list *l)
 	}
 }
 
-/* Opens the pages of text. Where the system has not enough memory for the pages between (strict overcommit), or the
- * program has unmapped some of them, nearer ones, and then only those that are written to. Changes `gap` to what closes
- * them. 0 or a negative errno. */
+/* Opens the pages of text. If the system has not enough memory for the pages in between (strict overcommit), or the
+ * program has unmapped some of them, tries with a smaller gap, and then opens only the pages that are written to.
+ * Changes `gap` to the one that closes them. Returns 0 or a negative errno. */
 static long text_open(const struct list *l, uint64_t *gap)
 {
 	long ret;
@@ -134,9 +134,9 @@ typedef uint16_t __attribute__((aligned(1), may_alias)) u16_any;
 typedef uint32_t __attribute__((aligned(1), may_alias)) u32_any;
 
 /*
- * On a page that only sets may write to, the whole word by one store: a site that reads two fields
- * sees both or neither. Elsewhere only the bytes of the change, since the program may be storing to its
- * neighbours: each field of 1, 2, 4 or 8 bytes by one store, other sizes in parts, each aligned.
+ * On a page that only sets may write to, one store writes the whole word, so that a site that reads two fields sees
+ * both or neither. Elsewhere only the bytes of the change are written, because the program may be storing to their
+ * neighbours: each field of 1, 2, 4 or 8 bytes by one store, other sizes in parts, each of them aligned.
  */
 static void data_store(const struct word *w, uint64_t value)
 {
@@ -161,8 +161,8 @@ static void data_store(const struct word *w, uint64_t value)
 	}
 }
 
-/* Changes one site. Its neighbours in the word are read from memory now: a debugger may have set a breakpoint there
- * since the plan was made. Several entries for one instruction have the same bytes. */
+/* Changes one site. Its neighbours in the word are read from memory now, because a debugger may have set a breakpoint
+ * there since the plan was made. Several entries for one instruction have the same bytes. */
 static int text_store(const struct word *w, uint64_t from, uint64_t to)
 {
 	uint64_t now = word_load(w->at);
@@ -183,7 +183,8 @@ static int is_guarded(const struct word *w)
 	return m && module_page_readonly(m, w->at);
 }
 
-/* Are the pages to be replaced? With one thread nobody stores while they are open, and to open them is cheaper. */
+/* Are the pages to be replaced? With one thread nobody stores to them while they are open, and opening them is
+ * cheaper. */
 static int data_by_swap(const struct txn *t)
 {
 	size_t i;
@@ -193,7 +194,8 @@ static int data_by_swap(const struct txn *t)
 	return i < t->data.count && (sync_had_threads() || !(t->alone >= 0 ? t->alone : sync_alone()));
 }
 
-/* Stores memory, or with `back` what it was. 0, or an etch_error and nothing has changed; never with `back`. */
+/* Stores the new values to memory, or with `back` the old ones. Returns 0, or an etch_error and then nothing has
+ * changed; with `back` it cannot fail. */
 static int data_change(struct txn *t, int back)
 {
 	const struct list *l = &t->data;
@@ -236,7 +238,7 @@ static void changes_undo(struct txn *t, size_t stored)
 	sync_cores();
 }
 
-/* Stores memory, then changes text. alone: no barrier for other threads is to be had. */
+/* Stores to memory, then changes text. alone: there is no barrier for other threads. */
 static int changes_do(struct txn *t, int alone)
 {
 	size_t stored = 0;

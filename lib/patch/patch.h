@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * patch.h: a change of memory and instructions, from its plan to the barrier. In order of
- * dependency, users first: patch.c (the change), page_swap.c, breakpoints.c, text_file.c, plan_object.c, plan.c,
- * plan_wide.c, inline.c, pv.c, site_bytes.c, sync.c, list_sort.c, patch_list.c. parts.h says which the core has.
+ * patch.h: a change of memory and instructions, from its plan to the barrier. In order of dependency, users first:
+ * patch.c (the change), page_swap.c, breakpoints.c, text_file.c, plan_object.c, plan.c, plan_wide.c, inline.c, pv.c,
+ * site_bytes.c, sync.c, list_sort.c, patch_list.c. parts.h says which of them the core has.
  */
 #ifndef ETCH_LIB_PATCH_PATCH_H
 #define ETCH_LIB_PATCH_PATCH_H
@@ -25,40 +25,40 @@ struct word {
 enum word_swap {
 	WORD_STORE,         /* by one store */
 	WORD_SWAP,          /* with its page */
-	WORD_SWAP_OPTIONAL, /* with its page; if that is refused, it may stay */
+	WORD_SWAP_OPTIONAL, /* with its page; if that is refused, the word may stay unchanged */
 	WORD_SWAP_ALONG,    /* with its page, which is swapped for another word's sake */
 	WORD_DROPPED,       /* not at all */
 };
 
-/* Words that need no mapping; enough for a batch of 100 variables. */
+/* The number of words that need no mapping; enough for a batch of 100 variables. */
 #define LIST_FIXED 128
-/* Data words on the caller's stack; etch/imv.h promises to use little of it. */
+/* The number of data words on the caller's stack; etch/imv.h promises to use little of it. */
 #define LIST_STACK 16
 
 struct list {
 	struct word *word;
-	struct word *fixed; /* the initial room, not mapped */
+	struct word *fixed; /* the initial array, which is not mapped */
 	size_t count, capacity;
 };
 
 /* The first byte that a word changes. */
 static inline uint64_t word_first(const struct word *w) { return w->at + (unsigned)__builtin_ctzll(w->mask) / 8; }
 
-/* Releases the room, except for the last one of text. Text lists are used under the lock. */
+/* Releases the list's memory, except for the last array of text. Text lists are used under the lock. */
 void list_end(struct list *l);
-/* Makes room for this many words. flags: MAP_POPULATE if all of it will be used, which avoids most page faults. 0 or
- * ETCH_ENOMEM. */
+/* Makes the list large enough for this many words. flags: MAP_POPULATE if all of the memory will be used, which
+ * avoids most page faults. Returns 0 or ETCH_ENOMEM. */
 int list_capacity(struct list *l, size_t capacity, int text, int flags);
-/* Adds a word. 0 or ETCH_ENOMEM. */
+/* Adds a word. Returns 0 or ETCH_ENOMEM. */
 int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t mask, int text);
-/* Sorts by address; stable. 0 or ETCH_ENOMEM. (list_sort.c) */
+/* Sorts by address; the sort is stable. Returns 0 or ETCH_ENOMEM. (list_sort.c) */
 int list_sort(struct list *l);
-/* In the child of a fork(2): no other thread uses a list. */
+/* Called in the child of a fork(2), where no other thread uses a list. */
 void list_fork(void);
 
 /* ---- memory, a word at a time ------------------------------------------------ */
 
-/* An aligned word may have more bytes than the object: AddressSanitizer would report these. */
+/* An aligned word may have more bytes than the object, which AddressSanitizer would report. */
 static inline __attribute__((no_sanitize("address"))) uint64_t word_load(uint64_t at)
 {
 	return __atomic_load_n((const uint64_t *)(uintptr_t)at, __ATOMIC_RELAXED);
@@ -108,25 +108,25 @@ static inline int same_bytes(const uint8_t *a, const uint8_t *b, unsigned n) { r
 
 /* The state of the bytes at a site. */
 enum site_state {
-	SITE_LOAD,      /* or an indirect call */
-	SITE_IMMEDIATE, /* for the value in memory; a direct call to it */
+	SITE_LOAD,      /* a load or an indirect call */
+	SITE_IMMEDIATE, /* an immediate for the value in memory, or a direct call to it */
 	SITE_INLINE,    /* the body of the function in memory's slot, as far as is known */
 	SITE_STALE,     /* an immediate or a call for another value */
 	SITE_BUSY,      /* 0xcc, a breakpoint */
 	SITE_UNKNOWN,
 };
 enum site_state site_state(const struct etch_imv *e, uint64_t object);
-/* As site_state(), for these bytes instead of the site's. */
+/* site_state() for these bytes instead of the site's. */
 enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
 
-/* Encodes the immediate form for a value. Returns its length, 0 if there is none. (encoders.c) */
+/* Encodes the immediate form for a value. Returns its length, or 0 if there is none. (encoders.c) */
 unsigned immediate_form(const struct etch_imv *e, uint64_t value, uint8_t out[16]);
 /* Are these bytes the immediate form of any value? (plan_object.c) */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes);
 
 /* ---- plans (plan.c) ------------------------------------------------ */
 
-/* Both images of the site planned last: neighbours in a table are often alike. */
+/* Both images of the site that was planned last, because neighbours in a table are often alike. */
 struct memo {
 	uint64_t object;
 	uint32_t shape;
@@ -141,7 +141,7 @@ struct target {
 	struct etch_pv_body body;
 };
 
-/* Both values of the slot planned last, which many sites may call through. */
+/* Both values of the slot that was planned last, because many sites may call through it. */
 struct slot {
 	uint64_t at;
 	struct target old, new;
@@ -156,11 +156,11 @@ struct txn {
 	int text_refused;              /* text may not be made writable */
 	int data_swapped;              /* read-only pages of variables are replaced, not opened */
 	int data_refused;              /* read-only pages of variables cannot be replaced */
-	struct swaps *swaps;           /* prepared ones, or null */
-	size_t sites;                  /* to be changed, including duplicates */
-	const struct segment *segment; /* swappable text where the site was that was asked for last */
+	struct swaps *swaps;           /* the prepared swaps, or null */
+	size_t sites;                  /* number of sites to be changed, including duplicates */
+	const struct segment *segment; /* swappable text with the site that was asked for last */
 	struct slot slot;
-	struct word fixed[LIST_STACK]; /* initial room of the data list */
+	struct word fixed[LIST_STACK]; /* initial array of the data list */
 };
 
 enum plan {
@@ -172,58 +172,59 @@ enum plan {
 void txn_begin(struct txn *t);
 /* Called under the lock. */
 void txn_end(struct txn *t);
-/* Makes room for changes of this many sites, if memory allows, which makes adding them cheaper.
+/* Makes the list large enough for changes of this many sites, if memory allows, which makes adding them cheaper.
  * Called under the lock. */
 void txn_reserve(struct txn *t, size_t sites);
-/* Reads memory, drops stores that change nothing, and plans every armed site that the others touch.
- * Stores are in order of addresses. Called under the lock. 0 or an etch_error. */
+/* Reads memory, drops stores that change nothing, and plans every armed site that the others touch. Stores are in
+ * order of addresses. Called under the lock. Returns 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
 /* Stores of a module's objects in one range. */
 struct range_read {
 	const struct module *owner;
 	uint64_t from, to;
-	const struct object *o; /* of the site before, or null */
+	const struct object *o; /* the object of the site before, or null */
 };
-/* Plans a site that reads from `at`, before the range's end, if what it reads is stored to and armed. */
+/* Plans a site that reads from `at`, before the range's end, if the bytes that it reads are stored to and armed. */
 int txn_plan_read(struct txn *t, struct range_read *r, const struct etch_imv *e, uint64_t at);
 /* plan_object.c: plans the sites that indexes lead to (struct part_others). */
 int plan_reads(struct txn *t, struct range_read *r);
-/* Plans calls in place and static branches on what overlaps [from, to); with PLAN_SET only of armed objects. */
+/* Plans calls in place and static branches that depend on bytes in [from, to); with PLAN_SET only those of armed
+ * objects. */
 int txn_plan_tables(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
-/* plan_object.c: plans all sites of one object. own: null, or, for objects in ascending order, the
- * positions in the module's sites to continue from, initially 0. 0 or an etch_error. */
+/* plan_object.c: plans all sites of one object. own: null, or, for objects in ascending order, the positions in the
+ * module's sites to continue from, initially 0. Returns 0 or an etch_error. */
 int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_t own[SITES_KINDS]);
 /* plan_wide.c: is this the only thread? */
 int txn_alone(struct txn *t);
-/* plan_wide.c: what the core does not plan by itself (struct part_objects). */
+/* plan_wide.c: plans the sites that the core does not plan by itself (struct part_objects). */
 int plan_any(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 int plan_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
-/* Plans one site that reads from `at`, which is in object `o`. 0 or an etch_error. */
+/* Plans one site that reads from `at`, which is in object `o`. Returns 0 or an etch_error. */
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan);
 /* The value of [at, at+size) after the stores of this transaction. size <= 8. */
 uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
 /* Adds the words that change these bytes of text by stores. (plan_wide.c) */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
-/* Adds new bytes, at most 8, for a site that is one instruction before and after, wherever it lies. is_load: it may
- * stay as it is if the system refuses. */
+/* Adds new bytes, at most 8, for a site that is one instruction before and after, wherever it lies. is_load: the site
+ * may stay as it is if the system refuses the change. */
 int txn_site(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
 
-/* etch_set_batch() (imv.c). in_order: puts the words of several in order; null for one. */
+/* etch_set_batch() (imv.c). in_order: puts the words of several changes in order; null for one change. */
 int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *));
 
-/* Turns the sites of one object into loads, as etch_release does (rearm.c). 0 or an etch_error. */
+/* Turns the sites of one object into loads, as etch_release does (rearm.c). Returns 0 or an etch_error. */
 int object_release(struct module *m, size_t object);
 
-/* Arms what was given up with the page of an address, as etch_sync does. */
+/* Arms the objects that were given up with the page of an address, as etch_sync does. */
 void page_rearm(struct module *m, uint64_t at);
 
 /* ---- the change (patch.c) ----------------------------------------------- */
 
-/* Makes the changes. 0, or an etch_error after undoing all of them. */
+/* Makes the changes. Returns 0, or an etch_error after undoing all of them. */
 int txn_commit(struct txn *t);
-/* The same, with the swaps that t->swaps has prepared, and otherwise by stores alone. */
+/* The same, with the swaps that t->swaps has prepared, and the other words by stores alone. */
 int txn_change(struct txn *t);
-/* The same, whatever they are (page_swap.c; struct part_objects). */
+/* The same for any change (page_swap.c; struct part_objects). */
 int commit_any(struct txn *t);
 
 /* ---- whole pages (page_swap.c) ---------------------------------------------------- */
@@ -231,110 +232,111 @@ int commit_any(struct txn *t);
 /* A run of adjacent pages of one segment that are replaced together. */
 struct swap_run {
 	uint64_t start, end;
-	uint64_t copy;      /* the mapping that is to replace it; 0: none */
+	uint64_t copy;      /* the mapping that is to replace the pages; 0: none */
 	size_t first, last; /* its words in the list */
 	struct module *owner;
 	const struct segment *segment;
 	int required;    /* it has a word that must change */
-	int anonymous;   /* the copy is not of the file */
-	int breakpoints; /* there may be some on its pages */
+	int anonymous;   /* the copy is not a mapping of the file */
+	int breakpoints; /* there may be breakpoints on its pages */
 	int moved;
 };
 
 struct swaps {
 	struct list *text;
 	struct swap_run *run;
-	size_t count, done; /* done: runs before this one have been moved */
+	size_t count, done; /* done: the runs before this one have been moved */
 };
 
-/* The segment of [at, at+size) if its pages can be replaced: it is readable and executable, and nothing else. Or null.
- */
+/* The segment of [at, at+size) if its pages can be replaced, that is, if it is readable and executable, and nothing
+ * else; or null. */
 const struct segment *text_swappable(uint64_t at, unsigned size);
-/* The system's policy has refused a swap: sites that may stay loads do. Under the lock. */
+/* The system's policy has refused a swap, so sites that may stay loads do. Used under the lock. */
 extern int swap_refused;
-/* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored
- * there becomes WORD_SWAP_ALONG; one that may stay and whose page has no copy, WORD_DROPPED. One at
- * a time, under the lock. 0, or an etch_error and nothing to end. */
+/* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored there becomes
+ * WORD_SWAP_ALONG; one that may stay and whose page has no copy becomes WORD_DROPPED. Only one at a time, under the
+ * lock. Returns 0, or an etch_error, and then there is nothing to end. */
 int swaps_prepare(struct swaps *s, struct list *text);
-/* Moves the copies over the pages. 0, or an etch_error with some of them moved. */
+/* Moves the copies over the pages. Returns 0, or an etch_error with some of them moved. */
 int swaps_do(struct swaps *s);
-/* Puts the old contents of what was moved back. */
+/* Puts the old contents of the moved runs back. */
 void swaps_undo(struct swaps *s);
-/* Releases what was not moved. */
+/* Releases the copies that were not moved. */
 void swaps_end(struct swaps *s);
-/* Drops the words that may stay. Were there any? */
+/* Drops the words that may stay. Returns whether there were any. */
 int swaps_cancel_optional(struct list *text);
-/* Moves the mapping [copy, copy+size) over [to, to+size). 0, or a negative errno and nothing has changed. */
+/* Moves the mapping [copy, copy+size) over [to, to+size). Returns 0, or a negative errno, and then nothing has
+ * changed. */
 long pages_move(uint64_t copy, uint64_t to, uint64_t size);
-/* Waits a millisecond between tries of what must succeed; after ten seconds of them the process ends with a message. */
+/* Waits a millisecond between attempts at an operation that must succeed; after ten seconds of them the process ends
+ * with a message. */
 void page_pause(unsigned tries);
 
 /* ---- breakpoints on pages that are swapped (breakpoints.c) -------------------------- */
 
-/* Bytes of a page, one bit each. */
+/* A set of bytes of a page, one bit each. */
 struct marks {
 	uint64_t bits[ETCH_PAGE / 64];
 	int any;
 };
 
-/* Marks the bytes of a word that are 0xcc, and neither in the file nor in what a change replaces. */
+/* Marks the bytes of a word that are 0xcc, and are neither 0xcc in the file nor replaced by the change. */
 void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64_t mask);
-/* Is a marked byte anything but part of an immediate that libetch wrote? Clears those that are. */
+/* Is a marked byte not a part of an immediate that libetch wrote? Clears the marks of those that are. */
 int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page);
-/* Before the last comparison of a page with its copy. */
+/* Called before the last comparison of a page with its copy. */
 long breakpoints_watch(void);
-/* May a debugger have changed the page between then and its swap? */
+/* May a debugger have changed the page between that call and its swap? */
 int breakpoints_may_differ(long watch);
-/* Replaces what may be breakpoints by the code of the file. */
+/* Replaces the bytes that may be breakpoints by the code of the file. */
 void breakpoints_drop(const struct swap_run *r);
 
 /* ---- pages of data (data_swap.c) -------------------------------------------------- */
 
-/* Prepares copies of the pages, read-only outside a set, on which a list has words; it is sorted by address. One at a
- * time, under the lock. 0, or a negative errno and nothing to end. */
+/* Prepares copies of the pages, read-only outside a set, on which a list has words; the list is sorted by address.
+ * Only one at a time, under the lock. Returns 0, or a negative errno, and then there is nothing to end. */
 long data_swap_prepare(const struct list *l);
-/* Stores the words by moving the copies over the pages. 0, or a negative errno and nothing has changed. */
+/* Stores the words by moving the copies over the pages. Returns 0, or a negative errno with nothing changed. */
 long data_swap(const struct list *l);
 /* Puts the old words back. */
 void data_swap_undo(const struct list *l);
-/* Releases what was not moved. */
+/* Releases the copies that were not moved. */
 void data_swap_end(void);
-/* In the child of a fork: forgets copies that another thread was preparing. */
+/* Called in the child of a fork: forgets the copies that another thread was preparing. */
 void data_swap_forget(void);
 
 /* ---- the file of a module (text_file.c) ---------------------------------------- */
 
-/* Maps pages of a module's segment privately and writable; anonymous ones, which hold zeros, if the
- * file is not to be had. The address, or a negative errno. */
+/* Maps pages of a module's segment privately and writable; the pages are anonymous, and hold zeros, if the file is
+ * not available. Returns the address, or a negative errno. */
 long text_file_map(const struct module *m, const struct segment *s, uint64_t page, uint64_t size, int *anonymous);
-/* Notes that anonymous pages have replaced these. */
+/* Notes that anonymous pages have replaced these pages. */
 void text_file_left(uint64_t start, uint64_t end);
-/* Can no uprobe be in this page: because nobody has written to it, or it is anonymous? */
+/* Is it impossible that a uprobe is in this page, because nobody has written to it, or because it is anonymous? */
 int text_file_untouched(uint64_t page);
-/* Bytes of the code of a module that are this process's own copies; 0 also if nobody can tell. */
+/* The number of bytes of a module's code that are this process's own copies; also 0 if that cannot be found out. */
 uint64_t text_file_private(const struct image *im);
 
 /* ---- synchronization (sync.c) ---------------------------------------------------- */
 
-/* Can membarrier(2) synchronize other threads, now? */
+/* Can membarrier(2) synchronize other threads now? */
 int sync_available(void);
 /* Is this the only thread of the process, as far as is known? */
 int sync_alone(void);
-/* The process whose memory this is. */
+/* Notes the ID of the process whose memory this is. */
 void sync_process_is(long pid);
-/* Has the process had other threads? 0: no, or that is not known. */
+/* Has the process had other threads? 0 means that it has not, or that this is unknown. */
 int sync_had_threads(void);
-/* Makes all threads execute a serializing instruction before they continue. 0 or ETCH_ENOSYNC. */
+/* Makes all threads execute a serializing instruction before they continue. Returns 0 or ETCH_ENOSYNC. */
 int sync_cores(void);
 /* The same for this thread only. */
 void sync_self(void);
-/* Tells valgrind that the code in [from, to) has changed: it caches translations of code mapped
- * from files. */
+/* Tells valgrind that the code in [from, to) has changed, because it caches what it translated of mapped files. */
 void sync_valgrind(uint64_t from, uint64_t to);
 
 /* ---- calls compiled in place (inline.c) -------------------------------------- */
 
-/* Plans the calls whose slot has a byte in [from, to); with PLAN_SET only if its object is armed. */
+/* Plans the calls whose slot has a byte in [from, to); with PLAN_SET, only if the slot's object is armed. */
 int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
 /* For etch_verify and etch_info. */
 long inlines_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
@@ -342,13 +344,13 @@ void inlines_info(const struct module *m, struct etch_info *info);
 
 /* ---- the target of a call (pv.c) -------------------------------------------- */
 
-/* Determines the body of the function at t->at, if it may be inlined. `use`: its bytes are about
- * to be written. Called under the lock. */
+/* Determines the body of the function at t->at, if it may be inlined. `use`: its bytes are about to be written.
+ * Called under the lock. */
 void pv_target(struct target *t, int use);
 /* Is the function's code unknown: in no registered module, or with a breakpoint? */
 int pv_unknown(uint64_t target);
-/* Are the bytes at this site etch's form of some function's body? Returns the number of
- * instructions (a nop is one), or 0. */
+/* Are the bytes at this site the form that etch writes for some function's body? Returns the number of instructions
+ * (a nop is one), or 0. */
 unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *bytes);
 /* Are the bytes a direct call or jump to any address? */
 int pv_some_direct(const struct etch_imv *e, const uint8_t *bytes);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * patch_list.c: lists of the words that a change consists of. They are on the caller's
- * stack or in separate mappings, without malloc, which may be what is being patched.
+ * patch_list.c: lists of the words that a change consists of. They are on the caller's stack or in separate mappings,
+ * without malloc, because malloc may be the code that is being patched.
  */
 #include <string.h>
 
 #include "patch/patch.h"
 #include "common/sys.h"
 
-/* The list of text words; there is only one at a time, under the lock. The largest room that it had is kept, since a
- * new one costs a page fault for every 128 sites. */
+/* The list of text words; there is only one at a time, under the lock. The largest array that it had is kept, because
+ * a new one costs a page fault for every 128 sites. */
 static struct word text_space[LIST_FIXED];
 static struct word *text_room = text_space;
 static size_t text_capacity = LIST_FIXED;
 #define KEPT_MAX ((size_t)64 << 10) /* maximum number of words kept: 2 MiB */
 
-/* For one thread's list of data words that exceeds its stack space; other threads map theirs. */
+/* For one thread's list of data words that exceeds the thread's stack space; other threads map theirs. */
 static struct word data_space[LIST_FIXED];
 static int data_taken;
 
@@ -73,7 +73,8 @@ int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t m
 
 	if (err)
 		return err;
-	/* Fields, not a struct: -Os copies one by a string instruction, which takes longer than all the rest. */
+	/* Fields, not a struct: -Os copies a struct by a string instruction, which takes longer than everything else
+	 * here. */
 	w = &l->word[l->count++];
 	w->at = at;
 	w->old = old;
@@ -86,7 +87,7 @@ int list_add(struct list *l, uint64_t at, uint64_t old, uint64_t new, uint64_t m
 void list_fork(void)
 {
 	data_taken = 0;
-	/* Another thread may have been making more room. */
+	/* Another thread may have been enlarging the array. */
 	text_room = text_space;
 	text_capacity = LIST_FIXED;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plan.c: plans a set, in this order (to be read from the end): finds the sites that read what it stores
- * (txn_plan_stores()), decides for each whether it follows and what it becomes (txn_plan_site()), and adds the word of
- * text, with the bytes that are expected there (txn_site()). What the core does not know is planned in plan_wide.c.
+ * plan.c: plans a set in three steps (best read from the end of the file): it finds the sites that read the bytes
+ * that the set stores (txn_plan_stores()), decides for each whether it follows and what it becomes (txn_plan_site()),
+ * and adds the word of text, with the bytes that are expected there (txn_site()). Sites that the core does not know
+ * are planned in plan_wide.c.
  */
 #include "patch/parts.h"
 #include "shared/search.h"
@@ -58,12 +59,12 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 	k->old_length = immediate_image(e, old, &k->old);
 	k->new = k->old;
 	k->new_length = new == old ? k->old_length : immediate_image(e, new, &k->new);
-	if (e->form == ETCH_FORM_MOV64 && ((old | new) >> 32)) /* may be a lea: for this site alone */
+	if (e->form == ETCH_FORM_MOV64 && ((old | new) >> 32)) /* it may be a lea, which is valid for this site alone */
 		k->shape = 0;
 }
 
-/* Is what a breakpoint is in the place of a load, by the bytes after the first, and not this immediate? Then it stays
- * one: it is right as it is, also when the breakpoint has gone. */
+/* Does a breakpoint replace the first byte of a load, according to the other bytes, and not of this immediate? Then
+ * the site stays a load: it is correct as it is, even when the breakpoint has gone. */
 static int is_load_below(uint64_t bytes, uint64_t load, uint64_t immediate, unsigned len)
 {
 	uint64_t rest = byte_mask(len) & ~(uint64_t)0xff;
@@ -142,7 +143,7 @@ int txn_plan_read(struct txn *t, struct range_read *r, const struct etch_imv *e,
 /* Plans the sites of a linked table that do not go through the GOT. */
 static int plan_own(struct txn *t, struct range_read *r, const struct sites *s)
 {
-	/* No form reads more than 8 bytes, so sites that start up to 7 bytes before count. */
+	/* No form reads more than 8 bytes, so sites that start up to 7 bytes before the range count, too. */
 	size_t i = sites_from(s, r->from - 7);
 	int err = 0;
 
@@ -176,7 +177,7 @@ static int plan_stores_run(struct txn *t, size_t first, size_t end)
 		return 0;
 	t->run = first;
 	t->run_end = end;
-	t->memo.shape = 0; /* its images were for other values */
+	t->memo.shape = 0; /* its images are those of other values */
 	t->slot.at = 0;
 	r.owner = owner;
 	err = module_check(owner);

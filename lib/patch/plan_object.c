@@ -2,10 +2,11 @@
 /* plan_object.c: plans all sites of an object, to be armed or released. */
 #include "patch/parts.h"
 
-/* The immediate or displacement ends the instruction; re-encoding its value must give all the other bytes. */
+/* The immediate or displacement ends the instruction; when its value is encoded again, all the other bytes must come
+ * out as they are. */
 int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 {
-	/* Without the other forms all have four bytes. */
+	/* Without the other forms, the immediates of all forms have four bytes. */
 	struct etch_form_info f = &part_objects ? part_objects.info(e->form) : (struct etch_form_info){.width = 4};
 	unsigned len = etch_imv_len(e), imm = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
 	uint64_t tail = 0;
@@ -26,7 +27,7 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 	return immediate_form(e, tail, out) == len && !memcmp(out, bytes, len);
 }
 
-/* The sites of one module in order of what they read. */
+/* The sites of one module in the order of the bytes that they read. */
 struct walk {
 	const struct module *m;
 	const struct etch_imv *entry; /* in a linked table; null: by index pair */
@@ -34,7 +35,7 @@ struct walk {
 	size_t at, end; /* indexes in `entry` or `pair` */
 };
 
-/* kind: SITES_*. at: an index not after the first site that reads from `from` on; null if unknown. */
+/* kind: SITES_*. at: an index not after the first site that reads from `from` on; null if it is unknown. */
 static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
 {
 	const struct sites *s = &m->sites[kind];
@@ -77,8 +78,8 @@ static inline const struct etch_imv *walk_next(struct walk *w, uint64_t *object)
 	return NULL;
 }
 
-/* Does a site that starts in object o read no other variable? One that also reads the next, which is stored to
- * independently, remains a load. */
+/* Does a site that starts in object o read no other variable? A site that also reads the next variable, which is
+ * stored to independently, remains a load. */
 static int reads_one_variable(const struct module *m, const struct object *o, uint64_t at, unsigned size)
 {
 	for (; o + 1 < m->object + m->object_count && at + size > o[1].addr; o++)
@@ -87,14 +88,14 @@ static int reads_one_variable(const struct module *m, const struct object *o, ui
 	return 1;
 }
 
-/* If the site also reads fields after o: are they armed? */
+/* If the site also reads fields after o, are they armed? */
 static int reads_planned(const struct module *m, const struct object *o, uint64_t at, unsigned size)
 {
 	return o + 1 == m->object + m->object_count || at + size <= o[1].addr ||
 	       ((o[1].flags & OBJECT_FIELD) && module_reads_armed(m, o + 1, at, size));
 }
 
-/* Plans the sites of one walk that start in the object; to make loads also those that begin in the field before it. */
+/* Plans the sites of one walk that start in the object; to make loads, also those in the field before it. */
 static int plan_object_walk(struct txn *t, const struct module *owner, const struct object *o, struct walk *w,
                             enum plan plan)
 {
@@ -145,7 +146,7 @@ int txn_plan_object(struct txn *t, const struct object *o, enum plan plan, size_
 	return err;
 }
 
-/* Plans the sites of one walk that read what is stored to. */
+/* Plans the sites of one walk that read bytes that are stored to. */
 static int plan_reads_walk(struct txn *t, struct range_read *r, struct walk w)
 {
 	const struct etch_imv *e;

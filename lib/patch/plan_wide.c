@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plan_wide.c: plans what the core does not: sites that cross an aligned word, calls, and loads of more than 8 bytes.
+ * plan_wide.c: plans the sites that the core does not plan: sites that cross an aligned word, calls, and loads of
+ * more than 8 bytes.
  */
 #include "patch/parts.h"
 
@@ -67,10 +68,10 @@ int txn_alone(struct txn *t)
 }
 
 /*
- * How a site that crosses an aligned word is changed. While there are other threads its page is swapped; where that
- * cannot be, a site that holds its load may keep it (WORD_DROPPED). With one thread, stores are cheaper; but a swap is
- * right, too, so that a process which has had other threads is not asked whether they have ended, unless the swap
- * fails (commit_any()). Or an etch_error, negative.
+ * How a site that crosses an aligned word is changed. While there are other threads, its page is swapped; if that is
+ * impossible, a site that holds its load may keep it (WORD_DROPPED). With one thread, stores are cheaper. But a swap
+ * is correct, too, so a process that has had other threads is not asked whether they have ended, unless the swap
+ * fails (commit_any()). Returns an enum word_swap, or a negated etch_error.
  */
 static int across_how(struct txn *t, uint64_t site, unsigned len, int is_load)
 {
@@ -109,14 +110,13 @@ int plan_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint6
 
 /* ---- loads of more than 8 bytes --------------------------------------------------------- */
 
-/* Are instructions the same, except for the first byte, where a breakpoint is? What stands there as a load stays one.
- */
+/* Are instructions the same except for the first byte, where a breakpoint is? A load with one stays a load. */
 static int rest_same(const uint8_t *have, const uint8_t *other, unsigned len)
 {
 	return same_bytes(have + 1, other + 1, len - 1);
 }
 
-/* Is there a breakpoint at an indirect call, and not at a direct one, or the body, of the present function? */
+/* Is there a breakpoint at an indirect call, and not at a direct call, or the body, of the present function? */
 static int is_call_below(const struct etch_imv *e, uint64_t site, uint64_t target, const uint8_t *have,
                          const uint8_t *load, const uint8_t *image, unsigned len)
 {
@@ -179,10 +179,9 @@ static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct
 	return n && *count > most ? pv_image(e, site, to->at, NULL, out, count) : n;
 }
 
-/* The bytes at a site are neither the indirect form nor what this transaction would write for the
- * old value. Could etch have written them? Yes for a direct call, written when the function's body
- * was unknown or not wanted; and for the body of a function that is now unloaded or contains a
- * breakpoint. */
+/* Called if the bytes at a site are neither the indirect form nor those that this transaction would write for the old
+ * value. Could etch have written them? It could if they are a direct call, written when the function's body was
+ * unknown or not wanted, or the body of a function that is now unloaded or contains a breakpoint. */
 static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, const uint8_t *have, enum plan plan,
                          unsigned *count)
 {
@@ -201,9 +200,9 @@ static int call_expected(const struct etch_imv *e, uint64_t site, uint64_t old, 
 }
 
 /*
- * Plans a call or a tail jump. While other threads run, one instruction may only be replaced by
- * one: for a longer body a direct call is used, and a sealed site that holds several instructions
- * cannot be changed: a thread may be between two of them.
+ * Plans a call or a tail jump. While other threads run, only one instruction may replace one instruction: for a
+ * longer body a direct call is used, and a sealed site that holds several instructions cannot be changed, because a
+ * thread may be between two of them.
  */
 static int plan_call(struct txn *t, const struct etch_imv *e, uint64_t at, int sealed, enum plan plan)
 {

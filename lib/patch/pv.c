@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pv.c: determines the body of the function that a call site calls, where it may be inlined.
+ * pv.c: determines the body of the function that a call site calls, if it may be inlined.
  *
- * A function may be inlined if a record of __pv_native says so and its code agrees with the
- * record, or if its first bytes are those of a function with next to no effect (etch_pv_tiny).
- * Code is read only in executable segments of registered modules: a slot may hold any address,
- * also one of a module that was unloaded. The body of a function that contains a breakpoint
- * counts as unknown, so that the function is called and the breakpoint hit.
+ * A function may be inlined if a record of __pv_native says so and its code agrees with the record, or if its first
+ * bytes are those of a function with next to no effect (etch_pv_tiny). Code is read only in executable segments of
+ * registered modules, because a slot may hold any address, even one in a module that was unloaded. The body of a
+ * function that contains a breakpoint counts as unknown, so that the function is called and the breakpoint hit.
  *
- * A body written into a site must be recognized there later, when its function may be unloaded:
- * bodies that come from records are remembered, each one once.
+ * A body written into a site must be recognized there later, when its function may be unloaded; so each body that
+ * comes from a record is remembered once.
  */
 #include <string.h>
 
@@ -29,7 +28,7 @@ static int same_body(const struct etch_pv_body *a, const struct etch_pv_body *b)
 	return a->len == b->len && a->one == b->one && !memcmp(a->bytes, b->bytes, a->len);
 }
 
-/* Remembers a body. 0 without memory. */
+/* Remembers a body. Returns 0 without memory. */
 static int remember(const struct etch_pv_body *b)
 {
 	struct etch_pv_body *more;
@@ -53,7 +52,7 @@ static int remember(const struct etch_pv_body *b)
 
 /* ---- functions ------------------------------------------------------------------ */
 
-/* The readable code at an address, *avail bytes; 0 bytes if there is none. */
+/* The readable code at an address, of *avail bytes; 0 bytes if there is none. */
 static const uint8_t *code_at(uint64_t at, uint64_t *avail, struct module **owner)
 {
 	struct module *m = module_at(at);
@@ -86,8 +85,8 @@ static void native_body(const struct etch_native *n, struct etch_pv_body *b)
 	memcpy(b->bytes, (const void *)(uintptr_t)etch_ref((uint64_t)(uintptr_t)&n->code, n->code), n->len);
 }
 
-/* Finds the record of a function whose code equals the record's sequence, followed by a ret. Where
- * several files define the same weak function, the recorded code may belong to another copy. */
+/* Finds the record of a function whose code equals the record's sequence, followed by a ret. If several files define
+ * the same weak function, the recorded code may belong to another copy. */
 static int native_find(const struct module *m, uint64_t target, const uint8_t *code, uint64_t avail,
                        struct etch_pv_body *b)
 {
@@ -140,8 +139,8 @@ int pv_unknown(uint64_t target)
 
 /* ---- bytes at a site ---------------------------------------------------------------- */
 
-/* Are these bytes the site's form of the body? Out of range for a direct call, so that only the
- * body's instructions can match. */
+/* Are these bytes the site's form of the body? The target is out of range for a direct call, so that only the body's
+ * instructions can match. */
 static unsigned is_image(const struct etch_imv *e, uint64_t site, const struct etch_pv_body *b, const uint8_t *bytes)
 {
 	unsigned count, len = etch_imv_len(e);
@@ -158,7 +157,7 @@ unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *by
 
 	if (is_image(e, site, &b, bytes))
 		return 1;
-	/* Tiny bodies: matched as the code of a function. */
+	/* Tiny bodies are matched as the code of a function. */
 	for (pad = 0; pad < len && bytes[pad] == 0x2e; pad++)
 		;
 	memcpy(code, bytes + pad, len - pad);
@@ -176,7 +175,7 @@ unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *by
 			if (!(m->native[i].flags & ETCH_NATIVE_CHECKED) || !table_native_ok(m, &m->native[i]))
 				continue;
 			native_body(&m->native[i], &b);
-			/* Compares with the body without the breakpoint in the function. */
+			/* Compares with the body as it is without the breakpoint in the function. */
 			if (b.len && b.bytes[0] == BREAKPOINT && b.len <= len)
 				b.bytes[0] = bytes[b.one ? len - b.len : 0];
 			count = is_image(e, site, &b, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rearm.c: etch_sync, etch_seal and etch_release, of some bytes, of a module and of all; etch_tick. */
+/* rearm.c: etch_sync, etch_seal and etch_release, for some bytes, a module, and all modules; and etch_tick. */
 #include "patch/give_up.h"
 #include "patch/parts.h"
 
@@ -8,8 +8,8 @@ PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
 static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
 
 /*
- * The objects [*first, *end) of *m that overlap a range, for sync and release. Empty, with result
- * 0, if the range may be set but has no known objects to arm.
+ * Finds the objects [*first, *end) of *m that overlap a range, for sync and release. They are none, with result 0, if
+ * the range may be set but has no known objects to arm.
  */
 static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *first, size_t *end)
 {
@@ -18,7 +18,7 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 	*first = *end = 0;
 	*m = module_at(at);
 	if (*m && !(*m)->bad && module_object(*m, at)) {
-		/* One object, or several: the last byte of the range must also be in an object. */
+		/* The range may overlap one object, or several: its last byte must also be in an object. */
 		if (module_at(at + size - 1) != *m || !module_object(*m, at + size - 1))
 			return ETCH_EINVAL;
 		err = module_check(*m);
@@ -32,19 +32,19 @@ static int range_objects(uint64_t at, uint64_t size, struct module **m, size_t *
 
 enum rearm { RELEASE, SYNC, SEAL };
 
-/* Does code store to the object later; or, where the call does not come from its own module, perhaps later: the link
- * step, and nobody without it, knows which code runs after the calls in its file. */
+/* Does code store to the object later? If the call does not come from the object's own module, the code may store
+ * later, too: only the link step knows which code runs after the calls in its file. */
 static int is_stored_later(const struct module *m, const struct object *o, int own)
 {
 	return o->flags & (own && m->linked ? OBJECT_KEPT : OBJECT_KEPT | OBJECT_FACT);
 }
 
 /*
- * Does an object stay as it is when etch_sync arms its variable? A field or a dense object does if code stores to it
- * later. Any other is guarded by its pages, so that a store gives up its constants; unless the fault does not come to
- * libetch's handler. An ops table is armed all the same: its address escapes in nearly every program, and a store to it
- * is to end the program. What the kernel stores to is left, since no handler sees that a system call fails. And what
- * was given up, or set too often, is held back for a while.
+ * Does etch_sync leave an object as it is when it arms its variable? It leaves a field or a dense object if code
+ * stores to it later. Any other object is guarded by its pages, so that a store gives up its constants, unless the
+ * fault does not come to libetch's handler. An ops table is armed in any case: its address escapes in nearly every
+ * program, and a store to it is meant to end the program. An object that the kernel stores to is left, because no
+ * handler sees that a system call fails. And an object that was given up, or set too often, is held back for a while.
  */
 static int is_left(const struct module *m, struct object *o, int own, int guards)
 {
@@ -65,7 +65,8 @@ static int is_guarded(const struct module *m, const struct object *o)
 	return 1;
 }
 
-/* Releases, with a range, the objects that its pages have guarded. Returns how many; extends the range to them. */
+/* Releases the objects around a range that were armed only because all their pages were read-only. Returns their
+ * number, and extends the range to them. */
 static size_t exposed_release(struct module *m, size_t *first, size_t *end)
 {
 	size_t n = 0, was, i;
@@ -85,15 +86,15 @@ static size_t exposed_release(struct module *m, size_t *first, size_t *end)
 	return n;
 }
 
-/* What is asked for, and of which objects [first, end) of a module. */
+/* What is asked for, and for which objects [first, end) of a module. */
 struct request {
 	struct module *m;
 	size_t first, end;
-	/* SEAL: what is sealed lies in here whole, or is an ops table; other objects are armed as by SYNC. */
+	/* SEAL: objects that lie in here whole, and ops tables, are sealed; other objects are armed as by SYNC. */
 	uint64_t at, stop;
 	enum rearm how;
 	int own;       /* the module's own code asks */
-	int only_held; /* only what has OBJECT_HELD */
+	int only_held; /* only objects that have OBJECT_HELD */
 };
 
 static int is_sealed_by(const struct request *r, const struct object *o)
@@ -101,8 +102,8 @@ static int is_sealed_by(const struct request *r, const struct object *o)
 	return r->how == SEAL && ((o->addr >= r->at && o->addr + o->size <= r->stop) || is_called_through(r->m, o));
 }
 
-/* Takes back what a range was to be armed for, where a page stays writable that code stores to. Returns for how many.
- */
+/* Takes back the arming of objects that need their pages read-only, where a page stays writable. Returns their
+ * number. */
 static size_t exposed_leave(const struct request *r)
 {
 	struct module *m = r->m;
@@ -124,7 +125,8 @@ static size_t exposed_leave(const struct request *r)
 	return n;
 }
 
-/* Extends a request by what shares a page with its objects, if something of that is to be armed with the page. */
+/* Extends a request to the objects that share a page with its objects, if one of them is to be armed together with
+ * the page. */
 static void mates_add(struct request *r)
 {
 	size_t first = r->first, end = r->end;
@@ -138,7 +140,8 @@ static void mates_add(struct request *r)
 		}
 }
 
-/* Marks what changes: the flags that determine the protection of pages come first. Returns how many objects do. */
+/* Marks the objects that change; the flags that determine the protection of pages come first. Returns the number of
+ * these objects. */
 static size_t request_mark(struct request *r)
 {
 	int arm = r->how != RELEASE, guards = arm && trap_guards();
@@ -187,8 +190,8 @@ static void request_unmark(struct request *r, int err)
 	}
 }
 
-/* Arms or disarms the objects of a request. Objects that already were in the new state are left out when this is
- * undone. */
+/* Arms or disarms the objects of a request. If this is undone, objects that were already in the new state are left
+ * out. */
 static int rearm(struct request *r)
 {
 	int arm = r->how != RELEASE, err = 0, opened;
@@ -197,8 +200,8 @@ static int rearm(struct request *r)
 	struct txn t;
 
 	txn_begin(&t);
-	/* To arm: no plain store may happen between reading memory and the patch. To disarm: no store may happen before
-	 * the last site is a load. */
+	/* When it arms, no plain store may happen between reading memory and the patch. When it disarms, no store may
+	 * happen before the last site is a load. */
 	if (n && arm)
 		err = module_protect(r->m, from, to);
 	for (size_t i = r->first; i < r->end && !err; i++)
@@ -227,7 +230,7 @@ void page_rearm(struct module *m, uint64_t at)
 	for (r.end = r.first; r.end < m->object_count && m->object[r.end].addr < PAGE_OF(at) + ETCH_PAGE; r.end++)
 		;
 	if (r.first < r.end)
-		(void)rearm(&r); /* what cannot be armed stays a load */
+		(void)rearm(&r); /* objects that cannot be armed stay loads */
 }
 
 static int range_rearm(const void *p, size_t size, enum rearm how, const void *caller)
@@ -251,7 +254,8 @@ static int range_rearm(const void *p, size_t size, enum rearm how, const void *c
 	return err;
 }
 
-/* Arms what is in a module: all at once, or, where that cannot be, each variable that can be. The first error. */
+/* Arms the objects of a module: all at once, or, if that is impossible, each variable that can be armed. Returns the
+ * first error. */
 static int module_sync(struct module *m, int own)
 {
 	struct request r = {.m = m, .how = SYNC, .own = own, .end = m->object_count};
@@ -288,7 +292,7 @@ static int modules_sync(const void *in, const void *caller)
 	return err;
 }
 
-/* Arms what is held back in a module no longer, page by page. The first error. */
+/* Arms the objects of a module that are no longer held back, page by page. Returns the first error. */
 static int module_tick(struct module *m)
 {
 	struct request r;

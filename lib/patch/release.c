@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* release.c: objects become loads, and then their pages writable: in this order no store reaches a page while a thread
- * may still execute an old constant. The rules of give_up.c hold here, too. */
+/* release.c: turns objects into loads, and then makes their pages writable: in this order no store reaches a page
+ * while a thread may still execute an old constant. The rules of give_up.c hold here, too. */
 #include "patch/give_up.h"
 #include "patch/patch.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* set.c: the sets of any object, whose sites may be anything: with them comes all that changes sites. */
+/* set.c: the sets of any object. The object's sites may be of any kind, so everything that changes sites is linked
+ * with it. */
 #include "patch/parts.h"
 
 PART_NEEDS(ETCH_PART_OBJECTS_SYMBOL);
 
-/* Of several changes: by address, each word once. */
+/* Sorts the words of several changes by address, and merges them so that each word occurs once. */
 static int stores_in_order(struct list *l)
 {
 	struct word *w = l->word;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * site_bytes.c: classifies the bytes at a site: its load or indirect call, an immediate or
- * direct call for the current value, one for another value, or foreign bytes.
+ * site_bytes.c: classifies the bytes at a site: its load or indirect call, an immediate or direct call for the
+ * current value, one for another value, or foreign bytes.
  */
 #include <string.h>
 

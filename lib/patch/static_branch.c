@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * static_branch.c: static branches (etch/branch.h): a jump to code that reads the variable, replaced by a
+ * static_branch.c: static branches (etch/branch.h): a jump to code that reads the variable, which is replaced by a
  * nop or by a jump to the way that the variable's value takes, while its object is armed.
  *
- * The records are in the linker's order: a set scans the whole table of its module, as one of a
- * slot scans __pv_inline (inline.c).
+ * The records are in the linker's order, so a set scans the whole table of its module, as the set of a slot scans
+ * __pv_inline (inline.c).
  */
 #include "patch/static_branch.h"
 
@@ -14,20 +14,21 @@ PART_WORD(4, ETCH_PART_BRANCHES_SYMBOL);
 
 static uint64_t at_of(const int32_t *field) { return etch_ref((uint64_t)(uintptr_t)field, *field); }
 
-/* Records of one site, first to end. */
+/* The records of one site, from first to end. */
 struct group {
 	const struct etch_branch *first, *end;
 	uint64_t site, load, object;
 	unsigned size;
 };
 
-/* Code dropped by the linker has no address in the module; an address in a register is of no known variable. */
+/* Code that the linker has dropped has no address in the module. If the record has an address in a register, its
+ * variable is unknown. */
 static int is_empty(const struct module *m, const struct etch_branch *x)
 {
 	return x->kind == ETCH_BRANCH_NONE || x->lea != ETCH_BRANCH_LEA || !image_segment(&m->image, at_of(&x->site), 1);
 }
 
-/* The site whose records begin at *i, which is left behind them. 0: an empty record. */
+/* Finds the site whose records begin at *i, and moves *i past them. Returns 0 if the record is empty. */
 static int group_next(const struct module *m, size_t *i, struct group *g)
 {
 	const struct etch_branch *x = &m->branches[(*i)++], *end = m->branches + m->branch_count;
@@ -63,7 +64,7 @@ int branches_ok(const struct module *m)
 	return 1;
 }
 
-/* Where a site goes while its variable has this value. */
+/* The address at which a site continues while its variable has this value. */
 static uint64_t goes_to(const struct group *g, uint64_t value)
 {
 	const struct etch_branch *x = g->first;
@@ -74,7 +75,7 @@ static uint64_t goes_to(const struct group *g, uint64_t value)
 	return g->first->kind == ETCH_BRANCH_EQUAL ? g->load : g->site + ETCH_BRANCH_LEN;
 }
 
-/* Where the bytes of a site go, if they are among those that may stand there. 0: they are not. */
+/* The address at which the bytes of a site continue, if they may stand there; 0 if they may not. */
 static uint64_t went_to(const struct group *g, const uint8_t *have)
 {
 	uint64_t next = g->site + ETCH_BRANCH_LEN, to;
@@ -131,7 +132,7 @@ int txn_plan_branches(struct txn *t, const struct module *m, uint64_t from, uint
 	return 0;
 }
 
-/* Where a site goes now: a breakpoint hides the first byte. */
+/* The address at which a site continues now; a breakpoint hides the first byte. */
 static uint64_t current_target(const struct group *g)
 {
 	uint8_t have[ETCH_BRANCH_LEN];
@@ -153,7 +154,7 @@ long branches_verify(const struct module *m, void (*report)(void *, const void *
 		if (!group_next(m, &i, &g))
 			continue;
 		now = current_target(&g);
-		/* The code that reads memory is right for every value. */
+		/* The code that reads memory is correct for every value. */
 		if (now && (now == g.load || now == goes_to(&g, memory_value(g.object, g.size))))
 			continue;
 		differ++;

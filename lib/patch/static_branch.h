@@ -9,24 +9,24 @@
 #include "patch/internal.h"
 #include "patch/patch.h"
 
-/* Is __etch_branch well formed, every address in the image? */
+/* Is __etch_branch well formed, with every address in the image? */
 int branches_ok(const struct module *m);
-/* Is __etch_mark? */
+/* Is __etch_mark well formed, with every address in the image? */
 int marks_ok(const struct module *m);
-/* The linker has dropped the code of a marker. */
+/* Has the linker dropped the code of a marker? */
 int mark_is_dropped(const struct module *m, const struct etch_mark_site *x);
-/* Plans the static branches on variables that overlap [from, to): PLAN_SET those of armed objects. */
+/* Plans the static branches on variables that overlap [from, to); with PLAN_SET only those of armed objects. */
 int txn_plan_branches(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
-/* As etch_verify() and etch_info(), for static branches. */
+/* etch_verify() and etch_info() for static branches. */
 long branches_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
 void branches_info(const struct module *m, struct etch_info *info);
 
 /*
- * What markers that are attached to need. marks.c is linked in by programs that attach to some, and sets this with the
- * first attach: null before. Called under the lock.
+ * The functions that markers with attachments need. Programs that attach to markers link marks.c, which sets this
+ * with the first attachment; before that it is null. Called under the lock.
  */
 struct marks_calls {
-	void (*load)(struct module *m);   /* calls what is attached at the markers of a new module */
+	void (*load)(struct module *m);   /* calls the attached functions at the markers of a new module from now on */
 	void (*unload)(struct module *m); /* forgets a module's markers */
 	void (*fork)(void);               /* in the child of a fork(2): its other threads are gone */
 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sync.c: makes every thread of the process execute newly stored code. The barrier that
- * Linux offers for code modified under running threads is membarrier(2) with
- * PRIVATE_EXPEDITED_SYNC_CORE.
+ * sync.c: makes every thread of the process execute newly stored code. The barrier that Linux offers for code
+ * modified under running threads is membarrier(2) with PRIVATE_EXPEDITED_SYNC_CORE.
  */
 #include <sys/stat.h>
 
@@ -18,7 +17,7 @@
 /* glibc 2.32 and later: true if the process has never created a second thread. */
 extern char __libc_single_threaded __attribute__((weak));
 
-/* 0: not known yet. */
+/* 0 while it is unknown. */
 static long process;
 
 void sync_process_is(long pid) { process = pid; }
@@ -27,10 +26,10 @@ int sync_alone(void)
 {
 	struct stat st;
 
-	/* In the child of a vfork(2) the threads of the parent, which are not counted here, run in the same memory. */
+	/* In the child of a vfork(2), the threads of the parent, which are not counted here, run in the same memory. */
 	if (process && process != sys_call3(SYS_getpid, 0, 0, 0))
 		return 0;
-	/* The link count of the task directory: two, plus one per thread. */
+	/* The link count of the task directory is two, plus one per thread. */
 	if (sys_call3(SYS_stat, (long)"/proc/self/task", (long)&st, 0) == 0)
 		return st.st_nlink == 3;
 	return &__libc_single_threaded && __libc_single_threaded;
@@ -63,7 +62,7 @@ int sync_cores(void)
 {
 	if (sys_membarrier(MEMBARRIER_SYNC_CORE) == 0)
 		return 0;
-	/* The registration is gone: for example after a checkpoint was restored without it. */
+	/* The registration is gone, for example after a checkpoint was restored without it. */
 	sync_registered = 0;
 	if (sync_register() && sys_membarrier(MEMBARRIER_SYNC_CORE) == 0)
 		return 0;

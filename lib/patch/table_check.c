@@ -2,10 +2,9 @@
 /*
  * table_check.c: validates the tables of a module.
  *
- * A table comes from a file that may have been damaged by anyone. Everything that libetch later
- * uses without a further check is checked here: that each address lies in a segment of the
- * module that permits the access, and that no field holds an unknown value. One bad entry makes
- * the whole module ignored: its table cannot be trusted with text.
+ * A table comes from a file that anyone may have damaged. Everything that libetch later uses without a further check
+ * is checked here: each address must lie in a segment of the module that permits the access, and no field may hold an
+ * unknown value. If one entry is bad, the whole module is ignored, because its table cannot be trusted with text.
  */
 #include "patch/internal.h"
 
@@ -20,8 +19,8 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 	return NULL;
 }
 
-/* Called under the lock. Neighbours in a table
- * mostly refer to one segment per protection, so the last match is tried first. */
+/* Called under the lock. Neighbours in a table mostly refer to one segment per protection, so the last match is tried
+ * first. */
 int range_has(const struct module *m, uint64_t at, uint64_t size, int prot)
 {
 	static unsigned recent[PROT_READ | PROT_WRITE | PROT_EXEC];
@@ -37,7 +36,7 @@ int range_has(const struct module *m, uint64_t at, uint64_t size, int prot)
 	return (s->prot & prot) == prot;
 }
 
-/* May a table be there? */
+/* May a table be at this place? */
 static int table_place(const struct module *m, const struct bounds *b, size_t each)
 {
 	uint64_t bytes = b->stop - b->start;
@@ -54,7 +53,7 @@ static int table_moved(struct bounds *b, const int64_t *field, uint64_t count, s
 	return count <= UINT32_MAX && b->stop >= b->start;
 }
 
-/* Where a table is noted in a module, and its bounds in what the constructor passes. */
+/* The places where a module notes a table, and its bounds in the constructor's arguments. */
 #define TABLE(in, pointer, bounds, type)                                                                          \
 	{                                                                                                             \
 		offsetof(struct module, pointer), offsetof(struct module, in), offsetof(struct module_arguments, bounds), \
@@ -63,7 +62,7 @@ static int table_moved(struct bounds *b, const int64_t *field, uint64_t count, s
 static const struct {
 	uint16_t pointer, count, bounds, each;
 } tables[] = {
-	/* The first three as the descriptor has them. */
+	/* The first three are those of the descriptor, in its order. */
 	TABLE(sites[SITES_LOAD].count, sites[SITES_LOAD].entry, imv, etch_imv),
 	TABLE(obj_count, obj, obj, etch_obj),
 	TABLE(sites[SITES_CALL].count, sites[SITES_CALL].entry, pv, etch_imv),
@@ -122,7 +121,7 @@ int table_object_ok(const struct module *m, const struct etch_obj *o)
 		return 1;
 	if (o->kind == ETCH_OBJ_OBJECT)
 		return range_has(m, at, o->size ? o->size : 1, PROT_READ | PROT_WRITE) && range_has(m, ref, 1, PROT_READ);
-	/* A fact may name any byte, also one past its object. */
+	/* A fact may name any byte, even one past its object. */
 	return !(o->flags & ETCH_OBJ_GOT) || (!(at & 7) && range_has(m, at, 8, PROT_READ));
 }
 

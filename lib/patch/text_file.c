@@ -2,9 +2,9 @@
 /*
  * text_file.c: maps pages of the file that a module's text comes from, for page_swap.c.
  *
- * The file is found by its name and must be the one that was there when the module was loaded. One
- * that has been replaced since (a package was upgraded) is not used: the pages are then anonymous,
- * without the file's name in /proc/self/maps.
+ * The file is found by its name and must be the one that was there when the module was loaded. A file that has
+ * replaced it since then (because a package was upgraded) is not used: the pages are then anonymous, without the
+ * file's name in /proc/self/maps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 static const char program[] = "/proc/self/exe";
 
-/* What that leads to, if it is not too long: opened in half the time, as long as it is the same file. */
+/* The target of that link, if it is not too long: it is opened in half the time, as long as it is the same file. */
 static char program_path[256];
 
 static const char *file_name(const char *path) { return *path ? path : program; }
@@ -35,8 +35,8 @@ void text_file_identify(struct image *im, const char *path)
 
 /* ---- runs of anonymous pages -------------------------------------------------------- */
 
-/* Where text was replaced by anonymous pages, in order of use. When full, the oldest is forgotten:
- * a set there is refused if the page holds 0xcc bytes (text_file_untouched). */
+/* Where text was replaced by anonymous pages, in order of use. When the array is full, the oldest entry is forgotten:
+ * then a set there is refused if the page holds 0xcc bytes (text_file_untouched). */
 static struct bounds left[64];
 static unsigned left_count;
 
@@ -116,7 +116,7 @@ static long file_map(const struct module *m, const char *name, uint64_t offset, 
 
 	if (!m->image.file.inode)
 		return ret;
-	/* What has come in its place must not be waited for, as a FIFO would be. */
+	/* Another file that has taken its place must not block the open, as a FIFO would. */
 	fd = sys_call3(SYS_open, (long)name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (fd < 0)
 		return fd;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trap.c: the SIGSEGV handler of a plain store to a read-only etched object. The constants of the page are given up
- * (give_up.c), and the store is executed again. Where that must not or cannot be, the handler says what happened and
+ * trap.c: the SIGSEGV handler for a plain store to a read-only etched object. It gives up the constants of the page
+ * (give_up.c), and the store is executed again. If that is forbidden or fails, the handler says what happened and
  * forwards the fault to the previous handler or the default action, so that the process dies, or continues, as if
  * libetch had no handler.
  *
- * RULES OF THIS FILE. All but trap_install() and etch_stray() runs in signal context, on a thread stopped anywhere,
- * perhaps inside libetch with its lock held. So: no malloc, no thread-local storage, no lock but
- * etch_lock_in_handler(), which never waits for this thread itself, and no call but to this file, give_up.c,
- * trap_line.c, sys.h and chain.h. What reports, without the lock, reads of other files only module_list and the blocks
- * that it links, which are published with a release store and never unmapped (module.c). Do not introduce any other
- * dependency here.
+ * RULES OF THIS FILE. Everything except trap_install() and etch_stray() runs in signal context, on a thread stopped
+ * anywhere, perhaps inside libetch with its lock held. So: no malloc, no thread-local storage, no lock except
+ * etch_lock_in_handler(), which never waits for this thread itself, and calls only to this file, give_up.c,
+ * trap_line.c, sys.h and chain.h. The code that reports, without the lock, reads of other files' state only
+ * module_list and the blocks that it links, which are published with a release store and never unmapped (module.c).
+ * Do not introduce any other dependency here.
  */
 #include <elf.h>
 #include <errno.h>
@@ -50,8 +50,7 @@ static const char *find_char(const char *s, char c, size_t n)
 
 /* ---- text, without libc ------------------------------------------------------- */
 
-/* One message at a time; the buffers are static because an alternate signal stack may have only 2
- * KiB. */
+/* One message at a time; the buffers are static because an alternate signal stack may have only 2 KiB. */
 static int reporting;
 enum { REPORTING = 1, REPORTED = 2 };
 static char message[8192];
@@ -81,7 +80,7 @@ static void put_hex(uint64_t v)
 
 static int has_segment(const struct module *m, uint64_t at) { return image_segment(&m->image, at, 1) != NULL; }
 
-/* The first module of which this is true. The list may change meanwhile: then it is walked again, so that no module
+/* The first module of which this is true. If the list changes in the meantime, it is walked again, so that no module
  * that stays is missed. */
 static const struct module *module_with(int (*has)(const struct module *m, uint64_t at), uint64_t at)
 {
@@ -92,14 +91,14 @@ static const struct module *module_with(int (*has)(const struct module *m, uint6
 		while ((changes = __atomic_load_n(&module_changes, __ATOMIC_SEQ_CST)) & 1)
 			__asm__ __volatile__("pause");
 		m = __atomic_load_n(&module_list, __ATOMIC_ACQUIRE);
-		/* Limited, as a list that is being changed could contain a cycle for this reader. */
+		/* Limited, because a list that is being changed could contain a cycle for this reader. */
 		for (unsigned most = 100000; m && most && !has(m, at); most--)
 			m = __atomic_load_n(&m->next, __ATOMIC_ACQUIRE);
 	} while ((!m || !has(m, at)) && changes != __atomic_load_n(&module_changes, __ATOMIC_SEQ_CST));
 	return m && has(m, at) ? m : NULL;
 }
 
-/* The module that has etched objects on the page of this address, or on others around it. */
+/* The module that has etched objects on the page of this address, or on pages around it. */
 static const struct module *module_near(uint64_t at) { return module_with(module_has_page, at); }
 
 static void put_object(const struct module *m, uint64_t at)
@@ -138,7 +137,7 @@ static const void *file_range(const struct file *f, uint64_t offset, uint64_t si
 	return offset <= f->size && size <= f->size - offset ? f->at + offset : NULL;
 }
 
-/* The name of the function at this virtual address, from one symbol table. */
+/* Finds the name of the function at this virtual address in one symbol table. */
 static const char *symbol_find(const struct file *f, const Elf64_Shdr *table, const Elf64_Shdr *strings,
                                uint64_t address, uint64_t *start)
 {
@@ -152,7 +151,7 @@ static const char *symbol_find(const struct file *f, const Elf64_Shdr *table, co
 			continue;
 		if (address < s[i].st_value || address - s[i].st_value >= s[i].st_size)
 			continue;
-		/* Only a name that ends inside the string table. */
+		/* Only names that end inside the string table are used. */
 		if (s[i].st_name >= strings->sh_size || !find_char(names + s[i].st_name, 0, strings->sh_size - s[i].st_name))
 			continue;
 		best = names + s[i].st_name;
@@ -172,7 +171,7 @@ static void put_number(uint64_t v)
 	put(digits + n, sizeof(digits) - n);
 }
 
-/* The name of the function that holds the address. */
+/* Writes the name of the function that holds the address. */
 static void put_symbol(const struct file *f, const Elf64_Ehdr *h, uint64_t address)
 {
 	const Elf64_Shdr *sh = h->e_shentsize == sizeof(*sh) ? file_range(f, h->e_shoff, sizeof(*sh), h->e_shnum) : NULL;
@@ -265,8 +264,8 @@ static const char *hex_read(const char *s, uint64_t *v)
 	return s;
 }
 
-/* Parses a line of /proc/self/maps: start-end perms offset dev inode path (proc(5)). Returns the
- * path of the mapping that contains `at`, and the file offset of `at`; else null. */
+/* Parses a line of /proc/self/maps: start-end perms offset dev inode path (proc(5)). Returns the path of the mapping
+ * that contains `at`, and the file offset of `at`; else null. */
 static const char *maps_line(const char *s, uint64_t at, uint64_t *offset)
 {
 	uint64_t start, end, from;
@@ -292,8 +291,8 @@ static const char *maps_line(const char *s, uint64_t at, uint64_t *offset)
 	return *s ? s : NULL;
 }
 
-/* The path of the file mapped at this address. Lines longer than the buffer are skipped (a path of
- * over 4000 characters). */
+/* Finds the path of the file mapped at this address. Lines longer than the buffer are skipped (a path of over 4000
+ * characters). */
 static const char *maps_find(uint64_t at, uint64_t *offset)
 {
 	long fd = sys_call3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0), n;
@@ -343,7 +342,7 @@ static void put_function(uint64_t at)
 		put_string(")");
 		return;
 	}
-	/* Without /proc: the path that the module had when it was loaded. */
+	/* Without /proc, uses the path that the module had when it was loaded. */
 	for (unsigned most = 100000; m && most; most--, m = m->next)
 		if (image_segment(&m->image, at, 1)) {
 			put_string("code at ");
@@ -385,8 +384,8 @@ static void report(const struct module *m, uint64_t at, uint64_t rip, int given_
 }
 
 /*
- * Was the fault in text that mremap(2) had unmapped without mapping its copy (page_swap.c)? During a
- * swap the copy is yet to be mapped; after it, the page is there. Then the instruction is repeated.
+ * Was the fault in text that mremap(2) had unmapped without mapping its copy (page_swap.c)? During a swap the copy is
+ * yet to be mapped; after it, the page is there. Then the instruction is repeated.
  */
 static int text_is_back(uint64_t at)
 {
@@ -400,8 +399,8 @@ static int text_is_back(uint64_t at)
 	       sys_call3(SYS_msync, (long)PAGE_OF(at), ETCH_PAGE, MS_ASYNC) == 0;
 }
 
-/* Before the process dies: only one report. A second thread gives the first one time to finish it; so does a report of
- * what was given up. */
+/* Reports before the process dies, once only. A second thread gives the first one time to finish its report, and
+ * waits for a report of a page that was given up, too. */
 static void report_last(const struct module *m, uint64_t at, uint64_t rip)
 {
 	int was = 0;
@@ -417,7 +416,7 @@ static void report_last(const struct module *m, uint64_t at, uint64_t rip)
 	}
 }
 
-/* A page has been given up for the first time. Under the lock, so that its module stays. */
+/* Reports that a page has been given up for the first time. Called under the lock, so that its module stays. */
 static void report_given_up(const struct module *m, uint64_t at, uint64_t rip)
 {
 	int was = 0;
@@ -428,7 +427,7 @@ static void report_given_up(const struct module *m, uint64_t at, uint64_t rip)
 	__atomic_store_n(&reporting, 0, __ATOMIC_RELEASE);
 }
 
-/* ETCH_STRAY_*: what happens to a stray store. */
+/* ETCH_STRAY_*: how a stray store is handled. */
 static unsigned mode;
 
 /* Can the store be executed again? */
@@ -440,7 +439,7 @@ static int store_again(uint64_t at, uint64_t rip)
 	if (!m)
 		return 0;
 	if (etch_lock_in_handler()) {
-		/* Under the lock nothing else can be done; but the owner of the page is known. */
+		/* If this thread already has the lock, nothing else can be done; but the owner of the page is known. */
 		if (module_page_readonly(m, at))
 			report_last(m, at, rip);
 		return 0;
@@ -481,7 +480,7 @@ ETCH_API int etch_stray_store(const void *siginfo, const void *context)
 
 unsigned stray_mode(void) { return __atomic_load_n(&mode, __ATOMIC_RELAXED); }
 
-/* One word of ETCH_STRAY, separated by commas. */
+/* The mode of one word of ETCH_STRAY, in which commas separate the words. */
 static unsigned mode_of(const char *word, size_t size)
 {
 	static const char *const unknown[2] = {"etch: ETCH_STRAY: there is no \"",
@@ -501,7 +500,7 @@ static unsigned mode_of(const char *word, size_t size)
 	return 0;
 }
 
-/* Once. A program with more rights than its user is not told by the environment. */
+/* Reads the environment once. A program with more rights than its user ignores it. */
 void stray_mode_read(void)
 {
 	static int done;
@@ -535,8 +534,8 @@ int trap_guards(void)
 }
 
 /*
- * Installed before the first page becomes read-only. A handler that the program installs later
- * replaces this one: it then receives plain stores to etched objects as ordinary faults.
+ * Installs the handler, before the first page becomes read-only. A handler that the program installs later replaces
+ * this one: it then receives plain stores to etched objects as ordinary faults.
  */
 void trap_install(void)
 {
@@ -547,6 +546,6 @@ void trap_install(void)
 	installed = 1;
 }
 
-/* If libetch.a is part of a shared object, its unloading must remove the handler. libetch.so
- * itself is never unloaded (-z nodelete). */
+/* If libetch.a is part of a shared object, its unloading must remove the handler. libetch.so itself is never unloaded
+ * (-z nodelete). */
 __attribute__((destructor)) static void trap_remove(void) { chain_remove(&before); }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * trap_line.c: reads the line table of DWARF 2 to 5 (DWARF 5, 6.2) in the signal handler of trap.c, whose rules hold
- * here: no malloc, no lock, no libc. Memory is the mapped file alone, and each read is checked against the end of its
- * section; time is one pass over .debug_line.
+ * here: no malloc, no lock, no libc. It reads only the mapped file, and each read is checked against the end of its
+ * section; it takes one pass over .debug_line.
  */
 #include "patch/trap_line.h"
 
@@ -24,7 +24,7 @@ enum { CONTENT_PATH = 1, CONTENT_DIRECTORY = 2 };
 enum { OP_EXTENDED, OP_COPY, OP_ADVANCE_PC, OP_ADVANCE_LINE, OP_SET_FILE, OP_CONST_ADD_PC = 8, OP_FIXED_ADVANCE = 9 };
 enum { EXTENDED_END = 1, EXTENDED_ADDRESS = 2 };
 
-/* Bytes that are read one after another; `bad` once a read went beyond the end. */
+/* Bytes that are read one after another; `bad` is set once a read went past the end. */
 struct bytes {
 	const uint8_t *at, *end;
 	int bad;
@@ -38,13 +38,13 @@ struct sections {
 struct program {
 	struct bytes files; /* the tables of directories and files */
 	const struct sections *sections;
-	const uint8_t *lengths; /* operands of the standard opcodes */
+	const uint8_t *lengths; /* number of operands of each standard opcode */
 	unsigned version, unit, first_special, line_range, offset_size;
 	int line_base;
-	uint64_t address, line, file; /* the row that is being made */
-	uint64_t start;               /* of the sequence */
+	uint64_t address, line, file; /* the row that is being built */
+	uint64_t start;               /* start address of the sequence */
 	uint64_t row_address, row_line, row_file;
-	int row; /* the sequence has a row before */
+	int row; /* the sequence has an earlier row */
 };
 
 static uint64_t read_fixed(struct bytes *b, unsigned size)
@@ -102,7 +102,7 @@ static const char *string_at(const struct bytes *section, uint64_t offset)
 	return b.at ? read_string(&b) : NULL;
 }
 
-/* One value of version 5's tables; *text: if it is a string. */
+/* Reads one value of version 5's tables; *text gets it if it is a string. */
 static uint64_t read_form(const struct program *p, struct bytes *b, uint64_t form, const char **text)
 {
 	switch (form) {
@@ -120,7 +120,7 @@ static uint64_t read_form(const struct program *p, struct bytes *b, uint64_t for
 	}
 }
 
-/* Reads a table of version 5 up to entry `number`, or over all of it. */
+/* Reads a table of version 5 up to entry `number`, or all of it. */
 static const char *read_table(const struct program *p, struct bytes *b, uint64_t number, uint64_t *directory)
 {
 	unsigned formats = (unsigned)read_fixed(b, 1);
@@ -151,7 +151,7 @@ static const char *read_table(const struct program *p, struct bytes *b, uint64_t
 	return b->bad ? NULL : path;
 }
 
-/* The strings of versions 2 to 4: directories from 1 on, then files from 1 on. */
+/* Reads the strings of versions 2 to 4: directories from 1 on, then files from 1 on. */
 static const char *read_old_files(const struct program *p, const char **directory)
 {
 	struct bytes b = p->files, dirs = b;
@@ -187,7 +187,7 @@ static int file_name(const struct program *p, struct trap_line *out)
 		read_table(p, &b, UINT64_MAX, NULL);
 		out->file = read_table(p, &b, p->row_file, &directory);
 		b = p->files;
-		if (directory) /* 0 is that of the compilation */
+		if (directory) /* 0 is the directory of the compilation */
 			out->directory = read_table(p, &b, directory, NULL);
 	}
 	if (!out->file || !*out->file || !out->line) /* line 0: code of no line */
@@ -197,7 +197,8 @@ static int file_name(const struct program *p, struct trap_line *out)
 	return 1;
 }
 
-/* The row is complete. Is the address in the one before? A sequence at 0 is of code that the linker has discarded. */
+/* Completes a row. Returns 1 if the address belongs to the row before it. A sequence that starts at 0 belongs to code
+ * that the linker has discarded. */
 static int row_add(struct program *p, uint64_t address)
 {
 	if (p->row && p->start && p->row_address <= address && address < p->address)
@@ -268,7 +269,8 @@ static int program_run(struct program *p, struct bytes *b, uint64_t address)
 	return found;
 }
 
-/* Reads the header of the next unit (DWARF 5, 6.2.4). *rest is its program. Returns 0 if that is unknown. */
+/* Reads the header of the next unit (DWARF 5, 6.2.4); *rest gets its program. Returns 0 if the version is unknown or
+ * the header malformed. */
 static int program_read(struct bytes *section, struct program *p, struct bytes *rest)
 {
 	uint64_t size = read_fixed(section, 4);
