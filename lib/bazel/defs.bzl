@@ -42,7 +42,7 @@ def _etch_binary_impl(ctx):
         arguments = ["rewrite"] + ctx.attr.options + ["-o", out.path, "--", ctx.file.binary.path],
         inputs = [ctx.file.binary],
         outputs = [out],
-        env = {},  # what the action depends on is its inputs
+        env = {},  # the action depends on its inputs alone
         mnemonic = "EtchRewrite",
         progress_message = "Rewriting %s" % out.short_path,
     )

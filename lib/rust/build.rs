@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Finds libetch and has rustc link it: libetch.a, or with ETCH_DYNAMIC=1 libetch.so, in ETCH_LIB_DIR, where pkg-config
-//! says that etch is installed, or in the build folder of the checkout that this crate is in.
+//! Finds libetch and makes rustc link it: libetch.a, or with ETCH_DYNAMIC=1 libetch.so. Looks in ETCH_LIB_DIR, where
+//! pkg-config says that etch is installed, and in the build folder of the checkout that this crate is in.
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -29,7 +29,7 @@ fn main() -> Result<(), etch::Error> {
         }
     });
     println!("{}", handle(200));
-    VERBOSE.set(true)?; // all threads run on
+    VERBOSE.set(true)?; // all threads keep running
     LIMIT.set(1000)?;
     println!("{}", handle(200));
     STOP.store(true, Ordering::Relaxed);

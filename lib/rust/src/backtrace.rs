@@ -28,7 +28,7 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: takes any number, and returns a NUL-terminated string in static storage.
+        // SAFETY: the function takes any number, and returns a NUL-terminated string in static storage.
         let text = unsafe { core::ffi::CStr::from_ptr(sys::etch_unwind_strerror(self.0)) };
         f.write_str(text.to_str().unwrap_or("?"))
     }
@@ -41,8 +41,8 @@ fn max(ips: &[*mut c_void]) -> i32 {
 /// The return addresses of the calling thread's stack, innermost first: the first is in the function that calls this.
 /// To look up names and lines, take 1 from each.
 ///
-/// Walks by the tables that `etch rewrite` puts into a program, with or without `panic=abort`; [`prepare`] makes those
-/// of libraries that have none. Allocates nothing, takes no lock, and may be called in signal handlers.
+/// Walks by the tables that `etch rewrite` adds to a program, with or without `panic=abort`; [`prepare`] makes tables
+/// for libraries that have none. Allocates nothing, takes no lock, and may be called in signal handlers.
 ///
 /// ```
 /// let mut ips = [core::ptr::null_mut(); 64];
@@ -53,21 +53,22 @@ fn max(ips: &[*mut c_void]) -> i32 {
 /// ```
 #[inline(always)]
 pub fn backtrace(ips: &mut [*mut c_void]) -> &[*mut c_void] {
-    // SAFETY: as many entries as it is told.
+    // SAFETY: the slice has as many entries as the call is told.
     let count = unsafe { sys::etch_backtrace(ips.as_mut_ptr(), max(ips)) };
     &ips[..count as usize]
 }
 
-/// The same from a signal handler's third argument, a `ucontext_t`: the first address is the interrupted instruction, and
-/// the handler's own frames are left out.
+/// Does what [`backtrace`] does from a signal handler's third argument, a `ucontext_t`: the first address is the
+/// interrupted instruction, and the handler's own frames are left out.
 ///
 /// # Safety
 ///
-/// `context` is what the kernel has passed to the handler, or null, which is the calling function's own stack.
+/// `context` must be the pointer that the kernel has passed to the handler, or null, which stands for the calling
+/// function's own stack.
 #[inline(always)]
 pub unsafe fn backtrace_from(context: *const c_void, ips: &mut [*mut c_void]) -> (&[*mut c_void], Status) {
     let mut status = 0;
-    // SAFETY: as many entries as it is told; the caller vouches for `context`.
+    // SAFETY: the slice has as many entries as the call is told; the caller vouches for `context`.
     let count = unsafe { sys::etch_backtrace_from_2(context, ips.as_mut_ptr(), max(ips), &mut status) };
     (&ips[..count as usize], Status(status))
 }
@@ -78,24 +79,24 @@ pub unsafe fn backtrace_from(context: *const c_void, ips: &mut [*mut c_void]) ->
 pub struct Walk([u64; 4103]);
 
 impl Walk {
-    /// One that knows no frames.
+    /// Makes a `Walk` that knows no frames.
     pub const fn new() -> Self {
         Walk([0; 4103])
     }
 
-    /// [`backtrace`] with the frames of the last walk.
+    /// Does what [`backtrace`] does, with the help of the frames of the last walk.
     #[inline(always)]
     pub fn backtrace<'a>(&mut self, ips: &'a mut [*mut c_void]) -> (&'a [*mut c_void], Status) {
         let mut status = 0;
-        // SAFETY: as many entries as it is told, and a walk that is zero or from the last call.
+        // SAFETY: the slice has as many entries as the call is told; the walk is zero or was filled in by the last call.
         let count =
             unsafe { sys::etch_backtrace_reuse_2(self, core::ptr::null(), ips.as_mut_ptr(), max(ips), &mut status) };
         (&ips[..count as usize], Status(status))
     }
 
-    /// Forgets the frames: after a `dlclose` that may have replaced code at an address that was on the stack.
+    /// Forgets the frames. Call it after a `dlclose` that may have replaced code at an address that was on the stack.
     pub fn reset(&mut self) {
-        // SAFETY: a walk that is zero or from the last call.
+        // SAFETY: the walk is zero or was filled in by the last call.
         unsafe { sys::etch_walk_reset(self) }
     }
 }
@@ -106,10 +107,10 @@ impl Default for Walk {
     }
 }
 
-/// Makes tables for the loaded libraries that have none, from their `.eh_frame`: at start, and after `dlopen`. How many
-/// have none still. Any thread, but not in signal handlers.
+/// Makes tables for the loaded libraries that have none, from their `.eh_frame`. Call it at start, and after `dlopen`.
+/// Returns how many libraries still have none. Any thread may call it, but not in signal handlers.
 pub fn prepare() -> usize {
-    // SAFETY: no preconditions.
+    // SAFETY: the function has no preconditions.
     let left = unsafe { sys::etch_unwind_prepare() };
     usize::try_from(left).unwrap_or(0)
 }

@@ -26,7 +26,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// `Ok` of 0.
+    /// Converts a code of libetch; 0 becomes `Ok`.
     pub(crate) fn check(code: i32) -> Result<(), Error> {
         Err(match code {
             0 => return Ok(()),
@@ -58,7 +58,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: takes any number, and returns a NUL-terminated string in static storage.
+        // SAFETY: the function takes any number, and returns a NUL-terminated string in static storage.
         let text = unsafe { core::ffi::CStr::from_ptr(sys::etch_strerror(self.code())) };
         f.write_str(text.to_str().unwrap_or("etch error"))
     }

@@ -2,10 +2,10 @@
 
 /// Declares immediate values: `imv! { pub static VERBOSE: bool = false; }`.
 ///
-/// Each is a static that dereferences to a [`Value`](crate::Value), of a type of its own with the same name, so that
+/// Each is a static that dereferences to a [`Value`](crate::Value). It has a type of its own with the same name, so that
 /// `VERBOSE.get()` is one instruction: a load of the variable, which `etch rewrite` makes an immediate.
 ///
-/// The type is a [`Scalar`](crate::Scalar). The initial value is a constant expression.
+/// The type must be a [`Scalar`](crate::Scalar), and the initial value a constant expression.
 #[macro_export]
 macro_rules! imv {
     ($($(#[$attr:meta])* $vis:vis static $name:ident : $t:ty = $init:expr;)*) => { $(
@@ -53,10 +53,10 @@ macro_rules! imv {
     )* };
 }
 
-/// `if imv_unlikely!(VERBOSE)`: is the value other than 0 (`true`, not null)? A nop while it is 0, a jump to code out of
-/// line while it is not: no load, no compare.
+/// `if imv_unlikely!(VERBOSE)`: is the value other than 0 (`true`, not null)? The test is a nop while the value is 0, and
+/// a jump to code out of line while it is not: there is no load and no compare.
 ///
-/// Before the program is rewritten, and of a [`Value`](crate::Value) that is not declared by [`imv!`](crate::imv!), the
+/// Before the program is rewritten, and for a [`Value`](crate::Value) that is not declared by [`imv!`](crate::imv!), the
 /// value is read and compared.
 #[macro_export]
 macro_rules! imv_unlikely {
@@ -65,7 +65,7 @@ macro_rules! imv_unlikely {
     };
 }
 
-/// The same where the value is mostly not 0: falls through then.
+/// Like [`imv_unlikely!`](crate::imv_unlikely!), for a value that is mostly not 0: falls through while it is not 0.
 #[macro_export]
 macro_rules! imv_likely {
     ($value:expr) => {
@@ -73,7 +73,8 @@ macro_rules! imv_likely {
     };
 }
 
-/// The same where either way may be the usual one: falls through while the value is 0.
+/// Like [`imv_unlikely!`](crate::imv_unlikely!), where either way may be the usual one: falls through while the value
+/// is 0.
 #[macro_export]
 macro_rules! imv_true {
     ($value:expr) => {
@@ -81,15 +82,15 @@ macro_rules! imv_true {
     };
 }
 
-/// The read of etch/imv.h: one instruction inside an aligned word of 8 bytes, which one store replaces; registers that
-/// need no REX prefix; narrow values by 4 bytes of their cell.
+/// The read of etch/imv.h: one instruction inside an aligned word of 8 bytes, which one store replaces. Its register
+/// needs no REX prefix. For narrow values it reads 4 bytes of their cell.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(not(miri))]
 macro_rules! __imv_load {
     ($name:ident, $t:ty) => {
-        // SAFETY: what the instruction loads are the bytes of a value that Value::new() or set() has stored. A relaxed
-        // atomic load: volatile, since `pure` is not said.
+        // SAFETY: the instruction loads the bytes of a value that Value::new() or set() has stored. The load acts as a
+        // relaxed atomic one: the assembly is volatile, because it lacks the option `pure`.
         unsafe {
             if const { ::core::mem::size_of::<$t>() == 8 } {
                 let word: *mut ();
@@ -106,14 +107,14 @@ macro_rules! __imv_load {
     };
 }
 
-/// The static branch of etch/branch.h, and its record: a jump to code that reads the variable, until libetch makes it a
-/// nop or a jump to the other way.
+/// The static branch of etch/branch.h, and its record. The branch is a jump to code that reads the variable, until
+/// libetch makes it a nop or a jump to the other way.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(not(miri))]
 macro_rules! __imv_branch {
     ($name:ident, $t:ty, $kind:literal, $otherwise:literal, $($cold:expr)?) => {{
-        // SAFETY: goes on behind it or to one of its labels, and touches neither memory nor registers.
+        // SAFETY: execution continues after the jump or at one of its labels; memory and registers stay as they are.
         unsafe {
             $crate::__private::asm!(
                 ".p2align 3,,4",
@@ -156,12 +157,12 @@ macro_rules! __imv_branch {
     };
 }
 
-/// For the macros.
+/// Items that the macros use.
 #[doc(hidden)]
 pub mod __private {
     pub use core::arch::asm;
 
-    /// What calls this is laid out of line.
+    /// The compiler lays code that calls this out of line.
     #[cold]
     #[inline(always)]
     pub fn cold() {}

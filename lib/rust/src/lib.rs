@@ -28,17 +28,17 @@
 //!
 //! # What a set guarantees
 //!
-//! When `set` has returned `Ok`, memory and every instruction that any thread executes from then on have the new value;
-//! what the setting thread wrote before is visible to a thread that has read it (as by a release store and an acquire
-//! load). Meanwhile a reader gets the old or the new value, whole. On an error nothing has changed. Sets are serialized.
-//! Any thread may set at any time, but a signal handler may not; it may read.
+//! When `set` has returned `Ok`, memory and every instruction that any thread executes from then on have the new value.
+//! A thread that has read the new value also sees what the setting thread wrote before (as by a release store and an
+//! acquire load). During a set a reader gets the old or the new value, whole. If `set` returns an error, nothing has
+//! changed. Sets are serialized. Any thread may set at any time; a signal handler may read, but not set.
 //!
 //! # Linking
 //!
-//! The build script links `libetch.a` from `ETCH_LIB_DIR`, or from where `pkg-config` knows etch; `libetch.so` with
-//! `ETCH_DYNAMIC=1`, which is needed where a process has several modules with etched values, as a program and a
-//! `cdylib` that it loads. `#![no_std]`, without dependencies, x86-64 Linux, Rust 1.87 and later. Values of a crate of
-//! type `dylib` are for that crate alone.
+//! The build script links `libetch.a` from `ETCH_LIB_DIR`, or from the directory that `pkg-config` names for etch. With
+//! `ETCH_DYNAMIC=1` it links `libetch.so`, which is needed if a process has several modules with etched values, such as
+//! a program and a `cdylib` that it loads. The crate is `#![no_std]`, has no dependencies, and needs x86-64 Linux and
+//! Rust 1.87 or later. Values of a crate of type `dylib` are for that crate alone.
 #![no_std]
 #![warn(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]

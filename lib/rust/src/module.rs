@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! What etch/imv.h emits into each object file: the module's descriptor, which the tool fills, and a constructor that
-//! tells libetch of the module before anything of the program runs.
+//! The counterpart of what etch/imv.h emits into each object file: the module's descriptor, which the tool fills in, and
+//! a constructor that registers the module with libetch before any other code of the program runs.
 use core::ffi::c_void;
 
-// Hidden and weak, as in C: of several in one module, the linker takes the first.
+// Hidden and weak, as in C: if a module has several descriptors, the linker takes the first.
 core::arch::global_asm!(
     ".pushsection __etch_mod,\"a\",@progbits",
     ".balign 8",
@@ -29,12 +29,12 @@ extern "C" {
     fn etch_module_unload_v1(module: *const c_void);
 }
 
-/// The address of a symbol that the module may lack: null then. By the GOT, and with the ds prefix with which the tool
-/// does not take it for one that escapes.
+/// The address of a symbol, or null if the module lacks it. It is loaded through the GOT, with the ds prefix that tells
+/// the tool that the address does not escape.
 macro_rules! address {
     ($($name:literal),+) => {{
         let at: *const c_void;
-        // SAFETY: loads an entry of the GOT.
+        // SAFETY: the instruction only loads an entry of the GOT.
         unsafe {
             core::arch::asm!(concat!(".weak " $(, $name)+), concat!(".hidden " $(, $name)+), ".byte 0x3e",
                 concat!("mov {}, qword ptr [rip + " $(, $name)+, "@GOTPCREL]"), out(reg) at,
@@ -64,17 +64,17 @@ extern "C" fn load() {
         bounds!("etched_dense"),
     ];
     let module = address!("etch_module_");
-    // SAFETY: the module's own descriptor and sections.
+    // SAFETY: the arguments are the module's own descriptor and sections.
     unsafe { etch_module_load_v2(module, bounds.as_ptr(), bounds.len() as u32) }
 }
 
 extern "C" fn unload() {
     let module = address!("etch_module_");
-    // SAFETY: what load() has passed.
+    // SAFETY: the argument is the one that load() has passed.
     unsafe { etch_module_unload_v1(module) }
 }
 
-// Priority 101, as in C: before constructors without one.
+// Priority 101, as in C: it runs before constructors without a priority.
 #[used]
 #[link_section = ".init_array.00101"]
 static LOAD: extern "C" fn() = load;

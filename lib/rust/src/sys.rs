@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-//! libetch's functions. Under Miri, which runs no foreign code, they know of no module, as in a program that has not been
-//! rewritten.
+//! The functions of libetch. Under Miri, which runs no foreign code, they behave as in a program that has not been
+//! rewritten: they know of no module.
 use core::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::backtrace::Walk;
 
 pub(crate) type Report = extern "C" fn(*mut c_void, *const c_void, *const c_void);
 
-/// The error of a set of what no module has.
+/// The error of a set of a variable that no module has.
 pub(crate) const NOT_ETCHED: c_int = 2;
 
 macro_rules! functions {

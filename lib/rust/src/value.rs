@@ -5,17 +5,18 @@ use core::fmt;
 use crate::sys::{self, NOT_ETCHED};
 use crate::{Error, Scalar};
 
-/// What `etch rewrite` knows values by: `ETCH_VALUE_MARK_0` and `_1` of `etch/format.h`.
+/// The mark by which `etch rewrite` recognizes values: `ETCH_VALUE_MARK_0` and `_1` of `etch/format.h`.
 const MARK: [u64; 2] = [0x9c1f_6e35_a2d8_4b07, 0xd3b0_7a4c_e591_6f28];
 
-/// Eight bytes, of which the value is the first; the rest is 0, for narrow values are read by loads of 4 bytes.
+/// Eight bytes, which begin with the value; the rest is 0, because narrow values are read by loads of 4 bytes.
 #[repr(C)]
 union Cell<T: Copy> {
     word: u64,
     value: T,
 }
 
-/// An immediate value as a type, for members of structures, and where [`imv!`](crate::imv!) is too much of a macro.
+/// An immediate value as a type, for members of structures, and for code that should not use the macro
+/// [`imv!`](crate::imv!).
 ///
 /// ```
 /// struct Config { verbose: etch::Value<bool>, limit: etch::Value<i64> }
@@ -26,9 +27,9 @@ union Cell<T: Copy> {
 /// # Ok::<(), etch::Error>(())
 /// ```
 ///
-/// Reads of a `static` whose address the compiler knows become immediates (beside one that takes the address, which
-/// `imv!` does without). Others, and those of values on the heap or the stack, are relaxed atomic loads, and their sets
-/// are stores. 24 bytes: the tool finds it by a mark.
+/// Reads of a `static` whose address the compiler knows become immediates (next to an instruction that takes the
+/// address, which `imv!` does without). Other reads, and those of values on the heap or the stack, are relaxed atomic
+/// loads, and sets of such values are stores. A `Value` takes 24 bytes, because the tool finds it by a mark.
 #[repr(C)]
 pub struct Value<T: Scalar> {
     cell: UnsafeCell<Cell<T>>,
@@ -41,7 +42,7 @@ unsafe impl<T: Scalar> Sync for Value<T> {}
 unsafe impl<T: Scalar> Send for Value<T> {}
 
 impl<T: Scalar> Value<T> {
-    /// A value that begins as this.
+    /// Makes a `Value` with this initial value.
     pub const fn new(value: T) -> Self {
         const {
             assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "an immediate value has 1, 2, 4 or 8 bytes");
@@ -56,9 +57,9 @@ impl<T: Scalar> Value<T> {
     #[inline(always)]
     pub fn get(&self) -> T {
         #[cfg(not(miri))]
-        // SAFETY: what the instruction loads are the bytes of a T that new() or set() has stored.
+        // SAFETY: the instruction loads the bytes of a T that new() or set() has stored.
         unsafe {
-            // Eight-byte values by a pointer, which keeps what the compiler knows of where it may point.
+            // Eight-byte values are loaded as a pointer, so that the compiler still knows where it may point.
             if const { size_of::<T>() == 8 } {
                 let word: *mut ();
                 core::arch::asm!(".p2align 3,,6", "{{disp32}} mov {0}, qword ptr [{1}]", out(reg) word,
@@ -75,12 +76,12 @@ impl<T: Scalar> Value<T> {
         self.get_memory()
     }
 
-    /// The value by an atomic load: what the instruction of get() does until it is armed.
+    /// Reads the value by an atomic load, as the instruction of get() does until it is armed.
     #[cfg(miri)]
     fn get_memory(&self) -> T {
         use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
         let at = self.cell.get();
-        // SAFETY: aligned to 8 and alive as self is; whatever stores to it meanwhile is atomic too.
+        // SAFETY: the cell is aligned to 8 and lives as long as self; all concurrent stores to it are atomic, too.
         unsafe {
             match size_of::<T>() {
                 1 => core::mem::transmute_copy(&AtomicU8::from_ptr(at.cast()).load(Relaxed)),
@@ -95,11 +96,12 @@ impl<T: Scalar> Value<T> {
     ///
     /// # Errors
     ///
-    /// See [`Error`]. Nothing has changed then. A value that no rewritten module has is stored to, which is no error.
+    /// See [`Error`]. After an error nothing has changed. If no rewritten module has the value, `set` stores to it, which
+    /// is no error.
     ///
-    /// Not for signal handlers: it takes a lock.
+    /// Not to be called in signal handlers, because it takes a lock.
     pub fn set(&self, value: T) -> Result<(), Error> {
-        // SAFETY: the first is the address of a cell, the second that of as many bytes as the third says.
+        // SAFETY: the first argument is the address of a cell; at the second are as many bytes as the third says.
         match unsafe { sys::etch_set_bytes(self.cell.get().cast(), (&raw const value).cast(), size_of::<T>()) } {
             NOT_ETCHED => self.store(value),
             code => return Error::check(code),
@@ -110,7 +112,7 @@ impl<T: Scalar> Value<T> {
     fn store(&self, value: T) {
         use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU8, Ordering::SeqCst};
         let at = self.cell.get();
-        // SAFETY: as in get_memory(); each reads as many bytes of `value` as it has.
+        // SAFETY: as in get_memory(); each arm reads as many bytes of `value` as it has.
         unsafe {
             match size_of::<T>() {
                 1 => AtomicU8::from_ptr(at.cast()).store(core::mem::transmute_copy(&value), SeqCst),
@@ -139,7 +141,7 @@ impl<T: Scalar> Value<T> {
     }
 }
 
-/// Is any byte of it other than 0?
+/// Is any byte of the value other than 0?
 #[doc(hidden)]
 #[inline(always)]
 pub fn nonzero<T: Scalar>(value: T) -> bool {
@@ -164,14 +166,14 @@ impl<T: Scalar + Default> Default for Value<T> {
     }
 }
 
-/// Compares every armed instruction of every module with memory: how many differ (0 unless something else has written to
-/// a value or to code).
+/// Compares every armed instruction of every module with memory, and returns how many differ (0 unless something else
+/// has written to a value or to code).
 ///
 /// # Errors
 ///
 /// See [`Error`].
 pub fn verify() -> Result<usize, Error> {
-    // SAFETY: without a callback there is nothing to keep.
+    // SAFETY: without a callback there are no conditions on the arguments.
     let differ = unsafe { sys::etch_verify(None, core::ptr::null_mut()) };
     usize::try_from(differ).or_else(|_| Error::check(-differ as i32).map(|()| 0))
 }

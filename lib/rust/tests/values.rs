@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Values of every kind, in one thread and under threads: as they are, and after `etch rewrite` (tests/rust/test_rust.py).
+//! Tests values of every kind, with one thread and with several, before and after `etch rewrite` (tests/rust/test_rust.py).
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Barrier;
 use std::thread;
@@ -12,7 +12,7 @@ enum Mode {
     Fast,
     Safe = 7,
 }
-// SAFETY: one byte without padding.
+// SAFETY: the type is one byte without padding.
 unsafe impl Scalar for Mode {}
 
 static WORDS: [&str; 2] = ["one", "two"];
@@ -46,7 +46,7 @@ struct Config {
 }
 static CONFIG: Config = Config { limit: Value::new(100), deep: (Value::new(1), [Value::new(2), Value::new(3)]) };
 
-/// The value in memory: of a variable that the compiler does not know, a read is a load.
+/// The value in memory: the compiler does not know which variable it is, so the read is a load.
 #[inline(never)]
 fn memory<T: Scalar>(value: &Value<T>) -> T {
     std::hint::black_box(value).get()
@@ -125,7 +125,7 @@ mod branches {
     use super::*;
     imv! {
         static FLAG: bool = false;
-        static COUNT: i64 = 1 << 40; // not 0 though its low half is
+        static COUNT: i64 = 1 << 40; // not 0, although its low half is
         static POINTER: Option<&'static u32> = None;
     }
 
@@ -182,7 +182,7 @@ mod threads {
         (TURN.get(), TURN_TOO.get(), ODD.get(), imv_unlikely!(ODD))
     }
 
-    /// Readers see turns that never go back, and none that was not set before they read.
+    /// The turns that readers see never decrease, and each was set before it is read.
     #[test]
     fn sets_reach_threads_that_run() {
         static DONE: AtomicU64 = AtomicU64::new(0);
@@ -223,7 +223,7 @@ mod threads {
         assert_eq!(etch::verify(), Ok(0));
     }
 
-    /// Two setters of one value: it ends as one of them has left it, everywhere.
+    /// Two threads set one value: in the end it is, everywhere, what one of them has set.
     #[test]
     fn setters_are_serialized() {
         imv! { static BOTH: u32 = 0; }
@@ -254,12 +254,12 @@ fn backtraces() {
         let (found, status) = walk.backtrace(&mut ips);
         assert!(status.complete() && !found.is_empty(), "{status}");
     }
-    // SAFETY: null is allowed.
+    // SAFETY: the argument may be null.
     let (found, status) = unsafe { etch::backtrace_from(std::ptr::null(), &mut ips[..2]) };
     assert_eq!((found.len(), status.complete()), (2, false));
 }
 
-/// What libetch counts of the rewritten program, for tests/rust/test_rust.py.
+/// Prints what libetch counts in the rewritten program, for tests/rust/test_rust.py.
 #[test]
 #[cfg(not(miri))]
 fn counts() {
