@@ -78,7 +78,9 @@ static const char *file_name(const void *function)
 	const char *name = function ? loaded_name((uint64_t)(uintptr_t)function) : NULL;
 	const char *slash = name ? strrchr(name, '/') : NULL;
 
-	return slash ? slash + 1 : name ? name : "";
+	if (slash)
+		return slash + 1;
+	return name ? name : "";
 }
 
 /* Is it a function of one of these libraries? The list ends with a null pointer. */

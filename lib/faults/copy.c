@@ -158,7 +158,12 @@ static size_t last_level(void)
 	return most / share + before;
 }
 
-static size_t threshold_of(size_t bytes) { return !bytes ? SIZE_MAX : bytes < THRESHOLD_MIN ? THRESHOLD_MIN : bytes; }
+static size_t threshold_of(size_t bytes)
+{
+	if (!bytes)
+		return SIZE_MAX;
+	return bytes < THRESHOLD_MIN ? THRESHOLD_MIN : bytes;
+}
 
 __attribute__((constructor(101))) static void copy_init(void)
 {

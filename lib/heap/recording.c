@@ -123,9 +123,12 @@ static bool pages_make(const struct region *r, uint64_t to)
 
 bool region_grow(struct region *r, uint64_t size)
 {
-	uint64_t step = r->ready < STEP_LEAST ? STEP_LEAST : r->ready > STEP_MOST ? STEP_MOST : r->ready;
-	uint64_t to = (size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	uint64_t step = r->ready, to = (size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 
+	if (step < STEP_LEAST)
+		step = STEP_LEAST;
+	if (step > STEP_MOST)
+		step = STEP_MOST;
 	if (to < r->ready + step)
 		to = r->ready + step;
 	if (to > r->most)

@@ -95,12 +95,19 @@ INTERFACE int unw_step(struct llvm_cursor *c)
 	return 1;
 }
 
+/* The number (enum etch_reg) of one of LLVM's registers; above ETCH_RIP for a register that is not kept. */
+static unsigned register_of(int reg)
+{
+	if (reg == LLVM_REG_IP)
+		return ETCH_RIP;
+	if (reg == LLVM_REG_SP)
+		return ETCH_RSP;
+	return reg >= 0 && reg <= ETCH_RIP ? frame_walk_dwarf((unsigned)reg) : ETCH_RIP + 1;
+}
+
 INTERFACE int unw_get_reg(struct llvm_cursor *c, int reg, uint64_t *value)
 {
-	unsigned at = reg == LLVM_REG_IP            ? ETCH_RIP
-	              : reg == LLVM_REG_SP          ? ETCH_RSP
-	              : reg >= 0 && reg <= ETCH_RIP ? frame_walk_dwarf((unsigned)reg)
-	                                            : ETCH_RIP + 1;
+	unsigned at = register_of(reg);
 
 	if (at > ETCH_RIP || !(c->known & KNOWN(at)))
 		return LLVM_BADREG;

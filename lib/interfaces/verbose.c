@@ -34,7 +34,9 @@ static enum source source_of(const struct prepare_image *im)
 	if (lookup_table(im, &index, &size))
 		return IN_THE_FILE;
 	made = cache_find(im);
-	return !made ? FROM_NOTHING : made->table ? BESIDE_IT : FROM_FRAMES;
+	if (!made)
+		return FROM_NOTHING;
+	return made->table ? BESIDE_IT : FROM_FRAMES;
 }
 
 static int module_count(struct dl_phdr_info *info, size_t size, void *arg)

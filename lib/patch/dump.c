@@ -74,8 +74,10 @@ static void add_place(struct line *l, uint64_t at)
 	const struct module *m = module_at(at);
 
 	add_number(l, m ? at - m->image.bias : at, 16);
-	add_text(l, m ? " of " : "");
-	add_text(l, !m ? "" : *m->path ? m->path : "the program");
+	if (m) {
+		add_text(l, " of ");
+		add_text(l, *m->path ? m->path : "the program");
+	}
 }
 
 /* Adds the target of the store, which may be another variable on the same page. Called under the lock. */

@@ -75,7 +75,9 @@ static unsigned core_imm(const struct etch_imv *e, uint64_t value, uint8_t out[1
 
 unsigned form_size(unsigned form)
 {
-	return form == ETCH_FORM_MOV64 ? 8 : form == ETCH_FORM_MOV32 || !&part_objects ? 4 : part_objects.size(form);
+	if (form == ETCH_FORM_MOV64)
+		return 8;
+	return form == ETCH_FORM_MOV32 || !&part_objects ? 4 : part_objects.size(form);
 }
 
 unsigned form_load(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16])

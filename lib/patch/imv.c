@@ -35,7 +35,9 @@ int range_check(uint64_t at, uint64_t size)
 	}
 	if (&part_others)
 		copied = part_others.copied(at, size);
-	return copied > 0 ? 0 : copied < 0 ? ETCH_EINVAL : ETCH_ENOTETCHED;
+	if (copied > 0)
+		return 0;
+	return copied < 0 ? ETCH_EINVAL : ETCH_ENOTETCHED;
 }
 
 static int store(struct txn *t, uint64_t at, const uint8_t *from, size_t size)

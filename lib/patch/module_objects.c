@@ -43,7 +43,12 @@ int module_reads_armed(const struct module *m, const struct object *o, uint64_t 
 
 /* ---- protection of data ------------------------------------------------------------ */
 
-int errno_to_etch(long ret) { return !ret ? 0 : ret == -ENOMEM ? ETCH_ENOMEM : ETCH_EPERM; }
+int errno_to_etch(long ret)
+{
+	if (!ret)
+		return 0;
+	return ret == -ENOMEM ? ETCH_ENOMEM : ETCH_EPERM;
+}
 
 int module_page_readonly(const struct module *m, uint64_t at)
 {

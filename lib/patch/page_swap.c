@@ -393,8 +393,12 @@ int swaps_cancel_optional(struct list *text)
 	for (size_t i = 0; i < text->count; i++) {
 		uint64_t *how = &text->word[i].swap;
 
-		any |= *how == WORD_SWAP_OPTIONAL;
-		*how = *how == WORD_SWAP_OPTIONAL ? WORD_DROPPED : *how == WORD_SWAP_ALONG ? WORD_STORE : *how;
+		if (*how == WORD_SWAP_OPTIONAL) {
+			*how = WORD_DROPPED;
+			any = 1;
+		} else if (*how == WORD_SWAP_ALONG) {
+			*how = WORD_STORE;
+		}
 	}
 	return any;
 }

@@ -64,10 +64,8 @@ static long pages_protect(const struct list *l, int text, int open, uint64_t gap
 			}
 		}
 		if (start != end) {
-			long ret = sys_mprotect(start, end - start,
-			                        open   ? run_prot | PROT_WRITE
-			                        : text ? run_prot
-			                               : run_prot & ~PROT_WRITE);
+			int closed = text ? run_prot : run_prot & ~PROT_WRITE;
+			long ret = sys_mprotect(start, end - start, open ? run_prot | PROT_WRITE : closed);
 
 			if (ret < 0)
 				err = ret;

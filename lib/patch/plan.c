@@ -105,8 +105,11 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 		memcpy(&load, out, 8);
 	}
 	if (!(t->memo.old_length == len && bytes == t->memo.old) && !(have_load && bytes == load)) {
-		if ((bytes & 0xff) == 0xcc)
-			return is_load_below(bytes, load, t->memo.old_length == len ? t->memo.old : ~bytes, len) ? 0 : ETCH_EBUSY;
+		if ((bytes & 0xff) == 0xcc) {
+			uint64_t immediate = t->memo.old_length == len ? t->memo.old : ~bytes;
+
+			return is_load_below(bytes, load, immediate, len) ? 0 : ETCH_EBUSY;
+		}
 		memcpy(out, &bytes, 8);
 		if (plan == PLAN_SET || !part_others.is_immediate(e, out))
 			return ETCH_ECODE;

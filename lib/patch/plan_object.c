@@ -8,7 +8,7 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 {
 	/* Without the other forms, the immediates of all forms have four bytes. */
 	struct etch_form_info f = &part_objects ? part_objects.info(e->form) : (struct etch_form_info){.width = 4};
-	unsigned len = etch_imv_len(e), imm = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
+	unsigned len = etch_imv_len(e), imm = etch_imm_len(f.width);
 	uint64_t tail = 0;
 	uint8_t out[16];
 

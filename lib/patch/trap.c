@@ -255,7 +255,13 @@ static int put_function_in(const char *path, uint64_t offset)
 	return ret;
 }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+/* The value of a lower-case hexadecimal digit; -1 if it is none. */
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 static const char *hex_read(const char *s, uint64_t *v)
 {

@@ -89,6 +89,19 @@ struct etch_form_info {
 	uint8_t imm;     /* enum etch_imm_kind */
 };
 
+/* How an instruction other than a mov holds the new value, by the width of its operand (enum etch_imm_kind). */
+static inline uint8_t etch_imm_of_width(unsigned width)
+{
+	switch (width) {
+	case 8: return ETCH_IMM_SX;
+	case 4: return ETCH_IMM_32;
+	default: return ETCH_IMM_KEEP;
+	}
+}
+
+/* The number of bytes of an immediate for an operand of this width. */
+static inline unsigned etch_imm_len(unsigned width) { return width == 1 || width == 2 ? width : 4; }
+
 /* etch_form_info() for the forms that compare. */
 static inline struct etch_form_info etch_compare_info(unsigned form)
 {
@@ -101,12 +114,17 @@ static inline struct etch_form_info etch_compare_info(unsigned form)
 		f.opcode = k ? 0x39 : 0x38;
 		f.imm_op = k ? 0x81 : 0x80;
 		f.imm_ext = 7;
-		f.imm = f.width == 8 ? ETCH_IMM_SX : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
+		f.imm = etch_imm_of_width(f.width);
 		return f;
 	}
 	f.imm = ETCH_IMM_FLAGS;
-	f.digit = form <= ETCH_FORM_CMPI64 ? 7 : 0;
-	f.opcode = form <= ETCH_FORM_CMPI64 ? (k ? 0x81 : 0x80) : (k ? 0xf7 : 0xf6);
+	if (form <= ETCH_FORM_CMPI64) {
+		f.digit = 7;
+		f.opcode = k ? 0x81 : 0x80;
+	} else {
+		f.digit = 0;
+		f.opcode = k ? 0xf7 : 0xf6;
+	}
 	return f;
 }
 
@@ -131,7 +149,7 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 		f.escape = mov[form].escape;
 		f.opcode = mov[form].opcode;
 		f.imm_op = f.width == 1 ? 0xc6 : 0xc7;
-		f.imm = f.width == 8 ? ETCH_IMM_MOV64 : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
+		f.imm = f.width == 8 ? (uint8_t)ETCH_IMM_MOV64 : etch_imm_of_width(f.width);
 		return f;
 	}
 	if (form >= ETCH_FORM_ALU && form <= ETCH_FORM_ALU_LAST) {
@@ -159,7 +177,7 @@ static inline struct etch_form_info etch_form_info(unsigned form)
 		return form >= ETCH_FORM_CMPR8 && form <= ETCH_FORM_LAST ? etch_compare_info(form) : f;
 	}
 	f.mem = f.width = (uint8_t)(1u << (k & 3));
-	f.imm = f.width == 8 ? ETCH_IMM_SX : f.width == 4 ? ETCH_IMM_32 : ETCH_IMM_KEEP;
+	f.imm = etch_imm_of_width(f.width);
 	return f;
 }
 
@@ -191,6 +209,14 @@ static inline unsigned etch_put(uint8_t *out, uint64_t number, unsigned n)
 	return n;
 }
 
+/* The bits `mod` of a ModRM byte before a displacement of 0, 1 or 4 bytes from a register (SDM vol. 2, table 2-2). */
+static inline unsigned etch_modrm_mod(unsigned disp_len)
+{
+	if (disp_len == 4)
+		return 0x80;
+	return disp_len ? 0x40 : 0;
+}
+
 /*
  * Writes the ModRM byte, SIB and displacement of a load. `from` is the address of the ModRM byte, plus the length of
  * what follows the displacement. Returns their length; 0 when the entry is malformed or obj is out of range.
@@ -217,7 +243,7 @@ static inline unsigned etch_form_operand(const struct etch_imv *e, const struct 
 		}
 		if (base == 4 || (!disp_len && (base & 7) == 5))
 			return 0; /* rsp is never accepted as the base of a site; rbp and r13 always have a displacement */
-		out[n++] = (uint8_t)((disp_len == 4 ? 0x80 : disp_len ? 0x40 : 0) | field << 3 | (base & 7));
+		out[n++] = (uint8_t)(etch_modrm_mod(disp_len) | field << 3 | (base & 7));
 		if (base == 12)
 			out[n++] = 0x24; /* r12 as a base takes a SIB byte (SDM vol. 2, table 2-5) */
 	}
@@ -309,6 +335,7 @@ static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned f
 		{0x48, 0xf7, 0xc4, 0xff, 0xff, 0xff, 0xff}, /* test $-1,%rsp: above and greater */
 		{0x48, 0x81, 0xfc, 0xff, 0xff, 0xff, 0xff}, /* cmp $-1,%rsp */
 	};
+	static const uint8_t length[7] = {3, 3, 4, 4, 7, 7, 7};
 	unsigned wide = len >= 7, n, k, i;
 
 	flags &= m->need;
@@ -316,9 +343,11 @@ static inline unsigned etch_form_flags(const struct etch_imv_more *m, unsigned f
 		k = wide ? 4 : 0;
 	else if (flags & ETCH_NEED_BELOW)
 		k = wide ? 6 : 2;
+	else if (flags)
+		k = 3;
 	else
-		k = flags ? 3 : wide ? 5 : 1;
-	n = k < 2 ? 3 : k < 4 ? 4 : 7;
+		k = wide ? 5 : 1;
+	n = length[k];
 	if (len < n || len > 15 || (m->need & (ETCH_NEED_BELOW | ETCH_NEED_LESS)) == (ETCH_NEED_BELOW | ETCH_NEED_LESS))
 		return 0;
 	for (i = 0; i < len; i++)
@@ -374,7 +403,7 @@ static inline unsigned etch_info_imm(struct etch_form_info f, const struct etch_
 			return etch_form_lea(e, site, (uint64_t)s, out);
 		wide = 0; /* mov $imm32,%r32 clears the upper half */
 	}
-	immlen = f.width == 1 ? 1 : f.width == 2 ? 2 : 4;
+	immlen = etch_imm_len(f.width);
 	byte_reg = f.width == 1;
 	if (wide)
 		rex |= 8;

@@ -264,14 +264,21 @@ etch_on_:                                                                       
 #define ETCH_MARK_ARG_(value, variable) auto variable = (value);
 #define ETCH_MARK_TYPE_(value)          (etch_mark_type_of_<typename etch_plain_<__typeof__(value)>::type>::code)
 extern "C++" {
+/* The type of an enumeration, by its size. */
+template <unsigned long size> struct etch_mark_enum_type_ {
+	enum { code = ETCH_MARK_I8 };
+};
+template <> struct etch_mark_enum_type_<2> {
+	enum { code = ETCH_MARK_I16 };
+};
+template <> struct etch_mark_enum_type_<4> {
+	enum { code = ETCH_MARK_I32 };
+};
+template <> struct etch_mark_enum_type_<8> {
+	enum { code = ETCH_MARK_I64 };
+};
 template <class T> struct etch_mark_type_of_ {
-	enum {
-		code = __is_enum(T) ? (sizeof(T) == 8   ? ETCH_MARK_I64
-		                       : sizeof(T) == 4 ? ETCH_MARK_I32
-		                       : sizeof(T) == 2 ? ETCH_MARK_I16
-		                                        : ETCH_MARK_I8)
-		                    : ETCH_MARK_OTHER
-	};
+	enum { code = __is_enum(T) ? (int)etch_mark_enum_type_<sizeof(T)>::code : (int)ETCH_MARK_OTHER };
 };
 template <class T> struct etch_mark_type_of_<T *> {
 	enum { code = ETCH_MARK_POINTER };

@@ -146,9 +146,11 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 		return 0;
 	for (i = 0; i < u->map_palette_count; i++) {
 		const struct etch_map_rule *r = &t->map_palette[i];
+		unsigned flags = i < u->map_first ? 0 : ETCH_MAP_RBP;
 
-		if (r->zero || (t->map_steps ? r->flags > ETCH_MAP_RBP || etch_map_step(r) != ETCH_MAP_FULL
-		                             : r->flags != (i < u->map_first ? 0 : ETCH_MAP_RBP)))
+		if (r->zero)
+			return 0;
+		if (t->map_steps ? r->flags > ETCH_MAP_RBP || etch_map_step(r) != ETCH_MAP_FULL : r->flags != flags)
 			return 0;
 	}
 	for (i = 0; i < u->map_page_count; i++)

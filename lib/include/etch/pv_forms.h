@@ -119,7 +119,7 @@ static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uin
 			return 0;
 		if ((!left && (disp || (reg & 7) == 5)) || (left == 1 && disp != (int8_t)disp))
 			return 0;
-		out[n++] = (uint8_t)((left == 4 ? 0x80 : left ? 0x40 : 0) | field << 3 | (reg & 7));
+		out[n++] = (uint8_t)(etch_modrm_mod(left) | field << 3 | (reg & 7));
 		if (sib)
 			out[n++] = 0x24; /* no index (SDM vol. 2, table 2-3) */
 	}
@@ -187,23 +187,14 @@ static inline int etch_pv_tiny(const uint8_t *at, uint64_t avail, struct etch_pv
 /* One nop of 2 to 9 bytes (SDM vol. 2, NOP, table 4-12). */
 static inline void etch_pv_nop_bytes(unsigned len, uint8_t *out)
 {
-	unsigned i, n = 0;
+	static const uint8_t nop[8][9] = {
+		{0x66, 0x90},       {0x0f, 0x1f, 0x00}, {0x0f, 0x1f, 0x40},       {0x0f, 0x1f, 0x44}, {0x66, 0x0f, 0x1f, 0x44},
+		{0x0f, 0x1f, 0x80}, {0x0f, 0x1f, 0x84}, {0x66, 0x0f, 0x1f, 0x84},
+	};
+	unsigned i;
 
-	if (len == 2 || len == 6 || len == 9)
-		out[n++] = 0x66;
-	if (len == 2) {
-		out[n] = 0x90;
-		return;
-	}
-	out[n++] = 0x0f;
-	out[n++] = 0x1f;
-	i = len - n;
-	if (i)
-		out[n++] = (uint8_t)(i == 1 ? 0x00 : i == 2 ? 0x40 : i == 3 ? 0x44 : i == 5 ? 0x80 : 0x84);
-	if (i == 3 || i == 6)
-		out[n++] = 0x00;
-	while (n < len)
-		out[n++] = 0x00;
+	for (i = 0; i < len; i++)
+		out[i] = nop[len - 2][i];
 }
 
 /*
