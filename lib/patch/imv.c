@@ -10,28 +10,37 @@ static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
 
 static int is_part(const struct module *m, const struct object *o) { return m->obj[o->record].flags & ETCH_OBJ_PART; }
 
+/* range_check() in one module; ETCH_ENOTETCHED if `at` is in none of its objects and etched sections. */
+static int module_range_check(struct module *m, uint64_t at, uint64_t size)
+{
+	size_t i = module_object_from(m, at);
+	const struct object *o = i < m->object_count ? &m->object[i] : NULL;
+
+	if (o && o->addr <= at) {
+		/* In a file stripped of symbols an object has several parts, and a variable may have fields. */
+		while (size > o->addr + o->size - at && ++i < m->object_count && o[1].addr == o->addr + o->size &&
+		       ((o[1].flags & OBJECT_FIELD) || (is_part(m, o) && is_part(m, &o[1]))))
+			o++;
+		return size <= o->addr + o->size - at ? 0 : ETCH_EINVAL;
+	}
+	for (int k = 0; k < 3; k++)
+		if (at >= m->etched[k].start && at < m->etched[k].stop)
+			return size <= m->etched[k].stop - at && (!o || size <= o->addr - at) ? 0 : ETCH_EINVAL;
+	return ETCH_ENOTETCHED;
+}
+
 int range_check(uint64_t at, uint64_t size)
 {
 	struct module *m = module_at(at);
-	const struct object *o;
 	int copied = 0;
 
 	if (m && m->bad)
 		return ETCH_EFORMAT;
 	if (m) {
-		size_t i = module_object_from(m, at);
+		int err = module_range_check(m, at, size);
 
-		o = i < m->object_count ? &m->object[i] : NULL;
-		if (o && o->addr <= at) {
-			/* In a file stripped of symbols an object has several parts, and a variable may have fields. */
-			while (size > o->addr + o->size - at && ++i < m->object_count && o[1].addr == o->addr + o->size &&
-			       ((o[1].flags & OBJECT_FIELD) || (is_part(m, o) && is_part(m, &o[1]))))
-				o++;
-			return size <= o->addr + o->size - at ? 0 : ETCH_EINVAL;
-		}
-		for (int k = 0; k < 3; k++)
-			if (at >= m->etched[k].start && at < m->etched[k].stop)
-				return size <= m->etched[k].stop - at && (!o || size <= o->addr - at) ? 0 : ETCH_EINVAL;
+		if (err != ETCH_ENOTETCHED)
+			return err;
 	}
 	if (&part_others)
 		copied = part_others.copied(at, size);
@@ -77,6 +86,18 @@ static int set_by_loads(struct txn *t, int refused)
 	return err;
 }
 
+/* Are the arguments of changes sound in themselves, whatever is at their addresses? */
+static int changes_valid(const struct etch_change *changes, size_t count)
+{
+	if (!changes)
+		return 0;
+	for (size_t i = 0; i < count; i++)
+		if (!changes[i].object || !changes[i].value || !changes[i].size ||
+		    address(changes[i].object) + changes[i].size < changes[i].size)
+			return 0;
+	return 1;
+}
+
 int set_changes(const struct etch_change *changes, size_t count, int (*in_order)(struct list *))
 {
 	struct txn t;
@@ -86,12 +107,8 @@ int set_changes(const struct etch_change *changes, size_t count, int (*in_order)
 
 	if (!count)
 		return 0;
-	if (!changes)
+	if (!changes_valid(changes, count))
 		return ETCH_EINVAL;
-	for (i = 0; i < count; i++)
-		if (!changes[i].object || !changes[i].value || !changes[i].size ||
-		    address(changes[i].object) + changes[i].size < changes[i].size)
-			return ETCH_EINVAL;
 
 	/* The caller's memory is read before the lock is taken: if that faults and the program survives, the lock is not
 	 * left held. */

@@ -28,6 +28,17 @@
 #define TEXT_GAP  (32 * ETCH_PAGE)
 #define TEXT_RUNS 4
 
+/* Is the page of a word one that pages_protect() changes? If so, *segment and *prot get its segment and the protection
+ * of that. Skips a copied variable in a program that is not a module, and a page that is writable anyway. */
+static int page_changes(uint64_t at, int text, const struct segment **segment, int *prot)
+{
+	const struct module *m = module_at(at);
+
+	*segment = m ? image_segment(&m->image, at, 1) : NULL;
+	*prot = *segment ? (*segment)->prot : PROT_WRITE;
+	return text ? !(*prot & PROT_WRITE) : m && module_page_readonly(m, at);
+}
+
 /*
  * Opens (adds W) or closes the pages of a list, with one mprotect(2) per run of pages that are at most `gap` bytes
  * apart; of data, only the pages that are read-only outside a set. The closed protection of a page is that of its
@@ -47,15 +58,7 @@ static long pages_protect(const struct list *l, int text, int open, uint64_t gap
 		int prot = 0;
 
 		if (i < l->count) {
-			const struct module *m;
-
-			if (l->word[i].swap || at - start < end - start)
-				continue;
-			/* Skips a copied variable in a program that is not a module, and a page that is writable anyway. */
-			m = module_at(at);
-			segment = m ? image_segment(&m->image, at, 1) : NULL;
-			prot = segment ? segment->prot : PROT_WRITE;
-			if (text ? prot & PROT_WRITE : !m || !module_page_readonly(m, at))
+			if (l->word[i].swap || at - start < end - start || !page_changes(at, text, &segment, &prot))
 				continue;
 			if (start != end && prot == run_prot &&
 			    (PAGE_OF(at) == end || (segment == run_segment && PAGE_OF(at) - end <= gap))) {

@@ -88,7 +88,8 @@ int txn_site(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t
 static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, enum plan plan)
 {
 	uint64_t site = site_address(e), bytes, want, load = 0;
-	unsigned len = etch_imv_len(e), have_load = 0;
+	unsigned len = etch_imv_len(e);
+	int is_old, is_load = 0, has_new;
 	uint32_t shape;
 	uint8_t out[16] = {0};
 
@@ -98,13 +99,15 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 		memo_fill(t, e, object, shape);
 
 	bytes = value_with(NULL, 0, site, len);
-	if (bytes != t->memo.old || t->memo.old_length != len || plan == PLAN_LOAD || t->memo.new_length != len) {
-		have_load = 1;
+	is_old = t->memo.old_length == len && bytes == t->memo.old;
+	has_new = plan != PLAN_LOAD && t->memo.new_length == len;
+	if (!is_old || !has_new) {
 		if (form_load(e, site, object, out) != len)
 			return ETCH_EFORMAT;
 		memcpy(&load, out, 8);
+		is_load = bytes == load;
 	}
-	if (!(t->memo.old_length == len && bytes == t->memo.old) && !(have_load && bytes == load)) {
+	if (!is_old && !is_load) {
 		if ((bytes & 0xff) == 0xcc) {
 			uint64_t immediate = t->memo.old_length == len ? t->memo.old : ~bytes;
 
@@ -114,8 +117,8 @@ static int plan_load(struct txn *t, const struct etch_imv *e, uint64_t object, e
 		if (plan == PLAN_SET || !part_others.is_immediate(e, out))
 			return ETCH_ECODE;
 	}
-	want = plan == PLAN_LOAD || t->memo.new_length != len ? load : t->memo.new;
-	return want == bytes ? 0 : txn_site(t, site, len, bytes, want, have_load && bytes == load);
+	want = has_new ? t->memo.new : load;
+	return want == bytes ? 0 : txn_site(t, site, len, bytes, want, is_load);
 }
 
 int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const struct object *o, enum plan plan)

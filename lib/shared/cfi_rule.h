@@ -231,6 +231,26 @@ static inline bool etch_cfi_rule_usual(const struct etch_cfi_state *s, struct et
 	return true;
 }
 
+/* Fills in a rule with the CFA, whose base it has, and with the place of a return address that is at an offset from the
+ * CFA. */
+static inline void etch_cfi_rule_place(struct etch_cfi_term cfa, int64_t ra_off, struct etch_rule *rule,
+                                       struct etch_cfi_term *step)
+{
+	if (cfa.kind == ETCH_TERM_DEREF || cfa.kind == ETCH_TERM_DEREF_INDEX) {
+		rule->cfa |= cfa.kind == ETCH_TERM_DEREF ? ETCH_CFA_DEREF : ETCH_CFA_DEREF | ETCH_CFA_INDEX;
+		rule->cfa_off = (int32_t)cfa.off;
+		rule->cfa_add = (int32_t)cfa.add;
+	} else {
+		rule->cfa_off = (int32_t)cfa.add;
+		if (cfa.kind == ETCH_TERM_REG_STEP)
+			*step = cfa;
+		if (ra_off != -8) {
+			rule->ra = ETCH_RA_SLOT;
+			rule->cfa_add = (int32_t)ra_off;
+		}
+	}
+}
+
 /* etch_cfi_rule(), except that the rule's kind stays UNDEF on an early return. */
 static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const struct etch_cfi_state *s,
                                             struct etch_rule *rule, struct etch_cfi_term *step,
@@ -265,19 +285,7 @@ static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const st
 		return ra->how == ETCH_HOW_NONE ? "no rule for the return address" : "a return address in an unusual place";
 	}
 	rule->kind = ra->how == ETCH_HOW_UNDEF ? ETCH_RULE_END : ETCH_RULE_CALL;
-	if (cfa.kind == ETCH_TERM_DEREF || cfa.kind == ETCH_TERM_DEREF_INDEX) {
-		rule->cfa |= cfa.kind == ETCH_TERM_DEREF ? ETCH_CFA_DEREF : ETCH_CFA_DEREF | ETCH_CFA_INDEX;
-		rule->cfa_off = (int32_t)cfa.off;
-		rule->cfa_add = (int32_t)cfa.add;
-	} else {
-		rule->cfa_off = (int32_t)cfa.add;
-		if (cfa.kind == ETCH_TERM_REG_STEP)
-			*step = cfa;
-		if (ra_off != -8) {
-			rule->ra = ETCH_RA_SLOT;
-			rule->cfa_add = (int32_t)ra_off;
-		}
-	}
+	etch_cfi_rule_place(cfa, ra_off, rule, step);
 saved:
 	for (i = 0; saves && i < 5; i++)
 		etch_cfi_saved(c, &s->cols[saved[i]], cfa, &saves->how[i], &saves->off[i]);

@@ -223,6 +223,22 @@ NO_ASAN static __attribute__((noinline)) int stack_descend(struct cursor *c, con
 	return ETCH_UNWIND_OK;
 }
 
+/* Finds the CFA by the rule *r, whose register is known. Returns 0, or -1 if memory cannot be read. */
+NO_ASAN static inline int rule_cfa(struct cursor *c, const struct etch_rule *r, uint64_t *cfa)
+{
+	uint64_t base = c->reg[r->cfa & 15];
+
+	if (r->cfa & ETCH_CFA_INDEX)
+		base = c->reg[ETCH_RSP] + 8 * base;
+	*cfa = base + (uint64_t)(int64_t)r->cfa_off;
+	if (r->cfa & ETCH_CFA_DEREF) {
+		if (word_read(c, *cfa, cfa))
+			return -1;
+		*cfa += (uint64_t)(int64_t)r->cfa_add;
+	}
+	return 0;
+}
+
 /* Steps to the caller's frame by the rule *r. */
 NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 {
@@ -245,12 +261,8 @@ NO_ASAN static int step_rule(struct cursor *c, const struct etch_rule *r)
 	}
 	bp = c->reg[ETCH_RBP];
 	bp_known = !!(c->known & KNOWN(ETCH_RBP));
-	cfa = (r->cfa & ETCH_CFA_INDEX ? sp + 8 * c->reg[reg] : c->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
-	if (r->cfa & ETCH_CFA_DEREF) {
-		if (word_read(c, cfa, &cfa))
-			return ETCH_UNWIND_MEMORY;
-		cfa += (uint64_t)(int64_t)r->cfa_add;
-	}
+	if (rule_cfa(c, r, &cfa))
+		return ETCH_UNWIND_MEMORY;
 	if (r->ra == ETCH_RA_CFA) {
 		if (cfa - 8 < sp || cfa < 8) {
 			ret = stack_descend(c, r, cfa);

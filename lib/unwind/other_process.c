@@ -52,6 +52,39 @@ const struct unwind_module *lookup_target(const struct etch_target *target, uint
 	return at - capacity->text < capacity->text_size ? capacity : NULL;
 }
 
+/* ---- tables in files --------------------------------------------------------------- */
+
+static const struct etch_unwind *table_in_sidecar(const struct sidecar *s, size_t file_size, uint64_t *size)
+{
+	const struct etch_unwind *u = (const struct etch_unwind *)(const void *)(s + 1);
+
+	/* The caller knows of which file a sidecar is: there is only one file here. */
+	if (file_size < sizeof(*s) + sizeof(*u) || sidecar_judge(s, file_size, s->layout) != SIDECAR_GOOD ||
+	    s->bytes != file_size - sizeof(*s))
+		return NULL;
+	*size = s->bytes;
+	return etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK ? u : NULL;
+}
+
+/* Is it the header of an ELF file for this machine, with the program headers inside the file and aligned? */
+static bool elf_header_valid(const Elf64_Ehdr *h, size_t file_size)
+{
+	return h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_ident[EI_DATA] == ELFDATA2LSB && h->e_machine == EM_X86_64 &&
+	       h->e_phentsize == sizeof(Elf64_Phdr) && !(h->e_phoff & 7) && h->e_phoff <= file_size &&
+	       h->e_phnum <= (file_size - h->e_phoff) / sizeof(Elf64_Phdr);
+}
+
+/* Validates a whole table with the link-time address `address`. */
+static bool file_table_valid(const struct etch_unwind *u, uint64_t size, uint64_t address)
+{
+	struct etch_target_module t = {.table = u, .size = size, .address = address};
+	struct etch_orc_table o;
+
+	if (!etch_unwind_valid(u, size))
+		return false;
+	return u->encoding != ETCH_ENCODING_ORC || (target_orc_open(&t, &o) && etch_orc_valid(&o));
+}
+
 UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t file_size, uint64_t *size,
                                                         uint64_t *address)
 {
@@ -63,20 +96,9 @@ UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t
 	*address = 0;
 	if (file_size < sizeof(*h) || ((uintptr_t)file & 7))
 		return NULL;
-	if (memcmp(h->e_ident, ELFMAG, SELFMAG)) {
-		/* The caller knows of which file a sidecar is: there is only one file here. */
-		const struct sidecar *s = file;
-
-		if (file_size < sizeof(*s) + sizeof(*u) || sidecar_judge(s, file_size, s->layout) != SIDECAR_GOOD ||
-		    s->bytes != file_size - sizeof(*s))
-			return NULL;
-		u = (const struct etch_unwind *)(const void *)(s + 1);
-		*size = s->bytes;
-		return etch_unwind_valid(u, *size) && u->encoding == ETCH_ENCODING_BLOCK ? u : NULL;
-	}
-	if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != EM_X86_64 ||
-	    h->e_phentsize != sizeof(*phdr) || (h->e_phoff & 7) || h->e_phoff > file_size ||
-	    h->e_phnum > (file_size - h->e_phoff) / sizeof(*phdr))
+	if (memcmp(h->e_ident, ELFMAG, SELFMAG))
+		return table_in_sidecar(file, file_size, size);
+	if (!elf_header_valid(h, file_size))
 		return NULL;
 	phdr = (const Elf64_Phdr *)(const void *)((const uint8_t *)file + h->e_phoff);
 	for (unsigned i = h->e_phnum; i--;) {
@@ -96,16 +118,7 @@ UNWIND_API const struct etch_unwind *etch_table_in_file(const void *file, size_t
 		u = (const struct etch_unwind *)(const void *)(at + n.first);
 		*size = capacity - n.first;
 		*address = p->p_vaddr + in + n.first;
-		if (!etch_unwind_valid(u, *size))
-			return NULL;
-		if (u->encoding == ETCH_ENCODING_ORC) {
-			struct etch_target_module t = {.table = u, .size = *size, .address = *address};
-			struct etch_orc_table o;
-
-			if (!target_orc_open(&t, &o) || !etch_orc_valid(&o))
-				return NULL;
-		}
-		return u;
+		return file_table_valid(u, *size, *address) ? u : NULL;
 	}
 	return NULL;
 }

@@ -120,37 +120,54 @@ static bool frame_row(const struct recover_frame *f, recover_image_fn *image, st
 	return row_find(&im, at, ETCH_CFI_SAVES, row) > 0 && row->rule.kind == ETCH_RULE_CALL;
 }
 
+/* Finds the CFA of a frame by the rule *r. False if the rule's register is unknown or memory cannot be read. */
+static bool frame_cfa(struct recover_frame *f, const struct etch_rule *r, uint64_t *cfa)
+{
+	unsigned reg = r->cfa & 15;
+	uint64_t base = f->reg[reg];
+
+	if (!(f->known & KNOWN(reg)))
+		return false;
+	if (r->cfa & ETCH_CFA_INDEX)
+		base = f->reg[ETCH_RSP] + 8 * base;
+	*cfa = base + (uint64_t)(int64_t)r->cfa_off;
+	if (r->cfa & ETCH_CFA_DEREF) {
+		if (!word_read(f, *cfa, cfa))
+			return false;
+		*cfa += (uint64_t)(int64_t)r->cfa_add;
+	}
+	return true;
+}
+
+/* Finds the return address of a frame. False if the rule or the CFA cannot be right, or memory cannot be read. */
+static bool frame_return(struct recover_frame *f, const struct etch_rule *r, uint64_t cfa, uint64_t *ip)
+{
+	uint64_t at, sp = f->reg[ETCH_RSP];
+
+	if (r->ra & ETCH_RA_REG) {
+		if (!f->interrupted || cfa < sp)
+			return false;
+		*ip = f->reg[r->ra & 15];
+		return true;
+	}
+	if (r->ra == ETCH_RA_SLOT) {
+		at = cfa + (uint64_t)(int64_t)r->cfa_add;
+		return cfa > sp && at >= sp && word_read(f, at, ip);
+	}
+	return cfa >= 8 && (cfa - 8 >= sp || rule_may_switch(r)) && word_read(f, cfa - 8, ip);
+}
+
 bool recover_step(struct recover_frame *f, recover_image_fn *image)
 {
 	static const uint8_t saved[5] = {ETCH_RBX, ETCH_R12, ETCH_R13, ETCH_R14, ETCH_R15};
 	struct etch_cfi_row row;
 	const struct etch_rule *r = &row.rule;
-	uint64_t cfa, v[5] = {0}, bp = 0, ip, ip_at;
+	uint64_t cfa, v[5] = {0}, bp = 0, ip;
 	uint32_t known = KNOWN(ETCH_RSP) | KNOWN(ETCH_RIP);
-	unsigned i, reg;
+	unsigned i;
 
-	if (!frame_row(f, image, &row))
+	if (!frame_row(f, image, &row) || !frame_cfa(f, r, &cfa) || !frame_return(f, r, cfa, &ip))
 		return false;
-	reg = r->cfa & 15;
-	if (!(f->known & KNOWN(reg)))
-		return false;
-	cfa = (r->cfa & ETCH_CFA_INDEX ? f->reg[ETCH_RSP] + 8 * f->reg[reg] : f->reg[reg]) + (uint64_t)(int64_t)r->cfa_off;
-	if (r->cfa & ETCH_CFA_DEREF) {
-		if (!word_read(f, cfa, &cfa))
-			return false;
-		cfa += (uint64_t)(int64_t)r->cfa_add;
-	}
-	if (r->ra & ETCH_RA_REG) {
-		if (!f->interrupted || cfa < f->reg[ETCH_RSP])
-			return false;
-		ip = f->reg[r->ra & 15];
-	} else if (r->ra == ETCH_RA_SLOT) {
-		ip_at = cfa + (uint64_t)(int64_t)r->cfa_add;
-		if (cfa <= f->reg[ETCH_RSP] || ip_at < f->reg[ETCH_RSP] || !word_read(f, ip_at, &ip))
-			return false;
-	} else if (cfa < 8 || (cfa - 8 < f->reg[ETCH_RSP] && !rule_may_switch(r)) || !word_read(f, cfa - 8, &ip)) {
-		return false;
-	}
 	if (slot_read(f, cfa, r->bp, r->bp_off, ETCH_RBP, &bp))
 		known |= KNOWN(ETCH_RBP);
 	for (i = 0; i < 5; i++)

@@ -372,6 +372,14 @@ static inline unsigned etch_form_lea(const struct etch_imv *e, uint64_t site, ui
 	return n + etch_put(out + n, (uint64_t)disp, 4);
 }
 
+/* The value in memory, extended to the operand as the form does. */
+static inline int64_t etch_info_value(struct etch_form_info f, uint64_t v)
+{
+	unsigned shift = 64 - 8u * f.mem;
+
+	return !f.sign && f.mem < f.width ? (int64_t)v : (int64_t)(v << shift) >> shift;
+}
+
 /*
  * Writes the immediate form of a site for the value in `bytes` (etch_form_size(form) bytes, as they
  * lie in memory), padded to etch_imv_len(e). `site` is the site's address where it runs, or 0 if
@@ -392,9 +400,7 @@ static inline unsigned etch_info_imm(struct etch_form_info f, const struct etch_
 		v |= (uint64_t)bytes[i] << (8 * i);
 	if (f.imm == ETCH_IMM_FLAGS)
 		return m ? etch_form_flags(m, etch_form_outcome(e->form, m, v), len, out) : 0;
-	s = (int64_t)(v << (64 - 8 * f.mem)) >> (64 - 8 * f.mem);
-	if (!f.sign && f.mem < f.width)
-		s = (int64_t)v; /* zero-extended into a wider operand */
+	s = etch_info_value(f, v);
 	wide = f.width == 8 && f.imm_ext != 9;
 	if (f.width == 8 && s != (int32_t)s) {
 		if (f.imm != ETCH_IMM_MOV64)
@@ -445,17 +451,24 @@ static inline unsigned etch_form_imm(const struct etch_imv *e, uint64_t site, co
 	return etch_site_imm(e, etch_imv_more(e), site, bytes, out);
 }
 
+/* Can a compare or test with a constant have the immediate of m, and can its bytes give the flags that m asks for? */
+static inline int etch_more_flags_fit(const struct etch_imv *e, const struct etch_imv_more *m)
+{
+	unsigned imm = etch_more_imm_len(m), width = etch_form_size(e->form), order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
+
+	if ((imm != 1 || (e->form >= ETCH_FORM_TESTI8 && width > 1)) && imm != (width > 4 ? 4 : width))
+		return 0;
+	return !(m->need & ~ETCH_NEED_FLAGS) && (m->need & order) != order &&
+	       etch_imv_len(e) >= ((m->need & order) ? 4u : 3u);
+}
+
 /* Can the instruction of an entry have these operands, and can its bytes give these flags? */
 static inline int etch_more_fits(const struct etch_imv *e, const struct etch_imv_more *m)
 {
-	unsigned imm = etch_more_imm_len(m), disp = etch_more_disp_len(m), width = etch_form_size(e->form);
-	unsigned order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
+	unsigned imm = etch_more_imm_len(m), disp = etch_more_disp_len(m);
 
 	if (etch_form_is_flags(e->form)) {
-		if ((imm != 1 || (e->form >= ETCH_FORM_TESTI8 && width > 1)) && imm != (width > 4 ? 4 : width))
-			return 0;
-		if ((m->need & ~ETCH_NEED_FLAGS) || (m->need & order) == order ||
-		    etch_imv_len(e) < ((m->need & order) ? 4u : 3u))
+		if (!etch_more_flags_fit(e, m))
 			return 0;
 	} else if (imm || m->need || m->imm || disp != 4) {
 		return 0;

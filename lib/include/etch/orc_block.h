@@ -56,6 +56,31 @@ static inline int etch_block_has_no_map(const struct etch_unwind *u)
 	       !u->map_palette && !u->map_palette_count && !u->map_first;
 }
 
+/* Does a map, of which map_shift is not 0, lie inside the table? */
+static inline int etch_map_arrays_valid(const struct etch_unwind *u)
+{
+	if (u->map_shift != 6 && u->map_shift != 7)
+		return 0;
+	if (u->version >= ETCH_UNWIND_VERSION_STEPS
+	        ? u->map_first != ETCH_MAP_STEPS || u->map_palette_count > ETCH_MAP_CODES - ETCH_MAP_STEPS
+	        : u->map_first > u->map_palette_count)
+		return 0;
+	return etch_unwind_inside(u, u->map, etch_map_bytes(u), 1, 1) &&
+	       etch_unwind_inside(u, u->map_page, u->map_page_count, 4, 4) &&
+	       u->map_page_count == ((etch_map_bytes(u) - 1) >> etch_map_page_shift(u->map_shift)) + 1 &&
+	       etch_unwind_inside(u, u->map_unit, u->map_unit_count, ETCH_UNIT_SIZE, 1) &&
+	       etch_unwind_inside(u, u->map_palette, u->map_palette_count, sizeof(struct etch_map_rule), 4) &&
+	       u->map_palette_count <= ETCH_MAP_CODES;
+}
+
+/* Are the fields of a table of ETCH_ENCODING_ORC valid? Those of blocks and maps are 0. */
+static inline int etch_orc_fields_valid(const struct etch_unwind *u)
+{
+	return u->version == ETCH_UNWIND_VERSION && !u->hd && !u->base && !u->pool && !u->pool_size && !u->palette &&
+	       !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count &&
+	       etch_block_has_no_map(u) && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
+}
+
 /*
  * Can lookups be made in the table of at most `size` bytes at `table` (8-byte aligned, readable)?
  * Takes constant time; the contents of the arrays are not examined. With ETCH_ENCODING_ORC the
@@ -72,28 +97,12 @@ static inline int etch_unwind_header_valid(const void *table, uint64_t size)
 	if ((u->text & 255) || u->text_size > UINT32_MAX || u->text + u->text_size < u->text)
 		return 0;
 	if (u->encoding == ETCH_ENCODING_ORC)
-		return u->version == ETCH_UNWIND_VERSION && !u->map_shift && !u->hd && !u->base && !u->pool && !u->pool_size &&
-		       !u->palette && !u->palette_count && !u->escape && !u->escape_count && !u->run && !u->run_count &&
-		       !u->map && !u->map_page && !u->map_page_count && !u->map_unit && !u->map_unit_count && !u->map_palette &&
-		       !u->map_palette_count && !u->map_first && !(u->orc_ip & 3) && !(u->orc & 1) && !(u->orc_lookup & 3);
-	if (u->encoding != ETCH_ENCODING_BLOCK)
-		return 0;
-	if (!etch_block_arrays_valid(u))
+		return etch_orc_fields_valid(u);
+	if (u->encoding != ETCH_ENCODING_BLOCK || !etch_block_arrays_valid(u))
 		return 0;
 	if (!u->map_shift)
 		return u->version < ETCH_UNWIND_VERSION_STEPS && etch_block_has_no_map(u);
-	if (u->map_shift != 6 && u->map_shift != 7)
-		return 0;
-	if (u->version >= ETCH_UNWIND_VERSION_STEPS
-	        ? u->map_first != ETCH_MAP_STEPS || u->map_palette_count > ETCH_MAP_CODES - ETCH_MAP_STEPS
-	        : u->map_first > u->map_palette_count)
-		return 0;
-	return etch_unwind_inside(u, u->map, etch_map_bytes(u), 1, 1) &&
-	       etch_unwind_inside(u, u->map_page, u->map_page_count, 4, 4) &&
-	       u->map_page_count == ((etch_map_bytes(u) - 1) >> etch_map_page_shift(u->map_shift)) + 1 &&
-	       etch_unwind_inside(u, u->map_unit, u->map_unit_count, ETCH_UNIT_SIZE, 1) &&
-	       etch_unwind_inside(u, u->map_palette, u->map_palette_count, sizeof(struct etch_map_rule), 4) &&
-	       u->map_palette_count <= ETCH_MAP_CODES;
+	return etch_map_arrays_valid(u);
 }
 
 /* ---- block ------------------------------------------------------------------- */

@@ -137,6 +137,34 @@ static inline uint64_t etch_map_exception_next(const struct etch_block *t, uint6
 	return g;
 }
 
+static inline int etch_map_rule_valid(const struct etch_unwind *u, const struct etch_block *t, uint32_t i)
+{
+	const struct etch_map_rule *r = &t->map_palette[i];
+
+	if (r->zero)
+		return 0;
+	if (t->map_steps)
+		return r->flags <= ETCH_MAP_RBP && etch_map_step(r) == ETCH_MAP_FULL;
+	return r->flags == (i < u->map_first ? 0 : ETCH_MAP_RBP);
+}
+
+/* Does a granule's chain of exception units that begins at `unit` end before `end`, with ascending splits? */
+static inline int etch_map_chain_valid(const struct etch_block *t, uint32_t unit, uint32_t end)
+{
+	uint32_t n = 0, split = 0;
+
+	for (;; unit++) {
+		const uint8_t *p = t->map_unit + (size_t)unit * ETCH_UNIT_SIZE;
+
+		if (unit >= end || ++n > ETCH_MAP_CHAIN || p[0] <= split || p[0] >> t->map_shift ||
+		    (p[1] >= t->map_codes && p[1] != ETCH_MAP_FULL))
+			return 0;
+		split = p[0];
+		if (p[2] != ETCH_MAP_UNIT)
+			return p[2] < t->map_codes || p[2] == ETCH_MAP_FULL;
+	}
+}
+
 static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_block *t)
 {
 	uint64_t granules = etch_map_bytes(u), g;
@@ -144,38 +172,19 @@ static inline int etch_map_valid(const struct etch_unwind *u, const struct etch_
 
 	if (t->map_steps && u->map_rbp != etch_map_rbp(t->map, granules))
 		return 0;
-	for (i = 0; i < u->map_palette_count; i++) {
-		const struct etch_map_rule *r = &t->map_palette[i];
-		unsigned flags = i < u->map_first ? 0 : ETCH_MAP_RBP;
-
-		if (r->zero)
+	for (i = 0; i < u->map_palette_count; i++)
+		if (!etch_map_rule_valid(u, t, i))
 			return 0;
-		if (t->map_steps ? r->flags > ETCH_MAP_RBP || etch_map_step(r) != ETCH_MAP_FULL : r->flags != flags)
-			return 0;
-	}
 	for (i = 0; i < u->map_page_count; i++)
 		if (t->map_page[i] > t->map_unit_count || (i ? t->map_page[i] < t->map_page[i - 1] : t->map_page[i]))
 			return 0;
 	for (g = etch_map_exception_next(t, 0, granules); g < granules; g = etch_map_exception_next(t, g + 1, granules)) {
 		uint64_t page = g >> t->map_page_shift;
-		uint32_t code = t->map[g], unit, n = 0, split = 0;
+		uint32_t code = t->map[g];
 		uint32_t end = page + 1 < u->map_page_count ? t->map_page[page + 1] : t->map_unit_count;
 
-		if (code < ETCH_MAP_CODES)
+		if (code < ETCH_MAP_CODES || !etch_map_chain_valid(t, t->map_page[page] + (ETCH_MAP_UNIT - code), end))
 			return 0;
-		for (unit = t->map_page[page] + (ETCH_MAP_UNIT - code);; unit++) {
-			const uint8_t *p = t->map_unit + (size_t)unit * ETCH_UNIT_SIZE;
-
-			if (unit >= end || ++n > ETCH_MAP_CHAIN || p[0] <= split || p[0] >> t->map_shift ||
-			    (p[1] >= t->map_codes && p[1] != ETCH_MAP_FULL))
-				return 0;
-			split = p[0];
-			if (p[2] != ETCH_MAP_UNIT) {
-				if (p[2] >= t->map_codes && p[2] != ETCH_MAP_FULL)
-					return 0;
-				break;
-			}
-		}
 	}
 	return 1;
 }

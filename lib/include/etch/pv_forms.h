@@ -84,7 +84,7 @@ static inline int etch_pv_valid(const struct etch_imv *e)
  */
 static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uint64_t slot, uint8_t out[16])
 {
-	unsigned reg = etch_pv_reg(e), mode = etch_imv_addressing(e), len = etch_imv_len(e), n = 0, i, left;
+	unsigned reg = etch_pv_reg(e), mode = etch_imv_addressing(e), len = etch_imv_len(e), n = 0, left;
 	unsigned field = e->form == ETCH_FORM_CALL ? 2u : 4u;
 	int64_t disp = 0;
 
@@ -123,11 +123,7 @@ static inline unsigned etch_pv_load(const struct etch_imv *e, uint64_t site, uin
 		if (sib)
 			out[n++] = 0x24; /* no index (SDM vol. 2, table 2-3) */
 	}
-	if (disp != (int32_t)disp)
-		return 0;
-	for (i = 0; i < left; i++)
-		out[n++] = (uint8_t)((uint64_t)disp >> (8 * i));
-	return n;
+	return disp == (int32_t)disp ? n + etch_put(out + n, (uint64_t)disp, left) : 0;
 }
 
 /* The effect of a function that is short enough to replace a call. */
@@ -136,6 +132,16 @@ struct etch_pv_body {
 	uint8_t one; /* at most one instruction, whose meaning a 0x2e prefix does not change */
 	uint8_t bytes[ETCH_NATIVE_MOST];
 };
+
+/* Are these `n` bytes a ret, perhaps with the prefix of a rep? */
+static inline int etch_pv_is_ret(const uint8_t *b, uint64_t n)
+{
+	if (n && b[0] == 0xf3) {
+		b++;
+		n--;
+	}
+	return n && b[0] == 0xc3;
+}
 
 /*
  * Recognizes, by its first bytes, a function that does nothing, returns its first argument, or
@@ -155,7 +161,7 @@ static inline int etch_pv_tiny(const uint8_t *at, uint64_t avail, struct etch_pv
 		{3, {0x48, 0x89, 0xf8}}, /* mov %rdi,%rax */
 	};
 	uint8_t b[11];
-	uint64_t n = 0, i, k, rest;
+	uint64_t n = 0, i, k;
 
 	for (; n < sizeof(b) && n < avail; n++)
 		b[n] = at[n];
@@ -166,9 +172,7 @@ static inline int etch_pv_tiny(const uint8_t *at, uint64_t avail, struct etch_pv
 
 		while (m < known[k].len && i + m < n && b[i + m] == known[k].code[m])
 			m++;
-		rest = i + m;
-		if (m == known[k].len && rest < n &&
-		    (b[rest] == 0xc3 || (b[rest] == 0xf3 && rest + 1 < n && b[rest + 1] == 0xc3))) {
+		if (m == known[k].len && etch_pv_is_ret(b + i + m, n - i - m)) {
 			body->len = known[k].len;
 			for (m = 0; m < known[k].len; m++)
 				body->bytes[m] = known[k].code[m];
@@ -197,6 +201,40 @@ static inline void etch_pv_nop_bytes(unsigned len, uint8_t *out)
 		out[i] = nop[len - 2][i];
 }
 
+/* Writes the instructions of a body, padded to `len` bytes; returns their number. */
+static inline unsigned etch_pv_put_body(const struct etch_pv_body *body, unsigned len, uint8_t out[16])
+{
+	unsigned pad = len - body->len, n = 0, i;
+
+	if (body->one)
+		while (n < pad)
+			out[n++] = 0x2e;
+	for (i = 0; i < body->len; i++)
+		out[n++] = body->bytes[i];
+	if (body->one)
+		return 1;
+	if (pad == 1)
+		out[n] = 0x90;
+	else if (pad)
+		etch_pv_nop_bytes(pad, out + n);
+	return 2;
+}
+
+/* Writes a direct call or jump of `len` bytes, at least 5. Returns len, or 0 if the target is out of range. */
+static inline unsigned etch_pv_direct(unsigned jump, unsigned len, uint64_t site, uint64_t target, uint8_t out[16])
+{
+	int64_t rel = (int64_t)(target - (site + len));
+	unsigned n;
+
+	if (rel != (int32_t)rel)
+		return 0;
+	/* The prefixes keep the return address of the indirect form. */
+	for (n = 0; n < len - 5; n++)
+		out[n] = jump ? 0x2e : 0x67;
+	out[n++] = jump ? 0xe9 : 0xe8;
+	return n + etch_put(out + n, (uint64_t)rel, 4);
+}
+
 /*
  * Writes the bytes of the site while its slot holds `target`, padded to the site's length. With a
  * body, these are its instructions (for an empty body, a nop, or a ret at a jump site); without
@@ -209,8 +247,7 @@ static inline void etch_pv_nop_bytes(unsigned len, uint8_t *out)
 static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, uint64_t target,
                                      const struct etch_pv_body *body, uint8_t out[16], unsigned *count)
 {
-	unsigned len = etch_imv_len(e), n = 0, i, jump = e->form == ETCH_FORM_JMP;
-	int64_t rel;
+	unsigned len = etch_imv_len(e), n = 0, jump = e->form == ETCH_FORM_JMP;
 
 	*count = 1;
 	if (!target || len < 2 || len > 9 || !etch_form_is_pv(e->form))
@@ -226,34 +263,10 @@ static inline unsigned etch_pv_image(const struct etch_imv *e, uint64_t site, ui
 		return len;
 	}
 	if (body && !jump && body->len <= len && (body->one || body->len == len || len - body->len <= 9)) {
-		unsigned pad = len - body->len;
-
-		if (body->one)
-			for (; n < pad; n++)
-				out[n] = 0x2e;
-		for (i = 0; i < body->len; i++)
-			out[n++] = body->bytes[i];
-		if (!body->one) {
-			*count = 2;
-			if (len - n == 1)
-				out[n] = 0x90;
-			else if (len > n)
-				etch_pv_nop_bytes(len - n, out + n);
-		}
+		*count = etch_pv_put_body(body, len, out);
 		return len;
 	}
-	if (len < 5)
-		return 0;
-	rel = (int64_t)(target - (site + len));
-	if (rel != (int32_t)rel)
-		return 0;
-	/* The prefixes keep the return address of the indirect form. */
-	for (; n < len - 5; n++)
-		out[n] = jump ? 0x2e : 0x67;
-	out[n++] = jump ? 0xe9 : 0xe8;
-	for (i = 0; i < 4; i++)
-		out[n++] = (uint8_t)((uint64_t)rel >> (8 * i));
-	return len;
+	return len < 5 ? 0 : etch_pv_direct(jump, len, site, target, out);
 }
 
 /*
