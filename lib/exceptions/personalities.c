@@ -43,22 +43,12 @@ struct names {
 
 static bool names_open(const struct prepare_image *im, struct names *n)
 {
-	const Elf64_Dyn *d = loaded_dynamic(im);
+	struct dynamic_tables t = dynamic_tables_read(im);
 
-	memset(n, 0, sizeof(*n));
-	for (; d && d->d_tag != DT_NULL; d++) {
-		const void *at = (const void *)(uintptr_t)d->d_un.d_ptr;
-
-		if (!loaded_inside(im, d->d_un.d_ptr, 16))
-			continue;
-		if (d->d_tag == DT_SYMTAB)
-			n->symbols = at;
-		else if (d->d_tag == DT_STRTAB)
-			n->strings = at;
-		else if (d->d_tag == DT_GNU_HASH)
-			n->hash = at;
-	}
-	return n->symbols && n->strings && n->hash;
+	n->symbols = (const Elf64_Sym *)(uintptr_t)t.symbols;
+	n->strings = (const char *)(uintptr_t)t.strings;
+	n->hash = (const uint32_t *)(uintptr_t)t.gnu_hash;
+	return loaded_inside(im, t.symbols, 16) && loaded_inside(im, t.strings, 16) && loaded_inside(im, t.gnu_hash, 16);
 }
 
 /* The address of a symbol that the module defines; 0 if there is none. The hash:

@@ -83,55 +83,30 @@ static bool is_allocation(const char *name)
 	return false;
 }
 
-struct dynamic {
-	const Elf64_Rela *rela, *plt;
-	size_t rela_size, plt_size, symbol_size;
-	const Elf64_Sym *symbols;
-	const char *names;
-};
-
-/* glibc has turned these entries into addresses; other C libraries leave them as offsets in the file. */
+/* The address of a table; null if there is none. */
 static const void *address_of(const struct prepare_image *im, uint64_t value)
 {
-	return (const void *)(uintptr_t)(loaded_inside(im, value, 1) ? value : im->bias + value);
-}
-
-static bool dynamic_read(const struct prepare_image *im, struct dynamic *d)
-{
-	const Elf64_Dyn *e = NULL;
-
-	*d = (struct dynamic){0};
-	for (unsigned i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_DYNAMIC)
-			e = (const void *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr);
-	for (; e && e->d_tag != DT_NULL; e++) {
-		switch (e->d_tag) {
-		case DT_RELA: d->rela = address_of(im, e->d_un.d_ptr); break;
-		case DT_RELASZ: d->rela_size = e->d_un.d_val; break;
-		case DT_JMPREL: d->plt = address_of(im, e->d_un.d_ptr); break;
-		case DT_PLTRELSZ: d->plt_size = e->d_un.d_val; break;
-		case DT_SYMTAB: d->symbols = address_of(im, e->d_un.d_ptr); break;
-		case DT_STRTAB: d->names = address_of(im, e->d_un.d_ptr); break;
-		default: break;
-		}
-	}
-	return d->symbols && d->names;
+	return value ? (const void *)(uintptr_t)dynamic_address(im, value) : NULL;
 }
 
 /* Does one of these relocations bind an allocation function to something other than the recorder? A slot that leads
  * into its own module is bound at its first call. */
-static bool binds_elsewhere(const struct prepare_image *im, const struct dynamic *d, const Elf64_Rela *r, size_t size)
+static bool binds_elsewhere(const struct prepare_image *im, const struct dynamic_tables *t, uint64_t relocations,
+                            size_t size)
 {
+	const Elf64_Sym *symbols = address_of(im, t->symbols);
+	const char *names = address_of(im, t->strings);
+	const Elf64_Rela *r = address_of(im, relocations);
 	struct prepare_image own;
 
-	if (!r || !loaded_image((uint64_t)(uintptr_t)unseen_look, &own))
+	if (!symbols || !names || !r || !loaded_image((uint64_t)(uintptr_t)unseen_look, &own))
 		return false;
 	for (size_t i = 0; i < size / sizeof(*r); i++) {
 		uint32_t type = ELF64_R_TYPE(r[i].r_info), symbol = ELF64_R_SYM(r[i].r_info);
 		uint64_t at = im->bias + r[i].r_offset, to;
 
 		if (!symbol || (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) ||
-		    !loaded_inside(im, at, sizeof(to)) || !is_allocation(d->names + d->symbols[symbol].st_name))
+		    !loaded_inside(im, at, sizeof(to)) || !is_allocation(names + symbols[symbol].st_name))
 			continue;
 		memcpy(&to, (const void *)(uintptr_t)at, sizeof(to));
 		if (to && !loaded_inside(&own, to, 1))
@@ -144,11 +119,13 @@ static bool binds_elsewhere(const struct prepare_image *im, const struct dynamic
 static bool is_unseen(const struct dl_phdr_info *info)
 {
 	struct prepare_image im;
-	struct dynamic d;
+	struct dynamic_tables t;
 
 	loaded_from(info, &im);
-	return im.start < im.end && dynamic_read(&im, &d) &&
-	       (binds_elsewhere(&im, &d, d.plt, d.plt_size) || binds_elsewhere(&im, &d, d.rela, d.rela_size));
+	if (im.start >= im.end)
+		return false;
+	t = dynamic_tables_read(&im);
+	return binds_elsewhere(&im, &t, t.plt.at, t.plt.size) || binds_elsewhere(&im, &t, t.rela.at, t.rela.size);
 }
 
 /* ---- namespaces ------------------------------------------------------------------------ */

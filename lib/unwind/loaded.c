@@ -591,7 +591,7 @@ static const char *dynamic_names(const struct prepare_image *im, const Elf64_Dyn
 {
 	for (; d && d->d_tag != DT_NULL; d++)
 		if (d->d_tag == DT_STRTAB) {
-			uint64_t at = loaded_inside(im, d->d_un.d_ptr, 1) ? d->d_un.d_ptr : im->bias + d->d_un.d_ptr;
+			uint64_t at = dynamic_address(im, d->d_un.d_ptr);
 
 			return loaded_inside(im, at, 1) ? (const char *)(uintptr_t)at : NULL;
 		}

@@ -118,6 +118,40 @@ static inline int loaded_inside(const struct prepare_image *im, uint64_t at, uin
 /* The dynamic section of a module in memory; null if it has none. */
 const Elf64_Dyn *loaded_dynamic(const struct prepare_image *im);
 
+/* The address of a table that a dynamic section names. glibc adds the load bias to these entries; other C libraries
+ * leave them as offsets in the file. */
+static inline uint64_t dynamic_address(const struct prepare_image *im, uint64_t value)
+{
+	return loaded_inside(im, value, 1) ? value : im->bias + value;
+}
+
+/* The tables that a dynamic section names, as it has them. Nothing is checked; what the section does not have is 0. */
+struct dynamic_tables {
+	uint64_t symbols, strings, strings_size, gnu_hash;
+	struct {
+		uint64_t at, size;
+	} plt, rela; /* DT_JMPREL, DT_RELA */
+};
+
+static inline struct dynamic_tables dynamic_tables_read(const struct prepare_image *im)
+{
+	struct dynamic_tables t = {0};
+
+	for (const Elf64_Dyn *d = loaded_dynamic(im); d && d->d_tag != DT_NULL; d++)
+		switch (d->d_tag) {
+		case DT_SYMTAB: t.symbols = d->d_un.d_ptr; break;
+		case DT_STRTAB: t.strings = d->d_un.d_ptr; break;
+		case DT_STRSZ: t.strings_size = d->d_un.d_val; break;
+		case DT_GNU_HASH: t.gnu_hash = d->d_un.d_ptr; break;
+		case DT_JMPREL: t.plt.at = d->d_un.d_ptr; break;
+		case DT_PLTRELSZ: t.plt.size = d->d_un.d_val; break;
+		case DT_RELA: t.rela.at = d->d_un.d_ptr; break;
+		case DT_RELASZ: t.rela.size = d->d_un.d_val; break;
+		default: break;
+		}
+	return t;
+}
+
 /* Is the whole range inside one readable segment of the module? */
 int loaded_readable(const struct prepare_image *im, uint64_t at, uint64_t size);
 /* Fills *im from an entry of dl_iterate_phdr(3); start >= end: no segment is mapped. */
