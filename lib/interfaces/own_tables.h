@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * own_tables.h: makes tables for the modules that walks meet (own_tables.c).
+ * own_tables.h: makes tables for the modules without one that walks come to (own_tables.c).
  */
 #ifndef ETCH_LIB_INTERFACES_OWN_TABLES_H
 #define ETCH_LIB_INTERFACES_OWN_TABLES_H
