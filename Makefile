@@ -151,7 +151,7 @@ $(B)/o/tool/profile/write_pprof.o: TOOL_INC += -I$(B)/gen
 LIB_FAST := page_swap plan_wide
 LIB_COLD := $(filter-out $(LIB_FAST),$(notdir $(basename $(wildcard lib/patch/*.c))))
 # Once a walk or less, and then mostly from memory: in as few lines of cache as can be.
-LIB_ONCE := unwind/walk unwind/lookup unwind/registers unwind/cursor_registers
+LIB_ONCE := unwind/walk unwind/lookup unwind/register_tables unwind/cursor_registers
 $(LIB_COLD:%=$(B)/o/lib/patch/%.o) $(LIB_ONCE:%=$(B)/o/lib/%.o): LIB_CC += $(if $(filter -O2,$(CFLAGS)),-Os)
 
 $(B)/o/lib/interfaces/verbose.o: LIB_CC += -DETCH_VERSION='"$(VERSION)"'

@@ -9,7 +9,6 @@
 #include <link.h>
 #include <string.h>
 
-#include "exceptions/callers.h"
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
 

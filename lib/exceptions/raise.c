@@ -13,12 +13,26 @@
 #include <string.h>
 
 #include "exceptions/against_gcc.h"
+#include "exceptions/frame.h"
+#include "exceptions/gcc_abi.h"
 #include "exceptions/personalities.h"
 #include "exceptions/file_places.h"
-#include "exceptions/raise.h"
 #include "exceptions/records.h"
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
+
+/* entry_x86.S knows this layout. */
+struct entry {
+	struct frame came;          /* the caller's registers */
+	uint64_t land[FRAME_COUNT]; /* registers, stack pointer and address of the landing pad */
+	uint64_t cfa;               /* the frame's stack pointer at its call */
+	uint64_t rax, rdx;
+};
+
+/* entry_x86.S calls these. */
+int exceptions_raise(struct exception *e, struct entry *entry);
+int exceptions_resume(struct exception *e, struct entry *entry);
+int exceptions_rethrow(struct exception *e, struct entry *entry);
 
 /* What entry_x86.S does with the result of these functions. */
 enum {

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exceptions/callers.h"
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
 

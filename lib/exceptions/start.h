@@ -5,6 +5,8 @@
 #ifndef ETCH_LIB_EXCEPTIONS_START_H
 #define ETCH_LIB_EXCEPTIONS_START_H
 
+#include <stddef.h>
+
 #include "exceptions/gcc_abi.h"
 
 enum exceptions_mode {
@@ -38,6 +40,13 @@ struct gcc_functions {
 	int (*backtrace)(int (*)(struct gcc_context *, void *), void *);
 };
 extern struct gcc_functions exceptions_gcc;
+
+/*
+ * callers.c: writes to `out`, which holds `size` bytes, the names of the loaded files whose calls of
+ * _Unwind_RaiseException come here, separated by commas and terminated by a null byte; a name that does not fit is
+ * left out. Returns the number of such files. Takes the dynamic linker's lock, so it is not for a signal handler.
+ */
+unsigned callers_list(char *out, size_t size);
 
 /* Writes a line to standard error: "libetch-exceptions: " and the words up to a null pointer. */
 void exceptions_say(const char *words, ...) __attribute__((sentinel));

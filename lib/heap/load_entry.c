@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * load_entry.c: functions of libc that the recorder must know about before they run: dlopen(3) and dlmopen(3)
- * (unseen.h), and the two through which a program asks for a seccomp filter.
+ * (unseen.c), and the two through which a program asks for a seccomp filter.
  *
  * Each is an entry that tells the recorder, and jumps to the next definition with the arguments and the return
  * address as they were: dlopen(3) reads the return address, and syscall(2) has arguments on the stack.
@@ -12,7 +12,6 @@
 #include <sys/syscall.h>
 
 #include "heap/recorder.h"
-#include "heap/unseen.h"
 
 /* Called with the first arguments; returns the address to continue at. */
 typedef void *before_fn(long a, long b, long c);

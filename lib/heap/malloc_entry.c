@@ -13,7 +13,6 @@
 
 #include "heap/next_malloc.h"
 #include "heap/recorder.h"
-#include "heap/unseen.h"
 
 #define EXPORT __attribute__((visibility("default"), noinline))
 /* The frame of the function that the program has called. */

@@ -4,8 +4,6 @@
  * kernel's description of the mapping. It copies them with the build-id, because the module may be unloaded and the
  * process may end.
  */
-#include "heap/modules.h"
-
 #include <fcntl.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -13,7 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "common/sys.h"
-#include "heap/recording.h"
+#include "heap/stack_tree.h"
 #include "unwind/loaded.h"
 
 #define PAGES     256u /* pages of the cache, 64 KiB of code each */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "common/sys.h"
-#include "heap/memory_room.h"
+#include "heap/memory_capacity.h"
 #include "heap/recording.h"
 #include "heap/stack_tree.h"
 #include "heap/thread_state.h"
@@ -436,11 +436,11 @@ static enum heap_ended failed_by(uint64_t size, uint64_t held, bool by_limit)
 	struct memory_capacity r;
 
 	memory_capacity(&r);
-	if (r.space == ROOM_UNLIMITED && r.data == ROOM_UNLIMITED)
+	if (r.space == MEMORY_UNLIMITED && r.data == MEMORY_UNLIMITED)
 		return !by_limit && size <= held ? HEAP_ENDED_MEMORY : HEAP_ENDED_NOT;
-	if (r.space != ROOM_UNLIMITED && r.space < size + 2 * least && size <= r.space + held)
+	if (r.space != MEMORY_UNLIMITED && r.space < size + 2 * least && size <= r.space + held)
 		return HEAP_ENDED_SPACE;
-	if (r.data != ROOM_UNLIMITED && r.data < size + 2 * least && size <= r.data + held)
+	if (r.data != MEMORY_UNLIMITED && r.data < size + 2 * least && size <= r.data + held)
 		return HEAP_ENDED_DATA;
 	return HEAP_ENDED_NOT;
 }

@@ -48,4 +48,12 @@ void recorder_end(enum heap_ended why);
 /* Runs fn on the head of the recording, if there is one, under the lock. */
 void recorder_note(void (*fn)(struct heap_head *, void *), void *arg);
 
+/* ---- code whose calls of malloc(3) bypass the recorder (unseen.c) -------------------------- */
+
+/* Examines what calls of dlopen(3) and dlmopen(3) have loaded so far. To be called only where the dynamic linker may
+ * be called. */
+void unseen_look(void);
+/* Called before a library is loaded with RTLD_DEEPBIND, or into a new namespace. */
+void unseen_call(bool deep);
+
 #endif

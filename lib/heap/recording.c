@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "common/sys.h"
-#include "heap/memory_room.h"
+#include "heap/memory_capacity.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */

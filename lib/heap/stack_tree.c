@@ -3,8 +3,6 @@
  * is at most half full. */
 #include "heap/stack_tree.h"
 
-#include "heap/modules.h"
-
 #define SLOTS_FIRST 8192u
 
 static struct {

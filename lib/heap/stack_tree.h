@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stack_tree.h: maps stacks to leaves of the file (stack_tree.c). To be called under the recorder's lock.
+ * stack_tree.h: maps stacks to leaves of the file (stack_tree.c), and addresses of code to modules of the file
+ * (modules.c; shared/heap_file.h). To be called under the recorder's lock.
  */
 #ifndef ETCH_LIB_HEAP_STACK_TREE_H
 #define ETCH_LIB_HEAP_STACK_TREE_H
@@ -17,5 +18,13 @@ uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned k
 void tree_unloaded(void);
 /* Starts over, in the child of a fork. */
 void tree_clear(void);
+
+/* The number of the module with this address, which is written to the file if it is new; 0 if there is none, because
+ * the code was made at run time; HEAP_MODULE_LOST if the module cannot be recorded. */
+uint16_t module_number(uint64_t at);
+/* Drops the cached modules after one was unloaded. */
+void modules_forget(void);
+/* Forgets the modules in the child of a fork, which gets a file of its own. */
+void modules_clear(void);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * unseen.c: finds the code whose calls of malloc(3) bypass the recorder (unseen.h).
+ * unseen.c: finds and counts the code whose calls of malloc(3) bypass the recorder: libraries that dlopen(3) has loaded
+ * with RTLD_DEEPBIND, and libraries of other namespaces, which dlmopen(3) makes, each with a libc of its own.
  *
  * dlopen(3) and dlmopen(3) act for the library that calls them, with its namespace and its RUNPATH. They find that
  * library by their return address, so they must be jumped to, not called (load_entry.c), and the outcome of a call is
  * examined later: before the next call, before dlclose(3), and at exit(3). If a process ends before that, the head
  * says how many calls were made.
  */
-#include "heap/unseen.h"
-
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <link.h>

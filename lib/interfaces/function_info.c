@@ -14,7 +14,7 @@
 #include "common/sys.h"
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"
-#include "unwind/registered.h"
+#include "unwind/registered_frames.h"
 
 int function_info(uint64_t at, struct function_info *out)
 {

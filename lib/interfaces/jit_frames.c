@@ -5,7 +5,7 @@
  */
 #include "interfaces/interfaces.h"
 #include "interfaces/next.h"
-#include "unwind/registered.h"
+#include "unwind/registered_frames.h"
 
 void __register_frame(const void *section);
 void __deregister_frame(const void *section);

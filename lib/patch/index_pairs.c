@@ -7,7 +7,7 @@
 
 #include "common/sys.h"
 #include "patch/parts.h"
-#include "patch/index_pairs.h"
+#include "patch/parts.h"
 
 /* A stable sort by key: a radix sort of the bytes in which keys differ. Tables are mostly in text order, which
  * entries with equal keys keep. temp: space for n more. */

@@ -249,8 +249,6 @@ void object_add(struct module *m, const struct etch_obj *r);
 struct module *module_new(const struct image *im, const struct module_arguments *args, const char *path);
 /* Releases a module's block for reuse. */
 void module_free(struct module *m);
-/* Folds facts and arms the objects without facts, for a module in the list. (arm.c) */
-void module_arm(struct module *m);
 /* Is [at, at+size) inside a variable that the program copied from an etched object of a shared object (R_X86_64_COPY,
  * copied.c)? Returns 1, 0, or -1 if it extends past the variable's end. */
 int module_copied(uint64_t at, uint64_t size);

@@ -17,8 +17,8 @@
 
 #include "common/sys.h"
 #include "patch/internal.h"
-#include "patch/mark_readers.h"
 #include "patch/patch.h"
+#include "patch/static_branch.h"
 
 /* One cache line that no two threads share. */
 struct reader {

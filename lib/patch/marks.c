@@ -14,7 +14,6 @@
 
 #include "common/sys.h"
 #include "patch/static_branch.h"
-#include "patch/mark_readers.h"
 
 #define PATTERN_MAX 128 /* bytes, with the NUL */
 

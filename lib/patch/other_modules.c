@@ -4,7 +4,7 @@
  * it folds facts into objects, plans the sites that reach other modules, and arms the objects without facts.
  */
 #include "patch/give_up.h"
-#include "patch/index_pairs.h"
+#include "patch/parts.h"
 
 PART_WORD(2, ETCH_PART_OTHERS_SYMBOL);
 

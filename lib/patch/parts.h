@@ -55,6 +55,10 @@ struct part_others {
 };
 PART_TABLE(part_others, part_others);
 
+/* Two of these, which index_pairs.c has. */
+int others_count(const struct module *m, struct counts *c);
+int others_fill(struct module *m, const struct counts *c);
+
 /* ---- every site (objects.c) ------------------------------------------------------------------ */
 
 struct part_objects {

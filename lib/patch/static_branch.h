@@ -35,4 +35,14 @@ extern const struct marks_calls *marks_calls;
 /* Counts the markers of a module. */
 void marks_info(const struct module *m, struct etch_info *info);
 
+/* ---- the threads that are in code that a marker calls (mark_readers.c) ---------------------- */
+
+/* Returns when every other thread has left the callbacks that it was in when this was called. Not to be called under
+ * the lock. */
+void readers_wait(void);
+/* Is this thread in a callback? */
+int readers_self(void);
+/* Called in the child of a fork(2): forgets the threads that the child does not have. */
+void readers_fork(void);
+
 #endif

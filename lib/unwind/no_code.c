@@ -19,7 +19,7 @@
 #include "shared/search.h"
 #include "unwind/calls.h"
 #include "unwind/cursor.h"
-#include "unwind/registered.h"
+#include "unwind/registered_frames.h"
 
 /* The bit of a page fault's error code that says that an instruction was fetched (Intel SDM 3, 6.15). */
 #define FAULT_FETCH 0x10

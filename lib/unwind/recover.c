@@ -14,8 +14,7 @@
 #include "unwind/eh_view.h"
 #include "shared/search.h"
 #include "unwind/recover.h"
-#include "unwind/registers.h"
-#include "unwind/registered.h"
+#include "unwind/registered_frames.h"
 
 /* Maximum number of frames walked: a register is needed close to the frame whose registers are known. */
 #define FRAMES 512

@@ -8,6 +8,7 @@
 #include "unwind/unwind_internal.h"
 
 struct eh_view;
+struct etch_cfi_row;
 struct etch_fde;
 
 /* Finds the module of an address. Returns 1, or 0. Async-signal-safe. */
@@ -61,5 +62,10 @@ bool recover_fde(const struct prepare_image *im, uint64_t at, struct eh_view *v,
  */
 int recover_register(const uint64_t reg[17], bool returned, uint64_t rip, uint64_t rsp, unsigned want,
                      recover_image_fn *image, uint64_t *value);
+
+/* register_tables.c: find the row for a run-time address of this module, or of a target's. Return false if it has no
+ * register table, or no rule of kind CALL there. Async-signal-safe. */
+bool registers_row(const struct prepare_image *im, uint64_t at, struct etch_cfi_row *out);
+bool registers_target_row(const struct etch_target *target, uint64_t at, struct etch_cfi_row *out);
 
 #endif

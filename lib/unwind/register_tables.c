@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registers.c: looks up register tables (etch/orc_registers.h). Walks do not need them, only callers that ask for a
- * register.
+ * register_tables.c: looks up register tables (etch/orc_registers.h). Walks do not need them, only callers that ask for
+ * a register.
  *
  * It runs in signal context: no malloc, no lock, no thread-local storage, and of libc only memcpy.
  */
 #define ETCH_CFI_DEPTH 8 /* as in recover.c */
 
-#include "unwind/registers.h"
-
 #include <etch/orc_registers.h>
 
+#include "shared/cfi.h"
 #include "shared/search.h"
+#include "unwind/recover.h"
 #include "unwind/table_cache.h"
 #include "unwind/table_copy.h"
 

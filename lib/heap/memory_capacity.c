@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* memory_capacity.c: reads the limits and /proc/self/statm (memory_capacity.h). */
-#include "heap/memory_room.h"
+#include "heap/memory_capacity.h"
 
 #include <fcntl.h>
 #include <stddef.h>
@@ -45,12 +45,12 @@ static uint64_t limit_of(int which)
 	return r.rlim_cur;
 }
 
-static uint64_t room_of(uint64_t limit, const char *statm, unsigned field)
+static uint64_t left_of(uint64_t limit, const char *statm, unsigned field)
 {
 	uint64_t pages;
 
 	if (limit == RLIM_INFINITY)
-		return ROOM_UNLIMITED;
+		return MEMORY_UNLIMITED;
 	if (!statm || !statm_field(statm, field, &pages))
 		return limit / 8;
 	return limit > pages * PAGE ? limit - pages * PAGE : 0;
@@ -62,8 +62,8 @@ void memory_capacity(struct memory_capacity *r)
 	char text[128];
 	bool got = (space != RLIM_INFINITY || data != RLIM_INFINITY) && statm_read(text);
 
-	r->space = room_of(space, got ? text : NULL, 0);
-	r->data = room_of(data, got ? text : NULL, 5);
+	r->space = left_of(space, got ? text : NULL, 0);
+	r->data = left_of(data, got ? text : NULL, 5);
 }
 
 bool memory_may_take(uint64_t size, bool is_private)

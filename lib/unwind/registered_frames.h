@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registered.h: the .eh_frame of code that belongs to no module, which a JIT has registered (registered.c).
+ * registered_frames.h: the .eh_frame of code that belongs to no module, which a JIT has registered
+ * (registered_frames.c).
  */
-#ifndef ETCH_LIB_UNWIND_REGISTERED_H
-#define ETCH_LIB_UNWIND_REGISTERED_H
+#ifndef ETCH_LIB_UNWIND_REGISTERED_FRAMES_H
+#define ETCH_LIB_UNWIND_REGISTERED_FRAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* memory_capacity.h: how much memory the process's limits leave (memory_capacity.c). System calls only. */
-#ifndef ETCH_LIB_HEAP_MEMORY_ROOM_H
-#define ETCH_LIB_HEAP_MEMORY_ROOM_H
+#ifndef ETCH_LIB_HEAP_MEMORY_CAPACITY_H
+#define ETCH_LIB_HEAP_MEMORY_CAPACITY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ROOM_UNLIMITED UINT64_MAX
+#define MEMORY_UNLIMITED UINT64_MAX
 
 /* The bytes that the process can still map: an eighth of a limit, if the amount in use cannot be read. */
 struct memory_capacity {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * registered.c: FDEs that a JIT has registered, in a list that readers search without a lock.
+ * registered_frames.c: FDEs that a JIT has registered, in a list that readers search without a lock.
  *
  * An entry is changed under a mutex, between two increments of its sequence number: a reader that sees an odd number,
  * or another one afterwards, skips to the next entry. It then reads the FDE's bytes only if the address lies in the
@@ -14,7 +14,7 @@
 #include "common/cancel.h"
 #include "common/sys.h"
 #include "unwind/eh_frame.h"
-#include "unwind/registered.h"
+#include "unwind/registered_frames.h"
 
 /* More than the size of any section: the size is unknown, and only a terminator marks the end. */
 #define SECTION_MAX ((uint64_t)1 << 32)
