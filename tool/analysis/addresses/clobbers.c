@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Clobbered registers by recursion over direct calls; live registers by the solver, backward over one function. */
+/* Finds clobbered registers by recursion over direct calls, and live registers by the dataflow solver, backward over
+ * one function. */
 #include "analysis/addresses/clobbers.h"
 
 #include "analysis/dataflow/solver.h"
@@ -59,7 +60,7 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 	}
 	for (i = 0; i < code->count && mask != all; i++) {
 		const struct insn *in = &code->insns[i];
-		bool pending = elf_is_object(c->file) && in->imm == 0; /* the target is in its relocation */
+		bool pending = elf_is_object(c->file) && in->imm == 0; /* the relocation has the target */
 		const struct func *to;
 
 		mask |= in->writes & all;
@@ -82,17 +83,17 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 	return mask;
 }
 
-/* The domain of liveness in one function: a backward analysis, whose nodes are instructions. */
+/* The domain of liveness in one function: a backward analysis whose nodes are instructions. */
 struct liveness {
 	const struct func_clobbers *c;
 	const struct func *fn;
 	const struct func_code *code;
 	uint16_t *after;        /* per instruction: mask of the registers that are live after it */
-	uint32_t *first, *from; /* the direct jumps to instruction i are from[first[i]] up to from[first[i + 1]] */
+	uint32_t *first, *from; /* the direct jumps to instruction i are from[first[i]..first[i + 1]) */
 	struct worklist list;
 };
 
-/* Does a direct jump lead into its own function? Not known where a relocation has its target. */
+/* Does a direct jump lead into its own function? This is not known where a relocation has its target. */
 static bool is_inside(const struct liveness *l, const struct insn *in)
 {
 	bool pending = elf_is_object(l->c->file) && in->imm == 0;
@@ -101,7 +102,7 @@ static bool is_inside(const struct liveness *l, const struct insn *in)
 	       in->target < l->fn->end;
 }
 
-/* Index of the instruction that a direct jump leads to inside its function, or SIZE_MAX. */
+/* Returns the index of the instruction that a direct jump leads to inside its function, or SIZE_MAX. */
 static size_t leads_to(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
@@ -115,7 +116,8 @@ static bool falls_through(const struct insn *in)
 	return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
 }
 
-/* Initial state: the registers that are live after an instruction because code outside of the function reads them. */
+/* Returns the initial state: the registers that are live after an instruction because code outside of the function
+ * reads them. */
 static uint16_t live_outside(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
@@ -134,7 +136,7 @@ static uint16_t live_outside(const struct liveness *l, size_t i)
 	}
 }
 
-/* Live registers before instruction i. */
+/* Returns the registers that are live before instruction i. */
 static uint16_t live_before(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
@@ -166,7 +168,7 @@ static bool live_join(void *ctx, uint32_t i, const void *state)
 static void live_transfer(void *ctx, uint32_t i);
 static const struct dataflow_domain live_registers = {.join = live_join, .transfer = live_transfer};
 
-/* Passes what is live before an instruction to its predecessors. */
+/* Passes the registers that are live before an instruction to its predecessors. */
 static void live_transfer(void *ctx, uint32_t i)
 {
 	struct liveness *l = ctx;
@@ -193,7 +195,7 @@ static void jumps_find(struct liveness *l)
 			l->from[l->first[to + 1]++] = (uint32_t)i;
 }
 
-/* Fills live[], per instruction the mask of the registers that are live before it. */
+/* Fills live[]: for each instruction the mask of the registers that are live before it. */
 static void live_solve(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
                        uint16_t *live)
 {
@@ -221,7 +223,7 @@ static void live_solve(const struct func_clobbers *c, const struct func *fn, con
 
 /* The live registers of one function, for func_live(). */
 struct func_lives {
-	size_t count;   /* number of instructions; 0: the function could not be decoded */
+	size_t count;   /* number of instructions; 0 if the function could not be decoded */
 	uint32_t *at;   /* per instruction: its offset in the function */
 	uint16_t *live; /* per instruction: mask of live registers before it */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The instructions that read the flags of one instruction (flags.h). The walk marks instructions, each once; nothing is
- * joined, so that it is no domain of dataflow/solver.h.
+ * Finds the instructions that read the flags of one instruction (flags.h). The walk marks each instruction once;
+ * nothing is joined, so that it is no domain of dataflow/solver.h.
  */
 #include "analysis/addresses/flags.h"
 #include "support/memory.h"
@@ -16,7 +16,7 @@ static bool is_inside(const struct track_func *f, const struct insn *in)
 /* The walk from an instruction that sets flags over the code that may run before they are set again. */
 struct flags_walk {
 	const struct track_func *f;
-	const uint8_t *live; /* of func_live_flags() */
+	const uint8_t *live; /* the result of func_live_flags() */
 	uint8_t *seen;       /* per instruction: it is reached with flags of that instruction alone */
 	size_t *todo, count; /* reached instructions, each listed once */
 };
@@ -42,7 +42,7 @@ static void walk_reach(struct flags_walk *w, size_t k)
 	w->todo[w->count++] = k;
 }
 
-/* Visits the successors of instruction k. False: control may leave the function with these flags. */
+/* Visits the successors of instruction k. Returns false if control may leave the function with these flags. */
 static bool walk_on(struct flags_walk *w, size_t k)
 {
 	const struct track_func *f = w->f;

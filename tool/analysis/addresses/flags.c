@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Live flags, by the solver: a backward analysis of one function. */
+/* Finds live flags with the dataflow solver: a backward analysis of one function. */
 #include "analysis/addresses/flags.h"
 
 #include "analysis/dataflow/solver.h"
@@ -8,19 +8,21 @@
 
 #include <stdlib.h>
 
-/* Instructions read where a jump leaves the function. */
+/* How many instructions are read where a jump leaves the function. */
 #define LOOK_AHEAD 32u
 
 /*
- * The domain. A node's state is what is live after it. Nodes are the function's instructions, then one for where its
- * indirect jumps lead, then one for each of f->entries->faults: after it is the fixup.
+ * The domain. The state of a node is the set of flags that are live after it. The nodes are the function's
+ * instructions, then one for the targets of its indirect jumps, then one for each of f->entries->faults, whose
+ * successor is the fixup.
  */
 struct live_flags {
 	const struct track_func *f;
-	uint32_t jumps, faults; /* numbers of the node of indirect jumps, and of the first one of faults */
-	uint32_t count;         /* of nodes */
+	uint32_t jumps, faults; /* number of the node of indirect jumps, and of the first node of a fault */
+	uint32_t count;         /* number of nodes */
 	uint8_t *after;         /* per node */
-	uint32_t *first, *from; /* the predecessors of instruction i but the one before: from[first[i]..first[i + 1]) */
+	uint32_t *first, *from; /* from[first[i]..first[i + 1]): the predecessors of instruction i, except for the
+	                         * instruction before it */
 	struct worklist list;
 };
 
@@ -33,9 +35,9 @@ static bool is_jump(const struct insn *in) { return in->flow == FLOW_JUMP || in-
 static bool falls_through(const struct insn *in) { return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH; }
 
 /*
- * Live flags at an address of another function: a part of this one that the compiler has moved away, or a tail call.
- * The instructions there are read in a straight line, over jumps inside that part, until all flags have been set.
- * After a branch, or a jump back, all others are assumed to be live.
+ * Returns the flags that are live at an address of another function: a part of this function that the compiler has
+ * moved away, or the target of a tail call. The instructions there are read in a straight line, over jumps inside that
+ * part, until all flags have been set. After a branch, or a jump back, all other flags are assumed to be live.
  */
 static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 {
@@ -66,11 +68,11 @@ static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 uint8_t func_live_elsewhere(const struct track_func *f, const struct insn *in)
 {
 	if (in->callee < 0)
-		return 0; /* a function of another file: a tail call */
+		return 0; /* a tail call of a function of another file */
 	return f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS;
 }
 
-/* Flags that are live after instruction i because code outside of the function reads them. */
+/* Returns the flags that are live after instruction i because code outside of the function reads them. */
 static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
 	const struct track_func *f = l->f;
@@ -80,8 +82,8 @@ static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 	return is_jump(in) && !is_inside(f, in) ? live | func_live_elsewhere(f, in) : live;
 }
 
-/* The address that the successor of a node has that is not the next instruction. False: it has none inside of the
- * function. The node of indirect jumps has one for each entry, so `k` is in place of it. */
+/* Finds the address of a node's successor that is not simply the next instruction. Returns false if it has none inside
+ * of the function. The node of indirect jumps has one for each entry of the function; k selects the entry. */
 static bool leads_to(const struct live_flags *l, uint32_t node, size_t k, uint64_t *to)
 {
 	const struct track_entries *x = l->f->entries;
@@ -95,8 +97,8 @@ static bool leads_to(const struct live_flags *l, uint32_t node, size_t k, uint64
 	return node >= l->jumps || (is_jump(&l->f->code->insns[node]) && is_inside(l->f, &l->f->code->insns[node]));
 }
 
-/* Lists the predecessors, in two passes: counts those of each instruction, then enters them. Where a jump leads to no
- * start of an instruction, all flags are live. */
+/* Lists the predecessors in two passes: the first counts those of each instruction, the second enters them. Where a
+ * jump does not lead to the start of an instruction, all flags are live. */
 static void predecessors_find(struct live_flags *l)
 {
 	uint32_t node, *next = l->first + 1;
@@ -123,13 +125,13 @@ static void predecessors_find(struct live_flags *l)
 	}
 }
 
-/* Number of the faults of instructions before an address. */
+/* Returns the number of faults at instructions before an address. */
 static size_t faults_before(const struct track_entries *x, uint64_t addr)
 {
 	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
 }
 
-/* Flags that are live before instruction i. */
+/* Returns the flags that are live before instruction i. */
 static uint8_t live_before(const struct live_flags *l, uint32_t i)
 {
 	const struct track_entries *x = l->f->entries;
@@ -156,7 +158,7 @@ static bool live_join(void *ctx, uint32_t node, const void *state)
 static void live_transfer(void *ctx, uint32_t node);
 static const struct dataflow_domain flags_domain = {.join = live_join, .transfer = live_transfer};
 
-/* Passes what is live before a node to its predecessors. */
+/* Passes the flags that are live before a node to its predecessors. */
 static void live_transfer(void *ctx, uint32_t node)
 {
 	struct live_flags *l = ctx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tracks the stack pointer from the entry of a function, and what is read relative to it (frame_slots.h). Each
- * instruction is visited once, since two paths that differ end the search: there is nothing for dataflow/solver.h to
+ * instruction is visited once, since the search ends where two paths differ: there is nothing for dataflow/solver.h to
  * join.
  */
 #include "analysis/addresses/frame_slots.h"
@@ -20,7 +20,8 @@ struct frame {
 	bool framed; /* rbp may be an address in the frame */
 };
 
-/* Control comes to instruction `to` with this stack pointer. False: with another one, too. */
+/* Notes that control comes to instruction `to` with this stack pointer. Returns false if it also comes with another
+ * one. */
 static bool frame_pass(struct frame *x, size_t to, int64_t depth)
 {
 	if (to >= x->f->code->count)
@@ -33,7 +34,7 @@ static bool frame_pass(struct frame *x, size_t to, int64_t depth)
 	return true;
 }
 
-/* An indirect jump leads to the targets of the function's tables, or is a tail call. */
+/* Follows an indirect jump, which leads to the targets of the function's tables or is a tail call. */
 static bool frame_pass_switch(struct frame *x, int64_t depth)
 {
 	const struct track_entries *e = x->f->entries;
@@ -63,7 +64,7 @@ static bool frame_step(struct frame *x, size_t k)
 	depth += by;
 	if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
 		if (inside ? !frame_pass(x, func_insn_at(x->f->code, in->target), depth) : depth != 0)
-			return false; /* a part of this function elsewhere may read the frame */
+			return false; /* the rest of this function, elsewhere, may read the frame */
 	}
 	if (in->flow == FLOW_JUMP_IND && !frame_pass_switch(x, depth))
 		return false;
@@ -73,7 +74,7 @@ static bool frame_step(struct frame *x, size_t k)
 	       frame_pass(x, k + 1, depth);
 }
 
-/* Finds the stack pointer of all instructions. */
+/* Finds the stack pointer before each instruction. Returns false if it is not known everywhere. */
 static bool frame_find(struct frame *x)
 {
 	const struct track_func *f = x->f;
@@ -134,10 +135,10 @@ bool frame_slot_is_variable(const struct track_func *f, size_t i)
 	return variable;
 }
 
-/* Instructions after a push among which the pushed word has to be overwritten. */
+/* The pushed word has to be overwritten within this many instructions. */
 #define OVERWRITE_REACH 16
 
-/* The memory that an instruction reads is certainly none of the `size` bytes from rsp on. */
+/* Is the memory that an instruction reads certainly outside of the `size` bytes at rsp? */
 static bool reads_elsewhere(const struct insn *in, int64_t size)
 {
 	if (in->mem != MEM_READ && in->mem != MEM_UPDATE)

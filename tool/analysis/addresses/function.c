@@ -34,7 +34,7 @@ static int start_order(const void *a, const void *b)
 		return x->section < y->section ? -1 : 1;
 	if (x->addr != y->addr)
 		return x->addr < y->addr ? -1 : 1;
-	return x->fde - y->fde; /* func_list_build() keeps the last one of an address: with FDE */
+	return x->fde - y->fde; /* func_list_build() keeps the last start at an address, the one with an FDE */
 }
 
 static bool is_code(const struct elf_section *s)
@@ -76,7 +76,7 @@ static void starts_from_eh_frame(const struct elf_file *f, struct starts *out)
 
 /* Adds the starts in .eh_frame_hdr's search table: pairs of (start of function, FDE), 4 bytes each, relative to the
  * section (LSB core, "exception frame header"). Only the encoding that all linkers write is read. Static programs have
- * no such section: there, .eh_frame itself is read. */
+ * no such section; for them .eh_frame itself is read. */
 static void starts_from_fdes(const struct elf_file *f, struct starts *out)
 {
 	uint32_t index = cfi_file_hdr(f), count, i, section;
@@ -197,7 +197,8 @@ static bool is_filling(const struct func *fn, uint64_t at, const struct func_cod
 	return at == fn->end - fn->start;
 }
 
-/* Does a jump lead to the start of an instruction? A target after a lock prefix is changed to that instruction. */
+/* Does a jump lead to the start of an instruction? A jump may also lead past the lock prefix of an instruction; its
+ * target is then changed to the start of that instruction. */
 static bool target_settle(const struct func *fn, const struct func_code *code, struct insn *in)
 {
 	size_t k = func_insn_over(code, in->target);
@@ -249,7 +250,7 @@ const struct func_code *func_code_of(struct func_list *l, size_t i, struct func_
 		return spare;
 	}
 	func_decode(&l->funcs[i], c);
-	c->insns = mem_resize(c->insns, c->count, sizeof(*c->insns)); /* as large as needed */
+	c->insns = mem_resize(c->insns, c->count, sizeof(*c->insns)); /* give back what was not needed */
 	l->held += c->count * sizeof(*c->insns);
 	return c;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code as functions, for the tracking of object addresses: where each begins and ends, and its instructions.
+ * Divides code into functions, for the tracking of object addresses: where each function begins and ends, and its
+ * instructions.
  *
  * An executable section is cut at every known start (function symbols, FDEs of .eh_frame_hdr), so that each byte
- * belongs to one function, and padding to the function before it. A function that does not decode to its end, or in
- * which a branch lands inside an instruction, is not `whole`; this does not affect the others.
+ * belongs to one function; padding belongs to the function before it. A function that does not decode to its end, or in
+ * which a branch lands inside an instruction, is not `whole`; this does not affect the other functions.
  */
 #ifndef ANALYSIS_ADDRESSES_FUNCTION_H
 #define ANALYSIS_ADDRESSES_FUNCTION_H
@@ -16,48 +17,48 @@ struct func {
 	uint32_t section;
 	uint64_t start, end;  /* virtual addresses; in ET_REL offsets in the section */
 	const uint8_t *bytes; /* end - start bytes, in the file's memory */
-	bool vague;           /* it may hold other functions: symbols are stripped, and no FDE begins here */
+	bool vague;           /* the range may hold other functions: symbols are stripped, and no FDE begins here */
 };
 
 /* The instructions of one function. */
 struct func_code {
 	struct insn *insns;
 	size_t count;
-	bool whole; /* decodes to its end, and every branch inside lands on an instruction */
+	bool whole; /* it decodes to its end, and every branch inside lands on an instruction */
 };
 
 struct func_list {
 	struct func *funcs; /* sorted by (section, start) */
 	size_t count;
-	/* The decoded functions, for all that look at a function's instructions: per function, or null insns. Up to
-	 * FUNC_HELD_MOST bytes are held. */
+	/* The decoded functions, shared by all passes that look at a function's instructions. A function that is not
+	 * decoded has null insns. At most FUNC_HELD_MOST bytes are held. */
 	struct func_code *codes;
 	size_t held;
 };
 #define FUNC_HELD_MOST ((size_t)16 << 20)
 
-/* Are the symbols of local functions and objects stripped? Every program and library otherwise has some, from the
- * compiler's start-up files. */
+/* Are the symbols of local functions and objects stripped? If not, every program and library has some, at least those
+ * of the compiler's start-up files. */
 bool func_symbols_lost(const struct elf_file *f);
-/* Returns 0, or -1 and a message. func_list_free() in both cases; the list refers to the file's bytes. */
+/* Cuts the file into functions. The list refers to the file's bytes; func_list_free() frees it. */
 void func_list_build(const struct elf_file *f, struct func_list *out);
 void func_list_free(struct func_list *l);
-/* The function that holds an address, or null. */
+/* Returns the function that holds an address, or null. */
 const struct func *func_find(const struct func_list *l, uint32_t section, uint64_t addr);
 
-/* Decodes a function into *out, which must be zeroed or from an earlier call: its array is reused. */
+/* Decodes a function into *out, which must be zeroed or come from an earlier call: its array is reused. */
 void func_decode(const struct func *fn, struct func_code *out);
-/* The instructions of function i of a list: those held, or, where the list holds no more, decoded into *spare, which is
- * as for func_decode(). Not thread-safe. */
+/* Returns the instructions of function i of a list: those that the list holds, or, once it holds no more, instructions
+ * decoded into *spare, which is as for func_decode(). Not thread-safe. */
 const struct func_code *func_code_of(struct func_list *l, size_t i, struct func_code *spare);
 /* Releases the instructions that the list holds. */
 void func_codes_drop(struct func_list *l);
-/* Copies instructions, into *out as for func_decode(). */
+/* Copies instructions into *out, which is as for func_decode(). */
 void func_code_copy(const struct func_code *from, struct func_code *out);
 void func_code_free(struct func_code *c);
-/* Index of the instruction at `addr`, or SIZE_MAX when none begins there. */
+/* Returns the index of the instruction at `addr`, or SIZE_MAX if none begins there. */
 size_t func_insn_at(const struct func_code *c, uint64_t addr);
-/* Index of the instruction that holds the byte at `addr`, or SIZE_MAX. */
+/* Returns the index of the instruction that holds the byte at `addr`, or SIZE_MAX. */
 size_t func_insn_over(const struct func_code *c, uint64_t addr);
 
 #endif

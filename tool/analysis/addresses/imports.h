@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of other modules that a linked file calls, by the GOT slots that hold their addresses; of a static
- * program those of the C library, by their symbols. */
+/* The functions of other modules that a linked file calls, found by the GOT slots that hold their addresses; in a
+ * static program those of the C library, found by their symbols. */
 #ifndef ANALYSIS_ADDRESSES_IMPORTS_H
 #define ANALYSIS_ADDRESSES_IMPORTS_H
 
@@ -24,16 +24,17 @@ struct imports {
 	size_t function_count;
 };
 
-/* Empty where the file's relocations are malformed. imports_free() when done; refers to *f and *types. */
+/* Reads the imports of a file; there are none if its relocations are malformed. The struct refers to *f and *types.
+ * imports_free() frees it. */
 void imports_read(struct imports *x, const struct elf_file *f, const struct function_types *types);
 void imports_free(struct imports *x);
-/* Does a call or jump lead to a function of another module, through its slot or the PLT? x: may be null. */
+/* Does a call or jump lead to a function of another module, through its slot or the PLT? x may be null. */
 bool imports_leads_out(const struct imports *x, const struct insn *in);
-/* The most words in general registers that a call or jump passes to a function of another module, by the prototypes of
- * the file's DWARF; -1: not known. x: may be null. */
+/* Returns the largest number of words in general registers that a call or jump passes to a function of another module,
+ * by the prototypes in the file's DWARF; -1 if it is not known. x may be null. */
 int imports_arguments(const struct imports *x, const struct insn *in);
-/* Where the kernel may store for the function that a call or jump leads to; null: nowhere, or it is none of another
- * module's or the C library's. x: may be null. */
+/* Returns where the kernel may store for the function that a call or jump leads to. Returns null if it stores nowhere,
+ * or if the function is neither another module's nor the C library's. x may be null. */
 const struct kernel_store *imports_kernel(const struct imports *x, const struct insn *in);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Follows the arguments of a function to calls that let the kernel store (kernel_reach.h). A forward analysis of basic
- * blocks, as a domain of dataflow/solver.h: each register, and each 8-byte slot of the frame, has the set of the
- * arguments that it may be made from. Where paths join, sets are united, so that they only grow. What is loaded from
- * other memory is made from no argument.
+ * Follows the arguments of a function to calls that let the kernel store (kernel_reach.h). This is a forward analysis
+ * of basic blocks, as a domain of dataflow/solver.h: each register, and each 8-byte slot of the frame, has the set of
+ * the arguments that it may be made from. Where paths join, sets are united, so that they only grow. What is loaded
+ * from other memory is made from no argument.
  *
- * A function that is too large to be followed, or that is called through too many others, may let the kernel store
- * through every argument.
+ * A function that is too large to be followed, or that is called through too many others, is assumed to let the kernel
+ * store through every argument.
  */
 #include "analysis/addresses/kernel_reach.h"
 
@@ -19,20 +19,18 @@
 #include <string.h>
 
 #define REGS       16u
-#define SLOTS      24u   /* of a frame; others count as holding no argument */
-#define DEPTH_MOST 64u   /* of calls from one function to the next */
-#define INSNS_MOST 4000u /* of a function that is followed: one that passes an argument on is short */
-#define WALKS_MOST                                                                                     \
-	4u /* walks over functions, on average of all functions of the file; mutual recursion repeats some \
-	    */
+#define SLOTS      24u   /* slots of a frame that are followed; others count as holding no argument */
+#define DEPTH_MOST 64u   /* nesting of calls from one function to the next */
+#define INSNS_MOST 4000u /* instructions of a function that is followed: one that passes an argument on is short */
+#define WALKS_MOST 4u    /* average number of walks per function of the file; mutual recursion repeats some */
 
 struct value {
-	uint16_t arguments; /* by register */
+	uint16_t arguments; /* mask of the registers that passed them */
 	struct known_value constant;
 };
 
 struct slot {
-	uint8_t base; /* 0: not used. rsp or rbp */
+	uint8_t base; /* rsp or rbp; 0 if the slot is not used */
 	int64_t disp;
 	uint16_t arguments;
 };
@@ -43,11 +41,11 @@ struct state {
 	struct slot slot[SLOTS];
 };
 
-/* How a basic block is entered, per instruction. */
+/* How control enters a basic block at an instruction. */
 enum entered {
-	NO_BLOCK,       /* no block begins there: only the instruction before it leads there */
+	NO_BLOCK,       /* no block begins there: only the instruction before leads there */
 	BLOCK_BY_JUMP,  /* a direct jump leads there */
-	BLOCK_BY_TABLE, /* no direct jump, and not the instruction before it: perhaps an entry of a jump table */
+	BLOCK_BY_TABLE, /* perhaps an entry of a jump table leads there: no direct jump does, nor the instruction before */
 };
 
 struct walk {
@@ -55,9 +53,9 @@ struct walk {
 	const struct func *fn;
 	const struct func_code *code;
 	uint8_t *entered;        /* enum entered, per instruction */
-	struct state **at;       /* per instruction that begins a block: the state before it; null: not reached */
+	struct state **at;       /* per instruction that begins a block: the state before it; null if it is not reached */
 	struct worklist list;    /* of such instructions */
-	uint16_t put, registers; /* arguments that are stored to memory; by which the kernel may store */
+	uint16_t put, registers; /* arguments that are stored to memory; arguments through which the kernel may store */
 	bool in_memory;
 };
 
@@ -107,7 +105,7 @@ static bool value_join(struct value *a, const struct value *b)
 	return a->arguments != was.arguments || a->constant.known != was.constant.known;
 }
 
-/* Joins a state into *to. True: that changed. */
+/* Joins a state into *to. Returns true if *to changed. */
 static bool state_join(struct state *to, const struct state *from)
 {
 	bool changed = false;
@@ -155,7 +153,7 @@ static bool leads_out(const struct walk *w, const struct insn *in)
 	       (in->flow == FLOW_JUMP && (in->target < w->fn->start || in->target >= w->fn->end));
 }
 
-/* What an instruction that is no call makes of what it reads. */
+/* Sets the registers that an instruction other than a call writes, from what it reads. */
 static void result_set(struct state *s, const struct insn *in)
 {
 	struct value v = {.arguments = arguments_in(s, in->reads)};
@@ -287,13 +285,14 @@ static void function_walk(struct walk *w)
 	worklist_free(&w->list);
 }
 
-/* Of a function that is not followed. */
+/* The result for a function that is not followed. */
 static struct kernel_access unknown_reach(void) { return (struct kernel_access){insn_first_arguments(6), false}; }
 
 /*
- * What the kernel may do by the arguments of function k. A function that is being computed, as in a recursion, counts
- * with what is known of it so far: it adds the rest itself. What was computed from that is not final for a function
- * that is called by it in turn, and is computed again when it is asked for next.
+ * Returns what the kernel may do through the arguments of function k. If a function is asked for while it is being
+ * computed, as in a recursion, what is known of it so far counts; the function itself adds the rest. What was computed
+ * from such a preliminary result is not final for a function that is called by it in turn, and is computed again when
+ * it is asked for next.
  */
 static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 {
@@ -313,7 +312,7 @@ static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 	r->walks_left--;
 	r->known[k] = (uint8_t)(r->depth++ + 1);
 	r->unfinished = DEPTH_MOST;
-	/* A copy, since what is held may be decoded anew meanwhile. */
+	/* Decode a copy, since the list may decode anew meanwhile what it holds. */
 	func_decode(w.fn, &code);
 	w.code = &code;
 	if (code.count > INSNS_MOST || !code.whole)
@@ -329,7 +328,7 @@ static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 	return r->functions[k];
 }
 
-/* What the kernel may do for the functions of other modules whose addresses a function loads. */
+/* Returns what the kernel may do for the functions of other modules whose addresses a function loads. */
 static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_caller from)
 {
 	const size_t k = (size_t)(from.fn - r->list->funcs);
@@ -337,7 +336,7 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 	size_t i;
 
 	if (k >= r->list->count)
-		return (struct kernel_access){insn_call_arguments(), true}; /* none of the list: nothing is known of it */
+		return (struct kernel_access){insn_call_arguments(), true}; /* it is not in the list */
 	if (r->loaded_known[k])
 		return *a;
 	r->loaded_known[k] = true;

@@ -2,8 +2,8 @@
 /*
  * The calls that let the kernel store to a program's memory (kernel_stores.h). Sources: the kernel's prototypes
  * (include/linux/syscalls.h: pointers without const, and those in structures) and glibc's and musl's wrappers.
- * Functions that copy from a buffer of their own, as fgets and getline do, are not here: those stores are instructions,
- * which fault as any other.
+ * Functions that copy from a buffer of their own, such as fgets and getline, are not listed: their stores are
+ * instructions, which fault like any other.
  */
 #include "analysis/addresses/kernel_stores.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define A(n) (1u << (n))
-/* What syscall(2) passes on, after the number. */
+/* The arguments that syscall(2) passes on: all after the number. */
 #define ANY 0x3eu
 
 /* Sorted by name. A name that no C library has stands for the system call alone. */

@@ -3,12 +3,13 @@
  * Follows the addresses of etched objects through one function: from the instruction that brings an address into a
  * register (a lea, the GOT, an immediate), over copies and constant offsets, to every load, store and escape.
  *
- * A forward dataflow analysis with one abstract value per register. It errs on the safe side: what it cannot follow (a
- * push, a call argument, arithmetic, a jump out of the function with the address in a register) is an escape.
+ * This is a forward dataflow analysis with one abstract value per register. It errs on the safe side: whatever it
+ * cannot follow (a push, a call argument, arithmetic, a jump out of the function with the address in a register) is an
+ * escape.
  *
- * It also follows function pointers: eight bytes loaded from an object, to the calls and jumps through them. A call
- * site will be patched to follow the slot, so the pointer counts only while the slot certainly still holds it: `old =
- * ops.f; etch_set(&ops.f, new); old();` must call the old function.
+ * It also follows function pointers, which are eight bytes loaded from an object, to the calls and jumps through them.
+ * A call site will be patched to follow the slot, so the pointer counts only while the slot certainly still holds it:
+ * `old = ops.f; etch_set(&ops.f, new); old();` must call the old function.
  */
 #ifndef ANALYSIS_ADDRESSES_TRACK_H
 #define ANALYSIS_ADDRESSES_TRACK_H
@@ -22,7 +23,7 @@
  * and an object may begin where another ends. */
 enum beside {
 	BESIDE_END = 1, /* the end of the object before it */
-	BESIDE_ANY = 2, /* with an index, any object near: no array of this one begins there */
+	BESIDE_ANY = 2, /* with an index, any object near it: no array of this object begins there */
 };
 
 /* The object that an operand of an instruction refers to; set from relocations or addresses before tracking. */
@@ -36,7 +37,7 @@ struct ref {
 enum use_kind {
 	USE_READ,   /* a load from the object */
 	USE_STORE,  /* a store to the object */
-	USE_ESCAPE, /* its address gets out of what is followed */
+	USE_ESCAPE, /* its address leaves the registers that are followed */
 	USE_CALL,   /* a call or jump through a function pointer in the object */
 };
 
@@ -53,18 +54,18 @@ struct use {
 	size_t insn; /* index in func_code */
 	enum use_kind kind;
 	int32_t object;
-	int64_t off;      /* of the first byte accessed, from the object's start; valid if off_known */
-	bool off_known;   /* the same offset on every path and in every execution */
-	bool indexed;     /* not off_known: `off` and what an index, or a loop, adds to it */
+	int64_t off;      /* offset of the first byte accessed from the object's start; valid if off_known */
+	bool off_known;   /* the offset is the same on every path and in every execution */
+	bool indexed;     /* not off_known: the offset is `off` plus what an index, or a loop, adds */
 	bool got;         /* the address came from a GOT slot */
 	bool in_register; /* the operand is relative to a register that holds the address */
 	bool pointer;     /* USE_CALL through a register that was loaded from `off` */
 	uint8_t doubt;    /* enum use_doubt; only with `pointer` */
-	uint8_t beside;   /* enum beside: of the addresses that it is made from */
-	bool as_pointer; /* USE_ESCAPE as a pointer of the program's: an argument, a return value, stored outside the stack.
-	                  * Any other escape may be a pointer of the compiler's, which is used at other offsets */
-	bool argument;   /* as_pointer: as an argument or a return value */
-	bool kernel;     /* USE_ESCAPE: to where a system call may store by it (kernel_reach.h) */
+	uint8_t beside;   /* enum beside, of the addresses that it is made from */
+	bool as_pointer;  /* USE_ESCAPE as a pointer of the program: an argument, a return value, or stored outside of the
+	                   * stack. Any other escape may be a pointer of the compiler, which is used at other offsets */
+	bool argument;    /* as_pointer: it is an argument or a return value */
+	bool kernel;      /* USE_ESCAPE: to a system call that may store through it (kernel_reach.h) */
 };
 
 /* An edge from the calls in [start, end) to a landing pad. Callee-saved registers keep their values. */
@@ -73,13 +74,14 @@ struct track_pad {
 	uint64_t start, end, pad;
 };
 
-/* An edge from an instruction that may fault to its fixup (etch/extable.h), with the registers as before it. */
+/* An edge from an instruction that may fault to its fixup (etch/extable.h). The registers hold there what they held
+ * before the instruction. */
 struct track_fault {
 	uint32_t section;
 	uint64_t insn, to;
 };
 
-/* A jump from a part of a function, which only direct jumps of that function lead to, back into it. */
+/* A jump back into a function from a part of it to which only direct jumps of that function lead. */
 struct track_return {
 	uint64_t insn, to;
 	uint32_t part; /* number of the part among the functions */
@@ -89,13 +91,13 @@ struct track_return {
  * registers; and its exceptional edges. */
 struct track_entries {
 	const uint64_t *list;               /* sorted addresses; may include those of other functions */
-	const bool *by_table;               /* of each: only jumps through the function's own jump tables lead there */
-	const bool *by_part;                /* of each: only jumps in `returns` lead there */
-	const struct track_return *returns; /* of the function's parts, sorted by `to` */
+	const bool *by_table;               /* per address: only jumps through the function's own jump tables lead there */
+	const bool *by_part;                /* per address: only jumps in `returns` lead there */
+	const struct track_return *returns; /* from the function's parts, sorted by `to` */
 	size_t return_count;
-	const uint32_t *ways; /* per number of a part: jumps that lead there */
+	const uint32_t *ways; /* per number of a part: how many jumps lead there */
 	size_t count;
-	const uint64_t *leas; /* sorted addresses of instructions that load the address of such a table */
+	const uint64_t *leas; /* sorted addresses of the instructions that load the address of such a jump table */
 	size_t lea_count;
 	bool anywhere;                /* control may enter at any instruction */
 	const struct track_pad *pads; /* of this function, sorted by start */
@@ -107,15 +109,15 @@ struct track_entries {
 /* Callback for one use. */
 typedef void use_fn(void *arg, const struct use *use);
 
-/* A function, and what is known of it from elsewhere. */
+/* A function, and what is known of it from elsewhere in the file. */
 struct track_func {
 	const struct func *fn;
 	const struct func_code *code; /* a direct jump with a relocated, unknown target has target UINT64_MAX */
-	const struct ref *mem, *imm;  /* per instruction: what its memory operand and its immediate refer to */
+	const struct ref *mem, *imm;  /* per instruction: the objects that its memory operand and its immediate refer to */
 	const struct track_entries *entries;
-	struct func_clobbers *clobbers;     /* null: calls clobber what the ABI allows */
+	struct func_clobbers *clobbers;     /* null: calls clobber all that the ABI allows */
 	const struct function_types *types; /* null: DWARF does not describe functions */
-	const struct imports *imports;      /* null: nothing is known of those of other modules */
+	const struct imports *imports;      /* null: nothing is known of the functions of other modules */
 	struct kernel_reach *kernel;        /* null: nothing is known of where the kernel stores */
 };
 

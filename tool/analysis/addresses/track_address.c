@@ -2,11 +2,11 @@
 /* Sums of addresses and indexes: which bytes of an object an operand refers to. */
 #include "analysis/addresses/track_internal.h"
 
-/* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
+/* Adds with wrap-around: in a hostile file both may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
 
-/* Adds to an address what register r holds, times a scale: an index, except for the constant in it; or one of some
- * constants. */
+/* Adds to an address what register r holds, times a scale. That is an index, except for the constant in it, or one of a
+ * few constants. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale)
 {
 	const struct addr_value *by;
@@ -24,7 +24,7 @@ void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned 
 	v->exact = false;
 }
 
-/* Adds the places of v to a sorted list without repetitions, which has room for them. The new length. */
+/* Adds the places of v to a sorted list without repetitions, which has space for them. Returns the new length. */
 static unsigned places_add(int64_t *list, unsigned count, const struct addr_value *v)
 {
 	unsigned k, i, j;
@@ -75,7 +75,6 @@ bool track_places_join(const struct addr_value *a, const struct addr_value *v, s
 	return true;
 }
 
-/* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
 struct addr_value track_operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -97,7 +96,7 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
 		v = s->reg[in->index];
 		v.rooted = v.rooted && in->scale == 1;
-		v.exact = v.exact && in->scale == 1 && in->base < REGS; /* for one of two constants in the base */
+		v.exact = v.exact && in->scale == 1 && in->base < REGS; /* the base may hold one of two constants */
 		if (in->scale != 1)
 			track_places_drop(&v);
 		other = in->base;
@@ -108,19 +107,18 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	}
 	if (m->object < 0) {
 		v.off = track_moved(v.off, in->disp);
-		/* A lea that moves a pointer on, in a loop, leaves its root. */
+		/* A lea that advances a pointer in a loop leaves its root unchanged. */
 		moves_on = in->move == MOVE_ADDRESS && in->dst == in->base && in->index == INSN_NO_REG;
 	}
 	track_index_add(&v, s, other, scale);
 	if (in->scale && in->index >= REGS)
 		v = (struct addr_value){
-			.object = v.object, .got = v.got, .beside = v.beside, .choice = v.choice}; /* a vector index */
+			.object = v.object, .got = v.got, .beside = v.beside, .choice = v.choice}; /* the index is a vector */
 	if (!moves_on)
 		v.root = v.off;
 	return v;
 }
 
-/* The constant in the sum that a lea makes, if it makes no object's address. */
 void track_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result)
 {
 	if (result->object >= 0 || in->base == INSN_PC_REG || in->no_escape)

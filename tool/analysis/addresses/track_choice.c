@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Values that are one of two: what compilers make of a ? &o.x : &o.y, and of an index that is a condition. */
+/* Values that are one of two: what compilers make of a ? &o.x : &o.y, and of an index that is the outcome of a
+ * condition. */
 #include "analysis/addresses/track_internal.h"
 
 bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_t *data, struct addr_value *out,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Branches into code of another function that only leads back, as into a function's cold part in .text.unlikely: the
- * registers that it does not touch hold after it what they held before it. The walk collects what a few instructions
- * touch, each visited once; nothing is joined, so that it is no domain of dataflow/solver.h.
+ * Handles branches into code of another function that only leads back, as into a function's cold part in
+ * .text.unlikely: the registers that this code does not touch hold after it what they held before it. The walk collects
+ * what a few instructions touch and visits each once; nothing is joined, so that it is no domain of dataflow/solver.h.
  */
 #include "analysis/addresses/track_internal.h"
 
@@ -13,14 +13,14 @@
 
 #include <stdlib.h>
 
-/* Instructions of such code that are followed. */
+/* The most instructions of such code that are followed. */
 #define DETOUR_MOST 64u
 
 struct walk {
 	const struct track *t;
 	const struct func_code *code; /* of the function that the branch leads to */
 	struct detour *out;
-	size_t todo[DETOUR_MOST], todo_count; /* instructions, each once */
+	size_t todo[DETOUR_MOST], todo_count; /* indexes of instructions, each listed once */
 };
 
 static bool index_add(size_t *list, size_t *count, size_t i)
@@ -36,7 +36,8 @@ static bool index_add(size_t *list, size_t *count, size_t i)
 	return true;
 }
 
-/* The target of a jump: in the tracked function, or in the other one. */
+/* Adds the target of a jump, which lies in the tracked function or in the other one. Returns false if it is in neither,
+ * or if there are too many. */
 static bool target_add(struct walk *w, const struct insn *in)
 {
 	uint64_t addr = in->target;
@@ -53,7 +54,8 @@ static bool target_add(struct walk *w, const struct insn *in)
 	return i != SIZE_MAX && index_add(w->todo, &w->todo_count, i);
 }
 
-/* Does it access memory where it may fault, and perhaps go on at a fixup or a landing pad? */
+/* Does an instruction access memory in a way that may fault, so that control may continue at a fixup or a landing
+ * pad? */
 static bool may_fault(const struct insn *in)
 {
 	bool frame = in->base == ETCH_REG_RSP || in->base == ETCH_REG_RBP, fixed = in->base == INSN_PC_REG;
@@ -61,7 +63,8 @@ static bool may_fault(const struct insn *in)
 	return in->string || (in->mem != MEM_NONE && (!(frame || fixed) || in->index != INSN_NO_REG));
 }
 
-/* Follows one instruction. False: it calls, returns, moves the stack pointer, may fault, or is not understood. */
+/* Follows one instruction. Returns false if it calls, returns, moves the stack pointer, may fault, or is not
+ * understood. */
 static bool insn_follow(struct walk *w, size_t i)
 {
 	const struct insn *in = &w->code->insns[i];
@@ -105,7 +108,7 @@ bool track_detour(const struct track *t, const struct insn *in, struct detour *o
 /* The jumps out of the function that are detours. */
 struct ways {
 	struct way {
-		uint32_t part; /* number of the function that it leads to */
+		uint32_t part; /* number of the function that the jump leads to */
 		struct detour detour;
 	} * list;
 	size_t count, capacity;
@@ -127,7 +130,7 @@ static void ways_find(const struct track *t, struct ways *out)
 	}
 }
 
-/* Is each jump to the part followed as a detour, and the return on one of them? */
+/* Are all jumps to the part followed as detours, and does one of these detours contain the return? */
 static bool return_is_followed(const struct track *t, const struct ways *w, const struct track_return *x)
 {
 	uint32_t followed = 0;

@@ -8,31 +8,32 @@
 #include "analysis/dataflow/solver.h"
 
 #define REGS 16
-/* Distances of places beside the first one: of a few names for which a command stores to a field each. */
+/* How many places an address may be at beside the first one: enough for a command that stores to one field for each of
+ * a few names. */
 #define PLACES_MORE 7
 
 /* Lattice value of a register: the address of an object that it may hold. */
 struct addr_value {
 	int32_t object; /* -1: no object's address */
-	bool exact;     /* object + off on every path; else perhaps an address in the object. Of no object's address: it is
-	                 * the constant `off` */
-	bool got;       /* the address came from a GOT slot */
-	uint8_t beside; /* enum beside: of the operands that it is made from */
-	/* Bytes from the object's start, if `exact`; if `rooted`, what an index or a loop adds to is not in it. Of no
-	 * object's address: the constant in a sum, so that of arr[i + 8] the 8 is known. */
+	bool exact; /* object + off on every path; otherwise perhaps any address in the object. Without an object: the value
+	             * is the constant `off` */
+	bool got;   /* the address came from a GOT slot */
+	uint8_t beside; /* enum beside, of the operands that it is made from */
+	/* Bytes from the object's start, if `exact`; if only `rooted`, without what an index or a loop adds. Without an
+	 * object: the constant in a sum, so that for arr[i + 8] the 8 is known. */
 	int64_t off;
 	/*
-	 * Not `exact`, but all places are known where it may be: `off`, and `off` plus one of the first `more_count`
-	 * distances, as of a ? &o.x : &o.y. On other paths it may be no address of the object, as of p ? p : &o.x: then it
-	 * reaches nothing of the object that has not been reported where that address escaped. Of no object's address: it
-	 * is certainly one of these constants.
+	 * The value is not `exact`, but all places where it may be are known: `off`, and `off` plus each of the first
+	 * `more_count` distances, as in a ? &o.x : &o.y. On other paths it may be no address of the object, as in p ? p :
+	 * &o.x; then it reaches nothing of the object that has not been reported where that address escaped. Without an
+	 * object: the value is certainly one of these constants.
 	 */
 	bool placed;
 	uint8_t more_count;
 	int64_t more[PLACES_MORE]; /* ascending, from 1 */
-	bool rooted;               /* made from one address of the object by constants, an index or a loop */
+	bool rooted;               /* made from one address of the object and constants, an index or a loop */
 	int64_t root;              /* that address */
-	bool choice;               /* of no object's address: perhaps one of two constants, as of a ? 8 : 16 */
+	bool choice;               /* without an object: perhaps one of two constants, as in a ? 8 : 16 */
 };
 
 /* Lattice value of a register: the function pointer in an object that was loaded into it. */
@@ -43,12 +44,12 @@ struct loaded {
 	int64_t off;
 };
 
-/* What a register has to do with a jump table that only this function refers to, on every path. */
+/* The part that a register plays, on every path, for a jump table that only this function refers to. */
 enum table_part {
 	TABLE_NONE,
-	TABLE_BASE,   /* its address */
-	TABLE_ENTRY,  /* an entry of it: an offset from its address */
-	TABLE_TARGET, /* address plus entry: where a switch goes */
+	TABLE_BASE,   /* the address of the table */
+	TABLE_ENTRY,  /* an entry of the table: an offset from its address */
+	TABLE_TARGET, /* the address plus an entry: where a switch goes */
 };
 
 struct addr_state {
@@ -69,10 +70,10 @@ struct track {
 	struct addr_block *blocks;
 	size_t block_count;
 	struct worklist list;      /* of blocks */
-	bool *by_detour;           /* per entry: only detours lead there; null: none is such a one */
-	bool opaque;               /* there is code without known predecessors: callee-saved registers may be used there */
-	bool reporting;            /* at the fixpoint: report uses */
-	struct addr_state unknown; /* at an entry */
+	bool *by_detour;           /* per entry: only detours lead there; null if there is no such entry */
+	bool opaque;               /* there is code without known predecessors, which may use callee-saved registers */
+	bool reporting;            /* the fixpoint is reached: report uses */
+	struct addr_state unknown; /* the state at an entry */
 	use_fn *report;
 	void *arg;
 	struct use *met; /* escapes found at joins, one per object */
@@ -92,76 +93,81 @@ static inline bool holds_address(const struct addr_state *s)
 }
 
 /* track_solve.c */
-/* Joins an address into *a, which is in register `reg` before instruction `insn`; true: *a changed. Of different
- * objects none is kept: they escape, unless what follows only sets through the register. */
+/* Joins an address into *a, which is in register `reg` before instruction `insn`. Returns true if *a changed. Of the
+ * addresses of different objects none is kept: they escape, unless the following code only sets through the
+ * register. */
 bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a, const struct addr_value *v);
 /* Does instruction i begin a block? */
 bool track_is_leader(const struct track *t, size_t i);
 
 /* track_address.c */
-/* Joins where two addresses of one object may be; of no object: constants. False: not known, or at too many places. */
+/* Joins the places where two addresses of one object may be, or two constants. Returns false if they are not known, or
+ * too many. */
 bool track_places_join(const struct addr_value *a, const struct addr_value *v, struct addr_value *out);
-/* Forgets the places, of which there is more than the one of an exact address. */
+/* Forgets all places other than the one of an exact address. */
 static inline void track_places_drop(struct addr_value *v)
 {
 	v->placed = false;
 	v->more_count = 0;
 }
-/* off + by, wrapping: in a hostile file they may be any numbers, and signed overflow is undefined. */
+/* Returns off + by with wrap-around: in a hostile file both may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by);
-/* Adds to an address what register r holds, times a scale: an index, except for the constant in it. */
+/* Adds to an address what register r holds, times a scale. That is an index, except for the constant in it. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale);
-/* The object that the memory operand of instruction i refers to, directly or by a register; object -1: none. */
+/* Returns the address that the memory operand of instruction i refers to, directly or through a register; its object is
+ * -1 if there is none. */
 struct addr_value track_operand(const struct track *t, const struct addr_state *s, size_t i, bool *in_register);
-/* The sum of what a GOT slot holds and a register: the destination of an add. */
+/* Returns the sum of what a GOT slot holds and the register that is the destination of an add. */
 struct addr_value track_sum_load(const struct addr_state *s, const struct insn *in, const struct addr_value *slot);
-/* The constant in the sum that a lea makes, if it makes no object's address. */
+/* Finds the constant in the sum that a lea makes, if it makes no object's address. */
 void track_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result);
 
-/* An address and an index, or two indexes. The sum of two addresses is none, and both escape. */
+/* Adds an address and an index, or two indexes. The sum of two addresses is no address, and both escape. */
 void track_registers_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result, uint16_t *data);
 
 /* track_choice.c */
 /*
- * What a cmov of registers, an instruction that clears a register, a setcc in one that is 0, or a shift of its outcome
- * makes, in register *reg; false: it is none of these. A cmov moves the addresses in *data, the registers that it
- * reads.
+ * Finds what an instruction makes in register *reg if it is a cmov of registers, clears a register, is a setcc to a
+ * register that is 0, or shifts the outcome of one; returns false if it is none of these. A cmov takes the registers
+ * whose addresses it moves out of *data, the registers that it reads.
  */
 bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_t *data, struct addr_value *out,
                   unsigned *reg);
 
 /* track_only_set.c */
-/* Is what register `reg` holds before an instruction only passed to ETCH_ADDR, on the one path that follows, and gone
- * then? False also if the path branches before that. */
+/* Is what register `reg` holds before an instruction only passed to ETCH_ADDR, on the one path that follows, and
+ * overwritten then? Returns false also if the path branches before that. */
 bool track_only_set(const struct track *t, size_t insn, unsigned reg);
 
 /* track_detour.c */
-/* Code of another function that a jump leads to, and that only leads back or ends. */
+/* Code of another function to which a jump leads, and which only leads back or ends. */
 struct detour {
 	uint16_t touched; /* mask of the registers that it reads or writes */
 	size_t count;
 #define DETOUR_BACK_MOST 8
 	size_t back[DETOUR_BACK_MOST];   /* instructions of the tracked function that it leads back to */
-	uint64_t from[DETOUR_BACK_MOST]; /* the jumps that do */
+	uint64_t from[DETOUR_BACK_MOST]; /* the jumps that lead back */
 };
-/* Does a jump out of the function lead to such code? Not followed in object files, where relocations have targets. */
+/* Does a jump out of the function lead to such code? Object files are not followed, since relocations have the
+ * targets. */
 bool track_detour(const struct track *t, const struct insn *in, struct detour *out);
-/* Finds the entries of the function that only such code leads to: fills t->by_detour, or leaves it null. */
+/* Finds the entries of the function to which only such code leads. Fills t->by_detour, or leaves it null if there are
+ * none. */
 void track_detours_back(struct track *t);
 
 /* track_transfer.c */
-/* The registers whose values a call, or a jump out of the function, passes on: those that are live at the target, if
- * that is in the file, else those in `abi`. */
+/* Returns the registers whose values a call, or a jump out of the function, passes on: those that are live at the
+ * target, if that is in the file, and otherwise those in `abi`. */
 uint16_t track_passed(const struct track *t, const struct insn *in, uint16_t abi);
 /* Does an address lie outside of the function? */
 bool track_is_outside(const struct track *t, uint64_t addr);
-/* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since. */
+/* Marks loaded pointers as stale: the slots of an object (-1: of all objects) may have been set since the load. */
 void track_pointers_age(struct addr_state *s, int32_t object);
-/* The landing pad of the call at an address, or 0. */
+/* Returns the landing pad of the call at an address, or 0. */
 uint64_t track_pad_of(const struct track *t, uint64_t addr);
-/* Index of the first element of x->faults at or after an address. */
+/* Returns the index of the first element of x->faults at or after an address. */
 size_t track_fault_from(const struct track_entries *x, uint64_t addr);
-/* Transforms the state before instruction i into that after it; reports its uses if t->reporting. */
+/* Transforms the state before instruction i into the state after it; reports its uses if t->reporting. */
 void track_insn(struct track *t, struct addr_state *s, size_t i);
 /* Is the instruction a jump to an entry of the function's own jump tables, in the state before it? */
 bool track_is_switch(const struct addr_state *s, const struct insn *in);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Is a register only the address of a set? Where a program's setter gets one of several objects, their addresses meet
- * in one register, which then goes through the lea of ETCH_ADDR and nowhere else. */
+/* Is a register used only as the address of a set? Where a program's setter gets one of several objects, their
+ * addresses meet in one register, which then goes through the lea of ETCH_ADDR and nowhere else. */
 #include "analysis/addresses/frame_slots.h"
 #include "analysis/addresses/track_internal.h"
 
-/* Instructions between the join and the death of the register. */
+/* At most this many instructions lie between the join and the death of the register. */
 #define REACH 32
 
-/* Does an instruction give the register a value that has nothing to do with the one before? */
+/* Does an instruction give the register a value that does not depend on the previous one? */
 static bool is_overwritten(const struct track *t, const struct insn *in, unsigned reg)
 {
 	const uint8_t *bytes = t->f->fn->bytes + (in->addr - t->f->fn->start);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Basic blocks of one function, and the domain of addresses for the solver; a last pass over the blocks reports each
- * use. */
+/* Builds the basic blocks of one function, and is the domain of addresses for the dataflow solver; a last pass over the
+ * blocks reports each use. */
 #include "analysis/addresses/track_internal.h"
 
 #include "shared/search.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds an escape for an address that a join cannot keep, once per object. */
+/* Adds an escape of an address that a join cannot keep, once per object. */
 static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 {
 	size_t i;
@@ -25,8 +25,8 @@ static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 		.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true, .beside = v->beside};
 }
 
-/* Joins a loaded pointer into *a; true: *a changed. Of two slots the lower one is kept, so that the result does not
- * depend on the order of joins. */
+/* Joins a loaded pointer into *a. Returns true if *a changed. Of two slots the lower one is kept, so that the result
+ * does not depend on the order of joins. */
 static bool pointer_join(struct loaded *a, const struct loaded *v)
 {
 	struct loaded old = *a;
@@ -88,7 +88,7 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 		a->got = a->got || v->got;
 		a->beside = old.beside | v->beside;
 		a->rooted = a->exact || (a->rooted && (v->object < 0 || old.object < 0 || (v->rooted && v->root == a->root)));
-		/* Around a loop: what it adds to the root is unknown. */
+		/* Where a loop moves the address on, what it adds to the root is unknown. */
 		if (!a->exact && old.object == v->object && a->rooted && v->off != a->off)
 			a->off = a->root;
 		if (a->exact)
@@ -110,7 +110,7 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 	return !same_address(a, &old);
 }
 
-/* Joins a state into the one before block b. */
+/* Joins a state into the state before block b. */
 static bool block_join(void *ctx, uint32_t b, const void *state)
 {
 	struct track *t = ctx;
@@ -146,7 +146,7 @@ static void block_pass(struct track *t, size_t b, const struct addr_state *s)
 	dataflow_pass(&addresses, &t->list, t, (uint32_t)b, s);
 }
 
-/* Index of the block that holds an instruction. */
+/* Returns the index of the block that holds an instruction. */
 static size_t block_at(const struct track *t, size_t insn)
 {
 	return SEARCH(t->block_count, i, t->blocks[i].end <= insn);
@@ -170,7 +170,8 @@ static void leader_mark(const struct func_code *c, uint8_t *leader, uint64_t add
 		leader[k] = 1;
 }
 
-/* Marks the instructions that begin a block: jump targets, what is behind jumps, entries, landing pads and fixups. */
+/* Marks the instructions that begin a block: jump targets, instructions that follow a jump, entries, landing pads and
+ * fixups. */
 static void leaders_find(const struct track_func *f, uint8_t *leader)
 {
 	const struct func_code *c = f->code;
@@ -217,7 +218,7 @@ static void blocks_build(struct track *t)
 	free(leader);
 }
 
-/* The edge from a call to its landing pad: only callee-saved registers keep their values. */
+/* Follows the edge from a call to its landing pad, on which only callee-saved registers keep their values. */
 static void pad_pass(struct track *t, const struct insn *in, const struct addr_state *after)
 {
 	uint64_t pad = track_pad_of(t, in->addr);
@@ -235,7 +236,7 @@ static void pad_pass(struct track *t, const struct insn *in, const struct addr_s
 	block_pass(t, block_at(t, k), &s);
 }
 
-/* The edges from a faulting instruction to its fixups, with the state before it. */
+/* Follows the edges from a faulting instruction to its fixups, with the state before the instruction. */
 static void faults_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
 	const struct track_entries *x = t->f->entries;
@@ -249,9 +250,9 @@ static void faults_pass(struct track *t, const struct insn *in, const struct add
 }
 
 /*
- * The edges of an indirect jump: to what the function's tables lead to, with the state before it if it goes through
- * such a table, else in any state. No pointer to these targets is in memory, but what the function may have put on its
- * stack.
+ * Follows the edges of an indirect jump to the targets of the function's tables: with the state before the jump if it
+ * goes through such a table, otherwise with any state. No pointer to these targets is in memory, except for what the
+ * function may have put on its stack.
  */
 static void switch_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
@@ -261,7 +262,7 @@ static void switch_pass(struct track *t, const struct insn *in, const struct add
 
 	if (in->mem != MEM_NONE && in->base != 4 && in->base != 5)
 		return;
-	track_pointers_age(&s, -1); /* it may be a back edge */
+	track_pointers_age(&s, -1); /* the edge may be a back edge */
 	for (i = 0; i < x->count; i++) {
 		k = x->by_table[i] ? func_insn_at(t->f->code, x->list[i]) : SIZE_MAX;
 		if (k != SIZE_MAX)
@@ -269,7 +270,7 @@ static void switch_pass(struct track *t, const struct insn *in, const struct add
 	}
 }
 
-/* The edges of a jump out of the function through code that leads back. */
+/* Follows the edges of a jump out of the function through code that leads back. */
 static void detour_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
 	struct addr_state s = *before;
@@ -313,7 +314,7 @@ static void block_transfer(void *ctx, uint32_t b)
 		if (to != SIZE_MAX) {
 			struct addr_state taken = s;
 
-			/* on a back edge: the loop may wait for another thread to set the slot */
+			/* On a back edge: the loop may wait for another thread to set the slot. */
 			if (last->target <= last->addr)
 				track_pointers_age(&taken, -1);
 			block_pass(t, block_at(t, to), &taken);
@@ -336,7 +337,7 @@ static bool block_is_padding(const struct track *t, size_t b)
 	return true;
 }
 
-/* Enters what no path has reached yet: in unknown ways, perhaps by the unwinder. */
+/* Enters the blocks that no path has reached yet: control gets there in an unknown way, perhaps by the unwinder. */
 static void unreached_solve(struct track *t)
 {
 	size_t b;
@@ -350,7 +351,7 @@ static void unreached_solve(struct track *t)
 	}
 }
 
-/* At the fixpoint: reports all uses. */
+/* Reports all uses, once the fixpoint is reached. */
 static void uses_report(struct track *t)
 {
 	size_t b, i;
@@ -387,7 +388,8 @@ void track_uses(const struct track_func *f, use_fn *report, void *arg)
 	blocks_build(&t);
 	track_detours_back(&t);
 	block_pass(&t, 0, &t.unknown);
-	/* At an entry nothing is known: an address in a register was reported as an escape where control left for it. */
+	/* At an entry nothing is known: an address in a register was reported as an escape where control left for the
+	 * entry. */
 	for (i = 0; i < f->entries->count; i++) {
 		b = f->entries->by_table[i] || (t.by_detour && t.by_detour[i]) ? SIZE_MAX
 		                                                               : func_insn_at(code, f->entries->list[i]);

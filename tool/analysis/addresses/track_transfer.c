@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transfer function: what one instruction does to the addresses and loaded values in the registers. */
+/* The transfer function: what one instruction does to the addresses and loaded pointers in the registers. */
 #include "analysis/addresses/frame_slots.h"
 #include "analysis/addresses/track_internal.h"
 
@@ -14,7 +14,7 @@ static const uint8_t *bytes_of(const struct track *t, size_t i)
 	return t->f->fn->bytes + (t->f->code->insns[i].addr - t->f->fn->start);
 }
 
-/* Which bytes of its object a use is about. `placed`: those of one of the places of v, number k. */
+/* Sets which bytes of its object a use is about. `placed`: it is about place number k of v. */
 static void use_place(struct use *u, const struct addr_value *v, bool placed, unsigned k)
 {
 	u->off_known = v->exact || placed;
@@ -25,7 +25,8 @@ static void use_place(struct use *u, const struct addr_value *v, bool placed, un
 		u->off = track_moved(u->off, v->more[k - 1]);
 }
 
-/* Reports a use of the object in v, if there is one; a store or an escape at one of several places as one of each. */
+/* Reports a use of the object in v, if there is one. A store or an escape that may be at several places is reported
+ * once for each place. */
 static void place_report(struct track *t, struct use *u, const struct addr_value *v)
 {
 	bool placed = v->placed && (u->kind == USE_STORE || u->kind == USE_ESCAPE);
@@ -44,7 +45,7 @@ static void use_report(struct track *t, size_t insn, enum use_kind kind, const s
 	place_report(t, &u, v);
 }
 
-/* Reports an escape of the address in v; `as_pointer`: as a pointer of the program's. */
+/* Reports an escape of the address in v; `as_pointer`: as a pointer of the program. */
 static void escape_report(struct track *t, size_t insn, const struct addr_value *v, bool as_pointer)
 {
 	struct use u = {.insn = insn,
@@ -57,7 +58,7 @@ static void escape_report(struct track *t, size_t insn, const struct addr_value 
 	place_report(t, &u, v);
 }
 
-/* Reports an escape of the address in v to a function or a system call, by which the kernel may store if `kernel`. */
+/* Reports an escape of the address in v to a function or a system call; `kernel`: the kernel may store through it. */
 static void argument_report(struct track *t, size_t insn, const struct addr_value *v, bool kernel)
 {
 	struct use u = {.insn = insn,
@@ -72,7 +73,7 @@ static void argument_report(struct track *t, size_t insn, const struct addr_valu
 	place_report(t, &u, v);
 }
 
-/* Reports a call or jump through a register with a loaded pointer. Returns whether it certainly calls what the slot
+/* Reports a call or jump through a register with a loaded pointer. Returns true if it certainly calls what the slot
  * holds. */
 static bool call_report(struct track *t, const struct addr_state *s, size_t i)
 {
@@ -104,7 +105,8 @@ void track_pointers_age(struct addr_state *s, int32_t object)
 			s->ptr[r].doubt = DOUBT_STALE;
 }
 
-/* Updates the loaded pointers in the registers. v: what the memory operand refers to; slot: that is a GOT slot. */
+/* Updates the loaded pointers in the registers. v is what the memory operand refers to; `slot` says that it is a GOT
+ * slot. */
 static void pointers_apply(struct addr_state *s, const struct insn *in, const struct addr_value *v, bool slot)
 {
 	struct loaded result = no_pointer;
@@ -143,7 +145,7 @@ bool track_is_switch(const struct addr_state *s, const struct insn *in)
 	return in->flow == FLOW_JUMP_IND && in->mem == MEM_NONE && in->src < REGS && s->table[in->src] == TABLE_TARGET;
 }
 
-/* Updates what the registers have to do with jump tables. */
+/* Updates which parts the registers play for jump tables (enum table_part). */
 static void tables_apply(const struct track *t, struct addr_state *s, const struct insn *in)
 {
 	const struct track_entries *x = t->f->entries;
@@ -173,7 +175,7 @@ static void tables_apply(const struct track *t, struct addr_state *s, const stru
 		s->table[in->dst] = part;
 }
 
-/* Reports escapes of the addresses in a mask of registers; those in `as_pointer` as pointers of the program's. */
+/* Reports escapes of the addresses in a mask of registers, those in `as_pointer` as pointers of the program. */
 static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t as_pointer)
 {
 	unsigned r;
@@ -183,8 +185,8 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
 			escape_report(t, i, &s->reg[r], as_pointer >> r & 1);
 }
 
-/* The same where control leaves the function: pointers of the program's are arguments or return values, and by those in
- * `kernel`, which are arguments in any case, the kernel may store. */
+/* Does the same where control leaves the function: pointers of the program are arguments or return values there, and
+ * the kernel may store through those in `kernel`, which are arguments in any case. */
 static void arguments_leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t as_pointer,
                             uint16_t kernel)
 {
@@ -201,7 +203,8 @@ static struct known_value known_in(const struct addr_state *s, unsigned r)
 	return (struct known_value){s->reg[r].object < 0 && s->reg[r].exact, s->reg[r].off};
 }
 
-/* The registers by which the kernel may store to memory at a call, a jump out of the function, or a system call. */
+/* Returns the registers through which the kernel may store to memory at a call, a jump out of the function, or a system
+ * call. */
 static uint16_t kernel_registers(struct track *t, const struct addr_state *s, size_t i)
 {
 	return kernel_reach_at(t->f->kernel, (struct kernel_caller){t->f->fn, t->f->code}, &t->f->code->insns[i],
@@ -224,7 +227,7 @@ uint16_t track_passed(const struct track *t, const struct insn *in, uint16_t abi
 	return in->flow == FLOW_CALL ? mask & insn_call_clobbers() : mask;
 }
 
-/* Reports escapes at a jump out of the function, or a call. abi: as track_passed() says. */
+/* Reports escapes at a jump out of the function, or at a call. `abi` is as for track_passed(). */
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -238,7 +241,7 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		return;
 	}
 	mask = track_passed(t, in, abi);
-	/* At the start of a function arguments are what the program passes; a part of another gets any registers. */
+	/* At the start of a function the program passes arguments; a part of another function gets any registers. */
 	if (!t->f->clobbers || (in->callee >= 0 && !func_is_start(t->f->clobbers, in->callee, in->entry)))
 		as_pointer = 0;
 	arguments_leave(t, s, i, mask, as_pointer, t->reporting && in->flow != FLOW_BRANCH ? kernel_registers(t, s, i) : 0);
@@ -270,7 +273,7 @@ static void faults_leave(struct track *t, struct addr_state *s, size_t i)
 			leave(t, s, i, 0xffff, 0);
 }
 
-/* Control may have entered here from elsewhere: weakens what is known of all registers. */
+/* Weakens what is known of all registers, since control may have entered here from elsewhere. */
 static void state_doubt(struct addr_state *s)
 {
 	unsigned r;
@@ -284,8 +287,8 @@ static void state_doubt(struct addr_state *s)
 	}
 }
 
-/* The effect of a call on registers. A compiler that sees the callee may rely on registers that it does not change
- * (gcc's -fipa-ra), although the ABI allows it to. */
+/* Applies the effect of a call to the registers. A compiler that sees the callee may rely on it not changing a register
+ * (gcc's -fipa-ra) that the ABI allows it to change. */
 static void call_clobber(struct track *t, struct addr_state *s, const struct insn *in)
 {
 	bool known = in->callee >= 0 && t->f->clobbers, vague = false;
@@ -317,7 +320,7 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 /* What the memory operand of an instruction refers to. */
 struct mem_operand {
 	struct addr_value v;
-	bool in_register; /* by a register that holds the address */
+	bool in_register; /* through a register that holds the address */
 	bool slot;        /* it is a GOT slot, which holds the address in `v` */
 };
 
@@ -327,14 +330,15 @@ static struct mem_operand operand_find(struct track *t, const struct addr_state 
 
 	o.v = track_operand(t, s, i, &o.in_register);
 	if (o.slot) {
-		o.v.exact = o.v.rooted = !o.v.off; /* the GOT slot of another symbol inside the object: at an offset */
+		o.v.exact = o.v.rooted = !o.v.off; /* unless it is the slot of another symbol inside the object, at an offset */
 		o.v.off = o.v.root = 0;
 		o.v.got = true;
 	}
 	return o;
 }
 
-/* Reports the use of a memory operand. Returns the address that the instruction brings into a register by it. */
+/* Reports the use of a memory operand. Returns the address that the instruction loads or computes into a register by
+ * it. */
 static struct addr_value operand_use(struct track *t, const struct addr_state *s, size_t i, const struct mem_operand *o)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -359,15 +363,15 @@ static struct addr_value operand_use(struct track *t, const struct addr_state *s
 			use_report(t, i, USE_STORE, &o->v, o->in_register);
 		else if (in->move == MOVE_ADDRESS && !in->no_escape)
 			return o->v;
-		else if (in->newer && in->copies && !in->no_escape) /* to a register that is not followed */
+		else if (in->newer && in->copies && !in->no_escape) /* copied to a register that is not followed */
 			escape_report(t, i, &o->v, true);
 		else if (!in->padding && !in->no_escape && (in->writes || in->newer))
-			use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a truncating lea, of fewer than 64 bits */
+			use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a lea of fewer than 64 bits truncates it */
 	}
 	return nothing;
 }
 
-/* Is what an instruction reads perhaps one of two constants? */
+/* Does an instruction read a register that is perhaps one of two constants? */
 static bool reads_choice(const struct addr_state *s, const struct insn *in)
 {
 	unsigned r;
@@ -379,8 +383,9 @@ static bool reads_choice(const struct addr_state *s, const struct insn *in)
 }
 
 /*
- * The address that an instruction brings into its destination by other operands than memory; *result where there is
- * none. Takes registers whose address it only moves out of *data, the registers that it reads.
+ * Finds the address that an instruction brings into its destination by operands other than memory; leaves *result
+ * unchanged where there is none. Takes registers whose addresses are only moved out of *data, the registers that it
+ * reads.
  */
 static void registers_move(struct track *t, const struct addr_state *s, size_t i, struct addr_value *result,
                            uint16_t *data)
@@ -393,7 +398,8 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 		imm = (struct addr_value){x->object, true, .beside = x->beside, .off = x->off, .rooted = true, .root = x->off};
 	switch (in->move) {
 	case MOVE_NONE:
-		/* What a register is compared with comes into none: if they are equal, the address has escaped elsewhere. */
+		/* A constant that a register is compared with is stored nowhere; if they are equal, the address has escaped
+		 * elsewhere. */
 		if (!insn_compares_constant(bytes_of(t, i), in))
 			escape_report(t, i, &imm, insn_captures_pointer(bytes_of(t, i), in));
 		break;
@@ -446,8 +452,8 @@ static void call_leave(struct track *t, struct addr_state *s, size_t i)
 	track_pointers_age(s, -1);
 }
 
-/* Reports what escapes where control leaves the function. `tail`: an indirect jump goes through a pointer in an object.
- */
+/* Reports what escapes where control leaves the function. `tail`: an indirect jump goes through a pointer in an
+ * object. */
 static void control_leave(struct track *t, struct addr_state *s, size_t i, bool tail)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -462,37 +468,38 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 		break;
 	case FLOW_JUMP_IND:
 		if (track_is_switch(s, in))
-			break; /* where it goes, registers are followed */
+			break; /* registers are followed to its targets */
 		if (imports_leads_out(t->f->imports, in)) {
 			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
 			break; /* a tail call */
 		}
 		if (t->reporting && holds_address(s) && (kernel = kernel_registers(t, s, i)) != 0)
 			arguments_leave(t, s, i, kernel, 0, kernel);
-		/* If not a tail call, perhaps a jump inside this function. */
+		/* Unless this is a tail call, it may be a jump inside this function. */
 		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff,
 		      tail ? insn_call_arguments() : 0);
 		break;
 	case FLOW_JUMP:
-		/* Out of the function: a tail call, which gets arguments and callee-saved registers. */
+		/* A jump out of the function is a tail call, which gets arguments and callee-saved registers. */
 		if (track_is_outside(t, in->target))
 			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
 		break;
 	case FLOW_BRANCH:
-		/* Out of the function: mostly to its cold part, where any register may be used. */
+		/* A branch out of the function mostly leads to its cold part, where any register may be used. */
 		if (track_is_outside(t, in->target))
 			leave_to(t, s, i, 0xffff);
 		break;
 	default: break;
 	}
-	/* Control falls into the next function: assembly with two entries. */
+	/* Control falls into the next function, as in assembly with two entries. */
 	if (i == t->last && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH))
 		leave(t, s, i, 0xffff, 0);
 }
 
 /*
- * Does instruction i load a stack slot that the one before it in the same block has stored the same register to? So
- * compilers without optimization pass `this`: the register keeps its value, and the store has been an escape.
+ * Does instruction i load a stack slot to which the instruction before it, in the same block, has stored the same
+ * register? Compilers without optimization pass `this` in this way: the register keeps its value, and the store has
+ * been reported as an escape.
  */
 static bool is_reload(const struct track *t, size_t i)
 {
