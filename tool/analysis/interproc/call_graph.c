@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The call graph between the code ranges of a file, and the edges that carry abstract states between them. Both are
- * kept from round to round; links_replace() exchanges what the code ranges of the last round contributed.
+ * kept from round to round; links_replace() exchanges the contributions of the code ranges of the last round.
  */
 #include "support/sort.h"
 #include "analysis/interproc/work.h"
@@ -69,7 +69,7 @@ static void edges_merge(struct edges *l, size_t old)
 		return;
 	fresh = mem_copy(l->list + old, n * sizeof(*fresh));
 	sort_by_address(fresh, n, sizeof(*fresh), edge_order);
-	while (n) /* from the back: in place */
+	while (n) /* from the end, to merge in place */
 		if (old && edge_order(&l->list[old - 1], &fresh[n - 1]) > 0)
 			l->list[--at] = l->list[--old];
 		else
@@ -97,7 +97,7 @@ void edges_renumber(struct work *w, const uint32_t *moved)
 		w->graph.edges.list[i].from = moved[w->graph.edges.list[i].from];
 }
 
-/* Makes room for the links of all chunks at once. */
+/* Makes space for the links and edges of all chunks at once. */
 static void chunks_reserve(struct work *w)
 {
 	size_t calls = 0, tails = 0, edges = w->graph.edges.count, k;
@@ -131,7 +131,8 @@ void links_replace(struct work *w)
 	}
 	chunks_reserve(w);
 	old = w->graph.edges.count;
-	for (k = 0; k < w->rounds.chunk_count; k++) { /* in order of chunks: deterministic for any number of threads */
+	for (k = 0; k < w->rounds.chunk_count;
+	     k++) { /* in order of chunks: the result is the same for any number of threads */
 		edges_append(&w->graph.edges, &w->rounds.chunks[k].edges);
 		links_append(w, &w->graph.calls, &w->rounds.chunks[k].calls);
 		links_append(w, &w->graph.tails, &w->rounds.chunks[k].tails);

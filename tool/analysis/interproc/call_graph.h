@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How code ranges lead to each other: the links and edges of struct range_graph, kept up to date. */
+/* Keeps the links and edges of struct range_graph, which say how code ranges lead to each other, up to date. */
 #ifndef ANALYSIS_INTERPROC_CALL_GRAPH_H
 #define ANALYSIS_INTERPROC_CALL_GRAPH_H
 
@@ -7,7 +7,8 @@
 
 /* Adds a code range to work.graph.touched. */
 void touched_add(struct work *w, struct range_state *s);
-/* link_lists.c: makes room for facts by identity of all code ranges, `before` of which had it already. */
+/* link_lists.c: makes space for the facts by identity of all code ranges; the first `before` of them have it
+ * already. */
 void identities_grow(struct work *w, size_t before);
 /* Updates links after code ranges were added or extended. */
 void links_resolve(struct work *w);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A walk over instructions from an address on, along jumps and branches and past calls, that follows rsp and what
- * registers hold. All jumps through a register to a continuation have to find rsp in one place, relative to the start:
- * then whichever of them is taken, the frame at its target is known. That counts the jumps of the continuations whose
- * addresses the code itself hands on, since the one from outside may wait meanwhile in another register, or on the
- * stack. What the code of a call does is found once for each callee.
+ * A walk over instructions from an address on, along jumps and branches and past calls, that follows rsp and the values
+ * of registers. All jumps through a register to a continuation have to find rsp in one place, relative to the start:
+ * then whichever of them is taken, the frame at its target is known. The jumps of the continuations whose addresses the
+ * code itself hands on count, too, since the continuation from outside may meanwhile wait in another register, or on
+ * the stack. What the code of a call does is found once for each callee.
  *
- * It is no domain of dataflow/solver.h: where two paths differ the walk has failed, so that no state is ever joined.
+ * This is no domain of dataflow/solver.h: where two paths differ the walk has failed, so that no state is ever joined.
  */
 #include "analysis/interproc/continuation_walk.h"
 
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #define VISITS_MOST 8192u    /* instructions that one walk reaches; code with more of them proves nothing */
-#define STEPS_MOST  4000000u /* of all walks over a file */
-#define DEPTH_MOST  12u      /* calls within calls that are followed */
+#define STEPS_MOST  4000000u /* steps of all walks over a file */
+#define DEPTH_MOST  12u      /* nested calls that are followed */
 #define STACK       ETCH_REG_RSP
 #define ALL         0xffffu
 
@@ -34,19 +34,19 @@ enum op_kind {
 
 struct op {
 	uint64_t addr, target;
-	int32_t moves; /* added to rsp */
-	uint16_t uses; /* registers whose values it uses otherwise than to copy, save or jump */
+	int32_t moves; /* what it adds to rsp */
+	uint16_t uses; /* registers whose values it uses for anything other than a copy, a save or a jump */
 	uint16_t writes;
 	uint8_t len, flow, kind, dst, src;
 	bool spills; /* src is saved on the stack */
 };
 
-/* What is known before an instruction, on all ways to it. */
+/* What is known before an instruction, on all paths to it. */
 struct visit {
 	uint64_t addr;
 	int32_t moved;
-	uint16_t fresh; /* registers that hold, on some way, what they held at the start */
-	uint16_t local; /* likewise at the start of a continuation that the code hands on itself */
+	uint16_t fresh; /* registers that hold, on some path, what they held at the start */
+	uint16_t local; /* likewise what they held at the start of a continuation that the code hands on itself */
 	uint16_t odd;   /* registers that may hold a computed number, such as one from a jump table */
 	bool queued;
 };
@@ -60,10 +60,10 @@ struct walk_over {
 	size_t todo_count, todo_capacity;
 	uint64_t *labels; /* continuations that the code hands on */
 	size_t label_count, label_capacity;
-	uint16_t saved;     /* fresh or local registers of which a copy is made, in another register or on the stack */
+	uint16_t saved;     /* fresh or local registers that have been copied to another register or to the stack */
 	uint16_t used;      /* fresh registers whose values are used otherwise */
 	bool returns_moved; /* a return has another rsp than the start */
-	bool keeps_all;     /* a way goes on although no register holds what it held at the start */
+	bool keeps_all;     /* paths are followed further although no register holds what it held at the start */
 	struct passed found;
 };
 
@@ -72,7 +72,7 @@ struct callee {
 	struct passed found;
 };
 
-/* What was found from an address on, with one register or with all of them. */
+/* The result of a walk from an address on, with one register or with all of them. */
 struct followed {
 	uint64_t addr;
 	uint64_t at;    /* see continuation_follow_waiting(); 0: none */
@@ -96,7 +96,7 @@ struct continuation_walk {
 
 /* ---- elements by address ----------------------------------------------------------------------- */
 
-/* The number of the element with an address, which is its first member, or HASH_INDEX_NONE. */
+/* Returns the number of the element with an address, which is its first member, or HASH_INDEX_NONE. */
 static uint32_t number_of(const struct hash_index *x, const void *list, size_t size, uint64_t addr)
 {
 	uint32_t hash = hash_word(addr), i;
@@ -173,7 +173,7 @@ static void op_make(struct continuation_walk *c, const struct code_section *s, u
 	}
 }
 
-/* The instruction at an address; null: it is no code, or described by an FDE. */
+/* Returns the instruction at an address, or null if it is no code, or described by an FDE. */
 static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 {
 	const struct code_section *s;
@@ -194,7 +194,7 @@ static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 
 /* ---- the walk ---------------------------------------------------------------------------------- */
 
-/* A way arrives at v->addr. */
+/* Notes that a path arrives at v->addr. */
 static void arrive(struct walk_over *o, const struct visit *v)
 {
 	struct visit *x;
@@ -236,7 +236,7 @@ static void jumps_note(struct passed *p, unsigned way, uint16_t by, int32_t move
 
 static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out);
 
-/* A call: what the callee jumps to, and what it leaves of the registers. */
+/* Follows a call: notes what the callee jumps to, and what it leaves of the registers. */
 static void walk_call(struct continuation_walk *c, struct walk_over *o, const struct op *in, struct visit *v)
 {
 	struct passed sub;
@@ -260,7 +260,7 @@ static void walk_call(struct continuation_walk *c, struct walk_over *o, const st
 	v->odd |= sub.writes;
 }
 
-/* An instruction that execution continues after. */
+/* Applies an instruction after which execution continues. */
 static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
 {
 	uint16_t to = mask_of(in->dst), from = mask_of(in->src);
@@ -284,17 +284,17 @@ static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
 	v->moved += in->moves;
 }
 
-/* A jump through a register or memory. */
+/* Notes a jump through a register or memory. */
 static void walk_jump(struct walk_over *o, const struct op *in, const struct visit *v)
 {
 	if (in->kind != OP_JUMP || v->odd & mask_of(in->src))
-		o->found.unsure = true; /* by a table, or a pointer from memory */
+		o->found.unsure = true; /* through a table, or a pointer from memory */
 	else
 		jumps_note(&o->found, BY_JUMP, (v->fresh | v->local) & mask_of(in->src), v->moved);
 	o->found.waits |= v->fresh & (uint16_t)~mask_of(in->src);
 }
 
-/* A jump from where one register is followed: what its target does is found once for all that jump there. */
+/* Follows a jump while one register is followed: what its target does is found once for all code that jumps there. */
 static void walk_join(struct continuation_walk *c, struct walk_over *o, uint64_t target, const struct visit *v)
 {
 	struct passed sub;
@@ -311,7 +311,7 @@ static void walk_join(struct continuation_walk *c, struct walk_over *o, uint64_t
 		jumps_note(&o->found, BY_CALL, sub.by[BY_CALL] & v->fresh, sub.moved[BY_CALL]);
 }
 
-/* Walks over the instruction of a visit. one: only one register is followed. */
+/* Walks over the instruction of a visit. `one`: only one register is followed. */
 static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t i, bool one)
 {
 	struct visit v = o->list[i], taken;
@@ -320,7 +320,7 @@ static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t
 
 	o->list[i].queued = v.queued = false;
 	if (!at)
-		return; /* C, for which a continuation is a function */
+		return; /* this is C, for which a continuation is a function */
 	in = *at;   /* the list may move */
 	o->found.unsure |= in.kind == OP_FAILS || ++c->steps > STEPS_MOST;
 	taken = v;
@@ -344,8 +344,9 @@ static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t
 	arrive(o, &v);
 }
 
-/* Walks from the start, with the registers `fresh`, and from the continuations that the code hands on. *moved, unless
- * null: rsp at the instruction at `at`, relative to the start; unsure if it is not reached. */
+/* Walks from the start, with the registers `fresh`, and from the continuations that the code hands on. Unless `moved`
+ * is null, sets it to rsp at the instruction at `at`, relative to the start; the result is unsure if that is not
+ * reached. */
 static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh, struct passed *out, uint64_t at,
                      int32_t *moved)
 {
@@ -384,7 +385,7 @@ static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh,
 	free(o.labels);
 }
 
-/* What the code from `addr` on does with all registers. */
+/* Finds what the code from `addr` on does with all registers. */
 static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out)
 {
 	uint32_t i = number_of(&c->callee_index, c->callees, sizeof(*c->callees), addr);
@@ -392,7 +393,7 @@ static void callee_find(struct continuation_walk *c, uint64_t addr, struct passe
 	if (i == HASH_INDEX_NONE) {
 		mem_reserve(&c->callees, &c->callee_capacity, c->callee_count, sizeof(*c->callees));
 		i = (uint32_t)c->callee_count++;
-		c->callees[i] = (struct callee){.addr = addr, .found.unsure = true}; /* if it calls itself */
+		c->callees[i] = (struct callee){.addr = addr, .found.unsure = true}; /* the result for code that calls itself */
 		hash_index_add(&c->callee_index, hash_word(addr), i);
 		if (c->depth < DEPTH_MOST) {
 			c->depth++;
@@ -412,7 +413,7 @@ bool continuation_returns(struct continuation_walk *c, uint64_t addr)
 	return !found.unsure && found.returns;
 }
 
-/* What walk_all() finds, found once: code does not change from one run to the next. */
+/* Returns the result of walk_all(), which is made once: code does not change from one run to the next. */
 static void follow(struct continuation_walk *c, const struct followed *key, struct passed *out)
 {
 	struct followed *x;
@@ -442,7 +443,7 @@ void continuation_follow(struct continuation_walk *c, uint64_t addr, unsigned r,
 void continuation_follow_waiting(struct continuation_walk *c, uint64_t start, uint64_t at, struct passed *out)
 {
 	follow(c, &(struct followed){.addr = start, .at = at, .fresh = ALL}, out);
-	out->unsure |= out->jumps[BY_CALL]; /* one of them may be where it goes */
+	out->unsure |= out->jumps[BY_CALL]; /* one of these calls may be where the address goes */
 }
 
 struct continuation_walk *continuation_walk_new(const struct work *w)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Continuations: assembly may hand on an address of its own code in a register, and jump, or call; what it jumps to
- * ends by a jump through that register. Nothing says where this jump leads, and its target is no function: it runs in
- * the frame of the code that jumps there. What does say it is the code that hands the address on, if all of what it
- * jumps to finds rsp in one place at such jumps (continuation_walk.c). Run between rounds, once.
+ * Continuations: assembly may hand on an address of its own code in a register, and jump, or call; the code that it
+ * jumps to ends by a jump through that register. Nothing says where this jump leads, and its target is no function: it
+ * runs in the frame of the code that jumps there. The code that hands the address on tells that frame, if all code that
+ * it jumps to finds rsp in one place at such jumps (continuation_walk.c). This runs between rounds, as a stage of the
+ * file.
  *
- * A code range is a continuation if only the code takes its address, each time to hand it on so.
+ * A code range is a continuation if only code takes its address, and does so each time to hand it on in this way.
  */
 #include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/call_graph.h"
@@ -18,16 +19,16 @@
 
 #define ALL_REGISTERS 0xffffu
 
-/* What a code range is, while its addresses are followed. */
+/* Is a code range a continuation, as far as its addresses have been followed? */
 enum { NOT_ONE, PERHAPS, IS_ONE };
 
 struct continuations {
 	struct flow_continuation *list;
 	size_t count, capacity;
-	uint8_t *is; /* by number of a code range: the above */
+	uint8_t *is; /* by number of a code range: one of the above */
 };
 
-/* Registers that code without FDE jumps through to where nothing shows. */
+/* Returns the registers through which code without an FDE jumps without a known target. */
 static uint16_t jumped_through(const struct work *w)
 {
 	uint16_t by = 0;
@@ -51,7 +52,8 @@ static bool may_be_one(const struct work *w, size_t i)
 	       !(s->entered & ENTRY_CALLED) && s->settling == SETTLING;
 }
 
-/* The register that the instruction at an address puts `label` into, and its end; or INSN_NO_REG. */
+/* Returns the register into which the instruction at an address puts `label`, or INSN_NO_REG, and the end of the
+ * instruction. */
 static unsigned taken_into(const struct work *w, uint64_t addr, uint64_t label, uint64_t *end)
 {
 	const struct code_section *s = space_at(&w->out->space, addr);
@@ -64,7 +66,7 @@ static unsigned taken_into(const struct work *w, uint64_t addr, uint64_t label, 
 	                                                                                                : INSN_NO_REG;
 }
 
-/* Follows the address that a link takes. False: nothing shows that it is handed on. */
+/* Follows the address that a link takes. Returns false if nothing shows that it is handed on. */
 static bool link_follow(const struct work *w, struct continuation_walk *c, struct continuations *all, uint16_t by,
                         const struct link *x)
 {
@@ -98,7 +100,8 @@ static bool link_follow(const struct work *w, struct continuation_walk *c, struc
 	return true;
 }
 
-/* A continuation of an earlier run has an address taken that is not handed on: no frame there is certain. */
+/* Notes that the address of a continuation of an earlier run is taken without being handed on: no frame is certain
+ * there. */
 static void link_doubt(const struct work *w, struct continuations *all, const struct link *x)
 {
 	mem_reserve(&all->list, &all->capacity, all->count, sizeof(*all->list));
@@ -160,7 +163,7 @@ static void range_take(struct work *w, uint32_t to, const struct flow_continuati
 	touched_add(w, s);
 }
 
-/* Makes code ranges continuations, and marks them and what hands them on. Returns whether any is new. */
+/* Makes code ranges continuations, and marks them and the code ranges that hand them on. Returns whether any is new. */
 static bool continuations_take(struct work *w, struct continuations *all)
 {
 	size_t i, k, fresh = 0;
@@ -190,8 +193,8 @@ static bool continuations_take(struct work *w, struct continuations *all)
 }
 
 /*
- * What edges have brought so far may come from continuations whose frames were not known: marks the code ranges that
- * have any, and forgets it.
+ * Forgets what edges have brought so far, since it may come from continuations whose frames were not known, and marks
+ * the code ranges that have any edges.
  */
 static void edges_forget(struct work *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code that the entry point jumps to, and that has no other predecessor, has no caller either: like the entry point, it
- * is the outermost frame of its stack (code_range.entry_tail). Run between rounds, from round_prepare().
+ * Code to which the entry point jumps, and which has no other predecessor, has no caller either: like the entry point,
+ * it is the outermost frame of its stack (code_range.entry_tail). Run between rounds, from round_prepare().
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
@@ -21,7 +21,7 @@ static bool is_first(const struct work *w, uint32_t entry, uint32_t from)
 	return from == entry || (w->starts.entry_tail && w->ranges.list[from].entry_tail);
 }
 
-/* The code range that begins where an edge leads, or NO_RANGE. */
+/* Returns the code range that begins where an edge leads, or NO_RANGE. */
 static uint32_t begun_at(const struct work *w, const struct edge *x)
 {
 	uint32_t to = range_number(&w->env, x->target);
@@ -29,7 +29,7 @@ static uint32_t begun_at(const struct work *w, const struct edge *x)
 	return to != NO_RANGE && w->ranges.list[to].start == x->target ? to : NO_RANGE;
 }
 
-/* A code range has a predecessor besides the entry point: a candidate no longer, for good. */
+/* Notes that a code range has a predecessor besides the entry point, so that it is no longer a candidate, for good. */
 static void shared_note(struct work *w, bool *candidates, uint32_t to)
 {
 	if (candidates[to])
@@ -37,7 +37,7 @@ static void shared_note(struct work *w, bool *candidates, uint32_t to)
 	candidates[to] = false;
 }
 
-/* Drops the candidates that anything but the entry point leads to. */
+/* Drops the candidates to which anything other than the entry point leads. */
 static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 {
 	size_t i;
@@ -56,7 +56,7 @@ static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 	}
 }
 
-/* Finds the code ranges that the entry point jumps to. True: there are some. */
+/* Finds the code ranges to which the entry point jumps. Returns whether there are any. */
 static bool candidates_find(const struct work *w, uint32_t entry, bool *candidates)
 {
 	bool some = false;

@@ -65,9 +65,9 @@
 
 /*
  * A loop may lead through several code ranges, such as a function and its cold part. An edge from code that later turns
- * out to lie behind a noreturn call may then circulate for ever, one round behind the correction; and where rsp is
- * lower at each iteration, the states never repeat. So the edges among these code ranges are dropped, which leaves the
- * ones from outside, and all later states are joined: the least fixpoint (P. and R. Cousot, POPL 1977).
+ * out to follow a noreturn call may then circulate for ever, one round behind the correction; and where rsp is lower at
+ * each iteration, the states never repeat. So the edges among these code ranges are dropped, which leaves the ones from
+ * outside, and all later states are joined: the least fixpoint (P. and R. Cousot, POPL 1977).
  */
 
 /* The join of all states that edges have brought to one address of a joined code range. */
@@ -76,7 +76,8 @@ struct join {
 	struct state state;
 };
 
-/* Most code ranges have one or two, and a file may have a million code ranges: the list grows from one element. */
+/* Most code ranges have one or two joins, and a file may have a million code ranges: the list grows from one
+ * element. */
 struct joins {
 	uint32_t count, capacity;
 	struct join list[];
@@ -105,7 +106,7 @@ void edges_restart(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (s->joined || s->edge_runs < JOINED_FROM / 2) /* in one loop all have about the same count */
+		if (s->joined || s->edge_runs < JOINED_FROM / 2) /* all code ranges of one loop have about the same count */
 			continue;
 		s->joined = true;
 		s->edge_runs = JOINED_FROM;
@@ -204,7 +205,8 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
 	return sum;
 }
 
-/* Checksum of everything of a code range that the next round depends on. A new field of range_state belongs here. */
+/* Returns a checksum of everything of a code range on which the next round depends. A new field of range_state belongs
+ * here. */
 static uint64_t state_sum(const struct code_range *p, const struct range_state *s)
 {
 	const struct range_rare *rare = range_rare(s);
@@ -253,7 +255,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 	                 sizeof(flags));
 }
 
-/* Checksum of what belongs to no code range. */
+/* Returns a checksum of the state that belongs to no code range. */
 static uint64_t file_sum(const struct work *w)
 {
 	return mix(mix(w->returns.noreturn_count, w->ranges.count), w->env.own_stack | w->frames.handlers_tried << 1 |
@@ -271,7 +273,7 @@ static uint64_t work_sum(const struct work *w)
 	return sum;
 }
 
-/* The same over the marked code ranges only: a cheap filter, as a difference here is one of work_sum(). */
+/* The same over the marked code ranges only. This is a cheap filter: a difference here is also one of work_sum(). */
 static uint64_t marked_sum(const struct work *w)
 {
 	uint64_t sum = file_sum(w);
@@ -286,9 +288,9 @@ static uint64_t marked_sum(const struct work *w)
 }
 
 /*
- * Does the state recur, i.e. is it the same as after an earlier round, *since? Cycle detection with one reference
- * round, which moves to the current round whenever the number of rounds has doubled (R. P. Brent, "An improved Monte
- * Carlo factorization algorithm", 1980). Starts at RECURRENCE_FROM, which few files reach.
+ * Does the state recur, i.e. is it the same as after an earlier round, *since? This is cycle detection with one
+ * reference round, which moves to the current round whenever the number of rounds has doubled (R. P. Brent, "An
+ * improved Monte Carlo factorization algorithm", 1980). It starts at RECURRENCE_FROM, which few files reach.
  */
 static bool state_recurs(struct work *w, uint32_t *since)
 {

@@ -31,7 +31,7 @@ static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 }
 
 /* Adds ETCH-X008: `there` is the rule of the faulting instruction, `here` that of its continuation. `names` is built
- * for the first one. */
+ * for the first finding. */
 static void frames_differ(struct work *w, struct symbol_index *names, const struct fixup *x,
                           const struct etch_rule *there, const struct etch_rule *here)
 {
@@ -71,7 +71,7 @@ void fixups_compare(struct work *w)
 		}
 		if (!here) /* UNDEF, perhaps because the frames differ: compare with the first one */
 			here = there;
-		/* Only a CFA from the same register is compared, and one that the fixup does not write. */
+		/* Only CFAs from the same register are compared, and only if the fixup does not write that register. */
 		if (reported || !here || !there || here->kind != ETCH_RULE_CALL || there->kind != ETCH_RULE_CALL ||
 		    here->cfa != there->cfa || here->cfa_off == there->cfa_off ||
 		    (etch_ex_type(&raw) && here->cfa == etch_ex_reg(&raw)))

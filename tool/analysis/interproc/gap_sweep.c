@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions in the gaps between code ranges of a linked file: called through pointers that code computes, or from other
- * such functions, as in builtins of a virtual machine and in stripped programs that are not position-independent. Where
- * .eh_frame and symbols say nothing, each prologue is tried as a function's start. Like any start of which only the
- * address is known, it is judged once more by its exits and edges (may_be_data()).
+ * Finds functions in the gaps between code ranges of a linked file. They are called through pointers that code
+ * computes, or from other such functions, as are builtins of a virtual machine and functions of stripped programs that
+ * are not position-independent. Where .eh_frame and symbols say nothing, each prologue is tried as a function's start.
+ * Like any start of which only the address is known, it is judged once more by its exits and edges (may_be_data()).
  *
- * What lies in front of a start is evidence of its own. Compilers put nops in front of a loop or a block, but int3 or
- * zero bytes only between functions. Where many such places of a file were proven to be functions by how they return,
- * and few are refuted, the others are functions too: leaves without a prologue, and those that do not return at all,
- * such as what throws. They may also show that the file's compiler preserves no register over calls (GraalVM's does
- * not), so that rsp alone can prove. The first run looks for such places only, before numbers in code and data that
- * equal addresses make code ranges amid these functions.
+ * The bytes in front of a start are evidence of their own. Compilers put nops in front of a loop or a block, but int3
+ * or zero bytes only between functions. Where many such places of a file were proven to be functions by how they
+ * return, and few are refuted, the others are functions too: leaves without a prologue, and functions that do not
+ * return at all, such as those that throw. They may also show that the file's compiler preserves no register over calls
+ * (GraalVM's does not), so that rsp alone can prove a function. The first run looks for such places only, before
+ * numbers in code and data that equal addresses make code ranges amid these functions.
  *
- * A code range that was taken for data, though its address is taken by code, is part of such a gap: its end was not
- * known, so that other functions have been followed with it, and the functions after it are known by now.
+ * A code range that was taken for data, though code takes its address, is part of such a gap: its end was not known, so
+ * that other functions have been followed with it, and the functions after it are known by now.
  */
 #include "analysis/interproc/tried_starts.h"
 #include "analysis/interproc/range_starts.h"
@@ -21,7 +21,7 @@
 #include "shared/search.h"
 
 /* Does a code range end at an address, with filler that its flow does not reach? Padding is part of the open code range
- * in front of it. */
+ * that precedes it. */
 static bool is_after_filler(const struct work *w, const struct code_section *c, uint64_t addr)
 {
 	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].end < addr);
@@ -46,7 +46,7 @@ static void gap_look(struct work *w, struct starts *s, const struct code_section
 	starts_try(w, s, &gap, from, end);
 }
 
-/* Is code range `k` what was taken for data, and is it of no size, since nothing of it counts as code? */
+/* Was code range `k` taken for data, and is its size unknown, so that nothing of it counts as code? */
 static bool is_gap(const struct work *w, size_t k)
 {
 	const struct range_state *s = &w->state[k];
@@ -54,7 +54,7 @@ static bool is_gap(const struct work *w, size_t k)
 	return s->kind == RANGE_DATA && w->ranges.list[k].open;
 }
 
-/* Adds the functions in all gaps of a section; *k: the first code range that may end after its start. */
+/* Adds the functions in all gaps of a section; *k is the first code range that may end after the section's start. */
 static void section_look(struct work *w, struct starts *s, const struct code_section *c, size_t *k)
 {
 	uint64_t at, end;
@@ -76,7 +76,7 @@ static void section_look(struct work *w, struct starts *s, const struct code_sec
 	}
 }
 
-/* Index of the code range that begins at an address, or the number of code ranges. */
+/* Returns the index of the code range that begins at an address, or the number of code ranges. */
 static size_t range_from(const struct work *w, uint64_t addr)
 {
 	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].start < addr);
@@ -84,7 +84,7 @@ static size_t range_from(const struct work *w, uint64_t addr)
 	return k < w->ranges.count && w->ranges.list[k].start == addr ? k : w->ranges.count;
 }
 
-/* Makes code ranges of the starts. One that has been tried as a function before, and was taken for data, is judged
+/* Makes code ranges of the starts. A start that has been tried as a function before, and was taken for data, is judged
  * again. */
 static void starts_take(struct work *w, const struct starts *s)
 {

@@ -42,8 +42,8 @@ static size_t relocs_unique(struct flow_reloc *list, size_t count)
 }
 
 /*
- * Targets of the relocated branches and GOT references of an object file, sorted by address (env.relocs). 0, or -1 and
- * a message.
+ * Reads the targets of the relocated branches and GOT references of an object file, sorted by address (env.relocs).
+ * Returns 0, or -1 and a message.
  */
 static int relocs_read(struct work *w, struct error *e)
 {
@@ -89,7 +89,7 @@ static int relocs_read(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Appends a row; merges it with the last one if they are equal. */
+/* Appends a row, or merges it with the last one if they are equal. */
 static void row_append(struct row_list *l, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {
 	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
@@ -119,8 +119,8 @@ static bool is_restorer(const struct code_range *p, const struct range_rows *r)
 
 /*
  * The restorer's address becomes a return address without a call, and unwinders look up the byte before a return
- * address. Where that byte is padding it gets the restorer's row; where it ends other code the lookup is ambiguous, and
- * the row is UNDEF.
+ * address. If that byte is padding it gets the restorer's row; if it ends other code the lookup is ambiguous, and the
+ * row is UNDEF.
  */
 static void restorer_begin(struct work *w, size_t i)
 {
@@ -155,7 +155,7 @@ static void filled_add(struct frames *out, uint64_t addr, uint64_t size)
 	out->padding += size;
 }
 
-/* Counts the bytes of [from, to), which are in no code range. */
+/* Counts the bytes of [from, to), which lie in no code range. */
 static void gap_count(struct frames *out, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	size_t i = SEARCH(out->space.count, k, out->space.list[k].addr + out->space.list[k].size <= from);
@@ -170,7 +170,7 @@ static void gap_count(struct frames *out, struct step_cache *cache, uint64_t fro
 	}
 }
 
-/* Counts the byte in front of a code range, in a gap, that has a row after all. */
+/* Counts the byte in front of a code range that lies in a gap but has a row. */
 static void before_count(struct frames *out, uint64_t addr)
 {
 	const struct filled *last = out->filled_count ? &out->filled[out->filled_count - 1] : NULL;
@@ -182,7 +182,7 @@ static void before_count(struct frames *out, uint64_t addr)
 		out->elsewhere--;
 }
 
-/* Counts the padding after the flow of a code range, by the rows that it has. */
+/* Counts the padding after the flow of a code range as covered or not, by the rows that it has. */
 static void range_count(struct frames *out, const struct range_state *s, const struct code_range *p)
 {
 	uint64_t from = s->reached - s->padding, end = s->reached < p->end ? s->reached : p->end, at, next;
@@ -203,7 +203,7 @@ static void range_count(struct frames *out, const struct range_state *s, const s
 	}
 }
 
-/* Joins the rows and findings of all code ranges, which are freed; gaps between them become UNDEF. */
+/* Joins the rows and findings of all code ranges, and frees them; the gaps between code ranges become UNDEF. */
 static void rows_join(struct work *w)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
@@ -298,12 +298,12 @@ static void observe_prepare(struct work *w)
 	symbol_index_build(w->file, symbol_is_place, &w->env.names);
 }
 
-/* Is the code range certainly code: reached by flow, and not suspected to be data? */
+/* Is the code range certainly code? Flow has reached it, and it is not suspected to be data. */
 static bool is_code(const struct work *w, size_t i) { return !w->state[i].empty && w->state[i].kind != RANGE_DATA; }
 
 /*
- * Without symbols the address range of a detail request is narrowed to the code range that holds the address; where
- * none does, to the gap between two code ranges. A PLT is shown as a whole.
+ * Without symbols the address range of a detail request is narrowed to the code range that holds the address or, if
+ * there is none, to the gap between two code ranges. A PLT is shown as a whole.
  */
 static void detail_narrow(const struct work *w, struct detail *d)
 {
@@ -359,7 +359,7 @@ static void own_find(struct work *w)
 }
 
 /* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
- * functions. 0, or -1 and a message. */
+ * functions. Returns 0, or -1 and a message. */
 static int work_open(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
@@ -400,7 +400,8 @@ static int work_open(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Before the first round: code ranges that data refers to, which data is evidence, and all ranges are marked. */
+/* Prepares the first round: makes code ranges where data refers to, takes data as evidence, and marks all code
+ * ranges. */
 static void work_begin(struct work *w)
 {
 	size_t i;
@@ -432,7 +433,8 @@ static void rounds_free(struct work *w)
 	links_free(&w->graph.tails);
 }
 
-/* After the last round: passes that need all code ranges to be known, then the lists of the file. */
+/* Finishes after the last round: runs the passes that need all code ranges to be known, then makes the lists of the
+ * file. */
 static void work_finish(struct work *w)
 {
 	const struct frames_options *o = w->options;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers of interpreters without .eh_frame, such as JavaScriptCore's LLInt: basic blocks of one computed goto
- * that lies in many code ranges, each entered through a table of their addresses only. No address in the file says
- * which handler follows which, and none has to: a handler may be followed by any other, so all of them begin and
- * dispatch in one frame. It is known where a function dispatches after its prologue, push %rbp; mov %rsp, %rbp. A
- * table is known by its address or, in libraries, by the word that its address is loaded from.
+ * Handlers of interpreters without .eh_frame, such as JavaScriptCore's LLInt, are basic blocks of one computed goto
+ * that lies in many code ranges; each is entered only through a table of their addresses. No address in the file says
+ * which handler follows which, and none has to: any handler may follow any other, so all of them begin and dispatch in
+ * one frame. That frame is known where a function dispatches after its prologue, push %rbp; mov %rsp, %rbp. A table is
+ * known by its address or, in libraries, by the word that its address is loaded from.
  *
- * Code is a candidate if it uses a frame that it did not set up, and nothing calls it; or if nothing is known of it but
- * that its address is taken, and it dispatches through such a table. It is a handler if it does not leave in another
- * frame, and if a path through it
- *   - dispatches through such a table, rbp still being what it was, or being loaded from elsewhere, with the frame that
- *     goes on where an exception is caught; or
+ * Code is a candidate if it uses a frame that it did not set up, and nothing calls it; or if nothing is known of it
+ * except that its address is taken, and it dispatches through such a table. A candidate is a handler if it does not
+ * leave in another frame, and if a path through it
+ *   - dispatches through such a table with that frame, where rbp is still what it was or is loaded from elsewhere (as
+ *     where execution goes on after an exception is caught); or
  *   - returns, or makes a tail call, after an epilogue by rbp, which takes [rbp + 8] for the return address; or
  *   - continues, with that frame, in other code for which this holds;
  * or if code for which this holds continues in it with that frame, as where an exception is thrown; or if it dispatches
- * through a table of its own, as a prefix of wide instructions does, and what takes its address takes those of many
- * handlers.
- * So its row is the frame that exits show, which is right however it was entered.
+ * through a table of its own, as a prefix of wide instructions does, and the code that takes its address takes those of
+ * many handlers.
+ *
+ * So its row is the frame that exits show, which is right however the handler was entered.
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
@@ -28,7 +29,7 @@
 
 #include <stdlib.h>
 
-/* Addresses that a function stores into tables of labels, at least. */
+/* A function stores at least this many addresses into tables of labels. */
 #define LABELS_LEAST 16u
 
 /* The tables that functions dispatch through after a prologue, sorted. */
@@ -47,7 +48,7 @@ static void table_put(struct tables *t, uint32_t addr)
 	t->list[t->count++] = addr;
 }
 
-/* Is nothing known of the start of a code range but that its address is taken? */
+/* Is nothing known of the start of a code range except that its address is taken? */
 static bool is_taken_only(const struct work *w, size_t i)
 {
 	const struct range_state *s = &w->state[i];
@@ -61,7 +62,7 @@ static bool may_be_label(const struct work *w, size_t i)
 	return w->state[i].frame == FRAME_OWN && is_taken_only(w, i);
 }
 
-/* Finds these tables; not those through which some function dispatches in another frame. */
+/* Finds these tables, except for those through which some function dispatches in another frame. */
 static void tables_find(const struct work *w, struct tables *t)
 {
 	struct tables other = {0};
@@ -85,8 +86,8 @@ static void tables_find(const struct work *w, struct tables *t)
 	free(other.list);
 }
 
-/* Cuts code ranges at the labels whose addresses one code range takes, if these are many. taken[id]: how many code
- * range `id` takes; was: the ends before the cuts, for open_cuts_note(). */
+/* Cuts code ranges at the labels whose addresses one code range takes, if these are many. taken[id] is the number of
+ * addresses that code range `id` takes; `was` has the ends before the cuts, for open_cuts_note(). */
 static void cut_at_labels(struct work *w, uint64_t *was, const uint32_t *taken)
 {
 	size_t i;
@@ -125,8 +126,8 @@ void labels_cut(struct work *w)
 
 /*
  * Forgets the incoming states that were joined (edges_join()) before handlers were found, when they had no frame, and
- * marks their code ranges. Runs once after each batch of new handlers, when their frames have propagated. Returns
- * whether there are any.
+ * marks their code ranges. Runs once after each batch of new handlers, when their frames have been propagated. Returns
+ * whether there were any such states.
  */
 static bool joins_forget(struct work *w)
 {
@@ -146,7 +147,7 @@ static bool joins_forget(struct work *w)
 	return some;
 }
 
-/* Is the code range a handler, of which the frame is shown? */
+/* Is the code range a handler whose frame is shown? */
 static bool is_found(const struct work *w, size_t i)
 {
 	return w->state[i].frame == FRAME_HANDLER && w->state[i].is_handler;
@@ -171,7 +172,7 @@ static int use_order(const void *a, const void *b)
 	return x->range < y->range ? -1 : x->range > y->range;
 }
 
-/* All uses of tables by code ranges. */
+/* Finds all uses of tables by code ranges. */
 static void uses_find(const struct work *w, struct uses *u)
 {
 	size_t i;
@@ -187,14 +188,14 @@ static void uses_find(const struct work *w, struct uses *u)
 		qsort(u->list, u->count, sizeof(*u->list), use_order);
 }
 
-/* Does no other code range dispatch through the table that code range i dispatches through? */
+/* Is code range i the only one that dispatches through its table? */
 static bool has_own_table(const struct work *w, const struct uses *u, size_t i)
 {
 	const struct range_state *s = &w->state[i];
 	uint32_t table = s->frame == FRAME_HANDLER ? range_rare(s)->dispatch : range_rare(s)->dispatch_otherwise;
 	size_t k = SEARCH(u->count, n, u->list[n].table < table);
 
-	for (; table && k < u->count && u->list[k].table == table; k++) /* at most two are of range i */
+	for (; table && k < u->count && u->list[k].table == table; k++) /* at most two are uses by range i */
 		if (u->list[k].range != i)
 			return false;
 	return table != 0;
@@ -207,10 +208,12 @@ static bool may_be_prefix(const struct work *w, const struct uses *u, size_t i)
 	       is_taken_only(w, i) && has_own_table(w, u, i);
 }
 
-/* Finds those among many labels whose code is known to be handlers. prefix[i]: is code range i one? */
+/* Finds the prefixes: labels with a table of their own among many labels whose code is known to be handlers. Returns
+ * for each code range whether it is one. */
 static bool *prefixes_find(const struct work *w)
 {
-	uint32_t *known = mem_zero(w->ranges.count, sizeof(*known)); /* by identity: handlers whose addresses it takes */
+	uint32_t *known =
+		mem_zero(w->ranges.count, sizeof(*known)); /* by identity: how many handlers' addresses it takes */
 	bool *prefix = mem_zero(w->ranges.count, sizeof(*prefix));
 	struct uses uses;
 	size_t i;
@@ -234,7 +237,7 @@ static bool *prefixes_find(const struct work *w)
 	return prefix;
 }
 
-/* Marks as handlers those that are analysed as such. Returns whether any are new. */
+/* Marks as handlers the prefixes that are analysed as such. Returns whether any are new. */
 static bool prefixes_take(struct work *w, const bool *prefix)
 {
 	bool some = false;
@@ -246,8 +249,8 @@ static bool prefixes_take(struct work *w, const bool *prefix)
 	return some;
 }
 
-/* Marks as handlers the code ranges that begin in a frame of other code, and labels that dispatch in the frame in which
- * they begin. */
+/* Tries as handlers the code ranges that begin in a frame of other code, and the labels that dispatch in the frame in
+ * which they begin. */
 static void handlers_try(struct work *w, const struct tables *t, const bool *prefix)
 {
 	size_t i;
@@ -285,8 +288,8 @@ static bool brings_frame(const struct edge *x)
 	return flow_has_frame(&state);
 }
 
-/* Spreads is_handler along the edges that bring the frame: against them, and to the start of what begins in a frame of
- * other code. Returns whether any changed. */
+/* Spreads is_handler along the edges that bring the frame: from their targets to where they come from, and to the start
+ * of code that begins in a frame of other code. Returns whether any code range has changed. */
 static bool handlers_spread(struct work *w)
 {
 	bool some = false;
@@ -311,8 +314,8 @@ static bool handlers_spread(struct work *w)
 	return some;
 }
 
-/* Lets other code ranges know of the handlers that are found (code_range.handler): what continues there has that frame,
- * too, even where no state shows it. */
+/* Lets other code ranges know of the handlers that have been found (code_range.handler): code that continues there has
+ * that frame, too, even where no state shows it. */
 static void handlers_tell(struct work *w)
 {
 	size_t i, k = 0;
@@ -330,7 +333,7 @@ static void handlers_tell(struct work *w)
 		w->env.handlers |= w->ranges.list[i].handler = is_found(w, i);
 }
 
-/* Marks the code ranges of which the frame is shown. Returns the result of prefixes_find(); null without tables. */
+/* Marks the code ranges whose frame is shown. Returns the result of prefixes_find(), or null if there are no tables. */
 static bool *handlers_mark(struct work *w, const struct tables *t)
 {
 	bool *prefix = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Links (links.h). A round pays for the code ranges that it has analysed, not for all: links name code ranges by
- * identities, so that new code ranges, which renumber the others, change none of them; a dropped link stays in its
- * place, and the list is compacted when many are; what links show about a start is counted, not collected.
+ * Lists of links (links.h). A round pays for the code ranges that it has analysed, not for all of them. Links name code
+ * ranges by identities, so that new code ranges, which renumber the others, change no link. A dropped link stays in its
+ * place, and the list is compacted when many are dropped. What links show about a start is counted, not collected.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/call_graph.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Counts of the links to the start of a code range, by what they show about it. */
+/* The links to the start of a code range are counted in these classes, by what they show about it. */
 enum entry_class {
 	CLASS_CALL,
 	CLASS_TAIL,
@@ -60,7 +60,7 @@ void touched_add(struct work *w, struct range_state *s)
 	w->graph.touched[w->graph.touched_count++] = s->id;
 }
 
-/* Counts a link, or one that is dropped. */
+/* Counts a link or, with `drop`, discounts one that is dropped. */
 static void entry_count(struct work *w, const struct link *x, bool drop)
 {
 	uint32_t *count = w->graph.entries[x->to].count, *at = &count[class_of[x->kind]];

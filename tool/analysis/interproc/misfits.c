@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starts that a symbol or .eh_frame says are functions', but that some code jumps to in another state than a function's
- * entry (flow_misfit), as compilers that split hot from cold code and halves of assembly do. The place is no function
- * for such a jump. What then begins there depends on what else leads to it:
+ * Some starts are those of functions by a symbol or .eh_frame, but code jumps to them in another state than a
+ * function's entry (flow_misfit), as compilers that split hot from cold code and halves of assembly do. For such a jump
+ * the place is no function. What then begins there depends on what else leads to it:
  *
  *   only such jumps: a part of the functions that jump there, which begins with their frames;
  *   calls or tail calls as well: both, so that no state holds for all that get there, and nothing is proven;
  *   perhaps calls as well, since other files can name it, or its address is taken: likewise.
  *
- * Code that returns to the address on top of the stack at its start, though, is a function, and refutes the jumps: the
- * program would not survive one. Compilers leave such jumps of a switch without a default that is reached: gcc to where
- * its cold part would be, and what is there is another function.
+ * However, code that returns to the address on top of the stack at its start is a function, and refutes the jumps: the
+ * program would not survive one. Compilers leave such jumps where a switch has no default and its end is reached: gcc
+ * jumps to where its cold part would be, and another function is there.
  *
- * Likewise code that takes more off the stack than an entry has there refutes a tail call, and a pointer. And where
- * .eh_frame agrees with the jumps, a tail call may be such a jump, too, of code without a frame: only calls
- * count.
+ * Likewise, code that takes more off the stack than an entry has there refutes a tail call, and a pointer. And where
+ * .eh_frame agrees with the jumps, a tail call may be such a jump, too, made by code without a frame: only calls count.
  *
- * What may never be taken (MISFIT_DOUBT) only takes the proof away from what begins there, where .eh_frame says that a
- * function does. Without .eh_frame it counts as any other jump.
+ * A jump that may never be taken (MISFIT_DOUBT) only takes the proof away from what begins there, if .eh_frame says
+ * that a function does. Without .eh_frame it counts like any other jump.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
@@ -48,7 +47,7 @@ static void taken_note(struct work *w, const struct wanted *x, uint64_t addr)
 
 /*
  * Looks for the addresses among the bytes of a section of code, at each byte, whether an instruction is there or not: a
- * number that happens to be one only takes a proof away. A distance of 0 does not count: nops have it, as padding in
+ * number that happens to equal one only takes a proof away. A distance of 0 does not count: nops have it, as padding in
  * front of a start.
  */
 static void bytes_search(struct work *w, const struct wanted *x, const struct code_section *c)
@@ -67,7 +66,7 @@ static void bytes_search(struct work *w, const struct wanted *x, const struct co
 	}
 }
 
-/* Looks for the addresses in relocations of an object file. */
+/* Looks for the addresses in the relocations of an object file. */
 static void relocs_search(struct work *w, const struct wanted *x)
 {
 	const struct elf_file *f = w->file;
@@ -104,9 +103,8 @@ static void relocs_search(struct work *w, const struct wanted *x)
 	}
 }
 
-/* Sets address_taken of the wanted starts. Evidence by relocations and words of data is there already
- * (evidence_data()).
- */
+/* Sets address_taken of the wanted starts. Evidence by relocations and words of data has been collected before
+ * (evidence_data()). */
 static void taken_find(struct work *w, const struct wanted *x)
 {
 	const struct code_space *space = &w->out->space;
@@ -124,11 +122,13 @@ static void taken_find(struct work *w, const struct wanted *x)
 
 /* The edges to a start. */
 struct led {
-	unsigned misfit; /* enum flow_misfit: the most that any is */
-	bool entry;      /* some bring the state of an entry: tail calls, made before it was known that code begins there */
+	unsigned misfit; /* enum flow_misfit: the highest of any edge */
+	bool
+		entry; /* some edges bring the state of an entry: tail calls, made before it was known that code begins there */
 };
 
-/* The edges to the start of code range i. *k: the first edge that does not lead below it; moved after them. */
+/* Sums up the edges to the start of code range i. *k is the first edge that does not lead below the start; it is moved
+ * past these edges. */
 static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 {
 	const struct edge *x = w->graph.edges.list;
@@ -145,7 +145,7 @@ static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 	return by;
 }
 
-/* May the edge k, or one after it, lead to the start of code range i? */
+/* May edge k, or one after it, lead to the start of code range i? */
 static inline bool is_led(const struct work *w, size_t i, size_t k)
 {
 	return k < w->graph.edges.count && w->graph.edges.list[k].target <= w->ranges.list[i].start;
@@ -160,7 +160,7 @@ static bool is_presumed(const struct code_range *p, const struct range_state *s)
 	       s->address_taken;
 }
 
-/* What begins at the start of a code range, by the edges to it. */
+/* Returns what begins at the start of a code range (enum start_misfit), by the edges to it. */
 static uint8_t judge(const struct work *w, uint32_t i, struct led by)
 {
 	const struct code_range *p = &w->ranges.list[i];
@@ -200,8 +200,8 @@ static bool brings_entry(const struct work *w, const struct range_state *s, uint
 	return false;
 }
 
-/* Does a function begin at an address for certain: is it called, or does it return to the address on top of the stack
- * at its start? */
+/* Does a function begin at an address for certain? It does if it is called, or if it returns to the address on top of
+ * the stack at its start. */
 static bool is_function(const struct work *w, uint64_t addr)
 {
 	uint32_t to = range_number(&w->env, addr);
@@ -210,8 +210,8 @@ static bool is_function(const struct work *w, uint64_t addr)
 	       (w->state[to].entered & ENTRY_CALLED || w->state[to].returns_home);
 }
 
-/* Does a code range tail-call a function that is called, or returns to the address on top of the stack at its start?
- * Only what has the return address on top of the stack does. */
+/* Does a code range tail-call a function that is called, or that returns to the address on top of the stack at its
+ * start? Only code with the return address on top of the stack does. */
 static bool is_tail_proved(const struct work *w, const struct range_state *s)
 {
 	const uint64_t *tails = range_rare(s)->tails;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * After the fixpoint: code that jumps connect, in either direction, with code without C's frames has no such frames
- * either. The sets of code ranges that jumps connect are found by union-find.
+ * After the fixpoint: code that is connected by jumps, in either direction, to code without C's frames has no such
+ * frames either. Union-find gives the sets of code ranges that jumps connect.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/other_frames.h"
 #include "support/memory.h"
 
-/* Union-find over code ranges connected by jumps, which share non_c_frame. Returns the representative of a set, with
- * path halving. */
+/* Returns the representative of a set of code ranges that jumps connect, which share non_c_frame. Union-find with path
+ * halving. */
 static uint32_t set_of(uint32_t *in, uint32_t i)
 {
 	while (in[i] != i)
@@ -24,7 +24,8 @@ static void non_c_frames_join(const struct work *w, uint32_t *in, uint32_t from,
 		in[set_of(in, from)] = set_of(in, to);
 }
 
-/* Joins along the edges: a jump into the middle of a code range that was cut there since is an edge, not a link. */
+/* Joins along the edges: a jump into the middle of a code range that has been cut there since is an edge, not a
+ * link. */
 static void non_c_edges(const struct work *w, uint32_t *in)
 {
 	uint32_t k = 0;

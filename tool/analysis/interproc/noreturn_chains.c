@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chains of calls. Once a function is known to be noreturn, its callers may have lost their only way out, and so on. A
- * worklist follows these chains from callee to caller without waiting for a round. It ends, since noreturn is never
- * withdrawn. The worklist is ordered by size, the smallest first: a large code range is examined again only after the
- * smaller ones are done.
+ * Follows chains of calls. Once a function is known to be noreturn, its callers may have lost their only way out, and
+ * so on. A worklist follows these chains from callee to caller without waiting for a round. It ends, since noreturn is
+ * never withdrawn. The worklist is ordered by size, the smallest first: a large code range is examined again only after
+ * the smaller ones are done.
  */
 #include "analysis/interproc/noreturn.h"
 #include "support/memory.h"
 
-#define CLASSES 33u /* of sizes, by the highest bit */
+#define CLASSES 33u /* classes of sizes, by the highest bit */
 
 struct chain {
 	struct work *w;
 	struct flow flow;
 	uint32_t *next;           /* the next code range on the same stack, + 1; 0: none */
-	uint32_t stacks[CLASSES]; /* worklist: top code range of each class, + 1; 0: empty */
-	bool *waits, *stops;      /* on a stack; found here to be noreturn */
+	uint32_t stacks[CLASSES]; /* worklist: the top code range of each class, + 1; 0: empty */
+	bool *waits, *stops;      /* it is on a stack; it has been found here to be noreturn */
 	uint64_t *in;             /* targets of the edges into the current code range */
 	size_t in_capacity;
 };
@@ -39,7 +39,7 @@ static void chain_close(struct chain *c)
 	free(c->in);
 }
 
-/* Puts a code range on the worklist, unless it is known or cannot become noreturn. */
+/* Puts a code range on the worklist, unless it is known to be noreturn or cannot become so. */
 static void chain_add(struct chain *c, uint32_t i)
 {
 	const struct code_range *p = &c->w->ranges.list[i];
@@ -57,8 +57,8 @@ static void chain_add(struct chain *c, uint32_t i)
 	*stack = i + 1;
 }
 
-/* Collects the targets of the edges into a code range. False: they have changed since it was last analysed, so that the
- * next round has to judge it. */
+/* Collects the targets of the edges into a code range. Returns false if they have changed since it was last analysed,
+ * so that the next round has to judge it. */
 static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 {
 	const struct edges *l = &c->w->graph.edges;
@@ -75,7 +75,7 @@ static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 	return sum == c->w->state[i].edges_seen && !c->w->state[i].joined;
 }
 
-/* Pops the next code range, or NO_RANGE. */
+/* Pops the next code range from the worklist; returns NO_RANGE if it is empty. */
 static uint32_t chain_next(struct chain *c)
 {
 	unsigned k = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of noreturn functions (work.returns.noreturn), and those that are known by name before the first round: by
- * the table of runtimes and by DW_AT_noreturn of DWARF.
+ * The list of noreturn functions (work.returns.noreturn), and the functions that are known by name before the first
+ * round: by the table of runtimes and by DW_AT_noreturn of DWARF.
  */
 #include "analysis/interproc/noreturn.h"
 #include "analysis/runtimes/runtimes.h"
@@ -42,7 +42,7 @@ static void name_add(void *ctx, const char *name)
 	w->returns.names[w->returns.name_count++] = mem_copy(name, strlen(name) + 1);
 }
 
-/* Most bytes of .debug_info to read: beyond that, reading costs more time than the names are worth. */
+/* The most bytes of .debug_info to read: beyond that, reading costs more time than the names are worth. */
 #define DWARF_MOST ((uint64_t)32 << 20)
 
 /* Reads the names of the functions that DWARF marks as noreturn. */
@@ -67,8 +67,8 @@ static bool is_noreturn(const struct work *w, const char *name)
 }
 
 /*
- * Adds the symbols with the name of a noreturn function: their addresses, and in an object file with `by_number`
- * (the list is .symtab) also their numbers.
+ * Adds the addresses of the symbols with the name of a noreturn function; in an object file with `by_number` (the list
+ * is .symtab) also their numbers.
  */
 static void noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool by_number)
 {
@@ -102,7 +102,7 @@ static void noreturn_slots(struct work *w)
 
 		if (f->sections[i].sh.sh_type != SHT_RELA || f->sections[i].sh.sh_link != f->dynsym || !f->dynsym)
 			continue;
-		n = elf_relocs_count(f, i, &ignored); /* malformed: this section is ignored */
+		n = elf_relocs_count(f, i, &ignored); /* a malformed section is ignored */
 		for (j = 0; j < n; j++) {
 			struct elf_reloc r = elf_reloc_at(f, i, j);
 
@@ -125,7 +125,7 @@ static void noreturn_slots(struct work *w)
 	noreturn_sort(w);
 }
 
-/* Keeps a copy of the list as it is now: the analysis will add to it what it infers. */
+/* Keeps a copy of the list as it is now, before the analysis adds what it infers. */
 static void noreturn_keep(struct work *w)
 {
 	w->returns.noreturn_named = mem_copy(w->returns.noreturn, w->returns.noreturn_count * sizeof(*w->returns.noreturn));

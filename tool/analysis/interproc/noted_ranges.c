@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds code ranges given by notes (facts/notes.h): replacements, and code that no function symbol covers. */
+/* Adds the code ranges that notes (facts/notes.h) give: replacements, and code that no function symbol covers. */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
 #include "support/memory.h"
@@ -13,7 +13,7 @@ static int range_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Adds a part of a section. */
+/* Adds a part of a section as a code range. */
 static void part_push(struct code_ranges *p, const struct code_section *c, uint64_t start, uint64_t end)
 {
 	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
@@ -33,7 +33,7 @@ static void gap_cut(struct code_ranges *p, const struct code_section *c, const u
 		part_push(p, c, from, to);
 }
 
-/* The places where replacements begin and end, sorted. */
+/* Returns the places where replacements begin and end, sorted. */
 static uint64_t *cuts_make(const struct notes *n, size_t *count)
 {
 	uint64_t *cuts = mem_alloc(2 * n->replacement_count + 1, sizeof(*cuts));

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* By code range: others jump to it with a frame (EXIT_PART). From malloc(). */
+/* Returns for each code range whether others jump to it with a frame (EXIT_PART). The caller frees the array. */
 static bool *parts_of(const struct work *w)
 {
 	bool *part = mem_zero(w->ranges.count, sizeof(*part));
@@ -21,7 +21,7 @@ static bool *parts_of(const struct work *w)
 	return part;
 }
 
-/* The address of the fact with a label, or `none`. */
+/* Returns the address of the fact with a label, or `none`. */
 static uint64_t place_of(const struct finding *x, const char *label, uint64_t none)
 {
 	size_t i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ends of open code ranges, whose size nothing gives: they are cut where their flow ends and where a function begins
- * inside, and extended again where flow may enter one that had none.
+ * Finds the ends of open code ranges, whose size nothing gives: they are cut where their flow ends and where a function
+ * begins inside, and extended again where flow may enter one that had none.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/call_graph.h"
@@ -11,7 +11,8 @@
 #include "support/memory.h"
 #include "shared/search.h"
 
-/* Cuts a code range at `end` and marks it; was[]: its end before the first cut, 0: not cut. */
+/* Cuts a code range at `end` and marks it; was[i] keeps its end before the first cut, and is 0 for one that is not
+ * cut. */
 static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, unsigned run)
 {
 	if (!was[i])
@@ -34,8 +35,8 @@ static bool is_decoded_at(const struct code_range *p, uint64_t off)
 	return at == off;
 }
 
-/* Does padding lie before an address, and before that an instruction of `size` bytes: a return, or a call inside the
- * file? Zero bytes also end many operands: what looks like a return in front of them has to be one. */
+/* Does padding lie before an address, and before that an instruction of `size` bytes that is a return, or a call inside
+ * the file? Zero bytes also end many operands: bytes before them that look like a return have to be one. */
 static bool is_after(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
 {
 	uint64_t at = addr - p->start, from;
@@ -49,9 +50,9 @@ static bool is_after(const struct work *w, const struct code_range *p, uint64_t 
 	return false;
 }
 
-/* Is the target of an address reference, inside a code range, the start of another function? It is aligned, and after
- * padding and a return or a (then noreturn) call; or it sets up a frame pointer; or it is the restorer that a signal
- * handler returns to. */
+/* Is the target of an address reference, inside a code range, the start of another function? It is if it is aligned,
+ * and follows padding and a return or a (then noreturn) call; or if it sets up a frame pointer; or if it is the
+ * restorer that a signal handler returns to. */
 static bool is_next_function(const struct work *w, const struct code_range *p, const struct link *x)
 {
 	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
@@ -71,7 +72,8 @@ void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
 		range_cut(w, was, i, addr, RUN_NEWS | RUN_LESS);
 }
 
-/* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it cut any. */
+/* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it has cut
+ * any. */
 static bool open_cut(struct work *w, uint64_t *was)
 {
 	const struct links *each[] = {&w->graph.calls, &w->graph.tails};
@@ -151,7 +153,7 @@ void open_trim(struct work *w)
 
 /*
  * An open code range without flow was cut to one byte. With a new fact (RUN_NEWS) flow may enter it, so it is extended
- * again as far as it can reach. A cut (RUN_CUT, RUN_LESS) alone is no such fact.
+ * again as far as it can reach. A cut alone (RUN_CUT, RUN_LESS) is no such fact.
  */
 void open_extend(struct work *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Decides whether a file has code with a stack of its own and, after the last round, which code ranges are such code;
- * converts their rows, which were made as of C. Interface: own_stack_ranges.h.
+ * converts their rows, which were made as if the code were C's. Interface: own_stack_ranges.h.
  */
 #include "analysis/interproc/own_stack_ranges.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- which files ------------------------------------------------------------------------ */
 
-/* Takes the rule by a library's name; sets `differ` where two releases disagree or one is unknown. */
+/* Takes the rule that a library's name tells; sets `differ` where two releases disagree or one is unknown. */
 static void name_take(const struct flow_runtime *runtime, struct own_stack *h, const char *name)
 {
 	struct etch_rule rule;
@@ -25,7 +25,7 @@ static void name_take(const struct flow_runtime *runtime, struct own_stack *h, c
 		h->differ = true;
 }
 
-/* Points *out to the dynamic string table. Returns its size in bytes; 0: there is none. */
+/* Points *out to the dynamic string table. Returns its size in bytes, or 0 if there is none. */
 static size_t strings_of(const struct elf_file *f, const char **out)
 {
 	uint64_t at, size;
@@ -116,13 +116,13 @@ static void range_convert(const struct work *w, struct range_state *s)
 		rule_convert(&w->frames.own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
 }
 
-/* C code is called or returns; code with a stack of its own does neither. */
+/* Is a code range C? C code is called or returns; code with a stack of its own does neither. */
 static bool is_c(const struct work *w, size_t i)
 {
 	return w->state[i].returns_as_c || (w->state[i].entered & ENTRY_CALLED);
 }
 
-/* A function that tail-calls C is C, e.g. crt's frame_dummy. */
+/* Marks functions that tail-call C: they are C themselves, e.g. crt's frame_dummy. */
 static void tails_mark(struct work *w)
 {
 	size_t i;

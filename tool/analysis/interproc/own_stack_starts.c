@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starts of code with a stack of its own. They refer to one another in chains of hundreds of links, of which a round of
- * the fixpoint would find one; here a worklist of addresses follows jumps and address references, without abstract
- * states.
+ * Finds starts of code with a stack of its own. They refer to one another in chains of hundreds of links, of which a
+ * round of the fixpoint would find one; so a worklist of addresses follows jumps and address references here, without
+ * abstract states.
  */
 #include "analysis/interproc/own_stack_ranges.h"
 #include "analysis/interproc/range_starts.h"
@@ -21,7 +21,7 @@ struct reach {
 	size_t count, capacity;
 };
 
-/* Marks an instruction as followed. False: it was before. */
+/* Marks an instruction as followed. Returns false if it was marked before. */
 static bool seen_set(struct reach *r, const struct code_section *c, uint64_t addr)
 {
 	uint8_t *at = &r->w->frames.own_stack.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
@@ -33,7 +33,7 @@ static bool seen_set(struct reach *r, const struct code_section *c, uint64_t add
 	return true;
 }
 
-/* Puts an address on the worklist, unless it lies in code that cannot be such code. */
+/* Puts an address on the worklist, unless it lies in a code range that cannot be such code. */
 static void later(struct reach *r, uint64_t addr)
 {
 	const struct code_range *p = range_at(&r->w->env, addr);
@@ -44,7 +44,7 @@ static void later(struct reach *r, uint64_t addr)
 	r->todo[r->count++] = addr;
 }
 
-/* An address that is referred to: a start, if such code may begin there. */
+/* Notes an address that is referred to: it is a start, if such code may begin there. */
 static void entry_note(struct reach *r, uint64_t addr)
 {
 	if (!own_stack_begins(&r->w->env, addr))
@@ -54,7 +54,7 @@ static void entry_note(struct reach *r, uint64_t addr)
 	later(r, addr);
 }
 
-/* Follows the instructions from an address on, up to one that does not fall through or was seen. */
+/* Follows the instructions from an address on, up to one that does not fall through or was seen before. */
 static void path_follow(struct reach *r, uint64_t addr)
 {
 	const struct code_section *c = space_at(&r->w->out->space, addr);
@@ -74,7 +74,7 @@ static void path_follow(struct reach *r, uint64_t addr)
 	}
 }
 
-/* Roots: starts of code ranges, and addresses in data, such as the first word of a closure. */
+/* Notes the roots: starts of code ranges, and addresses in data, such as the first word of a closure. */
 static void roots_note(struct reach *r)
 {
 	const struct elf_file *f = r->w->file;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Analyses one code range until the assumptions that it was analysed with hold: how it begins (function or part of
- * one), bytes pushed before its start, whether it is code at all. Interface: worker.h.
+ * Analyses one code range until the assumptions that it was analysed with hold: how it begins (as a function or a part
+ * of one), how many bytes were pushed before its start, whether it is code at all. Interface: worker.h.
  */
 #include "analysis/flow/detail.h"
 #include "analysis/flow/flow_internal.h"
@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Are all frames known that a code range begins in, since nothing but jumps leads there? In files with continuations,
- * of which the frames are known; elsewhere such code is often a handler of an interpreter. */
+/* Are all frames known that a code range begins in, since nothing but jumps leads there? They are in files with
+ * continuations, whose frames are known; elsewhere such code is often a handler of an interpreter. */
 static bool frames_known(const struct flow_env *env, const struct range_state *s)
 {
 	return env->continuation_count && range_is_only_led_to(s);
@@ -30,7 +30,8 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 {
 	enum flow_start start = e->start;
 
-	/* .eh_frame has the state of jumps, but calls lead there, too. A tail call is no match for both: see misfits.c. */
+	/* .eh_frame has the state of jumps, but calls lead there, too. A tail call does not count against .eh_frame and the
+	 * jumps: see misfits.c. */
 	if (start == START_PART && s->misfit == START_CALLED)
 		return START_ASSUMED;
 	if (start == START_FUNCTION && s->misfit != START_FITS)
@@ -55,10 +56,10 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 }
 
 /*
- * An edge into the start of what is called, in another state than a function's entry, is doubtful: it may lead from
+ * An edge into the start of a called function, in another state than a function's entry, is doubtful: it may lead from
  * after a call that does not come back, or from code whose frame is not known, or never be taken (misfits.c). Joined
- * with the entry it would remove all rows. Moves such edges of o->in to the back, for doubts_take(); returns the number
- * of the others.
+ * with the entry state it would remove all rows. Moves such edges of o->in to the end, for doubts_take(); returns the
+ * number of the others.
  */
 static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)
 {
@@ -81,8 +82,8 @@ static size_t doubts_last(struct worker *o, const struct code_range *p, size_t c
 	return n;
 }
 
-/* Does an edge bring a state to an address where an edge unpacked before has brought the same? Joined once more it
- * changes nothing. Not all such edges are found. */
+/* Does an edge bring a state to an address to which an edge unpacked before has brought the same state? Joining it once
+ * more changes nothing. Not all such edges are found. */
 static bool edge_is_known(struct worker *o, const struct edge *x)
 {
 	const struct edge **known = &o->known[((uintptr_t)x->state / 4 ^ x->sum) % KNOWN];
@@ -93,8 +94,8 @@ static bool edge_is_known(struct worker *o, const struct edge *x)
 	return false;
 }
 
-/* Unpacks the edges into a code range to o->in; joined with earlier ones where s->joined. What all functions of a
- * kernel jump to has tens of thousands, in a few hundred states. */
+/* Unpacks the edges into a code range to o->in; if s->joined, joins them with the earlier ones. Code to which all
+ * functions of a kernel jump has tens of thousands of edges, in a few hundred states. */
 static void edges_in(struct worker *o, const struct code_range *p, size_t *count)
 {
 	struct range_state *s = &o->w->state[p - o->w->ranges.list];
@@ -120,9 +121,10 @@ static void edges_in(struct worker *o, const struct code_range *p, size_t *count
 }
 
 /*
- * Code whose exits all have rsp above its value at the start by the same amount was entered with that many bytes pushed
- * below the return address, as ld.so's lazy resolvers are by the PLT; if one of them shows that it leaves with the
- * return address on top of the stack, as an indirect jump alone does not. Sets flow.in.pushed; true: analyse it again.
+ * If all exits of some code have rsp above its value at the start by the same amount, the code was entered with that
+ * many bytes pushed below the return address, as ld.so's lazy resolvers are by the PLT. One of the exits has to show
+ * that it leaves with the return address on top of the stack, which an indirect jump alone does not show. Sets
+ * flow.in.pushed, and returns true if the code has to be analysed again.
  */
 static bool pushed_find(struct flow *flow, const struct emit *e)
 {
@@ -141,7 +143,7 @@ static void range_observe(struct worker *o, uint32_t number)
 	struct findings *out = &w->state[number].rows.findings;
 
 	reached_take(&w->out->reached, &w->out->space, f);
-	if (f->in.own_stack) /* a stack that is not C's has no such findings */
+	if (f->in.own_stack) /* a stack other than C's has no such findings */
 		return;
 	observe_range(f, out);
 	if (w->ibt)
@@ -150,9 +152,10 @@ static void range_observe(struct worker *o, uint32_t number)
 
 /*
  * Is the return address on top of the stack where a code range begins? A call of the start puts it there; a return to
- * it shows that it was there, and so does a jump with it on top of the stack to what begins so (tail_proved). A symbol,
- * .eh_frame, or a pointer to the start are no proof. Not asked where callers find their frames by rbp or a stack of
- * their own, where a frame is not a call's, and of the start of a stack.
+ * it shows that it was there, and so does a jump, with it on top of the stack, to code that is known to begin in this
+ * way (tail_proved). A symbol, .eh_frame, or a pointer to the start are no proof. The question does not arise where
+ * callers find their frames by rbp or on a stack of their own, since such a frame is not a call's, nor at the start of
+ * a stack.
  */
 static bool is_entry_proved(const struct range_state *s, const struct flow *f)
 {
@@ -163,8 +166,8 @@ static bool is_entry_proved(const struct range_state *s, const struct flow *f)
 	       p->entry_tail || p->part;
 }
 
-/* Keeps where code jumps to in the state of an entry, since the next analysis does not begin with one: any of these
- * may prove the entry. */
+/* Keeps the targets to which code jumps in the state of an entry, since the next analysis does not begin with that
+ * state: any of these targets may prove the entry. */
 static void tails_keep(struct range_state *s, const struct flow *f)
 {
 	struct range_rare *rare = range_rare_make(s);
@@ -183,10 +186,10 @@ static void tails_keep(struct range_state *s, const struct flow *f)
 }
 
 /*
- * Code that takes more off the stack than an entry has there, and loses the return address with it, where it leaves, or
- * before if it never returns, has not begun with an entry, unless something proves that it has. Its frame is then
- * unknown. Where it does not lose the address, the rows from where that is off the stack want the proof alone. True:
- * analyse it again.
+ * Code that takes more off the stack than an entry has there, and loses the return address with it where it leaves (or
+ * earlier, if it never returns), has not begun with an entry, unless something proves that it has. Its frame is then
+ * unknown. Where it does not lose the address, only the rows after the address is off the stack need the proof. Returns
+ * true if the code has to be analysed again.
  */
 static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 {
@@ -200,7 +203,7 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 	        .may_return) /* the path on which it is lost may be a thread's, with a stack of its own, as in clone() */
 		e->lost = 0;
 	if ((f->found.overdrawn || e->lost) && !f->in.overdrawn) {
-		/* Unless other words were there, the code pops too much: that is for etch check to say, too. */
+		/* Unless other words were there, the code pops too much, which etch check should report. */
 		findings_free(&s->rows.findings);
 		if (o->w->options->observe && !referred) {
 			range_observe(o, number);
@@ -218,9 +221,9 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 }
 
 /*
- * A code range taken for a part of a function (it starts with the frame of the edges into it) that returns with part of
- * that frame left is no such part: the edge came from after a noreturn call that was believed to return. It is a
- * function, if it ends as one. True: analyse it again.
+ * A code range was taken for a part of a function, which starts with the frame of the edges into it. If it returns with
+ * some of that frame left, it is no such part: the edge came from after a noreturn call that was believed to return. It
+ * is a function, if it ends as one. Returns true if it has to be analysed again.
  */
 static bool trial_advance(const struct code_range *p, struct range_state *s, const struct flow *f)
 {
@@ -237,30 +240,32 @@ static bool trial_advance(const struct code_range *p, struct range_state *s, con
 	return true;
 }
 
-/* The only evidence for code here is that its address is taken; a table among the code has that too. */
+/* Is the only evidence that this is code the fact that its address is taken? The address of a table among the code is
+ * taken too. */
 static bool is_only_referred(const struct code_range *p, const struct range_state *s, size_t edges)
 {
 	return p->inferred && !(s->evidence & (EVIDENCE_LED | EVIDENCE_PLACED)) && !edges;
 }
 
-/* It leaves or begins as code with a stack of its own, which excludes data, however its address was found. */
+/* Does the code leave or begin as code with a stack of its own? That excludes data, however its address was found. */
 static bool has_own_stack(const struct flow *f)
 {
 	return f->in.own_stack && (f->found.non_c_frame || own_stack_begins(f->in.env, f->in.range->start));
 }
 
-/* Does a function begin at an address of a code range: is it aligned, and makes a frame with a frame pointer? */
+/* Does a function begin at an address of a code range? Then the address is aligned, and the code there sets up a frame
+ * pointer. */
 static bool is_prologue_at(const struct code_range *p, uint64_t addr)
 {
 	return addr % FUNCTION_ALIGN == 0 && insn_is_frame_prologue(p->bytes + (addr - p->start), p->end - addr);
 }
 
 /*
- * False: code of which only the address is taken (is_only_referred()) is a function. It has to end as one on all paths,
- * and its edges may lead only to other inferred code or to starts of functions. Otherwise it may be data: it gets no
- * rows and its results are ignored. Where the address is a mere word of data, it may be the label of a jump table,
- * whose code can look like a function in the entry state; an edge in that state has to lead to a start, and where no
- * frame pointer shows the function, to known code or to such a function.
+ * Judges code of which only the address is taken (is_only_referred()); returns false if it is a function. Then it has
+ * to end as one on all paths, and its edges may lead only to other inferred code or to starts of functions. Otherwise
+ * it may be data: it gets no rows, and its results are ignored. Where the address is a mere word of data, it may be the
+ * label of a jump table, whose code can look like a function in the entry state; then an edge in that state has to lead
+ * to a start and, unless a frame pointer shows the function, to known code or to a function with a frame pointer.
  */
 static bool may_be_data(const struct work *w, struct flow *f)
 {
@@ -272,7 +277,7 @@ static bool may_be_data(const struct work *w, struct flow *f)
 	if (f->found.broken || f->found.exit_sp_unknown || f->found.returns_unbalanced || f->found.exit_sp_mismatch)
 		return true;
 	if (s->was_empty && f->in.range->end - f->in.range->start == 1 && f->found.edge_count)
-		return true; /* it was judged so before, and has been cut to one byte since */
+		return true; /* it was judged to be data before, and has been cut to one byte since */
 	for (i = 0; i < f->found.edge_count; i++) {
 		const struct code_range *to = range_at(f->in.env, f->found.edges[i].target);
 		bool entry = state_is_entry(&f->found.edges[i].state);
@@ -293,7 +298,7 @@ static bool may_be_data(const struct work *w, struct flow *f)
 
 /*
  * Does the code range jump, in the state of a function's entry, to a part of a function (range_state.framed_part)? Then
- * it was entered with that function's frame too.
+ * it was entered with that function's frame, too.
  */
 static bool jumps_to_part(const struct work *w, const struct flow *f)
 {
@@ -311,8 +316,8 @@ static bool is_framed(const struct range_state *s)
 	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_NO_HANDLER) && !s->is_callee;
 }
 
-/* Do the edges that lead to the start of such a range say whose frame that is? Nothing but jumps is known to lead
- * there: no address in code, and no word of data. */
+/* Do the edges that lead to the start of such a code range say whose frame is there? Nothing but jumps may lead there:
+ * neither an address in code nor a word of data. */
 static bool is_known_part(const struct worker *o, const struct code_range *p, const struct range_state *s, size_t in)
 {
 	size_t i;
@@ -325,7 +330,7 @@ static bool is_known_part(const struct worker *o, const struct code_range *p, co
 	return false;
 }
 
-/* Does a jump lead to the start of a code range, in a state that is known? */
+/* Does a jump lead to the start of a code range in a known state? */
 static bool is_reached(const struct worker *o, const struct code_range *p, const struct range_state *s, size_t edges)
 {
 	size_t i;
@@ -357,7 +362,7 @@ static bool rows_same(const struct range_rows *a, const struct range_rows *b)
 	return a->count == b->count && a->findings.count == b->findings.count;
 }
 
-/* A checksum of the results of the analysis of a code range. */
+/* Returns a checksum of the results of the analysis of a code range. */
 static uint64_t found_sum(const struct flow *f)
 {
 	uint64_t flags = f->found.exit_sp_varies | f->found.replaces_sp << 1 | f->found.exits_balanced << 2 |
@@ -372,8 +377,8 @@ static uint64_t found_sum(const struct flow *f)
 #endif
 
 /*
- * With ETCH_CHECK_STEPS (make asan): checks the assumption that tracking of constants changes neither rows nor results
- * where the analysis has skipped it (flow.found.no_constants).
+ * With ETCH_CHECK_STEPS (make asan): where the analysis has skipped the tracking of constants
+ * (flow.found.no_constants), checks the assumption that it would have changed neither rows nor results.
  */
 static void plain_check(struct worker *o, uint32_t number, size_t in)
 {
@@ -395,7 +400,7 @@ static void plain_check(struct worker *o, uint32_t number, size_t in)
 		}
 		range_rows_free(s);
 		if (f->found.no_constants)
-			break; /* the second run without constants: as before */
+			break; /* the second run, without constants: as before */
 	}
 	*s = plain;
 #else
@@ -403,7 +408,7 @@ static void plain_check(struct worker *o, uint32_t number, size_t in)
 #endif
 }
 
-/* A code range that cannot be settled: analysed as if no path led into it, with finding ETCH-S003. */
+/* Analyses a code range that cannot be settled as if no path led into it, with finding ETCH-S003. */
 static void range_abandon(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
@@ -429,7 +434,7 @@ static void range_abandon(struct worker *o, uint32_t number)
 		detail_take(w->options->detail, &range_rare_make(s)->detail, f);
 }
 
-/* The analysis of a code range under the present assumptions: its paths, then its rows. */
+/* Analyses a code range under the present assumptions: its paths, then its rows. */
 static void range_run(struct worker *o, uint32_t number, size_t in)
 {
 	struct work *w = o->w;
@@ -446,7 +451,7 @@ static void range_run(struct worker *o, uint32_t number, size_t in)
 	emit_rows(&o->emit, f, &s->rows);
 }
 
-/* Changes the assumption that the results contradict, one at a time. False: all of them hold. */
+/* Changes the assumption that the results contradict, one at a time. Returns false if all of them hold. */
 static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 {
 	struct work *w = o->w;
@@ -479,7 +484,7 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	}
 	if (trial_advance(p, s, f))
 		return true;
-	if (f->found.left_over && !f->in.unproven) { /* last: by the states that are kept */
+	if (f->found.left_over && !f->in.unproven) { /* last, since it goes by the states that are kept */
 		f->in.unproven = f->found.called;
 		return true;
 	}
@@ -487,8 +492,8 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 }
 
 /*
- * Is what a call leads to a function for all that come there? It returns, and always to the address on top of the stack
- * at its start; or it makes a frame with a frame pointer.
+ * Is the target of a call certain to be a function, whoever leads there? It is if it returns, and always to the address
+ * on top of the stack at its start, or if it sets up a frame pointer.
  */
 static bool is_proved(const struct flow *f)
 {
@@ -498,7 +503,7 @@ static bool is_proved(const struct flow *f)
 	       insn_is_frame_prologue(p->bytes, p->end - p->start);
 }
 
-/* Takes the doubtful edges after all (doubts_last()). True: analyse it again. */
+/* Takes the doubtful edges (doubts_last()) after all. Returns true if the code has to be analysed again. */
 static bool doubts_take(const struct emit *e, struct range_state *s, const struct flow *f, size_t *in, size_t all)
 {
 	if (*in == all)
@@ -537,9 +542,10 @@ static bool goes_back(const struct flow *f)
 }
 
 /*
- * Adds the finding that .eh_frame is contradicted at the start of a code range where no single state can say so: it is
- * entered in several, or in none of an entry (entry_refuted()). Not for code that may be a function alone, such as one
- * that never returns: the jump there may be what a compiler has left of an unreachable place.
+ * Adds the finding that .eh_frame is contradicted at the start of a code range where no single state can say so,
+ * because the code is entered in several states, or in none of an entry (entry_refuted()). There is no such finding for
+ * code that may be a function alone, such as one that never returns: the jump there may be what a compiler has left of
+ * an unreachable place.
  */
 static __attribute__((noinline)) void start_judge(struct worker *o, uint32_t number, size_t in)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stores the results of the analysis of one code range: links, edges and undiscovered targets in the chunk of the
- * round, all else in its range_state. Interface: worker.h.
+ * round, everything else in its range_state. Interface: worker.h.
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 /*
- * Code that neither a symbol nor an FDE covers may be a table that decodes as code: its edges into the middle of a
- * function that .eh_frame describes are ignored.
+ * Is an edge from a code range doubtful? Code that neither a symbol nor an FDE covers may be a table that decodes as
+ * code: its edges into the middle of a function that .eh_frame describes are ignored.
  */
 static bool edge_is_doubtful(const struct work *w, const struct code_range *from, uint64_t target)
 {
@@ -24,7 +24,7 @@ static bool edge_is_doubtful(const struct work *w, const struct code_range *from
 	return to && to->fde >= 0 && to->start != target;
 }
 
-/* Adds an undiscovered target to the chunk, unless the cache shows that it is there. */
+/* Adds an undiscovered target to the chunk, unless the cache shows that it has it. */
 static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target)
 {
 	uint64_t *seen = &o->recent[(target * 0x9e3779b97f4a7c15u) >> 52];
@@ -35,7 +35,7 @@ static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target
 	c->undiscovered[c->undiscovered_count++] = *seen = target;
 }
 
-/* A code range begins at `target`, with a stack of its own: its state there does not depend on the edge. */
+/* Does a code range with a stack of its own begin at `target`? The state there does not depend on the edge. */
 static bool is_own_stack_start(const struct flow_env *env, uint64_t target)
 {
 	const struct code_range *to = own_stack_begins(env, target) ? range_at(env, target) : NULL;
@@ -77,7 +77,8 @@ void exits_keep(struct worker *o, struct chunk *c)
 	edges_keep(o, c);
 }
 
-/* End of the code that flow reaches in a code range, with the padding after it; start + 1 where there is no flow. */
+/* Returns the end of the code that flow reaches in a code range, with the padding after it; start + 1 where there is no
+ * flow. */
 static uint64_t reached_end(struct flow *f)
 {
 	const struct code_range *p = f->in.range;
@@ -89,9 +90,9 @@ static uint64_t reached_end(struct flow *f)
 }
 
 /*
- * An open code range (its end is unknown) is analysed up to the next code range, then cut where its flow ended. True:
- * analysing it again after the cut would yield the same results: its last instruction does not fall through, nothing in
- * it refers to bytes after the cut, and it depends on no fact of another code range that may change.
+ * An open code range, whose end is unknown, is analysed up to the next code range, then cut where its flow ended.
+ * Returns true if analysing it again after the cut would yield the same results: its last instruction does not fall
+ * through, nothing in it refers to bytes past the cut, and it depends on no fact of another code range that may change.
  */
 static bool is_cut_neutral(const struct flow *f)
 {
@@ -109,7 +110,7 @@ static bool is_cut_neutral(const struct flow *f)
 		bool last = f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED);
 		uint64_t to = (uint64_t)in->imm - f->in.range->start;
 
-		if (in->flow == FLOW_NEXT) { /* most */
+		if (in->flow == FLOW_NEXT) { /* the usual case */
 			if (last)
 				return false;
 			continue;

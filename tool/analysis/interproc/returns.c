@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Noreturn functions by what the code shows, between two rounds: those of other files by what stands after calls of
- * them (outside_judge()), those of this file by their exits (inside_judge()), and along chains of calls.
+ * Finds noreturn functions by what the code shows, between two rounds: those of other files by what follows calls of
+ * them (outside_judge()), those of this file by their exits (inside_judge()) and along chains of calls.
  */
 #include "analysis/interproc/noreturn.h"
 
@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-/* Number of calls of one imported function: of those that show that it does not return, EXIT_LAST (only padding after
- * the call) and EXIT_LEFT (its stack arguments are gone there); and EXIT_FRESH (followed by code that nothing else
- * reaches). */
+/* Counts calls of one imported function. `last` counts calls that show that it does not return: EXIT_LAST (only padding
+ * follows the call) and EXIT_LEFT (its stack arguments are gone there). `fresh` counts EXIT_FRESH: calls followed by
+ * code that nothing else reaches. */
 struct tally {
 	uint64_t target;
 	uint32_t last, fresh; /* both 0: the slot of the hash table is empty */
@@ -57,8 +57,8 @@ static void tally_add(struct tallies *t, const struct link *x)
 	at->fresh += x->kind == EXIT_FRESH;
 }
 
-/* Functions of other files: noreturn if a call of one shows that it does not return, unless more than three times as
- * many calls of it are followed by code that nothing else reaches. */
+/* Judges functions of other files: one is noreturn if a call of it shows that it does not return, unless more than
+ * three times as many calls of it are followed by code that nothing else reaches. */
 static void outside_judge(struct work *w)
 {
 	struct tallies t = {0};
@@ -81,22 +81,22 @@ bool call_resumes(const struct code_range *p)
 	return p->function && code_convention(p)->resumes && code_convention(p)->resumes(p->function);
 }
 
-/* No flow has been followed in it yet, or it is part of other code and no edge has led to it: nothing is known of its
- * end. */
+/* Is nothing known of the end of a code range? Then no flow has been followed in it yet, or it is part of other code
+ * and no edge has led to it. */
 static bool is_unseen(const struct work *w, size_t range)
 {
 	return w->state[range].empty || (w->ranges.list[range].part && !w->state[range].edge_runs);
 }
 
 /*
- * Functions of this file: noreturn if they neither contain a return nor tail-call a function that may return. Those
- * that show no return by themselves are the candidates; all others return. A worklist propagates "returns" from
- * tail-call targets back to the candidates that jump to them; the rest of the candidates is noreturn.
+ * Functions of this file are noreturn if they neither contain a return nor tail-call a function that may return. Those
+ * that show no return by themselves are the candidates; all others return. A worklist propagates "returns" from the
+ * targets of tail calls back to the candidates that make them; the remaining candidates are noreturn.
  */
 struct candidates {
-	uint32_t *list;   /* their numbers */
+	uint32_t *list;   /* numbers of code ranges */
 	uint32_t *number; /* by number of a code range: its index in `list`, + 1; 0: none */
-	uint32_t *first;  /* by candidate: its first tail call by another one, + 1; 0: none */
+	uint32_t *first;  /* by candidate: the first tail call of it by another candidate, + 1; 0: none */
 	uint32_t *todo;   /* worklist of candidates that return */
 	bool *returns;
 	size_t count, todo_count;
@@ -106,7 +106,7 @@ struct candidates {
 	size_t tail_count, tail_capacity;
 };
 
-/* Is a code range of the PLT that of a noreturn function? */
+/* Does a code range of the PLT belong to a noreturn function? */
 static bool is_known(const struct work *w, const struct code_range *p)
 {
 	return p->plt && word_has(w->returns.noreturn, w->returns.noreturn_count, p->start);
@@ -141,7 +141,7 @@ static void candidate_returns(struct candidates *c, uint32_t k)
 	c->todo[c->todo_count++] = k;
 }
 
-/* What a tail call says of candidate k. */
+/* Notes what a tail call by candidate k says about it. */
 static void tail_note(const struct work *w, struct candidates *c, uint32_t k, const struct link *x)
 {
 	uint32_t to = x->to != NO_RANGE ? w->graph.place[x->to] : NO_RANGE, other;
@@ -203,10 +203,10 @@ static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 	links_to(w, &w->graph.calls, fresh, count, caller_run, w);
 }
 
-/* First round in which chains are followed: in earlier ones most callers are analysed again in any case. */
+/* The first round in which chains are followed: in earlier ones most callers are analysed again in any case. */
 #define CHAINS_FROM 4u
 
-/* The noreturn functions that are not in `before` (sorted). From malloc(). */
+/* Returns the noreturn functions that are not in `before` (sorted). The caller frees the list. */
 static uint64_t *noreturn_fresh(const struct work *w, const uint64_t *before, size_t n, size_t *count)
 {
 	uint64_t *list = mem_alloc(w->returns.noreturn_count + 1, sizeof(*list));

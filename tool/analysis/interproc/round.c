@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One round of the fixpoint: the marked code ranges (range_state.run) are a queue of chunks, which several threads
+ * One round of the fixpoint: the marked code ranges (range_state.run) form a queue of chunks, which several threads
  * analyse (range_analysis.c); their results are joined in the order of the queue.
  */
 #include "analysis/interproc/worker.h"
@@ -16,11 +16,11 @@
 
 /* Code ranges that a thread takes under one lock: large enough to make contention negligible. */
 #define CHUNK 64u
-/* A round of at least so many chunks leaves megabytes after that are worth to be given back. */
+/* After a round of at least so many chunks, the memory that it leaves (megabytes) is worth giving back. */
 #define TRIM_CHUNKS 1024u
 
-/* Was a code range marked only because it was cut where its flow ended, which does not change its results? Only if a
- * function certainly begins there: what has become known since may revise any other assumption. */
+/* Was a code range marked only because it was cut where its flow ended, which does not change its results? That holds
+ * only if a function certainly begins there: what has become known since may revise any other assumption. */
 static bool is_unchanged(const struct work *w, uint32_t number)
 {
 	const struct code_range *p = &w->ranges.list[number];
@@ -30,7 +30,7 @@ static bool is_unchanged(const struct work *w, uint32_t number)
 	       !w->options->detail && s->last_start == START_FUNCTION;
 }
 
-/* Drops the rows from `end` on. */
+/* Drops the rows at `end` and above. */
 static void rows_cut(struct range_rows *r, uint64_t end)
 {
 	while (r->count && r->rows[r->count - 1].addr >= end)
@@ -56,7 +56,7 @@ bool worklist_collect(struct work *w)
 	return some;
 }
 
-/* Drops from the worklist what need not be analysed, and its marks. */
+/* Drops the code ranges that need not be analysed from the worklist, and unmarks them. */
 static void worklist_sift(struct work *w)
 {
 	size_t i, n = w->rounds.worklist_count;
@@ -76,7 +76,7 @@ static void worklist_sift(struct work *w)
 	}
 }
 
-/* The number of the next chunk; >= chunk_count: none is left. */
+/* Returns the number of the next chunk; a number >= chunk_count means that none is left. */
 static size_t chunk_begin(struct work *w)
 {
 	size_t n;
@@ -158,7 +158,8 @@ void round_run(struct work *w)
 		undiscovered_take(w, &w->rounds.chunks[k]);
 	links_replace(w);
 	chunks_free(w);
-	/* The lists of the chunks lay between the rows, with which they were made: what they leave is many small gaps. */
+	/* The lists of the chunks lay in memory between the rows, which were made at the same time: freeing them leaves
+	 * many small gaps. */
 	if (w->rounds.chunk_count >= TRIM_CHUNKS)
 		big_trim(w->file->size);
 	free(threads);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Between two rounds of the fixpoint: updates the facts about all code ranges, in the order in which they depend on one
- * another, and marks the code ranges of the next round (range_state.run). The facts, and why the fixpoint is reached:
- * fixpoint.c.
+ * another, and marks the code ranges of the next round (range_state.run). fixpoint.c lists the facts, and says why the
+ * fixpoint is reached.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/noreturn.h"
@@ -41,7 +41,7 @@ static void edges_apply(struct work *w)
 		uint64_t sum = 0;
 		size_t from;
 
-		if (next >= p->end && !s->edges_seen) /* the common case: no edges now, none before */
+		if (next >= p->end && !s->edges_seen) /* the usual case: no edges now, and none before */
 			continue;
 		while (k < n && list[k].target < p->start)
 			k++;
@@ -50,7 +50,7 @@ static void edges_apply(struct work *w)
 		next = k < n ? list[k].target : UINT64_MAX;
 		if (sum == s->edges_seen && !s->run)
 			continue;
-		/* A part starts from the states of its edges, and the rules compared here cover only part of them. */
+		/* A part starts from the states of its edges, and the rules compared here contain only part of a state. */
 		if (sum != s->edges_seen && (s->kind != RANGE_FUNCTION || s->run || !edges_confirmed(s, list + from, list + k)))
 			s->run |= RUN_NEWS;
 		else if (s->run && k > from)
@@ -66,8 +66,9 @@ static void edges_apply(struct work *w)
 }
 
 /*
- * Was the start taken for data, or for that of a part into which no frame leads any more, though other code ends in a
- * jump there? Code that turned out to lie after a noreturn call may have been the part's other half.
+ * Was the start taken for data? Or was it taken for that of a part, into which no frame leads any more although other
+ * code ends in a jump there? Code that turned out to lie after a noreturn call may have been the other half of that
+ * part.
  */
 static bool is_misjudged(const struct range_state *s)
 {
@@ -75,7 +76,7 @@ static bool is_misjudged(const struct range_state *s)
 	       (s->kind == RANGE_PART && s->empty && s->entered & ENTRY_TAKEN && s->entered & ENTRY_LED);
 }
 
-/* Judges such code ranges again, now that the words of data have been scanned and the ends of functions are known. */
+/* Judges such code ranges again, once the words of data have been scanned and the ends of functions are known. */
 static void starts_rejudge(struct work *w)
 {
 	size_t i;
@@ -87,7 +88,7 @@ static void starts_rejudge(struct work *w)
 		}
 }
 
-/* Is there anything for another round to do? */
+/* Is there anything to do for another round? */
 static bool any_run(struct work *w)
 {
 	if (!worklist_collect(w))
@@ -112,7 +113,7 @@ static void find_continuations(struct work *w)
 		stage_end(w, STAGE_CONTINUATIONS);
 }
 
-/* Without options.no_cfi .eh_frame is the evidence. */
+/* Unless options.no_cfi is set, .eh_frame is the evidence. */
 static void classify_starts(struct work *w)
 {
 	if (!w->options->no_cfi)
@@ -123,10 +124,10 @@ static void classify_starts(struct work *w)
 
 /*
  * When no code range is marked any more, the first stage of this list that has not ended is run; if it marks none
- * either, the next one is. Each stage relies on what the earlier ones have found being complete, so that after any
- * stage that has marked code ranges the rounds go on until none is marked, and the list is tried again from the top.
+ * either, the next one is. Each stage needs the results of the earlier ones to be complete, so after any stage that has
+ * marked code ranges the rounds go on until none is marked, and the list is tried again from the top.
  *
- * A stage with `once` ends when it has been run. Continuations end after CONTINUATION_RUNS runs. Handlers never end,
+ * A stage with `once` ends after it has been run. Continuations end after CONTINUATION_RUNS runs. Handlers never end,
  * since any round may show more of them, but each is marked once. STAGE_STARTS ends itself.
  */
 static const struct {
@@ -134,7 +135,7 @@ static const struct {
 	bool once;
 	void (*run)(struct work *w);
 } stages[] = {
-	/* Functions that nothing refers to lie between the code ranges that calls have led to. */
+	/* Functions to which nothing refers lie between the code ranges to which calls have led. */
 	{STAGE_GAPS, true, sweep_gaps},
 	/* A word of data may be the label of a jump table, and the tables are known by now. */
 	{STAGE_WORDS, true, scan_words},
@@ -154,7 +155,7 @@ static const struct {
 	{STAGE_STARTS, false, classify_starts},
 };
 
-/* Runs stages until one has marked code ranges. False: none has, and there is no further stage. */
+/* Runs stages until one has marked code ranges. Returns false if none has, and there is no further stage. */
 static bool stage_begin(struct work *w)
 {
 	size_t i;
@@ -179,12 +180,12 @@ bool round_prepare(struct work *w)
 
 	for (i = 0; i < w->rounds.worklist_count; i++)
 		w->state[w->rounds.worklist[i]].run = 0;
-	/* First code with a stack of its own, whose starts are found otherwise, and all new code ranges: these renumber the
-	 * others, and what follows goes by number. */
+	/* First come code with a stack of its own, whose starts are found in another way, and all new code ranges: these
+	 * renumber the others, and the passes after them use the numbers. */
 	own_stack_decide(w);
 	open_trim(w);
 	own_stack_starts(w);
-	/* Before numbers in code, and later in data, that equal addresses amid these functions. */
+	/* This precedes the numbers in code, and later in data, that happen to equal addresses amid these functions. */
 	if (!stage_has_ended(w, STAGE_PADDED)) {
 		stage_end(w, STAGE_PADDED);
 		gaps_sweep(w, true);
@@ -199,7 +200,7 @@ bool round_prepare(struct work *w)
 	/* Functions under one FDE, and those that do not return: both mark others. */
 	wide_called(w);
 	noreturn_find(w);
-	/* Last, since edges out of code ranges that are marked by now are void. */
+	/* This comes last, since edges out of code ranges that are marked by now are void. */
 	edges_apply(w);
 	return stage_begin(w);
 }

@@ -5,9 +5,9 @@
 
 #include "analysis/interproc/work.h"
 
-/* Runs of a code range with edges before its incoming states are joined; real code settles sooner. */
+/* After so many runs with edges, the incoming states of a code range are joined; real code settles sooner. */
 #define JOINED_FROM 8u
-/* First round that looks for recurring states; real files need a few rounds only. */
+/* The first round that looks for recurring states; real files need only a few rounds. */
 #define RECURRENCE_FROM 16u
 
 /* fixpoint.c: runs rounds up to the fixpoint. */
@@ -18,18 +18,19 @@ void edges_restart(struct work *w);
 void joins_clear(struct range_state *s);
 /* Forgets range_rare.tails. */
 void tails_clear(struct range_state *s);
-/* Joins the edges *in into a joined code range with all since edges_restart(): one per target. */
+/* Joins the edges *in into a joined code range with all edges since edges_restart(), which leaves one edge per
+ * target. */
 void edges_join(const struct code_range *p, struct range_state *s, struct flow_edge **in, size_t *capacity,
                 size_t *count);
-/* Checksum of the last results of a code range that others may depend on: links, edges, rows. */
+/* Returns a checksum of the last results of a code range on which others may depend: links, edges, rows. */
 uint64_t range_sum(const struct flow *f, const struct range_rows *rows);
 
-/* round.c: makes the marked code ranges (range_state.run) the worklist. Returns whether any of them is to be analysed.
- */
+/* round.c: makes the marked code ranges (range_state.run) the worklist. Returns whether any of them has to be
+ * analysed. */
 bool worklist_collect(struct work *w);
-/* Analyses those in the worklist with options.jobs threads, and collects the results. */
+/* Analyses the code ranges in the worklist with options.jobs threads, and collects the results. */
 void round_run(struct work *w);
-/* round_prepare.c: marks the code ranges of the next round. False: there are none. */
+/* round_prepare.c: marks the code ranges of the next round. Returns false if there are none. */
 bool round_prepare(struct work *w);
 
 #endif

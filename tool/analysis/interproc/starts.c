@@ -38,13 +38,13 @@ static bool touched_judge(struct work *w, uint32_t i)
 		s->kind = RANGE_FUNCTION;
 		s->run |= RUN_NEWS;
 	}
-	if (s->known_part && s->entered & ENTRY_TAKEN) /* no longer */
+	if (s->known_part && s->entered & ENTRY_TAKEN) /* nothing else led there, but something does now */
 		s->run |= RUN_NEWS;
 	s->framed_part = range_is_framed_part(s);
 	return s->framed_part != was;
 }
 
-/* With ETCH_CHECK_STEPS (make asan): all other code ranges are as touched_judge() would leave them. */
+/* With ETCH_CHECK_STEPS (make asan): checks that all other code ranges are as touched_judge() would leave them. */
 static void untouched_check(const struct work *w)
 {
 #ifdef ETCH_CHECK_STEPS
@@ -66,8 +66,9 @@ static void untouched_check(const struct work *w)
 }
 
 /*
- * All that this depends on changes only by a link to the start (entered) or by an analysis (frame, exit_sp_mismatch,
- * and kind, except for changes to a kind that is not judged here): only such code ranges are looked at.
+ * Everything that this depends on changes only by a link to the start (entered) or by an analysis (frame,
+ * exit_sp_mismatch, and kind, except for changes to a kind that is not judged here): only such code ranges are looked
+ * at.
  */
 void called_find(struct work *w)
 {
@@ -103,7 +104,7 @@ static bool is_label(const struct work *w, const struct elf_section *s, uint64_t
 	return k != NO_RANGE && w->ranges.list[k].start != word;
 }
 
-/* Evidence is the start of a code range in data: as the addend of a relocation, or as a plain word. */
+/* Takes the start of a code range in data as evidence: as the addend of a relocation, or as a plain word. */
 void evidence_data(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -149,7 +150,7 @@ void evidence_data(struct work *w)
 
 /*
  * With options.no_cfi a code range is a function if it is called, tail-called, or has its address taken; or if all its
- * returns are those of a function, with every register restored and the return address on top. The rest is
+ * returns are those of a function, with every register restored and the return address on top. All others are
  * RANGE_UNPROVEN.
  */
 void starts_classify(struct work *w)
@@ -162,7 +163,8 @@ void starts_classify(struct work *w)
 
 		if (s->entered & ENTRY_TAKEN)
 			s->evidence |= EVIDENCE_FUNCTION;
-		/* Why exit_sp_mismatch comes first: _dl_runtime_resolve has a name, but the PLT has pushed two words. */
+		/* exit_sp_mismatch comes first because of code such as _dl_runtime_resolve, which has a name, but for which the
+		 * PLT has pushed two words. */
 		if (w->ranges.list[i].plt || w->ranges.list[i].outermost)
 			continue;
 		evident = s->evidence & EVIDENCE_FUNCTION;
@@ -177,22 +179,22 @@ void starts_classify(struct work *w)
 	}
 }
 
-/* Edges from an entry point that was cut are void: it ends in a noreturn call, and the code after has no such
- * frame. */
+/* Are the edges from a code range void, since it is an entry point that was cut? Then it ends in a noreturn call, and
+ * the code after it has no such frame. */
 static bool is_void(const struct work *w, uint32_t from)
 {
 	return w->ranges.list[from].outermost && (w->state[from].run & RUN_LESS);
 }
 
 /* Is the frame of a code range unknown, since it was refuted that it begins with a function's entry? Then its jumps
- * show nothing. Those of what was found by a reference alone do: that may be data, and what it leads to, too. */
+ * show nothing. Jumps of code that was found only by a reference do: that code may be data, and so may its targets. */
 static bool is_refuted(const struct work *w, uint32_t i)
 {
 	return w->state[i].entry_refuted && w->state[i].wants_proof && !w->ranges.list[i].inferred;
 }
 
-/* A code range that others jump to with a frame, without a name and never called, is a part of them. Its results from
- * when it was taken for a function are void, so it is marked and its edges are dropped. */
+/* A code range to which others jump with a frame, which has no name and is never called, is a part of them. Its results
+ * from when it was taken for a function are void, so it is marked and its edges are dropped. */
 void parts_find(struct work *w)
 {
 	const struct code_range *p = w->ranges.list, *last = p + w->ranges.count;
@@ -213,7 +215,7 @@ void parts_find(struct work *w)
 		/* A part is not reset here: its incoming edges may be missing for one round only. */
 		if (s->entered & ENTRY_TAKEN || (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
 			continue;
-		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced) /* the evidence alone may be a jump table's */
+		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced) /* the evidence alone may come from a jump table */
 			continue;
 		if (s->kind == RANGE_FUNCTION)
 			s->run |= RUN_NEWS;

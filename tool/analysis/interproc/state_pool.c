@@ -8,8 +8,8 @@
 #include <xxhash.h>
 
 /*
- * Head of a packed state. The registers that are not all zero follow (bit r of `registers`: register r), then
- * `slot_count` stack slots.
+ * The head of a packed state. It is followed by the registers that are not all zero (bit r of `registers` stands for
+ * register r), then by `slot_count` stack slots.
  */
 struct packed {
 	uint32_t align;
@@ -107,7 +107,8 @@ void state_pool_free(struct state_pool *p)
 	}
 }
 
-/* The slot that holds an equal state, or the empty one where it belongs. Equal heads say equal sizes. */
+/* Returns the slot that holds an equal state, or the empty one where the state belongs. Equal heads imply equal
+ * sizes. */
 static const uint8_t **slot_find(const struct state_shard *s, const uint8_t *packed, size_t size, uint64_t hash)
 {
 	size_t i = hash & (s->slot_count - 1);
@@ -117,7 +118,7 @@ static const uint8_t **slot_find(const struct state_shard *s, const uint8_t *pac
 	return &s->slots[i];
 }
 
-/* The shard is chosen by the highest bits of the hash, the slot by the lowest. */
+/* The highest bits of the hash choose the shard, the lowest ones the slot. */
 static struct state_shard *shard_of(struct state_pool *p, uint64_t hash) { return &p->shard[hash >> 60]; }
 _Static_assert(STATE_SHARDS == 16, "shard_of() takes four bits");
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Packed abstract states, each kept once. Most jumps of a file carry one of a few thousand states, so an edge holds a
- * pointer into the pool: equal states have equal pointers, and the states of a million edges take little memory.
+ * A pool of packed abstract states, which keeps each state once. Most jumps of a file carry one of a few thousand
+ * states, so an edge holds a pointer into the pool: equal states have equal pointers, and the states of a million edges
+ * take little memory.
  */
 #ifndef ANALYSIS_INTERPROC_STATE_POOL_H
 #define ANALYSIS_INTERPROC_STATE_POOL_H
@@ -12,14 +13,14 @@
 
 #include "analysis/flow/state.h"
 
-/* Workers take states at the same time, so the pool is in shards by hash, each with a lock of its own. */
+/* Workers take states at the same time, so the pool is divided into shards by hash, each with a lock of its own. */
 #define STATE_SHARDS 16u
 
 struct state_shard {
 	pthread_mutex_t lock;
-	const uint8_t **slots; /* open addressing, a power of two of them, at most half of them used; null: empty */
+	const uint8_t **slots; /* open addressing: a power of two, at most half of them in use; null: an empty slot */
 	size_t slot_count, used;
-	struct state_block *blocks; /* memory of the states; the first one has space left */
+	struct state_block *blocks; /* memory of the states; only the first block has space left */
 };
 
 struct state_pool {
@@ -28,10 +29,10 @@ struct state_pool {
 
 void state_pool_open(struct state_pool *p);
 void state_pool_free(struct state_pool *p);
-/* The packed state, which lives as long as the pool. Equal states give the same pointer. Thread-safe. */
+/* Returns the packed state, which lives as long as the pool. Equal states give the same pointer. Thread-safe. */
 const uint8_t *state_pool_take(struct state_pool *p, const struct state *s);
 
-/* Returns the packed size of a state in bytes; packs it to `out` (PACKED_MOST bytes) unless that is null. */
+/* Returns the packed size of a state in bytes, and packs it to `out` (PACKED_MOST bytes) unless that is null. */
 size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);
 #define PACKED_MOST sizeof(struct state)

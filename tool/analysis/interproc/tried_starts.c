@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Is the code at an address a function, though nothing is known to lead there (tried_starts.h)? */
+/* Finds out whether the code at an address is a function, though nothing is known to lead there (tried_starts.h). */
 #include "analysis/interproc/tried_starts.h"
 
 #include "arch/x86/opcodes.h"
@@ -39,25 +39,25 @@ void starts_free(struct starts *s)
 }
 
 /*
- * Candidate starts that one function may span. Mostly a function ends where the next candidate begins; one that spans
- * several has prologue-like code inside, after jumps, as where a runtime's code calls C.
+ * How many candidate starts one function may span. Mostly a function ends where the next candidate begins; one that
+ * spans several has prologue-like code inside, after jumps, as where a runtime's code calls C.
  */
 #define RUNS_MOST 4u
-/* Bytes that are tried as one function, at most; bounds the memory of the analysis, which is per byte. */
+/* The most bytes that are tried as one function; bounds the memory of the analysis, which is per byte. */
 #define TRIED_MOST (1u << 20)
 
-/* The exits of a tried function: some are seen; some are not those of a function. */
+/* What the exits of a tried function have shown so far. */
 struct ending {
 	const struct flow *flow;
 	bool framed;  /* it begins with a frame pointer */
 	bool some;    /* it returns */
-	bool wrong;   /* with another rsp */
-	bool foreign; /* with the rsp of a function, but not with the registers of C's caller */
+	bool wrong;   /* an exit has another rsp than the entry */
+	bool foreign; /* an exit has the rsp of a function, but not the registers of C's caller */
 };
 
 /*
- * Is rsp that of the caller, and are the callee-saved registers? With a frame pointer rbp alone counts, since compilers
- * with conventions of their own preserve no other register.
+ * Judges an exit: are rsp and the callee-saved registers those of the caller? With a frame pointer rbp alone counts,
+ * since compilers with conventions of their own preserve no other register.
  */
 static void ending_judge(struct ending *x, const struct state *s)
 {
@@ -81,7 +81,7 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 	ending_judge(x, before);
 }
 
-/* [start, end) of a code range as one of its own. */
+/* Returns [start, end) of a code range as a code range of its own. */
 static struct code_range part_of(const struct code_range *in, uint64_t start, uint64_t end)
 {
 	return (struct code_range){.start = start,
@@ -92,7 +92,7 @@ static struct code_range part_of(const struct code_range *in, uint64_t start, ui
 	                           .open = true};
 }
 
-/* Analyses a code range on its own, as a function; calls note for its states. */
+/* Analyses a code range on its own, as a function; calls note for each of its states. */
 static void try_alone(const struct work *w, struct flow *f, const struct code_range *p, flow_state_fn *note, void *ctx)
 {
 	struct flow_env env = w->env;
@@ -114,13 +114,14 @@ static void try_alone(const struct work *w, struct flow *f, const struct code_ra
 enum verdict {
 	START_REFUTED, /* it leaves with a frame that is not its own */
 	START_SILENT,  /* it does not leave: it ends in calls, traps or loops */
-	START_FOREIGN, /* it leaves with the rsp of a function, without registers that C's convention preserves */
+	START_FOREIGN, /* it leaves with the rsp of a function, but without registers that C's convention preserves */
 	START_PROVEN,
 };
 
 /*
- * Is [start, end) a function? Analysed on its own, all its returns and all jumps out of it have to be balanced, and it
- * has to return. A candidate inside another function pops that function's frame too, which is not balanced.
+ * Is [start, end) a function? When it is analysed on its own, all its returns and all jumps out of it have to be
+ * balanced, and it has to return. A candidate inside another function pops that function's frame too, which is not
+ * balanced.
  */
 static enum verdict start_try(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start,
                               uint64_t end)
@@ -137,7 +138,7 @@ static enum verdict start_try(const struct work *w, struct flow *f, const struct
 	return !x.some ? START_SILENT : x.foreign ? START_FOREIGN : START_PROVEN;
 }
 
-/* Does an instruction make the rbp of the start rsp? */
+/* Whether an instruction has been found that copies the rbp of the start to rsp. */
 struct frame_leaving {
 	const struct flow *flow;
 	bool found;
@@ -166,7 +167,7 @@ bool start_leaves_frame(const struct work *w, struct flow *f, const struct code_
 	return x.found;
 }
 
-/* Does a prologue begin at an address: with a frame pointer, or not? */
+/* Does a prologue begin at an address, with or without a frame pointer? */
 static bool begins_function(struct starts *s, const uint8_t *bytes, size_t avail, uint64_t addr)
 {
 	struct step in;
@@ -214,13 +215,13 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 
 /* ---- what the padding in front says ----------------------------------------------------------- */
 
-#define SHOWN_LEAST 32u /* functions that make a regularity */
-/* One in so many may be refuted: data among the code, and what the analysis does not follow. */
+#define SHOWN_LEAST 32u /* functions that are enough to show a regularity */
+/* One in so many may be refuted: there is data among the code, and code that the analysis does not follow. */
 #define REFUTED_SHARE 10u
-/* One in so many preserves less than C's convention: in a file of C none does. */
+/* At least one in so many has to preserve less than C's convention: in a file of C none does. */
 #define FOREIGN_SHARE 4u
 
-/* Puts the sorted words of a list into s->list, as starts that their place shows. */
+/* Puts the sorted words of a list into s->list, as starts that are shown by their place. */
 static void placed_put(struct starts *s, const struct start_list *from)
 {
 	size_t i;
@@ -243,8 +244,8 @@ void starts_learn(struct starts *s)
 		placed_put(s, &s->foreign);
 }
 
-/* Counts what a start after filler has shown, and keeps it until starts_learn() where that alone does not prove it.
- * prologue: it begins as functions do. */
+/* Counts what a start after filler has shown. If that alone does not prove the start, keeps it for starts_learn().
+ * prologue: the code begins as functions do. */
 static void padded_note(struct starts *s, uint64_t start, enum verdict v, bool prologue)
 {
 	if (prologue) {
@@ -263,8 +264,8 @@ static void padded_note(struct starts *s, uint64_t start, enum verdict v, bool p
 static bool is_padded(const struct starts *s, uint64_t addr) { return word_has(s->padded.list, s->padded.count, addr); }
 
 /*
- * Is candidate i of the n in s->list a function: does it end as one where one of the next candidates begins? A padded
- * one ends before the next padded one.
+ * Is candidate i of the n in s->list a function, i.e. does it end as one where one of the next candidates begins? A
+ * padded candidate ends before the next padded one.
  */
 static enum verdict candidate_try(const struct work *w, struct starts *s, const struct code_range *p, size_t i,
                                   size_t n, uint64_t end)
@@ -285,7 +286,7 @@ static enum verdict candidate_try(const struct work *w, struct starts *s, const 
 	return v;
 }
 
-/* Is a tried candidate to be kept? */
+/* Should a tried candidate be kept? */
 static bool candidate_judge(struct starts *s, const struct code_range *p, uint64_t start, enum verdict v)
 {
 	const uint8_t *bytes = p->bytes + (start - p->start);

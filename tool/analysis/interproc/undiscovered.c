@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes code ranges where none is, at the targets that code and data refer to: calls and jumps, the addresses that
- * relocations put into data, and plain words of data.
+ * Makes code ranges where there are none, at the targets that code and data refer to: calls and jumps, the addresses
+ * that relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/call_graph.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#ifndef SHT_RELR /* missing in elf.h before glibc 2.36 */
+#ifndef SHT_RELR /* elf.h of glibc before 2.36 does not define it */
 #define SHT_RELR 19
 #endif
 
@@ -24,12 +24,13 @@ static void index_renew(struct work *w)
 	w->unindexed = false;
 }
 
-/* Moves what is known of the first `count` code ranges to their new numbers, which keep their order: in place, from the
- * back. Marks the new ones. */
+/* Moves what is known of the first `count` code ranges to their new numbers, which keep their order. Works in place,
+ * from the end. Marks the new code ranges. */
 static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
 	struct range_state *state = mem_resize(w->state, w->ranges.count, sizeof(*state));
-	size_t i, from, old = count, end = w->ranges.count; /* up to `end`: to be filled, of the first `old` */
+	size_t i, from, old = count,
+					end = w->ranges.count; /* elements below `end` are still to be filled from the first `old` ones */
 	uint32_t id = (uint32_t)count;
 
 	identities_grow(w, count);
@@ -76,7 +77,7 @@ void undiscovered_add(struct work *w)
 		index_renew(w);
 	}
 	free(moved);
-	/* The first rounds find by far the most: later ones need little of that memory. */
+	/* The first rounds find by far the most targets; later ones need little of that memory. */
 	free(w->starts.undiscovered);
 	w->starts.undiscovered = NULL;
 	w->starts.undiscovered_count = w->starts.undiscovered_capacity = 0;
@@ -103,8 +104,8 @@ static int pointer_order(const void *a, const void *b)
 	return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Collects the addresses of code that relocations put into data (work.starts.data), sorted; also by place
- * (env.pointers). */
+/* Collects the addresses of code that relocations put into data: sorted in work.starts.data, and by place in
+ * env.pointers. */
 static void data_read(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -141,7 +142,7 @@ static void data_read(struct work *w)
 
 bool section_is_own(const struct work *w, const struct elf_section *s)
 {
-	/* Also where the link step writes them in place, or sorts them. */
+	/* This includes the sections that the link step writes in place, or sorts. */
 	static const char *const begin[] = {".etch", "__etch_", ".orc_", ETCH_SEC_IMV, "__pv_", ETCH_SEC_EXTABLE};
 	size_t i;
 
@@ -151,8 +152,8 @@ bool section_is_own(const struct work *w, const struct elf_section *s)
 	return (s->sh.sh_flags & SHF_ALLOC) && s->sh.sh_addr - w->own_addr < w->own_size;
 }
 
-/* False: the word at an offset of a data section is an address of code where no compiler starts a function. True also
- * outside of the section. */
+/* Returns false if the word at an offset of a data section is an address of code where no compiler starts a function.
+ * Returns true also for an offset outside of the section. */
 static bool is_pointer(const struct work *w, const struct elf_section *s, uint64_t at)
 {
 	uint64_t word;
@@ -163,7 +164,8 @@ static bool is_pointer(const struct work *w, const struct elf_section *s, uint64
 	return !space_at(&w->out->space, word) || word % FUNCTION_ALIGN == 0;
 }
 
-/* May addresses in data have no RELA entry? In files linked to a fixed address, and with packed relocations (RELR). */
+/* May addresses in data have no RELA entry? They may in files linked to a fixed address, and with packed relocations
+ * (RELR). */
 static bool has_words(const struct elf_file *f)
 {
 	uint32_t i;
@@ -176,7 +178,7 @@ static bool has_words(const struct elf_file *f)
 
 #define END_MOST 8u /* bytes of a jump, call or return, at most */
 
-/* Notes the words of data of such a file that are addresses of code. */
+/* Notes the words of data in such a file that are addresses of code. */
 static void words_note(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -184,7 +186,8 @@ static void words_note(struct work *w)
 	uint64_t at, word;
 	uint32_t i;
 
-	/* Entries of jump tables are words as well: a word is taken for one if a neighbour cannot be a function. */
+	/* Entries of jump tables are words as well: a word is taken for such an entry if a neighbour cannot be a
+	 * function. */
 	for (i = 1; i < f->section_count && words; i++) {
 		const struct elf_section *s = &f->sections[i];
 
@@ -214,7 +217,7 @@ static bool is_after_end(const struct code_section *c, uint64_t off)
 	return false;
 }
 
-/* May a function begin at an offset: after padding or, unless `padded`, such an instruction? */
+/* May a function begin at an offset, because padding is in front of it or, unless `padded`, such an instruction? */
 static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 {
 	uint64_t from, at;
@@ -236,13 +239,13 @@ static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 struct sweep {
 	const struct code_section *c;
 	uint64_t at, end;   /* decoded up to `at`; the gap ends at `end` */
-	bool falls_through; /* the last instruction is no padding and falls through */
-	bool certain;       /* it began with a function, up to `within` at least */
+	bool falls_through; /* the last instruction is not padding, and falls through */
+	bool certain;       /* decoding began with a function, which reaches up to `within` at least */
 	uint64_t within;    /* the farthest target of a branch */
 	size_t next;        /* the code range that ends the gap */
 };
 
-/* Begins to decode at an address, in the gap that holds it. */
+/* Begins to decode at an address, in the gap that holds the address. */
 static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
 {
 	x->c = space_at(&w->out->space, from);
@@ -256,7 +259,7 @@ static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
 	x->within = 0;
 }
 
-/* Decodes up to an address. False: some bytes before it do not decode, or it lies after the gap. */
+/* Decodes up to an address. Returns false if some bytes before it do not decode, or if it lies past the gap. */
 static bool sweep_to(struct sweep *x, uint64_t addr)
 {
 	struct step s;
@@ -274,7 +277,7 @@ static bool sweep_to(struct sweep *x, uint64_t addr)
 	return true;
 }
 
-/* Begins to decode after the code range in front of an address, if code begins there as a function does. */
+/* Begins to decode at the end of the code range before an address, if code begins there as a function does. */
 static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t addr)
 {
 	const struct code_section *c;
@@ -294,7 +297,7 @@ static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t a
 	}
 }
 
-/* Does code make a frame with a frame pointer at an address of a section? */
+/* Does the code at an address of a section set up a frame with a frame pointer? */
 static bool is_prologue(const struct code_section *c, uint64_t addr)
 {
 	return insn_is_frame_prologue(c->bytes + (addr - c->addr), c->size - (addr - c->addr));
@@ -312,10 +315,11 @@ bool number_may_begin(const struct work *w, uint64_t addr)
 
 /*
  * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
- * the function's code range, and neither part would be found to be a function. So a word is kept only if linear
- * decoding does not run through it, from the previous one or from a function after the previous code range, or if the
- * bytes before it can end a function; after a function, which a frame pointer shows at the previous word as well, they
- * have to be padding. (There may be data in between, after which decoding is out of step.)
+ * the function's code range, and neither part would be found to be a function. So a word is kept only in two cases:
+ * linear decoding, from the previous word or from a function after the previous code range, does not run through it; or
+ * the bytes before it can end a function. Where that decoding began with a function (a frame pointer at the previous
+ * word also shows one), these bytes have to be padding. (There may be data in between, after which decoding is out of
+ * step.)
  */
 static void words_sift(struct work *w)
 {

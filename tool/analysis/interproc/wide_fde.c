@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions under an FDE that describes none of them: a compiler may write one FDE over all of its code, and assembly
- * may have one pair of .cfi_startproc and .cfi_endproc around several functions. Symbols give their starts (ranges.c);
- * in a stripped file calls, address references and the code itself do. Starts become entries of their code range. A
- * symbol may also mark the end of functions, which jump to it in their frame, as libgcc's __resms64fx_12 is: no entry.
+ * Functions under an FDE that describes none of them: a compiler may write one FDE for all of its code, and assembly
+ * may have one pair of .cfi_startproc and .cfi_endproc around several functions. Symbols give the starts of these
+ * functions (ranges.c); in a stripped file calls, address references and the code itself do. Starts become entries of
+ * their code range. A symbol may also mark the end that several functions share and jump to in their frame, as libgcc's
+ * __resms64fx_12 does: such a symbol is no entry.
  *
- * Only addresses are considered whose row is .eh_frame's alone, not proven by code, and contradicts a function's entry.
+ * Only those addresses are considered whose row is .eh_frame's alone, not proven by code, and contradicts a function's
+ * entry.
  */
 #include "analysis/interproc/tried_starts.h"
 #include "analysis/interproc/range_starts.h"
@@ -15,7 +17,7 @@
 
 #include <string.h>
 
-/* The row is .eh_frame's, not proven by code, and contradicts the state of a function's entry. */
+/* Is a row .eh_frame's alone, not proven by code, and does it contradict the state of a function's entry? */
 static bool is_unproven(const struct row *row)
 {
 	return (row->source == ETCH_SOURCE_CFI || row->inferred) &&
@@ -36,7 +38,7 @@ static bool may_begin(const struct work *w, uint32_t range, uint64_t addr)
 
 /* ---- symbols that begin none ------------------------------------------------------------------ */
 
-/* The entries of a code range where a function's entry has another row than the FDE. */
+/* The entries of a code range where the FDE has another row than a function's entry. */
 struct contradicted {
 	const struct code_ranges *ranges;
 	uint32_t at, end; /* the entries of the code range that are left */
@@ -71,7 +73,7 @@ static void entries_drop(struct code_ranges *p, const struct starts *s)
 }
 
 /* What is tried from a symbol on as the end of functions, at most: bytes, and contradicted entries that it runs into.
- * Bounds the time where one FDE has thousands. */
+ * This bounds the time where one FDE has thousands of entries. */
 #define END_MOST     1024u
 #define ENTRIES_MOST 8u
 
@@ -104,7 +106,7 @@ void wide_named(struct work *w)
 
 /* ---- starts that calls lead to ---------------------------------------------------------------- */
 
-/* Makes the starts entries of the code ranges that hold them, and marks these. */
+/* Makes the starts entries of the code ranges that hold them, and marks these code ranges. */
 static void entries_add(struct work *w, struct starts *s)
 {
 	struct code_ranges *p = &w->ranges;
@@ -137,7 +139,7 @@ static void entries_add(struct work *w, struct starts *s)
 	w->env.entries = all;
 }
 
-/* Adds the start of a code range, if calls lead to it that are certainly code. */
+/* Adds the start of a code range, if some code that calls it is certainly code. */
 static void start_called(const struct work *w, struct starts *s, size_t i)
 {
 	uint32_t k;
@@ -152,8 +154,8 @@ static void start_called(const struct work *w, struct starts *s, size_t i)
 	}
 }
 
-/* The lowest start of a code range that may_begin() may accept, and the bytes up to the highest end; 0: none. Adds the
- * starts that it accepts and that are called. */
+/* Finds the lowest start of a code range that may_begin() may accept; returns the bytes from there up to the highest
+ * end, or 0 if there is none. Adds the starts that may_begin() accepts and that are called. */
 static uint64_t wide_extent(struct work *w, struct starts *s, uint64_t *first)
 {
 	uint64_t end = 0;
@@ -196,8 +198,7 @@ void wide_called(struct work *w)
 
 /* ---- starts that no call leads to ----------------------------------------------------------- */
 
-/* Adds the addresses in [start, end) that data holds, and a named start. Any of them may be a part of a
- * function. */
+/* Adds the addresses in [start, end) that data holds, and a named start. Any of them may be a part of a function. */
 static void referred_find(const struct work *w, struct starts *s, const struct code_range *p, uint64_t start,
                           uint64_t end)
 {
@@ -209,7 +210,7 @@ static void referred_find(const struct work *w, struct starts *s, const struct c
 		start_put(s, w->starts.data[i]);
 }
 
-/* Has a code range one row of .eh_frame for all of it, or does the code contradict .eh_frame at a function's entry? */
+/* Does .eh_frame have one row for all of a code range, or does the code contradict .eh_frame at a function's entry? */
 static bool is_wide(const struct work *w, size_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];
