@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Has a target an endbr64? One outside of the code is no matter of this finding. */
+/* Does a target have an endbr64? This finding is not about targets outside of the code. */
 static bool target_is_good(const struct flow *f, uint64_t target)
 {
 	const struct code_section *c = space_at(f->in.env->space, target);
@@ -16,8 +16,8 @@ static bool target_is_good(const struct flow *f, uint64_t target)
 	return !c || insn_is_endbr(c->bytes + (target - c->addr), c->size - (target - c->addr));
 }
 
-/* Adds one finding per table: at its first target without endbr64, with the number of the others. `at`: address of the
- * jump. */
+/* Adds one finding per table, at its first target without endbr64, with the number of the others. `at` is the address
+ * of the jump. */
 static void table_look(const struct flow *f, uint64_t at, const struct flow_jump *j, struct findings *out)
 {
 	uint64_t first = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Findings about the flow of one code range: groups F (flow) and S (stack), D005 to D007 of docs/findings.md. They are
- * derived from the states of the flow analysis, which holds one code range at a time: observe each right after its
- * analysis. Only with frames_options.observe.
+ * Findings about the flow of one code range: groups F (flow) and S (stack), and D005 to D007 of docs/findings.md. They
+ * are derived from the states of the flow analysis, which holds one code range at a time, so each is observed right
+ * after its analysis. Only with frames_options.observe.
  */
 #ifndef ANALYSIS_LINT_OBSERVE_H
 #define ANALYSIS_LINT_OBSERVE_H

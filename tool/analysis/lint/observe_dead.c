@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-F002: instructions that no path reaches, and why. Padding and data are none. */
+/* ETCH-F002: instructions that no path reaches, and why. Padding and data do not count. */
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/lint/observe_internal.h"
 
@@ -14,8 +14,9 @@ static bool is_zero(const struct observe *o, uint64_t off, uint64_t end)
 	return off == end;
 }
 
-/* Trims nops, traps and zeros from both ends of the offsets [*off, *end). *count: of the other instructions; *final:
- * the offset of the last. False: none remain, or the bytes do not decode and so are data. */
+/* Trims nops, traps and zeros from both ends of the offsets [*off, *end). *count is the number of the other
+ * instructions, *final the offset of the last of them. Returns false if none remain, or if the bytes do not decode and
+ * so are data. */
 static bool run_measure(struct observe *o, uint64_t *off, uint64_t *end, uint64_t *final, unsigned *count)
 {
 	uint64_t at = *off, last = 0;
@@ -43,7 +44,7 @@ static bool run_measure(struct observe *o, uint64_t *off, uint64_t *end, uint64_
 	return begun && at <= o->size;
 }
 
-/* Has the code range an indirect jump with unknown targets? */
+/* Does the code range have an indirect jump with unknown targets? */
 static bool has_open_jump(const struct flow *f)
 {
 	size_t i;
@@ -71,7 +72,7 @@ static bool is_certain(const struct observe *o, uint64_t target)
 	return p && !p->plt;
 }
 
-/* Writes why the code after step s is not reached, or what could still lead there. `before`: the index of s, which is
+/* Writes why the code after step s is not reached, or what could still lead there. `before` is the index of s, which is
  * null where no reachable step precedes. */
 static void describe_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
 {
@@ -102,7 +103,7 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	uint64_t final = 0;
 	unsigned count;
 
-	/* Without symbol and FDE the end of the code range is inferred: the bytes may be other functions. */
+	/* Without a symbol and an FDE the end of the code range is inferred: the bytes may be other functions. */
 	if ((o->f->in.range->fde < 0 && !o->f->in.range->named) || !run_measure(o, &off, &end, &final, &count))
 		return;
 	s = before == NO_STEP ? NULL : &o->f->steps[before];

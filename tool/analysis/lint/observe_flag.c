@@ -7,10 +7,11 @@
 #include "analysis/lint/observe_internal.h"
 #include "support/memory.h"
 
-/* The analysis: nodes are steps, and the state of one is whether a path leads there with the flag set. */
+/* The analysis. Its nodes are steps; the state of a node is whether a path leads there with the flag set. */
 struct way {
 	struct observe *o;
-	bool *seen; /* that state; kept for the next instruction that sets the flag, so that each exit has one finding */
+	bool *seen; /* the state of each node, kept for the next instruction that sets the flag, so that each exit has one
+	             * finding */
 	struct worklist list;
 	uint64_t set;                /* offset of the instruction that has set the flag */
 	char insn[DESCRIPTION_MOST]; /* its text */
@@ -58,11 +59,11 @@ static void way_transfer(void *ctx, uint32_t step)
 	uint64_t target = (uint64_t)in->imm, off = f->step_at[step];
 
 	if (in->direction != DIRECTION_KEPT)
-		return; /* cleared; or set again, from where observe_flag() starts too */
+		return; /* cleared; or set again, where observe_flag() starts too */
 	switch (in->flow) {
 	case FLOW_RETURN: flag_report(w, off, "return"); return;
 	case FLOW_CALL:
-	case FLOW_CALL_IND: flag_report(w, off, "call"); return; /* one finding a path */
+	case FLOW_CALL_IND: flag_report(w, off, "call"); return; /* one finding per path */
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (flow_inside(f, target))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the files behind analysis/lint/observe.h: observe_range.c (the pass over the instructions, which decides on
- * the others), observe_stack.c and observe_meet.c (passes over the states), observe_flag.c (direction flag),
+ * Shared by the files that implement analysis/lint/observe.h: observe_range.c (the pass over the instructions, which
+ * decides on the others), observe_stack.c and observe_meet.c (passes over the states), observe_flag.c (direction flag),
  * observe_dead.c (unreachable code), observe_text.c (text of instructions and states).
  */
 #ifndef ANALYSIS_LINT_OBSERVE_INTERNAL_H
@@ -11,47 +11,47 @@
 #include "analysis/lint/observe.h"
 
 #define NO_OFFSET    UINT64_MAX
-#define INSN_LONGEST 15u /* bytes: Intel SDM, volume 2, 2.3.11 */
+#define INSN_LONGEST 15u /* bytes (Intel SDM, volume 2, 2.3.11) */
 #define INNER_MOST   16u /* remembered targets of ETCH-F005; a forgotten one is reported again */
 
 /* What observe_range() works with. */
 struct observe {
 	struct flow *f;
 	struct findings *out;
-	uint64_t base;            /* of an object file: address in the code space of the code range's section; else 0 */
+	uint64_t base;            /* in an object file: the address in the code space of the code range's section; else 0 */
 	uint64_t size;            /* bytes of the code range */
 	bool certain;             /* the assumed state at the start of the code range is certain */
 	struct etch_cfi_row *cfi; /* rows of the code range's FDE, sorted; set by observe_stack(), while it runs */
 	size_t cfi_count, cfi_capacity;
-	bool stack, flag; /* an instruction makes observe_stack(), observe_flag() worth while; set by steps_look() */
-	/* Offset after the last call or system call that steps_look() has passed, if only padding has followed; or
+	bool stack, flag; /* an instruction makes observe_stack() or observe_flag() worth while; set by steps_look() */
+	/* Offset of the end of the last call or system call that steps_look() has passed, if only padding has followed; or
 	 * NO_OFFSET. */
 	uint64_t ended;
-	uint64_t inner[INNER_MOST]; /* the last targets that have an ETCH-F005 finding; a ring */
+	uint64_t inner[INNER_MOST]; /* a ring of the last targets that have an ETCH-F005 finding */
 	unsigned inner_count;       /* targets ever put there */
 };
 
-#define DESCRIPTION_MOST 200u /* bytes of each `out` of observe_text.c */
+#define DESCRIPTION_MOST 200u /* bytes of each `out` buffer of observe_text.c */
 
 /* observe_stack.c: ETCH-S001 to S005, F004. */
 void observe_stack(struct observe *o);
-/* The row of .eh_frame for an address of the code range, or null. */
+/* Returns the row of .eh_frame for an address of the code range, or null. */
 const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr);
 /* observe_meet.c: ETCH-S001. Sets lost[k] for each state k of the flow where paths with different frames join. */
 void observe_meet(struct observe *o, bool *lost);
 /* observe_flag.c: ETCH-S006. */
 void observe_flag(struct observe *o);
-/* observe_dead.c: ETCH-F002 for offsets [off, end), which no path reaches but after noreturn calls. before: index of
- * the last reachable step before them, or NO_STEP. */
+/* observe_dead.c: ETCH-F002 for the offsets [off, end), which no path reaches except after noreturn calls. before:
+ * index of the last reachable step before them, or NO_STEP. */
 void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before);
 
-/* observe_text.c: the instruction at an offset: "mov %rax, %rsp". */
+/* observe_text.c: writes the instruction at an offset: "mov %rax, %rsp". */
 void describe_insn(const struct observe *o, uint64_t off, char *out);
-/* A state: "rsp is CFA-24 (16 bytes pushed); rbx saved at CFA-16". */
+/* Writes a state: "rsp is CFA-24 (16 bytes pushed); rbx saved at CFA-16". */
 void describe_state(const struct state *s, char *out);
-/* A value: "CFA-24", "rbx of the caller". */
+/* Writes a value: "CFA-24", "the caller's rbx". */
 void describe_value(struct value v, char *out);
-/* The target of a direct call or jump: a name, or an address. */
+/* Writes the target of a direct call or jump: a name, or an address. */
 void describe_target(const struct observe *o, uint64_t target, char *out);
 
 /* observe_range.c: may execution continue at the instruction after this one? */

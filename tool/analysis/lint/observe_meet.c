@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-S001: paths join with different frames. The states of the flow analysis cannot show it: they are the joins.
- * So the basic blocks are solved once more in a domain whose join keeps the state that arrives first; a later arrival
- * with another rsp is the finding.
+ * ETCH-S001: paths join with different frames. The states of the flow analysis cannot show this, since they are the
+ * joins. So the basic blocks are solved once more in a domain whose join keeps the state that arrives first; a later
+ * arrival with another rsp is the finding.
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An arrival by falling through a call, postponed until all others have arrived: where it differs from these, the call
- * probably does not return, and there is no finding. */
+/* An arrival by falling through a call, which is postponed until all others have arrived: where it differs from these,
+ * the call probably does not return, and there is no finding. */
 struct late {
 	struct state state;
 	uint32_t from; /* offset of the last instruction before it */
@@ -26,22 +26,22 @@ struct late {
 struct arrival {
 	struct state state;
 	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
-	bool here;     /* it has come */
-	bool reported; /* a later one has a finding beside it */
+	bool here;     /* a state has arrived */
+	bool reported; /* a later arrival has a finding that names both */
 };
 
-/* The analysis: nodes are the states (basic blocks) of the flow analysis, by index. */
+/* The analysis. Its nodes are the states (basic blocks) of the flow analysis, by index. */
 struct meet {
 	struct observe *o;
 	struct arrival *first; /* per node */
 	struct worklist list;
 	struct late *late;
 	size_t late_count, late_capacity;
-	unsigned reported; /* nodes with a finding, or that had one except for MEETINGS_MOST */
+	unsigned reported; /* nodes with a finding, or that would have one if there were no MEETINGS_MOST */
 	bool *lost;        /* result, per node: the frame is lost in this join */
 };
 
-/* ETCH-S001 at node k: its first arrival, and s, which comes from offset `from`. */
+/* Adds ETCH-S001 at node k: its first arrival differs from s, which comes from offset `from`. */
 static void meeting_report(struct meet *m, uint32_t k, const struct state *s, uint32_t from)
 {
 	struct observe *o = m->o;
@@ -80,7 +80,7 @@ static bool is_inside(const struct meet *m, uint32_t off)
 	return false;
 }
 
-/* Is the frame lost with rsp? Not where both states have it in rbp, and rsp is known again at all exits. */
+/* Is the frame lost with rsp? Not if both states have it in rbp, and rsp is known again at all exits. */
 static bool matters(const struct meet *m, const struct state *s, const struct state *other)
 {
 	struct value a = s->reg[ETCH_REG_RBP], b = other->reg[ETCH_REG_RBP];
@@ -92,7 +92,7 @@ static bool matters(const struct meet *m, const struct state *s, const struct st
 struct incoming_state {
 	const struct state *state;
 	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
-	bool late;     /* by falling through a call, so that a difference is no finding */
+	bool late;     /* it falls through a call, so that a difference is no finding */
 };
 
 /* Keeps the first state; reports a later one with another rsp, unless one of the two paths is in doubt. */
@@ -191,14 +191,14 @@ static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s
 	return row && state_witness(s, &row->rule) == WITNESS_DENIES;
 }
 
-/* Does .eh_frame agree with the code at the call, and contradict it after? Then whoever wrote it knew that the call
- * does not return. */
+/* Does .eh_frame agree with the code at the call, and contradict it after the call? Then whoever wrote it knew that the
+ * call does not return. */
 static bool is_end(const struct meet *m, const struct late *l)
 {
 	return cfi_denies(m, l->to, &l->state) && !cfi_denies(m, l->from, &l->state);
 }
 
-/* Solves; then passes the postponed arrivals, one by one, since each may bring others. */
+/* Solves, then passes the postponed arrivals one by one, since each may bring others. */
 static void meet_solve(struct meet *m)
 {
 	dataflow_solve(&meetings, &m->list, m);
@@ -211,8 +211,8 @@ static void meet_solve(struct meet *m)
 	}
 }
 
-/* Solves from all roots, in order of address: the start, then each live basic block that has not been reached (entries
- * inside, landing pads, targets of jump tables). */
+/* Solves from all roots, in order of address: from the start, then from each live basic block that has not been reached
+ * (entries inside, landing pads, targets of jump tables). */
 static void meet_all(struct meet *m)
 {
 	struct flow *f = m->o->f;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * observe_range(): one pass over the instructions of a code range, in order of address. Adds the findings that need no
- * states (ETCH-D005 to D007, F001, F003, F005, F006, S007), and decides whether the passes over the states are worth
- * while: each costs as much as making the rows.
+ * observe_range() makes one pass over the instructions of a code range, in order of address. It adds the findings that
+ * need no states (ETCH-D005 to D007, F001, F003, F005, F006, F007, S007), and decides whether the passes over the
+ * states are worth while: each costs as much as making the rows.
  */
 #include "analysis/lint/observe_internal.h"
 
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ETCH-D006 findings per code range, at most: hostile files may overlap everywhere. */
+/* The most ETCH-D006 findings per code range: hostile files may overlap everywhere. */
 #define OVERLAPS_MOST 16u
-/* Bytes of a code range whose rows of .eh_frame are read, all of them for each jump to it; a longer one is a function
- * by its symbol. */
+/* The rows of .eh_frame are read only for code ranges of at most so many bytes, since each jump to one reads them all;
+ * a longer one is a function by its symbol. */
 #define FDE_MOST (64u << 10)
-/* Bytes of nops that count as alignment between functions, at most. */
+/* The most bytes of nops that count as alignment between functions. */
 #define PADDING_MOST 256u
 
 /* ---- starts of functions --------------------------------------------------- */
@@ -68,7 +68,7 @@ bool observe_goes_on(const struct observe *o, const struct step *in)
 	}
 }
 
-/* May the instruction make rsp unknown? A copy from rbp frees a frame, and does not. */
+/* May the instruction make rsp unknown? A copy from rbp frees a frame, and does not make it unknown. */
 static bool moves_stack(const struct step *in)
 {
 	if (in->writes >> ETCH_REG_RSP & 1)
@@ -117,13 +117,13 @@ static bool cut_look(struct observe *o, uint64_t off)
 	return true;
 }
 
-/* ETCH-D005, or D007 where processors may have the instruction: the bytes at an offset do not decode. `how` they are
- * reached, a phrase that what they are follows. */
+/* Adds ETCH-D005, or D007 where processors may have the instruction: the bytes at an offset do not decode. `how` is a
+ * phrase that says how they are reached, before the words that say what they are. */
 static struct finding *undecoded_add(struct observe *o, uint64_t to, const char *how)
 {
 	const uint8_t *bytes = o->f->in.range->bytes + to;
 	uint64_t addr = o->f->in.range->start + to;
-	/* what the second decoder knows is an instruction, too */
+	/* What the second decoder knows is an instruction, too. */
 	bool reserved = insn_is_reserved(bytes, o->size - to) || insn_second_length(bytes, o->size - to, addr);
 	unsigned n, byte[4] = {0};
 
@@ -134,8 +134,8 @@ static struct finding *undecoded_add(struct observe *o, uint64_t to, const char 
 	               byte[0], byte[1], byte[2], byte[3]);
 }
 
-/* ETCH-D005, D007: control comes from offset `off`, by a jump or falling through, to bytes at `to` that do not decode.
- */
+/* Adds ETCH-D005 or D007: control comes from offset `off`, by a jump or by falling through, to bytes at `to` that do
+ * not decode. */
 static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
 {
 	char insn[DESCRIPTION_MOST];
@@ -148,7 +148,7 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
 }
 
-/* ETCH-D005, D007: a function, by its symbol, whose first bytes do not decode. */
+/* Adds ETCH-D005 or D007 for a function, by its symbol, whose first bytes do not decode. */
 static void start_look(struct observe *o)
 {
 	const struct code_range *p = o->f->in.range;
@@ -158,9 +158,12 @@ static void start_look(struct observe *o)
 		undecoded_add(o, 0, "the function begins with");
 }
 
-/* The address that control reaches from `at` on, outside of the code range: after nops and zero bytes, with which
- * assemblers and linkers align the next function. Zero bytes are an instruction, `add %al, (%rax)`; where it does not
- * fault, it goes on likewise. A range that was only inferred, from the very jump that leads here, is no function. */
+/*
+ * Returns the address that control reaches from `at` on, outside of the code range, after the nops and zero bytes with
+ * which assemblers and linkers align the next function. Zero bytes are an instruction, `add %al, (%rax)`; where it does
+ * not fault, control goes on likewise. A code range that was only inferred, from the very jump that leads here, is no
+ * function.
+ */
 static uint64_t past_padding(struct observe *o, const struct code_section *c, uint64_t at)
 {
 	uint64_t end = c->addr + c->size, most = at + PADDING_MOST;
@@ -202,14 +205,14 @@ static bool is_jumped_to(const struct flow *f, uint64_t from, uint64_t to)
 	return false;
 }
 
-/* Is the last instruction, at `off`, reached only if a call in front of it returns? Between the two is nothing but
- * padding. Compilers end a function with a call only if it does not return, and .size may cover the padding. */
+/* Is the last instruction, at `off`, reached only if a call in front of it returns? There is nothing but padding
+ * between the two. Compilers end a function with a call only if it does not return, and .size may cover the padding. */
 static bool is_after_call(const struct observe *o, uint64_t off, const struct step *in)
 {
 	return in->padding && o->ended != NO_OFFSET && !is_jumped_to(o->f, o->ended, off);
 }
 
-/* ETCH-F001, F006: the last instruction of a code range, at `off`, falls through. */
+/* Adds ETCH-F001 or F006: the last instruction of a code range, at `off`, falls through. */
 static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow_env *env = o->f->in.env;
@@ -218,7 +221,7 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	char insn[DESCRIPTION_MOST], next[DESCRIPTION_MOST];
 	struct finding *x;
 
-	/* A call at the very end is taken for noreturn. */
+	/* A call at the very end is taken to be noreturn. */
 	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || is_after_call(o, off, in))
 		return;
 	describe_insn(o, off, insn);
@@ -245,9 +248,9 @@ static bool begins_code(const struct flow_env *env, uint64_t addr)
 }
 
 /*
- * ETCH-F001, F006: a jump at `off` leads past the end of its function: to the end of the section, or to the padding in
- * front of another function. The very start of another function is a tail call. `entry`: number of the entry of a jump
- * table that leads there, or -1.
+ * Adds ETCH-F001 or F006: a jump at `off` leads past the end of its function, to the end of the section or to the
+ * padding in front of another function. A jump to the very start of another function is a tail call. `entry` is the
+ * number of the entry of a jump table that leads there, or -1.
  */
 static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long entry)
 {
@@ -281,7 +284,7 @@ static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long en
 		x->compiler = true;
 }
 
-/* ETCH-F007: a jump at `off` leads into the middle of another function, by symbols: not to an entry of it, and not
+/* Adds ETCH-F007: a jump at `off` leads into the middle of another function, by symbols: neither to an entry of it, nor
  * between a function and its cold part. */
 static void jumps_into(struct observe *o, uint64_t off, uint64_t target)
 {
@@ -304,8 +307,8 @@ static void jumps_into(struct observe *o, uint64_t off, uint64_t target)
 	finding_fact_at(x, 0, target, "jumps to", "%s", to);
 }
 
-/* ETCH-F001, F006 for the entries of jump tables. Only the end of the code range itself counts: the bound of a table
- * may be above its size. */
+/* Adds ETCH-F001 or F006 for the entries of jump tables. Only an entry for the end of the code range itself counts: the
+ * bound of a table may be above its size. */
 static void tables_look(struct observe *o)
 {
 	const struct flow *f = o->f;
@@ -327,7 +330,7 @@ static void tables_look(struct observe *o)
 	}
 }
 
-/* ETCH-F005: a call into the middle of its own function; once per target. */
+/* Adds ETCH-F005: a call into the middle of its own function; once per target. */
 static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
@@ -350,7 +353,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	finding_fact_at(x, 0, target, "call target", "%s", to);
 }
 
-/* The findings about an instruction that need no state, where it is certain that control comes there. */
+/* Adds the findings about an instruction that need no state, where it is certain that control comes there. */
 static void step_look(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
@@ -376,8 +379,8 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 
 /* ---- instructions inside others --------------------------------------------------- */
 
-/* ETCH-D006: a direct branch leads to the inner one of two overlapping instructions, at these offsets, or a function
- * symbol is there. */
+/* Adds ETCH-D006: a direct branch leads to the inner one of two overlapping instructions, at these offsets, or a
+ * function symbol is there. */
 static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 {
 	const struct flow *f = o->f;
@@ -435,7 +438,7 @@ static void overlaps_look(struct observe *o)
 
 /* ---- targets outside of the code --------------------------------------------------------- */
 
-/* Is a target data, or in no section? Address 0 is an undefined weak symbol, which the code tests first. */
+/* Is a target data, or in no section? Address 0 belongs to an undefined weak symbol, which the code tests first. */
 static bool is_missing(const struct flow_env *env, uint64_t target)
 {
 	const struct elf_file *file = env->file;
@@ -449,7 +452,7 @@ static bool is_missing(const struct flow_env *env, uint64_t target)
 	return target && !elf_is_object(file) && !space_at(env->space, target);
 }
 
-/* Is a target the end of the code range's own section? That is ETCH-F006. */
+/* Is a target the end of the code range's own section? ETCH-F006 reports that. */
 static bool is_section_end(const struct flow *f, uint64_t target)
 {
 	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
@@ -477,7 +480,7 @@ static bool leaves_section(const struct flow *f, uint64_t off, const struct step
 	       target - c->addr >= c->size && !is_relocated(f, off, in->len);
 }
 
-/* ETCH-F003: the target of a direct call or jump at `off` is no code. */
+/* Adds ETCH-F003: the target of a direct call or jump at `off` is no code. */
 static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct elf_file *file = o->f->in.env->file;
@@ -554,7 +557,7 @@ static bool exits_with_frame(const struct flow *f)
 	return false;
 }
 
-/* Has a basic block a state without a row, so that a join of paths has lost the frame? */
+/* Does a basic block have a state without a row, so that a join of paths has lost the frame? */
 static bool loses_frame(const struct flow *f)
 {
 	struct etch_rule rule;
@@ -573,7 +576,7 @@ static bool loses_frame(const struct flow *f)
 	return false;
 }
 
-/* Visits the instructions in order of address, without those inside others, and the gaps between them. missing: some
+/* Visits the instructions in order of address, without those inside others, and the gaps between them. `missing`: some
  * target is no code. Returns the number of instructions. */
 static size_t steps_look(struct observe *o, bool missing)
 {
@@ -625,9 +628,9 @@ static size_t steps_look(struct observe *o, bool missing)
 }
 
 /*
- * ETCH-S007: all exits of a function without .eh_frame take off as many bytes more than a call puts on the stack. The
- * analysis takes it for one that is entered so (flow.in.pushed), as ld.so's resolvers are; what other files call is
- * not.
+ * Adds ETCH-S007: all exits of a function without .eh_frame take the same number of bytes more off the stack than a
+ * call puts there. The analysis takes such a function for one that is entered with these bytes pushed (flow.in.pushed),
+ * as ld.so's resolvers are; but a function that other files call is not.
  */
 static void pushed_look(struct observe *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pass over the states of a code range, in order of address: exits with a wrong frame or register (ETCH-S002, S005,
- * F004), and places where the frame becomes unknown (S003, S004).
+ * A pass over the states of a code range, in order of address. It finds exits with a wrong frame or register
+ * (ETCH-S002, S005, F004), and places where the frame becomes unknown (S003, S004).
  *
  * There is no finding where the evidence is doubtful: in code that only indirect jumps reach (weak states), where
  * .eh_frame agrees with the code, so that the frame is intended, and at a return to an address that was pushed for it
@@ -35,17 +35,17 @@ struct trace {
 struct stack {
 	struct observe *o;
 	bool *lost; /* per state: set by observe_meet(), which has added the finding */
-	/* the current position; offsets */
-	uint64_t next;              /* end of the last instruction */
-	uint64_t last;              /* the last instruction; NOWHERE: none */
-	struct state before;        /* the state before it */
-	uint64_t topped;            /* the instruction of this basic block that wrote the top of the stack; NOWHERE: none */
+	/* Offsets of the current position. */
+	uint64_t next;       /* end of the last instruction */
+	uint64_t last;       /* the last instruction; NOWHERE: there is none */
+	struct state before; /* the state before it */
+	uint64_t topped;     /* the instruction of this basic block that wrote the top of the stack; NOWHERE: none did */
 	struct trace trace[TRACES]; /* a ring */
 	unsigned traces;
 	uint16_t saved; /* callee-saved registers that the code saves; bit r: register r */
 	uint64_t save_at[16];
 	uint64_t unknown;       /* offset from which on the frame is unknown; NOWHERE: it is known */
-	size_t unknown_finding; /* index of its finding + 1; 0: none */
+	size_t unknown_finding; /* index of the finding about it, + 1; 0: none */
 };
 
 static void cfi_take(void *ctx, const struct etch_cfi_row *row)
@@ -63,7 +63,7 @@ const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
 	return lo < o->cfi_count && o->cfi[lo].start <= addr ? &o->cfi[lo] : NULL;
 }
 
-/* Has .eh_frame the CFA that the code has at addr, or one that cannot be compared with it? */
+/* Does .eh_frame have the CFA that the code has at addr, or one that cannot be compared with it? */
 static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row = observe_cfi(k->o, addr);
@@ -71,7 +71,7 @@ static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 	if (!row)
 		return false;
 	if (row->rule.kind != ETCH_RULE_CALL)
-		return true; /* an expression or the end of the stack: written by hand, and intended */
+		return true; /* an expression or the end of the stack: it was written by hand, and is intended */
 	if (row->rule.cfa & ETCH_CFA_DEREF)
 		return true;
 	return s->reg[row->rule.cfa].kind == VALUE_CFA && row->rule.cfa_off == -s->reg[row->rule.cfa].off;
@@ -79,7 +79,7 @@ static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 
 /* ---- exits ------------------------------------------------------------------------ */
 
-/* Is a value certainly another one than the caller's of register r? */
+/* Is a value certainly not the caller's value of register r? */
 static bool is_other(struct value v, unsigned r)
 {
 	switch (v.kind) {
@@ -93,8 +93,8 @@ static bool is_other(struct value v, unsigned r)
 }
 
 /*
- * The first callee-saved register that is not restored, or 16. In a function that other files cannot see only registers
- * that it saves count: local helpers may have conventions of their own.
+ * Returns the first callee-saved register that is not restored, or 16. In a function that other files cannot see, only
+ * registers that it saves count: local helpers may have conventions of their own.
  */
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
@@ -107,7 +107,7 @@ static unsigned register_lost(const struct stack *k, const struct state *s)
 	return 16;
 }
 
-/* The last change of register r to value v, or null. lowers: only one that decreased it counts. */
+/* Returns the last change of register r to value v, or null. `lowers`: only a change that decreased it counts. */
 static const struct trace *trace_find(const struct stack *k, unsigned r, struct value v, bool lowers)
 {
 	unsigned i;
@@ -144,7 +144,7 @@ static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const 
 	}
 }
 
-/* The value on top of the stack, as far as it is known. */
+/* Returns the value on top of the stack, as far as it is known. */
 static struct value top_of(const struct state *s)
 {
 	unsigned i;
@@ -156,7 +156,7 @@ static struct value top_of(const struct state *s)
 }
 
 /* Is a register pushed at `off` that no instruction has touched since the function began? Only the straight line from
- * its start is looked at. What rax, r10 and r11 hold there is nothing that a caller passes. */
+ * the function's start is looked at. A caller passes nothing in rax, r10 and r11. */
 static bool is_leftover_pushed(const struct stack *k, uint64_t off)
 {
 	const struct flow *f = k->o->f;
@@ -176,17 +176,17 @@ static bool is_leftover_pushed(const struct stack *k, uint64_t off)
 	for (i = 0; i < f->step_count; i++)
 		if ((f->seen[i] & FLOW_WALKED) && (f->steps[i].op == STEP_STORE || f->steps[i].op == STEP_EXCHANGE) &&
 		    (f->steps[i].b == ETCH_REG_RSP || f->steps[i].b == ETCH_REG_RBP))
-			return false; /* perhaps over it */
+			return false; /* perhaps it overwrites the pushed word */
 	return at == off;
 }
 
 /*
  * Is a return a jump to an address that was put on the stack for it, as in retpolines? It may be any value that can be
- * an address of code: the caller's return address moved, or a value of which nothing is known. What the caller has in a
- * callee-saved register is none, nor is an address on the stack, unless the store is right in front of the return and
- * thus meant for it: by a push in a function that other files cannot see, which may have a convention of its own, or in
- * place of what was on top. With .eh_frame, which does not describe this frame (cfi_agrees()), only such a store
- * counts.
+ * an address of code: the caller's return address moved, or a value of which nothing is known. The caller's value of a
+ * callee-saved register cannot be one, nor can an address on the stack, unless the store is right in front of the
+ * return and thus meant for it: by a push in a function that other files cannot see, which may have a convention of its
+ * own, or in place of the word that was on top. With an .eh_frame, which does not describe this frame (cfi_agrees()),
+ * only such a store counts.
  */
 static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 {
@@ -209,7 +209,7 @@ static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 	return k->topped != NOWHERE || (t && step_pushes(&f->steps[f->at[t->off] - 1]));
 }
 
-/* ETCH-S002 and S005: a return with a wrong rsp, or with a callee-saved register that is not restored. */
+/* Adds ETCH-S002 or S005: a return with a wrong rsp, or with a callee-saved register that is not restored. */
 static void return_look(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -249,7 +249,7 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	}
 }
 
-/* ETCH-F004: a jump or branch to another function with a wrong rsp, or with a callee-saved register that is not
+/* Adds ETCH-F004: a jump or branch to another function with a wrong rsp, or with a callee-saved register that is not
  * restored. */
 static void tail_look(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
@@ -292,7 +292,7 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 
 /* ---- the frame becomes unknown --------------------------------------------------------------- */
 
-/* Is the frame known: by the state, or by .eh_frame, even if no row can express it? */
+/* Is the frame known, by the state or by .eh_frame, even if no row can express it? */
 static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row;
@@ -317,7 +317,7 @@ static bool sets_stack(const struct step *in)
 	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
 }
 
-/* ETCH-S003 or S004: the frame becomes unknown at `off`; unless ETCH-S001 says so already. */
+/* Adds ETCH-S003 or S004: the frame becomes unknown at `off`; unless ETCH-S001 says so already. */
 static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -352,7 +352,7 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 	k->unknown_finding = o->out->count;
 }
 
-/* The frame is known again at `off`: adds to the finding for how many bytes it was not. */
+/* Notes that the frame is known again at `off`: adds to the finding for how many bytes it was not known. */
 static void unknown_end(struct stack *k, uint64_t off)
 {
 	struct observe *o = k->o;
@@ -373,7 +373,7 @@ static void trace_keep(struct stack *k, unsigned r, struct value was, struct val
 }
 
 /* Records what the last instruction has done to rsp, the top of the stack and callee-saved registers, by the state
- * after it. Nothing at a leader and after a gap, where control may come from elsewhere. */
+ * after it. Records nothing at a leader and after a gap, where control may come from elsewhere. */
 static void last_learn(struct stack *k, uint64_t off, const struct state *s, bool leader)
 {
 	const struct step *in = &k->o->f->steps[k->o->f->at[k->last] - 1];
@@ -395,7 +395,7 @@ static void last_learn(struct stack *k, uint64_t off, const struct state *s, boo
 			trace_keep(k, r, k->before.reg[r], s->reg[r]);
 }
 
-/* Records which callee-saved registers the code saves, and where first. */
+/* Records which callee-saved registers the code saves, and where it first does. */
 static void step_learn(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
 	unsigned left = step_pushed(in) | (in->op == STEP_STORE && in->a < 16 ? 1u << in->a : 0);
@@ -411,7 +411,7 @@ static void step_learn(struct stack *k, uint64_t off, const struct step *in, con
 	}
 }
 
-/* Visits an instruction, by flow_look(): s is the state before it. */
+/* Visits an instruction, called by flow_look(): s is the state before it. */
 static void state_look(void *ctx, uint64_t addr, unsigned len, const struct state *s, bool same)
 {
 	struct stack *k = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text of instructions, targets and states for findings; longer text than DESCRIPTION_MOST is truncated. */
+/* Writes the text of instructions, targets and states for findings; text longer than DESCRIPTION_MOST is truncated. */
 #include "analysis/lint/observe_internal.h"
 
 #include "arch/x86/insn.h"
@@ -19,7 +19,7 @@ void describe_insn(const struct observe *o, uint64_t off, char *out)
 		out[0] = '\0';
 }
 
-/* Appends to `out`, truncated at DESCRIPTION_MOST. */
+/* Appends text to `out`, which is truncated at DESCRIPTION_MOST. */
 static void add(char *out, const char *text)
 {
 	size_t n = strlen(out);
@@ -44,7 +44,7 @@ void describe_value(struct value v, char *out)
 	}
 }
 
-/* Appends the saved registers, nearest to the CFA first. */
+/* Appends the saved registers, the one nearest to the CFA first. */
 static void describe_saved(const struct state *s, char *out)
 {
 	char part[64];
