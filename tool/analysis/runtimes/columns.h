@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of this folder give to the table: the columns of its rows. Private to this folder. */
+/* What the files of this folder contribute to the table: the columns of its rows. Private to this folder. */
 #ifndef ANALYSIS_RUNTIMES_COLUMNS_H
 #define ANALYSIS_RUNTIMES_COLUMNS_H
 
@@ -11,7 +11,7 @@ void runtime_code_add(struct runtime_codes *out, struct runtime_code x);
 void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
                          struct runtime_codes *out);
 
-/* Columns detect, convention and own_stack; each in the file of its runtime. */
+/* The columns detect, convention and own_stack; each is defined in the file of its runtime. */
 int go_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 int ocaml_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
 int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e);
@@ -20,7 +20,7 @@ int v8_detect(const struct elf_file *f, const struct code_space *space, struct r
 extern const struct convention convention_go, convention_ocaml, convention_v8;
 extern const struct flow_runtime ghc_flow;
 
-/* noreturn_names.c; each ends with a null pointer. */
+/* The column noreturn, defined in noreturn_names.c; each list ends with a null pointer. */
 extern const char *const noreturn_c[], *const noreturn_go[], *const noreturn_mono[], *const noreturn_ocaml[];
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * GHC, for Haskell (arch/x86/ghc_code.h). Its code keeps its frames on a stack of its own (Sp, rbp) and leaves rsp as
- * StgRun has set it; it returns by jumps to code after info tables. analysis/interproc/own_stack.c decides which code
- * ranges of a file are such code.
+ * StgRun has set it; it returns by jumps to code that follows info tables. analysis/interproc/own_stack.c decides which
+ * code ranges of a file are such code.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 
 #define GHC_TIMES 8 /* rounds of ghc_follow() and jump tables, since each may find more for the other */
 
-/* Is an indirect jump, in state s, the one by which StgRun enters code of GHC? *out: the rule of all such code. */
+/* Is an indirect jump, in state s, the one by which StgRun enters code of GHC? Sets *out to the rule of all such
+ * code. */
 static bool ghc_is_run(const struct step *in, const struct state *s, struct etch_rule *out)
 {
 	const struct value *code, *base = &s->reg[GHC_BASE];
@@ -30,7 +31,7 @@ static bool ghc_is_run(const struct step *in, const struct state *s, struct etch
 	       out->ra == ETCH_RA_CFA && (out->bp == ETCH_BP_CFA || out->bp == ETCH_BP_RSP);
 }
 
-/* May a range be code of GHC? That has no .eh_frame, and is no PLT entry. */
+/* May a code range be code of GHC? Such code has no .eh_frame, and is no PLT entry. */
 static bool ghc_may_be(const struct code_range *p) { return p->fde < 0 && !p->plt && !p->function && !p->outermost; }
 
 /* Does code of GHC begin at an address: is an info table in front of it? */
@@ -41,7 +42,8 @@ static bool ghc_begins(const struct flow_env *env, uint64_t addr)
 	return c && ghc_is_entry(c->bytes + (addr - c->addr), addr, addr - c->addr);
 }
 
-/* Enters code of the range whose address the range takes, as a return address. True: there was new code. */
+/* Enters code of the code range whose address the code range takes, as a return address. Returns true if there was new
+ * code. */
 static bool ghc_follow(struct flow *f)
 {
 	bool some = false;
@@ -62,7 +64,7 @@ static bool ghc_follow(struct flow *f)
 	return some;
 }
 
-/* Does the range have a jump table whose targets are not all known? */
+/* Does the code range have a jump table whose targets are not all known? */
 static bool ghc_switches(const struct flow *f)
 {
 	size_t i;
@@ -77,7 +79,7 @@ static bool ghc_switches(const struct flow *f)
 	return false;
 }
 
-/* Do all indirect jumps have rsp as StgRun has set it? *out: a state in which only rsp is known. Incremental, as
+/* Do all indirect jumps have rsp as StgRun has set it? Sets *out to a state in which only rsp is known. Incremental, as
  * jumps_agree() is. */
 static bool ghc_agree(struct flow *f, struct state *out)
 {
@@ -95,7 +97,7 @@ static bool ghc_agree(struct flow *f, struct state *out)
 	return !a->differ;
 }
 
-/* Size of an info table at an offset, in front of reached code; 0: there is none. */
+/* Returns the size of an info table at an offset, in front of reached code; 0 if there is none. */
 static uint64_t ghc_table(const struct flow *f, uint64_t off)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, k;
@@ -106,7 +108,7 @@ static uint64_t ghc_table(const struct flow *f, uint64_t off)
 	return 0;
 }
 
-/* The rule, by the GHC release in a library's name such as libHSbase-4.15.1.0-ghc9.0.2.so. */
+/* Finds the rule by the GHC release in a library's name, such as libHSbase-4.15.1.0-ghc9.0.2.so. */
 static int ghc_library(const char *name, struct etch_rule *out)
 {
 	const char *at = strncmp(name, "libHS", 5) ? NULL : strstr(name, "-ghc");

@@ -5,8 +5,8 @@
 #include "analysis/runtimes/columns.h"
 
 /*
- * The headers of glibc and libstdc++ (noreturn), the C++ ABI, the compilers' runtimes, glib and OpenSSL. Functions that
- * only glibc's and libgomp's own archives call are here, too, since members of these are checked.
+ * From the headers of glibc and libstdc++ (noreturn), the C++ ABI, the compilers' runtimes, glib and OpenSSL. Functions
+ * that only glibc's and libgomp's own archives call are here, too, since members of these are checked.
  */
 const char *const noreturn_c[] = {
 	"GOMP_PLUGIN_fatal",
@@ -127,7 +127,7 @@ const char *const noreturn_mono[] = {
 	NULL,
 };
 
-/* OCaml's runtime/amd64.S, where they load rsp from memory and leave. */
+/* From OCaml's runtime/amd64.S, where these functions load rsp from memory and leave. */
 const char *const noreturn_ocaml[] = {
 	"caml_ml_array_bound_error", "caml_raise_exception", "caml_raise_exn", "caml_reraise_exn", NULL,
 };

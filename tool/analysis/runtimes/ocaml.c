@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * OCaml. Its native compiler puts the code of each module between the symbols camlMODULE__code_begin and
- * camlMODULE__code_end (since 5.1 with a dot or a dollar sign in place of __); likewise caml_startup, which it makes at
- * link time. caml_system is excluded: the run-time system's assembly, which C calls. With a section per function, the
- * names in object files are .text.caml.*.
+ * OCaml: its native compiler puts the code of each module between the symbols camlMODULE__code_begin and
+ * camlMODULE__code_end (since 5.1 with a dot or a dollar sign in place of __); likewise that of caml_startup, which it
+ * makes at link time. caml_system is excluded: it is the run-time system's assembly, which C calls. With a section per
+ * function, the names of sections in object files are .text.caml.*.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +12,25 @@
 #include "support/memory.h"
 
 /*
- * Functions preserve nothing; r14 and r15 are reserved for the run-time system. Code after any call but a raise is
- * where that call returns to, even if it never does: only a raise ends a block (has_fallthrough in asmcomp/linear.ml).
- * Exception handlers are linked into a list at run time (analysis/flow/traps.c): asmcomp/amd64/emit.mlp, Lpushtrap and
- * Lraise; HEAD is a register, and from 5.0 on a field of a structure. Until 4.13 a handler's address was pushed by a
- * call. From 5.0 on C is called on another stack, with rsp kept in a callee-saved register.
+ * Functions preserve nothing; r14 and r15 are reserved for the run-time system. The code after any call except a raise
+ * is where that call returns to, even if it never does: only a raise ends a block (has_fallthrough in
+ * asmcomp/linear.ml). Exception handlers are linked into a list at run time (analysis/flow/traps.c): see Lpushtrap and
+ * Lraise in asmcomp/amd64/emit.mlp. The list's head is a register, and from 5.0 on a field of a structure. Until 4.13 a
+ * handler's address was pushed by a call. From 5.0 on C is called on another stack, with rsp kept in a callee-saved
+ * register.
  */
 const struct convention convention_ocaml = {.keeps_none = true, .calls_return = true};
 
-/* A symbol code_begin or code_end. */
+/* A symbol that ends in code_begin or code_end. */
 struct mark {
 	const char *name;
-	size_t len; /* of its prefix with the module's name */
+	size_t len; /* length of the prefix with the module's name */
 	uint64_t at;
 	uint32_t section;
 	bool end;
 };
 
-/* Sorted by module, code_begin before code_end, and address. */
+/* Marks sorted by module, then code_begin before code_end, then address. */
 struct marks {
 	struct mark *list;
 	size_t count, capacity;
@@ -40,7 +41,7 @@ static bool ends_in(const char *name, size_t n, const char *end, size_t k)
 	return n > k && !memcmp(name + n - k, end, k);
 }
 
-/* Length of the prefix with the module's name, of a symbol that ends in `what`; 0: it does not. */
+/* Returns the length of the prefix with the module's name in a symbol that ends in `what`; 0 if it does not. */
 static size_t module_of(const char *name, const char *what)
 {
 	size_t n = strlen(name), k = strlen(what);

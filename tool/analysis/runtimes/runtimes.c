@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of language runtimes, and what is asked of all its rows: which code of a file is theirs, and which names
- * are those of noreturn functions. */
+/* The table of language runtimes, and the questions that are asked of all its rows: which code of a file is theirs, and
+ * which names are those of noreturn functions. */
 #include "analysis/runtimes/runtimes.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include "analysis/runtimes/columns.h"
 #include "support/memory.h"
 
-/* GHC's code is found by the jump into it, not before the analysis. Dart's convention is not followed. */
+/* GHC's code is found by the jump into it, during the analysis. Dart's convention is not followed. */
 const struct runtime runtimes[] = {
 	{.name = "C", .noreturn = noreturn_c},
 	{.name = "OCaml", .detect = ocaml_detect, .convention = &convention_ocaml, .noreturn = noreturn_ocaml},
@@ -62,7 +62,7 @@ static void classify(const struct runtime_codes *codes, struct code_ranges *rang
 		const struct runtime_code *x = &codes->list[i];
 
 		if (x->listed)
-			continue; /* ranges_build() has made a code range of it */
+			continue; /* ranges_build() has made a code range of it already */
 		while (k < ranges->count && ranges->list[k].start < x->start)
 			k++;
 		for (; k < ranges->count && ranges->list[k].start < x->end; k++)
@@ -96,7 +96,7 @@ const struct flow_runtime *runtimes_own_stack(void)
 
 /* ---- functions that do not return ------------------------------------------------------------ */
 
-/* The names of all rows, sorted, and bits by their first letters and length, which reject most others. */
+/* The names of all rows, sorted, and bits by their first letters and length, which reject most other names. */
 #define NAMES_MOST 256u
 #define BITS       1024u
 static const char *names[NAMES_MOST];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Dart: its compiler puts the code of a program into snapshots, each under a symbol of its own. Also the search for a
- * runtime's code by names of symbols. */
+/* Dart: its compiler puts the code of a program into snapshots, each under a symbol of its own. This file also has the
+ * search for a runtime's code by names of symbols. */
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"
@@ -20,9 +20,10 @@ static bool is_snapshot(const char *name)
 }
 
 /*
- * Stubs of Dart that no call enters: frames return there where their code is no longer valid, or the runtime jumps
- * there with the rsp and rbp of the frame that catches an exception (runtime/vm/compiler/stub_code_compiler_x64.cc).
- * rbp points to the frame, as in all code of Dart, and on top of the stack is no return address.
+ * Is this a stub of Dart that no call enters? Frames return there where their code is no longer valid, or the runtime
+ * jumps there with the rsp and rbp of the frame that catches an exception
+ * (runtime/vm/compiler/stub_code_compiler_x64.cc). rbp points to the frame, as in all code of Dart, and there is no
+ * return address on top of the stack.
  */
 static bool is_framed(const char *name)
 {

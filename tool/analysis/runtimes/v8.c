@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * V8: its build compiles functions ahead of time, the builtins and handlers of its interpreter, into one blob without
- * .eh_frame. They are reached by a table of offsets, in the read-only data of each program that embeds V8, which stays
- * when symbols are stripped. It is V8's array of EmbeddedData::LayoutDescription
- * (src/snapshot/embedded/embedded-data.h): one entry a builtin, of 32-bit words, the first two of which are the offset
- * of its code in the blob and its length.
+ * V8: its build compiles functions (the builtins, and the handlers of its interpreter) ahead of time into one blob
+ * without .eh_frame. They are reached by a table of offsets in the read-only data of each program that embeds V8, which
+ * stays when symbols are stripped. The table is V8's array of EmbeddedData::LayoutDescription
+ * (src/snapshot/embedded/embedded-data.h). It has one entry per builtin, made of 32-bit words; the first two are the
+ * offset of its code in the blob and its length.
  */
 #include <string.h>
 
@@ -12,8 +12,8 @@
 #include "arch/x86/fast_decoder.h"
 #include "etch/orc.h"
 
-/* Words of an entry: 2, 3 or 8 by version of V8, with room for later ones. Those after the second describe metadata.
- */
+/* Words of an entry: 2, 3 or 8 by version of V8, with a margin for later versions. Those after the second describe
+ * metadata. */
 #define WORDS_LEAST 2u
 #define WORDS_MOST  12u
 /* V8's kCodeAlignment: 32, and 64 in later versions. */
@@ -23,12 +23,12 @@
 #define BUILTINS_LEAST 256u
 /* Tables read in one file. One is expected; others look like one by accident. */
 #define TABLES_MOST 4u
-/* Bytes compared for each candidate address of a blob, on average, at most: the first ones rule most candidates out. */
+/* The most bytes compared for each candidate address of a blob, on average: the first ones rule most candidates out. */
 #define LOOKS_MOST 16u
 
 /* A table of builtins that has been found, and the layout that it must have to be one. */
 struct blob_table {
-	const uint8_t *bytes;  /* of the first entry */
+	const uint8_t *bytes;  /* bytes of the first entry */
 	size_t count;          /* number of entries */
 	unsigned words, align; /* words of an entry; kCodeAlignment */
 };
@@ -43,19 +43,20 @@ static uint32_t word_at(const uint8_t *bytes, size_t i)
 
 static uint64_t offset_of(const struct blob_table *t, size_t i) { return word_at(t->bytes, i * t->words); }
 
-/* Address of the end of the code of builtin `i`, relative to the blob. */
+/* Returns the end of the code of builtin `i`, relative to the blob. */
 static uint64_t end_of(const struct blob_table *t, size_t i)
 {
 	return offset_of(t, i) + word_at(t->bytes, i * t->words + 1);
 }
 
-/* V8 pads each builtin to its alignment, by one byte at least (PadAndAlignCode()). */
+/* Returns the end of the padding after builtin `i`: V8 pads each to its alignment, by one byte at least
+ * (PadAndAlignCode()). */
 static uint64_t padded_end_of(const struct blob_table *t, size_t i)
 {
 	return (end_of(t, i) + 1 + t->align - 1) & ~(uint64_t)(t->align - 1);
 }
 
-/* Reads a table of such entries: the first is at offset 0, and each other begins where the padding of the one before
+/* Reads a table of such entries: the first is at offset 0, and each other begins where the padding of the previous one
  * ends. Sets t->count. */
 static void table_measure(struct blob_table *t, size_t words)
 {
@@ -66,8 +67,8 @@ static void table_measure(struct blob_table *t, size_t words)
 }
 
 /*
- * If the blob were at an address, would every gap between its builtins be filled with one byte, of padding? *looks: how
- * many bytes may still be compared.
+ * If the blob were at an address, would every gap between its builtins be filled with one byte value, that of a padding
+ * instruction? *looks is how many bytes may still be compared.
  */
 static bool blob_is_at(const struct blob_table *t, const struct code_section *c, uint64_t addr, uint64_t *looks)
 {
@@ -83,7 +84,7 @@ static bool blob_is_at(const struct blob_table *t, const struct code_section *c,
 	return step_decode(NULL, pad, 1, addr + end_of(t, 0), &s) && s.padding;
 }
 
-/* Finds the blob of a table, whose address need not be in the file. 0: there is none, or more than one. */
+/* Finds the blob of a table, whose address need not be in the file. Returns 0 if there is none, or more than one. */
 static uint64_t blob_find(const struct blob_table *t, const struct code_space *space)
 {
 	uint64_t size = end_of(t, t->count - 1) + 1, found = 0, at, looks;
@@ -107,14 +108,14 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
 }
 
 /*
- * Does a builtin continue in the middle of another, in that one's frame? InterpreterEnterAtBytecode and its like do:
- * they read memory relative to rbp, and leave only by a jump to an address that they compute, the start of code plus an
- * offset in it; or, up to V8 10, to a handler that returns to such an address, which they push.
+ * Does a builtin continue in the middle of another, in that one's frame? InterpreterEnterAtBytecode and its like do.
+ * They read memory relative to rbp, and leave only by a jump to an address that they compute as the start of code plus
+ * an offset in it; or, up to V8 10, to a handler that returns to such an address, which they push.
  */
 static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 {
 	bool reads = false, leaves = false, pushed = false;
-	unsigned summed = 0; /* registers that an offset has been added to */
+	unsigned summed = 0; /* registers to which an offset has been added */
 	uint64_t off;
 	struct step s;
 
@@ -154,7 +155,7 @@ static void blob_add(const struct blob_table *t, const struct code_section *c, u
 	}
 }
 
-/* Do these bytes begin with a table? Then *t is it. */
+/* Do these bytes begin with a table? Then sets *t to it. */
 static bool table_open(const uint8_t *bytes, size_t words, struct blob_table *t)
 {
 	t->bytes = bytes;
@@ -179,7 +180,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 
 		if (s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR)) != SHF_ALLOC)
 			continue;
-		/* It is preceded by hashes of 8 bytes, and so aligned to 8. */
+		/* The table follows hashes of 8 bytes, and so is aligned to 8. */
 		for (k = 0; k + 1 < words && tables < TABLES_MOST; k += 2) {
 			struct blob_table t;
 			uint64_t addr;
@@ -216,9 +217,9 @@ static void symbols_read(const struct elf_file *f, const struct code_space *spac
 
 /*
  * A JavaScript function takes its arguments off the stack, as many as it was given, so V8's garbage collector finds the
- * frames of callers by rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address at rbp + 8).
- * No other register is preserved, but by what C calls, such as JSEntry. Builtins also tail-call one another through a
- * table in the isolate, which a register points to.
+ * frames of callers by rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address at rbp + 8). No
+ * other register is preserved, except by code that C calls, such as JSEntry. Builtins also tail-call one another
+ * through a table in the isolate, which a register points to.
  */
 const struct convention convention_v8 = {
 	.keeps_none = true, .keeps_rbp = true, .frames_by_rbp = true, .jumps_by_any = true};
