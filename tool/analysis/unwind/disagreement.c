@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Text of a rule, as one side of a disagreement; `ra`: with the return address. */
+/* Writes a rule as one side of a disagreement; `ra`: with the return address. */
 static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t size)
 {
 	char a[32], b[32], c[32];
@@ -67,7 +67,7 @@ void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, co
 	finding_fact(f, "the code", "takes the return address off the stack, and does not return to it");
 }
 
-/* The first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
+/* Writes the first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
 static size_t firsts_of(const struct findings *l, const uint64_t *starts, size_t count, const struct finding **out,
                         size_t most)
 {

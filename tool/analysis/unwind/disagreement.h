@@ -17,18 +17,19 @@ void disagreement_add(struct findings *l, uint64_t addr, const struct etch_rule 
 
 /*
  * Adds the finding that .eh_frame has `cfi` at `addr`, where a jump leads in another state than a function's entry and
- * perhaps calls lead, too. `code`: the rule of the side that contradicts it: the jump's (kind UNDEF: its states
- * differ), or with `called` that of an entry.
+ * perhaps calls lead, too. `code` is the rule of the side that contradicts .eh_frame: with `called` that of an entry,
+ * otherwise the jump's (kind UNDEF if its states differ).
  */
 void disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const struct etch_rule *code, bool called,
                        const struct etch_rule *cfi);
-/* Adds the finding that .eh_frame has `cfi`, a function's entry, at `addr`, where code begins that takes so many bytes
- * more off the stack than an entry has there. */
+/* Adds the finding that .eh_frame has `cfi`, a function's entry, at `addr`, where code begins that takes `bytes` more
+ * bytes off the stack than an entry has there. */
 void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi);
 
 /*
- * One FDE that is wrong for more than DISAGREEMENTS_FEW functions is one mistake: replaces their findings by one at
- * `addr`. starts: where the functions under that FDE begin, sorted; wrong: how many of them are contradicted.
+ * One FDE that is wrong for more than DISAGREEMENTS_FEW functions is one mistake: replaces the findings of these
+ * functions by one at `addr`. starts: where the functions under that FDE begin, sorted; wrong: how many of them are
+ * contradicted.
  */
 void disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong);
 

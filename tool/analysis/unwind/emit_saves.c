@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the rows of callee-saved registers of one code range, beside row_choice.c's. */
+/* Makes the rows of callee-saved registers of one code range, in addition to the rows of row_choice.c. */
 #include "analysis/flow/state_saves.h"
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/row_choice.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Adds a row where the callee-saved registers are not where they were. Callback of flow.saves. */
+/* Adds a row where the callee-saved registers are not where they were before. Callback of flow.saves. */
 static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -63,7 +63,7 @@ static bool wants_saves_now(const struct emit *e)
 	return false;
 }
 
-/* Callback of flow_look(), which is called for the saves only: skips what it can. */
+/* Callback of flow_look() when that is called for the saves only: skips what it can. */
 static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -74,7 +74,7 @@ static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *
 	e->flow->skip.below = UINT64_MAX;
 }
 
-/* Does the code save all registers? So does what C calls, by its convention, whatever that of the rest is. */
+/* Does the code save all registers? Code that C calls does so, whatever the convention of the rest is. */
 static bool saves_all(const struct save_list *l)
 {
 	static const uint8_t all[5] = {ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA};
@@ -88,7 +88,7 @@ static bool saves_all(const struct save_list *l)
 }
 
 /* By a convention that keeps none of the registers, nothing is known of the caller's: those at the entry may be of
- * another function, which has called this one in its own place. Merges rows that are equal then. */
+ * another function, which has called this one in its own place. Forgets them, and merges rows that are equal then. */
 static void saves_drop(struct save_list *l)
 {
 	size_t i, to = 0;

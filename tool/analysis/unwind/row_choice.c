@@ -65,16 +65,16 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 	e->cfi[e->cfi_count++] = r;
 }
 
-/* Is what this code range calls the outermost frame of a stack, by the convention of its language? */
+/* Is the code that this code range calls the outermost frame of a stack, by the convention of its language? */
 static bool begins_stack(const struct code_range *p)
 {
 	return p->function && code_convention(p)->begins_stack && code_convention(p)->begins_stack(p->function);
 }
 
 /*
- * The rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) it is END,
- * even without a CFA; except in an open code range, where an unknown state may be of other code after the entry point.
- * Where the entry point may be called or not, only .eh_frame can tell which.
+ * Makes the rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) it is END,
+ * even without a CFA, except in an open code range, where an unknown state may belong to other code after the entry
+ * point. Where the entry point may be called or not, only .eh_frame can tell which.
  */
 static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
 {
@@ -94,9 +94,9 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 }
 
 /*
- * Does a state have the return address off the stack, or the CFA at or below rsp, by its rule? Then that rule wants a
+ * Does a state have the return address off the stack, or the CFA at or below rsp, by its rule? Then that rule needs a
  * proof that the code range begins with the return address on top of the stack (is_entry_proved() in
- * interproc/range_analysis.c): where other words lie above the address, it is one of them that has been taken off.
+ * interproc/range_analysis.c): if other words lie above the address, one of them has been taken off instead.
  */
 static bool lifts(const struct state *s, const struct etch_rule *rule)
 {
@@ -113,12 +113,12 @@ static void lost_note(struct emit *e, const struct state *s)
 		e->lost = sp.off + 8;
 }
 
-/* Bytes that can be read from an address of the code range on. */
+/* Returns the number of bytes that can be read from an address of the code range on. */
 static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->in.readable - (addr - e->range->start); }
 
 /*
- * May a weak state, as of the join over indirect jumps, contradict .eh_frame at an address? Alone it may not. It may if
- * the state before the previous instruction was compared with the same row and control falls through from there: the
+ * May a weak state, such as the join over indirect jumps, contradict .eh_frame at an address? Alone it may not. It may
+ * if the state before the previous instruction was compared with the same row and control falls through from there: the
  * effect of one instruction is certain.
  */
 static bool is_anchored(const struct emit *e, uint64_t addr)
@@ -135,7 +135,7 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 /*
  * Has an instruction replaced rsp by an unknown value inside one row of .eh_frame, whose CFA is relative to rsp and was
  * confirmed until then? While a callee-saved register holds the CFA, as where C is called on another stack, the code's
- * rule is right. Where none does, rsp may be that of another frame, which .eh_frame describes.
+ * rule is right. Where none does, rsp may belong to another frame, which .eh_frame describes.
  */
 static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
@@ -150,27 +150,28 @@ static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_c
 	return e->sp_replaced == cfi->start;
 }
 
-/* Does the range jump to code with a stack of its own (flow_runtime.enters)? That returns after the jump with the same
- * rsp, so a weak state there is right. */
+/* Does the code range jump to code with a stack of its own (flow_runtime.enters)? That code returns after the jump with
+ * the same rsp, so a weak state there is right. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
 /*
- * Does an address follow an instruction of the range that control reaches and that etch does not decode? What that does
- * is not known, so code proves no row from there on, also where another path leads to: .eh_frame's stands, or none.
+ * Does an address follow an instruction of the code range that control reaches and that etch does not decode? Its
+ * effect is not known, so code proves no row from there on, even where another path leads: .eh_frame's row stands, or
+ * there is none.
  */
 static bool is_unread(const struct emit *e, uint64_t addr)
 {
 	return e->flow->found.unread && addr - e->range->start >= e->flow->found.unread - 1;
 }
 
-/* Does an address follow a call of a range whose return shows that a call has taken words off the stack? Which one did
- * is not known, nor how many words, so code proves no row there. */
+/* Does an address follow a call in a code range whose return shows that a call has taken words off the stack? It is not
+ * known which call did, nor how many words, so code proves no row there. */
 static bool is_left_over(const struct emit *e, uint64_t addr)
 {
 	return e->flow->in.unproven && addr - e->range->start >= e->flow->in.unproven;
 }
 
-/* Is the rule of a state that lifts() has made without proof? An equal row of .eh_frame is a proof. */
+/* Is the rule of a state for which lifts() is true without proof? An equal row of .eh_frame is a proof. */
 static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct etch_cfi_row *cfi)
 {
 	e->lifted = true;
@@ -234,7 +235,7 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 	e->inferred = false;
 }
 
-/* Bytes of padding from `at` on. */
+/* Returns the bytes of padding from `at` on. */
 static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 {
 	const struct code_range *p = e->range;
@@ -244,14 +245,14 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	while (x < to && step_decode_in(e->flow->cache, p->bytes + (x - p->start), to - x, readable(e, x), x, &s) &&
 	       s.padding)
 		x += s.len;
-	/* Zero bytes up to the end lie in front of the next function; others may be data, or what a runtime reads. */
+	/* Zero bytes up to the end precede the next function; others may be data, or what a runtime reads. */
 	if (x < to && to == p->end && !e->flow->in.own_stack && padding_zeros(p->bytes + (x - p->start), to - x) == to - x)
 		x = to;
 	return x - at;
 }
 
 /*
- * Adds the rows of bytes from e->at to `to`, which no flow reaches: those of .eh_frame, or UNDEF. Padding keeps the
+ * Adds the rows of the bytes from e->at to `to`, which no flow reaches: those of .eh_frame, or UNDEF. Padding keeps the
  * rule of the code before it: it is not executed, .eh_frame does the same, and one row is smaller than two.
  */
 static void fill(struct emit *e, uint64_t to)
@@ -261,7 +262,7 @@ static void fill(struct emit *e, uint64_t to)
 	struct row *last;
 	uint64_t at = e->at;
 
-	if (e->count && !e->flow->in.env->notes) /* files with notes have tables that say nothing of padding */
+	if (e->count && !e->flow->in.env->notes) /* the tables of files with notes say nothing about padding */
 		at += padding(e, at, to);
 	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
 		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
@@ -345,7 +346,8 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	                                                     : e->cfi[e->cfi_at].start;
 }
 
-/* Takes note of the instructions that flow_states() has skipped (flow.skip): they have the row of the one before. */
+/* Takes note of the instructions that flow_states() has skipped (flow.skip): they have the row of the instruction
+ * before them. */
 static inline void quiet_take(struct emit *e, const struct flow *f)
 {
 	if (f->skip.below && f->skip.end > e->at) {
@@ -354,7 +356,7 @@ static inline void quiet_take(struct emit *e, const struct flow *f)
 	}
 }
 
-/* Adds the rows of one instruction: nothing, if neither the rule nor the row of .eh_frame changes. Callback of
+/* Adds the rows of one instruction; adds nothing if neither the rule nor the row of .eh_frame changes. Callback of
  * flow_states(). */
 static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
@@ -371,7 +373,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	e->flow->skip.below = addr + len == e->at ? e->cfi_same_below : 0;
 }
 
-/* The row of a signal restorer: the kernel saved the registers, at a place that no code shows. */
+/* Adds the row of a signal restorer: the kernel has saved the registers, at a place that no code shows. */
 static void sigreturn_push(struct emit *e)
 {
 	struct etch_rule rule = {.cfa_off = SIGRETURN_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};
@@ -388,7 +390,7 @@ static void shared_add(void *ctx, const struct etch_cfi_row *row)
 	e->shared[e->shared_count++] = *row;
 }
 
-/* Rows of a PLT entry. All entries share one FDE, whose CFA program is run once. */
+/* Reads the rows of a PLT entry. All entries share one FDE, whose CFA program is run once. */
 static void plt_rows(struct emit *e, const struct flow_env *env)
 {
 	size_t i;
@@ -403,7 +405,7 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 		cfi_add(e, &e->shared[i]);
 }
 
-/* What begins at the code range's start, by .eh_frame's row there. */
+/* Returns what begins at the code range's start, by .eh_frame's row there. */
 static enum flow_start start_of(const struct emit *e)
 {
 	if (!e->cfi_count || e->cfi[0].start > e->range->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
@@ -439,7 +441,7 @@ static void results_take(struct emit *e, struct range_rows *out)
 
 	if (e->saves.count > INT32_MAX)
 		bounds_exhausted();
-	out->save_count = (uint32_t)e->saves.count & INT32_MAX; /* of 31 bits */
+	out->save_count = (uint32_t)e->saves.count & INT32_MAX; /* save_count has 31 bits */
 	out->rows = (struct row *)(void *)(saves + out->save_count);
 	findings_take(&out->findings, &e->findings);
 	if (e->count)

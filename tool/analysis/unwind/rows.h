@@ -12,16 +12,17 @@
 
 #include <etch/orc.h>
 
-/* Valid from addr up to the next row. Gaps between code ranges are rows of kind UNDEF. */
+/* A row is valid from addr up to the next row. Gaps between code ranges are rows of kind UNDEF. */
 struct row {
-	uint64_t addr; /* link-time address; of an object file see analysis/facts/space.h */
+	uint64_t addr; /* link-time address; for an object file see analysis/facts/space.h */
 	struct etch_rule rule;
 	uint8_t source; /* enum etch_row_source */
-	bool inferred;  /* of one code range: the code confirms .eh_frame's only row by an inferred state (state.weak) */
+	bool inferred;  /* in the rows of one code range: the code confirms .eh_frame's only row by an inferred state
+	                 * (state.weak) */
 };
 
-/* Sorted by address, no two equal; the last row is UNDEF, at the end of the text. Neighbours differ in rule or
- * source. */
+/* Sorted by address, no two with the same address; the last row is UNDEF, at the end of the text. Neighbours differ in
+ * rule or source. */
 struct row_list {
 	struct row *rows;
 	size_t count, capacity;

@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-/* Starts of functions in a code range: its entries, and targets of calls inside. Sorted; from malloc(). */
+/* Returns the starts of functions in a code range: its entries, and targets of calls inside. The list is sorted; the
+ * caller frees it. */
 static uint64_t *functions_of(const struct flow *f, size_t *count)
 {
 	const struct code_range *p = f->in.range;
@@ -29,7 +30,7 @@ static uint64_t *functions_of(const struct flow *f, size_t *count)
 	return list;
 }
 
-/* Number of the functions at `starts` that have a row by the code where .eh_frame has another. */
+/* Returns the number of functions at `starts` that have a row made from the code where .eh_frame has another. */
 static size_t contradicted(const struct row_list *rows, uint64_t range_end, const struct etch_cfi_row *cfi,
                            size_t cfi_count, const uint64_t *starts, size_t count)
 {
