@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The note about the rewrite: section .note.etch, a note of type NT_VERSION without a descriptor, whose
- * text is in the owner's name (gABI, "Note Section"; elf.h). readelf -n shows it, and
- * eu-elflint accepts that type from any owner.
+ * The note about the rewrite: section .note.etch, a note of type NT_VERSION without a descriptor, whose text is in the
+ * owner's name (gABI, "Note Section"; elf.h). readelf -n shows it, and eu-elflint accepts that type from any owner.
  */
 #include "unwinding/unwind_make.h"
 #include "support/memory.h"
@@ -15,7 +14,7 @@
 
 #define WAS ", was XXH3 "
 
-/* The hash in a note of an earlier run, or null. */
+/* Returns the hash in a note of an earlier run, or null. */
 static const char *hash_in(const struct elf_section *s)
 {
 	const char *at = NULL;
@@ -26,7 +25,7 @@ static const char *hash_in(const struct elf_section *s)
 	return at && strspn(at, "0123456789abcdef") >= 16 && at[16] == '\0' ? at : NULL;
 }
 
-/* The mark in the note that FDEs were replaced. */
+/* The mark in the note which says that FDEs were replaced, by enum eh_replace. */
 static const char *const replaced[] = {"", " --fix-cfi", " --eh-frame=all"};
 
 enum eh_replace note_replaces(const struct elf_file *f)
@@ -46,13 +45,13 @@ enum eh_replace note_replaces(const struct elf_file *f)
 	return EH_REPLACE_NONE;
 }
 
-/* Writes the hash of the original file: from the note of an earlier run, or else of `was`. */
+/* Writes the hash of the original file: the one in the note of an earlier run, or else that of `was`. */
 static void hash_report(const struct elf_file *f, const uint8_t *was, char hash[17])
 {
 	const char *at = NULL;
 	uint32_t i = 0;
 
-	/* Another's section may have this name. */
+	/* A section of another tool may have this name. */
 	while (!at && (i = elf_section_find(f, NOTE_SECTION, i + 1)))
 		at = hash_in(&f->sections[i]);
 	if (at)

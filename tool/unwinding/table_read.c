@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the unwind table of a file, or of a sidecar (table_read.h). */
-#define ETCH_NO_MODULE /* no constructor for fault tables, which nothing here has */
+#define ETCH_NO_MODULE /* leaves out the constructor for fault tables, which nothing here has */
 #include "unwinding/table_read.h"
 
 #include <etch/orc_lookup.h>
@@ -43,7 +43,7 @@ void table_copy_free(struct table_copy *c)
 	c->table = NULL;
 }
 
-/* A file of one segment, in memory, passed to etch_table_in_file() in place of a mapping, which would end etch by
+/* A file of one segment in memory. It is passed to etch_table_in_file() in place of a mapping, which would end etch by
  * SIGBUS if the file became shorter. */
 struct segment_file {
 	Elf64_Ehdr header;
@@ -90,7 +90,7 @@ bool table_own_read(int fd, const Elf64_Phdr *phdrs, unsigned count, struct tabl
 		own.p_filesz = segment_in_load(p, &n, &in);
 		if (!own.p_filesz || own.p_filesz > SEGMENT_MOST)
 			continue;
-		/* As a segment of its own. */
+		/* Describe the table's part as a segment of its own. */
 		n.inside = 0;
 		own.p_flags = PF_R;
 		own.p_offset += in;

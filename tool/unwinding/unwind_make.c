@@ -21,7 +21,7 @@ void unwind_made_free(struct unwind_made *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* Makes the rows of a table, in canonical form: as few as possible. */
+/* Makes the rows of a table in canonical form, which has as few as possible. */
 static int rows_find(const struct elf_file *f, const struct unwind_options *o, enum saves_of saves,
                      struct unwind_made *out, struct row_list *rows, struct error *e)
 {
@@ -40,8 +40,8 @@ static int rows_find(const struct elf_file *f, const struct unwind_options *o, e
 	return 0;
 }
 
-/* Collects all possible return addresses in the code that gets rows, after every possible call: the return-address map
- * is exact for these. */
+/* Collects all possible return addresses in the code that gets rows: the addresses after every possible call. The
+ * return-address map is exact for these. */
 static void calls_find(const struct code_space *space, const struct row_list *near, uint64_t **calls, size_t *count)
 {
 	struct call_code code = {.lo = space->list[0].addr, .hi = space->list[0].addr};
@@ -93,7 +93,7 @@ int unwind_object(const struct elf_file *f, const struct unwind_options *o, stru
 	return 0;
 }
 
-/* True if the code spans more than the 32-bit offsets of .sframe and .eh_frame_hdr. */
+/* Does the code span more than the 32-bit offsets of .sframe and .eh_frame_hdr? */
 static bool is_too_far(const struct code_space *s)
 {
 	uint64_t lo = s->count ? s->list[0].addr & ~255ull : 0, hi = lo;
@@ -133,7 +133,7 @@ int unwind_linked(const struct elf_file *f, const struct unwind_options *o, stru
 	bool registers = o->encoding == ETCH_ENCODING_BLOCK && (o->registers || linked_unwind_has_registers(f));
 	static const enum saves_of saves[] = {SAVES_MISSING, SAVES_WRONG, SAVES_ALL};
 	struct row_list rows, near;
-	/* Tables of other unwinders take nothing for gaps: they have all rows. */
+	/* The tables of other unwinders have all rows, since nothing counts as a gap for them. */
 	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, unwind_replaces(f, o)};
 	uint64_t *calls = NULL;
 	int err;
@@ -217,7 +217,8 @@ static int sites_restore(struct elf_file *f, struct error *e)
 	return err ? -1 : 0;
 }
 
-/* The bytes of a sidecar: the table, which is the first section and contains no addresses, and the register table. */
+/* Makes the bytes of a sidecar: the table, which is the first section and contains no addresses, and the register
+ * table. */
 static void sidecar_bytes(struct linked_unwind *unwind, struct unwind_made *out)
 {
 	const struct segment_section *registers = linked_unwind_registers_section(unwind);
