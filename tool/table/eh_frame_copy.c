@@ -29,7 +29,8 @@ struct copy {
 	struct eh_frame *out;
 };
 
-/* Bytes of a pointer of this encoding that is relative to itself; 0: it stays as it is; -1: it cannot be moved. */
+/* Returns the bytes of a pointer of this encoding if it is relative to itself; 0 if it stays as it is; -1 if it cannot
+ * be moved. */
 static int pointer_size(uint8_t enc)
 {
 	static const int8_t size[16] = {8, -1, 2, 4, 8, -1, -1, -1, 8, -1, 2, 4, 8, -1, -1, -1};
@@ -45,7 +46,7 @@ static int pointer_size(uint8_t enc)
 	}
 }
 
-/* Notes the pointer at in->at, unless it is 0, which means that there is none. False: it cannot be moved. */
+/* Notes the pointer at in->at, unless it is 0, which means that there is none. Returns false if it cannot be moved. */
 static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t enc)
 {
 	struct etch_cfi_in read = *in;
@@ -60,7 +61,7 @@ static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t e
 	return !read.bad;
 }
 
-/* The personality of a CIE: walks its augmentation as etch_cfi_cie() has done. */
+/* Notes the personality of a CIE: walks its augmentation as etch_cfi_cie() has done. */
 static bool personality_note(struct copy *c, const struct etch_cie *cie, struct etch_cfi_in in)
 {
 	const uint8_t *s;
@@ -94,7 +95,7 @@ static bool personality_note(struct copy *c, const struct etch_cie *cie, struct 
 	return !in.bad;
 }
 
-/* The start of an FDE and its LSDA. */
+/* Notes the start of an FDE and its LSDA. */
 static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi_in in)
 {
 	uint8_t enc = fde->cie.fde_encoding;
@@ -119,7 +120,7 @@ static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi
 	return true;
 }
 
-/* True: noted, or a terminator, which is dropped. */
+/* Notes the pointers of an entry. Returns false if it cannot be copied. */
 static bool entry_note(struct copy *c, uint64_t at, struct etch_cfi_in in)
 {
 	struct etch_cfi_in id = in;

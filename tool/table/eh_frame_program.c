@@ -39,7 +39,7 @@ enum { /* DWARF 5, 7.24 */
 
 static const uint8_t dwarf_of[REGISTERS] = {3, 12, 13, 14, 15, 6};
 
-/* At a function's entry: what the CIE says. */
+/* The state at a function's entry, which the CIE describes. */
 static const struct frame_state initial = {
 	.rule = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_CALL},
 };
@@ -57,7 +57,7 @@ void bytes_put(struct bytes *b, const void *data, size_t size)
 	b->count += size;
 }
 
-#define STEP_MOST 256u /* bytes from one state to the next, at most */
+#define STEP_MOST 256u /* the most bytes from one state to the next */
 
 /* Instructions, or an expression. */
 struct program {
@@ -65,7 +65,7 @@ struct program {
 	unsigned count;
 };
 
-/* Instructions after the bytes, which step_end() makes part of them. */
+/* Begins instructions after the bytes; step_end() makes them part of these. */
 static inline struct program step_begin(struct bytes *b)
 {
 	bytes_grow(b, STEP_MOST);
@@ -90,7 +90,7 @@ static void put_sleb(struct program *p, int64_t v)
 	put(p, (unsigned)(v & 127));
 }
 
-/* An expression: a block with its length before it. */
+/* Appends an expression: a block with its length before it. */
 static void put_block(struct program *p, const struct program *block)
 {
 	put_uleb(p, block->count);
@@ -104,7 +104,7 @@ static void put_breg(struct program *p, unsigned dwarf, int64_t off)
 	put_sleb(p, off);
 }
 
-/* reg + off, as the address of a saved register, on rsp or rbp. */
+/* Appends base + off as the address of a saved register; the base is rsp or rbp. */
 static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64_t off)
 {
 	uint8_t capacity[STEP_MOST];
@@ -120,7 +120,7 @@ static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64
 
 static bool is_plain(const struct etch_rule *r) { return !(r->cfa & ETCH_CFA_DEREF) && r->cfa_off >= 0; }
 
-/* A CFA that takes an expression. */
+/* Appends a CFA that needs an expression. */
 static void cfa_expression_put(struct program *p, const struct etch_rule *r, unsigned reg)
 {
 	uint8_t capacity[STEP_MOST];
@@ -150,7 +150,8 @@ static void cfa_expression_put(struct program *p, const struct etch_rule *r, uns
 	put_block(p, &block);
 }
 
-/* The instruction that changes the CFA from the one of `was` to that of `r`: the shortest, or an expression. */
+/* Appends the instruction that changes the CFA from that of `was` to that of `r`: the shortest one, or an
+ * expression. */
 static void cfa_put(struct program *p, const struct etch_rule *was, const struct etch_rule *r)
 {
 	unsigned reg = sframe_register(r->cfa & 15u);
@@ -188,7 +189,7 @@ static struct place place_of(const struct frame_state *s, unsigned i)
 	return (struct place){s->rule.bp, s->rule.bp_off}; /* the numbers of enum etch_rule_bp are the same */
 }
 
-/* An offset that no other instruction can express. */
+/* Appends an offset that no other instruction can express. */
 static void odd_offset_put(struct program *p, unsigned dwarf, int64_t off)
 {
 	uint8_t capacity[STEP_MOST];
@@ -223,7 +224,7 @@ static void place_put(struct program *p, unsigned dwarf, struct place x)
 	}
 }
 
-/* The return address: where it is, or undefined in the outermost frame. */
+/* Appends where the return address is, or that it is undefined, as in the outermost frame. */
 static void ra_put(struct program *p, const struct etch_rule *r)
 {
 	if (r->kind == ETCH_RULE_END) {
@@ -278,14 +279,15 @@ static void advance_put(struct program *p, uint64_t by)
 
 /* ---- remember and restore ------------------------------------------------------ */
 
-#define INTERVALS 64 /* pairs of remember_state and restore_state of one FDE */
+#define INTERVALS 64 /* pairs of remember_state and restore_state in one FDE */
 
 struct interval {
 	size_t from, to; /* the state of row `from` is remembered, and comes back at row `to` */
 };
 
-/* The pair for row `to`: the last row before it with the same state, not before the end of the last pair: some readers
- * have room for one state (async-profiler) or two (OpenTelemetry's profiler). False: there is none. */
+/* Finds the pair for row `to`: the last row before it with the same state, not before the end of the last pair, since
+ * some readers can remember only one state (async-profiler) or two (OpenTelemetry's profiler). Returns false if there
+ * is none. */
 static bool interval_find(const struct frame_row *p, size_t to, size_t last_end, struct interval *out)
 {
 	size_t from = to - 1;
@@ -324,8 +326,8 @@ static size_t intervals_find(const struct frame_row *p, size_t count, struct int
 #define PLT_BLOCK  16
 #define PLT_BLOCKS 4 /* from this number on the expression is smaller */
 
-/* Number of rows from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from byte *push of
- * each block on. 0 where there are few. `end`: that of the last row. */
+/* Returns the number of rows from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from
+ * byte *push of each block on. Returns 0 if there are few. `end` is the end of the last row. */
 static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_t end, uint64_t *push)
 {
 	static const struct frame_state pushed = {
@@ -347,7 +349,7 @@ static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_
 	return n < 2 * PLT_BLOCKS ? 0 : n;
 }
 
-/* rsp + 8 + ((rip & 15) >= push) * 8, as GNU ld writes it. */
+/* Appends the CFA rsp + 8 + ((rip & 15) >= push) * 8, as GNU ld writes it. */
 static void plt_put(struct bytes *b, uint64_t push)
 {
 	enum { OP_LIT0 = 0x30, OP_AND = 0x1a, OP_GE = 0x2a };
@@ -368,7 +370,7 @@ static void plt_put(struct bytes *b, uint64_t push)
 	bytes_put(b, p.bytes, p.count);
 }
 
-/* Appends the rows' states, from state `was` on; the first takes effect at once. */
+/* Appends the rows' states, starting from state `was`; the first takes effect at once. */
 static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_row *rows, size_t count)
 {
 	struct interval list[INTERVALS];
@@ -426,13 +428,13 @@ void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count,
 		advance_to(b, &at, rows[to].addr);
 		plt_put(b, push);
 		was = initial;
-		was.rule.cfa |= ETCH_CFA_DEREF; /* an expression: the next state must define its CFA in full */
+		was.rule.cfa |= ETCH_CFA_DEREF; /* it is an expression: the next state must define its CFA in full */
 	}
 }
 
 /* ---- CIE ---------------------------------------------------------------------- */
 
-/* The CIE of .debug_frame: its id is -1, and addresses are whole. */
+/* Appends the CIE of .debug_frame: its id is -1, and addresses are whole. */
 static void debug_cie(struct bytes *b, bool signal)
 {
 	static const uint8_t plain[] = {

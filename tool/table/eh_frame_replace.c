@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Places in both lists, which move on with the address. */
+/* Places in both lists, which advance with the address. */
 struct cursor {
 	const struct eh_rows *of;
-	size_t row;  /* the one in force; 0 where the address is before the first */
-	size_t save; /* the first that begins at or after the address */
+	size_t row;  /* the row that holds; 0 if the address is before the first */
+	size_t save; /* the first save row that begins at or after the address */
 };
 
 static void cursor_advance(struct cursor *c, uint64_t addr)

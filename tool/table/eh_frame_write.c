@@ -14,15 +14,16 @@
 struct writer {
 	struct eh_frame *out;
 	struct bytes b;
-	struct frame_row *rows; /* of the FDE that is being made */
+	struct frame_row *rows; /* rows of the FDE that is being made */
 	size_t count, capacity;
-	uint64_t end;                              /* of its last row */
-	uint64_t cie[2];                           /* offset + 1 of the CIE of ordinary and signal frames */
-	const struct save_row *save, *next, *last; /* the one in force or null, the next, and the end of the list */
-	uint64_t begin;                            /* where the code range of `save` begins */
-	const struct cfi_fde *fde, *fdes; /* the first that ends after the current address, and the end of the list */
-	uint64_t covered;                 /* end of the one before */
-	const struct code_section *section, *sections; /* the first that ends after the current address, and the end */
+	uint64_t end;    /* end of its last row */
+	uint64_t cie[2]; /* offset + 1 of the CIE of ordinary and signal frames */
+	const struct save_row *save, *next,
+		*last;                        /* the save row that holds, or null; the next one; and the end of the list */
+	uint64_t begin;                   /* where the code range of `save` begins */
+	const struct cfi_fde *fde, *fdes; /* the first FDE that ends after the current address, and the end of the list */
+	uint64_t covered;                 /* end of the FDE before that */
+	const struct code_section *section, *sections; /* likewise for sections of code */
 	bool debug;                                    /* for .debug_frame */
 	bool plt;                                      /* the last row is of a PLT, whose entries share FDEs */
 };
@@ -75,14 +76,15 @@ static void fde_flush(struct writer *w)
 	w->count = 0;
 }
 
-/* A row that begins one byte before a function, for a return address that no call has pushed, is part of its FDE. */
+/* Is a row part of the FDE of the row before it, which begins one byte earlier, for a return address that no call has
+ * pushed? */
 static bool is_early(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
 {
 	return w->count == 1 && w->rows[0].addr + 1 == addr && rule->kind == w->rows[0].state.rule.kind &&
 	       (rule->kind == ETCH_RULE_END || rule->kind == ETCH_RULE_SIGNAL);
 }
 
-/* The state of code with a row. */
+/* Makes the state of code with a row. */
 static void state_of(const struct writer *w, const struct etch_rule *rule, struct frame_state *out)
 {
 	static const struct etch_rule entry = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_END};
@@ -101,7 +103,7 @@ static void state_of(const struct writer *w, const struct etch_rule *rule, struc
 	}
 }
 
-/* Sets `brief` of a row, by the one before it. Returns whether both have the same state. */
+/* Sets `brief` of a row by comparing it with the one before it. Returns whether both have the same state. */
 static bool row_compare(const struct frame_row *was, struct frame_row *p)
 {
 	struct etch_rule rule = was->state.rule;
@@ -115,7 +117,7 @@ static bool row_compare(const struct frame_row *was, struct frame_row *p)
 	return was->state.rule.cfa_off == rule.cfa_off;
 }
 
-/* Adds code with one state, by its row and w->save; `begins`: with an FDE of its own. */
+/* Adds code with one state, which its row and w->save give; `begins`: the code begins an FDE of its own. */
 static void row_add(struct writer *w, uint64_t addr, const struct etch_rule *rule, uint64_t end, bool begins)
 {
 	struct frame_row *p;
@@ -131,7 +133,7 @@ static void row_add(struct writer *w, uint64_t addr, const struct etch_rule *rul
 	w->count += !w->count || !row_compare(p - 1, p);
 }
 
-/* Moves on to the section at `addr`, and returns the end of it, or of the gap before it, or `end`. */
+/* Moves on to the section at `addr`. Returns the end of that section or of the gap before it, at most `end`. */
 static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
 	const struct code_section *s;
@@ -146,13 +148,13 @@ static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
 	return s->addr + s->size < end ? s->addr + s->size : end;
 }
 
-/* No section: padding of the linker, over which the previous row extends. */
+/* Is an address in no section? Such bytes are padding of the linker, over which the previous row extends. */
 static bool is_gap(const struct writer *w, uint64_t addr)
 {
 	return w->section == w->sections || w->section->addr > addr;
 }
 
-/* Advances in the lists to `addr`. Returns the address up to which their entries there hold, at most `end`. */
+/* Advances in the lists to `addr`. Returns the address up to which their current entries hold, at most `end`. */
 static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
 	while (w->next < w->last && w->next->addr <= addr) {
@@ -170,8 +172,9 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 }
 
 /*
- * Adds the code of a row before `end`: cut where registers are saved, a code range or a section begins, or there is an
- * FDE. Padding after an FDE, over which the previous row extends, is in no code range that begins outside of one.
+ * Adds the code of a row before `end`. It is cut where registers are saved, where a code range or a section begins, or
+ * where there is an FDE. Padding after an FDE, over which the previous row extends, is in no code range that begins
+ * outside of an FDE.
  */
 static void row_split(struct writer *w, const struct row *row, uint64_t end)
 {
@@ -247,7 +250,7 @@ static struct writer writer_make(const struct cfi_file *cfi, const struct code_s
 	return w;
 }
 
-/* Leaves the FDEs that stay, in a list that is returned; null: all stay. */
+/* Leaves the writer with the FDEs that stay, in a list that it returns; returns null if all stay. */
 static struct cfi_fde *fdes_stay(struct writer *w, const struct eh_replaced *replaced)
 {
 	size_t count = (size_t)(w->fdes - w->fde), n = 0, i;
@@ -264,7 +267,7 @@ static struct cfi_fde *fdes_stay(struct writer *w, const struct eh_replaced *rep
 	return list;
 }
 
-/* Ends the encoding: the bytes are the output's. */
+/* Ends the encoding: the output takes over the bytes. */
 static void writer_end(struct writer *w)
 {
 	w->out->frame = w->b.list;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks of exception table entries against the code, and sorting of the tables in linked files. */
+/* Checks exception table entries against the code, and sorts the tables in linked files. */
 #include "table/ex_table.h"
 #include "shared/search.h"
 
@@ -22,7 +22,7 @@
 /* An address in an entry, and the instruction there. */
 struct probe {
 	uint64_t addr;
-	const char *why; /* why no instruction begins there; null: one does */
+	const char *why; /* why no instruction begins there; null if one does */
 	bool accesses;   /* the instruction reads or writes memory */
 	char text[96];   /* its disassembly, set if it does not access memory */
 };
@@ -58,10 +58,10 @@ struct sweep {
 	uint64_t start, at;
 	uint64_t last[INSN_MOST]; /* starts of the instructions before `at`, a ring buffer */
 	size_t count;             /* instructions decoded so far */
-	bool lost;                /* some bytes did not decode: data, perhaps */
+	bool lost;                /* some bytes did not decode: perhaps data */
 };
 
-/* Start of the code that contains addr: of a code range, or of the gap after one. */
+/* Returns the start of the code that contains addr: of a code range, or of the gap after one. */
 static uint64_t sweep_start(const struct check *c, const struct code_section *code, uint64_t addr)
 {
 	const struct code_range *p = range_at(&c->env, addr);
@@ -73,7 +73,7 @@ static uint64_t sweep_start(const struct check *c, const struct code_section *co
 	return lo && c->ranges.list[lo - 1].end > code->addr ? c->ranges.list[lo - 1].end : code->addr;
 }
 
-/* Why no instruction begins at addr; null: one does, or undecoded bytes before it leave that open. */
+/* Returns why no instruction begins at addr; null if one does, or if undecoded bytes before it leave that open. */
 static const char *probe_boundary(struct sweep *w, const struct code_section *code, uint64_t addr)
 {
 	struct insn in;
@@ -164,7 +164,7 @@ static const struct probe *probe_of(const struct check *c, uint64_t addr)
 
 /* ---- entries --------------------------------------------------------------------- */
 
-/* An address as text, with symbol or section. */
+/* Writes an address as text, with its symbol or section. */
 static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out, size_t size)
 {
 	const struct code_section *code = in == PLACE_CODE ? space_at(c->space, addr) : NULL;
@@ -197,8 +197,8 @@ static void target_finding(struct check *c, const struct fixup *x, const char *i
 	entry_finding(c, x, id, text);
 }
 
-/* Collects the targets of all direct calls. Every byte is taken as a possible start of an instruction, so the
- * set may have more addresses but misses none. */
+/* Collects the targets of all direct calls. Every byte is taken as a possible start of an instruction, so the set may
+ * have too many addresses but misses none. */
 static void calls_find(struct check *c)
 {
 	size_t capacity = 0, i;
@@ -219,8 +219,8 @@ static void calls_find(struct check *c)
 	c->called_known = true;
 }
 
-/* The fixup is in the function of the instruction, in a part of a function, or in code that only is a fixup, not inside
- * of another function. */
+/* Is the fixup in the function of the instruction, in a part of a function, or in code that is only a fixup, and not
+ * inside of another function? */
 static bool is_own(struct check *c, const struct fixup *x)
 {
 	const struct code_range *from = range_at(&c->env, x->insn), *to = range_at(&c->env, x->to);
@@ -234,7 +234,7 @@ static bool is_own(struct check *c, const struct fixup *x)
 	return !word_has(c->called, c->called_count, x->to);
 }
 
-/* Checks one entry; `before` is the entry before it in address order, or null. */
+/* Checks one entry; `before` is the entry before it in order of address, or null. */
 static void entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
 {
 	struct etch_ex raw = {.data = x->data};
@@ -265,7 +265,7 @@ static void entry_check(struct check *c, const struct fixup *x, const struct fix
 	if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN && insn_is_stack_register(etch_ex_reg(&raw)))
 		entry_finding(c, x, "ETCH-X006", "the entry uses the stack pointer as its value register");
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
-		return; /* defined in another file: checked by the link step */
+		return; /* it is defined in another file: the link step checks it */
 	to = x->to_in == PLACE_CODE ? probe_of(c, x->to) : NULL;
 	if (!to)
 		why = "there is no code, so libetch ignores the table";

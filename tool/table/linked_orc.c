@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sorts the ORC arrays that a linker has joined of those of object files (linked_orc.h). */
+/* Sorts the ORC arrays that a linker has joined from those of object files (linked_orc.h). */
 #include "table/linked_orc.h"
 #include "output/segment.h"
 #include "support/memory.h"
@@ -30,7 +30,7 @@ static int orc_entry_order(const void *a, const void *b)
 	return memcmp(&x->orc, &y->orc, sizeof(x->orc));
 }
 
-/* The address is in code or at the end of it, where terminators are. *top: the highest end of code. */
+/* Is an address in code, or at the end of it, where terminators are? *top is the highest end of code. */
 static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
 {
 	bool found = false;
@@ -89,7 +89,7 @@ static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *ro
 	return err;
 }
 
-/* Finds an array as linked; those in the etch segment are sorted already. */
+/* Finds an array that the linker has written; those in the etch segment are sorted already. */
 static uint32_t array_find(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
 {
 	uint32_t i = from;

@@ -8,7 +8,8 @@
 
 /*
  * Sorts, in f's own bytes, every .orc_unwind_ip and .orc_unwind that the linker has concatenated from object files.
- * Entries of discarded code are moved to the end as UNDEFINED. *rows is the number of rows. 0, or -1 and a message.
+ * Entries of discarded code are moved to the end as UNDEFINED. *rows is the number of rows. Returns 0, or -1 and a
+ * message.
  */
 int linked_orc_sort(struct elf_file *f, size_t *rows, struct error *e);
 

@@ -46,7 +46,7 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 	return 0;
 }
 
-/* Which parts of libetch the file has; all where it does not say. */
+/* Reads which parts of libetch the file has; all parts, if it does not say. */
 static int parts_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
 {
 	uint32_t i = elf_section_find(f, ETCH_SEC_PART, 1), part;
@@ -85,7 +85,7 @@ static const struct table_kind obj_kind = {ETCH_SEC_OBJ, offsetof(struct etch_mo
 
 /* Where a table is. */
 struct table_range {
-	uint64_t addr, capacity; /* room in entries */
+	uint64_t addr, capacity; /* in entries */
 };
 
 /* Locates a table by its descriptor reference or its section. */

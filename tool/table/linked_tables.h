@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables of a linked file. Reading finds them through the module descriptor or by section name, checks them,
- * and returns them with absolute addresses. Writing is in place where there is room, else in a segment of their
- * own.
+ * The tables of a linked file. Reading finds them through the module descriptor or by section name, checks them, and
+ * returns them with absolute addresses. They are written in place if they fit, otherwise to a segment of their own.
  */
 #ifndef TABLE_LINKED_TABLES_H
 #define TABLE_LINKED_TABLES_H
@@ -15,19 +14,19 @@
 /* An entry of __imv or __pv_sites. */
 struct imv_row {
 	uint64_t site;
-	uint64_t obj;              /* address of the object; with ETCH_IMV_GOT of its GOT slot */
-	struct etch_imv entry;     /* its references are not valid, see `site` and `obj` */
-	struct etch_imv_more more; /* of __imv, with ETCH_IMV_MORE */
+	uint64_t obj;              /* address of the object; with ETCH_IMV_GOT that of its GOT slot */
+	struct etch_imv entry;     /* its references are not valid: see `site` and `obj` */
+	struct etch_imv_more more; /* only for __imv, with ETCH_IMV_MORE */
 };
 
 /* A record of __etch_obj. */
 struct obj_row {
 	uint64_t addr;
-	uint64_t ref; /* object: address of its name; fact: address of the use */
+	uint64_t ref; /* for an object: address of its name; for a fact: address of the use */
 	uint64_t size;
 	uint8_t kind, flags;
 	uint16_t more;    /* ETCH_OBJ_FIELD... */
-	const char *name; /* object: in the file's bytes; in rows to be written, any memory */
+	const char *name; /* for an object: in the file's bytes; in rows to be written, any memory */
 };
 
 /* A record of __pv_native. */
@@ -55,16 +54,16 @@ struct linked_tables {
 	size_t native_count;
 	struct inline_row *inlines; /* in file order; never moved */
 	size_t inline_count;
-	uint64_t imv_addr, imv_capacity; /* the tables in use; room in entries */
+	uint64_t imv_addr, imv_capacity; /* the tables in use, and how many entries fit there */
 	uint64_t pv_addr, pv_capacity;
 	uint64_t obj_addr, obj_capacity;
 	uint64_t *init; /* addresses of the functions that --init has named, sorted */
 	size_t init_count;
 	bool moved;     /* the tables in use are in the etch segment */
-	uint32_t parts; /* of libetch that are linked: bit n for enum etch_part n */
+	uint32_t parts; /* parts of libetch that are linked: bit n for enum etch_part n */
 };
 
-/* Records that rows take in a table. */
+/* Returns the number of records that rows take in a table. */
 size_t imv_records(const struct imv_row *rows, size_t count);
 
 /* The rows to write. */
@@ -74,20 +73,22 @@ struct linked_rows {
 	size_t imv_count, pv_count, obj_count;
 };
 
-/* Reads the tables. 0: read; 1: the file has neither tables nor a descriptor; -1 and a message: malformed. */
+/* Reads the tables. Returns 0 if it has read them; 1 if the file has neither tables nor a descriptor; -1 and a message
+ * if they are malformed. */
 int linked_tables_read(const struct elf_file *f, struct linked_tables *t, struct error *e);
 /* Adds the functions of this name to those that --init has named, with the parts and copies that gcc makes of them
- * (name.cold, name.constprop.0). -1 and a message: the file has none. */
+ * (name.cold, name.constprop.0). Returns -1 and a message if the file has none. */
 int linked_init_add(const struct elf_file *f, struct linked_tables *t, const char *name, struct error *e);
 void linked_tables_free(struct linked_tables *t);
 
-/* Is there room for these rows? 1: in place or in a segment; 0: no, and `e` is the reason; -1 on an error. */
+/* Do these rows fit? Returns 1 if they do, in place or in a segment; 0 if not, with the reason in `e`; -1 on an
+ * error. */
 int linked_tables_capacity(const struct elf_file *f, const struct linked_tables *now, const struct linked_rows *rows,
                            struct error *e);
 
 /*
- * Sorts and writes the rows, and sets ETCH_MODULE_LINKED. If all tables fit in place, f's bytes are changed and
- * *out is null; else *out is a new file with a segment that begins with the sections of `unwind`. Written in place,
+ * Sorts and writes the rows, and sets ETCH_MODULE_LINKED. If all tables fit in place, f's bytes are changed and *out is
+ * null; otherwise *out is a new file with a segment that begins with the sections of `unwind`. To be written in place,
  * names must already be in the file (ref != 0); a segment gets copies of all names.
  */
 struct linked_contents {

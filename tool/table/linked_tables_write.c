@@ -13,7 +13,7 @@ static uint8_t *mutable_at(const struct elf_file *f, uint64_t addr, uint64_t siz
 	return (uint8_t *)elf_at(f, addr, size);
 }
 
-/* The order of docs/formats.md, by which libetch searches. */
+/* The order of docs/formats.md, in which libetch searches. */
 static int imv_order(const void *a, const void *b)
 {
 	const struct imv_row *x = a, *y = b;
@@ -45,7 +45,7 @@ static bool ref_set(int32_t *field, uint64_t at, uint64_t to)
 	return d == *field;
 }
 
-/* The names of all objects are in the file. */
+/* Are the names of all objects in the file? */
 static bool rows_named(const struct linked_rows *r)
 {
 	size_t i;
@@ -140,7 +140,7 @@ static int encode(const struct linked_rows *r, const struct table_places *to, st
 	return near ? 0 : error_set(e, "its tables are more than 2 GiB away from what they describe");
 }
 
-/* Is a baked site not in one aligned 8-byte word? */
+/* Does a baked site cross the border of an aligned 8-byte word? */
 static bool rows_cross(const struct imv_row *rows, size_t count)
 {
 	size_t i;
@@ -194,8 +194,8 @@ static int clear(struct elf_file *f, const char *name, struct error *e)
 	return 0;
 }
 
-/* Builds the etch segment: the sections of `unwind`, then __imv, __etch_obj, the names, and __pv_sites if it has
- * entries. */
+/* What it takes to build the etch segment: the sections of `unwind`, then __imv, __etch_obj, the names, and __pv_sites
+ * if it has entries. */
 struct segment_job {
 	struct elf_file *f;
 	const struct linked_tables *now;

@@ -126,7 +126,7 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 	u->sframe_at = u->count;
 	s = section_add(u, SFRAME_SECTION, 8, u->sframe.bytes, u->sframe.size);
 	section_traits(s);
-	u->sframe.bytes = NULL; /* the section's */
+	u->sframe.bytes = NULL; /* the section owns the bytes */
 	return 0;
 }
 
@@ -140,7 +140,7 @@ int linked_unwind_eh_frame(const struct cfi_file *cfi, const struct code_space *
 	section_add(u, EH_FRAME_SECTION, 8, u->eh.frame, u->eh.frame_size);
 	section_traits(&u->sections[u->eh_at]);
 	section_traits(&u->sections[u->eh_at + 1]);
-	u->eh.hdr = u->eh.frame = NULL; /* the sections' */
+	u->eh.hdr = u->eh.frame = NULL; /* the sections own the bytes */
 	return 0;
 }
 
@@ -256,7 +256,7 @@ void linked_unwind_free(struct linked_unwind *u)
 
 /* ---- reading --------------------------------------------------------------- */
 
-/* Is the section one that etch has made, not one of the linker's that had to move? */
+/* Is the section one that etch has made, and not one of the linker's that had to move? */
 static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 {
 	const uint64_t type = !strcmp(s->name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
@@ -265,8 +265,8 @@ static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 	       s->sh.sh_addr - at->addr - at->first < at->size - at->first;
 }
 
-/* Copies a section of an earlier run: in the etch segment or, `unloaded`, after it. 1; 0: there is none; -1 and a
- * message. */
+/* Copies a section of an earlier run, which lies in the etch segment or, if `unloaded`, after it. Returns 1; 0 if there
+ * is none; -1 and a message. */
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
@@ -319,7 +319,7 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 	return etch_orc_valid(&table) ? 1 : error_set(e, "its unwind table is malformed");
 }
 
-/* The section of this name in the etch segment, or null. */
+/* Returns the section of this name that etch has made in the etch segment, or null. */
 static const struct elf_section *ours_find(const struct elf_file *f, const char *name)
 {
 	struct segment_found at;
@@ -345,7 +345,7 @@ bool linked_unwind_has_eh_frame(const struct elf_file *f) { return ours_find(f, 
 
 bool linked_unwind_has_registers(const struct elf_file *f) { return ours_find(f, ETCH_SEC_REGISTERS) != NULL; }
 
-/* Copies the register table of an earlier run, if there is one. -1 and a message: it is malformed. */
+/* Copies the register table of an earlier run, if there is one. Returns -1 and a message if it is malformed. */
 static int registers_keep(const struct elf_file *f, const struct segment_found *at, struct linked_unwind *u,
                           struct error *e)
 {

@@ -7,7 +7,8 @@
 /* A shorter gap does not separate code: linkers align segments to 2 MB at most. A cluster then has few others within
  * GAPS_MOST(), which bounds the time of rows_near() on any file. */
 #define GAP_LEAST ((uint64_t)2 << 20)
-/* Gaps may span 4 MB, and 8 times the code, for which a table takes a fourth of a byte for each byte of code. */
+/* Gaps may span 4 MB plus 8 times the size of the code, for which a table takes a fourth of a byte for each byte of
+ * code. */
 #define GAPS_MOST(code) (((uint64_t)4 << 20) + 8 * (code))
 
 /* Rows from `first` up to `end`, whose row is UNDEF and begins a gap or ends the list. */
@@ -18,7 +19,7 @@ struct cluster {
 
 static bool is_undefined(const struct row *r) { return r->rule.kind == ETCH_RULE_UNDEF; }
 
-/* The next cluster, from row `from` on. False: there is none. */
+/* Finds the next cluster, from row `from` on. Returns false if there is none. */
 static bool cluster_next(const struct row_list *l, size_t from, struct cluster *out)
 {
 	size_t i;
@@ -45,7 +46,7 @@ static uint64_t cluster_span(const struct row_list *l, const struct cluster *c)
 	return l->rows[c->end].addr - (l->rows[c->first].addr & ~(uint64_t)255); /* tables begin at multiples of 256 */
 }
 
-/* Does a table hold this much, and is it worth its size? */
+/* Can a table hold this much, and is it worth its size? */
 static bool is_near(const struct row_list *l, const struct cluster *c)
 {
 	uint64_t span = cluster_span(l, c);
@@ -71,7 +72,7 @@ void rows_near(const struct row_list *rows, struct row_list *near, struct far_co
 	with.code = all;
 	if (is_near(rows, &with))
 		return;
-	/* From each cluster on, as many as are near. Few files get here, and these have few clusters. */
+	/* Try, from each cluster on, as many as are near. Few files get here, and these have few clusters. */
 	do {
 		for (with = next = from; is_near(rows, &with);) {
 			if (with.code > best.code)
@@ -82,7 +83,7 @@ void rows_near(const struct row_list *rows, struct row_list *near, struct far_co
 			with.code += next.code;
 		}
 	} while (cluster_next(rows, from.end, &from));
-	if (!best.code) /* one cluster that is too large by itself: its encoder says so */
+	if (!best.code) /* a single cluster is too large: its encoder says so */
 		return;
 	near->rows = rows->rows + best.first;
 	near->count = near->capacity = best.end - best.first + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the ORC arrays of an object file, and compares them with those it already has. */
+/* Makes the ORC arrays of an object file, and compares them with those that it already has. */
 #include "table/object_orc.h"
 #include "support/memory.h"
 
@@ -131,7 +131,8 @@ static void resolved_grow(struct resolved_list *l, size_t more)
 		memset(l->list + l->count, 0, more * sizeof(*l->list));
 }
 
-/* Reads the entries of one pair of arrays. 1: read; 0: they are no pair, or lack relocations; -1 and a message. */
+/* Reads the entries of one pair of arrays. Returns 1 if it has read them; 0 if the arrays are no pair, or lack
+ * relocations; -1 and a message. */
 static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, struct resolved_list *l,
                            struct error *e)
 {
@@ -164,7 +165,7 @@ static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, 
 		x->section = y->section;
 		x->offset = y->value + (uint64_t)r[i].addend;
 		memcpy(&x->orc, t->data + sizeof(x->orc) * (size_t)i, sizeof(x->orc));
-		/* E.g. of the kernel's objtool, whose numbers of types depend on the version. */
+		/* E.g. the entries of the kernel's objtool, whose numbers of types depend on the version. */
 		if (!etch_orc_unpack(&x->orc, &rule)) {
 			free(r);
 			return error_set(e, "has " ETCH_SEC_ORC " entries that are not etch's: --only imv leaves them alone");
@@ -175,7 +176,7 @@ static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, 
 	return 1;
 }
 
-/* The next array of a name. The k-th .orc_unwind_ip and the k-th .orc_unwind are a pair: the linker, strip and
+/* Returns the next array of a name. The k-th .orc_unwind_ip and the k-th .orc_unwind are a pair: the linker, strip and
  * objcopy keep the order. */
 static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t from)
 {
@@ -187,7 +188,7 @@ static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t 
 	return 0;
 }
 
-/* Reads all pairs of arrays, and marks their sections in `emptied`, which may be null. Returns as
+/* Reads all pairs of arrays, and marks their sections in `emptied`, which may be null. Returns the same as
  * entries_resolve(). */
 static int arrays_resolve(const struct elf_file *f, struct resolved_list *l, bool *emptied, struct error *e)
 {

@@ -14,7 +14,7 @@
 struct object_orc {
 	struct new_section *sections;
 	size_t count;
-	size_t rows, lost; /* lost: rules that do not fit an entry, written as UNDEFINED */
+	size_t rows, lost; /* lost: rules that do not fit an entry, and are written as UNDEFINED */
 };
 
 /* Makes the sections. Each pair ends with an UNDEFINED row; a section of code without rules gets none. */
@@ -22,13 +22,13 @@ void object_orc_build(const struct code_space *space, const struct row_list *row
 void object_orc_free(struct object_orc *t);
 
 /*
- * Finds the arrays of an object file and marks their sections, and those of their relocations, in `emptied`, one
- * bool per section. 1: they are equal to `wanted`; 0: they are not; -1 and a message: they are another tool's.
+ * Finds the arrays of an object file, and marks their sections and those of their relocations in `emptied`, one bool
+ * per section. Returns 1 if they are equal to `wanted`; 0 if they are not; -1 and a message if they are another tool's.
  */
 int object_orc_present(const struct elf_file *f, const struct object_orc *wanted, bool *emptied, struct error *e);
 
-/* Reads the rows of an object file's arrays, in addresses of `space`. 1: read; 0: there are none; -1 and a
- * message: malformed. */
+/* Reads the rows of an object file's arrays, in addresses of `space`. Returns 1 if it has read them; 0 if there are
+ * none; -1 and a message if they are malformed. */
 int object_orc_rows(const struct elf_file *f, const struct code_space *space, struct row_list *out, struct error *e);
 
 #endif

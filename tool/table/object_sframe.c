@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the rows that apply to one section, and ends them there; *row is the last one that begins at or before it. */
+/* Copies the rows that apply to one section, and ends them at its end; *row is the last row that begins at or before
+ * the section. */
 static void section_clip(const struct code_section *c, const struct row_list *rows, size_t *row, struct row_list *out)
 {
 	uint64_t end = c->addr + c->size;
@@ -27,7 +28,8 @@ static void section_clip(const struct code_section *c, const struct row_list *ro
 	out->rows[out->count++] = (struct row){.addr = end, .rule = etch_rule_undef};
 }
 
-/* A row may hold over the end of a section in the space of an object file, in which they are not far apart. */
+/* Copies all rows, each clipped to its section: in the space of an object file, where sections lie close together, a
+ * row may extend past the end of a section. */
 static void rows_clip(const struct code_space *space, const struct row_list *rows, struct row_list *out)
 {
 	size_t i, row = 0;
@@ -94,7 +96,7 @@ void object_sframe_free(struct object_sframe *t)
 
 /* ---- existing sections ------------------------------------------------------ */
 
-/* Is a section equal to `wanted`? Relocated fields have no contents. 1, 0, or -1 and a message. */
+/* Is a section equal to `wanted`? Relocated fields have no contents. Returns 1, 0, or -1 and a message. */
 static int section_same(const struct elf_file *f, uint32_t section, const struct new_section *wanted, struct error *e)
 {
 	const struct elf_section *s = &f->sections[section];
@@ -126,7 +128,7 @@ int object_sframe_present(const struct elf_file *f, const struct object_sframe *
 	int same = 0;
 
 	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1))) {
-		if (!f->sections[i].data) /* an earlier one, emptied */
+		if (!f->sections[i].data) /* an earlier one that was emptied */
 			continue;
 		same = wanted->section ? section_same(f, i, wanted->section, e) : 0;
 		if (same < 0)
@@ -139,7 +141,7 @@ int object_sframe_present(const struct elf_file *f, const struct object_sframe *
 	return found ? found == 1 && same : !wanted->section;
 }
 
-/* The address that a relocation is to. 0: not to code. */
+/* Returns the address that a relocation refers to; 0 if it is no code. */
 static uint64_t reloc_target(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = &f->symbols[r->symbol];

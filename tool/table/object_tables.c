@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the tables of an object file, and compares them with those it already has. */
+/* Makes the tables of an object file, and compares them with those that it already has. */
 #include "table/object_tables.h"
 #include "support/memory.h"
 
@@ -94,9 +94,10 @@ void object_tables_free(struct object_tables *t)
 
 /* ---- existing tables ----------------------------------------------------- */
 
-/* A record with its references resolved: comparable whatever symbols and sections its relocations use. */
+/* A record with its references resolved, so that it can be compared whatever symbols and sections its relocations
+ * use. */
 struct resolved {
-	uint64_t place[2][2]; /* of each reference: section (or symbol | 1 << 63), offset */
+	uint64_t place[2][2]; /* per reference: section (or symbol | 1 << 63), offset */
 	uint8_t rest[24];     /* bytes of the record, with zeros for the references, and of its struct etch_imv_more */
 };
 
@@ -149,7 +150,7 @@ static void records_resolve(struct resolved_list *l, const uint8_t *data, uint64
 	}
 }
 
-/* Record size of a section that is one of the tables made; else 0. */
+/* Returns the size of a record of a section that is one of the tables that are made; 0 for any other section. */
 static size_t record_size(const struct object_tables *t, const char *name)
 {
 	if ((t->imv && elf_name_is(name, ETCH_SEC_IMV)) || (t->pv && elf_name_is(name, ETCH_SEC_PV)))

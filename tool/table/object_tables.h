@@ -27,9 +27,8 @@ struct table_ref {
 	int64_t off;
 };
 
-/* Add an entry. `section` is the code or data that the entry describes, `at` an offset in
- * it. The form of a site decides which table it goes to;
- * `more` counts with ETCH_IMV_MORE. */
+/* Each adds an entry. `section` is the code or data that the entry describes, `at` an offset in it. The form of a site
+ * decides which table it goes to; `more` counts only with ETCH_IMV_MORE. */
 void object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct etch_imv_more *more, const struct table_ref *object);
 /* what: the record, except for its references. */
@@ -40,9 +39,9 @@ void object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, 
 void object_tables_free(struct object_tables *t);
 
 /*
- * Finds the tables of an object file, of the kinds that are made, and marks their sections, and those of their
- * relocations, in `emptied`, one bool per section. 1: they are equal to `wanted`; 0: they are not; -1 and a
- * message: malformed.
+ * Finds the tables of an object file, of the kinds that are made, and marks their sections and those of their
+ * relocations in `emptied`, one bool per section. Returns 1 if they are equal to `wanted`; 0 if they are not; -1 and a
+ * message if they are malformed.
  */
 int object_tables_present(const struct elf_file *f, const struct object_tables *wanted, bool *emptied, struct error *e);
 

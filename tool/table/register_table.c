@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define REGISTERS 5
-#define UNIT      8 /* of the offsets of etch_saves */
+#define UNIT      8 /* bytes, in which etch_saves gives offsets */
 
 /* ---- packing ------------------------------------------------------------------- */
 
@@ -66,8 +66,8 @@ struct maker {
 	struct cfi_row *cfi;
 	size_t cfi_count, cfi_capacity;
 	size_t cfi_at;          /* the first row of .eh_frame that ends after the current address */
-	size_t save, save_next; /* the code's row in force there, and the next one */
-	struct row_list out;    /* with etch_saves in place of rules */
+	size_t save, save_next; /* the row of the code that holds at that address, and the next one */
+	struct row_list out;    /* rows with etch_saves in place of rules */
 	size_t lost;
 };
 
@@ -79,7 +79,7 @@ static void cfi_row_add(void *ctx, const struct etch_cfi_row *row)
 	m->cfi[m->cfi_count++] = (struct cfi_row){row->start, row->end, row->saves};
 }
 
-/* Advances in the lists to `addr`. Returns the address up to which their entries there hold, at most `end`. */
+/* Advances in the lists to `addr`. Returns the address up to which their current entries hold, at most `end`. */
 static uint64_t lists_advance(struct maker *m, uint64_t addr, uint64_t end)
 {
 	const struct save_list *saves = m->in->saves;
@@ -109,9 +109,10 @@ static bool knows_none(const struct etch_cfi_saves *s)
 }
 
 /*
- * Where the registers are at `addr`, in code with this row. What the code proves comes first. Where it does not know a
- * register's place, a slot of .eh_frame counts: a compiler has stated it. That .eh_frame says nothing of a register
- * means that it is unchanged only where the code was not followed, and keeps registers by the psABI's convention.
+ * Returns where the registers are at `addr`, in code with this row. What the code proves comes first. Where it does not
+ * know a register's place, a slot of .eh_frame counts: a compiler has stated it. If .eh_frame says nothing about a
+ * register, that means that the register is unchanged only where the code was not followed, and keeps registers by the
+ * psABI's convention.
  */
 static struct etch_cfi_saves saves_at(const struct maker *m, const struct row *row, uint64_t addr)
 {
@@ -147,7 +148,7 @@ static void row_put(struct maker *m, uint64_t addr, const struct etch_saves *s)
 	m->out.rows[m->out.count++] = row;
 }
 
-/* Makes the rows. Where nobody looks, since the rule is of another kind, the one before goes on. */
+/* Makes the rows. Where nobody looks, since the rule is of another kind, the previous row extends. */
 static void rows_put(struct maker *m)
 {
 	static const struct etch_saves unknown;

@@ -8,17 +8,17 @@
 #include "analysis/unwind/saves.h"
 #include "support/error.h"
 
-/* What a register table is made of. */
+/* The sources from which a register table is made. */
 struct register_sources {
-	const struct row_list *rows;   /* of the block table */
-	const struct save_list *saves; /* from the code, of all of it */
+	const struct row_list *rows;   /* rows of the block table */
+	const struct save_list *saves; /* what the analysis of the code has found, for all code */
 	const struct cfi_file *cfi;    /* null: .eh_frame is not used */
 };
 
 /*
- * Encodes the register table for the code of the rows: malloc'd. A place is proven from the code; or where that knows
- * none, .eh_frame's, if the code does not contradict it; or unknown. *lost: number of places that do not fit, and are
- * unknown. -1 and a message: too large.
+ * Encodes the register table for the code of the rows; it is malloc'd. A place is proven from the code; or, where the
+ * code shows none, taken from .eh_frame, if the code does not contradict it; or unknown. *lost is the number of places
+ * that do not fit, and are unknown. Returns -1 and a message if the table is too large.
  */
 int register_table_make(const struct register_sources *in, uint8_t **out, size_t *size, size_t *lost, struct error *e);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SFrame, the stack trace format of GNU binutils, versions 2 and 3: rows of unwind rules to the contents of a section
- * .sframe, and back. Source: "The SFrame Format", the manual of libsframe (binutils 2.41 to 2.45 for version 2 with
- * its errata, 2.46 for version 3). docs/formats.md says which rows it can hold.
+ * SFrame, the stack trace format of GNU binutils, versions 2 and 3: encodes rows of unwind rules to the contents of a
+ * section .sframe, and decodes them. Source: "The SFrame Format", the manual of libsframe (binutils 2.41 to 2.45 for
+ * version 2 with its errata, 2.46 for version 3). docs/formats.md says which rows it can hold.
  */
 #ifndef TABLE_SFRAME_H
 #define TABLE_SFRAME_H
@@ -25,7 +25,7 @@
 struct sframe_header {
 	uint16_t magic;
 	uint8_t version, flags, abi;
-	int8_t fixed_fp, fixed_ra; /* offset from the CFA where it is the same in all rows; 0: it is not */
+	int8_t fixed_fp, fixed_ra; /* offset from the CFA if it is the same in all rows; 0: it is not */
 	uint8_t aux_size;          /* bytes after this header that belong to it */
 	uint32_t fde_count, fre_count, fre_size;
 	uint32_t fde_off, fre_off; /* from the end of the header */
@@ -40,7 +40,7 @@ struct sframe_fde_v2 {
 	uint16_t zero;
 } __attribute__((packed));
 
-/* Version 3: the same; the second part precedes the rows. */
+/* Version 3: the same in two parts, of which the second precedes the rows. */
 struct sframe_fde_v3 {
 	int64_t start;
 	uint32_t size, fre_off;
@@ -73,32 +73,35 @@ struct sframe {
 	unsigned version;
 	uint64_t *starts; /* address of each FDE */
 	size_t fdes, fres;
-	uint64_t gaps;   /* bytes of code that have a row which SFrame cannot express */
+	uint64_t gaps;   /* bytes of code whose rows SFrame cannot express */
 	size_t gap_rows; /* number of these rows */
 };
 
 /*
  * Encodes rows, sorted by address, as version 2 or 3. Neighbours with the same rule are merged; rules that the version
- * cannot express are gaps, counted. `placed`: addresses are final, so FDEs are sorted, and repeated blocks found.
- * Deterministic. 0; or -1: more than the format's 32-bit offsets can hold. *out is to be freed by
- * sframe_free() in any case.
+ * cannot express become gaps, which are counted. `placed`: addresses are final, so FDEs are sorted, and repeated blocks
+ * are found. Deterministic. Returns 0, or -1 if there is more than the format's 32-bit offsets can hold. The caller
+ * calls sframe_free() on *out in any case.
  */
 int sframe_encode(const struct row_list *rows, unsigned version, bool placed, struct sframe *out, struct error *e);
-/* Completes the bytes for a section at this address. -1: the code is more than 2 GiB away from it (version 2). */
+/* Completes the bytes for a section at this address. Returns -1 if the code is more than 2 GiB away from it (version
+ * 2). */
 int sframe_place(struct sframe *s, uint64_t addr, struct error *e);
-/* Offset in the section of the start of FDE number i: an address relative to itself, of 4 (version 2) or 8 bytes. */
+/* Returns the offset in the section of the start of FDE number i: an address relative to itself, of 4 (version 2) or 8
+ * bytes. */
 size_t sframe_start_at(const struct sframe *s, size_t i);
 void sframe_free(struct sframe *s);
 
 /*
  * Decodes the contents of a section of a linked file at `addr`, from any producer: versions 2 and 3, bytes not trusted.
- * Rows between FDEs are UNDEF, and the last row is. `space`: the code of the file, which every FDE has to lie in; it
- * bounds what a section can ask for. -1 and a message: malformed, another version or machine, FDEs that overlap.
+ * Rows between FDEs are UNDEF, and so is the last row. `space` is the code of the file, in which every FDE has to lie;
+ * it bounds what a section can ask for. Returns -1 and a message if the section is malformed or of another version or
+ * machine, or if FDEs overlap.
  */
 int sframe_decode(const uint8_t *bytes, size_t size, uint64_t addr, const struct code_space *space,
                   struct row_list *out, struct error *e);
 
-/* DWARF's number of a register, and back: only rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi differ. */
+/* Convert a register number to DWARF's, and back: only those of rax, rcx, rdx, rbx, rsp, rbp, rsi and rdi differ. */
 static inline uint8_t sframe_register(uint8_t reg)
 {
 	static const uint8_t order[8] = {0, 2, 1, 3, 7, 6, 4, 5};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SFrame to rows. The bytes are not trusted: every offset and count is checked before it is used. */
+/* Decodes SFrame to rows. The bytes are not trusted: every offset and count is checked before it is used. */
 #include "table/sframe.h"
 
 #include "support/memory.h"
@@ -13,7 +13,7 @@
 /* An FDE of either version. */
 struct fde {
 	uint64_t start, end;
-	uint32_t fres, fre_count; /* offset of the first FRE; number of them */
+	uint32_t fres, fre_count; /* offset of the first FRE; number of FREs */
 	uint8_t info, rep_size;
 	bool flex;
 };
@@ -23,7 +23,7 @@ struct reader {
 	size_t size;
 	struct sframe_header h;
 	size_t fdes, fres; /* offsets of the two parts */
-	struct fde *list;  /* those for any code, sorted */
+	struct fde *list;  /* FDEs that are not empty, sorted */
 	size_t count;
 	uint64_t left; /* rows that may still be read */
 	struct row_list *out;
@@ -162,7 +162,7 @@ struct place {
 	int32_t off;
 };
 
-/* Takes the next pair of words, or the single word 0. False: the control word has unknown bits. */
+/* Takes the next pair of words, or the single word 0. Returns false if the control word has unknown bits. */
 static bool place_take(const struct fre *x, unsigned log2, unsigned *i, struct place *out)
 {
 	uint32_t ctrl = *i < x->count ? (uint32_t)x->word[*i] & (log2 == 0 ? 0xffu : log2 == 1 ? 0xffffu : UINT32_MAX) : 0;
@@ -179,7 +179,7 @@ static bool place_take(const struct fre *x, unsigned log2, unsigned *i, struct p
 	return true;
 }
 
-/* The rule of a flexible row. False: none of etch's rules says the same. */
+/* Finds the rule of a flexible row. Returns false if none of etch's rules says the same. */
 static bool flex_rule(const struct fre *x, bool signal, struct etch_rule *out)
 {
 	unsigned i = 0, log2 = x->info >> 5 & 3;
@@ -232,8 +232,9 @@ static void row_add(struct reader *r, uint64_t addr, const struct etch_rule *rul
 }
 
 /*
- * FDEs may share rows, and one for repeated blocks reads its rows for each. Rows that are of any use begin at different
- * bytes of code, except for one in front of each FDE: their number is bounded by that, and proportional to the section.
+ * Returns the most rows that may be read. FDEs may share rows, and an FDE for repeated blocks reads its rows for each
+ * block. Rows that are of any use begin at different bytes of code, except for one in front of each FDE: their number
+ * is bounded by that, and proportional to the section.
  */
 static uint64_t rows_most(const struct reader *r, const struct code_space *space)
 {
@@ -245,7 +246,8 @@ static uint64_t rows_most(const struct reader *r, const struct code_space *space
 	return n;
 }
 
-/* Adds the rows of an FDE for the code from `start` on, before `end`: all of it, or one of its repeated blocks. */
+/* Adds the rows of an FDE for the code from `start` up to `end`, which is all of its code or one of its repeated
+ * blocks. */
 static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint64_t end)
 {
 	uint32_t at = f->fres, i;
@@ -263,7 +265,7 @@ static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint6
 			return bad(r, "rows out of order");
 		last = x.off;
 		if (!(f->flex ? flex_rule(&x, f->info & SFRAME_SIGNAL, &rule) : default_rule(&x, &rule)))
-			rule = etch_rule_undef; /* valid, but no rule of ours */
+			rule = etch_rule_undef; /* the row is valid, but etch has no such rule */
 		if (!etch_rule_valid(&rule))
 			rule = etch_rule_undef;
 		if (x.off < end - start)
@@ -312,7 +314,7 @@ static int fdes_read(struct reader *r, uint64_t addr, const struct code_space *s
 		if (f->end <= f->start)
 			continue;
 		r->count++;
-		/* A row may begin one byte before a function, and one may go on over padding to or into the next section. */
+		/* A row may begin one byte before a function, and may go on over padding to or into the next section. */
 		c = space_at(space, f->start);
 		c = c ? c : space_at(space, f->start + 1);
 		last = space_at(space, f->end - 1);

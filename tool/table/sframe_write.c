@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows to SFrame. An FDE need not be a function: any range of code without a gap will do. So the rows between two gaps
- * are cut where the section becomes smallest, within FDE_ROWS rows, all of which a lookup has to scan.
+ * Encodes rows as SFrame. An FDE need not be a function: any range of code without a gap will do. So the rows between
+ * two gaps are cut where the section becomes smallest, within FDE_ROWS rows, all of which a lookup has to scan.
  */
 #include "table/sframe.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define FDE_ROWS    32
-#define REPEATS_MIN 4  /* blocks from which on a repeated block (the PLT) is an FDE of its own */
+#define REPEATS_MIN 4  /* a block (of the PLT) that is repeated at least so often is an FDE of its own */
 #define BLOCK       16 /* bytes of a PLT entry */
 #define BLOCK_ROWS  4
 
@@ -21,9 +21,9 @@ struct item {
 	uint64_t addr;
 	bool gap, flex, signal;
 	uint8_t info;
-	uint8_t count; /* of words; those of one row have the same size: 1 << log2 */
+	uint8_t count; /* number of words; those of one row have the same size: 1 << log2 */
 	uint8_t log2;
-	uint8_t zero[2]; /* no padding: rows are compared as bytes */
+	uint8_t zero[2]; /* makes padding explicit: rows are compared as bytes */
 	int32_t word[6];
 };
 
@@ -32,7 +32,8 @@ struct writer {
 	bool placed;
 	struct item *items; /* the last one is a gap */
 	size_t count, capacity;
-	uint32_t *cost; /* of the best encoding of the rows of a run up to each, and its last FDE's number of rows */
+	uint32_t
+		*cost; /* per row of a run: the cost of the best encoding up to it, and the number of rows of its last FDE */
 	uint8_t *rows;
 	struct sframe *out;
 	uint8_t *fres; /* the FRE part */
@@ -42,7 +43,8 @@ struct writer {
 
 /* ---- rules -------------------------------------------------------------------- */
 
-/* Size of a word, as its log2. Words of control are unsigned in the format, but below 128 for all our registers. */
+/* Returns the log2 of the size of a word. Words of control are unsigned in the format, but below 128 for all our
+ * registers. */
 static uint8_t word_log2(const struct item *it)
 {
 	uint8_t log2 = 0;
@@ -65,9 +67,12 @@ static void pair_add(struct item *it, uint8_t reg, unsigned flags, int32_t off)
 	word_add(it, off);
 }
 
-/* The rule as words of a default FDE: CFA by rsp or rbp, return address at CFA - 8, rbp at an offset from the CFA.
- * Without a word the return address is undefined: the outermost frame. Version 2 has no row there, as from GNU as up to
- * 2.45: glibc 2.44 takes one for an error and drops the stack; where rbp is 0, it ends at code without a row. */
+/*
+ * Writes the rule as words of a default FDE: CFA by rsp or rbp, return address at CFA - 8, rbp at an offset from the
+ * CFA. Without a word the return address is undefined: the outermost frame. Version 2 has no row there, nor have files
+ * of GNU as up to 2.45: glibc 2.44 takes one for an error and drops the stack; where rbp is 0, it ends at code without
+ * a row.
+ */
 static bool default_encode(const struct etch_rule *r, unsigned version, struct item *it)
 {
 	if (r->kind == ETCH_RULE_END)
@@ -82,8 +87,8 @@ static bool default_encode(const struct etch_rule *r, unsigned version, struct i
 	return true;
 }
 
-/* The rule as pairs of words of a flexible FDE (version 3): CFA, return address, rbp; a single word 0 where the return
- * address is at CFA - 8. */
+/* Writes the rule as pairs of words of a flexible FDE (version 3): CFA, return address, rbp; a single word 0 where the
+ * return address is at CFA - 8. */
 static bool flex_encode(const struct etch_rule *r, struct item *it)
 {
 	const unsigned slot = SFRAME_CTRL_DEREF, reg = SFRAME_CTRL_REG, memory = SFRAME_CTRL_DEREF | SFRAME_CTRL_REG;
@@ -159,7 +164,7 @@ static uint32_t fde_size(const struct writer *w)
 	return w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3) + sizeof(struct sframe_attr_v3);
 }
 
-/* Size of an FRE's address, as its log2, where the last one is this far from the start. */
+/* Returns the log2 of the size of an FRE's address, if the last one is this far from the start. */
 static unsigned address_log2(uint64_t far) { return far < 256 ? 0 : far < 65536 ? 1 : 2; }
 
 static void bytes_add(uint8_t **to, size_t *capacity, size_t *size, const void *data, size_t n)
@@ -185,7 +190,7 @@ static void fre_add(struct writer *w, const struct item *it, uint64_t off, unsig
 	bytes_add(&w->fres, &w->fre_capacity, &w->fre_size, bytes, n);
 }
 
-/* Writes an FDE of n rows; repeat: so many blocks of BLOCK bytes have them. */
+/* Writes an FDE of n rows; `repeat`: so many blocks of BLOCK bytes have them. */
 static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t size, size_t repeat)
 {
 	unsigned log2 = address_log2(it[n - 1].addr - it->addr);
@@ -210,13 +215,13 @@ static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t 
 		fre_add(w, &it[i], it[i].addr - it->addr, log2);
 }
 
-/* For the rows of one FDE up to row k - 1: the first of them whose distance to that fits addresses of 1, 2 and 4 bytes.
- * All three only grow with k. */
+/* For an FDE whose last row is k - 1: its first possible row if addresses have 1, 2 and 4 bytes. All three only grow
+ * with k. */
 struct reach {
 	size_t from[3];
 };
 
-/* Rows of one FDE are all flexible or all default, and a signal frame's row is alone. */
+/* Advances to row k - 1. The rows of one FDE are all flexible or all default, and a signal frame's row is alone. */
 static void reach_advance(struct reach *r, const struct item *it, size_t k)
 {
 	static const uint64_t far[3] = {UINT8_MAX, UINT16_MAX, UINT32_MAX};
@@ -235,8 +240,8 @@ static void reach_advance(struct reach *r, const struct item *it, size_t k)
 }
 
 /*
- * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes: cost[k] is what they and
- * the addresses of the first k rows take, since all else is the same in any.
+ * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes. cost[k] is what FDEs and
+ * addresses of the first k rows take, since everything else is the same in any encoding.
  */
 static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t end)
 {
@@ -275,7 +280,7 @@ static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t 
 	}
 }
 
-/* If a block of BLOCK bytes is repeated from row i on, returns how often, and its number of rows. */
+/* If a block of BLOCK bytes is repeated from row i on, returns how often, and sets *rows to its number of rows. */
 static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 {
 	const struct item *it = &w->items[i];
@@ -304,7 +309,7 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	return times < REPEATS_MIN ? 0 : times;
 }
 
-/* Writes a repeated block. If its last row extends after the last block, row *i is what is left of it. */
+/* Writes a repeated block. If its last row extends past the last block, row *i is then what is left of it. */
 static void blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 {
 	uint64_t end = w->items[*i].addr + times * BLOCK;
@@ -352,7 +357,7 @@ static int finish(struct writer *w, struct error *e)
 {
 	struct sframe *out = w->out;
 	size_t fde_bytes = out->fdes * (w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3));
-	/* Binutils until 2.44 refuse the second flag, and do not need it in objects: they go by the relocation. */
+	/* Binutils until 2.44 refuse the second flag, and do not need it in objects, where they use the relocation. */
 	uint8_t flags = w->placed ? SFRAME_SORTED | SFRAME_START_PCREL : w->version < 3 ? 0 : SFRAME_START_PCREL;
 	struct sframe_header h = {.magic = SFRAME_MAGIC,
 	                          .version = (uint8_t)w->version,

@@ -16,7 +16,7 @@ void row_list_free(struct row_list *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* [from, to) has nothing but padding instructions, zeros, and gaps between sections. */
+/* Does [from, to) have nothing but padding instructions, zeros, and gaps between sections? */
 static bool is_padding(const struct code_space *space, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	while (from < to) {
@@ -43,7 +43,7 @@ static bool is_padding(const struct code_space *space, struct step_cache *cache,
 	return true;
 }
 
-/* There is a gap before row i with nothing but padding. */
+/* Is there a gap before row i with nothing but padding? */
 static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space,
                               struct step_cache *cache)
 {

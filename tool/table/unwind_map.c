@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Encodes the map of return addresses: which byte selects which rule. */
+/* Encodes the map of return addresses: decides which byte selects which rule. */
 #include "table/unwind_map.h"
 #include "support/memory.h"
 
@@ -57,7 +57,7 @@ static size_t runs_make(const struct numbered *n, const uint64_t *calls, size_t 
 	return count;
 }
 
-/* How many runs have a rule, to choose the map's palette. */
+/* How many runs have a rule; used to choose the map's palette. */
 struct use {
 	uint32_t count, rule;
 };
@@ -71,7 +71,8 @@ static int use_compare(const void *a, const void *b)
 	return x->rule < y->rule ? -1 : x->rule > y->rule;
 }
 
-/* Makes the palette of the map, of the rules that no step says; code[rule] is the rule's byte, or ETCH_MAP_FULL. */
+/* Makes the palette of the map from the rules that no step expresses; code[rule] is the rule's byte, or
+ * ETCH_MAP_FULL. */
 static void map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
                              uint8_t *code)
 {
@@ -101,7 +102,7 @@ static void map_palette_make(const struct numbered *n, const struct run *runs, s
 	free(use);
 }
 
-/* True for granules near a row that is entered by a return; they use the full table. */
+/* Is a granule near a row that is entered by a return? Such granules use the full table. */
 static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64_t granule, unsigned shift)
 {
 	uint64_t lo = n->text + (granule << shift), hi = lo + (1ull << shift);

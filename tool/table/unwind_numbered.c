@@ -33,7 +33,7 @@ static void palette_grow(struct palette *p)
 	p->uses = mem_resize(p->uses, p->capacity, sizeof(*p->uses));
 }
 
-/* Index of a rule, added if it is new. */
+/* Returns the index of a rule, which is added if it is new. */
 static uint32_t palette_add(struct palette *p, const struct etch_rule *r)
 {
 	uint32_t hash = rule_hash(r), i;
@@ -57,7 +57,7 @@ struct ranked {
 	uint32_t uses, was;
 };
 
-/* By descending use, then by bytes: the result depends on the rows alone. */
+/* Orders by descending use, then by bytes: the result depends on the rows alone. */
 static int ranked_compare(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
@@ -108,7 +108,7 @@ static void numbered_sort(struct numbered *n)
 			n->palette.uses[n->rule[i]]++;
 	for (k = 0; k < n->runs.count; k++)
 		for (i = 0; i < n->runs.list[k].n; i++)
-			/* sorts first: a rule of a run must have an idx byte */
+			/* this sorts it first: a rule of a run must have an idx byte */
 			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31;
 	order = palette_sort(&n->palette);
 	for (i = 0; i < n->count; i++)

@@ -19,22 +19,22 @@ struct palette {
 struct numbered {
 	const struct row *rows;
 	size_t count;
-	uint32_t *rule;  /* of each row: index in the palette */
-	uint32_t before; /* rule that applies before the first row, from the start of its block */
+	uint32_t *rule;  /* per row: index of its rule in the palette */
+	uint32_t before; /* the rule that applies before the first row, from the start of its block */
 	bool lead;       /* there are bytes before the first row in its block */
-	size_t first;    /* first row in the records; the rule before it is the byte in front of them */
+	size_t first;    /* the first row in the records; the rule before it is the byte in front of them */
 	uint64_t text, size;
-	struct palette palette;  /* sorted: rules of runs, then the others, each by descending use */
+	struct palette palette;  /* sorted: first the rules of runs, then the others, each by descending use */
 	uint32_t direct;         /* rules below this index have an idx byte */
 	struct unwind_runs runs; /* runs.of_row is indexed from row `first` */
 };
 
-/* Checks and numbers rows. -1: text over 4 GiB, rows out of order, or an invalid rule; of
- * ETCH_ENCODING_REGISTERS, whose rows have etch_saves in place of rules, an invalid one of these. */
+/* Checks and numbers rows. Returns -1 if the text is over 4 GiB, if rows are out of order, or if a rule is invalid;
+ * with ETCH_ENCODING_REGISTERS, whose rows have etch_saves in place of rules, if one of these is invalid. */
 int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *n, struct error *e);
 void numbered_free(struct numbered *n);
 
-/* Number of rows that the entry at row i represents; *run is its run, or null. */
+/* Returns the number of rows that the entry at row i represents; *run is its run, or null. */
 static inline size_t entry_rows(const struct numbered *n, size_t i, const struct unwind_run **run)
 {
 	uint8_t number = n->runs.of_row[i - n->first];
@@ -44,10 +44,10 @@ static inline size_t entry_rows(const struct numbered *n, size_t i, const struct
 }
 
 /*
- * Code that is returned to without a call: the kernel pushes the address of a signal's restorer, makecontext(3) the
- * address of code that runs after the context's function. An unwinder looks such an address up by the byte before
- * it, so the row is extended by that byte if it belongs to no other code. CFI does the same: FDEs of restorers
- * begin one byte early.
+ * Is code returned to without a call? The kernel pushes the address of a signal's restorer, makecontext(3) the address
+ * of code that runs after the context's function. An unwinder looks such an address up by the byte before it, so the
+ * row is extended by that byte if it belongs to no other code. CFI does the same: FDEs of restorers begin one byte
+ * early.
  */
 static inline bool is_entered_by_return(const struct row *r)
 {

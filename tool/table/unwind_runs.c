@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A dictionary of runs, chosen greedily: of all subsequences (grams) of all sequences of short rows, take the one
+ * A dictionary of runs is chosen greedily: of all subsequences (grams) of all sequences of short rows, take the one
  * that saves most bytes, cut the sequences where it occurs, and repeat. Equal sequences are stored once with their
- * number of occurrences, since few are different.
+ * number of occurrences, since only few of them are different.
  */
 #include "table/unwind_runs.h"
 #include "support/hash_index.h"
@@ -18,7 +18,7 @@
 /* A row in a sequence. */
 struct token {
 	uint32_t rule;
-	uint16_t owner; /* 0: free; 1 + index of the run that starts here; or INSIDE of one */
+	uint16_t owner; /* 0: free; 1 + index of the run that starts here; or INSIDE a run */
 	uint8_t gap;    /* bytes since the previous token of its sequence */
 };
 
@@ -30,7 +30,7 @@ struct sequence {
 	uint64_t rules;         /* bit set of its rules modulo 64, to reject most grams early */
 };
 
-/* Where a sequence occurs: its first row. */
+/* A place where a sequence occurs: its first row. */
 struct instance {
 	uint32_t row, sequence;
 };
@@ -93,7 +93,7 @@ static uint32_t sequence_hash(const struct finder *f, uint32_t at, uint32_t n)
 	return h;
 }
 
-/* Index of the sequence of the last n tokens; if it exists already, the tokens are removed. */
+/* Returns the index of the sequence of the last n tokens; if it exists already, removes the tokens. */
 static uint32_t sequence_add(struct finder *f, struct hash_index *x, uint32_t n)
 {
 	uint32_t at = (uint32_t)f->token_count - n, hash = sequence_hash(f, at, n), i;
@@ -207,7 +207,7 @@ static void heap_make(struct finder *f)
 		heap_sink(f, i);
 }
 
-/* Removes the gram that saves most, or returns null. Savings only decrease, so outdated heap entries are
+/* Removes the gram that saves most and returns it, or returns null. Savings only decrease, so outdated heap entries are
  * re-inserted. */
 static struct gram *heap_pop(struct finder *f)
 {
@@ -296,7 +296,7 @@ static void runs_choose(struct finder *f, const uint32_t *rule, size_t count, ui
 		for (k = added = 0; k < g->n; k++) {
 			r->rule[k] = f->tokens[g->at + k].rule;
 			r->off[k] = (uint8_t)(k ? r->off[k - 1] + f->tokens[g->at + k].gap : 0);
-			added += !in_run[r->rule[k]]; /* a rule twice in a run counts twice: an upper bound */
+			added += !in_run[r->rule[k]]; /* an upper bound: a rule that is twice in a run counts twice */
 		}
 		if (different + added + out->count + 1 > ETCH_IDX_ESCAPE)
 			continue;

@@ -24,8 +24,8 @@ struct unwind_runs {
 
 /*
  * Chooses runs for `count` rows and a further row that ends them; rule[i] is the index of row i's rule, less than
- * `rules`. A run lies in one block and has only rows of at most 15 bytes: lookups in a run are slower, and so few
- * return addresses are in one. Deterministic.
+ * `rules`. A run lies in one block and has only rows of at most 15 bytes, so that few return addresses are in a run:
+ * lookups there are slower. Deterministic.
  */
 void unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
                       struct unwind_runs *out);

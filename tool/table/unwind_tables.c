@@ -25,7 +25,7 @@ static uint16_t version_of(const struct numbered *n, const struct map *m, unsign
 	return m->shift ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(n->palette.list, n->palette.count);
 }
 
-/* Lays out the arrays of a table; -1 if it would exceed 4 GiB. */
+/* Lays out the arrays of a table. Returns -1 if it would exceed 4 GiB. */
 static int layout_make(const struct numbered *n, const struct map *m, unsigned encoding, uint32_t escapes,
                        struct etch_unwind *u)
 {
@@ -187,7 +187,7 @@ int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *k
 void unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size)
 {
 	size_t count = rows->count ? rows->count - 1 : 0, i;
-	size_t lead = !count || (rows->rows[0].addr & 255); /* the same row as `lead` of numbered_make() */
+	size_t lead = !count || (rows->rows[0].addr & 255); /* the same row as `lead` in numbered_make() */
 
 	*size = (count + lead + 3) / 4;
 	*out = mem_zero(1, *size);
