@@ -46,7 +46,7 @@ static int entry_order(const void *a, const void *b)
 	return strcmp(((const struct tables_entry *)a)->name, ((const struct tables_entry *)b)->name);
 }
 
-/* Reads what an entry says of itself. The table in it is looked at by those who read it. */
+/* Reads what an entry says about itself. The readers of the table in it check that. */
 static void entry_read(struct tables_entry *t, int directory)
 {
 	static const uint8_t none[BLAKE2B_DIGEST];
@@ -70,7 +70,7 @@ static void entry_read(struct tables_entry *t, int directory)
 	close(fd);
 }
 
-/* Nothing if the state is missing or damaged: all tables are made again then. */
+/* Reads the state. Leaves it empty if it is missing or damaged: then all tables are made again. */
 static void state_read(struct tables_state *s, int directory)
 {
 	bool untrusted;
@@ -87,7 +87,7 @@ static void state_read(struct tables_state *s, int directory)
 		close(fd);
 }
 
-/* A stream of the directory's names. */
+/* Opens a stream of the directory's names. */
 static DIR *opendir_at(int directory)
 {
 	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -195,7 +195,7 @@ int tables_lock(const char *path, struct error *e)
 		return refused(e, errno);
 	close(directory);
 	if (!flock(fd, LOCK_EX | LOCK_NB))
-		return 1; /* and stays open */
+		return 1; /* the lock stays open */
 	return errno == EWOULDBLOCK ? 0 : refused(e, errno);
 }
 
@@ -265,6 +265,6 @@ long tables_clear(const char *path, struct error *e)
 	tables_directory_free(&d);
 	if (left)
 		return error_set(e, "%zu tables could not be removed", left);
-	rmdir(path); /* stays where there is something else in it */
+	rmdir(path); /* the directory stays if there is something else in it */
 	return (long)removed;
 }

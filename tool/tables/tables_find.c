@@ -16,11 +16,11 @@
 /* Where packages install programs and libraries; libraries first, which most programs share. */
 static const char *const roots[] = {"/usr/lib",  "/usr/lib64", "/lib",  "/lib64",     "/usr/libexec", "/usr/bin",
                                     "/usr/sbin", "/bin",       "/sbin", "/usr/games", "/opt"};
-/* Code of other files, and code that is not mapped by programs. */
+/* These hold debug files, and code that is not mapped by programs. */
 static const char *const left_out[] = {"/usr/lib/debug/", "/usr/lib/modules/", "/lib/modules/", "/usr/lib/firmware/"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* A directory, but not a link to another one in the list, as /lib is where /usr is merged. */
+/* Is it a directory, and not a link to another one in the list, as /lib is where /usr is merged? */
 static bool root_is(const char *path)
 {
 	struct stat st;
@@ -46,7 +46,7 @@ static bool is_left_out(const char *path)
 	return false;
 }
 
-/* Has the file a table in etch's segment? */
+/* Does the file have a table in etch's segment? */
 static bool has_table(const struct elf_headers *h, int fd)
 {
 	struct table_copy c;
@@ -56,7 +56,7 @@ static bool has_table(const struct elf_headers *h, int fd)
 	return has;
 }
 
-/* Has the file code? Debug files and libraries of data alone have none. */
+/* Does the file have code? Debug files and libraries of data alone have none. */
 static bool has_code(const struct elf_headers *h)
 {
 	if (h->eh.e_type != ET_EXEC && h->eh.e_type != ET_DYN)

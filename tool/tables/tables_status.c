@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `etch tables status`: what the directory has and lacks; or where the tables of single files are. */
+/* `etch tables status`: shows what the directory has and lacks, or where the tables of single files are. */
 #include "tables/tables.h"
 
 #include <inttypes.h>
@@ -148,8 +148,8 @@ static const char *const unusable[] = {
 	[SIDECAR_IS_UNTRUSTED] = "another user's",
 };
 
-/* Which sidecar of a file its readers take, in the order in which they look, and why they pass others over; in words,
- * malloc'd. */
+/* Says in words, malloc'd, which sidecar of a file its readers take, in the order in which they look, and why they pass
+ * others over. */
 static char *sidecar_text(const struct tables_options *o, const struct tables_file *f)
 {
 	const char *const places[] = {getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, o->directory};
@@ -181,7 +181,7 @@ static char *sidecar_text(const struct tables_options *o, const struct tables_fi
 	return text;
 }
 
-/* Which table a file has, in words, malloc'd. */
+/* Says in words, malloc'd, which table a file has. */
 static char *table_text(const struct tables_options *o, const struct tables_file *f)
 {
 	if (f->kind == TABLES_UNREAD)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `etch tables update`: makes the tables that are missing. Each file is a worker's, with the bounds of any file that
- * etch reads; each table is put in place as a whole. So an interrupted update loses nothing, and the
- * next one continues there.
+ * `etch tables update`: makes the tables that are missing. A worker handles each file, with the bounds of any file that
+ * etch reads; each table is put in place as a whole. So an interrupted update loses nothing, and the next one continues
+ * there.
  */
 #include "tables/tables.h"
 
@@ -46,10 +46,10 @@ struct made {
 /* A table to be made. */
 struct task {
 	const struct tables_file *file;
-	const struct tables_file **others; /* files that load the same: where this one is refused, they may be not */
+	const struct tables_file **others; /* files that load the same: where this one is refused, they may not be */
 	size_t other_count;
 	char name[SIDECAR_NAME_MOST];
-	bool contested; /* readers cannot tell this file from another that is, or was, there: neither has a table */
+	bool contested; /* readers cannot tell this file from another one that is, or was, there: neither has a table */
 };
 
 struct update {
@@ -60,7 +60,7 @@ struct update {
 	size_t todo_count;
 	const struct tables_file **others; /* the files after the first of each task */
 	struct timespec begun;
-	uint64_t *bytes; /* in all tables; shared with the workers */
+	uint64_t *bytes; /* bytes of all tables; shared with the workers */
 	size_t counts[OUTCOME_COUNT], removed;
 };
 
@@ -92,7 +92,7 @@ static enum outcome mark_put(const struct update *u, const struct task *t)
 	struct sidecar mark;
 	struct error e;
 
-	/* Not for a file that is gone by now. */
+	/* No mark is written for a file that is gone by now. */
 	if (!sidecar_whole(t->file->path, whole))
 		return OUTCOME_REFUSED;
 	sidecar_refusal(&mark, &t->file->identity, t->contested ? NULL : whole);
@@ -101,7 +101,7 @@ static enum outcome mark_put(const struct update *u, const struct task *t)
 	                                                                        : OUTCOME_REFUSED;
 }
 
-/* The name is that of the file as it was found, so it must still be the same. */
+/* Makes the table of a file. Its name is made from the file as it was found, so the file must still be the same. */
 static int file_table(const struct tables_file *file, struct unwind_made *result, struct error *e)
 {
 	static const struct unwind_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 6, .jobs = 1};
@@ -127,7 +127,7 @@ static int file_table(const struct tables_file *file, struct unwind_made *result
 	return err ? -1 : 0;
 }
 
-/* The table of the first file of the task that can have one; else the error of the first. */
+/* Makes the table of the first file of the task that can have one; if none can, returns the error of the first. */
 static int task_table(const struct task *t, struct unwind_made *result, struct error *e)
 {
 	struct error other;
@@ -240,7 +240,7 @@ static bool is_refused(const struct tables_entry *e, const struct tables_file *f
 	return sidecar_whole(f->path, whole) && !memcmp(whole, e->refused, sizeof(whole));
 }
 
-/* Is what is there, if anything, this version's answer for the files of this task? */
+/* Is there an entry, and is it this version's answer for the files of this task? */
 static bool is_done(const struct update *u, const struct task *t)
 {
 	const struct tables_entry *e = tables_entry_find(&u->directory, t->file);
@@ -259,8 +259,8 @@ static bool is_done(const struct update *u, const struct task *t)
 
 /*
  * Is it unknown whose table this file's name would lead to? Where an update knows all files, only those of its list
- * count. Another one may have the table of a file that it was not given: that one keeps it from now on as little as the
- * new one gets it.
+ * count. Another update may find the table of a file that it was not given: from then on, neither that file nor the new
+ * one has a table.
  */
 static bool is_contested(const struct update *u, const struct task *list, size_t count, size_t i)
 {
@@ -272,8 +272,8 @@ static bool is_contested(const struct update *u, const struct task *list, size_t
 	return e && !u->o->prune && (e->kind == ENTRY_CONTESTED || !tables_entry_matches(e, list[i].file));
 }
 
-/* A file's name is its build-id, unless that is another file's: then its layout, too. `taken`: by the file before it in
- * the list. */
+/* Chooses the name of a file's table: its build-id, unless that is taken by another file's, and then its layout, too.
+ * `taken`: the file before it in the list has taken it. */
 static void task_name(const struct update *u, struct task *t, bool taken)
 {
 	const struct tables_entry *mine = tables_entry_find(&u->directory, t->file);
@@ -287,7 +287,8 @@ static void task_name(const struct update *u, struct task *t, bool taken)
 		strcpy(t->name, t->file->id);
 }
 
-/* Lists the files without a table of their own and of this version, in the order in which they were found. */
+/* Lists the files that have no table of their own and no answer of this version, in the order in which they were
+ * found. */
 static void todo_list(struct update *u)
 {
 	size_t count = 0, kept = 0;
@@ -323,7 +324,7 @@ static void todo_list(struct update *u)
 	u->todo_count = count;
 }
 
-/* Notes that an update has begun: if the note stays, it was killed. */
+/* Notes that an update has begun: if the note stays, the update was killed. */
 static int state_begin(struct update *u, struct error *e)
 {
 	struct tables_state *s = &u->directory.state;
@@ -386,7 +387,7 @@ static int tables_make(struct update *u, struct error *e)
 	return state_end(u, e);
 }
 
-/* The same where the lock is held. Messages are printed. */
+/* Runs the update while the lock is held, and prints messages. Returns the exit status. */
 static int update_locked(struct update *u)
 {
 	const struct tables_options *o = u->o;
