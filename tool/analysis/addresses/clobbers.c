@@ -38,6 +38,46 @@ void func_clobbers_free(struct func_clobbers *c)
 	memset(c, 0, sizeof(*c));
 }
 
+/* Is the target of a direct jump or call unknown, because the relocation has it? */
+static bool is_pending(const struct func_clobbers *c, const struct insn *in)
+{
+	return elf_is_object(c->file) && in->imm == 0;
+}
+
+/* Does a direct jump lead into its own function? This is not known where a relocation has its target. */
+static bool stays_inside(const struct func_clobbers *c, const struct func *fn, const struct insn *in)
+{
+	return func_is_jump(in) && !is_pending(c, in) && func_holds(fn, in->target);
+}
+
+/* Returns the function that holds the target of a direct jump or call of function fn, or null. */
+static const struct func *target_function(const struct func_clobbers *c, const struct func *fn, const struct insn *in)
+{
+	uint32_t section = elf_is_object(c->file) ? fn->section : elf_section_at(c->file, in->target);
+
+	return is_pending(c, in) ? NULL : func_find(c->list, section, in->target);
+}
+
+/* Returns the mask of the registers that an instruction of function `callee` may change, with those that the function
+ * to which it leads may change. */
+static uint16_t insn_clobbers(struct func_clobbers *c, int32_t callee, const struct insn *in)
+{
+	const uint16_t all = insn_call_clobbers();
+	const struct func *fn = &c->list->funcs[callee], *to;
+	uint16_t mask = in->writes & all;
+
+	if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+		return all;
+	if ((in->flow != FLOW_CALL && !func_is_jump(in)) || stays_inside(c, fn, in))
+		return mask;
+	to = target_function(c, fn, in);
+	if (!to)
+		return all;
+	mask |= to->start == in->target ? func_clobbers(c, (int32_t)(to - c->list->funcs)) : all;
+	c->vague[callee] |= to->vague || c->vague[to - c->list->funcs];
+	return mask;
+}
+
 uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 {
 	const struct func *fn = &c->list->funcs[callee];
@@ -58,24 +98,8 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 		mask = all;
 		c->vague[callee] = true;
 	}
-	for (i = 0; i < code->count && mask != all; i++) {
-		const struct insn *in = &code->insns[i];
-		bool pending = elf_is_object(c->file) && in->imm == 0; /* the relocation has the target */
-		const struct func *to;
-
-		mask |= in->writes & all;
-		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
-			mask = all;
-		if (in->flow != FLOW_CALL && in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH)
-			continue;
-		if (!pending && in->flow != FLOW_CALL && in->target >= fn->start && in->target < fn->end)
-			continue;
-		to = pending ? NULL
-		             : func_find(c->list, elf_is_object(c->file) ? fn->section : elf_section_at(c->file, in->target),
-		                         in->target);
-		mask |= to && to->start == in->target ? func_clobbers(c, (int32_t)(to - c->list->funcs)) : all;
-		c->vague[callee] |= to && (to->vague || c->vague[to - c->list->funcs]);
-	}
+	for (i = 0; i < code->count && mask != all; i++)
+		mask |= insn_clobbers(c, callee, &code->insns[i]);
 	c->depth--;
 	c->known[callee] = 2;
 	c->mask[callee] = mask;
@@ -93,27 +117,12 @@ struct liveness {
 	struct worklist list;
 };
 
-/* Does a direct jump lead into its own function? This is not known where a relocation has its target. */
-static bool is_inside(const struct liveness *l, const struct insn *in)
-{
-	bool pending = elf_is_object(l->c->file) && in->imm == 0;
-
-	return (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && !pending && in->target >= l->fn->start &&
-	       in->target < l->fn->end;
-}
-
 /* Returns the index of the instruction that a direct jump leads to inside its function, or SIZE_MAX. */
 static size_t leads_to(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
 
-	return is_inside(l, in) ? func_insn_at(l->code, in->target) : SIZE_MAX;
-}
-
-/* May control reach the next instruction? */
-static bool falls_through(const struct insn *in)
-{
-	return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
+	return stays_inside(l->c, l->fn, in) ? func_insn_at(l->code, in->target) : SIZE_MAX;
 }
 
 /* Returns the initial state: the registers that are live after an instruction because code outside of the function
@@ -130,7 +139,7 @@ static uint16_t live_outside(const struct liveness *l, size_t i)
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (leads_to(l, i) == SIZE_MAX)
-			return is_inside(l, in) || in->flow == FLOW_BRANCH ? 0xffff : insn_call_arguments() | kept;
+			return stays_inside(l->c, l->fn, in) || in->flow == FLOW_BRANCH ? 0xffff : insn_call_arguments() | kept;
 		return in->flow == FLOW_BRANCH ? last : 0;
 	default: return last;
 	}
@@ -177,7 +186,7 @@ static void live_transfer(void *ctx, uint32_t i)
 
 	for (k = l->first[i]; k < l->first[i + 1]; k++)
 		dataflow_pass(&live_registers, &l->list, l, l->from[k], &before);
-	if (i && falls_through(&l->code->insns[i - 1]))
+	if (i && func_falls_through(&l->code->insns[i - 1]))
 		dataflow_pass(&live_registers, &l->list, l, i - 1, &before);
 }
 

@@ -8,11 +8,6 @@
 
 #include <stdlib.h>
 
-static bool is_inside(const struct track_func *f, const struct insn *in)
-{
-	return in->target >= f->fn->start && in->target < f->fn->end;
-}
-
 /* The walk from an instruction that sets flags over the code that may run before they are set again. */
 struct flags_walk {
 	const struct track_func *f;
@@ -23,7 +18,7 @@ struct flags_walk {
 
 static bool touches_flags(const struct track_func *f, const struct insn *in)
 {
-	return insn_touches_flags(f->fn->bytes + (in->addr - f->fn->start), in->len);
+	return insn_touches_flags(func_bytes_of(f->fn, in), in->len);
 }
 
 /* Is a flag live before instruction k? */
@@ -47,15 +42,16 @@ static bool walk_on(struct flags_walk *w, size_t k)
 {
 	const struct track_func *f = w->f;
 	const struct insn *in = &f->code->insns[k];
+	bool inside = func_holds(f->fn, in->target);
 	size_t to;
 
 	if (!w->live[k])
 		return true;
-	if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
-		to = is_inside(f, in) ? func_insn_at(f->code, in->target) : SIZE_MAX;
+	if (func_is_jump(in)) {
+		to = inside ? func_insn_at(f->code, in->target) : SIZE_MAX;
 		if (to != SIZE_MAX)
 			walk_reach(w, to);
-		else if (is_inside(f, in) || in->flow == FLOW_JUMP || func_live_elsewhere(f, in))
+		else if (inside || in->flow == FLOW_JUMP || func_live_elsewhere(f, in))
 			return false;
 	}
 	if (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH) {
@@ -66,30 +62,45 @@ static bool walk_on(struct flags_walk *w, size_t k)
 	return in->flow != FLOW_JUMP_IND;
 }
 
-/* May instruction k have a predecessor outside the walk, which began at `i`? */
+/* Does the walk contain the instruction at an address? */
+static bool is_seen_at(const struct flags_walk *w, uint64_t addr)
+{
+	size_t k = func_insn_at(w->f->code, addr);
+
+	return k != SIZE_MAX && w->seen[k];
+}
+
+/* May control go from instruction k to one of the walk, or into the middle of an instruction? */
+static bool leads_in(const struct flags_walk *w, size_t k)
+{
+	const struct func_code *code = w->f->code;
+	const struct insn *in = &code->insns[k];
+	size_t to;
+
+	if (func_falls_through(in) && k + 1 < code->count && w->seen[k + 1])
+		return true;
+	if (!func_is_jump(in) || !func_holds(w->f->fn, in->target))
+		return false;
+	to = func_insn_at(code, in->target);
+	return to == SIZE_MAX || w->seen[to];
+}
+
+/* May an instruction of the walk, which began at `i`, have a predecessor outside of it? */
 static bool is_entered(const struct flags_walk *w, size_t i)
 {
-	const struct track_func *f = w->f;
-	const struct track_entries *x = f->entries;
-	size_t k, to;
+	const struct track_entries *x = w->f->entries;
+	size_t k;
 
 	for (k = 0; k < x->count; k++)
-		if ((to = func_insn_at(f->code, x->list[k])) != SIZE_MAX && w->seen[to])
+		if (is_seen_at(w, x->list[k]))
 			return true;
 	for (k = 0; k < x->pad_count; k++)
-		if ((to = func_insn_at(f->code, x->pads[k].pad)) != SIZE_MAX && w->seen[to])
+		if (is_seen_at(w, x->pads[k].pad))
 			return true;
-	for (k = 0; k < f->code->count; k++) {
-		const struct insn *in = &f->code->insns[k];
-		bool ours = k == i || (w->seen[k] && !touches_flags(f, in));
+	for (k = 0; k < w->f->code->count; k++) {
+		bool ours = k == i || (w->seen[k] && !touches_flags(w->f, &w->f->code->insns[k]));
 
-		if (ours)
-			continue;
-		if (in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP &&
-		    k + 1 < f->code->count && w->seen[k + 1])
-			return true;
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && is_inside(f, in) &&
-		    ((to = func_insn_at(f->code, in->target)) == SIZE_MAX || w->seen[to]))
+		if (!ours && leads_in(w, k))
 			return true;
 	}
 	return w->seen[0];

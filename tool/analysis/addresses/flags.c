@@ -26,13 +26,8 @@ struct live_flags {
 	struct worklist list;
 };
 
-static bool is_inside(const struct track_func *f, const struct insn *in)
-{
-	return in->target >= f->fn->start && in->target < f->fn->end;
-}
-
-static bool is_jump(const struct insn *in) { return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH; }
-static bool falls_through(const struct insn *in) { return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH; }
+/* Do flags stay live in the next instruction? Calls end the life of all flags. */
+static bool passes_flags(const struct insn *in) { return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH; }
 
 /*
  * Returns the flags that are live at an address of another function: a part of this function that the compiler has
@@ -45,7 +40,7 @@ static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 	struct insn in;
 	unsigned i;
 
-	for (i = 0; i < LOOK_AHEAD && at >= fn->start && at < fn->end; i++) {
+	for (i = 0; i < LOOK_AHEAD && func_holds(fn, at); i++) {
 		if (!insn_decode(fn->bytes + (at - fn->start), fn->end - at, at, &in))
 			break;
 		live |= in.flags_read & open;
@@ -77,9 +72,9 @@ static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
 	const struct track_func *f = l->f;
 	const struct insn *in = &f->code->insns[i];
-	uint8_t live = falls_through(in) && i + 1 == l->jumps ? INSN_FLAGS : 0;
+	uint8_t live = passes_flags(in) && i + 1 == l->jumps ? INSN_FLAGS : 0;
 
-	return is_jump(in) && !is_inside(f, in) ? live | func_live_elsewhere(f, in) : live;
+	return func_is_jump(in) && !func_holds(f->fn, in->target) ? live | func_live_elsewhere(f, in) : live;
 }
 
 /* Finds the address of a node's successor that is not simply the next instruction. Returns false if it has none inside
@@ -87,14 +82,15 @@ static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 static bool leads_to(const struct live_flags *l, uint32_t node, size_t k, uint64_t *to)
 {
 	const struct track_entries *x = l->f->entries;
+	const struct insn *in;
 
-	if (node == l->jumps)
-		*to = x->list[k];
-	else if (node > l->jumps)
-		*to = x->faults[node - l->faults].to;
-	else
-		*to = l->f->code->insns[node].target;
-	return node >= l->jumps || (is_jump(&l->f->code->insns[node]) && is_inside(l->f, &l->f->code->insns[node]));
+	if (node >= l->jumps) {
+		*to = node == l->jumps ? x->list[k] : x->faults[node - l->faults].to;
+		return true;
+	}
+	in = &l->f->code->insns[node];
+	*to = in->target;
+	return func_is_jump(in) && func_holds(l->f->fn, in->target);
 }
 
 /* Lists the predecessors in two passes: the first counts those of each instruction, the second enters them. Where a
@@ -181,7 +177,7 @@ static void live_transfer(void *ctx, uint32_t node)
 	}
 	for (k = l->first[node]; k < l->first[node + 1]; k++)
 		dataflow_pass(&flags_domain, &l->list, l, l->from[k], &live);
-	if (node && falls_through(&insns[node - 1]))
+	if (node && passes_flags(&insns[node - 1]))
 		dataflow_pass(&flags_domain, &l->list, l, node - 1, &live);
 }
 

@@ -57,12 +57,12 @@ static bool frame_step(struct frame *x, size_t k)
 {
 	const struct insn *in = &x->f->code->insns[k];
 	int64_t depth = x->depth[k], by = 0;
-	bool inside = in->target >= x->f->fn->start && in->target < x->f->fn->end;
+	bool inside = func_holds(x->f->fn, in->target);
 
-	if (!insn_stack_move(x->f->fn->bytes + (in->addr - x->f->fn->start), in, &by))
+	if (!insn_stack_move(func_bytes_of(x->f->fn, in), in, &by))
 		return false;
 	depth += by;
-	if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
+	if (func_is_jump(in)) {
 		if (inside ? !frame_pass(x, func_insn_at(x->f->code, in->target), depth) : depth != 0)
 			return false; /* the rest of this function, elsewhere, may read the frame */
 	}
@@ -70,8 +70,7 @@ static bool frame_step(struct frame *x, size_t k)
 		return false;
 	if (k + 1 == x->f->code->count && (in->flow == FLOW_CALL || in->padding))
 		return true; /* a call that does not return */
-	return in->flow == FLOW_JUMP || in->flow == FLOW_JUMP_IND || in->flow == FLOW_RETURN || in->flow == FLOW_STOP ||
-	       frame_pass(x, k + 1, depth);
+	return !func_falls_through(in) || frame_pass(x, k + 1, depth);
 }
 
 /* Finds the stack pointer before each instruction. Returns false if it is not known everywhere. */
@@ -100,7 +99,7 @@ static bool may_read(const struct frame *x, size_t k, int64_t slot)
 		return false;
 	if (in->move == MOVE_COPY && in->src == ETCH_REG_RSP)
 		return true;
-	if (insn_stack_move(x->f->fn->bytes + (in->addr - x->f->fn->start), in, &by) && by == 8 && in->move == MOVE_NONE &&
+	if (insn_stack_move(func_bytes_of(x->f->fn, in), in, &by) && by == 8 && in->move == MOVE_NONE &&
 	    x->depth[k] < slot + 8 && slot < x->depth[k] + 8)
 		return true; /* a pop */
 	if ((in->base == ETCH_REG_RBP || in->index == ETCH_REG_RBP) && (in->mem == MEM_READ || in->mem == MEM_UPDATE))
@@ -150,26 +149,39 @@ static bool reads_elsewhere(const struct insn *in, int64_t size)
 	return in->base == INSN_PC_REG;
 }
 
+/* Is an instruction a push of a register? */
+static bool is_register_push(const struct track_func *f, const struct insn *in)
+{
+	int64_t by;
+
+	return in->mem == MEM_NONE && in->move == MOVE_NONE && !in->newer && (in->writes >> ETCH_REG_RSP & 1) &&
+	       insn_stack_move(func_bytes_of(f->fn, in), in, &by) && by == -8;
+}
+
+/* Returns how many of the 8 bytes at rsp an instruction overwrites; 0 or less if it does not. */
+static int64_t overwritten_at_top(const struct insn *in)
+{
+	int64_t from = in->disp > 0 ? in->disp : 0;
+	int64_t to = in->disp + (int64_t)in->mem_size < 8 ? in->disp + (int64_t)in->mem_size : 8;
+
+	if (in->mem != MEM_WRITE || in->base != ETCH_REG_RSP || in->index != INSN_NO_REG || in->segment)
+		return 0;
+	return to - from;
+}
+
 bool frame_push_is_overwritten(const struct track_func *f, size_t i)
 {
-	const struct insn *push = &f->code->insns[i], *in;
-	int64_t by, from, to;
+	const struct insn *in;
 	size_t k;
 
-	if (push->mem != MEM_NONE || push->move != MOVE_NONE || push->newer || f->entries->fault_count ||
-	    !(push->writes >> ETCH_REG_RSP & 1) ||
-	    !insn_stack_move(f->fn->bytes + (push->addr - f->fn->start), push, &by) || by != -8)
+	if (f->entries->fault_count || !is_register_push(f, &f->code->insns[i]))
 		return false;
 	for (k = i + 1; k < f->code->count && k <= i + OVERWRITE_REACH; k++) {
 		in = &f->code->insns[k];
 		if (in->flow != FLOW_NEXT || in->newer || in->string || (in->writes >> ETCH_REG_RSP & 1) ||
 		    !reads_elsewhere(in, 8))
 			return false;
-		if (in->mem != MEM_WRITE || in->base != ETCH_REG_RSP || in->index != INSN_NO_REG || in->segment)
-			continue;
-		from = in->disp > 0 ? in->disp : 0;
-		to = in->disp + (int64_t)in->mem_size < 8 ? in->disp + (int64_t)in->mem_size : 8;
-		if (to - from >= 4)
+		if (overwritten_at_top(in) >= 4)
 			return true;
 	}
 	return false;

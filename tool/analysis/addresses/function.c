@@ -205,7 +205,7 @@ static bool target_settle(const struct func *fn, const struct func_code *code, s
 
 	if (k == SIZE_MAX)
 		return false;
-	if (code->insns[k].addr + 1 == in->target && insn_is_locked(fn->bytes + (code->insns[k].addr - fn->start)))
+	if (code->insns[k].addr + 1 == in->target && insn_is_locked(func_bytes_of(fn, &code->insns[k])))
 		in->target = code->insns[k].addr;
 	return code->insns[k].addr == in->target;
 }
@@ -231,7 +231,7 @@ void func_decode(const struct func *fn, struct func_code *out)
 	for (i = 0; i < out->count; i++) {
 		struct insn *in = &out->insns[i];
 
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && in->target >= fn->start && in->target < fn->end)
+		if (func_is_jump(in) && func_holds(fn, in->target))
 			out->whole &= target_settle(fn, out, in);
 	}
 }

@@ -37,6 +37,24 @@ struct func_list {
 };
 #define FUNC_HELD_MOST ((size_t)16 << 20)
 
+/* Does an address lie in a function of its section? */
+static inline bool func_holds(const struct func *fn, uint64_t addr) { return addr >= fn->start && addr < fn->end; }
+
+/* Returns the bytes of an instruction of a function. */
+static inline const uint8_t *func_bytes_of(const struct func *fn, const struct insn *in)
+{
+	return fn->bytes + (in->addr - fn->start);
+}
+
+/* Is the instruction a direct jump or branch? */
+static inline bool func_is_jump(const struct insn *in) { return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH; }
+
+/* May control reach the next instruction? Calls count as returning. */
+static inline bool func_falls_through(const struct insn *in)
+{
+	return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
+}
+
 /* Are the symbols of local functions and objects stripped? If not, every program and library has some, at least those
  * of the compiler's start-up files. */
 bool func_symbols_lost(const struct elf_file *f);

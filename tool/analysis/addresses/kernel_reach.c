@@ -142,15 +142,10 @@ static uint16_t arguments_in(const struct state *s, uint16_t registers)
 	return arguments;
 }
 
-static const uint8_t *bytes_of(const struct func *fn, const struct insn *in)
-{
-	return fn->bytes + (in->addr - fn->start);
-}
-
 static bool leads_out(const struct walk *w, const struct insn *in)
 {
 	return in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND ||
-	       (in->flow == FLOW_JUMP && (in->target < w->fn->start || in->target >= w->fn->end));
+	       (in->flow == FLOW_JUMP && !func_holds(w->fn, in->target));
 }
 
 /* Sets the registers that an instruction other than a call writes, from what it reads. */
@@ -178,7 +173,7 @@ static void result_set(struct state *s, const struct insn *in)
 
 static void insn_take(struct walk *w, struct state *s, const struct insn *in)
 {
-	const uint8_t *bytes = bytes_of(w->fn, in);
+	const uint8_t *bytes = func_bytes_of(w->fn, in);
 	unsigned r;
 
 	if (insn_is_syscall(bytes, in) || leads_out(w, in)) {
@@ -214,11 +209,6 @@ static bool block_join(void *ctx, uint32_t node, const void *state)
 	return state_join(w->at[node], state);
 }
 
-static bool falls_through(const struct insn *in)
-{
-	return in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN && in->flow != FLOW_STOP;
-}
-
 static void block_walk(void *ctx, uint32_t node);
 static const struct dataflow_domain blocks = {.join = block_join, .transfer = block_walk};
 
@@ -233,7 +223,7 @@ static void block_walk(void *ctx, uint32_t node)
 	do {
 		in = &w->code->insns[i];
 		insn_take(w, &s, in);
-		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) {
+		if (func_is_jump(in)) {
 			k = func_insn_at(w->code, in->target);
 			if (k != SIZE_MAX)
 				dataflow_pass(&blocks, &w->list, w, (uint32_t)k, &s);
@@ -242,7 +232,7 @@ static void block_walk(void *ctx, uint32_t node)
 			for (k = 0; k < w->code->count; k++)
 				if (w->entered[k] == BLOCK_BY_TABLE)
 					dataflow_pass(&blocks, &w->list, w, (uint32_t)k, &s);
-		if (!falls_through(in) || ++i == w->code->count)
+		if (!func_falls_through(in) || ++i == w->code->count)
 			return;
 	} while (!w->entered[i]);
 	dataflow_pass(&blocks, &w->list, w, (uint32_t)i, &s);
@@ -255,9 +245,9 @@ static void blocks_find(struct walk *w)
 	for (i = 0; i < w->code->count; i++) {
 		const struct insn *in = &w->code->insns[i];
 
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH) && (to = func_insn_at(w->code, in->target)) != SIZE_MAX)
+		if (func_is_jump(in) && (to = func_insn_at(w->code, in->target)) != SIZE_MAX)
 			w->entered[to] = BLOCK_BY_JUMP;
-		if (!falls_through(in) && i + 1 < w->code->count && !w->entered[i + 1])
+		if (!func_falls_through(in) && i + 1 < w->code->count && !w->entered[i + 1])
 			w->entered[i + 1] = BLOCK_BY_TABLE;
 	}
 }
@@ -352,35 +342,55 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 	return *a;
 }
 
+/* Returns what the kernel may do at a system call. */
+static struct kernel_access syscall_reach(struct known_value number)
+{
+	const struct kernel_store *k;
+
+	if (!number.known)
+		return (struct kernel_access){insn_syscall_arguments(), true};
+	k = kernel_store_numbered(number.value);
+	return k ? (struct kernel_access){insn_syscall_arguments_of(k->arguments), k->in_memory}
+	         : (struct kernel_access){0};
+}
+
+/* Returns what the kernel may do for a function of another module; `first` is its first argument. */
+static struct kernel_access import_reach(const struct kernel_store *k, struct known_value first)
+{
+	if (!kernel_store_is_any(k) || !first.known)
+		return (struct kernel_access){insn_arguments(k->arguments), k->in_memory};
+	k = kernel_store_numbered(first.value);
+	return k ? (struct kernel_access){insn_arguments((uint8_t)(k->arguments << 1)), k->in_memory}
+	         : (struct kernel_access){0};
+}
+
+/* Returns what the kernel may do for a function of the file that begins at an address. */
+static struct kernel_access own_reach(struct kernel_reach *r, uint64_t addr)
+{
+	uint32_t section = elf_section_at(r->imports->file, addr);
+	const struct func *fn = section ? func_find(r->list, section, addr) : NULL;
+
+	return fn && fn->start == addr ? function_reach(r, (size_t)(fn - r->list->funcs)) : (struct kernel_access){0};
+}
+
 struct kernel_access kernel_reach_at(struct kernel_reach *r, struct kernel_caller from, const struct insn *in,
                                      const uint8_t *bytes, struct known_value number, struct known_value first,
                                      bool follow)
 {
 	const struct kernel_store *k;
-	const struct func *fn;
-	uint32_t section;
 
 	if (!r || !r->list)
 		return (struct kernel_access){0};
-	if (insn_is_syscall(bytes, in)) {
-		k = number.known ? kernel_store_numbered(number.value) : NULL;
-		return number.known ? (struct kernel_access){k ? insn_syscall_arguments_of(k->arguments) : 0, k && k->in_memory}
-		                    : (struct kernel_access){insn_syscall_arguments(), true};
-	}
+	if (insn_is_syscall(bytes, in))
+		return syscall_reach(number);
 	k = imports_kernel(r->imports, in);
-	if (kernel_store_is_any(k) && first.known) {
-		k = kernel_store_numbered(first.value);
-		return (struct kernel_access){k ? insn_arguments((uint8_t)(k->arguments << 1)) : 0, k && k->in_memory};
-	}
 	if (k)
-		return (struct kernel_access){insn_arguments(k->arguments), k->in_memory};
+		return import_reach(k, first);
 	if ((in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND) && in->base != INSN_PC_REG)
 		return loaded_reach(r, from);
-	if (!follow || (in->flow != FLOW_CALL && in->flow != FLOW_JUMP))
-		return (struct kernel_access){0};
-	section = elf_section_at(r->imports->file, in->target);
-	fn = section ? func_find(r->list, section, in->target) : NULL;
-	return fn && fn->start == in->target ? function_reach(r, (size_t)(fn - r->list->funcs)) : (struct kernel_access){0};
+	if (follow && (in->flow == FLOW_CALL || in->flow == FLOW_JUMP))
+		return own_reach(r, in->target);
+	return (struct kernel_access){0};
 }
 
 bool kernel_reach_in_memory(struct kernel_reach *r, const struct func *fn, const struct func_code *code)

@@ -7,7 +7,7 @@ bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_
                   unsigned *reg)
 {
 	const struct insn *in = &t->f->code->insns[i];
-	const uint8_t *bytes = t->f->fn->bytes + (in->addr - t->f->fn->start);
+	const uint8_t *bytes = func_bytes_of(t->f->fn, in);
 	unsigned source, shift, bit = insn_setcc_register(bytes, in);
 
 	*reg = bit < REGS ? bit : in->dst;

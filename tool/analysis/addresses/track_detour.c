@@ -122,7 +122,7 @@ static void ways_find(const struct track *t, struct ways *out)
 	for (i = 0; i < c->count; i++) {
 		const struct insn *in = &c->insns[i];
 
-		if ((in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH) || in->callee < 0 || !t->f->entries->ways[in->callee])
+		if (!func_is_jump(in) || in->callee < 0 || !t->f->entries->ways[in->callee])
 			continue;
 		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
 		if (track_detour(t, in, &out->list[out->count].detour))

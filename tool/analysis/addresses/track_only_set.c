@@ -10,7 +10,7 @@
 /* Does an instruction give the register a value that does not depend on the previous one? */
 static bool is_overwritten(const struct track *t, const struct insn *in, unsigned reg)
 {
-	const uint8_t *bytes = t->f->fn->bytes + (in->addr - t->f->fn->start);
+	const uint8_t *bytes = func_bytes_of(t->f->fn, in);
 
 	switch (in->move) {
 	case MOVE_COPY:

@@ -67,14 +67,58 @@ static void places_take(struct addr_value *a, const struct addr_value *from)
 	memcpy(a->more, from->more, sizeof(a->more));
 }
 
+/* Are two values, at most one of which is a constant, made from the same root? */
+static bool same_root(const struct addr_value *a, const struct addr_value *v)
+{
+	if (a->object < 0 || v->object < 0)
+		return a->object < 0 ? v->rooted : a->rooted;
+	return a->rooted && v->rooted && v->root == a->root;
+}
+
+/* Joins two addresses of one object, or one address and a constant, into *a. places: of both; null: not known. */
+static void address_join(struct addr_value *a, const struct addr_value *v, const struct addr_value *places)
+{
+	const struct addr_value old = *a;
+	const bool rooted = same_root(a, v);
+
+	if (a->object < 0)
+		*a = *v;
+	a->exact = old.exact && v->exact && old.object == v->object && old.off == v->off && old.got == v->got;
+	a->got = a->got || v->got;
+	a->beside = old.beside | v->beside;
+	a->rooted = a->exact || rooted;
+	/* Where a loop moves the address on, what it adds to the root is unknown. */
+	if (!a->exact && old.object == v->object && a->rooted && v->off != a->off)
+		a->off = a->root;
+	if (a->exact)
+		a->root = a->off;
+	if (!a->rooted)
+		a->root = a->off = 0;
+	track_places_drop(a);
+	/* For a loop that starts at one place, that start says more than the list of places. */
+	if (places && !a->exact && (!a->rooted || !places->more_count))
+		places_take(a, places);
+}
+
+/* Joins two constants into *a. places: of both; null: not known. */
+static void constant_join(struct addr_value *a, const struct addr_value *v, const struct addr_value *places)
+{
+	a->exact = a->exact && v->exact && a->off == v->off;
+	a->off = a->off == v->off ? a->off : 0;
+	track_places_drop(a);
+	if (places && !a->exact)
+		places_take(a, places);
+	a->choice |= v->choice;
+}
+
 bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a, const struct addr_value *v)
 {
 	struct addr_value old = *a, places;
-	bool joined;
+	const struct addr_value *joined;
 
 	if (same_address(a, v))
 		return false;
-	joined = track_places_join(a, v, &places);
+	joined = track_places_join(a, v, &places) ? &places : NULL;
 	if (a->object >= 0 && v->object >= 0 && a->object != v->object) {
 		if (!track_only_set(t, insn, reg)) {
 			met_add(t, insn, a);
@@ -82,30 +126,9 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 		}
 		*a = nothing;
 	} else if (a->object >= 0 || v->object >= 0) {
-		if (a->object < 0)
-			*a = *v;
-		a->exact = old.exact && v->exact && old.object == v->object && old.off == v->off && old.got == v->got;
-		a->got = a->got || v->got;
-		a->beside = old.beside | v->beside;
-		a->rooted = a->exact || (a->rooted && (v->object < 0 || old.object < 0 || (v->rooted && v->root == a->root)));
-		/* Where a loop moves the address on, what it adds to the root is unknown. */
-		if (!a->exact && old.object == v->object && a->rooted && v->off != a->off)
-			a->off = a->root;
-		if (a->exact)
-			a->root = a->off;
-		if (!a->rooted)
-			a->root = a->off = 0;
-		track_places_drop(a);
-		/* For a loop that starts at one place, that start says more than the list of places. */
-		if (joined && !a->exact && (!a->rooted || !places.more_count))
-			places_take(a, &places);
+		address_join(a, v, joined);
 	} else {
-		a->exact = a->exact && v->exact && a->off == v->off;
-		a->off = a->off == v->off ? a->off : 0;
-		track_places_drop(a);
-		if (joined && !a->exact)
-			places_take(a, &places);
-		a->choice |= v->choice;
+		constant_join(a, v, joined);
 	}
 	return !same_address(a, &old);
 }
@@ -181,7 +204,7 @@ static void leaders_find(const struct track_func *f, uint8_t *leader)
 	for (i = 0; i < c->count; i++) {
 		const struct insn *in = &c->insns[i];
 
-		if (in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH)
+		if (func_is_jump(in))
 			leader_mark(c, leader, in->target);
 		if (in->flow != FLOW_NEXT && in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND)
 			leader[i + 1] = 1;
@@ -308,7 +331,7 @@ static void block_transfer(void *ctx, uint32_t b)
 		if (t->f->entries->pad_count && (c->insns[i].flow == FLOW_CALL || c->insns[i].flow == FLOW_CALL_IND))
 			pad_pass(t, &c->insns[i], &s);
 	}
-	if (last->flow == FLOW_JUMP || last->flow == FLOW_BRANCH) {
+	if (func_is_jump(last)) {
 		size_t to = func_insn_at(c, last->target);
 
 		if (to != SIZE_MAX) {
@@ -322,8 +345,7 @@ static void block_transfer(void *ctx, uint32_t b)
 			detour_pass(t, last, &s);
 		}
 	}
-	if (last->flow != FLOW_JUMP && last->flow != FLOW_JUMP_IND && last->flow != FLOW_RETURN &&
-	    last->flow != FLOW_STOP && b + 1 < t->block_count)
+	if (func_falls_through(last) && b + 1 < t->block_count)
 		block_pass(t, b + 1, &s);
 }
 

@@ -11,7 +11,7 @@
 
 static const uint8_t *bytes_of(const struct track *t, size_t i)
 {
-	return t->f->fn->bytes + (t->f->code->insns[i].addr - t->f->fn->start);
+	return func_bytes_of(t->f->fn, &t->f->code->insns[i]);
 }
 
 /* Sets which bytes of its object a use is about. `placed`: it is about place number k of v. */
@@ -20,7 +20,10 @@ static void use_place(struct use *u, const struct addr_value *v, bool placed, un
 	u->off_known = v->exact || placed;
 	u->indexed = !u->off_known && v->rooted;
 	u->beside = v->beside;
-	u->off = u->off_known ? v->off : v->rooted ? v->root : 0;
+	if (u->off_known)
+		u->off = v->off;
+	else
+		u->off = v->rooted ? v->root : 0;
 	if (k)
 		u->off = track_moved(u->off, v->more[k - 1]);
 }
@@ -105,30 +108,43 @@ void track_pointers_age(struct addr_state *s, int32_t object)
 			s->ptr[r].doubt = DOUBT_STALE;
 }
 
+/* Returns the loaded pointer that an instruction brings into its destination. v and slot are as for pointers_apply().
+ */
+static struct loaded pointer_result(const struct addr_state *s, const struct insn *in, const struct addr_value *v,
+                                    bool slot)
+{
+	struct loaded result = no_pointer;
+	unsigned r, from = REGS;
+
+	switch (in->move) {
+	case MOVE_COPY: return s->ptr[in->src];
+	case MOVE_IMM: return no_pointer;
+	case MOVE_LOAD:
+		if (v->object < 0 || slot || in->mem != MEM_READ || in->mem_size != 8)
+			return no_pointer;
+		return (struct loaded){v->object, v->exact && !in->segment ? DOUBT_NONE : DOUBT_PLACE, v->got, v->off};
+	default: break;
+	}
+	/* Anything else makes another value of a pointer that it reads. */
+	for (r = 0; r < REGS; r++)
+		if ((in->reads >> r & 1) && s->ptr[r].object >= 0)
+			from = r;
+	if (in->move == MOVE_ADDRESS && in->base < REGS && s->ptr[in->base].object >= 0)
+		from = in->base;
+	if (from < REGS) {
+		result = s->ptr[from];
+		result.doubt = DOUBT_CHANGED;
+	}
+	return result;
+}
+
 /* Updates the loaded pointers in the registers. v is what the memory operand refers to; `slot` says that it is a GOT
  * slot. */
 static void pointers_apply(struct addr_state *s, const struct insn *in, const struct addr_value *v, bool slot)
 {
-	struct loaded result = no_pointer;
+	const struct loaded result = pointer_result(s, in, v, slot);
 	unsigned r;
 
-	for (r = 0; r < REGS; r++)
-		if ((in->reads >> r & 1) && s->ptr[r].object >= 0) {
-			result = s->ptr[r];
-			result.doubt = DOUBT_CHANGED;
-		}
-	if (in->move == MOVE_COPY) {
-		result = s->ptr[in->src];
-	} else if (in->move == MOVE_ADDRESS && in->base < REGS && s->ptr[in->base].object >= 0) {
-		result = s->ptr[in->base];
-		result.doubt = DOUBT_CHANGED;
-	} else if (in->move == MOVE_LOAD) {
-		result = no_pointer;
-		if (v->object >= 0 && !slot && in->mem == MEM_READ && in->mem_size == 8)
-			result = (struct loaded){v->object, v->exact && !in->segment ? DOUBT_NONE : DOUBT_PLACE, v->got, v->off};
-	} else if (in->move == MOVE_IMM) {
-		result = no_pointer;
-	}
 	for (r = 0; r < REGS; r++)
 		if (in->writes >> r & 1)
 			s->ptr[r] = r == 4 ? no_pointer : result;
@@ -149,7 +165,7 @@ bool track_is_switch(const struct addr_state *s, const struct insn *in)
 static void tables_apply(const struct track *t, struct addr_state *s, const struct insn *in)
 {
 	const struct track_entries *x = t->f->entries;
-	const uint8_t *bytes = t->f->fn->bytes + (in->addr - t->f->fn->start);
+	const uint8_t *bytes = func_bytes_of(t->f->fn, in);
 	uint8_t part = TABLE_NONE;
 	unsigned r, reads = 0;
 
@@ -259,7 +275,7 @@ size_t track_fault_from(const struct track_entries *x, uint64_t addr)
 	return SEARCH(x->fault_count, i, x->faults[i].insn < addr);
 }
 
-bool track_is_outside(const struct track *t, uint64_t addr) { return addr < t->f->fn->start || addr >= t->f->fn->end; }
+bool track_is_outside(const struct track *t, uint64_t addr) { return !func_holds(t->f->fn, addr); }
 
 /* Reports escapes through fixups in other functions, which get all registers. */
 static void faults_leave(struct track *t, struct addr_state *s, size_t i)
@@ -337,37 +353,48 @@ static struct mem_operand operand_find(struct track *t, const struct addr_state 
 	return o;
 }
 
+/* Does the work of operand_use() for an operand that is a GOT slot. */
+static struct addr_value slot_use(struct track *t, const struct addr_state *s, size_t i, const struct mem_operand *o)
+{
+	const struct insn *in = &t->f->code->insns[i];
+
+	if (in->no_escape)
+		return nothing;
+	if (in->move == MOVE_LOAD)
+		return o->v;
+	if (in->move == MOVE_SUM_LOAD)
+		return track_sum_load(s, in, &o->v);
+	if (in->newer && in->copies)
+		escape_report(t, i, &o->v, true);
+	else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
+		use_report(t, i, USE_ESCAPE, &o->v, false);
+	return nothing;
+}
+
 /* Reports the use of a memory operand. Returns the address that the instruction loads or computes into a register by
  * it. */
 static struct addr_value operand_use(struct track *t, const struct addr_state *s, size_t i, const struct mem_operand *o)
 {
 	const struct insn *in = &t->f->code->insns[i];
 
-	if (o->slot) {
-		if (in->no_escape)
-			return nothing;
-		if (in->move == MOVE_LOAD)
-			return o->v;
-		if (in->move == MOVE_SUM_LOAD)
-			return track_sum_load(s, in, &o->v);
-		if (in->newer && in->copies)
-			escape_report(t, i, &o->v, true);
-		else if (in->mem != MEM_ADDRESS || in->move == MOVE_ADDRESS)
-			use_report(t, i, USE_ESCAPE, &o->v, false);
-	} else if (o->v.object >= 0) {
-		if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
-			use_report(t, i, USE_CALL, &o->v, o->in_register);
-		else if (in->mem == MEM_READ)
-			use_report(t, i, USE_READ, &o->v, o->in_register);
-		else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
-			use_report(t, i, USE_STORE, &o->v, o->in_register);
-		else if (in->move == MOVE_ADDRESS && !in->no_escape)
-			return o->v;
-		else if (in->newer && in->copies && !in->no_escape) /* copied to a register that is not followed */
-			escape_report(t, i, &o->v, true);
-		else if (!in->padding && !in->no_escape && (in->writes || in->newer))
-			use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a lea of fewer than 64 bits truncates it */
-	}
+	if (o->slot)
+		return slot_use(t, s, i, o);
+	if (o->v.object < 0)
+		return nothing;
+	if (in->flow == FLOW_CALL_IND || in->flow == FLOW_JUMP_IND)
+		use_report(t, i, USE_CALL, &o->v, o->in_register);
+	else if (in->mem == MEM_READ)
+		use_report(t, i, USE_READ, &o->v, o->in_register);
+	else if (in->mem == MEM_WRITE || in->mem == MEM_UPDATE)
+		use_report(t, i, USE_STORE, &o->v, o->in_register);
+	else if (in->no_escape)
+		return nothing;
+	else if (in->move == MOVE_ADDRESS)
+		return o->v;
+	else if (in->newer && in->copies) /* copied to a register that is not followed */
+		escape_report(t, i, &o->v, true);
+	else if (!in->padding && (in->writes || in->newer))
+		use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a lea of fewer than 64 bits truncates it */
 	return nothing;
 }
 
@@ -526,6 +553,20 @@ static bool captures_pointer(const struct track *t, const struct addr_state *s, 
 	return t->reporting && r < REGS && frame_slot_is_variable(t->f, i);
 }
 
+/* Reports escapes of the addresses in `data`, the registers that instruction i reads without merely moving them. */
+static void data_leave(struct track *t, struct addr_state *s, size_t i, uint16_t data)
+{
+	const struct insn *in = &t->f->code->insns[i];
+
+	if (insn_is_syscall(bytes_of(t, i), in)) {
+		arguments_leave(t, s, i, data, 0, t->reporting && holds_address(s) ? kernel_registers(t, s, i) : 0);
+		return;
+	}
+	if (insn_only_compares(bytes_of(t, i), in) || (t->reporting && data && frame_push_is_overwritten(t->f, i)))
+		return;
+	leave(t, s, i, data, captures_pointer(t, s, i) ? data : 0);
+}
+
 void track_insn(struct track *t, struct addr_state *s, size_t i)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -547,10 +588,7 @@ void track_insn(struct track *t, struct addr_state *s, size_t i)
 	made = track_choice(t, s, i, &data, &chosen, &chosen_in);
 	if (insn_replaces_part(bytes_of(t, i), in))
 		data &= (uint16_t)~in->writes;
-	if (insn_is_syscall(bytes_of(t, i), in))
-		arguments_leave(t, s, i, data, 0, t->reporting && holds_address(s) ? kernel_registers(t, s, i) : 0);
-	else if (!insn_only_compares(bytes_of(t, i), in) && !(t->reporting && data && frame_push_is_overwritten(t->f, i)))
-		leave(t, s, i, data, captures_pointer(t, s, i) ? data : 0);
+	data_leave(t, s, i, data);
 	pointers_apply(s, in, &mem.v, mem.slot);
 	choice = in->move == MOVE_NONE && (insn_makes_choice(bytes_of(t, i), in) || reads_choice(s, in));
 	for (r = 0; r < REGS; r++)
