@@ -127,12 +127,41 @@ static bool is_spill(const struct insn *in, uint16_t saved)
 	       is_one(saved);
 }
 
+/* Sets the kind of an operation that does not fail. `by` is what the instruction adds to rsp. */
+static void op_classify(struct continuation_walk *c, const struct insn *in, int64_t by, struct op *out)
+{
+	const bool plain = in->move == MOVE_NONE; /* it may be a push or a pop */
+	const uint16_t saved = in->reads & (uint16_t)~mask_of(STACK);
+
+	out->kind = OP_OTHER;
+	if (in->padding) {
+		out->writes = out->uses = 0;
+	} else if ((in->flow == FLOW_JUMP_IND || in->flow == FLOW_CALL_IND) && in->mem == MEM_NONE) {
+		out->kind = OP_JUMP;
+		out->uses = 0;
+	} else if (in->move == MOVE_COPY && in->src < 16) {
+		out->kind = OP_COPY;
+		out->uses = 0;
+	} else if (in->move == MOVE_ADDRESS && in->base == INSN_PC_REG) {
+		out->target = in->addr + in->len + (uint64_t)in->disp;
+		out->kind = space_at(&c->w->out->space, out->target) ? OP_LABEL : OP_OTHER;
+	} else if (in->move == MOVE_LOAD && is_on_stack(in)) {
+		out->kind = OP_LOAD;
+	} else if (by == 8 && plain && is_one(out->writes)) { /* a pop */
+		out->kind = OP_LOAD;
+		out->dst = (uint8_t)__builtin_ctz(out->writes);
+	} else if (is_spill(in, saved) || (by == -8 && plain && in->mem == MEM_NONE && is_one(saved))) {
+		out->spills = true;
+		out->src = (uint8_t)__builtin_ctz(saved);
+		out->uses = 0;
+	}
+}
+
 static void op_make(struct continuation_walk *c, const struct code_section *s, uint64_t addr, struct op *out)
 {
 	const uint8_t *bytes = s->bytes + (addr - s->addr);
 	struct insn in;
 	int64_t by = 0;
-	uint16_t saved;
 
 	*out = (struct op){.addr = addr, .kind = OP_FAILS};
 	if (!insn_decode(bytes, s->size - (addr - s->addr), addr, &in))
@@ -148,29 +177,7 @@ static void op_make(struct continuation_walk *c, const struct code_section *s, u
 	    in.writes & mask_of(STACK))
 		return;
 	out->moves = (int32_t)by;
-	out->kind = OP_OTHER;
-	saved = in.reads & (uint16_t)~mask_of(STACK);
-	if (in.padding) {
-		out->writes = out->uses = 0;
-	} else if ((in.flow == FLOW_JUMP_IND || in.flow == FLOW_CALL_IND) && in.mem == MEM_NONE) {
-		out->kind = OP_JUMP;
-		out->uses = 0;
-	} else if (in.move == MOVE_COPY && in.src < 16) {
-		out->kind = OP_COPY;
-		out->uses = 0;
-	} else if (in.move == MOVE_ADDRESS && in.base == INSN_PC_REG) {
-		out->target = addr + in.len + (uint64_t)in.disp;
-		out->kind = space_at(&c->w->out->space, out->target) ? OP_LABEL : OP_OTHER;
-	} else if (in.move == MOVE_LOAD && is_on_stack(&in)) {
-		out->kind = OP_LOAD;
-	} else if (by == 8 && in.move == MOVE_NONE && is_one(out->writes)) { /* pop */
-		out->kind = OP_LOAD;
-		out->dst = (uint8_t)__builtin_ctz(out->writes);
-	} else if (is_spill(&in, saved) || (by == -8 && in.move == MOVE_NONE && in.mem == MEM_NONE && is_one(saved))) {
-		out->spills = true;
-		out->src = (uint8_t)__builtin_ctz(saved);
-		out->uses = 0;
-	}
+	op_classify(c, &in, by, out);
 }
 
 /* Returns the instruction at an address, or null if it is no code, or described by an FDE. */

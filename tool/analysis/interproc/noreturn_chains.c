@@ -39,15 +39,20 @@ static void chain_close(struct chain *c)
 	free(c->in);
 }
 
+/* Returns the stack of the code ranges of a size. */
+static uint32_t *stack_of(struct chain *c, uint64_t size)
+{
+	if (size > UINT32_MAX)
+		return &c->stacks[CLASSES - 1];
+	return &c->stacks[size ? 31 - (unsigned)__builtin_clz((uint32_t)size) : 0];
+}
+
 /* Puts a code range on the worklist, unless it is known to be noreturn or cannot become so. */
 static void chain_add(struct chain *c, uint32_t i)
 {
 	const struct code_range *p = &c->w->ranges.list[i];
 	const struct range_state *s = &c->w->state[i];
-	uint64_t size = p->end - p->start;
-	uint32_t *stack = &c->stacks[size > UINT32_MAX ? CLASSES - 1
-	                             : size            ? 31 - (unsigned)__builtin_clz((uint32_t)size)
-	                                               : 0];
+	uint32_t *stack = stack_of(c, p->end - p->start);
 
 	if (c->waits[i] || c->stops[i] || s->noreturn || s->run || s->settling != SETTLING || p->plt || p->outermost ||
 	    call_resumes(p))

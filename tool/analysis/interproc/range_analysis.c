@@ -260,6 +260,20 @@ static bool is_prologue_at(const struct code_range *p, uint64_t addr)
 	return addr % FUNCTION_ALIGN == 0 && insn_is_frame_prologue(p->bytes + (addr - p->start), p->end - addr);
 }
 
+/* Does an edge of such code lead where no edge of a function does? `word`: the address is a mere word of data. */
+static bool edge_is_wrong(const struct flow_edge *x, const struct code_range *to, bool entry, bool word)
+{
+	if (!to)
+		return word && entry && x->target % FUNCTION_ALIGN;
+	return !to->inferred || (word && entry && to->start != x->target && !is_prologue_at(to, x->target));
+}
+
+/* Does an edge in the state of an entry lead to known code or to a function with a frame pointer? */
+static bool leads_to_code(const struct work *w, const struct flow_edge *x, const struct code_range *to)
+{
+	return is_prologue_at(to, x->target) || w->state[to - w->env.ranges].evidence & EVIDENCE_LED;
+}
+
 /*
  * Judges code of which only the address is taken (is_only_referred()); returns false if it is a function. Then it has
  * to end as one on all paths, and its edges may lead only to other inferred code or to starts of functions. Otherwise
@@ -271,28 +285,26 @@ static bool may_be_data(const struct work *w, struct flow *f)
 {
 	const struct range_state *s = &w->state[f->in.number];
 	bool ends = f->found.exits_balanced, word = s->evidence & EVIDENCE_WORD;
-	bool framed = insn_is_frame_prologue(f->in.range->bytes, f->in.range->end - f->in.range->start);
+	uint64_t size = f->in.range->end - f->in.range->start;
+	bool framed = insn_is_frame_prologue(f->in.range->bytes, size);
 	size_t i;
 
 	if (f->found.broken || f->found.exit_sp_unknown || f->found.returns_unbalanced || f->found.exit_sp_mismatch)
 		return true;
-	if (s->was_empty && f->in.range->end - f->in.range->start == 1 && f->found.edge_count)
+	if (s->was_empty && size == 1 && f->found.edge_count)
 		return true; /* it was judged to be data before, and has been cut to one byte since */
 	for (i = 0; i < f->found.edge_count; i++) {
-		const struct code_range *to = range_at(f->in.env, f->found.edges[i].target);
-		bool entry = state_is_entry(&f->found.edges[i].state);
-		bool leads = to && is_prologue_at(to, f->found.edges[i].target);
+		const struct flow_edge *x = &f->found.edges[i];
+		const struct code_range *to = range_at(f->in.env, x->target);
+		bool entry = state_is_entry(&x->state);
 
-		if (to && (!to->inferred || (word && entry && to->start != f->found.edges[i].target && !leads)))
+		if (edge_is_wrong(x, to, entry, word))
 			return true;
-		if (!to && word && entry && f->found.edges[i].target % FUNCTION_ALIGN)
-			return true;
-		leads |= to && (w->state[to - f->in.env->ranges].evidence & EVIDENCE_LED);
-		ends |= entry && (!word || (to ? leads : framed));
+		ends |= entry && (!word || (to ? leads_to_code(w, x, to) : framed));
 	}
 	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
 	ends |= !word && !f->found.may_return && !f->found.edge_count &&
-	        (flow_begins(f) || code_is_sigreturn(f->in.range->bytes, f->in.range->end - f->in.range->start));
+	        (flow_begins(f) || code_is_sigreturn(f->in.range->bytes, size));
 	return !ends;
 }
 
@@ -451,11 +463,24 @@ static void range_run(struct worker *o, uint32_t number, size_t in)
 	emit_rows(&o->emit, f, &s->rows);
 }
 
+/* Does a code range that is taken for a function turn out to use a frame that it did not set up? Only where nothing but
+ * references to its address and jumps show that code is there. */
+static bool is_framed_after_all(const struct work *w, uint32_t number, struct flow *f)
+{
+	const struct range_state *s = &w->state[number];
+
+	if (!w->ranges.list[number].inferred || s->frame >= FRAME_HANDLER || s->is_callee ||
+	    s->evidence & EVIDENCE_PLACED || range_is_tried(s) || f->in.start == START_PART)
+		return false;
+	if (range_is_continuation(s) || frames_known(&w->env, s) || has_own_stack(f))
+		return false;
+	return flow_begins_framed(f) || jumps_to_part(w, f);
+}
+
 /* Changes the assumption that the results contradict, one at a time. Returns false if all of them hold. */
 static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 {
 	struct work *w = o->w;
-	const struct code_range *p = &w->ranges.list[number];
 	struct range_state *s = &w->state[number];
 	struct flow *f = &o->flow;
 
@@ -466,9 +491,7 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	if ((!(s->entered & ENTRY_CALLED) && pushed_find(f, &o->emit)) || handler_fails(s, f) ||
 	    entry_refuted(o, number, referred))
 		return true;
-	if (p->inferred && s->frame < FRAME_HANDLER && !s->is_callee && !(s->evidence & EVIDENCE_PLACED) &&
-	    !range_is_tried(s) && f->in.start != START_PART && !range_is_continuation(s) && !frames_known(&w->env, s) &&
-	    !has_own_stack(f) && (flow_begins_framed(f) || jumps_to_part(w, f))) {
+	if (is_framed_after_all(w, number, f)) {
 		s->kind = RANGE_PART;
 		s->relaxed_rules = f->in.relaxed = false;
 		s->frame = f->found.broken || (s->evidence & EVIDENCE_WORD) ? FRAME_TABLE : FRAME_OTHER;
@@ -482,7 +505,7 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 		f->in.pushed = 0;
 		return true;
 	}
-	if (trial_advance(p, s, f))
+	if (trial_advance(&w->ranges.list[number], s, f))
 		return true;
 	if (f->found.left_over && !f->in.unproven) { /* last, since it goes by the states that are kept */
 		f->in.unproven = f->found.called;

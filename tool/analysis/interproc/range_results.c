@@ -89,6 +89,28 @@ static uint64_t reached_end(struct flow *f)
 	return end + padding_size(NULL, p->bytes + (end - p->start), p->end - end, end, NULL);
 }
 
+/* Does the instruction of a step depend on bytes past the extent of the flow? It does not if it neither refers to them
+ * nor, as the last one, falls through to them. */
+static bool step_is_cut_neutral(const struct flow *f, size_t i)
+{
+	const struct step *in = &f->steps[i];
+	bool last = f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED);
+	uint64_t to = (uint64_t)in->imm - f->in.range->start;
+
+	switch (in->flow) {
+	case FLOW_NEXT:
+	case FLOW_CALL_IND: return !last;
+	case FLOW_BRANCH:
+	case FLOW_CALL:
+		if (last)
+			return false;
+		break;
+	case FLOW_JUMP: break;
+	default: return true;
+	}
+	return to < f->found.extent || to >= f->in.range->end - f->in.range->start;
+}
+
 /*
  * An open code range, whose end is unknown, is analysed up to the next code range, then cut where its flow ended.
  * Returns true if analysing it again after the cut would yield the same results: its last instruction does not fall
@@ -96,7 +118,6 @@ static uint64_t reached_end(struct flow *f)
  */
 static bool is_cut_neutral(const struct flow *f)
 {
-	uint64_t size = f->in.range->end - f->in.range->start;
 	size_t i;
 
 	if (!f->in.range->open || !f->found.extent || f->found.broken || f->found.edge_count || f->in.fixup_count ||
@@ -105,23 +126,9 @@ static bool is_cut_neutral(const struct flow *f)
 	for (i = 0; i < f->jump_count; i++)
 		if (f->jumps[i].table || !state_is_entry(&f->jumps[i].state))
 			return false;
-	for (i = 0; i < f->step_count; i++) {
-		const struct step *in = &f->steps[i];
-		bool last = f->step_at[i] + in->len == f->found.extent && (f->seen[i] & FLOW_WALKED);
-		uint64_t to = (uint64_t)in->imm - f->in.range->start;
-
-		if (in->flow == FLOW_NEXT) { /* the usual case */
-			if (last)
-				return false;
-			continue;
-		}
-		if (last && in->flow != FLOW_JUMP && in->flow != FLOW_JUMP_IND && in->flow != FLOW_RETURN &&
-		    in->flow != FLOW_STOP)
+	for (i = 0; i < f->step_count; i++)
+		if (!step_is_cut_neutral(f, i))
 			return false;
-		if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && to >= f->found.extent &&
-		    to < size)
-			return false;
-	}
 	return true;
 }
 

@@ -27,6 +27,13 @@ static bool edges_confirmed(const struct range_state *s, const struct edge *x, c
 	return true;
 }
 
+/* Is the sum of the edges into a code range another one than before, and may its results change by that? A part starts
+ * from the states of its edges, and the rows compared here contain only part of a state. */
+static bool edges_matter(const struct range_state *s, uint64_t sum, const struct edge *x, const struct edge *end)
+{
+	return sum != s->edges_seen && (s->kind != RANGE_FUNCTION || s->run || !edges_confirmed(s, x, end));
+}
+
 /* Marks code ranges whose incoming edges have changed, unless their rows confirm the new states. */
 static void edges_apply(struct work *w)
 {
@@ -50,8 +57,7 @@ static void edges_apply(struct work *w)
 		next = k < n ? list[k].target : UINT64_MAX;
 		if (sum == s->edges_seen && !s->run)
 			continue;
-		/* A part starts from the states of its edges, and the rules compared here contain only part of a state. */
-		if (sum != s->edges_seen && (s->kind != RANGE_FUNCTION || s->run || !edges_confirmed(s, list + from, list + k)))
+		if (edges_matter(s, sum, list + from, list + k))
 			s->run |= RUN_NEWS;
 		else if (s->run && k > from)
 			s->run |= RUN_EDGES;

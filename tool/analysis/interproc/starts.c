@@ -104,47 +104,67 @@ static bool is_label(const struct work *w, const struct elf_section *s, uint64_t
 	return k != NO_RANGE && w->ranges.list[k].start != word;
 }
 
+/* Takes the addends of the relocations in section i as evidence. */
+static void evidence_addends(struct work *w, uint32_t i)
+{
+	struct error ignored;
+	long n = elf_relocs_count(w->file, i, &ignored), j;
+
+	for (j = 0; j < n; j++) {
+		struct elf_reloc r = elf_reloc_at(w->file, i, j);
+		uint32_t k;
+
+		if (r.type != R_X86_64_RELATIVE && r.type != R_X86_64_IRELATIVE)
+			continue;
+		k = range_number(&w->env, (uint64_t)r.addend & ~(FLOW_EXTERN | FLOW_SLOT));
+		if (k != NO_RANGE && w->ranges.list[k].start == (uint64_t)r.addend)
+			w->state[k].evidence |= EVIDENCE_FUNCTION;
+	}
+}
+
+/* Takes the words of a section as evidence. */
+static void evidence_words(struct work *w, const struct elf_section *s)
+{
+	uint64_t at, word;
+	uint32_t k;
+
+	for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
+		memcpy(&word, s->data + at, 8);
+		if (word - w->env.index_base >= w->env.index_span)
+			continue;
+		k = range_number(&w->env, word);
+		if (k != NO_RANGE && w->ranges.list[k].start == word && !is_label(w, s, at - 8) && !is_label(w, s, at + 8))
+			w->state[k].evidence |= EVIDENCE_FUNCTION;
+	}
+}
+
+/* May a section of data hold addresses as plain words? */
+static bool has_words(const struct work *w, const struct elf_section *s)
+{
+	switch (s->sh.sh_type) {
+	case SHT_PROGBITS:
+	case SHT_INIT_ARRAY:
+	case SHT_FINI_ARRAY:
+	case SHT_PREINIT_ARRAY: return !section_is_own(w, s);
+	default: return false;
+	}
+}
+
 /* Takes the start of a code range in data as evidence: as the addend of a relocation, or as a plain word. */
 void evidence_data(struct work *w)
 {
 	const struct elf_file *f = w->file;
 	uint32_t i;
-	uint64_t at, word;
 
-	for (i = 1; i < f->section_count; i++) {
+	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
 		const struct elf_section *s = &f->sections[i];
-		uint32_t k;
 
-		if (elf_is_object(f) || !s->data || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
+		if (!s->data || !(s->sh.sh_flags & SHF_ALLOC) || (s->sh.sh_flags & SHF_EXECINSTR))
 			continue;
-		if (s->sh.sh_type == SHT_RELA) {
-			struct error ignored;
-			long n = elf_relocs_count(f, i, &ignored), j;
-
-			for (j = 0; j < n; j++) {
-				struct elf_reloc r = elf_reloc_at(f, i, j);
-
-				k = r.type == R_X86_64_RELATIVE || r.type == R_X86_64_IRELATIVE
-				        ? range_number(&w->env, (uint64_t)r.addend & ~(FLOW_EXTERN | FLOW_SLOT))
-				        : NO_RANGE;
-				if (k != NO_RANGE && w->ranges.list[k].start == (uint64_t)r.addend)
-					w->state[k].evidence |= EVIDENCE_FUNCTION;
-			}
-			continue;
-		}
-		if (section_is_own(w, s))
-			continue;
-		if (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_INIT_ARRAY && s->sh.sh_type != SHT_FINI_ARRAY &&
-		    s->sh.sh_type != SHT_PREINIT_ARRAY)
-			continue;
-		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
-			memcpy(&word, s->data + at, 8);
-			if (word - w->env.index_base >= w->env.index_span)
-				continue;
-			k = range_number(&w->env, word);
-			if (k != NO_RANGE && w->ranges.list[k].start == word && !is_label(w, s, at - 8) && !is_label(w, s, at + 8))
-				w->state[k].evidence |= EVIDENCE_FUNCTION;
-		}
+		if (s->sh.sh_type == SHT_RELA)
+			evidence_addends(w, i);
+		else if (has_words(w, s))
+			evidence_words(w, s);
 	}
 }
 

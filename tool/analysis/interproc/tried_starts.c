@@ -135,7 +135,9 @@ static enum verdict start_try(const struct work *w, struct flow *f, const struct
 		ending_judge(&x, &f->found.edges[i].state);
 	if (x.wrong || f->found.broken || (f->found.edge_count && !x.some))
 		return START_REFUTED;
-	return !x.some ? START_SILENT : x.foreign ? START_FOREIGN : START_PROVEN;
+	if (!x.some)
+		return START_SILENT;
+	return x.foreign ? START_FOREIGN : START_PROVEN;
 }
 
 /* Whether an instruction has been found that copies the rbp of the start to rsp. */
@@ -181,17 +183,18 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 	uint64_t at = start;
 	bool after = true, called = false, filler;
 	struct step in;
-	size_t padded;
 
 	if (!s->flow.cache)
 		s->flow.cache = step_cache_new();
 	while (at < end) {
 		const uint8_t *bytes = p->bytes + (at - p->start);
+		size_t padded = 0;
 
 		filler = called;
-		padded = after    ? padding_size(s->flow.cache, bytes, end - at, at, &filler)
-		         : called ? padding_after_call(bytes, end - at, at, FUNCTION_ALIGN)
-		                  : 0;
+		if (after)
+			padded = padding_size(s->flow.cache, bytes, end - at, at, &filler);
+		else if (called)
+			padded = padding_after_call(bytes, end - at, at, FUNCTION_ALIGN);
 		if (padded) {
 			at += padded;
 			if (!framed && at < end && filler && at % FUNCTION_ALIGN == 0)
