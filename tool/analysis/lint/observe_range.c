@@ -480,13 +480,19 @@ static bool leaves_section(const struct flow *f, uint64_t off, const struct step
 	       target - c->addr >= c->size && !is_relocated(f, off, in->len);
 }
 
+/* Returns the section of a target that is no code; 0 if it is in none, or if that is not known. */
+static uint32_t section_of(const struct elf_file *file, uint64_t target)
+{
+	if (target & FLOW_EXTERN)
+		return file->symbols[target & ~FLOW_EXTERN].section;
+	return elf_is_object(file) ? 0 : elf_section_at(file, target);
+}
+
 /* Adds ETCH-F003: the target of a direct call or jump at `off` is no code. */
 static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct elf_file *file = o->f->in.env->file;
-	uint32_t section = target & FLOW_EXTERN  ? file->symbols[target & ~FLOW_EXTERN].section
-	                   : elf_is_object(file) ? 0
-	                                         : elf_section_at(file, target);
+	uint32_t section = section_of(file, target);
 	char insn[DESCRIPTION_MOST], to[DESCRIPTION_MOST];
 	struct finding *x;
 
@@ -652,6 +658,25 @@ static void pushed_look(struct observe *o)
 	OBSERVE_FACT_AT(o, x, off, "here", "%s", insn);
 }
 
+/* May a pass over the states find anything? It costs as much as making the rows. */
+static bool wants_stack_pass(const struct observe *o)
+{
+	const struct flow *f = o->f;
+
+	return f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown || o->stack ||
+	       exits_with_frame(f) || loses_frame(f);
+}
+
+/* Is the assumed state at the start of a code range certain? */
+static bool is_certain(const struct flow *f)
+{
+	const struct code_range *p = f->in.range;
+
+	if (f->in.pushed || f->found.replaces_sp || p->outermost)
+		return false;
+	return p->fde >= 0 || (p->named && f->in.start != START_PART);
+}
+
 void observe_range(struct flow *f, struct findings *out)
 {
 	const struct code_range *p = f->in.range;
@@ -668,8 +693,7 @@ void observe_range(struct flow *f, struct findings *out)
 		return;
 	if (elf_is_object(f->in.env->file))
 		o.base = c->addr;
-	o.certain = !f->in.pushed && !f->found.replaces_sp && !p->outermost &&
-	            (p->fde >= 0 || (p->named && f->in.start != START_PART));
+	o.certain = is_certain(f);
 	fresh = f->found.insn_count;
 	visited = steps_look(&o, any_missing(f));
 	if (o.certain)
@@ -677,8 +701,7 @@ void observe_range(struct flow *f, struct findings *out)
 	pushed_look(&o);
 	if (visited != walked)
 		overlaps_look(&o);
-	if (f->found.returns_unbalanced || f->found.exit_sp_mismatch || f->found.exit_sp_unknown || o.stack ||
-	    exits_with_frame(f) || loses_frame(f))
+	if (wants_stack_pass(&o))
 		observe_stack(&o);
 	if (o.flag)
 		observe_flag(&o);

@@ -99,8 +99,10 @@ static bool is_other(struct value v, unsigned r)
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
 	const struct code_range *p = k->o->f->in.range;
-	unsigned may = code_convention(p)->keeps_none ? 0 : p->exported ? STEP_CALLEE_SAVED : k->saved, r;
+	unsigned may = p->exported ? STEP_CALLEE_SAVED : k->saved, r;
 
+	if (code_convention(p)->keeps_none)
+		return 16;
 	for (r = 0; r < 16; r++)
 		if ((may >> r & 1) && is_other(s->reg[r], r))
 			return r;
@@ -317,6 +319,15 @@ static bool sets_stack(const struct step *in)
 	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
 }
 
+/* Says why the frame is not known where control does not come from the instruction before. */
+static const char *unknown_why(const struct flow *f, const struct state *s)
+{
+	if (s->weak)
+		return "indirect jumps with different frames may lead here";
+	return f->in.start == START_PART ? "others jump here with unknown or differing frames"
+	                                 : "the paths that lead here disagree";
+}
+
 /* Adds ETCH-S003 or S004: the frame becomes unknown at `off`; unless ETCH-S001 says so already. */
 static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 {
@@ -343,10 +354,7 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 		OBSERVE_FACT_AT(o, x, k->last, "before it", "%s", words);
 	} else {
 		describe_insn(o, off, insn);
-		x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "the frame is not known here: %s",
-		            s->weak                     ? "indirect jumps with different frames may lead here"
-		            : f->in.start == START_PART ? "others jump here with unknown or differing frames"
-		                                        : "the paths that lead here disagree");
+		x = OBSERVE(o, "ETCH-S003", 0, f->in.range->start + off, "the frame is not known here: %s", unknown_why(f, s));
 		OBSERVE_FACT_AT(o, x, off, "the first instruction", "%s", insn);
 	}
 	k->unknown_finding = o->out->count;
