@@ -49,7 +49,9 @@ static size_t module_of(const char *name, const char *what)
 	if (!ends_in(name, n, what, k))
 		return 0;
 	n -= k;
-	return ends_in(name, n, "__", 2) ? n - 2 : ends_in(name, n, ".", 1) || ends_in(name, n, "$", 1) ? n - 1 : 0;
+	if (ends_in(name, n, "__", 2))
+		return n - 2;
+	return ends_in(name, n, ".", 1) || ends_in(name, n, "$", 1) ? n - 1 : 0;
 }
 
 static bool mark_read(const struct elf_symbol *y, struct mark *out)
@@ -70,8 +72,10 @@ static int mark_order(const void *a, const void *b)
 	const struct mark *x = a, *y = b;
 	int c = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
 
-	if (c || x->len != y->len)
-		return c ? c : x->len < y->len ? -1 : 1;
+	if (c)
+		return c;
+	if (x->len != y->len)
+		return x->len < y->len ? -1 : 1;
 	if (x->end != y->end)
 		return x->end - y->end;
 	return x->at < y->at ? -1 : x->at > y->at;

@@ -41,10 +41,13 @@ void runtime_symbols_add(const struct elf_file *f, const struct code_space *spac
 	for (i = 1; i < count; i++) {
 		const struct elf_symbol *y = &list[i];
 		const struct code_section *c = is(y->name) && y->section && y->size ? space_of(space, y->section) : NULL;
-		uint64_t at = c ? y->value + (elf_is_object(f) ? c->addr : 0) : 0;
+		uint64_t at = y->value;
 
-		if (c)
-			runtime_code_add(out, (struct runtime_code){.start = at, .end = at + y->size});
+		if (!c)
+			continue;
+		if (elf_is_object(f))
+			at += c->addr;
+		runtime_code_add(out, (struct runtime_code){.start = at, .end = at + y->size});
 	}
 }
 

@@ -107,6 +107,45 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
 	return found;
 }
 
+/* What the instructions of a builtin have shown so far. */
+struct part_seen {
+	bool reads;      /* one reads memory relative to rbp */
+	bool leaves;     /* one jumps to a computed address, or with such an address pushed */
+	bool pushed;     /* a computed address was pushed */
+	unsigned summed; /* registers to which an offset has been added */
+};
+
+/* Notes what an instruction does to computed addresses. */
+static void sums_note(struct part_seen *x, const struct step *s)
+{
+	if (s->a >= 16)
+		return;
+	if (s->op == STEP_PUSH)
+		x->pushed |= x->summed >> s->a & 1;
+	else if ((s->op == STEP_ADD && s->imm) || s->op == STEP_ADDREG)
+		x->summed |= 1u << s->a;
+	else if (s->op != STEP_NONE && s->op != STEP_COMPARE)
+		x->summed &= ~(1u << s->a);
+}
+
+/* Takes an instruction of a builtin. Returns false if it shows that the builtin is no such part. */
+static bool part_step(struct part_seen *x, const struct step *s)
+{
+	bool calls = s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND;
+
+	if (!x->reads && (step_pushes(s) || s->writes >> ETCH_REG_RBP & 1 || calls))
+		return false;
+	x->reads |= s->b == ETCH_REG_RBP && (s->op == STEP_LOAD || s->op == STEP_FETCH || s->op == STEP_NONE);
+	if (s->flow == FLOW_RETURN)
+		return false;
+	if (s->flow != FLOW_JUMP_IND) {
+		sums_note(x, s);
+		return true;
+	}
+	x->leaves = true;
+	return !s->deref && s->a < 16 && (x->pushed || x->summed >> s->a & 1);
+}
+
 /*
  * Does a builtin continue in the middle of another, in that one's frame? InterpreterEnterAtBytecode and its like do.
  * They read memory relative to rbp, and leave only by a jump to an address that they compute as the start of code plus
@@ -114,31 +153,14 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
  */
 static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 {
-	bool reads = false, leaves = false, pushed = false;
-	unsigned summed = 0; /* registers to which an offset has been added */
+	struct part_seen x = {0};
 	uint64_t off;
 	struct step s;
 
-	for (off = 0; off < size && step_decode(NULL, bytes + off, size - off, addr + off, &s); off += s.len) {
-		if (!reads &&
-		    (step_pushes(&s) || s.writes >> ETCH_REG_RBP & 1 || s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND))
+	for (off = 0; off < size && step_decode(NULL, bytes + off, size - off, addr + off, &s); off += s.len)
+		if (!part_step(&x, &s))
 			return false;
-		reads |= s.b == ETCH_REG_RBP && (s.op == STEP_LOAD || s.op == STEP_FETCH || s.op == STEP_NONE);
-		if (s.flow == FLOW_RETURN)
-			return false;
-		if (s.flow == FLOW_JUMP_IND) {
-			if (s.deref || s.a >= 16 || !(pushed || summed >> s.a & 1))
-				return false;
-			leaves = true;
-		} else if (s.op == STEP_PUSH) {
-			pushed |= s.a < 16 && summed >> s.a & 1;
-		} else if (((s.op == STEP_ADD && s.imm) || s.op == STEP_ADDREG) && s.a < 16) {
-			summed |= 1u << s.a;
-		} else if (s.op != STEP_NONE && s.op != STEP_COMPARE && s.a < 16) {
-			summed &= ~(1u << s.a);
-		}
-	}
-	return reads && leaves;
+	return x.reads && x.leaves;
 }
 
 static void blob_add(const struct blob_table *t, const struct code_section *c, uint64_t addr, struct runtime_codes *out)
