@@ -178,6 +178,77 @@ static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct e
 	return e->flow->in.lift_unproven && !(cfi && !memcmp(&cfi->rule, &e->rule, sizeof(e->rule)));
 }
 
+/*
+ * Returns what the current state says about a row of .eh_frame. `may_deny`: it may contradict the row. `replaced`: rsp
+ * has been replaced, so that the code's rule is right where the state does not confirm the row.
+ */
+static inline enum witness witness_of(const struct emit *e, const struct etch_cfi_row *cfi, bool may_deny,
+                                      bool replaced)
+{
+	enum witness w = memcmp(&cfi->rule, &e->rule, sizeof(e->rule)) ? state_witness(e->state, &cfi->rule)
+	                                                               : state_witness_own(e->state, &cfi->rule);
+
+	if (w == WITNESS_DENIES && !may_deny)
+		w = WITNESS_SILENT;
+	return w == WITNESS_SILENT && replaced ? WITNESS_DENIES : w;
+}
+
+/* Adds the row where .eh_frame has a rule that no row can express. */
+static void row_unexpressed(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi, const struct etch_rule *rule,
+                            unsigned source)
+{
+	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
+
+	if (!e->silent)
+		finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has a rule that no row can express: %s", cfi->why);
+	e->silent = true;
+	/* A weak state is not enough to replace what .eh_frame means. */
+	row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : rule, source);
+}
+
+/* Adds the row of the code where it contradicts .eh_frame. */
+static void row_denied(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi, const struct etch_rule *rule,
+                       unsigned source)
+{
+	e->denied |= addr != e->range->start && state_is_entry(e->state);
+	if (!is_rbp_alone(e, &cfi->rule) && !e->silent) {
+		disagreement_add(&e->findings, addr, &e->rule, &cfi->rule);
+		e->silent = true;
+	}
+	row_push(e, addr, rule, source);
+}
+
+/* Adds the row of .eh_frame, which the code confirms or says nothing about. */
+static inline void row_confirmed(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi, bool confirmed)
+{
+	unsigned source = ETCH_SOURCE_CFI;
+
+	if (confirmed)
+		source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_BOTH;
+	e->silent = false;
+	e->inferred = confirmed && e->state->weak && e->one_rule;
+	row_push(e, addr, &cfi->rule, source);
+	e->inferred = false;
+}
+
+/* Adds the row where code proves nothing: that of .eh_frame, or none. */
+static inline void row_of_cfi(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
+{
+	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
+
+	if (cfi)
+		row_push(e, addr, &cfi->rule, ETCH_SOURCE_CFI);
+	else
+		row_push(e, addr, &undefined, ETCH_SOURCE_CODE);
+}
+
+/* May an analysis with constants contradict a row of .eh_frame? A constant in rbp would prove that it is not the
+ * caller's. */
+static inline bool constants_may_deny(const struct emit *e, const struct etch_cfi_row *cfi)
+{
+	return !e->state->constants && cfi->rule.bp == ETCH_BP_SAME && e->state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
+}
+
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. A rule that is unproven
  * contradicts nothing. */
 static inline __attribute__((always_inline)) void row_choose(struct emit *e, uint64_t addr,
@@ -193,7 +264,7 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 
 	e->agreed = false;
 	if (is_unread(e, addr) || is_left_over(e, addr)) {
-		row_push(e, addr, cfi ? &cfi->rule : &undefined, cfi ? ETCH_SOURCE_CFI : ETCH_SOURCE_CODE);
+		row_of_cfi(e, addr, cfi);
 		return;
 	}
 	if (!cfi || (cfi->rule.kind == ETCH_RULE_UNDEF && !cfi->why)) {
@@ -201,38 +272,16 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 		return;
 	}
 	if (cfi->rule.kind == ETCH_RULE_UNDEF) {
-		if (!e->silent)
-			finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has a rule that no row can express: %s",
-			            cfi->why);
-		e->silent = true;
-		/* A weak state is not enough to replace what .eh_frame means. */
-		row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : rule, source);
+		row_unexpressed(e, addr, cfi, rule, source);
 		return;
 	}
-	w = memcmp(&cfi->rule, &e->rule, sizeof(e->rule)) ? state_witness(e->state, &cfi->rule)
-	                                                  : state_witness_own(e->state, &cfi->rule);
-	if (w == WITNESS_DENIES && ((e->state->weak && !anchored) || unproven))
-		w = WITNESS_SILENT;
-	if (w == WITNESS_SILENT && replaced)
-		w = WITNESS_DENIES;
-	/* A constant in rbp would prove that it is not the caller's: analyse again with constants. */
-	e->wants_constants |= w == WITNESS_SILENT && !e->state->constants && cfi->rule.bp == ETCH_BP_SAME &&
-	                      e->state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
+	w = witness_of(e, cfi, (!e->state->weak || anchored) && !unproven, replaced);
+	e->wants_constants |= w == WITNESS_SILENT && constants_may_deny(e, cfi);
 	e->agreed = w != WITNESS_SILENT;
-	if (w == WITNESS_DENIES) {
-		e->denied |= addr != e->range->start && state_is_entry(e->state);
-		if (!is_rbp_alone(e, &cfi->rule) && !e->silent) {
-			disagreement_add(&e->findings, addr, &e->rule, &cfi->rule);
-			e->silent = true;
-		}
-		row_push(e, addr, rule, source);
-		return;
-	}
-	e->silent = false;
-	e->inferred = w == WITNESS_CONFIRMS && e->state->weak && e->one_rule;
-	row_push(e, addr, &cfi->rule,
-	         w == WITNESS_CONFIRMS ? (e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_BOTH) : ETCH_SOURCE_CFI);
-	e->inferred = false;
+	if (w == WITNESS_DENIES)
+		row_denied(e, addr, cfi, rule, source);
+	else
+		row_confirmed(e, addr, cfi, w == WITNESS_CONFIRMS);
 }
 
 /* Returns the bytes of padding from `at` on. */
@@ -251,6 +300,25 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	return x - at;
 }
 
+/* Adds a row of .eh_frame for bytes that no flow reaches. Those below `at` are padding; `unread`: but they do not keep
+ * the rule of the code before them. */
+static void fill_row(struct emit *e, const struct etch_cfi_row *c, uint64_t at, bool unread)
+{
+	static const struct etch_rule none;
+	const struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
+	bool same = last && !memcmp(&last->rule, &c->rule, sizeof(c->rule));
+	bool padded = c->end <= at || (c->start < at && same); /* the row is one of the padding */
+	uint64_t from = c->start > e->at ? c->start : e->at;
+
+	if (unread || !padded) {
+		if (from > at)
+			row_push(e, at, &none, ETCH_SOURCE_CODE);
+		row_push(e, from, &c->rule, ETCH_SOURCE_CFI);
+	} else if (last && !same) {
+		row_push(e, from, &c->rule, ETCH_SOURCE_CFI);
+	}
+}
+
 /*
  * Adds the rows of the bytes from e->at to `to`, which no flow reaches: those of .eh_frame, or UNDEF. Padding keeps the
  * rule of the code before it: it is not executed, .eh_frame does the same, and one row is smaller than two.
@@ -259,7 +327,6 @@ static void fill(struct emit *e, uint64_t to)
 {
 	static const struct etch_rule none;
 	bool unread = is_unread(e, e->at) || is_left_over(e, e->at);
-	struct row *last;
 	uint64_t at = e->at;
 
 	if (e->count && !e->flow->in.env->notes) /* the tables of files with notes say nothing about padding */
@@ -271,17 +338,7 @@ static void fill(struct emit *e, uint64_t to)
 			continue;
 		if (c->start >= to)
 			break;
-		last = e->count ? &e->rows[e->count - 1] : NULL;
-		if (!unread && (c->end <= at || (c->start < at && last && !memcmp(&last->rule, &c->rule, sizeof(c->rule))))) {
-			if (last && memcmp(&last->rule, &c->rule, sizeof(c->rule)))
-				row_push(e, c->start > e->at ? c->start : e->at, &c->rule, ETCH_SOURCE_CFI);
-		} else {
-			uint64_t from = c->start > e->at ? c->start : e->at;
-
-			if (from > at)
-				row_push(e, at, &none, ETCH_SOURCE_CODE);
-			row_push(e, from, &c->rule, ETCH_SOURCE_CFI);
-		}
+		fill_row(e, c, at, unread);
 		if (c->end > at)
 			at = c->end < to ? c->end : to;
 		if (c->end > to)
@@ -290,6 +347,29 @@ static void fill(struct emit *e, uint64_t to)
 	if (at < to)
 		row_push(e, at, &none, ETCH_SOURCE_CODE);
 	e->at = to;
+}
+
+/* Makes the rule of a new state before the instruction at an address. */
+static inline void rule_renew(struct emit *e, uint64_t addr, const struct state *before)
+{
+	rule_of(e, before, &e->rule);
+	e->lifts = lifts(before, &e->rule);
+	if (e->rule.kind == ETCH_RULE_UNDEF)
+		lost_note(e, before);
+	if (e->tails)
+		flow_tail_rule(e->flow, addr, before, &e->rule);
+}
+
+/* Returns the address up to which .eh_frame has the same row as at `end`. */
+static inline uint64_t cfi_same_until(const struct emit *e, uint64_t end)
+{
+	const struct etch_cfi_row *c = e->cfi_at < e->cfi_count ? &e->cfi[e->cfi_at] : NULL;
+
+	if (e->flow->in.unproven)
+		return 0;
+	if (!c)
+		return UINT64_MAX;
+	return c->start <= end ? c->end : c->start;
 }
 
 /* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
@@ -305,14 +385,8 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 		return;
 	}
 	e->stale = false;
-	if (fresh) {
-		rule_of(e, before, &e->rule);
-		e->lifts = lifts(before, &e->rule);
-		if (e->rule.kind == ETCH_RULE_UNDEF)
-			lost_note(e, before);
-		if (e->tails)
-			flow_tail_rule(e->flow, addr, before, &e->rule);
-	}
+	if (fresh)
+		rule_renew(e, addr, before);
 	if (addr > e->at) {
 		fill(e, addr);
 		fresh = true;
@@ -340,10 +414,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	}
 	e->at = end;
 	e->last = addr;
-	e->cfi_same_below = e->flow->in.unproven             ? 0
-	                    : e->cfi_at == e->cfi_count      ? UINT64_MAX
-	                    : e->cfi[e->cfi_at].start <= end ? e->cfi[e->cfi_at].end
-	                                                     : e->cfi[e->cfi_at].start;
+	e->cfi_same_below = cfi_same_until(e, end);
 }
 
 /* Takes note of the instructions that flow_states() has skipped (flow.skip): they have the row of the instruction
