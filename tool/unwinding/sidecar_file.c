@@ -63,10 +63,10 @@ static void contents_hash(const struct bytes_of *f, const Elf64_Phdr *phdrs, uns
 
 		while (p->p_type == PT_LOAD && at < p->p_filesz && left) {
 			uint64_t most = p->p_filesz - at < left ? p->p_filesz - at : left;
-			size_t n = p->p_offset > UINT64_MAX - at
-			               ? 0
-			               : part_read(f, p->p_offset + at, chunk, most < CHUNK ? (size_t)most : CHUNK);
+			size_t n = 0;
 
+			if (p->p_offset <= UINT64_MAX - at)
+				n = part_read(f, p->p_offset + at, chunk, most < CHUNK ? (size_t)most : CHUNK);
 			if (!n)
 				break;
 			header_clear(chunk, n, p->p_offset + at);

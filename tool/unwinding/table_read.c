@@ -116,14 +116,15 @@ static enum table_sidecar sidecar_read(int directory, const char *name, const st
 	enum table_sidecar state = SIDECAR_IS_DAMAGED;
 	enum sidecar_state head;
 	const struct etch_unwind *u;
-	uint64_t size = 0;
+	uint64_t size = 0, mapped;
 	bool untrusted;
 	int fd = sidecar_open(directory, name, &size, &untrusted);
 	uint8_t *bytes;
 
 	if (fd < 0)
 		return untrusted ? SIDECAR_IS_UNTRUSTED : SIDECAR_IS_NO_FILE;
-	bytes = size <= SEGMENT_MOST ? memory_map(size ? size : 1) : NULL;
+	mapped = size ? size : 1; /* mmap() refuses no bytes */
+	bytes = size <= SEGMENT_MOST ? memory_map(mapped) : NULL;
 	if (bytes && pread(fd, bytes, size, 0) == (ssize_t)size) {
 		head = sidecar_judge(bytes, size, w->layout);
 		u = (const void *)(bytes + sizeof(struct sidecar));
@@ -136,7 +137,7 @@ static enum table_sidecar sidecar_read(int directory, const char *name, const st
 			state = SIDECAR_IS_GOOD;
 	}
 	if (bytes)
-		munmap(bytes, size ? size : 1);
+		munmap(bytes, mapped);
 	close(fd);
 	return state;
 }

@@ -123,47 +123,98 @@ static int registers_make(const struct unwind_options *o, const struct row_list 
 	return 0;
 }
 
-int unwind_linked(const struct elf_file *f, const struct unwind_options *o, struct unwind_made *out,
-                  struct linked_unwind *unwind, struct error *e)
+/* Which sections a linked file gets besides the table itself: those that are asked for, and those of an earlier run. */
+struct linked_extras {
+	bool map; /* a part of the table */
+	bool registers, eh_frame;
+	enum eh_replace replace;
+	unsigned sframe; /* its version; 0: none */
+};
+
+static struct linked_extras extras_of(const struct elf_file *f, const struct unwind_options *o)
 {
-	bool map = o->encoding == ETCH_ENCODING_BLOCK && o->map_shift;
-	bool eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f);
-	unsigned sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f);
+	const bool block = o->encoding == ETCH_ENCODING_BLOCK;
+
+	return (struct linked_extras){
+		.map = block && o->map_shift,
+		.registers = block && (o->registers || linked_unwind_has_registers(f)),
+		.eh_frame = o->eh_frame || linked_unwind_has_eh_frame(f),
+		.replace = unwind_replaces(f, o),
+		.sframe = o->sframe ? o->sframe : linked_unwind_sframe_version(f),
+	};
+}
+
+/* For which code the extra sections need the places of callee-saved registers. */
+static enum saves_of saves_for(const struct linked_extras *x)
+{
+	static const enum saves_of eh_frame[] = {
+		[EH_REPLACE_NONE] = SAVES_MISSING, [EH_REPLACE_WRONG] = SAVES_WRONG, [EH_REPLACE_ALL] = SAVES_ALL};
+
+	if (x->registers)
+		return SAVES_ALL;
+	return x->eh_frame ? eh_frame[x->replace] : SAVES_NONE;
+}
+
+/* Makes the table from the rows that are near one another. */
+static int near_make(const struct elf_file *f, const struct unwind_options *o, bool map, const struct row_list *near,
+                     struct unwind_made *out, struct linked_unwind *unwind, struct error *e)
+{
 	struct unwind_kind kind = {.encoding = o->encoding, .map_shift = o->map_shift};
-	bool registers = o->encoding == ETCH_ENCODING_BLOCK && (o->registers || linked_unwind_has_registers(f));
-	static const enum saves_of saves[] = {SAVES_MISSING, SAVES_WRONG, SAVES_ALL};
-	struct row_list rows, near;
-	/* The tables of other unwinders have all rows, since nothing counts as a gap for them. */
-	const struct eh_rows eh = {&rows, &out->frames.saves, &out->frames.findings, unwind_replaces(f, o)};
 	uint64_t *calls = NULL;
 	int err;
 
+	if (map)
+		calls_find(&out->frames.space, near, &calls, &kind.call_count);
+	kind.calls = calls;
+	err = linked_unwind_make(f, near, &kind, unwind, &out->lost, e);
+	free(calls);
+	return err;
+}
+
+/* Makes the table and the extra sections. The tables of other unwinders have all rows, since nothing counts as a gap
+ * for them. */
+static int linked_make(const struct elf_file *f, const struct unwind_options *o, const struct linked_extras *x,
+                       const struct row_list *rows, struct unwind_made *out, struct linked_unwind *unwind,
+                       struct error *e)
+{
+	const struct eh_rows eh = {rows, &out->frames.saves, &out->frames.findings, x->replace};
+	struct row_list near;
+
+	rows_near(rows, &near, &out->far);
+	if (!near.count)
+		return 0;
+	if (near_make(f, o, x->map, &near, out, unwind, e))
+		return -1;
+	if (!unwind->count)
+		return 0;
+	if (x->registers && registers_make(o, &near, out, unwind, e))
+		return -1;
+	if (x->sframe && linked_unwind_sframe(unwind, rows, x->sframe, e))
+		return -1;
+	if (x->eh_frame && linked_unwind_eh_frame(&out->frames.cfi, &out->frames.space, &eh, unwind, e))
+		return -1;
+	return 0;
+}
+
+int unwind_linked(const struct elf_file *f, const struct unwind_options *o, struct unwind_made *out,
+                  struct linked_unwind *unwind, struct error *e)
+{
+	const struct linked_extras extras = extras_of(f, o);
+	struct row_list rows;
+	int err;
+
 	memset(unwind, 0, sizeof(*unwind));
-	err = rows_find(f, o, registers ? SAVES_ALL : eh_frame ? saves[eh.replace] : SAVES_NONE, out, &rows, e);
-	if (!err && (sframe || eh_frame) && is_too_far(&out->frames.space)) {
-		row_list_free(&rows);
-		cfi_file_close(&out->frames.cfi);
+	err = rows_find(f, o, saves_for(&extras), out, &rows, e);
+	if (!err && (extras.sframe || extras.eh_frame) && is_too_far(&out->frames.space)) {
 		error_set(e, "its code spans more than 4 GiB: too far for .sframe and .eh_frame");
-		return 1;
+		err = 1;
 	}
 	if (!err)
-		rows_near(&rows, &near, &out->far);
-	if (!err && near.count && map)
-		calls_find(&out->frames.space, &near, &calls, &kind.call_count);
-	kind.calls = calls;
-	if (!err && near.count)
-		err = linked_unwind_make(f, &near, &kind, unwind, &out->lost, e);
-	if (!err && unwind->count && registers)
-		err = registers_make(o, &near, out, unwind, e);
-	if (!err && unwind->count && sframe)
-		err = linked_unwind_sframe(unwind, &rows, sframe, e);
-	if (!err && unwind->count && eh_frame)
-		err = linked_unwind_eh_frame(&out->frames.cfi, &out->frames.space, &eh, unwind, e);
+		err = linked_make(f, o, &extras, &rows, out, unwind, e);
 	cfi_file_close(&out->frames.cfi);
 	row_list_free(&rows);
-	free(calls);
 	if (err)
-		return -1;
+		return err;
 	out->eh = unwind->eh;
 	unwind->eh.replaced = (struct eh_replaced){0};
 	out->eh.pointers = NULL;
