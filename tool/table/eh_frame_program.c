@@ -267,12 +267,22 @@ static void change_put(struct program *p, const struct frame_state *was, const s
 /* Appends an advance of the location. */
 static void advance_put(struct program *p, uint64_t by)
 {
-	unsigned size = by < 64 ? 0 : by < 256 ? 1 : by < 65536 ? 2 : 4, i;
+	unsigned size, i;
 
-	if (!size)
+	if (by < 64) {
 		put(p, CFA_ADVANCE | (unsigned)by);
-	else
-		put(p, size == 1 ? CFA_ADVANCE1 : size == 2 ? CFA_ADVANCE2 : CFA_ADVANCE4);
+		return;
+	}
+	if (by <= UINT8_MAX) {
+		put(p, CFA_ADVANCE1);
+		size = 1;
+	} else if (by <= UINT16_MAX) {
+		put(p, CFA_ADVANCE2);
+		size = 2;
+	} else {
+		put(p, CFA_ADVANCE4);
+		size = 4;
+	}
 	for (i = 0; i < size; i++)
 		put(p, (unsigned)(by >> 8 * i) & 255);
 }

@@ -234,12 +234,26 @@ static bool is_own(struct check *c, const struct fixup *x)
 	return !word_has(c->called, c->called_count, x->to);
 }
 
+/* Says why execution cannot continue at the fixup of an entry; null if it can. */
+static const char *fixup_fault(struct check *c, const struct fixup *x)
+{
+	const struct probe *to = x->to_in == PLACE_CODE ? probe_of(c, x->to) : NULL;
+
+	if (!to)
+		return "there is no code, so libetch ignores the table";
+	if (to->why)
+		return to->why;
+	if (x->to == x->insn)
+		return "that is where it faulted, an endless loop";
+	return is_own(c, x) ? NULL : "that is inside another function";
+}
+
 /* Checks one entry; `before` is the entry before it in order of address, or null. */
 static void entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
 {
 	struct etch_ex raw = {.data = x->data};
-	const struct probe *insn, *to;
-	const char *why = NULL;
+	const struct probe *insn;
+	const char *why;
 	char text[256];
 
 	if (x->insn_in == PLACE_NONE || !etch_ex_valid(&raw))
@@ -266,15 +280,7 @@ static void entry_check(struct check *c, const struct fixup *x, const struct fix
 		entry_finding(c, x, "ETCH-X006", "the entry uses the stack pointer as its value register");
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
 		return; /* it is defined in another file: the link step checks it */
-	to = x->to_in == PLACE_CODE ? probe_of(c, x->to) : NULL;
-	if (!to)
-		why = "there is no code, so libetch ignores the table";
-	else if (to->why)
-		why = to->why;
-	else if (x->to == x->insn)
-		why = "that is where it faulted, an endless loop";
-	else if (!is_own(c, x))
-		why = "that is inside another function";
+	why = fixup_fault(c, x);
 	if (why)
 		target_finding(c, x, "ETCH-X005", "continues at %s: %s", why);
 }

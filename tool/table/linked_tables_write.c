@@ -80,7 +80,9 @@ int linked_tables_capacity(const struct elf_file *f, const struct linked_tables 
 		return 0;
 	}
 	r = segment_plan(f->bytes, f->size, &probe, 1, e);
-	return r == SEGMENT_OK ? 1 : r == SEGMENT_ENOSLOT ? 0 : -1;
+	if (r == SEGMENT_OK)
+		return 1;
+	return r == SEGMENT_ENOSLOT ? 0 : -1;
 }
 
 /* Addresses and contents of the tables to write. */

@@ -338,7 +338,9 @@ unsigned linked_unwind_sframe_version(const struct elf_file *f)
 {
 	const struct elf_section *s = ours_find(f, SFRAME_SECTION);
 
-	return !s || s->sh.sh_size < 3 ? 0 : s->data[2] == 3 ? 3 : 2;
+	if (!s || s->sh.sh_size < 3)
+		return 0;
+	return s->data[2] == 3 ? 3 : 2;
 }
 
 bool linked_unwind_has_eh_frame(const struct elf_file *f) { return ours_find(f, EH_FRAME_SECTION) != NULL; }

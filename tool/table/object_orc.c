@@ -266,7 +266,9 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 	memset(out, 0, sizeof(*out));
 	if (r <= 0 || !have.count) {
 		free(have.list);
-		return r < 0 ? -1 : r ? 0 : error_set(e, "its sections " ETCH_SEC_ORC_IP " and " ETCH_SEC_ORC " do not match");
+		if (!r)
+			return error_set(e, "its sections " ETCH_SEC_ORC_IP " and " ETCH_SEC_ORC " do not match");
+		return r < 0 ? -1 : 0;
 	}
 	out->rows = mem_zero(have.count, sizeof(*out->rows));
 	out->capacity = have.count;

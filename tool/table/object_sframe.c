@@ -150,6 +150,14 @@ static uint64_t reloc_target(const struct elf_file *f, const struct code_space *
 	return c ? c->addr + y->value + (uint64_t)r->addend : 0;
 }
 
+/* Returns the size of the field that a relocation of a start changes; 0 for any other relocation. */
+static size_t field_size(uint32_t type)
+{
+	if (type == R_X86_64_PC64)
+		return 8;
+	return type == R_X86_64_PC32 ? 4 : 0;
+}
+
 uint8_t *object_sframe_resolve(const struct elf_file *f, const struct code_space *space, uint32_t section,
                                struct error *e)
 {
@@ -167,7 +175,7 @@ uint8_t *object_sframe_resolve(const struct elf_file *f, const struct code_space
 	/* Without this flag, starts count from the section in linked files only. */
 	pcrel = s->sh.sh_size > 3 && (bytes[3] & SFRAME_START_PCREL);
 	for (i = 0; i < count; i++) {
-		size_t width = r[i].type == R_X86_64_PC64 ? 8 : r[i].type == R_X86_64_PC32 ? 4 : 0;
+		size_t width = field_size(r[i].type);
 		uint64_t value = reloc_target(f, space, &r[i]) - (pcrel ? r[i].offset : 0);
 
 		if (width && width <= s->sh.sh_size && r[i].offset <= s->sh.sh_size - width)

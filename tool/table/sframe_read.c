@@ -116,7 +116,9 @@ static int32_t word_at(const uint8_t *p, unsigned log2)
 	int32_t value = 0;
 
 	memcpy(&value, p, (size_t)1 << log2);
-	return log2 == 0 ? (int8_t)value : log2 == 1 ? (int16_t)value : value;
+	if (log2 == 0)
+		return (int8_t)value;
+	return log2 == 1 ? (int16_t)value : value;
 }
 
 /* Reads the row at *at, an offset in the FRE part, and advances *at. */
@@ -165,7 +167,8 @@ struct place {
 /* Takes the next pair of words, or the single word 0. Returns false if the control word has unknown bits. */
 static bool place_take(const struct fre *x, unsigned log2, unsigned *i, struct place *out)
 {
-	uint32_t ctrl = *i < x->count ? (uint32_t)x->word[*i] & (log2 == 0 ? 0xffu : log2 == 1 ? 0xffffu : UINT32_MAX) : 0;
+	static const uint32_t masks[] = {0xff, 0xffff, UINT32_MAX, UINT32_MAX}; /* by log2 of the size of a word */
+	uint32_t ctrl = *i < x->count ? (uint32_t)x->word[*i] & masks[log2] : 0;
 
 	memset(out, 0, sizeof(*out));
 	++*i;
@@ -177,6 +180,47 @@ static bool place_take(const struct fre *x, unsigned log2, unsigned *i, struct p
 	                      sframe_register_back((uint8_t)(ctrl >> 3)), x->word[*i]};
 	++*i;
 	return true;
+}
+
+/* Is a value in memory at an offset from a register? */
+static bool is_in_memory(const struct place *x, uint8_t reg, int64_t off)
+{
+	return x->present && x->deref && x->is_register && x->reg == reg && (int64_t)x->off == off;
+}
+
+/* Takes the place of the return address. Returns false if no rule has it there. */
+static bool ra_take(const struct place *x, struct etch_rule *out)
+{
+	if (!x->present)
+		return true;
+	if (x->is_register && !x->deref && !x->off) {
+		out->ra = (uint8_t)(ETCH_RA_REG | x->reg);
+		return true;
+	}
+	if (x->is_register || !x->deref)
+		return false;
+	if (x->off == SFRAME_RA_OFFSET) {
+		out->ra = ETCH_RA_CFA;
+		out->cfa_add = 0;
+	} else {
+		out->ra = ETCH_RA_SLOT;
+		out->cfa_add = x->off;
+	}
+	return true;
+}
+
+/* Takes the place of rbp. Returns false if no rule has it there. */
+static bool bp_take(const struct place *x, struct etch_rule *out)
+{
+	if (!x->present)
+		return true;
+	out->bp_off = x->off;
+	if (!x->is_register) {
+		out->bp = ETCH_BP_CFA;
+		return x->deref;
+	}
+	out->bp = x->reg == ETCH_REG_RBP ? ETCH_BP_RBP : ETCH_BP_RSP;
+	return x->deref && (x->reg == ETCH_REG_RBP || x->reg == ETCH_REG_RSP);
 }
 
 /* Finds the rule of a flexible row. Returns false if none of etch's rules says the same. */
@@ -195,23 +239,9 @@ static bool flex_rule(const struct fre *x, bool signal, struct etch_rule *out)
 	out->kind = signal ? ETCH_RULE_SIGNAL : ETCH_RULE_CALL;
 	out->cfa = (uint8_t)(cfa.reg | (cfa.deref ? ETCH_CFA_DEREF : 0));
 	out->cfa_off = cfa.off;
-	if (signal)
-		return ra.present && ra.deref && ra.is_register && ra.reg == cfa.reg &&
-		       (int64_t)ra.off == (int64_t)cfa.off + 8 && bp.present && bp.deref && bp.is_register &&
-		       bp.reg == cfa.reg && (int64_t)bp.off == (int64_t)cfa.off - 40;
-	if (ra.present && ra.is_register && !ra.deref && !ra.off) {
-		out->ra = (uint8_t)(ETCH_RA_REG | ra.reg);
-	} else if (ra.present && !ra.is_register && ra.deref) {
-		out->ra = ra.off == SFRAME_RA_OFFSET ? ETCH_RA_CFA : ETCH_RA_SLOT;
-		out->cfa_add = ra.off == SFRAME_RA_OFFSET ? 0 : ra.off;
-	} else if (ra.present) {
-		return false;
-	}
-	if (!bp.present)
-		return true;
-	out->bp = !bp.is_register ? ETCH_BP_CFA : bp.reg == ETCH_REG_RBP ? ETCH_BP_RBP : ETCH_BP_RSP;
-	out->bp_off = bp.off;
-	return bp.deref && (!bp.is_register || bp.reg == ETCH_REG_RBP || bp.reg == ETCH_REG_RSP);
+	if (signal) /* struct sigcontext: rip 8 after rsp, rbp 40 before it */
+		return is_in_memory(&ra, cfa.reg, (int64_t)cfa.off + 8) && is_in_memory(&bp, cfa.reg, (int64_t)cfa.off - 40);
+	return ra_take(&ra, out) && bp_take(&bp, out);
 }
 
 /* ---- rows --------------------------------------------------------------------- */

@@ -159,13 +159,25 @@ static void items_make(struct writer *w, const struct row_list *rows)
 
 /* ---- FDEs --------------------------------------------------------------------- */
 
+/* Returns the size of an FDE in the table of FDEs. */
+static size_t fde_entry_size(unsigned version)
+{
+	return version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3);
+}
+
+/* Returns the size of an FDE without its rows. */
 static uint32_t fde_size(const struct writer *w)
 {
-	return w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3) + sizeof(struct sframe_attr_v3);
+	return (uint32_t)(fde_entry_size(w->version) + (w->version < 3 ? 0 : sizeof(struct sframe_attr_v3)));
 }
 
 /* Returns the log2 of the size of an FRE's address, if the last one is this far from the start. */
-static unsigned address_log2(uint64_t far) { return far < 256 ? 0 : far < 65536 ? 1 : 2; }
+static unsigned address_log2(uint64_t far)
+{
+	if (far <= UINT8_MAX)
+		return 0;
+	return far <= UINT16_MAX ? 1 : 2;
+}
 
 static void bytes_add(uint8_t **to, size_t *capacity, size_t *size, const void *data, size_t n)
 {
@@ -196,8 +208,7 @@ static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t 
 	unsigned log2 = address_log2(it[n - 1].addr - it->addr);
 	uint8_t info = (uint8_t)(log2 | (repeat ? SFRAME_MASK : 0) | (it->signal ? SFRAME_SIGNAL : 0));
 	uint8_t rep = repeat ? BLOCK : 0;
-	size_t at = w->out->fdes,
-		   bytes = at * (w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3)), i;
+	size_t at = w->out->fdes, bytes = at * fde_entry_size(w->version), i;
 	struct sframe_fde_v2 two = {0, (uint32_t)size, (uint32_t)w->fre_size, (uint32_t)n, info, rep, 0};
 	struct sframe_fde_v3 three = {0, (uint32_t)size, (uint32_t)w->fre_size};
 	struct sframe_attr_v3 attr = {(uint16_t)n, info, it->flex ? SFRAME_FLEX : SFRAME_DEFAULT, rep};
@@ -280,31 +291,50 @@ static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t 
 	}
 }
 
-/* If a block of BLOCK bytes is repeated from row i on, returns how often, and sets *rows to its number of rows. */
-static size_t repeats(const struct writer *w, size_t i, size_t *rows)
+/* Returns the number of rows of the block of BLOCK bytes that begins with row i; 0 if none does that may be repeated.
+ */
+static size_t block_rows(const struct writer *w, size_t i)
 {
 	const struct item *it = &w->items[i];
-	size_t n = 1, k, times = 1;
+	size_t n = 1, k;
 
-	if (!w->placed || it->addr % BLOCK || it->gap || it->flex)
+	if (it->addr % BLOCK)
 		return 0;
 	while (n < BLOCK_ROWS && i + n < w->count && it[n].addr < it->addr + BLOCK)
 		n++;
 	if (n < 2 || i + n >= w->count || it[n].addr != it->addr + BLOCK)
 		return 0;
-	for (k = 1; k < n; k++)
+	for (k = 0; k < n; k++)
 		if (it[k].gap || it[k].flex)
 			return 0;
-	for (;; times++) {
-		for (k = 0; k < n && i + times * n + k < w->count; k++) {
-			const struct item *x = &it[times * n + k];
+	return n;
+}
 
-			if (x->addr != it[k].addr + times * BLOCK || !item_same(x, &it[k]))
-				break;
-		}
-		if (k < n)
-			break;
+/* Is the block of n rows from row i on there once more, `times` blocks later? */
+static bool is_repeated(const struct writer *w, size_t i, size_t n, size_t times)
+{
+	size_t k;
+
+	if (i + (times + 1) * n > w->count)
+		return false;
+	for (k = 0; k < n; k++) {
+		const struct item *it = &w->items[i + k], *x = it + times * n;
+
+		if (x->addr != it->addr + times * BLOCK || !item_same(x, it))
+			return false;
 	}
+	return true;
+}
+
+/* If a block of BLOCK bytes is repeated from row i on, returns how often, and sets *rows to its number of rows. */
+static size_t repeats(const struct writer *w, size_t i, size_t *rows)
+{
+	size_t n = w->placed ? block_rows(w, i) : 0, times = 1;
+
+	if (!n)
+		return 0;
+	while (is_repeated(w, i, n, times))
+		times++;
 	*rows = n;
 	return times < REPEATS_MIN ? 0 : times;
 }
@@ -356,9 +386,10 @@ static void fdes_make(struct writer *w)
 static int finish(struct writer *w, struct error *e)
 {
 	struct sframe *out = w->out;
-	size_t fde_bytes = out->fdes * (w->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3));
+	size_t fde_bytes = out->fdes * fde_entry_size(w->version);
 	/* Binutils until 2.44 refuse the second flag, and do not need it in objects, where they use the relocation. */
-	uint8_t flags = w->placed ? SFRAME_SORTED | SFRAME_START_PCREL : w->version < 3 ? 0 : SFRAME_START_PCREL;
+	bool pcrel = w->placed || w->version >= 3;
+	uint8_t flags = (w->placed ? SFRAME_SORTED : 0) | (pcrel ? SFRAME_START_PCREL : 0);
 	struct sframe_header h = {.magic = SFRAME_MAGIC,
 	                          .version = (uint8_t)w->version,
 	                          .flags = flags,
@@ -403,8 +434,7 @@ int sframe_encode(const struct row_list *rows, unsigned version, bool placed, st
 
 size_t sframe_start_at(const struct sframe *s, size_t i)
 {
-	return sizeof(struct sframe_header) +
-	       i * (s->version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3));
+	return sizeof(struct sframe_header) + i * fde_entry_size(s->version);
 }
 
 int sframe_place(struct sframe *s, uint64_t addr, struct error *e)

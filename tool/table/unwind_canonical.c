@@ -57,6 +57,26 @@ static bool is_padding_before(const struct row_list *l, size_t i, const struct c
 	return l->rows[i].addr - from <= 256 && is_padding(space, cache, from, l->rows[i].addr);
 }
 
+/* If row i begins a gap of less than UNWIND_PADDING bytes with nothing but padding, returns the row that ends it;
+ * otherwise i. Row i is not the last one. */
+static size_t padding_end(const struct row_list *in, size_t i, const struct code_space *space, struct step_cache *cache)
+{
+	uint64_t from = in->rows[i].addr;
+	size_t next = i + 1;
+
+	while (next + 1 < in->count && in->rows[next].rule.kind == ETCH_RULE_UNDEF)
+		next++;
+	if (!space || in->rows[next].addr - from >= UNWIND_PADDING || !is_padding(space, cache, from, in->rows[next].addr))
+		return i;
+	return next;
+}
+
+/* Are two adjacent rows to be merged? */
+static bool is_same(const struct row *a, const struct row *b)
+{
+	return etch_rule_equal(&a->rule, &b->rule) && (a->source == b->source || b->rule.kind == ETCH_RULE_UNDEF);
+}
+
 void unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out)
 {
 	struct step_cache *cache;
@@ -74,18 +94,14 @@ void unwind_rows_canonical(const struct row_list *in, const struct code_space *s
 		bool end = i + 1 == in->count; /* the last row is always kept */
 
 		if (!end && last && r->rule.kind == ETCH_RULE_UNDEF && last->rule.kind != ETCH_RULE_UNDEF) {
-			size_t next = i + 1;
+			size_t next = padding_end(in, i, space, cache);
 
-			while (next + 1 < in->count && in->rows[next].rule.kind == ETCH_RULE_UNDEF)
-				next++;
-			if (space && in->rows[next].addr - r->addr < UNWIND_PADDING &&
-			    is_padding(space, cache, r->addr, in->rows[next].addr)) {
+			if (next > i) {
 				i = next - 1;
 				continue;
 			}
 		}
-		if (!end && last && etch_rule_equal(&last->rule, &r->rule) &&
-		    (last->source == r->source || r->rule.kind == ETCH_RULE_UNDEF))
+		if (!end && last && is_same(last, r))
 			continue;
 		out->rows[n++] = *r;
 		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space, cache)) {

@@ -270,7 +270,7 @@ static int descending(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
-	return x < y ? 1 : x > y ? -1 : 0;
+	return (x < y) - (x > y);
 }
 
 /* Chooses runs until no gram saves enough, or the idx bytes are used up. */
