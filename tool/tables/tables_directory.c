@@ -46,10 +46,19 @@ static int entry_order(const void *a, const void *b)
 	return strcmp(((const struct tables_entry *)a)->name, ((const struct tables_entry *)b)->name);
 }
 
+/* Returns the kind of an entry with a head that readers take. */
+static enum tables_entry_kind kind_of(const struct sidecar *head)
+{
+	static const uint8_t none[BLAKE2B_DIGEST];
+
+	if (head->bytes)
+		return ENTRY_TABLE;
+	return memcmp(head->contents, none, sizeof(none)) ? ENTRY_REFUSED : ENTRY_CONTESTED;
+}
+
 /* Reads what an entry says about itself. The readers of the table in it check that. */
 static void entry_read(struct tables_entry *t, int directory)
 {
-	static const uint8_t none[BLAKE2B_DIGEST];
 	struct sidecar head;
 	bool untrusted;
 	uint64_t size;
@@ -63,9 +72,7 @@ static void entry_read(struct tables_entry *t, int directory)
 		memcpy(t->of.layout, head.layout, sizeof(head.layout));
 		memcpy(t->of.contents, head.contents, sizeof(head.contents));
 		memcpy(t->refused, head.refused, sizeof(head.refused));
-		t->kind = head.bytes                                       ? ENTRY_TABLE
-		          : memcmp(head.contents, none, sizeof(none)) != 0 ? ENTRY_REFUSED
-		                                                           : ENTRY_CONTESTED;
+		t->kind = kind_of(&head);
 	}
 	close(fd);
 }

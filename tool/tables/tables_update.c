@@ -96,9 +96,9 @@ static enum outcome mark_put(const struct update *u, const struct task *t)
 	if (!sidecar_whole(t->file->path, whole))
 		return OUTCOME_REFUSED;
 	sidecar_refusal(&mark, &t->file->identity, t->contested ? NULL : whole);
-	return table_put(u, t->name, &mark, sizeof(mark), &e) == OUTCOME_FAILED ? OUTCOME_FAILED
-	       : t->contested                                                   ? OUTCOME_CONTESTED
-	                                                                        : OUTCOME_REFUSED;
+	if (table_put(u, t->name, &mark, sizeof(mark), &e) == OUTCOME_FAILED)
+		return OUTCOME_FAILED;
+	return t->contested ? OUTCOME_CONTESTED : OUTCOME_REFUSED;
 }
 
 /* Makes the table of a file. Its name is made from the file as it was found, so the file must still be the same. */
@@ -339,12 +339,20 @@ static int state_begin(struct update *u, struct error *e)
 	return tables_state_write(&u->directory, e);
 }
 
+/* Says how the update has ended, for tables_state.end. */
+static const char *end_of(const struct update *u)
+{
+	if (u->counts[OUTCOME_TIME])
+		return "time";
+	return u->counts[OUTCOME_SIZE] ? "size" : "complete";
+}
+
 static int state_end(struct update *u, struct error *e)
 {
 	struct tables_state *s = &u->directory.state;
 
 	s->seconds = (long long)(seconds_since(&u->begun) + 0.5);
-	strcpy(s->end, u->counts[OUTCOME_TIME] ? "time" : u->counts[OUTCOME_SIZE] ? "size" : "complete");
+	strcpy(s->end, end_of(u));
 	return tables_state_write(&u->directory, e);
 }
 
