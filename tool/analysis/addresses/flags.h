@@ -20,7 +20,7 @@ uint8_t func_live_elsewhere(const struct track_func *f, const struct insn *in);
 /*
  * Finds the instructions that read the flags which instruction i sets: sets readers[k] for each such instruction k, in
  * an array of f->code->count bytes. Returns false if not all of them are known, or if one of them may also read flags
- * that another instruction has set. `live` is the result of func_live_flags(). (flag_readers.c)
+ * that another instruction has set. `live` is the result of func_live_flags().
  */
 bool func_flag_readers(const struct track_func *f, const uint8_t *live, size_t i, uint8_t *readers);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tracks the stack pointer from the entry of a function, and what is read relative to it (frame_slots.h). Each
+ * Tracks the stack pointer from the entry of a function, and what is read relative to it (track_internal.h). Each
  * instruction is visited once, since the search ends where two paths differ: there is nothing for dataflow/solver.h to
  * join.
  */
-#include "analysis/addresses/frame_slots.h"
+#include "analysis/addresses/track_internal.h"
 
 #include <etch/orc.h>
 

@@ -106,6 +106,9 @@ struct track_entries {
 	size_t fault_count;
 };
 
+/* Returns the index of the first element of x->faults at or after an address. */
+size_t track_fault_from(const struct track_entries *x, uint64_t addr);
+
 /* Callback for one use. */
 typedef void use_fn(void *arg, const struct use *use);
 

@@ -97,6 +97,9 @@ static inline bool holds_address(const struct addr_state *s)
  * addresses of different objects none is kept: they escape, unless the following code only sets through the
  * register. */
 bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a, const struct addr_value *v);
+/* Is what register `reg` holds before an instruction only passed to ETCH_ADDR, on the one path that follows, and
+ * overwritten then? Returns false also if the path branches before that. */
+bool track_only_set(const struct track *t, size_t insn, unsigned reg);
 /* Does instruction i begin a block? */
 bool track_is_leader(const struct track *t, size_t i);
 
@@ -125,7 +128,6 @@ void track_sum(const struct addr_state *s, const struct insn *in, struct addr_va
 /* Adds an address and an index, or two indexes. The sum of two addresses is no address, and both escape. */
 void track_registers_sum(const struct addr_state *s, const struct insn *in, struct addr_value *result, uint16_t *data);
 
-/* track_choice.c */
 /*
  * Finds what an instruction makes in register *reg if it is a cmov of registers, clears a register, is a setcc to a
  * register that is 0, or shifts the outcome of one; returns false if it is none of these. A cmov takes the registers
@@ -133,11 +135,6 @@ void track_registers_sum(const struct addr_state *s, const struct insn *in, stru
  */
 bool track_choice(struct track *t, const struct addr_state *s, size_t i, uint16_t *data, struct addr_value *out,
                   unsigned *reg);
-
-/* track_only_set.c */
-/* Is what register `reg` holds before an instruction only passed to ETCH_ADDR, on the one path that follows, and
- * overwritten then? Returns false also if the path branches before that. */
-bool track_only_set(const struct track *t, size_t insn, unsigned reg);
 
 /* track_detour.c */
 /* Code of another function to which a jump leads, and which only leads back or ends. */
@@ -165,11 +162,24 @@ bool track_is_outside(const struct track *t, uint64_t addr);
 void track_pointers_age(struct addr_state *s, int32_t object);
 /* Returns the landing pad of the call at an address, or 0. */
 uint64_t track_pad_of(const struct track *t, uint64_t addr);
-/* Returns the index of the first element of x->faults at or after an address. */
-size_t track_fault_from(const struct track_entries *x, uint64_t addr);
 /* Transforms the state before instruction i into the state after it; reports its uses if t->reporting. */
 void track_insn(struct track *t, struct addr_state *s, size_t i);
 /* Is the instruction a jump to an entry of the function's own jump tables, in the state before it? */
 bool track_is_switch(const struct addr_state *s, const struct insn *in);
+
+/* frame_slots.c: what a function keeps in its stack frame: registers that it spills, or variables of the program. */
+/*
+ * Does instruction i store a register to a word of the frame that the function itself never reads through the stack
+ * pointer? Then it is not a spill, which would be loaded again, but a variable that something points to, or an
+ * argument. Returns false where this is not known.
+ */
+bool frame_slot_is_variable(const struct track_func *f, size_t i);
+
+/*
+ * Is instruction i a push of a register whose word is overwritten, at least half of it, before anything can read it?
+ * Compilers push any register to make space for a variable of up to 8 bytes (clang 19: push %rax), whatever it holds.
+ * Half an address is no address.
+ */
+bool frame_push_is_overwritten(const struct track_func *f, size_t i);
 
 #endif

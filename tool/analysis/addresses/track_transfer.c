@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The transfer function: what one instruction does to the addresses and loaded pointers in the registers. */
-#include "analysis/addresses/frame_slots.h"
 #include "analysis/addresses/track_internal.h"
 
 #include <etch/orc.h>

@@ -6,7 +6,7 @@
  * paths with different frames (observe_meet.c) and the direction flag (observe_flag.c).
  *
  * Some analyses have a loop of their own, for a reason that each gives at its head:
- *   - they visit each instruction once, so that there is nothing to iterate: frame_slots.c, flag_readers.c,
+ *   - they visit each instruction once, so that there is nothing to iterate: frame_slots.c, flags.c (its readers),
  *     track_detour.c, own_stack_starts.c, site/start_up_code.c;
  *   - they judge whole paths, whose states are not joined: continuation_walk.c, objtool's stack_walk.c and uaccess.c;
  *   - they sweep an array backward until nothing changes: tails.c;
