@@ -5,7 +5,6 @@
  */
 #include "support/sort.h"
 #include "analysis/interproc/work.h"
-#include "analysis/interproc/call_graph.h"
 #include "support/memory.h"
 #include "shared/search.h"
 

@@ -9,7 +9,6 @@
  * A code range is a continuation if only code takes its address, and does so each time to hand it on in this way.
  */
 #include "analysis/interproc/continuation_walk.h"
-#include "analysis/interproc/call_graph.h"
 #include "analysis/interproc/other_frames.h"
 #include "analysis/interproc/rounds.h"
 #include "support/memory.h"

@@ -7,7 +7,6 @@
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/interproc/continuation_walk.h"
-#include "analysis/interproc/call_graph.h"
 #include "analysis/interproc/noreturn.h"
 #include "analysis/interproc/other_frames.h"
 #include "analysis/interproc/range_starts.h"

@@ -5,7 +5,6 @@
  * place, and the list is compacted when many are dropped. What links show about a start is counted, not collected.
  */
 #include "analysis/interproc/work.h"
-#include "analysis/interproc/call_graph.h"
 #include "support/memory.h"
 
 #include <string.h>

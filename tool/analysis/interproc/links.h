@@ -60,6 +60,7 @@ static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kin
 static inline bool link_is_direct(const struct link *x) { return x->start && !x->outside; }
 
 struct work;
+struct range_state;
 
 /* Appends a link to a list without `of` and `into`. */
 void links_put(const struct work *w, struct links *l, const struct flow_exit *x);
@@ -93,5 +94,20 @@ void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state)
 static inline uint64_t edges_sum(uint64_t sum, const struct edge *x) { return (sum ^ x->sum) * 0x100000001b3u; }
 /* Returns the index of the first edge whose target is >= addr. */
 size_t edges_from(const struct edges *l, uint64_t addr);
+
+/* The links and edges of struct range_graph (work.h), which are kept up to date. */
+
+/* Adds a code range to work.graph.touched. */
+void touched_add(struct work *w, struct range_state *s);
+/* link_lists.c: makes space for the facts by identity of all code ranges; the first `before` of them have it
+ * already. */
+void identities_grow(struct work *w, size_t before);
+/* Updates links after code ranges were added or extended. */
+void links_resolve(struct work *w);
+
+/* call_graph.c: replaces the links and edges from the code ranges of this round by their new ones. */
+void links_replace(struct work *w);
+/* Updates edges after code ranges were added. moved: the new number of each old code range. */
+void edges_renumber(struct work *w, const uint32_t *moved);
 
 #endif

@@ -4,7 +4,6 @@
  * begins inside, and extended again where flow may enter one that had none.
  */
 #include "analysis/interproc/work.h"
-#include "analysis/interproc/call_graph.h"
 #include "analysis/interproc/range_starts.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/padding.h"

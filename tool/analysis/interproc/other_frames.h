@@ -15,9 +15,6 @@ void fixups_compare(struct work *w);
 /* observe_edges.c: drops findings that do not hold now that all code ranges are known. */
 void observe_edges(struct work *w);
 
-/* non_c_frames.c: spreads non_c_frame over jumps (not over calls), in both directions. */
-void non_c_frames_spread(struct work *w);
-
 /* continuations.c: finds the frames of continuations, once all other evidence has been collected. The code of
  * continuations may hand on other continuations, so this runs up to CONTINUATION_RUNS times. Returns whether any
  * continuation is new. */

@@ -28,7 +28,9 @@ void own_stack_take(struct own_stack *h, const struct etch_rule *run);
 /* Between two rounds: once it has turned out whether the file has such code, marks all code ranges that may be such
  * code. */
 void own_stack_decide(struct work *w);
-/* After the last round: makes the rows of code ranges that are certain to be such code; removes those of code ranges
+/* After the last round: spreads non_c_frame over jumps (not over calls), in both directions. */
+void non_c_frames_spread(struct work *w);
+/* Then: makes the rows of code ranges that are certain to be such code; removes those of code ranges
  * that may be either. */
 void own_stack_rows(struct work *w);
 /* own_stack_starts.c: adds the starts of such code that are reached from undiscovered targets to these targets. */

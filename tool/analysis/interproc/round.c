@@ -4,7 +4,6 @@
  * analyse (range_analysis.c); their results are joined in the order of the queue.
  */
 #include "analysis/interproc/worker.h"
-#include "analysis/interproc/call_graph.h"
 #include "analysis/interproc/range_starts.h"
 #include "analysis/interproc/rounds.h"
 #include "support/bounds.h"

@@ -4,7 +4,6 @@
  * that relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
-#include "analysis/interproc/call_graph.h"
 #include "analysis/interproc/range_starts.h"
 #include "arch/x86/opcodes.h"
 #include "support/memory.h"

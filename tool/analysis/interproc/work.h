@@ -7,13 +7,13 @@
  *                   round.c           one round: hands code ranges to threads in chunks
  *     worker.h        range_analysis.c  analyses one code range until its assumptions hold
  *                     range_results.c   stores the results
- *     call_graph.h    call_graph.c, link_lists.c   edges and links (links.h) between code ranges
+ *     links.h         call_graph.c, link_lists.c   edges and links between code ranges
  *                   round_prepare.c   between two rounds, with these:
  *     range_starts.h  undiscovered.c, open_ranges.c, gap_sweep.c, noted_ranges.c   where code ranges begin and end
  *                     starts.c, misfits.c, entry_tail.c, wide_fde.c, tried_starts.c   what begins there (range_state.h)
  *     other_frames.h  continuations.c, continuation_walk.c, interpreters.c       in whose frame code runs
  *     noreturn.h      returns.c, noreturn_*.c                                    which functions return
- *   other_frames.h  observe_edges.c, non_c_frames.c, fixup_frames.c   after the last round
+ *   other_frames.h  observe_edges.c, fixup_frames.c   after the last round
  *   own_stack_ranges.h   own_stack.c, own_stack_starts.c   code with a stack of its own, during and after the rounds
  */
 #ifndef ANALYSIS_INTERPROC_WORK_H
