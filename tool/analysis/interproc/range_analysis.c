@@ -7,7 +7,6 @@
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
 #include "analysis/interproc/rounds.h"
-#include "analysis/lint/jump_targets.h"
 #include "analysis/lint/observe.h"
 #include "analysis/unwind/disagreement.h"
 #include "arch/x86/opcodes.h"

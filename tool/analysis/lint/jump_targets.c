@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H004 (jump_targets.h): one pass over the indirect jumps of a code range and the entries of their tables. */
-#include "analysis/lint/jump_targets.h"
+/* ETCH-H004 (observe.h): one pass over the indirect jumps of a code range and the entries of their tables. */
+#include "analysis/lint/observe.h"
 
 #include "arch/x86/cet.h"
 #include "analysis/flow/flow_internal.h"

@@ -17,4 +17,11 @@
  */
 void observe_range(struct flow *f, struct findings *out);
 
+/*
+ * jump_targets.c: adds ETCH-H004 for jump tables, in a linked file that asks for indirect branch tracking (CET IBT):
+ * each target of a jump through a table needs an endbr64, unless the jump has a notrack prefix, as compilers write it.
+ * check/branches.c checks the other indirect targets.
+ */
+void targets_observe(struct flow *f, struct findings *out);
+
 #endif
