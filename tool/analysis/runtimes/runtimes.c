@@ -28,6 +28,25 @@ void runtime_code_add(struct runtime_codes *out, struct runtime_code x)
 	out->list[out->count++] = x;
 }
 
+void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
+                         struct runtime_codes *out)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t count = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+
+	for (i = 1; i < count; i++) {
+		const struct elf_symbol *y = &list[i];
+		const struct code_section *c = is(y->name) && y->section && y->size ? space_of(space, y->section) : NULL;
+		uint64_t at = y->value;
+
+		if (!c)
+			continue;
+		if (elf_is_object(f))
+			at += c->addr;
+		runtime_code_add(out, (struct runtime_code){.start = at, .end = at + y->size});
+	}
+}
+
 static int code_order(const void *a, const void *b)
 {
 	const struct runtime_code *x = a, *y = b;

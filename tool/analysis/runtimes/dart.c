@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Dart: its compiler puts the code of a program into snapshots, each under a symbol of its own. This file also has the
- * search for a runtime's code by names of symbols. */
+/* Dart: its compiler puts the code of a program into snapshots, each under a symbol of its own. */
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"
@@ -30,25 +29,6 @@ static bool is_framed(const char *name)
 	return !strcmp(name, "stub DeoptimizeLazyFromReturn") || !strcmp(name, "stub DeoptimizeLazyFromThrow") ||
 	       !strcmp(name, "stub DeoptForRewind") || !strcmp(name, "stub RunExceptionHandler") ||
 	       !strcmp(name, "stub RunExceptionHandlerUnbox");
-}
-
-void runtime_symbols_add(const struct elf_file *f, const struct code_space *space, bool (*is)(const char *name),
-                         struct runtime_codes *out)
-{
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t count = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-
-	for (i = 1; i < count; i++) {
-		const struct elf_symbol *y = &list[i];
-		const struct code_section *c = is(y->name) && y->section && y->size ? space_of(space, y->section) : NULL;
-		uint64_t at = y->value;
-
-		if (!c)
-			continue;
-		if (elf_is_object(f))
-			at += c->addr;
-		runtime_code_add(out, (struct runtime_code){.start = at, .end = at + y->size});
-	}
 }
 
 int dart_detect(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out, struct error *e)
