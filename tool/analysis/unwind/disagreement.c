@@ -2,10 +2,14 @@
 /* Writes the findings where code and .eh_frame disagree, and merges those of one FDE. */
 #include "analysis/unwind/disagreement.h"
 
+#include "analysis/flow/flow.h"
 #include "arch/x86/rule_text.h"
 #include "shared/search.h"
+#include "support/memory.h"
+#include "support/sort.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Writes a rule as one side of a disagreement; `ra`: with the return address. */
@@ -67,6 +71,8 @@ void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, co
 	finding_fact(f, "the code", "takes the return address off the stack, and does not return to it");
 }
 
+/* ---- one FDE over many functions ------------------------------------------------ */
+
 /* Writes the first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
 static size_t firsts_of(const struct findings *l, const uint64_t *starts, size_t count, const struct finding **out,
                         size_t most)
@@ -97,7 +103,9 @@ static void contradictions_drop(struct findings *l)
 	l->count = kept;
 }
 
-void disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong)
+/* Replaces the findings of the functions under an FDE that begins at `addr` by one. starts: where these functions
+ * begin, sorted; wrong: how many of them are contradicted. */
+static void findings_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong)
 {
 	const struct finding *first[DISAGREEMENTS_FEW];
 	size_t some = firsts_of(l, starts, count, first, DISAGREEMENTS_FEW), i;
@@ -115,4 +123,61 @@ void disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts
 		finding_fact_at(x, 0, first[i]->addr, "the code", "%s", first[i]->facts[1].text);
 	contradictions_drop(l);
 	findings_take(l, &sum);
+}
+
+/* Returns the starts of functions in a code range: its entries, and targets of calls inside. The list is sorted; the
+ * caller frees it. */
+static uint64_t *functions_of(const struct flow *f, size_t *count)
+{
+	const struct code_range *p = f->in.range;
+	uint64_t *list = mem_alloc(p->entry_count + f->step_count + 1, sizeof(*list));
+	size_t n = 0, i;
+
+	list[n++] = p->start;
+	for (i = 0; i < p->entry_count; i++)
+		list[n++] = f->in.env->entries[p->entry + i];
+	for (i = 0; i < f->step_count; i++) {
+		uint64_t to = (uint64_t)f->steps[i].imm;
+
+		if (f->steps[i].flow == FLOW_CALL && (f->seen[i] & FLOW_WALKED) && to > p->start && to < p->end)
+			list[n++] = to;
+	}
+	*count = words_unique(list, n);
+	return list;
+}
+
+/* Returns the number of functions at `starts` that have a row made from the code where .eh_frame has another. */
+static size_t contradicted(const struct row_list *rows, uint64_t range_end, const struct etch_cfi_row *cfi,
+                           size_t cfi_count, const uint64_t *starts, size_t count)
+{
+	size_t i, k, n = 0, at = 0, next = 0; /* next: the first function that has not been counted */
+
+	for (i = 0; i < rows->count; i++) {
+		uint64_t addr = rows->rows[i].addr, end = i + 1 < rows->count ? rows->rows[i + 1].addr : range_end;
+
+		while (at < cfi_count && cfi[at].end <= addr)
+			at++;
+		if (at == cfi_count || rows->rows[i].source != ETCH_SOURCE_CODE || cfi[at].start >= end ||
+		    cfi[at].rule.kind != ETCH_RULE_CALL)
+			continue;
+		k = SEARCH(count, j, starts[j] <= addr) - 1;
+		for (k = k > next ? k : next; k < count && starts[k] < end; k++)
+			n++;
+		next = k > next ? k : next;
+	}
+	return n;
+}
+
+void disagreements_sum(struct findings *l, const struct flow *f, const struct row_list *rows,
+                       const struct etch_cfi_row *cfi, size_t cfi_count)
+{
+	const struct code_range *p = f->in.range;
+	uint64_t *starts;
+	size_t count;
+
+	if (p->fde < 0 || p->plt || l->count <= DISAGREEMENTS_FEW)
+		return;
+	starts = functions_of(f, &count);
+	findings_sum(l, p->start, starts, count, contradicted(rows, p->end, cfi, cfi_count, starts, count));
+	free(starts);
 }

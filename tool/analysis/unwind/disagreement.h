@@ -3,8 +3,10 @@
 #ifndef ANALYSIS_UNWIND_DISAGREEMENT_H
 #define ANALYSIS_UNWIND_DISAGREEMENT_H
 
-#include "etch/orc.h"
+#include "analysis/unwind/rows.h"
 #include "report/finding.h"
+
+struct flow;
 
 /* The ID of these findings. */
 #define CONTRADICTED "ETCH-C001"
@@ -27,10 +29,10 @@ void disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const s
 void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, const struct etch_rule *cfi);
 
 /*
- * One FDE that is wrong for more than DISAGREEMENTS_FEW functions is one mistake: replaces the findings of these
- * functions by one at `addr`. starts: where the functions under that FDE begin, sorted; wrong: how many of them are
- * contradicted.
+ * One FDE that is wrong for more than DISAGREEMENTS_FEW functions is one mistake: where the FDE of the code range of f
+ * is, replaces the findings of these functions by one. rows: all rows of the code range; cfi: those of the FDE.
  */
-void disagreements_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong);
+void disagreements_sum(struct findings *l, const struct flow *f, const struct row_list *rows,
+                       const struct etch_cfi_row *cfi, size_t cfi_count);
 
 #endif

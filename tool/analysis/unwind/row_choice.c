@@ -6,7 +6,6 @@
 #include "analysis/unwind/row_choice.h"
 
 #include "analysis/unwind/disagreement.h"
-#include "analysis/unwind/wide_findings.h"
 #include "arch/x86/padding.h"
 #include "shared/search.h"
 #include "support/bounds.h"
@@ -541,7 +540,7 @@ void emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	f->saves.fn = NULL;
 	quiet_take(e, f);
 	fill(e, p->end);
-	wide_findings_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->capacity}, e->cfi, e->cfi_count);
+	disagreements_sum(&e->findings, f, &(struct row_list){e->rows, e->count, e->capacity}, e->cfi, e->cfi_count);
 	emit_saves_end(e, f);
 	results_take(e, out);
 }
