@@ -9,7 +9,7 @@
 
 #include "analysis/facts/fixups.h"
 #include "table/ex_table.h"
-#include "table/linked_orc.h"
+#include "table/object_orc.h"
 #include "table/linked_tables.h"
 #include "table/register_table.h"
 #include "table/unwind_tables.h"
@@ -68,8 +68,8 @@ void fuzz_block(const uint8_t *data, size_t size)
 		for (i = 0; i < u->text_size + 600; i += step) {
 			struct etch_map_rule m;
 
-			spend +=
-				(uint64_t)etch_block_find(u, i)->cfa_off + etch_block_find_scalar(u, i)->kind + (etch_map_find(u, i, &m) ? m.flags : 0u);
+			spend += (uint64_t)etch_block_find(u, i)->cfa_off + etch_block_find_scalar(u, i)->kind +
+			         (etch_map_find(u, i, &m) ? m.flags : 0u);
 		}
 		if (etch_unwind_valid(table, size) && u->text_size < 1u << 20)
 			block_decode(table, size);
@@ -189,7 +189,7 @@ void fuzz_tables(const uint8_t *data, size_t size)
 		if (!linked_tables_read(&f, &t, &e))
 			must(t.imv_count <= size && t.pv_count <= size && t.obj_count <= size);
 		linked_tables_free(&t);
-		linked_orc_sort(&f, &rows, &e);
+		object_orc_sort(&f, &rows, &e);
 	}
 	elf_close(&f);
 }

@@ -15,7 +15,7 @@ UNWIND = DATA / "unwind"
 DRIVER = sorted(UNWIND.glob("tables*.c"))
 # All that has the headers of the formats in it, and then the rest.
 HEADED = ["table/unwind_map.c", "table/unwind_numbered.c", "table/unwind_tables.c"]
-PARTS = [*HEADED, "table/unwind_canonical.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
+PARTS = [*HEADED, "table/unwind_rows.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
 OTHERS = ["arch/x86/rule_text.c", "arch/x86/fast_decoder.c", "arch/x86/encoding.c", "arch/x86/form.c", "arch/x86/shape.c",
           "arch/x86/step_full.c", "arch/x86/raw.c", "arch/x86/zydis.c", "arch/x86/newer.c", "arch/x86/newer_vector.c", "arch/x86/decode.c", "arch/x86/flag_use.c",
           "analysis/facts/space.c", "elf/file.c", "elf/file_lookup.c", "elf/section_at.c", "support/bounds.c", "support/ending.c", "support/error.c", "support/hash_index.c", "support/memory.c",
@@ -174,10 +174,10 @@ SABOTAGE = {
     "a group's base": ("table/unwind_tables.c", "lookup",
         "hd[b] = (uint16_t)(at - base",
         "hd[b] = (uint16_t)(at - 1 - base"),
-    "two gaps together": ("table/unwind_canonical.c", "canonical",
+    "two gaps together": ("table/unwind_rows.c", "canonical",
         "in->rows[next].addr - from >= UNWIND_PADDING",
         "in->rows[i + 1].addr - from >= UNWIND_PADDING"),
-    "code taken for padding": ("table/unwind_canonical.c", "canonical",
+    "code taken for padding": ("table/unwind_rows.c", "canonical",
         "|| !insn.padding",
         ""),
     "call through SIB": ("arch/x86/callsites.c", "calls",

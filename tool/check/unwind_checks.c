@@ -6,7 +6,7 @@
 #include "shared/search.h"
 #include "elf/symbols.h"
 #include "table/linked_unwind.h"
-#include "table/near_rows.h"
+#include "table/unwind_tables.h"
 
 #include <etch/orc_lookup.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include "site/native_sites.h"
 #include "site/armed_objects.h"
 #include "site/site_rows.h"
-#include "table/linked_orc.h"
+#include "table/object_orc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -267,7 +267,7 @@ static int tables_write(struct link_step *t)
 	const struct linked_contents contents = {&t->rows, &t->unwind};
 	struct rewrite_result *out = t->out;
 
-	if (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1) && linked_orc_sort(t->f, &out->orc_sorted, t->e))
+	if (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1) && object_orc_sort(t->f, &out->orc_sorted, t->e))
 		return -1;
 	if (t->sites && (t->bakes || t->now.moved) &&
 	    linked_tables_write(t->f, &t->now, &contents, &out->bytes, &out->size, t->e))

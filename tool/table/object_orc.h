@@ -31,4 +31,11 @@ int object_orc_present(const struct elf_file *f, const struct object_orc *wanted
  * none; -1 and a message if they are malformed. */
 int object_orc_rows(const struct elf_file *f, const struct code_space *space, struct row_list *out, struct error *e);
 
+/*
+ * Sorts, in f's own bytes, every .orc_unwind_ip and .orc_unwind that the linker has concatenated from object files.
+ * Entries of discarded code are moved to the end as UNDEFINED. *rows is the number of rows. Returns 0, or -1 and a
+ * message.
+ */
+int object_orc_sort(struct elf_file *f, size_t *rows, struct error *e);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Encodes the map of return addresses: decides which byte selects which rule. */
-#include "table/unwind_map.h"
+#include "table/unwind_encoder.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks the rows of a block table and numbers their rules, the most frequent first. */
-#include "table/unwind_numbered.h"
+#include "table/unwind_encoder.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

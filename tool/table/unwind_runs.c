@@ -4,7 +4,7 @@
  * that saves most bytes, cut the sequences where it occurs, and repeat. Equal sequences are stored once with their
  * number of occurrences, since only few of them are different.
  */
-#include "table/unwind_runs.h"
+#include "table/unwind_encoder.h"
 #include "support/hash_index.h"
 #include "support/memory.h"
 

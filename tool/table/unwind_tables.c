@@ -8,7 +8,7 @@
 
 #include <etch/orc_registers.h>
 
-#include "table/unwind_map.h"
+#include "table/unwind_encoder.h"
 
 static uint64_t place(uint64_t *end, uint64_t bytes, unsigned align)
 {

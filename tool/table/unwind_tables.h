@@ -17,6 +17,25 @@
 #define UNWIND_PADDING 16
 void unwind_rows_canonical(const struct row_list *in, const struct code_space *space, struct row_list *out);
 
+/*
+ * Which rows a table holds where a file's code is spread over distant addresses. A table takes about a byte
+ * for each 32 bytes of address range, whether code is there or not, and its offsets have 32 bits: a single function far
+ * from the rest would cost megabytes, or the whole table.
+ */
+
+/* Code that gets no rows in the table. */
+struct far_code {
+	uint64_t bytes; /* described code that is left out; 0: none */
+	uint64_t at;    /* address of its first byte */
+};
+
+/*
+ * Finds the rows of the largest part of the code that a table can hold without spending more on gaps than on code.
+ * *near is a view of `rows`, and ends with an UNDEF row as every list does; in almost every file it is all rows. The
+ * choice depends on the rows alone, so that a file that has been rewritten gives the same.
+ */
+void rows_near(const struct row_list *rows, struct row_list *near, struct far_code *far);
+
 /* What table to make. */
 struct unwind_kind {
 	unsigned encoding;     /* ETCH_ENCODING_*; for unwind_block_encode(): ETCH_ENCODING_REGISTERS, or any other */

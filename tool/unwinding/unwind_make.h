@@ -8,7 +8,7 @@
 
 #include "analysis/interproc/frames.h"
 #include "table/linked_unwind.h"
-#include "table/near_rows.h"
+#include "table/unwind_tables.h"
 #include "table/object_orc.h"
 #include "table/object_sframe.h"
 

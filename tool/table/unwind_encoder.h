@@ -1,11 +1,42 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows of a block table with numbered rules: the input of the encoder. */
-#ifndef TABLE_UNWIND_NUMBERED_H
-#define TABLE_UNWIND_NUMBERED_H
+/* Shared by the files of the block table's encoder: unwind_tables.c, unwind_numbered.c, unwind_runs.c, unwind_map.c. */
+#ifndef TABLE_UNWIND_ENCODER_H
+#define TABLE_UNWIND_ENCODER_H
 
 #include "support/hash_index.h"
-#include "table/unwind_runs.h"
 #include "table/unwind_tables.h"
+
+/* ---- unwind_runs.c ---------------------------------------------------------------------------- */
+
+/*
+ * Runs: sequences of rows that occur often enough for an idx byte of their own (struct etch_run of etch/orc.h),
+ * such as the pushes of prologues and the pops of epilogues.
+ */
+
+/* A run. */
+struct unwind_run {
+	uint8_t n;
+	uint8_t off[ETCH_RUN_ROWS];   /* address of each row, relative to the first */
+	uint32_t rule[ETCH_RUN_ROWS]; /* rule index of each row */
+};
+
+/* The chosen runs. */
+struct unwind_runs {
+	struct unwind_run *list; /* all runs together use at most 255 - count different rules */
+	uint32_t count;
+	uint8_t *of_row; /* per row: 1 + index of the run that starts there, or 0 */
+};
+
+/*
+ * Chooses runs for `count` rows and a further row that ends them; rule[i] is the index of row i's rule, less than
+ * `rules`. A run lies in one block and has only rows of at most 15 bytes, so that few return addresses are in a run:
+ * lookups there are slower. Deterministic.
+ */
+void unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
+                      struct unwind_runs *out);
+void unwind_runs_free(struct unwind_runs *r);
+
+/* ---- unwind_numbered.c: the rows of a block table with numbered rules ------------------------- */
 
 /* The different rules of a table. */
 struct palette {
@@ -53,5 +84,24 @@ static inline bool is_entered_by_return(const struct row *r)
 {
 	return r->rule.kind == ETCH_RULE_SIGNAL || r->rule.kind == ETCH_RULE_END;
 }
+
+/* ---- unwind_map.c: the map of return addresses (etch/orc.h), a byte per granule that selects the rule ---- */
+
+/* The arrays of the map, as in struct etch_unwind. */
+struct map {
+	unsigned shift;
+	uint8_t *bytes;
+	uint64_t granules;
+	uint32_t *page;
+	uint32_t pages;
+	uint8_t *unit;
+	uint32_t units;
+	struct etch_map_rule *palette;
+	uint32_t palette_count;
+};
+
+/* Makes the map; `calls` as for unwind_block_encode(). */
+void map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m);
+void map_free(struct map *m);
 
 #endif
