@@ -32,7 +32,7 @@ struct writer {
 
 static bool is_signal(const struct frame_row *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
 
-/* The head of an FDE for [start, end), whose length is not known yet. */
+/* Appends the head of an FDE for [start, end), whose length is not known yet. */
 static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end)
 {
 	const uint64_t range[2] = {start, end - start}, cie = w->cie[signal] - 1;

@@ -31,7 +31,7 @@ struct table_ref {
  * decides which table it goes to; `more` counts only with ETCH_IMV_MORE. */
 void object_tables_site(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_imv *entry,
                         const struct etch_imv_more *more, const struct table_ref *object);
-/* what: the record, except for its references. */
+/* `what` is the record, except for its references. */
 void object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
                           const char *name);
 void object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, enum etch_obj_kind kind,

@@ -167,7 +167,7 @@ void track_insn(struct track *t, struct addr_state *s, size_t i);
 /* Is the instruction a jump to an entry of the function's own jump tables, in the state before it? */
 bool track_is_switch(const struct addr_state *s, const struct insn *in);
 
-/* frame_slots.c: what a function keeps in its stack frame: registers that it spills, or variables of the program. */
+/* frame_slots.c: what a function keeps in its stack frame, registers that it spills or variables of the program. */
 /*
  * Does instruction i store a register to a word of the frame that the function itself never reads through the stack
  * pointer? Then it is not a spill, which would be loaded again, but a variable that something points to, or an

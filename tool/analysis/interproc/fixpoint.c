@@ -273,7 +273,8 @@ static uint64_t work_sum(const struct work *w)
 	return sum;
 }
 
-/* The same over the marked code ranges only. This is a cheap filter: a difference here is also one of work_sum(). */
+/* Returns the same over the marked code ranges only. This is a cheap filter: a difference here is also one of
+ * work_sum(). */
 static uint64_t marked_sum(const struct work *w)
 {
 	uint64_t sum = file_sum(w);
