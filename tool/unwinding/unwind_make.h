@@ -20,9 +20,8 @@ struct unwind_options {
 	bool registers;     /* make a register table; one is also made for a file that has one from an earlier run */
 	bool eh_frame; /* write an .eh_frame with FDEs for the code that has none; one is also made for a file that has one
 	                * from an earlier run */
-	enum eh_replace
-		replace; /* with eh_frame: which FDEs of the linker are replaced; at least those that an earlier run replaced */
-	int jobs;    /* threads of the analysis */
+	enum eh_replace replace; /* with eh_frame: the linker's FDEs to replace; at least those of an earlier run */
+	int jobs;                /* threads of the analysis */
 };
 
 /* What was made, with its counts. */

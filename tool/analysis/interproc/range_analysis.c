@@ -200,8 +200,8 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 		return false;
 	if (f->found
 	        .may_return) /* the path on which it is lost may be a thread's, with a stack of its own, as in clone() */
-		e->lost = 0;
-	if ((f->found.overdrawn || e->lost) && !f->in.overdrawn) {
+		e->found.lost = 0;
+	if ((f->found.overdrawn || e->found.lost) && !f->in.overdrawn) {
 		/* Unless other words were there, the code pops too much, which etch check should report. */
 		findings_free(&s->rows.findings);
 		if (o->w->options->observe && !referred) {
@@ -209,11 +209,11 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 			findings_take(&o->observed, &s->rows.findings);
 		}
 		tails_keep(s, f);
-		f->in.overdrawn = e->lost > f->found.overdrawn ? e->lost : f->found.overdrawn;
+		f->in.overdrawn = e->found.lost > f->found.overdrawn ? e->found.lost : f->found.overdrawn;
 		f->in.pushed = 0;
 		return true;
 	}
-	if (!e->lifted || f->in.lift_unproven)
+	if (!e->found.lifted || f->in.lift_unproven)
 		return false;
 	f->in.lift_unproven = true;
 	return true;
@@ -483,7 +483,7 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	struct range_state *s = &w->state[number];
 	struct flow *f = &o->flow;
 
-	if (o->emit.wants_constants && !f->in.force_constants) {
+	if (o->emit.found.wants_constants && !f->in.force_constants) {
 		f->in.force_constants = true;
 		return true;
 	}

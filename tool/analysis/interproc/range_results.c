@@ -180,7 +180,7 @@ void range_keep(struct worker *o, uint32_t number)
 	s->jumps_by = f->found.jumps_by;
 	s->keeps_frame = f->found.keeps_frame;
 	s->cfi_one_row = o->emit.cfi_count == 1;
-	s->cfi_denied = o->emit.denied;
+	s->cfi_denied = o->emit.found.denied;
 	if (!f->in.overdrawn && range_start(f->in.env, p, s, &o->emit) != START_PART) {
 		s->returns_balanced = f->found.exits_balanced && !f->found.returns_unbalanced && !f->found.exit_sp_mismatch;
 		s->exit_sp_mismatch = !f->found.exits_balanced && f->found.exit_sp_mismatch;

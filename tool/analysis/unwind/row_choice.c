@@ -41,7 +41,7 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
  * there. */
 static bool is_rbp_alone(const struct emit *e, const struct etch_rule *cfi)
 {
-	struct etch_rule rule = e->rule;
+	struct etch_rule rule = e->now.rule;
 
 	rule.bp = cfi->bp;
 	rule.bp_off = cfi->bp_off;
@@ -108,8 +108,8 @@ static void lost_note(struct emit *e, const struct state *s)
 {
 	struct value sp = s->reg[ETCH_REG_RSP];
 
-	if (sp.kind == VALUE_CFA && sp.off + 8 > e->lost && sp.off >= 0 && !s->weak && !s->dead && !s->frame)
-		e->lost = sp.off + 8;
+	if (sp.kind == VALUE_CFA && sp.off + 8 > e->found.lost && sp.off >= 0 && !s->weak && !s->dead && !s->frame)
+		e->found.lost = sp.off + 8;
 }
 
 /* Returns the number of bytes that can be read from an address of the code range on. */
@@ -138,11 +138,11 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
  */
 static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
-	unsigned sp = e->state->reg[ETCH_REG_RSP].kind;
+	unsigned sp = e->now.state->reg[ETCH_REG_RSP].kind;
 
 	if (cfi->start == addr || cfi->rule.cfa != ETCH_REG_RSP || (sp != VALUE_ANY && sp != VALUE_ALIGNED) ||
-	    e->state->weak || e->rule.kind != ETCH_RULE_CALL || e->rule.cfa >= 16 ||
-	    !(STEP_CALLEE_SAVED >> e->rule.cfa & 1))
+	    e->now.state->weak || e->now.rule.kind != ETCH_RULE_CALL || e->now.rule.cfa >= 16 ||
+	    !(STEP_CALLEE_SAVED >> e->now.rule.cfa & 1))
 		return false;
 	if (e->agreed && is_anchored(e, addr))
 		e->sp_replaced = cfi->start;
@@ -173,8 +173,8 @@ static bool is_left_over(const struct emit *e, uint64_t addr)
 /* Is the rule of a state for which lifts() is true without proof? An equal row of .eh_frame is a proof. */
 static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct etch_cfi_row *cfi)
 {
-	e->lifted = true;
-	return e->flow->in.lift_unproven && !(cfi && !memcmp(&cfi->rule, &e->rule, sizeof(e->rule)));
+	e->found.lifted = true;
+	return e->flow->in.lift_unproven && !(cfi && !memcmp(&cfi->rule, &e->now.rule, sizeof(e->now.rule)));
 }
 
 /*
@@ -184,8 +184,9 @@ static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct e
 static inline enum witness witness_of(const struct emit *e, const struct etch_cfi_row *cfi, bool may_deny,
                                       bool replaced)
 {
-	enum witness w = memcmp(&cfi->rule, &e->rule, sizeof(e->rule)) ? state_witness(e->state, &cfi->rule)
-	                                                               : state_witness_own(e->state, &cfi->rule);
+	enum witness w = memcmp(&cfi->rule, &e->now.rule, sizeof(e->now.rule))
+	                     ? state_witness(e->now.state, &cfi->rule)
+	                     : state_witness_own(e->now.state, &cfi->rule);
 
 	if (w == WITNESS_DENIES && !may_deny)
 		w = WITNESS_SILENT;
@@ -202,16 +203,16 @@ static void row_unexpressed(struct emit *e, uint64_t addr, const struct etch_cfi
 		finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has a rule that no row can express: %s", cfi->why);
 	e->silent = true;
 	/* A weak state is not enough to replace what .eh_frame means. */
-	row_push(e, addr, e->state && e->state->weak && !is_return(e) ? &undefined : rule, source);
+	row_push(e, addr, e->now.state && e->now.state->weak && !is_return(e) ? &undefined : rule, source);
 }
 
 /* Adds the row of the code where it contradicts .eh_frame. */
 static void row_denied(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi, const struct etch_rule *rule,
                        unsigned source)
 {
-	e->denied |= addr != e->range->start && state_is_entry(e->state);
+	e->found.denied |= addr != e->range->start && state_is_entry(e->now.state);
 	if (!is_rbp_alone(e, &cfi->rule) && !e->silent) {
-		disagreement_add(&e->findings, addr, &e->rule, &cfi->rule);
+		disagreement_add(&e->findings, addr, &e->now.rule, &cfi->rule);
 		e->silent = true;
 	}
 	row_push(e, addr, rule, source);
@@ -225,7 +226,7 @@ static inline void row_confirmed(struct emit *e, uint64_t addr, const struct etc
 	if (confirmed)
 		source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_BOTH;
 	e->silent = false;
-	e->inferred = confirmed && e->state->weak && e->one_rule;
+	e->inferred = confirmed && e->now.state->weak && e->one_rule;
 	row_push(e, addr, &cfi->rule, source);
 	e->inferred = false;
 }
@@ -245,7 +246,8 @@ static inline void row_of_cfi(struct emit *e, uint64_t addr, const struct etch_c
  * caller's. */
 static inline bool constants_may_deny(const struct emit *e, const struct etch_cfi_row *cfi)
 {
-	return !e->state->constants && cfi->rule.bp == ETCH_BP_SAME && e->state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
+	return !e->now.state->constants && cfi->rule.bp == ETCH_BP_SAME &&
+	       e->now.state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
 }
 
 /* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. A rule that is unproven
@@ -255,10 +257,10 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 {
 	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
 	unsigned source = e->range->plt ? ETCH_SOURCE_PLT : ETCH_SOURCE_CODE;
-	bool unproven = e->lifts && is_unproven(e, cfi);
-	const struct etch_rule *rule = unproven ? &undefined : &e->rule;
+	bool unproven = e->now.lifts && is_unproven(e, cfi);
+	const struct etch_rule *rule = unproven ? &undefined : &e->now.rule;
 	bool replaced = cfi && is_stack_replaced(e, addr, cfi);
-	bool anchored = e->agreed && e->state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
+	bool anchored = e->agreed && e->now.state->weak && cfi && cfi->start < addr && is_anchored(e, addr);
 	enum witness w;
 
 	e->agreed = false;
@@ -274,8 +276,8 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 		row_unexpressed(e, addr, cfi, rule, source);
 		return;
 	}
-	w = witness_of(e, cfi, (!e->state->weak || anchored) && !unproven, replaced);
-	e->wants_constants |= w == WITNESS_SILENT && constants_may_deny(e, cfi);
+	w = witness_of(e, cfi, (!e->now.state->weak || anchored) && !unproven, replaced);
+	e->found.wants_constants |= w == WITNESS_SILENT && constants_may_deny(e, cfi);
 	e->agreed = w != WITNESS_SILENT;
 	if (w == WITNESS_DENIES)
 		row_denied(e, addr, cfi, rule, source);
@@ -351,12 +353,12 @@ static void fill(struct emit *e, uint64_t to)
 /* Makes the rule of a new state before the instruction at an address. */
 static inline void rule_renew(struct emit *e, uint64_t addr, const struct state *before)
 {
-	rule_of(e, before, &e->rule);
-	e->lifts = lifts(before, &e->rule);
-	if (e->rule.kind == ETCH_RULE_UNDEF)
+	rule_of(e, before, &e->now.rule);
+	e->now.lifts = lifts(before, &e->now.rule);
+	if (e->now.rule.kind == ETCH_RULE_UNDEF)
 		lost_note(e, before);
 	if (e->tails)
-		flow_tail_rule(e->flow, addr, before, &e->rule);
+		flow_tail_rule(e->flow, addr, before, &e->now.rule);
 }
 
 /* Returns the address up to which .eh_frame has the same row as at `end`. */
@@ -376,14 +378,14 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
                                                     const struct state *before, bool same)
 {
 	uint64_t end = addr + len, at;
-	bool fresh = !same || e->stale || is_left_over(e, addr);
+	bool fresh = !same || e->now.stale || is_left_over(e, addr);
 
 	if (addr < e->at) { /* inside another instruction, which determines the row */
-		e->stale = fresh;
+		e->now.stale = fresh;
 		e->cfi_same_below = 0;
 		return;
 	}
-	e->stale = false;
+	e->now.stale = false;
 	if (fresh)
 		rule_renew(e, addr, before);
 	if (addr > e->at) {
@@ -433,7 +435,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	struct emit *e = ctx;
 
 	quiet_take(e, e->flow);
-	e->state = before;
+	e->now.state = before;
 	if (!same || addr != e->at || addr + len > e->cfi_same_below) {
 		state_changed(e, addr, len, before, same);
 	} else {
@@ -456,8 +458,8 @@ static void shared_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct emit *e = ctx;
 
-	mem_reserve(&e->shared, &e->shared_capacity, e->shared_count, sizeof(*e->shared));
-	e->shared[e->shared_count++] = *row;
+	mem_reserve(&e->plt.rows, &e->plt.capacity, e->plt.count, sizeof(*e->plt.rows));
+	e->plt.rows[e->plt.count++] = *row;
 }
 
 /* Reads the rows of a PLT entry. All entries share one FDE, whose CFA program is run once. */
@@ -465,14 +467,14 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 {
 	size_t i;
 
-	if (!e->shared_count || e->shared_fde != e->range->fde) {
-		e->shared_count = 0;
-		e->shared_fde = e->range->fde;
+	if (!e->plt.count || e->plt.fde != e->range->fde) {
+		e->plt.count = 0;
+		e->plt.fde = e->range->fde;
 		cfi_file_rows(env->cfi, (size_t)e->range->fde, 0, shared_add, e);
 	}
-	i = SEARCH(e->shared_count, k, e->shared[k].end <= e->range->start);
-	for (; i < e->shared_count && e->shared[i].start < e->range->end; i++)
-		cfi_add(e, &e->shared[i]);
+	i = SEARCH(e->plt.count, k, e->plt.rows[k].end <= e->range->start);
+	for (; i < e->plt.count && e->plt.rows[i].start < e->range->end; i++)
+		cfi_add(e, &e->plt.rows[i]);
 }
 
 /* Returns what begins at the code range's start, by .eh_frame's row there. */
@@ -488,9 +490,9 @@ void emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	e->range = &env->ranges[range];
 	findings_free(&e->findings);
 	e->count = e->cfi_count = e->cfi_at = 0;
-	e->silent = e->denied = e->agreed = e->stale = e->wants_constants = e->lifted = false;
+	e->silent = e->agreed = e->now.stale = false;
+	memset(&e->found, 0, sizeof(e->found));
 	e->last = e->range->start;
-	e->lost = 0;
 	e->sp_replaced = UINT64_MAX;
 	e->no_cfi = no_cfi;
 	e->at = e->range->start;
@@ -533,7 +535,7 @@ void emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 		sigreturn_push(e); /* e->at is at the end: nothing is added */
 	emit_saves_begin(e, f);
 	e->tails = flow_has_tails(f);
-	e->wants_constants |= e->tails && f->in.env->handlers;
+	e->found.wants_constants |= e->tails && f->in.env->handlers;
 	if (e->tails)
 		flow_tails_find(f);
 	flow_states(f, state_add, e);
@@ -550,7 +552,7 @@ void emit_free(struct emit *e)
 	free(e->rows);
 	findings_free(&e->findings);
 	free(e->cfi);
-	free(e->shared);
+	free(e->plt.rows);
 	free(e->saves.rows);
 	memset(e, 0, sizeof(*e));
 }

@@ -32,34 +32,46 @@ struct emit {
 	struct row *rows;
 	size_t count, capacity;
 	struct findings findings;
-	struct etch_cfi_row *cfi; /* rows of the code range's FDE, clipped to it; cfi_at: the current one */
-	size_t cfi_count, cfi_capacity, cfi_at;
-	struct etch_cfi_row *shared; /* rows of the FDE of the PLT, which many code ranges share */
-	size_t shared_count, shared_capacity;
-	long shared_fde;
+	struct save_list saves;
 	const struct code_range *range;
 	struct flow *flow;
-	struct save_list saves;
 	enum saves_of saves_of; /* set by the caller before emit_begin(): when to collect range_rows.saves */
-	bool no_cfi, silent;    /* silent: the current disagreement has a finding */
-	bool denied;            /* .eh_frame contradicts the state of a function's entry inside the code range */
-	bool lifted;            /* some row is made from a state for which lifts() is true */
-	int32_t lost; /* bytes taken off the stack in excess of those of an entry where the return address is lost; or 0 */
-	bool wants_constants; /* an analysis with constants (flow.in.force_constants) may prove more */
-	bool one_rule; /* .eh_frame has one row for all of the code range, other than an entry's: perhaps for many functions
-	                */
-	bool inferred; /* row.inferred of the row being added */
-	bool agreed;   /* the last state confirmed or contradicted .eh_frame's row */
-	uint64_t sp_replaced;      /* start of the last row of .eh_frame in which rsp was replaced; UINT64_MAX: none */
-	uint64_t last;             /* address of the last instruction */
-	uint64_t at;               /* rows are complete below this address */
-	uint64_t cfi_same_below;   /* .eh_frame has the same row from `at` up to here */
-	struct etch_rule rule;     /* the rule of the last state */
-	bool lifts;                /* lifts() is true for the state of `rule` */
-	bool stale;                /* `rule` is out of date: it changed in an instruction inside another one */
-	const struct state *state; /* the state before the current instruction; borrowed from the flow analysis */
-	bool tails;                /* flow_tail_rule() may have a rule where the state has none */
+	bool no_cfi;
 	enum flow_start start; /* what begins at the code range's start by .eh_frame; START_ASSUMED where that has no row */
+
+	struct etch_cfi_row *cfi; /* rows of the code range's FDE, clipped to it; cfi_at: the current one */
+	size_t cfi_count, cfi_capacity, cfi_at;
+	uint64_t cfi_same_below; /* .eh_frame has the same row from `at` up to here */
+	bool one_rule; /* .eh_frame has one row for the code range, other than an entry's: perhaps for many functions */
+	/* The rows of the FDE of the PLT, which many code ranges share. */
+	struct {
+		struct etch_cfi_row *rows;
+		size_t count, capacity;
+		long fde;
+	} plt;
+
+	/* The state before the current instruction. */
+	struct {
+		const struct state *state; /* borrowed from the flow analysis */
+		struct etch_rule rule;
+		bool lifts; /* lifts() is true for the state of `rule` */
+		bool stale; /* `rule` is out of date: it changed in an instruction inside another one */
+	} now;
+	uint64_t last;        /* address of the last instruction */
+	uint64_t at;          /* rows are complete below this address */
+	bool inferred;        /* row.inferred of the row being added */
+	bool silent;          /* the current disagreement has a finding */
+	bool agreed;          /* the last state confirmed or contradicted .eh_frame's row */
+	uint64_t sp_replaced; /* start of the last row of .eh_frame in which rsp was replaced; UINT64_MAX: none */
+	bool tails;           /* flow_tail_rule() may have a rule where the state has none */
+
+	/* What the states of the code range have shown. */
+	struct {
+		bool denied;          /* .eh_frame contradicts the state of a function's entry inside the code range */
+		bool lifted;          /* some row is made from a state for which lifts() is true */
+		bool wants_constants; /* an analysis with constants (flow.in.force_constants) may prove more */
+		int32_t lost; /* where the return address is lost: bytes off the stack beyond those of an entry; 0: nowhere */
+	} found;
 };
 
 /* Begins a code range: reads its rows of .eh_frame, unless no_cfi. */
