@@ -178,17 +178,18 @@ static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct e
 }
 
 /*
- * Returns what the current state says about a row of .eh_frame. `may_deny`: it may contradict the row. `replaced`: rsp
- * has been replaced, so that the code's rule is right where the state does not confirm the row.
+ * Returns what the current state says about a row of .eh_frame. A weak state contradicts it only if it is `anchored`,
+ * and an `unproven` rule never does. `replaced`: rsp has been replaced, so that the code's rule is right where the
+ * state does not confirm the row.
  */
-static inline enum witness witness_of(const struct emit *e, const struct etch_cfi_row *cfi, bool may_deny,
-                                      bool replaced)
+static inline enum witness witness_of(const struct emit *e, const struct etch_cfi_row *cfi, bool anchored,
+                                      bool unproven, bool replaced)
 {
 	enum witness w = memcmp(&cfi->rule, &e->now.rule, sizeof(e->now.rule))
 	                     ? state_witness(e->now.state, &cfi->rule)
 	                     : state_witness_own(e->now.state, &cfi->rule);
 
-	if (w == WITNESS_DENIES && !may_deny)
+	if (w == WITNESS_DENIES && ((e->now.state->weak && !anchored) || unproven))
 		w = WITNESS_SILENT;
 	return w == WITNESS_SILENT && replaced ? WITNESS_DENIES : w;
 }
@@ -276,7 +277,7 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 		row_unexpressed(e, addr, cfi, rule, source);
 		return;
 	}
-	w = witness_of(e, cfi, (!e->now.state->weak || anchored) && !unproven, replaced);
+	w = witness_of(e, cfi, anchored, unproven, replaced);
 	e->found.wants_constants |= w == WITNESS_SILENT && constants_may_deny(e, cfi);
 	e->agreed = w != WITNESS_SILENT;
 	if (w == WITNESS_DENIES)
@@ -364,12 +365,13 @@ static inline void rule_renew(struct emit *e, uint64_t addr, const struct state 
 /* Returns the address up to which .eh_frame has the same row as at `end`. */
 static inline uint64_t cfi_same_until(const struct emit *e, uint64_t end)
 {
-	const struct etch_cfi_row *c = e->cfi_at < e->cfi_count ? &e->cfi[e->cfi_at] : NULL;
+	const struct etch_cfi_row *c;
 
 	if (e->flow->in.unproven)
 		return 0;
-	if (!c)
+	if (e->cfi_at == e->cfi_count)
 		return UINT64_MAX;
+	c = &e->cfi[e->cfi_at];
 	return c->start <= end ? c->end : c->start;
 }
 
