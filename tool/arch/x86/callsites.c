@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of FF /2 from the FF on: opcode, ModRM, SIB, displacement (SDM vol. 2, 2.1.5, tables 2-2 and 2-3). 0:
- * not /2, or truncated. Prefixes precede the opcode and do not change where the call ends. */
+/* Returns the length of FF /2 from the FF on: opcode, ModRM, SIB, displacement (SDM vol. 2, 2.1.5, tables 2-2 and 2-3).
+ * Returns 0 if the bytes are not /2, or are truncated. Prefixes precede the opcode and do not change where the call
+ * ends. */
 static unsigned indirect_length(const uint8_t *p, size_t avail)
 {
 	unsigned modrm, mod, rm, n = 2;
@@ -37,7 +38,7 @@ static unsigned indirect_length(const uint8_t *p, size_t avail)
 	return n <= avail ? n : 0;
 }
 
-/* Length of the call that starts at an offset, or 0. */
+/* Returns the length of the call that starts at an offset, or 0 if there is none. */
 static unsigned call_length(const struct call_code *c, size_t at)
 {
 	const uint8_t *p = c->bytes + at;
@@ -52,16 +53,16 @@ static unsigned call_length(const struct call_code *c, size_t at)
 	return c->addr + at + 5 + (uint64_t)(int64_t)rel - c->lo < c->hi - c->lo ? 5 : 0;
 }
 
-/* The list of results, and the calls whose ends are not in it yet: calls may begin inside one another. */
+/* The list of results, and the calls whose ends are not in it yet: a call may begin inside the bytes of another one. */
 struct ends {
 	uint64_t **out;
 	size_t *count, capacity;
-	uint64_t addr;    /* of offset 0 */
-	size_t at;        /* offset of bit 0 of `pending`; all ends below are in the list */
+	uint64_t addr;    /* address of offset 0 */
+	size_t at;        /* offset of bit 0 of `pending`; all ends below it are in the list */
 	uint64_t pending; /* bit k: a call ends at offset at + k */
 };
 
-/* Adds the ends up to an offset. No call is longer than 7 bytes, so there are few. */
+/* Adds the ends up to an offset to the list. No call is longer than 7 bytes, so there are few. */
 static inline void ends_add(struct ends *e, size_t upto)
 {
 	while (e->pending) {
@@ -73,11 +74,11 @@ static inline void ends_add(struct ends *e, size_t upto)
 		(*e->out)[(*e->count)++] = e->addr + e->at + k;
 		e->pending &= e->pending - 1;
 	}
-	e->pending = e->pending ? e->pending >> (upto - e->at) : 0; /* what is left ends at most 7 bytes after */
+	e->pending = e->pending ? e->pending >> (upto - e->at) : 0; /* what is left ends at most 7 bytes later */
 	e->at = upto;
 }
 
-/* Looks at a byte that may begin a call. */
+/* Notes the end of the call, if any, that begins at an offset. */
 static inline void call_note(struct ends *e, const struct call_code *c, size_t at)
 {
 	unsigned n = call_length(c, at);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Capstone's functions, loaded with dlopen() at the first cs_open(). Its tables need about 77,000 relocations,
- * which would double the start time of etch; a file with nothing to rewrite never needs the second decoder. The static
- * etch (`make static`) has it, without relocations.
+ * Loads Capstone's functions with dlopen() at the first cs_open(). Its tables need about 77,000 relocations, which
+ * would double the start time of etch, and a file with nothing to rewrite never needs the second decoder. The static
+ * etch (`make static`) contains Capstone, without relocations.
  */
 #include <capstone/capstone.h>
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
-#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* the version of the header */
+#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* of the version of the header */
 
 /* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion. */
 static void *memory_new(size_t size) { return mem_alloc(size, 1); }

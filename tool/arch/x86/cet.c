@@ -11,7 +11,7 @@ bool insn_is_endbr(const uint8_t *bytes, size_t avail)
 	return avail >= sizeof(endbr64) && !memcmp(bytes, endbr64, sizeof(endbr64));
 }
 
-/* notrack is a DS prefix (3e) before the opcode ff, in any order with other prefixes. */
+/* notrack is a DS prefix (3e) before the opcode ff; its order among other prefixes does not matter. */
 bool insn_is_notrack(const uint8_t *bytes, size_t len)
 {
 	size_t i;

@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* endbr64: a valid target of tracked indirect calls and jumps. */
+/* Is it endbr64, which marks a valid target of tracked indirect calls and jumps? */
 bool insn_is_endbr(const uint8_t *bytes, size_t avail);
-/* An indirect call or jump of `len` bytes with a notrack prefix: its target needs no endbr64. */
+/* Has an indirect call or jump of `len` bytes a notrack prefix, so that its target needs no endbr64? */
 bool insn_is_notrack(const uint8_t *bytes, size_t len);
-/* lea of `len` bytes of an address relative to its own end: *distance. */
+/* Is the instruction of `len` bytes a lea of an address relative to its own end? Then *distance is how far that is. */
 bool insn_takes_near_address(const uint8_t *bytes, size_t len, int32_t *distance);
-/* int3: stops straight-line speculation. */
+/* Is it int3, which stops straight-line speculation? */
 bool insn_is_int3(const uint8_t *bytes, size_t avail);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commuting a compare: `cmp %reg,mem` (38, 39) becomes `cmp mem,%reg` (3a, 3b), of the same length, and each
- * condition that reads its flags becomes the swapped one: a < b is b > a (SDM vol. 2, CMP and appendix B.1.4.7).
+ * Commutes a compare: `cmp %reg,mem` (38, 39) becomes `cmp mem,%reg` (3a, 3b), of the same length, and each condition
+ * that reads its flags becomes the swapped one: a < b is b > a (SDM vol. 2, CMP and appendix B.1.4.7).
  */
 #include "arch/x86/zydis.h"
 
@@ -27,11 +27,11 @@ bool insn_touches_flags(const uint8_t *bytes, unsigned len)
 	        ((z.cpu_flags->modified | z.cpu_flags->set_0 | z.cpu_flags->set_1 | z.cpu_flags->undefined) & STATUS));
 }
 
-/* By condition code: the code that holds for `b, a` whenever this one holds for `a, b`; 0xff: there is none. */
+/* For each condition code: the code that holds for `b, a` whenever this one holds for `a, b`; 0xff: there is none. */
 static const uint8_t swapped_condition[16] = {0xff, 0xff, 7,    6,    4,  5,  3,  2,   /* o no b ae e ne be a */
                                               0xff, 0xff, 0xff, 0xff, 15, 14, 13, 12}; /* s ns p np l ge le g */
 
-/* Offset of the opcode byte that encodes the condition; 0xff: the instruction has no condition. */
+/* Returns the offset of the opcode byte that encodes the condition, or 0xff if the instruction has no condition. */
 static unsigned condition_at(const ZydisDecodedInstruction *z)
 {
 	unsigned prefixes = z->raw.prefix_count;

@@ -49,7 +49,7 @@ static csh handle(void)
 	return *h;
 }
 
-/* Number of a 64-bit base or index register in the numbering of struct insn. */
+/* Returns the number that struct insn gives to a 64-bit base or index register. */
 static unsigned number(x86_reg r)
 {
 	static const x86_reg order[16] = {
@@ -66,8 +66,8 @@ static unsigned number(x86_reg r)
 	return INSN_NO_REG;
 }
 
-/* Both decoders see an indirect call or jump, through memory or through the same register. The memory operand
- * itself is compared by insn_confirm(). */
+/* Do both decoders see an indirect call or jump, through memory or through the same register? insn_confirm() compares
+ * the memory operand itself. */
 static bool same_branch(const cs_insn *c, const struct insn *in)
 {
 	const cs_x86 *x = &c->detail->x86;
@@ -181,7 +181,7 @@ void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, u
 	cs_insn *c;
 	size_t n;
 
-	/* Capstone may take a new instruction for an old one, as erets for clac. */
+	/* Capstone may take a new instruction for an old one, such as erets for clac. */
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(zydis_decoder(), NULL, bytes, avail, &z)) &&
 	    newer_text(intel, bytes, avail, out, out_size))
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the results of Zydis and Capstone for one instruction, with a cache of agreed encodings. */
+/* Compares the results of Zydis and Capstone for one instruction, and caches the encodings on which they agree. */
 #include "arch/x86/cross_check.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
@@ -60,8 +60,8 @@ uint64_t insn_form_key(const uint8_t *bytes, size_t avail)
 		unsigned mod = z.raw.modrm.mod, rm = z.raw.modrm.rm;
 		bool sib = mod != 3 && rm == 4;
 
-		/* Register numbers are not part of the key; rm is only where it selects another instruction or
-		 * addressing mode. */
+		/* The key contains no register numbers; it contains rm only where rm selects another instruction or addressing
+		 * mode. */
 		if (mod == 3)
 			rm = z.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z.opcode < 0xc6 ? 0 : rm;
 		else if (!sib && !(rm == 5 && !mod))
@@ -80,8 +80,8 @@ uint64_t insn_form_key(const uint8_t *bytes, size_t avail)
 
 static uint64_t agreed[AGREED];
 
-/* Hash of all bytes up to the SIB byte, which determine the form. An opcode without ModRM includes its next
- * byte. 0: too few bytes, or too many prefixes. */
+/* Returns a hash of all bytes up to the SIB byte, which determine the form. The hash of an opcode without ModRM
+ * includes the next byte. Returns 0 if there are too few bytes or too many prefixes. */
 static uint64_t head_key(const uint8_t *b, size_t avail)
 {
 	uint64_t h = 0;
@@ -149,7 +149,7 @@ static const cs_x86_op *second_memory(const cs_insn *c)
 	return NULL;
 }
 
-/* Compared by name: the decoders use different enumerations, but the same names. */
+/* Registers are compared by name: the decoders use different enumerations, but the same names. */
 static bool same_register(ZydisRegister z, x86_reg c)
 {
 	const char *a = z == ZYDIS_REGISTER_NONE ? "" : ZydisRegisterGetString(z);
@@ -158,7 +158,7 @@ static bool same_register(ZydisRegister z, x86_reg c)
 	return a && b && !strcmp(a, b);
 }
 
-/* False for operands that only compute an address or name a cache line: their size is not encoded. */
+/* Does a memory operand access data? Some only compute an address or name a cache line: their size is not encoded. */
 static bool accesses_data(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op)
 {
 	return op->mem.type == ZYDIS_MEMOP_TYPE_MEM && z->meta.category != ZYDIS_CATEGORY_NOP &&
@@ -191,7 +191,7 @@ static const char *branch_differs(const ZydisDecodedInstruction *z, const ZydisD
 		!strncmp(c->mnemonic, "iret", 4) || !strncmp(c->mnemonic, "sysret", 6) || !strncmp(c->mnemonic, "sysexit", 7);
 	ZyanU64 target;
 
-	/* Capstone puts transactions and loop in no jump group. */
+	/* Capstone puts transactions and loop into no group of jumps. */
 	if (z->mnemonic == ZYDIS_MNEMONIC_XBEGIN || z->mnemonic == ZYDIS_MNEMONIC_XEND ||
 	    z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_LOOP ||
 	    z->mnemonic == ZYDIS_MNEMONIC_LOOPE || z->mnemonic == ZYDIS_MNEMONIC_LOOPNE || iret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The first decoder, Zydis: bytes -> struct insn. */
+/* Makes struct insn from bytes by the first decoder, Zydis. */
 #include "arch/x86/insn.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
@@ -38,8 +38,9 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (newer_is_register(op->mem.index))
 		out->index = INSN_HIGH_REG;
 	else if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
-		out->index = out->base; /* a vector index (gather): any value but INSN_NO_REG marks the operand as indexed */
-	if (newer_is_register(op->mem.base)) { /* what else there is of the address becomes its base */
+		out->index =
+			out->base; /* a vector index (gather): a value other than INSN_NO_REG marks the operand as indexed */
+	if (newer_is_register(op->mem.base)) { /* the rest of the address becomes its base */
 		out->base = out->index;
 		if (out->base == INSN_HIGH_REG)
 			out->base = INSN_NO_REG;
@@ -87,7 +88,7 @@ static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	}
 }
 
-/* Sets the memory operand and the masks of registers read and written. */
+/* Sets the memory operand, and the masks of the registers that are read and written. */
 static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
 {
 	unsigned i, r;
@@ -98,7 +99,7 @@ static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpe
 		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
 			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT || op->mem.disp.has_displacement) {
 				memory_set(z, op, out);
-			} else if (zydis_gpr(op->mem.base) != 4) { /* string instructions; base 4 is the stack */
+			} else if (zydis_gpr(op->mem.base) != 4) { /* a string instruction; with base 4 it would be the stack */
 				out->string = true;
 				if (zydis_gpr(op->mem.base) != INSN_NO_REG)
 					out->reads |= (uint16_t)(1u << zydis_gpr(op->mem.base));
@@ -107,8 +108,8 @@ static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpe
 			r = zydis_gpr(op->reg.value);
 			if (r == INSN_NO_REG)
 				continue;
-			/* A conditional write (cmov) or a write of 8 or 16 bits keeps the old value or a part of it: it
-			 * reads the register, too. */
+			/* A conditional write (cmov), or a write of 8 or 16 bits, keeps the old value or a part of it, so it also
+			 * reads the register. */
 			if ((op->actions & ZYDIS_OPERAND_ACTION_MASK_READ) || (op->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) ||
 			    ((op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && op->size < 32))
 				out->reads |= (uint16_t)(1u << r);
@@ -150,7 +151,7 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	    ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32)
 		out->reads = 0;
-	/* The bit that a register numbers may be anywhere. */
+	/* If a register numbers the bit, the bit may be anywhere. */
 	if (out->mem == MEM_UPDATE && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	    (z.mnemonic == ZYDIS_MNEMONIC_BTS || z.mnemonic == ZYDIS_MNEMONIC_BTR || z.mnemonic == ZYDIS_MNEMONIC_BTC))
 		out->mem_size = 0;
@@ -165,7 +166,7 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 		out->mem = MEM_NONE;
 		out->move = MOVE_NONE;
 	}
-	/* A lea with a DS prefix; or a mov with one from the GOT, which linkers relax to lea or to a mov of an
+	/* This is a lea with a DS prefix, or a mov from the GOT with one, which linkers relax to lea or to a mov of an
 	 * immediate. */
 	out->no_escape = bytes[0] == 0x3e && z.length >= 4 && (bytes[1] & 0xf8) == 0x48 &&
 	                 (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
@@ -224,7 +225,7 @@ bool insn_is_locked(const uint8_t *bytes) { return bytes[0] == 0xf0; }
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
 /* rdi rsi rdx rcx r8 r9, and r10 (static chain pointer) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
-/* The registers of the arguments in a mask, by the order in which they are passed. */
+/* Returns the registers of the arguments in a mask, given the order in which arguments are passed. */
 static uint16_t in_order(const uint8_t order[6], unsigned arguments)
 {
 	uint16_t mask = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The cache of decoded instructions by their first bytes: a hash table with a small direct-mapped table in front. */
+/* The cache of decoded instructions by their first bytes: a hash table with a small direct-mapped table in front of
+ * it. */
 #include "arch/x86/encoding.h"
 #include "support/memory.h"
 
@@ -8,12 +9,12 @@
 #include <string.h>
 
 #define SIZE_FIRST 64u
-#define SIZE_MOST  65536u /* when full, the table is emptied */
+#define SIZE_MOST  65536u /* a full table of this size is emptied */
 #define SIZE_NEAR  8192u
-#define HEAD_MOST  8u /* bytes of a key at most */
+#define HEAD_MOST  8u /* maximum number of bytes of a key */
 #define PREFIXES   3u
 
-/* How step.imm is computed. */
+/* The way in which step.imm is computed. */
 enum encoding_imm {
 	IMM_CONSTANT, /* equal for all instructions with this key */
 	IMM_SIGNED,   /* the immediate field, sign-extended */
@@ -24,7 +25,7 @@ enum encoding_imm {
 
 /* ---- the key bytes ------------------------------------------------------------- */
 
-/* Class of a byte before or at the opcode. */
+/* The class of a byte before or at the opcode. */
 enum { OPCODE, PREFIX, REX, ESCAPE, VEX3, VEX2 };
 
 static const uint8_t kinds[256] = {
@@ -32,8 +33,8 @@ static const uint8_t kinds[256] = {
 	[0xc4] = VEX3,   [0xc5] = VEX2,   [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
 };
 
-/* Where `kind` is that of the byte at p[*at], after the prefixes, and no single opcode byte: moves *at to the last
- * byte of the opcode. Returns what follows it, or 0. */
+/* Handles opcodes of more than one byte. `kind` is the class of the byte at p[*at], which follows the prefixes. Moves
+ * *at to the last byte of the opcode. Returns what follows the opcode, or 0. */
 static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at)
 {
 	switch (kind) {
@@ -49,7 +50,7 @@ static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at
 	}
 }
 
-/* Number of bytes before displacement and immediate; 0: not cached, the other decoders handle it. */
+/* Returns the number of bytes before displacement and immediate; 0: not cached, the other decoders handle it. */
 static inline __attribute__((always_inline)) unsigned head_length(const uint8_t *p)
 {
 	unsigned at = 0, follows, kind = kinds[p[0]], modrm;
@@ -72,7 +73,8 @@ static inline __attribute__((always_inline)) unsigned head_length(const uint8_t 
 	return at <= HEAD_MOST ? at : 0;
 }
 
-/* The key bytes as a number, zero-padded. No key is a prefix of another one, so the padding causes no collisions. */
+/* Returns the key bytes as a number, padded with zeros. No key is a prefix of another one, so the padding causes no
+ * collisions. */
 static inline uint64_t key_of(const uint8_t *p, unsigned head)
 {
 	uint64_t word;
@@ -81,7 +83,7 @@ static inline uint64_t key_of(const uint8_t *p, unsigned head)
 	return word & UINT64_MAX >> (64 - 8 * head);
 }
 
-#define REST offsetof(struct step, writes) /* offset in struct step of what encoding.rest holds */
+#define REST offsetof(struct step, writes) /* offset in struct step of the members that encoding.rest holds */
 _Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest),
                "struct encoding has what is behind step.number");
 
@@ -92,7 +94,7 @@ _Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest
 
 static inline size_t hash_of(uint64_t key, unsigned shift) { return key * 0x9e3779b97f4a7c15u >> shift; }
 
-/* The slot of a key, or the empty slot where it belongs. */
+/* Returns the slot of a key, or the empty slot where it belongs. */
 static inline struct encoding *slot_of(const struct encodings *all, uint64_t key)
 {
 	size_t i = hash_of(key, all->shift);
@@ -102,7 +104,7 @@ static inline struct encoding *slot_of(const struct encodings *all, uint64_t key
 	return &all->list[i];
 }
 
-/* Looks a key up in `list` after a miss in `near`. Null: not cached. */
+/* Looks a key up in `list` after a miss in `near`. Returns null if it is not cached. */
 static __attribute__((noinline)) const struct encoding *find_in_list(struct encodings *all, uint64_t key)
 {
 	const struct encoding *x = slot_of(all, key);
@@ -122,7 +124,7 @@ static void near_make(struct encodings *all)
 	all->near_shift = 64 - (unsigned)__builtin_ctz(size);
 }
 
-/* Makes room for one more entry. */
+/* Grows the table, or empties it at its largest size, so that it can take one more entry. */
 static void make_capacity(struct encodings *all)
 {
 	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};
@@ -154,7 +156,7 @@ void encodings_free(struct encodings *all)
 	memset(all, 0, sizeof(*all));
 }
 
-/* Makes the step of the instruction at `bytes` of its entry. */
+/* Makes the step of the instruction at `bytes` from its entry. */
 static inline void entry_apply(const struct encoding *x, const uint8_t *bytes, uint64_t addr, struct step *out)
 {
 	uint64_t word;
@@ -193,7 +195,7 @@ bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr,
 	return x;
 }
 
-/* The entry of the instruction at `bytes` that was used lately, or null. */
+/* Returns the entry of the instruction at `bytes` if it was used lately, else null. */
 static inline __attribute__((always_inline)) const struct encoding *near_entry(const struct step_cache *cache,
                                                                                const uint8_t *bytes, size_t readable)
 {
@@ -208,7 +210,8 @@ static inline __attribute__((always_inline)) const struct encoding *near_entry(c
 	return key && x->key == key ? x : NULL;
 }
 
-/* step_decode_in() for what is not in the near cache. A function of its own, so that the other saves no registers. */
+/* Does what step_decode_in() does, for an instruction that is not in the near cache. It is a function of its own so
+ * that step_decode_in() need not save registers. */
 static __attribute__((noinline)) bool step_decode_far(struct step_cache *cache, const uint8_t *bytes, size_t avail,
                                                       size_t readable, uint64_t addr, struct step *out)
 {
@@ -244,7 +247,7 @@ bool step_outline(struct step_cache *cache, const uint8_t *bytes, size_t avail, 
 
 /* ---- adding an entry ------------------------------------------------------------- */
 
-/* Size in bytes of the displacement after the key bytes (SDM vol. 2, 2.1.5). */
+/* Returns the size in bytes of the displacement after the key bytes (SDM vol. 2, 2.1.5). */
 static unsigned disp_size(const struct raw *raw)
 {
 	unsigned rm = raw->field[FIELD_RM] & 7;
@@ -256,7 +259,8 @@ static unsigned disp_size(const struct raw *raw)
 	return raw->mod == 2 || rm == 5 || (rm == 4 && (raw->base & 7) == 5) ? 4 : 0;
 }
 
-/* Displacement or immediate affect more than step.disp and step.imm, so the instruction cannot be cached. */
+/* Do the displacement or the immediate affect more than step.disp and step.imm? Then the instruction cannot be
+ * cached. */
 static bool is_irregular(const struct form *f, const struct raw *raw)
 {
 	struct raw zero = *raw, ones = *raw;
@@ -267,7 +271,7 @@ static bool is_irregular(const struct form *f, const struct raw *raw)
 	       (f->stored && (stores_back(f->mnemonic, f->op, &zero) || stores_back(f->mnemonic, f->op, &ones)));
 }
 
-/* The enum encoding_imm by which form_apply() computes step.imm; -1: none describes it. */
+/* Returns the enum encoding_imm by which form_apply() computes step.imm, or -1 if none describes it. */
 static int imm_of(const struct form *f, const struct raw *raw, const struct step *s)
 {
 	bool field = f->quick && f->imm_size;
@@ -312,7 +316,7 @@ void encoding_add(struct encodings *all, const uint8_t *bytes, const struct form
 	x.key = key_of(bytes, head);
 	x.imm = (uint8_t)imm;
 	x.imm_at = (uint8_t)(head + disp);
-	if (imm == IMM_RELATIVE && step->b == INSN_PC_REG) { /* step.imm is made of the displacement */
+	if (imm == IMM_RELATIVE && step->b == INSN_PC_REG) { /* step.imm is computed from the displacement */
 		x.imm_at = (uint8_t)head;
 		size = disp;
 	}

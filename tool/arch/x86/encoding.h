@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cache of decoded instructions, keyed by the bytes before displacement and immediate: instructions with equal
- * key bytes differ only in these two fields. It serves most instructions of a program; the others are decoded by
- * form (arch/x86/form.h) or in full.
+ * A cache of decoded instructions, keyed by the bytes before displacement and immediate: instructions with equal key
+ * bytes differ only in these two fields. It serves most instructions of a program; the others are decoded by their form
+ * (arch/x86/form.h) or in full.
  */
 #ifndef X86_ENCODING_H
 #define X86_ENCODING_H
@@ -10,17 +10,17 @@
 #include "arch/x86/form.h"
 
 /*
- * A cached instruction, and how the struct step of another instruction with the same key bytes is made from it.
+ * A cached instruction, which also says how to make the struct step of another instruction with the same key bytes.
  * Lookups are bound by memory latency, so an entry is small: two of them fit in one cache line.
  */
 struct encoding {
 	uint64_t key;              /* the key bytes; 0: an empty slot */
-	uint8_t rest[16];          /* the members of struct step after `number`; `len` among them is the full length */
-	uint8_t constant;          /* step.imm, with IMM_CONSTANT */
+	uint8_t rest[16];          /* the members of struct step after `number`; the `len` among them is the full length */
+	uint8_t constant;          /* step.imm, if `imm` is IMM_CONSTANT */
 	uint8_t disp_shift;        /* 64 - bits of the displacement, which follows the key bytes; 0: step.disp is 0 */
 	uint8_t head;              /* number of key bytes */
 	uint8_t imm;               /* enum encoding_imm */
-	uint8_t imm_at, imm_shift; /* offset in the instruction, and 64 - bits, of the field that step.imm is made of */
+	uint8_t imm_at, imm_shift; /* offset in the instruction, and 64 - bits, of the field from which step.imm is made */
 };
 
 /* The cache. */
@@ -28,13 +28,13 @@ struct encodings {
 	struct encoding *list; /* hash table, linear probing */
 	unsigned count, size;
 	unsigned shift; /* hash >> shift is the index in `list` */
-	/* A direct-mapped cache of recently used entries, looked up before `list`: `list` is larger than the L1
-	 * cache, and few of its entries are used again and again. The same memory as `list` while that is small. */
+	/* A direct-mapped cache of recently used entries, looked up before `list`: `list` is larger than the L1 cache, and
+	 * few of its entries are used again and again. While `list` is small, this is the same memory. */
 	struct encoding *near;
 	unsigned near_shift;
 };
 
-#define ENCODING_BYTES 24u /* read from the address of each instruction */
+#define ENCODING_BYTES 24u /* bytes that are read from the address of each instruction */
 
 /* The caches of one thread. */
 struct step_cache {
@@ -42,11 +42,13 @@ struct step_cache {
 	struct forms forms;
 };
 
-/* False: not in the cache. Otherwise out->len may exceed the bytes that are left: the caller must check. */
+/* Looks an instruction up. Returns false if it is not in the cache. Otherwise out->len may exceed the number of bytes
+ * left, which the caller must check. */
 bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr, struct step *out);
-/* In fast_decoder.c: decodes an instruction that is not in the cache, or close to the end of the code. */
+/* In fast_decoder.c: decodes an instruction that is not in the cache, or that is close to the end of the code. */
 bool step_uncached(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
-/* Decodes again with Zydis each step that was made without it, and aborts on a difference (make asan). */
+/* Decodes an instruction again with Zydis, and aborts if the result differs from `found`, which was made without it
+ * (make asan). */
 void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found);
 static inline void step_check(const uint8_t *bytes, size_t avail, uint64_t addr, const struct step *found)
 {

@@ -12,10 +12,10 @@
 #include <string.h>
 
 #define RSP         4u
-#define CACHES_KEPT 4u    /* of one thread, and what other passes use beside it */
-#define SIZE_KEPT   4096u /* entries; caches of large files are freed: they would stay amid the heap */
+#define CACHES_KEPT 4u    /* those of one thread, and those that other passes use beside it */
+#define SIZE_KEPT   4096u /* entries; larger caches are freed, since they would stay in the midst of the heap */
 
-static ZydisDecoder lengths; /* minimal mode: prefixes, opcode and ModRM, no operands */
+static ZydisDecoder lengths; /* in minimal mode, which gives prefixes, opcode and ModRM, but no operands */
 static pthread_once_t lengths_once = PTHREAD_ONCE_INIT;
 
 static void lengths_init(void)
@@ -24,8 +24,9 @@ static void lengths_init(void)
 	ZydisDecoderEnableMode(&lengths, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 }
 
-/* What is decoded depends on bytes alone: a cache that was freed serves the next pass, round or file. A small object is
- * read by several passes, and most of their time was decoding the first instruction of each form again. */
+/* The result of decoding depends on the bytes alone, so a cache that is no longer needed can serve the next pass, round
+ * or file. Several passes read a small object, and they used to spend most of their time on decoding the first
+ * instruction of each form again. */
 static struct step_cache *kept[CACHES_KEPT];
 static size_t size_kept = SIZE_KEPT;
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,8 +70,9 @@ void step_cache_free(struct step_cache *c)
 
 static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
 
-/* struct step's `touches`: registers read or changed. rsp is in it where it is changed, and for every op not
- * listed here: something is always known of rsp, so these instructions are never skipped. */
+/* Computes struct step's `touches`: the registers that are read or changed. It includes rsp where rsp is changed, and
+ * for each op that is not listed here: the analysis always knows something of rsp, so these instructions are never
+ * skipped. */
 static uint16_t touches(const struct step *in)
 {
 	uint16_t mask = in->writes | (in->a == RSP ? bit(RSP) : 0);
@@ -116,7 +118,7 @@ static bool changes_more(const struct step *in)
 	}
 }
 
-/* struct step's `effects`: EFFECT_*. */
+/* Computes struct step's `effects`: EFFECT_*. */
 static uint8_t effects(const struct step *in)
 {
 	bool way = in->flow != FLOW_NEXT || in->op == STEP_SYSCALL;
@@ -129,7 +131,7 @@ static uint8_t effects(const struct step *in)
 	       (changes_more(in) ? EFFECT_OTHER : 0) | (number ? EFFECT_CONSTANT : 0) | (needs ? EFFECT_NEEDS_CONSTANT : 0);
 }
 
-/* Makes the step of an instruction of a form, and caches its encoding. */
+/* Makes the step of an instruction of a known form, and caches its encoding. */
 static void step_of_form(struct step_cache *cache, const struct form *f, const struct raw *raw, const uint8_t *padded,
                          uint64_t addr, struct step *out)
 {
@@ -140,9 +142,9 @@ static void step_of_form(struct step_cache *cache, const struct form *f, const s
 }
 
 /*
- * Decodes without Zydis an instruction of a known form for which raw_read() was found to give the same fields as
- * Zydis. That then holds for the whole form: the positions of the fields depend only on what is in raw_key(), and
- * on the fields before them.
+ * Decodes, without Zydis, an instruction of a known form for which raw_read() was found to give the same fields as
+ * Zydis. That then holds for the whole form: the positions of the fields depend only on what is in raw_key(), and on
+ * the fields before them. *fresh becomes whether the instruction has a form that is not known yet.
  */
 static bool step_by_form(struct step_cache *cache, const uint8_t *padded, size_t avail, uint64_t addr, struct step *out,
                          bool *fresh)
@@ -173,7 +175,7 @@ void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const s
 	abort();
 }
 
-/* A pair of pushes or pops. */
+/* Sets the effect of a pair of pushes or pops. */
 static void pair_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct step *out)
 {
 	bool push = (unsigned)z->mnemonic == NEWER_PUSH2;
@@ -185,7 +187,7 @@ static void pair_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	out->writes &= (uint16_t) ~(1u << RSP | (push ? 0 : bit(out->a) | bit(out->b)));
 }
 
-/* Makes the step of a decoded instruction. */
+/* Makes the step of an instruction that is decoded in full. */
 static void step_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -198,7 +200,7 @@ static void step_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand 
 	out->effects = effects(out);
 }
 
-/* Decodes what Zydis does not know. */
+/* Decodes an instruction that Zydis does not know. */
 static bool step_newer(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
@@ -210,7 +212,7 @@ static bool step_newer(const uint8_t *bytes, size_t avail, uint64_t addr, struct
 	return true;
 }
 
-/* Decodes all operands with Zydis, without a form. */
+/* Decodes an instruction with all operands by Zydis, without a form. */
 static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
@@ -222,14 +224,15 @@ static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, stru
 	return true;
 }
 
-/* The bytes of an instruction, and the same with zeros up to ENCODING_BYTES if fewer are available. */
+/* The bytes of an instruction. If fewer than ENCODING_BYTES are available, `padded` is a copy that is filled up with
+ * zeros. */
 struct code_bytes {
 	const uint8_t *bytes;
 	size_t avail;
 	const uint8_t *padded;
 };
 
-/* Decodes with Zydis: the raw fields if the form is known, the operands too if it is new. */
+/* Decodes with Zydis: only the raw fields if the form is known, the operands, too, if it is new. */
 static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *code, uint64_t addr, bool fresh_form,
                           struct step *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * struct step: the effect of an instruction on the stack, on registers and on control flow, as the data-flow
- * analysis (analysis/flow/flow_run.c) reads it; made once per instruction. Registers are numbers 0-15 in encoding
- * order.
+ * struct step: the effect of an instruction on the stack, on registers and on control flow, in the form in which the
+ * data-flow analysis (analysis/flow/flow_run.c) reads it. It is made once per instruction. Registers are numbers 0-15
+ * in encoding order.
  */
 #ifndef X86_FAST_DECODER_H
 #define X86_FAST_DECODER_H
@@ -13,19 +13,19 @@
 
 #include "arch/x86/insn.h"
 
-/* Effect on registers and stack; a, b, index, imm, disp and size are members of struct step. */
+/* The effect on registers and stack. a, b, index, imm, disp and size are members of struct step. */
 enum step_op {
-	STEP_NONE,    /* no effect but `writes` */
-	STEP_PUSH,    /* pushes register a; INSN_NO_REG: an unknown value, or that of memory at b + disp; imm = bytes */
-	STEP_PUSH2,   /* pushes register a, then b; INSN_NO_REG: an unknown value; imm = 16 */
-	STEP_POP2,    /* pops into register a, then into b; imm = 16 */
-	STEP_POP,     /* pops into register a or INSN_NO_REG; imm = bytes; `size` not 0: into memory at b + disp */
-	STEP_MOVE,    /* a = b */
-	STEP_ADDRESS, /* a = b + disp; with b = INSN_PC_REG: a = imm, an address */
+	STEP_NONE,  /* no effect other than `writes` */
+	STEP_PUSH,  /* pushes register a, or with INSN_NO_REG an unknown value or that of memory at b + disp; imm = bytes */
+	STEP_PUSH2, /* pushes register a, then b; with INSN_NO_REG an unknown value; imm = 16 */
+	STEP_POP2,  /* pops into register a, then into b; imm = 16 */
+	STEP_POP,   /* pops into register a, unless INSN_NO_REG; imm = bytes; with `size` not 0, into memory at b + disp */
+	STEP_MOVE,  /* a = b */
+	STEP_ADDRESS, /* a = b + disp; with b = INSN_PC_REG, a = imm, which is an address */
 	STEP_ADD,     /* a += imm */
 	STEP_ALIGN,   /* a &= imm, a negative power of two */
 	STEP_LOAD,    /* a = 8 bytes at b + disp */
-	STEP_STORE,   /* `size` bytes at b + disp = a; INSN_NO_REG: an unknown value */
+	STEP_STORE,   /* `size` bytes at b + disp = a; with a = INSN_NO_REG, an unknown value */
 	STEP_LEAVE,
 	STEP_ENTER,    /* imm = bytes of locals; only nesting level 0 */
 	STEP_SWAP,     /* a <-> b */
@@ -35,15 +35,15 @@ enum step_op {
 	STEP_SUBREG,   /* a -= b */
 	STEP_CONST,    /* a = imm */
 	STEP_COMPARE,  /* flags of a - b */
-	STEP_LIMIT,    /* flags of a - imm, or with INSN_NO_REG of memory at b + disp - imm; size: bytes compared */
+	STEP_LIMIT,    /* flags of a - imm, or with INSN_NO_REG of (memory at b + disp) - imm; size: bytes compared */
 	STEP_FETCH,    /* a = `size` bytes at b + disp, zero-extended */
 	STEP_ENTRY,    /* a = jump table entry of 4 (sign-extended) or 8 bytes at b + disp + index * size */
-	STEP_SYSCALL,  /* system call with its number in a */
+	STEP_SYSCALL,  /* system call, with its number in register a */
 	STEP_HALT,     /* hlt: faults in user space; a signal handler may skip it */
 	STEP_EXTEND,   /* a = the low `size` bytes of b, zero-extended if fewer than 8, shifted right by imm bits */
 };
 
-/* Branch conditions from which the analysis learns about the operands of a compare. */
+/* The branch conditions from which the analysis learns something about the operands of a compare. */
 enum step_condition {
 	COND_OTHER,
 	COND_EQUAL,
@@ -58,13 +58,14 @@ enum step_condition {
 struct step {
 	int64_t imm; /* immediate, address, or the target of a direct jump, branch or call */
 	int32_t disp;
-	uint32_t number;       /* 0; for use by the analysis */
-	uint16_t writes;       /* registers changed, wholly or in part, beyond what op describes */
-	uint16_t touches;      /* registers that it changes or reads; rsp also where the effect is not described by these */
+	uint32_t number;  /* 0; the analysis uses it */
+	uint16_t writes;  /* registers changed, wholly or in part, apart from what op describes */
+	uint16_t touches; /* registers that the instruction changes or reads; includes rsp where the other members do not
+	                     describe the effect */
 	uint8_t len, op, flow; /* flow: enum insn_flow */
 	uint8_t a, b, index;
 	uint8_t size;      /* bytes stored (255: more), compared, or of a jump table entry; 0 = none */
-	uint8_t cond;      /* of a branch: enum step_condition; of others: nonzero = writes flags */
+	uint8_t cond;      /* of a branch: enum step_condition; of others: nonzero if it writes flags */
 	bool padding;      /* nop of any length, int3 */
 	bool deref;        /* indirect call or jump through memory at b + disp (+ index * 8) */
 	uint8_t direction; /* enum step_direction */
@@ -73,7 +74,7 @@ struct step {
 
 static inline bool step_pushes(const struct step *s) { return s->op == STEP_PUSH || s->op == STEP_PUSH2; }
 
-/* Masks of the registers that an instruction pushes, and that it pops into. */
+/* Return masks of the registers that an instruction pushes, and that it pops into. */
 static inline uint16_t step_pair(const struct step *s, unsigned one, unsigned two)
 {
 	return (uint16_t)(((s->op == one || s->op == two) && s->a < 16 ? 1u << s->a : 0) |
@@ -82,69 +83,72 @@ static inline uint16_t step_pair(const struct step *s, unsigned one, unsigned tw
 static inline uint16_t step_pushed(const struct step *s) { return step_pair(s, STEP_PUSH, STEP_PUSH2); }
 static inline uint16_t step_popped(const struct step *s) { return step_pair(s, STEP_POP, STEP_POP2); }
 
-/* What an instruction affects besides registers: lets a client of the analysis skip instructions that cannot
- * concern it. */
+/* What an instruction affects besides registers. A client of the analysis can skip instructions that cannot concern
+ * it. */
 enum {
 	EFFECT_ALL = 1,       /* set for every instruction */
-	EFFECT_FLAGS = 2,     /* writes flags; of a branch: has a condition */
+	EFFECT_FLAGS = 2,     /* it writes flags, or is a branch with a condition */
 	EFFECT_CONTROL = 4,   /* a system call, or control flow other than to the next instruction */
-	EFFECT_OTHER = 8,     /* changes more than register `a` or memory, or uses rsp other than as an address */
-	EFFECT_CONSTANT = 16, /* yields a known number: a constant, an address in the file, a bound */
+	EFFECT_OTHER = 8,     /* it changes more than register `a` or memory, or uses rsp other than as an address */
+	EFFECT_CONSTANT = 16, /* it yields a known number: a constant, an address in the file, a bound */
 	EFFECT_NEEDS_CONSTANT =
-		32, /* depends on a number: an indirect jump, a system call, an addition of a register to rsp */
+		32, /* it depends on a number: an indirect jump, a system call, an addition of a register to rsp */
 };
 
-/* Effect on the direction flag. */
+/* The effect on the direction flag. */
 enum step_direction {
 	DIRECTION_KEPT,
 	DIRECTION_UP,   /* cld */
 	DIRECTION_DOWN, /* std */
-	DIRECTION_ANY,  /* popf: the pushed value */
+	DIRECTION_ANY,  /* popf: whatever the pushed value is */
 };
 
-#define STEP_LEN_MOST 15 /* bytes of an instruction */
+#define STEP_LEN_MOST 15 /* bytes of the longest instruction */
 
 /* A cache of known encodings and forms, which makes decoding about twice as fast. One cache per thread. */
 struct step_cache;
 struct step_cache *step_cache_new(void);
 void step_cache_free(struct step_cache *c);
-/* From now on: do caches of large files, too, serve the next pass, instead of being freed? Not thread-safe. */
+/* Decides whether, from now on, caches of large files, too, are kept for the next pass instead of being freed. Not
+ * thread-safe. */
 void step_caches_keep(bool large);
 
-/* Decodes one instruction at addr; cache may be null. False: no instruction. The result does not depend on the
- * cache. */
+/* Decodes one instruction at addr. The cache may be null; the result does not depend on it. Returns false if there is
+ * no instruction. */
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
-/* Like step_decode() where `readable` bytes, more than avail, may be read: faster close to the end of the code. */
+/* Does the same where `readable` bytes, more than avail, may be read: faster close to the end of the code. */
 bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
                     struct step *out);
-/* Like step_decode(), of which only `len` and `flow` are set: faster. */
+/* Does the same, but sets only `len` and `flow`: faster. */
 bool step_outline(struct step_cache *cache, const uint8_t *bytes, size_t avail, struct step *out);
 
-/* System calls that do not return: rt_sigreturn, exit, exit_group (asm/unistd_64.h). */
+/* Is this the number of a system call that does not return: rt_sigreturn, exit, exit_group (asm/unistd_64.h)? */
 #define STEP_IS_EXIT(number) ((number) == 15 || (number) == 60 || (number) == 231)
 
-/* Callee-saved registers (System V psABI 3.2.1): rbx rbp r12-r15. */
+/* The callee-saved registers (System V psABI 3.2.1): rbx rbp r12-r15. */
 #define STEP_CALLEE_SAVED ((uint16_t)(1u << 3 | 1u << 5 | 0xf000u))
 
-/* r10 and r11: neither preserved over calls nor argument registers of C (psABI 3.2.3). */
+/* r10 and r11, which calls do not preserve, and which hold no arguments of C (psABI 3.2.3). */
 #define STEP_SCRATCH (3u << 10)
-/* All registers, the callee-saved ones first, since a call keeps them; those but rsp and rbp. */
+/* All registers, the callee-saved ones first, since a call keeps them; then the same order without rsp and rbp, with
+ * r11 and r10 next after the callee-saved ones. */
 #define STEP_KEPT_FIRST           3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11
 #define STEP_KEPT_FIRST_BUT_FRAME 3, 12, 13, 14, 15, 11, 10, 0, 1, 2, 6, 7, 8, 9
 
 #define STEP_COUNT_REG 1u /* rcx: the counter of rep (SDM vol. 2, REP) */
 
-/* Address of the GOT slot that a PLT entry jumps through, (endbr64, bnd) jmp *d(%rip); 0: no such code. */
+/* Returns the address of the GOT slot through which a PLT entry jumps: (endbr64, bnd) jmp *d(%rip). Returns 0 if the
+ * code is none such. */
 uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
-/* True for the first entry of a lazy PLT: push d(%rip); (bnd) jmp *d(%rip). The other entries push the index of
- * their relocation and jump to it. */
+/* Is this the first entry of a lazy PLT: push d(%rip); (bnd) jmp *d(%rip)? The other entries push the index of their
+ * relocation and jump to this one. */
 bool plt_is_first(const uint8_t *bytes, size_t size);
 
-/* Instructions by which a kernel leaves for what it has interrupted (SDM 2): iret pops five words in 64-bit mode,
+/* The instructions by which a kernel returns to what it has interrupted (SDM 2): iret pops five words in 64-bit mode,
  * sysret and sysexit none. */
 enum leaving { LEAVES_NOT, LEAVES_BY_IRET, LEAVES_BY_SYSRET };
 #define IRET_POPS   40
-#define LEAVES_MOST 3 /* bytes of such an instruction */
+#define LEAVES_MOST 3 /* bytes of the longest such instruction */
 static inline enum leaving code_leaves(const uint8_t *bytes, size_t size)
 {
 	size_t rex = size > 1 && (bytes[0] & 0xf0) == 0x40;
@@ -155,13 +159,12 @@ static inline enum leaving code_leaves(const uint8_t *bytes, size_t size)
 		return LEAVES_BY_SYSRET;
 	return LEAVES_NOT;
 }
-/* Is an instruction a return or indirect branch inside the code segment (SDM 2, near)? */
+/* Is an instruction a return or an indirect branch inside the code segment (SDM 2, near)? */
 bool code_is_near(const uint8_t *bytes, size_t size);
 
 /*
- * True for the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall. Its CFA comes from the
- * sigcontext in the kernel's struct rt_sigframe; rsp points to the ucontext in it
- * (arch/x86/include/asm/sigframe.h).
+ * Is this the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall? Its CFA comes from the
+ * sigcontext in the kernel's struct rt_sigframe; rsp points to the ucontext in it (arch/x86/include/asm/sigframe.h).
  */
 bool code_is_sigreturn(const uint8_t *bytes, size_t size);
 #define SIGRETURN_RSP 160 /* offset from rsp to rsp in the sigcontext */

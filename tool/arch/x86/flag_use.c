@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Which flags of a compare an instruction reads, which of them it sets, and whether it keeps the stack
- * pointer even. */
+/* Finds which flags of a compare an instruction reads, which of them it sets, and whether it keeps the stack pointer
+ * even. */
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 #define ORDER (ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF)
 #define REST  (ORDER | ZYDIS_CPUFLAG_PF)
 
-/* A shift or rotate by 0 leaves the flags as they are; so may a repeated string instruction. */
+/* May an instruction that sets flags leave them as they are? A shift or rotate by 0 does, and a repeated string
+ * instruction may. */
 static bool may_keep_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	unsigned mnemonic = (unsigned)z->mnemonic & ~NEWER_CHANGED;

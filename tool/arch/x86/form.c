@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes a form of an instruction that Zydis has decoded, and struct step of the raw fields of others of the same
- * form. */
+/* Makes the form of an instruction that Zydis has decoded, and struct step from the raw fields of other instructions of
+ * the same form. */
 #include "arch/x86/form.h"
 #include "arch/x86/step_full.h"
 #include "support/memory.h"
@@ -13,7 +13,8 @@
 #define RSP 4u
 #define R11 11u
 
-/* Number of the general-purpose register in a field; without REX, fields 4-7 of byte operands are ah ch dh bh. */
+/* Returns the number of the general-purpose register in a field. Without REX, fields 4-7 of byte operands are ah ch dh
+ * bh. */
 static inline unsigned field_reg(const struct raw *z, unsigned field, bool byte)
 {
 	unsigned r = z->field[field];
@@ -32,7 +33,7 @@ static unsigned field_of(unsigned encoding)
 	}
 }
 
-/* Takes what a form keeps of an explicit memory operand. */
+/* Sets the properties of a form that depend on its explicit memory operand. */
 static void form_memory(struct form *f, const ZydisDecodedOperand *op)
 {
 	f->memory = true;
@@ -103,7 +104,7 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	return true;
 }
 
-/* Base, index and displacement by the ModRM and SIB bytes (SDM vol. 2, 2.1.5). */
+/* Sets base, index and displacement by the ModRM and SIB bytes (SDM vol. 2, 2.1.5). */
 static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 {
 	unsigned rm = z->field[FIELD_RM];
@@ -125,7 +126,7 @@ static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *o
 	}
 }
 
-/* Copies an operand of a form and sets the register that the instruction has in its field. */
+/* Copies an operand of a form, and sets the register that the instruction names in its field. */
 static inline void operand_fill(const struct operand *of, const struct raw *z, struct operand *out)
 {
 	*out = *of;

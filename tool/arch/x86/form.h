@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instruction forms. Instructions of one form differ only in register numbers, displacements and immediates, so
- * Zydis decodes the operands once per form; struct step of the others follows from their raw fields
+ * Instruction forms. Instructions of one form differ only in register numbers, displacements and immediates, so Zydis
+ * decodes the operands once per form. The struct step of further instructions of the form follows from their raw fields
  * (arch/x86/raw.h).
  */
 #ifndef X86_FORM_H
@@ -9,7 +9,7 @@
 
 #include "arch/x86/shape.h"
 
-/* What all instructions of a form have in common. */
+/* The properties that all instructions of a form share. */
 struct form {
 	uint32_t key;
 	uint16_t mnemonic; /* ZydisMnemonic */
@@ -17,12 +17,12 @@ struct form {
 	uint8_t stored;    /* bytes written to the explicit memory operand; 255: more */
 	struct step base;  /* the members that are equal for all instructions of the form */
 	struct operand op[2];
-	uint8_t written[3]; /* fields that name written registers: enum raw_field, | BYTE_REG for 8-bit ones */
+	uint8_t written[3]; /* fields that name written registers: enum raw_field, with BYTE_REG for 8-bit registers */
 	bool done;          /* base.op is final: no shape applies */
 	bool flags, memory, follow;
-	/* form_compare() has compared one that raw_read() can read; instructions with a lock prefix cannot be */
+	/* form_compare() has compared an instruction that raw_read() can read; those with a lock prefix it cannot read */
 	bool compared;
-	bool quick; /* raw_read() and form_finish() give the same fields as Zydis */
+	bool quick; /* raw_read() and form_finish() give the same fields as Zydis does */
 	uint8_t imm_size;
 	bool imm_signed;
 };
@@ -30,7 +30,7 @@ struct form {
 
 #define FORM_BITS  14u
 #define FORM_SLOTS (1u << FORM_BITS)
-#define FORMS_MOST 8192u /* more than a program uses; no more are added then */
+#define FORMS_MOST 8192u /* more than a program uses; further forms are not added */
 
 /* All forms that a thread has seen. */
 struct forms {
@@ -39,18 +39,18 @@ struct forms {
 	unsigned count, capacity;
 };
 
-/* Makes the form of a fully decoded instruction. False: it writes more registers than a form can describe. */
+/* Makes the form of a fully decoded instruction. Returns false if it writes more registers than a form can describe. */
 bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct form *f);
 /* Fills *out for an instruction of a form with the given registers, displacement and immediate. */
 void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct step *out);
-/* Sets f->quick if later instructions of the form can be read without Zydis. */
+/* Sets f->quick if Zydis need not decode later instructions of the form. */
 void form_compare(struct form *f, const ZydisDecodedInstruction *z, const uint8_t *bytes);
-/* Completes what raw_read() has read by the immediate at imm_at, and by the length. */
+/* Adds the immediate, which is at imm_at, and the length to the fields that raw_read() has read. */
 void form_finish(const struct form *f, const uint8_t *bytes, unsigned imm_at, struct raw *raw);
 
-/* The form with a key; or null, and *slot is the empty slot where it belongs. */
+/* Returns the form with a key. If there is none, returns null, and *slot is the empty slot where it belongs. */
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot);
-/* Adds a form in an empty slot. Null: FORMS_MOST reached. */
+/* Adds a form in an empty slot. Returns null once there are FORMS_MOST. */
 struct form *form_add(struct forms *all, const struct form *f, unsigned slot);
 
 #endif

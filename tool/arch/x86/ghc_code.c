@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-#define REGISTERS 48 /* bytes: rbx rbp r12-r15 in ascending address order, then the return address */
+#define REGISTERS 48 /* bytes of rbx rbp r12-r15, in ascending order of address, below the return address */
 #define AT_RBP    8
 
-/* Types of closures and frames are 1 to this (rts/storage/ClosureTypes.h). */
+/* The types of closures and frames are the numbers from 1 to this one (rts/storage/ClosureTypes.h). */
 #define TYPE_MOST 66u
 
 bool ghc_convention(unsigned major, unsigned minor, struct etch_rule *out)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What compilers use an instruction for, where the tracking of addresses asks. */
+/* Recognizes what compilers use an instruction for, for the tracking of addresses. */
 #include "arch/x86/insn.h"
 
-/* After REX.W: 89, c7 mov to memory; 50 to 57, also after 41, push; 66 REX.W 0f 6e movq to a vector register. */
+/* After REX.W: 89 and c7 are mov to memory. 50 to 57, also after 41, are push. 66 REX.W 0f 6e is movq to a vector
+ * register. */
 bool insn_captures_pointer(const uint8_t *bytes, const struct insn *in)
 {
 	if (in->newer)
@@ -17,7 +18,7 @@ bool insn_captures_pointer(const uint8_t *bytes, const struct insn *in)
 	       (bytes[0] & 0xf8) == 0x48 && (bytes[1] == 0x89 || bytes[1] == 0xc7);
 }
 
-/* 8a and b0 to b7 mov of a byte, 0f 90 to 9f setcc of a register; after 66: 8b mov of two bytes. */
+/* 8a and b0 to b7 are mov of a byte, 0f 90 to 9f are setcc of a register; after 66, 8b is mov of two bytes. */
 bool insn_replaces_part(const uint8_t *bytes, const struct insn *in)
 {
 	unsigned word = bytes[0] == 0x66, at = word + ((bytes[word] & 0xf0) == 0x40);
@@ -29,14 +30,14 @@ bool insn_replaces_part(const uint8_t *bytes, const struct insn *in)
 	return word ? bytes[at] == 0x8b : bytes[at] == 0x8a || (bytes[at] & 0xf8) == 0xb0;
 }
 
-/* After REX: 38 to 3b cmp, 84 and 85 test. */
+/* After REX: 38 to 3b are cmp, 84 and 85 are test. */
 bool insn_only_compares(const uint8_t *bytes, const struct insn *in)
 {
 	return (in->mem == MEM_NONE || in->mem == MEM_READ) && !in->writes && !in->string && in->flow == FLOW_NEXT &&
 	       (bytes[0] & 0xf0) == 0x40 && ((bytes[1] & 0xfc) == 0x38 || (bytes[1] & 0xfe) == 0x84);
 }
 
-/* 3d cmp eax or rax with an immediate, 81 /7 of a register or memory. */
+/* 3d is cmp of eax or rax with an immediate, 81 /7 is cmp of a register or memory with one. */
 bool insn_compares_constant(const uint8_t *bytes, const struct insn *in)
 {
 	unsigned at = (bytes[0] & 0xf0) == 0x40;
@@ -45,7 +46,8 @@ bool insn_compares_constant(const uint8_t *bytes, const struct insn *in)
 	       (bytes[at] == 0x3d || (bytes[at] == 0x81 && (bytes[at + 1] & 0x38) == 0x38));
 }
 
-/* 0f 40 to 4f cmov, 0f 90 to 9f setcc, 10 to 1f adc and sbb, 80 to 83 with /2 and /3 the same of an immediate. */
+/* 0f 40 to 4f are cmov, 0f 90 to 9f are setcc, 10 to 1f are adc and sbb; 80 to 83 with /2 and /3 are adc and sbb of an
+ * immediate. */
 bool insn_makes_choice(const uint8_t *bytes, const struct insn *in)
 {
 	unsigned at = (bytes[0] & 0xf0) == 0x40;
@@ -63,7 +65,7 @@ bool insn_clears_register(const uint8_t *bytes, const struct insn *in)
 	unsigned at = (bytes[0] & 0xf0) == 0x40, rex = at ? bytes[0] : 0;
 	uint8_t op = bytes[at];
 
-	/* 31, 33 xor, 29, 2b sub; both operands the same register */
+	/* 31 and 33 are xor, 29 and 2b are sub; both operands must be the same register */
 	return in->len == at + 2 && (op == 0x31 || op == 0x33 || op == 0x29 || op == 0x2b) && bytes[at + 1] >> 6 == 3 &&
 	       (bytes[at + 1] >> 3 & 7) == (bytes[at + 1] & 7) && (rex >> 2 & 1) == (rex & 1);
 }
@@ -73,7 +75,7 @@ unsigned insn_setcc_register(const uint8_t *bytes, const struct insn *in)
 	unsigned at = (bytes[0] & 0xf0) == 0x40, r = at ? (bytes[0] & 1u) << 3 : 0;
 
 	if (in->len != at + 3 || bytes[at] != 0x0f || (bytes[at + 1] & 0xf0) != 0x90 || bytes[at + 2] >> 6 != 3 ||
-	    (!at && (bytes[2] & 7) >= 4)) /* without REX 4 to 7 are ah to bh */
+	    (!at && (bytes[2] & 7) >= 4)) /* without REX, 4 to 7 are ah to bh */
 		return INSN_NO_REG;
 	return r | (bytes[at + 2] & 7u);
 }

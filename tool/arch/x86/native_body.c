@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides whether an instruction sequence may replace a call. Allowed is what a function may do by the calling
- * convention (System V psABI 3.2), without its return: write caller-saved registers, flags but the direction flag,
- * and memory other than the stack. Refused is every instruction whose meaning depends on its address.
+ * Decides whether an instruction sequence may replace a call. It may do what the calling convention allows a function
+ * (System V psABI 3.2), except return: write caller-saved registers, flags other than the direction flag, and memory
+ * other than the stack. An instruction whose meaning depends on its address is always refused.
  */
 #include "arch/x86/insn.h"
 #include "arch/x86/zydis.h"
@@ -10,7 +10,7 @@
 #include <etch/pv_forms.h>
 #include <string.h>
 
-#define SITE_MOST 9u /* bytes of the longest call site: etch_pv_valid() */
+#define SITE_MOST 9u /* bytes of the longest call site: see etch_pv_valid() */
 
 static ZydisRegister whole(ZydisRegister r) { return ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, r); }
 
@@ -19,7 +19,7 @@ static bool is_ip_register(ZydisRegister r)
 	return r == ZYDIS_REGISTER_RIP || r == ZYDIS_REGISTER_EIP || r == ZYDIS_REGISTER_IP;
 }
 
-/* Registers that a callee may change. */
+/* May a callee change register r? */
 static bool may_write(const ZydisDecodedInstruction *z, ZydisRegister r)
 {
 	ZydisRegister full = whole(r);
@@ -61,7 +61,7 @@ static const char *operand_refuse(const ZydisDecodedInstruction *z, const ZydisD
 	return NULL;
 }
 
-/* Why an instruction may not replace a call, a phrase for messages; null: it may. */
+/* Returns why an instruction may not replace a call, as a phrase for messages, or null if it may. */
 static const char *insn_refuse(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	const char *why;
@@ -132,7 +132,7 @@ static bool same_operands(const ZydisDecodedInstruction *a, const ZydisDecodedOp
 	return true;
 }
 
-/* True: one instruction that 0x2e prefixes do not change, up to the length of the longest site. */
+/* Are the bytes one instruction whose meaning 0x2e prefixes do not change, up to the length of the longest site? */
 static bool can_be_padded(const uint8_t *bytes, unsigned len)
 {
 	ZydisDecodedInstruction z, p;
@@ -142,7 +142,7 @@ static bool can_be_padded(const uint8_t *bytes, unsigned len)
 
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, len, &z, x)))
 		return false;
-	for (i = 0; i < z.raw.prefix_count; i++) /* with two segment overrides either one may win */
+	for (i = 0; i < z.raw.prefix_count; i++) /* of two segment overrides, either may win */
 		if (strchr("\x2e\x36\x3e\x26\x64\x65", z.raw.prefixes[i].value))
 			return false;
 	for (n = len + 1; n <= SITE_MOST; n++) {

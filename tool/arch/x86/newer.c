@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sources: Intel APX Architecture Specification 355828 (chapters 3 and 4: REX2, EVEX map 4, NDD, NF, CCMP, push2);
- * Intel Architecture Instruction Set Extensions 319433 (the extensions of the table); SDM vol. 2, 2.2 to 2.7.
- * tests/arch/test_newer.py compares all that is here with encodings by LLVM.
+ * Reads instructions that are newer than Zydis. Sources: Intel APX Architecture Specification 355828 (chapters 3 and 4:
+ * REX2, EVEX map 4, NDD, NF, CCMP, push2); Intel Architecture Instruction Set Extensions 319433 (the extensions of the
+ * table); SDM vol. 2, 2.2 to 2.7. tests/arch/test_newer.py compares everything here with encodings by LLVM.
  */
 #include "arch/x86/newer_internal.h"
 #include "arch/x86/zydis.h"
 
 #include <string.h>
 
-/* Bytes before the first that is no legacy prefix; 0xff: too many. */
+/* Returns the number of legacy prefixes at the start, or 0xff if there are too many or nothing follows them. */
 static unsigned prefixes_of(const uint8_t *b, size_t avail)
 {
 	unsigned at = 0;
@@ -39,7 +39,7 @@ static void add(struct newer *n, unsigned byte)
 		n->full = true;
 }
 
-/* Adds what follows the opcode, which has no prefix in it. */
+/* Copies all bytes from `at` on, which follow the opcode: nothing there is part of a prefix. */
 static void add_rest(struct newer *n, const uint8_t *b, size_t avail, unsigned at)
 {
 	n->head = at;
@@ -49,8 +49,8 @@ static void add_rest(struct newer *n, const uint8_t *b, size_t avail, unsigned a
 }
 
 /*
- * REX of the older encoding. A register from r16 on is given as r8 to r15, so that no number is one with a meaning of
- * its own in an encoding (rsp and rbp in ModRM and SIB, rax in nop).
+ * Returns the REX prefix of the older encoding. A register from r16 on is given as r8 to r15, so that no number has a
+ * meaning of its own in the encoding (as rsp and rbp have in ModRM and SIB, and rax in nop).
  */
 static unsigned rex_of(const struct newer *n, bool w)
 {
@@ -60,8 +60,8 @@ static unsigned rex_of(const struct newer *n, bool w)
 
 /* ---- REX2 ----------------------------------------------------------------------------- */
 
-/* Rows of the opcode map that have no form with REX2, and prefixes and escapes (APX 3.1.2.1); xsave and its relatives.
- */
+/* Has an opcode no form with REX2? These are whole rows of the opcode map, prefixes and escapes (APX 3.1.2.1), and
+ * xsave and its relatives. */
 static bool rex2_has_not(bool map1, unsigned opcode, unsigned modrm)
 {
 	unsigned row = opcode >> 4, reg = modrm >> 3 & 7;
@@ -88,7 +88,7 @@ static bool rex2_read(const uint8_t *b, size_t avail, unsigned at, struct newer 
 	n->low = (payload & REX_R ? HIGH_REG : 0) | (payload & REX_X ? HIGH_INDEX : 0) | (payload & REX_B ? HIGH_BASE : 0);
 	memcpy(n->alike, b, at);
 	n->alike_len = at;
-	if (!map1 && opcode == 0xa1) { /* jmpabs: as mov of a 64-bit immediate */
+	if (!map1 && opcode == 0xa1) { /* jmpabs: mov of a 64-bit immediate stands in for it */
 		if ((payload & REX_W) || any_of(b, at, "\x66\x67\xf0\xf2\xf3"))
 			return false;
 		n->mnemonic = NEWER_JMPABS;
@@ -140,31 +140,32 @@ static bool evex_read(const uint8_t *b, size_t avail, unsigned at, struct evex *
 
 /* Columns of the table below. */
 enum {
-	THIRD = 1,      /* ND: vvvv is a third operand, the destination */
-	KEEPS = 2,      /* NF: it may leave the flags as they are */
-	ZEROES = 4,     /* ND has another meaning: the upper part of the destination is zeroed */
-	CONDITION = 8,  /* ccmp and ctest: NF, ND and vvvv are a condition and the flags where it is false */
+	THIRD = 1,      /* ND may be set: vvvv is then a third operand, the destination */
+	KEEPS = 2,      /* NF may be set: it then leaves the flags as they are */
+	ZEROES = 4,     /* ND has another meaning: it zeroes the upper part of the destination */
+	CONDITION = 8,  /* ccmp and ctest: NF, ND and vvvv encode a condition, and the flags where it is false */
 	SIZED = 16,     /* pp = 66: 16-bit operands */
-	SIZED_ODD = 32, /* the same of odd opcodes; even ones have operands of a byte */
+	SIZED_ODD = 32, /* the same for odd opcodes; even ones have operands of a byte */
 	CMOV = 64,
-	WIDE = 128, /* 64-bit operands whatever W is */
+	WIDE = 128, /* 64-bit operands, whatever W is */
 };
 enum { MEMORY = 1, REGISTER = 2, BOTH = 3 };
 enum { NONE = 1 << PP_NONE, P66 = 1 << PP_66, F3 = 1 << PP_F3, F2 = 1 << PP_F2 };
 #define ARITHMETIC (THIRD | KEEPS | SIZED_ODD)
 #define NAMED(m)   (NEWER_CHANGED | ZYDIS_MNEMONIC_##m)
 
-/* The older instruction of one of map 4 (APX 3.1.3 and the table of chapter 4). */
+/* The instructions of map 4, each with the older instruction that it is made from (APX 3.1.3 and the table of chapter
+ * 4). */
 static const struct promoted {
 	uint8_t first, last; /* opcodes */
-	uint8_t regs;        /* bits: what may be in ModRM.reg */
-	uint8_t pps;         /* bits: pp that selects the instruction; SIZED adds 66 */
+	uint8_t regs;        /* bit n: ModRM.reg may be n */
+	uint8_t pps;         /* bits: values of pp that select the instruction; SIZED adds 66 */
 	uint8_t operand;     /* in ModRM.rm */
-	uint8_t map, opcode; /* of the older one of `first`; map 0: one byte, 1: 0f, 2: 0f 38 */
+	uint8_t map, opcode; /* of the older instruction for `first`; map 0: one byte, 1: 0f, 2: 0f 38 */
 	uint8_t prefix;      /* its mandatory prefix; 0: none */
 	uint8_t flags;
-	uint16_t mnemonic; /* 0: that of the older one, which is the same instruction */
-	char name[8];      /* empty: that of the older one */
+	uint16_t mnemonic; /* 0: that of the older instruction, which is the same instruction */
+	char name[8];      /* empty: that of the older instruction */
 } promoted_rows[] = {
 	{0x00, 0x03, 0xff, NONE, BOTH, 0, 0x00, 0, ARITHMETIC, 0, ""},        /* add */
 	{0x08, 0x0b, 0xff, NONE, BOTH, 0, 0x08, 0, ARITHMETIC, 0, ""},        /* or */
@@ -187,7 +188,7 @@ static const struct promoted {
 	{0x66, 0x66, 0xff, F3, BOTH, 2, 0xf6, 0xf3, THIRD, 0, ""},                 /* adox */
 	{0x69, 0x69, 0xff, NONE, BOTH, 0, 0x69, 0, ZEROES | KEEPS | SIZED, 0, ""}, /* imul */
 	{0x6b, 0x6b, 0xff, NONE, BOTH, 0, 0x6b, 0, ZEROES | KEEPS | SIZED, 0, ""},
-	{0x80, 0x81, 0x73, NONE, BOTH, 0, 0x80, 0, ARITHMETIC, 0, ""},        /* add or and sub xor of a constant */
+	{0x80, 0x81, 0x73, NONE, BOTH, 0, 0x80, 0, ARITHMETIC, 0, ""},        /* add or and sub xor with a constant */
 	{0x80, 0x81, 0x0c, NONE, BOTH, 0, 0x80, 0, THIRD | SIZED_ODD, 0, ""}, /* adc sbb */
 	{0x80, 0x81, 0x80, NONE, BOTH, 0, 0x80, 0, CONDITION | SIZED_ODD, NAMED(CMP), "ccmp"},
 	{0x83, 0x83, 0x73, NONE, BOTH, 0, 0x83, 0, ARITHMETIC, 0, ""},
@@ -229,7 +230,7 @@ static bool is_sized(const struct promoted *p, unsigned opcode)
 	return (p->flags & SIZED) || ((p->flags & SIZED_ODD) && (opcode & 1));
 }
 
-/* The row of an instruction of map 4; null: there is none. */
+/* Returns the row of an instruction of map 4, or null if there is none. */
 static const struct promoted *promoted_find(const struct evex *e)
 {
 	unsigned operand = e->modrm < 0xc0 ? MEMORY : REGISTER, i;
@@ -244,13 +245,13 @@ static const struct promoted *promoted_find(const struct evex *e)
 	return NULL;
 }
 
-/* push2 and pop2: as xchg of two registers. */
+/* Reads push2 and pop2. xchg of two registers stands in for them. */
 static bool pair_read(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n)
 {
 	unsigned rm = (e->modrm & 7) | (e->low & HIGH_BASE ? 8 : 0) | (e->high & HIGH_BASE ? 16 : 0);
 	bool push = e->opcode == 0xff;
 
-	/* Neither may be rsp, nor the two of a pop the same (APX 4.3). */
+	/* Neither register may be rsp, and the two of a pop may not be the same (APX 4.3). */
 	if (e->pp || e->nf || !e->nd || e->vvvv == 4 || rm == 4 || (!push && rm == e->vvvv) || at)
 		return false;
 	n->high &= ~(unsigned)HIGH_REG;
@@ -261,14 +262,14 @@ static bool pair_read(const uint8_t *b, size_t avail, unsigned at, const struct 
 	n->no_reads = !push;
 	add(n, rex_of(n, true));
 	add(n, push ? 0x85 : 0x87);
-	add(n, e->modrm); /* its reg is that of no operand: newer_decode() drops it */
+	add(n, e->modrm); /* its reg field belongs to no operand: newer_decode() drops it */
 	add_rest(n, b, avail, at + 6);
 	n->head--;
 	n->alike_head--;
 	return true;
 }
 
-/* cmov with the bit that keeps flags, or without a third operand, is cfcmov. */
+/* Distinguishes cmov from cfcmov: that is cmov with the bit that keeps flags, or without a third operand. */
 static void conditional_move(const struct evex *e, struct newer *n, unsigned *opcode, unsigned *map)
 {
 	static const char *const names[16] = {"cfcmovo",  "cfcmovno", "cfcmovb",  "cfcmovae", "cfcmove", "cfcmovne",
@@ -281,13 +282,13 @@ static void conditional_move(const struct evex *e, struct newer *n, unsigned *op
 	n->name = names[e->opcode & 15];
 	n->mnemonic = NEWER_CHANGED | ZYDIS_MNEMONIC_CMOVO;
 	n->first_written = !e->nd;
-	if (e->nf && !e->nd) { /* to the operand that may be memory: as mov */
+	if (e->nf && !e->nd) { /* a move to the operand that may be memory: mov stands in for it */
 		*map = 0;
 		*opcode = 0x89;
 	}
 }
 
-/* Sets what ND, NF and vvvv mean. False: this instruction may not have them. */
+/* Applies the bits ND, NF and vvvv. Returns false if this instruction may not have them. */
 static bool promoted_bits(const struct evex *e, const struct promoted *p, struct newer *n)
 {
 	if (p->flags & CONDITION) {
@@ -358,17 +359,17 @@ enum space { LEGACY, VEX };
 /* Columns of the table below. */
 enum {
 	UPDATES = 1,   /* cmpccxadd: memory and the register are read and written, in this order */
-	KEPT = 2,      /* it has no effect on flags, though the older one has */
-	RETURNS = 4,   /* as iretq */
-	BY_REGS = 8,   /* the opcode alone is not enough: ModRM is `modrm` */
+	KEPT = 2,      /* it has no effect on flags, though the older instruction has */
+	RETURNS = 4,   /* iretq stands in for it */
+	BY_REGS = 8,   /* the opcode alone does not decide: ModRM must be `modrm` */
 	ANY_L = 16,    /* VEX.L may be 0 or 1; otherwise it is `l` */
 	NO_VVVV = 32,  /* vvvv is empty */
-	PREFIXED = 64, /* operand size by 66, which is no mandatory prefix here */
+	PREFIXED = 64, /* 66 sets the operand size, and is no mandatory prefix here */
 	EITHER = 128,  /* assemblers differ in which register is the destination */
 };
 
 /*
- * Instructions of other extensions. An older one with the same kinds of operands stands in for each: it has the same
+ * Instructions of other extensions. For each, an older one with the same kinds of operands stands in: it has the same
  * length, and reads and writes the same general registers and memory.
  */
 static const struct row {
@@ -377,21 +378,21 @@ static const struct row {
 	uint8_t w, l;    /* w: 0, 1, 2: any */
 	uint8_t modrm;   /* with BY_REGS */
 	uint8_t as_map, as_pp, as_opcode;
-	uint8_t as_modrm; /* with BY_REGS: 0: the same */
+	uint8_t as_modrm; /* with BY_REGS; 0: the same */
 	uint8_t flags;
-	char name[16], second[12]; /* of `first`, and of the next opcode */
+	char name[16], second[12]; /* names of `first`, and of the next opcode */
 } rows[] = {
-	/* AVX-VNNI-INT8 and INT16: as vpdpbusd */
+	/* AVX-VNNI-INT8 and INT16: vpdpbusd stands in */
 	{VEX, 2, PP_NONE, 0x50, 0x51, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpbuud", "vpdpbuuds"},
 	{VEX, 2, PP_F3, 0x50, 0x51, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpbsud", "vpdpbsuds"},
 	{VEX, 2, PP_F2, 0x50, 0x51, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpbssd", "vpdpbssds"},
 	{VEX, 2, PP_NONE, 0xd2, 0xd3, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpwuud", "vpdpwuuds"},
 	{VEX, 2, PP_66, 0xd2, 0xd3, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpwusd", "vpdpwusds"},
 	{VEX, 2, PP_F3, 0xd2, 0xd3, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpwsud", "vpdpwsuds"},
-	/* AVX-IFMA: as vpsllvq */
+	/* AVX-IFMA: vpsllvq stands in */
 	{VEX, 2, PP_66, 0xb4, 0xb4, BOTH, 1, 0, 0, 2, PP_66, 0x47, 0, ANY_L, "vpmadd52luq", ""},
 	{VEX, 2, PP_66, 0xb5, 0xb5, BOTH, 1, 0, 0, 2, PP_66, 0x47, 0, ANY_L, "vpmadd52huq", ""},
-	/* AVX-NE-CONVERT: as vpabsb and vpbroadcastw */
+	/* AVX-NE-CONVERT: vpabsb and vpbroadcastw stand in */
 	{VEX, 2, PP_NONE, 0xb0, 0xb0, MEMORY, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneoph2ps", ""},
 	{VEX, 2, PP_66, 0xb0, 0xb0, MEMORY, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneeph2ps", ""},
 	{VEX, 2, PP_F3, 0xb0, 0xb0, MEMORY, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneebf162ps", ""},
@@ -399,7 +400,7 @@ static const struct row {
 	{VEX, 2, PP_66, 0xb1, 0xb1, MEMORY, 0, 0, 0, 2, PP_66, 0x79, 0, ANY_L | NO_VVVV, "vbcstnesh2ps", ""},
 	{VEX, 2, PP_F3, 0xb1, 0xb1, MEMORY, 0, 0, 0, 2, PP_66, 0x79, 0, ANY_L | NO_VVVV, "vbcstnebf162ps", ""},
 	{VEX, 2, PP_F3, 0x72, 0x72, BOTH, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneps2bf16", ""},
-	/* SM3, SM4, SHA512: as vpshufb, vpalignr, vpabsb */
+	/* SM3, SM4, SHA512: vpshufb, vpalignr and vpabsb stand in */
 	{VEX, 2, PP_NONE, 0xda, 0xda, BOTH, 0, 0, 0, 2, PP_66, 0x00, 0, 0, "vsm3msg1", ""},
 	{VEX, 2, PP_66, 0xda, 0xda, BOTH, 0, 0, 0, 2, PP_66, 0x00, 0, 0, "vsm3msg2", ""},
 	{VEX, 3, PP_66, 0xde, 0xde, BOTH, 0, 0, 0, 3, PP_66, 0x0f, 0, 0, "vsm3rnds2", ""},
@@ -408,7 +409,7 @@ static const struct row {
 	{VEX, 2, PP_F2, 0xcb, 0xcb, REGISTER, 0, 1, 0, 2, PP_66, 0x00, 0, 0, "vsha512rnds2", ""},
 	{VEX, 2, PP_F2, 0xcc, 0xcc, REGISTER, 0, 1, 0, 2, PP_66, 0x1c, 0, NO_VVVV, "vsha512msg1", ""},
 	{VEX, 2, PP_F2, 0xcd, 0xcd, REGISTER, 0, 1, 0, 2, PP_66, 0x1c, 0, NO_VVVV, "vsha512msg2", ""},
-	/* AMX: as tdpbssd; loads as tileloadd */
+	/* AMX: tdpbssd stands in, and tileloadd for loads */
 	{VEX, 2, PP_F2, 0x5c, 0x5c, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tdpfp16ps", ""},
 	{VEX, 2, PP_66, 0x6c, 0x6c, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tcmmimfp16ps", ""},
 	{VEX, 2, PP_NONE, 0x6c, 0x6c, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tcmmrlfp16ps", ""},
@@ -419,9 +420,9 @@ static const struct row {
 	{VEX, 5, PP_66, 0xfd, 0xfd, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tdphf8ps", ""},
 	{VEX, 2, PP_F2, 0x4a, 0x4a, MEMORY, 0, 0, 0, 2, PP_F2, 0x4b, 0, NO_VVVV, "tileloaddrs", ""},
 	{VEX, 2, PP_66, 0x4a, 0x4a, MEMORY, 0, 0, 0, 2, PP_66, 0x4b, 0, NO_VVVV, "tileloaddrst1", ""},
-	/* CMPCCXADD: as bextr */
+	/* CMPCCXADD: bextr stands in */
 	{VEX, 2, PP_66, 0xe0, 0xef, MEMORY, 2, 0, 0, 2, PP_NONE, 0xf7, 0, UPDATES, "", ""},
-	/* RAO-INT: as add. The others of user space: as mov and cmp */
+	/* RAO-INT: add stands in; for the others of user space mov and cmp */
 	{LEGACY, 2, PP_NONE, 0xfc, 0xfc, MEMORY, 2, 0, 0, 0, PP_NONE, 0x01, 0, KEPT, "aadd", ""},
 	{LEGACY, 2, PP_66, 0xfc, 0xfc, MEMORY, 2, 0, 0, 0, PP_NONE, 0x01, 0, KEPT, "aand", ""},
 	{LEGACY, 2, PP_F2, 0xfc, 0xfc, MEMORY, 2, 0, 0, 0, PP_NONE, 0x01, 0, KEPT, "aor", ""},
@@ -429,7 +430,7 @@ static const struct row {
 	{LEGACY, 2, PP_NONE, 0x8a, 0x8b, MEMORY, 2, 0, 0, 0, PP_NONE, 0x8a, 0, PREFIXED, "movrs", "movrs"},
 	{LEGACY, 2, PP_F2, 0xf8, 0xf8, REGISTER, 2, 0, 0, 0, PP_NONE, 0x89, 0, EITHER, "urdmsr", ""},
 	{LEGACY, 2, PP_F3, 0xf8, 0xf8, REGISTER, 2, 0, 0, 0, PP_NONE, 0x39, 0, KEPT, "uwrmsr", ""},
-	/* Kernels: lkgs as lldt, erets and eretu as iretq, the lists of MSRs and pbndkb as rdtscp */
+	/* Kernels: lldt stands in for lkgs, iretq for erets and eretu, rdtscp for the lists of MSRs and pbndkb */
 	{LEGACY, 1, PP_F2, 0x00, 0x00, BOTH, 2, 0, 0x30, 1, PP_NONE, 0x00, 0x10, BY_REGS, "lkgs", ""},
 	{LEGACY, 1, PP_F2, 0x01, 0x01, REGISTER, 2, 0, 0xca, 0, PP_NONE, 0xcf, 0, BY_REGS | RETURNS, "erets", ""},
 	{LEGACY, 1, PP_F3, 0x01, 0x01, REGISTER, 2, 0, 0xca, 0, PP_NONE, 0xcf, 0, BY_REGS | RETURNS, "eretu", ""},
@@ -439,13 +440,13 @@ static const struct row {
 	{LEGACY, 1, PP_NONE, 0x01, 0x01, REGISTER, 2, 0, 0xc7, 1, PP_NONE, 0x01, 0xf9, BY_REGS, "pbndkb", ""},
 };
 
-/* The mandatory prefix among legacy prefixes: f2 and f3 count before 66. */
+/* Returns the mandatory prefix among legacy prefixes: f2 and f3 take precedence over 66. */
 static unsigned mandatory_of(const uint8_t *b, unsigned at)
 {
 	return any_of(b, at, "\xf2") ? PP_F2 : any_of(b, at, "\xf3") ? PP_F3 : any_of(b, at, "\x66") ? PP_66 : PP_NONE;
 }
 
-/* A VEX prefix, or a legacy instruction with its mandatory prefix. */
+/* The fields of a VEX prefix and its opcode, or of a legacy instruction and its mandatory prefix. */
 struct encoded {
 	unsigned space, map, pp, opcode, modrm, vvvv, l;
 	bool w;
@@ -493,7 +494,7 @@ static void row_take(const struct row *r, const struct encoded *c, struct newer 
 	n->both = r->flags & EITHER;
 }
 
-/* A VEX prefix with the fields of *n, and the opcode. */
+/* Adds a VEX prefix with the register bits of *n, and the opcode. */
 static void add_vex(struct newer *n, const struct encoded *c)
 {
 	add(n, VEX3);
@@ -503,7 +504,8 @@ static void add_vex(struct newer *n, const struct encoded *c)
 	add(n, c->opcode);
 }
 
-/* urdmsr, uwrmsr, rdmsr and wrmsrns with the number as an immediate: as mov to, or cmp of, a 64-bit register. */
+/* Reads urdmsr, uwrmsr, rdmsr and wrmsrns with the number as an immediate. A mov to a 64-bit register, or a cmp of one,
+ * stands in for them. */
 static bool msr_read(const uint8_t *b, size_t avail, const struct encoded *c, struct newer *n)
 {
 	bool reads = c->pp == PP_F2;
@@ -523,7 +525,7 @@ static bool msr_read(const uint8_t *b, size_t avail, const struct encoded *c, st
 	return true;
 }
 
-/* What VEX encodes, or EVEX as VEX does (with r16 to r31). */
+/* Reads an instruction that VEX encodes, or that EVEX encodes as VEX does, but with r16 to r31. */
 static bool vex_take(const uint8_t *b, size_t avail, unsigned at, struct encoded *c, bool evex, struct newer *n)
 {
 	const struct row *r;
@@ -593,7 +595,7 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 	r = row_find(&c);
 	if (!r || any_of(b, prefixes, "\xf0"))
 		return false;
-	for (i = 0; i < prefixes; i++) /* mandatory prefixes go, the others stay */
+	for (i = 0; i < prefixes; i++) /* mandatory prefixes are dropped, the others stay */
 		if ((b[i] != 0x66 || (r->flags & PREFIXED)) && b[i] != 0xf2 && b[i] != 0xf3)
 			add(n, b[i]);
 	row_take(r, &c, n);
@@ -620,7 +622,8 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 	return true;
 }
 
-/* udb (SDM, since 2025: the opcode of salc, which 64-bit mode lacks): as ud2. Prefixes mean nothing. */
+/* Reads udb (SDM, since 2025: the opcode of salc, which 64-bit mode lacks). ud2 stands in for it. Prefixes have no
+ * meaning. */
 static bool udb_read(unsigned at, struct newer *n)
 {
 	n->name = "udb";
@@ -633,7 +636,8 @@ static bool udb_read(unsigned at, struct newer *n)
 
 /* ---- EVEX of the other maps, with r16 to r31 ------------------------------------------- */
 
-/* Instructions that VEX encodes, and EVEX only for r16 to r31: of BMI, CMPCCXADD, AMX and mask registers. */
+/* Is it an instruction that VEX encodes, and EVEX only for the sake of r16 to r31? These are of BMI, CMPCCXADD, AMX and
+ * mask registers. */
 static bool is_of_vex(const struct evex *e)
 {
 	unsigned op = e->opcode;
@@ -648,7 +652,7 @@ static bool is_of_vex(const struct evex *e)
 	                       op == 0xf3 || (op >= 0xf5 && op <= 0xf7));
 }
 
-/* Of these, what may keep the flags: andn, blsr and its relatives, bzhi, bextr. */
+/* Is it one of these that may keep the flags: andn, blsr and its relatives, bzhi, bextr? */
 static bool may_keep(const struct evex *e)
 {
 	return e->map == 2 && e->pp == PP_NONE &&
@@ -670,7 +674,7 @@ static bool evex_as_vex(const uint8_t *b, size_t avail, unsigned at, const struc
 	return vex_take(b, avail, at, &c, true, n);
 }
 
-/* The same instruction with r8 to r15 in place of r16 to r31, which the bits in `high` are of. */
+/* Makes the same instruction with r8 to r15 in place of r16 to r31, in the fields of `high`. */
 static void evex_lower(const uint8_t *b, size_t avail, unsigned start, const struct evex *e, unsigned high,
                        struct newer *n)
 {
@@ -727,13 +731,15 @@ static ZydisRegister any_register(unsigned size, unsigned number)
 	                       number);
 }
 
-/* The number of a register that is given as r8 to r15, and is r16 to r31 by a `high` bit. */
+/* Returns the number of a register that the older encoding gives as r8 to r15, and that a `high` bit makes one of r16
+ * to r31. */
 static unsigned raised(const struct newer *n, unsigned which, unsigned gpr)
 {
 	return 16 + (n->low & which ? 8 : 0) + (gpr & 7);
 }
 
-/* Gives an operand its registers from r16 on. False: the bit is of a register that has no such number. */
+/* Gives an operand its registers from r16 on. Returns false if the bit belongs to a register that has no such
+ * number. */
 static bool operand_raise(const struct newer *n, ZydisDecodedOperand *op)
 {
 	unsigned which = 0, gpr;
@@ -765,7 +771,7 @@ static bool operand_raise(const struct newer *n, ZydisDecodedOperand *op)
 	return true;
 }
 
-/* Adds vvvv as the first operand, the destination; the older instruction's are sources then. */
+/* Adds vvvv as the first operand, the destination; the operands of the older instruction are then sources. */
 static bool destination_add(const struct newer *n, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 {
 	ZydisDecodedOperand *first = &ops[0];
@@ -773,7 +779,7 @@ static bool destination_add(const struct newer *n, ZydisDecodedInstruction *z, Z
 
 	if (!z->operand_count || z->operand_count >= ZYDIS_MAX_OPERAND_COUNT)
 		return false;
-	if (pair) { /* xchg has its second operand in ModRM.reg: the pair's is vvvv, which comes first */
+	if (pair) { /* xchg has its second operand in ModRM.reg; the pair has it in vvvv, which comes first */
 		unsigned i = ops[0].encoding == ZYDIS_OPERAND_ENCODING_MODRM_RM ? 0 : 1;
 
 		ops[1] = ops[i];
@@ -808,7 +814,7 @@ static void stack_add(ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 	op->reg.value = ZYDIS_REGISTER_RSP;
 }
 
-/* Shifts what Zydis has found by the difference of the two encodings' lengths. */
+/* Shifts the offsets that Zydis has found by the difference of the two encodings' lengths. */
 static void offsets_shift(ZydisDecodedInstruction *z, int by)
 {
 	unsigned i;
@@ -835,7 +841,7 @@ static void flags_set(const struct newer *n, ZydisDecodedInstruction *z)
 		z->cpu_flags = &flags_tested;
 }
 
-/* Makes the result of the older instruction that is alike. */
+/* Makes the result from that of the older instruction in n->alike. */
 static bool finish(const struct newer *n, size_t avail, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 {
 	int by = (int)n->head - (int)n->alike_head;
@@ -866,7 +872,7 @@ static bool finish(const struct newer *n, size_t avail, ZydisDecodedInstruction 
 		ops[0].actions = ops[1].actions = ZYDIS_OPERAND_ACTION_READWRITE;
 	}
 	if (n->mnemonic == NEWER_JMPABS) {
-		/* Its target is no distance, so that it counts as an indirect jump. */
+		/* Its target is not a distance, so it counts as an indirect jump. */
 		ops[0] = ops[1];
 		z->operand_count = z->operand_count_visible = 1;
 		z->meta.category = ZYDIS_CATEGORY_UNCOND_BR;
@@ -879,7 +885,7 @@ static bool finish(const struct newer *n, size_t avail, ZydisDecodedInstruction 
 	return true;
 }
 
-/* Reads EVEX of all maps but 4, where Zydis fails by registers from r16 on. */
+/* Reads EVEX of all maps except 4, where Zydis fails on registers from r16 on. */
 static bool evex_other(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n,
                        ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 {
@@ -889,14 +895,14 @@ static bool evex_other(const uint8_t *b, size_t avail, unsigned at, const struct
 	if (e->modrm >= 0xc0 && (e->high & HIGH_INDEX))
 		return false;
 	if (r) {
-		/* of the registers in ModRM.reg only general ones have bit 4 from APX */
+		/* among the registers in ModRM.reg, only general ones have bit 4 from APX */
 		evex_lower(b, avail, at, e, memory | (newer_vector_general(r) ? e->high & HIGH_REG : 0), n);
 		newer_vector_take(r, at, n);
 		return finish(n, avail, z, ops);
 	}
 	if (is_of_vex(e) && evex_as_vex(b, avail, at, e, n))
 		return finish(n, avail, z, ops);
-	/* Bit 4 of a vector register in ModRM.reg is Zydis's to read; of a general register there it is of APX. */
+	/* Zydis reads bit 4 of a vector register in ModRM.reg; of a general register there, that bit belongs to APX. */
 	if (memory) {
 		memset(n, 0, sizeof(*n));
 		evex_lower(b, avail, at, e, memory, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Disassembly of what newer.c decodes. */
+/* Writes the disassembly of the instructions that newer.c decodes. */
 #include "arch/x86/newer_internal.h"
 #include "arch/x86/step_full.h"
 
@@ -101,7 +101,9 @@ static void put_operand(struct text *t, const ZydisDecodedOperand *op)
 	}
 }
 
-/* cmov and setcc as assemblers call them; Zydis has "nle" for "g". */
+/* Returns the condition of a cmov or setcc as assemblers write it, since Zydis has "nle" for "g", and sets *stem to
+ * "cmov" or "set". Of any other name, or a condition that Zydis writes in the same way, returns the name, and *stem
+ * becomes empty. */
 static const char *condition_of(const char *name, const char **stem)
 {
 	static const char *const others[][2] = {{"z", "e"},   {"nz", "ne"}, {"nb", "ae"},
@@ -116,7 +118,8 @@ static const char *condition_of(const char *name, const char **stem)
 	return name;
 }
 
-/* The name of an instruction, in AT&T syntax with the size of a memory operand where no register tells it. */
+/* Writes the name of an instruction; in AT&T syntax with a suffix for the size of a memory operand where no register
+ * tells it. */
 static void put_name(struct text *t, const struct newer *n, const ZydisDecodedInstruction *z,
                      const ZydisDecodedOperand *ops)
 {
@@ -151,7 +154,7 @@ static void put_name(struct text *t, const struct newer *n, const ZydisDecodedIn
 	}
 }
 
-/* The flags that ccmp and ctest set where their condition is false. */
+/* Writes the flags that ccmp and ctest set where their condition is false. */
 static void put_default_flags(struct text *t, const struct newer *n)
 {
 	static const char *const names[] = {"of", "sf", "zf", "cf"};
@@ -167,7 +170,7 @@ static void put_default_flags(struct text *t, const struct newer *n)
 	put(t, "}");
 }
 
-/* The number of operands that are written, except for the mask register, which is moved to *mask. */
+/* Returns the number of operands that the text shows. The mask register is not one of them: it is moved to *mask. */
 static unsigned operands_shown(const ZydisDecodedInstruction *z, ZydisDecodedOperand *ops, unsigned *mask)
 {
 	unsigned i, n = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions that EVEX encodes: AVX10.2, and AMX and MOVRS with vector registers (319433). For each an older one with
- * the same operands. */
+/* Instructions that EVEX encodes: AVX10.2, and AMX and MOVRS with vector registers (319433). The table gives each an
+ * older one with the same operands. */
 #include "arch/x86/newer_internal.h"
 
-/* What stands in for an instruction of vectors, by its operands. _UNLIKE: not all of them are as there, and its text is
- * its name alone. */
+/* The older instruction that stands in for one on vectors, by its operands. _UNLIKE: not all operands are the same, so
+ * the text is the name alone. */
 enum as {
 	AS_THREE,            /* vaddps */
 	AS_IMMEDIATE,        /* vrangeps */
@@ -23,7 +23,7 @@ enum as {
 	AS_IMMEDIATE_UNLIKE = AS_IMMEDIATE | 16,
 	AS_TWO_UNLIKE = AS_TWO | 16,
 };
-/* The elements' size, of which a displacement of one byte is a multiple (SDM vol. 2, 2.7.5). */
+/* The size of the elements. A displacement of one byte counts in multiples of it (SDM vol. 2, 2.7.5). */
 enum element { HALF, SINGLE, DOUBLE, ELEMENTS };
 #define KEEP_W 2u
 

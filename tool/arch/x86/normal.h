@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An instruction without the fields that only depend on its own address and on those of its operands: two builds of
- * the same code are equal sequences of these (diff/body.h).
+ * An instruction without the fields that depend only on its own address and on the addresses of its operands. Two
+ * builds of the same code are equal sequences of such instructions (diff/body.h).
  */
 #ifndef X86_NORMAL_H
 #define X86_NORMAL_H
@@ -15,10 +15,10 @@
 /* An instruction without addresses. */
 struct normal {
 	uint64_t addr;
-	uint64_t target;   /* of a direct branch or call, or of a rip-relative operand */
+	uint64_t target;   /* address that a direct branch or call, or a rip-relative operand, refers to */
 	int64_t disp, imm; /* as encoded, sign-extended */
-	/* Direct branch: prefixes and the opcode of the form with a 32-bit displacement. Others: the encoding, with
-	 * zeros for a rip-relative displacement. */
+	/* Of a direct branch: the prefixes and the opcode of the form with a 32-bit displacement. Of others: the encoding,
+	 * with zeros in place of a rip-relative displacement. */
 	uint8_t code[NORMAL_MOST];
 	uint8_t code_len, len;
 	uint8_t flow;              /* enum insn_flow */
@@ -32,10 +32,11 @@ struct normal {
 	bool trap;    /* int3 */
 };
 
-/* False: the bytes are no instruction, or it is longer than avail. */
+/* Returns false if the bytes are no instruction, or if it is longer than avail. */
 bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct normal *out);
 
-/* Bytes that the explicit memory operand reads or writes; 0: none, or only its address is computed. */
+/* Returns the number of bytes that the explicit memory operand reads or writes; 0 if there is none, or if only its
+ * address is computed. */
 unsigned normal_access(const uint8_t *bytes, size_t avail);
 
 #endif

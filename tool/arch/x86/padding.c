@@ -11,7 +11,7 @@ size_t padding_zeros(const uint8_t *bytes, size_t avail)
 	return n;
 }
 
-#define ADD_SIZE 2u /* bytes of add %al, (%rax) */
+#define ADD_SIZE 2u /* bytes of add %al, (%rax), which zero bytes encode */
 
 size_t padding_after_call(const uint8_t *bytes, size_t avail, uint64_t addr, unsigned align)
 {
@@ -20,7 +20,8 @@ size_t padding_after_call(const uint8_t *bytes, size_t avail, uint64_t addr, uns
 	return n >= 2 * ADD_SIZE || (addr + n) % align == 0 ? n : 0;
 }
 
-/* Instructions that stop a thread, which linkers write so that a jump into the padding faults. */
+/* Do the bytes begin with hlt or ud2, which stop a thread? Linkers write them so that a jump into the padding faults.
+ * *len becomes the instruction's length, or 0. */
 static bool is_trap(const uint8_t *bytes, size_t avail, size_t *len)
 {
 	*len = avail && bytes[0] == 0xf4 ? 1 : avail > 1 && bytes[0] == 0x0f && bytes[1] == 0x0b ? 2 : 0;

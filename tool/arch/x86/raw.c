@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The raw fields of an encoding: from Zydis, or read directly from the bytes of common instructions. */
+/* Gets the raw fields of an encoding: from Zydis, or directly from the bytes of common instructions. */
 #include "arch/x86/raw.h"
 #include "arch/x86/zydis.h"
 
@@ -42,7 +42,7 @@ void raw_of(const ZydisDecodedInstruction *z, struct raw *out)
 		out->narrow |= z->raw.prefixes[i].value == 0x66;
 }
 
-/* The rm field, or REX.B, selects the instruction. */
+/* Does the rm field select the instruction? */
 static inline bool rm_decides(unsigned map, unsigned opcode)
 {
 	return (map == 1 && (opcode == 0x01 || opcode == 0x1e || opcode == 0xae || opcode == 0xc7)) ||
@@ -79,7 +79,8 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 		rm = z->raw.rex.B;
 	else if (z->raw.modrm.mod == 3 && rm_decides(z->opcode_map, z->opcode))
 		rm = z->raw.modrm.rm;
-	/* Byte registers 4-7 are ah ch dh bh without REX, spl to dil with it: field_reg() decides, not the key. */
+	/* Byte registers 4-7 are ah ch dh bh without REX, and spl to dil with it: field_reg() distinguishes them, not the
+	 * key. */
 	return 1u << 31 | (uint32_t)legacy << 30 | (uint32_t)z->opcode_map << 28 | (uint32_t)z->opcode << 20 |
 	       prefix << 16 | w << 15 | l << 14 | (uint32_t)(z->raw.modrm.mod == 3) << 13 |
 	       (uint32_t)z->raw.modrm.reg << 10 | rm << 7;
@@ -91,7 +92,8 @@ enum { PLAIN = RAW_PLAIN, MODRM = RAW_MODRM, RM = 4 }; /* RM: rm_decides() is tr
 
 /*
  * What follows each opcode of the one-byte and the two-byte map (SDM vol. 2, appendix A); in the other maps ModRM
- * always follows. 0: Zydis decodes it, since it is rare, or no instruction, or depends on more than raw_key() has.
+ * always follows. 0: Zydis decodes the instruction, because it is rare, or invalid, or depends on more than raw_key()
+ * contains.
  */
 const uint8_t raw_follows[2][256] = {
 	{
@@ -147,7 +149,7 @@ static const uint8_t prefixes[256] = {
 	[0x66] = PREFIX_66, [0xf2] = PREFIX_F2, [0xf3] = PREFIX_F3, [0x64] = PREFIX_SEGMENT, [0x65] = PREFIX_SEGMENT,
 };
 
-/* Reads ModRM, SIB and displacement at offset `at`; returns the offset after them. */
+/* Reads ModRM, SIB and displacement at offset `at`. Returns the offset after them. */
 static inline unsigned modrm_read(const uint8_t *bytes, unsigned at, unsigned rex, struct raw *out)
 {
 	unsigned modrm = bytes[at++], rm = modrm & 7, base = rm;

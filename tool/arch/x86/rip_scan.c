@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A test for rip-relative operands by the ModRM byte. */
+/* Finds possible rip-relative operands by the ModRM byte. */
 #include "arch/x86/rip_scan.h"
 
 #include <emmintrin.h>
 
-/* ModRM: mod 0, rm 5 (SDM vol. 2, table 2-7); the opcode before it does not matter. */
+/* A rip-relative operand has a ModRM byte with mod 0 and rm 5 (SDM vol. 2, table 2-7); the opcode before it does not
+ * matter. */
 #define MOD_RM_MASK 0xc7
 #define MOD_RM_RIP  0x05
 

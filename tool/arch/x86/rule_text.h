@@ -7,16 +7,16 @@
 
 #include <etch/orc.h>
 
-/* The columns of a rule: CFA "rsp+16", "*(rsp+160)+0"; rbp "same", "cfa-16", "*(rbp+0)", "undef"; return address
- * "cfa-8", "rdx". */
+/* Write the columns of a rule: the CFA as "rsp+16" or "*(rsp+160)+0"; rbp as "same", "cfa-16", "*(rbp+0)" or "undef";
+ * the return address as "cfa-8" or "rdx". */
 void rule_cfa_text(const struct etch_rule *r, char *out, size_t size);
 void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
 void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
 const char *rule_kind_text(const struct etch_rule *r);
 const char *row_source_text(unsigned source);
-/* Name of register 0-15: "rbx". */
+/* Returns the name of register 0 to 15, such as "rbx". */
 const char *reg_text(unsigned r);
-/* Name of register i, 0 to 4, of struct etch_cfi_saves (shared/cfi_rule.h). */
+/* Returns the name of register i, 0 to 4, of struct etch_cfi_saves (shared/cfi_rule.h). */
 const char *saved_reg_text(unsigned i);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions that the analysis models: from mnemonic and operands to enum step_op. */
+/* Maps an instruction that the analysis models from its mnemonic and operands to enum step_op. */
 #include "arch/x86/shape.h"
 
 #include <Zydis/Zydis.h>
@@ -33,7 +33,7 @@ static enum shape shape_of_mov(const struct operand *a, const struct operand *b)
 	return a->size == 32 && ra && rb ? SHAPE_EXTEND : SHAPE_NONE;
 }
 
-/* One of two shapes, by what the second operand is; `first` counts where both hold. */
+/* Returns one of two shapes, by the kind of the second operand; `first` counts where both conditions hold. */
 static enum shape by_source(bool first, bool second, enum shape if_first, enum shape if_second)
 {
 	if (first)
@@ -104,7 +104,7 @@ static inline void two_set(struct step *out, unsigned op, unsigned a, unsigned b
 	out->b = (uint8_t)b;
 }
 
-/* A plain load (base + disp), or the load of a jump table entry of `size` bytes. */
+/* Sets a plain load (base + disp), or the load of a jump table entry of `size` bytes. */
 static inline void load_set(struct step *out, unsigned op, unsigned a, bool plain, bool entry, unsigned size)
 {
 	if (plain && op != STEP_ENTRY) {
@@ -137,7 +137,7 @@ static inline void writes_clear(struct step *out)
 	}
 }
 
-/* Pushes and pops, with the frame instructions. */
+/* Applies the shapes of pushes and pops, and of the frame instructions. */
 static void stack_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0];
@@ -175,7 +175,7 @@ static void stack_apply(enum shape shape, const struct operand *ops, const struc
 	}
 }
 
-/* Moves, loads, stores and address computations. */
+/* Applies the shapes of moves, loads, stores and address computations. */
 static void move_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];
@@ -221,10 +221,10 @@ static void move_apply(enum shape shape, const struct operand *ops, const struct
 	}
 }
 
-/* REX.W D1 modrm; with an immediate it is longer (SDM 2B, SAL/SAR/SHL/SHR). */
+/* The length of REX.W D1 modrm; the encoding with an immediate is longer (SDM 2B, SAL/SAR/SHL/SHR). */
 #define HALVE_LENGTH 3u
 
-/* Arithmetic, exchanges and compares. */
+/* Applies the shapes of arithmetic, exchanges and compares. */
 static void arithmetic_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The site forms of an instruction (etch/forms.h, etch/pv_forms.h), by Zydis. */
+/* Finds the site forms of an instruction (etch/forms.h, etch/pv_forms.h), by Zydis. */
 #include "arch/x86/insn.h"
 #include "arch/x86/zydis.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Forms of 8, 16, 32 and 64 bits have consecutive numbers: which one is that of `width` bits? */
+/* Returns the index of `width` bits among 8, 16, 32 and 64: forms of these widths have consecutive numbers. */
 static unsigned log_of_width(unsigned width)
 {
 	switch (width) {
@@ -18,7 +18,7 @@ static unsigned log_of_width(unsigned width)
 	}
 }
 
-/* One of three forms, by the width of the register that is written. */
+/* Returns one of three forms, by the width of the register that is written. */
 static unsigned by_width(unsigned width, unsigned form_16, unsigned form_32, unsigned form_64)
 {
 	switch (width) {
@@ -29,7 +29,7 @@ static unsigned by_width(unsigned width, unsigned form_16, unsigned form_32, uns
 	}
 }
 
-/* The ETCH_FORM_* of an instruction by mnemonic and operand sizes, or ETCH_FORM_NONE. */
+/* Returns the ETCH_FORM_* of an instruction by its mnemonic and operand sizes, or ETCH_FORM_NONE. */
 static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	static const ZydisMnemonic alu[8] = {
@@ -65,7 +65,7 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 	}
 }
 
-/* The reason, for messages, why an instruction has no form. */
+/* Returns the reason, for messages, why an instruction has no form. */
 static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	switch (z->mnemonic) {
@@ -88,8 +88,8 @@ static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedO
 	return "no immediate form of this instruction";
 }
 
-/* A compare of memory, as its first operand, with a register or a constant; or a test of it with a constant. The form,
- * or ETCH_FORM_NONE. */
+/* Returns the form of a compare of memory, as its first operand, with a register or a constant, or of a test of memory
+ * with a constant; ETCH_FORM_NONE if the instruction is neither. */
 static unsigned compare_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	unsigned width = ops[0].size, log = log_of_width(width);
@@ -102,8 +102,8 @@ static unsigned compare_form(const ZydisDecodedInstruction *z, const ZydisDecode
 	return z->mnemonic == ZYDIS_MNEMONIC_TEST && constant ? ETCH_FORM_TESTI8 + log : ETCH_FORM_NONE;
 }
 
-/* Sets the addressing of a site: regs, shape, flags and the displacement in *more. Null, or the reason why an entry
- * cannot say it. */
+/* Sets the addressing of a site: regs, shape, flags, and the displacement in *more. Returns null, or the reason why an
+ * entry cannot express it. */
 static const char *addressing_set(const struct insn *insn, unsigned reg, bool rex, struct etch_imv *out,
                                   struct etch_imv_more *more)
 {
@@ -139,7 +139,7 @@ static const char *addressing_set(const struct insn *insn, unsigned reg, bool re
 	return NULL;
 }
 
-/* Why no instruction of arch/x86/newer.h is a site that is changed. */
+/* The reason why no instruction of arch/x86/newer.h is a site that is changed. */
 #define NOT_CONFIRMED "an instruction newer than the second decoder, which cannot confirm it"
 
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out,

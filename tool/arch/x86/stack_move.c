@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How far one instruction moves the stack pointer. */
+/* Computes how far one instruction moves the stack pointer. */
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
@@ -10,7 +10,7 @@ bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
 
 	*by = 0;
 	if (in->padding || in->flow == FLOW_RETURN || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
-		return true; /* a callee takes its return address off again */
+		return true; /* a callee takes its return address off the stack again */
 	if (!(in->writes & 1u << 4))
 		return !(in->reads & 1u << 4);
 	if (in->move == MOVE_ADD) {
@@ -23,14 +23,15 @@ bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
 	}
 	if (!zydis_decode(bytes, in->len, &z, ops))
 		return false;
-	if ((unsigned)z.mnemonic == NEWER_PUSH2 || (unsigned)z.mnemonic == NEWER_POP2) { /* neither is of rsp */
+	if ((unsigned)z.mnemonic == NEWER_PUSH2 ||
+	    (unsigned)z.mnemonic == NEWER_POP2) { /* rsp cannot be one of the two registers */
 		*by = (unsigned)z.mnemonic == NEWER_PUSH2 ? -16 : 16;
 		return true;
 	}
 	if (z.operand_width != 64)
 		return false;
 	*by = z.mnemonic == ZYDIS_MNEMONIC_PUSH ? -8 : 8;
-	/* push and pop of rsp itself are something else */
+	/* a push or pop of rsp itself does something else */
 	return (z.mnemonic == ZYDIS_MNEMONIC_PUSH || z.mnemonic == ZYDIS_MNEMONIC_POP) &&
 	       (ops[0].type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(ops[0].reg.value) != 4);
 }

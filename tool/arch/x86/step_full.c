@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* struct step from a complete decode by Zydis; the reference for the faster paths of form.c and encoding.c. */
+/* Makes struct step from a complete decode by Zydis; the reference for the faster paths of form.c and encoding.c. */
 #include "arch/x86/step_full.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/shape.h"
@@ -15,7 +15,7 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 
 	if (direct)
 		out->imm = (int64_t)(addr + z->length + (uint64_t)ops[0].imm.value.s);
-	/* xabort continues where no transaction is active; the abort handler of xbegin gets a status in rax. */
+	/* xabort continues where no transaction is active; xbegin's abort handler gets a status in rax. */
 	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_XBEGIN)
 		out->writes |= 1u << RAX;
 	out->flow = (uint8_t)zydis_flow(z, direct);
@@ -42,7 +42,7 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	}
 }
 
-/* Sets base, index and displacement of a memory operand. False: the analysis does not model the address. */
+/* Sets base, index and displacement of a memory operand. Returns false if the analysis does not model the address. */
 static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *m, uint64_t addr, struct step *out)
 {
 	if (m->mem.segment == ZYDIS_REGISTER_FS || m->mem.segment == ZYDIS_REGISTER_GS)
@@ -145,7 +145,7 @@ void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	            (z->cpu_flags &&
 	             (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 | z->cpu_flags->undefined));
 	if (out->op == STEP_NONE && out->size)
-		out->op = STEP_STORE; /* of an unknown value: a is INSN_NO_REG */
+		out->op = STEP_STORE; /* of an unknown value, since a is INSN_NO_REG */
 	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->raw.imm[0].size == 32 && !out->imm)
 		out->imm = (int64_t)z->raw.imm[0].value.u; /* a 32-bit immediate may be an address */
 }

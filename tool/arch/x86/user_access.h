@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recognizes, by their bytes, instructions that change the AC flag, by which a kernel allows itself access to user
+/* Recognizes, by their bytes, the instructions that change the AC flag, by which a kernel allows itself access to user
  * memory (SDM vol. 2, STAC, CLAC; SMAP: vol. 3, 4.6). */
 #ifndef X86_USER_ACCESS_H
 #define X86_USER_ACCESS_H
@@ -16,7 +16,7 @@ enum access_effect {
 	ACCESS_RESTORED, /* popf */
 };
 
-/* The effect of the instruction of `len` bytes. */
+/* Returns the effect of the instruction of `len` bytes on the AC flag. */
 static inline enum access_effect code_access_effect(const uint8_t *bytes, size_t len)
 {
 	if (len == 1)

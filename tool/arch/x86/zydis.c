@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The shared Zydis decoder and the control flow of an instruction. */
+/* The Zydis decoder that all files share, and the control flow of an instruction. */
 #include "arch/x86/zydis.h"
 #include "arch/x86/newer.h"
 
@@ -33,7 +33,7 @@ enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct)
 		if (zydis_is_inline_jump(z))
 			return FLOW_BRANCH;
 		return direct ? FLOW_JUMP : FLOW_JUMP_IND;
-	case ZYDIS_CATEGORY_COND_BR: /* Zydis counts xend among them */ return direct ? FLOW_BRANCH : FLOW_NEXT;
+	case ZYDIS_CATEGORY_COND_BR: /* Zydis counts xend among these */ return direct ? FLOW_BRANCH : FLOW_NEXT;
 	case ZYDIS_CATEGORY_RET: return FLOW_RETURN;
 	default: break;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the users of the first decoder, Zydis, share. */
+/* Shared by the files that use the first decoder, Zydis. */
 #ifndef X86_ZYDIS_H
 #define X86_ZYDIS_H
 
@@ -8,24 +8,24 @@
 
 #include "arch/x86/insn.h"
 
-/* The decoder for 64-bit code. Thread-safe. */
+/* Returns the decoder for 64-bit code. Thread-safe. */
 const ZydisDecoder *zydis_decoder(void);
 
-/* Decodes one instruction with its operands: by Zydis, or where that does not know it, by arch/x86/newer.h. */
+/* Decodes one instruction with its operands: by Zydis, or by arch/x86/newer.h where Zydis does not know it. */
 bool zydis_decode(const uint8_t *bytes, size_t avail, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops);
 
-/* Sets flags_read and flags_set. */
+/* Sets out->flags_read and out->flags_set. */
 void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out);
-/* An instruction that changes the stack pointer leaves it even if it was, and if rbp, where it reads that, holds an
- * earlier value of it. */
+/* Does an instruction that changes the stack pointer leave it even? This holds provided that the stack pointer was even
+ * before, and that rbp, if the instruction reads it, holds an earlier value of the stack pointer. */
 bool zydis_stack_even(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops);
 
-/* Control flow after an instruction; direct: it has a relative target. */
+/* Returns the control flow after an instruction. direct: it has a relative target. */
 enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct);
 
 /*
- * The jump of pv_call_inline, by its encoding: a near jump with a DS and a CS prefix, which no compiler emits. etch
- * may replace it by a nop, so both paths are possible (etch/pv_forms.h, __pv_inline).
+ * Is the instruction the jump of pv_call_inline? It is known by its encoding: a near jump with a DS and a CS prefix,
+ * which no compiler emits. etch may replace it by a nop, so both paths are possible (etch/pv_forms.h, __pv_inline).
  */
 static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 {
@@ -33,8 +33,8 @@ static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 	       z->raw.prefixes[0].value == 0x3e && z->raw.prefixes[1].value == 0x2e;
 }
 
-/* Number of the general-purpose register that contains r, or INSN_NO_REG. Zydis lists each width in encoding
- * order, with ah ch dh bh after bl. */
+/* Returns the number of the general-purpose register that contains r, or INSN_NO_REG. Zydis lists each width in
+ * encoding order, with ah ch dh bh after bl. */
 static inline unsigned zydis_gpr(ZydisRegister r)
 {
 	if (r >= ZYDIS_REGISTER_RAX && r <= ZYDIS_REGISTER_R15)
