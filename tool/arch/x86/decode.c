@@ -38,8 +38,7 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (newer_is_register(op->mem.index))
 		out->index = INSN_HIGH_REG;
 	else if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
-		out->index =
-			out->base; /* a vector index (gather): a value other than INSN_NO_REG marks the operand as indexed */
+		out->index = out->base;            /* a vector index (gather): any value other than INSN_NO_REG says indexed */
 	if (newer_is_register(op->mem.base)) { /* the rest of the address becomes its base */
 		out->base = out->index;
 		if (out->base == INSN_HIGH_REG)

@@ -21,8 +21,7 @@
  * these, so that no code takes it for the older instruction.
  */
 enum {
-	NEWER_CHANGED =
-		0x8000, /* a bit beside an older mnemonic: the same computation, but to another place or under a condition */
+	NEWER_CHANGED = 0x8000, /* with an older mnemonic: the same computation, to another place or under a condition */
 	NEWER_MNEMONIC = 0x4000,
 	NEWER_PUSH2 = NEWER_MNEMONIC, /* pushes its first operand, then its second */
 	NEWER_POP2,                   /* pops into its first operand, then into its second */
