@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The transfer function of one instruction: state_transfer(), and the last compare, what a branch on it proves of the
- * compared values, and whether the unwind rule may have changed. */
+/* The transfer function of one instruction: state_transfer(), together with the last compare, what a branch on it
+ * proves of the compared values, and whether the unwind rule may have changed. */
 #include "analysis/flow/flow_internal.h"
 
 #include <stdio.h>
@@ -29,15 +29,15 @@ static bool changes(const struct step *in, unsigned r)
 	}
 }
 
-/* May the instruction overwrite memory near the address in `base`? Stores relative to rsp are taken for spills, which
- * overlap only memory that is itself addressed by rsp or rbp. */
+/* May the instruction overwrite memory near the address in `base`? Stores relative to rsp are assumed to be spills,
+ * which overlap only memory that is itself addressed by rsp or rbp. */
 static bool stores_at(const struct step *in, unsigned base)
 {
 	return (in->op == STEP_STORE || in->op == STEP_EXCHANGE) &&
 	       (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
 }
 
-/* Refines the state on one way of a branch by what its outcome says of the last compare. */
+/* Refines the state on one side of a branch by what the outcome says of the last compare. */
 static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
 {
 	static const uint8_t opposite[] = {
@@ -66,7 +66,7 @@ bool flow_may_learn(const struct compared *c, unsigned cond, const struct state 
 	return (cond != COND_EQUAL && cond != COND_NOT_EQUAL) || s->reg[c->a].kind == VALUE_BELOW;
 }
 
-/* Recomputes killed_by and watch, by which flow_idle() decides; after each change of op or bound. */
+/* Recomputes killed_by and watch, by which flow_idle() decides. Called after each change of op or bound. */
 static void compared_watch(struct compared *c)
 {
 	c->killed_by = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG) ? EFFECT_ALL : 0;
@@ -76,7 +76,7 @@ static void compared_watch(struct compared *c)
 		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
 }
 
-/* Takes an instruction that writes flags for the last compare, if a branch on it can refine a state. */
+/* Records an instruction that writes flags as the last compare, if a branch on it can refine a state. */
 static void compared_set(struct compared *c, const struct step *in, const struct state *s)
 {
 	c->op = STEP_NONE;
@@ -92,7 +92,7 @@ static void compared_set(struct compared *c, const struct step *in, const struct
 	c->imm = in->imm;
 }
 
-/* The way of a branch that is not taken. */
+/* Advances the state to the side of a branch that is not taken. */
 static void advance_branch(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (c->op != STEP_NONE)
@@ -129,7 +129,7 @@ static void advance_call(struct state *s, struct compared *c)
 	compared_watch(c);
 }
 
-/* The transfer function of an instruction with FLOW_NEXT; `leaves`: that of state_leaves(). */
+/* The transfer function of an instruction with FLOW_NEXT. `leaves` is the result of state_leaves(). */
 static inline void advance_next(const struct step *in, struct state *s, uint32_t off, struct compared *c, bool leaves)
 {
 	bool bounded;
@@ -183,8 +183,8 @@ void flow_idle_check(const struct step *in, const struct state *s, const struct 
 	abort();
 }
 
-/* The registers that an instruction changes, if it changes nothing else of the state; otherwise rsp, which makes the
- * caller assume that the rule changes. */
+/* Returns the registers that an instruction changes, if it changes nothing else of the state; otherwise rsp, which
+ * makes the caller assume that the rule changes. */
 static inline __attribute__((always_inline)) unsigned changed_registers(const struct step *in)
 {
 	switch (in->op) {
@@ -206,7 +206,7 @@ static inline __attribute__((always_inline)) unsigned changed_registers(const st
 	}
 }
 
-/* May a rule be made of the value of any of these registers? */
+/* May a rule be made from the value of any of these registers? */
 static inline bool any_rules(const struct state *s, unsigned mask)
 {
 	for (; mask; mask &= mask - 1)
@@ -215,7 +215,7 @@ static inline bool any_rules(const struct state *s, unsigned mask)
 	return false;
 }
 
-/* flow_advance_same() for branches, calls and what ends a path. */
+/* Does what flow_advance_same() does, for branches, calls and instructions that end a path. */
 static __attribute__((noinline)) bool advance_way_same(const struct step *in, struct state *s, uint32_t off,
                                                        struct compared *c)
 {

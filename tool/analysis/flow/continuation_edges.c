@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Edges to continuations (struct flow_continuation): where code hands on an address of code in a register, by the state
- * there and what is known of the jump (interproc/continuations.c). */
+/* Makes the edges to continuations (struct flow_continuation), where code passes on an address of code in a register:
+ * by the state there, and by what is known of the jump to that address (interproc/continuations.c). */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 
-/* Adds an edge to a continuation, in state s: a function only where a call has led to the jump. */
+/* Adds an edge to a continuation, in state s. The continuation is a function only where a call has led to the jump. */
 static void continuation_enter(struct flow *f, uint64_t label, const struct state *s)
 {
 	const struct code_range *p = range_at(f->in.env, label);
@@ -16,9 +16,9 @@ static void continuation_enter(struct flow *f, uint64_t label, const struct stat
 		f->found.may_return = true;
 }
 
-/* Makes the state at a continuation from that of the instruction, or of the entry of what that calls: what code has
- * stored meanwhile, other than the caller's registers, is unknown. Of these, those whose places are taken off the stack
- * and that have been written are the caller's again. */
+/* Makes the state at a continuation from that of the instruction, or of the entry of its callee. What code has stored
+ * meanwhile, except the caller's registers, is unknown. Of the caller's registers, those that have been written, and
+ * whose slots are taken off the stack, are the caller's again. */
 static void continuation_state(struct state *s, int32_t moved, unsigned writes)
 {
 	struct value *sp = &s->reg[ETCH_REG_RSP];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects the details of detail.h: one detail_part per code range, replaced each time that the range is analysed, and
- * merged into one sorted struct detail at the end. */
+/* Collects the details of detail.h: one detail_part per code range, which is replaced each time the range is analysed.
+ * At the end, all parts are merged into one sorted struct detail. */
 #include "analysis/flow/detail.h"
 
 #include "analysis/flow/flow_internal.h"
@@ -23,14 +23,15 @@ struct detail_part {
 	size_t pad_count, pad_capacity;
 };
 
-/* detail_take() in progress. */
+/* The state of detail_take() in progress. */
 struct collector {
 	const struct detail *detail;
 	struct detail_part *part;
 	struct flow *flow;
 };
 
-/* The slot that holds the entry value of r, or null; of several the highest, since the others are copies or stale. */
+/* Returns the slot that holds the entry value of r, or null. Of several it is the highest one, since the others are
+ * copies or stale. */
 static const struct slot *slot_of(const struct state *s, unsigned r)
 {
 	const struct slot *best = NULL;
@@ -45,8 +46,8 @@ static const struct slot *slot_of(const struct state *s, unsigned r)
 	return best;
 }
 
-/* Does a slot lie in the live part of the stack? After a pop the memory still holds the value, until a signal handler
- * overwrites it; the red zone, which that leaves alone, counts where the value is in no register. */
+/* Does a slot lie in the live part of the stack? After a pop, the memory still holds the value until a signal handler
+ * overwrites it. The red zone, which signal handlers leave alone, counts only where no register holds the value. */
 static bool is_on_stack(const struct state *s, const struct slot *x, bool in_register)
 {
 	struct value sp = s->reg[ETCH_REG_RSP];
@@ -56,8 +57,8 @@ static bool is_on_stack(const struct state *s, const struct slot *x, bool in_reg
 	return x->at >= sp.off - (in_register ? 0 : RED_ZONE);
 }
 
-/* Where the value is that register r held at the function's entry: on the stack; where no live slot has it, in the
- * register itself, or in another. */
+/* Finds where the value is that register r held at the function's entry: on the stack; or, where no live slot has it,
+ * in the register itself or in another one. */
 static void saved_find(const struct state *s, unsigned r, struct detail_insn *out)
 {
 	bool same = s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r;

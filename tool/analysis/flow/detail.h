@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Per-instruction results of the flow analysis for an address interval, for display beside the code (etch inspect
- * code). Requested by frames_options.detail; the unwind rows are the condensed form of the same states.
+ * Per-instruction results of the flow analysis for an address interval, to be shown beside the code (etch inspect
+ * code). frames_options.detail requests them; the unwind rows are the condensed form of the same states.
  */
 #ifndef ANALYSIS_FLOW_DETAIL_H
 #define ANALYSIS_FLOW_DETAIL_H
@@ -12,22 +12,22 @@
 
 #include <etch/orc.h>
 
-/* Where the value that a register held at the function's entry is now. */
+/* The places where the value that a register held at the function's entry can be now. */
 enum detail_where {
 	WHERE_LOST,     /* not known */
 	WHERE_SAME,     /* in the register */
 	WHERE_CFA,      /* in memory at CFA + off */
 	WHERE_RSP,      /* in memory at rsp + off; the distance from rsp to the CFA is unknown */
-	WHERE_RBP,      /* in memory at rbp + off, likewise */
+	WHERE_RBP,      /* in memory at rbp + off; the distance from rbp to the CFA is unknown */
 	WHERE_REGISTER, /* in register `off` */
 };
 
 /* The state before a reached instruction. */
 struct detail_insn {
 	uint64_t addr;
-	struct etch_rule rule; /* the rule that the code proves; kind UNDEF: none */
+	struct etch_rule rule; /* the rule that the code proves; kind UNDEF: it proves none */
 	int32_t off[16];       /* per register: see enum detail_where */
-	uint8_t where[16];     /* per register: enum detail_where; set for callee-saved registers other than rsp */
+	uint8_t where[16];     /* per register: enum detail_where; set for callee-saved registers except rsp */
 	bool weak;             /* the state is weak: see struct state */
 	bool dead;             /* reached only by returns of noreturn calls */
 	bool ends;             /* control does not continue: a noreturn call, or a system call that exits */
@@ -36,9 +36,9 @@ struct detail_insn {
 /* An indirect jump through a table. */
 struct detail_jump {
 	uint64_t addr;
-	uint64_t table;   /* its address, 0: unknown; ET_REL: the operand before relocation */
-	uint32_t section; /* ET_REL: the section that `table` is an offset in, set by the reader of relocations; else 0 */
-	unsigned bytes, most; /* bytes per entry; number of entries by the bound in the code, 0: no bound */
+	uint64_t table;   /* its address; 0: unknown; ET_REL: the operand before relocation */
+	uint32_t section; /* ET_REL: the section in which `table` is an offset, set by the reader of relocations; else 0 */
+	unsigned bytes, most; /* bytes per entry; number of entries by the bound in the code, or 0 without a bound */
 	bool followed;        /* all entries lead into code; see detail.targets */
 	bool listed;          /* its targets are in detail.targets: false beyond detail_targets_most() */
 	unsigned entries;     /* entries that the analysis follows */
@@ -53,7 +53,7 @@ struct detail_target {
 	unsigned index;
 };
 
-/* Exceptions thrown in [start, end) land at `pad`. */
+/* Exceptions that are thrown in [start, end) land at `pad`. */
 struct detail_pad {
 	uint64_t start, end, pad;
 };
@@ -62,10 +62,10 @@ struct flow;
 struct code_range;
 struct elf_file;
 
-/* What is requested, and what there is of it. Addresses are those of struct code_space. */
+/* A request, and what was found for it. Addresses are those of struct code_space. */
 struct detail {
 	uint64_t from, to; /* requested interval */
-	bool vague;        /* function starts in the interval are unknown: take only the code range that holds `at` */
+	bool vague;        /* function starts in the interval are unknown: take only the code range that contains `at` */
 	uint64_t at;
 	struct detail_insn *insns; /* sorted by address; reached instructions only */
 	size_t insn_count, insn_capacity;
@@ -79,8 +79,8 @@ struct detail {
 
 /* The results for one code range. A later round replaces those of an earlier one. */
 struct detail_part;
-/* Replaces *part by the results of the code range that flow_run() and flow_states() have just analysed; null if it is
- * outside of the interval. */
+/* Replaces *part by the results of the code range that flow_run() and flow_states() have just analysed; *part becomes
+ * null if the range is outside of the interval. */
 void detail_take(const struct detail *d, struct detail_part **part, struct flow *f);
 void detail_part_free(struct detail_part **part);
 /* Appends the results of one code range, once its last round is over. */
@@ -88,15 +88,15 @@ void detail_add(struct detail *d, const struct detail_part *part);
 struct flow_env;
 /* Sorts all lists by address and reads the targets of the jump tables. */
 void detail_sort(struct detail *d, const struct flow_env *env);
-/* The most targets that are listed, over all jumps. */
+/* Returns the most targets that are listed, over all jumps. */
 static inline uint64_t detail_targets_most(const struct detail *d) { return 65536 + 4 * (d->to - d->from); }
 /* Call after adding to detail.targets, before detail_targets_of(). */
 void detail_targets_sort(struct detail *d);
 const struct detail_insn *detail_at(const struct detail *d, uint64_t addr);
-/* The jump at an address, and the first of its targets; or null. */
+/* Return the jump at an address, and the first of its targets, or null. */
 const struct detail_jump *detail_jump_at(const struct detail *d, uint64_t addr);
 const struct detail_target *detail_targets_of(const struct detail *d, uint64_t addr);
-/* The call site that covers an address, or null. */
+/* Returns the call site that covers an address, or null. */
 const struct detail_pad *detail_pad_of(const struct detail *d, uint64_t addr);
 void detail_free(struct detail *d);
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Heuristics for open code ranges, whose end no symbol or FDE gives: whether a call is the function's last instruction,
- * judged by the padding after it, and whether code begins as functions begin. */
+/* Heuristics for open code ranges, whose end no symbol or FDE gives: is a call the function's last instruction, judging
+ * by the padding after it; does code begin as functions begin; which call targets are local helpers? */
 #include "arch/x86/cet.h"
 #include "arch/x86/padding.h"
 #include "analysis/flow/flow_internal.h"
 
-/* More padding than gcc puts in front of a loop (-falign-loops=16:11:8); clang puts up to 15 bytes there. */
+/* The most padding that gcc puts in front of a loop is less than this (-falign-loops=16:11:8); clang puts up to 15
+ * bytes there. */
 #define PADDING_LOOP 11u
-#define BEGINNING    8u /* instructions examined from a presumed start on */
+#define BEGINNING    8u /* number of instructions that are examined from a presumed start on */
 
 bool step_begins_function(const struct step *s, const uint8_t *bytes, uint64_t size)
 {
@@ -32,7 +33,7 @@ static bool is_access(unsigned op)
 	       op == STEP_EXCHANGE;
 }
 
-/* The registers that an instruction reads for the address of its operand in memory, as far as the record tells. */
+/* Returns the registers that an instruction reads for the address of its memory operand, as far as the record tells. */
 static uint16_t address_registers(const struct step *s)
 {
 	bool indexed = s->index < 16 && s->op != STEP_ADDRESS && s->op != STEP_SUM;
@@ -96,7 +97,8 @@ bool flow_begins(struct flow *f)
 	return n < BEGINNING;
 }
 
-/* Instructions examined after a call of the next instruction, for uses of the pushed return address. */
+/* The number of instructions that are examined after a call of the next instruction, for uses of the pushed return
+ * address. */
 #define ASKED_MOST 8u
 
 /* What code does with a return address on top of the stack, within ASKED_MOST instructions; 0: nothing that shows. */
@@ -104,7 +106,7 @@ enum { RA_READ = 1, RA_POPPED = 2 };
 
 static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
 {
-	int64_t above = 0, pushed; /* bytes pushed since, below the return address; by one instruction */
+	int64_t above = 0, pushed; /* bytes pushed since, below the return address; and by one instruction */
 	struct step s;
 	unsigned n;
 
@@ -174,7 +176,8 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 	return begins_function(f, off) || (off - from >= PADDING_LOOP && !is_amidst(f, off));
 }
 
-/* Instructions examined from the start of a code range on, for uses of its caller's registers. */
+/* The number of instructions that are examined from the start of a code range on, for uses of its caller's
+ * registers. */
 #define FRAMED_MOST 64u
 
 /* Does the instruction overwrite or save register r, so that later uses prove nothing about the caller? */
@@ -211,7 +214,8 @@ static bool uses_number(const struct step *s, unsigned r)
 	}
 }
 
-/* Does the instruction use a register in *left (memory: as an address)? Removes from *left those that it settles. */
+/* Does the instruction use a register in *left (memory: as an address)? Removes from *left the registers that it
+ * settles. */
 static bool uses_any(const struct step *s, bool memory, unsigned *left)
 {
 	unsigned mask;
@@ -239,10 +243,10 @@ static bool moves_stack(const struct step *s)
 	       s->op == STEP_POP2 || settles(s, ETCH_REG_RSP);
 }
 
-/* Instructions examined from the target of a jump on, for a return. */
+/* The number of instructions that are examined from the target of a jump on, for a return. */
 #define BACK_MOST 256u
 
-/* How much an instruction adds to rsp; false: that is not known. */
+/* Sets *by to how much an instruction adds to rsp. Returns false if that is not known. */
 static bool stack_moved(const struct step *s, int64_t *by)
 {
 	*by = 0;
@@ -260,8 +264,9 @@ static bool stack_moved(const struct step *s, int64_t *by)
 }
 
 /*
- * Does code outside of the code range return with the return address of the start, jumped to with rsp at CFA + at?
- * Looks at one path, which takes no branch. In a frame of other code it would have to take that down.
+ * Does code outside of the code range return to the return address of the start, if it is entered by a jump with rsp at
+ * CFA + at? Examines one path, which takes no branch. In a frame of other code, this path would have to take that frame
+ * down.
  */
 static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
 {
@@ -292,8 +297,8 @@ static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
 }
 
 /*
- * Does the code return to its caller where the walk has not seen it: after a jump that is not followed, in the state
- * of that jump, all returns being a function's; or in other code, which it jumps to?
+ * Does the code return to its caller where the walk has not seen it? That may be after a jump that is not followed, in
+ * the state of that jump, if all returns are a function's; or in other code to which it jumps.
  */
 static bool leads_home(const struct flow *f)
 {
@@ -315,12 +320,12 @@ static bool leads_home(const struct flow *f)
 	return false;
 }
 
-/* Does the code range use a frame that other code has made: registers or stack of its caller? returns: it returns to a
- * caller, so that only rbp counts (flow_begins_framed()). */
+/* Does the code range use a frame that other code has made, that is, registers or stack of its caller? returns: it
+ * returns to a caller, so that only rbp counts (flow_begins_framed()). */
 static bool uses_frame(struct flow *f, bool returns)
 {
 	unsigned left = returns ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | STEP_SCRATCH, n;
-	bool stack = !returns; /* rsp is unchanged, and accesses relative to it count */
+	bool stack = !returns; /* rsp is unchanged, so accesses relative to it count */
 	uint64_t off = 0;
 
 	for (n = 0; n < FRAMED_MOST && left; n++) {
@@ -348,10 +353,11 @@ static bool uses_frame(struct flow *f, bool returns)
 }
 
 /*
- * What tells code that begins in a frame of other code, as an interpreter's handlers do, from a function whose
- * arguments are in unusual places: no convention passes an argument in rbp, but some pass one or two in the other
+ * Distinguishes code that begins in a frame of other code, as an interpreter's handlers do, from a function whose
+ * arguments are in unusual places. No convention passes an argument in rbp, but some pass one or two in the other
  * registers (nested functions of C do) or on the stack. Such functions return, or restore a register before a tail call
- * (flow.found.returns_to_caller); handlers do neither. So in code that returns only rbp counts, and only as an address.
+ * (flow.found.returns_to_caller); handlers do neither. So in code that returns, only rbp counts, and only as an
+ * address.
  */
 bool flow_begins_framed(struct flow *f)
 {

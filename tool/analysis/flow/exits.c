@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What one instruction adds to the results of its code range (struct flow_result), by the state before it at the
- * fixpoint: exits, edges out of the range, and what they tell of it. */
+/* Adds what one instruction contributes to the results of its code range (struct flow_result), by the state before it
+ * at the fixpoint: exits, edges out of the range, and what they tell of it. */
 #include "analysis/flow/flow_internal.h"
 #include "support/memory.h"
 
@@ -34,8 +34,8 @@ struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct st
 }
 
 /*
- * Is a state in which the code range leaves a certain one? Not where a path to it is inferred, nor in a code range
- * whose end is only found by its flow: there the code after a call that does not come back may be another function's.
+ * Is a state in which the code range leaves a certain one? It is not where a path to it is inferred, nor in a code
+ * range whose end only its flow shows: there the code after a call that does not come back may be another function's.
  */
 static bool is_certain(const struct flow *f, const struct state *s)
 {
@@ -45,7 +45,7 @@ static bool is_certain(const struct flow *f, const struct state *s)
 
 /*
  * Does a state contradict that of a function's entry? One with the return address on top of the stack does not, though
- * its CFA may be another: code that has taken its arguments off the stack jumps on so.
+ * its CFA may be another: code that has taken its arguments off the stack jumps on in such a state.
  */
 static bool contradicts_entry(const struct flow *f, const struct state *s)
 {
@@ -59,10 +59,10 @@ static bool contradicts_entry(const struct flow *f, const struct state *s)
 	return state_witness(s, &entry) == WITNESS_DENIES;
 }
 
-/* The offset of no instruction, for leave(). */
+/* In place of the offset of a jump, for leave(): there is none. */
 #define NO_JUMP UINT64_MAX
 
-/* Notes on an edge that the instruction at an offset leads along it, in state s: a jump, or what falls through. */
+/* Notes on an edge that the instruction at an offset leads along it, in state s: by a jump, or by falling through. */
 static void misfit_note(const struct flow *f, struct flow_edge *x, uint64_t off, const struct state *s)
 {
 	unsigned misfit = x->target == f->in.range->end ? MISFIT_DOUBT : MISFIT_JUMP;
@@ -74,8 +74,8 @@ static void misfit_note(const struct flow *f, struct flow_edge *x, uint64_t off,
 }
 
 /*
- * Notes an exit in a state with more taken off the stack than an entry has there, if the return address goes lost: it
- * is neither on top of the stack nor in `reg`, the register that control goes by (16: none). .eh_frame may know better,
+ * Notes an exit in a state with more taken off the stack than an entry has there, if the return address is lost: it is
+ * neither on top of the stack nor in `reg`, the register by which control goes (16: none). .eh_frame may know better,
  * where it says that the address is in a register.
  */
 static inline void overdrawn_note(struct flow *f, uint64_t off, const struct state *s, unsigned reg)
@@ -94,8 +94,8 @@ static inline void overdrawn_note(struct flow *f, uint64_t off, const struct sta
 		f->found.overdrawn = sp.off + 8;
 }
 
-/* Adds a jump out of the code range, in state s: a tail call, or an edge to another part of the function. off: of the
- * jump, or NO_JUMP. */
+/* Adds a jump out of the code range, in state s: a tail call, or an edge to another part of the function. off is the
+ * offset of the jump, or NO_JUMP. */
 static void leave(struct flow *f, uint64_t off, uint64_t target, const struct state *s)
 {
 	const struct code_range *p;
@@ -105,7 +105,7 @@ static void leave(struct flow *f, uint64_t off, uint64_t target, const struct st
 		overdrawn_note(f, off, s, 16);
 
 	if (flow_is_tail_call(f, target, s)) {
-		/* What other files define, and the PLT leads to, is called as a function is. */
+		/* What other files define, to which the PLT leads, is called like a function. */
 		if (!f->found.returns_home && !s->weak && state_returns(s)) {
 			p = target & FLOW_EXTERN ? NULL : range_at(f->in.env, target);
 			f->found.returns_home = target & FLOW_EXTERN || (p && p->plt);
@@ -115,9 +115,10 @@ static void leave(struct flow *f, uint64_t off, uint64_t target, const struct st
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
-	if (!f->in.noted || !flow_note_begins(f, target)) /* what the return thunk is, to which most functions jump */
+	if (!f->in.noted ||
+	    !flow_note_begins(f, target)) /* the return thunk, to which most functions jump, is such a target */
 		x = flow_edge_add(f, target, s);
-	/* More popped than pushed: data taken for code looks so. */
+	/* More is popped than pushed: data that is taken for code looks like this. */
 	f->found.exit_sp_mismatch |=
 		f->in.range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
 	p = range_at(f->in.env, target);
@@ -129,7 +130,7 @@ static void leave(struct flow *f, uint64_t off, uint64_t target, const struct st
 		f->found.may_return = true; /* into the middle of another code range, which may return */
 }
 
-/* Instructions that are examined in search of a gap. */
+/* The number of instructions that are examined in search of a gap. */
 #define GAP_MOST 256
 
 /*
@@ -155,8 +156,8 @@ static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const 
 /*
  * Is an indirect jump one that no C function makes? With the return address on top, callee-saved registers are the
  * caller's again, so a tail call cannot go through memory at one of them, nor, with one of them changed, through memory
- * at any other. Code with a stack of its own returns through memory at the pointer to that stack, and what rsp points
- * to is no return address there.
+ * at any other register. Code with a stack of its own returns through memory at the pointer to that stack, and rsp does
+ * not point to a return address there.
  */
 static bool leaves_no_c_frame(bool own_stack, const struct code_range *p, const struct step *in, const struct state *s)
 {
@@ -165,10 +166,10 @@ static bool leaves_no_c_frame(bool own_stack, const struct code_range *p, const 
 	       s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
 }
 
-/* Instructions in front of a jump that are searched for an epilogue. */
+/* The number of instructions in front of a jump that are searched for an epilogue. */
 #define EPILOGUE_MOST 16u
 
-/* The walked instruction that ends at an offset, or null. */
+/* Returns the walked instruction that ends at an offset, or null. */
 static const struct step *step_before(const struct flow *f, uint64_t off)
 {
 	uint64_t back;
@@ -196,8 +197,8 @@ static bool has_restored(const struct state *s)
 	return false;
 }
 
-/* Is the last change of rsp in front of a jump an addition? It drops words without a look, such as a frame; a pop takes
- * a word, which may be the return address. */
+/* Is the last change of rsp in front of a jump an addition? An addition drops words without looking at them, such as a
+ * frame; a pop takes a word, which may be the return address. */
 static bool drops_words(const struct flow *f, uint64_t off)
 {
 	const struct step *in;
@@ -211,13 +212,13 @@ static bool drops_words(const struct flow *f, uint64_t off)
 
 /* Compares rsp at an exit with rsp at the start, for flow.found.exit_sp_delta and flow.found.exit_sp_varies. A return
  * to the return address of the start, even from another slot, proves that the range did not begin with words pushed on
- * top of it: it has popped its arguments. `target`: register of the jump, or 16. */
+ * top of that address: it has popped its arguments. `target` is the register of the jump, or 16. */
 static void exit_sp_note(struct flow *f, uint64_t off, const struct state *before, bool returns, unsigned target)
 {
 	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
 
 	if (target < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA)
-		return; /* jumps to its popped return address: a return */
+		return; /* it jumps to its popped return address, which is a return */
 	if (v.kind != VALUE_CFA || v.off <= -8 || (returns && state_returns(before)) ||
 	    (f->found.exit_sp_delta && f->found.exit_sp_delta != v.off + 8))
 		f->found.exit_sp_varies = true;
@@ -227,8 +228,8 @@ static void exit_sp_note(struct flow *f, uint64_t off, const struct state *befor
 }
 
 /*
- * Is a jump a tail call: in the state of an entry, after an epilogue that restores a callee-saved register? The
- * targets of a computed goto may be in that state, too, but restore nothing.
+ * Is a jump a tail call: in the state of an entry, after an epilogue that restores a callee-saved register? The targets
+ * of a computed goto may be in that state, too, but restore nothing.
  */
 static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct state *s)
 {
@@ -244,17 +245,17 @@ static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct st
 	return false;
 }
 
-/* Registers of arguments: rdi, rsi, rdx, rcx, r8, r9 (psABI 3.2.3). */
+/* The registers of arguments: rdi, rsi, rdx, rcx, r8, r9 (psABI 3.2.3). */
 #define ARGUMENTS (1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 1u << 8 | 1u << 9)
 
-/* Is the jump all of a function that calls one of its arguments, as musl's comparison for qsort()? The label of a
- * computed goto would first do something. */
+/* Is the jump the whole of a function that calls one of its arguments, as musl's comparison for qsort() does? The label
+ * of a computed goto would do something first. */
 static bool is_argument_jump(const struct flow *f, uint64_t off, const struct step *in)
 {
 	return !off && !in->deref && in->a < 16 && (ARGUMENTS >> in->a & 1) && !(f->in.range->start & 15);
 }
 
-/* Where a jump through a register leads, if that is known; or 0. */
+/* Returns where a jump through a register leads, if that is known, or 0. */
 static uint64_t known_target(const struct flow *f, const struct step *in, const struct state *s)
 {
 	const struct value *v = in->deref || in->a >= 16 ? NULL : &s->reg[in->a];
@@ -265,7 +266,7 @@ static uint64_t known_target(const struct flow *f, const struct step *in, const 
 	return space_at(f->in.env->space, (uint32_t)v->off) ? (uint32_t)v->off : 0;
 }
 
-/* The edge of a call to a landing pad outside of the code range. */
+/* Adds the edge of a call to a landing pad outside of the code range. */
 static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 {
 	uint64_t pad = f->walk.pad_count ? flow_pad_of(f, addr) : 0;
@@ -293,7 +294,7 @@ static bool leaves_frame(const struct flow *f, uint64_t off, const struct state 
 	       !flow_cfi_at(f, f->in.range->start + off);
 }
 
-/* What a return shows of the code range. */
+/* Notes what a return shows of the code range. */
 static void return_note(struct flow *f, uint64_t off, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
@@ -314,7 +315,7 @@ static void return_note(struct flow *f, uint64_t off, const struct state *before
 	f->found.exit_sp_unknown |= !known;
 }
 
-/* The exits by the entries of a jump table that are followed. */
+/* Adds the exits by the entries of a jump table that are followed. */
 static void table_note(struct flow *f, uint64_t off, const struct flow_jump *j, const struct state *before)
 {
 	unsigned i;
@@ -329,8 +330,8 @@ static void table_note(struct flow *f, uint64_t off, const struct flow_jump *j, 
 }
 
 /*
- * The exits by a jump table that is not followed, since .eh_frame contradicts the jump at an entry's target, where
- * another code range begins. Either that entry lies beyond the end of the table, or .eh_frame is wrong there.
+ * Adds the exits by a jump table that is not followed because .eh_frame contradicts the jump at the target of an entry,
+ * where another code range begins. Either that entry lies beyond the end of the table, or .eh_frame is wrong there.
  */
 static void doubtful_note(struct flow *f, uint64_t off, const struct flow_jump *j, const struct state *before)
 {
@@ -349,7 +350,7 @@ static void doubtful_note(struct flow *f, uint64_t off, const struct flow_jump *
 	}
 }
 
-/* An indirect jump without a table that is followed: a tail call, or a jump that may lead anywhere. */
+/* Notes an indirect jump without a table that is followed: it is a tail call, or may lead anywhere. */
 static void indirect_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	bool balanced = state_is_entry(before);
@@ -373,13 +374,13 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 	}
 }
 
-/* What an indirect jump shows of the code range, and the exits by its table. */
+/* Notes what an indirect jump shows of the code range, and adds the exits by its table. */
 static void jump_ind_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
 	struct etch_rule run;
 
-	/* More popped than pushed: the range did not begin with a return address. */
+	/* More is popped than pushed: the range did not begin with a return address. */
 	f->found.exit_sp_mismatch |= sp.kind == VALUE_CFA && sp.off > 0;
 	f->found.non_c_frame |= leaves_no_c_frame(f->in.env->own_stack, f->in.range, in, before);
 	if (f->in.env->runtime->enters(in, before, &run))
@@ -393,7 +394,7 @@ static void jump_ind_note(struct flow *f, uint64_t off, const struct step *in, c
 	indirect_note(f, off, in, before);
 }
 
-/* A direct jump or branch. */
+/* Notes a direct jump or branch. */
 static void jump_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t target = (uint64_t)in->imm;
@@ -412,9 +413,9 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 }
 
 /*
- * Is what straight-line code has pushed for its call gone in the code after, which other code leads to? A call that
- * returns leaves it there. Only what is pushed right in front counts: where one path has a wrong rsp, of another such
- * call, the frames differ after calls that return, too.
+ * Has code after a call lost what straight-line code had pushed for that call? Other code leads there, too; a call that
+ * returns leaves the words on the stack. Only what is pushed right in front of the call counts: where one path has a
+ * wrong rsp, because of another such call, the frames also differ after calls that return.
  */
 static bool leaves_arguments(const struct flow *f, uint64_t off, const struct state *before, uint32_t after)
 {
@@ -439,7 +440,7 @@ static bool leaves_arguments(const struct flow *f, uint64_t off, const struct st
 	return false;
 }
 
-/* The kind of a call's exit, if code follows that is not only padding. */
+/* Returns the kind of a call's exit, if the code that follows is not only padding. */
 static unsigned call_kind(const struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t after = off + in->len;
@@ -450,7 +451,7 @@ static unsigned call_kind(const struct flow *f, uint64_t off, const struct step 
 	return leaves_arguments(f, off, before, i) ? EXIT_LEFT : EXIT_CALL;
 }
 
-/* A call. Does control return after it? */
+/* Notes a call. Does control return after it? */
 static bool call_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t after = off + in->len;
@@ -463,16 +464,16 @@ static bool call_note(struct flow *f, uint64_t off, const struct step *in, const
 		return false;
 	if (!(noted ? last : flow_is_end(f, in, after)))
 		return true;
-	/* What a handler calls returns to a label that has its own code range: its address is in a table, too. */
+	/* What a handler calls returns to a label that has its own code range, because its address is in a table, too. */
 	if (f->in.handler && !target && f->in.range->start + after == f->in.range->end)
 		return true;
-	/* Compilers end a function with a call only if it is noreturn. */
+	/* Compilers end a function with a call only if the call is noreturn. */
 	if (!target)
 		f->found.may_return = true;
 	return false;
 }
 
-/* Adds the edges of an instruction by notes: to code that may stand in its place, or that its fault leads to. */
+/* Adds the edges that an instruction has by notes: to code that may stand in its place, or to which its fault leads. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 {
 	const struct notes *n = f->in.env->notes;
@@ -491,7 +492,7 @@ void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 	}
 }
 
-/* Adds the edges from the end of a replacement: to what is after the code in whose place it stands. */
+/* Adds the edges from the end of a replacement: to what follows the code in whose place it stands. */
 static void resume_note(struct flow *f, const struct state *after)
 {
 	uint64_t end = f->in.range->end;
@@ -502,7 +503,7 @@ static void resume_note(struct flow *f, const struct state *after)
 		flow_edge_add(f, x->to, after);
 }
 
-/* Control falls through an instruction: is the next one still code of the range? */
+/* Notes that control continues after an instruction: is the next one still code of the range? */
 static void next_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool padding)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, next = off + in->len;
@@ -557,8 +558,8 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 		next_note(f, off, in, before, after && in->padding);
 }
 
-/* Does the instruction take an address, in in->imm? One that it loads from does not count; in a file that is not linked
- * to a fixed address, only lea of a rip-relative one does. */
+/* Does the instruction take an address, which is in in->imm? One that it loads from does not count. In a file that is
+ * not linked to a fixed address, only lea of a rip-relative address counts. */
 bool flow_takes_address(const struct flow *f, const struct step *in)
 {
 	if (!in->imm || f->in.env->reloc_count)
@@ -573,7 +574,7 @@ static void ref_add(struct flow *f, uint64_t off, uint64_t addr, unsigned kind)
 	f->found.exits[f->found.exit_count - 1].at = (uint32_t)off;
 }
 
-/* Notes an address that the code takes. What the entry point takes, such as main, is called. */
+/* Notes an address that the code takes. What the entry point takes, such as main, counts as called. */
 void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 {
 	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;
@@ -585,8 +586,8 @@ void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 			ref_add(f, off, addr, kind);
 		return;
 	}
-	/* Outside of all code ranges: assembly without .eh_frame is called through tables of pointers that other code
-	 * fills in. */
+	/* The address is outside of all code ranges: assembly without .eh_frame is called through tables of pointers that
+	 * other code fills in. */
 	c = space_at(f->in.env->space, addr);
 	if (c && !elf_is_object(f->in.env->file))
 		ref_add(f, off, addr, kind);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What notes (facts/notes.h) change in the analysis of a code range: control flow of a step, states that are given. */
+/* What notes (facts/notes.h) change in the analysis of a code range: the control flow of a step, and states that are
+ * given. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 
 #include <string.h>
 
-/* Makes a branch of unknown outcome of a jump or nop that is patched at run time. */
+/* Turns a jump or nop that is patched at run time into a branch with an unknown outcome. */
 static void step_branch(struct step *s, uint64_t target)
 {
 	s->flow = FLOW_BRANCH;
@@ -17,7 +18,8 @@ static void step_branch(struct step *s, uint64_t target)
 	s->effects |= EFFECT_CONTROL;
 }
 
-/* An iret in a function returns to the next instruction, and only pops; elsewhere it leaves, as sysret does. */
+/* Sets the flow of iret and sysret: an iret in a function returns to the next instruction, and only pops; elsewhere it
+ * leaves, as sysret does. */
 static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct code_range *p = f->in.range;
@@ -39,7 +41,7 @@ bool flow_notes_find(struct flow_input *in)
 {
 	const struct notes *n = in->env->notes;
 	const struct note *last = in->notes_end;
-	/* Code ranges mostly come in order. */
+	/* Code ranges mostly come in order, so the notes mostly follow those of the last range. */
 	bool follows = last >= n->list && last < n->list + n->count && last->at >= in->range->start &&
 	               (last == n->list || last[-1].at < in->range->start);
 	size_t i = follows ? (size_t)(last - n->list) : SEARCH(n->count, k, n->list[k].at < in->range->start);
@@ -62,7 +64,7 @@ void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
 		step_branch(s, x->to);
-	/* A jump to the end of a replacement leads after what it replaces. */
+	/* A jump to the end of a replacement leads to what follows the code that it replaces. */
 	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
 		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
 	x = here ? note_at(n, addr, NOTE_INDIRECT) : NULL;
@@ -98,7 +100,7 @@ bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t ad
 	return true;
 }
 
-/* The address of basic block k. */
+/* Returns the address of basic block k. */
 static uint64_t block_address(const struct flow *f, uint32_t k)
 {
 	return f->in.range->start + f->step_at[f->step_of_state[k]];
@@ -120,12 +122,13 @@ bool flow_note_begins(const struct flow *f, uint64_t addr)
 	const struct notes *n = f->in.env->notes;
 	const struct note *x = note_at(n, addr, NOTE_FRAME);
 
-	while (x && note_is(n, x + 1, addr, NOTE_FRAME)) /* the last one counts */
+	while (x && note_is(n, x + 1, addr, NOTE_FRAME)) /* of several, the last one counts */
 		x++;
 	return x && n->frames[x->to].function;
 }
 
-/* The state that a note of a frame describes. Registers but rbp are unknown; rbp is the caller's, as in ORC. */
+/* Makes the state that a note of a frame describes. Registers other than rbp are unknown; rbp is the caller's, as in
+ * ORC. */
 static void frame_state(const struct note_frame *frame, struct state *s)
 {
 	struct slot *x;
@@ -166,7 +169,7 @@ void flow_note_enter(struct flow *f)
 	struct state s;
 
 	for (x = f->in.notes; x < f->in.notes_end && x->at < f->in.range->end; x++) {
-		/* Of several at one address the last counts: entries are refused once the block has a state. */
+		/* Of several notes at one address the last counts: entries are refused once the block has a state. */
 		if (x->kind != NOTE_FRAME || note_is(n, x + 1, x->at, NOTE_FRAME))
 			continue;
 		frame_state(&n->frames[x->to], &s);

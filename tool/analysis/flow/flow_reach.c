@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The first pass over a code range: decodes all reachable instructions and marks the leaders of basic blocks. Also
- * flow_gets_out(), which answers by reachability alone. */
+ * contains flow_gets_out(), which answers by reachability alone. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -18,7 +18,7 @@ static void steps_grow(struct flow *f)
 	f->walk.step_capacity = want;
 }
 
-/* For the states of more blocks. */
+/* Grows the arrays that have an element per basic block. */
 static void states_grow(struct flow *f)
 {
 	size_t want = f->walk.state_capacity ? 2 * f->walk.state_capacity : 128;
@@ -29,8 +29,8 @@ static void states_grow(struct flow *f)
 	f->walk.state_capacity = want;
 }
 
-/* The relocation at an address, or null. Lookups come mostly in order of address, so the search starts at the last
- * result and widens exponentially. */
+/* Returns the relocation at an address, or null. Lookups come mostly in order of address, so the search starts at the
+ * last result and widens exponentially. */
 static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 {
 	const struct flow_reloc *list = f->in.env->relocs;
@@ -54,7 +54,7 @@ static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 	return lo < n && list[lo].addr == addr ? &list[lo] : NULL;
 }
 
-/* ET_REL: the target of a direct jump or call, or the GOT slot of an indirect one, is that of its relocation. */
+/* ET_REL: takes the target of a direct jump or call, or the GOT slot of an indirect one, from its relocation. */
 static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct flow_reloc *r;
@@ -72,18 +72,19 @@ static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
-/* Adjusts a decoded step to its context: relocations, hlt after the entry point's call, calls of the next address. */
+/* Adjusts a decoded step to its context: relocations, hlt after the entry point's call, calls of the next address, and
+ * what notes and conventions change. */
 static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 {
 	if (f->in.env->reloc_count)
 		step_relocate(f, s, addr);
-	/* hlt after the call of main in an entry point: in an open code range, other code may follow. */
+	/* hlt after the call of main in an entry point stops here: in an open code range, other code may follow it. */
 	if (s->op == STEP_HALT && f->in.range->outermost && f->in.range->open) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}
-	/* A call of the next instruction obtains rip in old position-independent code: it counts as a push. In an open code
-	 * range the callee may also be a function that begins there, unless it uses the pushed word. */
+	/* A call of the next instruction obtains rip in old position-independent code, so it counts as a push. In an open
+	 * code range the callee may also be a function that begins there, unless it uses the pushed word. */
 	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->in.range->end &&
 	    (!f->in.range->open || flow_uses_return_address(f, addr + s->len - f->in.range->start))) {
 		s->flow = FLOW_NEXT;
@@ -96,10 +97,10 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 	}
 	if ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && s->op == STEP_NONE && s->b == ETCH_REG_RSP &&
 	    s->index != INSN_NO_REG) {
-		s->op = STEP_STORE; /* possibly one, of an unknown value: state_stored_among() */
+		s->op = STEP_STORE; /* possibly a store of an unknown value: see state_stored_among() */
 		s->touches |= 1u << ETCH_REG_RSP;
 	}
-	if (f->in.handler && s->op == STEP_LOAD && s->a == ETCH_REG_RBP) { /* state_rbp_loaded() */
+	if (f->in.handler && s->op == STEP_LOAD && s->a == ETCH_REG_RBP) { /* see state_rbp_loaded() */
 		s->touches |= 1u << ETCH_REG_RSP;
 		s->effects |= EFFECT_OTHER;
 	}
@@ -107,7 +108,7 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 		flow_note_step(f, s, addr);
 }
 
-/* Does step_settle() leave a step of a file with notes as it is, provided that it does those of others? */
+/* Do notes leave a step of a file with notes as it is? The rest of step_settle() is not asked about here. */
 static inline __attribute__((always_inline)) bool step_unnoted(const struct flow *f, const struct step *s,
                                                                const uint8_t *bytes, uint64_t addr)
 {
@@ -118,11 +119,11 @@ static inline __attribute__((always_inline)) bool step_unnoted(const struct flow
 	return s->len > LEAVES_MOST || s->op != STEP_NONE || !code_leaves(bytes, s->len);
 }
 
-/* Does step_settle() leave a step as it is? Of most it does, and need not be called. */
+/* Does step_settle() leave a step as it is? It does for most steps, and then need not be called. */
 static inline __attribute__((always_inline)) bool is_settled(const struct flow *f, const struct step *s,
                                                              const uint8_t *bytes, uint64_t addr, bool noted)
 {
-	/* One test for both: the loop of run_decode() is hot. */
+	/* One test serves both: the loop of run_decode() is hot. */
 	_Static_assert(FLOW_NEXT == 0, "its bits are joined with those of `settles`");
 
 	return (s->flow | (unsigned)f->in.settles) == FLOW_NEXT && s->op != STEP_HALT &&
@@ -154,11 +155,11 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	return (uint32_t)n;
 }
 
-/* Bytes searched backward for the leader of an instruction's block. */
+/* The number of bytes that are searched backward for the leader of an instruction's block. */
 #define BLOCK_MOST 4096u
 
-/* A new leader splits a block that has been walked: queues the block that it was part of, or sets flow.walk.dirty,
- * which queues all blocks, if that is not found. */
+/* A new leader splits a block that has been walked: queues the block that it was part of. If that block is not found,
+ * sets flow.walk.dirty, which queues all blocks. */
 static void walked_again(struct flow *f, uint64_t off)
 {
 	uint64_t from, at, least = off > BLOCK_MOST ? off - BLOCK_MOST : 0;
@@ -234,7 +235,7 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t after)
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		scan_later(f, (uint64_t)in->imm);
-		/* Its target may need constants: see walk_outside(), which would find out later. */
+		/* The code at its target may need constants; walk_outside() would find that out later. */
 		if (!flow_inside(f, (uint64_t)in->imm) &&
 		    (in->flow == FLOW_BRANCH || !flow_may_tail_call(f, (uint64_t)in->imm)))
 			f->walk.effects |= EFFECT_NEEDS_CONSTANT;
@@ -249,9 +250,10 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t after)
 }
 
 /*
- * Decodes straight-line code from *from on, as flow_step_new() does one instruction. True: stopped at a control-flow
- * instruction, or with `one` at the first instruction, and *from is its offset. False: stopped at *from, which is
- * decoded already, does not decode, or is the end. `noted`: as in struct flow_input.
+ * Decodes straight-line code from *from on, as flow_step_new() does for one instruction. Returns true if it has stopped
+ * at a control-flow instruction, or with `one` at the first instruction; *from is then the offset of that. Returns
+ * false if it has stopped at a *from that is decoded already, does not decode, or is the end. `noted`: as in struct
+ * flow_input.
  */
 static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one,
                                                              bool noted)
@@ -332,7 +334,7 @@ void flow_reach(struct flow *f, uint64_t off)
 
 /* ---- is there a way out? ----------------------------------------------------------------- */
 
-/* May this instruction alone lead back to the caller? True where its target is unknown. */
+/* May this instruction alone lead back to the caller? Returns true where its target is unknown. */
 static bool leads_out(const struct flow *f, const struct step *in)
 {
 	struct step to = *in;
@@ -342,7 +344,7 @@ static bool leads_out(const struct flow *f, const struct step *in)
 	case FLOW_JUMP_IND: return true;
 	case FLOW_JUMP:
 	case FLOW_BRANCH: to.flow = FLOW_JUMP; return !flow_inside(f, (uint64_t)in->imm) && !flow_is_noreturn(f, &to);
-	default: /* an address taken inside the range may be jumped to */
+	default: /* an address in the range that is taken may be jumped to */
 		return in->op == STEP_ADDRESS && in->b == INSN_PC_REG && flow_inside(f, (uint64_t)in->imm);
 	}
 }
@@ -357,8 +359,8 @@ static bool ends_in(struct flow *f, uint32_t i)
 }
 
 /*
- * After all reachable code is decoded: does control fall out of the code range, or into bytes that do not decode? As in
- * flow_exits_note(), a direct call with only padding after it counts as noreturn.
+ * After all reachable code is decoded: does control leave the code range at its end, or reach bytes that do not decode?
+ * As in flow_exits_note(), a direct call with only padding after it counts as noreturn.
  */
 static bool falls_out(struct flow *f)
 {
@@ -405,7 +407,7 @@ bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, c
 	scan_later(f, p->start);
 	while (f->walk.todo_count) {
 		scan_from(f, f->walk.todo[--f->walk.todo_count]);
-		for (; seen < f->step_count; seen++) /* including steps that were decoded only by lookahead */
+		for (; seen < f->step_count; seen++) /* these include steps that were decoded only by lookahead */
 			if (leads_out(f, &f->steps[seen]))
 				return true;
 	}

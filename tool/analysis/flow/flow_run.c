@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Drives the analysis of one code range: resets struct flow, enters the range at its start, symbols and incoming edges,
- * walks it, then its landing pads, jump tables and dead code. Also facts about calls, faults and landing pads. */
+/* Drives the analysis of one code range: resets struct flow, enters the range at its start, its symbols and the
+ * incoming edges, walks it, then walks its landing pads, jump tables and dead code. Also answers questions about calls,
+ * faults and landing pads. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 #include "support/bounds.h"
@@ -77,7 +78,7 @@ bool flow_comes_back(const struct flow *f, const struct step *s)
 	return f->in.range->outermost || !flow_is_noreturn(f, s);
 }
 
-/* Callback of lsda_call_sites(). */
+/* A callback for lsda_call_sites(). */
 static void pad_add(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 {
 	struct flow *f = ctx;
@@ -95,7 +96,7 @@ static int pad_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* By binary search, since call sites do not overlap. */
+/* A binary search is possible since call sites do not overlap. */
 uint64_t flow_pad_of(const struct flow *f, uint64_t addr)
 {
 	size_t lo = SEARCH(f->walk.pad_count, i, f->walk.pads[i].end <= addr);
@@ -121,8 +122,8 @@ const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x)
 }
 
 /*
- * The state at a fixup. A fault leaves the registers as before the instruction (SDM 3, 6.6), except those that a string
- * instruction has advanced; the fault handler then changes one register, by the entry's type.
+ * Makes the state at a fixup. A fault leaves the registers as they were before the instruction (SDM 3, 6.6), except
+ * those that a string instruction has advanced; the fault handler then changes one register, by the entry's type.
  */
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out)
 {
@@ -140,9 +141,9 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 }
 
 /*
- * The state at a call's landing pad: the frame of the call without the stack arguments pushed for it, which the
- * unwinder drops (DW_CFA_GNU_args_size). All throwing calls of a function share one frame, so rsp is the highest of
- * theirs (flow.walk.pad_depth).
+ * Makes the state at a call's landing pad: the frame of the call without the stack arguments pushed for it, which the
+ * unwinder drops (DW_CFA_GNU_args_size). All throwing calls of a function share one frame, so rsp is the highest among
+ * them (flow.walk.pad_depth).
  */
 void flow_land(const struct flow *f, const struct state *call, struct state *out)
 {
@@ -177,8 +178,8 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 
 /* ---- a code range ------------------------------------------------------------------------------- */
 
-/* Bytes of a code range up to which flow.at is cleared as a whole; beyond, only where a step has set it, which may be
- * little of a large range. */
+/* For code ranges of up to this many bytes flow.at is cleared as a whole; for larger ones only where a step has set it,
+ * which may be little of a large range. */
 #define CLEARED_WHOLE 512u
 
 /* Clears what the last code range has left in flow.at. */
@@ -194,8 +195,8 @@ static void at_reset(struct flow *f)
 		f->at[f->step_at[i]] = 0;
 }
 
-/* Makes flow.at and flow.starts all 0 for `size` bytes, by the steps of the last code range, which must still be there.
- */
+/* Makes flow.at and flow.starts all 0 for `size` bytes, by means of the steps of the last code range, which must still
+ * be there. */
 static void at_clear(struct flow *f, uint64_t size)
 {
 	uint64_t capacity = size + size / 2 + 64;
@@ -213,7 +214,7 @@ static void at_clear(struct flow *f, uint64_t size)
 	memset(f->starts, 0, (size / 64 + 1) * sizeof(*f->starts));
 }
 
-/* Bytes of the file from `bytes` on; 0 if `bytes` is not in it. */
+/* Returns the number of bytes of the file from `bytes` on, or 0 if `bytes` is not in the file. */
 static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 {
 	size_t at = (size_t)(bytes - f->bytes);
@@ -221,7 +222,7 @@ static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 	return bytes >= f->bytes && at < f->size ? f->size - at : 0;
 }
 
-/* Forgets what was found of the last code range; the arrays stay. */
+/* Resets the results of the last code range; the arrays stay. */
 static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edges = r->edges, .exits = r->exits}; }
 
 /* Resets what the walk over the last code range has left; the arrays stay. */
@@ -257,7 +258,7 @@ static void scratch_reset(struct flow_scratch *w)
 	};
 }
 
-/* Fills the part of flow.in that is not the caller's. */
+/* Fills the part of flow.in that the caller does not set. */
 static void input_set(struct flow_input *in, const struct flow_env *env, uint32_t number)
 {
 	const struct code_range *p = &env->ranges[number];
@@ -325,8 +326,8 @@ const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr)
 }
 
 /* Does .eh_frame rule out that a function begins at an address, whatever symbol or jump target is there? It does where
- * its rule has no equivalent row, or the return address has been moved, as where code with a stack of its own returns
- * to C. */
+ * its rule has no equivalent row, or where the return address has been moved, as it has where code with a stack of its
+ * own returns to C. */
 static bool is_elsewhere(const struct flow *f, uint64_t addr)
 {
 	const struct etch_cfi_row *row = flow_cfi_at(f, addr);
@@ -351,8 +352,8 @@ void flow_unknown_state(struct state *s)
 	s->weak = true;
 }
 
-/* Does a state prove no rule? An interpreter that goes on in another frame, as after an exception, has loaded rbp, so
- * the handler finds that frame by rbp, as from any other predecessor. */
+/* Does a state prove no rule? An interpreter that continues in another frame, as after an exception, has loaded rbp, so
+ * the handler finds that frame by rbp, as it does from any other predecessor. */
 static bool is_unknown(const struct state *s)
 {
 	struct etch_rule rule;
@@ -361,7 +362,7 @@ static bool is_unknown(const struct state *s)
 	return rule.kind == ETCH_RULE_UNDEF;
 }
 
-/* Decides whether constants are followed. Most code ranges need none, and the analysis is faster without. */
+/* Decides whether constants are followed. Most code ranges need none, and the analysis is faster without them. */
 static void constants_settle(struct flow *f, bool force_constants)
 {
 	size_t i;
@@ -374,7 +375,7 @@ static void constants_settle(struct flow *f, bool force_constants)
 }
 
 /*
- * Does the code range begin in the frame of other code, which rbp points to? A part does, where callers find their
+ * Does the code range begin in the frame of other code, which rbp points to? A part does where callers find their
  * frames by rbp, unless something is known to jump to it in another state.
  */
 static bool begins_amidst(const struct flow *f, const struct flow_edge *in, size_t count)
@@ -415,7 +416,7 @@ static void run_once(struct flow *f, const struct flow_env *env, uint32_t number
 	uint32_t i, start = f->in.start;
 
 	if (!flow_prepare(f, env, number))
-		bounds_exhausted(); /* 4 GiB of code without a start of another function */
+		bounds_exhausted(); /* the range has 4 GiB of code without the start of another function */
 	if (start == START_NOWHERE)
 		return;
 	state_entry(&entry);
@@ -428,7 +429,7 @@ static void run_once(struct flow *f, const struct flow_env *env, uint32_t number
 		flow_enter(f, f->in.range->start, &entry);
 	if (begins_amidst(f, in, in_count))
 		enter_amidst(f);
-	if (f->in.framed || f->in.overdrawn) { /* walked all the same: the calls that it makes are results */
+	if (f->in.framed || f->in.overdrawn) { /* the range is walked nevertheless: the calls that it makes are results */
 		if (f->in.handler)
 			state_handler(&entry);
 		else
@@ -438,7 +439,7 @@ static void run_once(struct flow *f, const struct flow_env *env, uint32_t number
 	for (i = 0; i < f->in.range->entry_count; i++)
 		if (!is_elsewhere(f, env->entries[f->in.range->entry + i]))
 			flow_enter(f, env->entries[f->in.range->entry + i], &entry);
-	for (i = 0; i < in_count; i++) /* not every edge is ever taken: __builtin_unreachable() */
+	for (i = 0; i < in_count; i++) /* not every edge is ever taken, because of __builtin_unreachable() */
 		if (!is_refused(f, &in[i]))
 			flow_enter(f, in[i].target, &in[i].state);
 	constants_settle(f, force_constants);
@@ -457,7 +458,7 @@ void flow_run(struct flow *f, const struct flow_env *env, uint32_t number, const
 {
 	f->in.start = (uint8_t)start;
 	run_once(f, env, number, in, in_count, false);
-	if (f->found.no_constants && flow_needs_constants(f)) /* the need has only shown in the walk */
+	if (f->found.no_constants && flow_needs_constants(f)) /* the walk has shown that constants are needed */
 		run_once(f, env, number, in, in_count, true);
 	f->walk.edges_drop_constants = !flow_needs_constants(f);
 }

@@ -5,7 +5,7 @@
 
 #include "analysis/flow/state_saves.h"
 
-/* The next offset from `off` on at which an instruction has been decoded, or the code range's size. */
+/* Returns the next offset, from `off` on, at which an instruction has been decoded, or the code range's size. */
 static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t size)
 {
 	uint64_t i = off / 64, bits;
@@ -21,9 +21,9 @@ static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t si
 	return size;
 }
 
-/* A cursor over the states of one basic block, which moves only where somebody asks for a state. */
+/* A cursor over the states of one basic block. It moves only when somebody asks for a state. */
 struct block {
-	const struct state *s; /* before the instruction at `at`: `own`, or still that of the leader */
+	const struct state *s; /* the state before the instruction at `at`: `own`, or still that of the leader */
 	uint64_t at;
 	struct compared c;
 	struct state own;
@@ -53,20 +53,21 @@ static const struct state *block_state(struct block *b, const struct flow *f, ui
 	return b->s;
 }
 
-/* A block that another one cut in the midst of an instruction: its state after that. */
+/* The state of a block that another one cut in the middle of an instruction, after that instruction. */
 struct cut {
 	uint64_t at; /* UINT64_MAX: none */
 	struct state s;
 };
 
-/* Keeps the state after the instruction that ends at `next`, as another basic block begins inside of it. */
+/* Keeps the state after the instruction that ends at `next`, because another basic block begins inside of it. */
 static void block_cut(struct block *b, const struct flow *f, uint64_t next, struct cut *cut)
 {
 	state_copy(&cut->s, block_state(b, f, next));
 	cut->at = next;
 }
 
-/* Continues, at `off`, the block that was cut. If the block before it goes on at `next`, that one is cut instead. */
+/* Continues, at `off`, the block that was cut. If the block before it continues at `next`, that block is cut
+ * instead. */
 static void block_resume(struct block *b, const struct flow *f, uint64_t off, uint64_t next, struct cut *cut)
 {
 	struct state there;
@@ -80,8 +81,9 @@ static void block_resume(struct block *b, const struct flow *f, uint64_t off, ui
 }
 
 /*
- * Is the unwind rule after an instruction certainly that before it? By FLOW_MOVES of the last walk; in open code
- * ranges recomputed, since the set of noreturn calls, and so what the last walk covered, may have changed.
+ * Is the unwind rule after an instruction certainly the one before it? FLOW_MOVES of the last walk tells. In open code
+ * ranges the answer is recomputed, since the set of noreturn calls, and so the code that the last walk covered, may
+ * have changed.
  */
 static bool block_same(struct block *b, const struct flow *f, uint32_t number, uint64_t off)
 {
@@ -97,11 +99,11 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	block_state(b, f, off);
 	same = flow_advance_same(in, &b->own, (uint32_t)off, &b->c);
 	b->at = off + in->len;
-	return same && !(f->seen[number] & FLOW_MOVES); /* as flow_tails_find() may have set it */
+	return same && !(f->seen[number] & FLOW_MOVES); /* flow_tails_find() may have set it */
 }
 
-/* After an instruction that leaves the rule: are the callee-saved registers certainly where they were? Whatever else
- * than a write to one of them moves them, moves the rule, too. */
+/* After an instruction that leaves the rule as it is: are the callee-saved registers certainly where they were?
+ * Anything that moves them, other than a write to one of them, changes the rule, too. */
 static inline bool step_keeps_saves(const struct flow *f, uint32_t number)
 {
 	return !(f->steps[number].touches & f->saves.registers) || ((f->seen[number] & FLOW_IDLE) && !f->in.range->open);
@@ -149,7 +151,7 @@ static inline bool is_plain(const struct flow *f, const struct step *in)
 	return in->flow == FLOW_BRANCH && needs_no_state(f, in);
 }
 
-/* Number of steps that begin in [off, end). */
+/* Returns the number of steps that begin in [off, end). */
 static inline __attribute__((always_inline)) unsigned starts_count(const struct flow *f, uint64_t off, uint64_t end)
 {
 	unsigned n = 0;
@@ -166,8 +168,9 @@ static inline __attribute__((always_inline)) unsigned starts_count(const struct 
 }
 
 /*
- * Skips instructions from `off` on, the next after `from` and with the same rule, that neither the callback nor
- * step_note() needs to see: most. Returns the offset of the first that is not skipped. `saves`: with f->saves.
+ * Skips instructions from `off` on, which follow the one at `from` and have the same rule, that neither the callback
+ * nor step_note() needs to see: these are most. Returns the offset of the first instruction that is not skipped.
+ * `saves`: f->saves is in use.
  */
 static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off,
                                                                  uint64_t limit, bool saves)
@@ -194,13 +197,13 @@ static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f,
 	return to;
 }
 
-/* What a walk over the states is for. */
+/* The purposes of a walk over the states. */
 enum purpose { NOTE /* collect the results */, LOOK };
 
 /*
- * Calls fn for each walked instruction in order of address, but those below flow.skip.below whose rule is that of the
- * last call. Blocks may overlap, where one begins inside an instruction of another: the one that is cut continues
- * after.
+ * Calls fn for each walked instruction in order of address, except those below flow.skip.below whose rule is that of
+ * the last call. Blocks may overlap, where one begins inside an instruction of another: then the block that is cut
+ * continues afterwards.
  */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * Does one state outweigh a weaker one instead of being joined with it? Where one FDE covers several functions: the
- * weak path may begin in data, or in code that nothing leads to, and have the frame of another function.
+ * Does one state outweigh a weaker one, instead of being joined with it? It does where one FDE covers several
+ * functions: the weak path may begin in data, or in code that nothing leads to, and have the frame of another function.
  */
 static bool is_outweighed(const struct flow *f, const struct state *weak, const struct state *proven)
 {
@@ -43,8 +43,8 @@ static uint32_t block_rank(const void *ctx, uint32_t k)
 	return f->step_at[f->step_of_state[k]];
 }
 
-/* Is there no use in walking on? Constants are needed that are not followed: flow_run() walks the range again with
- * them. */
+/* Is there no use in walking on? That is so if constants are needed but not followed: flow_run() then walks the range
+ * again with constants. */
 static bool walk_stops(const void *ctx)
 {
 	const struct flow *f = ctx;
@@ -68,7 +68,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 static void follow(struct flow *f, uint64_t target, const struct state *s)
 {
 	if (!flow_inside(f, target))
-		return; /* edges out of the range are made by exits.c, at the fixpoint */
+		return; /* exits.c makes the edges out of the range, at the fixpoint */
 	target -= f->in.range->start;
 	if (f->at[target] && f->leader[f->at[target] - 1])
 		reach(f, f->at[target] - 1, s);
@@ -77,13 +77,13 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 void flow_breaks(struct flow *f, uint64_t off, const struct state *s)
 {
 	f->found.may_return = f->found.broken = true;
-	/* after a jump that is not followed, it may be a table between the code that is taken for code */
+	/* after a jump that is not followed, these bytes may be a table between the code that is taken for code */
 	if (!s->weak && !f->at[off] && (!f->found.unread || off < f->found.unread - 1) &&
 	    insn_is_reserved(f->in.range->bytes + off, f->in.range->end - f->in.range->start - off))
 		f->found.unread = off + 1;
 }
 
-/* follow() for a direct jump; a target that does not decode makes the results uncertain. */
+/* Does what follow() does, for a direct jump: a target that does not decode makes the results uncertain. */
 static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 {
 	uint32_t i;
@@ -108,7 +108,7 @@ static uint32_t jump_make(struct flow *f)
 	return (uint32_t)++f->jump_count;
 }
 
-/* Records the state at an indirect jump and its table; a change makes jumps_follow() look at it again. */
+/* Records the state at an indirect jump and its table. A change makes jumps_follow() examine the jump again. */
 static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 {
 	struct step *in = &f->steps[step];
@@ -133,7 +133,7 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 }
 
 /*
- * Does the state after a call contradict the known rsp of the block that it falls into? Then the call is noreturn:
+ * Does the state after a call contradict the known rsp of the block into which it falls? Then the call is noreturn:
  * otherwise one of the paths would be incorrect code.
  */
 static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
@@ -156,14 +156,15 @@ static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 
 /*
  * Walks code that only follows noreturn calls, such as clang's jump after a throw, in the state of a return of that
- * call: the only way to get there. Dead states never change live ones. Not in open code ranges, where such code may be
- * another function.
+ * call, which is the only way to get there. Dead states never change live ones. This is not done in open code ranges,
+ * where such code may be another function.
  */
 void flow_dead_follow(struct flow *f)
 {
 	size_t i;
 
-	for (i = f->in.range->open ? 0 : f->walk.dead_count; i-- > 0;) { /* the last walk past a call has its final state */
+	for (i = f->in.range->open ? 0 : f->walk.dead_count;
+	     i-- > 0;) { /* the last walk past a call has recorded its final state */
 		struct state s;
 		uint32_t k;
 
@@ -188,7 +189,7 @@ struct walk {
 	struct state s;
 };
 
-/* The exceptional edges of an instruction: to its landing pad and to its fixup. */
+/* Propagates along the exceptional edges of an instruction: to its landing pad, to its fixups, and those by notes. */
 static void walk_throws(struct flow *f, const struct walk *w, const struct step *in)
 {
 	bool calls = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
@@ -217,10 +218,10 @@ static void walk_throws(struct flow *f, const struct walk *w, const struct step 
 }
 
 /*
- * Propagates along a branch's taken edge. False, to end the walk, if that has changed the state of the block being
- * walked: it is walked again, and code after the loop must not get the state of the first iteration only. In a loop
- * that probes the stack by pages (-fstack-clash-protection), rsp differs per iteration, and only the final compare,
- * applied to the joined state, gives rsp after it.
+ * Propagates along a branch's taken edge. Returns false, to end the walk, if that has changed the state of the block
+ * that is being walked: the block is walked again, and code after the loop must not get the state of the first
+ * iteration only. In a loop that probes the stack by pages (-fstack-clash-protection), rsp differs per iteration, and
+ * only the final compare, applied to the joined state, gives rsp after the loop.
  */
 static bool walk_branch(struct flow *f, const struct walk *w, const struct step *in)
 {
@@ -238,10 +239,10 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 
 /*
  * Is a call inside the code range a push and a jump? Some compilers push the address of an exception handler this way:
- * it lies after the call, and control continues at the target in the same frame. .eh_frame shows it: the CFA at the
- * target is that at the call, with rsp one word lower; at a function's start it would be rsp + 8. A target that pops
- * the address at once shows it, too: what lies after such a call is data, or code entered in another way. *out: the
- * state at the target.
+ * the handler lies after the call, and control continues at the target in the same frame. .eh_frame shows it: the CFA
+ * at the target is that at the call, with rsp one word lower; at a function's start it would be rsp + 8. A target that
+ * pops the address at once shows it, too: what lies after such a call is data, or code that is entered in another way.
+ * *out becomes the state at the target.
  */
 static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
 {
@@ -284,7 +285,7 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 	return false;
 }
 
-/* If an instruction that saves rsp installs an exception handler (traps.c), enters the handler. */
+/* Enters the exception handler that an instruction which saves rsp installs (traps.c), if it installs one. */
 static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
 {
 	uint64_t handler = flow_trap(f, &f->steps[number], w->off);
@@ -297,7 +298,7 @@ static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
 	flow_enter(f, handler, &s);
 }
 
-/* Walks over an instruction with FLOW_NEXT; false: it ends the thread or process. */
+/* Walks over an instruction with FLOW_NEXT. Returns false if it ends the thread or process. */
 static inline bool walk_next(struct flow *f, struct walk *w, uint32_t number)
 {
 	const struct step *in = &f->steps[number];
@@ -320,7 +321,7 @@ static inline void walk_outside(struct flow *f, uint64_t target, const struct st
 		f->walk.effects |= EFFECT_NEEDS_CONSTANT;
 }
 
-/* Walks over a control-flow instruction; false: the walk ends with it. */
+/* Walks over a control-flow instruction. Returns false if the walk ends with it. */
 static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 {
 	struct step in = f->steps[number]; /* the list may move */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handlers of an interpreter: basic blocks of one computed goto, which lies in several code ranges. They run in the
- * frame of the function that dispatches first, and find it by rbp; rsp may be anywhere. Which code ranges are handlers,
- * interproc/interpreters.c decides, by what is noted here.
+ * frame of the function that dispatches first, and find it by rbp; rsp may be anywhere. interproc/interpreters.c
+ * decides which code ranges are handlers, by what is noted here.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
@@ -18,16 +18,16 @@ bool flow_has_frame(const struct state *s)
 	       rule.bp == ETCH_BP_CFA && rule.bp_off == -16;
 }
 
-/* Is a value of rbp the caller's, which a handler can only have from the frame? */
+/* Is a value of rbp the caller's? A handler can only have that from the frame. */
 static bool is_callers(const struct value *bp) { return bp->kind == VALUE_ENTRY && bp->reg == ETCH_REG_RBP; }
 
 /* Has the handler taken the frame down: is the return address on top, and rbp the caller's? */
 static bool is_left(const struct state *s) { return state_returns(s) && is_callers(&s->reg[ETCH_REG_RBP]); }
 
 /*
- * What identifies the table of addresses that a jump goes through, if it is not followed: its address, or that of the
- * word that its address is loaded from, such as a GOT slot, with the low bit set. 0: it goes through no table, or an
- * unknown one.
+ * Identifies the table of addresses through which a jump goes, if the table is not followed. Returns its address, or,
+ * with the low bit set, the address of the word from which its address is loaded, such as a GOT slot. Returns 0 if the
+ * jump goes through no table, or through an unknown one.
  */
 static uint32_t table_of(const struct flow *f, uint64_t off, const struct step *in, const struct flow_jump *j)
 {
@@ -40,7 +40,7 @@ static uint32_t table_of(const struct flow *f, uint64_t off, const struct step *
 	return (uint32_t)(load.addr + load.len + (uint64_t)load.disp) | 1;
 }
 
-/* Notes a jump through a table of addresses that is not followed: the dispatch of an interpreter, perhaps. */
+/* Notes a jump through a table of addresses that is not followed: it may be the dispatch of an interpreter. */
 static void dispatch_note(struct flow *f, uint32_t table, const struct state *before)
 {
 	struct etch_rule rule;

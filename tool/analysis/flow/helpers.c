@@ -2,7 +2,7 @@
 /*
  * Which call targets inside an open code range are local helpers, as assembly has them in the middle of a function, and
  * which begin the next function? A target that some jump passes over is a helper. Falling through into one shows
- * nothing: a call in front of it may be noreturn.
+ * nothing, since a call in front of it may be noreturn.
  */
 #include "analysis/flow/flow_internal.h"
 #include "support/memory.h"
@@ -41,7 +41,7 @@ static void paths_make(struct flow *f)
 
 	free(f->walk.paths);
 	f->walk.paths = mem_zero(size + 2, sizeof(*f->walk.paths));
-	for (i = 0; i < count; i++) /* instructions decoded here are not walked */
+	for (i = 0; i < count; i++) /* skips instructions that are decoded here but not walked */
 		if (f->seen[i] & FLOW_WALKED)
 			paths_of(f, i);
 	for (off = 1; off <= size; off++)

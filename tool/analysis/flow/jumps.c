@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Indirect jumps: follows jump tables whose entries can be read, and enters the code that nothing else reaches in the
- * state that the other indirect jumps agree on. */
+/* Indirect jumps: reads and follows jump tables, and enters the code that nothing else reaches in the state on which
+ * the other indirect jumps agree. The entries of a table come from the file's bytes, or from the relocation that fills
+ * the word when the file is loaded, since linkers may leave 0 there. */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/padding.h"
 #include "support/memory.h"
@@ -10,9 +11,10 @@
 #include <string.h>
 
 /*
- * Is an indirect jump open: may it reach code of this range that is not known as its target? Not if all of its table's
- * entries are known, nor if it is a tail call: a jump with the return address on top and no table, or what is one by a
- * convention (flow_jump_is_tail()), as of an interpreter's handlers, which go on by a table in memory.
+ * Is an indirect jump open: may it reach code of this range that is not known as its target? It is not if all of its
+ * table's entries are known, nor if it is a tail call. That is a jump with the return address on top and no table, or
+ * one that is a tail call by a convention (flow_jump_is_tail()), such as those of an interpreter's handlers, which
+ * continue by a table in memory.
  */
 static bool is_open(const struct flow *f, const struct flow_jump *j)
 {
@@ -31,8 +33,8 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
 	return rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Do all open jumps prove one rule? Then *out is the join of their states. Incremental: continues the last join, unless
- * flow_agreed_undo() has reset it. */
+/* Do all open jumps prove one rule? Then *out is the join of their states. This is incremental: it continues the last
+ * join, unless flow_agreed_undo() has reset that. */
 static bool jumps_agree(struct flow *f, struct state *out)
 {
 	struct flow_agreed *a = &f->walk.agreed;
@@ -60,14 +62,14 @@ static bool jumps_agree(struct flow *f, struct state *out)
 	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Index of the first range of flow.walk.inner that ends after an offset. */
+/* Returns the index of the first range of flow.walk.inner that ends after an offset. */
 static size_t inner_at(const struct flow *f, uint64_t off)
 {
 	return SEARCH(f->walk.inner_count, i, f->walk.inner[i].end <= off);
 }
 
-/* Offset of the first unreached instruction from `off` on that is neither padding nor in a jump table; the code range's
- * size if there is none. */
+/* Returns the offset of the first unreached instruction, from `off` on, that is neither padding nor in a jump table, or
+ * the code range's size if there is none. */
 static uint64_t unreached(struct flow *f, uint64_t off)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, table, zeros;
@@ -143,7 +145,7 @@ static int word32_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Up to this many new jumps, each searches flow.walk.table_at linearly; with more, the list is sorted first. */
+/* With up to this many new jumps, each searches flow.walk.table_at linearly; with more, the list is sorted first. */
 #define FRESH_FEW 16u
 
 /* Sorts flow.walk.table_at into table_sorted. */
@@ -172,7 +174,7 @@ static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 	return false;
 }
 
-/* For flow_lands_wrong(): whether the row of .eh_frame at `addr` contradicts the state. */
+/* For flow_lands_wrong(): does the row of .eh_frame at `addr` contradict the state? */
 struct landing {
 	const struct state *state;
 	uint64_t addr;
@@ -207,8 +209,8 @@ static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
 }
 
 /*
- * Number of entries of a table inside the code range for which the code shows no bound: it ends at reached code, at the
- * lowest of its own targets after it, or at the first entry that is not a plausible target.
+ * Returns the number of entries of a table inside the code range for which the code shows no bound. The table ends at
+ * reached code, at the lowest of its own targets after it, or at the first entry that is not a plausible target.
  */
 static unsigned inner_entries(const struct flow *f, const struct value *t)
 {
@@ -250,8 +252,8 @@ static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 	f->walk.inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
 }
 
-/* Gives a table inside the code range that has no bound the one of inner_entries(), in what.most. False: no such table,
- * or no entries. */
+/* Sets what.most of a table inside the code range that has no bound, by inner_entries(). Returns false if there is no
+ * such table, or if it has no entries. */
 static bool inner_bound(struct flow *f, struct flow_jump *j)
 {
 	uint64_t start = (uint32_t)j->what.off - f->in.range->start;
@@ -264,8 +266,8 @@ static bool inner_bound(struct flow *f, struct flow_jump *j)
 	return j->what.most != 0;
 }
 
-/* Number of entries of a jump's table, if the code shows a bound and all entries lead to instructions; else 0. So a
- * bound that is above the table's size, where the compiler knew a lower one, counts as none. */
+/* Returns the number of entries of a jump's table, if the code shows a bound and all entries lead to instructions; else
+ * 0. So a bound that is above the table's size, where the compiler knew a lower one, counts as none. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 {
 	unsigned i;
@@ -282,8 +284,8 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 	return i;
 }
 
-/* Determines how many entries of a jump's table can be followed, and enters their targets inside the code range; those
- * of a table without a bound in a weak state. */
+/* Determines how many entries of a jump's table can be followed, and enters those targets that are inside the code
+ * range; those of a table without a bound in a weak state. */
 static void table_follow(struct flow *f, struct flow_jump *j)
 {
 	struct state s;
@@ -327,13 +329,13 @@ static void tables_follow(struct flow *f)
 	}
 }
 
-/* The most entries that are read from tables without a bound, per code range. */
+/* The maximum number of entries, per code range, that are read from tables without a bound. */
 #define UNBOUNDED_MOST 65536u
 
 /*
- * Offset up to which a code range is searched for code that only its indirect jumps reach. In an open code range, which
- * other functions may follow: as far as reached code and the targets of tables without a bound go. If the agreed state
- * is that of an entry, all of the range, since other functions begin in that state, too.
+ * Returns the offset up to which a code range is searched for code that only its indirect jumps reach. In an open code
+ * range, which other functions may follow, this is as far as reached code and the targets of tables without a bound go.
+ * If the agreed state is that of an entry, it is all of the range, since other functions begin in that state, too.
  */
 static uint64_t looked_through(struct flow *f, const struct state *s)
 {
@@ -359,7 +361,7 @@ static uint64_t looked_through(struct flow *f, const struct state *s)
 	return end;
 }
 
-/* Address of the next table of the code range after `at`, or UINT64_MAX. */
+/* Returns the address of the next table of the code range after `at`, or UINT64_MAX. */
 static uint64_t next_table(const struct flow *f, uint64_t at)
 {
 	uint64_t next = UINT64_MAX;
@@ -371,11 +373,12 @@ static uint64_t next_table(const struct flow *f, uint64_t at)
 	return next;
 }
 
-/* Leading entries that may be unused: an index that is the logarithm of a width begins at 2 or 3, for 4 or 8 bytes. */
+/* The number of leading entries that may be unused: an index that is the logarithm of a width begins at 2 or 3, for 4
+ * or 8 bytes. */
 #define FIRST_MOST 3u
 
-/* Number of entries of a table without a bound, up to the last plausible target inside the code range. Up to FIRST_MOST
- * implausible ones at its beginning are included. */
+/* Returns the number of entries of a table without a bound, up to the last plausible target inside the code range. Up
+ * to FIRST_MOST implausible entries at its beginning are included. */
 static unsigned unbounded_entries(struct flow *f, const struct value *t)
 {
 	uint64_t end = next_table(f, (uint32_t)t->off), at = (uint32_t)t->off;
@@ -414,8 +417,9 @@ static void unbounded_follow(struct flow *f)
 	}
 }
 
-/* A jump whose table is not understood adds no edge. The code that is then left unreached is entered in the state that
- * all such jumps of the range agree on, as a weak state; if they disagree, it gets no state, and .eh_frame's rows. */
+/* A jump whose table is not understood adds no edge. The code that is then left unreached is entered in the state on
+ * which all such jumps of the range agree, as a weak state. If they disagree, it gets no state, and .eh_frame's rows
+ * are used. */
 void jumps_follow(struct flow *f)
 {
 	uint64_t off = 0, end = 0, to;
@@ -425,8 +429,8 @@ void jumps_follow(struct flow *f)
 	unbounded_follow(f);
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
-	f->walk.jumps_agreed = false; /* recomputed in each call */
-	/* Where trap frames are linked, rsp differs from place to place: agreement of some jumps proves nothing about the
+	f->walk.jumps_agreed = false; /* it is recomputed in each call */
+	/* Where trap frames are linked, rsp differs from place to place: that some jumps agree proves nothing about the
 	 * code that others reach. */
 	while (f->jump_count && !f->walk.has_traps) {
 		if (!f->walk.jumps_agreed) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses that code takes relative to its own: call 1f; 1: pop %r; lea label - 1b(%r), %s. So does assembly that
- * fills a table with the labels of an interpreter's handlers, written for other machines, too.
+ * Finds addresses that code takes relative to its own: call 1f; 1: pop %r; lea label - 1b(%r), %s. Assembly that fills
+ * a table with the labels of an interpreter's handlers does so, including assembly written for other machines.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
@@ -14,7 +14,7 @@ static bool is_call(const struct flow *f, uint64_t off, const struct step *in)
 	       insn_decode(f->in.range->bytes + off, in->len, f->in.range->start + off, &x) && x.flow == FLOW_CALL;
 }
 
-/* Notes what the block takes that goes on at `off`, where register r holds the address `own`. */
+/* Notes the addresses that the block continuing at `off` takes, where register r holds the address `own`. */
 static void block_note(struct flow *f, uint64_t off, unsigned r, uint64_t own)
 {
 	uint64_t size = f->in.range->end - f->in.range->start;

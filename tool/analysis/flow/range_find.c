@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lookup of the code range that holds an address: binary search within a 256-byte block of an index. */
+/* Looks up the code range that contains an address, by binary search within a 256-byte block of an index. */
 #include "analysis/flow/flow.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -8,14 +8,15 @@
 
 #define INDEX_SHIFT 8u
 
-/* range_at() by offset from index_base. Searches `spans`, which is denser in cache than the code ranges. */
+/* Does what range_at() does, by the offset from index_base. Searches `spans`, which is denser in cache than the code
+ * ranges. */
 static const struct code_range *range_in_index(const struct flow_env *env, uint32_t at)
 {
 	size_t lo = env->index[at >> INDEX_SHIFT], hi = env->index[(at >> INDEX_SHIFT) + 1] + 1u;
 
 	if (hi > env->range_count)
 		hi = env->range_count;
-	lo = SEARCH_IN(lo, hi, i, env->spans[i].end <= at); /* few begin in one block */
+	lo = SEARCH_IN(lo, hi, i, env->spans[i].end <= at); /* few code ranges begin in one block */
 	return lo < env->range_count && env->spans[lo].start <= at && at < env->spans[lo].end ? &env->ranges[lo] : NULL;
 }
 
@@ -57,7 +58,8 @@ void ranges_index(struct flow_env *env)
 	env->index_base = env->ranges[0].start;
 	env->index_span = env->ranges[env->range_count - 1].end - env->index_base;
 	n = (env->index_span >> INDEX_SHIFT) + 2;
-	if (n > 64 * env->range_count + 4096) { /* sparse: the index would be larger than the list, which is searched */
+	if (n > 64 * env->range_count +
+	            4096) { /* the code is sparse: the index would be larger than the list, which is searched instead */
 		env->index_span = 0;
 		return;
 	}
@@ -68,7 +70,7 @@ void ranges_index(struct flow_env *env)
 	for (i = 0; i < env->range_count; i++)
 		env->spans[i] = (struct range_span){(uint32_t)(env->ranges[i].start - env->index_base),
 		                                    (uint32_t)(env->ranges[i].end - env->index_base)};
-	for (i = 0; i < n; i++) { /* the first code range that ends after the start of block i */
+	for (i = 0; i < n; i++) { /* index[i]: the first code range that ends after the start of block i */
 		while (k < env->range_count && env->spans[k].end <= (uint64_t)i << INDEX_SHIFT)
 			k++;
 		env->index[i] = (uint32_t)k;
@@ -84,7 +86,7 @@ void range_index_extend(struct flow_env *env, size_t i, uint64_t was)
 		return;
 	}
 	env->spans[i].end = (uint32_t)(env->ranges[i].end - env->index_base);
-	/* For blocks that begin in what was added, the next code range was the first to end after their start. */
+	/* For blocks that begin in the bytes added, the next code range was the first that ends after their start. */
 	for (at = (was - env->index_base + (1u << INDEX_SHIFT) - 1) >> INDEX_SHIFT; at << INDEX_SHIFT < env->spans[i].end;
 	     at++)
 		env->index[at] = (uint32_t)i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bitmaps of reached instructions (reached.h), which the workers of the analysis fill at once. */
+/* Bitmaps of reached instructions, which the workers of the analysis fill at the same time. */
 #include "analysis/flow/reached.h"
 
 #include "analysis/flow/flow.h"
@@ -28,7 +28,8 @@ void reached_free(struct reached *r)
 	memset(r, 0, sizeof(*r));
 }
 
-/* Atomic at both ends: adjacent code ranges, on which other threads may work, share a byte of the bitmap. */
+/* Clears the bits in [start, end). Atomic at both ends: adjacent code ranges, on which other threads may work, share a
+ * byte of the bitmap. */
 static void range_clear(uint8_t *bits, uint64_t start, uint64_t end)
 {
 	for (; start < end && (start & 7); start++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The instructions of a file that the flow analysis has reached: one bit per byte of code, set at their first byte. */
+/* The instructions of a file that the flow analysis has reached: one bit per byte of code, set at the first byte of
+ * each. */
 #ifndef ANALYSIS_FLOW_REACHED_H
 #define ANALYSIS_FLOW_REACHED_H
 
@@ -14,10 +15,11 @@ struct flow;
 
 void reached_init(struct reached *r, const struct code_space *space);
 void reached_free(struct reached *r);
-/* Replaces the bits of a code range by the results of flow_run(). Threads may call this at once for different code
- * ranges. */
+/* Replaces the bits of a code range by the results of flow_run(). Threads may call this at the same time for different
+ * code ranges. */
 void reached_take(struct reached *r, const struct code_space *space, const struct flow *f);
-/* The first instruction at or after addr in list[section] of the space; UINT64_MAX: none. */
+/* Returns the address of the first instruction at or after addr in list[section] of the space, or UINT64_MAX if there
+ * is none. */
 uint64_t reached_next(const struct reached *r, const struct code_space *space, size_t section, uint64_t addr);
 /* Does a reached instruction begin at an address? */
 bool reached_at(const struct reached *r, const struct code_space *space, uint64_t addr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * States in code whose callers find their frames by rbp (convention.frames_by_rbp). Before a tail call such code may
+ * States in code whose callers find their frames by rbp (convention.frames_by_rbp). Before a tail call, such code may
  * take its arguments off the stack, or push others, as many as a register says: it pops the return address, moves rsp,
- * and pushes the address again. From there on the frame is as at a function's entry.
+ * and pushes the address again. From there on, the frame is as at a function's entry.
  *
  * Also states in the handlers of an interpreter (interproc/interpreters.c), whose frames rbp points to. For a tail call
  * they make the callee's frame on top of the stack, with a copy of the return address, before they copy it to where
@@ -14,8 +14,8 @@
 
 static bool is_return_address(struct value v) { return v.kind == VALUE_ENTRY && v.reg == REG_RA; }
 
-/* Makes the return address, `above` bytes above rsp, the whole frame; all that is relative to the old CFA is forgotten.
- */
+/* Makes a frame of nothing but the return address, `above` bytes above rsp, and forgets everything that is relative to
+ * the old CFA. */
 static void frame_begin(struct state *s, int32_t above)
 {
 	unsigned r;
@@ -38,7 +38,7 @@ void state_pushed(struct state *s, struct value v)
 		frame_begin(s, 0);
 }
 
-/* Code is moving the words of the frame, the return address among them: no slot is known to hold it meanwhile. */
+/* Code is moving the words of the frame, including the return address: no slot is known to hold it meanwhile. */
 void state_stored_among(struct state *s)
 {
 	unsigned i = 0;
@@ -50,7 +50,7 @@ void state_stored_among(struct state *s)
 			i++;
 }
 
-/* Adds a slot with the entry value of a register at CFA + at. */
+/* Adds a slot at CFA + at with the entry value of a register. */
 static void entry_put(struct state *s, int32_t at, unsigned reg)
 {
 	struct slot *x = &s->slot[s->slot_count++];
@@ -72,7 +72,8 @@ void state_handler(struct state *s)
 	entry_put(s, -16, RBP);
 }
 
-/* A load of rbp from elsewhere than the frame: where an exception is caught, the frame that goes on. */
+/* Sets the state after a load of rbp from elsewhere than the frame: where an exception is caught, this is the frame in
+ * which execution continues. */
 static void frame_switch(struct state *s)
 {
 	struct state was = {.frame = s->frame, .abi_flags = s->abi_flags, .constants = s->constants, .dead = s->dead};

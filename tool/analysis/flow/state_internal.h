@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by state_step.c (transfer function), state_join.c (join, refinement) and state_rules.c (rules from states,
- * judging rules). */
+/* Shared by state_step.c (the transfer function), state_join.c (join, refinement), state_frames.c (frames that rbp
+ * points to) and state_rules.c (making and judging rules by states). */
 #ifndef ANALYSIS_FLOW_STATE_INTERNAL_H
 #define ANALYSIS_FLOW_STATE_INTERNAL_H
 
@@ -25,7 +25,8 @@ static inline bool value_same(struct value a, struct value b)
 	return a.kind == b.kind && a.reg == b.reg && a.off == b.off && a.most == b.most;
 }
 
-/* An address or number plus n; VALUE_NONE for other kinds, and where the sum leaves 32 bits (never wraps). */
+/* Returns an address or a number plus n; VALUE_NONE for other kinds, and where the sum leaves 32 bits (it never
+ * wraps). */
 static inline struct value value_moved(struct value v, int64_t n)
 {
 	int64_t off = v.off + n;
@@ -40,14 +41,14 @@ static inline struct value value_moved(struct value v, int64_t n)
 
 static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
 
-/* Is a value an address of the frame, or one that the caller needs back? Only of these are rules made; others are kept
- * only while constants are followed. */
+/* Is a value an address of the frame, or one that the caller needs back? Rules are made only from these; others are
+ * kept only while constants are followed. */
 static inline bool value_is_plain(struct value v)
 {
 	return is_address(v) || (v.kind == VALUE_ENTRY && (v.reg == REG_RA || (STEP_CALLEE_SAVED >> v.reg & 1)));
 }
 
-/* The location of a slot (at, aligned, zero) as one number, so that one comparison does. */
+/* Returns the location of a slot (at, aligned, zero) as one number, so that one comparison suffices. */
 static inline uint64_t slot_place(const struct slot *x)
 {
 	uint64_t place;
@@ -57,7 +58,7 @@ static inline uint64_t slot_place(const struct slot *x)
 	return place;
 }
 
-/* The slot at an address, or null. */
+/* Returns the slot at an address, or null. */
 static inline struct slot *slot_at(const struct state *s, struct value address)
 {
 	const struct slot wanted = {.at = address.off, .aligned = address.kind == VALUE_ALIGNED};
@@ -79,7 +80,7 @@ static inline struct value slot_load(const struct state *s, struct value address
 	return at ? at->value : VALUE_NONE;
 }
 
-/* state_step.c: forgets the realigned base and all that is relative to it. */
+/* state_step.c: forgets the realigned base, and everything that is relative to it. */
 void state_unalign(struct state *s);
 
 static inline bool state_has_callers_rbp(const struct state *s)
@@ -87,12 +88,12 @@ static inline bool state_has_callers_rbp(const struct state *s)
 	return s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP;
 }
 
-/* state_frames.c; only with ABI_FRAMES_BY_RBP. After a push of v: begins a frame if v is the return address, and rsp
- * unknown. */
+/* state_frames.c. Called after a push of v, only with ABI_FRAMES_BY_RBP: begins a frame if v is the return address and
+ * rsp is unknown. */
 void state_pushed(struct state *s, struct value v);
-/* Adjusts the state to a store to an unknown word above rsp. */
+/* Called for a store to an unknown word above rsp: adjusts the state to it. */
 void state_stored_among(struct state *s);
-/* Only with ABI_HANDLER. After a load of rbp from an address. */
+/* Called after a load of rbp from an address, only with ABI_HANDLER. */
 void state_rbp_loaded(struct state *s, struct value from);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The lattice of abstract states: join, comparison, refinement by compares, and what is forgotten. */
+/* The lattice of abstract states: join, comparison, refinement by compares, and dropping what is no longer known. */
 #include "analysis/flow/state_internal.h"
 
-/* What holds of a value that is a on one path and b on another. A bound is never raised: a loop would raise it for
- * ever. */
+/* Returns what is known of a value that is a on one path and b on another. A bound is never raised: a loop would raise
+ * it forever. */
 static struct value value_join(struct value a, struct value b)
 {
 	if (value_same(a, b))

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the unwind rule that a state proves, and judges rules from other sources by a state. */
+/* Makes the unwind rule that a state proves, finds where a state has the callee-saved registers, and judges rules from
+ * other sources by a state. */
 #include "analysis/flow/state_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The slot that holds the caller's rbp, or null. */
+/* Returns the slot that holds the caller's rbp, or null. */
 static const struct slot *rbp_slot(const struct state *s)
 {
 	const struct slot *best = NULL;
@@ -16,27 +17,27 @@ static const struct slot *rbp_slot(const struct state *s)
 
 		if (x->value.kind != VALUE_ENTRY || x->value.reg != RBP)
 			continue;
-		/* Of several, the one nearest to the CFA: it was saved first. */
+		/* Of several, the one nearest to the CFA is taken: it was saved first. */
 		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
 			best = x;
 	}
 	return best;
 }
 
-/* Is a slot below rsp? Signal handlers keep off the red zone alone, and a callee keeps off nothing there, so what a
+/* Is a slot below rsp? There signal handlers spare only the red zone, and a callee spares nothing, so a value that a
  * register holds as well is taken from the register. */
 static inline bool is_below_sp(const struct state *s, const struct slot *x)
 {
 	return s->reg[RSP].kind == (x->aligned ? VALUE_ALIGNED : VALUE_CFA) && x->at < s->reg[RSP].off;
 }
 
-/* How the caller's rbp is found. False: the state does not show it. */
+/* Sets how the caller's rbp is found. Returns false if the state does not show it. */
 static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
-	/* Where both the register and a slot hold it, the slot is used until the register was reloaded or the slot popped.
-	 */
+	/* Where both the register and a slot hold it, the slot is used until the register is reloaded or the slot is
+	 * popped. */
 	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
 	    (s->reg[RBP].reloaded || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) || (x && is_below_sp(s, x)))) {
 		out->bp = ETCH_BP_SAME;
@@ -57,7 +58,7 @@ static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 	return out->bp != ETCH_BP_UNDEF;
 }
 
-/* The CFA as register r + offset, if the state proves that. */
+/* Makes the CFA a register r + offset, if the state proves that. */
 static bool rule_register(const struct state *s, unsigned r, struct etch_rule *out)
 {
 	if (s->reg[r].kind != VALUE_CFA || s->reg[r].off == INT32_MIN)
@@ -67,7 +68,8 @@ static bool rule_register(const struct state *s, unsigned r, struct etch_rule *o
 	return true;
 }
 
-/* The CFA through a slot that is addressed by register r, if the state proves that: one below rsp, or another. */
+/* Makes the CFA the contents of a slot that is addressed by register r, if the state proves that. below: the slot must
+ * be below rsp; else it must not be. */
 static bool rule_slot(const struct state *s, unsigned r, bool below, struct etch_rule *out)
 {
 	unsigned i;
@@ -103,8 +105,8 @@ static bool ra_known(const struct state *s)
 	return false;
 }
 
-/* The slot with the return address that is nearest to the CFA, or null: among those below rsp, where signal handlers
- * and callees may write, or among the others. */
+/* Returns the slot with the return address that is nearest to the CFA, or null; among those below rsp, where signal
+ * handlers and callees may write, or among the others. */
 static const struct slot *ra_slot(const struct state *s, bool below)
 {
 	int32_t sp = s->reg[RSP].kind == VALUE_CFA ? s->reg[RSP].off : INT32_MIN;
@@ -124,7 +126,8 @@ static const struct slot *ra_slot(const struct state *s, bool below)
 	return best;
 }
 
-/* Is the return address where the call has put it, and not below rsp? Mostly so, and then in the first slot. */
+/* Is the return address where the call has put it, and not below rsp? It mostly is, and then it is in the first
+ * slot. */
 static inline bool ra_in_place(const struct state *s)
 {
 	const struct slot *x = &s->slot[0];
@@ -145,8 +148,8 @@ static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
 }
 
 /*
- * Any copy of the return address will do. In order of preference: where the call has put it, another slot, a
- * callee-saved register, any other register, a slot below rsp.
+ * Sets how the return address is found. Any copy of it serves; in order of preference: the one where the call has put
+ * it, another slot, a callee-saved register, any other register, a slot below rsp.
  */
 static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 {
@@ -164,10 +167,10 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 }
 
 /*
- * How the CFA is found, in order of preference: by rbp, if it is a frame pointer (rbp of the caller saved just below
- * the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and it holds over alloca;
- * by rsp; by rbp or a slot relative to rbp or rsp, which an unwinder knows in every frame; by any other register; by a
- * slot below rsp.
+ * Makes the rule of a state. The CFA is found, in order of preference: by rbp, if that is a frame pointer (the caller's
+ * rbp is saved just below the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and
+ * it stays valid over alloca; by rsp; by rbp, or by a slot relative to rbp or rsp, which an unwinder knows in every
+ * frame; by any other register; by a slot below rsp.
  */
 static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
 {
@@ -193,7 +196,7 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 		}
 	}
 	if (noted && s->frame) {
-		out->kind = s->frame; /* the interrupted registers are in memory: nothing else matters */
+		out->kind = s->frame; /* the interrupted registers are in memory, so nothing else matters */
 		return;
 	}
 	out->kind = ETCH_RULE_CALL;
@@ -203,9 +206,9 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 }
 
 /*
- * The rule where callers find their frames by rbp, rbp is the caller's, and a register holds the return address. Code
- * then moves rsp, by as many words as a register says, before it pushes the address again. The caller needs nothing but
- * the return address, so the CFA is taken to be rsp, as it is right before that push.
+ * Makes the rule where callers find their frames by rbp, rbp is the caller's, and a register holds the return address.
+ * Such code then moves rsp, by as many words as a register says, before it pushes the address again. The caller needs
+ * nothing but the return address, so the CFA is taken to be rsp, as it is right before that push.
  */
 static void rule_return(const struct state *s, struct etch_rule *out)
 {
@@ -221,7 +224,8 @@ static void rule_return(const struct state *s, struct etch_rule *out)
 	*out = (struct etch_rule){.cfa = RSP, .kind = ETCH_RULE_CALL, .ra = (uint8_t)(ETCH_RA_REG | order[i])};
 }
 
-/* state_rule() for files with notes, and code of another convention; out of line, so that others pay nothing for it. */
+/* Does what state_rule() does, for files with notes and for code of another convention. It is out of line, so that
+ * other code pays nothing for it. */
 static __attribute__((noinline, cold)) void rule_noted(const struct state *s, struct etch_rule *out)
 {
 	rule_make(s, out, true);
@@ -330,9 +334,9 @@ static enum witness bp_witness(const struct state *s, const struct etch_rule *ru
 	case ETCH_BP_CFA: at = value_of(VALUE_CFA, 0, rule->bp_off); break;
 	case ETCH_BP_RBP: at = value_moved(s->reg[RBP], rule->bp_off); break;
 	case ETCH_BP_RSP: at = value_moved(s->reg[RSP], rule->bp_off); break;
-	default: return WITNESS_CONFIRMS; /* the rule claims nothing of rbp */
+	default: return WITNESS_CONFIRMS; /* the rule claims nothing about rbp */
 	}
-	/* The caller's rbp does not point into this function's frame, so what was saved here is not found by it. gcc leaves
+	/* The caller's rbp does not point into this function's frame, so a value saved here is not found by it. gcc leaves
 	 * such a rule in force after the leave of a function that realigns its stack. */
 	if (rule->bp == ETCH_BP_RBP && s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
 		return WITNESS_DENIES;
@@ -353,8 +357,9 @@ static enum witness ra_witness(const struct state *s, const struct etch_rule *ru
 	if (is_ra(v))
 		return WITNESS_CONFIRMS;
 	/*
-	 * Denied if another value is there, or an unknown one while the return address is known to be elsewhere. The latter
-	 * only with the same CFA: after __builtin_eh_return() .eh_frame describes another frame.
+	 * The rule is denied if another value is there, or if an unknown one is there while the return address is known to
+	 * be elsewhere. The latter counts only with the same CFA: after __builtin_eh_return() .eh_frame describes another
+	 * frame.
 	 */
 	return s->slot_count < STATE_SLOTS && (v.kind != VALUE_ANY || (same_frame && ra_known(s))) ? WITNESS_DENIES
 	                                                                                           : WITNESS_SILENT;

@@ -5,7 +5,7 @@
 #include "analysis/flow/state_internal.h"
 
 #define RED_ZONE 128       /* bytes below rsp that signal handlers leave alone (psABI, 3.2.2) */
-#define NOWHERE  INT32_MIN /* no slot */
+#define NOWHERE  INT32_MIN /* there is no slot */
 
 static const uint8_t registers[5] = {3, 12, 13, 14, 15}; /* rbx, r12 to r15, as in struct etch_cfi_saves */
 
@@ -21,8 +21,8 @@ bool saves_hold(const struct state *a, const struct state *b, unsigned registers
 	return a->slot_count == b->slot_count && !memcmp(a->slot, b->slot, a->slot_count * sizeof(*a->slot));
 }
 
-/* Of register i, which is neither where it was at the entry nor in a slot at a known distance from the CFA: in a
- * realigned frame the slot nearest to the base has it, as far as nobody else can have written there. */
+/* Finds register i where it is neither in its register nor in a slot at a known distance from the CFA: in a realigned
+ * frame it is in the slot nearest to the base, as far as nothing else can have written there. */
 static __attribute__((noinline)) void aligned_save(const struct state *s, unsigned i, struct etch_cfi_saves *out)
 {
 	struct value sp = s->reg[RSP], bp = s->reg[RBP], base = bp.kind == VALUE_ALIGNED ? bp : sp;
@@ -46,7 +46,8 @@ static __attribute__((noinline)) void aligned_save(const struct state *s, unsign
 int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned *depends)
 {
 	static const uint8_t place[32] = {[3] = 1, [12] = 2, [13] = 3, [14] = 4, [15] = 5, [RBP] = 6}; /* 0: any other */
-	/* Below the red zone signal handlers may write; elsewhere rsp is below all of the frame. */
+	/* Signal handlers may write below the red zone; where rsp is not known relative to the CFA, it is below all of the
+	 * frame. */
 	int64_t lowest = s->reg[RSP].kind == VALUE_CFA ? (int64_t)s->reg[RSP].off - RED_ZONE : INT64_MIN;
 	int32_t off[7] = {NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE};
 	unsigned i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a state proves the caller's values of the callee-saved registers to be. */
+/* Finds where a state proves the caller's values of the callee-saved registers to be. */
 #ifndef ANALYSIS_FLOW_STATE_SAVES_H
 #define ANALYSIS_FLOW_STATE_SAVES_H
 
@@ -7,13 +7,14 @@
 #include "analysis/flow/state.h"
 
 /*
- * Of rbx and r12 to r15 (rbp is part of the rule): unchanged, in a slot, or ETCH_SAVE_OTHER where nothing is proven. A
- * slot is preferred to the register as long as nothing can have written to it, as compilers do: so a row holds
- * longer. Returns the offset from the CFA of such a slot of rbp; 0: there is none. *depends: mask of the registers that
- * all this depends on, as long as rsp and the slots stay as they are.
+ * Finds where the caller's rbx and r12 to r15 are (rbp is part of the rule): unchanged in the register, in a slot, or
+ * ETCH_SAVE_OTHER where nothing is proven. As in compilers' tables, a slot is preferred to the register as long as
+ * nothing can have written to it, so that a row holds longer. Returns the offset from the CFA of such a slot of rbp, or
+ * 0 if there is none. *depends becomes the mask of the registers on which all this depends, as long as rsp and the
+ * slots stay as they are.
  */
 int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned *depends);
-/* Do two states certainly have the same, if those of one depend on these registers? */
+/* Are the saved registers certainly in the same places in two states, if those of one depend on these registers? */
 bool saves_hold(const struct state *a, const struct state *b, unsigned registers);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
+/* The number of bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
 #define RED_ZONE 128
 
 /* The lowest constant that may be an address of code. */
@@ -67,8 +67,8 @@ static void slots_overwrite(struct state *s, struct value address, unsigned size
 			i++;
 }
 
-/* Is a stored value kept as a slot? Values that the caller needs back are, and addresses of the frame that cannot be
- * the address of a local variable. */
+/* Is a stored value kept as a slot? Values that the caller needs back are kept, and addresses of the frame that cannot
+ * be the address of a local variable. */
 static bool is_kept(struct value v, struct value address)
 {
 	if (v.kind == VALUE_ENTRY)
@@ -153,8 +153,8 @@ static inline bool is_frame_pointer(const struct state *s, struct value v)
 }
 
 /*
- * push %rbp. A pushed frame pointer is kept as a slot: it is popped again, and is no local variable's address. Some
- * code makes a second frame this way, to align the stack for a call of C.
+ * Transfers push %rbp. A pushed frame pointer is kept as a slot: it is popped again, and is not the address of a local
+ * variable. Some code makes a second frame this way, to align the stack for a call of C.
  */
 static void push_frame(struct state *s)
 {
@@ -165,7 +165,7 @@ static void push_frame(struct state *s)
 		slot_keep(s, s->reg[RSP], v);
 }
 
-/* and $-N, %r at offset `at`: realigns a pointer. */
+/* Transfers and $-N, %r at offset `at`, which realigns a pointer. */
 static void align(struct state *s, unsigned r, uint32_t at)
 {
 	/* Only a pointer into the frame gives a new base. */
@@ -188,7 +188,7 @@ static void align(struct state *s, unsigned r, uint32_t at)
 	s->reg[r] = value_of(VALUE_ALIGNED, 0, 0);
 }
 
-/* The value of an indexed load: an entry of a jump table, perhaps. */
+/* Returns the value of an indexed load, which may be an entry of a jump table. */
 static struct value table_entry(const struct state *s, const struct step *in, unsigned size)
 {
 	struct value base = in->b < 16 ? s->reg[in->b] : value_of(VALUE_CONST, 0, 0);
@@ -203,7 +203,7 @@ static struct value table_entry(const struct state *s, const struct step *in, un
 	return v;
 }
 
-/* The sum of a distance and the table that it is relative to: a target. */
+/* Returns the sum of a distance and the table to which it is relative: a target. */
 static struct value table_target(struct value a, struct value b)
 {
 	struct value t = a.kind == VALUE_DISTANCE ? a : b, base = a.kind == VALUE_DISTANCE ? b : a;
@@ -264,7 +264,7 @@ static inline void known_set_one(struct state *s, const struct step *in, int32_t
 #endif
 }
 
-/* A VALUE_CONST or VALUE_PLACE, if constants are followed and n fits. */
+/* Returns a VALUE_CONST or VALUE_PLACE, if constants are followed and n fits; else VALUE_NONE. */
 static inline struct value number_of(const struct state *s, uint8_t kind, int64_t n)
 {
 	return s->constants && n >= 0 && n <= INT32_MAX ? value_of(kind, 0, (int32_t)n) : VALUE_NONE;
@@ -274,7 +274,7 @@ static void transfer_push(struct state *s, const struct step *in)
 {
 	struct value v = in->a < 16 ? s->reg[in->a] : VALUE_NONE;
 
-	if (in->a == INSN_NO_REG && in->b < 16 && in->index == INSN_NO_REG) /* push of memory */
+	if (in->a == INSN_NO_REG && in->b < 16 && in->index == INSN_NO_REG) /* it pushes memory */
 		v = slot_load(s, value_moved(s->reg[in->b], in->disp));
 	if (in->a == RBP && in->imm == 8)
 		push_frame(s);
@@ -293,14 +293,14 @@ static void transfer_pop(struct state *s, const struct step *in)
 		slots_trim(s, 0); /* the frame is gone, and rsp may move any distance from there */
 	if (in->a < 16) {
 		s->reg[in->a] = v;
-	} else if (in->size) { /* to memory: rsp counts as popped (SDM 2, POP) */
+	} else if (in->size) { /* it pops into memory: rsp counts as popped (SDM 2, POP) */
 		to = value_moved(s->reg[in->b], in->disp);
 		if (is_address(to))
 			slot_store(s, to, v, in->size);
 	}
 }
 
-/* push2 and pop2: as two instructions. */
+/* Transfers push2 and pop2 as two instructions. */
 static void transfer_pair(struct state *s, const struct step *in, void (*transfer)(struct state *, const struct step *))
 {
 	struct step one = *in;
@@ -312,7 +312,7 @@ static void transfer_pair(struct state *s, const struct step *in, void (*transfe
 	transfer(s, &one);
 }
 
-/* add and sub of two registers. */
+/* Transfers add and sub of two registers. */
 static void transfer_sum(struct state *s, const struct step *in)
 {
 	struct value v = s->reg[in->a], w = s->reg[in->b];
@@ -346,7 +346,7 @@ static void transfer_load(struct state *s, const struct step *in)
 
 /*
  * Is it mov %rsp, (%reg) in a file where that switches stacks (profile.switches_stack)? The register points to the top
- * of another stack, which becomes the base of addresses there, as that of a realigned frame.
+ * of another stack, which becomes the base of addresses there, like that of a realigned frame.
  */
 static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 {
@@ -354,7 +354,7 @@ static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 	       !in->disp && in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
 }
 
-/* A store to the frame, or one of rsp that switches stacks. */
+/* Transfers a store to the frame, or one of rsp that switches stacks. */
 static void transfer_store(struct state *s, const struct step *in, uint32_t at)
 {
 	struct value to;
@@ -411,7 +411,7 @@ static void transfer_swap(struct state *s, const struct step *in)
 	s->reg[in->b] = v;
 }
 
-/* lea with an index: perhaps the target of a jump table's entry. */
+/* Transfers lea with an index, which may make the target of a jump table's entry. */
 static void transfer_lea(struct state *s, const struct step *in)
 {
 	struct value v = s->reg[in->b], w = s->reg[in->index];
@@ -419,8 +419,8 @@ static void transfer_lea(struct state *s, const struct step *in)
 	s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
 }
 
-/* Without a red zone: forgets all slots below rsp, whose value was `sp`; also those of a realigned frame, once rsp has
- * left it. */
+/* Forgets, in code without a red zone, all slots below rsp; also those of a realigned frame, once rsp has left that
+ * frame. `sp` is the value of rsp before the instruction. */
 static void stack_shrink(struct state *s, struct value sp)
 {
 	unsigned i;
@@ -433,8 +433,8 @@ static void stack_shrink(struct state *s, struct value sp)
 			i++;
 }
 
-/* What an instruction with EFFECT_OTHER does besides: registers that it overwrites, and a move of rsp; `sp`: its value
- * before. */
+/* Applies what an instruction with EFFECT_OTHER does besides its op: registers that it overwrites, and a move of rsp.
+ * `sp` is the value of rsp before. */
 static void transfer_other(struct state *s, const struct step *in, uint32_t at, struct value sp)
 {
 	unsigned writes;
@@ -442,8 +442,8 @@ static void transfer_other(struct state *s, const struct step *in, uint32_t at, 
 	for (writes = in->writes; writes; writes &= writes - 1)
 		s->reg[__builtin_ctz(writes)] = VALUE_NONE;
 	known_set(s, in);
-	/* rsp moved by an unknown distance: as in a realigned frame, its new value becomes a base to which slots are
-	 * relative. Not while rbp holds such a base: there is only one. */
+	/* rsp has moved by an unknown distance: as in a realigned frame, its new value becomes a base to which slots are
+	 * relative. This is not done while rbp holds such a base: there can be only one. */
 	if (!is_address(s->reg[RSP]) && s->reg[RBP].kind != VALUE_ALIGNED &&
 	    (in->a == RSP || (in->op == STEP_SWAP && in->b == RSP) || (in->writes >> RSP & 1))) {
 		state_unalign(s);
@@ -490,7 +490,9 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 		s->reg[in->a] = v.kind == VALUE_BELOW || (v.kind == VALUE_CONST && !in->imm) ? v : VALUE_NONE;
 		s->reg[in->a].off >>= in->imm;
 		break;
-	case STEP_FETCH: s->reg[in->a] = VALUE_NONE; break; /* its width bounds it too, but no jump table relies on it */
+	case STEP_FETCH:
+		s->reg[in->a] = VALUE_NONE;
+		break; /* its width bounds the value, too, but no jump table relies on that */
 	case STEP_SUM: transfer_lea(s, in); break;
 	case STEP_ENTRY: s->reg[in->a] = s->constants ? table_entry(s, in, in->size) : VALUE_NONE; break;
 	}
@@ -507,6 +509,6 @@ void state_call(struct state *s)
 	s->known &= (uint16_t)~lost;
 	for (; lost; lost &= lost - 1)
 		s->reg[__builtin_ctz(lost)] = VALUE_NONE;
-	/* The callee's frame overwrites all below rsp. */
+	/* The callee's frame overwrites everything below rsp. */
 	slots_trim(s, 0);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The entries of jump tables: from the file's bytes, or from the relocation that fills the word when the file is
+/* Reads the entries of jump tables: from the file's bytes, or from the relocation that fills the word when the file is
  * loaded, since linkers may leave 0 there. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 
 #include <string.h>
 
-/* Target of the table entry at `bytes`: an address, or 4 bytes relative to the table. */
+/* Returns the target of the table entry at `bytes`, which is an address, or 4 bytes relative to the table. */
 static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
 {
 	uint64_t target;
@@ -20,7 +20,7 @@ static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
 	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
 }
 
-/* Is the word at an address an address of code by a relocation? Then *target is that. */
+/* Does a relocation make the word at an address an address of code? Then *target is that address of code. */
 static bool is_relocated(const struct flow_env *env, uint64_t at, uint64_t *target)
 {
 	size_t i = SEARCH(env->pointer_count, k, env->pointers[k].place < at);

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A backward dataflow analysis: how far above rsp the return address lies before each instruction, by the tail calls
- * that follow. At a tail call it is on top of the stack, for the callee; each instruction before it changes that
- * distance by what it moves rsp. Where paths disagree, or one ends in anything else, the distance is unknown.
+ * A backward dataflow analysis. It finds how far above rsp the return address lies before each instruction, by the tail
+ * calls that follow. At a tail call the return address is on top of the stack, for the callee; each instruction before
+ * the call changes the distance by as much as it moves rsp. Where paths disagree, or one ends in anything else, the
+ * distance is unknown.
  *
- * This serves code whose callers find their frames by rbp (convention.frames_by_rbp, and handlers of an interpreter):
- * there the place of the return address is all that a rule needs, even where no path shows how far rsp is from that at
- * the entry.
+ * This serves code whose callers find their frames by rbp (convention.frames_by_rbp, and handlers of an interpreter).
+ * There the place of the return address is all that a rule needs, even where no path shows how far rsp is from its
+ * value at the entry.
  *
- * A handler that is found (code_range.handler) begins in the frame that rbp points to; so does what leads there, back
- * to where rbp or that frame may have changed. Where the words of the frame have been moved, no state shows it
+ * A known handler (code_range.handler) begins in the frame that rbp points to; so does the code that leads there, back
+ * to where rbp or that frame may have changed. Where the words of the frame have been moved, no state shows this
  * otherwise.
  *
  * The distance is also unknown before an instruction that may write to that place; before a call that returns, since
- * its callee may take arguments off the stack; before a return, since the address may be one that code has put there.
+ * its callee may take arguments off the stack; and before a return, since the address may be one that code has put
+ * there.
  *
- * It is no domain of dataflow/solver.h: a state is one number, and nearly all code falls through, so that sweeps over
- * the instructions from the last to the first settle in two or three, without a list of predecessors.
+ * It is no domain of dataflow/solver.h: a state is one number, and nearly all code falls through, so sweeps over the
+ * instructions from the last to the first settle in two or three rounds, without a list of predecessors.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
@@ -29,16 +31,16 @@
 /* The largest distance, in bytes; a larger one is unknown. */
 #define TAIL_MOST (1 << 20)
 
-/* In place of a distance: the frame is the one that rbp points to. */
+/* This value in place of a distance says that the frame is the one that rbp points to. */
 #define TAIL_FRAME  (TAIL_MOST + 1)
-#define FRAME_WORDS 16 /* bytes that are in use where rbp points to: the caller's rbp, the return address */
+#define FRAME_WORDS 16 /* bytes in use where rbp points to: the caller's rbp and the return address */
 
-/* The meet: the distance where two paths lead on from. */
+/* Returns the distance where two paths lead on from an instruction: the meet of the lattice. */
 static int32_t meet(int32_t a, int32_t b) { return a == TAIL_ANY ? b : b == TAIL_ANY || a == b ? a : TAIL_NONE; }
 
 static const uint8_t *bytes_at(const struct flow *f, uint64_t off) { return f->in.range->bytes + off; }
 
-/* May an instruction whose effect on memory is not in its step write there? */
+/* May an instruction whose step does not describe its effect on memory write there? */
 static bool may_write(const struct flow *f, const struct step *in, uint64_t off)
 {
 	struct insn x;
@@ -49,7 +51,7 @@ static bool may_write(const struct flow *f, const struct step *in, uint64_t off)
 
 static bool overlaps(const struct step *in, int32_t k) { return in->disp < k + WORD && k < in->disp + in->size; }
 
-/* Does it push a word of the stack? The address is that of rsp before the push (SDM 2, PUSH). */
+/* Does it push a word of the stack? The address uses the rsp from before the push (SDM 2, PUSH). */
 static bool copies_top(const struct step *in)
 {
 	return in->a == INSN_NO_REG && in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && in->imm == WORD;
@@ -64,8 +66,8 @@ static bool changes_rbp(const struct step *in)
 }
 
 /*
- * Does an instruction without control flow, in front of code that runs in the frame that rbp points to, leave that
- * frame as it is? A number that is no address of code is not stored over a return address that is used afterwards.
+ * Does an instruction without control flow leave the frame that rbp points to as it is, in front of code that runs in
+ * that frame? A number that is no address of code is not stored over a return address that is used afterwards.
  */
 static bool keeps_frame(const struct flow *f, const struct step *in, uint64_t off)
 {
@@ -97,7 +99,8 @@ static bool keeps_frame(const struct flow *f, const struct step *in, uint64_t of
 	}
 }
 
-/* The transfer function: the distance before an instruction without control flow, from that after it, k >= 0. */
+/* The transfer function: returns the distance before an instruction without control flow, from the distance k >= 0
+ * after it. */
 static int32_t before(const struct flow *f, const struct step *in, uint64_t off, int32_t k)
 {
 	int64_t to = k;
@@ -138,7 +141,7 @@ static bool is_callers_rbp(const struct state *s)
 	return s->reg[ETCH_REG_RBP].kind == VALUE_ENTRY && s->reg[ETCH_REG_RBP].reg == ETCH_REG_RBP;
 }
 
-/* Instructions that are searched backward for the load of a register. */
+/* The number of instructions that are searched backward for the load of a register. */
 #define LOAD_MOST 16u
 
 bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *out)
@@ -160,8 +163,8 @@ bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *
 }
 
 /*
- * Is an indirect jump a tail call? One through a table in the file is not: its targets are in the code range. In the
- * handler of an interpreter it is one if rbp is the caller's.
+ * Is an indirect jump a tail call? A jump through a table in the file is not, since its targets are in the code range.
+ * In the handler of an interpreter it is one if rbp is the caller's.
  */
 bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 {
@@ -178,7 +181,7 @@ bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 	                : flow_loaded(f, f->step_at[j->step], in->a, &load);
 }
 
-/* Does a handler that is found begin at an address? */
+/* Does a known handler begin at an address? */
 static bool is_handler(const struct flow *f, uint64_t addr)
 {
 	const struct code_range *p = f->in.env->handlers ? range_at(f->in.env, addr) : NULL;
@@ -186,7 +189,7 @@ static bool is_handler(const struct flow *f, uint64_t addr)
 	return p && p->start == addr && p->handler;
 }
 
-/* The distance at an address inside of the code range. */
+/* Returns the distance at an address inside of the code range. */
 static int32_t at_inner(const struct flow *f, uint64_t addr)
 {
 	uint32_t i = f->at[addr - f->in.range->start];
@@ -194,7 +197,7 @@ static int32_t at_inner(const struct flow *f, uint64_t addr)
 	return i && (f->seen[i - 1] & FLOW_WALKED) ? f->tails[i - 1] : TAIL_NONE;
 }
 
-/* The distance at the target of a direct jump. */
+/* Returns the distance at the target of a direct jump. */
 static int32_t at_target(const struct flow *f, uint64_t to)
 {
 	const struct code_range *p;
@@ -207,7 +210,7 @@ static int32_t at_target(const struct flow *f, uint64_t to)
 	return p && p->start == to && !p->part ? 0 : TAIL_NONE;
 }
 
-/* The distance at an offset that control falls through to. */
+/* Returns the distance at an offset to which control falls through. */
 static int32_t at_next(const struct flow *f, uint64_t off)
 {
 	uint64_t addr = f->in.range->start + off;
@@ -215,7 +218,7 @@ static int32_t at_next(const struct flow *f, uint64_t off)
 	return flow_inside(f, addr) ? at_inner(f, addr) : is_handler(f, addr) ? TAIL_FRAME : TAIL_NONE;
 }
 
-/* The distance before an instruction, from those at its successors. */
+/* Returns the distance before an instruction, from those at its successors. */
 static int32_t distance(const struct flow *f, const struct step *in, uint64_t off)
 {
 	int32_t k = TAIL_NONE;
@@ -232,7 +235,7 @@ static int32_t distance(const struct flow *f, const struct step *in, uint64_t of
 	}
 }
 
-/* Does the last instruction of the code range fall through to a handler, or any jump lead there? */
+/* Does the last instruction of the code range fall through to a handler, or does any jump lead to one? */
 static bool leads_to_handler(const struct flow *f)
 {
 	size_t i;
@@ -257,8 +260,8 @@ bool flow_has_tails(const struct flow *f)
 	       leads_to_handler(f);
 }
 
-/* Does an instruction overwrite a word of memory by the value of a register, which is a number and no address of code?
- */
+/* Does an instruction overwrite a word of memory with the value of a register that is a number and no address of
+ * code? */
 static bool stores_number(const struct flow *f, const struct insn *x, const struct state *before)
 {
 	const struct value *v;
@@ -269,7 +272,7 @@ static bool stores_number(const struct flow *f, const struct insn *x, const stru
 	return v->kind == VALUE_CONST && !space_at(f->in.env->space, (uint32_t)v->off);
 }
 
-/* Notes stores of numbers (FLOW_NUMBER). A flow_state_fn. */
+/* Notes the stores of numbers (FLOW_NUMBER). A flow_state_fn. */
 static void number_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct flow *f = ctx;
@@ -321,8 +324,8 @@ void flow_tails_find(struct flow *f)
 }
 
 /*
- * May the rule by a tail call replace one that the state proves? It may if that is by rsp, with the return address
- * where the call has put it: a callee may have taken its arguments off the stack, so that rsp after a call is not what
+ * May the rule by a tail call replace one that the state proves? It may if that one is by rsp, with the return address
+ * where the call has put it: a callee may have taken its arguments off the stack, so rsp after a call may not be what
  * it was before.
  */
 static bool is_doubtful(const struct etch_rule *rule)

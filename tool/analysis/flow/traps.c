@@ -4,15 +4,15 @@
  *
  *	lea handler(%rip), %r; push %r; push HEAD; mov %rsp, HEAD
  *
- * HEAD is a field of a structure or a register. A raise loads rsp from HEAD, pops HEAD, and returns to
- * the handler, which therefore begins with rsp as before the two pushes. No other register is restored.
+ * HEAD is a field of a structure or a register. A raise loads rsp from HEAD, pops HEAD, and returns to the handler,
+ * which therefore begins with the rsp from before the two pushes. No other register is restored.
  */
 #include "analysis/flow/flow_internal.h"
 
 /* The longest instruction (SDM 2A 2.3.11). */
 #define LENGTH_MOST 15u
 
-/* The walked instruction that ends at *off, or null; sets *off to its start. */
+/* Returns the walked instruction that ends at *off, and sets *off to its start; returns null if there is none. */
 static const struct step *step_back(const struct flow *f, uint64_t *off)
 {
 	uint64_t back;
@@ -28,7 +28,7 @@ static const struct step *step_back(const struct flow *f, uint64_t *off)
 	return NULL;
 }
 
-/* Does an instruction push the old value of HEAD, the register or field that `head` stores rsp to? */
+/* Does an instruction push the old value of HEAD, the register or field to which `head` stores rsp? */
 static bool pushes_head(const struct step *in, const struct step *head)
 {
 	if (in->op != STEP_PUSH || in->imm != 8)
@@ -62,7 +62,7 @@ uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off)
 	return flow_inside(f, (uint64_t)in->imm) ? (uint64_t)in->imm : 0;
 }
 
-/* Does .eh_frame have the CFA of a state at an address? */
+/* Does .eh_frame give the same CFA at an address as a state? */
 static bool has_cfa(const struct flow *f, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row = flow_cfi_at(f, addr);
@@ -82,12 +82,13 @@ void flow_trap_state(const struct flow *f, const struct state *head, uint64_t ha
 			out->reg[r] = (struct value){0};
 	out->known = 1u << ETCH_REG_RSP;
 	out->reg[ETCH_REG_RSP].off += 16;
-	/* Keeps the slot of the return address only: the code that raised may have overwritten the others. */
+	/* Only the slot of the return address is kept: the code that raised may have overwritten the others. */
 	while (i < out->slot_count)
 		if (out->slot[i].value.kind == VALUE_ENTRY && out->slot[i].value.reg == REG_RA)
 			i++;
 		else
 			out->slot[i] = out->slot[--out->slot_count];
-	/* The frame at the raise is not proven here: .eh_frame takes precedence, and proves it if it has the same CFA. */
+	/* The frame at the raise is not proven here, so .eh_frame takes precedence; it proves the frame if it has the same
+	 * CFA. */
 	out->weak = head->weak || !has_cfa(f, handler, out);
 }
