@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worklist: the nodes of a graph that are still to be visited, each in it at most once. Nodes are numbers, such as
- * those of basic blocks. The next node is the one added last, or, where nodes are added with a rank, the one of the
- * lowest rank; a list is used in one of these ways only. Not thread-safe.
+ * A worklist: the nodes of a graph that are still to be visited, each of them in the list at most once. Nodes are
+ * numbers, such as those of basic blocks. The next node is the one that was added last, or, where nodes are added with
+ * a rank, the one of the lowest rank; a list is used in only one of these ways. Not thread-safe.
  */
 #ifndef ANALYSIS_DATAFLOW_WORKLIST_H
 #define ANALYSIS_DATAFLOW_WORKLIST_H
@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All zero: empty. worklist_free() when done. */
+/* A list that is all zero is empty. Free it by worklist_free(). */
 struct worklist {
-	uint64_t *items; /* rank << 32 | node: a binary heap, or a stack, where ranks are 0 */
+	uint64_t *items; /* rank << 32 | node: a binary heap, or a stack if the ranks are 0 */
 	size_t count, capacity;
 	bool *queued; /* per node: it is in the list */
-	size_t nodes; /* size of `queued`; a node from there on is not in the list */
+	size_t nodes; /* size of `queued`; nodes from this number on are not in the list */
 };
 
 /* Is a node in the list? */
@@ -27,7 +27,7 @@ static inline bool worklist_has(const struct worklist *l, uint32_t node) { retur
 /* Grows `queued` so that it has the node. */
 void worklist_widen(struct worklist *l, uint32_t node);
 
-/* Marks a node as being in the list. False: it is already. */
+/* Marks a node as being in the list. Returns false if it is already. */
 static inline bool worklist_mark(struct worklist *l, uint32_t node)
 {
 	if (node >= l->nodes)
@@ -57,7 +57,7 @@ static inline uint32_t worklist_pop(struct worklist *l)
 }
 uint32_t worklist_pop_ranked(struct worklist *l);
 
-/* Takes all nodes out; keeps the memory. */
+/* Removes all nodes, but keeps the memory. */
 void worklist_clear(struct worklist *l);
 void worklist_free(struct worklist *l);
 

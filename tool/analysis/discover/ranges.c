@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one source takes for a code range. */
+/* A code range according to one source. */
 struct candidate {
-	uint64_t start, end; /* end 0: unknown, up to the next candidate */
-	long fde;            /* index, or -1 */
-	int rank; /* 0 PLT entry, 1 FDE, 2 the other sources, 3 .init and .fini: where two overlap, the lower wins */
+	uint64_t start, end; /* end 0: unknown; it extends up to the next candidate */
+	long fde;            /* index of its FDE, or -1 */
+	int rank; /* 0: PLT entry, 1: FDE, 2: the other sources, 3: .init and .fini. Where two overlap, the lower rank wins
+	           */
 	bool named, plt, exported;
 	const struct runtime_code *own; /* its function in a runtime's own table, or null */
 };
@@ -29,7 +30,7 @@ static void candidate_add(struct candidates *r, struct candidate x)
 	r->list[r->count++] = x;
 }
 
-/* By start, then by rank; named ones first. */
+/* Orders by start, then by rank; named ones come first. */
 static int range_order(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -41,8 +42,8 @@ static int range_order(const void *a, const void *b)
 	return y->named - x->named;
 }
 
-/* Entry size of a PLT section (.plt, .plt.got, .plt.sec, .iplt), or 0 for other sections. Linkers write entries of 16
- * bytes, except in a .plt.got without IBT: 8. */
+/* Returns the entry size of a PLT section (.plt, .plt.got, .plt.sec, .iplt), or 0 for other sections. Linkers write
+ * entries of 16 bytes, except in a .plt.got without IBT, where they have 8. */
 static uint64_t plt_entry(const struct elf_file *f, const struct code_section *c)
 {
 	const struct elf_section *s = &f->sections[c->section];
@@ -52,7 +53,7 @@ static uint64_t plt_entry(const struct elf_file *f, const struct code_section *c
 	return s->sh.sh_entsize == 8 ? 8 : 16;
 }
 
-/* Is a symbol the cold part of a function, by the names of gcc and clang: .cold, .cold.0? */
+/* Is a symbol the cold part of a function, by the names that gcc and clang give: .cold, .cold.0? */
 static bool is_part(const char *name)
 {
 	const char *dot = strstr(name, ".cold");
@@ -60,7 +61,7 @@ static bool is_part(const char *name)
 	return dot && (!dot[5] || dot[5] == '.');
 }
 
-/* Adds the functions of one symbol table, and labels that other files can see, as unnamed. */
+/* Adds the functions of one symbol table; also, as unnamed, the labels that other files can see. */
 static void symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
                         uint32_t n, struct candidates *out)
 {
@@ -97,8 +98,8 @@ static bool is_array(const struct elf_section *s)
 	return s->sh.sh_type == SHT_INIT_ARRAY || s->sh.sh_type == SHT_FINI_ARRAY || s->sh.sh_type == SHT_PREINIT_ARRAY;
 }
 
-/* Adds the functions of the init and fini arrays, by R_X86_64_RELATIVE relocations or words in the file. In a stripped
- * file nothing else shows the functions of crtbegin.o, which have no FDE. */
+/* Adds the functions of the init and fini arrays, by R_X86_64_RELATIVE relocations or by words in the file. In a
+ * stripped file nothing else shows the functions of crtbegin.o, which have no FDE. */
 static void arrays_add(const struct elf_file *f, const struct code_space *space, struct candidates *out)
 {
 	const struct elf_section *array[ARRAYS_MOST];
@@ -112,7 +113,7 @@ static void arrays_add(const struct elf_file *f, const struct code_space *space,
 		uint64_t at, word;
 
 		if (s->sh.sh_type == SHT_RELA && (s->sh.sh_flags & SHF_ALLOC)) {
-			struct error ignored; /* malformed: this section is ignored */
+			struct error ignored; /* if it is malformed, this section is ignored */
 			long n = elf_relocs_count(f, i, &ignored), j;
 
 			for (j = 0; j < n; j++) {
@@ -156,8 +157,8 @@ static void range_push(struct code_ranges *p, struct code_range x)
 	p->list[p->count++] = x;
 }
 
-/* Does a label of no function lie inside an instruction of a sized function? Such bytes are executed both ways: Linux's
- * code that untrains return predictions hides a return in an operand. */
+/* Does a label that is no function lie inside an instruction of a sized function? Such bytes are executed both ways:
+ * Linux's code that untrains return predictions hides a return in an operand. */
 static bool hides_in_instruction(const struct code_section *c, const struct candidate *function, uint64_t label)
 {
 	uint64_t at = function->start;
@@ -179,8 +180,8 @@ static bool is_framed(const struct runtime_codes *codes, uint64_t addr)
 	return false;
 }
 
-/* Makes disjoint code ranges of the sorted candidates r[0..n) of one section. Where two overlap, the one of lower rank
- * keeps all of its bytes; a function symbol inside a range becomes an entry of it. */
+/* Makes disjoint code ranges from the sorted candidates r[0..n) of one section. Where two overlap, the one of lower
+ * rank keeps all of its bytes; a function symbol inside a range becomes an entry of that range. */
 static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct runtime_codes *codes,
                        const struct candidate *r, size_t n)
 {
@@ -192,7 +193,7 @@ static void ranges_cut(struct code_ranges *p, const struct code_section *c, cons
 		bool named = r[i].named, exported = r[i].exported;
 		const struct runtime_code *own = r[i].own;
 
-		if (start < taken_until) { /* inside the previous range */
+		if (start < taken_until) { /* it lies inside the previous range */
 			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start &&
 			    !is_framed(codes, start))
 				p->entries[p->entry_count++] = start;
@@ -255,8 +256,9 @@ static bool needs(const struct elf_file *f)
 }
 
 /*
- * Is e_entry an outermost frame? In programs and the dynamic linker; not in libraries that can be run to print their
- * version, as libc.so, nor where an old linker has filled it in for a library. interpreted: the file has PT_INTERP.
+ * Is e_entry an outermost frame? It is in programs and in the dynamic linker. It is not in libraries that can be run to
+ * print their version, such as libc.so, nor where an old linker has filled it in for a library. interpreted: the file
+ * has PT_INTERP.
  */
 static bool entry_is_outermost(const struct elf_file *f, const struct code_space *space, bool interpreted)
 {
@@ -280,13 +282,13 @@ static bool entry_is_outermost(const struct elf_file *f, const struct code_space
 /*
  * Is an interpreter (PT_INTERP) a dynamic linker, by its name? Those of the C libraries (ld-linux, ld-musl,
  * ld64-uClibc, bionic's linker64) jump to e_entry with the stack as the kernel has made it. Others may call it: klibc's
- * is the C library, and e_entry is main.
+ * interpreter is the C library, and e_entry is main.
  */
 static bool is_dynamic_linker(const struct elf_file *f, const Elf64_Phdr *interp)
 {
 	const char *path = (const char *)f->bytes + interp->p_offset, *name;
 
-	/* The kernel reads the name by its place in the file (load_elf_binary()). */
+	/* The kernel finds the name by its place in the file (load_elf_binary()). */
 	if (interp->p_offset > f->size || interp->p_filesz > f->size - interp->p_offset || !interp->p_filesz ||
 	    path[interp->p_filesz - 1])
 		return false;
@@ -295,7 +297,7 @@ static bool is_dynamic_linker(const struct elf_file *f, const Elf64_Phdr *interp
 	       !strcmp(name, "linker64");
 }
 
-/* Adds the entries of the PLT, and all of .init and .fini, which begin as functions do. */
+/* Adds the entries of the PLT, and the whole of .init and .fini, which begin as functions do. */
 static void sections_add(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                          struct candidates *out)
 {
@@ -399,8 +401,8 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
 	free(r.list);
 }
 
-/* Merges the sorted ranges from index `before` on into the sorted ones before it; moved[i]: the new index of range i.
- */
+/* Merges the sorted ranges from index `before` on into the sorted ones before that index. moved[i] becomes the new
+ * index of range i. */
 static void ranges_merge(struct code_ranges *p, size_t before, uint32_t *moved)
 {
 	size_t n = p->count - before, at, i;
@@ -409,7 +411,7 @@ static void ranges_merge(struct code_ranges *p, size_t before, uint32_t *moved)
 	if (!n)
 		return;
 	fresh = mem_copy(p->list + before, n * sizeof(*fresh));
-	for (; n; n--) { /* from the back, in place */
+	for (; n; n--) { /* this works from the back, in place */
 		at = SEARCH(before, k, p->list[k].start < fresh[n - 1].start);
 		memmove(p->list + at + n, p->list + at, (before - at) * sizeof(*p->list));
 		p->list[at + n - 1] = fresh[n - 1];

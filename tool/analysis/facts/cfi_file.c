@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the .eh_frame sections of a file, in object files with relocations applied to a copy, and lists their FDEs. */
+/* Finds the .eh_frame sections of a file, lists their FDEs, and decodes call-site tables of LSDAs. In object files it
+ * applies relocations to a copy of these sections. */
 #include "analysis/facts/cfi_file.h"
 
 #include "output/segment.h"
@@ -10,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHT_UNWIND 0x70000001u /* SHT_X86_64_UNWIND: the type of .eh_frame by clang and lld */
+#define SHT_UNWIND 0x70000001u /* SHT_X86_64_UNWIND: the type that clang and lld give .eh_frame */
 
-/* Which sections are read: the linker's or, `current`, those that unwinders find. */
+/* Which sections are read: those of the linker or, with `current`, those that unwinders find. */
 struct choice {
-	/* The etch segment, before whose `first` are sections of the linker's; of no size where there is none, or where it
-	 * makes no difference. */
+	/* The etch segment. The linker's sections may lie in it before offset `first`. Its size is 0 where there is no such
+	 * segment, or where it makes no difference. */
 	struct segment_found ours;
 	bool current;
 };
@@ -54,7 +55,7 @@ static bool is_lsda(const struct elf_section *s)
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && !strncmp(s->name, ".gcc_except_table", 17);
 }
 
-/* From each section to its SHT_RELA sections: linked lists, since there may be thousands of both. */
+/* The SHT_RELA sections of each section, as linked lists, since there may be thousands of both. */
 struct relas {
 	uint32_t *first; /* per section: its first SHT_RELA, or 0 */
 	uint32_t *next;  /* per SHT_RELA: the next one of the same section, or 0 */
@@ -76,7 +77,7 @@ static void relas_find(const struct elf_file *f, struct relas *out)
 	}
 }
 
-/* Applies a section's relocations to its copy. A field whose symbol is undefined, or that the value does not fit,
+/* Applies a section's relocations to its copy. A field whose symbol is undefined, or which the value does not fit,
  * becomes 0: no code has that address. */
 static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const struct relas *relas, struct cfi_part *p,
                          struct error *e)
@@ -188,8 +189,8 @@ static void fde_add(struct cfi_file *c, size_t *capacity, const struct code_spac
 	c->fdes[c->count++] = (struct cfi_fde){fde->start, end, fde->lsda, fde->at, part, fde->cie.signal};
 }
 
-/* Where the linker's .eh_frame_hdr is, by PT_GNU_EH_FRAME; or, where that leads to etch's own, by the section that the
- * linker's has become. False: there is none. */
+/* Finds the linker's .eh_frame_hdr by PT_GNU_EH_FRAME; or, where that leads to etch's own, by the name that etch has
+ * given the linker's section. Returns false if there is none. */
 static bool header_place(const struct elf_file *f, const struct choice *from, uint64_t *addr, uint64_t *size)
 {
 	uint32_t i;
@@ -267,8 +268,8 @@ static int fde_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Sorts the FDEs and makes them disjoint: one is cut where the next starts, since unwinders take the last FDE that
- * starts at or before an address. Of several with the same start, the first is kept. */
+/* Sorts the FDEs and makes them disjoint. An FDE is cut where the next one starts, since unwinders take the last FDE
+ * that starts at or before an address. Of several with the same start, the first is kept. */
 static void fdes_sort(struct cfi_file *c)
 {
 	size_t i, n = 0;

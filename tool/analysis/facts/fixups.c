@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads etch's exception tables from linked files and, by their relocations, from object files. */
+/* Reads etch's exception tables, and the edges of static branches and markers, from linked files and, by their
+ * relocations, from object files. */
 #include "analysis/facts/fixups.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -9,8 +10,8 @@
 
 static const size_t SIZE = sizeof(struct etch_ex);
 
-/* Is the file a Linux kernel or module? Their exception table has the same name and entry size, but other types of
- * entries. */
+/* Is the file a Linux kernel or module? Their exception table has the same name and entry size, but its entries have
+ * other types. */
 static bool is_kernel(const struct elf_file *f)
 {
 	static const char *const names[] = {".modinfo", "__ksymtab", "__bug_table"};
@@ -22,7 +23,7 @@ static bool is_kernel(const struct elf_file *f)
 	return false;
 }
 
-/* Why a section with the name of the table is not etch's, or null. */
+/* Returns why a section with the name of the table is not etch's, or null. */
 static const char *other_format(const struct elf_file *f, const struct elf_section *s)
 {
 	if (is_kernel(f))
@@ -84,7 +85,7 @@ uint8_t fixup_linked(const struct elf_file *f, const struct code_space *space, c
 	return elf_section_at(f, addr) ? PLACE_DATA : PLACE_NONE;
 }
 
-/* Reads one section into out->list and *t. -1 and a message as of fixups_read(). */
+/* Reads one section into out->list and *t. Returns -1 and a message as fixups_read() does. */
 static int table_read(const struct elf_file *f, const struct code_space *space, struct fixups *out,
                       struct fixup_table *t, struct error *e)
 {
@@ -169,7 +170,7 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 
-		/* SHT_NOBITS: in a file of separate debug information. */
+		/* SHT_NOBITS is found in a file of separate debug information. */
 		if (!elf_name_is(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
 			continue;
 		out->tables[out->table_count].section = i;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exception tables (etch/extable.h): instructions that may fault, and the address of the fixup where they continue. For
- * an analysis of code, each is an edge that no jump shows, with the state before the faulting instruction.
+ * Exception tables (etch/extable.h): instructions that may fault, and the address of the fixup at which they continue.
+ * For an analysis of code, each is an edge that no jump shows, with the state before the faulting instruction.
+ *
+ * The same list has the edges that instructions get at run time: static branches and markers (etch/branch_format.h).
+ * Where libetch may put a jump, or a nop in place of a jump, both ways are edges of the flow.
  */
 #ifndef ANALYSIS_FACTS_FIXUPS_H
 #define ANALYSIS_FACTS_FIXUPS_H
@@ -11,9 +14,9 @@
 
 #include "analysis/facts/space.h"
 
-/* What a field of an entry refers to. */
+/* The kinds of places to which a field of an entry can refer. */
 enum fixup_place {
-	PLACE_NONE, /* nothing in this file: dropped by the linker, or (ET_REL) defined elsewhere */
+	PLACE_NONE, /* nothing in this file: the linker has dropped it, or (ET_REL) it is defined elsewhere */
 	PLACE_DATA, /* a loaded section without code */
 	PLACE_CODE,
 };
@@ -30,30 +33,31 @@ struct fixup {
 struct fixup_table {
 	uint32_t section;
 	size_t count;             /* number of entries; 0 if `other_format` */
-	size_t bad;               /* number of malformed entries; libetch rejects a table with any */
-	bool sorted;              /* sorted as libetch's binary search needs it */
-	const char *other_format; /* why the table is not etch's, a phrase for messages; null: it is */
+	size_t bad;               /* number of malformed entries; libetch rejects a table that has any */
+	bool sorted;              /* it is sorted as libetch's binary search needs it */
+	const char *other_format; /* why the table is not etch's, as a phrase for messages; null: it is etch's */
 };
 
 struct fixups {
 	struct fixup_table *tables;
 	uint32_t table_count;
-	struct fixup *list; /* sorted by (insn, table, at); entries with insn not in code first */
+	struct fixup *list; /* sorted by (insn, table, at); entries whose insn is not in code come first */
 	size_t count;
 };
 
-/* Returns 0, or -1 and a message: unreadable relocations, or a size that is no multiple of an entry. */
+/* Reads the exception tables of a file. Returns 0, or -1 and a message: unreadable relocations, or a size that is no
+ * multiple of an entry. */
 int fixups_read(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e);
 void fixups_free(struct fixups *x);
 
 /*
- * ET_REL: what the field at `offset` refers to by its relocation, of n sorted ones; *addr: address of the code space,
- * or offset in its section.
+ * ET_REL: returns what the field at `offset` refers to by its relocation, which is one of n sorted ones. *addr becomes
+ * an address of the code space, or an offset in its section.
  */
 uint8_t fixup_relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r, long n,
                         uint64_t offset, uint64_t *addr);
-/* Linked files: what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty entry are
- * 0, so refer to themselves. */
+/* Linked files: returns what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty
+ * entry are 0, so they refer to themselves. */
 uint8_t fixup_linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
                      uint64_t addr);
 /* Sorts the list after entries were added. */
@@ -65,9 +69,9 @@ static inline bool fixup_counts(const struct fixups *x, const struct fixup *e)
 	return e->insn_in == PLACE_CODE && e->to_in == PLACE_CODE && !x->tables[e->table].bad;
 }
 
-/* The entries with insn in [start, end): returns the first, or null; *count: their number. */
+/* Returns the first of the entries with insn in [start, end), or null. *count becomes their number. */
 const struct fixup *fixups_of(const struct fixups *x, uint64_t start, uint64_t end, size_t *count);
-/* The first entry for the instruction at addr in a list from fixups_of(), or null. */
+/* Returns the first entry for the instruction at addr in a list from fixups_of(), or null. */
 const struct fixup *fixup_find(const struct fixup *list, size_t count, uint64_t addr);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Decodes the call-site table of one LSDA; the format is cited in lsda.h. */
+/* Decodes the call-site table of one LSDA. */
 #include "analysis/facts/lsda.h"
 
-/* Opens the section or segment that holds an LSDA, for reads up to its end; *offset: of the LSDA in it. False: the
- * address is in none. */
+/* Opens the section or segment that contains an LSDA, for reads up to its end. *offset becomes the offset of the LSDA
+ * in it. Returns false if the address is in none. */
 static bool lsda_bytes(const struct elf_file *f, const struct cfi_file *c, uint64_t addr, struct etch_cfi *out,
                        uint64_t *offset)
 {
@@ -44,12 +44,12 @@ long lsda_call_sites(const struct elf_file *f, const struct cfi_file *c, size_t 
 	if (!lsda_bytes(f, c, fde->lsda, &bytes, &in.at))
 		return -1;
 	in.end = bytes.size;
-	enc = (uint8_t)etch_cfi_u(&in, 1); /* LPStart: base of landing pads, where not the function's start */
+	enc = (uint8_t)etch_cfi_u(&in, 1); /* LPStart: base of the landing pads, if it is not the function's start */
 	if (enc != ETCH_PE_OMIT)
 		pads = etch_cfi_pointer(&in, enc, fde->start);
 	if (enc != ETCH_PE_OMIT && (enc & ETCH_PE_INDIRECT))
 		return -1;
-	enc = (uint8_t)etch_cfi_u(&in, 1); /* TType: encoding of, and offset to, the type table */
+	enc = (uint8_t)etch_cfi_u(&in, 1); /* TType: encoding of the type table, and offset to it */
 	if (enc != ETCH_PE_OMIT)
 		etch_cfi_uleb(&in);
 	enc = (uint8_t)etch_cfi_u(&in, 1) & 0x0f;
@@ -57,8 +57,8 @@ long lsda_call_sites(const struct elf_file *f, const struct cfi_file *c, size_t 
 	if (in.bad || length > in.end - in.at)
 		return -1;
 	in.end = in.at + length;
-	/* At most one call site per byte of code. A longer table is one that many FDEs share; reading all of it for each
-	 * would take quadratic time. */
+	/* There is at most one call site per byte of code. A longer table is one that many FDEs share; to read all of it
+	 * for each would take quadratic time. */
 	while (in.at < in.end && (uint64_t)n < fde->end - fde->start) {
 		uint64_t start = etch_cfi_pointer(&in, enc, 0);
 		uint64_t size = etch_cfi_pointer(&in, enc, 0);

@@ -8,8 +8,8 @@
 
 #include "analysis/facts/cfi_file.h"
 
-/* A call site [start, end), in addresses of the code space that the callee must check to be code. `pad` 0: no landing
- * pad. */
+/* A call site [start, end), in addresses of the code space; the callback must check whether they are code. `pad` 0:
+ * there is no landing pad. */
 typedef void lsda_call_site_fn(void *ctx, uint64_t start, uint64_t end, uint64_t pad);
 
 /*

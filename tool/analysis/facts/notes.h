@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Notes: what a file says of its own code that the instructions do not show, in the analysis' terms: where control goes
- * on or does not, edges that are no jumps, frames of hand-written code. A profile says which files carry them, and in
- * what sections; the analysis knows only notes.
+ * Notes: what a file says about its own code that the instructions do not show, in the terms of the analysis: where
+ * control continues or does not, edges that are no jumps, frames of hand-written code. A profile says which files carry
+ * such facts, and in what sections; the analysis knows only notes.
  */
 #ifndef ANALYSIS_FACTS_NOTES_H
 #define ANALYSIS_FACTS_NOTES_H
@@ -11,19 +11,19 @@
 
 #include "analysis/facts/space.h"
 
-/* Sorted in this order where several are at one address. */
+/* The kinds of notes. Where several are at one address, they are sorted in this order. */
 enum note_kind {
 	NOTE_UNREACHABLE, /* control does not continue after the instruction that ends at `at` */
-	NOTE_REACHABLE,   /* it does, although that instruction faults (ud2) */
+	NOTE_REACHABLE,   /* control continues there, although that instruction faults (ud2) */
 	NOTE_BRANCH,      /* the jump or nop at `at` is patched at run time: control falls through or goes to `to` */
-	NOTE_EDGE,        /* control also goes from before the instruction at `at` to `to`: the frame is the same */
+	NOTE_EDGE,        /* control also goes from before the instruction at `at` to `to`, where the frame is the same */
 	NOTE_RESUME,      /* code that reaches `at`, the end of a replacement, continues at `to` */
 	NOTE_FRAME,       /* the frame before the instruction at `at` is frames[to], whatever led there */
-	NOTE_RESTORE,     /* the frame at `at` is only what NOTE_EDGEs bring there, whatever else leads there */
+	NOTE_RESTORE,     /* the frame at `at` is only the one that NOTE_EDGEs bring there, whatever else leads there */
 	NOTE_PUSH,        /* the call at `at` is a push of its return address, and a jump */
-	NOTE_INDIRECT,    /* the jump at `at` is one through register `to`, by way of a thunk */
+	NOTE_INDIRECT,    /* the jump at `at` is a jump through register `to`, by way of a thunk */
 	NOTE_IGNORE,      /* no rows from `at` up to `to` */
-	NOTE_ANY,         /* of none: for note_any() */
+	NOTE_ANY,         /* no note has this kind: for note_any() */
 };
 
 struct note {
@@ -31,18 +31,19 @@ struct note {
 	uint8_t kind;    /* enum note_kind */
 };
 
-/* Frames other than those that calls make. In rows, `kind` of the rule; never in a table of etch's. */
+/* Frames other than those that calls make. In rows they are the rule's `kind`; they never occur in a table of
+ * etch's. */
 enum {
-	RULE_REGS = 16,         /* at the CFA lie all registers of what was interrupted: struct pt_regs */
-	RULE_REGS_PARTIAL = 17, /* likewise, only what the CPU has pushed: the frame that iret pops */
-	RULE_SIGNAL = 2,        /* flag of these two: the interrupted code was at that instruction, not after a call */
+	RULE_REGS = 16,         /* all registers of the interrupted code lie at the CFA: struct pt_regs */
+	RULE_REGS_PARTIAL = 17, /* only what the CPU has pushed lies there: the frame that iret pops */
+	RULE_SIGNAL = 2,        /* a flag of these two: the interrupted code was at that instruction, not after a call */
 };
 
 struct note_frame {
 	uint8_t kind;  /* ETCH_RULE_CALL, ETCH_RULE_END, RULE_REGS, RULE_REGS_PARTIAL, these with RULE_SIGNAL */
 	uint8_t reg;   /* base of the CFA: 0 to 15; 16: the CFA is not known */
 	bool deref;    /* the CFA is *reg + off if reg is rsp, else *(reg + off) */
-	bool function; /* as at a function's start; the other fields are not used */
+	bool function; /* the frame is as at a function's start; the other fields are not used */
 	int32_t off;
 };
 #define NOTE_NO_REG 16u
@@ -50,36 +51,36 @@ struct note_frame {
 /* Code that may stand in another's place at run time: [from, from + size) instead of what is at `at`. */
 struct replacement {
 	uint64_t at, end, from, size;
-	uint16_t feature; /* of the processor, that it is for; by the profile's numbers */
+	uint16_t feature; /* the feature of the processor that it is for, by the profile's numbers */
 };
 
 struct notes {
-	struct note *list; /* sorted by (at, kind, to), none twice */
+	struct note *list; /* sorted by (at, kind, to); none occurs twice */
 	size_t count, capacity;
 	struct note_frame *frames;
 	size_t frame_count, frame_capacity;
 	struct replacement *replacements; /* sorted by (at, from) */
 	size_t replacement_count, replacement_capacity;
-	uint64_t *bits; /* hashes of (at, kind), by which most lookups are answered: nothing is there */
-	unsigned shift; /* a hash is so many bits less than 64 */
+	uint64_t *bits; /* hashes of (at, kind), which answer most lookups: nothing is there */
+	unsigned shift; /* a hash has this many bits fewer than 64 */
 };
 
-/* Conventions of a kind of files. */
+/* The conventions of a kind of file. */
 struct profile {
 	const char *name;
 	bool no_red_zone;    /* memory below rsp may change at any instruction */
 	bool functions_only; /* code that no function symbol covers begins only where notes and edges lead */
 	bool switches_stack; /* `mov %rsp,(%reg)` writes to the top of another stack; `mov N(%reg),%rsp` loads the rsp of a
-	                      * thread that this very code has left in the same frame */
+	                        thread that this very code has left in the same frame */
 	bool traps_continue; /* control continues after int3 */
-	/* Functions that do not return, beside those of runtimes_noreturn(). */
+	/* Does a function of this name not return, in addition to those of runtimes_noreturn()? */
 	bool (*noreturn)(const struct profile *p, const char *name);
-	/* Reads the notes. 0, or -1 and a message: malformed. */
+	/* Reads the notes. Returns 0, or -1 and a message if they are malformed. */
 	int (*read)(const struct profile *p, const struct elf_file *f, const struct code_space *space, struct notes *out,
 	            struct error *e);
 };
 
-/* Adds a note; notes_sort() before the list is searched. */
+/* Adds a note. notes_sort() must be called before the list is searched. */
 void notes_add(struct notes *n, enum note_kind kind, uint64_t at, uint64_t to);
 void notes_sort(struct notes *n);
 void notes_free(struct notes *n);
@@ -89,7 +90,7 @@ static inline uint64_t note_hash(const struct notes *n, uint64_t at, enum note_k
 	return (16 * at + (uint64_t)kind) * 0x9e3779b97f4a7c15u >> n->shift;
 }
 const struct note *note_find(const struct notes *n, uint64_t at, enum note_kind kind);
-/* The first note of a kind at an address, or null; the others of that kind follow it. `n` may be null. */
+/* Returns the first note of a kind at an address, or null; the others of that kind follow it. `n` may be null. */
 static inline const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind)
 {
 	uint64_t hash;
@@ -99,7 +100,7 @@ static inline const struct note *note_at(const struct notes *n, uint64_t at, enu
 	hash = note_hash(n, at, kind);
 	return n->bits[hash / 64] >> hash % 64 & 1 ? note_find(n, at, kind) : NULL;
 }
-/* May there be any note at an address? False for most addresses without. */
+/* May there be any note at an address? The answer is false for most addresses without one. */
 static inline bool note_any(const struct notes *n, uint64_t at)
 {
 	uint64_t hash;
@@ -109,7 +110,7 @@ static inline bool note_any(const struct notes *n, uint64_t at)
 	hash = note_hash(n, at, NOTE_ANY);
 	return n->bits[hash / 64] >> hash % 64 & 1;
 }
-/* Is x, one of n's, still a note of this kind at this address? For loops from note_at() on. */
+/* Is x, which is in n's list, still a note of this kind at this address? For loops that begin with note_at(). */
 static inline bool note_is(const struct notes *n, const struct note *x, uint64_t at, enum note_kind kind)
 {
 	return x && x < n->list + n->count && x->at == at && x->kind == kind;

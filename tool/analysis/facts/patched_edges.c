@@ -26,7 +26,8 @@ static void edge_add(struct fixups *out, uint64_t at, uint64_t from, uint64_t to
 		.insn = from, .to = to, .at = at, .table = out->table_count - 1, .insn_in = from_in, .to_in = to_in};
 }
 
-/* Adds the edges of one table: from the site of each entry to its target. 0, or -1 and a message. */
+/* Adds the edges of one table: from the site of each entry to its target, and to the next instruction. Returns 0, or -1
+ * and a message. */
 static int table_add(const struct elf_file *f, const struct code_space *space, uint32_t section, const struct kind *k,
                      struct fixups *out, struct error *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Builds the code space of space.h from section headers, or from program headers where a file has no sections. */
+/* Builds the code space from section headers, or from program headers where a file has no sections. */
 #include "analysis/facts/space.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Address of an object file's first section. Not 0, the value of an unrelocated field. */
+/* The address of an object file's first section. It is not 0, since that is the value of an unrelocated field. */
 #define OBJECT_BASE 0x100000u
 
 static int section_order(const void *a, const void *b)
@@ -48,7 +48,8 @@ void space_build(const struct elf_file *f, struct code_space *out)
 		}
 		out->list[n++] = (struct code_section){i, addr, s->sh.sh_size, s->data};
 	}
-	/* No section with code: take executable segments, but a debug file's, which are of the file that it describes. */
+	/* Without a section of code, executable segments are taken, except those of a debug file, which belong to the file
+	 * that it describes. */
 	for (i = 0; !n && !rel && !elf_is_debug(f) && i < f->phdr_count; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 		const uint8_t *bytes;
@@ -60,7 +61,7 @@ void space_build(const struct elf_file *f, struct code_space *out)
 			out->list[n++] = (struct code_section){0, p->p_vaddr, p->p_filesz, bytes};
 	}
 	sort_if_needed(out->list, n, sizeof(*out->list), section_order);
-	for (i = 0; i < n; i++) /* of overlapping sections, keep the first */
+	for (i = 0; i < n; i++) /* of overlapping sections, the first is kept */
 		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)
 			out->list[out->count++] = out->list[i];
 	out->sections = f->section_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The code space: all code of a file in one address space, so that the analysis treats linked files and object files
- * alike. In linked files these are link-time addresses; in ET_REL, whose sections all begin at 0, the sections are laid
+ * alike. In linked files these are link-time addresses. In ET_REL, whose sections all begin at 0, the sections are laid
  * out one after the other at synthetic addresses.
  */
 #ifndef ANALYSIS_FACTS_SPACE_H
@@ -16,21 +16,22 @@ struct code_section {
 };
 
 struct code_space {
-	struct code_section *list; /* executable sections with contents (or segments, without sections), sorted, disjoint */
+	struct code_section
+		*list; /* executable sections with contents (or segments, if there are no sections), sorted, disjoint */
 	size_t count;
 	uint64_t first, span; /* all of them lie in [first, first + span) */
-	uint32_t *at;         /* per section of the file: index in the list + 1; 0 = not in it */
+	uint32_t *at;         /* per section of the file: index + 1 in the list; 0: it is not in the list */
 	uint32_t sections;    /* number of elements of `at` */
 };
 
-/* space_free() when done. Refers to the file's bytes. */
+/* Builds the code space, to be freed by space_free(). It refers to the file's bytes. */
 void space_build(const struct elf_file *f, struct code_space *out);
 void space_free(struct code_space *s);
-/* May an address lie in the space? Most numbers that are no addresses of code do not. */
+/* May an address lie in the space? Most numbers that are no addresses of code are outside. */
 static inline bool space_may_hold(const struct code_space *s, uint64_t addr) { return addr - s->first < s->span; }
-/* The section that holds an address, or null. */
+/* Returns the section that contains an address, or null. */
 const struct code_section *space_at(const struct code_space *s, uint64_t addr);
-/* The element for section number `section` of the file, or null. */
+/* Returns the element for section number `section` of the file, or null. */
 const struct code_section *space_of(const struct code_space *s, uint32_t section);
 
 #endif
