@@ -80,30 +80,51 @@ uint64_t insn_form_key(const uint8_t *bytes, size_t avail)
 
 static uint64_t agreed[AGREED];
 
+/* Returns the number of legacy prefixes at the start, at most 3. */
+static size_t prefix_bytes(const uint8_t *b, size_t avail)
+{
+	size_t n = 0;
+
+	while (n < avail && n < 3)
+		switch (b[n]) {
+		case 0x66:
+		case 0xf2:
+		case 0xf3:
+		case 0x2e:
+		case 0x3e:
+		case 0x64:
+		case 0x65:
+		case 0xf0:
+		case 0x67: n++; break;
+		default: return n;
+		}
+	return n;
+}
+
+/* Returns the number of bytes of an opcode, with its escape bytes, or with the VEX or EVEX prefix in front of it. */
+static size_t opcode_bytes(const uint8_t *b)
+{
+	switch (b[0]) {
+	case 0xc5: return 3; /* VEX, with one byte of payload */
+	case 0xc4: return 4;
+	case 0x62: return 5; /* EVEX */
+	case 0x0f: return b[1] == 0x38 || b[1] == 0x3a ? 3 : 2;
+	default: return 1;
+	}
+}
+
 /* Returns a hash of all bytes up to the SIB byte, which determine the form. The hash of an opcode without ModRM
  * includes the next byte. Returns 0 if there are too few bytes or too many prefixes. */
 static uint64_t head_key(const uint8_t *b, size_t avail)
 {
 	uint64_t h = 0;
-	size_t at = 0, i;
+	size_t at = prefix_bytes(b, avail), i;
 
-	while (at < avail && at < 3 &&
-	       (b[at] == 0x66 || b[at] == 0xf2 || b[at] == 0xf3 || b[at] == 0x2e || b[at] == 0x3e || b[at] == 0x64 ||
-	        b[at] == 0x65 || b[at] == 0xf0 || b[at] == 0x67))
-		at++;
 	if (at < avail && (b[at] & 0xf0) == 0x40)
 		at++;
 	if (at + 8 > avail)
 		return 0;
-	if (b[at] == 0xc5) /* VEX and EVEX: the payload bytes */
-		at += 2;
-	else if (b[at] == 0xc4)
-		at += 3;
-	else if (b[at] == 0x62)
-		at += 4;
-	else if (b[at] == 0x0f)
-		at += b[at + 1] == 0x38 || b[at + 1] == 0x3a ? 2 : 1;
-	at++; /* the opcode */
+	at += opcode_bytes(b + at);
 	at += at < avail && b[at] < 0xc0 && (b[at] & 7) == 4 ? 2 : 1;
 	if (at > avail)
 		return 0;
@@ -182,26 +203,45 @@ static const char *memory_differs(const ZydisDecodedInstruction *z, const ZydisD
 	return NULL;
 }
 
+/* Is it a branch that Capstone puts into no group of jumps, calls or returns? */
+static bool has_no_group(const ZydisDecodedInstruction *z, const cs_insn *c)
+{
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_XBEGIN:
+	case ZYDIS_MNEMONIC_XEND:
+	case ZYDIS_MNEMONIC_XABORT:
+	case ZYDIS_MNEMONIC_LOOP:
+	case ZYDIS_MNEMONIC_LOOPE:
+	case ZYDIS_MNEMONIC_LOOPNE: return true;
+	default:
+		return !strncmp(c->mnemonic, "iret", 4) || !strncmp(c->mnemonic, "sysret", 6) ||
+		       !strncmp(c->mnemonic, "sysexit", 7);
+	}
+}
+
+/* Does Capstone find the same target of a direct jump or call? */
+static bool same_target(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, uint64_t addr,
+                        const cs_insn *c)
+{
+	const cs_x86 *x = &c->detail->x86;
+	ZyanU64 target;
+
+	return x->op_count == 1 && x->operands[0].type == X86_OP_IMM &&
+	       ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(z, op, addr, &target)) && (ZyanU64)x->operands[0].imm == target;
+}
+
 static const char *branch_differs(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr,
                                   const cs_insn *c)
 {
 	bool jump = z->meta.category == ZYDIS_CATEGORY_COND_BR || z->meta.category == ZYDIS_CATEGORY_UNCOND_BR;
 	bool call = z->meta.category == ZYDIS_CATEGORY_CALL, ret = z->meta.category == ZYDIS_CATEGORY_RET;
-	bool iret =
-		!strncmp(c->mnemonic, "iret", 4) || !strncmp(c->mnemonic, "sysret", 6) || !strncmp(c->mnemonic, "sysexit", 7);
-	ZyanU64 target;
 
-	/* Capstone puts transactions and loop into no group of jumps. */
-	if (z->mnemonic == ZYDIS_MNEMONIC_XBEGIN || z->mnemonic == ZYDIS_MNEMONIC_XEND ||
-	    z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_LOOP ||
-	    z->mnemonic == ZYDIS_MNEMONIC_LOOPE || z->mnemonic == ZYDIS_MNEMONIC_LOOPNE || iret)
+	if (has_no_group(z, c))
 		return NULL;
 	if (jump != in_group(c, X86_GRP_JUMP) || call != in_group(c, X86_GRP_CALL) || ret != in_group(c, X86_GRP_RET))
 		return "whether it is a jump, a call or a return";
 	if ((jump || call) && ops[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && ops[0].imm.is_relative &&
-	    (c->detail->x86.op_count != 1 || c->detail->x86.operands[0].type != X86_OP_IMM ||
-	     !ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(z, &ops[0], addr, &target)) ||
-	     (ZyanU64)c->detail->x86.operands[0].imm != target))
+	    !same_target(z, &ops[0], addr, c))
 		return "its branch target";
 	return NULL;
 }

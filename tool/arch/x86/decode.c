@@ -54,37 +54,46 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	}
 }
 
+/* Returns one of two moves, by the source of an instruction: register `from`, unless INSN_NO_REG, or memory. */
+static uint8_t move_by(const ZydisDecodedOperand *source, unsigned from, enum insn_move if_register,
+                       enum insn_move if_memory)
+{
+	if (from != INSN_NO_REG)
+		return (uint8_t)if_register;
+	return (uint8_t)(source->type == ZYDIS_OPERAND_TYPE_MEMORY ? if_memory : MOVE_NONE);
+}
+
 static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
 {
 	const ZydisDecodedOperand *a = &ops[0], *b = &ops[1];
+	unsigned from;
 
 	if (z->operand_count_visible < 2 || a->type != ZYDIS_OPERAND_TYPE_REGISTER)
 		return;
 	out->dst = (uint8_t)zydis_gpr(a->reg.value);
 	if (out->dst == INSN_NO_REG)
 		return;
-	if (z->mnemonic == ZYDIS_MNEMONIC_MOV && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    zydis_gpr(b->reg.value) != INSN_NO_REG) {
-		out->move = MOVE_COPY;
-		out->src = (uint8_t)zydis_gpr(b->reg.value);
-	} else if (z->mnemonic == ZYDIS_MNEMONIC_MOV && b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && a->size >= 32) {
+	if (z->mnemonic == ZYDIS_MNEMONIC_MOV && b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && a->size >= 32)
 		out->move = MOVE_IMM;
-	} else if (z->mnemonic == ZYDIS_MNEMONIC_MOV && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-		out->move = MOVE_LOAD;
-	} else if (z->mnemonic == ZYDIS_MNEMONIC_LEA && a->size == 64) {
-		out->move = MOVE_ADDRESS;
-	} else if (z->mnemonic == ZYDIS_MNEMONIC_ADD && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-		out->move = MOVE_SUM_LOAD;
-	} else if (z->mnemonic == ZYDIS_MNEMONIC_ADD && a->size == 64 && b->type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	           zydis_gpr(b->reg.value) != INSN_NO_REG) {
-		out->move = MOVE_SUM;
-		out->src = (uint8_t)zydis_gpr(b->reg.value);
-	} else if ((z->mnemonic == ZYDIS_MNEMONIC_ADD || z->mnemonic == ZYDIS_MNEMONIC_SUB) && a->size == 64 &&
-	           b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE) {
-		out->move = MOVE_ADD;
-		if (z->mnemonic == ZYDIS_MNEMONIC_SUB)
-			out->imm = -out->imm;
+	if (out->move || a->size != 64)
+		return;
+	from = b->type == ZYDIS_OPERAND_TYPE_REGISTER ? zydis_gpr(b->reg.value) : INSN_NO_REG;
+	switch (z->mnemonic) {
+	case ZYDIS_MNEMONIC_MOV: out->move = move_by(b, from, MOVE_COPY, MOVE_LOAD); break;
+	case ZYDIS_MNEMONIC_LEA: out->move = MOVE_ADDRESS; break;
+	case ZYDIS_MNEMONIC_ADD:
+	case ZYDIS_MNEMONIC_SUB:
+		if (b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE)
+			out->move = MOVE_ADD;
+		else if (z->mnemonic == ZYDIS_MNEMONIC_ADD)
+			out->move = move_by(b, from, MOVE_SUM, MOVE_SUM_LOAD);
+		break;
+	default: break;
 	}
+	if (out->move == MOVE_COPY || out->move == MOVE_SUM)
+		out->src = (uint8_t)from;
+	if (out->move == MOVE_ADD && z->mnemonic == ZYDIS_MNEMONIC_SUB)
+		out->imm = -out->imm;
 }
 
 /* Sets the memory operand, and the masks of the registers that are read and written. */
@@ -118,6 +127,45 @@ static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpe
 	}
 }
 
+/* Does an instruction order memory, or may what it calls change memory? */
+static bool is_barrier(const ZydisDecodedInstruction *z, const struct insn *out)
+{
+	return zydis_enters_kernel(z) || (z->attributes & ZYDIS_ATTRIB_HAS_LOCK) || z->mnemonic == ZYDIS_MNEMONIC_MFENCE ||
+	       (z->mnemonic == ZYDIS_MNEMONIC_XCHG && out->mem != MEM_NONE);
+}
+
+/* Is it xor %r,%r or sub %r,%r, whose result depends on no input? */
+static bool is_zeroing(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
+{
+	return (z->mnemonic == ZYDIS_MNEMONIC_XOR || z->mnemonic == ZYDIS_MNEMONIC_SUB) &&
+	       ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32;
+}
+
+/* Does it change the bit of memory that a register numbers? That bit may be anywhere. */
+static bool changes_any_bit(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, const struct insn *out)
+{
+	return out->mem == MEM_UPDATE && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       (z->mnemonic == ZYDIS_MNEMONIC_BTS || z->mnemonic == ZYDIS_MNEMONIC_BTR ||
+	        z->mnemonic == ZYDIS_MNEMONIC_BTC);
+}
+
+/* Does an instruction copy what it reads, or take an address? */
+static bool is_copy(const ZydisDecodedInstruction *z)
+{
+	return z->mnemonic == ZYDIS_MNEMONIC_MOV || z->mnemonic == ZYDIS_MNEMONIC_PUSH ||
+	       z->mnemonic == ZYDIS_MNEMONIC_LEA || (unsigned)z->mnemonic == NEWER_PUSH2;
+}
+
+/* Is it a lea with a DS prefix, or a mov from the GOT with one, which linkers relax to lea or to a mov of an immediate?
+ */
+static bool is_marked(const uint8_t *bytes, const struct insn *out)
+{
+	return bytes[0] == 0x3e && out->len >= 4 && (bytes[1] & 0xf8) == 0x48 &&
+	       (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
+	        (bytes[2] == 0xc7 && out->move == MOVE_IMM));
+}
+
 bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn *out)
 {
 	ZydisDecodedInstruction z;
@@ -128,8 +176,7 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 		return false;
 	memset(out, 0, sizeof(*out));
 	out->newer = newer;
-	out->copies = newer && (z.mnemonic == ZYDIS_MNEMONIC_MOV || z.mnemonic == ZYDIS_MNEMONIC_PUSH ||
-	                        z.mnemonic == ZYDIS_MNEMONIC_LEA || (unsigned)z.mnemonic == NEWER_PUSH2);
+	out->copies = newer && is_copy(&z);
 	out->addr = addr;
 	out->len = z.length;
 	out->callee = -1;
@@ -140,36 +187,24 @@ bool insn_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn 
 		out->imm_len = z.raw.imm[0].size / 8;
 	}
 	operands_set(&z, ops, out);
-	if (z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT)
+	if (zydis_enters_kernel(&z))
 		out->reads |= insn_syscall_arguments();
-	out->barrier = z.meta.category == ZYDIS_CATEGORY_SYSCALL || z.meta.category == ZYDIS_CATEGORY_INTERRUPT ||
-	               (z.attributes & ZYDIS_ATTRIB_HAS_LOCK) || z.mnemonic == ZYDIS_MNEMONIC_MFENCE ||
-	               (z.mnemonic == ZYDIS_MNEMONIC_XCHG && out->mem != MEM_NONE);
-	/* xor %r,%r and sub %r,%r depend on no input. */
-	if ((z.mnemonic == ZYDIS_MNEMONIC_XOR || z.mnemonic == ZYDIS_MNEMONIC_SUB) &&
-	    ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32)
+	out->barrier = is_barrier(&z, out);
+	if (is_zeroing(&z, ops))
 		out->reads = 0;
-	/* If a register numbers the bit, the bit may be anywhere. */
-	if (out->mem == MEM_UPDATE && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    (z.mnemonic == ZYDIS_MNEMONIC_BTS || z.mnemonic == ZYDIS_MNEMONIC_BTR || z.mnemonic == ZYDIS_MNEMONIC_BTC))
+	if (changes_any_bit(&z, ops, out))
 		out->mem_size = 0;
 	flow_set(&z, ops, out);
 	move_set(&z, ops, out);
 	zydis_flags(&z, ops, out);
 	out->stack_odd = (out->writes & 1u << 4) && !zydis_stack_even(&z, ops);
-	out->padding = z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_INT3 ||
-	               z.meta.category == ZYDIS_CATEGORY_WIDENOP;
+	out->padding = zydis_is_padding(&z);
 	if (out->padding) { /* the operands of a nop are neither read nor written */
 		out->reads = out->writes = 0;
 		out->mem = MEM_NONE;
 		out->move = MOVE_NONE;
 	}
-	/* This is a lea with a DS prefix, or a mov from the GOT with one, which linkers relax to lea or to a mov of an
-	 * immediate. */
-	out->no_escape = bytes[0] == 0x3e && z.length >= 4 && (bytes[1] & 0xf8) == 0x48 &&
-	                 (bytes[2] == 0x8d || (bytes[2] == 0x8b && out->base == INSN_PC_REG) ||
-	                  (bytes[2] == 0xc7 && out->move == MOVE_IMM));
+	out->no_escape = is_marked(bytes, out);
 	return true;
 }
 

@@ -85,7 +85,7 @@ static inline uint64_t key_of(const uint8_t *p, unsigned head)
 
 #define REST offsetof(struct step, writes) /* offset in struct step of the members that encoding.rest holds */
 _Static_assert(sizeof(struct step) - REST == sizeof(((struct encoding *)0)->rest),
-               "struct encoding has what is behind step.number");
+               "struct encoding contains what follows step.number");
 
 #define LEN_IN_REST  (offsetof(struct step, len) - REST)
 #define FLOW_IN_REST (offsetof(struct step, flow) - REST)
@@ -280,10 +280,10 @@ static int imm_of(const struct form *f, const struct raw *raw, const struct step
 
 	if (s->padding)
 		return IMM_CONSTANT;
-	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL)
+	if (flow_is_direct(s->flow))
 		return field && f->imm_signed ? IMM_RELATIVE : -1;
 	if (f->done)
-		return s->flow == FLOW_JUMP_IND || s->flow == FLOW_CALL_IND ? other : IMM_CONSTANT;
+		return flow_is_indirect(s->flow) ? other : IMM_CONSTANT;
 	switch (s->op) {
 	case STEP_PUSH:
 	case STEP_POP: return IMM_CONSTANT;
@@ -291,17 +291,24 @@ static int imm_of(const struct form *f, const struct raw *raw, const struct step
 		if (f->shape == SHAPE_XOR)
 			return IMM_CONSTANT;
 		if (f->op[0].size == 32)
-			return field && f->imm_size == 4 ? IMM_UNSIGNED : -1;
-		return field ? number : -1;
-	case STEP_ADD: return field && f->imm_signed ? (f->shape == SHAPE_SUB ? IMM_NEGATED : IMM_SIGNED) : -1;
-	case STEP_LIMIT: return field ? number : -1;
+			number = f->imm_size == 4 ? IMM_UNSIGNED : -1;
+		break;
+	case STEP_ADD:
+		if (!f->imm_signed)
+			return -1;
+		number = f->shape == SHAPE_SUB ? IMM_NEGATED : IMM_SIGNED;
+		break;
+	case STEP_LIMIT: break;
 	case STEP_NONE:
 	case STEP_STORE:
-		if (raw->imm32)
-			return field && other == IMM_CONSTANT ? number : -1;
-		return other;
+		if (!raw->imm32)
+			return other;
+		if (other != IMM_CONSTANT)
+			return -1;
+		break;
 	default: return other;
 	}
+	return field ? number : -1; /* step.imm is the immediate */
 }
 
 void encoding_add(struct encodings *all, const uint8_t *bytes, const struct form *f, const struct raw *raw,

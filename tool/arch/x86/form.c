@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RAX 0u
-#define RCX 1u
 #define RSP 4u
-#define R11 11u
 
 /* Returns the number of the general-purpose register in a field. Without REX, fields 4-7 of byte operands are ah ch dh
  * bh. */
@@ -39,21 +36,20 @@ static void form_memory(struct form *f, const ZydisDecodedOperand *op)
 	f->memory = true;
 	f->follow = op->mem.segment != ZYDIS_REGISTER_FS && op->mem.segment != ZYDIS_REGISTER_GS &&
 	            (op->mem.index == ZYDIS_REGISTER_NONE || zydis_gpr(op->mem.index) != INSN_NO_REG);
-	if (op->mem.type == ZYDIS_MEMOP_TYPE_MEM && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
-		f->stored = op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
+	if (full_stored(op))
+		f->stored = full_stored(op);
 }
 
 bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct form *f)
 {
 	struct step flow = {.a = INSN_NO_REG};
 	unsigned i, r, n = 0;
-	bool calls;
 
 	memset(f, 0, sizeof(*f));
 	f->mnemonic = (uint16_t)z->mnemonic;
 	f->op[0].reg = f->op[1].reg = INSN_NO_REG;
 	f->base.a = f->base.b = f->base.index = INSN_NO_REG;
-	if (full_is_padding(z)) {
+	if (zydis_is_padding(z)) {
 		f->base.padding = f->done = true;
 		f->base.flow = z->mnemonic == ZYDIS_MNEMONIC_INT3 ? FLOW_STOP : FLOW_NEXT;
 		return true;
@@ -64,13 +60,9 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	f->base.cond = flow.cond;
 	f->base.writes = flow.writes;
 	f->base.direction = full_direction(z->mnemonic);
-	/* The kernel returns its result in rax, and syscall changes rcx and r11 (psABI A.2.1). */
-	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
-		f->base.writes |= 1u << RAX | 1u << RCX | 1u << R11;
+	f->base.writes |= full_kernel_writes(z);
 	f->done = flow.flow != FLOW_NEXT || flow.op == STEP_HALT || full_syscall(z->mnemonic, &f->base);
-	f->flags =
-		z->cpu_flags && (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 | z->cpu_flags->undefined);
-	calls = flow.flow == FLOW_CALL || flow.flow == FLOW_CALL_IND || flow.flow == FLOW_RETURN;
+	f->flags = full_writes_flags(z);
 	for (i = 0; i < z->operand_count; i++) {
 		const ZydisDecodedOperand *op = &ops[i];
 		bool explicit = i < z->operand_count_visible && i < 2;
@@ -87,9 +79,9 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 			if (explicit) {
 				f->op[i].reg = (uint8_t)r;
 				f->op[i].field = (uint8_t)field_of(op->encoding);
-				f->op[i].high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
+				f->op[i].high = zydis_is_high_byte(op->reg.value);
 			}
-			if (!(op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) || (calls && r == RSP))
+			if (!(op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) || (full_calls(flow.flow) && r == RSP))
 				continue;
 			if (!field_of(op->encoding)) {
 				f->base.writes |= (uint16_t)(1u << r);
@@ -114,7 +106,7 @@ static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *o
 	out->disp = z->disp;
 	if ((rm & 7) == 5 && z->mod == 0) {
 		out->b = INSN_PC_REG;
-		if (out->flow == FLOW_NEXT || out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND)
+		if (out->flow == FLOW_NEXT || flow_is_indirect(out->flow))
 			out->imm = (int64_t)(addr + z->len + (uint64_t)(int64_t)z->disp);
 	} else if ((rm & 7) == 4) {
 		if (!((z->base & 7) == 5 && z->mod == 0))
@@ -150,9 +142,9 @@ void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct
 	if (f->memory && f->follow)
 		memory_raw(z, addr, out);
 	if (f->done) {
-		if (out->flow == FLOW_JUMP || out->flow == FLOW_BRANCH || out->flow == FLOW_CALL) {
+		if (flow_is_direct(out->flow)) {
 			out->imm = (int64_t)(addr + z->len + (uint64_t)z->imm);
-		} else if (out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND) {
+		} else if (flow_is_indirect(out->flow)) {
 			operand_fill(&f->op[0], z, &ops[0]);
 			out->a = ops[0].reg;
 			out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
@@ -166,11 +158,7 @@ void form_apply(const struct form *f, const struct raw *z, uint64_t addr, struct
 		operand_fill(&f->op[1], z, &ops[1]);
 		shape_apply((enum shape)f->shape, ops, z, out);
 	}
-	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT || f->flags;
-	if (out->op == STEP_NONE && out->size)
-		out->op = STEP_STORE; /* of an unknown value: a is INSN_NO_REG */
-	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->imm32 && !out->imm)
-		out->imm = z->imm; /* a 32-bit immediate may be an address */
+	full_complete(out, f->flags, z->imm32, z->imm);
 }
 
 struct form *form_find(const struct forms *all, uint32_t key, unsigned *slot)

@@ -24,6 +24,15 @@ enum insn_flow {
 	FLOW_STOP, /* hlt, ud2, int3: execution does not continue */
 };
 
+/* Does an instruction jump, branch or call to an address that it contains? */
+static inline bool flow_is_direct(unsigned flow)
+{
+	return flow == FLOW_JUMP || flow == FLOW_BRANCH || flow == FLOW_CALL;
+}
+
+/* Does an instruction jump to or call a computed address? */
+static inline bool flow_is_indirect(unsigned flow) { return flow == FLOW_JUMP_IND || flow == FLOW_CALL_IND; }
+
 /* How the explicit memory operand is used. */
 enum insn_mem {
 	MEM_NONE,

@@ -64,14 +64,31 @@ static unsigned rex_of(const struct newer *n, bool w)
  * xsave and its relatives. */
 static bool rex2_has_not(bool map1, unsigned opcode, unsigned modrm)
 {
-	unsigned row = opcode >> 4, reg = modrm >> 3 & 7;
+	unsigned rows = map1 ? 1u << 3 | 1u << 8 : 1u << 4 | 1u << 7 | 1u << 0xa | 1u << 0xe, reg = modrm >> 3 & 7;
 
+	if (rows >> (opcode >> 4) & 1)
+		return true;
 	if (map1)
-		return row == 3 || row == 8 || (opcode == 0xae && modrm < 0xc0 && reg >= 4 && reg <= 6) ||
-		       (opcode == 0xc7 && modrm < 0xc0 && reg >= 3 && reg <= 5);
-	return row == 4 || row == 7 || row == 0xa || row == 0xe || opcode == 0x0f || opcode == 0x26 || opcode == 0x2e ||
-	       opcode == 0x36 || opcode == 0x3e || opcode == EVEX || (opcode >= 0x64 && opcode <= 0x67) || opcode == VEX3 ||
-	       opcode == VEX2 || opcode == REX2 || opcode == 0xf0 || opcode == 0xf2 || opcode == 0xf3;
+		return modrm < 0xc0 && ((opcode == 0xae && reg >= 4 && reg <= 6) || (opcode == 0xc7 && reg >= 3 && reg <= 5));
+	switch (opcode) {
+	case 0x0f:
+	case 0x26:
+	case 0x2e:
+	case 0x36:
+	case 0x3e:
+	case 0x64:
+	case 0x65:
+	case 0x66:
+	case 0x67:
+	case EVEX:
+	case VEX3:
+	case VEX2:
+	case REX2:
+	case 0xf0:
+	case 0xf2:
+	case 0xf3: return true;
+	default: return false;
+	}
 }
 
 static bool rex2_read(const uint8_t *b, size_t avail, unsigned at, struct newer *n)
@@ -245,9 +262,18 @@ static const struct promoted *promoted_find(const struct evex *e)
 	return NULL;
 }
 
+/* Is it push2 or pop2? */
+static bool is_pair(const struct evex *e)
+{
+	unsigned reg = e->modrm >> 3 & 7;
+
+	return e->modrm >> 6 == MOD_REGISTER && ((e->opcode == 0xff && reg == 6) || (e->opcode == 0x8f && !reg));
+}
+
 /* Reads push2 and pop2. xchg of two registers stands in for them. */
 static bool pair_read(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n)
 {
+	static const char *const names[2][2] = {{"pop2", "pop2p"}, {"push2", "push2p"}}; /* by `push` and W */
 	unsigned rm = (e->modrm & 7) | (e->low & HIGH_BASE ? 8 : 0) | (e->high & HIGH_BASE ? 16 : 0);
 	bool push = e->opcode == 0xff;
 
@@ -257,7 +283,7 @@ static bool pair_read(const uint8_t *b, size_t avail, unsigned at, const struct 
 	n->high &= ~(unsigned)HIGH_REG;
 	n->low &= ~(unsigned)HIGH_REG;
 	n->mnemonic = push ? NEWER_PUSH2 : NEWER_POP2;
-	n->name = push ? e->w ? "push2p" : "push2" : e->w ? "pop2p" : "pop2";
+	n->name = names[push][e->w];
 	n->destination = true;
 	n->no_reads = !push;
 	add(n, rex_of(n, true));
@@ -313,15 +339,15 @@ static bool promoted_bits(const struct evex *e, const struct promoted *p, struct
 
 static bool promoted_read(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n)
 {
-	unsigned reg = e->modrm >> 3 & 7, mod = e->modrm >> 6, opcode, map;
 	const struct promoted *p;
+	unsigned opcode, map;
 
 	n->high = e->high;
 	n->low = e->low;
 	n->vvvv = e->vvvv;
-	if (e->top || any_of(b, at, "\x66\xf0\xf2\xf3") || (mod == MOD_REGISTER && (e->high & HIGH_INDEX)))
+	if (e->top || any_of(b, at, "\x66\xf0\xf2\xf3") || (e->modrm >> 6 == MOD_REGISTER && (e->high & HIGH_INDEX)))
 		return false;
-	if (mod == MOD_REGISTER && ((e->opcode == 0xff && reg == 6) || (e->opcode == 0x8f && !reg)))
+	if (is_pair(e))
 		return !(e->mask & 3) && pair_read(b, avail, at, e, n);
 	p = promoted_find(e);
 	if (!p)
@@ -443,7 +469,11 @@ static const struct row {
 /* Returns the mandatory prefix among legacy prefixes: f2 and f3 take precedence over 66. */
 static unsigned mandatory_of(const uint8_t *b, unsigned at)
 {
-	return any_of(b, at, "\xf2") ? PP_F2 : any_of(b, at, "\xf3") ? PP_F3 : any_of(b, at, "\x66") ? PP_66 : PP_NONE;
+	if (any_of(b, at, "\xf2"))
+		return PP_F2;
+	if (any_of(b, at, "\xf3"))
+		return PP_F3;
+	return any_of(b, at, "\x66") ? PP_66 : PP_NONE;
 }
 
 /* The fields of a VEX prefix and its opcode, or of a legacy instruction and its mandatory prefix. */
@@ -453,29 +483,35 @@ struct encoded {
 	unsigned after; /* offset after the opcode */
 };
 
+/* Has an instruction the opcode of a row? */
+static bool has_opcode(const struct encoded *c, const struct row *r)
+{
+	return r->space == c->space && r->map == c->map && c->opcode >= r->first && c->opcode <= r->last &&
+	       (r->pp == c->pp || ((r->flags & PREFIXED) && c->pp == PP_66));
+}
+
+/* Has an instruction the operands that its row demands? */
+static bool has_operands(const struct encoded *c, const struct row *r)
+{
+	if (!(r->operand & (c->modrm < 0xc0 ? MEMORY : REGISTER)) || (r->w != 2 && r->w != c->w))
+		return false;
+	if (c->space == VEX && !(r->flags & ANY_L) && r->l != c->l)
+		return false;
+	if ((r->flags & NO_VVVV) && c->vvvv)
+		return false;
+	if ((r->flags & BY_REGS) && (r->operand == BOTH ? c->modrm & 0x38 : c->modrm) != r->modrm)
+		return false;
+	return r->as_opcode != 0x4b || (c->modrm & 7) == 4; /* tileloadd and its relatives have a SIB byte */
+}
+
+/* Returns the row of an instruction, or null if there is none. */
 static const struct row *row_find(const struct encoded *c)
 {
-	unsigned operand = c->modrm < 0xc0 ? MEMORY : REGISTER, i;
+	unsigned i;
 
-	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const struct row *r = &rows[i];
-
-		if (r->space != c->space || r->map != c->map || c->opcode < r->first || c->opcode > r->last ||
-		    !(r->operand & operand) || (r->w != 2 && r->w != c->w))
-			continue;
-		if (r->pp != c->pp && !((r->flags & PREFIXED) && c->pp == PP_66))
-			continue;
-		if (c->space == VEX && !(r->flags & ANY_L) && r->l != c->l)
-			continue;
-		if ((r->flags & NO_VVVV) && c->vvvv)
-			continue;
-		if ((r->flags & BY_REGS) && (r->operand == BOTH ? c->modrm & 0x38 : c->modrm) != r->modrm)
-			continue;
-		/* tileloadd and its relatives have a SIB byte */
-		if (r->as_opcode == 0x4b && (c->modrm & 7) != 4)
-			continue;
-		return r;
-	}
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (has_opcode(c, &rows[i]) && has_operands(c, &rows[i]))
+			return &rows[i];
 	return NULL;
 }
 
@@ -508,13 +544,14 @@ static void add_vex(struct newer *n, const struct encoded *c)
  * stands in for them. */
 static bool msr_read(const uint8_t *b, size_t avail, const struct encoded *c, struct newer *n)
 {
+	static const char *const names[2][2] = {{"wrmsrns", "rdmsr"}, {"uwrmsr", "urdmsr"}}; /* by user mode and `reads` */
 	bool reads = c->pp == PP_F2;
 
 	if ((c->opcode != 0xf6 && c->opcode != 0xf8) || c->pp < PP_F3 || c->modrm < 0xc0 || (c->modrm & 0x38) || c->w ||
 	    c->l || c->vvvv)
 		return false;
 	n->mnemonic = NEWER_CHANGED | (reads ? ZYDIS_MNEMONIC_MOV : ZYDIS_MNEMONIC_CMP);
-	n->name = c->opcode == 0xf8 ? reads ? "urdmsr" : "uwrmsr" : reads ? "rdmsr" : "wrmsrns";
+	n->name = names[c->opcode == 0xf8][reads];
 	n->no_flags = true;
 	add(n, rex_of(n, true));
 	add(n, reads ? 0xc7 : 0x81);
@@ -568,16 +605,27 @@ static bool vex_read(const uint8_t *b, size_t avail, unsigned at, struct newer *
 	c.opcode = b[p + 2];
 	c.modrm = b[p + 3];
 	c.after = p + 3;
-	n->low = (b[at + 1] & 0x80 ? 0 : HIGH_REG) |
-	         (three ? (b[at + 1] & 0x40 ? 0 : HIGH_INDEX) | (b[at + 1] & 0x20 ? 0 : HIGH_BASE) : 0);
+	n->low = b[at + 1] & 0x80 ? 0 : HIGH_REG;
+	if (three)
+		n->low |= (b[at + 1] & 0x40 ? 0 : HIGH_INDEX) | (b[at + 1] & 0x20 ? 0 : HIGH_BASE);
 	return vex_take(b, avail, at, &c, false, n);
+}
+
+/* Adds the first `count` bytes, which are prefixes: mandatory ones are dropped, the others stay. */
+static void add_prefixes(struct newer *n, const uint8_t *b, unsigned count, const struct row *r)
+{
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		if ((b[i] != 0x66 || (r->flags & PREFIXED)) && b[i] != 0xf2 && b[i] != 0xf3)
+			add(n, b[i]);
 }
 
 static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newer *n)
 {
 	struct encoded c = {.space = LEGACY};
 	const struct row *r;
-	unsigned rex = 0, i, prefixes = at;
+	unsigned rex = 0, prefixes = at;
 	bool wide;
 
 	if ((b[at] & 0xf0) == REX)
@@ -595,9 +643,7 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 	r = row_find(&c);
 	if (!r || any_of(b, prefixes, "\xf0"))
 		return false;
-	for (i = 0; i < prefixes; i++) /* mandatory prefixes are dropped, the others stay */
-		if ((b[i] != 0x66 || (r->flags & PREFIXED)) && b[i] != 0xf2 && b[i] != 0xf3)
-			add(n, b[i]);
+	add_prefixes(n, b, prefixes, r);
 	row_take(r, &c, n);
 	wide = (r->flags & RETURNS) || (r->operand == REGISTER && !(r->flags & BY_REGS)); /* whatever REX.W is */
 	if (rex || wide)
@@ -723,12 +769,12 @@ static ZydisRegister any_register(unsigned size, unsigned number)
 {
 	if (number >= 16)
 		return high_register(size, number);
-	if (size == 8)
-		return (ZydisRegister)(number < 4 ? ZYDIS_REGISTER_AL + number : ZYDIS_REGISTER_SPL + number - 4);
-	return (ZydisRegister)((size == 16   ? ZYDIS_REGISTER_AX
-	                        : size == 32 ? ZYDIS_REGISTER_EAX
-	                                     : ZYDIS_REGISTER_RAX) +
-	                       number);
+	switch (size) {
+	case 8: return (ZydisRegister)(number < 4 ? ZYDIS_REGISTER_AL + number : ZYDIS_REGISTER_SPL + number - 4);
+	case 16: return (ZydisRegister)(ZYDIS_REGISTER_AX + number);
+	case 32: return (ZydisRegister)(ZYDIS_REGISTER_EAX + number);
+	default: return (ZydisRegister)(ZYDIS_REGISTER_RAX + number);
+	}
 }
 
 /* Returns the number of a register that the older encoding gives as r8 to r15, and that a `high` bit makes one of r16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Writes the disassembly of the instructions that newer.c decodes. */
 #include "arch/x86/newer_internal.h"
-#include "arch/x86/step_full.h"
+#include "arch/x86/zydis.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -48,31 +48,37 @@ static void put_number(struct text *t, int64_t n)
 		put(t, n > 9 ? "%#" PRIx64 : "%" PRId64, n);
 }
 
-static void put_memory(struct text *t, const ZydisDecodedOperand *op)
+/* Writes the displacement of an address in Intel syntax: as a term of a sum if other terms are in front of it. */
+static void put_term(struct text *t, bool in_sum, int64_t disp)
+{
+	if (in_sum)
+		put(t, disp < 0 ? " - " : " + ");
+	put_number(t, in_sum && disp < 0 ? (int64_t) - (uint64_t)disp : disp);
+}
+
+/* Writes an address in Intel syntax: [base + index*scale + disp]. */
+static void put_intel(struct text *t, const ZydisDecodedOperand *op, int64_t disp)
 {
 	bool based = op->mem.base != ZYDIS_REGISTER_NONE, indexed = op->mem.index != ZYDIS_REGISTER_NONE;
-	int64_t disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
 
-	if (op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS) {
-		put_register(t, op->mem.segment);
-		put(t, ":");
+	put(t, "[");
+	if (based)
+		put_register(t, op->mem.base);
+	if (indexed) {
+		put(t, based ? " + " : "");
+		put_register(t, op->mem.index);
+		put(t, op->mem.scale > 1 ? "*%u" : "", op->mem.scale);
 	}
-	if (t->intel) {
-		put(t, "[");
-		if (based)
-			put_register(t, op->mem.base);
-		if (indexed) {
-			put(t, based ? " + " : "");
-			put_register(t, op->mem.index);
-			put(t, op->mem.scale > 1 ? "*%u" : "", op->mem.scale);
-		}
-		if (disp || !(based || indexed)) {
-			put(t, based || indexed ? disp < 0 ? " - " : " + " : "");
-			put_number(t, (based || indexed) && disp < 0 ? (int64_t) - (uint64_t)disp : disp);
-		}
-		put(t, "]");
-		return;
-	}
+	if (disp || !(based || indexed))
+		put_term(t, based || indexed, disp);
+	put(t, "]");
+}
+
+/* Writes an address in AT&T syntax: disp(base, index, scale). */
+static void put_att(struct text *t, const ZydisDecodedOperand *op, int64_t disp)
+{
+	bool based = op->mem.base != ZYDIS_REGISTER_NONE, indexed = op->mem.index != ZYDIS_REGISTER_NONE;
+
 	if (disp || !(based || indexed))
 		put_number(t, disp);
 	if (!based && !indexed)
@@ -86,6 +92,20 @@ static void put_memory(struct text *t, const ZydisDecodedOperand *op)
 		put(t, op->mem.scale > 1 ? ", %u" : "", op->mem.scale);
 	}
 	put(t, ")");
+}
+
+static void put_memory(struct text *t, const ZydisDecodedOperand *op)
+{
+	int64_t disp = op->mem.disp.has_displacement ? op->mem.disp.value : 0;
+
+	if (op->mem.segment == ZYDIS_REGISTER_FS || op->mem.segment == ZYDIS_REGISTER_GS) {
+		put_register(t, op->mem.segment);
+		put(t, ":");
+	}
+	if (t->intel)
+		put_intel(t, op, disp);
+	else
+		put_att(t, op, disp);
 }
 
 static void put_operand(struct text *t, const ZydisDecodedOperand *op)
@@ -108,12 +128,18 @@ static const char *condition_of(const char *name, const char **stem)
 {
 	static const char *const others[][2] = {{"z", "e"},   {"nz", "ne"}, {"nb", "ae"},
 	                                        {"nbe", "a"}, {"nl", "ge"}, {"nle", "g"}};
-	size_t i, n = !strncmp(name, "cmov", 4) ? 4 : !strncmp(name, "set", 3) ? 3 : 0;
+	static const char *const stems[] = {"cmov", "set"};
+	size_t i, k;
 
-	*stem = n == 4 ? "cmov" : "set";
-	for (i = 0; n && i < sizeof(others) / sizeof(others[0]); i++)
-		if (!strcmp(name + n, others[i][0]))
-			return others[i][1];
+	for (k = 0; k < sizeof(stems) / sizeof(stems[0]); k++) {
+		size_t n = strlen(stems[k]);
+
+		for (i = 0; !strncmp(name, stems[k], n) && i < sizeof(others) / sizeof(others[0]); i++)
+			if (!strcmp(name + n, others[i][0])) {
+				*stem = stems[k];
+				return others[i][1];
+			}
+	}
 	*stem = "";
 	return name;
 }
@@ -181,7 +207,7 @@ static unsigned operands_shown(const ZydisDecodedInstruction *z, ZydisDecodedOpe
 			*mask = ops[i].reg.value;
 		else
 			ops[n++] = ops[i];
-	return full_is_padding(z) ? 1 : n; /* the second operand of a nop says nothing */
+	return zydis_is_padding(z) ? 1 : n; /* the second operand of a nop says nothing */
 }
 
 bool newer_text(bool intel, const uint8_t *bytes, size_t avail, char *out, size_t out_size)

@@ -24,7 +24,11 @@ size_t padding_after_call(const uint8_t *bytes, size_t avail, uint64_t addr, uns
  * *len becomes the instruction's length, or 0. */
 static bool is_trap(const uint8_t *bytes, size_t avail, size_t *len)
 {
-	*len = avail && bytes[0] == 0xf4 ? 1 : avail > 1 && bytes[0] == 0x0f && bytes[1] == 0x0b ? 2 : 0;
+	*len = 0;
+	if (avail && bytes[0] == 0xf4)
+		*len = 1;
+	else if (avail > 1 && bytes[0] == 0x0f && bytes[1] == 0x0b)
+		*len = 2;
 	return *len != 0;
 }
 

@@ -33,8 +33,8 @@ static enum shape shape_of_mov(const struct operand *a, const struct operand *b)
 	return a->size == 32 && ra && rb ? SHAPE_EXTEND : SHAPE_NONE;
 }
 
-/* Returns one of two shapes, by the kind of the second operand; `first` counts where both conditions hold. */
-static enum shape by_source(bool first, bool second, enum shape if_first, enum shape if_second)
+/* Returns one of two shapes, by the kind of an operand; `first` counts where both conditions hold. */
+static enum shape by_kind(bool first, bool second, enum shape if_first, enum shape if_second)
 {
 	if (first)
 		return if_first;
@@ -44,7 +44,7 @@ static enum shape by_source(bool first, bool second, enum shape if_first, enum s
 enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];
-	bool ra = a->reg != INSN_NO_REG, rb = b->reg != INSN_NO_REG, wide = a->size == 64;
+	bool ra = a->reg != INSN_NO_REG, rb = b->reg != INSN_NO_REG, whole = ra && a->size == 64;
 	bool imm = b->type == ZYDIS_OPERAND_TYPE_IMMEDIATE, memory = b->type == ZYDIS_OPERAND_TYPE_MEMORY;
 
 	switch (mnemonic) {
@@ -60,24 +60,25 @@ enum shape shape_of(unsigned mnemonic, const struct operand *ops)
 	case ZYDIS_MNEMONIC_MOVZX:
 		if (!ra || a->size < 32)
 			return SHAPE_NONE;
-		return by_source(rb, memory, SHAPE_EXTEND_BYTE, SHAPE_FETCH);
-	case ZYDIS_MNEMONIC_MOVSXD: return wide && ra ? by_source(rb, memory, SHAPE_SIGNED, SHAPE_SIGNED_LOAD) : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_LEA: return wide && ra ? SHAPE_LEA : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_ADD: return wide && ra ? by_source(imm, rb, SHAPE_ADD, SHAPE_ADD_REG) : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_SUB: return wide && ra ? by_source(imm, rb, SHAPE_SUB, SHAPE_SUB_REG) : SHAPE_NONE;
-	case ZYDIS_MNEMONIC_AND: return wide && ra && imm ? SHAPE_AND : SHAPE_NONE;
+		return by_kind(rb, memory, SHAPE_EXTEND_BYTE, SHAPE_FETCH);
+	case ZYDIS_MNEMONIC_MOVSXD: return whole ? by_kind(rb, memory, SHAPE_SIGNED, SHAPE_SIGNED_LOAD) : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_LEA: return whole ? SHAPE_LEA : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_ADD: return whole ? by_kind(imm, rb, SHAPE_ADD, SHAPE_ADD_REG) : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_SUB: return whole ? by_kind(imm, rb, SHAPE_SUB, SHAPE_SUB_REG) : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_AND: return whole && imm ? SHAPE_AND : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_XCHG:
-		if (!wide || !rb)
+		if (a->size != 64 || !rb)
 			return SHAPE_NONE;
-		return by_source(ra, a->type == ZYDIS_OPERAND_TYPE_MEMORY, SHAPE_SWAP, SHAPE_EXCHANGE);
+		return by_kind(ra, a->type == ZYDIS_OPERAND_TYPE_MEMORY, SHAPE_SWAP, SHAPE_EXCHANGE);
 	case ZYDIS_MNEMONIC_XOR: return ra && rb && a->size >= 32 ? SHAPE_XOR : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_SAR:
-	case ZYDIS_MNEMONIC_SHR: return ra && wide && imm ? SHAPE_HALVE : SHAPE_NONE;
+	case ZYDIS_MNEMONIC_SHR: return whole && imm ? SHAPE_HALVE : SHAPE_NONE;
 	case ZYDIS_MNEMONIC_CMP:
-		return ra && rb && wide                              ? SHAPE_COMPARE
-		       : ra && imm                                   ? SHAPE_LIMIT
-		       : a->type == ZYDIS_OPERAND_TYPE_MEMORY && imm ? SHAPE_LIMIT_MEMORY
-		                                                     : SHAPE_NONE;
+		if (whole && rb)
+			return SHAPE_COMPARE;
+		if (!imm)
+			return SHAPE_NONE;
+		return by_kind(ra, a->type == ZYDIS_OPERAND_TYPE_MEMORY, SHAPE_LIMIT, SHAPE_LIMIT_MEMORY);
 	default: return SHAPE_NONE;
 	}
 }

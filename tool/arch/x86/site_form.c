@@ -102,6 +102,16 @@ static unsigned compare_form(const ZydisDecodedInstruction *z, const ZydisDecode
 	return z->mnemonic == ZYDIS_MNEMONIC_TEST && constant ? ETCH_FORM_TESTI8 + log : ETCH_FORM_NONE;
 }
 
+/* Returns a number of `bytes` bytes as one of 32 bits, sign-extended. */
+static int32_t extended(int64_t number, unsigned bytes)
+{
+	switch (bytes) {
+	case 1: return (int8_t)number;
+	case 2: return (int16_t)number;
+	default: return (int32_t)number;
+	}
+}
+
 /* Sets the addressing of a site: regs, shape, flags, and the displacement in *more. Returns null, or the reason why an
  * entry cannot express it. */
 static const char *addressing_set(const struct insn *insn, unsigned reg, bool rex, struct etch_imv *out,
@@ -127,9 +137,7 @@ static const char *addressing_set(const struct insn *insn, unsigned reg, bool re
 	out->flags |= ETCH_IMV_MORE;
 	*more = (struct etch_imv_more){.form = ETCH_FORM_MORE};
 	if (flags) {
-		more->imm = insn->imm_len == 1   ? (int8_t)insn->imm
-		            : insn->imm_len == 2 ? (int16_t)insn->imm
-		                                 : (int32_t)insn->imm;
+		more->imm = extended(insn->imm, insn->imm_len);
 		more->shape = insn->imm_len;
 	}
 	if (mode == ETCH_ADDR_DISP) {
@@ -137,6 +145,30 @@ static const char *addressing_set(const struct insn *insn, unsigned reg, bool re
 		more->shape |= (uint8_t)(insn->disp_len << 4);
 	}
 	return NULL;
+}
+
+/* Returns the form of an instruction with the explicit memory operand `mem`, or ETCH_FORM_NONE. *reg becomes the
+ * register that a site names, or 0. */
+static unsigned form_choose(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
+                            const ZydisDecodedOperand *mem, unsigned *reg)
+{
+	const ZydisDecodedOperand *dst = &ops[0];
+	unsigned form;
+
+	*reg = 0;
+	if (z->mnemonic == ZYDIS_MNEMONIC_PUSH)
+		return form_of(z, ops);
+	if (z->mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
+		dst = &ops[1]; /* test is commutative; its encoding has the memory operand first */
+	form = dst == mem ? compare_form(z, ops) : ETCH_FORM_NONE;
+	if (etch_form_is_flags(form)) /* a constant in place of a register */
+		return form;
+	if (!form && (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(dst->reg.value) == INSN_NO_REG))
+		return ETCH_FORM_NONE;
+	*reg = z->raw.modrm.reg | z->raw.rex.R << 3;
+	if (form)
+		return form;
+	return z->mnemonic == ZYDIS_MNEMONIC_TEST ? ETCH_FORM_TEST8 + log_of_width(dst->size) : form_of(z, ops);
 }
 
 /* The reason why no instruction of arch/x86/newer.h is a site that is changed. */
@@ -147,8 +179,8 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 {
 	ZydisDecodedInstruction z;
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
-	const ZydisDecodedOperand *dst, *mem = NULL;
-	unsigned form, i, reg = 0;
+	const ZydisDecodedOperand *mem = NULL;
+	unsigned form, i, reg;
 
 	if (insn->newer)
 		return NOT_CONFIRMED;
@@ -165,19 +197,7 @@ const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct
 		return "multiply of memory by a constant has no immediate form";
 	if (!mem || z.operand_count_visible > 2)
 		return no_form(&z, ops);
-	dst = &ops[0];
-	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
-		dst = &ops[1]; /* test is commutative; its encoding has the memory operand first */
-	form = dst == mem ? compare_form(&z, ops) : ETCH_FORM_NONE;
-	if (!form && z.mnemonic != ZYDIS_MNEMONIC_PUSH &&
-	    (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(dst->reg.value) == INSN_NO_REG))
-		return no_form(&z, ops);
-	if (z.mnemonic != ZYDIS_MNEMONIC_PUSH && !etch_form_is_flags(form))
-		reg = z.raw.modrm.reg | z.raw.rex.R << 3;
-	if (!form)
-		form = form_of(&z, ops);
-	if (z.mnemonic == ZYDIS_MNEMONIC_TEST && !etch_form_is_flags(form))
-		form = ETCH_FORM_TEST8 + log_of_width(dst->size);
+	form = form_choose(&z, ops, mem, &reg);
 	if (!form)
 		return no_form(&z, ops);
 	out->form = (uint8_t)form;

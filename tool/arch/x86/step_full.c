@@ -35,7 +35,7 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 		default: break;
 		}
 	}
-	if ((out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND) && z->operand_count) {
+	if (flow_is_indirect(out->flow) && z->operand_count) {
 		if (ops[0].type == ZYDIS_OPERAND_TYPE_REGISTER)
 			out->a = (uint8_t)zydis_gpr(ops[0].reg.value);
 		out->deref = ops[0].type == ZYDIS_OPERAND_TYPE_MEMORY;
@@ -56,7 +56,7 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	out->disp = (int32_t)(m->mem.disp.has_displacement ? m->mem.disp.value : 0);
 	if (m->mem.base == ZYDIS_REGISTER_RIP) {
 		out->b = INSN_PC_REG;
-		if (out->flow == FLOW_NEXT || out->flow == FLOW_JUMP_IND || out->flow == FLOW_CALL_IND)
+		if (out->flow == FLOW_NEXT || flow_is_indirect(out->flow))
 			out->imm = (int64_t)(addr + z->length + (uint64_t)m->mem.disp.value);
 		return true;
 	}
@@ -87,52 +87,64 @@ bool full_syscall(unsigned mnemonic, struct step *out)
 	return true;
 }
 
-bool full_is_padding(const ZydisDecodedInstruction *z)
+uint16_t full_kernel_writes(const ZydisDecodedInstruction *z)
 {
-	return z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
-	       z->meta.category == ZYDIS_CATEGORY_WIDENOP;
+	return zydis_enters_kernel(z) ? 1u << RAX | 1u << RCX | 1u << R11 : 0;
+}
+
+bool full_writes_flags(const ZydisDecodedInstruction *z)
+{
+	return z->cpu_flags &&
+	       (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 | z->cpu_flags->undefined);
+}
+
+uint8_t full_stored(const ZydisDecodedOperand *op)
+{
+	if (op->mem.type != ZYDIS_MEMOP_TYPE_MEM || !(op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+		return 0;
+	return op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
+}
+
+/* Applies operand i: the mask of written registers, the memory operand, and what the shape needs to know of it. */
+static void operand_apply(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, unsigned i, uint64_t addr,
+                          struct operand explicit_ops[2], struct step *out)
+{
+	struct operand *shown = i < z->operand_count_visible && i < 2 ? &explicit_ops[i] : NULL;
+	unsigned r;
+
+	if (shown)
+		*shown = (struct operand){(uint8_t)op->type, INSN_NO_REG, FIELD_NONE, false, op->size};
+	if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+		if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT && memory_set(z, op, addr, out) && full_stored(op) &&
+		    out->index == INSN_NO_REG && out->b < 16)
+			out->size = full_stored(op);
+	} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
+		r = zydis_gpr(op->reg.value);
+		if (shown) {
+			shown->reg = (uint8_t)r;
+			shown->high = zydis_is_high_byte(op->reg.value);
+		}
+		if (r != INSN_NO_REG && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && !(full_calls(out->flow) && r == RSP))
+			out->writes |= (uint16_t)(1u << r);
+	}
 }
 
 void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out)
 {
 	struct operand explicit_ops[2] = {{.reg = INSN_NO_REG}, {.reg = INSN_NO_REG}};
-	unsigned i, r;
 	struct raw raw;
-	bool calls;
+	unsigned i;
 
-	out->padding = full_is_padding(z);
+	out->padding = zydis_is_padding(z);
 	if (out->padding) {
 		out->flow = z->mnemonic == ZYDIS_MNEMONIC_INT3 ? FLOW_STOP : FLOW_NEXT;
 		return;
 	}
 	full_flow(z, ops, addr, out);
 	out->direction = full_direction(z->mnemonic);
-	calls = out->flow == FLOW_CALL || out->flow == FLOW_CALL_IND || out->flow == FLOW_RETURN;
-	for (i = 0; i < z->operand_count; i++) {
-		const ZydisDecodedOperand *op = &ops[i];
-		bool explicit = i < z->operand_count_visible && i < 2;
-
-		if (explicit)
-			explicit_ops[i] = (struct operand){(uint8_t)op->type, INSN_NO_REG, FIELD_NONE, false, op->size};
-		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
-			if (op->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT || !memory_set(z, op, addr, out))
-				continue;
-			if (op->mem.type == ZYDIS_MEMOP_TYPE_MEM && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) &&
-			    out->index == INSN_NO_REG && out->b < 16)
-				out->size = op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
-		} else if (op->type == ZYDIS_OPERAND_TYPE_REGISTER) {
-			r = zydis_gpr(op->reg.value);
-			if (explicit) {
-				explicit_ops[i].reg = (uint8_t)r;
-				explicit_ops[i].high = op->reg.value >= ZYDIS_REGISTER_AH && op->reg.value <= ZYDIS_REGISTER_BH;
-			}
-			if (r != INSN_NO_REG && (op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && !(calls && r == RSP))
-				out->writes |= (uint16_t)(1u << r);
-		}
-	}
-	/* The kernel returns its result in rax, and syscall changes rcx and r11 (psABI A.2.1). */
-	if (z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT)
-		out->writes |= 1u << RAX | 1u << RCX | 1u << R11;
+	for (i = 0; i < z->operand_count; i++)
+		operand_apply(z, &ops[i], i, addr, explicit_ops, out);
+	out->writes |= full_kernel_writes(z);
 	if (out->flow != FLOW_NEXT || out->op == STEP_HALT)
 		return;
 	if (full_syscall(z->mnemonic, out))
@@ -141,11 +153,5 @@ void step_full(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	if (stores_back(z->mnemonic, explicit_ops, &raw))
 		out->size = 0;
 	shape_apply(shape_of(z->mnemonic, explicit_ops), explicit_ops, &raw, out);
-	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT ||
-	            (z->cpu_flags &&
-	             (z->cpu_flags->modified | z->cpu_flags->set_0 | z->cpu_flags->set_1 | z->cpu_flags->undefined));
-	if (out->op == STEP_NONE && out->size)
-		out->op = STEP_STORE; /* of an unknown value, since a is INSN_NO_REG */
-	if ((out->op == STEP_NONE || out->op == STEP_STORE) && z->raw.imm[0].size == 32 && !out->imm)
-		out->imm = (int64_t)z->raw.imm[0].value.u; /* a 32-bit immediate may be an address */
+	full_complete(out, full_writes_flags(z), z->raw.imm[0].size == 32, (int64_t)z->raw.imm[0].value.u);
 }

@@ -15,6 +15,28 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 /* Returns the enum step_direction of a mnemonic. */
 uint8_t full_direction(unsigned mnemonic);
 bool full_syscall(unsigned mnemonic, struct step *out);
-bool full_is_padding(const ZydisDecodedInstruction *z);
+/* Returns the mask of registers that an instruction changes since it enters the kernel: that returns its result in rax,
+ * and syscall changes rcx and r11 (psABI A.2.1). */
+uint16_t full_kernel_writes(const ZydisDecodedInstruction *z);
+/* Does it write any flag? */
+bool full_writes_flags(const ZydisDecodedInstruction *z);
+/* Returns the number of bytes that an instruction stores to a memory operand, as in step.size; 0: none. */
+uint8_t full_stored(const ZydisDecodedOperand *op);
+/* Is it a call or a return, whose change of rsp is no part of `writes`? */
+static inline bool full_calls(unsigned flow)
+{
+	return flow == FLOW_CALL || flow == FLOW_CALL_IND || flow == FLOW_RETURN;
+}
+
+/* Completes the step of an instruction without control flow, once its shape has been applied. `imm` is the first
+ * immediate, `wide` whether that has 32 bits. */
+static inline void full_complete(struct step *out, bool writes_flags, bool wide, int64_t imm)
+{
+	out->cond = out->op == STEP_COMPARE || out->op == STEP_LIMIT || writes_flags;
+	if (out->op == STEP_NONE && out->size)
+		out->op = STEP_STORE; /* of an unknown value, since a is INSN_NO_REG */
+	if ((out->op == STEP_NONE || out->op == STEP_STORE) && wide && !out->imm)
+		out->imm = imm; /* a 32-bit immediate may be an address */
+}
 
 #endif

@@ -33,6 +33,22 @@ static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 	       z->raw.prefixes[0].value == 0x3e && z->raw.prefixes[1].value == 0x2e;
 }
 
+/* Is it a nop of any length, or int3? */
+static inline bool zydis_is_padding(const ZydisDecodedInstruction *z)
+{
+	return z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
+	       z->meta.category == ZYDIS_CATEGORY_WIDENOP;
+}
+
+/* Is it a system call, or an interrupt that may be one? */
+static inline bool zydis_enters_kernel(const ZydisDecodedInstruction *z)
+{
+	return z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT;
+}
+
+/* Is r one of ah ch dh bh? */
+static inline bool zydis_is_high_byte(ZydisRegister r) { return r >= ZYDIS_REGISTER_AH && r <= ZYDIS_REGISTER_BH; }
+
 /* Returns the number of the general-purpose register that contains r, or INSN_NO_REG. Zydis lists each width in
  * encoding order, with ah ch dh bh after bl. */
 static inline unsigned zydis_gpr(ZydisRegister r)
