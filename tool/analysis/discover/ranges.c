@@ -180,58 +180,66 @@ static bool is_framed(const struct runtime_codes *codes, uint64_t addr)
 	return false;
 }
 
+/*
+ * Finds where the range of candidate r[0] ends among the sorted candidates r[0..n) of its section, whose end is
+ * `limit`, and adds to *x what other candidates with the same start say.
+ */
+static void candidate_complete(struct candidate *x, const struct code_section *c, const struct candidate *r, size_t n)
+{
+	uint64_t limit = c->addr + c->size;
+	size_t k;
+
+	*x = r[0];
+	if (!x->end || x->end > limit)
+		x->end = limit;
+	for (k = 1; k < n && r[k].start < x->end; k++) {
+		if (r[k].start == x->start) {
+			x->named |= r[k].rank == 2 && r[k].named;
+			x->exported |= r[k].exported;
+			if (r[k].own)
+				x->own = r[k].own;
+			continue;
+		}
+		/* the next symbol begins a range of its own, unless it lies inside an instruction */
+		if (r[k].rank < r[0].rank || (r[0].rank == 2 && !r[0].end) ||
+		    (r[k].rank == r[0].rank &&
+		     !(r[0].named && !r[k].named && r[0].end && hides_in_instruction(c, &r[0], r[k].start))))
+			x->end = r[k].start;
+	}
+}
+
 /* Makes disjoint code ranges from the sorted candidates r[0..n) of one section. Where two overlap, the one of lower
  * rank keeps all of its bytes; a function symbol inside a range becomes an entry of that range. */
 static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct runtime_codes *codes,
                        const struct candidate *r, size_t n)
 {
-	uint64_t limit = c->addr + c->size, taken_until = c->addr;
-	size_t i, k;
+	uint64_t taken_until = c->addr;
+	struct candidate x;
+	size_t i;
 
 	for (i = 0; i < n; i++) {
-		uint64_t start = r[i].start, end = r[i].end ? r[i].end : limit;
-		bool named = r[i].named, exported = r[i].exported;
-		const struct runtime_code *own = r[i].own;
-
-		if (start < taken_until) { /* it lies inside the previous range */
-			if (r[i].rank == 2 && r[i].named && p->count && start > p->list[p->count - 1].start &&
-			    !is_framed(codes, start))
-				p->entries[p->entry_count++] = start;
+		if (r[i].start < taken_until) { /* it lies inside the previous range */
+			if (r[i].rank == 2 && r[i].named && p->count && r[i].start > p->list[p->count - 1].start &&
+			    !is_framed(codes, r[i].start))
+				p->entries[p->entry_count++] = r[i].start;
 			continue;
 		}
-		if (end > limit)
-			end = limit;
-		for (k = i + 1; k < n && r[k].start < end; k++) {
-			named |= r[k].start == start && r[k].rank == 2 && r[k].named;
-			exported |= r[k].start == start && r[k].exported;
-			if (r[k].start == start && r[k].own)
-				own = r[k].own;
-			if (r[k].start > start && (r[k].rank < r[i].rank || (r[i].rank == 2 && !r[i].end))) {
-				end = r[k].start;
-				break;
-			}
-			if (r[k].start > start && r[k].rank == r[i].rank) { /* the next symbol begins a range of its own */
-				if (r[i].named && !r[k].named && r[i].end && hides_in_instruction(c, &r[i], r[k].start))
-					continue;
-				end = r[k].start;
-				break;
-			}
-		}
-		if (end <= start)
+		candidate_complete(&x, c, r + i, n - i);
+		if (x.end <= x.start)
 			continue;
-		range_push(p, (struct code_range){.start = start,
-		                                  .end = end,
-		                                  .bytes = c->bytes + (start - c->addr),
-		                                  .fde = r[i].fde,
+		range_push(p, (struct code_range){.start = x.start,
+		                                  .end = x.end,
+		                                  .bytes = c->bytes + (x.start - c->addr),
+		                                  .fde = x.fde,
 		                                  .open = !r[i].end,
-		                                  .named = named,
-		                                  .exported = exported,
-		                                  .plt = r[i].plt,
-		                                  .convention = own ? own->runtime->convention : NULL,
-		                                  .function = own ? own->function : NULL,
-		                                  .part = own && own->part,
-		                                  .outermost = own && own->outermost});
-		taken_until = end;
+		                                  .named = x.named,
+		                                  .exported = x.exported,
+		                                  .plt = x.plt,
+		                                  .convention = x.own ? x.own->runtime->convention : NULL,
+		                                  .function = x.own ? x.own->function : NULL,
+		                                  .part = x.own && x.own->part,
+		                                  .outermost = x.own && x.own->outermost});
+		taken_until = x.end;
 	}
 }
 

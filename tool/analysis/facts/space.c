@@ -23,15 +23,14 @@ static bool is_code(const struct elf_section *s)
 	return (s->sh.sh_flags & SHF_EXECINSTR) && (s->sh.sh_flags & SHF_ALLOC) && s->data && s->sh.sh_size;
 }
 
-void space_build(const struct elf_file *f, struct code_space *out)
+/* Lists the sections of code. Returns their number. */
+static size_t sections_list(const struct elf_file *f, struct code_section *list)
 {
 	uint64_t next = OBJECT_BASE;
 	bool rel = elf_is_object(f);
 	size_t n = 0;
 	uint32_t i;
 
-	memset(out, 0, sizeof(*out));
-	out->list = mem_zero((size_t)f->section_count + f->phdr_count + 1, sizeof(*out->list));
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 		uint64_t addr = s->sh.sh_addr;
@@ -46,11 +45,18 @@ void space_build(const struct elf_file *f, struct code_space *out)
 		} else if (addr + s->sh.sh_size < addr) {
 			continue;
 		}
-		out->list[n++] = (struct code_section){i, addr, s->sh.sh_size, s->data};
+		list[n++] = (struct code_section){i, addr, s->sh.sh_size, s->data};
 	}
-	/* Without a section of code, executable segments are taken, except those of a debug file, which belong to the file
-	 * that it describes. */
-	for (i = 0; !n && !rel && !elf_is_debug(f) && i < f->phdr_count; i++) {
+	return n;
+}
+
+/* Lists the executable segments. Returns their number. */
+static size_t segments_list(const struct elf_file *f, struct code_section *list)
+{
+	size_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < f->phdr_count; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 		const uint8_t *bytes;
 
@@ -58,8 +64,23 @@ void space_build(const struct elf_file *f, struct code_space *out)
 			continue;
 		bytes = elf_at(f, p->p_vaddr, p->p_filesz);
 		if (bytes)
-			out->list[n++] = (struct code_section){0, p->p_vaddr, p->p_filesz, bytes};
+			list[n++] = (struct code_section){0, p->p_vaddr, p->p_filesz, bytes};
 	}
+	return n;
+}
+
+void space_build(const struct elf_file *f, struct code_space *out)
+{
+	size_t n;
+	uint32_t i;
+
+	memset(out, 0, sizeof(*out));
+	out->list = mem_zero((size_t)f->section_count + f->phdr_count + 1, sizeof(*out->list));
+	n = sections_list(f, out->list);
+	/* Without a section of code, executable segments are taken, except those of a debug file, which belong to the file
+	 * that it describes. */
+	if (!n && !elf_is_object(f) && !elf_is_debug(f))
+		n = segments_list(f, out->list);
 	sort_if_needed(out->list, n, sizeof(*out->list), section_order);
 	for (i = 0; i < n; i++) /* of overlapping sections, the first is kept */
 		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)

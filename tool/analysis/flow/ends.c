@@ -136,9 +136,36 @@ bool code_pops_return_address(const struct code_range *p, uint64_t off)
 	return return_address_use(NULL, p, off) == RA_POPPED;
 }
 
-bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
+/* Moves *off past padding in the code range. Returns false if that is not only padding: other code leads there, or it
+ * does not decode. */
+static bool skip_padding(struct flow *f, uint64_t *off)
 {
 	const uint8_t *bytes = f->in.range->bytes;
+	uint64_t start = f->in.range->start, size = f->in.range->end - start;
+
+	while (*off < size) {
+		uint64_t zeros = padding_zeros(bytes + *off, size - *off);
+		uint32_t i;
+
+		/* Zero bytes are padding, unless a branch leads to them. */
+		if (zeros &&
+		    (*off + zeros == size || padding_after_call(bytes + *off, size - *off, start + *off, FUNCTION_ALIGN)) &&
+		    !(f->at[*off] && f->leader[f->at[*off] - 1])) {
+			*off += zeros;
+			continue;
+		}
+		i = flow_step(f, *off);
+		if (i == NO_STEP || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
+			return false;
+		if (!f->steps[i].padding)
+			return true;
+		*off += f->steps[i].len;
+	}
+	return true;
+}
+
+bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
+{
 	uint64_t size = f->in.range->end - f->in.range->start, from = off;
 
 	if (f->in.noted && (f->in.range->resumes || f->in.range->part))
@@ -150,25 +177,8 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 
 		return i == NO_STEP || f->steps[i].op != STEP_HALT;
 	}
-	while (off < size) {
-		uint64_t zeros = padding_zeros(bytes + off, size - off);
-		uint32_t i;
-
-		/* Zero bytes are padding, unless a branch leads to them. */
-		if (zeros &&
-		    (off + zeros == size ||
-		     padding_after_call(bytes + off, size - off, f->in.range->start + off, FUNCTION_ALIGN)) &&
-		    !(f->at[off] && f->leader[f->at[off] - 1])) {
-			off += zeros;
-			continue;
-		}
-		i = flow_step(f, off);
-		if (i == NO_STEP || (f->seen[i] & FLOW_SCANNED && f->leader[i]))
-			return false;
-		if (!f->steps[i].padding)
-			break;
-		off += f->steps[i].len;
-	}
+	if (!skip_padding(f, &off))
+		return false;
 	if (off >= size)
 		return true;
 	if (!f->in.range->open || off == from || (f->in.range->start + off) % FUNCTION_ALIGN)

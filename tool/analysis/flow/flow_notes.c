@@ -54,38 +54,58 @@ bool flow_notes_find(struct flow_input *in)
 	return edges;
 }
 
-void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
+/* Turns a jump that goes by way of a thunk into an indirect one, by register `reg`. */
+static void step_indirect(struct step *s, uint64_t reg)
+{
+	s->flow = FLOW_JUMP_IND;
+	s->a = (uint8_t)reg;
+	s->b = s->index = INSN_NO_REG;
+	s->deref = false;
+	s->effects |= EFFECT_NEEDS_CONSTANT;
+}
+
+/* Applies the notes at a step's own address, and those of a replacement that it ends. */
+static void step_jump(const struct flow *f, struct step *s, uint64_t addr, bool noted)
 {
 	const struct notes *n = f->in.env->notes;
-	uint64_t after = addr + s->len, end = f->in.range->end;
-	bool some = f->in.notes < f->in.notes_end;
-	bool here = some && note_any(n, addr), there = some && note_any(n, after);
-	const struct note *x = here ? note_at(n, addr, NOTE_BRANCH) : NULL;
+	const struct note *x = noted ? note_at(n, addr, NOTE_BRANCH) : NULL;
+	uint64_t end = f->in.range->end;
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
 		step_branch(s, x->to);
 	/* A jump to the end of a replacement leads to what follows the code that it replaces. */
 	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
 		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
-	x = here ? note_at(n, addr, NOTE_INDIRECT) : NULL;
-	if (x && s->flow == FLOW_JUMP) {
-		s->flow = FLOW_JUMP_IND;
-		s->a = (uint8_t)x->to;
-		s->b = s->index = INSN_NO_REG;
-		s->deref = false;
-		s->effects |= EFFECT_NEEDS_CONSTANT;
+	x = noted ? note_at(n, addr, NOTE_INDIRECT) : NULL;
+	if (x && s->flow == FLOW_JUMP)
+		step_indirect(s, x->to);
+}
+
+/* Applies the notes at the end of a step, which say whether control continues there. */
+static void step_end(const struct notes *n, struct step *s, uint64_t after)
+{
+	if (note_at(n, after, NOTE_REACHABLE)) {
+		if (s->flow == FLOW_STOP)
+			s->flow = FLOW_NEXT;
+	} else if (note_at(n, after, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
+		s->flow = FLOW_STOP;
+		s->effects |= EFFECT_CONTROL;
 	}
+}
+
+void flow_note_step(struct flow *f, struct step *s, uint64_t addr)
+{
+	const struct notes *n = f->in.env->notes;
+	uint64_t after = addr + s->len;
+	bool some = f->in.notes < f->in.notes_end;
+
+	step_jump(f, s, addr, some && note_any(n, addr));
 	if (s->len <= LEAVES_MOST)
 		step_leave(f, s, addr);
 	if (s->flow == FLOW_STOP && s->padding && (f->in.env->abi_flags & ABI_TRAPS_CONTINUE))
 		s->flow = FLOW_NEXT;
-	if (there && note_at(n, after, NOTE_REACHABLE)) {
-		if (s->flow == FLOW_STOP)
-			s->flow = FLOW_NEXT;
-	} else if (there && note_at(n, after, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
-		s->flow = FLOW_STOP;
-		s->effects |= EFFECT_CONTROL;
-	}
+	if (some && note_any(n, after))
+		step_end(n, s, after);
 }
 
 bool flow_note_pushes(const struct flow *f, const struct step *call, uint64_t addr, const struct state *s,

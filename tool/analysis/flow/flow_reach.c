@@ -358,6 +358,18 @@ static bool ends_in(struct flow *f, uint32_t i)
 	       flow_is_end(f, &in, f->step_at[i] + in.len);
 }
 
+/* Does control continue after step i? Not where only padding follows a call: from offset `padding` on. */
+static bool continues(struct flow *f, uint32_t i, uint64_t padding)
+{
+	uint64_t size = f->in.range->end - f->in.range->start, off = f->step_at[i];
+	const struct step *in = &f->steps[i];
+
+	if (in->flow == FLOW_JUMP || in->flow == FLOW_STOP || (in->padding && off >= padding) ||
+	    (in->op == STEP_HALT && off + in->len >= size))
+		return false;
+	return (in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND) || (flow_comes_back(f, in) && !ends_in(f, i));
+}
+
 /*
  * After all reachable code is decoded: does control leave the code range at its end, or reach bytes that do not decode?
  * As in flow_exits_note(), a direct call with only padding after it counts as noreturn.
@@ -379,14 +391,8 @@ static bool falls_out(struct flow *f)
 	}
 	for (i = 0; i < n; i++) {
 		uint64_t next = f->step_at[i] + f->steps[i].len;
-		const struct step *in = &f->steps[i];
 
-		if (!(f->seen[i] & FLOW_SCANNED) || in->flow == FLOW_JUMP || in->flow == FLOW_STOP ||
-		    (in->padding && f->step_at[i] >= padding) || (in->op == STEP_HALT && next >= size))
-			continue;
-		if ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && (!flow_comes_back(f, in) || ends_in(f, i)))
-			continue;
-		if (next >= size || !f->at[next])
+		if ((f->seen[i] & FLOW_SCANNED) && continues(f, i, padding) && (next >= size || !f->at[next]))
 			return true;
 	}
 	return false;

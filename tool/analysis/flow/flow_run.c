@@ -408,24 +408,19 @@ static bool is_refused(const struct flow *f, const struct flow_edge *x)
 	       (f->in.handler && is_unknown(&x->state));
 }
 
-/* Analyses the code range with or without constants. */
-static void run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
-                     size_t in_count, bool force_constants)
+/* Enters the code range: at its start, at symbols in it, and by the edges that lead into it. */
+static void range_enter(struct flow *f, const struct flow_env *env, const struct flow_edge *in, size_t in_count)
 {
 	struct state entry;
-	uint32_t i, start = f->in.start;
+	uint32_t i;
 
-	if (!flow_prepare(f, env, number))
-		bounds_exhausted(); /* the range has 4 GiB of code without the start of another function */
-	if (start == START_NOWHERE)
-		return;
 	state_entry(&entry);
 	if (f->in.range->plt && plt_is_first(f->in.range->bytes, f->in.range->end - f->in.range->start))
 		entry.reg[ETCH_REG_RSP].off -= 8;
 	entry.reg[ETCH_REG_RSP].off -= f->in.pushed;
 	if (env->notes)
 		flow_note_enter(f);
-	if ((start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
+	if ((f->in.start != START_PART || f->in.range->plt) && !is_pad(f, f->in.range->start))
 		flow_enter(f, f->in.range->start, &entry);
 	if (begins_amidst(f, in, in_count))
 		enter_amidst(f);
@@ -442,6 +437,19 @@ static void run_once(struct flow *f, const struct flow_env *env, uint32_t number
 	for (i = 0; i < in_count; i++) /* not every edge is ever taken, because of __builtin_unreachable() */
 		if (!is_refused(f, &in[i]))
 			flow_enter(f, in[i].target, &in[i].state);
+}
+
+/* Analyses the code range with or without constants. */
+static void run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
+                     size_t in_count, bool force_constants)
+{
+	uint32_t i;
+
+	if (!flow_prepare(f, env, number))
+		bounds_exhausted(); /* the range has 4 GiB of code without the start of another function */
+	if (f->in.start == START_NOWHERE)
+		return;
+	range_enter(f, env, in, in_count);
 	constants_settle(f, force_constants);
 	flow_walk(f);
 	if (f->walk.pad_count)

@@ -200,6 +200,74 @@ static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f,
 /* The purposes of a walk over the states. */
 enum purpose { NOTE /* collect the results */, LOOK };
 
+/* The position of a walk over the states of a code range, in order of address. */
+struct pass {
+	uint64_t next; /* where the last instruction ends; UINT64_MAX: there was none */
+	bool same;     /* the rule is that of the last call */
+	bool kept;     /* f->saves.fn need not be called */
+	bool after;    /* only padding lies between a call and this instruction */
+};
+
+/* Moves to the instruction at `off`. Returns false if no state has reached it on this walk's blocks. */
+static inline __attribute__((always_inline)) bool pass_enter(struct pass *p, struct block *b, struct cut *cut,
+                                                             const struct flow *f, uint64_t off)
+{
+	uint32_t i = f->at[off] - 1, k = f->leader[i] - 1;
+
+	if (!(f->seen[i] & FLOW_WALKED))
+		return false;
+	if (f->leader[i]) {
+		if (!(f->state_live[k] & LIVE))
+			return false;
+		p->same = p->same && off == p->next && state_rules_same(b->s, &f->states[k]);
+		p->kept = p->kept && off == p->next && saves_hold(b->s, &f->states[k], f->saves.registers);
+		if (p->next != UINT64_MAX && off < p->next)
+			block_cut(b, f, p->next, cut);
+		block_begin(b, &f->states[k], off);
+	} else if (off != p->next) {
+		if (off != cut->at)
+			return false;
+		block_resume(b, f, off, p->next, cut);
+		p->same = p->kept = false;
+	}
+	return true;
+}
+
+/* Passes the state before the instruction of `len` bytes at `off` to the callbacks that need it. */
+static inline __attribute__((always_inline)) void pass_report(const struct pass *p, struct block *b, struct flow *f,
+                                                              uint64_t off, unsigned len, flow_state_fn *fn, void *ctx)
+{
+	uint64_t addr = f->in.range->start + off;
+
+	if (f->saves.fn && !p->kept) {
+		f->saves.again = false;
+		f->saves.fn(ctx, addr, len, block_state(b, f, off), false);
+	}
+	if (p->same && addr + len <= f->skip.below) {
+		f->skip.last = addr;
+		f->skip.end = addr + len;
+	} else {
+		fn(ctx, addr, len, block_state(b, f, off), p->same);
+	}
+}
+
+/* Skips what plain_skip() can skip of the instructions after the one at `off`. Returns the last offset that needs no
+ * more visit. */
+static inline __attribute__((always_inline)) uint64_t pass_skip(struct pass *p, struct flow *f, uint64_t off)
+{
+	uint64_t start = f->in.range->start, size = f->in.range->end - start, limit, to;
+
+	if (!p->same || p->kept != !!f->saves.fn || p->after || f->in.range->open || p->next >= size || !f->at[p->next] ||
+	    f->skip.below <= start)
+		return off;
+	limit = f->skip.below - start < size ? f->skip.below - start : size;
+	to = p->kept ? plain_skip(f, off, p->next, limit, true) : plain_skip(f, off, p->next, limit, false);
+	if (to == p->next)
+		return off;
+	p->next = to;
+	return to - 1;
+}
+
 /*
  * Calls fn for each walked instruction in order of address, except those below flow.skip.below whose rule is that of
  * the last call. Blocks may overlap, where one begins inside an instruction of another: then the block that is cut
@@ -207,62 +275,30 @@ enum purpose { NOTE /* collect the results */, LOOK };
  */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
-	uint64_t start = f->in.range->start, size = f->in.range->end - start, off, next = UINT64_MAX;
-	bool same = false;  /* the rule is that of the last call */
-	bool after = false; /* only padding lies between a call and this instruction */
-	bool kept = false;  /* f->saves.fn need not be called */
-	struct cut cut;
+	uint64_t size = f->in.range->end - f->in.range->start, off;
 	struct block b;
+	struct cut cut;
+	struct pass p;
 
-	cut.at = UINT64_MAX;
+	p.next = cut.at = UINT64_MAX;
+	p.same = p.kept = p.after = false;
 	f->skip.below = f->skip.end = 0;
 	for (off = step_next(f, 0, size); off < size; off = step_next(f, off + 1, size)) {
-		const struct step *in;
 		uint32_t i = f->at[off] - 1;
+		const struct step *in;
 
-		if (!(f->seen[i] & FLOW_WALKED))
+		if (!pass_enter(&p, &b, &cut, f, off))
 			continue;
-		if (f->leader[i]) {
-			if (!(f->state_live[f->leader[i] - 1] & LIVE))
-				continue;
-			same = same && off == next && state_rules_same(b.s, &f->states[f->leader[i] - 1]);
-			kept = kept && off == next && saves_hold(b.s, &f->states[f->leader[i] - 1], f->saves.registers);
-			if (next != UINT64_MAX && off < next)
-				block_cut(&b, f, next, &cut);
-			block_begin(&b, &f->states[f->leader[i] - 1], off);
-		} else if (off != next) {
-			if (off != cut.at)
-				continue;
-			block_resume(&b, f, off, next, &cut);
-			same = kept = false;
-		}
+		p.next = off + f->steps[i].len;
+		pass_report(&p, &b, f, off, f->steps[i].len, fn, ctx);
+		in = &f->steps[i]; /* the callback may decode more and move the list */
+		if (purpose == NOTE && (p.next >= size || !is_plain(f, in) || !flow_walked(f, p.next)))
+			step_note(f, &b, off, i, p.after && !f->in.range->resumes);
 		in = &f->steps[i];
-		next = off + in->len;
-		if (f->saves.fn && !kept) {
-			f->saves.again = false;
-			f->saves.fn(ctx, start + off, in->len, block_state(&b, f, off), false);
-		}
-		if (same && start + next <= f->skip.below) {
-			f->skip.last = start + off;
-			f->skip.end = start + next;
-		} else {
-			fn(ctx, start + off, in->len, block_state(&b, f, off), same);
-			in = &f->steps[i]; /* the callback may decode more and move the list */
-		}
-		if (purpose == NOTE && (next >= size || !is_plain(f, in) || !flow_walked(f, next)))
-			step_note(f, &b, off, i, after && !f->in.range->resumes);
-		in = &f->steps[i];
-		after = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (after & in->padding);
-		same = block_same(&b, f, i, off);
-		kept = same && f->saves.fn && !f->saves.again && step_keeps_saves(f, i);
-		if (same && kept == !!f->saves.fn && !after && !f->in.range->open && next < size && f->at[next] &&
-		    f->skip.below > start) {
-			uint64_t limit = f->skip.below - start < size ? f->skip.below - start : size;
-			uint64_t to = kept ? plain_skip(f, off, next, limit, true) : plain_skip(f, off, next, limit, false);
-
-			if (to != next)
-				off = (next = to) - 1;
-		}
+		p.after = (in->flow == FLOW_CALL) | (in->flow == FLOW_CALL_IND) | (p.after & in->padding);
+		p.same = block_same(&b, f, i, off);
+		p.kept = p.same && f->saves.fn && !f->saves.again && step_keeps_saves(f, i);
+		off = pass_skip(&p, f, off);
 	}
 }
 

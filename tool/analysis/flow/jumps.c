@@ -292,9 +292,12 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	unsigned i;
 
 	j->is_new = false;
-	j->entries = inner_bound(f, j) ? j->what.most : j->what.most ? table_entries(f, j) : 0;
-	if (j->table && j->what.off && !j->what.most)
-		j->entries = j->unbounded;
+	if (inner_bound(f, j))
+		j->entries = j->what.most;
+	else if (j->what.most)
+		j->entries = table_entries(f, j);
+	else
+		j->entries = j->table && j->what.off ? j->unbounded : 0;
 	flow_agreed_undo(f, (size_t)(j - f->jumps));
 	state_copy(&s, &j->state);
 	state_unlimit(&s);

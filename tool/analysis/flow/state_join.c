@@ -17,10 +17,62 @@ static struct value value_join(struct value a, struct value b)
 	return VALUE_NONE;
 }
 
+/* Returns the slot of a state at the same place as another state's slot, or null. */
+static const struct slot *slot_like(const struct state *s, const struct slot *x)
+{
+	return slot_at(s, value_of(x->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, x->at));
+}
+
+/* Joins the registers of `other` into those of *s. Returns true if any has changed. */
+static bool registers_join(struct state *s, const struct state *other)
+{
+	bool changed = false;
+	unsigned mask;
+
+	for (mask = s->known; mask; mask &= mask - 1) {
+		unsigned r = (unsigned)__builtin_ctz(mask);
+		struct value b = other->reg[r], m;
+
+		if (!memcmp(&s->reg[r], &b, sizeof(b)) || s->reg[r].kind == VALUE_ANY) /* most joins change nothing */
+			continue;
+		if (b.kind == VALUE_ALIGNED && s->align != other->align)
+			b = VALUE_NONE;
+		m = value_join(s->reg[r], b);
+		if (!value_same(m, s->reg[r])) {
+			s->reg[r] = m;
+			changed = true;
+		}
+	}
+	s->known &= other->known;
+	return changed;
+}
+
+/* Drops the slots of *s whose values `other` does not have. Returns true if there are any. */
+static bool slots_join(struct state *s, const struct state *other)
+{
+	bool changed = false;
+	unsigned i;
+
+	if (s->slot_count == other->slot_count && s->align == other->align &&
+	    !memcmp(s->slot, other->slot, s->slot_count * sizeof(s->slot[0])))
+		return false;
+	for (i = 0; i < s->slot_count;) {
+		const struct slot *mine = &s->slot[i];
+		const struct slot *its = mine->aligned && s->align != other->align ? NULL : slot_like(other, mine);
+
+		if (its && value_same(its->value, mine->value)) {
+			i++;
+		} else {
+			slot_drop(s, i);
+			changed = true;
+		}
+	}
+	return changed;
+}
+
 bool state_join(struct state *s, const struct state *other)
 {
 	bool changed = (other->weak && !s->weak) || (s->dead && !other->dead);
-	unsigned i, mask;
 
 	if (s->frame != other->frame && s->frame != FRAME_MIXED) {
 		s->frame = FRAME_MIXED;
@@ -32,39 +84,8 @@ bool state_join(struct state *s, const struct state *other)
 		state_unalign(s);
 		changed = true;
 	}
-	/* Most joins change nothing. */
-	for (mask = s->known; mask; mask &= mask - 1) {
-		unsigned r = (unsigned)__builtin_ctz(mask);
-		struct value b = other->reg[r], m;
-
-		if (!memcmp(&s->reg[r], &b, sizeof(b)) || s->reg[r].kind == VALUE_ANY)
-			continue;
-		if (b.kind == VALUE_ALIGNED && s->align != other->align)
-			b = VALUE_NONE;
-		m = value_join(s->reg[r], b);
-		if (!value_same(m, s->reg[r])) {
-			s->reg[r] = m;
-			changed = true;
-		}
-	}
-	s->known &= other->known;
-	if (s->slot_count == other->slot_count && s->align == other->align &&
-	    !memcmp(s->slot, other->slot, s->slot_count * sizeof(s->slot[0])))
-		return changed;
-	for (i = 0; i < s->slot_count;) {
-		const struct slot *mine = &s->slot[i];
-		const struct slot *its = mine->aligned && s->align != other->align
-		                             ? NULL
-		                             : slot_at(other, value_of(mine->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, mine->at));
-
-		if (its && value_same(its->value, mine->value)) {
-			i++;
-		} else {
-			slot_drop(s, i);
-			changed = true;
-		}
-	}
-	return changed;
+	changed |= registers_join(s, other);
+	return slots_join(s, other) || changed;
 }
 
 bool state_same(const struct state *a, const struct state *b)
@@ -78,7 +99,7 @@ bool state_same(const struct state *a, const struct state *b)
 			return false;
 	for (i = 0; i < a->slot_count; i++) {
 		const struct slot *x = &a->slot[i];
-		const struct slot *y = slot_at(b, value_of(x->aligned ? VALUE_ALIGNED : VALUE_CFA, 0, x->at));
+		const struct slot *y = slot_like(b, x);
 
 		if (!y || !value_same(x->value, y->value))
 			return false;

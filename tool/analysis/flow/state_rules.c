@@ -167,33 +167,39 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 }
 
 /*
- * Makes the rule of a state. The CFA is found, in order of preference: by rbp, if that is a frame pointer (the caller's
+ * Finds the CFA, in order of preference: by rbp, if that is a frame pointer (the caller's
  * rbp is saved just below the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and
  * it stays valid over alloca; by rsp; by rbp, or by a slot relative to rbp or rsp, which an unwinder knows in every
  * frame; by any other register; by a slot below rsp.
  */
-static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
+static inline __attribute__((always_inline)) bool rule_cfa(const struct state *s, struct etch_rule *out, bool noted)
 {
 	static const uint8_t others[] = {STEP_KEPT_FIRST_BUT_FRAME};
 	const struct slot *x;
 	unsigned i;
 
-	memset(out, 0, sizeof(*out));
-	if (noted && s->frame == FRAME_MIXED)
-		return;
 	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && (s->abi_flags & ABI_NO_RED_ZONE)))
 	        ? slot_at(s, s->reg[RBP])
 	        : NULL;
-	if (!(x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) &&
-	    !rule_register(s, RSP, out) && !rule_register(s, RBP, out) && !rule_slot(s, RBP, false, out) &&
-	    !rule_slot(s, RSP, false, out)) {
-		for (i = 0; i < sizeof(others); i++)
-			if (rule_register(s, others[i], out))
-				break;
-		if (i == sizeof(others) && !rule_slot(s, RBP, true, out) && !rule_slot(s, RSP, true, out)) {
-			out->kind = noted && s->frame == FRAME_END ? ETCH_RULE_END : ETCH_RULE_UNDEF;
-			return;
-		}
+	if ((x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) ||
+	    rule_register(s, RSP, out) || rule_register(s, RBP, out) || rule_slot(s, RBP, false, out) ||
+	    rule_slot(s, RSP, false, out))
+		return true;
+	for (i = 0; i < sizeof(others); i++)
+		if (rule_register(s, others[i], out))
+			return true;
+	return rule_slot(s, RBP, true, out) || rule_slot(s, RSP, true, out);
+}
+
+/* Makes the rule of a state. noted: the file has notes, or the code has another convention. */
+static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
+{
+	memset(out, 0, sizeof(*out));
+	if (noted && s->frame == FRAME_MIXED)
+		return;
+	if (!rule_cfa(s, out, noted)) {
+		out->kind = noted && s->frame == FRAME_END ? ETCH_RULE_END : ETCH_RULE_UNDEF;
+		return;
 	}
 	if (noted && s->frame) {
 		out->kind = s->frame; /* the interrupted registers are in memory, so nothing else matters */

@@ -36,7 +36,12 @@
 #define FRAME_WORDS 16 /* bytes in use where rbp points to: the caller's rbp and the return address */
 
 /* Returns the distance where two paths lead on from an instruction: the meet of the lattice. */
-static int32_t meet(int32_t a, int32_t b) { return a == TAIL_ANY ? b : b == TAIL_ANY || a == b ? a : TAIL_NONE; }
+static int32_t meet(int32_t a, int32_t b)
+{
+	if (a == TAIL_ANY)
+		return b;
+	return b == TAIL_ANY || a == b ? a : TAIL_NONE;
+}
 
 static const uint8_t *bytes_at(const struct flow *f, uint64_t off) { return f->in.range->bytes + off; }
 
@@ -117,7 +122,10 @@ static int32_t before(const struct flow *f, const struct step *in, uint64_t off,
 	case STEP_PUSH2: to = k - in->imm; break;
 	case STEP_POP2: to = k + in->imm; break;
 	case STEP_ADD: to = moves ? k + in->imm : k; break;
-	case STEP_ADDRESS: to = !moves ? k : in->b == ETCH_REG_RSP ? (int64_t)k + in->disp : TAIL_NONE; break;
+	case STEP_ADDRESS:
+		if (moves)
+			to = in->b == ETCH_REG_RSP ? (int64_t)k + in->disp : TAIL_NONE;
+		break;
 	case STEP_STORE: to = in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && !overlaps(in, k) ? k : TAIL_NONE; break;
 	case STEP_MOVE:
 	case STEP_LOAD:
@@ -215,7 +223,9 @@ static int32_t at_next(const struct flow *f, uint64_t off)
 {
 	uint64_t addr = f->in.range->start + off;
 
-	return flow_inside(f, addr) ? at_inner(f, addr) : is_handler(f, addr) ? TAIL_FRAME : TAIL_NONE;
+	if (flow_inside(f, addr))
+		return at_inner(f, addr);
+	return is_handler(f, addr) ? TAIL_FRAME : TAIL_NONE;
 }
 
 /* Returns the distance before an instruction, from those at its successors. */
