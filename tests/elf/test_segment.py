@@ -79,7 +79,7 @@ def tool(tmp_path_factory, build_asan):
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
          "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT}/tool",
          HERE / "segment_tool.c",
-         *tool_objects(build_asan, *(f"output/{Path(m).name}" for m in module), "arch/x86/rip_scan.c",
+         *tool_objects(build_asan, *(f"output/{Path(m).name}" for m in module), "arch/x86/byte_scan.c",
                        *(f"support/{name}.c" for name in ("memory", "bounds", "ending", "error", "plain"))), "-o", out])
     return out
 

@@ -15,9 +15,9 @@ UNWIND = DATA / "unwind"
 DRIVER = sorted(UNWIND.glob("tables*.c"))
 # All that has the headers of the formats in it, and then the rest.
 HEADED = ["table/unwind_map.c", "table/unwind_numbered.c", "table/unwind_tables.c"]
-PARTS = [*HEADED, "table/unwind_rows.c", "table/unwind_runs.c", "arch/x86/callsites.c"]
+PARTS = [*HEADED, "table/unwind_rows.c", "table/unwind_runs.c", "arch/x86/byte_scan.c"]
 OTHERS = ["arch/x86/rule_text.c", "arch/x86/fast_decoder.c", "arch/x86/encoding.c", "arch/x86/form.c", "arch/x86/shape.c",
-          "arch/x86/step_full.c", "arch/x86/raw.c", "arch/x86/zydis.c", "arch/x86/newer.c", "arch/x86/newer_vector.c", "arch/x86/decode.c", "arch/x86/flag_use.c",
+          "arch/x86/step_full.c", "arch/x86/raw.c", "arch/x86/zydis.c", "arch/x86/newer.c", "arch/x86/newer_vector.c", "arch/x86/decode.c", "arch/x86/effects.c",
           "analysis/facts/space.c", "elf/file.c", "elf/file_lookup.c", "elf/section_at.c", "support/bounds.c", "support/ending.c", "support/error.c", "support/hash_index.c", "support/memory.c",
           "support/plain.c", "support/sort.c"]
 ASAN = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
@@ -180,16 +180,16 @@ SABOTAGE = {
     "code taken for padding": ("table/unwind_rows.c", "canonical",
         "|| !insn.padding",
         ""),
-    "call through SIB": ("arch/x86/callsites.c", "calls",
+    "call through SIB": ("arch/x86/byte_scan.c", "calls",
         "(p[2] & 7) == 5",
         "0"),
-    "call through rip": ("arch/x86/callsites.c", "calls",
+    "call through rip": ("arch/x86/byte_scan.c", "calls",
         "} else if (!mod && rm == 5) {",
         "} else if (0) {"),
-    "call at the very end": ("arch/x86/callsites.c", "calls",
+    "call at the very end": ("arch/x86/byte_scan.c", "calls",
         "return n <= avail ? n : 0;",
         "return n < avail ? n : 0;"),
-    "calls that overlap": ("arch/x86/callsites.c", "calls",
+    "calls that overlap": ("arch/x86/byte_scan.c", "calls",
         "while (!(ends & ~1u) && size",
         "while (size"),
 }

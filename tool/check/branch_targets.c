@@ -3,7 +3,7 @@
 #include "check/branch_targets.h"
 
 #include "analysis/facts/lsda.h"
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
 #include "shared/search.h"
 #include "support/memory.h"

@@ -5,7 +5,7 @@
  */
 #include "check/branch_targets.h"
 
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
 #include "elf/hardening.h"
 #include "shared/search.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ETCH-H005: returns and indirect jumps without an int3 after them (straight-line speculation). */
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
 #include "elf/symbols.h"

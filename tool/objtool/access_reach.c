@@ -2,8 +2,7 @@
 /* The ways between functions that paths of --uaccess may take, and what can be reached by them (access_reach.h). What
  * is not certain counts as a way, or as code that matters. */
 #include "objtool/access_reach.h"
-#include "arch/x86/cet.h"
-#include "arch/x86/user_access.h"
+#include "arch/x86/opcodes.h"
 #include "shared/search.h"
 #include "support/memory.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds alternatives by address (alternatives.h). */
 #include "objtool/alternatives.h"
-#include "arch/x86/user_access.h"
+#include "arch/x86/opcodes.h"
 #include "support/memory.h"
 #include "support/sort.h"
 #include "shared/search.h"

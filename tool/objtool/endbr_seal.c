@@ -4,7 +4,7 @@
  * addresses taken of code without endbr, where an indirect jump would fault. Of linked objects: only these say all
  * uses.
  */
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "objtool/code_map.h"
 #include "objtool/objtool.h"
 #include "support/memory.h"

@@ -2,9 +2,8 @@
 /* One linear pass over the code of a kernel object: the branches that the kernel patches, by the names of their
  * targets, and what --retpoline and --sls warn of. */
 #include "objtool/objtool.h"
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
-#include "arch/x86/user_access.h"
 #include "elf/symbols.h"
 #include "objtool/code_map.h"
 #include "support/memory.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Where jumps lead for --stackval: inside their function, to another, or back to the caller. */
-#include "arch/x86/cet.h"
 #include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 

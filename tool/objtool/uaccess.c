@@ -8,8 +8,7 @@
  * order of the paths decides which warning comes first, as in the kernel's objtool.
  */
 #include "kernel/linux_kernel.h"
-#include "arch/x86/cet.h"
-#include "arch/x86/user_access.h"
+#include "arch/x86/opcodes.h"
 #include "objtool/access_reach.h"
 #include "objtool/code_map.h"
 #include "objtool/objtool.h"

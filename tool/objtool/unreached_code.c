@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* --stackval: code of functions that no path has reached. Compilers leave some after calls that do not return. */
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
 

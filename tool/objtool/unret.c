@@ -6,7 +6,7 @@
  */
 #include "objtool/code_map.h"
 #include "objtool/stack_walk.h"
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "support/memory.h"
 #include "support/plain.h"
 #include "support/sort.h"

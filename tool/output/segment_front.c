@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/x86/fill.h"
+#include "arch/x86/padding.h"
 #include "output/segment_layout.h"
 #include "support/memory.h"
 

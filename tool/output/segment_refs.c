@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "output/segment_layout.h"
-#include "arch/x86/rip_scan.h"
+#include "arch/x86/byte_scan.h"
 
 /* Missing in older <elf.h>. */
 #ifndef SHT_RELR

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads and checks the records of __pv_native. */
 #include "site/native_sites.h"
-#include "arch/x86/cet.h"
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
 #include "support/memory.h"

@@ -40,7 +40,7 @@ void rows_near(const struct row_list *rows, struct row_list *near, struct far_co
 struct unwind_kind {
 	unsigned encoding;     /* ETCH_ENCODING_*; for unwind_block_encode(): ETCH_ENCODING_REGISTERS, or any other */
 	unsigned map_shift;    /* of the map of return addresses in the block table; 0: it has none */
-	const uint64_t *calls; /* for the map: the sorted addresses that follow a call (arch/x86/callsites.h) */
+	const uint64_t *calls; /* for the map: the sorted addresses that follow a call (arch/x86/byte_scan.h) */
 	size_t call_count;
 };
 

@@ -2,7 +2,7 @@
 /* Makes the unwind rows of a file, and from them the sections for an object file, a linked file or a sidecar. */
 #include "unwinding/unwind_make.h"
 
-#include "arch/x86/callsites.h"
+#include "arch/x86/byte_scan.h"
 #include "output/debug_file.h"
 #include "site/bake.h"
 #include "site/in_place.h"

@@ -6,7 +6,7 @@
  *
  *   lookup SEED LISTS    random lists of rows through both encodings, every byte looked up
  *   mutate SEED TABLES MUTANTS   damaged tables; built with sanitizers, in buffers of their size
- *   calls SEED BYTES [FILE...]   callsites.c against Zydis, on random bytes and on files
+ *   calls SEED BYTES [FILE...]   byte_scan.c against Zydis, on random bytes and on files
  *   canonical SEED LISTS unwind_rows_canonical()
  *   refuse 0             lists of rows that are none
  *   encode ROWS          encodes that many rows once (to be timed by hand)

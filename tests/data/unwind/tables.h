@@ -12,7 +12,7 @@
 
 #include <etch/orc_lookup.h>
 
-#include "arch/x86/callsites.h"
+#include "arch/x86/byte_scan.h"
 #include "table/unwind_tables.h"
 
 uint64_t rnd(void);

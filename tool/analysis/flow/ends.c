@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Heuristics for open code ranges, whose end no symbol or FDE gives: is a call the function's last instruction, judging
  * by the padding after it; does code begin as functions begin; which call targets are local helpers? */
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "arch/x86/padding.h"
 #include "analysis/flow/flow_internal.h"
 

@@ -17,7 +17,7 @@
  */
 #include "analysis/interproc/tried_starts.h"
 #include "analysis/interproc/range_starts.h"
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "shared/search.h"
 
 /* Does a code range end at an address, with filler that its flow does not reach? Padding is part of the open code range

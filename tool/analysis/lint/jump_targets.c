@@ -2,7 +2,7 @@
 /* ETCH-H004 (observe.h): one pass over the indirect jumps of a code range and the entries of their tables. */
 #include "analysis/lint/observe.h"
 
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 #include "analysis/flow/flow_internal.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "arch/x86/padding.h"
-#include "arch/x86/cet.h"
+#include "arch/x86/opcodes.h"
 
 size_t padding_zeros(const uint8_t *bytes, size_t avail)
 {

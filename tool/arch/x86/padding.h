@@ -11,6 +11,10 @@
 
 #include "arch/x86/fast_decoder.h"
 
+/* Is it the byte with which lld fills the last page of a code segment, where segments have pages of their own? It is an
+ * instruction that traps. */
+static inline bool x86_is_fill(uint8_t byte) { return byte == 0xcc; }
+
 /* Returns the number of zero bytes at the start. */
 size_t padding_zeros(const uint8_t *bytes, size_t avail);
 /*

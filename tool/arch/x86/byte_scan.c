@@ -1,12 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds possible return addresses by the bytes alone, with SSE2 over the bytes that cannot start a call. */
-#include "arch/x86/callsites.h"
+/* Finds possible return addresses and rip-relative operands by the bytes alone, with SSE2 over most of them. */
+#include "arch/x86/byte_scan.h"
 
 #include "support/memory.h"
 
 #include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- rip-relative operands ------------------------------------------------------------- */
+
+/* A rip-relative operand has a ModRM byte with mod 0 and rm 5 (SDM vol. 2, table 2-7); the opcode before it does not
+ * matter. */
+#define MOD_RM_MASK 0xc7
+#define MOD_RM_RIP  0x05
+
+bool x86_may_be_rip_operand(const uint8_t *disp) { return (disp[-1] & MOD_RM_MASK) == MOD_RM_RIP; }
+
+unsigned x86_rip_operands(const uint8_t *disp)
+{
+	__m128i bytes = _mm_loadu_si128((const __m128i *)(disp - 1));
+	__m128i masked = _mm_and_si128(bytes, _mm_set1_epi8((char)MOD_RM_MASK));
+
+	return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(masked, _mm_set1_epi8(MOD_RM_RIP)));
+}
+
+bool x86_makes_rip_address(const uint8_t *disp)
+{
+	return (disp[-3] & 0xf8) == 0x48 && disp[-2] == 0x8d && (disp[-1] & MOD_RM_MASK) == MOD_RM_RIP;
+}
+
+/* ---- calls ------------------------------------------------------------------------------ */
 
 /* Returns the length of FF /2 from the FF on: opcode, ModRM, SIB, displacement (SDM vol. 2, 2.1.5, tables 2-2 and 2-3).
  * Returns 0 if the bytes are not /2, or are truncated. Prefixes precede the opcode and do not change where the call
