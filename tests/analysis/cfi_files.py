@@ -11,7 +11,7 @@ from conftest import DATA, ROOT, run, tool_objects
 
 HERE = DATA / "unwind"
 LIBDIR = Path("/usr/lib/x86_64-linux-gnu")
-TOOL = ["analysis/facts/cfi_file.c", "analysis/facts/lsda.c", "support/sort.c", "analysis/facts/space.c", "elf/file.c", "output/segment_read.c", "elf/file_lookup.c", "elf/section_at.c", "support/bounds.c", "support/ending.c", "support/error.c", "support/memory.c", "support/plain.c"]
+TOOL = ["analysis/facts/cfi_file.c", "support/sort.c", "analysis/facts/space.c", "elf/file.c", "output/segment_read.c", "elf/file_lookup.c", "elf/section_at.c", "support/bounds.c", "support/ending.c", "support/error.c", "support/memory.c", "support/plain.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DETCH_NO_MODULE", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'tool'}", f"-I{ROOT / 'lib'}",
          f"-I{ROOT / 'lib' / 'include'}"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]

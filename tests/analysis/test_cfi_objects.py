@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Objects beside what they link to, landing pads beside pyelftools, mutants of both:
-tool/analysis/facts/cfi_file.c and tool/analysis/facts/lsda.c."""
+tool/analysis/facts/cfi_file.c."""
 
 import os
 import re

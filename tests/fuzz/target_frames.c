@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "analysis/interproc/frames.h"
-#include "analysis/facts/lsda.h"
+#include "analysis/facts/cfi_file.h"
 
 #include <etch/orc_lookup.h>
 

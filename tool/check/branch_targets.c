@@ -2,7 +2,7 @@
 /* Collects the possible targets of indirect branches, with what makes each one a target (see branch_targets.h). */
 #include "check/branch_targets.h"
 
-#include "analysis/facts/lsda.h"
+#include "analysis/facts/cfi_file.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
 #include "shared/search.h"

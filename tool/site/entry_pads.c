@@ -3,8 +3,8 @@
 #include "site/entries_internal.h"
 #include "shared/search.h"
 
-#include "analysis/facts/patched_edges.h"
-#include "analysis/facts/lsda.h"
+#include "analysis/facts/fixups.h"
+#include "analysis/facts/cfi_file.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What shared/cfi.h, analysis/facts/cfi_file.c and analysis/facts/lsda.c read from a file, as text for
+ * What shared/cfi.h and analysis/facts/cfi_file.c read from a file, as text for
  * tests/analysis/test_cfi.py.
  *
  *   cfi_dump rows FILE   the columns of `etch inspect orc --format tsv`, source = why
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "analysis/facts/lsda.h"
+#include "analysis/facts/cfi_file.h"
 
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};

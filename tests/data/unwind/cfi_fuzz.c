@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mutants of what describes frames, through shared/cfi.h, analysis/facts/cfi_file.c, analysis/facts/lsda.c
+ * Mutants of what describes frames, through shared/cfi.h, analysis/facts/cfi_file.c
  * and lib/unwind/prepare.c; to be built with ASan and UBSan.
  *
  *   cfi_fuzz SEED ROUNDS FILE...
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "analysis/facts/lsda.h"
+#include "analysis/facts/cfi_file.h"
 #include "unwind/cfi_map.h"
 
 static uint64_t random_state, sum, rows_seen, fdes_seen, sites_seen, tables_seen;

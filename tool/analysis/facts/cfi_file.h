@@ -65,4 +65,14 @@ long cfi_file_at(const struct cfi_file *c, uint64_t addr);
  * ETCH_CFI_SAVES or 0. */
 void cfi_file_rows(const struct cfi_file *c, size_t i, unsigned flags, etch_cfi_row_fn *fn, void *ctx);
 
+/* A call site [start, end), in addresses of the code space; the callback must check whether they are code. `pad` 0:
+ * there is no landing pad. */
+typedef void lsda_call_site_fn(void *ctx, uint64_t start, uint64_t end, uint64_t pad);
+
+/*
+ * Calls fn for each call site of fdes[i], in the table's order. Returns their number; 0 without an LSDA; -1 if the
+ * table is malformed, after calls for the entries before the error.
+ */
+long lsda_call_sites(const struct elf_file *f, const struct cfi_file *c, size_t i, lsda_call_site_fn *fn, void *ctx);
+
 #endif

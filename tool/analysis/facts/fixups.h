@@ -51,17 +51,10 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 void fixups_free(struct fixups *x);
 
 /*
- * ET_REL: returns what the field at `offset` refers to by its relocation, which is one of n sorted ones. *addr becomes
- * an address of the code space, or an offset in its section.
+ * Adds the edges of static branches and markers to a list from fixups_read(). Their only effect is the edge. A section
+ * that is no table of its name is left out. Returns 0, or -1 and a message: unreadable relocations.
  */
-uint8_t fixup_relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r, long n,
-                        uint64_t offset, uint64_t *addr);
-/* Linked files: returns what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty
- * entry are 0, so they refer to themselves. */
-uint8_t fixup_linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
-                     uint64_t addr);
-/* Sorts the list after entries were added. */
-void fixups_sort(struct fixups *x);
+int patched_edges_add(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e);
 
 /* Does libetch use this entry? */
 static inline bool fixup_counts(const struct fixups *x, const struct fixup *e)

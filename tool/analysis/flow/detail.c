@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
-#define RED_ZONE 128
-
 /* The results of one analysis of a code range. */
 struct detail_part {
 	struct detail_insn *insns;

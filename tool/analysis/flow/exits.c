@@ -558,41 +558,6 @@ void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const 
 		next_note(f, off, in, before, after && in->padding);
 }
 
-/* Does the instruction take an address, which is in in->imm? One that it loads from does not count. In a file that is
- * not linked to a fixed address, only lea of a rip-relative address counts. */
-bool flow_takes_address(const struct flow *f, const struct step *in)
-{
-	if (!in->imm || f->in.env->reloc_count)
-		return false;
-	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->in.env->file->eh.e_type != ET_DYN;
-}
-
-/* Adds the exit of an address that is taken at an offset. */
-static void ref_add(struct flow *f, uint64_t off, uint64_t addr, unsigned kind)
-{
-	flow_exit_add(f, addr, kind);
-	f->found.exits[f->found.exit_count - 1].at = (uint32_t)off;
-}
-
-/* Notes an address that the code takes. What the entry point takes, such as main, counts as called. */
-void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
-{
-	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;
-	const struct code_section *c;
-	const struct code_range *p = range_at(f->in.env, addr);
-
-	if (p) {
-		if (p->start == addr ? !p->named : p->open)
-			ref_add(f, off, addr, kind);
-		return;
-	}
-	/* The address is outside of all code ranges: assembly without .eh_frame is called through tables of pointers that
-	 * other code fills in. */
-	c = space_at(f->in.env->space, addr);
-	if (c && !elf_is_object(f->in.env->file))
-		ref_add(f, off, addr, kind);
-}
-
 void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const struct state *before)
 {
 	const struct fixup *x = flow_fixup_of(f, addr);

@@ -13,9 +13,9 @@
 
 #include "support/hash_index.h"
 #include "analysis/dataflow/worklist.h"
-#include "analysis/discover/code_range.h"
+#include "analysis/discover/ranges.h"
 #include "analysis/facts/fixups.h"
-#include "analysis/facts/lsda.h"
+#include "analysis/facts/cfi_file.h"
 #include "analysis/flow/state.h"
 #include "elf/symbols.h"
 #include "support/error.h"
@@ -317,7 +317,7 @@ struct flow_scratch {
 	size_t new_jump_count, new_jump_capacity;
 	struct flow_agreed agreed;
 	size_t runtime_next;          /* env->runtime->follow() has seen the steps before this index */
-	int32_t *paths;               /* helpers.c: number of jumps over each offset, made on demand; or null */
+	int32_t *paths;               /* ends.c: number of jumps over each offset, made on demand; or null */
 	struct hash_index edge_index; /* the edges by target */
 	uint8_t effects;              /* union of the steps' effects; with EFFECT_NEEDS_CONSTANT, constants are needed */
 	bool jumps_agreed;            /* jumps_agree() has returned true and no jump has changed since */

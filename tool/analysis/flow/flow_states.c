@@ -3,8 +3,6 @@
  * instructions (exits.c). */
 #include "analysis/flow/flow_internal.h"
 
-#include "analysis/flow/state_saves.h"
-
 /* Returns the next offset, from `off` on, at which an instruction has been decoded, or the code range's size. */
 static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t size)
 {

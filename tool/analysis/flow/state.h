@@ -27,6 +27,9 @@ enum value_kind {
 
 #define REG_RA 16u
 
+/* The number of bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
+#define RED_ZONE 128
+
 /* The kind of a state's frame: that of a call, unless a note says otherwise (facts/notes.h). The CFA of a frame that a
  * note gives is the note's. */
 enum frame_kind {
@@ -149,6 +152,19 @@ bool state_returns(const struct state *s);
 
 /* Makes the rule that the state proves; its kind is UNDEF if the state proves no CFA. */
 void state_rule(const struct state *s, struct etch_rule *out);
+
+struct etch_cfi_saves;
+
+/*
+ * Finds where the caller's rbx and r12 to r15 are (rbp is part of the rule): unchanged in the register, in a slot, or
+ * ETCH_SAVE_OTHER where nothing is proven. As in compilers' tables, a slot is preferred to the register as long as
+ * nothing can have written to it, so that a row holds longer. Returns the offset from the CFA of such a slot of rbp, or
+ * 0 if there is none. *depends becomes the mask of the registers on which all this depends, as long as rsp and the
+ * slots stay as they are.
+ */
+int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned *depends);
+/* Are the saved registers certainly in the same places in two states, if those of one depend on these registers? */
+bool saves_hold(const struct state *a, const struct state *b, unsigned registers);
 
 /* What a state can show of a rule. */
 enum witness {

@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of bytes below rsp that a signal handler leaves alone (psABI 3.2.2). */
-#define RED_ZONE 128
-
 /* The lowest constant that may be an address of code. */
 #define CODE_LOWEST 4096
 

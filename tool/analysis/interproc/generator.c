@@ -3,7 +3,7 @@
  * frames_find(): finds the code ranges of a file, runs the fixpoint over them (fixpoint.c), and joins their rows and
  * findings into one list each.
  */
-#include "analysis/facts/patched_edges.h"
+#include "analysis/facts/fixups.h"
 #include "analysis/flow/detail.h"
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/interproc/continuation_walk.h"

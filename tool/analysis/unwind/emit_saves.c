@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the rows of callee-saved registers of one code range, in addition to the rows of row_choice.c. */
-#include "analysis/flow/state_saves.h"
+#include "analysis/flow/state.h"
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/row_choice.h"
 #include "support/memory.h"
