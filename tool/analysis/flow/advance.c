@@ -156,7 +156,7 @@ void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, s
 		advance_next(in, s, off, c, state_leaves(s, in));
 	else if (in->flow == FLOW_BRANCH)
 		advance_branch(in, s, off, c);
-	else if (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+	else if (flow_is_call(in->flow))
 		advance_call(s, c);
 }
 
@@ -226,8 +226,7 @@ static __attribute__((noinline)) bool advance_way_same(const struct step *in, st
 	if (in->flow == FLOW_BRANCH)
 		same = c->op != STEP_COMPARE && !in->writes;
 	else /* weak states: is_anchored() of unwind/row_choice.c treats rows after calls differently */
-		same = (in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !s->weak &&
-		       !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
+		same = flow_is_call(in->flow) && !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
 	flow_advance_slowly(in, s, off, c);
 	return same && s->slot_count == slots;
 }

@@ -37,7 +37,7 @@ static const struct slot *slot_of(const struct state *s, unsigned r)
 	for (i = 0; i < s->slot_count; i++) {
 		const struct slot *x = &s->slot[i];
 
-		if (x->value.kind == VALUE_ENTRY && x->value.reg == r && (!best || x->at > best->at))
+		if (value_is_entry(x->value, r) && (!best || x->at > best->at))
 			best = x;
 	}
 	return best;
@@ -58,7 +58,7 @@ static bool is_on_stack(const struct state *s, const struct slot *x, bool in_reg
  * in the register itself or in another one. */
 static void saved_find(const struct state *s, unsigned r, struct detail_insn *out)
 {
-	bool same = s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r;
+	bool same = value_is_entry(s->reg[r], r);
 	const struct slot *x = slot_of(s, r);
 	unsigned i;
 
@@ -81,7 +81,7 @@ static void saved_find(const struct state *s, unsigned r, struct detail_insn *ou
 		return;
 	}
 	for (i = 0; i < 16; i++)
-		if (s->reg[i].kind == VALUE_ENTRY && s->reg[i].reg == r) {
+		if (value_is_entry(s->reg[i], r)) {
 			out->where[r] = WHERE_REGISTER;
 			out->off[r] = (int32_t)i;
 			return;
@@ -108,8 +108,7 @@ static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state
 	x->addr = addr;
 	x->weak = before->weak;
 	x->dead = before->dead;
-	x->ends =
-		((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && !flow_comes_back(f, in)) || flow_is_exit(in, before);
+	x->ends = (flow_is_call(in->flow) && !flow_comes_back(f, in)) || flow_is_exit(in, before);
 	state_rule(before, &x->rule);
 	for (r = 0; r < 16; r++)
 		if (STEP_CALLEE_SAVED >> r & 1)

@@ -144,7 +144,7 @@ bool code_pops_return_address(const struct code_range *p, uint64_t off)
 static bool skip_padding(struct flow *f, uint64_t *off)
 {
 	const uint8_t *bytes = f->in.range->bytes;
-	uint64_t start = f->in.range->start, size = f->in.range->end - start;
+	uint64_t start = f->in.range->start, size = flow_size(f);
 
 	while (*off < size) {
 		uint64_t zeros = padding_zeros(bytes + *off, size - *off);
@@ -169,7 +169,7 @@ static bool skip_padding(struct flow *f, uint64_t *off)
 
 bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, from = off;
+	uint64_t size = flow_size(f), from = off;
 
 	if (f->in.noted && (f->in.range->resumes || f->in.range->part))
 		return false;
@@ -301,7 +301,7 @@ static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
 		}
 		if (s.flow == FLOW_NEXT && !stack_moved(&s, &by))
 			return false;
-		if (s.flow != FLOW_NEXT && s.flow != FLOW_BRANCH && s.flow != FLOW_CALL && s.flow != FLOW_CALL_IND)
+		if (s.flow != FLOW_NEXT && s.flow != FLOW_BRANCH && !flow_is_call(s.flow))
 			return false;
 		at += s.flow == FLOW_NEXT ? by : 0;
 		target += s.len;
@@ -354,7 +354,7 @@ static bool uses_frame(struct flow *f, bool returns)
 		if (uses_any(&s, returns, &left) || (stack && uses_stack(&s)))
 			return true;
 		stack = stack && !moves_stack(&s);
-		if (s.flow == FLOW_CALL || s.flow == FLOW_CALL_IND) {
+		if (flow_is_call(s.flow)) {
 			if (!flow_comes_back(f, &s) || flow_is_end(f, &s, off))
 				return false;
 			left &= ~STEP_SCRATCH;
@@ -414,7 +414,7 @@ static void paths_of(struct flow *f, uint32_t i)
 /* Fills flow.walk.paths: for each offset, the number of jumps that pass over it. */
 static void paths_make(struct flow *f)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, off;
+	uint64_t size = flow_size(f), off;
 	uint32_t i, count = (uint32_t)f->step_count;
 
 	free(f->walk.paths);

@@ -86,8 +86,8 @@ static inline void overdrawn_note(struct flow *f, uint64_t off, const struct sta
 	if (__builtin_expect(sp.kind != VALUE_CFA || sp.off <= -8, 1))
 		return;
 	to = s->reg[reg & 15];
-	if (s->weak || s->dead || s->frame || state_returns(s) ||
-	    (reg < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA) || sp.off + 8 <= f->found.overdrawn)
+	if (s->weak || s->dead || s->frame || state_returns(s) || (reg < 16 && value_is_entry(to, REG_RA)) ||
+	    sp.off + 8 <= f->found.overdrawn)
 		return;
 	row = flow_cfi_at(f, f->in.range->start + off);
 	if (!row || state_witness(s, &row->rule) != WITNESS_CONFIRMS)
@@ -169,29 +169,15 @@ static bool leaves_no_c_frame(bool own_stack, const struct code_range *p, const 
 /* The number of instructions in front of a jump that are searched for an epilogue. */
 #define EPILOGUE_MOST 16u
 
-/* Returns the walked instruction that ends at an offset, or null. */
-static const struct step *step_before(const struct flow *f, uint64_t off)
-{
-	uint64_t back;
-
-	for (back = 1; back <= off && back < 16; back++) {
-		uint32_t i = f->at[off - back];
-
-		if (i && f->steps[i - 1].len == back && (f->seen[i - 1] & FLOW_WALKED))
-			return &f->steps[i - 1];
-	}
-	return NULL;
-}
-
 /* Has a callee-saved register been loaded with the caller's value? */
 static bool has_restored(const struct state *s)
 {
 	unsigned mask;
 
 	for (mask = STEP_CALLEE_SAVED; mask; mask &= mask - 1) {
-		const struct value *v = &s->reg[__builtin_ctz(mask)];
+		unsigned r = (unsigned)__builtin_ctz(mask);
 
-		if (v->kind == VALUE_ENTRY && v->reg == (unsigned)__builtin_ctz(mask) && v->reloaded)
+		if (value_is_entry(s->reg[r], r) && s->reg[r].reloaded)
 			return true;
 	}
 	return false;
@@ -204,7 +190,7 @@ static bool drops_words(const struct flow *f, uint64_t off)
 	const struct step *in;
 	unsigned n;
 
-	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)); n++, off -= in->len)
+	for (n = 0; n < EPILOGUE_MOST && (in = flow_step_before(f, off)); n++, off -= in->len)
 		if (flow_pushed(in) || in->flow != FLOW_NEXT)
 			return in->op == STEP_ADD || in->op == STEP_ADDRESS;
 	return false;
@@ -217,7 +203,7 @@ static void exit_sp_note(struct flow *f, uint64_t off, const struct state *befor
 {
 	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
 
-	if (target < 16 && to.kind == VALUE_ENTRY && to.reg == REG_RA)
+	if (target < 16 && value_is_entry(to, REG_RA))
 		return; /* it jumps to its popped return address, which is a return */
 	if (v.kind != VALUE_CFA || v.off <= -8 || (returns && state_returns(before)) ||
 	    (f->found.exit_sp_delta && f->found.exit_sp_delta != v.off + 8))
@@ -238,7 +224,8 @@ static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct st
 
 	if (!state_is_entry(s))
 		return false;
-	for (n = 0; n < EPILOGUE_MOST && (in = step_before(f, off)) && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH);
+	for (n = 0;
+	     n < EPILOGUE_MOST && (in = flow_step_before(f, off)) && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH);
 	     n++, off -= in->len)
 		if (in->op == STEP_LEAVE || (step_popped(in) & STEP_CALLEE_SAVED))
 			return true;
@@ -287,7 +274,7 @@ static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 static bool leaves_frame(const struct flow *f, uint64_t off, const struct state *s)
 {
 	struct value sp = s->reg[ETCH_REG_RSP];
-	const struct step *in = step_before(f, off);
+	const struct step *in = flow_step_before(f, off);
 
 	return sp.kind == VALUE_CFA && sp.off < -8 && !s->weak && !s->dead && !s->frame && !state_returns(s) && in &&
 	       (in->op == STEP_LEAVE || step_popped(in) || drops_words(f, off)) &&
@@ -358,7 +345,7 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 	struct value to = before->reg[in->deref ? ETCH_REG_RSP : in->a & 15];
 
 	overdrawn_note(f, off, before, in->deref ? 16 : in->a);
-	f->found.returns_home |= !before->weak && to.kind == VALUE_ENTRY && to.reg == REG_RA;
+	f->found.returns_home |= !before->weak && value_is_entry(to, REG_RA);
 	if (target && balanced) {
 		flow_exit_add(f, target, EXIT_TAIL);
 	} else if (balanced && (target = known_target(f, in, before)) != 0) {
@@ -429,8 +416,7 @@ static bool leaves_arguments(const struct flow *f, uint64_t off, const struct st
 		const struct step *s = &f->steps[f->at[previous] - 1];
 		int64_t pushed = flow_pushed(s);
 
-		if (previous == off || (s->flow != FLOW_NEXT && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) ||
-		    pushed == FLOW_NOT_PUSHED)
+		if (previous == off || (s->flow != FLOW_NEXT && !flow_is_call(s->flow)) || pushed == FLOW_NOT_PUSHED)
 			return false;
 		left -= pushed;
 		off = previous;
@@ -444,7 +430,7 @@ static bool leaves_arguments(const struct flow *f, uint64_t off, const struct st
 static unsigned call_kind(const struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t after = off + in->len;
-	uint32_t i = after < f->in.range->end - f->in.range->start ? f->at[after] : 0;
+	uint32_t i = after < flow_size(f) ? f->at[after] : 0;
 
 	if (!i-- || !f->leader[i])
 		return EXIT_FRESH;
@@ -506,7 +492,7 @@ static void resume_note(struct flow *f, const struct state *after)
 /* Notes that control continues after an instruction: is the next one still code of the range? */
 static void next_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool padding)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, next = off + in->len;
+	uint64_t size = flow_size(f), next = off + in->len;
 	struct compared c = {0};
 	struct flow_edge *x;
 	struct state after;

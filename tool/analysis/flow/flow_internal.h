@@ -31,6 +31,9 @@ struct compared {
 	} bound;
 };
 
+/* Returns the number of bytes of the code range. */
+static inline uint64_t flow_size(const struct flow *f) { return f->in.range->end - f->in.range->start; }
+
 static inline bool flow_inside(const struct flow *f, uint64_t addr)
 {
 	return addr >= f->in.range->start && addr < f->in.range->end;
@@ -80,6 +83,19 @@ static inline bool flow_walked(const struct flow *f, uint64_t off)
 {
 	return f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED);
 }
+/* Returns the walked instruction that ends at an offset, or null. */
+static inline const struct step *flow_step_before(const struct flow *f, uint64_t off)
+{
+	uint64_t back;
+
+	for (back = 1; back <= off && back <= STEP_LEN_MOST; back++) {
+		uint32_t i = f->at[off - back];
+
+		if (i && f->steps[i - 1].len == back && (f->seen[i - 1] & FLOW_WALKED))
+			return &f->steps[i - 1];
+	}
+	return NULL;
+}
 /* Does the code range need constants, as it does for a jump table? */
 static inline bool flow_needs_constants(const struct flow *f) { return f->walk.effects & EFFECT_NEEDS_CONSTANT; }
 /* Is the instruction a system call that ends the thread or process? */
@@ -99,7 +115,7 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number);
 uint32_t flow_step_new(struct flow *f, uint64_t off);
 static inline uint32_t flow_step(struct flow *f, uint64_t off)
 {
-	if (off >= f->in.range->end - f->in.range->start)
+	if (off >= flow_size(f))
 		return NO_STEP;
 	return f->at[off] ? f->at[off] - 1 : flow_step_new(f, off);
 }
@@ -148,16 +164,9 @@ void flow_land(const struct flow *f, const struct state *call, struct state *out
 /* exits.c */
 /* Adds an edge out of the code range. Edges to the same target are joined into one. */
 struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct state *s);
-/* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
-bool flow_takes_address(const struct flow *f, const struct step *in);
 /* Adds the exits and edges of an instruction, and what they tell of the code range. `after`: only padding lies between
  * a call and this instruction. */
 void flow_exits_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool after);
-/* Adds an exit for an address that is taken at an offset, perhaps that of a function. space_may_hold() must be true of
- * it. */
-void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr);
-/* Adds the edges to the continuation that the instruction at an offset passes on, if it is one that does. */
-void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before);
 /* Adds the edges out of the code range that come from NOTE_EDGE. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before);
 /* Adds the exit of an instruction whose fixup is outside of the code range. */
@@ -212,9 +221,17 @@ bool flow_uses_return_address(struct flow *f, uint64_t off);
 /* ends.c: is a call target inside an open code range a helper in the middle of the calling function? */
 bool flow_is_helper(struct flow *f, uint64_t target);
 
+/* taken_addresses.c */
+/* May the immediate or rip-relative displacement of an instruction be an address that it takes? */
+bool flow_takes_address(const struct flow *f, const struct step *in);
+/* Adds an exit for an address that is taken at an offset, perhaps that of a function. space_may_hold() must be true of
+ * it. */
+void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr);
 /* Notes the addresses that the code takes relative to one of its own, which it has from a call of the next
  * instruction. */
 void flow_labels_note(struct flow *f);
+/* Adds the edges to the continuation that the instruction at an offset passes on, if it is one that does. */
+void flow_continuation_note(struct flow *f, uint64_t off, const struct state *before);
 
 /* tails.c: is the register of a jump at an offset loaded from memory just before it? Then *out is that load. */
 bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *out);

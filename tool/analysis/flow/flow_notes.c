@@ -87,7 +87,7 @@ static void step_end(const struct notes *n, struct step *s, uint64_t after)
 	if (note_at(n, after, NOTE_REACHABLE)) {
 		if (s->flow == FLOW_STOP)
 			s->flow = FLOW_NEXT;
-	} else if (note_at(n, after, NOTE_UNREACHABLE) && s->flow != FLOW_CALL && s->flow != FLOW_CALL_IND) {
+	} else if (note_at(n, after, NOTE_UNREACHABLE) && !flow_is_call(s->flow)) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}

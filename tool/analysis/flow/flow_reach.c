@@ -295,7 +295,7 @@ static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uin
 static void scan_from(struct flow *f, uint64_t off)
 {
 	bool throws = f->walk.pad_count || f->in.throws;
-	uint64_t size = f->in.range->end - f->in.range->start;
+	uint64_t size = flow_size(f);
 
 	while (off < size) {
 		bool fresh = !f->at[off] &&
@@ -354,20 +354,19 @@ static bool ends_in(struct flow *f, uint32_t i)
 {
 	struct step in = f->steps[i]; /* the list may move */
 
-	return (in.flow == FLOW_CALL || in.flow == FLOW_CALL_IND) && flow_comes_back(f, &in) &&
-	       flow_is_end(f, &in, f->step_at[i] + in.len);
+	return flow_is_call(in.flow) && flow_comes_back(f, &in) && flow_is_end(f, &in, f->step_at[i] + in.len);
 }
 
 /* Does control continue after step i? Not where only padding follows a call: from offset `padding` on. */
 static bool continues(struct flow *f, uint32_t i, uint64_t padding)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, off = f->step_at[i];
+	uint64_t size = flow_size(f), off = f->step_at[i];
 	const struct step *in = &f->steps[i];
 
 	if (in->flow == FLOW_JUMP || in->flow == FLOW_STOP || (in->padding && off >= padding) ||
 	    (in->op == STEP_HALT && off + in->len >= size))
 		return false;
-	return (in->flow != FLOW_CALL && in->flow != FLOW_CALL_IND) || (flow_comes_back(f, in) && !ends_in(f, i));
+	return !flow_is_call(in->flow) || (flow_comes_back(f, in) && !ends_in(f, i));
 }
 
 /*
@@ -376,7 +375,7 @@ static bool continues(struct flow *f, uint32_t i, uint64_t padding)
  */
 static bool falls_out(struct flow *f)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, padding = size; /* lowest offset after such a call */
+	uint64_t size = flow_size(f), padding = size; /* lowest offset after such a call */
 	uint32_t i, n = (uint32_t)f->step_count;
 
 	for (i = 0; i < n; i++) {

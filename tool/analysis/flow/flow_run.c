@@ -415,7 +415,7 @@ static void range_enter(struct flow *f, const struct flow_env *env, const struct
 	uint32_t i;
 
 	state_entry(&entry);
-	if (f->in.range->plt && plt_is_first(f->in.range->bytes, f->in.range->end - f->in.range->start))
+	if (f->in.range->plt && plt_is_first(f->in.range->bytes, flow_size(f)))
 		entry.reg[ETCH_REG_RSP].off -= 8;
 	entry.reg[ETCH_REG_RSP].off -= f->in.pushed;
 	if (env->notes)

@@ -122,7 +122,7 @@ static bool needs_no_state(const struct flow *f, const struct step *in)
 /* Collects the results of one instruction: addresses taken, fixups, exits. */
 static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool after)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, addr = f->in.range->start + off;
+	uint64_t size = flow_size(f), addr = f->in.range->start + off;
 	struct step in = f->steps[number]; /* the list may move */
 	bool anyhow = needs_no_state(f, &in) && !f->in.throws && off + in.len < size;
 	const struct state *s = anyhow ? b->s : block_state(b, f, off);
@@ -253,7 +253,7 @@ static inline __attribute__((always_inline)) void pass_report(const struct pass 
  * more visit. */
 static inline __attribute__((always_inline)) uint64_t pass_skip(struct pass *p, struct flow *f, uint64_t off)
 {
-	uint64_t start = f->in.range->start, size = f->in.range->end - start, limit, to;
+	uint64_t start = f->in.range->start, size = flow_size(f), limit, to;
 
 	if (!p->same || p->kept != !!f->saves.fn || p->after || f->in.range->open || p->next >= size || !f->at[p->next] ||
 	    f->skip.below <= start)
@@ -273,7 +273,7 @@ static inline __attribute__((always_inline)) uint64_t pass_skip(struct pass *p, 
  */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, off;
+	uint64_t size = flow_size(f), off;
 	struct block b;
 	struct cut cut;
 	struct pass p;

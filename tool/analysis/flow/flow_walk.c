@@ -79,7 +79,7 @@ void flow_breaks(struct flow *f, uint64_t off, const struct state *s)
 	f->found.may_return = f->found.broken = true;
 	/* after a jump that is not followed, these bytes may be a table between the code that is taken for code */
 	if (!s->weak && !f->at[off] && (!f->found.unread || off < f->found.unread - 1) &&
-	    insn_is_reserved(f->in.range->bytes + off, f->in.range->end - f->in.range->start - off))
+	    insn_is_reserved(f->in.range->bytes + off, flow_size(f) - off))
 		f->found.unread = off + 1;
 }
 
@@ -147,7 +147,7 @@ static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
 /* Records the code after a noreturn call, with the state at that call, for flow_dead_follow(). */
 static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 {
-	if (off >= f->in.range->end - f->in.range->start)
+	if (off >= flow_size(f))
 		return;
 	mem_reserve(&f->walk.dead, &f->walk.dead_capacity, f->walk.dead_count, sizeof(*f->walk.dead));
 	f->walk.dead[f->walk.dead_count].off = off;
@@ -192,7 +192,7 @@ struct walk {
 /* Propagates along the exceptional edges of an instruction: to its landing pad, to its fixups, and those by notes. */
 static void walk_throws(struct flow *f, const struct walk *w, const struct step *in)
 {
-	bool calls = in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND;
+	bool calls = flow_is_call(in->flow);
 	uint64_t addr = f->in.range->start + w->off, pad = f->walk.pad_count && calls ? flow_pad_of(f, addr) : 0;
 	const struct fixup *fixup = f->in.fixup_count ? flow_fixup_of(f, addr) : NULL;
 	const struct note *note;
@@ -356,7 +356,7 @@ static void block_transfer(void *ctx, uint32_t k)
 {
 	struct flow *f = ctx;
 	uint32_t start = block_rank(f, k);
-	uint64_t size = f->in.range->end - f->in.range->start;
+	uint64_t size = flow_size(f);
 	bool throws = f->walk.pad_count || f->in.throws, on = true;
 	struct walk w;
 	uint32_t at;

@@ -18,11 +18,8 @@ bool flow_has_frame(const struct state *s)
 	       rule.bp == ETCH_BP_CFA && rule.bp_off == -16;
 }
 
-/* Is a value of rbp the caller's? A handler can only have that from the frame. */
-static bool is_callers(const struct value *bp) { return bp->kind == VALUE_ENTRY && bp->reg == ETCH_REG_RBP; }
-
 /* Has the handler taken the frame down: is the return address on top, and rbp the caller's? */
-static bool is_left(const struct state *s) { return state_returns(s) && is_callers(&s->reg[ETCH_REG_RBP]); }
+static bool is_left(const struct state *s) { return state_returns(s) && state_has_callers_rbp(s); }
 
 /*
  * Identifies the table of addresses through which a jump goes, if the table is not followed. Returns its address, or,
@@ -66,6 +63,6 @@ void flow_handler_note(struct flow *f, uint64_t off, const struct step *in, cons
 		f->found.keeps_frame |= is_left(before);
 		f->found.breaks_frame |= !is_left(before);
 	} else if (in->flow == FLOW_JUMP_IND) { /* a tail call, whose frame the handler may have made where rsp is */
-		f->found.keeps_frame |= is_callers(&before->reg[ETCH_REG_RBP]);
+		f->found.keeps_frame |= state_has_callers_rbp(before); /* which a handler can only have from the frame */
 	}
 }

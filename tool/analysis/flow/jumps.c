@@ -118,7 +118,7 @@ static size_t inner_at(const struct flow *f, uint64_t off)
  * the code range's size if there is none. */
 static uint64_t unreached(struct flow *f, uint64_t off)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, table, zeros;
+	uint64_t size = flow_size(f), table, zeros;
 
 	while (off < size) {
 		size_t k = f->walk.inner_count ? inner_at(f, off) : 0;
@@ -260,7 +260,7 @@ static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
  */
 static unsigned inner_entries(const struct flow *f, const struct value *t)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, start = (uint32_t)t->off - f->in.range->start;
+	uint64_t size = flow_size(f), start = (uint32_t)t->off - f->in.range->start;
 	uint64_t off = start, end = size;
 	unsigned i;
 
@@ -393,7 +393,7 @@ static uint64_t looked_through(struct flow *f, const struct state *s)
 	unsigned i;
 
 	if (!f->in.range->open || f->in.own_stack || state_is_entry(s))
-		return f->in.range->end - f->in.range->start;
+		return flow_size(f);
 	for (k = 0; k < f->jump_count; k++) {
 		const struct flow_jump *j = &f->jumps[k];
 

@@ -62,6 +62,9 @@ struct value {
 	};
 };
 
+/* Is a value the one that register r held at entry? r = REG_RA: is it the return address? */
+static inline bool value_is_entry(struct value v, unsigned r) { return v.kind == VALUE_ENTRY && v.reg == r; }
+
 /* Eight bytes of stack at a known address, and their value. */
 struct slot {
 	int32_t at;
@@ -122,8 +125,12 @@ static inline bool state_leaves(const struct state *s, const struct step *in)
 /* May a rule be made from a register's value? (rbp with its entry value does not count.) */
 static inline bool state_rules(const struct state *s, unsigned r)
 {
-	return s->reg[r].kind == VALUE_CFA || s->reg[r].kind == VALUE_ALIGNED ||
-	       (s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == REG_RA);
+	return s->reg[r].kind == VALUE_CFA || s->reg[r].kind == VALUE_ALIGNED || value_is_entry(s->reg[r], REG_RA);
+}
+/* Does rbp hold the caller's value? */
+static inline bool state_has_callers_rbp(const struct state *s)
+{
+	return s->reg[ETCH_REG_RBP].kind == VALUE_ENTRY && s->reg[ETCH_REG_RBP].reg == ETCH_REG_RBP;
 }
 /* Applies the transfer function of an instruction, at offset `at` of the code range. */
 void state_transfer(struct state *s, const struct step *in, uint32_t at);

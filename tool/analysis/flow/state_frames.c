@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-static bool is_return_address(struct value v) { return v.kind == VALUE_ENTRY && v.reg == REG_RA; }
-
 /* Makes a frame of nothing but the return address, `above` bytes above rsp, and forgets everything that is relative to
  * the old CFA. */
 static void frame_begin(struct state *s, int32_t above)
@@ -34,7 +32,7 @@ static void frame_begin(struct state *s, int32_t above)
 
 void state_pushed(struct state *s, struct value v)
 {
-	if (s->reg[RSP].kind != VALUE_CFA && is_return_address(v) && state_has_callers_rbp(s))
+	if (s->reg[RSP].kind != VALUE_CFA && value_is_entry(v, REG_RA) && state_has_callers_rbp(s))
 		frame_begin(s, 0);
 }
 
@@ -44,7 +42,7 @@ void state_stored_among(struct state *s)
 	unsigned i = 0;
 
 	while (state_has_callers_rbp(s) && i < s->slot_count)
-		if (is_return_address(s->slot[i].value))
+		if (value_is_entry(s->slot[i].value, REG_RA))
 			slot_drop(s, i);
 		else
 			i++;
@@ -95,7 +93,7 @@ void state_rbp_loaded(struct state *s, struct value from)
 		return;
 	}
 	for (i = 0; i < s->slot_count && sp.kind == VALUE_ALIGNED && state_has_callers_rbp(s); i++)
-		if (s->slot[i].aligned && s->slot[i].at >= sp.off && is_return_address(s->slot[i].value)) {
+		if (s->slot[i].aligned && s->slot[i].at >= sp.off && value_is_entry(s->slot[i].value, REG_RA)) {
 			frame_begin(s, s->slot[i].at - sp.off);
 			return;
 		}

@@ -83,11 +83,6 @@ static inline struct value slot_load(const struct state *s, struct value address
 /* state_step.c: forgets the realigned base, and everything that is relative to it. */
 void state_unalign(struct state *s);
 
-static inline bool state_has_callers_rbp(const struct state *s)
-{
-	return s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP;
-}
-
 /* state_frames.c. Called after a push of v, only with ABI_FRAMES_BY_RBP: begins a frame if v is the return address and
  * rsp is unknown. */
 void state_pushed(struct state *s, struct value v);

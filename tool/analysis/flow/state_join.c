@@ -161,12 +161,7 @@ void state_unlimit(struct state *s)
 			s->reg[r] = (struct value){0};
 }
 
-bool state_returns(const struct state *s)
-{
-	struct value top = slot_load(s, s->reg[RSP]);
-
-	return top.kind == VALUE_ENTRY && top.reg == REG_RA;
-}
+bool state_returns(const struct state *s) { return value_is_entry(slot_load(s, s->reg[RSP]), REG_RA); }
 
 bool state_is_entry(const struct state *s)
 {

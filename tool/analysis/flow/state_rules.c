@@ -16,7 +16,7 @@ static const struct slot *rbp_slot(const struct state *s)
 	for (i = 0; i < s->slot_count; i++) {
 		const struct slot *x = &s->slot[i];
 
-		if (x->value.kind != VALUE_ENTRY || x->value.reg != RBP)
+		if (!value_is_entry(x->value, RBP))
 			continue;
 		/* Of several, the one nearest to the CFA is taken: it was saved first. */
 		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
@@ -33,13 +33,13 @@ static inline bool is_below_sp(const struct state *s, const struct slot *x)
 }
 
 /* Sets how the caller's rbp is found. Returns false if the state does not show it. */
-static inline bool rule_bp(const struct state *s, struct etch_rule *out)
+static inline __attribute__((always_inline)) bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
 	/* Where both the register and a slot hold it, the slot is used until the register is reloaded or the slot is
 	 * popped. */
-	if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP &&
+	if (state_has_callers_rbp(s) &&
 	    (s->reg[RBP].reloaded || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) || (x && is_below_sp(s, x)))) {
 		out->bp = ETCH_BP_SAME;
 	} else if (x && !x->aligned) {
@@ -51,7 +51,7 @@ static inline bool rule_bp(const struct state *s, struct etch_rule *out)
 	} else if (x && s->reg[RSP].kind == VALUE_ALIGNED) {
 		out->bp = ETCH_BP_RSP;
 		out->bp_off = x->at - s->reg[RSP].off;
-	} else if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP) {
+	} else if (state_has_callers_rbp(s)) {
 		out->bp = ETCH_BP_SAME;
 	} else {
 		out->bp = ETCH_BP_UNDEF;
@@ -90,18 +90,16 @@ static bool rule_slot(const struct state *s, unsigned r, bool below, struct etch
 	return false;
 }
 
-static bool is_ra(struct value v) { return v.kind == VALUE_ENTRY && v.reg == REG_RA; }
-
 /* Is the return address in any register or slot? */
 static bool ra_known(const struct state *s)
 {
 	unsigned i;
 
 	for (i = 0; i < 16; i++)
-		if (is_ra(s->reg[i]))
+		if (value_is_entry(s->reg[i], REG_RA))
 			return true;
 	for (i = 0; i < s->slot_count; i++)
-		if (is_ra(s->slot[i].value))
+		if (value_is_entry(s->slot[i].value, REG_RA))
 			return true;
 	return false;
 }
@@ -117,7 +115,7 @@ static const struct slot *ra_slot(const struct state *s, bool below)
 	for (i = 0; i < s->slot_count; i++) {
 		const struct slot *x = &s->slot[i];
 
-		if (!is_ra(x->value) || x->aligned || below != (x->at < sp))
+		if (!value_is_entry(x->value, REG_RA) || x->aligned || below != (x->at < sp))
 			continue;
 		if (x->at == -8)
 			return x;
@@ -133,7 +131,7 @@ static inline bool ra_in_place(const struct state *s)
 {
 	const struct slot *x = &s->slot[0];
 
-	return s->slot_count && x->at == -8 && !x->aligned && is_ra(x->value) &&
+	return s->slot_count && x->at == -8 && !x->aligned && value_is_entry(x->value, REG_RA) &&
 	       (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off <= -8);
 }
 
@@ -160,7 +158,7 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 	if (ra_in_place(s) || rule_ra_slot(ra_slot(s, false), out))
 		return true;
 	for (i = 0; i < sizeof(order); i++)
-		if (is_ra(s->reg[order[i]])) {
+		if (value_is_entry(s->reg[order[i]], REG_RA)) {
 			out->ra = (uint8_t)(ETCH_RA_REG | order[i]);
 			return true;
 		}
@@ -182,9 +180,8 @@ static inline __attribute__((always_inline)) bool rule_cfa(const struct state *s
 	x = s->reg[RBP].kind == VALUE_CFA && (s->reg[RBP].off == -16 || (noted && (s->abi_flags & ABI_NO_RED_ZONE)))
 	        ? slot_at(s, s->reg[RBP])
 	        : NULL;
-	if ((x && x->value.kind == VALUE_ENTRY && x->value.reg == RBP && rule_register(s, RBP, out)) ||
-	    rule_register(s, RSP, out) || rule_register(s, RBP, out) || rule_slot(s, RBP, false, out) ||
-	    rule_slot(s, RSP, false, out))
+	if ((x && value_is_entry(x->value, RBP) && rule_register(s, RBP, out)) || rule_register(s, RSP, out) ||
+	    rule_register(s, RBP, out) || rule_slot(s, RBP, false, out) || rule_slot(s, RSP, false, out))
 		return true;
 	for (i = 0; i < sizeof(others); i++)
 		if (rule_register(s, others[i], out))
@@ -224,7 +221,7 @@ static void rule_return(const struct state *s, struct etch_rule *out)
 
 	if (!(s->abi_flags & ABI_FRAMES_BY_RBP) || !state_has_callers_rbp(s))
 		return;
-	for (i = 0; i < sizeof(order) && !is_ra(s->reg[order[i]]); i++)
+	for (i = 0; i < sizeof(order) && !value_is_entry(s->reg[order[i]], REG_RA); i++)
 		;
 	if (i == sizeof(order))
 		return;
@@ -307,8 +304,7 @@ bool state_rules_same(const struct state *a, const struct state *b)
  */
 static bool is_callers(const struct state *s, unsigned r)
 {
-	return s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r && (STEP_CALLEE_SAVED >> r & 1) &&
-	       s->reg[RSP].kind == VALUE_CFA;
+	return value_is_entry(s->reg[r], r) && (STEP_CALLEE_SAVED >> r & 1) && s->reg[RSP].kind == VALUE_CFA;
 }
 
 static enum witness cfa_witness(const struct state *s, const struct etch_rule *rule)
@@ -334,7 +330,7 @@ static enum witness bp_witness(const struct state *s, const struct etch_rule *ru
 
 	switch (rule->bp) {
 	case ETCH_BP_SAME:
-		if (s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
+		if (state_has_callers_rbp(s))
 			return WITNESS_CONFIRMS;
 		/* An address of this frame, or a constant, is not the caller's rbp. */
 		return s->reg[RBP].kind == VALUE_ANY || s->reg[RBP].kind == VALUE_BELOW ? WITNESS_SILENT : WITNESS_DENIES;
@@ -345,7 +341,7 @@ static enum witness bp_witness(const struct state *s, const struct etch_rule *ru
 	}
 	/* The caller's rbp does not point into this function's frame, so a value saved here is not found by it. gcc leaves
 	 * such a rule in force after the leave of a function that realigns its stack. */
-	if (rule->bp == ETCH_BP_RBP && s->reg[RBP].kind == VALUE_ENTRY && s->reg[RBP].reg == RBP)
+	if (rule->bp == ETCH_BP_RBP && state_has_callers_rbp(s))
 		return WITNESS_DENIES;
 	v = slot_load(s, at);
 	if (v.kind == VALUE_ENTRY)
@@ -361,7 +357,7 @@ static enum witness ra_witness(const struct state *s, const struct etch_rule *ru
 		v = s->reg[rule->ra & 15u];
 	else
 		v = slot_load(s, value_of(VALUE_CFA, 0, rule->ra == ETCH_RA_SLOT ? rule->cfa_add : -8));
-	if (is_ra(v))
+	if (value_is_entry(v, REG_RA))
 		return WITNESS_CONFIRMS;
 	/*
 	 * The rule is denied if another value is there, or if an unknown one is there while the return address is known to
@@ -407,7 +403,7 @@ enum witness state_witness_own(const struct state *s, const struct etch_rule *ru
 
 #define NOWHERE INT32_MIN /* there is no slot */
 
-static const uint8_t registers[5] = {3, 12, 13, 14, 15}; /* rbx, r12 to r15, as in struct etch_cfi_saves */
+static const uint8_t saved_registers[5] = {3, 12, 13, 14, 15}; /* rbx, r12 to r15, as in struct etch_cfi_saves */
 
 bool saves_hold(const struct state *a, const struct state *b, unsigned registers)
 {
@@ -432,7 +428,7 @@ static __attribute__((noinline)) void aligned_save(const struct state *s, unsign
 	for (k = 0; k < s->slot_count; k++) {
 		const struct slot *x = &s->slot[k];
 
-		if (x->aligned && x->value.kind == VALUE_ENTRY && x->value.reg == registers[i] && (!best || x->at > best->at) &&
+		if (x->aligned && value_is_entry(x->value, saved_registers[i]) && (!best || x->at > best->at) &&
 		    (sp.kind != VALUE_ALIGNED || (int64_t)x->at >= (int64_t)sp.off - RED_ZONE))
 			best = x;
 	}
@@ -462,7 +458,7 @@ int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned 
 	memset(out, 0, sizeof(*out));
 	*depends = 0;
 	for (i = 0; i < 5; i++) {
-		unsigned r = registers[i];
+		unsigned r = saved_registers[i];
 
 		if (off[i + 1] != NOWHERE) {
 			out->how[i] = ETCH_SAVE_CFA;
@@ -470,7 +466,7 @@ int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned 
 			continue;
 		}
 		*depends |= 1u << r;
-		if (s->reg[r].kind == VALUE_ENTRY && s->reg[r].reg == r)
+		if (value_is_entry(s->reg[r], r))
 			continue; /* ETCH_SAVE_SAME */
 		aligned_save(s, i, out);
 		*depends |= 1u << RBP;

@@ -146,7 +146,7 @@ static inline bool is_frame_pointer(const struct state *s, struct value v)
 {
 	struct value saved = v.kind == VALUE_CFA && v.off == -16 ? slot_load(s, v) : VALUE_NONE;
 
-	return saved.kind == VALUE_ENTRY && saved.reg == RBP;
+	return value_is_entry(saved, RBP);
 }
 
 /*

@@ -144,11 +144,6 @@ static int32_t before(const struct flow *f, const struct step *in, uint64_t off,
 	return to < 0 || to > TAIL_MOST ? TAIL_NONE : (int32_t)to;
 }
 
-static bool is_callers_rbp(const struct state *s)
-{
-	return s->reg[ETCH_REG_RBP].kind == VALUE_ENTRY && s->reg[ETCH_REG_RBP].reg == ETCH_REG_RBP;
-}
-
 /* The number of instructions that are searched backward for the load of a register. */
 #define LOAD_MOST 16u
 
@@ -182,7 +177,7 @@ bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 	if (!j->has_state)
 		return false;
 	if (f->in.handler)
-		return is_callers_rbp(&j->state);
+		return state_has_callers_rbp(&j->state);
 	if (in->deref || in->a >= 16)
 		return false;
 	return j->table ? !j->what.off && j->what.reg == sizeof(uint64_t)
@@ -309,7 +304,7 @@ static void numbers_find(struct flow *f)
 
 void flow_tails_find(struct flow *f)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, off;
+	uint64_t size = flow_size(f), off;
 	bool some = true;
 	size_t i;
 
@@ -354,7 +349,8 @@ bool flow_tail_rule(const struct flow *f, uint64_t addr, const struct state *s, 
 		out->bp_off = -FRAME_WORDS;
 		return true;
 	}
-	if (!i || f->tails[i - 1] < 0 || f->tails[i - 1] > TAIL_MOST || !is_callers_rbp(s) || !(none || is_doubtful(out)))
+	if (!i || f->tails[i - 1] < 0 || f->tails[i - 1] > TAIL_MOST || !state_has_callers_rbp(s) ||
+	    !(none || is_doubtful(out)))
 		return false;
 	*out = (struct etch_rule){.kind = ETCH_RULE_CALL, .cfa = ETCH_REG_RSP, .cfa_off = f->tails[i - 1] + WORD};
 	return true;

@@ -60,7 +60,7 @@ static bool is_call(const struct flow *f, uint64_t off, const struct step *in)
 /* Notes the addresses that the block continuing at `off` takes, where register r holds the address `own`. */
 static void block_note(struct flow *f, uint64_t off, unsigned r, uint64_t own)
 {
-	uint64_t size = f->in.range->end - f->in.range->start;
+	uint64_t size = flow_size(f);
 
 	while (off < size && f->at[off] && (f->seen[f->at[off] - 1] & FLOW_WALKED) && !f->leader[f->at[off] - 1]) {
 		struct step in = f->steps[f->at[off] - 1]; /* the list may move */
@@ -77,7 +77,7 @@ static void block_note(struct flow *f, uint64_t off, unsigned r, uint64_t own)
 
 void flow_labels_note(struct flow *f)
 {
-	uint64_t size = f->in.range->end - f->in.range->start, off;
+	uint64_t size = flow_size(f), off;
 
 	for (off = 0; off < size; off++) {
 		struct step in = f->at[off] ? f->steps[f->at[off] - 1] : (struct step){0}, pop;

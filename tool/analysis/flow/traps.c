@@ -9,25 +9,6 @@
  */
 #include "analysis/flow/flow_internal.h"
 
-/* The longest instruction (SDM 2A 2.3.11). */
-#define LENGTH_MOST 15u
-
-/* Returns the walked instruction that ends at *off, and sets *off to its start; returns null if there is none. */
-static const struct step *step_back(const struct flow *f, uint64_t *off)
-{
-	uint64_t back;
-
-	for (back = 1; back <= *off && back <= LENGTH_MOST; back++) {
-		uint32_t i = f->at[*off - back];
-
-		if (i && f->steps[i - 1].len == back && (f->seen[i - 1] & FLOW_WALKED)) {
-			*off -= back;
-			return &f->steps[i - 1];
-		}
-	}
-	return NULL;
-}
-
 /* Does an instruction push the old value of HEAD, the register or field to which `head` stores rsp? */
 static bool pushes_head(const struct step *in, const struct step *head)
 {
@@ -52,12 +33,14 @@ uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off)
 	const struct step *in;
 	unsigned reg;
 
-	if (!is_head(head) || !(in = step_back(f, &off)) || !pushes_head(in, head))
+	if (!is_head(head) || !(in = flow_step_before(f, off)) || !pushes_head(in, head))
 		return 0;
-	if (!(in = step_back(f, &off)) || in->op != STEP_PUSH || in->a >= 16)
+	off -= in->len;
+	if (!(in = flow_step_before(f, off)) || in->op != STEP_PUSH || in->a >= 16)
 		return 0;
+	off -= in->len;
 	reg = in->a;
-	if (!(in = step_back(f, &off)) || in->op != STEP_ADDRESS || in->b != INSN_PC_REG || in->a != reg)
+	if (!(in = flow_step_before(f, off)) || in->op != STEP_ADDRESS || in->b != INSN_PC_REG || in->a != reg)
 		return 0;
 	return flow_inside(f, (uint64_t)in->imm) ? (uint64_t)in->imm : 0;
 }
@@ -84,7 +67,7 @@ void flow_trap_state(const struct flow *f, const struct state *head, uint64_t ha
 	out->reg[ETCH_REG_RSP].off += 16;
 	/* Only the slot of the return address is kept: the code that raised may have overwritten the others. */
 	while (i < out->slot_count)
-		if (out->slot[i].value.kind == VALUE_ENTRY && out->slot[i].value.reg == REG_RA)
+		if (value_is_entry(out->slot[i].value, REG_RA))
 			i++;
 		else
 			out->slot[i] = out->slot[--out->slot_count];

@@ -131,8 +131,7 @@ bool insn_same_length(const uint8_t *bytes, unsigned len, uint64_t addr)
 unsigned insn_second_length(const uint8_t *bytes, size_t avail, uint64_t addr)
 {
 	cs_insn *c;
-	/* an instruction has at most 15 bytes (SDM vol. 2, 2.3.11) */
-	size_t n = cs_disasm(handle(), bytes, avail > 15 ? 15 : avail, addr, 1, &c);
+	size_t n = cs_disasm(handle(), bytes, avail > INSN_MOST ? INSN_MOST : avail, addr, 1, &c);
 	unsigned length = n ? c->size : 0;
 
 	if (n)

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSN_MOST 15u /* bytes (SDM vol. 2, 2.3.11) */
-
 static struct {
 	ZydisDecoder minimal; /* minimal mode: length and raw fields, no operands */
 	ZydisFormatter formatter;

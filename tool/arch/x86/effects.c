@@ -101,7 +101,7 @@ bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
 
 	*by = 0;
-	if (in->padding || in->flow == FLOW_RETURN || in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND)
+	if (in->padding || in->flow == FLOW_RETURN || flow_is_call(in->flow))
 		return true; /* a callee takes its return address off the stack again */
 	if (!(in->writes & 1u << 4))
 		return !(in->reads & 1u << 4);

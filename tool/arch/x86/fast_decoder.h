@@ -103,7 +103,7 @@ enum step_direction {
 	DIRECTION_ANY,  /* popf: whatever the pushed value is */
 };
 
-#define STEP_LEN_MOST 15 /* bytes of the longest instruction */
+#define STEP_LEN_MOST INSN_MOST
 
 /* A cache of known encodings and forms, which makes decoding about twice as fast. One cache per thread. */
 struct step_cache;

@@ -30,6 +30,9 @@ static inline bool flow_is_direct(unsigned flow)
 	return flow == FLOW_JUMP || flow == FLOW_BRANCH || flow == FLOW_CALL;
 }
 
+/* Is it a call, direct or indirect? */
+static inline bool flow_is_call(unsigned flow) { return flow == FLOW_CALL || flow == FLOW_CALL_IND; }
+
 /* Does an instruction jump to or call a computed address? */
 static inline bool flow_is_indirect(unsigned flow) { return flow == FLOW_JUMP_IND || flow == FLOW_CALL_IND; }
 
@@ -57,6 +60,8 @@ enum insn_move {
 /* In addition to ETCH_NEED_*: any other use of flags, such as of the sign alone, of overflow or of parity. */
 #define INSN_FLAGS_REST 0x08u
 #define INSN_FLAGS      (ETCH_NEED_FLAGS | INSN_FLAGS_REST)
+
+#define INSN_MOST 15u /* bytes of the longest instruction (SDM vol. 2, 2.3.11) */
 
 #define INSN_NO_REG 0xffu
 #define INSN_PC_REG 0x10u /* base of a rip-relative operand */

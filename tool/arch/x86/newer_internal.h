@@ -4,9 +4,8 @@
 #ifndef X86_NEWER_INTERNAL_H
 #define X86_NEWER_INTERNAL_H
 
+#include "arch/x86/insn.h"
 #include "arch/x86/newer.h"
-
-#define INSN_MOST 15u /* bytes (SDM vol. 2, 2.3.11) */
 
 /* Prefixes, and bits of REX and of REX2's payload. */
 enum { REX = 0x40, REX_W = 8, REX_R = 4, REX_X = 2, REX_B = 1, REX2 = 0xd5, REX2_MAP1 = 0x80 };

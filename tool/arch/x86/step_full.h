@@ -23,10 +23,7 @@ bool full_writes_flags(const ZydisDecodedInstruction *z);
 /* Returns the number of bytes that an instruction stores to a memory operand, as in step.size; 0: none. */
 uint8_t full_stored(const ZydisDecodedOperand *op);
 /* Is it a call or a return, whose change of rsp is no part of `writes`? */
-static inline bool full_calls(unsigned flow)
-{
-	return flow == FLOW_CALL || flow == FLOW_CALL_IND || flow == FLOW_RETURN;
-}
+static inline bool full_calls(unsigned flow) { return flow_is_call(flow) || flow == FLOW_RETURN; }
 
 /* Completes the step of an instruction without control flow, once its shape has been applied. `imm` is the first
  * immediate, `wide` whether that has 32 bits. */
