@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes what --format json would, beside the output of the run (see baseline_record.h). */
+/* Builds the same document as --format json, in addition to the output of the run (see baseline_record.h). */
 #include "check/baseline_record.h"
 #include "output/outfile.h"
 #include "support/bounds.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects the possible targets of indirect branches, with what makes each one a target (see branch_targets.h). */
+/* Collects the possible targets of indirect branches, each with the reason why it is a target (see
+ * branch_targets.h). */
 #include "check/branch_targets.h"
 
 #include "analysis/facts/cfi_file.h"
@@ -26,7 +27,8 @@ static void target_add(struct branches *b, const struct target *t)
 	b->list[b->count++] = *t;
 }
 
-/* Converts an address of findings (ET_REL: an offset in `section`) to one of the code space; 0: not code. */
+/* Converts an address as findings have it (ET_REL: an offset in `section`) to the code space. Returns 0 if it is not
+ * in code. */
 static uint64_t space_addr(const struct branches *b, uint32_t section, uint64_t addr)
 {
 	const struct code_section *c = elf_is_object(b->s->file) ? space_of(&b->s->frames.space, section) : NULL;
@@ -79,7 +81,7 @@ static bool is_about_code(const char *name)
 	return !strncmp(name, ".gcc_except_table.", 18);
 }
 
-/* Adds the target of a dynamic relocation, if it makes a word of data an address of code. */
+/* Adds the target of a dynamic relocation that makes a word of data the address of code. */
 static void reloc_take(struct branches *b, const struct dynamic_reloc *r)
 {
 	const struct elf_file *f = b->s->file;
@@ -105,7 +107,7 @@ static void reloc_take(struct branches *b, const struct dynamic_reloc *r)
 	target_add(b, &t);
 }
 
-/* Programs at fixed addresses have no relocations: takes each word of data that is the start of a function. */
+/* Programs at fixed addresses have no relocations for data: takes each word of data that is the start of a function. */
 static void words_take(struct branches *b)
 {
 	const struct elf_file *f = b->s->file;
@@ -147,7 +149,7 @@ static void dynamic_take(struct branches *b)
 			                               .what = called[i].name});
 	for (i = 0; i < f->phdr_count; i++)
 		program |= f->phdrs[i].p_type == PT_INTERP;
-	if (program) /* ld.so enters by a jump; the kernel, for a static program, does not branch */
+	if (program) /* ld.so jumps to the entry point; for a static program the kernel sets rip, which is not a branch */
 		target_add(b, &(struct target){.at = f->eh.e_entry,
 		                               .how = "called by the dynamic linker",
 		                               .inside = true,
@@ -238,7 +240,8 @@ static int by_place(const void *a, const void *b)
 	return *x < y->place ? -1 : *x > y->place;
 }
 
-/* Linked files: the name of the function that a PLT entry at `target` calls; null: not a PLT entry. */
+/* Linked files: returns the name of the function that the PLT entry at `target` calls, or null if `target` is not a
+ * PLT entry. */
 static const char *callee_name(const struct branches *b, uint64_t target)
 {
 	const struct elf_file *f = b->s->file;
@@ -274,7 +277,7 @@ static void insn_linked(struct branches *b, const struct code_section *c, uint64
 				.at = addr + in->len, .how = "returned to by longjmp", .what = name, .inside = true, .always = true});
 }
 
-/* Object files: adds the address that an instruction takes by its relocation `r`. */
+/* Object files: adds the address that an instruction takes through its relocation `r`. */
 static void insn_reloc(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in,
                        const struct elf_reloc *r)
 {
@@ -292,7 +295,7 @@ static void insn_reloc(struct branches *b, const struct code_section *c, uint64_
 		return;
 	switch (r->type) {
 	case R_X86_64_PC32:
-	case R_X86_64_PLT32: /* of a lea */
+	case R_X86_64_PLT32: /* only those of a lea take an address */
 		if (in->op != STEP_ADDRESS)
 			return;
 		t.at = base + (uint64_t)r->addend + (end - r->offset);

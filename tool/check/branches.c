@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-H004: targets of indirect calls and jumps without an endbr64, in a file whose property note asks for indirect
- * branch tracking. (Targets of jump tables: analysis/lint/jump_targets.c.)
+ * Implements ETCH-H004: targets of indirect calls and jumps without an endbr64, in a file whose property note asks
+ * for indirect branch tracking. (The targets of jump tables are checked in analysis/lint/jump_targets.c.)
  */
 #include "check/branch_targets.h"
 
@@ -15,8 +15,10 @@
 #include <string.h>
 
 #define TAKERS_SHOWN 3
-#define FILE_LEAST   64 /* this many places without endbr64, if they are the majority: one finding, about the note */
-#define PLACES_SHOWN 8  /* places listed in that finding */
+/* If at least this many places have no endbr64, and they are the majority, one finding about the note replaces all
+ * others. */
+#define FILE_LEAST   64
+#define PLACES_SHOWN 8 /* places listed in that finding */
 
 static int target_order(const void *a, const void *b)
 {
@@ -29,7 +31,7 @@ static int target_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Number of words at or below addr: the index of the last of them, + 1. */
+/* Returns the number of words that are at or below addr, which is the index of the last of them + 1. */
 static size_t word_below(const uint64_t *list, size_t n, uint64_t addr) { return SEARCH(n, i, list[i] <= addr); }
 
 /* True if the function around an address contains a tracked indirect jump. */
@@ -50,7 +52,7 @@ static bool counts(const struct branches *b, const struct target *t)
 	       (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) && jumps_around(b, t->at)));
 }
 
-/* How many of the n entries about one place count; 0: the place is not a target. */
+/* Returns how many of the n entries about one place count. If the result is 0, the place is not a target. */
 static size_t takers(const struct branches *b, const struct target *list, size_t n)
 {
 	size_t i, k = 0;
@@ -89,7 +91,7 @@ static void place_report(struct branches *b, const struct target *list, size_t n
 	}
 }
 
-/* Adds the one finding for a file whose code was not compiled for what its property note asks for. */
+/* Adds the one finding for a file whose code was not compiled for what its property note promises. */
 static void file_report(struct branches *b, size_t missing, size_t all)
 {
 	struct findings *tables = &b->s->frames.findings;
@@ -109,7 +111,7 @@ static void file_report(struct branches *b, size_t missing, size_t all)
 		shown++;
 		finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for example", "%s", b->list[i].how);
 	}
-	for (i = 0; i < tables->count; i++) { /* drop those about jump tables: this finding includes them */
+	for (i = 0; i < tables->count; i++) { /* drops the findings about jump tables: the new finding includes them */
 		if (strcmp(tables->list[i].id, "ETCH-H004"))
 			tables->list[n++] = tables->list[i];
 		else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-C003, ETCH-C004 and ETCH-C008: malformed entries of .eh_frame, entries that etch does not read, and functions
- * without an entry. Whether its rules agree with the code is checked in analysis/unwind/row_choice.c. */
-#define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state: deeper than any compiler writes */
+/* Implements ETCH-C003, ETCH-C004 and ETCH-C008: functions without an entry in .eh_frame, malformed entries, and
+ * entries that etch does not read. Whether the rules of .eh_frame agree with the code is checked in
+ * analysis/unwind/row_choice.c. */
+#define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state, deeper than any compiler writes it */
 #include "arch/x86/fast_decoder.h"
 #include "check/runs.h"
 #include "analysis/facts/cfi_file.h"
@@ -23,11 +24,11 @@ struct reader {
 	struct subject *s;
 	const struct cfi_part *part;
 	struct etch_cfi cfi;
-	uint64_t *bad; /* offsets of CIEs that are to have a finding */
+	uint64_t *bad; /* offsets of the CIEs that get a finding */
 	size_t bad_count, bad_capacity;
 };
 
-/* Why a CIE that etch cannot use is malformed; null: it is valid, but of a kind that etch does not read. */
+/* Returns why a CIE that etch cannot use is malformed, or null if it is valid but of a kind that etch does not read. */
 static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 {
 	struct etch_cfi_in in;
@@ -60,7 +61,7 @@ static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 	return NULL;
 }
 
-/* Why etch does not read a CIE that cie_reason() finds valid. */
+/* Returns why etch does not read a CIE that cie_reason() finds valid. */
 static const char *cie_unread(const struct etch_cfi *c, uint64_t at)
 {
 	struct etch_cfi_in in;
@@ -70,7 +71,7 @@ static const char *cie_unread(const struct etch_cfi *c, uint64_t at)
 	                                             : "its augmentation or return address column is unknown to etch";
 }
 
-/* Why an FDE with a usable CIE is malformed; null: it is valid, but of a kind that etch does not read. */
+/* Returns why an FDE with a usable CIE is malformed, or null if it is valid but of a kind that etch does not read. */
 static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
 {
 	uint64_t start, size;
@@ -94,14 +95,14 @@ static void entry_report(struct reader *r, const char *id, uint64_t at, const ch
 	            why);
 }
 
-/* Notes a CIE that etch cannot use, for each FDE that has it. */
+/* Records a CIE that etch cannot use. The same CIE may be recorded several times: once for each FDE that uses it. */
 static void cie_note(struct reader *r, uint64_t at)
 {
 	mem_reserve(&r->bad, &r->bad_capacity, r->bad_count, sizeof(*r->bad));
 	r->bad[r->bad_count++] = at;
 }
 
-/* Adds a finding for each of these CIEs. */
+/* Adds one finding for each of the recorded CIEs. */
 static void cies_report(struct reader *r)
 {
 	const char *why;
@@ -142,7 +143,7 @@ static void program_check(struct reader *r, const struct etch_fde *fde)
 
 	if (fde->start >= fde->end || !c)
 		return; /* its code is not in the file */
-	/* Rows of an FDE with DWARF expressions (a PLT) are per 16 bytes: bounded by the code that exists. */
+	/* DWARF expressions (of a PLT) give a row for each 16 bytes, so the code that exists bounds their number. */
 	if (cut.end > c->addr + c->size)
 		cut.end = c->addr + c->size;
 	etch_cfi_rows(&cut, 0, row_watch, &w);
@@ -221,7 +222,7 @@ static void entries_check(struct subject *s, const struct cfi_file *cfi)
 		struct reader r = {.s = s, .part = &cfi->parts[i]};
 
 		if (!cfi->parts[i].section)
-			continue; /* without section headers its size is not known */
+			continue; /* without section headers its size is unknown */
 		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
 		while (r.cfi.at < r.cfi.size && entry_check(&r))
 			;
@@ -232,8 +233,8 @@ static void entries_check(struct subject *s, const struct cfi_file *cfi)
 
 /* ---- functions without an entry ---------------------------------------------------- */
 
-/* 1: a function contains a call, as far as it decodes; 0: none; -1: it does not begin with a valid
- * instruction. */
+/* Returns 1 if a function contains a call, as far as it can be decoded; 0 if it contains none; -1 if it does not
+ * begin with a valid instruction. */
 static int has_calls(const struct code_section *c, uint64_t start, uint64_t end)
 {
 	struct step step;
@@ -256,7 +257,7 @@ static void missing_text(const struct run_item *x, char *out, size_t size)
 	         x->function->name);
 }
 
-/* True if a function has code and no FDE. *calls: whether it contains calls. */
+/* True if a function has code but no FDE. *calls is set to whether it contains calls. */
 static bool is_missing(const struct subject *s, const struct cfi_file *cfi, const struct elf_symbol *y, bool *calls)
 {
 	const struct code_section *c = y->section ? space_of(&s->frames.space, y->section) : NULL;

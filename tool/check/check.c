@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Finds etched objects and the instructions that access them, in the code as the linker left it. */
+/* Finds etched objects and the instructions that access them, in the code as the linker wrote it. */
 static int sites_check(struct elf_file *f, struct subject *s, struct error *e)
 {
 	int err;
@@ -36,17 +36,17 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	    fixups_read(f, &s->frames.space, &s->fixups, e) ||
 	    ex_table_check(f, &s->frames.space, &s->fixups, &s->found, e))
 		return -1;
-	/* Program headers, symbols and .eh_frame. */
+	/* Checks of program headers, symbols and .eh_frame. */
 	if (check_hardening(s, e) || check_symbols(s, e))
 		return -1;
 	check_cfi(s);
 	check_frame_tables(s);
-	/* Every instruction that the analysis reached. */
+	/* Checks of every instruction that the analysis reached. */
 	check_decoders(s);
 	if (check_branches(s, e))
 		return -1;
 	check_speculation(s);
-	/* The tables of etch, and what a rewrite could make of the file. */
+	/* Checks of etch's own tables, and of what a rewrite could make of the file. */
 	check_etched(s);
 	check_tables(s);
 	if (check_unwind(s, e))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The checks of `etch check`. Each file of this folder has one kind of check, which reads the
- * file through struct subject and adds findings. `etch inspect` counts findings, `etch diff`
- * compares them.
+ * Declares the checks of `etch check`. Each file of this folder implements one kind of check, which reads the file
+ * through struct subject and adds findings. `etch inspect` counts findings, and `etch diff` compares them.
  */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
@@ -17,40 +16,39 @@
 
 struct check_options {
 	int jobs;           /* threads of the analysis */
-	bool no_cfi;        /* do not use .eh_frame */
-	bool progress;      /* show progress (support/progress.h) */
-	bool sls;           /* also check for straight-line speculation (ETCH-H005) */
-	bool both_decoders; /* decode every reached instruction with both decoders, not every form once (ETCH-D004) */
+	bool no_cfi;        /* does not use .eh_frame */
+	bool progress;      /* shows progress (support/progress.h) */
+	bool sls;           /* also checks for straight-line speculation (ETCH-H005) */
+	bool both_decoders; /* decodes every reached instruction with both decoders, not only every form once (ETCH-D004) */
 };
 
 /* A file with its analysis, made once for all checks. */
 struct subject {
 	const struct elf_file *file;
 	const struct check_options *options;
-	struct frames frames;        /* the analysis; with findings of groups C, D, F, S, X */
+	struct frames frames;        /* the analysis, with findings of groups C, D, F, S and X */
 	struct fixups fixups;        /* the exception table, in frames.space */
-	struct linked_tables tables; /* linked files: the tables of an earlier rewrite */
-	struct scan scan;            /* sites in the code as the linker wrote it; with findings of groups D, I, P */
-	struct findings found;       /* what the checks add */
+	struct linked_tables tables; /* linked files: the tables that an earlier rewrite added */
+	struct scan scan;            /* the sites in the code as the linker wrote it, with findings of groups D, I and P */
+	struct findings found;       /* the findings that the checks add */
 };
 
 /*
- * Runs all checks on f, whose bytes change in memory (baked sites become
- * loads again). 0; or -1 and a message: the file cannot be used. subject_free() also after
- * a failure; the caller may take `found` out before.
+ * Runs all checks on f, whose bytes change in memory: baked sites become loads again. Returns 0, or -1 and a message
+ * if the file cannot be used. The caller calls subject_free() also after a failure, and may take `found` out before.
  */
 int check_file(struct elf_file *f, const struct check_options *o, struct subject *out, struct error *e);
 void subject_free(struct subject *s);
 
 /*
- * table_checks.c; the first step for a linked file: reads its tables of sites into s->tables,
- * and restores in f's own bytes what the linker wrote at baked sites. A row that is malformed, or
- * does not match the code, becomes a finding ETCH-T003 and is left out of s->tables.
- * 0; 1: the file has neither tables nor descriptor; -1 and a message: malformed relocations.
+ * Defined in table_checks.c: the first step for a linked file. It reads the file's tables of sites into s->tables,
+ * and restores in f's own bytes what the linker wrote at baked sites. A row that is malformed, or does not match the
+ * code, becomes a finding ETCH-T003 and is left out of s->tables. Returns 0; 1 if the file has neither tables nor a
+ * descriptor; -1 and a message if its relocations are malformed.
  */
 int check_tables_open(struct subject *s, struct elf_file *f, struct error *e);
 
-/* The checks, one file of this folder each. Those that can fail return 0, or -1 and a message. */
+/* The checks, each in one file of this folder. Those that can fail return 0, or -1 and a message. */
 int check_hardening(struct subject *s, struct error *e); /* H001-H003: segments, sections, dynamic section */
 int check_branches(struct subject *s, struct error *e);  /* H004: endbr64 */
 void check_speculation(struct subject *s);               /* H005: code after returns */
@@ -66,19 +64,19 @@ void check_frame_tables(struct subject *s);
 void check_decoders(struct subject *s); /* D004: decoders that disagree */
 
 /*
- * After check_file(), for reports. origin.c marks findings that are due to the compiler or
- * linker (docs/check.md has the rule). fold.c joins findings of one function, and those of a
- * language runtime. Both leave s->found sorted. 0, or -1 and a message.
+ * Run after check_file(), for reports. check_origin() (origin.c) marks findings that are due to the compiler or the
+ * linker (docs/check.md states the rule). check_fold() (fold.c) joins findings of one function, and those of a
+ * language runtime. Both leave s->found sorted. They return 0, or -1 and a message.
  */
 int check_origin(struct subject *s, struct error *e);
 int check_fold(struct subject *s, struct error *e);
 
-/* runtime_code.c: the code of language runtimes with calling conventions of their own, sorted; free out->list also
- * after a failure (-1 and a message: a malformed table). */
+/* Defined in runtime_code.c: finds the code of language runtimes that have their own calling conventions, sorted by
+ * address. Returns 0, or -1 and a message if a table is malformed. The caller frees out->list also after a failure. */
 int subject_runtimes(const struct subject *s, struct runtime_codes *out, struct error *e);
-/* The runtime of the code at an address of the code space, or null. */
+/* Returns the runtime of the code at an address of the code space, or null. */
 const struct runtime *runtime_at(const struct runtime_codes *r, uint64_t addr);
-/* True if a finding is of a kind that such conventions cause. */
+/* True if a finding is of a kind that such calling conventions cause. */
 bool runtime_explains(const struct finding *f);
 
 #endif

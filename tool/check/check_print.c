@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JSON_VERSION 1 /* of docs/schemas/check.json; increased by incompatible changes */
+#define JSON_VERSION 1 /* version of docs/schemas/check.json; incompatible changes increase it */
 
 #define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The output of `etch check`, in any of its three formats. */
+/* The output of `etch check` in any of its three formats. */
 #ifndef CHECK_CHECK_PRINT_H
 #define CHECK_CHECK_PRINT_H
 
@@ -13,8 +13,8 @@ enum check_format { CHECK_TEXT, CHECK_JSON, CHECK_SARIF };
 
 struct check_printer {
 	enum check_format format;
-	enum severity level; /* findings below it are not printed */
-	bool quiet;          /* no summary line */
+	enum severity level; /* findings below this severity are not printed */
+	bool quiet;          /* does not print the summary line */
 	bool to_file;        /* the caller writes the output to a file at the end */
 	FILE *out;           /* standard output, or a stream into `bytes` */
 	char *bytes;         /* with to_file: the output; owned */
@@ -24,9 +24,9 @@ struct check_printer {
 	struct json_object *files, *gone;
 };
 
-/* `root` and `docs` as in struct sarif. */
+/* `root` and `docs` have the meaning that they have in struct sarif. */
 void check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions);
-/* Prints the report of the next file. Adds findings that are gone since the baseline to *n. */
+/* Prints the report of the next file. Adds the number of findings that are gone since the baseline to *n. */
 void check_print_file(struct check_printer *s, const struct report *r, struct totals *n);
 /* Prints the summary and the suppressions that matched nothing. */
 void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code);

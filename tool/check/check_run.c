@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks every input: a single one here, several in worker processes, which send their reports as JSON. */
+/* Checks every input: a single one in this process, several in worker processes, which send their reports as JSON. */
 #include "check/check_run.h"
 #include "report/exchange.h"
 #include "support/memory.h"
@@ -58,7 +58,7 @@ static int report_fill(const struct check_run *run, const struct input *in, stru
 	return err;
 }
 
-/* Names the report of an input. */
+/* Sets the names in a report to those of its input. */
 static void name_set(struct report *r, const struct input *in)
 {
 	free(r->path);
@@ -67,7 +67,7 @@ static void name_set(struct report *r, const struct input *in)
 	r->member = in->member ? mem_string(in->member) : NULL;
 }
 
-/* Makes a report that says why there is none. */
+/* Replaces a report by one that states why there are no results. */
 static void report_fail(struct report *r, const char *why)
 {
 	report_free(r);
@@ -95,7 +95,7 @@ struct check_queue {
 	size_t *list, count;    /* the inputs that are checked */
 };
 
-/* In the worker. */
+/* Runs in the worker. */
 static void queue_work(void *ctx, size_t i, char **answer, size_t *size)
 {
 	const struct check_queue *q = ctx;
@@ -109,7 +109,7 @@ static void queue_work(void *ctx, size_t i, char **answer, size_t *size)
 	json_object_put(o);
 }
 
-/* In the parent: takes the answer for an input and for all others that are the same file. */
+/* Runs in the parent: takes the answer for an input and for all others that are the same file. */
 static bool queue_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
 {
 	const struct check_queue *q = ctx;
@@ -169,7 +169,7 @@ bool check_run(const struct check_run *run, struct report *reports)
 {
 	bool good = true;
 
-	/* A single file is checked in this process: a crash could not cost another file its result. */
+	/* A single file is checked in this process: there is no other file whose result a crash could cost. */
 	if (run->inputs->count == 1)
 		input_check(run, 0, &reports[0]);
 	else

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-D004: instructions that the two decoders decode differently; ETCH-D008: those that only the first one decodes,
- * which nothing judges. Each form (the encoding without register numbers and constants) is compared once per process,
- * or with options.both_decoders every instruction. One finding per file, mnemonic and kind of difference.
+ * Implements ETCH-D004 (instructions that the two decoders decode differently) and ETCH-D008 (instructions that only
+ * the first one decodes, which nothing can judge). Each form, which is the encoding without register numbers and
+ * constants, is compared once per process; with options.both_decoders every instruction is compared. There is one
+ * finding per file, mnemonic and kind of difference.
  */
 #include "arch/x86/cross_check.h"
 #include "arch/x86/insn.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Hash set of the forms on which the decoders agree. Once it is full, further forms are compared each time. */
+/* A hash set of the forms on which the decoders agree. When it is full, further forms are compared each time that
+ * they occur. */
 #define FORMS 32768u          /* a power of two */
 static uint64_t forms[FORMS]; /* 0 = empty */
 static size_t form_count;
@@ -39,7 +41,7 @@ static void form_learn(uint64_t key)
 	}
 }
 
-/* Names of instructions in one ETCH-D008, and the bytes of one. */
+/* The number of mnemonics that one ETCH-D008 lists, and the size of each in bytes. */
 #define NAMES_MOST 8u
 #define NAME_MOST  32u
 
@@ -56,12 +58,12 @@ struct disputes {
 	size_t count, capacity;
 	struct unjudged {
 		size_t count, section, names;
-		uint64_t at; /* the first */
+		uint64_t at; /* address of the first of them */
 		char name[NAMES_MOST][NAME_MOST];
 	} unjudged;
 };
 
-/* Takes note of an instruction that the second decoder does not know, by the first word of its text. */
+/* Records an instruction that the second decoder does not know, by the first word of its text. */
 static void unjudged_note(struct unjudged *u, const char *text, size_t section, uint64_t at)
 {
 	size_t i, n;
@@ -137,7 +139,7 @@ static void dispute_report(struct subject *s, const struct dispute *d)
 	finding_fact(x, "bytes", "%s", hex);
 }
 
-/* Compares the decoders on one instruction. Its address only matters for the target of a branch. */
+/* Compares the decoders on one instruction. Its address matters only for the target of a branch. */
 static void insn_check(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
 {
 	const struct code_section *c = &s->frames.space.list[section];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Joins findings: those of one kind about frames at many places of one function, (ETCH-N002) those in the code of a
- * language runtime, and (ETCH-N003) those where a compiler's .eh_frame does not follow the code. Computes the key that
- * identifies a finding in other files with the same function.
+ * Joins findings: those of one kind about frames at many places of one function, those in the code of a language
+ * runtime (ETCH-N002), and those where a compiler's .eh_frame does not follow the code (ETCH-N003). Computes the key
+ * that identifies a finding in other files with the same function.
  */
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
@@ -32,8 +32,8 @@ struct fold {
 
 /* Where a finding is: only findings of one scope are joined. */
 struct scope {
-	const struct elf_symbol *function; /* if null, `start` identifies the code: */
-	uint64_t start;                    /* 1 + the start of the FDE, or the section number of a PLT; 0: none */
+	const struct elf_symbol *function; /* null: `start` identifies the code instead */
+	uint64_t start;                    /* 1 + the address of the FDE's code, or of a PLT section; 0: none */
 	const struct runtime *runtime;     /* the runtime whose calling conventions explain the finding */
 };
 
@@ -94,7 +94,7 @@ static int text_compare(const char *a, const char *b)
 	return (unsigned char)*a - (unsigned char)*b;
 }
 
-/* Orders findings by everything but their place: findings that compare equal are joined. */
+/* Orders findings by everything except their place; findings that compare equal are joined. */
 static int kind_compare(const struct fold *f, const struct finding *x, const struct finding *y)
 {
 	const struct scope *a = scope_at(f, x), *b = scope_at(f, y);
@@ -159,9 +159,9 @@ static void functions_fold(struct fold *f)
 	}
 }
 
-/* ---- of a runtime ------------------------------------------------------------------------ */
+/* ---- in the code of a runtime ------------------------------------------------------------ */
 
-/* How many findings of one kind are in the code of a runtime. */
+/* Counts the findings of one kind in the code of a runtime. */
 struct kind_count {
 	const char *id;
 	const struct finding *first;
@@ -170,7 +170,7 @@ struct kind_count {
 	uint64_t last_start;
 };
 
-/* True for the first finding of each function. Relies on findings being in order of address. */
+/* True for the first finding of each function. This relies on the findings being in order of address. */
 static bool is_new(struct kind_count *t, const struct scope *x)
 {
 	bool new = !t->places || x->function != t->last || x->start != t->last_start;
@@ -220,7 +220,8 @@ static void runtime_fold(struct fold *f, const struct runtime *runtime)
 	}
 	if (!any.places)
 		return;
-	/* runtime_report() reads entries through counts[].first and may move the list: entries are freed afterwards. */
+	/* runtime_report() reads findings through counts[].first and may move the list, so the findings are freed only
+	 * afterwards. */
 	runtime_report(f, runtime, counts, count, functions);
 	for (i = 0; i + 1 < l->count; i++)
 		if (l->list[i].id && f->scopes[i].runtime == runtime) {
@@ -229,11 +230,11 @@ static void runtime_fold(struct fold *f, const struct runtime *runtime)
 		}
 }
 
-/* ---- of a compiler's tables ------------------------------------------------------------------ */
+/* ---- in a compiler's tables ------------------------------------------------------------------- */
 
 #define COMPILERS_MOST 4u
 
-/* Adds a fact with the file's compilers, as they name themselves in .comment. */
+/* Adds a fact for each compiler of the file, by the names that they write into .comment. */
 static void compilers_name(const struct elf_file *f, struct finding *x)
 {
 	const struct elf_section *s = &f->sections[elf_section_find(f, ".comment", 1)];
@@ -245,7 +246,7 @@ static void compilers_name(const struct elf_file *f, struct finding *x)
 	size_t n = 0, more = 0, i;
 
 	for (; p && p < end; p += strnlen(p, (size_t)(end - p)) + 1) {
-		/* icc's have the command line, too, after " : ". */
+		/* icc also writes its command line, after " : ". */
 		const char *options = memmem(p, strnlen(p, (size_t)(end - p)), " : ", 3);
 		size_t length = options ? (size_t)(options - p) : strnlen(p, (size_t)(end - p));
 		char *name;
@@ -269,7 +270,7 @@ static void compilers_name(const struct elf_file *f, struct finding *x)
 		finding_fact(x, "and", "%zu more in .comment", more);
 }
 
-/* Joins the findings where .eh_frame slips (finding.slip) into one, ETCH-N003. */
+/* Joins the findings at places where .eh_frame slips (finding.slip) into one, ETCH-N003. */
 static void slips_fold(struct fold *f)
 {
 	static const char *const labels[] = {NULL, "a row begins late", "a row goes on too long", "none for an epilogue"};
@@ -320,9 +321,10 @@ static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
 }
 
 /*
- * The key of a finding must be the same in the object file and in every linked file with the function. Linkers
- * change operands, and replace instructions by others of the same length (System V psABI, B.2). So the key is a hash of
- * the function's name and size, the lengths of its instructions, and the finding's ID, text and offset. 0: no key.
+ * The key of a finding must be the same in the object file and in every linked file with the function. Linkers change
+ * operands, and replace instructions by others of the same length (System V psABI, B.2). So the key is a hash of the
+ * function's name and size, the lengths of its instructions, and the finding's ID, text and offset. A key of 0 means
+ * that there is none.
  */
 static uint64_t key_of(const struct fold *f, const struct finding *x)
 {
@@ -348,11 +350,11 @@ static uint64_t key_of(const struct fold *f, const struct finding *x)
 	return h ? h : 1;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static void scopes_find(struct fold *f)
 {
-	const size_t joined = runtime_count + 1; /* findings that may be added: ETCH-N002, ETCH-N003 */
+	const size_t joined = runtime_count + 1; /* number of findings that may be added: ETCH-N002, ETCH-N003 */
 	struct findings *l = &f->s->found;
 	size_t i;
 

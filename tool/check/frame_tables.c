@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-C005 to ETCH-C007: .eh_frame_hdr against .eh_frame, .sframe against the code. */
+/* Implements ETCH-C005 to ETCH-C007: compares .eh_frame_hdr with .eh_frame, and .sframe with the code. */
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/disagreement.h"
 #include "arch/x86/rule_text.h"
@@ -18,7 +18,7 @@ struct index_check {
 	struct subject *s;
 	const struct cfi_file *cfi;
 	struct etch_cfi_hdr hdr;
-	const uint8_t *bytes; /* of .eh_frame_hdr */
+	const uint8_t *bytes; /* the bytes of .eh_frame_hdr */
 	uint32_t section;     /* its index, or 0 */
 };
 
@@ -31,7 +31,7 @@ static void entry_report(const struct index_check *l, uint64_t i, const char *wh
 	            i, address, what);
 }
 
-/* Does an FDE of .eh_frame begin at this address, with its entry there? */
+/* True if an FDE whose code begins at `start` is at the address `entry`. */
 static bool leads_to_fde(const struct index_check *l, uint64_t start, uint64_t entry)
 {
 	uint32_t i;
@@ -49,7 +49,8 @@ static bool leads_to_fde(const struct index_check *l, uint64_t start, uint64_t e
 	return false;
 }
 
-/* Entries out of order, and entries that lead to no FDE of their function: the first of each kind. */
+/* Reports entries that are out of order and entries that do not lead to an FDE of their function: the first of each
+ * kind. */
 static void entries_check(const struct index_check *l)
 {
 	uint64_t i, last = 0;
@@ -70,7 +71,7 @@ static void entries_check(const struct index_check *l)
 	}
 }
 
-/* FDEs without an entry: unwinders do not find them. One finding, at the first. */
+/* Reports FDEs without an entry, which unwinders do not find: one finding, at the first of them. */
 static void fdes_check(const struct index_check *l)
 {
 	uint64_t *starts = mem_alloc(l->hdr.count, sizeof(*starts)), first = 0;
@@ -109,14 +110,15 @@ static void index_check(struct subject *s, uint64_t addr, uint64_t size)
 	cfi_file_close(&cfi);
 }
 
-/* The table that PT_GNU_EH_FRAME covers, or else, for readers that go by names, the section. */
+/* Checks the table that PT_GNU_EH_FRAME covers or, if there is none, the section, for readers that go by section
+ * names. */
 static void indexes_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
 	bool found = false;
 	uint32_t i;
 
-	if (elf_is_debug(f)) /* its program headers are those of the file that it describes */
+	if (elf_is_debug(f)) /* the program headers of a debug file are those of the file that it describes */
 		return;
 	for (i = 0; i < f->phdr_count; i++) {
 		if (f->phdrs[i].p_type != PT_GNU_EH_FRAME)
@@ -131,9 +133,9 @@ static void indexes_check(struct subject *s)
 
 /* ---- .sframe ------------------------------------------------------------------- */
 
-/* True if SFrame's rule leads to another frame than a proven row. The places of rbp are compared only where both name a
- * slot: around the instructions that save and restore rbp it is in the slot and in the register, and either is right.
- */
+/* True if SFrame's rule leads to another frame than a proven row. The places of rbp are compared only where both name
+ * a stack slot: around the instructions that save and restore rbp, its value is both in the slot and in the register,
+ * and either answer is right. */
 static bool rules_differ(const struct etch_rule *sframe, const struct etch_rule *row)
 {
 	if (row->kind != ETCH_RULE_CALL)
@@ -160,7 +162,8 @@ static void sframe_report(struct subject *s, const struct row *sframe, const str
 	finding_fact(x, "the code", "CFA %s, rbp %s, return address %s", cfa, bp, ra);
 }
 
-/* Compares the rows of .sframe with those of the code, where both say something and the code proves its own. */
+/* Compares the rows of .sframe with those of the code at addresses where both have a rule and the row of the code is
+ * proven from the code. */
 static void sframe_rows(struct subject *s, const struct row_list *sframe)
 {
 	const struct row_list *rows = &s->frames.rows;
@@ -187,7 +190,8 @@ static void sframe_rows(struct subject *s, const struct row_list *sframe)
 	}
 }
 
-/* True if it is of a version that etch does not read, as GNU binutils 2.40 writes. */
+/* True if the section is of an SFrame version that etch does not read, such as the one that GNU binutils 2.40
+ * writes. */
 static bool is_other_version(const struct elf_section *x)
 {
 	const uint16_t magic = SFRAME_MAGIC;
@@ -215,7 +219,8 @@ static void sframe_check(struct subject *s, uint32_t i)
 	struct row_list rows = {0};
 	struct error why;
 
-	if ((x->data && is_other_version(x)) || (!x->data && elf_is_object(s->file))) /* of no code, or emptied */
+	/* A section without data in an object file describes no code, or it was emptied. */
+	if ((x->data && is_other_version(x)) || (!x->data && elf_is_object(s->file)))
 		return;
 	if (!x->data)
 		finding_add(&s->found, "ETCH-C006", i, x->sh.sh_addr, ".sframe is empty");
@@ -254,8 +259,8 @@ static struct rule_check rule_at(const struct cfi_file *cfi, uint64_t addr)
 	return l;
 }
 
-/* Drops findings about the linker's FDEs, by which the analysis goes, where the FDEs that unwinders read have another
- * rule: etch has replaced them. */
+/* Drops findings about the linker's FDEs, which the analysis uses, at places where the FDEs that unwinders read have
+ * another rule: there etch has replaced the linker's FDEs. */
 static void replaced_drop(struct subject *s)
 {
 	struct findings *l = &s->frames.findings;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H001 to ETCH-H003: writable and executable memory, executable stacks, text relocations. */
+/* Implements ETCH-H001 to ETCH-H003: memory that is writable and executable, executable stacks, and text
+ * relocations. */
 #include "check/check.h"
 #include "elf/dynamic.h"
 #include "elf/symbols.h"
@@ -19,7 +20,7 @@ static bool has_code(const struct elf_file *f)
 	return false;
 }
 
-/* Kernel modules are ET_REL, but never linked into a program. */
+/* True for kernel modules, which are ET_REL but are never linked into a program. */
 static bool is_kernels(const struct elf_file *f)
 {
 	return elf_section_find(f, ".modinfo", 1) || elf_section_find(f, "__ksymtab_strings", 1);
@@ -69,7 +70,7 @@ static void sections_check(struct subject *s)
 
 /* ---- the stack ---------------------------------------------------------------------- */
 
-/* ld makes the stack executable for an object with an executable .note.GNU-stack, or without that section. */
+/* ld makes the stack executable for an object whose .note.GNU-stack is executable, or which lacks that section. */
 static void object_stack_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
@@ -85,9 +86,9 @@ static void object_stack_check(struct subject *s)
 }
 
 /*
- * No PT_GNU_STACK: Linux up to 5.7 then makes all readable memory of the process
- * executable (arch/x86/include/asm/elf.h), and glibc the stacks of threads
- * (DEFAULT_STACK_PERMS), also those of a program that loads such a library.
+ * Without PT_GNU_STACK, Linux up to 5.7 makes all readable memory of the process executable
+ * (arch/x86/include/asm/elf.h), and glibc makes the stacks of threads executable (DEFAULT_STACK_PERMS), also in a
+ * program that loads such a library.
  */
 static void linked_stack_check(struct subject *s)
 {
@@ -129,7 +130,7 @@ static const char *reloc_name(uint32_t type)
 	return "a relocation";
 }
 
-/* True if the memory is read-only while the dynamic linker relocates. RELRO memory still is writable then. */
+/* True if the memory is read-only while the dynamic linker relocates. RELRO memory is still writable then. */
 static bool is_readonly(const struct elf_file *f, uint64_t addr)
 {
 	uint32_t i;
@@ -147,10 +148,10 @@ static bool is_readonly(const struct elf_file *f, uint64_t addr)
 struct written {
 	uint32_t section, type;
 	uint64_t addr;
-	const char *name; /* of the relocation's symbol; null: none */
+	const char *name; /* name of the relocation's symbol; null: none */
 };
 
-/* Makes one finding per function, with the first place and their number. */
+/* Makes one finding per function from the first place and the number of places. */
 struct writer {
 	struct subject *s;
 	struct symbol_index symbols;
@@ -190,7 +191,7 @@ static void writer_add(struct writer *w, const struct written *x)
 	w->total++;
 }
 
-/* DT_TEXTREL, or DF_TEXTREL in DT_FLAGS. */
+/* True if the file has DT_TEXTREL, or DF_TEXTREL in DT_FLAGS. */
 static bool has_textrel(const struct elf_file *f)
 {
 	uint64_t value;
@@ -198,8 +199,9 @@ static bool has_textrel(const struct elf_file *f)
 	return elf_dynamic(f, DT_TEXTREL, &value) || (elf_dynamic(f, DT_FLAGS, &value) && (value & DF_TEXTREL));
 }
 
-/* Text relocations of a linked file: its dynamic relocations are in the loaded sections that elf/dynamic.h
- * reads. A static program has only R_X86_64_IRELATIVE, in writable memory, which its start-up code applies. */
+/* Reports the text relocations of a linked file. Its dynamic relocations are in the loaded sections that
+ * elf/dynamic.h reads. A static program has only R_X86_64_IRELATIVE, which its start-up code applies, in writable
+ * memory. */
 static int linked_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
@@ -225,8 +227,8 @@ static int linked_text_check(struct writer *w, struct error *e)
 	return 0;
 }
 
-/* Object files: 8-byte absolute addresses in code, if the object could otherwise be linked
- * into a position-independent file. */
+/* Object files: reports 8-byte absolute addresses in code, if the object could otherwise be linked into a
+ * position-independent file. */
 static int object_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
@@ -250,7 +252,7 @@ static int object_text_check(struct writer *w, struct error *e)
 				const struct elf_symbol *y = &f->symbols[list[k].symbol];
 				struct written x = {f->sections[i].sh.sh_info, list[k].type, list[k].offset, y->name};
 
-				/* Not compiled as position-independent code: ld refuses it in a PIE or shared object. */
+				/* The code was not compiled as position-independent: ld refuses it in a PIE or shared object. */
 				if (!pass && (x.type == R_X86_64_32 || x.type == R_X86_64_32S) && y->special != SHN_ABS) {
 					free(list);
 					return 0;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), that is the
- * compiler's if there is evidence that a compiler wrote both, and that no inline assembly is involved:
+ * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), the finding
+ * is the compiler's if there is evidence that a compiler wrote both, without inline assembly:
  *  - the place is in the code of a language runtime (runtime_code.c), or in a section .plt that a linker has made;
- *  - or it is in a function that DWARF says is in a language other than assembly (in an object file without DWARF:
- *    the only STT_FILE symbol names a source of such a language), and .eh_frame slips at each such finding in the
- *    function (enum slip):
- *      late: .eh_frame has the right row, but it begins some instructions too late;
- *      carried on: the place is behind a jump, a return or the like, and is reached from elsewhere with another
- *      frame, but the row of the code in front of it is still in force in .eh_frame;
- *      epilogue: the code takes its frame down and returns, and .eh_frame still has the frame. Such tables are right
- *      at calls, which is all that exceptions need.
- *  - or nothing tells where the function comes from, .eh_frame slips so at each such finding in it, and that is so in
- *    many functions of the file: this is how its compiler writes tables (clang before 7, icc, icx).
- * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it, and the code comes
- * back to the row that .eh_frame has throughout. Without evidence a finding is the user's. Other kinds in
- * runtime_explains() are the compiler's only in a runtime's code.
+ *  - or the place is in a function that DWARF attributes to a language other than assembly (in an object file without
+ *    DWARF: the only STT_FILE symbol names a source of such a language), and .eh_frame slips at each such finding in
+ *    the function (enum slip):
+ *      late: .eh_frame has the right row, but the row begins some instructions too late;
+ *      carried on: the place follows a jump, a return or the like, and is reached from elsewhere with another frame,
+ *      but the row of the code before it is still in force in .eh_frame;
+ *      epilogue: the code takes its frame down and returns, while .eh_frame still describes the frame. Such tables are
+ *      right at calls, and exceptions need no more than that.
+ *  - or there is no evidence of where the function comes from, .eh_frame slips in one of these ways at each such
+ *    finding in it, and the same holds for many functions of the file: then this is how its compiler writes tables
+ *    (clang before 7, icc, icx).
+ *
+ * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it, and the code
+ * returns to the row that .eh_frame has throughout. Without evidence a finding is the user's. Findings of the other
+ * kinds in runtime_explains() are the compiler's only in a runtime's code.
  */
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
@@ -27,14 +29,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_MOST     128 /* bytes by which a row may be late: about a basic block */
-#define FUNCTION_MOST 256 /* findings looked at per function: each needs a walk over its FDE */
+#define LATE_MOST     128 /* bytes by which a row may be late: about one basic block */
+#define FUNCTION_MOST 256 /* findings examined per function: each needs a walk over its FDE */
 
 #define EPILOGUE_MOST 64u /* instructions */
-/* Functions with slips from which on they show how the file's compiler writes .eh_frame. */
+/* From this number of functions with slips on, they show how the file's compiler writes .eh_frame. */
 #define FUNCTIONS_FEW 8u
 
-/* How .eh_frame is behind the code at a finding. */
+/* The ways in which .eh_frame fails to follow the code at a finding. */
 enum slip {
 	SLIP_NONE,
 	SLIP_LATE,
@@ -47,10 +49,10 @@ struct judge {
 	struct cfi_file cfi;
 	struct runtime_codes runtimes;
 	struct lines *lines;
-	bool compiled_file; /* by the name of its source (STT_FILE) */
-	bool commented;     /* it has a section .comment, which assemblers do not write of themselves */
-	size_t functions;   /* with slips, and nothing else */
-	/* State of instruction_before(): findings come in order, so the walk over a function is resumed. */
+	bool compiled_file; /* the name of its source (STT_FILE) is that of a compiled language */
+	bool commented;     /* it has a section .comment, which assemblers write only if told to */
+	size_t functions;   /* number of functions whose findings are all slips */
+	/* State of instruction_before(): since findings come in order of address, the walk over a function is resumed. */
 	uint64_t walk_start, walk_at;
 	struct step walk_last;
 	bool walk_any;
@@ -65,7 +67,7 @@ static bool ends_in(const char *name, const char *end)
 	return n > k && !strcmp(name + n - k, end);
 }
 
-/* True for an object file of one source, whose name has the suffix of a compiled language. */
+/* True for an object file with exactly one source file, whose name has the suffix of a compiled language. */
 static bool is_compiled(const struct elf_file *f)
 {
 	static const char *const ends[] = {".c",  ".cc", ".cpp", ".cxx", ".C",   ".c++", ".m",
@@ -94,7 +96,7 @@ static uint64_t space_addr(const struct subject *s, const struct code_section *c
 	return elf_is_object(s->file) ? c->addr + addr : addr;
 }
 
-/* True if there is evidence that a compiler made the code at a finding. *start: where that code begins. */
+/* True if there is evidence that a compiler made the code at a finding. *start is set to where that code begins. */
 static bool by_compiler(struct judge *j, const struct code_section *c, const struct finding *f, uint64_t *start)
 {
 	long fde;
@@ -112,7 +114,7 @@ static bool by_compiler(struct judge *j, const struct code_section *c, const str
 
 /* ---- rows from the code and rows of .eh_frame ------------------------------------------ */
 
-/* The row that the analysis of the code has for an address; null: none. */
+/* Returns the row that the analysis of the code has for an address, or null. */
 static const struct row *code_row(const struct subject *s, uint64_t addr)
 {
 	const struct row_list *l = &s->frames.rows;
@@ -123,11 +125,11 @@ static const struct row *code_row(const struct subject *s, uint64_t addr)
 
 static bool same_rule(const struct etch_rule *a, const struct etch_rule *b) { return !memcmp(a, b, sizeof(*a)); }
 
-/* The row of .eh_frame at an address, and the next rows that begin within LATE_MOST bytes. */
+/* The row of .eh_frame at an address, with the row before it and the next rows that begin within LATE_MOST bytes. */
 struct table_place {
 	uint64_t at;
 	struct etch_cfi_row here;
-	bool found, any; /* any: there are rows in front, the last of which is `before` */
+	bool found, any; /* any: there are rows before it, the last of which has the rule `before` */
 	struct etch_rule before;
 	struct {
 		uint64_t start;
@@ -152,7 +154,8 @@ static void table_row(void *ctx, const struct etch_cfi_row *row)
 	}
 }
 
-/* True if the instructions from `at` end at `to`, and control goes on after each, or may. */
+/* True if the instructions from `at` end exactly at `to`, and control continues, or may continue, after each of
+ * them. */
 static bool is_straight(const struct code_section *c, uint64_t at, uint64_t to)
 {
 	struct step step;
@@ -175,9 +178,9 @@ static bool has_rule(const struct subject *s, uint64_t at, uint64_t to, const st
 }
 
 /*
- * A row of .eh_frame is late if a later row, in the same straight-line code, agrees with the code again, and up to
- * there the code never has the rule of the first row. Inline assembly instead returns to the rule that .eh_frame has
- * throughout.
+ * A row of .eh_frame is late if a later row in the same straight-line code agrees with the code again, and the code
+ * never has the rule of the first row up to there. Inline assembly, by contrast, returns to the rule that .eh_frame
+ * has throughout.
  */
 static bool is_late(const struct judge *j, const struct code_section *c, const struct table_place *t)
 {
@@ -192,8 +195,8 @@ static bool is_late(const struct judge *j, const struct code_section *c, const s
 	return false;
 }
 
-/* The last instruction before an address, found by decoding from the function's start, padding left out; null: `addr`
- * is not the start of an instruction. */
+/* Returns the last instruction before an address, ignoring padding, found by decoding from the function's start; null
+ * if `addr` is not the start of an instruction. */
 static const struct step *instruction_before(struct judge *j, const struct code_section *c, uint64_t start,
                                              uint64_t addr)
 {
@@ -252,8 +255,8 @@ static bool has_cfa(const struct subject *s, uint64_t at, uint64_t to, const str
 
 /*
  * True if the table is out of step in an epilogue: straight-line code takes its frame down, and leaves with the frame
- * of an entry. The table still has the body's CFA, which the code never has again on the way; or it has the right CFA,
- * and another place of rbp than the code, as where a row for the pop of rbp begins in front of the pop.
+ * that it had at entry. Either the table still has the body's CFA, which the code never has again on the way; or it
+ * has the right CFA, but another place of rbp than the code, as when a row for the pop of rbp begins before the pop.
  */
 static bool is_epilogue(const struct judge *j, const struct code_section *c, const struct table_place *t)
 {
@@ -280,7 +283,7 @@ static bool is_epilogue(const struct judge *j, const struct code_section *c, con
 	       (same_cfa(&here->rule, &t->here.rule) || !has_cfa(j->s, t->at, at + 1, &t->here.rule));
 }
 
-/* How .eh_frame slips at a finding, as defined at the head of this file. */
+/* Returns how .eh_frame slips at a finding, as the head of this file defines it. */
 static enum slip slip_of(struct judge *j, const struct code_section *c, uint64_t start, uint64_t addr)
 {
 	struct table_place t = {.at = addr};
@@ -305,8 +308,8 @@ static bool is_plt(const struct elf_file *f, uint32_t section)
 	return !elf_is_object(f) && !strncmp(f->sections[section].name, ".plt", 4);
 }
 
-/* The start of what is taken for the function of a finding, of whose origin there is no evidence: its FDE. False: there
- * is evidence that it is assembly. */
+/* For a finding whose origin is unknown: sets *start to the start of its FDE, which is assumed to be its function.
+ * False if there is evidence that the function is assembly. */
 static bool by_nobody(struct judge *j, const struct code_section *c, const struct finding *f, uint64_t *start)
 {
 	long fde = cfi_file_at(&j->cfi, space_addr(j->s, c, f->addr));
@@ -318,8 +321,10 @@ static bool by_nobody(struct judge *j, const struct code_section *c, const struc
 	return true;
 }
 
-/* Judges the findings at the start of `list` that are in one function: all are the compiler's, or none is. Of a
- * function of unknown origin, whether .eh_frame slips at each of them. Returns their number. */
+/*
+ * Judges the findings at the start of `list` that are in one function: either all of them are the compiler's, or none
+ * is. For a function of unknown origin it only records whether .eh_frame slips at each of them. Returns their number.
+ */
 static size_t function_judge(struct judge *j, struct finding **list, size_t count)
 {
 	const struct code_section *c = space_of(&j->s->frames.space, list[0]->section);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Joins findings about runs of neighbouring functions, and knows the start-up functions of gcc and glibc. */
+/* Joins findings about runs of neighbouring functions, and recognises the start-up functions of gcc and glibc. */
 #include "check/runs.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The code of language runtimes whose conventions explain findings, by the table of analysis/runtimes. */
+/* Finds the code of language runtimes whose conventions explain findings, using the table of analysis/runtimes. */
 #include "analysis/runtimes/runtimes.h"
 #include "check/check.h"
 #include "shared/search.h"
@@ -27,7 +27,7 @@ const struct runtime *runtime_at(const struct runtime_codes *r, uint64_t addr)
 {
 	size_t k = SEARCH(r->count, i, r->list[i].start <= addr);
 
-	while (k && r->list[k - 1].framed) /* inside of other code */
+	while (k && r->list[k - 1].framed) /* it lies inside of other code */
 		k--;
 	return k && addr < r->list[k - 1].end ? r->list[k - 1].runtime : NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H005: returns and indirect jumps without an int3 after them (straight-line speculation). */
+/* Implements ETCH-H005: returns and indirect jumps that no int3 follows (straight-line speculation). */
 #include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file counts as built with -mharden-sls if at least this many, and this share, of its returns (or jumps) have an
- * int3. */
+/* A file counts as built with -mharden-sls if an int3 follows at least this number and this percentage of its returns
+ * (or jumps). */
 #define BUILT_LEAST   8
 #define BUILT_PERCENT 75
 
@@ -21,7 +21,7 @@ struct kind_count {
 	size_t all, stopped;
 };
 
-/* Collects the branches of one function without an int3, for one finding per kind. */
+/* Collects the branches of one function that no int3 follows, for one finding per kind of branch. */
 struct reporter {
 	struct subject *s;
 	struct symbol_index symbols;
@@ -32,7 +32,7 @@ struct reporter {
 	size_t count[BRANCH_KINDS];
 };
 
-/* Called for each branch; `stopped`: an int3 follows. Returns false to end the walk. */
+/* Called for each branch; `stopped` means that an int3 follows it. Returns false to end the walk. */
 typedef bool branch_fn(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped);
 
 /* Calls `fn` for every reached return and indirect jump, except those of the PLT, which is the linker's code. */
@@ -65,7 +65,8 @@ out:
 	step_cache_free(cache);
 }
 
-/* Counts branches. Ends early if none of the first returns has an int3: then the file was not built with the option. */
+/* Counts branches. Ends the walk early if no int3 follows any of the first returns: then the file was not built with
+ * the option. */
 static bool branch_count(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
 {
 	struct kind_count *counts = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-N001: functions whose symbol has no size, or no type. */
+/* Implements ETCH-N001: functions whose symbol has no size or no type. */
 #include "check/runs.h"
 #include "support/memory.h"
 
@@ -16,7 +16,7 @@ static bool is_code(const struct elf_file *f, const struct elf_symbol *y)
 	       (f->sections[y->section].sh.sh_flags & SHF_EXECINSTR) && f->sections[y->section].data;
 }
 
-/* Bytes from a symbol to the next one, or to the end of the section. */
+/* Returns the number of bytes from a symbol to the next one, or to the end of the section. */
 static uint64_t space_after(const struct elf_file *f, const struct elf_symbol *const *list, size_t count, size_t i)
 {
 	const Elf64_Shdr *sh = &f->sections[list[i]->section].sh;
@@ -30,8 +30,8 @@ static uint64_t space_after(const struct elf_file *f, const struct elf_symbol *c
 }
 
 /*
- * Object files: global symbols without a type that code of the object calls: assembly without .type and
- * .size. (In a linked file they cannot be reported from the linker's own symbols.)
+ * Object files: reports global symbols without a type that code of the object calls, which come from assembly without
+ * .type and .size. (In a linked file such symbols could not be told from the linker's own.)
  */
 static int untyped_check(struct subject *s, struct error *e)
 {
@@ -71,7 +71,7 @@ static void sizeless_text(const struct run_item *x, char *out, size_t size)
 	         x->number);
 }
 
-/* Fills `items` with the functions that have no size, but code after them. Returns their number. */
+/* Fills `items` with the functions that have no size although code follows their address. Returns their number. */
 static size_t sizeless_find(const struct elf_file *f, const struct symbol_index *functions, struct run_item *items)
 {
 	const struct elf_symbol *const *list = functions->list;
@@ -92,7 +92,7 @@ static size_t sizeless_find(const struct elf_file *f, const struct symbol_index 
 		if (y->size || y->value < covered || function_is_startup(y))
 			continue;
 		capacity = space_after(f, list, count, k);
-		if (capacity) /* else the symbol marks the end of code */
+		if (capacity) /* otherwise the symbol marks the end of code */
 			items[n++] = (struct run_item){y, places, capacity};
 	}
 	return n;

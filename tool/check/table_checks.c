@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-T003 for the tables of sites: rows that do not match the code. */
+/* Implements ETCH-T003 for the tables of sites: rows that do not match the code. */
 #include "arch/x86/insn.h"
 #include "check/check.h"
 #include "site/in_place.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes the instruction as text ("mov $0x1, %eax"), or its bytes in hexadecimal if they are not one of that length. */
+/* Writes the instruction as text ("mov $0x1, %eax"), or its bytes in hexadecimal if they are not exactly one
+ * instruction. */
 static void bytes_text(const uint8_t *p, unsigned len, uint64_t addr, char *out, size_t size)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -66,8 +67,8 @@ static void mismatch_add(void *ctx, const struct site_mismatch *mismatch)
 	bytes_fact(x, mismatch->call ? "call in the table" : "load in the table", mismatch->plain, mismatch->len, at);
 }
 
-/* Why the code at a call compiled in place does not match its row; null: it matches. A nop is right only if the slot's
- * initial value is the function that was compiled in place. */
+/* Returns why the code at a call that was compiled in place does not match its row, or null if it matches. A nop is
+ * right only if the slot's initial value is the function that was compiled in place. */
 static const char *in_place_reason(const struct subject *s, const struct targets *targets, const struct inline_row *row,
                                    const uint8_t *bytes)
 {
@@ -82,7 +83,7 @@ static const char *in_place_reason(const struct subject *s, const struct targets
 	return NULL;
 }
 
-/* Checks the calls compiled in place, and removes the rows that do not match from the table. */
+/* Checks the calls that were compiled in place, and removes the rows that do not match from the table. */
 static int in_place_check(struct subject *s, struct elf_file *f, struct error *e)
 {
 	struct linked_tables *t = &s->tables;
@@ -111,7 +112,7 @@ static int in_place_check(struct subject *s, struct elf_file *f, struct error *e
 	return err || in_place_unbake(f, t, e) ? -1 : 0;
 }
 
-/* The order in which libetch searches the table: docs/formats.md, "__imv". */
+/* Compares rows in the order in which libetch searches the table: docs/formats.md, "__imv". */
 static int row_order(const struct imv_row *a, const struct imv_row *b)
 {
 	unsigned x = a->entry.flags & ETCH_IMV_GOT, y = b->entry.flags & ETCH_IMV_GOT;
@@ -158,7 +159,7 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
 
 /* ---- objects ------------------------------------------------------------------ */
 
-/* Checks an object that is armed according to its record, against the code. */
+/* Compares the record of an object, which says that the object is armed, with the code. */
 static void record_check(struct subject *s, const struct obj_row *row)
 {
 	size_t i;

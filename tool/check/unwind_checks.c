@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-T003 and ETCH-T004 for unwind tables: malformed tables, and rows that do not match the code. */
+/* Implements ETCH-T003 and ETCH-T004 for unwind tables: malformed tables, and rows that do not match the code. */
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
@@ -16,18 +16,18 @@
 
 #define BLOCK ((uint64_t)1 << ETCH_BLOCK_SHIFT)
 
-/* Findings about rows that differ, in one file: one per function, then one more
- * that counts the rest. */
+/* At most this many findings about rows that differ are added for a file, one per function; one more counts the
+ * rest. */
 #define DIFFERENCES_SHOWN 20
 
 /* ---- the arrays ---------------------------------------------------------------- */
 
-/* The arrays of the classic format: addresses, rules, and optionally an index by block (`lookup`, else null). */
+/* The arrays of the classic format: addresses, rules, and an index by block (`lookup`, null if there is none). */
 struct arrays {
 	uint32_t section; /* section of the addresses, for findings */
 	const uint8_t *ip, *orc, *lookup;
 	uint64_t ip_addr, rows;
-	uint64_t text, blocks; /* with lookup: its first address; it has blocks + 1 entries */
+	uint64_t text, blocks; /* with lookup: the first address that it covers; it has blocks + 1 entries */
 };
 
 static uint64_t row_addr(const struct arrays *a, uint64_t i)
@@ -38,8 +38,8 @@ static uint64_t row_addr(const struct arrays *a, uint64_t i)
 	return a->ip_addr + 4 * i + (uint64_t)(int64_t)d;
 }
 
-/* Readers use binary search: adds a finding about the first row out of order. This one and the next two: false after a
- * finding. */
+/* Adds a finding about the first row out of order, since readers use binary search. This function and the next two
+ * return false after a finding. */
 static bool order_check(struct subject *s, const struct arrays *a)
 {
 	uint64_t i;
@@ -156,7 +156,7 @@ static void classic_check(struct subject *s, const struct segment_found *at)
 
 /* ---- the table of a linked file --------------------------------------------------- */
 
-/* Adds the finding about a refused table of the orc encoding, at a row if the reason is about one. */
+/* Adds the finding about a refused table in the orc encoding, at a row if the reason concerns one. */
 static void orc_explain(struct subject *s, const struct segment_found *at, const char *why)
 {
 	const struct elf_file *f = s->file;
@@ -198,7 +198,7 @@ struct difference {
 	uint64_t start, end;
 	const struct row *table, *code;
 	const struct elf_symbol *function; /* null: not known */
-	uint64_t bytes;                    /* bytes of the function whose rules differ */
+	uint64_t bytes;                    /* bytes of the function for which the rules differ */
 };
 
 static void rule_text(const struct etch_rule *r, char *out, size_t size)
@@ -229,7 +229,7 @@ static void difference_add(struct subject *s, const struct difference *d)
 	finding_fact(x, "the code", "%s", code);
 }
 
-/* Rounds rules to what the orc encoding can represent; others become undefined. */
+/* Rounds rules to those that the orc encoding can represent; other rules become undefined. */
 static void rows_repack(struct row_list *rows)
 {
 	struct etch_orc x;
@@ -245,7 +245,7 @@ struct compare {
 	struct subject *s;
 	struct symbol_index symbols;
 	const struct row_list *table, *code;
-	struct difference last; /* without a finding so far; bytes 0: none */
+	struct difference last; /* the difference that has no finding yet; bytes 0: none */
 	size_t places, shown;
 	bool count_only;
 	bool cfi; /* `code` was made with .eh_frame */
@@ -272,8 +272,8 @@ static bool is_described(const struct cfi_file *cfi, uint64_t start, uint64_t en
 	return i < cfi->count && cfi->fdes[i].start < end;
 }
 
-/* True if strip may explain the difference: the table was made with symbols, by which the analysis knew more
- * about code that .eh_frame does not describe. */
+/* True if strip may explain the difference: the table was made while the file had symbols, from which the analysis
+ * knew more about code that .eh_frame does not describe. */
 static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, const struct row *code)
 {
 	if (c->s->file->symtab)
@@ -284,7 +284,7 @@ static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, 
 	       !is_described(&c->described, start, end);
 }
 
-/* Compares the rules of the table and of the code for [start, end), in which each has one rule. */
+/* Compares the rules of the table and of the code for [start, end), where each of them has a single rule. */
 static void stretch_check(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
                           const struct row *code)
 {
@@ -325,7 +325,7 @@ static void rows_compare(struct compare *c)
 	last_report(c);
 }
 
-/* The rows of the code, rounded to what the table's encoding can represent. */
+/* Makes the rows of the code, rounded to what the table's encoding can represent. */
 static void code_rows(const struct frames *fr, const struct linked_unwind *u, struct row_list *out)
 {
 	struct row_list near;
@@ -339,8 +339,9 @@ static void code_rows(const struct frames *fr, const struct linked_unwind *u, st
 		rows_repack(out);
 }
 
-/* Compares the table with rows made the other way: it may have been made from the code alone (--no-cfi), and
- * this check use .eh_frame, or the reverse. *differs: it matches neither. */
+/* Compares the table with rows that are made the other way: the table may have been made from the code alone
+ * (--no-cfi) while this check uses .eh_frame, or the reverse. *differs is set if the table does not match these rows
+ * either. */
 static int other_way_differs(struct compare *c, const struct linked_unwind *u, bool *differs, struct error *e)
 {
 	const struct frames_options how = {.no_cfi = !c->s->options->no_cfi, .jobs = c->s->options->jobs};
@@ -402,7 +403,7 @@ static int rows_check(struct subject *s, const struct linked_unwind *u, struct e
 	return err;
 }
 
-/* Is the table's build-id that of the file, or has the file none? Else adds a finding. */
+/* True if the table's build-id is that of the file, or if the file has none; otherwise adds a finding. */
 static bool build_check(struct subject *s, const struct linked_unwind *u)
 {
 	uint8_t want[sizeof(u->header.build_id)] = {0};
