@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the address fields of an instruction: by relocations in object files, by the operands in linked ones. */
+/* Finds the address fields of an instruction: by relocations in object files, by the operands in linked files. */
 #include "diff/address_fields.h"
 
 #include <inttypes.h>
@@ -8,15 +8,15 @@
 #define CLASS_PC    1u
 #define CLASS_SLOT  2u
 #define CLASS_ABS   3u
-#define CLASS_OTHER 16u /* + relocation type */
+#define CLASS_OTHER 16u /* this + the relocation type */
 
 /* ---- operands: object files -------------------------------------------------------- */
 
-/* Size in bytes of the field that a relocation writes; 0: none. */
+/* Returns the size in bytes of the field that a relocation writes, or 0 if it writes none. */
 static unsigned reloc_size(uint32_t type)
 {
 	switch (type) {
-	case R_X86_64_TLSDESC_CALL: /* marks an instruction, changes no bytes */
+	case R_X86_64_TLSDESC_CALL: /* it marks an instruction and changes no bytes */
 	case R_X86_64_NONE: return 0;
 	case R_X86_64_8:
 	case R_X86_64_PC8: return 1;
@@ -37,7 +37,7 @@ static unsigned reloc_size(uint32_t type)
 	}
 }
 
-/* CLASS_* of a relocation. *pc: its value is relative to the field. */
+/* Returns the CLASS_* of a relocation. *pc is set if its value is relative to the field. */
 static uint32_t reloc_class(uint32_t type, bool *pc)
 {
 	*pc = true;
@@ -58,7 +58,7 @@ static uint32_t reloc_class(uint32_t type, bool *pc)
 	}
 }
 
-/* Finds the operands of an instruction by its relocations; returns their number. */
+/* Finds the operands of an instruction by its relocations. Returns their number. */
 static unsigned operands_of_object(const struct image *im, const struct function *fn, const struct normal *n,
                                    struct operand *out)
 {
@@ -86,7 +86,7 @@ static unsigned operands_of_object(const struct image *im, const struct function
 		filled |= n->branch || at == n->disp_at;
 		count++;
 	}
-	/* resolved by the assembler: a target in the same section */
+	/* The assembler has resolved this operand: its target is in the same section. */
 	if ((n->branch || n->pc) && !filled && count < OPERANDS_MOST)
 		out[count++] = (struct operand){.at = n->branch ? n->imm_at : n->disp_at,
 		                                .len = n->branch ? n->imm_len : n->disp_len,
@@ -98,15 +98,15 @@ static unsigned operands_of_object(const struct image *im, const struct function
 
 /* ---- operands: linked files ---------------------------------------------------------- */
 
-/* In a file with a fixed load address any number may be an address. A number in the range of code counts only if
- * it is the start of a function, since flags and sizes often are in that range. */
+/* True if a number may be an address, in a file with a fixed load address, where any number may be one. A number in
+ * the range of code counts only if it is the start of a function, since flags and sizes are often in that range. */
 static bool number_is_place(const struct image *im, int64_t v, struct place *out)
 {
 	uint32_t fn;
 
 	*out = (struct place){v > 0 ? place_section(im, (uint64_t)v) : 0, (uint64_t)v};
 	if (!out->section && v > 1)
-		return place_section(im, (uint64_t)v - 1) != 0; /* the end address of a section */
+		return place_section(im, (uint64_t)v - 1) != 0; /* it may be the end address of a section */
 	if (!out->section || !place_is_code(im, out->section))
 		return out->section != 0;
 	fn = image_function(im, out->section, out->addr);

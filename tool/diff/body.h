@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Normalised code: the instructions of one function without addresses. Nops are not part of it; the target of a
- * jump is the index of an instruction, and operands are references independent of addresses (diff/refs.h).
+ * Normalised code: the instructions of one function without addresses. Nops are not part of it; the target of a jump
+ * is the index of an instruction, and operands are references that do not depend on addresses (diff/refs.h).
  */
 #ifndef DIFF_BODY_H
 #define DIFF_BODY_H
@@ -9,25 +9,25 @@
 #include "arch/x86/normal.h"
 #include "diff/image.h"
 
-/* An instruction as it is compared. */
+/* An instruction in the form in which it is compared. */
 struct token {
-	uint64_t hash; /* of the instruction; body_name() adds what the instruction refers to */
+	uint64_t hash; /* hash of the instruction, to which body_name() adds the hash of what it refers to */
 	uint32_t insn; /* index in body.insns */
-	int32_t jump;  /* index of the token that it jumps to, or -1 */
+	int32_t jump;  /* index of the token to which it jumps, or -1 */
 };
 
 /* The code of one function. */
 struct body {
 	struct normal *insns; /* all instructions */
 	size_t insn_count, insn_capacity;
-	struct token *tokens; /* the instructions but nops */
+	struct token *tokens; /* the instructions except nops */
 	size_t count, token_capacity;
-	struct xref *refs; /* in order of instructions; without REF_INSIDE of jumps */
+	struct xref *refs; /* in the order of the instructions, without REF_INSIDE of jumps */
 	size_t ref_count, ref_capacity;
 	struct place *own; /* data addresses in its operands, sorted */
 	size_t own_count, own_capacity;
-	uint64_t code;    /* hash, see struct function */
-	uint64_t content; /* hash, see struct function */
+	uint64_t code;    /* hash, as in struct function */
+	uint64_t content; /* hash, as in struct function */
 	uint64_t labels;  /* hash of the targets of jump tables and of labels whose address is taken */
 	bool whole;
 };
@@ -43,23 +43,26 @@ struct body_side {
 void body_decode(const struct image *im, uint32_t func, struct body *b);
 /* Fills all members; the hashes of tokens do not include references yet. */
 void body_make(const struct image *im, uint32_t func, struct body *b);
-/* Adds references to the hashes of tokens, by canonical numbers of functions. Functions must be matched. */
+/* Adds references to the hashes of tokens, by the canonical numbers of functions. The functions must be matched
+ * before. */
 void body_name(const struct image *im, struct body *b);
 void body_free(struct body *b);
-/* Two instructions of two files are equal except for an address just before something that both files have. */
+/* True if two instructions of the two files are equal except for an address just before something that both files
+ * have. */
 bool body_neighbours(const struct body_side *old, size_t i, const struct body_side *new, size_t k);
 
-/* A hash that is equal in both files for references to the same thing, as far as that has a name or known
+/* Returns a hash that is equal in both files for references to the same thing, as far as that has a name or known
  * contents. */
 uint64_t ref_canon(const struct image *im, const struct xref *r);
 
-/* Index of the first token at or after an address. */
+/* Returns the index of the first token at or after an address. */
 size_t body_token(const struct body *b, uint64_t addr);
 
-/* Disassembles one instruction, with names instead of addresses. `label` is printed for a target inside the
+/* Disassembles one instruction, with names instead of addresses. `label` is written for a target inside the
  * function. */
 void body_text(const struct body_side *side, size_t token, const char *label, char *out, size_t size);
-/* Name of the callee of a call, or of the target of a jump out of the function. False: the instruction is neither. */
+/* Writes the name of the callee of a call, or of the target of a jump out of the function. False if the instruction
+ * is neither. */
 bool body_callee(const struct body_side *side, size_t token, char *out, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Colours by the marks of lines (colours.h). */
+/* Chooses colours by the marks of lines (colours.h). */
 #include "diff/colours.h"
 
 #include <stdio.h>
@@ -9,16 +9,17 @@
 #include "support/memory.h"
 #include "support/terminal.h"
 
-static FILE *terminal; /* the real stdout, while another waits in its place; null: it is in place */
+static FILE *terminal; /* the real stdout, while a stream into `text` replaces it; null: stdout is the real one */
 static char *text;
 static size_t size;
 
 static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
 
-/* SGR codes (ECMA-48, 8.3.117): what is added green, removed red, changed yellow; heads bold. */
+/* Returns the SGR code (ECMA-48, 8.3.117) for a line, or null: added lines are green, removed ones red, changed ones
+ * yellow, and heads bold. */
 static const char *code_of(const char *line)
 {
-	const char *mark = begins(line, "  ") ? line + 2 : line; /* sites and findings */
+	const char *mark = begins(line, "  ") ? line + 2 : line; /* lines about sites and findings are indented */
 
 	if (begins(line, "--- ") || begins(line, "+++ "))
 		return "1";

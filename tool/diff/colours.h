@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Colours of what `etch diff` prints, by the marks at which its lines begin. */
+/* Colours the output of `etch diff` by the marks at which its lines begin. */
 #ifndef DIFF_COLOURS_H
 #define DIFF_COLOURS_H
 
 /*
- * Between the two, what is printed to stdout waits. Then it comes out, in colours where terminal_has_colours(). Nothing
- * is waited for otherwise.
+ * Where terminal_has_colours(), the output to stdout between the two calls is held back, and colours_end() prints it
+ * in colours. Elsewhere the two do nothing.
  */
 void colours_begin(void);
 void colours_end(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A linear pass over a function that tracks rsp by its instructions, and by unwind rows where they have it. */
+/* Tracks rsp in a linear pass over a function, by its instructions, and by unwind rows where these give its
+ * distance. */
 #include "diff/depth.h"
 #include "shared/search.h"
 
@@ -10,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MOST (1u << 30) /* bytes; more is not a frame */
+#define DEPTH_MOST (1u << 30) /* bytes; a larger distance is not that of a frame */
 
-/* State of the pass: distances from the CFA, valid if `known` (depth) and `framed` (frame). */
+/* State of the pass: distances from the CFA. `depth` is valid if `known`, and `frame` if `framed`. */
 struct at {
 	int64_t depth, frame; /* from the CFA to rsp, and to rbp */
 	bool known, framed;
 	int64_t most, body; /* maximum of depth; depth after the prologue */
-	bool settled;       /* after the prologue */
+	bool settled;       /* the prologue has ended */
 	uint8_t flags;
 };
 
@@ -61,7 +62,7 @@ static void rsp_set(struct at *a, unsigned from, int64_t disp)
 	}
 }
 
-/* Takes the distances of a row. A row whose CFA is relative to rbp has none for rsp. */
+/* Takes the distances that a row gives. A row whose CFA is relative to rbp gives none for rsp. */
 static void row_take(struct at *a, const struct etch_rule *r)
 {
 	if (r->kind != ETCH_RULE_CALL)
@@ -118,8 +119,8 @@ static void step_take(struct at *a, const struct step *s)
 	}
 }
 
-/* Code after a jump or return is reached from elsewhere: its depth is taken to be that after the prologue,
- * unless a row has it. */
+/* Code after a jump or return is reached from elsewhere: its depth is assumed to be the one after the prologue,
+ * unless a row gives it. */
 static void flow_take(struct at *a, const struct step *s)
 {
 	if (s->flow != FLOW_NEXT && !a->settled) {
@@ -139,11 +140,11 @@ static uint64_t rule_code(uint64_t h, const struct etch_rule *r)
 	return mix(mix(h, v[0]), v[1]);
 }
 
-/* Index of the first row at or after an address. */
+/* Returns the index of the first row at or after an address. */
 static size_t row_find(const struct row_list *l, uint64_t addr) { return SEARCH(l->count, i, l->rows[i].addr < addr); }
 
-/* Counts and hashes the rows of a function, each by the index of its instruction. Adjacent rows that differ only
- * in their source are one. */
+/* Counts and hashes the rows of a function, each by the index of its instruction. Adjacent rows that differ only in
+ * their source count as one. */
 static void rows_take(struct function *fn, const struct row_list *l, const struct body *b, uint64_t base)
 {
 	static const struct etch_rule none;
@@ -180,7 +181,7 @@ void depth_find(struct depth_finder *d, struct image *im, uint32_t func, const s
 	if (row < l->count && l->rows[row].addr == base + fn->start)
 		row++;
 	if (row && l->rows[row - 1].rule.cfa != ETCH_REG_RSP)
-		a.known = false; /* begins inside another function's frame, e.g. a cold part */
+		a.known = false; /* the function begins inside another function's frame, e.g. because it is a cold part */
 	if (row)
 		row_take(&a, &l->rows[row - 1].rule);
 	for (i = 0; i < b->insn_count; i++) {

@@ -8,7 +8,7 @@
 /* Context for the functions of one file. */
 struct depth_finder {
 	struct step_cache *cache;
-	uint64_t *base; /* ET_REL: address of each section in the code space; else zeros */
+	uint64_t *base; /* ET_REL: address of each section in the code space; linked files: zeros */
 };
 
 void depth_open(struct depth_finder *d, const struct image *im);

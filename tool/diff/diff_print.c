@@ -29,7 +29,7 @@ const char *site_kind_name(enum site_kind k)
 	return names[k];
 }
 
-/* "load of cfg+4" */
+/* Writes, for example, "load of cfg+4". */
 static void site_words(const struct image *im, const struct site *s, char *out, size_t size)
 {
 	const char *name = im->subject.scan.objects.list[s->object].name;
@@ -74,7 +74,7 @@ static uint64_t bytes_of(const struct image *im, uint32_t func)
 	return func == NO_FUNC ? 0 : im->funcs[func].end - im->funcs[func].start;
 }
 
-/* Sort keys of a change: qsort() has no context argument. */
+/* A change with its sort keys, since qsort() passes no context argument. */
 struct ranked {
 	const struct change *x;
 	uint64_t by; /* absolute difference in bytes */
@@ -180,7 +180,7 @@ static void sizes(const struct diff *d)
 
 /* ---- functions -------------------------------------------------------------------------------- */
 
-/* "104", "88 -> 104", "- -> 24 alloca" */
+/* Writes, for example, "104", "88 -> 104" or "- -> 24+". */
 static void frame_words(const struct function *a, const struct function *b, char *out, size_t size)
 {
 	const struct function *last = b ? b : a;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Output of a comparison: as text, as JSON, and one function as a unified diff. */
+/* Prints a comparison as text or as JSON, and one function as a unified diff. */
 #ifndef DIFF_DIFF_PRINT_H
 #define DIFF_DIFF_PRINT_H
 
@@ -9,24 +9,25 @@
 
 #define SHOW_ALL SIZE_MAX
 
-/* Prints to standard output. `most`: how many functions of a kind, sites and findings to list. */
+/* Prints to standard output. At most `most` functions of each kind, sites and findings are listed. */
 void diff_print(const struct diff *d, size_t most);
 
-/* A size or count differs. */
+/* True if a size or a count differs. */
 bool diff_moved(const struct diff *d);
 
-/* An element of "files" in docs/schemas/diff.json. */
+/* Makes an element of "files" in docs/schemas/diff.json. */
 struct json_object *diff_json(const struct diff *d);
 
 /*
- * Prints a unified diff of the normalised code of all functions with this symbol, or else of the one that people may
- * mean by it (name_fit.h). 1: they differ; 0: they do not; -1 and a message: neither file has one.
+ * Prints a unified diff of the normalised code of all functions with this symbol or, if there is none, of the one
+ * function that people may mean by the name (name_fit.h). Returns 1 if they differ, 0 if they do not, and -1 and a
+ * message if neither file has such a function.
  */
 int diff_show(const struct diff *d, const char *name, struct error *e);
 
-/* Shared by diff_print.c and json.c. */
+/* diff_print.c and json.c share the functions below. */
 const char *change_kind_name(enum change_kind k);
-/* The changes in order of output; malloc'd. */
+/* Returns the changes in the order of output; the caller frees the list. */
 const struct change **changes_sorted(const struct diff *d);
 void site_place(const struct image *im, const struct site *s, char *out, size_t size);
 const char *site_kind_name(enum site_kind k);

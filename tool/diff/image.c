@@ -42,8 +42,8 @@ static bool is_digits(const char *p, size_t n)
 	return n > 0;
 }
 
-/* Suffixes of gcc's clones and cold parts, of LLVM's promoted locals, and of symbols renamed by link-time
- * optimization. */
+/* True for the suffixes of gcc's clones and cold parts, of LLVM's promoted locals, and of symbols that link-time
+ * optimization renames. */
 static bool is_suffix(const char *word, size_t n)
 {
 	static const char *const words[] = {"constprop",  "isra",  "part",      "cold",     "llvm", "lto_priv",
@@ -90,7 +90,7 @@ void image_name(const struct image *im, uint32_t func, char *out, size_t size)
 /* A possible start of a function. */
 struct start {
 	uint32_t section;
-	bool symbol; /* of a symbol; false: of an FDE */
+	bool symbol; /* true: from a symbol; false: from an FDE */
 	uint64_t addr, size;
 	const struct elf_symbol *from;
 	const char *file;
@@ -129,7 +129,7 @@ static void starts_of_symbols(const struct image *im, const struct elf_symbol *l
 	}
 }
 
-/* Code without symbols: .eh_frame has the bounds of its functions. */
+/* Adds the starts of FDEs: for code without symbols, .eh_frame has the bounds of its functions. */
 static void starts_of_fdes(struct image *im, struct starts *out)
 {
 	struct cfi_file cfi;
@@ -147,7 +147,8 @@ static void starts_of_fdes(struct image *im, struct starts *out)
 	cfi_file_close(&cfi);
 }
 
-/* At equal addresses: global symbols in alphabetical order, local symbols likewise, then FDEs. */
+/* Orders starts at equal addresses as follows: global symbols in alphabetical order, then local symbols likewise,
+ * then FDEs. */
 static int start_order(const void *a, const void *b)
 {
 	const struct start *x = a, *y = b;
@@ -210,7 +211,7 @@ static bool start_is_new(const struct image *im, const struct start *list, size_
 
 static void functions_cut(struct image *im, const struct start *list, size_t count)
 {
-	uint64_t covered = 0; /* end of the sized functions of this section */
+	uint64_t covered = 0; /* end of the functions with a known size in this section */
 	size_t i, end;
 
 	for (i = 0; i < count; i = end) {
@@ -274,7 +275,7 @@ uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
 
 /* ---- code of functions --------------------------------------------------------------- */
 
-/* Collects the data addresses in all code: data without a symbol ends at the next such address, at the latest. */
+/* Collects the data addresses in all code: data without a symbol ends at the next such address at the latest. */
 static void used_find(struct image *im, struct body *b)
 {
 	struct places *p = &im->places;

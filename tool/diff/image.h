@@ -16,18 +16,18 @@
 #define NO_FUNC UINT32_MAX
 
 enum frame_flags {
-	FRAME_DYNAMIC = 1,   /* rsp changes by an amount known only at run time: alloca, variable-length arrays */
+	FRAME_DYNAMIC = 1,   /* rsp changes by an amount that is known only at run time: alloca, variable-length arrays */
 	FRAME_REALIGNED = 2, /* rsp is aligned by masking */
 };
 
-/* How a function was matched with one of the other file. */
+/* The way in which a function was matched with one of the other file. */
 enum matched {
 	MATCHED_NOT,
 	MATCHED_NAME,
-	MATCHED_SUFFIX,  /* equal names except for suffixes added by compilers: .constprop.0, .llvm.123 */
-	MATCHED_CODE,    /* equal code, with another name or none */
+	MATCHED_SUFFIX,  /* equal names except for suffixes that compilers add: .constprop.0, .llvm.123 */
+	MATCHED_CODE,    /* equal code, but another name or none */
 	MATCHED_CONTENT, /* equal names and constants, in the same order */
-	MATCHED_CALLS,   /* called at the same position of matched functions */
+	MATCHED_CALLS,   /* called at the same position of functions that are matched */
 	MATCHED_PLACE,   /* similar, and between the same neighbours */
 	MATCHED_FOLDED,  /* one of several functions that share their code in the other file */
 };
@@ -38,9 +38,9 @@ struct function {
 	const char *file; /* source file of a local symbol (STT_FILE), or null */
 	uint32_t section;
 	bool local;
-	bool whole;          /* decodes to its end */
+	bool whole;          /* it can be decoded to its end */
 	bool sized;          /* its size is known; false: it ends where the next one begins */
-	bool twin;           /* not the only function of this file with its name */
+	bool twin;           /* other functions of this file have the same name */
 	uint8_t how;         /* enum matched */
 	uint8_t flags;       /* enum frame_flags */
 	uint64_t start, end; /* addresses; ET_REL: offsets in the section */
@@ -56,7 +56,7 @@ struct function {
 	uint64_t canon;              /* equal in both files for matched functions */
 };
 
-/* A file with all that is compared of it. */
+/* A file with everything that is compared. */
 struct image {
 	struct elf_file file;
 	struct subject subject;
@@ -67,28 +67,29 @@ struct image {
 	struct places places;
 	struct function *funcs; /* sorted by (section, start), without overlaps */
 	uint32_t func_count;
-	uint32_t *starts_of; /* index of the first function of each section, section_count + 1 of them */
+	uint32_t *starts_of; /* index of the first function of each section; section_count + 1 elements */
 	const char **aliases;
 	size_t alias_count;
 	struct xref *refs; /* of kinds REF_FUNCTION and REF_DATA, in order of functions */
 	size_t ref_count, ref_capacity;
 };
 
-/* Opens a file, runs the checks and makes the report. image_close() must be called also after a failure. */
+/* Opens a file, runs the checks and makes the report. The caller calls image_close() also after a failure. */
 int image_open(struct image *im, const char *path, const struct check_options *o, struct error *e);
 /* Like image_open() for bytes in memory; takes ownership of them. */
 int image_open_bytes(struct image *im, const char *path, uint8_t *bytes, size_t size, const struct check_options *o,
                      struct error *e);
-/* Finds the functions, and decodes them. */
+/* Finds the functions and decodes them. */
 int image_read(struct image *im, bool nameless, struct error *e);
 void image_close(struct image *im);
 
-/* Index of the function that contains an address, or NO_FUNC. */
+/* Returns the index of the function that contains an address, or NO_FUNC. */
 uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr);
-/* Name for output: "parse", "parse (file.c)" if several functions have this name, ".text+0x40" without a name. */
+/* Writes the name for output: "parse"; "parse (file.c)" if several functions have this name; ".text+0x40" if it has
+ * none. */
 void image_name(const struct image *im, uint32_t func, char *out, size_t size);
 
-/* Length of a name without the suffixes that compilers add. */
+/* Returns the length of a name without the suffixes that compilers add. */
 size_t name_base(const char *name);
 
 static inline uint64_t mix(uint64_t h, uint64_t v)

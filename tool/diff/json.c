@@ -36,7 +36,7 @@ static struct json_object *size_json(const struct size_row *r)
 	return o;
 }
 
-/* A function of one of the files, or null. */
+/* Describes a function of one of the files; null if there is none. */
 static struct json_object *function_json(const struct image *im, uint32_t func)
 {
 	const struct function *fn = func == NO_FUNC ? NULL : &im->funcs[func];
@@ -116,7 +116,7 @@ static struct json_object *functions_json(const struct diff *d)
 	return o;
 }
 
-/* "live" is null for kinds that are never patched (stores, escapes). */
+/* Describes a site. "live" is null for kinds that are never patched (stores, escapes). */
 static struct json_object *site_json(const struct image *im, const struct site *s, const char *why)
 {
 	struct json_object *o = s ? json_object_new_object() : NULL;

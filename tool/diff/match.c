@@ -40,7 +40,7 @@ static int key_code_order(const void *a, const void *b)
 	return x->func < y->func ? -1 : x->func > y->func;
 }
 
-/* Pairs functions with equal keys: first those with equal code, then in order of the files. */
+/* Pairs functions with equal keys: first those with equal code, then the others in the order of the files. */
 static void runs_pair(struct matcher *m, struct key *a, size_t na, struct key *b, size_t nb, enum matched how)
 {
 	size_t i = 0, k = 0;
@@ -80,7 +80,7 @@ static void keys_sort(struct matcher *m)
 			qsort(m->keys.list[side], m->keys.count[side], sizeof(struct key), key_order);
 }
 
-/* Pairs functions with equal keys, and clears the keys. `alone`: only keys that are unique in both files. */
+/* Pairs functions with equal keys, and clears the keys. `alone`: uses only keys that are unique in both files. */
 static void keys_join(struct matcher *m, bool alone, enum matched how)
 {
 	struct keys *k = &m->keys;
@@ -102,7 +102,7 @@ static void keys_join(struct matcher *m, bool alone, enum matched how)
 	k->count[0] = k->count[1] = 0;
 }
 
-/* The key of a function in one pass. False: the function takes no part in it. */
+/* Sets *value to the key of a function in one pass. False if the function takes no part in that pass. */
 typedef bool key_fn(const struct image *im, const struct function *fn, uint64_t *value);
 
 static void keys_collect(struct matcher *m, key_fn *fn)
@@ -147,7 +147,7 @@ static bool by_name(const struct image *im, const struct function *fn, uint64_t 
 	return true;
 }
 
-/* The hash is different for cold parts, so these only match each other. */
+/* Uses a hash that is different for cold parts, so that these match only each other. */
 static bool by_base_name(const struct image *im, const struct function *fn, uint64_t *value)
 {
 	if (!fn->name)
@@ -165,7 +165,7 @@ static bool by_code(const struct image *im, const struct function *fn, uint64_t 
 	return true;
 }
 
-/* For functions without a name, several of which may have equal code. */
+/* Applies to functions without a name, several of which may have equal code. */
 static bool by_nameless_code(const struct image *im, const struct function *fn, uint64_t *value)
 {
 	return !fn->name && by_code(im, fn, value);
@@ -178,7 +178,7 @@ static bool by_content(const struct image *im, const struct function *fn, uint64
 	return !fn->name && fn->content;
 }
 
-/* Matches by any of the names of a function. */
+/* Matches functions by any of their names. */
 static void match_by_aliases(struct matcher *m)
 {
 	unsigned side;
@@ -194,7 +194,8 @@ static void match_by_aliases(struct matcher *m)
 
 /* ---- functions with equal code --------------------------------------------------------------- */
 
-/* For two functions with equal code: callees that are pairs, less callees that are paired otherwise. */
+/* For two functions with equal code: returns the number of callees that are pairs, less the number of callees that
+ * are paired otherwise. */
 static int agreement(const struct matcher *m, uint32_t a, uint32_t b)
 {
 	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[b];
@@ -211,7 +212,8 @@ static int agreement(const struct matcher *m, uint32_t a, uint32_t b)
 	return n;
 }
 
-/* Index of the first free function at or after b[k]; `next` skips functions that are not free (path compression). */
+/* Returns the index of the first free function at or after b[k]. `next` skips functions that are not free (path
+ * compression). */
 static uint32_t twin_free(const struct matcher *m, const struct key *b, uint32_t nb, uint32_t *next, uint32_t k)
 {
 	uint32_t end = k, then;
@@ -225,7 +227,8 @@ static uint32_t twin_free(const struct matcher *m, const struct key *b, uint32_t
 	return end;
 }
 
-/* Pairs each function of a with the free function of b that agrees best; the first of equals. */
+/* Pairs each function of a with the free function of b that agrees best, or with the first of several that agree
+ * equally. */
 static void twins_pair(struct matcher *m, const struct key *a, size_t na, const struct key *b, size_t nb)
 {
 	uint32_t *next = mem_alloc(nb + 1, sizeof(*next)), k;
@@ -260,8 +263,8 @@ static void twins_pair(struct matcher *m, const struct key *a, size_t na, const 
 	free(next);
 }
 
-/* Matches nameless functions with equal code, one group after the other. The calls of each new pair are followed
- * at once, so that later pairs agree with it. */
+/* Matches nameless functions with equal code, one group after the other. The calls of each new pair are followed at
+ * once, so that later pairs agree with it. */
 static void match_twins(struct matcher *m)
 {
 	struct key *list[2];
@@ -288,7 +291,7 @@ static void match_twins(struct matcher *m)
 
 /* ---- folded functions ------------------------------------------------------------------------ */
 
-/* Matches a function that has code of its own in one file, and shares code with others in the other file. */
+/* Matches a function that has its own code in one file, but shares its code with others in the other file. */
 static void match_folded(struct matcher *m, unsigned side)
 {
 	struct image *im = m->im[side], *other = m->im[!side];
@@ -323,7 +326,7 @@ static uint64_t own_canon(const struct image *im, uint32_t i, uint64_t side)
 {
 	const struct function *fn = &im->funcs[i];
 
-	/* A name that several functions have does not identify one. */
+	/* A name that several functions have does not identify any of them. */
 	return fn->name && !fn->twin ? name_hash(&im->names, fn->name) : mix(mix(side, i), fn->start);
 }
 
@@ -343,7 +346,7 @@ static void canon_set(struct image *old, struct image *new)
 			old->funcs[i].canon = new->funcs[old->funcs[i].pair].canon;
 }
 
-/* Functions that share a name are first matched by their callers. */
+/* Matches functions by their names. Those that share a name are first matched by their callers. */
 static void match_by_names(struct matcher *m)
 {
 	match_by(m, by_global_name, false, MATCHED_NAME);
@@ -356,7 +359,7 @@ static void match_by_names(struct matcher *m)
 	match_by(m, by_base_name, true, MATCHED_SUFFIX);
 }
 
-/* From the most to the least reliable property. */
+/* Matches functions by their code, from the most to the least reliable property. */
 static void match_by_code(struct matcher *m)
 {
 	match_by(m, by_code, true, MATCHED_CODE);

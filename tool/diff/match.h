@@ -6,8 +6,8 @@
 #include "diff/image.h"
 
 /*
- * Sets pair, how and canon of all functions. Matches by name where there is one; then by code, by calls of matched
- * functions, and by position. 0, or -1 and a message.
+ * Sets pair, how and canon of all functions. Functions with names are matched by name first; then functions are
+ * matched by code, by the calls of matched functions, and by position.
  */
 void match_functions(struct image *old, struct image *new);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What match.c and match_neighbours.c share. */
+/* Declares the parts that match.c and match_neighbours.c share. */
 #ifndef DIFF_MATCH_INTERNAL_H
 #define DIFF_MATCH_INTERNAL_H
 
@@ -21,7 +21,7 @@ struct keys {
 struct matcher {
 	struct image *im[2];
 	struct keys keys;
-	uint32_t *work; /* worklist: functions of the old file whose pair's calls are still to be followed */
+	uint32_t *work; /* worklist: functions of the old file for whose pairs the calls are still to be followed */
 	size_t work_count, work_capacity;
 };
 
@@ -37,11 +37,11 @@ static inline bool is_free(const struct image *im, uint32_t func) { return im->f
 /* Adds a pair to the worklist, by the index in the old file. */
 void work_add(struct matcher *m, uint32_t func);
 
-/* Follows the calls of all pairs in the worklist. `similar`: also of pairs whose code differs, to callees of
+/* Follows the calls of all pairs in the worklist. `similar`: also those of pairs whose code differs, to callees of
  * similar size. */
 void work_follow(struct matcher *m, bool similar);
 
-/* work_follow() for all pairs. */
+/* Calls work_follow() for all pairs. */
 void match_by_calls(struct matcher *m, bool similar);
 
 /* Matches runs of free functions between neighbours that are pairs. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Name hashes, computed once for all long names of a file. */
+/* Computes name hashes, once for all long names of a file. */
 #include "diff/names.h"
 
 #include "diff/image.h"
@@ -20,8 +20,8 @@ struct long_name {
 
 bool name_is_long(const char *name) { return strnlen(name, NAME_SHORT + 1) > NAME_SHORT; }
 
-/* Extends the hash h of a suffix to the bytes [from, to) before it, from the last to the first, so that the
- * hashes of all suffixes of a string take one pass. */
+/* Extends the hash h of a suffix by the bytes [from, to) before it, from the last to the first, so that the hashes of
+ * all suffixes of a string take one pass. */
 static uint64_t tail_hash(const char *from, const char *to, uint64_t h)
 {
 	while (to > from) {

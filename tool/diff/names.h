@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hashes and comparison of symbol and section names. In a string table, many names may be suffixes of one long
- * string: apart from one pass over the table, no operation reads more than NAME_SHORT bytes of a name.
+ * Hashes and compares symbol and section names. In a string table, many names may be suffixes of one long string:
+ * apart from one pass over the table, no operation reads more than NAME_SHORT bytes of a name.
  */
 #ifndef DIFF_NAMES_H
 #define DIFF_NAMES_H
 
 #include "elf/file.h"
 
-#define NAME_SHORT 4096u /* bytes; longer names are compared by hash after these, and are not searched for suffixes */
+/* Bytes; longer names are compared by hash after these bytes, and are not searched for suffixes. */
+#define NAME_SHORT 4096u
 
 /* The long names of one file. */
 struct names {
@@ -18,11 +19,12 @@ struct names {
 
 void names_open(const struct elf_file *f, struct names *n);
 void names_close(struct names *n);
-/* Equal for equal names, also of different files. */
+/* Returns a hash that is equal for equal names, also of different files. */
 uint64_t name_hash(const struct names *n, const char *name);
-/* Hash of a name without the suffixes that compilers add. */
+/* Returns the hash of a name without the suffixes that compilers add. */
 uint64_t name_base_hash(const struct names *n, const char *name);
-/* Like strcmp(), for names of one file or of two. Names with NAME_SHORT equal bytes are ordered by hash. */
+/* Compares like strcmp(), for names of one file or of two. Names whose first NAME_SHORT bytes are equal are ordered
+ * by hash. */
 int name_order(const struct names *m, const char *a, const struct names *n, const char *b);
 bool name_is_long(const char *name);
 

@@ -11,26 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A vote for where nameless data of one file is in the other: by an operand of two functions with equal code. */
+/* A vote for the place in the new file of nameless data in the old one, cast by an operand of two functions with
+ * equal code. */
 struct vote {
 	uint64_t old, new;
 	uint32_t func; /* index in the old file */
 	bool bad;
 };
 
-/* Context of the comparison; the bodies and the script are reused for each pair. */
+/* Context of the comparison. The bodies and the script are reused for each pair. */
 struct comparer {
 	struct diff *d;
 	struct body old, new;
 	struct script script;
 	struct vote *votes;
 	size_t vote_count, vote_capacity;
-	uint32_t *moved_refs; /* per function of the old file: references to data that were not there before */
+	/* For each function of the old file: the number of its references to data that has moved differently from the
+	 * rest. */
+	uint32_t *moved_refs;
 };
 
 /* ---- equal code --------------------------------------------------------------------- */
 
-/* The functions have equal instructions, and refer to the same functions. */
+/* True if the functions have equal instructions and refer to the same functions. */
 static bool code_equal(const struct image *x, const struct function *a, const struct image *y, const struct function *b)
 {
 	size_t i;
@@ -55,7 +58,7 @@ static void votes_take(struct comparer *c, uint32_t func)
 		if (p->kind != REF_DATA || q->kind != REF_DATA)
 			continue;
 		mem_reserve(&c->votes, &c->vote_capacity, c->vote_count, sizeof(*c->votes));
-		/* the section number is mixed into the upper bits */
+		/* The section number is mixed into the upper bits. */
 		c->votes[c->vote_count++] =
 			(struct vote){p->value ^ (uint64_t)p->more << 40, q->value ^ (uint64_t)q->more << 40, func, false};
 	}
@@ -79,8 +82,8 @@ static int vote_new_order(const void *a, const void *b)
 	return x->old < y->old ? -1 : x->old > y->old;
 }
 
-/* Marks as bad all votes for one place but those for the most frequent answer. `v` is sorted so that equal
- * answers are adjacent. */
+/* Marks as bad all votes for one place except those for the most frequent answer. `v` is sorted so that equal answers
+ * are adjacent. */
 static void votes_judge(struct vote *v, size_t n, bool by_new)
 {
 	size_t i, end, best = 0, best_count = 0;
@@ -111,7 +114,7 @@ static void votes_count(struct comparer *c, bool by_new)
 	}
 }
 
-/* Counts the references of functions with equal code to other data than by the majority of votes. */
+/* Counts, for functions with equal code, the references to other data than the majority of votes says. */
 static void moved_refs_find(struct comparer *c)
 {
 	size_t i;
@@ -132,7 +135,7 @@ static void moved_refs_find(struct comparer *c)
 
 /* ---- differences of one pair ------------------------------------------------------------ */
 
-/* A call or jump out of a function. */
+/* A call, or a jump out of a function. */
 struct call {
 	uint64_t canon;
 	uint32_t token;
@@ -180,7 +183,7 @@ static void call_add(struct comparer *c, struct change *x, const struct call *ca
 	x->calls[x->call_count++] = (struct call_change){mem_string(name), count};
 }
 
-/* Records the callees that are called more often, or less, than before. */
+/* Records the callees that are called more or less often than before. */
 static void calls_compare(struct comparer *c, struct change *x)
 {
 	struct call *list = mem_alloc(c->old.ref_count + c->new.ref_count + 1, sizeof(*list));
@@ -214,7 +217,7 @@ static void bodies_compare(struct comparer *c, struct change *x)
 	script_make(&c->script, &p, &q);
 	x->removed = (uint32_t)c->script.removed_count;
 	x->inserted = (uint32_t)c->script.inserted_count;
-	/* Only entries of jump tables, or labels whose address is taken, differ. */
+	/* Only entries of jump tables differ, or labels whose address is taken. */
 	if (!x->removed && !x->inserted && c->old.labels != c->new.labels)
 		x->removed = x->inserted = 1;
 	x->code = x->removed || x->inserted;
@@ -233,7 +236,7 @@ static void change_add(struct diff *d, const struct change *x)
 	d->changes[d->change_count++] = *x;
 }
 
-/* Compares a pair, and adds a change if it differs or was renamed. */
+/* Compares a pair, and adds a change if it differs or has been renamed. */
 static void pair_compare(struct comparer *c, uint32_t old, uint32_t new)
 {
 	struct diff *d = c->d;
@@ -281,7 +284,7 @@ static void functions_compare(struct comparer *c)
 		const struct function *fn = &d->new->funcs[i];
 		struct change x = {.kind = CHANGE_ADDED, .old = NO_FUNC, .new = i};
 
-		/* a folded function of the old file is compared with each of its pairs */
+		/* A folded function of the old file is compared with each of its pairs. */
 		if (fn->how == MATCHED_FOLDED)
 			pair_compare(c, fn->pair, i);
 		else if (fn->pair == NO_FUNC)
@@ -314,7 +317,8 @@ static void frames_count(struct diff *d)
 	}
 }
 
-/* A file without .symtab has no names of local functions: .symtab is then ignored in both files. */
+/* True if a file has no .symtab, and thus no names of local functions. If this is so for one of the files, .symtab is
+ * ignored in both. */
 static bool lacks_names(const struct image *im) { return !im->file.symbol_count; }
 
 static int images_read(struct image *old, struct image *new, struct error *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The differences between two files. */
+/* Finds the differences between two files. */
 #ifndef DIFF_PAIRS_H
 #define DIFF_PAIRS_H
 
@@ -9,16 +9,16 @@ enum change_kind {
 	CHANGE_CHANGED,
 	CHANGE_ADDED,
 	CHANGE_REMOVED,
-	CHANGE_RENAMED, /* equal code, another name */
+	CHANGE_RENAMED, /* equal code, but another name */
 };
 
 /* A callee that the two functions call a different number of times. */
 struct call_change {
 	char *name;
-	int64_t count; /* difference, > 0: more calls in the new file */
+	int64_t count; /* the difference, > 0 if the new file has more calls */
 };
 
-/* A function that differs or has no pair. */
+/* A function that differs or that has no pair. */
 struct change {
 	enum change_kind kind;
 	uint32_t old, new;          /* indices; NO_FUNC: not in this file */
@@ -28,16 +28,16 @@ struct change {
 	size_t call_count;
 };
 
-/* A site of only one file; or a site of both whose live state differs. */
+/* A site of only one file, or a site of both whose live state differs. */
 struct site_change {
 	const struct site *old, *new; /* null: not in this file */
-	const char *was, *is;         /* null: live; else the reason why not */
+	const char *was, *is;         /* null: live; otherwise the reason why it is not */
 };
 
 /* A finding of only one file. */
 struct finding_change {
 	const struct report_finding *finding;
-	bool removed; /* only in the old file; false: only in the new file */
+	bool removed; /* true: only in the old file; false: only in the new file */
 };
 
 #define SIZES_MOST 16
@@ -46,7 +46,7 @@ struct finding_change {
 struct size_row {
 	const char *name;
 	uint64_t old, new;
-	bool table; /* its presence in only one file is a difference */
+	bool table; /* true: it counts as a difference if only one file has this at all */
 };
 
 /* The result of a comparison. */
@@ -55,7 +55,7 @@ struct diff {
 	struct size_row sizes[SIZES_MOST]; /* in bytes */
 	size_t size_count;
 	struct size_row counts[4]; /* functions, instructions, rows, covered bytes */
-	struct change *changes;    /* changed and renamed; removed; added */
+	struct change *changes;    /* first the changed and renamed, then the removed, then the added ones */
 	size_t change_count, change_capacity;
 	struct site_change *sites;
 	size_t site_count, site_capacity;
@@ -67,8 +67,8 @@ struct diff {
 	bool notes, differs;
 };
 
-/* Matches and compares two files after image_open(). `notes`: also compares findings of severity note.
- * diff_free() must be called also after a failure. */
+/* Matches and compares two files after image_open(). `notes`: also compares findings of severity note. The caller
+ * calls diff_free() also after a failure. Returns 0, or -1 and a message. */
 int diff_files(struct diff *d, struct image *old, struct image *new, bool notes, struct error *e);
 void diff_free(struct diff *d);
 

@@ -10,7 +10,7 @@
 
 /* ---- opening ----------------------------------------------------------------- */
 
-/* Data symbols with a size; a label without a size (_end, __bss_start) does not describe what is there. */
+/* True for data symbols with a size. A label without a size (_end, __bss_start) does not describe what is there. */
 static bool is_sized(const struct elf_file *f, const struct elf_symbol *s)
 {
 	return s->section && s->size && s->name[0] && !(f->sections[s->section].sh.sh_flags & SHF_EXECINSTR);

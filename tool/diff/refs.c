@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes references: functions, symbols, contents of constants, jump tables, GOT slots, section bounds. */
+/* Makes references to functions, symbols, contents of constants, jump tables, GOT slots and section bounds. */
 #include "diff/image.h"
 #include "diff/jump_tables.h"
 #include "shared/search.h"
@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRING_MOST    65536u /* bytes; of longer strings only the start is compared */
-#define CODE_HASH_MOST 4u     /* instructions that identify a place inside another function */
+#define STRING_MOST    65536u /* bytes; of longer strings only this part is compared */
+#define CODE_HASH_MOST 4u     /* number of instructions that identify a place inside another function */
 
 /* ---- code -------------------------------------------------------------------- */
 
-/* Identifies a place in code by a hash of its first instructions without addresses. */
+/* Identifies a place in code by a hash of its first instructions, without their addresses. */
 static uint32_t code_hash_at(const struct image *im, struct place at)
 {
 	struct elf_held held = elf_held(&im->file, at.section, at.addr);
@@ -34,7 +34,7 @@ static uint32_t code_hash_at(const struct image *im, struct place at)
 	return (uint32_t)(h ^ h >> 32) | 1;
 }
 
-/* The dynamic relocation of the slot that a PLT entry jumps through, or null. */
+/* Returns the dynamic relocation of the slot through which a PLT entry jumps, or null. */
 static const struct dynamic_reloc *plt_reloc(const struct image *im, struct place at)
 {
 	struct elf_held entry = elf_held(&im->file, at.section, at.addr);
@@ -80,7 +80,7 @@ static void code_ref(const struct image *im, struct place at, const struct ref_u
 
 /* ---- data -------------------------------------------------------------------- */
 
-/* An operand of the function refers to an address in [lo, hi). */
+/* True if an operand of the function refers to an address in [lo, hi). */
 static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint64_t hi)
 {
 	struct place first = {section, lo};
@@ -89,8 +89,8 @@ static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint6
 	return a < use->own_count && use->own[a].section == section && use->own[a].addr < hi;
 }
 
-/* An object that ends at `at`, if the function also refers to addresses inside of it: the operand then is the
- * end of a loop over the object, not what follows it. */
+/* Returns an object that ends at `at` if the function also refers to addresses inside of it, or null: the operand
+ * then is the end of a loop over the object, not what follows it. */
 static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct ref_use *use,
                                               const struct elf_symbol *here)
 {
@@ -106,8 +106,8 @@ static const struct elf_symbol *object_before(const struct image *im, struct pla
 	return s && uses(use, at.section, s->value, at.addr) ? s : NULL;
 }
 
-/* Sections with start and end symbols, which code iterates over; their contents are not compared. Also etch's
- * own tables, which a rewrite changes. */
+/* True for sections with start and end symbols, over which code iterates, and whose contents are not compared; also
+ * for etch's own tables, which a rewrite changes. */
 static bool is_set(const struct elf_section *s)
 {
 	const char *p = s->name;
@@ -128,7 +128,7 @@ static void bound_ref(const struct image *im, const struct elf_section *s, bool 
 		snprintf(text, size, "%s of %.*s", end ? "end" : "start", (int)size, s->name);
 }
 
-/* The loaded section that ends at an address, or 0. */
+/* Returns the loaded section that ends at an address, or 0. */
 static uint32_t loaded_before(const struct image *im, uint64_t addr)
 {
 	const struct places *p = &im->places;
@@ -138,7 +138,7 @@ static uint32_t loaded_before(const struct image *im, uint64_t addr)
 	return sh && sh->sh_addr + sh->sh_size == addr ? p->loaded[k - 1] : 0;
 }
 
-/* The loaded section that begins at an address, or 0. */
+/* Returns the loaded section that begins at an address, or 0. */
 static uint32_t loaded_at(const struct image *im, uint64_t addr)
 {
 	const struct places *p = &im->places;
@@ -154,7 +154,8 @@ static bool same_set(const struct image *old, uint32_t a, const struct image *ne
 	return a && b && is_set(s) && !name_order(&old->names, s->name, &new->names, t->name);
 }
 
-/* The section that ends at an address, or null. Unless `any`, the function must refer to addresses inside of it. */
+/* Returns the section that ends at an address, or null. Unless `any`, the function must also refer to addresses
+ * inside of it. */
 static const struct elf_section *section_before(const struct image *im, uint64_t addr, const struct ref_use *use,
                                                 bool any)
 {
@@ -164,7 +165,7 @@ static const struct elf_section *section_before(const struct image *im, uint64_t
 	return i && (any || uses(use, i, s->sh.sh_addr, addr)) ? s : NULL;
 }
 
-/* Makes a reference to the start or end of a section. The end of one (.fini_array) may be the start of the next
+/* Makes a reference to the start or the end of a section. The end of one (.fini_array) may be the start of the next
  * one. */
 static bool section_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out,
                         char *text, size_t size)
@@ -180,7 +181,7 @@ static bool section_ref(const struct image *im, struct place at, const struct re
 	return true;
 }
 
-/* Linked: an address outside of all sections. */
+/* Linked: makes a reference to an address outside of all sections. */
 static void outside_ref(const struct image *im, uint64_t addr, const struct ref_use *use, struct xref *out, char *text,
                         size_t size)
 {
@@ -201,8 +202,8 @@ bool ref_bounds_meet(const struct image *old, uint64_t a, const struct image *ne
 	       same_set(old, loaded_before(old, a), new, loaded_before(new, b));
 }
 
-/* Length of a name without the number in "CSWTCH.12" or "buf.0": compilers number such objects, differently in
- * each build. */
+/* Returns the length of a name without the number in "CSWTCH.12" or "buf.0": compilers number such objects
+ * differently in each build. */
 static size_t object_base(const struct elf_symbol *s)
 {
 	size_t n = strnlen(s->name, NAME_SHORT + 1), k = n;
@@ -225,7 +226,7 @@ static void object_ref(const struct image *im, const struct elf_symbol *s, int64
 	*out = (struct xref){.kind = REF_NAMED,
 	                     .value = whole ? name_hash(&im->names, s->name) : hash_bytes(s->name, base),
 	                     .more = (uint32_t)offset};
-	/* A constant with a compiler-made name is identified by its contents. */
+	/* A constant with a name that the compiler has made is identified by its contents. */
 	if (p && !(im->file.sections[s->section].sh.sh_flags & SHF_WRITE) && s->size <= STRING_MOST &&
 	    !place_is_relocated(im, at, s->size))
 		*out = (struct xref){.kind = REF_CONTENT, .value = mix(hash_bytes(p, s->size), (uint64_t)offset)};
@@ -235,8 +236,8 @@ static void object_ref(const struct image *im, const struct elf_symbol *s, int64
 		snprintf(text, size, "%.*s", (int)base, s->name);
 }
 
-/* Upper bound for the end of what begins at a place: the next data address in operands of code, or the end of
- * the section. */
+/* Returns an upper bound for the end of what begins at a place: the next data address in operands of code, or the end
+ * of the section. */
 static uint64_t limit_of(const struct image *im, struct place at)
 {
 	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
@@ -248,7 +249,8 @@ static uint64_t limit_of(const struct image *im, struct place at)
 	return end;
 }
 
-/* Length of the UTF-8 character at p, in a zero-terminated buffer; 0: not a character of text. */
+/* Returns the length of the UTF-8 character at p, in a zero-terminated buffer, or 0 if it is not a character of
+ * text. */
 static size_t character(const uint8_t *p)
 {
 	size_t n = *p < 0x80                 ? 1
@@ -266,7 +268,7 @@ static size_t character(const uint8_t *p)
 	return n;
 }
 
-/* Length of the string at a place with its terminator, or 0. */
+/* Returns the length of the string at a place, with its terminator, or 0. */
 static size_t string_at(const struct image *im, struct place at)
 {
 	struct elf_held held = elf_held(&im->file, at.section, at.addr);
@@ -303,7 +305,7 @@ static void string_text(const uint8_t *p, size_t n, char *text, size_t size)
 	k += (size_t)snprintf(text + k, size - k, "%s", i < n && p[i] ? "\".." : "\"");
 }
 
-/* Makes a reference to n constant bytes. False: not constant, or too many. */
+/* Makes a reference to n constant bytes. False if they are not constant, or too many. */
 static bool content_ref(const struct image *im, struct place at, unsigned n, struct xref *out, char *text, size_t size)
 {
 	const uint8_t *p =
@@ -361,7 +363,8 @@ static void nameless_ref(const struct image *im, struct place at, const struct r
 		snprintf(text, size, "%.*s", (int)size, s->name);
 }
 
-/* Makes a reference to what a GOT slot will hold at run time. False: not a slot, or not known. */
+/* Makes a reference to what a GOT slot will hold at run time. False if the place is not a slot, or its value is
+ * unknown. */
 static bool slot_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
 {
 	static const struct ref_use any = {.func = NO_FUNC};
@@ -383,8 +386,8 @@ static bool slot_ref(const struct image *im, struct place at, struct xref *out, 
 	if (!r && p)
 		memcpy(&v, p, 8);
 	section = r && r->type != R_X86_64_RELATIVE && r->type != R_X86_64_IRELATIVE ? 0 : place_section(im, v);
-	/* Not another GOT slot, which could recurse without end; nor the start of a data section, which may be the
-	 * end of the section before. */
+	/* The value must not lead to another GOT slot, since that could recurse without end; nor to the start of a data
+	 * section, which may instead be the end of the section before. */
 	if (!section || !strncmp(im->file.sections[section].name, ".got", 4) ||
 	    (v == im->file.sections[section].sh.sh_addr && !place_is_code(im, section)))
 		return false;
@@ -411,7 +414,7 @@ void ref_place(const struct image *im, struct place at, const struct ref_use *us
 	if (!(s && s->value == at.addr) && section_ref(im, at, use, out, text, size))
 		return;
 	before = object_before(im, at, use, s);
-	/* After an array there may be a jump table of the same function. */
+	/* An array may be followed by a jump table of the same function. */
 	if (before && !s && table_ref(im, at, out, text, size))
 		return;
 	if (before)
@@ -427,7 +430,7 @@ void ref_symbol(const struct image *im, struct symbol_offset at, const struct re
 {
 	const struct elf_symbol *s = at.symbol;
 	int64_t addend = at.addend;
-	/* Use the symbol of the relocation, also if the address is the end of its object. */
+	/* The symbol of the relocation is used even if the address is the end of its object. */
 	bool own = s->name[0] && s->type != STT_SECTION &&
 	           (!s->section || (!place_is_code(im, s->section) && (s->size || s->bind != STB_LOCAL)));
 

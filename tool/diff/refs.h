@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* References: what an operand refers to, independent of addresses. */
+/* References: what an operand refers to, in a form that does not depend on addresses. */
 #ifndef DIFF_REFS_H
 #define DIFF_REFS_H
 
@@ -9,13 +9,13 @@
 enum ref_kind {
 	REF_NONE,
 	REF_INSIDE, /* code in the same function: value = its address */
-	/* a function of this file: value = its index; more = 0, or a hash of the code at the place inside it */
+	/* A function of this file: value = its index; more = 0, or a hash of the code at the place inside it. */
 	REF_FUNCTION,
 	REF_NAMED,   /* a symbol: value = hash of its name, more = offset */
 	REF_CONTENT, /* read-only bytes: value = their hash */
 	REF_TABLE,   /* a jump table: value = address, more = number of entries << 4 | size of an entry */
 	REF_DATA,    /* data without a symbol: value = address, more = section (TLS: | PLACE_TLS) */
-	REF_NUMBER,  /* no place in this file: value = the number */
+	REF_NUMBER,  /* not a place in this file: value = the number */
 };
 
 #define PLACE_TLS 0x80000000u
@@ -29,30 +29,30 @@ struct xref {
 	uint32_t section; /* of a REF_TABLE */
 };
 
-/* How an operand uses the place. */
+/* The way in which an operand uses the place. */
 struct ref_use {
 	uint32_t func;           /* index of the function with the operand, or NO_FUNC */
-	unsigned access;         /* bytes accessed; 0: its address is taken, or unknown */
+	unsigned access;         /* number of bytes accessed; 0: the address is taken, or the access is unknown */
 	const struct place *own; /* all data addresses in operands of the function, sorted */
 	size_t own_count;
 };
 
-/* Makes a reference to a place. `text`, if not null, gets its name for output. */
+/* Makes a reference to a place. If `text` is not null, the name for output is written to it. */
 void ref_place(const struct image *im, struct place at, const struct ref_use *use, struct xref *out, char *text,
                size_t size);
-/* What a relocation refers to. */
+/* The target of a relocation. */
 struct symbol_offset {
 	const struct elf_symbol *symbol;
 	int64_t addend;
 };
-/* ET_REL: makes a reference to it. */
+/* ET_REL: makes a reference to the target of a relocation. */
 void ref_symbol(const struct image *im, struct symbol_offset at, const struct ref_use *use, struct xref *out,
                 char *text, size_t size);
-/* Linked: makes a reference to an offset from the thread pointer. False: it is not in the TLS block. */
+/* Linked: makes a reference to an offset from the thread pointer. False if it is not in the TLS block. */
 bool ref_thread(const struct image *im, int64_t offset, struct xref *out, char *text, size_t size);
 
-/* Linked: both addresses are the start, or both are the end, of a section with the same name. An address may be
- * the end of one section and the start of another. */
+/* Linked: true if both addresses are the start, or both are the end, of a section with the same name. An address may
+ * be the end of one section and the start of another. */
 bool ref_bounds_meet(const struct image *old, uint64_t a, const struct image *new, uint64_t b);
 
 #endif

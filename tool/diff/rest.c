@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An element of a list of one file, with a key that is equal in the other file. */
+/* An element of a list of one file, with a key that is equal to that of the same element in the other file. */
 struct item {
 	uint64_t key;
 	size_t number; /* index in its list */
@@ -21,7 +21,7 @@ static int item_order(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Called for each item: with both if the keys are equal, or with the other one null. */
+/* Called for each item: with both if the keys are equal, otherwise with null for the other one. */
 typedef void item_fn(void *ctx, const struct item *old, const struct item *new);
 
 static void items_join(struct item *a, size_t na, struct item *b, size_t nb, item_fn *fn, void *ctx)
@@ -40,7 +40,7 @@ static void items_join(struct item *a, size_t na, struct item *b, size_t nb, ite
 	}
 }
 
-/* Canonical number of the function at a place; outside of functions, a hash of the section's name. */
+/* Returns the canonical number of the function at a place or, outside of functions, a hash of the section's name. */
 static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t addr)
 {
 	uint32_t fn = image_function(im, section, addr);
@@ -50,7 +50,7 @@ static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t a
 
 /* ---- sites ------------------------------------------------------------------------------ */
 
-/* Why a site is not live. Null: it is, or its kind is never patched. */
+/* Returns why a site is not live; null if it is live, or if sites of its kind are never patched. */
 static const char *site_why_not(const struct image *im, const struct site *s)
 {
 	const char *why = NULL;
@@ -144,7 +144,7 @@ static struct item *findings_list(const struct image *im, bool notes, size_t *co
 	return out;
 }
 
-/* If the function has another name, or none, in the other file, its finding is matched by ID and function. */
+/* Changes the key of a finding to its ID and function if the function has another name, or none, in the other file. */
 static void finding_rekey(const struct image *im, const struct image *other, struct item *x)
 {
 	const struct report_finding *f = &im->report.list[x->number];
@@ -183,7 +183,7 @@ void compare_findings(struct diff *d)
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-/* Sections that are not counted by their type, and the size row of each; several may share a row. */
+/* Sections that have their own row of sizes rather than one by their type. Several sections may share a row. */
 static const struct {
 	const char *section, *row;
 	bool table;
@@ -201,14 +201,14 @@ static const struct {
 	{ETCH_SEC_EXTABLE, ETCH_SEC_EXTABLE, true},
 };
 
-/* The size row of a section, or null. */
+/* Returns the row of sizes for a section, or null. */
 static const char *section_row(const struct elf_section *s, bool *table)
 {
 	size_t i;
 
 	*table = false;
 	for (i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
-		/* also ".gcc_except_table.name" of -ffunction-sections */
+		/* A name such as ".gcc_except_table.name", from -ffunction-sections, also counts. */
 		size_t n = strlen(named[i].section);
 
 		if (strncmp(s->name, named[i].section, n) || (s->name[n] && s->name[n] != '.'))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * E. Myers, An O(ND) Difference Algorithm and Its Variations, Algorithmica 1 (1986): the
- * variation that needs linear space (section 4b), with a bound on the work of each step.
+ * Implements E. Myers, An O(ND) Difference Algorithm and Its Variations, Algorithmica 1 (1986): the variation that
+ * needs linear space (section 4b), with a bound on the work of each step.
  */
 #include "diff/script.h"
 #include "support/memory.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COST_MOST 200 /* differences after which a step stops the search for the best point to split */
+#define COST_MOST 200 /* number of differences after which a step stops the search for the best point to split */
 
 #define NEIGHBOURS_MOST 16 /* per function */
 
@@ -25,13 +25,14 @@ struct cut {
 	int64_t x, y;
 };
 
-/* The diagonals that have been searched: [0] of forward, [1] of backward paths. */
+/* The diagonals that have been searched: [0] by forward paths, [1] by backward paths. */
 struct diagonals {
 	int64_t lo[2], hi[2];
-	bool odd; /* the start diagonals are an odd number apart: a forward step meets a backward path, else the reverse */
+	/* The start diagonals are an odd number apart: then a forward step meets a backward path, otherwise the reverse. */
+	bool odd;
 };
 
-/* After COST_MOST differences: the point that a forward or backward path has reached furthest. */
+/* Runs after COST_MOST differences: returns the point that a forward or backward path has reached furthest. */
 static struct cut cut_best(const struct sequences *s, int64_t x0, int64_t x1, int64_t y0, int64_t y1,
                            const struct diagonals *g)
 {
@@ -65,7 +66,7 @@ static struct cut cut_best(const struct sequences *s, int64_t x0, int64_t x1, in
 	return x1 + y1 - back < best - (x0 + y0) ? f : b;
 }
 
-/* Extends each forward path by one difference. True: one has met a backward path. */
+/* Extends each forward path by one difference. Returns true if one has met a backward path. */
 static bool step_forward(const struct sequences *s, int64_t x1, int64_t y1, const struct diagonals *g, struct cut *out)
 {
 	int64_t d, x, y;
@@ -117,7 +118,7 @@ static void widen(int64_t *at, int64_t *lo, int64_t *hi, int64_t least, int64_t 
 		--*hi;
 }
 
-/* A point near the middle of a shortest path through [x0, x1) and [y0, y1), which differ at both ends. */
+/* Returns a point near the middle of a shortest path through [x0, x1) and [y0, y1), which differ at both ends. */
 static struct cut cut_find(const struct sequences *s, int64_t x0, int64_t x1, int64_t y0, int64_t y1)
 {
 	int64_t least = x0 - y1, most = x1 - y0;
@@ -139,7 +140,7 @@ static struct cut cut_find(const struct sequences *s, int64_t x0, int64_t x1, in
 	}
 }
 
-/* Marks the differences of [x0, x1) and [y0, y1), splitting them until one is empty. */
+/* Marks the differences of [x0, x1) and [y0, y1), splitting these ranges until one of them is empty. */
 static void sequences_compare(const struct sequences *s, int64_t x0, int64_t x1, int64_t y0, int64_t y1)
 {
 	for (;;) {
@@ -156,7 +157,7 @@ static void sequences_compare(const struct sequences *s, int64_t x0, int64_t x1,
 		if (x0 == x1 || y0 == y1)
 			break;
 		c = cut_find(s, x0, x1, y0, y1);
-		/* Recurse into the shorter half, to bound the depth. */
+		/* Recurses into the shorter half, to bound the depth. */
 		if (c.x - x0 + c.y - y0 < x1 - c.x + y1 - c.y) {
 			sequences_compare(s, x0, c.x, y0, c.y);
 			x0 = c.x;
@@ -202,7 +203,7 @@ static void script_begin(struct script *s, size_t na, size_t nb)
 	memset(s->inserted, 0, nb + 1);
 }
 
-/* Sets s->to from the script, and then marks jumps as different whose targets are. */
+/* Sets s->to from the script, and then marks jumps as different if their targets are. */
 static void jumps_check(struct script *s, const struct body *old, const struct body *new)
 {
 	size_t i, k;
@@ -235,8 +236,8 @@ static void jumps_check(struct script *s, const struct body *old, const struct b
 		}
 }
 
-/* An address just before an object (a pointer that is incremented before use) is in whatever the linker has
- * placed there: such an operand is not a difference. */
+/* Unmarks differences that are only an address just before an object (a pointer that is incremented before use). Such
+ * an address is in whatever the linker has placed there, so the operand is not a difference. */
 static void neighbours_check(struct script *s, const struct body_side *old, const struct body_side *new)
 {
 	size_t i = 0, k = 0;
@@ -282,7 +283,8 @@ void script_make(struct script *s, const struct body_side *old, const struct bod
 	const struct body *a = old->body, *b = new->body;
 	struct script turned;
 
-	/* Always in the same order, so that the result does not depend on which file is the old one. */
+	/* The two are always compared in the same order, so that the result does not depend on which file is the old one.
+	 */
 	if (a->count != b->count ? a->count < b->count : a->code <= b->code) {
 		script_run(s, old, new);
 		return;

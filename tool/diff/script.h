@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The edit script between two bodies: which tokens to remove and to insert. */
+/* Computes the edit script between two bodies: which tokens to remove and which to insert. */
 #ifndef DIFF_SCRIPT_H
 #define DIFF_SCRIPT_H
 
@@ -9,8 +9,8 @@
 struct script {
 	bool *removed, *inserted; /* by token of the old and of the new body: removed, inserted */
 	size_t removed_count, inserted_count;
-	/* private to script.c: */
-	int64_t *to; /* by token of one body: the equal token of the other, or -1 */
+	/* The members below are private to script.c. */
+	int64_t *to; /* for each token of one body: the equal token of the other, or -1 */
 	int64_t *diagonals;
 	size_t capacity[2], to_capacity, diagonal_capacity;
 };

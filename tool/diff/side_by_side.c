@@ -14,9 +14,9 @@
 
 #define CONTEXT    3
 #define LINE_MOST  800
-#define NAMED_MOST 4 /* functions listed where a name may mean several */
+#define NAMED_MOST 4 /* number of functions that are listed where a name may mean several */
 
-/* A line: an instruction of one function, or an equal one of both. */
+/* A line: an instruction of one function, or an instruction that is equal in both. */
 struct line {
 	int64_t old, new; /* indices of tokens; -1: none */
 };
@@ -29,7 +29,7 @@ struct viewer {
 	struct script script;
 	struct line *lines;
 	size_t count;
-	int32_t *label[2]; /* by token: number of its label, or 0 */
+	int32_t *label[2]; /* for each token: the number of its label, or 0 */
 };
 
 static void viewer_free(struct viewer *v)
@@ -124,7 +124,7 @@ static void line_print(const struct viewer *v, const struct line *l)
 
 static bool line_differs(const struct line *l) { return l->old < 0 || l->new < 0; }
 
-/* Prints "@@ -12,7 +12,9 @@" and the lines [from, end). */
+/* Prints a head such as "@@ -12,7 +12,9 @@", and the lines [from, end). */
 static void hunk_print(const struct viewer *v, size_t from, size_t end)
 {
 	size_t old = 0, new = 0, old_count = 0, new_count = 0, i;
@@ -200,7 +200,7 @@ static void rest_print(const struct viewer *v, const struct change *x, bool any)
 		printf("# unwind rows: %u -> %u%s\n", a->rows, b->rows, a->rows == b->rows ? " (different rules)" : "");
 }
 
-/* Does the pair differ? */
+/* Shows a pair of functions, and returns true, if it differs. */
 static bool pair_show(const struct diff *d, uint32_t old, uint32_t new)
 {
 	const struct change *x = change_of(d, old, new);
@@ -227,7 +227,7 @@ static bool has_name(const struct image *im, uint32_t func, const char *name)
 	for (k = 0; k < fn->alias_count; k++)
 		if (!strcmp(im->aliases[fn->alias + k], name))
 			return true;
-	image_name(im, func, own, sizeof(own)); /* e.g. ".text+0x40", for functions without a name */
+	image_name(im, func, own, sizeof(own)); /* e.g. ".text+0x40" for functions without a name */
 	return !strcmp(own, name);
 }
 
@@ -266,7 +266,8 @@ static void named_error(const struct named *n, const char *text, struct error *e
 	          n->count == NAMED_MOST ? ", ..." : "");
 }
 
-/* The symbol of the one function that people may mean by this. Null: none, or several, and a message. */
+/* Returns the symbol of the one function that people may mean by this text, or null and a message if there is none or
+ * several. */
 static const char *symbol_of(const struct diff *d, const char *text, struct error *e)
 {
 	const struct image *const images[] = {d->old, d->new};
@@ -283,7 +284,7 @@ static const char *symbol_of(const struct diff *d, const char *text, struct erro
 	return n.count == 1 ? n.names[0] : NULL;
 }
 
-/* Shows all pairs of this very name. 1: one differs; 0; -1: there is none. */
+/* Shows all pairs with exactly this name. Returns 1 if one differs, 0 if none does, and -1 if there is no such pair. */
 static int symbol_show(const struct diff *d, const char *name)
 {
 	bool found = false, differs = false;
