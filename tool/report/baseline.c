@@ -30,7 +30,7 @@ static int file_add(struct baseline_file *f, struct json_object *o, struct error
 	return 0;
 }
 
-/* Checks kind and version of the document: any other file must not pass for an empty baseline. */
+/* Checks the kind and the version of the document, so that no other file passes for an empty baseline. */
 static bool is_ours(struct json_object *root)
 {
 	struct json_object *kind, *version;
@@ -67,8 +67,8 @@ out:
 
 /* ---- matching files ------------------------------------------------------------------ */
 
-/* The last `parts` components of a path (0: the whole path) and the member, in the encoding of a document. Null:
- * the path has fewer components. */
+/* Returns the last `parts` components of a path (0: the whole path) and the member, in the encoding of a document, or
+ * null if the path has fewer components. */
 static char *file_key(const char *path, const char *member, size_t parts)
 {
 	const char *p = path + strlen(path);
@@ -90,8 +90,8 @@ static char *file_key(const char *path, const char *member, size_t parts)
 	return out;
 }
 
-/* Pairs inputs with files whose last `parts` components are equal, in their order. `next` links files with equal
- * keys: 1 + the index of the next one. */
+/* Pairs inputs with files whose last `parts` components are equal, in the order of both lists. `next` links files
+ * with equal keys: it holds 1 + the index of the next one. */
 static void match_parts(struct baseline *b, const struct inputs *l, size_t parts, size_t *next, size_t *unmatched)
 {
 	struct json_object *first = json_object_new_object(), *at;
@@ -122,7 +122,7 @@ static void match_parts(struct baseline *b, const struct inputs *l, size_t parts
 	json_object_put(first);
 }
 
-/* Number of components of the longest path. */
+/* Returns the number of components of the path that has most. */
 static size_t parts_most(const struct inputs *l)
 {
 	size_t most = 0, i;
@@ -151,7 +151,7 @@ void baseline_match(struct baseline *b, const struct inputs *l)
 
 /* ---- matching findings ------------------------------------------------------------------- */
 
-/* Compares with a name from a document, in which bytes that are not UTF-8 were replaced. */
+/* Compares with a name from a document, in which U+FFFD stands for bytes that are not UTF-8. */
 static bool same_function(const char *known, const char *now)
 {
 	struct json_object *o;
@@ -170,15 +170,15 @@ static bool is_known(const struct report_finding *known, const struct report_fin
 	return known->entry == now->entry && same_function(known->place.function, now->place.function);
 }
 
-/* Index of the first finding whose fingerprint is not less. */
+/* Returns the index of the first finding whose fingerprint is not less. */
 static size_t lower_bound(const struct report *r, uint64_t fingerprint)
 {
 	return SEARCH(r->count, i, r->list[i].fingerprint < fingerprint);
 }
 
 /*
- * If the baseline has enough unmatched places for all places of a finding, marks them as matched and returns true.
- * A finding of several places thus matches as many findings of one place, and vice versa.
+ * Marks places of the baseline as matched, and returns true, if it has enough unmatched places for all places of a
+ * finding. A finding of several places thus matches as many findings of one place, and vice versa.
  */
 static bool known_take(struct baseline_file *old, const struct report_finding *f)
 {

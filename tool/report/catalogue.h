@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The catalogue of all findings: what all findings of an ID have in common. An ID never changes its meaning and is
- * never reused. docs/findings.md describes each, with an example that triggers it and one that does not; tests
+ * The catalogue of findings states what all findings of an ID have in common. An ID never changes its meaning and is
+ * never reused. docs/findings.md describes each ID, with an example that triggers it and one that does not; tests
  * compare the two.
  */
 #ifndef REPORT_CATALOGUE_H
@@ -13,7 +13,7 @@
 enum severity {
 	SEVERITY_NOTE,    /* informative; hidden by default */
 	SEVERITY_WARNING, /* may be intended, or has a cost */
-	SEVERITY_ERROR,   /* certainly wrong: must hold when the code is examined by hand */
+	SEVERITY_ERROR,   /* certainly wrong: it must prove right when the code is examined by hand */
 };
 #define SEVERITIES 3
 
@@ -22,19 +22,20 @@ struct catalogue_entry {
 	const char *id;   /* "ETCH-S001" */
 	const char *name; /* "stack-state-mismatch": also for --ignore, and the rule name in SARIF */
 	enum severity severity;
-	const char *title; /* one line, with a capital, without a period */
-	const char *why;   /* meaning and consequences: sentences */
-	const char *fix;   /* remedy: sentences */
+	const char *title; /* one line that begins with a capital and has no period */
+	const char *why;   /* meaning and consequences, in sentences */
+	const char *fix;   /* remedy, in sentences */
 };
 
 extern const struct catalogue_entry catalogue[];
 extern const size_t catalogue_count;
 
-/* "input", "decode", "flow", ...: by the letter in the ID. */
+/* Returns "input", "decode", "flow", ...: the group that the letter in the ID stands for. */
 const char *catalogue_group(const struct catalogue_entry *e);
-/* Finds an entry by ID or name; null: none. */
+/* Finds an entry by its ID or name; returns null if there is none. */
 const struct catalogue_entry *catalogue_find(const char *id);
-/* The same of what libetch says at run time, which is no finding: it is not in the catalogue, and has no severity. */
+/* Finds the entry for a message that libetch prints at run time. Such a message is not a finding: its entry is not in
+ * the catalogue, and has no severity. */
 const struct catalogue_entry *catalogue_find_at_run_time(const char *id);
 const char *severity_name(enum severity s); /* "note", "warning", "error" */
 

@@ -85,7 +85,8 @@ static struct json_object *file_to_json(const struct report *r, enum exchange ho
 	return o;
 }
 
-/* The first sighting lists the other files; each of these refers to the file of the first. */
+/* Writes where else a finding was seen: its first sighting lists the other files, and each of the others refers to
+ * the file of the first. */
 static void put_seen(struct json_object *o, const struct report_finding *f, enum exchange how)
 {
 	struct json_object *list;
@@ -162,7 +163,8 @@ struct json_object *report_to_json(const struct report *r, enum exchange how)
 
 /* ---- from JSON --------------------------------------------------------------------- */
 
-/* A member of an object; null if it is missing, or if its type is wrong: *wrong is then its key. */
+/* Returns a member of an object, or null if it is missing or has the wrong type. In the latter case *wrong is set to
+ * its key. */
 static struct json_object *member(struct json_object *o, const char *key, enum json_type type, const char **wrong)
 {
 	struct json_object *v;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of findings. */
+/* Maintains lists of findings. */
 #include "report/finding.h"
 #include "support/bounds.h"
 #include "support/memory.h"

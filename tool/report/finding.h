@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A finding as a value, created in any layer, like struct error. What all findings of an ID have in common
- * (severity, title, remedy) is in report/catalogue.h; report/report.h resolves the source location.
+ * A finding as a value that any layer can create, like struct error. report/catalogue.h states what all findings of
+ * an ID have in common (severity, title, remedy); report/report.h resolves the source location.
  */
 #ifndef REPORT_FINDING_H
 #define REPORT_FINDING_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A detail of a finding, with a label such as "one path", "the other path", "the code", ".eh_frame". */
+/* A detail of a finding, with a label such as "one path", "the other path", "the code" or ".eh_frame". */
 struct fact {
 	char *label;      /* a few words, lower case; owned */
 	char *text;       /* one line; owned */
@@ -20,31 +20,32 @@ struct fact {
 	uint64_t addr;
 };
 
-/* A finding at one place, or at several of one function. */
+/* A finding at one place, or at several places of one function. */
 struct finding {
 	const char *id;     /* static, from the catalogue: "ETCH-S001" */
 	uint32_t section;   /* 0: the file as a whole */
 	uint64_t addr;      /* ET_REL: offset in section; linked: virtual address */
-	char *text;         /* the finding in one line, without capital and period; owned */
+	char *text;         /* the finding in one line, without a capital and without a period; owned */
 	struct fact *facts; /* in order of output; owned */
 	size_t fact_count;
-	/* Set by check_origin() and check_fold() (check/check.h): */
-	bool compiler;  /* caused by a compiler or linker: no change to the source removes it */
-	uint8_t slip;   /* ETCH-C001: how .eh_frame is behind the code, as in many functions of the file; 0: not so */
-	size_t places;  /* number of places it represents; 0 means 1 */
-	uint64_t *also; /* addresses of the first further places, at most ALSO_MOST, and of the last one; owned */
+	/* check_origin() and check_fold() (check/check.h) set the members below. */
+	bool compiler; /* caused by a compiler or linker: no change to the source removes it */
+	/* ETCH-C001: how .eh_frame lags behind the code, if it does so in many functions of the file; otherwise 0 */
+	uint8_t slip;
+	size_t places;  /* number of places that the finding represents; 0 means 1 */
+	uint64_t *also; /* addresses of the next places, at most ALSO_MOST, and of the last one; owned */
 	size_t also_count;
 	uint64_t key; /* equal in every file that contains this code; 0: unknown */
 };
 #define ALSO_MOST 8
 
-/* Each code range of a file has a list, and most of these stay empty: the counts are small. */
+/* A list of findings. Each code range of a file has one, and most stay empty, so the counts are small. */
 struct findings {
 	struct finding *list;
 	uint32_t count, capacity;
 };
 
-/* Adds a finding. The pointer is valid until the next one is added. */
+/* Adds a finding. The pointer is valid until the next finding is added. */
 struct finding *finding_add(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
                             ...) __attribute__((format(printf, 5, 6)));
 struct finding *finding_addv(struct findings *l, const char *id, uint32_t section, uint64_t addr, const char *format,
@@ -56,7 +57,7 @@ void finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const c
 	__attribute__((format(printf, 5, 6)));
 /* Moves all findings of `from` to the end of `to`. */
 void findings_take(struct findings *to, struct findings *from);
-/* Sorts by section, address, ID and text: the order of output. */
+/* Sorts by section, address, ID and text, which is the order of output. */
 void findings_sort(struct findings *l);
 void findings_free(struct findings *l);
 /* Frees what a finding owns, not the finding itself. */

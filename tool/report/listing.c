@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NARROWEST 12 /* columns of a cell that is cut to fit the terminal, at least */
+#define NARROWEST 12 /* least width in columns of a cell that is cut to fit the terminal */
 
 void listing_init(struct listing *l, const struct column *columns, size_t count)
 {
@@ -57,7 +57,8 @@ static void print_tsv(const struct listing *l, FILE *out)
 	}
 }
 
-/* Makes columns of text narrower, the widest first, until a row fits the terminal. Numbers stay whole. */
+/* Makes columns of text narrower, the widest first, until a row fits the terminal. Columns of numbers keep their
+ * width. */
 static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
 {
 	size_t c, widest, sum;
@@ -77,7 +78,7 @@ static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
 	}
 }
 
-/* Appends a cell in its column; text that does not fit is cut, with two dots in its place. */
+/* Appends a cell in its column. Text that does not fit is cut and ends with two dots. */
 static void cell_put(const struct column *column, const char *cell, size_t width, bool last, FILE *out)
 {
 	if (column->number)
@@ -106,7 +107,7 @@ static void row_put(const struct listing *l, char *const *cells, const size_t *w
 			size--; /* the last cells are empty */
 		if (terminal && size > terminal)
 			for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
-				size--; /* not inside a character of UTF-8 */
+				size--; /* does not cut inside a UTF-8 character */
 		fwrite(line, 1, size, out);
 		putc('\n', out);
 	}
@@ -132,7 +133,7 @@ static void print_text(const struct listing *l, FILE *out)
 	free(width);
 }
 
-/* A copy of the listing with names demangled. False: there are none. */
+/* Makes a copy of the listing with its names demangled. Returns false, without a copy, if there are none. */
 static bool cells_demangle(const struct listing *l, struct listing *out)
 {
 	bool any = false;
@@ -214,7 +215,7 @@ struct json_object *listing_json(const struct listing *l)
 	return rows;
 }
 
-static long documents = -1; /* printed in the array; -1: no array */
+static long documents = -1; /* number of documents printed in the array so far; -1: there is no array */
 
 void json_array_begin(void) { documents = 0; }
 
@@ -236,7 +237,7 @@ void json_put(FILE *out, struct json_object *o, int flags)
 {
 	const unsigned char *p = (const unsigned char *)json_object_to_json_string_ext(o, flags), *shown = p;
 
-	/* Outside of strings a document is ASCII: what is escaped is in one. */
+	/* Outside of strings a document is ASCII, so whatever is escaped here is inside a string. */
 	while (p && *p) {
 		size_t n = plain_shown(p) || *p == '\n' ? 0 : utf8_length(p);
 		unsigned c = n ? utf8_character(p, n) : 0;

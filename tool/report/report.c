@@ -45,8 +45,8 @@ static void place_make(struct resolver *r, uint32_t section, uint64_t addr, stru
 
 static uint64_t hash_byte(uint64_t h, char c) { return (h ^ (unsigned char)c) * 0x100000001b3; } /* FNV-1a */
 
-/* The fingerprint of a finding: equal in builds in which only other code has changed. Numbers in the text,
- * mostly addresses and sizes, are left out. */
+/* Returns the fingerprint of a finding, which is equal in builds in which only other code has changed. Numbers in the
+ * text, which are mostly addresses and sizes, do not contribute to it. */
 static uint64_t fingerprint_of(const struct report_finding *f)
 {
 	uint64_t h = 0xcbf29ce484222325;

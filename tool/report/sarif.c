@@ -50,7 +50,7 @@ void sarif_free(struct sarif *s)
 
 /* ---- messages (3.11) -------------------------------------------------------------- */
 
-/* Escapes text so that it has no placeholders (3.11.5) and no embedded links (3.11.6). */
+/* Writes text with escapes, so that it contains neither placeholders (3.11.5) nor embedded links (3.11.6). */
 static void write_plain(FILE *out, const char *text)
 {
 	bool link = strstr(text, "](");
@@ -78,7 +78,7 @@ static struct json_object *message_of(const char *text)
 	return o;
 }
 
-/* The text of a finding and a line for each fact, with a link to the fact's related location. */
+/* Makes a message of the text of a finding and a line for each fact, with a link to the fact's related location. */
 static struct json_object *result_message(const struct report_finding *f)
 {
 	struct json_object *o = json_object_new_object();
@@ -109,7 +109,8 @@ static struct json_object *result_message(const struct report_finding *f)
 
 /* ---- locations ----------------------------------------------------------------------- */
 
-/* 3.4: a URI relative to the root if the file is below it. `base`: directory of a relative path. */
+/* Makes an artifact location (3.4): a URI relative to the root if the file is below it. `base` is the directory of a
+ * relative path. */
 static struct json_object *artifact_location(const struct sarif *s, const char *base, const char *path)
 {
 	struct json_object *o = json_object_new_object();
@@ -125,7 +126,7 @@ static struct json_object *artifact_location(const struct sarif *s, const char *
 	return o;
 }
 
-/* The analysed file, as an element of run.artifacts (3.14.15). */
+/* Makes the location of the analysed file, which is also an element of run.artifacts (3.14.15). */
 static struct json_object *target_location(struct sarif *s, const char *path)
 {
 	struct json_object *o = artifact_location(s, s->here, path), *uri, *index, *artifact, *roles;
@@ -145,7 +146,8 @@ static struct json_object *target_location(struct sarif *s, const char *path)
 	return o;
 }
 
-/* 3.29: the source line, or else the analysed file; with the address in the file (3.32). */
+/* Makes a physical location (3.29): the source line or, if it is unknown, the analysed file; with the address in the
+ * file (3.32). */
 static struct json_object *physical_location(struct sarif *s, const struct report *r, const struct report_place *p)
 {
 	struct json_object *o = json_object_new_object(), *region, *address;
@@ -185,7 +187,7 @@ static void add_logical(struct json_object *list, const char *name, const char *
 	json_object_array_add(list, o);
 }
 
-/* 3.28, with the function and the archive's member as logical locations (3.33). */
+/* Makes a location (3.28) whose logical locations (3.33) are the function and the archive's member. */
 static struct json_object *location_of(struct sarif *s, const struct report *r, const struct report_place *p)
 {
 	struct json_object *o = json_object_new_object(), *logical = json_object_new_array();
@@ -211,7 +213,7 @@ static struct json_object *fact_location(struct sarif *s, const struct report *r
 
 /* ---- results (3.27) ------------------------------------------------------------------ */
 
-/* A code flow (3.36 to 3.38) from the place of a fact about a path to the place of the finding. */
+/* Makes a code flow (3.36 to 3.38) from the place of a fact about a path to the place of the finding. */
 static struct json_object *code_flow(struct sarif *s, const struct report *r, const struct report_finding *f,
                                      const struct report_fact *x)
 {
@@ -232,7 +234,7 @@ static struct json_object *code_flow(struct sarif *s, const struct report *r, co
 	return flow;
 }
 
-/* Adds related locations and code flows: of facts, of further places, and of other files with the finding. */
+/* Adds related locations and code flows: those of facts, of further places, and of other files with the finding. */
 static void add_facts(struct sarif *s, struct json_object *result, const struct report *r,
                       const struct report_finding *f)
 {
@@ -268,8 +270,8 @@ static void add_facts(struct sarif *s, struct json_object *result, const struct 
 	json_object_put(flows);
 }
 
-/* A fingerprint and the number of the finding among those with the same one in its file: services merge results
- * with equal fingerprints. */
+/* Adds the fingerprint, with the number of the finding among those of its file that have the same one: services merge
+ * results whose fingerprints are equal. */
 static void add_fingerprint(struct json_object *result, const struct report_finding *f, size_t nth)
 {
 	struct json_object *o = json_object_new_object();
@@ -403,7 +405,7 @@ static struct json_object *rule_properties(const struct catalogue_entry *e)
 	return o;
 }
 
-/* docs/findings.md has a heading for each ID. */
+/* Adds a link to the heading that docs/findings.md has for each ID. */
 static void add_help_uri(struct json_object *rule, const char *docs, const char *id)
 {
 	char *uri, *p;
@@ -418,7 +420,7 @@ static void add_help_uri(struct json_object *rule, const char *docs, const char 
 	free(uri);
 }
 
-/* 3.49: reportingDescriptor. */
+/* Makes a reportingDescriptor (3.49). */
 static struct json_object *rule_of(const struct catalogue_entry *e, const char *docs)
 {
 	struct json_object *o = json_object_new_object(), *configuration = json_object_new_object();
@@ -459,7 +461,7 @@ static struct json_object *directory_location(const char *path)
 	return o;
 }
 
-/* 3.20; without times, so that equal runs give equal documents. */
+/* Makes an invocation (3.20) without times, so that equal runs give equal documents. */
 static struct json_object *invocation_of(struct sarif *s, int exit_code)
 {
 	struct json_object *o = json_object_new_object();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Findings by the key of their code. */
+/* Groups findings by the key of their code. */
 #include "report/seen.h"
 #include "support/memory.h"
 
@@ -37,9 +37,11 @@ static const char *object_of(const struct report *r)
 	return slash ? slash + 1 : name;
 }
 
-#define OBJECTS_MOST 64 /* objects per key that are told apart; findings of further ones are not merged */
+/* Number of objects per key that are told apart; findings of any further object are not merged. */
+#define OBJECTS_MOST 64
 
-/* The entry for an object, or the first one for a linked file. Null: there are OBJECTS_MOST others. */
+/* Returns the entry for an object, or the first one for a linked file; null if there are already OBJECTS_MOST
+ * others. */
 static struct seen *seen_by(struct seen *s, const char *object)
 {
 	size_t n = 0;
@@ -71,7 +73,7 @@ void seen_add(struct seen_all *a, struct report *r)
 		/* Equal findings in one file are not merged. */
 		if (!s || (s->count && s->list[s->count - 1].report == r))
 			continue;
-		if (s->count == s->capacity) { /* most have one or two */
+		if (s->count == s->capacity) { /* most lists have one or two elements */
 			s->capacity = 2 * s->capacity + 1;
 			s->list = mem_resize(s->list, s->capacity, sizeof(*s->list));
 		}

@@ -14,7 +14,8 @@ static bool id_matches(const struct suppression *s, const struct catalogue_entry
 	return !fnmatch(s->id, e->id, 0) || !fnmatch(s->id, e->name, 0);
 }
 
-/* A copy of the text before the next colon without a backslash; *p is set to the text after it, or null. */
+/* Returns a copy of the text before the next colon that no backslash precedes. *p is set to the text after the colon,
+ * or to null. */
 static char *part(const char **p)
 {
 	const char *s = *p, *end = s;
@@ -81,7 +82,7 @@ static char *trim(char *s)
 	return s;
 }
 
-/* Start of the reason: a # at the start of the line or after white space. */
+/* Returns where the reason starts: at a # that is at the start of the line or that follows white space. */
 static char *reason_of(char *line)
 {
 	char *p;
@@ -130,7 +131,7 @@ int suppressions_read(struct suppressions *s, const char *path, struct error *e)
 	return err;
 }
 
-/* The glob matches the whole name, or the part after one of its slashes. */
+/* True if the glob matches the whole name, or the part after any of its slashes. */
 static bool name_matches(const char *glob, const char *name)
 {
 	bool matches = !fnmatch(glob, name, 0);
@@ -159,7 +160,7 @@ void suppressions_apply(struct suppressions *s, struct report *r)
 		struct report_finding *f = &r->list[i];
 		const char *function = f->place.function ? f->place.function : "";
 
-		/* Every rule that matches counts as used; the reason is that of the first. */
+		/* Every rule that matches counts as used; the reason is the one of the first rule. */
 		for (k = 0; k < s->count; k++) {
 			struct suppression *x = &s->list[k];
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Suppressions: findings that the user has examined and accepted, with the reason, from etch.supp and --ignore.
- * Format: docs/check.md.
+ * Suppressions: findings that the user has examined and accepted, each with the reason, from etch.supp and --ignore.
+ * docs/check.md describes the format.
  */
 #ifndef REPORT_SUPPRESS_H
 #define REPORT_SUPPRESS_H
 
 #include "report/report.h"
 
-/* A rule. */
+/* A rule of suppression. */
 struct suppression {
 	char *rule;     /* as written by the user */
 	char *id;       /* glob for IDs or names */
@@ -24,13 +24,13 @@ struct suppressions {
 	size_t count;
 };
 
-/* Adds a rule, ID[:PATH[:FUNCTION]]. 0, or -1 and a message. */
+/* Adds a rule, ID[:PATH[:FUNCTION]]. Returns 0, or -1 and a message. */
 int suppressions_add(struct suppressions *s, const char *rule, const char *reason, const char *origin, struct error *e);
-/* Reads a file of rules. 0, or -1 and a message. */
+/* Reads a file of rules. Returns 0, or -1 and a message. */
 int suppressions_read(struct suppressions *s, const char *path, struct error *e);
 /* Sets `suppressed` in the findings of a report. */
 void suppressions_apply(struct suppressions *s, struct report *r);
-/* The rule has had no effect, although findings of at least this severity could match it. */
+/* True if the rule has had no effect although findings of at least this severity could match it. */
 bool suppression_unused(const struct suppression *s, enum severity level);
 void suppressions_free(struct suppressions *s);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define NEAR       64  /* largest distance in bytes between findings in one block */
-#define ALSO_SHOWN 5   /* further places or files to list */
+#define ALSO_SHOWN 5   /* number of further places or files to list */
 #define WIDTH      100 /* columns of wrapped text */
 
 #define BOLD  "\033[1m"
@@ -83,7 +83,7 @@ void text_line(FILE *out, const char *text)
 	free(line);
 }
 
-/* Writes the line at once: other processes write to the same stream. */
+/* Writes the whole line at once, since other processes write to the same stream. */
 static void line_put(const char *what, const char *format, va_list ap)
 {
 	char *text = mem_formatv(format, ap), *line;
@@ -177,7 +177,7 @@ static bool is_shown(const struct text_printer *t, const struct report_finding *
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* Equal except for their places. */
+/* True if the findings are equal except for their places. */
 static bool same_finding(const struct report_finding *a, const struct report_finding *b)
 {
 	size_t i;
@@ -192,7 +192,8 @@ static bool same_finding(const struct report_finding *a, const struct report_fin
 	return true;
 }
 
-/* Number of findings from `first` on that are printed as one block: adjacent places with the same text. */
+/* Returns the number of findings, starting with `first`, that are printed as one block: adjacent places with the same
+ * text. */
 static size_t run_length(const struct text_printer *t, const struct report *r, size_t first)
 {
 	const struct report_finding *f = &r->list[first];
@@ -225,7 +226,7 @@ static void print_facts(const struct text_printer *t, const struct report_findin
 	}
 }
 
-/* Prints the further places in the function, and the other files with the same finding. */
+/* Prints the further places in the function and the other files that have the same finding. */
 static void print_others(const struct text_printer *t, const struct report_finding *f)
 {
 	size_t i, files = f->seen ? f->seen->count - 1 : 0;
@@ -248,7 +249,7 @@ static void print_others(const struct text_printer *t, const struct report_findi
 	}
 }
 
-/* Prints the remedy of an ID with its first finding. */
+/* Prints the remedy of an ID together with its first finding. */
 static void print_remedy(struct text_printer *t, const struct catalogue_entry *e)
 {
 	bool *remedy_printed = &t->remedy_printed[e - catalogue];

@@ -53,7 +53,7 @@ char *uri_make(const char *root, const char *path, bool *relative)
 {
 	size_t n = strlen(root);
 
-	n -= n == 1; /* for "/" itself */
+	n -= n == 1; /* an exception for "/" itself */
 	*relative = !strncmp(root, path, n) && path[n] == '/' && path[n + 1];
 	return *relative ? encode("", path + n + 1, "") : encode("file://", path, "");
 }

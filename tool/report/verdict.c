@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Decides what each finding of a run counts for: a list of steps (see verdict.h). */
+/* Decides how each finding of a run counts, in a list of steps (see verdict.h). */
 #include "report/verdict.h"
 #include "support/memory.h"
 
@@ -23,7 +23,7 @@ void verdicts_decide(const struct severity_policy *p, struct known *known, struc
 {
 	size_t i, k;
 
-	/* What the user has accepted, and what an earlier run had. */
+	/* Step 1: what the user has accepted, and what an earlier run had. */
 	for (i = 0; i < count; i++) {
 		if (!reports[i].error) {
 			suppressions_apply(&known->rules, &reports[i]);
@@ -32,7 +32,7 @@ void verdicts_decide(const struct severity_policy *p, struct known *known, struc
 		if (count > 1)
 			seen_add(&known->seen, &reports[i]);
 	}
-	/* What several files have; this also decides whether a finding is due to the compiler. */
+	/* Step 2: what several files have. This also decides whether a finding is due to the compiler. */
 	seen_join(&known->seen);
 	for (i = 0; i < count; i++)
 		for (k = 0; k < reports[i].count; k++) {
