@@ -9,10 +9,10 @@
 
 #define NO_LANE UINT32_MAX
 
-/* All jumps to one line; they share one vertical line. */
+/* All jumps to one line. They share one vertical line. */
 struct bundle {
 	uint32_t to, top, bottom; /* line numbers */
-	uint32_t lane;            /* 0 is next to the code */
+	uint32_t lane;            /* lane 0 is next to the code */
 	size_t first, count;      /* range in arrows.jumps */
 };
 
@@ -23,12 +23,12 @@ struct arrows {
 	size_t bundle_count;
 	uint32_t lines;
 	unsigned lanes; /* number of lanes in use */
-	uint32_t *at;   /* [lane * lines + line]: index + 1 of the bundle there, or 0 */
-	uint8_t *marks; /* per line: MARK_* */
+	uint32_t *at;   /* [lane * lines + line]: index + 1 of the bundle there; 0: none */
+	uint8_t *marks; /* for each line: MARK_* */
 };
 #define MARK_SOURCE 1u
 #define MARK_TARGET 2u
-#define MARK_DOWN   4u /* source of a jump without a lane */
+#define MARK_DOWN   4u /* the line is the source of a jump without a lane */
 #define MARK_UP     8u
 
 static int jump_order(const void *a, const void *b)
@@ -40,7 +40,7 @@ static int jump_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Shorter bundles first, then by line. */
+/* Orders shorter bundles first, then by line. */
 static int bundle_order(const void *a, const void *b)
 {
 	const struct bundle *x = *(struct bundle *const *)a, *y = *(struct bundle *const *)b;
@@ -69,7 +69,8 @@ static void bundles_find(struct arrows *a, size_t count)
 	}
 }
 
-/* Per lane, a binary indexed tree over lines that counts where bundles begin and end. */
+/* Each lane has a binary indexed tree over lines, which counts where bundles begin and end. This returns the number
+ * of such ends before a line. */
 static uint32_t ends_before(const uint32_t *tree, uint32_t line)
 {
 	uint32_t n = 0;
@@ -85,8 +86,8 @@ static void ends_add(uint32_t *tree, uint32_t lines, uint32_t line)
 		tree[line]++;
 }
 
-/* The lane is free for b. Bundles are placed in order of length, so one that overlaps b begins or ends inside of
- * it. */
+/* True if the lane is free for b. Bundles are placed in order of length, so one that overlaps b begins or ends inside
+ * of it. */
 static bool is_free(const uint32_t *tree, const struct bundle *b)
 {
 	return ends_before(tree, b->bottom + 1) == ends_before(tree, b->top);
@@ -168,10 +169,10 @@ void arrows_free(struct arrows *a)
 	free(a);
 }
 
-/* One column per lane, the arrowhead, and a blank. */
+/* The gutter has one column per lane, one for the arrowhead, and a blank. */
 unsigned arrows_width(const struct arrows *a) { return a->bundle_count ? a->lanes + 2 : 0; }
 
-/* A jump of the bundle begins or ends at this line; otherwise its vertical line passes. */
+/* True if a jump of the bundle begins or ends at this line; otherwise the vertical line only passes it. */
 static bool ends_here(const struct arrows *a, const struct bundle *b, uint32_t line)
 {
 	const struct jump key = {line, b->to};
@@ -189,7 +190,7 @@ static const char *glyph_text(enum glyph p, bool unicode)
 	return unicode ? drawn[p] : plain[p];
 }
 
-/* What to draw in one lane of a line. *across: a horizontal line comes from a lane further out. */
+/* Returns what to draw in one lane of a line. *across: a horizontal line comes from a lane further out. */
 static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lane, bool *across)
 {
 	uint32_t n = a->at[(size_t)lane * a->lines + line];
@@ -199,7 +200,7 @@ static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lan
 	if (!b)
 		return before ? HORIZONTAL : BLANK;
 	if (!ends_here(a, b, line))
-		return VERTICAL; /* the horizontal line passes under it */
+		return VERTICAL; /* the horizontal line passes beneath the vertical one */
 	*across = true;
 	if (b->top == b->bottom)
 		return HORIZONTAL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Draws the jumps within a listing of code as arrows in a gutter: one vertical line per target, in lanes, the
- * shortest next to the code. Lines cross only where jumps do.
+ * Draws the jumps within a listing of code as arrows in a gutter: one vertical line per target, in lanes, with the
+ * shortest line next to the code. Lines cross only where jumps do.
  */
 #ifndef INSPECT_ARROWS_H
 #define INSPECT_ARROWS_H
@@ -17,13 +17,13 @@ struct jump {
 
 struct arrows;
 
-/* Lays out the arrows of a listing of `lines` lines, in at most `lanes` lanes. A jump that does not fit has no
- * arrow; its line has v or ^ in the gutter. */
+/* Lays out the arrows of a listing of `lines` lines in at most `lanes` lanes. A jump that does not fit gets no arrow;
+ * the gutter of its line shows v or ^ instead. */
 struct arrows *arrows_make(const struct jump *jumps, size_t count, uint32_t lines, unsigned lanes);
 void arrows_free(struct arrows *a);
-/* Number of columns that arrows_line() fills. */
+/* Returns the number of columns that arrows_line() fills. */
 unsigned arrows_width(const struct arrows *a);
-/* The gutter of a line, arrows_width() columns of ASCII, or of UTF-8 with `unicode`. */
+/* Writes the gutter of a line: arrows_width() columns of ASCII or, if `unicode`, of UTF-8. */
 void arrows_line(const struct arrows *a, uint32_t line, bool unicode, char *out, size_t size);
 
 #endif

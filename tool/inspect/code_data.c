@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- TSV: columns are only ever added at the end, since scripts read them by position -- */
+/* ---- TSV: new columns are only added at the end, since scripts read columns by position -- */
 
 static const struct column code_columns[] = {
 	{"address", false}, {"length", true},  {"changed", false},     {"cfa", false},   {"bp", false},    {"ra", false},
@@ -139,7 +139,7 @@ static struct json_object *reference_json(const struct code *c, const struct ref
 	return o;
 }
 
-/* The state by the flow analysis; null where control flow does not reach. */
+/* Describes the state that the flow analysis has computed; null where control flow does not reach. */
 static struct json_object *state_json(const struct code_line *l)
 {
 	struct json_object *o, *saved;
@@ -224,7 +224,7 @@ static struct json_object *fault_json(const struct code *c, const struct fixup *
 	return o;
 }
 
-/* The jump table of an indirect jump, with the targets of its entries. */
+/* Describes the jump table of an indirect jump, with the targets of its entries. */
 static struct json_object *table_json(const struct code *c, const struct code_line *l)
 {
 	const struct detail_jump *j = detail_jump_at(&c->detail, c->base + l->addr);
@@ -255,7 +255,7 @@ static struct json_object *table_json(const struct code *c, const struct code_li
 	return o;
 }
 
-/* Adds what leads to a line other than its predecessor and direct jumps, as three lists. */
+/* Adds the ways to a line other than from its predecessor and by direct jumps, as three lists. */
 static void incoming_json(const struct code *c, const struct code_line *l, struct json_object *o)
 {
 	struct json_object *tables = json_object_new_array(), *pads = json_object_new_array();

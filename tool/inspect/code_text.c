@@ -4,7 +4,7 @@
  *
  *      address  CFA     source  arrows  instruction             ; notes
  *
- * and the source line on a line of its own where it changes.
+ * Each time that the source line changes, it is printed on a line of its own.
  */
 #include "inspect/view_code.h"
 
@@ -18,11 +18,11 @@
 #include <string.h>
 
 #define LANES_MOST    12u
-#define ENTRIES_SHOWN 8 /* entries of a jump table that are shown at one of its targets */
+#define ENTRIES_SHOWN 8 /* number of entries of a jump table that are shown at one of its targets */
 
 /* Layout of the columns. */
 struct margins {
-	unsigned address, cfa, insn, note; /* address, cfa: widths; insn, note: first columns */
+	unsigned address, cfa, insn, note; /* address, cfa: widths; insn, note: columns at which they begin */
 	unsigned bytes;
 };
 
@@ -56,7 +56,7 @@ static void margins_measure(const struct code *c, const struct arrows *a, enum i
 	m->note = m->insn + (longest < 44 ? longest : 44) + 2;
 }
 
-/* Prints a note after an instruction, after a "; ". */
+/* Prints a note after an instruction, following "; ". */
 static void note(struct writer *p, const struct margins *m, bool *any, const char *text)
 {
 	if (!*any)
@@ -65,7 +65,7 @@ static void note(struct writer *p, const struct margins *m, bool *any, const cha
 	*any = true;
 }
 
-/* Formats "entry 0, 3-5 of the jump at 1234"; returns how many of x it has described. */
+/* Writes "entry 0, 3-5 of the jump at 1234". Returns how many elements of x the text describes. */
 static size_t table_entries_text(const struct code *c, const struct incoming *x, size_t count, char *out, size_t size)
 {
 	size_t i = 0, n = 0, shown = 0;
@@ -112,7 +112,7 @@ static void incoming_print(const struct code *c, const struct code_line *l, stru
 	}
 }
 
-/* "2014", or in an object file ".rodata+0x14". */
+/* Writes "2014" or, in an object file, ".rodata+0x14". */
 static void table_place(const struct code *c, const struct detail_jump *j, char *out, size_t size)
 {
 	if (j->section)
@@ -168,7 +168,7 @@ static void flow_print(const struct code *c, const struct code_line *l, struct w
 		note(p, m, any, "not reached");
 }
 
-/* Prints what the analysis knows and the row does not show: saved registers, and a CFA that differs. */
+/* Prints what the analysis knows but the row does not show: saved registers, and a CFA that differs. */
 static void state_print(const struct code_line *l, const struct code_line *before, struct writer *p,
                         const struct margins *m, bool *any)
 {
@@ -278,10 +278,10 @@ static void line_print(const struct code *c, uint32_t i, const struct arrows *a,
 	writer_newline(p);
 }
 
-#define NAMESAKES_MOST 8 /* functions of the same name to list */
+#define NAMESAKES_MOST 8 /* number of functions of the same name to list */
 
-/* Lists other functions of the same name: local functions of several files, and versions of a symbol, may share
- * one. */
+/* Lists other functions of the same name: local functions of several files, and versions of a symbol, may have the
+ * same name. */
 static void namesakes_print(const struct code *c)
 {
 	const struct elf_file *f = &c->file;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shortest list of lines for most reads (field_guide.h). To find the best is a hard problem (densest subgraph of a
- * hypergraph), so the list is made step by step: each takes the lines of those reads that arm most reads a line.
+ * Finds the shortest list of lines for most reads (field_guide.h). Finding the best list is a hard problem (densest
+ * subgraph of a hypergraph), so the list is made step by step: each step takes the lines of those reads that arm most
+ * reads per line.
  */
 #include "inspect/field_guide.h"
 
@@ -54,7 +55,7 @@ void guide_line_add(struct field_guide *g, const char *line)
 	r->lines[r->line_count++] = k;
 }
 
-/* How many lines reads need besides those taken. */
+/* Returns how many lines the reads need in addition to those already taken. */
 static size_t missing(const struct guide_reads *r, const bool *taken)
 {
 	size_t i, n = 0;
@@ -64,7 +65,7 @@ static size_t missing(const struct guide_reads *r, const bool *taken)
 	return n;
 }
 
-/* How many reads the lines of one entry arm, with those that need no others. */
+/* Returns how many reads the lines of one entry arm, including other entries that then need no further line. */
 static size_t gain(const struct field_guide *g, size_t k, bool *taken)
 {
 	const struct guide_reads *r = &g->list[k];
@@ -81,7 +82,8 @@ static size_t gain(const struct field_guide *g, size_t k, bool *taken)
 	return n;
 }
 
-/* The entry whose lines arm most reads a line, of those that need at most `most` more; SIZE_MAX: none. */
+/* Returns the entry whose lines arm most reads per line, among those that need at most `most` more lines, or
+ * SIZE_MAX. */
 static size_t best(const struct field_guide *g, bool *taken, size_t most)
 {
 	size_t k, found = SIZE_MAX, reads = 0, lines = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens a file by its name on the command line: a file, or a member of an archive, "libc.a(printf.o)". */
+/* Opens a file by its name on the command line: a plain file, or a member of an archive, "libc.a(printf.o)". */
 #include "inspect/inspect.h"
 
 #include "input/input.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The member of this name, or null. */
+/* Returns the member of this name, or null. */
 static const struct input *member_find(const struct inputs *l, const char *name, size_t length)
 {
 	size_t i;

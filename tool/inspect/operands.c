@@ -33,7 +33,7 @@ struct operands {
 
 /* ---- reading ---------------------------------------------------------------- */
 
-/* Symbols that may name an operand. */
+/* True for symbols that may name an operand. */
 static bool is_named(const struct elf_file *f, const struct elf_symbol *s)
 {
 	(void)f;
@@ -119,7 +119,7 @@ void operand_name(const struct operands *o, uint32_t section, uint64_t addr, cha
 	plain(out);
 }
 
-/* Name of the symbol whose address the dynamic linker writes to a slot, or null. */
+/* Returns the name of the symbol whose address the dynamic linker writes to a slot, or null. */
 static const char *slot_name(const struct operands *o, uint64_t slot)
 {
 	size_t lo = SEARCH(o->slot_count, i, o->slots[i].place < slot);
@@ -129,7 +129,7 @@ static const char *slot_name(const struct operands *o, uint64_t slot)
 	           : NULL;
 }
 
-/* "printf@plt" for a PLT entry, which jumps through the slot of a symbol. False: it is none. */
+/* Writes "printf@plt" for a PLT entry, which jumps through the slot of a symbol. False if the place is not one. */
 static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size)
 {
 	struct elf_held entry = elf_held(o->file, section, addr);
@@ -147,7 +147,7 @@ static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, 
 	return true;
 }
 
-/* The letter after the backslash of an escaped character. */
+/* Returns the letter that follows the backslash of an escaped character. */
 static char escape_of(unsigned char c)
 {
 	switch (c) {
@@ -177,7 +177,7 @@ static void string_take(const struct operands *o, struct reference *r)
 			r->text[0] = 0;
 			return;
 		}
-		if (n + 6 > sizeof(r->text)) { /* room for an escape and "..." */
+		if (n + 6 > sizeof(r->text)) { /* leaves space for an escape and "..." */
 			memcpy(r->text + n, "...", 4);
 			return;
 		}
@@ -187,7 +187,7 @@ static void string_take(const struct operands *o, struct reference *r)
 		r->text[n] = 0;
 	}
 	if (i == held.size || i < 2)
-		r->text[0] = 0; /* not terminated, or too short to be taken for a string */
+		r->text[0] = 0; /* it is not terminated, or too short to be taken for a string */
 }
 
 /* ---- object files ------------------------------------------------------------- */
@@ -203,7 +203,7 @@ static const struct code_reloc *reloc_of(const struct operands *o, uint32_t sect
 	           : NULL;
 }
 
-/* Suffix that shows the kind of a relocation, as in assembly; "" for plain ones. */
+/* Returns a suffix that shows the kind of a relocation, as in assembly, or "" for a plain one. */
 static const char *reloc_suffix(uint32_t type)
 {
 	switch (type) {
@@ -222,7 +222,8 @@ static const char *reloc_suffix(uint32_t type)
 	}
 }
 
-/* Relocations that are relative to the relocated field; operands are relative to the end of the instruction. */
+/* True for relocations that are relative to the relocated field. Operands are relative to the end of the
+ * instruction. */
 static bool is_distance(uint32_t type)
 {
 	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64 || type == R_X86_64_GOTPCREL ||
@@ -238,7 +239,7 @@ static void reloc_take(const struct operands *o, const struct code_reloc *r, con
 	int64_t addend = r->reloc.addend;
 
 	if (is_distance(r->reloc.type))
-		/* unsigned arithmetic: a malformed file may have any addend */
+		/* The arithmetic is unsigned, since a malformed file may have any addend. */
 		addend = (int64_t)((uint64_t)addend + (in->addr + in->len - r->at));
 	out->known = true;
 	if (y->section && !reloc_suffix(r->reloc.type)[0]) {

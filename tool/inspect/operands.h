@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names what the operands of instructions refer to: the function that a call targets, the variable of a
- * rip-relative address. In object files by relocations; in linked files by symbols, PLT entries and GOT slots.
+ * Names what the operands of instructions refer to: the function that a call targets, or the variable at a
+ * rip-relative address. Object files are resolved by relocations; linked files by symbols, PLT entries and GOT slots.
  */
 #ifndef INSPECT_OPERANDS_H
 #define INSPECT_OPERANDS_H
@@ -11,25 +11,25 @@
 
 struct operands;
 
-/* Null and a message: malformed relocations. */
+/* Returns null and a message if relocations are malformed. */
 struct operands *operands_open(const struct elf_file *f, const struct code_space *space, struct error *e);
 void operands_close(struct operands *o);
 
-/* What an operand refers to. */
+/* The target of an operand. */
 struct reference {
 	bool known;       /* the operand refers to something */
 	bool placed;      /* the target is in this file, at `section` and `addr` */
-	uint32_t section; /* 0: in no section */
+	uint32_t section; /* 0: the target is in no section */
 	uint64_t addr;    /* linked: virtual address; ET_REL: offset in section */
 	char name[256];   /* "printf", "printf@plt", "environ@got", ".rodata+0x10"; "": none */
 	char text[64];    /* the string at the target, escaped as in C, truncated; "": none */
 };
 
-/* The target of a direct call, jump or branch. `section`: of the instruction. */
+/* Finds the target of a direct call, jump or branch. `section` is the section of the instruction. */
 void operand_target(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out);
-/* The target of any other operand. */
+/* Finds the target of any other operand. */
 void operand_memory(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out);
-/* Name of a place: "name", "name+0x12", "section+0x12"; "" for none. */
+/* Writes the name of a place: "name", "name+0x12" or "section+0x12"; "" if it has none. */
 void operand_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the place that a user names: a function by its symbol, by the name that people write for it ("work(int)",
- * "work"), or by any part of that; "name+0x12"; a hexadecimal address.
+ * "work"), or by any part of that name; "name+0x12"; or a hexadecimal address.
  */
 #include "inspect/inspect.h"
 
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES_MOST 4 /* functions listed where a name may mean several */
+#define CANDIDATES_MOST 4 /* number of functions that are listed where a name may mean several */
 
 /* The functions that fit best so far. */
 struct candidates {
 	enum fit fit;
-	size_t count;                                   /* of different places */
+	size_t count;                                   /* number of candidates at different places */
 	const struct elf_symbol *list[CANDIDATES_MOST]; /* the first of them */
 };
 
@@ -90,8 +90,8 @@ static int candidates_error(const struct candidates *c, const char *text, struct
 }
 
 /*
- * Finds a function by its symbol or else by how people write its name; `least` says how loosely.
- * 1: found; 0: none; -1: several fit, e says which.
+ * Finds a function by its symbol or, failing that, by the way in which people write its name; `least` states how
+ * loosely. Returns 1 if it is found; 0 if there is none; -1 if several fit, which the message lists.
  */
 static int function_named(const struct elf_file *f, const char *text, enum fit least, struct place *out,
                           struct error *e)
@@ -113,7 +113,8 @@ static int function_named(const struct elf_file *f, const char *text, enum fit l
 	return 1;
 }
 
-/* "name+0x12", "section+0x12": the notation of findings. 1: found; 0: no such; -1: several fit. */
+/* Finds "name+0x12" or "section+0x12", the notation of findings. Returns 1 if it is found; 0 if there is none; -1 if
+ * several fit. */
 static int offset_find(const struct elf_file *f, const char *at, struct place *out, struct error *e)
 {
 	const char *plus = strrchr(at, '+');

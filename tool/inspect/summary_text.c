@@ -35,7 +35,7 @@ static void coverage_line(uint64_t bytes, const struct coverage *c, const char *
 	printf("    %10" PRIu64 "  %6.2f%%  %-10s %s\n", bytes, percent(bytes, c->text - c->padding), source, what);
 }
 
-/* The unwind rows that the code gives, whether or not the file has a table. */
+/* Prints the unwind rows that can be made from the code, whether or not the file has a table. */
 static void code_text(const struct summary *s)
 {
 	static const char *const what[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Jump tables of object files. The flow analysis finds the indirect jumps; the address and the entries of a
+/* Finds the jump tables of object files. The flow analysis finds the indirect jumps; the address and the entries of a
  * table are still relocations, which are resolved here. */
 #include "inspect/view_code.h"
 
@@ -8,19 +8,19 @@
 
 #include <stdlib.h>
 
-/* The instruction with the relocation of the table's address: the jump itself, or the lea. The flow analysis
- * does not apply relocations of data operands, so it takes the address after the lea for the table. */
+/* Returns the instruction that has the relocation of the table's address: the jump itself, or the lea. The flow
+ * analysis does not apply relocations of data operands, so it takes the address after the lea for the table. */
 static const struct code_line *origin(const struct code *c, const struct detail_jump *j)
 {
 	uint64_t at = j->table ? j->table : j->addr;
-	/* Lines are contiguous. */
+	/* Lines are contiguous, so the end of a line is the start of the next one. */
 	uint32_t n = SEARCH(c->line_count, i, c->base + c->lines[i].addr + (j->table ? c->lines[i].len : 0) < at);
 	const struct code_line *l = n < c->line_count ? &c->lines[n] : NULL;
 
 	return l && c->base + l->addr + (j->table ? l->len : 0) == at ? l : NULL;
 }
 
-/* Cached relocations of the section of the last table: most tables share a section. */
+/* The relocations of one section are cached, the one of the last table, since most tables share a section. */
 struct table_relocs {
 	uint32_t section;
 	struct elf_reloc *list;
@@ -52,7 +52,7 @@ static int reloc_order(const void *a, const void *b)
 	return *at < r->offset ? -1 : *at > r->offset;
 }
 
-/* The target of entry i, an offset in the function's section. False: unknown. */
+/* Finds the target of entry i, which is an offset in the function's section. False if it is unknown. */
 static bool entry_target(const struct code *c, const struct detail_jump *j, const struct table_relocs *relocs,
                          uint64_t table, unsigned i, uint64_t *target)
 {
@@ -64,7 +64,7 @@ static bool entry_target(const struct code *c, const struct detail_jump *j, cons
 	if (!r || r->symbol >= c->file.symbol_count || r->type != (j->bytes == 4 ? R_X86_64_PC32 : R_X86_64_64))
 		return false;
 	y = &c->file.symbols[r->symbol];
-	/* A PC-relative relocation is relative to the entry; the jump adds the value to the address of the table. */
+	/* A PC-relative relocation is relative to the entry, but the jump adds its value to the address of the table. */
 	*target = y->value + (uint64_t)r->addend - (j->bytes == 4 ? (uint64_t)i * 4 : 0);
 	return y->section == c->place.section;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Terminal output with styles and a limited width. */
+/* Writes terminal output with styles and a limited width. */
 #include "inspect/term_writer.h"
 #include "support/demangle.h"
 #include "support/plain.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Queries a temporary locale: the locale of the process stays "C". */
+/* Uses a temporary locale, since the locale of the process stays "C". */
 static bool locale_is_utf8(void)
 {
 	locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -43,7 +43,7 @@ static unsigned columns(const char *text)
 	return n;
 }
 
-/* Number of bytes at the start of a text that fit in `capacity` columns. */
+/* Returns the number of bytes at the start of a text that fit in `capacity` columns. */
 static int bytes_of(const char *text, unsigned capacity)
 {
 	const char *p = text;

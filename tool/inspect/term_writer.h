@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes lines of text to standard output. On a terminal they have colours (unless NO_COLOR is set) and are cut at
+ * Writes lines of text to standard output. On a terminal, they have colours (unless NO_COLOR is set) and are cut at
  * its width; otherwise they are plain and complete.
  */
 #ifndef INSPECT_TERM_WRITER_H
@@ -23,7 +23,7 @@ enum style {
 struct writer {
 	bool colour;
 	bool unicode;   /* a terminal with a UTF-8 locale */
-	unsigned width; /* of the terminal, in columns; 0: unlimited */
+	unsigned width; /* width of the terminal in columns; 0: unlimited */
 	unsigned at;    /* current column */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the rows of .eh_frame as the file has them, without analysing the code. */
+/* Loads the rows of .eh_frame as the file has them, without an analysis of the code. */
 #include "inspect/inspect.h"
 
 #include "analysis/facts/cfi_file.h"
@@ -13,7 +13,7 @@
 struct loader {
 	struct unwind_view *out;
 	size_t save_capacity, why_capacity;
-	uint64_t end; /* of the row before */
+	uint64_t end; /* end of the previous row */
 };
 
 static void row_add(struct loader *l, uint64_t addr, const struct etch_cfi_row *row)
@@ -41,7 +41,7 @@ static void cfi_row(void *ctx, const struct etch_cfi_row *row)
 {
 	struct loader *l = ctx;
 
-	if (l->out->rows.count && l->end != row->start) /* no FDE */
+	if (l->out->rows.count && l->end != row->start) /* no FDE covers the code in between */
 		row_add(l, l->end, NULL);
 	row_add(l, row->start, row);
 	l->out->row_count++;

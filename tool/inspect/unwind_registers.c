@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds to the rows of a file's unwind table where its register table says that callee-saved registers are. */
+/* Adds the places of callee-saved registers, from the file's register table, to the rows of its unwind table. */
 #include "inspect/inspect.h"
 
 #include "support/memory.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Cuts the rows where the places change, and lists the place of each part. Where the rule is not of an ordinary frame
- * the register table means nothing. */
+/* Splits the rows where the places change, and lists the places for each part. The register table means nothing where
+ * the rule is not that of an ordinary frame. */
 static void rows_split(struct unwind_view *u, const struct register_list *l)
 {
 	const struct row_list rows = u->rows;

@@ -55,13 +55,13 @@ static uint64_t arrays_size(const struct elf_file *f)
 	return size;
 }
 
-/* Loads the unwind table of a file. 1: loaded; 0: none; -1 and a message. */
+/* Loads the unwind table of a file. Returns 1 if it is loaded; 0 if there is none; -1 and a message after an error. */
 static int table_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
 {
 	struct linked_unwind table;
 	int r;
 
-	/* The arrays of objtool are shown by inspect/view_kernel_orc.c; here they count as no table. */
+	/* inspect/view_kernel_orc.c shows the arrays of objtool; here they do not count as a table. */
 	if (kernel_orc_present(f))
 		return 0;
 	if (elf_is_object(f)) {
@@ -86,7 +86,8 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	return r;
 }
 
-/* The section .sframe that a program header covers, or else the first with contents; 0: there is none. */
+/* Returns the section .sframe that a program header covers or, without one, the first with contents; 0 if there is
+ * none. */
 static uint32_t sframe_find(const struct elf_file *f)
 {
 	uint32_t i = 0, k, first = 0;
@@ -123,8 +124,8 @@ static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct
 		return -1;
 	out->table = "sframe";
 	out->bytes = s->sh.sh_size;
-	out->row_count = out->rows.count ? out->rows.count - 1 : 0; /* the last row is where the code ends */
-	memcpy(&head, s->data, sizeof(head));                       /* its counts are not relocated */
+	out->row_count = out->rows.count ? out->rows.count - 1 : 0; /* the last row only marks the end of the code */
+	memcpy(&head, s->data, sizeof(head));                       /* the counts in the header have no relocations */
 	out->fdes = head.fde_count;
 	out->fres = head.fre_count;
 	return 0;

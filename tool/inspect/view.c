@@ -30,7 +30,7 @@ static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 			v->baked[v->baked_count++] = rows[i].site;
 }
 
-/* Reads which sites of pv_call_inline are nops. */
+/* Determines which sites of pv_call_inline are nops. */
 static void in_place_read(struct view *v)
 {
 	const struct linked_tables *t = &v->tables;
@@ -68,7 +68,7 @@ static int sites_judge(struct view *v, struct error *e)
 
 static int view_load_linked(struct view *v, struct error *e)
 {
-	/* Scanned with all sites restored, as the link step does. */
+	/* The file is scanned with all sites restored, as in the link step. */
 	if (tables_read(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
 		return -1;
 	if (scan_linked_file(&v->scan, &v->file, &v->tables)) {
@@ -133,7 +133,7 @@ int view_load(struct view *v, const char *path, struct error *e)
 	return slots_read(v, e);
 }
 
-/* Moves to the view what the checks have read and found. */
+/* Moves what the checks have read and found to the view. */
 static void subject_take(struct view *v, struct subject *s)
 {
 	v->fixups = s->fixups;
@@ -194,7 +194,7 @@ void view_free(struct view *v)
 
 bool view_is_baked(const struct view *v, uint64_t addr) { return word_has(v->baked, v->baked_count, addr); }
 
-/* Address of the slot of a call site. */
+/* Returns the address of the slot of a call site. */
 static uint64_t slot_of(const struct view *v, const struct site *s)
 {
 	return v->scan.objects.list[s->object].addr + (uint64_t)s->off;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect code: the instructions of a function, each with its unwind row, the locations of saved registers,
- * what leads to it, where it leads, and its site. */
+/* Implements etch inspect code: the instructions of a function, each with its unwind row, the places of saved
+ * registers, what leads to it, where it leads, and its site. */
 #include "inspect/view_code.h"
 #include "shared/search.h"
 
@@ -20,7 +20,7 @@
 
 /* ---- the function -------------------------------------------------------------- */
 
-/* Does a symbol at the start of a function describe an address: does its size cover it, or has it none? */
+/* True if a symbol at the start of a function describes an address: its size covers the address, or it has no size. */
 static bool is_in_symbol(const struct elf_symbol *list, uint32_t count, const struct func *fn, uint64_t addr)
 {
 	uint32_t i;
@@ -34,8 +34,9 @@ static bool is_in_symbol(const struct elf_symbol *list, uint32_t count, const st
 }
 
 /*
- * Does no symbol and no FDE of a linked file say which function holds an address? What func_list_build() gives then
- * reaches up to the next symbol or FDE, if there is any, and may hold any number of functions.
+ * True if no symbol and no FDE of a linked file tells which function holds an address. The range that
+ * func_list_build() gives then extends to the next symbol or FDE, if there is one, and may hold any number of
+ * functions.
  */
 static bool is_undescribed(const struct elf_file *f, const struct func *fn, uint64_t addr)
 {
@@ -54,7 +55,8 @@ static bool is_undescribed(const struct elf_file *f, const struct func *fn, uint
 	return !described;
 }
 
-/* Extends a place inside a function to the function. *vague: only the analysis can say which function that is. */
+/* Extends a place inside a function to the whole function. *vague is set if only the analysis can tell which function
+ * that is. */
 static int function_find(const struct elf_file *f, struct place *at, bool *vague, struct error *e)
 {
 	struct func_list list = {0};
@@ -77,7 +79,7 @@ static int function_find(const struct elf_file *f, struct place *at, bool *vague
 	return fn ? 0 : error_set(e, "has no code at %" PRIx64, at->start);
 }
 
-/* The row that applies at addr, or null. `*next` is a cursor for ascending addresses. */
+/* Returns the row that applies at addr, or null. `*next` is a cursor for ascending addresses. */
 static const struct row *row_at(const struct row_list *rows, uint64_t addr, size_t *next)
 {
 	while (*next < rows->count && rows->rows[*next].addr <= addr)
@@ -94,7 +96,7 @@ static int inline_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sites of pv_call_inline in the function, sorted by address. */
+/* Lists the sites of pv_call_inline in the function, sorted by address. */
 static void inlines_find(const struct code *c, const struct inline_row ***out, size_t *count)
 {
 	const struct view *v = &c->view;
@@ -112,7 +114,7 @@ static void inlines_find(const struct code *c, const struct inline_row ***out, s
 	*count = n;
 }
 
-/* Index of the first site at or after an address. */
+/* Returns the index of the first site at or after an address. */
 static size_t site_first(const struct scan *s, uint32_t section, uint64_t addr)
 {
 	return SEARCH(s->site_count, i,
@@ -130,7 +132,7 @@ static const struct site *site_at(const struct scan *s, uint32_t section, uint64
 	return NULL;
 }
 
-/* Decodes the lines. Bytes are those in the file; the view has restored bytes. */
+/* Decodes the lines. The bytes are those in the file, since the view's copy has restored ones. */
 static void lines_make(struct code *c)
 {
 	uint64_t addr = c->place.start, end = c->place.end, first = c->section->addr - c->base;
@@ -319,7 +321,8 @@ void code_fixup_name(const struct code *c, const struct fixup *x, char *out, siz
 		snprintf(out, size, "?");
 }
 
-/* "may fault: efault of register 0, continues at read_int+0x9"; "fixup" for a target of fixups; "-". */
+/* Writes "may fault: efault of register 0, continues at read_int+0x9"; "fixup" for a target of fixups; otherwise
+ * "-". */
 static void fixup_text(const struct code *c, const struct code_line *l, char *out, size_t size)
 {
 	const struct fixup *x = l->fixup;
@@ -342,7 +345,7 @@ static void fixup_text(const struct code *c, const struct code_line *l, char *ou
 			snprintf(out, size, "fixup");
 }
 
-/* Formats "immediate of limits+8: mov32, live", "direct call by ops+8 to run: call-rip, live". */
+/* Writes, for example, "immediate of limits+8: mov32, live" or "direct call by ops+8 to run: call-rip, live". */
 static void site_text(const struct view *v, const struct site *s, char *out, size_t size)
 {
 	static const char *const kinds[] = {"load", "call", "store", "escape"};
@@ -393,7 +396,8 @@ void code_site_text(const struct code *c, const struct code_line *l, char *out, 
 
 /* ---- loading ------------------------------------------------------------------------ */
 
-/* Loads the rows of the table or else of the code, and in any case the details of the flow analysis. */
+/* Loads the rows of the table or, without one, those made from the code; in both cases also the details of the flow
+ * analysis. */
 static int rows_load(struct code *c, struct error *e)
 {
 	const struct frames_options how = {
@@ -404,7 +408,7 @@ static int rows_load(struct code *c, struct error *e)
 	if (!c->options->no_cfi && unwind_view_load(&c->file, UNWIND_TABLE, &c->table, e))
 		return -1;
 	s = space_of(&c->view.space, c->place.section);
-	/* The range is from a symbol, which may be malformed. */
+	/* The range comes from a symbol, which may be malformed. */
 	if (!s || c->place.start - (elf_is_object(&c->file) ? 0 : s->addr) >= s->size)
 		return error_set(e, "has no code for '%.200s'", c->options->at);
 	c->base = elf_is_object(&c->file) ? s->addr : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect fields: which fields of etched objects are armed and from when on, and the lines that prevent it for the
- * others. */
+/* Implements etch inspect fields: which fields of etched objects are armed, from when on, and for the other fields
+ * the lines that prevent it. */
 #include "dwarf/lines.h"
 #include "inspect/field_guide.h"
 #include "inspect/inspect.h"
@@ -16,9 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACES_SHOWN 3  /* of a field's stores, without --all */
-#define GUIDE_SHOWN  6  /* of the lines that arm most reads, without --all */
-#define LINES_SHOWN  16 /* of the lines to replace, without --all */
+#define PLACES_SHOWN 3  /* number of a field's places to show without --all */
+#define GUIDE_SHOWN  6  /* number of the lines that arm most reads to show without --all */
+#define LINES_SHOWN  16 /* number of the lines to replace to show without --all */
 #define NO_FORM      "none of its reads has an immediate form"
 
 static const struct column field_columns[] = {
@@ -26,20 +26,22 @@ static const struct column field_columns[] = {
 	{"reads", true},   {"armed", false}, {"stores", true}, {"because", false},
 };
 
-/* When a field is armed. GUARDED: by etch_sync, although something may store to it later, which its read-only pages
- * notice. BY_SET: once etch_set stands in place of all its stores. */
+/* The time from which a field is armed. GUARDED: after etch_sync, although something may store to it later, which its
+ * read-only pages detect. BY_SET: once calls of etch_set replace all its stores. */
 enum when { AT_START, BY_SYNC, GUARDED, BY_SET, NEVER, WHENS };
 static const char *const when_names[WHENS] = {"yes", "by etch_sync", "guarded", "no", "no"};
 
-/* Fields and their reads, for the sums of an object, and the lines of the stores that keep those of BY_SET from it. */
+/* The numbers of fields and of their reads, for the sums of an object, and the lines of the stores that keep the
+ * BY_SET fields from being armed. */
 struct sums {
 	size_t fields[WHENS], reads[WHENS]; /* reads: those that have an immediate form */
-	size_t formless;                    /* reads that have none */
+	size_t formless;                    /* number of reads that have none */
 	char **lines;
 	size_t line_count, line_capacity;
 	struct field_guide guide;
-	size_t vague,
-		stores; /* of an object with stores that is not armed by field: places that may reach any byte; stores */
+	/* For an object with stores that is not armed by field: the number of places that may reach any byte, and of
+	 * stores. */
+	size_t vague, stores;
 };
 
 /* Bytes of an object with the same facts. */
@@ -47,24 +49,24 @@ struct field {
 	int32_t object;
 	uint64_t from, to;
 	enum when when;
-	bool whole;                /* the whole object: it has facts about unknown bytes */
-	const struct site **sites; /* of its object, in order: those that may be about it are among them */
+	bool whole;                /* it is the whole object, which has facts about unknown bytes */
+	const struct site **sites; /* sites of its object, in order; those that may concern the field are among them */
 	size_t site_count;
 };
 
-/* The bytes that a site is about. */
+/* The bytes that a site concerns. */
 struct span {
-	uint64_t from, to, reach; /* reach: the greatest `to` of this span and those before it */
+	uint64_t from, to, reach; /* reach: the greatest `to` of this span and of those before it */
 	const struct site *site;
 };
 
-/* The sites of an object, by bytes: each field asks for its own. */
+/* The sites of an object by their bytes, in which each field finds its own. */
 struct spans {
-	struct span *list; /* by `from` */
+	struct span *list; /* sorted by `from` */
 	size_t count;
-	const struct site **arrays; /* about any array */
+	const struct site **arrays; /* sites that concern any array */
 	size_t array_count;
-	const struct site **found; /* room for what spans_find() finds */
+	const struct site **found; /* the sites that spans_find() has found */
 };
 
 static bool is_read_of(const struct site *s, const struct field *f)
@@ -73,10 +75,10 @@ static bool is_read_of(const struct site *s, const struct field *f)
 	       (uint64_t)s->off + s->size > f->from;
 }
 
-/* Could an immediate replace this read, by its instruction? */
+/* True if an immediate could replace this read, judging by its instruction. */
 static bool has_form(const struct site *s) { return !s->reason || !strcmp(s->reason, REASON_NOT_LINKED); }
 
-/* The reads of a field that have an immediate form; *all: with those that have none. */
+/* Returns the number of reads of a field that have an immediate form. *all is set to the number of all its reads. */
 static size_t reads_count(const struct field *f, size_t *all)
 {
 	size_t i, formed = 0;
@@ -90,7 +92,7 @@ static size_t reads_count(const struct field *f, size_t *all)
 	return formed;
 }
 
-/* Does a store or an escape keep this field from being armed? */
+/* True if a store or an escape keeps this field from being armed. */
 static bool is_reason(const struct view *v, const struct site *s, const struct field *f)
 {
 	const struct object *o = &v->scan.objects.list[f->object];
@@ -128,7 +130,8 @@ static void place_add(const struct view *v, struct lines *lines, const struct si
 	         where, strcmp(source, "-") ? " " : "", strcmp(source, "-") ? source : "");
 }
 
-/* The places that keep a field from being armed; *count: their number. The caller frees the list. */
+/* Returns a text that lists the places that keep a field from being armed, and sets *count to their number. The
+ * caller frees the text. */
 static char *reasons(const struct view *v, struct lines *lines, const struct field *f, bool all, size_t *count)
 {
 	size_t i, size = 1;
@@ -146,14 +149,14 @@ static char *reasons(const struct view *v, struct lines *lines, const struct fie
 	return text;
 }
 
-/* The line of a site, or its place where none is known. */
+/* Writes the line of a site, or its place if the line is unknown. */
 static void line_text(const struct view *v, struct lines *lines, const struct site *s, char *at, size_t size)
 {
 	size_t n;
 
 	lines_find_caller(lines, s->section, s->addr, at, size);
 	n = strlen(at);
-	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: of no line */
+	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: the code belongs to no line */
 		view_place(v, s->section, s->addr, at, size);
 }
 
@@ -166,8 +169,8 @@ static void line_add(const struct view *v, struct lines *lines, const struct sit
 	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
 }
 
-/* Adds reads that are not armed to the guide, with the lines that keep them from it: of places about any byte, and of
- * those about [from, to) that count after etch_sync. */
+/* Adds reads that are not armed to the guide, with the lines that prevent it: those of places that concern any byte,
+ * and of places that concern [from, to) and still count after etch_sync. */
 static void guide_add(const struct view *v, struct lines *lines, const struct field *f, uint64_t from, uint64_t to,
                       size_t reads, struct sums *sums)
 {
@@ -191,11 +194,12 @@ static void guide_add(const struct view *v, struct lines *lines, const struct fi
 		line_text(v, lines, s, at, sizeof(at));
 		guide_line_add(&sums->guide, at);
 	}
-	/* Of no line: for want of --closed, or of what the tables know alone. */
+	/* No line keeps them from it: either --closed is missing, or only the tables know of the reason. */
 	sums->guide.list[sums->guide.count - 1].armed = !sums->guide.list[sums->guide.count - 1].line_count || o->exported;
 }
 
-/* The same of a whole object: for each of its members, since they are armed one by one once no place is about all. */
+/* Does the same for a whole object: adds each of its members, since these are armed one by one as soon as no place
+ * concerns all of them. */
 static void guide_add_whole(const struct view *v, struct lines *lines, const struct field *f, size_t reads,
                             struct sums *sums)
 {
@@ -220,7 +224,8 @@ static void guide_add_whole(const struct view *v, struct lines *lines, const str
 	}
 }
 
-/* Would a field with stores be armed if they were calls of etch_set? Then adds their lines. */
+/* True if a field with stores would be armed if the stores were calls of etch_set. In that case their lines are
+ * added. */
 static bool set_would_arm(const struct view *v, struct lines *lines, const struct field *f, struct sums *sums)
 {
 	size_t i;
@@ -234,7 +239,7 @@ static bool set_would_arm(const struct view *v, struct lines *lines, const struc
 	return true;
 }
 
-/* What stands in the column `because`: the places that keep a field from being armed, or another reason. */
+/* Returns the text for the column `because`: the places that keep a field from being armed, or another reason. */
 static const char *because(const struct object *o, const struct field *f, const char *places, size_t count)
 {
 	if (places && *places)
@@ -333,7 +338,7 @@ static int site_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sets the sites of a field: those whose bytes overlap its own, and those about any array. */
+/* Sets the sites of a field: those whose bytes overlap its own, and those that concern any array. */
 static void spans_find(const struct spans *x, const struct object *o, struct field *f)
 {
 	const struct member *m = x->array_count ? member_at(&o->members, f->from) : NULL;
@@ -351,7 +356,7 @@ static void spans_find(const struct spans *x, const struct object *o, struct fie
 	f->site_count = n;
 }
 
-/* Does etch_sync leave an object, or a part of it, whatever else it arms? */
+/* True if etch_sync leaves an object, or a part of it, unarmed, whatever else it arms. */
 static bool is_left(const struct object *o)
 {
 	bool left = o->kernel || o->dense;
@@ -362,7 +367,7 @@ static bool is_left(const struct object *o)
 	return left;
 }
 
-/* Does no page guard an object that is stored to later: is another on its pages one that etch_sync leaves? */
+/* True if no page can guard an object that is stored to later, because etch_sync leaves another object on its pages. */
 static bool is_unguarded(const struct scan *s, const struct object *o)
 {
 	const struct object *list = s->objects.list, *end = list + s->objects.defined, *x;
@@ -412,7 +417,7 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Prints the sum for a maintainer: how many reads become immediates, and for which changes. */
+/* Prints the sum for a maintainer: how many reads become immediates, and by which changes. */
 static void sums_print(const char *object, struct sums *s, bool all)
 {
 	size_t i, n = 0;
@@ -450,7 +455,7 @@ static void sums_print(const char *object, struct sums *s, bool all)
 	printf("\n");
 }
 
-/* The sites of each object, in order: those of object k are list[start[k]] to list[start[k + 1]]. */
+/* The sites of each object, in order: those of object k are list[start[k]] up to, but without, list[start[k + 1]]. */
 struct by_object {
 	const struct site **list;
 	size_t *start;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect tables for a file of the Linux kernel: each table with its entries resolved. */
+/* Implements etch inspect tables for a file of the Linux kernel: shows each table with its entries resolved. */
 #include "inspect/inspect.h"
 #include "inspect/view_kernel.h"
 
@@ -106,7 +106,7 @@ static void code_add(struct row_context *m, enum kernel_field field, uint64_t le
 	}
 }
 
-/* Names of the bits that are set; numbers for bits without a name; "-" for none. */
+/* Lists the names of the bits that are set, and numbers for bits without a name; "-" if none is set. */
 static void bits_add(struct listing *l, uint64_t flags, const char *const *names, unsigned count)
 {
 	char text[128] = "";
@@ -235,7 +235,7 @@ static void bug_add(struct row_context *m)
 
 /* ---- tables ------------------------------------------------------------------------- */
 
-/* The columns of a kind of table, and the function that fills a row. */
+/* The columns of a kind of table, and the function that adds a row. */
 struct table_view {
 	const struct column *columns;
 	size_t count;
@@ -262,7 +262,7 @@ static struct table_view view_of(const struct kernel_table *t)
 	return v;
 }
 
-/* In text output, the column of problems is left out if there are none. */
+/* Fills a listing with a table. In text output, the column of problems is left out if there are none. */
 static void table_list(struct kernel *k, const struct kernel_table *t, enum format format, struct listing *l)
 {
 	struct table_view v = view_of(t);
@@ -281,7 +281,7 @@ static void table_list(struct kernel *k, const struct kernel_table *t, enum form
 	}
 }
 
-/* How the layout was determined; null if the table has only one layout. */
+/* Returns how the layout was determined, or null if the table has only one layout. */
 static const char *from_text(const struct kernel_table *t)
 {
 	static const char *const text[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `etch inspect tables` and `etch inspect orc` for files of the Linux kernel. */
+/* Implements `etch inspect tables` and `etch inspect orc` for files of the Linux kernel. */
 #ifndef INSPECT_VIEW_KERNEL_H
 #define INSPECT_VIEW_KERNEL_H
 
@@ -7,13 +7,14 @@
 #include "report/listing.h"
 
 struct kernel_options {
-	bool tables;         /* true: the tables; false: the rows of .orc_unwind */
-	const char *at;      /* only rows at this symbol or address; null: all */
+	bool tables;         /* true: shows the tables; false: shows the rows of .orc_unwind */
+	const char *at;      /* shows only the rows at this symbol or address; null: all rows */
 	const char *symbols; /* a System.map, or null */
 	enum format format;
 };
 
-/* 0: printed; 1: nothing to print, since it is no kernel file or lacks the tables asked for; -1: an error. */
+/* Returns 0 if something was printed; 1 if there is nothing to print, since the file is not a kernel file or lacks
+ * the tables asked for; -1 after an error. */
 int show_kernel(const char *path, const struct kernel_options *opt, struct error *e);
 
 void show_kernel_tables(struct kernel *k, enum format format);

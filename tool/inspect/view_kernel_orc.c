@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect orc for a file of the Linux kernel: objtool's rows in the columns of etch's own. A vmlinux has
- * half a million rows, so they are printed without a listing. */
+/* Implements etch inspect orc for a file of the Linux kernel: shows objtool's rows in the same columns as etch's own.
+ * A vmlinux has half a million rows, so they are printed without a listing. */
 #include "inspect/view_kernel.h"
 
 #include "inspect/inspect.h"
@@ -17,7 +17,7 @@ struct printer {
 	const struct kernel *k;
 	enum format format;
 	size_t count;
-	const struct kernel_symbol *last; /* symbol of the previous row */
+	const struct kernel_symbol *last; /* the symbol of the previous row */
 };
 
 /* The columns of a row. */
@@ -26,13 +26,13 @@ struct texts {
 	const char *section;
 };
 
-/* The symbol that a row is in, or null. */
+/* Returns the symbol that contains a row, or null. */
 static const struct kernel_symbol *row_symbol(const struct printer *p, const struct kernel_row *r)
 {
 	return r->place.kind == KPLACE_SECTION ? kernel_symbol_at(p->k, r->place.section, r->place.addr) : NULL;
 }
 
-/* Symbol and offset of a row; empty: none. */
+/* Writes the symbol and the offset of a row, or an empty string if no symbol contains it. */
 static void row_function(const struct printer *p, const struct kernel_row *r, char *out, size_t size)
 {
 	out[0] = 0;
@@ -41,7 +41,7 @@ static void row_function(const struct printer *p, const struct kernel_row *r, ch
 	plain(out);
 }
 
-/* Only names need JSON escapes; the other strings of a row have no such characters. */
+/* Prints a row as JSON. Only names need escapes; the other strings of a row have no such characters. */
 static void row_json(struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
 	const char *quote = t->address[0] == '-' ? "" : "\"";
@@ -79,7 +79,7 @@ static void row_tsv(const struct printer *p, const struct kernel_row *r, const s
 	printf("\t%s\n", name[0] ? name : "-");
 }
 
-/* The name of a symbol is printed on its first row. */
+/* Prints a row as text. The name of a symbol is printed on its first row. */
 static void row_text(struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
 	const struct kernel_symbol *s = row_symbol(p, r);
@@ -120,7 +120,8 @@ static void row_print(struct printer *p, const struct kernel_row *r)
 
 /* ---- the range of --at --------------------------------------------------------------- */
 
-/* The range of a symbol of the file or of --symbols: to its end, or to the next symbol if it has no size. */
+/* Finds the range of a symbol of the file or of --symbols: up to its end or, if it has no size, up to the next
+ * symbol. */
 static bool symbol_find(const struct kernel *k, const char *name, struct place *out)
 {
 	const struct kernel_symbol *s = kernel_symbol_named(k, name), *end = k->symbols.list + k->symbols.count, *next;
@@ -135,7 +136,7 @@ static bool symbol_find(const struct kernel *k, const char *name, struct place *
 	return true;
 }
 
-/* "name+0x10": a single address. */
+/* Finds "name+0x10", a single address. */
 static bool offset_find(const struct kernel *k, const char *at, struct place *out)
 {
 	const char *plus = strrchr(at, '+');
@@ -211,7 +212,7 @@ int show_kernel_orc(struct kernel *k, const char *at, enum format format, struct
 	if ((at && asked_find(k, at, &place, e)) || kernel_orc_read(k, &rows, e))
 		goto out;
 	head_print(&p, &rows);
-	/* The last row of a section has no size; it only ends the row before. */
+	/* The last row of a section has no size; it only ends the row before it. */
 	for (i = 0; i < rows.count; i++)
 		if ((rows.list[i].size || rows.list[i].problem) && is_asked(&rows.list[i], at ? &place : NULL))
 			row_print(&p, &rows.list[i]);

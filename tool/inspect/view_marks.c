@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect marks: the markers of a file (etch/mark.h), from section __etch_mark. */
+/* Implements etch inspect marks: shows the markers of a file (etch/mark.h), from section __etch_mark. */
 #include "inspect/inspect.h"
 #include "shared/search.h"
 
@@ -38,14 +38,14 @@ struct table {
 	const struct elf_section *s;
 	struct elf_reloc *r; /* sorted by offset */
 	long relocs;
-	uint64_t *text; /* bytes of strings that may still be shown */
+	uint64_t *text; /* number of bytes of strings that may still be shown */
 };
 
-/* Strings may share bytes. All strings together may have this many bytes per byte of the file, plus a MiB. */
+/* Strings may share bytes. All strings together may have this many bytes per byte of the file, plus one MiB. */
 #define TEXT_TIMES 16u
 
-/* What the field at an offset of the table refers to: an address, in an object file an offset, in *section; 0: in none.
- */
+/* Returns the address to which the field at an offset of the table refers (in an object file: the offset in
+ * *section). *section is set to 0 if it is in no section. */
 static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 {
 	const struct elf_symbol *y;
@@ -66,7 +66,8 @@ static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 	return y->value + (uint64_t)t->r[k].addend;
 }
 
-/* The NUL-terminated string that a field refers to; "" if there is none, null if they have too many bytes in all. */
+/* Returns the NUL-terminated string to which a field refers, "" if there is none, or null if all strings together
+ * have too many bytes. */
 static const char *string_of(const struct table *t, uint64_t at)
 {
 	uint32_t section;
@@ -86,7 +87,7 @@ static const char *string_of(const struct table *t, uint64_t at)
 	return size < left ? (const char *)s->data + to : "";
 }
 
-/* The text of the arguments, after the name. */
+/* Returns the text of the arguments, which follows the name. */
 static const char *arguments_of(const char *text)
 {
 	text += strcspn(text, ",");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect orc, sframe and cfi: the unwind rows of a file, of whichever table. Large files have millions of rows,
- * so they are printed without a listing. */
+/* Implements etch inspect orc, sframe and cfi: the unwind rows of a file, from whichever table. Large files have
+ * millions of rows, so they are printed without a listing. */
 #include "inspect/inspect.h"
 
 #include "elf/symbols.h"
@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A row as printed: a range of one section (object files) or of the text. */
+/* A row as it is printed: a range of one section (object files) or of the text. */
 struct shown {
-	uint32_t section; /* 0: between the sections of a linked file */
+	uint32_t section; /* 0: it is between the sections of a linked file */
 	uint64_t addr, size;
 	const struct row *row;
 };
@@ -36,20 +36,20 @@ static const char *section_name(const struct printer *p, const struct shown *s)
 	return s->section ? p->file->sections[s->section].name : "-";
 }
 
-/* A table in a standard format, .sframe or .eh_frame: its rows have no sources. */
+/* True for a table in a standard format, .sframe or .eh_frame, whose rows have no sources. */
 static bool is_standard(const struct printer *p) { return p->from == UNWIND_SFRAME || p->from == UNWIND_CFI; }
 
-/* The source of a row; other producers' tables do not say. */
+/* Returns the source of a row; tables of other producers do not state it. */
 static const char *source_text(const struct printer *p, const struct row *row)
 {
 	return is_standard(p) ? "-" : row_source_text(row->source);
 }
 
-/* Index of a row in the lists beside the rows. */
+/* Returns the index of a row, which the lists beside the rows share. */
 static size_t row_index(const struct printer *p, const struct row *row) { return (size_t)(row - p->unwind->rows.rows); }
 
-/* Where callee-saved registers are, which only .eh_frame and register tables say; and why a row says less than
- * .eh_frame, or null. */
+/* Writes the places of callee-saved registers, which only .eh_frame and register tables state. Returns why the row
+ * says less than .eh_frame, or null. */
 static const char *registers_text(const struct printer *p, const struct row *row, char *out, size_t size)
 {
 	size_t i = row_index(p, row);
@@ -67,7 +67,7 @@ static void put_name(const char *key, const char *name)
 	json_object_put(o);
 }
 
-/* Only names need JSON escapes; the other strings of a row have no such characters. */
+/* Prints a row as JSON. Only names need escapes; the other strings of a row have no such characters. */
 static void print_json(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
 	char name[256];
@@ -107,7 +107,7 @@ static void print_tsv(const struct printer *p, const struct shown *s, const char
 	free(section);
 }
 
-/* The name of a function is printed on its first row. */
+/* Prints a row as text. The name of a function is printed on its first row. */
 static void print_text(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
 	char name[256], registers[SAVES_TEXT], *plus;
@@ -159,7 +159,7 @@ static bool is_asked(const struct shown *s, const struct place *at)
 	               s->addr + s->size > at->start);
 }
 
-/* Prints a row. In an object file, prints the part of the row in each section: the gaps between sections exist
+/* Prints a row. In an object file, prints the part of the row in each section, since the gaps between sections exist
  * only in the code space (analysis/facts/space.h). */
 static void row_parts(struct printer *p, const struct row *row, uint64_t end, size_t *section, const struct place *at)
 {

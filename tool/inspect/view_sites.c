@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect sites: each instruction that uses an etched object. */
+/* Implements etch inspect sites: shows each instruction that uses an etched object. */
 #include "arch/x86/insn.h"
 #include "dwarf/lines.h"
 #include "inspect/inspect.h"
@@ -14,7 +14,7 @@ static const struct column site_columns[] = {
 	{"form", false},    {"live", false},  {"state", false}, {"target", false}, {"function", false}, {"source", false},
 };
 
-/* A call site without a form is decoded to tell "jmp" from "call". */
+/* A call site without a form is decoded, to tell "jmp" from "call". */
 const char *view_kind(const struct view *v, const struct site *s)
 {
 	static const char *const names[] = {"load", "call", "store", "escape"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes the figures of etch inspect summary: kind of file, code and tables, number of sites, the loads and
- * indirect calls that stay and why, and the findings of etch check. */
+/* Computes the figures of etch inspect summary: the kind of file, its code and tables, the number of sites, the loads
+ * and indirect calls that are not patched and why, and the findings of etch check. */
 #include "inspect/view_summary.h"
 
 #include "kernel/kernel.h"
@@ -37,7 +37,7 @@ static void tally_add(struct tally *list, size_t capacity, size_t *count, const 
 	list[i].count++;
 }
 
-/* Counts sites by kind and state, and the reasons for those that are not live. */
+/* Counts sites by kind and state, and the reasons of those that are not live. */
 static void sites_count(struct summary *c)
 {
 	static const char *const states[] = {"direct", "nop", "mov", "body", "indirect"};
@@ -86,7 +86,8 @@ static const struct column object_columns[] = {
 	{"calls", true},   {"live_calls", true}, {"armed", false}, {"because", false},
 };
 
-/* What libetch knows of an object of a linked file at start-up: its record in __etch_obj, or null. */
+/* Returns what libetch knows at start-up about an object of a linked file, which is its record in __etch_obj, or
+ * null. */
 static const struct obj_row *record_of(const struct view *v, const struct object *o)
 {
 	size_t i;
@@ -101,7 +102,7 @@ static const struct obj_row *record_of(const struct view *v, const struct object
 static void objects_list(const struct view *v, struct listing *l)
 {
 	bool linked = !elf_is_object(&v->file);
-	/* [0]: loads, [1]: calls */
+	/* [0]: loads; [1]: calls */
 	struct {
 		size_t all[2], live[2];
 	} *counts = mem_zero(v->scan.objects.count + 1, sizeof(*counts));
@@ -154,7 +155,7 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* The bytes of [from, to) that are no padding. *k is a cursor for ascending addresses. */
+/* Returns the number of bytes in [from, to) that are not padding. *k is a cursor for ascending addresses. */
 static uint64_t bytes_unfilled(const struct frames *fr, uint64_t from, uint64_t to, size_t *k)
 {
 	uint64_t bytes = to > from ? to - from : 0;
@@ -167,7 +168,7 @@ static uint64_t bytes_unfilled(const struct frames *fr, uint64_t from, uint64_t 
 	return bytes;
 }
 
-/* Counts the bytes of code, padding apart, and the rows by source. */
+/* Counts the bytes of code without padding, and the rows by source. */
 static void coverage_count(const struct row_list *rows, const struct code_space *space, const struct frames *fr,
                            struct coverage *c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* etch inspect tables: the entries of __imv, __pv_sites, __etch_obj, __pv_native, __pv_inline and __ex_table of
- * a linked file. */
+/* Implements etch inspect tables: shows the entries of __imv, __pv_sites, __etch_obj, __pv_native, __pv_inline and
+ * __ex_table of a linked file. */
 #include "inspect/inspect.h"
 #include "site/in_place.h"
 #include "support/memory.h"
@@ -37,7 +37,7 @@ static const struct column obj_columns[] = {
 	{"kind", false}, {"address", false}, {"size", true}, {"ref", false}, {"flags", false}, {"name", false},
 };
 
-/* The columns of the second record. */
+/* Adds the columns of the second record. */
 static void more_list(const struct imv_row *r, struct listing *l)
 {
 	static const char *const asked[] = {"-", "equal", "below", "equal,below", "less", "equal,less", "?", "?"};
@@ -172,7 +172,7 @@ static int file_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* In file order; "-" for entries of discarded code. */
+/* Lists the entries in file order, with "-" for those of discarded code. */
 static void ex_list(const struct view *v, struct listing *l)
 {
 	const struct fixups *x = &v->fixups;
@@ -209,7 +209,7 @@ static void ex_list(const struct view *v, struct listing *l)
 	free(list);
 }
 
-/* "sorted", or what is wrong with the table. */
+/* Returns "sorted", or what is wrong with the table. */
 static const char *ex_state(const struct view *v)
 {
 	uint32_t i;
