@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sections of programs that include etch/imv.h, and of objects processed by etch. */
+/* Sections of programs that include etch/imv.h, and of objects that etch has processed. */
 static const char *const etch_sections[] = {ETCH_SEC_MODULE, ETCH_SEC_IMV, ETCH_SEC_OBJ, ETCH_SEC_PV};
 
 /* Sections that identify modules and vmlinux. */
@@ -18,8 +18,7 @@ static const char *const kernel_sections[] = {
 	".orc_header",
 };
 
-/* Sections that identify the objects of the kernel's build: a program may use one of these names,
- * too. */
+/* Sections that identify the objects of the kernel's build. A program may use one of these names, too. */
 static const char *const object_sections[] = {
 	".altinstructions", ".parainstructions", ".smp_locks", ".static_call_sites", ".retpoline_sites",
 	".return_sites",    ".call_sites",       ".cfi_sites", ".ibt_endbr_seal",    "__jump_table",
@@ -56,7 +55,7 @@ const char *kernel_kind(const struct kernel *k)
 
 /* ---- the release -------------------------------------------------------------- */
 
-/* Copies a release, which starts with two numbers, up to the next space. False if it is none. */
+/* Copies a release, which starts with two numbers, up to the next space. False if the text is not a release. */
 static bool release_take(struct kernel *k, const char *from, const uint8_t *p, size_t left)
 {
 	unsigned major, minor;
@@ -91,8 +90,8 @@ static bool release_find(struct kernel *k, uint32_t section, const char *before,
 }
 
 /*
- * Reads the release from a module's vermagic (include/linux/vermagic.h), or from the banner that a
- * kernel prints at boot (init/version.c), which is constant data.
+ * Reads the release from a module's vermagic (include/linux/vermagic.h), or from the banner that a kernel prints at
+ * boot (init/version.c), which is constant data.
  */
 static void release_read(struct kernel *k)
 {

@@ -23,7 +23,8 @@ enum {
 /* Offsets in struct pt_regs (asm/ptrace.h), and in the iret frame at its end. */
 enum { REGS_BP = 32, REGS_IP = 128, REGS_SP = 152, IRET_IP = 0, IRET_SP = 24 };
 
-/* The same by the numbers of 7.2; what is none keeps a number that is none. */
+/* Maps the numbers of 7.2 to those above. A number that 7.2 does not define maps to one that is not defined here
+ * either. */
 static const uint8_t registers_7_2[16] = {
 	REG_UNDEFINED, REG_AX,          REG_DX,          REG_SP, REG_BP, REG_DI, REG_R10, REG_R13,
 	REG_PREV_SP,   REG_SP_INDIRECT, REG_BP_INDIRECT, 11,     12,     13,     14,      15};
@@ -58,7 +59,7 @@ static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout l
 const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_orc_layout layout,
                               struct kernel_orc *out)
 {
-	/* How many of the last 16 bits the layout uses. */
+	/* The number of the last 16 bits that the layout uses. */
 	unsigned used = layout == KERNEL_ORC_4_14 ? 11 : 12, type_bits = is_typed(layout) ? 7 : 3, bits;
 	const char *wrong;
 
@@ -87,9 +88,9 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 
 void kernel_orc_vote(struct kernel_orc_votes *v, const uint8_t bytes[KERNEL_ORC_SIZE])
 {
-	/* By far the most frequent entry is an ordinary frame (type CALL) with its CFA relative to rsp, then to rbp, whose
-	 * number has not changed. The number of rsp in 7.2 was that of rdi before, and the other way round; hardly any
-	 * frame is relative to rdi. */
+	/* By far the most frequent entry is an ordinary frame (type CALL). Its CFA is mostly relative to rsp, else to
+	 * rbp, whose number has never changed. In 7.2, rsp has the number that rdi had before, and the other way round;
+	 * but hardly any frame is relative to rdi. */
 	unsigned sp = bytes[4] & 15, type = bytes[5] & 7;
 
 	v->types_6_4 += type == 2 && (sp == REG_SP || sp == REG_BP || registers_7_2[sp] == REG_SP);
@@ -98,7 +99,7 @@ void kernel_orc_vote(struct kernel_orc_votes *v, const uint8_t bytes[KERNEL_ORC_
 	v->registers_older += type == 2 && sp == REG_SP;
 }
 
-/* The stack address of sp_reg and sp_offset, plus `more`. */
+/* Writes the stack address that sp_reg and sp_offset give, plus `more`. */
 static void base_text(const struct kernel_orc *o, int more, char *out, size_t size)
 {
 	const char *name = names[o->sp_reg];
@@ -142,7 +143,7 @@ void kernel_orc_bp_text(const struct kernel_orc *o, char *out, size_t size)
 	} else if (o->bp_reg == REG_PREV_SP && o->kind == KERNEL_ORC_CALL) {
 		snprintf(out, size, "cfa%+d", o->bp_offset);
 	} else if (o->bp_reg == REG_PREV_SP || o->kind == KERNEL_ORC_REGS) {
-		/* Relative to the register frame, which is no CFA; or saved in the register frame. */
+		/* rbp is relative to the register frame, which is not a CFA, or it is saved in the register frame. */
 		base_text(o, o->bp_reg == REG_PREV_SP ? o->bp_offset : REGS_BP, base, sizeof(base));
 		snprintf(out, size, "*(%s)", base);
 	} else {
@@ -182,7 +183,8 @@ const char *kernel_orc_layout_text(enum kernel_orc_layout layout)
 
 enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20])
 {
-	/* The SHA-1 that the kernel's scripts/orc_hash.sh computes over orc_types.h; new in 6.4, backported to 6.3.10. */
+	/* The SHA-1 that the kernel's scripts/orc_hash.sh computes over orc_types.h; new in 6.4, and backported to
+	 * 6.3.10. */
 	static const uint8_t v6_3[20] = {0xdb, 0x84, 0xae, 0xd4, 0x10, 0x3b, 0x31, 0xdd, 0x51, 0xe0,
 	                                 0x17, 0xf8, 0xf7, 0x97, 0x83, 0xca, 0x98, 0x5c, 0x2c, 0x51};
 	static const uint8_t v6_4[20] = {0xfe, 0x5d, 0x32, 0xbf, 0x58, 0x1b, 0xd6, 0x3b, 0x2c, 0xa9,

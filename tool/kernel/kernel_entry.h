@@ -16,8 +16,8 @@
 enum kernel_orc_layout {
 	KERNEL_ORC_4_14, /* up to 6.2: type:2, end:1 */
 	KERNEL_ORC_6_3,  /* type:2, signal:1, end:1 */
-	KERNEL_ORC_6_4,  /* from 6.4 on: type:3, signal:1, with new numbers for the types */
-	KERNEL_ORC_7_2,  /* from 7.2 on: with new numbers for the registers */
+	KERNEL_ORC_6_4,  /* since 6.4: type:3, signal:1, with new numbers for the types */
+	KERNEL_ORC_7_2,  /* since 7.2: with new numbers for the registers */
 	KERNEL_ORC_LAYOUTS,
 };
 
@@ -33,30 +33,31 @@ enum kernel_orc_kind {
 /* A decoded entry. */
 struct kernel_orc {
 	int16_t sp_offset, bp_offset;
-	uint8_t sp_reg, bp_reg; /* ORC_REG_*, by the numbers before 7.2 */
+	uint8_t sp_reg, bp_reg; /* ORC_REG_*, with the numbers before 7.2 */
 	uint8_t kind;           /* enum kernel_orc_kind */
-	bool signal;            /* from 6.3 on: the ip is looked up as it is, not ip - 1 */
+	bool signal;            /* since 6.3: the unwinder looks up the ip as it is, rather than ip - 1 */
 	bool sp_deref_first;    /* before 5.13: SP_INDIRECT means *(rsp + offset) */
 };
 
-/* Decodes an entry. Null, or the error; out->kind is KERNEL_ORC_BAD then. */
+/* Decodes an entry. Returns null, or the error; in the latter case out->kind is KERNEL_ORC_BAD. */
 const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_orc_layout layout,
                               struct kernel_orc *out);
 
-/* The columns of `etch inspect orc` in the notation of etch's rules: where the caller's CFA, rbp and return
+/* Write the columns of `etch inspect orc` in the notation of etch's rules: where the caller's CFA, rbp and return
  * address are. */
 void kernel_orc_cfa_text(const struct kernel_orc *o, char *out, size_t size);
 void kernel_orc_bp_text(const struct kernel_orc *o, char *out, size_t size);
 void kernel_orc_ra_text(const struct kernel_orc *o, char *out, size_t size);
-/* "call", "regs", "partial", "end", "undef", "bad"; ",signal" may follow. */
+/* Returns "call", "regs", "partial", "end", "undef" or "bad", which ",signal" may follow. */
 const char *kernel_orc_kind_text(const struct kernel_orc *o);
 
-/* "6.2 and before", "6.3", "6.4 and later", "7.2 and later"; "unknown" of KERNEL_ORC_LAYOUTS. */
+/* Returns "6.2 and before", "6.3", "6.4 and later" or "7.2 and later"; "unknown" for KERNEL_ORC_LAYOUTS. */
 const char *kernel_orc_layout_text(enum kernel_orc_layout layout);
-/* The layout that the hash in .orc_header names; KERNEL_ORC_LAYOUTS: unknown. */
+/* Returns the layout that the hash in .orc_header identifies, or KERNEL_ORC_LAYOUTS if the hash is unknown. */
 enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20]);
 
-/* How many entries indicate what: types of 6.4 or older ones; of those of 6.4, registers of 7.2 or older ones. */
+/* Counts of entries by what they indicate: the types of 6.4 or older ones; and, among those with types of 6.4, the
+ * registers of 7.2 or older ones. */
 struct kernel_orc_votes {
 	uint64_t types_6_4, types_older, registers_7_2, registers_older;
 };

@@ -17,7 +17,7 @@ const char *kernel_ex_type(unsigned type)
 
 const char *kernel_feature_word(unsigned word)
 {
-	/* enum cpuid_leafs of asm/cpufeature.h: the words whose meaning no version has changed. */
+	/* enum cpuid_leafs of asm/cpufeature.h: the words whose meaning no version has changed */
 	static const char *const words[] = {
 		[0] = "1:edx",         [1] = "80000001:edx",  [2] = "80860001:edx", [3] = "linux",         [4] = "1:ecx",
 		[5] = "c0000001:edx",  [6] = "80000001:ecx",  [7] = "linux",        [8] = "linux",         [9] = "7.0:ebx",

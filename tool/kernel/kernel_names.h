@@ -5,13 +5,13 @@
 
 #include <stddef.h>
 
-/* Name of a type of __ex_table entries (arch/x86/include/asm/extable_fixup_types.h), of 5.16 and later; null:
- * unknown. */
+/* Returns the name of a type of __ex_table entries (arch/x86/include/asm/extable_fixup_types.h) in 5.16 and later, or
+ * null if the type is unknown. */
 const char *kernel_ex_type(unsigned type);
 
 /*
- * The source of a word of CPU feature bits: a CPUID leaf such as "7.0:ebx", or "linux" for words that the kernel
- * defines. Null: unknown, or different between kernel versions. A feature's number is word * 32 + bit
+ * Returns the source of a word of CPU feature bits: a CPUID leaf such as "7.0:ebx", or "linux" for words that the
+ * kernel defines; null if it is unknown or differs between kernel versions. A feature's number is word * 32 + bit
  * (arch/x86/include/asm/cpufeatures.h).
  */
 const char *kernel_feature_word(unsigned word);

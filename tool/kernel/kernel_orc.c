@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the kernel's ORC rows (kernel_orc.h): determines the layout, decodes and sorts them. */
+/* Reads the kernel's ORC rows (kernel_orc.h): determines their layout, decodes and sorts them. */
 #include "kernel/kernel_orc.h"
 #include "support/memory.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The two arrays; objtool generates one of each. */
+/* The two arrays. objtool generates one of each. */
 struct arrays {
 	uint32_t ip, orc;
 };
@@ -30,7 +30,7 @@ static bool arrays_find(const struct elf_file *f, struct arrays *a, uint32_t fro
 	return a->ip && a->orc;
 }
 
-/* Could etch have written these entries? */
+/* True if etch could have written these entries. */
 static bool written_by_etch(const struct elf_section *s)
 {
 	struct etch_orc entry;
@@ -56,7 +56,7 @@ bool kernel_orc_present(const struct elf_file *f)
 
 /* ---- which layout ------------------------------------------------------------------------ */
 
-/* KERNEL_ORC_LAYOUTS: of a release of which it is not known whether its registers have new numbers. */
+/* Returns the layout of a release, or KERNEL_ORC_LAYOUTS for releases that may have either numbering of registers. */
 static enum kernel_orc_layout layout_of_version(unsigned version)
 {
 	if (version >= KERNEL_VERSION_OF(7, 2))
@@ -79,7 +79,8 @@ static struct kernel_orc_votes votes_count(const struct elf_file *f, const struc
 	return v;
 }
 
-/* The layout that the entries show; `typed`: it is at least that of 6.4. KERNEL_ORC_LAYOUTS: they show none. */
+/* Returns the layout that the entries indicate, or KERNEL_ORC_LAYOUTS if they indicate none. `typed`: the layout is
+ * at least that of 6.4. */
 static enum kernel_orc_layout layout_of_entries(const struct kernel_orc_votes *v, bool typed)
 {
 	if (!typed && v->types_6_4 <= v->types_older)
@@ -89,15 +90,15 @@ static enum kernel_orc_layout layout_of_entries(const struct kernel_orc_votes *v
 	return v->registers_7_2 > v->registers_older ? KERNEL_ORC_7_2 : KERNEL_ORC_6_4;
 }
 
-/* Do most entries show other registers than a layout has? */
+/* True if most entries use other registers than a layout has. */
 static bool is_contradicted(enum kernel_orc_layout layout, const struct kernel_orc_votes *v)
 {
 	return (layout == KERNEL_ORC_6_4 && v->registers_7_2 > v->registers_older) ||
 	       (layout == KERNEL_ORC_7_2 && v->registers_older > v->registers_7_2);
 }
 
-/* Sets the layout and what told it. KERNEL_ORC_LAYOUTS: nothing does, or it is contradicted, and out->problem says so.
- */
+/* Sets the layout and where it is known from. If nothing determines it, or the entries contradict it, the layout is
+ * KERNEL_ORC_LAYOUTS and out->problem says so. */
 static void layout_find(const struct kernel *k, const struct arrays *a, struct kernel_rows *out)
 {
 	uint32_t header = elf_section_find(k->file, ".orc_header", 1);
@@ -144,13 +145,13 @@ static int order(const void *a, const void *b)
 		return x->place.section < y->place.section ? -1 : 1;
 	if (x->place.addr != y->place.addr)
 		return x->place.addr < y->place.addr ? -1 : 1;
-	/* A row that ends a section sorts before one that starts the next: the last row at an
-	 * address counts. */
+	/* A row that ends a section sorts before one that starts the next section, since the last row at an address
+	 * counts. */
 	return undef_y - undef_x;
 }
 
-/* Checks that a row's address is in code, or at the end of a code section: objtool ends each
- * section with a row. */
+/* Checks that a row's address is in code or, because objtool ends each section with a row, at the end of a code
+ * section. */
 static void place_check(struct kernel *k, struct kernel_row *r)
 {
 	struct kernel_place *p = &r->place, before = *p;
@@ -233,7 +234,7 @@ static void sizes_find(const struct kernel *k, struct kernel_rows *out)
 	}
 }
 
-/* Stable: of two rows at one address the later one counts. */
+/* Sorts the rows. The sort is stable, since of two rows at the same address the later one counts. */
 static void rows_sort(struct kernel_rows *out)
 {
 	struct kernel_row *copy, *from = out->list, *to, *swap;

@@ -40,7 +40,7 @@ static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel
 	return 0;
 }
 
-/* Links each section to the sections that relocate it: an object may have ten thousand of both. */
+/* Links each section to the sections that relocate it. An object may have ten thousand of both. */
 void kernel_relocs_open(struct kernel *k)
 {
 	const struct elf_file *f = k->file;
@@ -127,8 +127,8 @@ static bool type_fits(uint32_t type, enum kernel_ref ref)
 	return type == (ref == KREF_REL64 ? R_X86_64_PC64 : R_X86_64_64);
 }
 
-/* The section that contains an address of a linked file. Consecutive lookups are often in one
- * section, so the last one is tried first. */
+/* Returns the section that contains an address of a linked file. Consecutive lookups often hit the same section, so
+ * the last one is tried first. */
 static uint32_t section_at(struct kernel *k, uint64_t addr)
 {
 	const Elf64_Shdr *sh = &k->file->sections[k->last].sh;
@@ -184,7 +184,7 @@ void kernel_place_flags(struct kernel_place *p, unsigned mask, unsigned *flags)
 	p->addr -= *flags;
 }
 
-/* ---- what is there -------------------------------------------------------------------- */
+/* ---- contents of places ----------------------------------------------------------------- */
 
 static uint64_t base_of(const struct kernel *k, const struct kernel_place *p)
 {
@@ -221,7 +221,7 @@ const char *kernel_place_string(const struct kernel *k, const struct kernel_plac
 	return s && memchr(s, 0, kernel_place_left(k, p)) ? (const char *)s : NULL;
 }
 
-/* ---- for people ------------------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------------------------- */
 
 static void plus_text(const char *name, uint64_t offset, char *out, size_t size)
 {

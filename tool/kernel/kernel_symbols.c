@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Symbols of a kernel file by address: functions, objects and labels, from the file or from a
- * System.map. A vmlinux has 150,000 of them and takes a million lookups. */
+/* Finds the symbols of a kernel file by address: functions, objects and labels, from the file or from a System.map. A
+ * vmlinux has 150,000 of them and takes a million lookups. */
 #include "kernel/kernel.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -19,7 +19,7 @@ static int order(const void *a, const void *b)
 		return x->value < y->value ? -1 : 1;
 	if (x->size != y->size)
 		return x->size > y->size ? -1 : 1;
-	/* The lookup finds the last one: a global symbol, then the first in alphabetical order. */
+	/* The lookup finds the last one at an address: a global symbol, and of these the first in alphabetical order. */
 	if (x->local != y->local)
 		return x->local ? -1 : 1;
 	return strcmp(y->name, x->name);
@@ -30,8 +30,7 @@ static bool encloses(const struct kernel_symbol *s, uint32_t section, uint64_t a
 	return s->section == section && addr >= s->value && addr - s->value < s->size;
 }
 
-/* Finds the enclosing symbol of each symbol. The stack of open symbols is the chain of parents
- * itself. */
+/* Finds the enclosing symbol of each symbol. The chain of parents itself serves as the stack of open symbols. */
 static void parents_find(struct kernel_symbols *s)
 {
 	uint32_t top = 0;
@@ -82,8 +81,7 @@ static void load_elf(struct kernel *k)
 
 /* ---- System.map ------------------------------------------------------------------ */
 
-/* Parses "ffffffff81000000 T _stext". False for symbols of modules (/proc/kallsyms) and absolute
- * symbols. */
+/* Parses "ffffffff81000000 T _stext". False for symbols of modules (/proc/kallsyms) and for absolute symbols. */
 static bool line_take(char *line, struct kernel_symbol *out)
 {
 	char *end, *name, type;
@@ -103,8 +101,8 @@ static bool line_take(char *line, struct kernel_symbol *out)
 	return out->name[0] && type != 'A' && type != 'a' && type != 'U';
 }
 
-/* Does the System.map belong to the file? Yes if its first text symbol is at the start of the
- * file's text. */
+/* Checks that the System.map belongs to the file: its first text symbol must be at the start of the file's text.
+ * Returns 0, or -1 and a message. */
 static int map_fits(const struct kernel *k, struct error *e)
 {
 	const struct kernel_symbol *s = kernel_symbol_named(k, "_text");
@@ -130,7 +128,7 @@ static int load_map(struct kernel *k, const char *path, struct error *e)
 	if (file_read(path, &bytes, &size, &why))
 		return error_set(e, "--symbols %.200s: %.180s", path, why.text);
 	s->text = (char *)bytes;
-	s->text[size] = 0; /* file_read() leaves room for the NUL */
+	s->text[size] = 0; /* file_read() leaves space for the NUL */
 	for (i = 0; i < size; i++)
 		lines += bytes[i] == '\n';
 	s->list = mem_zero(lines, sizeof(*s->list));

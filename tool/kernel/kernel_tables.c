@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the kernel's tables (kernel_tables.h) in a file, determines their layouts and decodes
- * their entries. */
+/* Finds the kernel's tables (kernel_tables.h) in a file, determines their layouts and decodes their entries. */
 #include "kernel/layouts.h"
 #include "support/memory.h"
 
@@ -15,7 +14,7 @@ static uint64_t number_read(const uint8_t *p, unsigned size)
 {
 	uint64_t n = 0;
 
-	memcpy(&n, p, size); /* little-endian, as is the machine that etch runs on */
+	memcpy(&n, p, size); /* little-endian, like the machine on which etch runs */
 	return n;
 }
 
@@ -36,15 +35,15 @@ static void fields_read(struct kernel *k, const struct kernel_table *t, uint64_t
 		if (kernel_reloc_in(k, t->section, from, from + f->size))
 			out->problem = "a relocation in a numeric field";
 	}
-	/* The low bits of a key are flags. A static call has them in the key's address, a jump
-	 * entry in the difference; both are the same, since entries are aligned. */
+	/* The low bits of a key are flags. A static call has them in the key's address, and a jump entry in the
+	 * difference; both give the same, since entries are aligned. */
 	if (t->kind->id == KT_JUMP || t->kind->id == KT_STATIC_CALL) {
 		kernel_place_flags(&out->place[KF_KEY], 3, &flags);
 		out->number[KF_FLAGS] = flags;
 	}
 	if (t->kind->id == KT_ALT && t->layout->size < 14) {
-		/* Bit 15 of an alternative's feature is ALTINSTR_FLAG_INV (ALT_NOT): X86_FEATURE
-		 * numbers are below. */
+		/* Bit 15 of an alternative's feature is ALTINSTR_FLAG_INV (ALT_NOT); the numbers of X86_FEATURE are below it.
+		 */
 		out->number[KF_FLAGS] = out->number[KF_FEATURE] >> 15;
 		out->number[KF_FEATURE] &= 0x7fff;
 	}
@@ -60,7 +59,7 @@ static const char *code_check(const struct kernel *k, const struct kernel_place 
 	return length > kernel_place_left(k, p) ? end : NULL;
 }
 
-/* Checks a handler: it may be a function of another file, or code of this file. */
+/* Checks a handler, which may be a function of another file, or code of this file. */
 static const char *handler_check(const struct kernel *k, const struct kernel_place *p)
 {
 	return p->kind == KPLACE_SYMBOL ? NULL : code_check(k, p, 1, "its handler is not in code", NULL);
@@ -106,7 +105,7 @@ static const char *other_check(const struct kernel *k, const struct kernel_table
 	return NULL;
 }
 
-/* An all-zero entry, which refers to itself, or to address 0. */
+/* True for an all-zero entry of a linked file, which refers to itself or to address 0. */
 static bool is_empty(const struct kernel *k, const struct kernel_table *t, uint64_t at)
 {
 	const uint8_t *p = k->file->sections[t->section].data + at;
@@ -144,7 +143,7 @@ static bool comes_before(const struct kernel_place *a, const struct kernel_place
 	return a->section != b->section ? a->section < b->section : a->addr < b->addr;
 }
 
-/* Decodes the table with a layout and counts the malformed entries. */
+/* Decodes the table with a layout, and counts the malformed entries. */
 static void table_try(struct kernel *k, struct kernel_table *t, const struct kernel_layout *layout)
 {
 	struct kernel_place before = {0};
@@ -172,8 +171,8 @@ static bool is_of(const struct kernel_layout *l, unsigned version)
 	return version && version >= l->from && (!l->to || version < l->to);
 }
 
-/* Compares two tries: the smaller share of malformed entries wins, then the one without bytes left
- * over. Positive: a is better. */
+/* Compares two tries. The one with the smaller share of malformed entries is better; if these are equal, the one
+ * without bytes left over. The result is positive if a is better. */
 static int better(const struct kernel_table *a, const struct kernel_table *b)
 {
 	uint64_t n = a->count - a->empty, m = b->count - b->empty;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables that the Linux kernel uses to patch and describe its own code: each is an array of
- * entries in a section of its own. docs/formats.md describes them in prose.
+ * The tables that the Linux kernel uses to patch and describe its own code. Each is an array of entries in its own
+ * section. docs/formats.md describes them in prose.
  */
 #ifndef KERNEL_KERNEL_TABLES_H
 #define KERNEL_KERNEL_TABLES_H
@@ -20,9 +20,9 @@ enum kernel_table_id {
 
 /* The meaning of an entry's field. */
 enum kernel_field {
-	KF_INSN, /* the instruction that the entry is about */
+	KF_INSN, /* the instruction that the entry concerns */
 	KF_TO,   /* address of the fixup, replacement or jump target */
-	KF_KEY,  /* static key, or key of a static call */
+	KF_KEY,  /* a static key, or the key of a static call */
 	KF_HANDLER,
 	KF_FILE,   /* a string */
 	KF_FORMAT, /* a string, or null */
@@ -41,13 +41,13 @@ enum kernel_field {
 struct kernel_field_at {
 	uint8_t field; /* enum kernel_field */
 	uint8_t at;
-	uint8_t size; /* bytes of a number; 0: the field is a reference */
+	uint8_t size; /* number of bytes of a number; 0: the field is a reference */
 	uint8_t ref;  /* enum kernel_ref */
 };
 
 struct kernel_layout {
-	const char *name;  /* the kernel versions that have it; null: all */
-	unsigned from, to; /* KERNEL_VERSION_OF; to: the first version without it, or 0 */
+	const char *name;  /* the kernel versions that have it; null: all versions */
+	unsigned from, to; /* KERNEL_VERSION_OF the first version with it, and of the first one without it (0: none) */
 	uint8_t size, count;
 	struct kernel_field_at fields[7];
 };
@@ -56,16 +56,16 @@ struct kernel_table_kind {
 	const char *name;
 	const char *start, *stop; /* symbols that delimit the table in vmlinux */
 	enum kernel_table_id id;
-	bool inside; /* in vmlinux it is part of another section */
+	bool inside; /* in vmlinux the table is part of another section */
 	uint8_t layout_count;
-	const struct kernel_layout *layouts; /* the newest first */
+	const struct kernel_layout *layouts; /* sorted from the newest to the oldest */
 };
 
 enum kernel_layout_from {
-	KLAYOUT_ONLY,    /* the only layout of this table */
-	KLAYOUT_ENTRIES, /* the only layout in which the entries are valid */
-	KLAYOUT_RELEASE, /* several layouts fit: chosen by the release */
-	KLAYOUT_ASSUMED, /* several layouts fit and the release is unknown: the newest */
+	KLAYOUT_ONLY,    /* the table has only one layout */
+	KLAYOUT_ENTRIES, /* the entries are valid in only one layout */
+	KLAYOUT_RELEASE, /* several layouts fit, and the release decides */
+	KLAYOUT_ASSUMED, /* several layouts fit and the release is unknown: the newest is assumed */
 };
 
 struct kernel_table {
@@ -75,24 +75,26 @@ struct kernel_table {
 	uint32_t section;
 	uint64_t offset, size; /* in the section */
 	size_t count, bad;     /* number of entries, and how many of them are malformed */
-	size_t empty;          /* all-zero entries of a linked file: padding, or removed by the build */
-	uint64_t rest;         /* bytes after the last whole entry */
-	bool by_symbols;       /* found by its symbols, inside another section */
-	bool sorted;           /* by address of the instruction */
-	char problem[256];     /* a problem of the table as a whole; or empty */
+	/* Number of all-zero entries of a linked file, which are padding or were removed by the build. */
+	size_t empty;
+	uint64_t rest;     /* number of bytes after the last whole entry */
+	bool by_symbols;   /* the table was found by its symbols, inside another section */
+	bool sorted;       /* the entries are sorted by the address of the instruction */
+	char problem[256]; /* a problem of the table as a whole; empty if there is none */
 };
 
 struct kernel_entry {
 	struct kernel_place place[KF_PLACES];
 	uint64_t number[KF_FIELDS];
-	const char *problem; /* why the entry is malformed, a phrase; null: it is well formed */
+	const char *problem; /* a phrase that says why the entry is malformed; null: it is well formed */
 	bool empty;
 };
 
 struct kernel_tables {
 	struct kernel_table *list;
 	size_t count;
-	const struct kernel_table_kind *missing[8]; /* of vmlinux: tables not found because the symbols are missing */
+	/* Vmlinux only: tables that were not found because their symbols are missing. */
+	const struct kernel_table_kind *missing[8];
 	size_t missing_count;
 };
 

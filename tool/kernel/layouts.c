@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layouts of the kernel's tables, each with the header that defines it. The version ranges
- * come from the history of these headers; distributions backport changes, so the entries
- * themselves are tried first (kernel_tables.c).
+ * The layouts of the kernel's tables, each with the header that defines it. The version ranges come from the history
+ * of these headers. Distributions backport changes, so the entries themselves are tried first (kernel_tables.c).
  */
 #include "kernel/layouts.h"
 
@@ -87,8 +86,8 @@ static const struct kernel_layout far[] = {
 	{NULL, 0, 0, 8, 1, {{KF_INSN, 0, 0, KREF_ABS64}}},
 };
 
-/* struct bug_entry: include/asm-generic/bug.h; with GENERIC_BUG_RELATIVE_POINTERS, always set on
- * x86-64. The last layout is that without DEBUG_BUGVERBOSE. */
+/* struct bug_entry: include/asm-generic/bug.h; with GENERIC_BUG_RELATIVE_POINTERS, which is always set on x86-64. The
+ * last layout is the one without DEBUG_BUGVERBOSE. */
 static const struct kernel_layout bug[] = {
 	{"6.19 and later",
      V(6, 19),

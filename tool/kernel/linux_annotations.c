@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Annotations of instructions in Linux kernel objects: a section for each, or since 6.13 one section for all. */
+/* Reads the annotations of instructions in Linux kernel objects. Each annotation has its own section; since 6.13 one
+ * section holds all of them. */
 #include "kernel/linux_kernel.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -10,7 +11,7 @@
 #define ANNOTATE_INSN ".discard.annotate_insn"
 enum { ENTRY_SIZE = 8, ENTRY_TYPE = 4 };
 
-/* The section that an annotation has of its own; null: it came with .discard.annotate_insn. */
+/* The own section of an annotation; null: the annotation is as new as .discard.annotate_insn. */
 static const char *const own_sections[LINUX_ANNOTATION_END] = {
 	[LINUX_NOENDBR] = ".discard.noendbr",
 	[LINUX_RETPOLINE_SAFE] = ".discard.retpoline_safe",
@@ -39,7 +40,7 @@ static int place_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Adds the place that a relocation refers to, which may be the end of a section. False: it is not in code. */
+/* Adds the place to which a relocation refers, which may be the end of a section. False if it is not in code. */
 static bool place_add(struct places *p, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = r->symbol < p->f->symbol_count ? &p->f->symbols[r->symbol] : NULL;
@@ -53,14 +54,15 @@ static bool place_add(struct places *p, const struct elf_reloc *r)
 	return true;
 }
 
-/* Sets the message of a malformed entry. Returns -1. */
+/* Sets the message about a malformed entry. Returns -1. */
 static int bad(const struct elf_section *s, uint64_t at, const char *what, struct error *e)
 {
 	return error_set(e, "section %s, entry at %#llx: %s", s->name, (unsigned long long)at, what);
 }
 
-/* A section of this annotation alone. What changes the flow of control has entries of 4 bytes, all of them code; of the
- * others, pointers or distances, what names no code of this file counts for nothing. */
+/* Reads a section that has only this annotation. Annotations that change the control flow have entries of 4 bytes,
+ * each of which must refer to code. The others have pointers or distances, and an entry that refers to no code of
+ * this file is ignored. */
 static int own_read(struct places *p, const struct elf_section *s, const struct elf_reloc *r, size_t count,
                     struct error *e)
 {
@@ -77,7 +79,7 @@ static int own_read(struct places *p, const struct elf_section *s, const struct 
 	return 0;
 }
 
-/* The section of all annotations: entries of 8 bytes, the address and the type. */
+/* Reads the section of all annotations: its entries have 8 bytes, the address and the type. */
 static int common_read(struct places *p, const struct elf_section *s, const struct elf_reloc *r, size_t count,
                        struct error *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reads the special sections of a Linux kernel object (ET_REL) into notes: annotations of reachability, static keys,
- * alternatives, exception tables, unwind hints, functions without rows.
+ * alternatives, exception tables, unwind hints, and functions without rows.
  */
 #include "kernel/linux_kernel.h"
 #include "arch/x86/opcodes.h"
@@ -23,27 +23,27 @@ struct table {
 	const struct elf_section *section;
 	struct elf_reloc *relocs; /* sorted by offset */
 	size_t count;
-	struct symbol_index functions, globals; /* globals: of linux_entries() */
-	uint64_t *saves; /* of the table of hints: addresses of its SAVEs, sorted; null: not read yet */
+	struct symbol_index functions, globals; /* globals: only for linux_entries() */
+	uint64_t *saves; /* for the table of hints: addresses of its SAVEs, sorted; null: not read yet */
 	size_t save_count;
 	struct notes *out;
 	struct error *e;
 };
 
-/* A kind of special section. `entry` reads one of its entries into notes: 0, or -1 and a message. */
+/* A kind of special section. `entry` reads one of its entries into notes, and returns 0, or -1 and a message. */
 struct special {
 	const char *name;
-	size_t size; /* of an entry, bytes; 0: by the release */
+	size_t size; /* size of an entry in bytes; 0: it depends on the release */
 	int (*entry)(struct table *t, uint64_t at);
 };
 
-/* Sets the message of a malformed entry. Returns -1. */
+/* Sets the message about a malformed entry. Returns -1. */
 static int bad(struct table *t, uint64_t at, const char *what)
 {
 	return error_set(t->e, "section %s, entry at %#llx: %s", t->section->name, (unsigned long long)at, what);
 }
 
-/* The relocation of the field at an offset, or null. */
+/* Returns the relocation of the field at an offset, or null. */
 static const struct elf_reloc *reloc_of(const struct table *t, uint64_t at)
 {
 	size_t k = SEARCH(t->count, i, t->relocs[i].offset < at);
@@ -51,11 +51,12 @@ static const struct elf_reloc *reloc_of(const struct table *t, uint64_t at)
 	return k < t->count && t->relocs[k].offset == at ? &t->relocs[k] : NULL;
 }
 
-/* What a field points to: code of the file; something else, such as data, or code of another file or dropped by the
- * build (COMDAT); nothing, where it has no relocation. */
+/* The place to which a field points: code of the file; something else, such as data, or code that is in another file
+ * or that the build has dropped (COMDAT); nothing if the field has no relocation. */
 enum place { AT_CODE, AT_DATA, AT_NOTHING };
 
-/* Where the field at an offset points: *addr is an address of the code space, up to the end of a section. */
+/* Finds the place to which the field at an offset points. *addr is set to an address of the code space, which may be
+ * the end of a section. */
 static enum place field(struct table *t, uint64_t at, uint64_t *addr)
 {
 	const struct elf_reloc *r = reloc_of(t, at);
@@ -72,7 +73,7 @@ static enum place field(struct table *t, uint64_t at, uint64_t *addr)
 	return AT_CODE;
 }
 
-/* .discard.unreachable: the address behind an instruction (include/linux/compiler.h). */
+/* .discard.unreachable: the address after an instruction (include/linux/compiler.h). */
 static int unreachable_entry(struct table *t, uint64_t at)
 {
 	uint64_t addr;
@@ -96,8 +97,8 @@ static int key_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* __ex_table: struct exception_table_entry (arch/x86/include/asm/extable.h). Of its types only the fixup counts here:
- * handlers change registers that hold no part of a frame. */
+/* __ex_table: struct exception_table_entry (arch/x86/include/asm/extable.h). Whatever its type, only the fixup
+ * matters here, since handlers change registers that hold no part of a frame. */
 static int exception_entry(struct table *t, uint64_t at)
 {
 	uint64_t code, fixup;
@@ -111,8 +112,8 @@ static int exception_entry(struct table *t, uint64_t at)
 /* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
 enum { ALT_REPLACEMENT = 4, ALT_FEATURE = 8 };
 
-/* Control may enter the replacement in place of the code, and goes on after the code. Without a replacement, nops take
- * the place of the code. */
+/* Control may enter the replacement instead of the code, and continues after the code. Without a replacement, nops
+ * take the place of the code. */
 static int alternative_entry(struct table *t, uint64_t at)
 {
 	const uint8_t *lengths = t->section->data + at + t->release->alternative_length;
@@ -168,8 +169,8 @@ static enum hint hint_of(const struct table *t, uint64_t at)
 	return type < t->release->hint_count ? t->release->hints[type] : HINT_UNKNOWN;
 }
 
-/* Sets the register of the CFA, and whether the CFA is in memory, by a register number of the release. False: unknown.
- */
+/* Sets the register of the CFA, and whether the CFA is in memory, from a register number of the release. False if the
+ * number is unknown. */
 static bool hint_register(const struct linux_release *release, unsigned number, struct note_frame *out)
 {
 	static const uint8_t registers[LINUX_ORC_REGISTERS] = {NOTE_NO_REG, LINUX_ORC_NONE, 2, 7, 5, 4, 10, 13, 5, 4, 0};
@@ -191,7 +192,7 @@ static void frame_add(struct notes *n, uint64_t at, const struct note_frame *fra
 	notes_add(n, NOTE_FRAME, at, n->frame_count++);
 }
 
-/* The function symbol that holds an address, or null; *start: its first address. */
+/* Returns the function symbol that contains an address, or null. *start is set to the function's first address. */
 static const struct elf_symbol *function_of(const struct table *t, uint64_t addr, uint64_t *start)
 {
 	const struct code_section *c = space_at(t->space, addr);
@@ -201,7 +202,7 @@ static const struct elf_symbol *function_of(const struct table *t, uint64_t addr
 	return y;
 }
 
-/* Makes t->saves. */
+/* Fills t->saves. */
 static void saves_read(struct table *t)
 {
 	uint64_t size = t->section->sh.sh_size, k, there;
@@ -213,7 +214,7 @@ static void saves_read(struct table *t)
 	t->save_count = words_unique(t->saves, t->save_count);
 }
 
-/* A RESTORE takes the frame of the last SAVE in front of it in its function. Hints are in order of address there. */
+/* A RESTORE takes the frame of the last SAVE that precedes it in its function. Hints are in order of address there. */
 static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
 {
 	uint64_t start;
@@ -231,7 +232,7 @@ static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
 	return 0;
 }
 
-/* Gives the instruction at the hint's address the frame that it describes. */
+/* Gives the instruction at the hint's address the frame that the hint describes. */
 static int hint_entry(struct table *t, uint64_t at)
 {
 	const uint8_t *raw = t->section->data + at;
@@ -265,7 +266,7 @@ static int hint_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* Adds the place of a hint that entry code begins with: of its own kind; or a frame of the CPU's at a global symbol. */
+/* Adds the place of a hint with which entry code begins: an ENTRY hint, or a frame of the CPU at a global symbol. */
 static void entry_read(const struct table *t, const struct elf_reloc *r, struct linux_place *list, long *n)
 {
 	const struct elf_symbol *y = r->symbol < t->f->symbol_count ? &t->f->symbols[r->symbol] : NULL;
@@ -318,8 +319,8 @@ long linux_entries(const struct linux_release *release, const struct elf_file *f
 	return n;
 }
 
-/* .discard.func_stack_frame_non_standard: functions whose frames cannot be told: pointers by C, 4 bytes relative by
- * assembly since 6.12. The latter half of a pointer has no relocation. */
+/* .discard.func_stack_frame_non_standard: functions whose frames cannot be derived. C writes pointers; assembly
+ * writes distances of 4 bytes since 6.12. The upper half of a pointer has no relocation. */
 static int ignore_entry(struct table *t, uint64_t at)
 {
 	const struct code_section *c;
@@ -327,7 +328,7 @@ static int ignore_entry(struct table *t, uint64_t at)
 	uint64_t addr, start;
 
 	if (field(t, at, &addr) != AT_CODE)
-		return 0; /* a function of another file, or dropped */
+		return 0; /* a function of another file, or one that was dropped */
 	y = function_of(t, addr, &start);
 	if (y) {
 		c = space_at(t->space, addr);
@@ -374,7 +375,7 @@ static int table_read(struct table *t, const struct special *kind, uint32_t sect
 	return err;
 }
 
-/* The register of a retpoline's name, __x86_indirect_thunk_REG; or NOTE_NO_REG. */
+/* Returns the register in a retpoline's name, __x86_indirect_thunk_REG, or NOTE_NO_REG. */
 static unsigned thunk_register(const char *name)
 {
 	static const char prefix[] = "__x86_indirect_thunk_";
@@ -387,8 +388,9 @@ static unsigned thunk_register(const char *name)
 	return i;
 }
 
-/* Adds a note for each jump to a retpoline, if it may be a computed goto: only where a file has tables of labels.
- * Others are tail calls, since with retpolines the kernel is built without jump tables. */
+/* Adds a note for each jump to a retpoline that may be a computed goto, which is possible only if the file has tables
+ * of labels. All other such jumps are tail calls, since the kernel is built without jump tables when it uses
+ * retpolines. */
 static int thunks_read(const struct elf_file *f, const struct code_space *space, const char *label_tables,
                        struct notes *out, struct error *e)
 {
@@ -416,8 +418,8 @@ static int thunks_read(const struct elf_file *f, const struct code_space *space,
 	return 0;
 }
 
-/* Adds the calls that fill the return stack buffer or take their own address, and the traps that control continues
- * behind. Releases with annotations name the trap, the others the place behind it. */
+/* Adds the calls that fill the return stack buffer or take their own address, and the traps after which control
+ * continues. Releases with .discard.annotate_insn annotate the trap itself, the others the place after it. */
 static int annotations_read(const struct linux_release *release, const struct elf_file *f,
                             const struct code_space *space, struct notes *out, struct error *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of Linux that are known by name; tools/objtool lists them too. */
+/* Lists functions of Linux that are known by name; tools/objtool lists them too. */
 #include "kernel/linux_kernel.h"
 
 #include <pthread.h>
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists are sorted by strcmp(). */
+/* The lists are sorted by strcmp(). */
 
-/* Global functions declared __noreturn: in all releases, in some. */
+/* Global functions that are declared __noreturn: first in all releases, then in some. */
 static const char *const noreturn[] = {
 	"__module_put_and_kthread_exit",
 	"__stack_chk_fail",
@@ -77,8 +77,8 @@ static const char *const noreturn_7_2[] = {
 	"vpanic",
 };
 
-/* What may be called while access to user memory is enabled: what compilers' instrumentation calls, and copies from and
- * to user memory. */
+/* Functions that may be called while access to user memory is enabled: those of compilers' instrumentation, and
+ * copies from and to user memory. */
 static const char *const access_safe[] = {
 	"__asan_load16_noabort",
 	"__asan_load1_noabort",
@@ -261,7 +261,7 @@ static const char *const access_safe_7_2[] = {
 
 static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
 
-/* A list of names, the releases that have it, and bits by letters and length, which reject most other names. */
+/* A list of names, the releases that have it, and a bit set by letters and length, which rejects most other names. */
 #define BITS 1024u
 struct names {
 	const char *const *list;
@@ -290,7 +290,7 @@ static struct names access_safes[] = {
 	NAMES(access_safe_7_2, R_7_2),
 };
 #define COUNT(lists) (sizeof(lists) / sizeof((lists)[0]))
-static struct names from_file; /* by linux_noreturns_read(); counts instead of all noreturns */
+static struct names from_file; /* set by linux_noreturns_read(); replaces all of `noreturns` */
 static pthread_once_t lists_once = PTHREAD_ONCE_INIT;
 
 static unsigned bit_of(const char *name)
@@ -318,7 +318,7 @@ static void lists_make(void)
 		bits_make(&access_safes[i]);
 }
 
-/* Is a name in a list that one of these releases has? */
+/* True if a name is in a list that one of these releases has. */
 static bool is_listed(const char *name, const struct names *lists, size_t count, unsigned releases)
 {
 	unsigned bit = bit_of(name);
@@ -364,7 +364,7 @@ bool linux_section_noinstr(const struct linux_release *release, const char *name
 
 static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* The name in NORETURN(name) that a line begins with, ended there; or null. */
+/* Returns the name in NORETURN(name) at the start of a line, and ends it there; null if there is none. */
 static char *name_in(char *line)
 {
 	static const char macro[] = "NORETURN(";
@@ -382,7 +382,7 @@ static char *name_in(char *line)
 
 bool linux_noreturns_read(const char *path)
 {
-	static const char *names[512]; /* the whole process' */
+	static const char *names[512]; /* they stay allocated for the whole process */
 	struct names l = {.list = names, .releases = R_ALL};
 	char line[256], *name;
 	FILE *in = fopen(path, "re");

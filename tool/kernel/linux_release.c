@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Releases of Linux whose objects are read: each is what differs from the one before it. */
+/* The releases of Linux whose objects can be read. Each is described by its differences from the one before it. */
 #include "kernel/linux_kernel.h"
 
 #include <ctype.h>
@@ -112,7 +112,7 @@ static void releases_make(void)
 	}
 }
 
-/* The number of a version; 0: it is none. */
+/* Returns the number of a version, or 0 if the text is not one. */
 static unsigned number_of(const char *version)
 {
 	char *end;

@@ -6,12 +6,12 @@
 #include "kernel/kernel.h"
 
 struct kernel_relocs {
-	uint32_t first, next; /* index of the first section that relocates this one; of the next one with the
-	                       * same target */
+	/* Index of the first section that relocates this one; index of the next section that relocates the same one. */
+	uint32_t first, next;
 	bool read;
 	struct elf_reloc *list; /* sorted by offset */
 	size_t count;
-	struct error *broken; /* why they cannot be read; null: they can be read */
+	struct error *broken; /* the reason why they cannot be read; null: they can be read */
 };
 
 void kernel_relocs_open(struct kernel *k);
