@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The ways between functions that paths of --uaccess may take, and what can be reached by them (access_reach.h). What
- * is not certain counts as a way, or as code that matters. */
+/* Finds the ways between functions that paths of --uaccess may take, and what they can reach (access_reach.h). Where
+ * something is uncertain, it counts as a way, or as code that matters. */
 #include "objtool/access_reach.h"
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A unit that is being read: [at, end) of a part. */
+/* A unit while it is read: [at, end) of a part. */
 struct unit {
 	uint32_t number;
 	const struct part *part;
 	uint64_t at, end;
-	uint64_t behind;   /* the end of its last instruction in map.stops, but int3 */
+	uint64_t behind;   /* end of its last instruction in map.stops, not counting int3 */
 	uint64_t furthest; /* the highest target of its own jumps */
-	bool falls;        /* control may go on after that instruction */
+	bool falls;        /* control may continue after that instruction */
 };
 
 static uint32_t unit_at(const struct access_reach *r, uint64_t at)
@@ -58,19 +58,20 @@ static void edge_add(struct access_reach *r, uint32_t from, uint64_t to)
 {
 	if (!is_inside(r->map, to))
 		return;
-	if (!bit_has(r->map->begins, to - r->map->space.first)) /* other instructions than those that have been seen */
+	/* A target inside an instruction leads to other instructions than those that have been seen. */
+	if (!bit_has(r->map->begins, to - r->map->space.first))
 		r->matters[from] = true;
 	mem_reserve(&r->edges, &r->edge_capacity, r->edge_count, sizeof(*r->edges));
 	r->edges[r->edge_count++] = (struct reach_edge){from, to};
 }
 
-/* Is a jump to a target one that paths follow? Not if it counts as a return or tail call. */
+/* True if paths follow a jump to a target. They do not if it counts as a return or as a tail call. */
 static bool is_followed(const struct access_reach *r, uint64_t at, const struct step *s, const struct target *t)
 {
 	size_t k;
 
 	if (t->name)
-		return strstr(t->name, ".cold"); /* perhaps of the function whose paths are followed */
+		return strstr(t->name, ".cold"); /* it may be a part of the function whose paths are followed */
 	return !t->label ||
 	       !((s->flow == FLOW_JUMP && !strcmp(linux_thunk_name(r->map->release, t->label), RETURN_THUNK)) ||
 	         function_at(r->map, at, &k));
@@ -80,7 +81,7 @@ static void jump_read(struct access_reach *r, struct unit *u, uint64_t at, const
 {
 	uint64_t to = (uint64_t)s->imm;
 
-	if (s->len > sizeof(uint32_t)) { /* less: an 8-bit displacement, which has no relocation */
+	if (s->len > sizeof(uint32_t)) { /* a shorter instruction has an 8-bit displacement, which has no relocation */
 		struct target t = target_of(r->map, u->part, at, s);
 
 		to = is_followed(r, at, s, &t) ? t.at : 0;
@@ -114,7 +115,7 @@ static void stop_read(struct access_reach *r, struct unit *u, uint64_t at)
 	u->falls = s.flow != FLOW_JUMP && s.flow != FLOW_JUMP_IND && s.flow != FLOW_RETURN;
 }
 
-/* Is there only padding from an address of a unit up to its end? */
+/* True if only padding lies between an address of a unit and its end. */
 static bool is_padding(const struct access_reach *r, const struct unit *u, uint64_t at)
 {
 	const uint8_t *bytes = u->part->code->bytes + (at - u->part->code->addr);
@@ -126,7 +127,7 @@ static bool is_padding(const struct access_reach *r, const struct unit *u, uint6
 	return true;
 }
 
-/* Reads the instructions of a unit that do more than lead to the next. */
+/* Reads those instructions of a unit that do more than lead to the next one. */
 static void unit_read(struct access_reach *r, struct unit *u)
 {
 	const struct code_map *m = r->map;
@@ -176,7 +177,7 @@ static void notes_read(struct access_reach *r)
 
 		if (x->kind == NOTE_BRANCH || x->kind == NOTE_EDGE || x->kind == NOTE_RESUME)
 			edge_add(r, here, x->to);
-		if (x->kind == NOTE_RESUME) /* of the code in front */
+		if (x->kind == NOTE_RESUME) /* also from the code that precedes the place */
 			edge_add(r, unit_at(r, x->at - 1), x->to);
 		if (x->kind == NOTE_PUSH)
 			r->matters[here] = true;
@@ -185,7 +186,7 @@ static void notes_read(struct access_reach *r)
 		edge_add(r, unit_at(r, n->replacements[i].at), n->replacements[i].from);
 }
 
-/* Marks what is reached from marked units; or backward, what reaches them. */
+/* Marks everything that is reached from marked units or, if `backward`, everything that reaches them. */
 static void marks_spread(const struct access_reach *r, bool *marks, bool backward)
 {
 	bool more = true;

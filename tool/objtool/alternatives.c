@@ -30,7 +30,7 @@ static void mark(struct alternatives *a, uint64_t at, uint64_t end, uint8_t bit)
 		a->marks[at - a->map->space.first] |= bit;
 }
 
-/* Lays out the groups: each replacement's own, or one for all of the same code. */
+/* Lays out the groups: either each replacement has its own, or all replacements of the same code share one. */
 static void groups_make(struct alternatives *a)
 {
 	const struct replacement *list = list_of(a);
@@ -85,10 +85,11 @@ const struct replacement *alternatives_of(const struct alternatives *a, uint64_t
 	return n ? &list[k] : NULL;
 }
 
-/* Before 7.2: the replacement for a feature that is thought to be there always. */
+/* Before 7.2: true for the replacement for a feature that is assumed to exist always. */
 static bool rules_by_feature(const struct replacement *r) { return r->feature == FEATURE_POPCNT; }
 
-/* Since 7.2: code that enables or disables access to user memory, of which the first alternative is for all. */
+/* Since 7.2: true for code that enables or disables access to user memory, whose first alternative is assumed
+ * always. */
 static bool rules_by_access(const struct alternatives *a, const struct replacement *r)
 {
 	const struct code_section *c = r->size ? space_at(&a->map->space, r->from) : NULL;
@@ -156,7 +157,7 @@ bool alternatives_find(const struct alternatives *a, uint64_t addr, struct alter
 		k--;
 	if (!k || list[k - 1].end <= addr)
 		return false;
-	/* The last one; entries without code come first in the list, but last in the file. */
+	/* The last one counts. Entries without code come first in the list, but last in the file. */
 	while (k > 1 && !list[k - 2].size && list[k - 2].at == list[k - 1].at && list[k - 2].end > addr)
 		k--;
 	out->original = list[k - 1].at;

@@ -24,7 +24,7 @@ const struct part *part_at(const struct code_map *m, uint64_t addr)
 	return c ? &m->parts[c - m->space.list] : NULL;
 }
 
-/* The function that holds an address, or null; *k: its index. */
+/* Returns the function that contains an address, or null; *k is set to its index. */
 const struct elf_symbol *function_at(const struct code_map *m, uint64_t addr, size_t *k)
 {
 	const struct code_section *c = space_at(&m->space, addr);
@@ -51,7 +51,7 @@ const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p,
 		bits |= m->fields[at / 64 + 1] << (64 - at % 64);
 	if (!(bits & (((uint64_t)1 << len) - 1)))
 		return NULL;
-	if (p->relocs[k].offset >= off) { /* mostly it is a little after the last one */
+	if (p->relocs[k].offset >= off) { /* mostly it follows soon after the last one found */
 		k = SEARCH(k, n, p->relocs[n].offset < off);
 	} else {
 		for (step = 1; k + step < p->count && p->relocs[k + step].offset < off; step *= 2)
@@ -78,7 +78,7 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 	struct target t = {.at = r ? 0 : (uint64_t)s->imm, .name = y ? y->name : NULL};
 	bool begins;
 
-	if (c) /* the displacement counts from the instruction's end, where the relocation counts from its field */
+	if (c) /* the displacement counts from the end of the instruction, while the relocation counts from its field */
 		t.at = c->addr + y->value + (uint64_t)r->addend + (off + s->len - r->offset);
 	if (!t.at)
 		return t;
@@ -100,8 +100,8 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth);
 
-/* Does a local function end only in others that do not return, by its instructions? What a jump names that is no
- * function's symbol, as assembly's, is thought to return. */
+/* True if a local function ends only in functions that do not return, judging by its instructions. A jump to a symbol
+ * that is not a function, as in assembly, is assumed to return. */
 static bool function_ends_dead(const struct code_map *m, const struct elf_symbol *y, const struct part *p,
                                unsigned depth)
 {
@@ -113,7 +113,8 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 		struct target to;
 
 		if (!step_decode(m->cache, p->code->bytes + (at - p->code->addr), end - at, at, &s) || s.flow == FLOW_RETURN ||
-		    s.flow == FLOW_JUMP_IND) /* as good as a tail call to another file: jump tables are not known yet */
+		    /* An indirect jump is treated like a tail call to another file, since jump tables are not known yet. */
+		    s.flow == FLOW_JUMP_IND)
 			return false;
 		if (s.flow != FLOW_JUMP && s.flow != FLOW_BRANCH)
 			continue;
@@ -124,15 +125,15 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 	return true;
 }
 
-/* Does what is called not return? As objtool has it: by name if it is global, or by its instructions; tail calls are
- * followed DEPTH_MOST times. */
+/* True if the callee does not return. As in objtool, this is decided by the name if the callee is global, otherwise
+ * by its instructions; tail calls are followed up to DEPTH_MOST times. */
 #define DEPTH_MOST 5
 
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth)
 {
 	const struct elf_symbol *y = t->function;
 	uint8_t *ends = y ? &m->ends[2 * t->number + (y->bind != STB_LOCAL)] : NULL;
-	bool counts; /* its name */
+	bool counts; /* the list of names applies to it */
 
 	if (!y)
 		return t->name && m->release->profile.noreturn(&m->release->profile, t->name);
@@ -142,9 +143,9 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile.noreturn(&m->release->profile, y->name))
 		*ends = ENDS_DEAD;
 	if (!*ends && y->bind == STB_WEAK)
-		*ends = ENDS_OTHERWISE; /* it may be another's */
+		*ends = ENDS_OTHERWISE; /* another file's function may replace it */
 	if (!*ends && depth <= DEPTH_MOST) {
-		*ends = ENDS_OTHERWISE; /* where it comes back to itself */
+		*ends = ENDS_OTHERWISE; /* for recursion, where the function reaches itself */
 		*ends = function_ends_dead(m, y, part_at(m, t->at), depth) ? ENDS_DEAD : ENDS_OTHERWISE;
 	}
 	return *ends == ENDS_DEAD;

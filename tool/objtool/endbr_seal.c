@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --ibt: which functions begin with endbr although nothing takes their address, so that the kernel may seal them; and
- * addresses taken of code without endbr, where an indirect jump would fault. Of linked objects: only these say all
- * uses.
+ * Implements --ibt. It finds functions that begin with endbr although nothing takes their address, so that the kernel
+ * may seal them; and it warns of addresses taken of code without endbr, where an indirect jump would fault. It
+ * applies to linked objects, since only these contain all uses.
  */
 #include "arch/x86/opcodes.h"
 #include "objtool/code_map.h"
@@ -20,23 +20,24 @@ struct endbrs {
 	const struct code_map *map;
 	const struct objtool_options *options;
 	struct place_names names;
-	uint64_t *skipped; /* the same: it follows an instruction that does not decode, before the next function */
-	uint64_t *begins;  /* a bit per byte of the space: an instruction begins there */
-	uint64_t *list;    /* addresses of functions with endbr, sorted */
-	bool *used;        /* of these */
+	/* A bit for each byte of the space: it follows an undecodable instruction, before the next function. */
+	uint64_t *skipped;
+	uint64_t *begins; /* a bit for each byte of the space: an instruction begins there */
+	uint64_t *list;   /* addresses of functions with endbr, sorted */
+	bool *used;       /* for each of these: its address is taken */
 	size_t count;
-	struct own_address *own; /* in releases in which they count */
+	struct own_address *own; /* only in releases in which such addresses count */
 	size_t own_count, own_capacity;
-	uint64_t *without; /* sorted: what says of itself that it needs none */
+	uint64_t *without; /* addresses of code that is annotated as needing no endbr, sorted */
 	size_t without_count;
 };
 
-/* An address of the same section that an instruction takes without a relocation. */
+/* An address in the same section that an instruction takes without a relocation. */
 struct own_address {
 	uint64_t at, to;
 };
 
-/* Where an address that code or data holds leads. */
+/* The target of an address that code or data holds. */
 struct taken {
 	const struct code_section *code;
 	uint64_t at; /* address of the code space */
@@ -70,7 +71,7 @@ static bool is_endbr(const struct taken *t)
 	return insn_is_endbr(t->code->bytes + off, t->code->size - off);
 }
 
-/* lea of an address relative to its own. */
+/* Records a lea of an address relative to the instruction. */
 static void own_address_note(struct endbrs *x, const struct code_section *c, uint64_t off, unsigned len)
 {
 	uint64_t at = c->addr + off;
@@ -137,7 +138,7 @@ static const struct elf_symbol *symbol_of(const struct endbrs *x, const struct e
 	return r->symbol < x->map->f->symbol_count ? &x->map->f->symbols[r->symbol] : NULL;
 }
 
-/* The instruction that a relocation with an addend refers to. False: none. */
+/* Finds the instruction to which a relocation with an addend refers. False if there is none. */
 static bool taken_by(const struct endbrs *x, const struct elf_reloc *r, int64_t addend, struct taken *out)
 {
 	const struct elf_symbol *y = symbol_of(x, r);
@@ -178,7 +179,7 @@ static size_t name_length(const struct elf_symbol *y)
 	return cold ? (size_t)(cold - y->name) : strlen(y->name);
 }
 
-/* Are two addresses of the same function; since 6.4, or of its cold part? */
+/* True if two addresses are in the same function or, since 6.4, in its cold part. */
 static bool are_same_function(const struct endbrs *x, uint64_t a, uint64_t b)
 {
 	size_t i, k;
@@ -189,7 +190,7 @@ static bool are_same_function(const struct endbrs *x, uint64_t a, uint64_t b)
 	return name_length(y) == name_length(z) && !memcmp(y->name, z->name, name_length(y));
 }
 
-/* Is it the end of a symbol's code whose start is a target? So are ranges of code given. */
+/* True for the end of a symbol's code whose start is a valid target, since ranges of code are given in this way. */
 static bool ends_symbol(const struct endbrs *x, const struct taken *t)
 {
 	uint64_t off = t->at - t->code->addr;
@@ -202,7 +203,7 @@ static bool ends_symbol(const struct endbrs *x, const struct taken *t)
 	return begins_at(x, start.at) && (is_endbr(&start) || has(x->without, x->without_count, start.at));
 }
 
-/* Prints "PLACE: TEXT: PLACE taken", once for a function since 6.4. */
+/* Prints "PLACE: TEXT: PLACE", since 6.4 only once for a function. */
 static void warn(struct endbrs *x, uint32_t section, uint64_t off, const char *text, const struct taken *t)
 {
 	const struct code_section *c = space_of(&x->map->space, section);
@@ -216,7 +217,7 @@ static void warn(struct endbrs *x, uint32_t section, uint64_t off, const char *t
 	objtool_warn(x->map->f, &x->names, section, off, line);
 }
 
-/* Takes note of a use. False: what is taken has no endbr, and does not say so of itself. */
+/* Records a use. False if the code has no endbr and is not annotated as needing none. */
 static bool use(struct endbrs *x, const struct taken *t)
 {
 	size_t k;
@@ -229,7 +230,7 @@ static bool use(struct endbrs *x, const struct taken *t)
 	return true;
 }
 
-/* Does an instruction take an address, other than to go there? */
+/* True if an instruction takes an address for a purpose other than to jump to it. */
 static bool takes(const struct step *s, const uint8_t *bytes)
 {
 	if (s->flow == FLOW_STOP)
@@ -237,7 +238,7 @@ static bool takes(const struct step *s, const uint8_t *bytes)
 	return s->flow == FLOW_NEXT && (!s->padding || insn_is_endbr(bytes, s->len));
 }
 
-/* The instruction that a byte of code lies in; its offset, or -1. */
+/* Returns the offset of the instruction that contains a byte of code, or -1. */
 static int64_t insn_of(const struct endbrs *x, const struct part *p, uint64_t off, struct step *s)
 {
 	uint64_t at = off;
@@ -251,8 +252,8 @@ static int64_t insn_of(const struct endbrs *x, const struct part *p, uint64_t of
 }
 
 /*
- * A relocation in code that does not decode: what it refers to counts as used, since nobody knows how. The field is
- * relative to the end of its instruction, which may have an immediate of up to 8 bytes after it.
+ * Handles a relocation in undecodable code: its target counts as used, since the kind of use is unknown. The field is
+ * relative to the end of its instruction, which may have an immediate of up to 8 bytes after the field.
  */
 static void unknown_use(struct endbrs *x, const struct elf_reloc *r)
 {
@@ -264,7 +265,8 @@ static void unknown_use(struct endbrs *x, const struct elf_reloc *r)
 			use(x, &t);
 }
 
-/* Warns of an address without endbr that code takes, unless it is one of the same function or of a range of code. */
+/* Warns of an address of code without endbr that code takes, unless the address is in the same function or ends a
+ * range of code. */
 static void taken_by_code(struct endbrs *x, const struct code_section *c, uint64_t off, const struct taken *t)
 {
 	if (use(x, t) || are_same_function(x, t->at, c->addr + off) ||
@@ -312,7 +314,7 @@ static void code_uses(struct endbrs *x, const struct part *p)
 	}
 }
 
-/* Sections that name code without a jump to it in mind. */
+/* True for sections that refer to code without making it a jump target. */
 static bool only_names_code(const struct linux_release *release, const char *name)
 {
 	static const char *const list[] = {
@@ -357,7 +359,8 @@ static int data_uses(struct endbrs *x, uint32_t section, struct error *e)
 	return 0;
 }
 
-/* Entry code by its hints: the CPU goes there as to any other target. -1, and a message: since 7.2 an error. */
+/* Warns of entry code that hints reveal, since the CPU jumps there as to any other target. Returns -1 and a message
+ * in releases in which this is an error (7.2). */
 static int hints_check(struct endbrs *x, struct error *e)
 {
 	const struct notes *n = &x->map->notes;
@@ -382,7 +385,7 @@ static int hints_check(struct endbrs *x, struct error *e)
 	return 0;
 }
 
-/* Lists what is not used. */
+/* Lists the functions that are not used. */
 static int sealed_list(struct endbrs *x, struct branch_list *out, struct error *e)
 {
 	size_t i, k;

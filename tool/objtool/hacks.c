@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes code for --hacks: jumps of static keys that are disabled at boot become nops, and so do calls of profilers in
- * code that must not be instrumented. */
+/* Changes code for --hacks: jumps of static keys that are disabled at boot become nops, and so do calls of profilers
+ * in code that must not be instrumented. */
 #include "objtool/objtool.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The assembler wrote a jump for lack of a way to write a nop of the size that the jump will have: bit 1 of the key's
- * addend (arch/x86/include/asm/jump_label.h). */
+/* The assembler wrote a jump, since it cannot write a nop of the size that the jump will have. Bit 1 of the key's
+ * addend says so (arch/x86/include/asm/jump_label.h). */
 enum { KEY_SIZE = 16, KEY_CODE = 0, KEY_KEY = 8, KEY_BEGINS_AS_NOP = 2 };
 
 /* Instructions that have been replaced. */
@@ -24,7 +24,7 @@ struct patches {
 	struct elf_file *f;
 	struct patch *list;
 	size_t count, capacity;
-	bool *alone; /* per section: seen to share its bytes with no other */
+	bool *alone; /* for each section: it has been found to share its bytes with no other section */
 	struct error *e;
 };
 
@@ -61,11 +61,11 @@ static int patch_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Sets the relocations of list[0..n), patches of one section in order, to R_X86_64_NONE. */
+/* Sets the relocations inside list[0..n), which are patches of one section in order, to R_X86_64_NONE. */
 static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 {
 	uint32_t rel = elf_section_rela(p->f, list->section, 1);
-	size_t k = 0; /* patches that do not begin after the relocation, which are mostly in order */
+	size_t k = 0; /* number of patches that begin at or before the relocation; relocations are mostly in order */
 	uint8_t *data;
 	uint64_t i;
 
@@ -90,7 +90,7 @@ static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 	return 0;
 }
 
-/* Drops the relocations of all replaced instructions. `err`: an earlier failure, which is returned. */
+/* Drops the relocations of all replaced instructions. `err` is an earlier failure, which is returned. */
 static int patches_end(struct patches *p, int err)
 {
 	size_t i, n;
@@ -107,7 +107,7 @@ static int patches_end(struct patches *p, int err)
 	return err;
 }
 
-/* The instruction at an offset of a section of code; its length, or 0 and a message. */
+/* Decodes the instruction at an offset of a section of code. Returns its length, or 0 and a message. */
 static unsigned site_length(const struct elf_file *f, uint32_t section, uint64_t at, struct step *s, struct error *e)
 {
 	const struct elf_section *c = &f->sections[section];
@@ -139,7 +139,8 @@ static int table_hack(struct patches *p, uint32_t table)
 	struct elf_file *f = p->f;
 	struct error *e = p->e;
 	uint32_t rel = elf_section_rela(f, table, 1);
-	uint64_t size = f->sections[table].data ? f->sections[table].sh.sh_size : 0, at; /* SHT_NOBITS: any size */
+	/* A section of SHT_NOBITS may claim any size. */
+	uint64_t size = f->sections[table].data ? f->sections[table].sh.sh_size : 0, at;
 	struct elf_reloc *r = NULL;
 	long n = rel ? elf_relocs(f, rel, &r, e) : 0;
 	int err = n < 0 ? -1 : 0;
@@ -173,7 +174,7 @@ int keys_hack(struct elf_file *f, struct error *e)
 	return patches_end(&p, err);
 }
 
-/* Calls become nops, tail calls what is given. */
+/* Replaces calls by nops, and tail calls by `tail`. */
 static int calls_drop(struct elf_file *f, const struct branch_list *l, const uint8_t *tail, struct error *e)
 {
 	struct patches p;

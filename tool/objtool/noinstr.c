@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads what an object says of code that must not be instrumented (noinstr.h). */
+/* Reads what an object states about code that must not be instrumented (noinstr.h). */
 #include "objtool/noinstr.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -11,7 +11,8 @@
 #define OPS_TABLE "pv_ops"
 enum { SLOT_SIZE = 8 };
 
-/* The tables of functions that pv_ops may hold. In releases with ops_counted their slots follow those of pv_ops. */
+/* The tables of functions that pv_ops may hold. In releases with ops_counted, the slots of the second table follow
+ * those of pv_ops. */
 static const char *const tables[] = {OPS_TABLE, "xen_cpu_ops", "xen_irq_ops", "xen_mmu_ops"};
 static const char *const counted_tables[] = {OPS_TABLE, "pv_ops_lock"};
 
@@ -64,7 +65,8 @@ static const struct elf_symbol *symbol_named(const struct elf_file *f, const cha
 	return NULL;
 }
 
-/* The symbol that a relocation of a pointer names; of a section, one at that place. 0: none. */
+/* Returns the symbol to which a relocation of a pointer refers; if it refers to a section, a symbol at that place; 0
+ * if there is none. */
 static uint32_t function_of(const struct code_map *m, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
@@ -83,7 +85,7 @@ static void op_add(struct noinstr *n, size_t slot, uint32_t symbol)
 {
 	const char *name = n->map->f->symbols[symbol].name;
 
-	/* The kernel writes native code in place of calls of these two. A function counts for its first slot only. */
+	/* The kernel replaces calls of these two by native code. A function counts only for its first slot. */
 	if (!symbol || n->listed[symbol] || slot >= n->slot_count || !strcmp(name, "_paravirt_nop") ||
 	    !strcmp(name, "_paravirt_ident_64"))
 		return;
@@ -107,7 +109,8 @@ static int table_read(struct noinstr *n, const struct elf_symbol *table, size_t 
 	return count < 0 ? -1 : 0;
 }
 
-/* The first slot of a table that code stores to by name; SIZE_MAX: it is none. */
+/* Returns the first slot of a table to which code stores by name, or SIZE_MAX if the name is not that of such a
+ * table. */
 static size_t first_slot(const struct elf_file *f, bool counted, const char *name)
 {
 	size_t first = 0, i;
@@ -124,7 +127,7 @@ static size_t first_slot(const struct elf_file *f, bool counted, const char *nam
 	return SIZE_MAX;
 }
 
-/* Is the field at an offset the address in `mov $imm32, address`, a store of 8 bytes? */
+/* True if the field at an offset is the address in `mov $imm32, address`, a store of 8 bytes. */
 static bool is_store(const struct code_section *c, uint64_t off)
 {
 	if (off < 3 || c->size - off < 8)
@@ -132,7 +135,7 @@ static bool is_store(const struct code_section *c, uint64_t off)
 	return c->bytes[off - 2] == 0xc7 || c->bytes[off - 3] == 0xc7;
 }
 
-/* Adds the functions that the code of start-up stores. */
+/* Adds the functions that start-up code stores. */
 static void stores_read(struct noinstr *n, const struct part *p, bool counted)
 {
 	const struct elf_file *f = n->map->f;
@@ -187,11 +190,11 @@ void called_name(const struct code_map *m, const struct elf_reloc *r, char *out,
 {
 	if (m->release->newer_validation || strcmp(symbol_name(m, r), OPS_TABLE))
 		snprintf(out, size, "{dynamic}");
-	else /* the addend counts from the field: one slot less than is called */
+	else /* the addend counts from the field, which gives one slot less than the one that is called */
 		snprintf(out, size, "pv_ops[%d]", (int)((uint64_t)r->addend / SLOT_SIZE));
 }
 
-/* Are all functions of the slot that an instruction calls through not instrumented? */
+/* True if no function of the slot through which an instruction calls is instrumented. */
 static bool slot_is_clean(struct noinstr *n, const struct elf_reloc *r, uint64_t off, const struct step *s)
 {
 	size_t slot, i;
@@ -204,7 +207,7 @@ static bool slot_is_clean(struct noinstr *n, const struct elf_reloc *r, uint64_t
 	if (n->clean[slot])
 		return true;
 	n->clean[slot] = true;
-	for (i = n->op_count; i-- > 0;) { /* the last one first */
+	for (i = n->op_count; i-- > 0;) { /* from the last one to the first */
 		const struct elf_symbol *y = &n->map->f->symbols[n->ops[i].symbol];
 
 		if (n->ops[i].slot != slot || (y->section && n->sections[y->section]))
@@ -222,7 +225,7 @@ bool noinstr_allows(struct noinstr *n, const char *name, uint32_t section, const
 		return slot_is_clean(n, r, off, s);
 	if (section && n->sections[section])
 		return true;
-	/* What a trampoline leads to is not known; the report of undefined behaviour is let out at any risk. */
+	/* The target of a trampoline is not known. Reports of undefined behaviour are allowed whatever the risk. */
 	return (n->map->release->trampolines_uninstrumented && !strncmp(name, "__SCT__", 7)) ||
 	       !strncmp(name, "__ubsan_handle_", 15);
 }

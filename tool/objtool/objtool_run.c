@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of `etch objtool` for one file. */
+/* Runs the steps of `etch objtool` for one file. */
 #include "objtool/objtool.h"
 #include "arch/x86/fast_decoder.h"
 #include "output/outfile.h"
@@ -16,21 +16,21 @@
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
 
-/* How warnings are printed, and how many there were: of the one object that a process is run for. */
+/* The form in which warnings are printed, and their number. A process handles only one object. */
 static struct {
 	bool errors, section_address;
 	size_t count;
 } warnings_said;
 
-/* What the passes make of an object. */
+/* The results of the passes over an object. */
 struct results {
 	struct branches branches;
 	struct prefixes prefixes;
 	struct new_section sections[SECTIONS_MOST];
-	size_t count; /* of sections */
+	size_t count; /* number of sections */
 };
 
-/* Entry code's symbols are of no type. */
+/* True for symbols of entry code, which have a size but no type. */
 static bool is_sized_label(const struct elf_file *f, const struct elf_symbol *y)
 {
 	(void)f;
@@ -93,7 +93,7 @@ void objtool_say(const struct elf_file *f, const char *format, ...)
 	free(text);
 }
 
-/* A shortcoming of etch's, of which objtool says nothing: it is no error to --werror. */
+/* Reports a limitation of etch, about which objtool prints nothing, so that --werror does not count it as an error. */
 static void rows_lost_say(const struct elf_file *f, long lost)
 {
 	char text[64];
@@ -147,7 +147,7 @@ static void stats_print(const struct branches *b, const struct new_section *s, s
 		printf("%s: %zu bytes\n", s[i].name, (size_t)s[i].size);
 }
 
-/* Is the file made of several, as ld -r makes one? Each leaves its name. */
+/* True if the file is made of several files, as by ld -r, since each leaves its name in it. */
 static bool is_linked(const struct elf_file *f)
 {
 	size_t i, n = 0;
@@ -157,7 +157,8 @@ static bool is_linked(const struct elf_file *f)
 	return n > 1;
 }
 
-/* Passes over a linked object have to be asked for so; up to 6.12 the file may say it. */
+/* Checks that --link is given for passes over a linked object. Up to 6.12 it is also sufficient that the file is
+ * recognizably linked. */
 static int link_check(const struct elf_file *f, const struct objtool_options *o, struct error *e)
 {
 	const char *needs = o->unret ? "--unret" : NULL;
@@ -169,7 +170,7 @@ static int link_check(const struct elf_file *f, const struct objtool_options *o,
 	return error_set(e, "%s requires --link", needs);
 }
 
-/* --noabs: code that runs before it is where it was linked for must not hold addresses. */
+/* --noabs: code that runs before it is at its final address must not hold addresses. */
 static int absolutes_check(const struct elf_file *f, struct error *e)
 {
 	uint32_t i, rel;
@@ -193,7 +194,7 @@ static int absolutes_check(const struct elf_file *f, struct error *e)
 	return 0;
 }
 
-/* Passes that change code come last. */
+/* Runs the passes that change code, which come last. */
 static int code_change(struct elf_file *f, const struct objtool_options *o, const struct results *r, struct error *e)
 {
 	if (o->dry_run || (o->errors && warnings_said.count))
@@ -205,21 +206,21 @@ static int code_change(struct elf_file *f, const struct objtool_options *o, cons
 
 static bool follows_stack(const struct objtool_options *o) { return stack_follows_all(o) || o->noinstr || o->unret; }
 
-/* All passes over an open file, whose bytes may have changed in place then. */
+/* Runs all passes over an open file, whose bytes they may change in place. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct results *r, struct error *e)
 {
 	struct branches *b = &r->branches;
 	struct code_map map;
 	struct notes notes;
-	bool noted; /* they have been read */
+	bool noted; /* the notes have been read */
 	size_t warnings = 0;
 	int err = 0;
 
 	code_map_open(f, o->release, &map);
-	step_caches_keep(true); /* up to the last pass that decodes all */
+	step_caches_keep(true); /* until the last pass that decodes all code */
 	if (o->uaccess)
 		err = uaccess_open(&map, e);
-	/* Branches first, so that warnings come in file order. */
+	/* Branches come first, so that warnings are in file order. */
 	err = err || branch_sites_find(f, o, &map, b, e) ? -1 : 0;
 	if (!err && (map.begins || follows_stack(o) || o->ibt))
 		err = code_map_read(&map, e);
@@ -268,7 +269,7 @@ static int result_write(const struct elf_file *f, const struct objtool_options *
 	return err;
 }
 
-/* May the passes have changed anything? */
+/* True if the passes may have changed anything. */
 static bool is_changed(const struct objtool_options *o, const struct results *r)
 {
 	return r->count || r->prefixes.count || o->jump_label || o->noinstr_hack || o->mcount || o->cfi || o->output;
@@ -286,7 +287,7 @@ static void results_free(struct results *r)
 	}
 }
 
-/* The passes over an object whose bytes are `bytes`, which `f` takes. */
+/* Runs the passes over an object whose bytes are f->bytes. */
 static int object_run(struct elf_file *f, const struct objtool_options *o, const struct file_mark *seen,
                       struct error *e)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unwind rows in the kernel's own form: .orc_unwind_ip and .orc_unwind, one pair a file.
- * The kernel looks a row up by address alone, so where code may be replaced at run time one row has to hold for each
- * byte of either.
+ * Writes unwind rows in the kernel's own form: .orc_unwind_ip and .orc_unwind, one pair per file. The kernel looks a
+ * row up by its address alone, so where code may be replaced at run time, one row has to hold for each byte of all
+ * versions of the code.
  */
 #include "objtool/objtool.h"
 #include "arch/x86/fast_decoder.h"
@@ -20,7 +20,7 @@ struct entry {
 };
 enum { ENTRY_SIZE = 6, TYPE_SHIFT = 8 };
 
-/* Bits of an entry by the kind of its rule. */
+/* The bits of an entry, by the kind of its rule. */
 struct types {
 	uint16_t end, call, regs, regs_partial, signal;
 };
@@ -37,7 +37,7 @@ struct maker {
 	size_t capacity, orc_capacity, lost;
 };
 
-/* The ORC register for the base of a CFA; 0: there is none. */
+/* Returns the ORC register for the base of a CFA, or 0 if there is none. */
 static unsigned base_of(const struct etch_rule *r)
 {
 	static const uint8_t plain[16] = {[0] = ETCH_ORC_AX, [2] = ETCH_ORC_DX,   [4] = ETCH_ORC_SP,  [5] = ETCH_ORC_BP,
@@ -52,7 +52,7 @@ static unsigned base_of(const struct etch_rule *r)
 	return 0;
 }
 
-/* False: the rule has no entry. */
+/* Encodes a rule. False if no entry can express it. */
 static bool entry_pack(const struct linux_release *release, const struct etch_rule *r, struct entry *out)
 {
 	const struct types *types = release->typed_rows ? &types_6_4 : &types_6_1;
@@ -102,14 +102,14 @@ static void entry_add(struct maker *m, uint32_t section, uint64_t at, const stru
 	m->ip->reloc_count = n + 1;
 }
 
-/* False for code that only runs as a copy elsewhere, such as replacements. */
+/* False for code that runs only as a copy elsewhere, such as replacements. */
 static bool has_rows(const struct elf_section *s)
 {
 	return strcmp(s->name, ".altinstr_replacement") && strcmp(s->name, ".altinstr_aux") &&
 	       strncmp(s->name, ".discard.", 9);
 }
 
-/* Adds the rows of one section; *row: the last one that begins at or before it. */
+/* Adds the rows of one section. *row is the index of the last row that begins at or before it. */
 static void section_add(struct maker *m, const struct code_section *c, const struct row_list *rows, size_t *row)
 {
 	static const struct entry none;
@@ -145,9 +145,9 @@ static const struct row *row_at(const struct row_list *l, uint64_t addr)
 	return i ? &l->rows[i - 1] : NULL;
 }
 
-/* The rules of the bytes of one original; `has`: an instruction of some version begins there. */
+/* The rules for the bytes of one original. `has`: an instruction of some version begins there. */
 struct merged {
-	struct etch_rule rule[256]; /* lengths are bytes */
+	struct etch_rule rule[256]; /* lengths of code are stored in a byte */
 	bool has[256];
 };
 
@@ -172,8 +172,8 @@ static void version_add(struct merged *m, const struct row_list *rows, const str
 	}
 }
 
-/* A shorter replacement is padded with nops. Bytes at which no version has an instruction get the rule after the
- * original, if the replacement falls through to it. */
+/* Adds the rule for the nops that pad a shorter replacement. Bytes at which no version has an instruction get the
+ * rule that follows the original, if the replacement falls through to it. */
 static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
                         const struct replacement *x, uint64_t end)
 {
@@ -199,7 +199,7 @@ static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *r
 	return true;
 }
 
-/* A list with room for as many rows as another has, and a few more. */
+/* Makes a list with a capacity for slightly more rows than another list has. */
 static struct row_list rows_like(const struct row_list *l)
 {
 	struct row_list out = {.capacity = l->count + l->count / 16 + 16};
@@ -208,7 +208,7 @@ static struct row_list rows_like(const struct row_list *l)
 	return out;
 }
 
-/* Appends the rows of the bytes from `at` up to `end`. */
+/* Appends the rows for the bytes from `at` up to `end`. */
 static void merged_put(const struct merged *m, struct row_list *out, uint64_t at, uint64_t end)
 {
 	uint64_t i;
@@ -219,8 +219,8 @@ static void merged_put(const struct merged *m, struct row_list *out, uint64_t at
 }
 
 /*
- * Replaces the rows of patchable code by merged ones. Where versions disagree about a byte, a replacement wins, since
- * the original is mostly nops.
+ * Replaces the rows of patchable code by merged ones. Where versions disagree about a byte, a replacement takes
+ * precedence, since the original is mostly nops.
  */
 static void rows_merge(struct row_list *rows, const struct notes *n, const struct code_space *space)
 {
@@ -233,11 +233,11 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 		const struct row *behind;
 
 		memset(&m, 0, sizeof(m));
-		/* Where alternatives are nested, the outer one's original is the longer. */
+		/* Where alternatives are nested, the original of the outer one is longer. */
 		for (k = i + 1; k < n->replacement_count && n->replacements[k].at == at; k++)
 			end = n->replacements[k].end > end ? n->replacements[k].end : end;
 		if (end - at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= at))
-			continue; /* overlaps the one before */
+			continue; /* it overlaps the previous one */
 		version_add(&m, rows, space, &n->replacements[k - 1]);
 		version_add(&m, rows, space, &(struct replacement){at, end, at, end - at, 0});
 		for (v = k - 1; v-- > i;)

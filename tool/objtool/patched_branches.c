@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One linear pass over the code of a kernel object: the branches that the kernel patches, by the names of their
- * targets, and what --retpoline and --sls warn of. */
+/* Makes one linear pass over the code of a kernel object. It finds the branches that the kernel patches, by the names
+ * of their targets, and prints the warnings of --retpoline; those of --sls follow later. */
 #include "objtool/objtool.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
@@ -16,16 +16,16 @@
 /* Facts about the whole file. */
 struct facts {
 	struct place_names names;
-	struct linux_place *safe; /* LINUX_RETPOLINE_SAFE */
+	struct linux_place *safe; /* places with LINUX_RETPOLINE_SAFE */
 	size_t safe_count;
-	struct linux_place *pushes; /* with options.skylake: LINUX_INTRA_FUNCTION_CALL */
+	struct linux_place *pushes; /* with options.skylake: places with LINUX_INTRA_FUNCTION_CALL */
 	size_t push_count;
-	uint8_t *kinds; /* enum symbol_kind, of each symbol */
+	uint8_t *kinds; /* for each symbol: enum symbol_kind */
 };
 
-/* What a branch to a symbol stands for. */
+/* The meaning of a branch to a symbol. */
 enum symbol_kind {
-	SYMBOL_UNKNOWN, /* not looked at yet */
+	SYMBOL_UNKNOWN, /* not examined yet */
 	SYMBOL_OTHER,
 	SYMBOL_RETURNS,
 	SYMBOL_RETPOLINE,
@@ -35,25 +35,25 @@ enum symbol_kind {
 	SYMBOL_EMBEDDED, /* code inside an instruction of other code */
 };
 
-/* The code section of the pass. */
+/* The pass over one section of code. */
 struct pass {
 	const struct elf_file *f;
 	const struct objtool_options *o;
 	struct facts *facts;
 	const struct code_map *map;
 	struct branches *out;
-	const struct part *part; /* the section in the map; null: not there, or map.begins is not filled */
-	uint64_t first;          /* where it begins in the space */
+	const struct part *part; /* the section in the map; null: it is not there, or map.begins is not filled */
+	uint64_t first;          /* where the section begins in the space */
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
-	size_t count, next; /* `next`: the first that is not in front of the instruction */
+	size_t count, next; /* `next`: index of the first relocation that does not precede the instruction */
 	bool replacement, noinstr, init;
-	bool after_trap; /* the instruction in front is ud2 */
+	bool after_trap; /* the previous instruction is ud2 */
 	struct {
 		uint64_t at;
 		bool due, returns;
-	} sls; /* a branch that int3 has to follow */
+	} sls; /* a branch after which an int3 must follow */
 };
 
 static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool call)
@@ -62,7 +62,7 @@ static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, u
 	l->list[l->count++] = (struct branch_site){p->number, at, symbol, !call, call};
 }
 
-/* Jumps before calls: the order of the entries in objtool's sections. */
+/* Puts jumps before calls, which is the order of the entries in objtool's sections. */
 static void calls_last(struct branch_list *l)
 {
 	struct branch_site *calls = mem_alloc(l->count + 1, sizeof(*calls));
@@ -78,7 +78,7 @@ static void calls_last(struct branch_list *l)
 	free(calls);
 }
 
-/* The relocation inside an instruction, or null. */
+/* Returns the relocation inside an instruction, or null. */
 static const struct elf_reloc *next_reloc(struct pass *p, uint64_t at, unsigned len)
 {
 	while (p->next < p->count && p->relocs[p->next].offset < at)
@@ -130,7 +130,7 @@ static bool begins_function(const struct pass *p, uint64_t at)
 	return y && y->value == at;
 }
 
-/* A direct branch with a relocation against a symbol. */
+/* Records a direct branch that has a relocation against a symbol. */
 static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
 {
 	uint8_t *kind = &p->facts->kinds[symbol];
@@ -157,7 +157,8 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 		traced_add(p, at, symbol, call);
 }
 
-/* For --hacks=skylake: a direct call, whose depth the kernel may count. `symbol`: 0: there is no relocation. */
+/* For --hacks=skylake: records a direct call, whose depth the kernel may count. `symbol` is 0 if there is no
+ * relocation. */
 static void direct_note(struct pass *p, uint64_t at, uint32_t symbol)
 {
 	const struct objtool_options *o = p->o;
@@ -172,7 +173,7 @@ static void direct_note(struct pass *p, uint64_t at, uint32_t symbol)
 		site_add(&p->out->direct, p, at, symbol, true);
 }
 
-/* Warns about an indirect branch or return; of --sls when the next instruction is known. */
+/* Warns about an indirect branch or return. For --sls, the next instruction has to be known first. */
 static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 {
 	const struct objtool_options *o = p->o;
@@ -206,7 +207,7 @@ static void sls_settle(struct pass *p, const uint8_t *next)
 	p->sls.due = false;
 }
 
-/* The symbols whose code need not check what it calls. */
+/* Marks the symbols whose code need not check what it calls. */
 static int unchecked_allow(const struct code_map *map, bool *allowed, struct error *e)
 {
 	struct linux_place *list;
@@ -258,7 +259,7 @@ void unstopped_warn(const struct code_map *map, const struct branches *b)
 	place_names_free(&names);
 }
 
-/* Notes an instruction at an offset in map.begins and map.stops. */
+/* Records an instruction at an offset in map.begins and map.stops. */
 static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s, bool last)
 {
 	bit_set(p->map->begins, p->first + at);
@@ -266,7 +267,7 @@ static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_
 		bit_set(p->map->stops, p->first + at);
 }
 
-/* A branch, call or return. */
+/* Handles a branch, call or return. */
 static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s)
 {
 	bool direct = s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL;
@@ -280,7 +281,8 @@ static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const
 		indirect_judge(p, at, s);
 }
 
-/* What objtool of 6.12 and before warns of, and then leaves out. -1, and a message, where it is an error. */
+/* Reports an undecodable instruction: objtool of 6.12 and before warns and skips it. Returns -1 and a message in
+ * releases in which it is an error. */
 static int undecodable_say(struct pass *p, uint64_t at, struct error *e)
 {
 	char where[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds and describes the bytes in front of functions (prefix_symbols.h). */
+/* Finds and describes the bytes before functions (prefix_symbols.h). */
 #include "objtool/prefix_symbols.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -9,9 +9,9 @@
 
 #define PREFIX_NAME "__pfx_"
 #define CHECK_SIZE  5u   /* mov $hash,%eax */
-#define NAME_MOST   512u /* of a symbol, with its zero, that objtool makes */
+#define NAME_MOST   512u /* size of the longest name that objtool makes, with its terminator */
 
-/* Adds the symbol in front of a function. */
+/* Adds the symbol for the bytes before a function. */
 static void prefix_add(struct prefixes *p, const struct code_map *m, const struct objtool_options *o,
                        const struct elf_symbol *y)
 {
@@ -28,7 +28,8 @@ static void prefix_add(struct prefixes *p, const struct code_map *m, const struc
 	                                          .info = ELF64_ST_INFO(y->bind, y->type)};
 }
 
-/* Does an instruction begin at an offset in a section, by those from the last function's start on? */
+/* True if an instruction begins at an offset in a section, in the sequence that starts with the last function before
+ * it. */
 static bool insn_begins(const struct code_map *m, const struct code_section *c, uint64_t at)
 {
 	size_t k = symbol_index_above(&m->functions, c->section, at);
@@ -41,7 +42,7 @@ static bool insn_begins(const struct code_map *m, const struct code_section *c, 
 	return from == at;
 }
 
-/* May an offset lie inside a nop, which is longer than what is seen from there? */
+/* True if an offset may lie inside a longer nop that begins before it. */
 static bool is_spanned(const struct code_section *c, uint64_t at)
 {
 	uint64_t back;
@@ -54,7 +55,7 @@ static bool is_spanned(const struct code_section *c, uint64_t at)
 	return false;
 }
 
-/* Are the bytes in front of a function nops, the first of which begins there? */
+/* True if the bytes before a function are nops, the first of which begins exactly there. */
 static bool has_nops(const struct code_map *m, const struct objtool_options *o, const struct elf_symbol *y)
 {
 	const struct code_section *c = space_of(&m->space, y->section);
@@ -66,15 +67,15 @@ static bool has_nops(const struct code_map *m, const struct objtool_options *o, 
 		return false;
 	there = symbol_index_find(&m->functions, y->section, y->value - o->prefix);
 	if (there && there->value == y->value - o->prefix)
-		return false; /* they are some function's own, or an earlier run has been here */
+		return false; /* they belong to a function, or an earlier run has added the symbol */
 	for (at = y->value - o->prefix; at < y->value; at += s.len)
 		if (!step_decode(NULL, c->bytes + at, y->value - at, c->addr + at, &s) || !s.padding || s.flow != FLOW_NEXT)
 			return false;
 	return !is_spanned(c, y->value - o->prefix) || insn_begins(m, c, y->value - o->prefix);
 }
 
-/* The function at the start of which an entry of __patchable_function_entries says that there is room; of several names
- * the last of the file. Null: none. */
+/* Returns the function before whose start an entry of __patchable_function_entries reserves bytes: of several names
+ * the last one in the file; null if there is none. */
 static const struct elf_symbol *function_named(const struct code_map *m, uint32_t section, uint64_t at)
 {
 	const struct symbol_index *x = &m->functions;
@@ -87,7 +88,7 @@ static const struct elf_symbol *function_named(const struct code_map *m, uint32_
 	return found;
 }
 
-/* Since 7.2: what the compiler says. */
+/* Since 7.2: adds the functions that the compiler lists. */
 static int entries_read(struct prefixes *p, const struct code_map *m, const struct objtool_options *o, uint32_t section,
                         struct error *e)
 {
@@ -185,11 +186,11 @@ void prefixes_add_rows(const struct prefixes *p, const struct code_space *space,
 		size_t k = SEARCH(rows->count, n, rows->rows[n].addr <= start);
 
 		if (!k || rows->rows[k - 1].rule.kind == ETCH_RULE_UNDEF || (out.count && out.rows[out.count - 1].addr >= from))
-			continue; /* no row, or another name of the same function */
+			continue; /* there is no row, or this is another name of the same function */
 		for (; next < rows->count && rows->rows[next].addr < from; next++)
 			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
 		row_put(&out, from, &rows->rows[k - 1].rule);
-		next = k > next ? k : next; /* what was there, and the function's first row, which is the same */
+		next = k > next ? k : next; /* skips the rows that were there, and the function's first row, which is equal */
 	}
 	for (; next < rows->count; next++)
 		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);

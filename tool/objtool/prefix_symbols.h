@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --prefix: the bytes in front of a function, which run at run time once the kernel has written code there. */
+/* For --prefix: the bytes before a function, which run once the kernel has written code there. */
 #ifndef OBJTOOL_PREFIX_SYMBOLS_H
 #define OBJTOOL_PREFIX_SYMBOLS_H
 
@@ -7,12 +7,12 @@
 #include "objtool/objtool.h"
 
 struct prefixes {
-	struct new_symbol *list; /* by section and address of what they are in front of */
+	struct new_symbol *list; /* sorted by the section and address of these bytes */
 	size_t count, capacity;
 };
 
-/* Finds the functions that have such bytes, for a symbol __pfx_NAME each. 0, or -1 and a message: malformed
- * relocations. */
+/* Finds the functions that have such bytes, to make a symbol __pfx_NAME for each. Returns 0, or -1 and a message if
+ * relocations are malformed. */
 int prefixes_find(const struct code_map *map, const struct objtool_options *o, struct prefixes *out, struct error *e);
 void prefixes_free(struct prefixes *p);
 /* Gives these bytes the row of their function's first instruction. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites,
- * .ibt_endbr_seal, .cfi_sites, __mcount_loc. */
+/* Makes the sections that list branches for the kernel to patch: .static_call_sites, .retpoline_sites, .return_sites,
+ * .call_sites, .ibt_endbr_seal, .cfi_sites and __mcount_loc. */
 #include "objtool/objtool.h"
 #include "elf/symbols.h"
 #include "support/memory.h"
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* struct static_call_site: int32 address, int32 key, both relative to themselves; bit 0 of the key: a tail call. */
+/* struct static_call_site: an int32 address and an int32 key, both relative to themselves; bit 0 of the key marks a
+ * tail call. */
 enum { STATIC_CALL_SITE = 8, STATIC_CALL_KEY = 4, STATIC_CALL_TAIL = 1 };
 
 static void section_begin(struct new_section *s, const char *name, uint64_t flags, size_t count, size_t size,
@@ -31,7 +32,7 @@ static void reloc_add(struct new_section *s, uint64_t at, enum new_reloc_to to, 
 		(struct new_reloc){.offset = at, .addend = addend, .type = R_X86_64_PC32, .index = index, .to = to};
 }
 
-/* Addresses of 4 bytes each. */
+/* Makes a section of addresses with 4 bytes each. */
 static void addresses_section(struct new_section *s, const char *name, const struct branch_list *l)
 {
 	size_t i;
@@ -41,7 +42,7 @@ static void addresses_section(struct new_section *s, const char *name, const str
 		reloc_add(s, 4 * i, TO_SECTION, l->list[i].section, (int64_t)l->list[i].at);
 }
 
-/* Addresses of 8 bytes; aligned so since 6.12 at the latest. */
+/* Makes a section of addresses with 8 bytes each, which is aligned to 8 since 6.12 at the latest. */
 static void words_section(struct new_section *s, const char *name, const struct branch_list *l, bool aligned)
 {
 	size_t i;
@@ -89,8 +90,8 @@ static uint32_t key_find(const struct keys *keys, const char *name)
 	return k < keys->count && !strcmp(keys->list[k]->name, name) ? (uint32_t)(keys->list[k] - keys->f->symbols) : 0;
 }
 
-/* The key of a trampoline: __SCK__NAME for __SCT__NAME. A module that must not change the call lacks the key: the entry
- * then names the trampoline, and the kernel finds the key (kernel/static_call_inline.c). */
+/* Returns the key of a trampoline: __SCK__NAME for __SCT__NAME. A module that must not change the call lacks the key;
+ * then the entry names the trampoline, and the kernel finds the key (kernel/static_call_inline.c). */
 static uint32_t key_of(const struct keys *keys, const struct objtool_options *o, uint32_t trampoline, struct error *e)
 {
 	const char *name = keys->f->symbols[trampoline].name;
@@ -130,7 +131,7 @@ static int calls_section(const struct elf_file *f, const struct objtool_options 
 	return key ? 0 : -1;
 }
 
-/* The functions in front of functions, that clang makes for --cfi; before 7.2 in order of address. */
+/* Lists the functions that clang puts before functions for --cfi; before 7.2 in order of address. */
 static void checks_list(const struct elf_file *f, const struct objtool_options *o, struct branch_list *out)
 {
 	struct symbol_index x = {0};
@@ -148,7 +149,7 @@ static void checks_list(const struct elf_file *f, const struct objtool_options *
 	symbol_index_free(&x);
 }
 
-/* Must the section be made? Not if an earlier run has made it. */
+/* True if the section must be made. It must not if an earlier run has made it. */
 static bool is_wanted(const struct elf_file *f, bool asked, const struct branch_list *l, const char *name)
 {
 	if (!asked || !l->count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What instructions make of the frame that --stackval follows (stack_frame.h). */
+/* Applies instructions to the frame that --stackval follows (stack_frame.h). */
 #include "objtool/stack_frame.h"
 #include "support/memory.h"
 
@@ -56,7 +56,7 @@ void stack_frame_hinted(const struct note_frame *hint, bool typed, struct stack_
 		out->cfa.base = hint->reg == RSP ? BASE_RSP_DEREF : BASE_RBP_DEREF;
 }
 
-/* Only the first time that a register is saved counts. */
+/* Records where a register is saved. Only the first time counts. */
 static void save(struct stack_frame *f, int reg, int32_t base, int32_t off)
 {
 	if (STEP_CALLEE_SAVED >> reg & 1 && f->saved[reg].base == BASE_NONE)
@@ -65,7 +65,7 @@ static void save(struct stack_frame *f, int reg, int32_t base, int32_t off)
 
 static void restore(struct stack_frame *f, int reg) { f->saved[reg] = (struct spot){BASE_NONE, 0}; }
 
-/* rsp moves down by some bytes. */
+/* Moves rsp down by some bytes. */
 static void grow(struct stack_frame *f, int64_t bytes)
 {
 	f->size = plus(f->size, bytes);
@@ -73,13 +73,13 @@ static void grow(struct stack_frame *f, int64_t bytes)
 		f->cfa.off = plus(f->cfa.off, bytes);
 }
 
-/* The register that holds the CFA is set to a copy of another. */
+/* Handles a copy of another register into the one that holds the CFA. */
 static void base_copy(struct stack_frame *f, const struct spot *from)
 {
 	if (f->cfa.base == RSP && from->base == BASE_CFA)
 		f->size = f->cfa.off = negative(from->off);
 	else if (f->cfa.base == RSP && is_at(from, BASE_RSP_DEREF, f->cfa.off))
-		f->cfa.base = BASE_RSP_DEREF; /* the top of another stack, where rsp has been left */
+		f->cfa.base = BASE_RSP_DEREF; /* the top of another stack, where rsp was saved */
 	else
 		f->cfa = (struct spot){BASE_NONE, 0};
 }
@@ -101,7 +101,7 @@ static void copy(struct stack_frame *f, int to, int from, bool all)
 	} else if (to == f->cfa.base) {
 		base_copy(f, x);
 	} else if (to == RSP && is_at(x, BASE_RSP_DEREF, f->cfa.off)) {
-		f->size = plus(f->size, 8); /* what has been left there will be popped */
+		f->size = plus(f->size, 8); /* the value that was saved there will be popped */
 	} else if (all && x->base == BASE_CFA) {
 		f->copies[to] = *x;
 	}
@@ -162,7 +162,7 @@ static void push(struct stack_frame *f, unsigned reg, bool pointers)
 static void pop(struct stack_frame *f, int reg)
 {
 	if (reg == RSP && f->cfa.base == BASE_RSP_DEREF) {
-		f->cfa.base = RSP; /* back on the stack that has been left */
+		f->cfa.base = RSP; /* the stack is again the one that was left */
 		return;
 	}
 	if (!f->aligned && reg == f->cfa.base)
@@ -206,7 +206,7 @@ static void store(struct stack_frame *f, int reg, int to, int32_t off)
 	}
 }
 
-/* Does an instruction matter? */
+/* True if an instruction can change the frame. */
 static bool matters(const struct step *s, const struct stack_rules *rules)
 {
 	bool base = s->b == ETCH_REG_RSP || s->b == ETCH_REG_RBP;
@@ -229,7 +229,7 @@ static bool matters(const struct step *s, const struct stack_rules *rules)
 	}
 }
 
-/* The frame of an interrupt: only how far rsp is from it counts. */
+/* Applies an instruction to the frame of an interrupt, of which only the distance from rsp matters. */
 static void interrupted_step(struct stack_frame *f, const struct step *s, const struct stack_rules *rules)
 {
 	int64_t up = 0;
@@ -250,7 +250,7 @@ static void interrupted_step(struct stack_frame *f, const struct step *s, const 
 		f->cfa.off = plus(f->cfa.off, up);
 }
 
-/* Pops into a register, or INSN_NO_REG: into something else. */
+/* Pops into a register, or for INSN_NO_REG into something else. */
 static void pop_any(struct stack_frame *f, unsigned reg)
 {
 	if (reg < 16)
@@ -303,7 +303,7 @@ const char *stack_frame_step(struct stack_frame *f, const struct step *s, const 
 	return NULL;
 }
 
-/* ---- what is asked of a frame ------------------------------------------------------------ */
+/* ---- questions about a frame --------------------------------------------------------------- */
 
 bool stack_frame_modified(const struct stack_frame *f)
 {
@@ -322,7 +322,7 @@ bool stack_frame_has_pointer(const struct stack_frame *f)
 	return f->aligned && f->saved[RBP].base == RBP;
 }
 
-/* The number that stands for a kind in warnings: as hints have it. */
+/* Returns the number that stands for a kind in warnings, which is the one that hints have. */
 static int kind_number(const struct stack_frame *f, bool typed)
 {
 	uint8_t kind = f->kind & (uint8_t)~RULE_SIGNAL;
@@ -360,7 +360,7 @@ bool stack_frames_differ(const struct stack_frame *x, const struct stack_frame *
 	return true;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------- */
+/* ---- numbers of frames ------------------------------------------------------------------- */
 
 static size_t hash_of(const struct stack_frame *f)
 {
@@ -376,7 +376,7 @@ static size_t hash_of(const struct stack_frame *f)
 	return (size_t)h;
 }
 
-/* The slot of a frame, or the empty one where it would be. */
+/* Returns the slot of a frame, or the empty slot where it belongs. */
 static uint32_t *slot_of(const struct stack_frames *x, const struct stack_frame *f)
 {
 	size_t i = hash_of(f) & (x->slot_count - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --stackval and --noinstr: what an instruction does to a path, and what is wrong with it there. */
+/* For --stackval and --noinstr: applies an instruction to a path, and warns of what is wrong with the path there. */
 #include "arch/x86/fast_decoder.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is called. */
+/* The function that is called. */
 struct callee {
 	const char *name; /* null: unknown */
-	uint32_t section; /* 0: another file's, or unknown */
+	uint32_t section; /* 0: it is in another file, or unknown */
 };
 
 static struct callee callee_of(const struct elf_symbol *y)
@@ -18,7 +18,7 @@ static struct callee callee_of(const struct elf_symbol *y)
 	return y ? (struct callee){y->name, y->section} : (struct callee){0};
 }
 
-/* Checks a call or tail call. False: warned. */
+/* Checks a call or tail call. Returns false after a warning. */
 static bool call_check(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                        struct callee callee)
 {
@@ -62,7 +62,7 @@ static bool return_check(struct stack_walk *w, const struct stack_path *p)
 	return !f->scratch || stack_warn(w, p->at, "BP used as a scratch register");
 }
 
-/* Functions whose code lies inside instructions of others, and the one that tracers hook. */
+/* True for functions whose code lies inside instructions of others, and for the one that tracers hook. */
 static bool is_special(const char *name)
 {
 	static const char *const names[] = {"__fentry__", "retbleed_return_thunk", "srso_safe_ret", "srso_alias_safe_ret"};
@@ -81,7 +81,7 @@ static bool pointer_check(struct stack_walk *w, const struct stack_path *p, cons
 	       stack_warn(w, p->at, "call without frame pointer save/setup");
 }
 
-/* The target of a call, with the name of the label where it is no function. */
+/* Returns the target of a call, with the name of its label if it is not a function. */
 static struct target call_target(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s)
 {
 	struct target t = target_of(w->map, part, at, s);
@@ -113,14 +113,14 @@ bool stack_is_retpoline(const struct stack_walk *w, const struct elf_symbol *y)
 	return y && y->bind == STB_GLOBAL && !strncmp(linux_thunk_name(w->map->release, y->name), "__x86_indirect_", 15);
 }
 
-/* Is a call of a profiler replaced by a nop? */
+/* True if a call of a profiler is replaced by a nop. */
 static bool is_dropped(const struct stack_walk *w, const struct part *part, const struct elf_symbol *y)
 {
 	return w->options->noinstr_hack && y && y->bind == STB_GLOBAL && linux_profiler(w->map->release, y->name) &&
 	       linux_section_noinstr(w->map->release, w->map->f->sections[part->code->section].name);
 }
 
-/* Follows a call. False: warned; *continues: the instruction after it may follow. */
+/* Follows a call. Returns false after a warning. *continues: the next instruction may follow. */
 static bool call_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -141,14 +141,15 @@ static bool call_follow(struct stack_walk *w, const struct part *part, const str
 	return true;
 }
 
-/* What an entry of a jump table is to the function whose paths are followed. */
+/* The relation of a jump table's entry to the function whose paths are followed. */
 enum entry {
-	ENTRY_OWN,      /* leads into the function */
-	ENTRY_DANGLING, /* leads to its very end: clang leaves such entries where a case cannot be */
-	ENTRY_NONE,     /* the table has ended */
+	ENTRY_OWN, /* it leads into the function */
+	/* It leads to the very end of the function: clang writes such entries for cases that cannot occur. */
+	ENTRY_DANGLING,
+	ENTRY_NONE, /* the table has ended */
 };
 
-/* Does a part of the function, its cold part perhaps, end at an address? */
+/* True if a part of the function, which may be its cold part, ends at an address. */
 static bool is_own_end(const struct stack_walk *w, uint64_t at)
 {
 	size_t number;
@@ -158,8 +159,8 @@ static bool is_own_end(const struct stack_walk *w, uint64_t at)
 	return c && stack_is_own(w, y) && c->addr + y->value + y->size == at;
 }
 
-/* Entry k of a table, and where it leads. The size of a table is not known but by its relocations, one after the other:
- * it goes on after a dangling entry. */
+/* Classifies entry k of a table, and sets *to to its target. The size of a table is known only from its relocations,
+ * which follow one another, so the table continues after a dangling entry. */
 static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, size_t k, uint64_t *to)
 {
 	size_t number;
@@ -172,7 +173,7 @@ static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, si
 	return *to && is_own_end(w, *to) ? ENTRY_DANGLING : ENTRY_NONE;
 }
 
-/* Follows an indirect jump: by its table, if it has one, else it is a tail call. False: warned. */
+/* Follows an indirect jump: by its table or, if it has none, as a tail call. Returns false after a warning. */
 static bool indirect_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p,
                             const struct step *s)
 {
@@ -191,7 +192,7 @@ static bool indirect_follow(struct stack_walk *w, const struct part *part, const
 	return true;
 }
 
-/* Follows a direct jump. False: warned; *continues: the next instruction may follow. */
+/* Follows a direct jump. Returns false after a warning. *continues: the next instruction may follow. */
 static bool jump_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -203,7 +204,7 @@ static bool jump_follow(struct stack_walk *w, const struct part *part, const str
 	case WAY_RETURN: *continues = false; return return_check(w, p);
 	case WAY_INDIRECT: return s->flow == FLOW_BRANCH || indirect_follow(w, part, p, s);
 	case WAY_AWAY:
-		if (is_dropped(w, part, called)) { /* a return takes its place */
+		if (is_dropped(w, part, called)) { /* a return replaces it */
 			*continues = false;
 			return return_check(w, p);
 		}
@@ -230,7 +231,7 @@ static bool context_follow(struct stack_walk *w, const struct stack_path *p, con
 	return !w->function || *continues || stack_warn(w, p->at, "unsupported instruction in callable function");
 }
 
-/* std and cld. */
+/* Follows std and cld. */
 static bool direction_follow(struct stack_walk *w, struct stack_path *p, const struct step *s)
 {
 	if (s->direction == DIRECTION_DOWN && p->down)
@@ -253,7 +254,7 @@ const struct part *stack_next(const struct stack_walk *w, const struct part *par
 	return part_at(w->map, place.to - 1);
 }
 
-/* Adds the path that falls through an instruction. False: warned. */
+/* Adds the path that falls through an instruction. Returns false after a warning. */
 static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t behind)
 {
 	struct alternative_place place;
@@ -281,7 +282,7 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 	return stack_warn_plainly(w, text);
 }
 
-/* Applies what an instruction does to the frame. False: warned. */
+/* Applies an instruction to the frame. Returns false after a warning. */
 static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_t *bytes, const struct step *s)
 {
 	struct stack_frame f = w->frames.list[p->frame];
@@ -312,7 +313,7 @@ bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_pat
 	if ((s->touches || s->flow != FLOW_NEXT) && !frame_apply(w, p, bytes, s))
 		return false;
 	if (code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at))
-		return next_add(w, part, p, p->at + s->len); /* to itself */
+		return next_add(w, part, p, p->at + s->len); /* it returns to the instruction after itself */
 	if (stack_leaves(bytes, s))
 		return context_follow(w, p, s, &continues) && (!continues || next_add(w, part, p, p->at + s->len));
 	switch (s->flow) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --stackval and --noinstr: follows all paths from the start of each function, and warns where the frame is not built
- * and left by the kernel's rules: a call without a frame pointer, a return or tail call with a frame, paths that meet
- * with different ones; and where code that must not be instrumented calls code that may be. The first warning of a
- * function ends it.
+ * Implements --stackval and --noinstr: follows all paths from the start of each function, and warns where the frame
+ * is not built and removed by the kernel's rules: at a call without a frame pointer, at a return or tail call with a
+ * frame, and where paths with different frames meet; and where code that must not be instrumented calls code that may
+ * be. The first warning of a function ends it.
  *
- * It is no domain of dataflow/solver.h: paths with different frames are a warning instead of a joined state, and the
- * order of the paths decides which warning comes first, as in the kernel's objtool.
+ * This is not a domain of dataflow/solver.h: paths with different frames cause a warning instead of a joined state,
+ * and the order of the paths decides which warning comes first, as in the kernel's objtool.
  */
 #include "objtool/stack_walk.h"
 #include "support/memory.h"
@@ -38,7 +38,7 @@ void stack_paths_reverse(struct stack_walk *w, size_t first)
 	}
 }
 
-/* Returns false. */
+/* Prints a warning about the instruction at an address. Returns false. */
 bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 {
 	const struct code_section *c = space_at(&w->map->space, at), *of = c;
@@ -48,7 +48,7 @@ bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 	w->warnings++;
 	if (w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
 	    alternatives_find(&w->alternatives, at, &place)) {
-		original = place.original; /* what it stands for has been warned of */
+		original = place.original; /* the warning counts for the code that the replacement replaces */
 		of = space_at(&w->map->space, original);
 	}
 	if (warns_first(w->map, of->section, original - of->addr))
@@ -56,7 +56,7 @@ bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 	return false;
 }
 
-/* A warning without a place. Returns false. */
+/* Prints a warning without a place. Returns false. */
 bool stack_warn_plainly(struct stack_walk *w, const char *text)
 {
 	w->warnings++;
@@ -71,7 +71,7 @@ bool stack_has_hint(const struct stack_walk *w, uint64_t at)
 
 /* ---- entering an instruction ------------------------------------------------------------- */
 
-/* Has the path left its function? False: warned, or there is nothing to say. */
+/* Checks that the path has not left its function. Returns false after a warning, or if the path ends without one. */
 static bool function_check(struct stack_walk *w, const struct stack_path *p)
 {
 	const struct elf_symbol *y = w->function ? stack_function_at(w, p->at) : NULL;
@@ -89,7 +89,8 @@ static bool function_check(struct stack_walk *w, const struct stack_path *p)
 	return stack_warn_plainly(w, text);
 }
 
-/* Where a RESTORE takes its frame from: the last SAVE in front of it in its function has an edge to it. */
+/* Returns the address of the SAVE from which a RESTORE takes its frame: the last SAVE that precedes it in its
+ * function has an edge to it. */
 static uint64_t save_of(const struct stack_walk *w, uint64_t at)
 {
 	const struct notes *n = &w->map->notes;
@@ -101,7 +102,8 @@ static uint64_t save_of(const struct stack_walk *w, uint64_t at)
 	return 0;
 }
 
-/* The frame that a hint says. False: the path ends; *ok: without a warning. */
+/* Takes the frame that a hint describes. Returns false if the path ends; *ok is then set if it ends without a
+ * warning. */
 static bool hint_take(struct stack_walk *w, struct stack_path *p, bool *ok)
 {
 	const struct notes *n = &w->map->notes;
@@ -171,13 +173,13 @@ bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const st
 		if (i == count && !note_at(n, x->to, NOTE_RESTORE))
 			stack_path_add(w, p, x->to, true);
 	}
-	/* The last one first; before 6.4 and since 7.2 the first one. */
+	/* The last one is followed first; before 6.4 and since 7.2 the first one. */
 	if (w->options->release->newer_validation && w->options->release->number < LINUX_NUMBER(7, 2))
 		stack_paths_reverse(w, first);
 	return all || alternative_original_runs(&w->alternatives, r, count);
 }
 
-/* Enters an instruction. False: the path ends there; *ok: without a warning. */
+/* Enters an instruction. Returns false if the path ends there; *ok is set if it does so without a warning. */
 static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 {
 	uint32_t *seen = frame_at(w, p->at);
@@ -207,7 +209,7 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 	return true;
 }
 
-/* Visits the instruction that a path begins with, its replacements first. False: warned. */
+/* Visits the instruction with which a path begins, its replacements first. Returns false after a warning. */
 static bool visit(struct stack_walk *w, struct stack_path p)
 {
 	const struct part *part = part_at(w->map, p.at);
@@ -232,7 +234,7 @@ static bool visit(struct stack_walk *w, struct stack_path p)
 	return ok;
 }
 
-/* Follows all paths from an address, unless others have been there. */
+/* Follows all paths from an address unless other paths have been there. */
 static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbol *function, size_t number)
 {
 	struct stack_path p = {.branched = true};
@@ -250,10 +252,10 @@ static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbo
 		;
 }
 
-/* Is a function without a size, so that it is not known which code is its own? */
+/* True for a function without a size, whose code is thus not known. */
 static bool is_unsized(const struct elf_symbol *y) { return y->section && y->type == STT_FUNC && !y->size; }
 
-/* Follows the paths from all functions of a section, from its index in the list on. */
+/* Follows the paths from all functions of a section. */
 static void functions_walk(struct stack_walk *w, uint32_t section)
 {
 	const struct code_map *m = w->map;
@@ -269,7 +271,7 @@ static void functions_walk(struct stack_walk *w, uint32_t section)
 	}
 }
 
-/* Follows the paths from where hints mark the start of entry code in [from, to). */
+/* Follows the paths from the places in [from, to) at which hints mark the start of entry code. */
 static void hints_walk(struct stack_walk *w, uint64_t from, uint64_t to)
 {
 	const struct code_map *m = w->map;
@@ -300,7 +302,7 @@ static void unsized_warn(struct stack_walk *w, uint32_t section)
 		}
 }
 
-/* What starts in entry code that no function holds may be instrumented, as far as objtool looks. */
+/* Follows all code. Like objtool, it lets entry code outside of functions be instrumented. */
 static void all_walk(struct stack_walk *w)
 {
 	const struct code_map *m = w->map;
@@ -313,7 +315,7 @@ static void all_walk(struct stack_walk *w)
 	hints_walk(w, 0, UINT64_MAX);
 }
 
-/* Follows only what must not be instrumented. */
+/* Follows only code that must not be instrumented. */
 static void noinstr_walk(struct stack_walk *w)
 {
 	static const char *const names[] = {".noinstr.text", ".entry.text", ".cpuidle.text"};

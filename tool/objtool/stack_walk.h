@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of the walk of --stackval and --noinstr, and where jumps lead in it. */
+/* The state of the walk for --stackval and --noinstr, and the targets of jumps in it. */
 #ifndef OBJTOOL_STACK_WALK_H
 #define OBJTOOL_STACK_WALK_H
 
@@ -11,15 +11,15 @@
 
 /* A path that is still to be followed. */
 struct stack_path {
-	uint64_t at;    /* address of the code space */
-	uint32_t frame; /* its number */
+	uint64_t at;    /* address in the code space */
+	uint32_t frame; /* number of the frame */
 	bool down;      /* the direction flag is set */
-	bool resumed;   /* the instruction has been entered, its own effect is still to be applied */
-	bool branched;  /* no instruction in front of it leads there */
-	int8_t depth;   /* of regions in which instrumentation is allowed */
+	bool resumed;   /* the instruction has been entered, but its own effect is still to be applied */
+	bool branched;  /* the previous instruction does not lead there */
+	int8_t depth;   /* depth of regions in which instrumentation is allowed */
 };
 
-/* The function found last, and the addresses that are no other's. */
+/* The function that was found last, and the addresses that belong only to it. */
 struct near_function {
 	uint64_t from, to;
 	const struct elf_symbol *function;
@@ -33,65 +33,69 @@ struct stack_walk {
 	struct alternatives alternatives;
 	struct table_jumps tables;
 	struct stack_frames frames;
-	uint32_t *at; /* per byte of the space: the number of the frame in front of the instruction + 1; 0: not visited */
+	uint32_t *at; /* for each byte of the space: the number of the frame before the instruction + 1; 0: not visited */
 	size_t warnings;
 	struct stack_path *paths;
 	size_t path_count, path_capacity;
-	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
-	size_t number;                     /* its index */
-	struct noinstr *noinstr;           /* null: not asked for */
+	const struct elf_symbol *function; /* the function whose paths are followed; null: the code is in no function */
+	size_t number;                     /* index of that function */
+	struct noinstr *noinstr;           /* null: --noinstr was not given */
 	bool uninstrumented;               /* paths began in code that must not be instrumented */
 };
 
-/* Where a direct jump leads. */
+/* The target of a direct jump. */
 enum stack_way {
-	WAY_NOWHERE,  /* to another file, from code of no function */
-	WAY_RETURN,   /* to the return thunk */
-	WAY_INDIRECT, /* to a retpoline */
-	WAY_AWAY,     /* a tail call of a symbol */
-	WAY_INSIDE,   /* to *to */
+	WAY_NOWHERE,  /* in another file, from code outside of functions */
+	WAY_RETURN,   /* the return thunk */
+	WAY_INDIRECT, /* a retpoline */
+	WAY_AWAY,     /* a symbol that is called by a tail call */
+	WAY_INSIDE,   /* the address *to */
 };
-/* *called: the symbol of WAY_AWAY, else null or one that counts for nothing. */
+/* *called is set to the symbol for WAY_AWAY; otherwise it is null or must be ignored. */
 enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
                             uint64_t *to, const struct elf_symbol **called);
 
-/* Is a function the one whose paths are followed, or a cold part of it? */
+/* True if a function is the one whose paths are followed, or a cold part of it. */
 bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y);
-/* The function of an instruction; of a replacement, that of the original. Or null. */
+/* Returns the function of an instruction, or null. For a replacement, it is the function of the original. */
 const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t at);
 
 void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched);
-/* Reverses the paths from an index on: the one added last is followed first, to its end, and the order decides which
+/* Reverses the paths from an index on. The path added last is followed first, to its end, and the order decides which
  * warning comes first. */
 void stack_paths_reverse(struct stack_walk *w, size_t first);
-/* Print a warning, at an address or without a place. Return false. */
+/* Both print a warning, at an address or without a place. They return false. */
 bool stack_warn(struct stack_walk *w, uint64_t at, const char *text);
 bool stack_warn_plainly(struct stack_walk *w, const char *text);
-/* Does a hint say the frame at an address? */
+/* True if a hint gives the frame at an address. */
 bool stack_has_hint(const struct stack_walk *w, uint64_t at);
-/* Is the frame at a byte of code with alternatives the same in all of them? False: warned. */
+/* Checks that the frame at a byte of code with alternatives is the same in all of them. Returns false after a
+ * warning. */
 bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alternative_place *place, uint32_t frame,
                              bool filled);
 
-/* Adds the paths into replacements, to the other side of a static key, to fixups; with `all` also those that
- * LINUX_IGNORE_ALTS excludes. False: the instruction itself never runs. */
+/* Adds the paths into replacements, to the other side of a static key, and to fixups; with `all` also those that
+ * LINUX_IGNORE_ALTS excludes. False if the instruction itself never runs. */
 bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const struct step *s, bool all);
 
-/* stack_leave.c: takes a path over one instruction, and adds the paths from there on. False: warned. */
+/* Defined in stack_leave.c: takes a path over one instruction, and adds the paths that continue from there. Returns
+ * false after a warning. */
 bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s);
-/* Does control not go on after an instruction that is no jump? *called: the name that it calls, or null. */
+/* True if control does not continue after an instruction that is not a jump. *called is set to the name that it
+ * calls, or null. */
 bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
                    const char **called);
-/* Does a direct call or jump lead to a retpoline, or a call that is dropped (--hacks=noinstr)? */
+/* True if a direct call or jump leads to a retpoline. */
 bool stack_is_retpoline(const struct stack_walk *w, const struct elf_symbol *y);
-/* Does an instruction leave for what has been interrupted, or for another mode? */
+/* True if an instruction returns to interrupted code or changes to another mode. */
 bool stack_leaves(const uint8_t *bytes, const struct step *s);
-/* Where control goes on after the instruction that ends at `behind`: the last one of a replacement leads behind the
- * original. The section's end: nowhere; null: not in a section. */
+/* Determines where control continues after the instruction that ends at *behind: the last instruction of a
+ * replacement leads to the end of the original, which *behind is set to. Returns the part of that place, or null if
+ * it is in no section; the place may be the end of a section. */
 const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *behind);
-/* unret.c: prints the warnings of --unret. 0, or -1 and a message: malformed. */
+/* Defined in unret.c: prints the warnings of --unret. Returns 0, or -1 and a message. */
 int unret_check(struct stack_walk *w, struct error *e);
-/* unreached_code.c: warns of code of functions that no path has reached. */
+/* Defined in unreached_code.c: warns of code of functions that no path has reached. */
 void unreached_warn(struct stack_walk *w);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Where jumps lead for --stackval: inside their function, to another, or back to the caller. */
+/* Determines where jumps lead for --stackval: inside their function, to another function, or back to the caller. */
 #include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 
 #include <string.h>
 
-/* The length of a cold part's name without what says so; 0: it is none. */
+/* Returns the length of a cold part's name without its suffix, or 0 if the symbol is not a cold part. */
 static size_t cold_length(const struct elf_symbol *y)
 {
 	const char *cold = strstr(y->name, ".cold");
@@ -13,7 +13,7 @@ static size_t cold_length(const struct elf_symbol *y)
 	return cold ? (size_t)(cold - y->name) : 0;
 }
 
-/* Does any name of the function whose paths are followed begin with these, and end there? */
+/* True if any name of the function whose paths are followed is equal to this one. */
 static bool is_named(const struct stack_walk *w, const char *name, size_t length)
 {
 	const struct symbol_index *x = &w->map->functions;
@@ -37,8 +37,8 @@ bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y)
 	return cold && is_named(w, y->name, cold);
 }
 
-/* Notes a function that holds an address, if it is the last one that begins at or before that: it then holds all up to
- * its end or to the next one. */
+/* Records a function that contains an address, if it is the last one that begins at or before the address: then it
+ * contains everything up to its end or to the next function. */
 static void near_note(const struct stack_walk *w, uint64_t at, const struct elf_symbol *y)
 {
 	const struct symbol_index *x = &w->map->functions;
@@ -70,7 +70,7 @@ const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t 
 
 static bool begins(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
 
-/* Is an address a function's start, or after the endbr there? */
+/* True if an address is a function's start, or follows the endbr there. */
 static bool is_start(const struct stack_walk *w, const struct code_section *c, const struct elf_symbol *y, uint64_t at)
 {
 	uint64_t start = c->addr + y->value;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --uaccess: the kernel enables access to user memory (stac) for a few instructions at a time. Follows all paths from
- * the start of each function and warns where access is enabled at a call or return, or where enabling and disabling do
- * not pair. stac and clac are alternatives of nops: such a replacement is always taken.
+ * Implements --uaccess. The kernel enables access to user memory (stac) for a few instructions at a time. This
+ * follows all paths from the start of each function, and warns where access is enabled at a call or return, or where
+ * enabling and disabling do not pair. stac and clac are alternatives of nops; such a replacement is always taken.
  *
- * It is no domain of dataflow/solver.h: an instruction may be visited with access enabled and with it disabled, and the
- * order of the paths decides which warning comes first, as in the kernel's objtool.
+ * This is not a domain of dataflow/solver.h: an instruction may be visited once with access enabled and once with it
+ * disabled, and the order of the paths decides which warning comes first, as in the kernel's objtool.
  */
 #include "kernel/linux_kernel.h"
 #include "arch/x86/opcodes.h"
@@ -20,21 +20,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a byte of code, a list of bits each. */
+/* The facts about a byte of code, each of which has a list of bits. */
 enum {
 	VISITED_DISABLED, /* a path came here while access was disabled */
-	VISITED_ENABLED,  /* likewise, while it was enabled */
+	VISITED_ENABLED,  /* a path came here while access was enabled */
 	IN_ALTERNATIVE,   /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
-	NOTED,            /* there is a note of it, or it begins what may be replaced */
+	NOTED,            /* there is a note about it, or replaceable code begins there */
 	MARKS,
 };
 
 /* A path that is still to be followed. */
 struct path {
-	uint64_t at;    /* address of the code space */
-	bool enabled;   /* access to user memory */
+	uint64_t at;    /* address in the code space */
+	bool enabled;   /* access to user memory is enabled */
 	bool resumed;   /* the instruction has been visited, but its own effect is still to be applied */
-	uint32_t saved; /* flags that pushf has saved, the last one lowest, after a 1; 0: none */
+	uint32_t saved; /* the flags that pushf has saved, the last one in the lowest bit, below a bit 1; 0: none */
 };
 
 struct access {
@@ -42,10 +42,10 @@ struct access {
 	struct access_reach reach;
 	struct place_names names;
 	uint64_t *marks[MARKS];
-	const struct part *part; /* of the last instruction visited, or null */
+	const struct part *part; /* part of the last instruction that was visited, or null */
 	struct path *paths;
 	size_t path_count, path_capacity;
-	const struct elf_symbol *function; /* whose paths are being followed; null: no function's */
+	const struct elf_symbol *function; /* the function whose paths are followed; null: the code is in no function */
 	size_t warnings;
 	bool safe; /* it may be called while access is enabled */
 };
@@ -65,7 +65,7 @@ static bool is_thunk(const struct access *a, const char *name, const char *prefi
 	return name && name[0] == '_' && !strncmp(linux_thunk_name(a->map->release, name), prefix, strlen(prefix));
 }
 
-/* Does a name denote the function whose paths are followed, or a cold part of it? */
+/* True if a name denotes the function whose paths are followed, or a cold part of it. */
 static bool is_own(const struct access *a, const char *name)
 {
 	size_t n = a->function ? strlen(a->function->name) : 0;
@@ -79,7 +79,7 @@ static void path_add(struct access *a, const struct path *from, uint64_t to)
 	a->paths[a->path_count++] = (struct path){.at = to, .enabled = from->enabled, .saved = from->saved};
 }
 
-/* Returns false: the first warning of a function is the only one. */
+/* Returns false, since only the first warning of a function is printed. */
 static bool warn(struct access *a, uint64_t at, const char *text)
 {
 	const struct code_section *c = space_at(&a->map->space, at);
@@ -90,7 +90,7 @@ static bool warn(struct access *a, uint64_t at, const char *text)
 	return false;
 }
 
-/* Checks a call or tail call; name: null if it is unknown. False: warned. */
+/* Checks a call or tail call; `name` is null if the callee is unknown. Returns false after a warning. */
 static bool call_check(struct access *a, const struct path *p, const char *name)
 {
 	char text[200];
@@ -111,7 +111,7 @@ static bool return_check(struct access *a, const struct path *p)
 	return true;
 }
 
-/* Applies the effect of an instruction to a path. False: warned. */
+/* Applies the effect of an instruction to a path. Returns false after a warning. */
 static bool effect_apply(struct access *a, struct path *p, enum access_effect effect)
 {
 	switch (effect) {
@@ -145,7 +145,7 @@ static bool effect_apply(struct access *a, struct path *p, enum access_effect ef
 	}
 }
 
-/* Does an instruction of [at, at + size) have an effect on access? */
+/* True if an instruction of [at, at + size) has an effect on access. */
 static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 {
 	const struct part *p = size ? part_at(a->map, at) : NULL;
@@ -163,7 +163,7 @@ static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 	return false;
 }
 
-/* Adds the paths into an instruction's replacements, and to fixups. False: the instruction itself never runs. */
+/* Adds the paths into an instruction's replacements and to fixups. False if the instruction itself never runs. */
 static bool successors_add(struct access *a, const struct path *p)
 {
 	const struct notes *n = &a->map->notes;
@@ -183,7 +183,7 @@ static bool successors_add(struct access *a, const struct path *p)
 	return runs && !(groups && code_map_keeps(a->map, p->at));
 }
 
-/* Follows a jump. False: warned. */
+/* Follows a jump. Returns false after a warning. */
 static bool jump_follow(struct access *a, const struct part *part, const struct path *p, const struct step *s)
 {
 	struct target t = target_of(a->map, part, p->at, s);
@@ -194,7 +194,7 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 		return return_check(a, p);
 	if (is_thunk(a, name, "__x86_indirect_thunk_"))
 		return call_check(a, p, NULL);
-	/* Code outside of functions jumps to labels of its own; a function's jump to a symbol is a tail call. */
+	/* Code outside of functions jumps to its own labels; a function's jump to a symbol is a tail call. */
 	if (name && !is_own(a, name) && (t.name || function_at(a->map, p->at, &k)))
 		return call_check(a, p, name);
 	if (t.at)
@@ -202,7 +202,7 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 	return true;
 }
 
-/* Follows a call. False: warned; *continues: it may return. */
+/* Follows a call. Returns false after a warning. *continues: the call may return. */
 static bool call_follow(struct access *a, const struct part *part, struct path *p, const struct step *s,
                         bool *continues)
 {
@@ -223,7 +223,8 @@ static bool call_follow(struct access *a, const struct part *part, struct path *
 	return call_check(a, p, is_thunk(a, t.name, "__x86_indirect_thunk_") ? NULL : t.name);
 }
 
-/* Adds the path that falls through an instruction; the last one of a replacement continues after the original. */
+/* Adds the path that falls through an instruction. The last instruction of a replacement continues after the
+ * original. */
 static void next_add(struct access *a, const struct path *p, uint64_t behind)
 {
 	const struct note *x;
@@ -241,7 +242,7 @@ static void next_add(struct access *a, const struct path *p, uint64_t behind)
 		path_add(a, p, x->to);
 }
 
-/* Takes a path over one instruction, and adds the paths from there on. False: warned. */
+/* Takes a path over one instruction, and adds the paths that continue from there. Returns false after a warning. */
 static bool insn_follow(struct access *a, const struct part *part, struct path *p, const struct step *s)
 {
 	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
@@ -275,8 +276,8 @@ static bool insn_follow(struct access *a, const struct part *part, struct path *
 	return true;
 }
 
-/* Reverses the paths from an index on, so that the first one added is followed first, to its end. objtool does so, and
- * the order decides which warning comes first. */
+/* Reverses the paths from an index on, so that the first one added is followed first, to its end. objtool does the
+ * same, and the order decides which warning comes first. */
 static void paths_reverse(struct access *a, size_t first)
 {
 	size_t end;
@@ -299,7 +300,7 @@ static bool path_step(const struct access *a, const struct part *part, uint64_t 
 	                      s);
 }
 
-/* Takes a path over instructions of which there is nothing to say, as of most: to the next in map.stops. */
+/* Takes a path over the instructions that have no effect, as most have none, to the next one in map.stops. */
 static void plain_follow(const struct access *a, struct path *p)
 {
 	const struct code_map *m = a->map;
@@ -311,12 +312,12 @@ static void plain_follow(const struct access *a, struct path *p)
 		p->at += (uint64_t)__builtin_ctzll(bits);
 		return;
 	}
-	for (at /= 64; !bits;) /* the section's last instruction is one */
+	for (at /= 64; !bits;) /* the last instruction of the section is one of them */
 		bits = m->stops[++at];
 	p->at = m->space.first + 64 * at + (uint64_t)__builtin_ctzll(bits);
 }
 
-/* Visits the instruction that a path begins with, its replacements first. False: warned. */
+/* Visits the instruction with which a path begins, its replacements first. Returns false after a warning. */
 static bool insn_visit(struct access *a, struct path p)
 {
 	const struct part *part = a->part;
@@ -346,7 +347,7 @@ static bool insn_visit(struct access *a, struct path p)
 	return ok;
 }
 
-/* Follows all paths from an address, unless others have been there. */
+/* Follows all paths from an address unless other paths have been there. */
 static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
 {
 	struct path p = {0};
@@ -362,7 +363,8 @@ static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *f
 		;
 }
 
-/* Follows all paths from each function but cold parts, then from where hints mark the start of entry code. */
+/* Follows all paths from each function except cold parts, then from the places at which hints mark the start of entry
+ * code. */
 static void all_walk(struct access *a)
 {
 	size_t i, k;
@@ -379,7 +381,7 @@ static void all_walk(struct access *a)
 			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k));
 }
 
-/* Can there be any warning? Few objects have such code. */
+/* True if any warning is possible, which is the case for few objects. */
 static bool has_work(const struct elf_file *f, const struct linux_release *release, const struct code_space *space)
 {
 	uint64_t at;
@@ -395,7 +397,7 @@ static bool has_work(const struct elf_file *f, const struct linux_release *relea
 	return false;
 }
 
-/* Paths stop at what there is a note of, and at the instruction in front of it. */
+/* Makes paths stop at a place about which there is a note, and at the instruction before it. */
 static void noted_mark(struct access *a, uint64_t at)
 {
 	uint64_t off = at - a->map->space.first, back;
@@ -411,7 +413,7 @@ static void noted_mark(struct access *a, uint64_t at)
 		}
 }
 
-/* They stop where functions begin, too: has a path been there? */
+/* Makes paths stop at the start of each function, too, so that it is known whether a path has been there. */
 static void functions_mark(struct access *a)
 {
 	size_t i;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* --stackval: code of functions that no path has reached. Compilers leave some after calls that do not return. */
+/* For --stackval: warns of code of functions that no path has reached. Compilers leave some after calls that do not
+ * return. */
 #include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
@@ -7,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_AHEAD 5 /* instructions */
+#define LOOK_AHEAD 5 /* number of instructions */
 
 /* The pass over one section. */
 struct unreached {
 	struct stack_walk *walk;
 	const struct part *part;
-	bool after_dead;    /* control does not go on after the instruction in front */
-	const char *called; /* which calls this */
+	bool after_dead;    /* control does not continue after the previous instruction */
+	const char *called; /* the name that the previous instruction calls */
 };
 
 static bool decode(const struct unreached *u, uint64_t at, struct step *s)
@@ -30,7 +31,7 @@ static bool is_sanitizer(const char *name)
 	return name && (!strcmp(name, "__asan_handle_no_return") || !strcmp(name, "__ubsan_handle_builtin_unreachable"));
 }
 
-/* Where a jump inside its function leads; 0: elsewhere. */
+/* Returns the target of a jump inside its function, or 0 if it leads elsewhere. */
 static uint64_t inside(const struct unreached *u, uint64_t at, const struct step *s)
 {
 	uint64_t to = 0;
@@ -43,7 +44,7 @@ static uint64_t inside(const struct unreached *u, uint64_t at, const struct step
 
 static bool is_trap(const struct step *s) { return s->flow == FLOW_STOP && !s->padding; }
 
-/* Is code that ends in a sanitizer's report, or a trap after a call that does not return? */
+/* True for code that ends in a sanitizer's report, and for a trap after a call that does not return. */
 static bool is_expected(const struct unreached *u, uint64_t at, struct step s, uint64_t end)
 {
 	const char *called;
@@ -69,7 +70,7 @@ static bool is_expected(const struct unreached *u, uint64_t at, struct step s, u
 	return false;
 }
 
-/* Is there anything to say of an instruction? */
+/* True if an instruction deserves a warning. */
 static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 {
 	struct stack_walk *w = u->walk;
@@ -80,7 +81,7 @@ static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 	if (w->at[at - w->map->space.first] || (s->padding && !insn_is_endbr(bytes, s->len)))
 		return false;
 	y = function_at(w->map, at, &w->number);
-	if (!y) /* in a linked object it may be what another file's function has taken the place of */
+	if (!y) /* in a linked object, it may be code that another file's function has replaced */
 		return !w->options->linked || code_map_sized(w->map, u->part->code->section, at - u->part->code->addr);
 	if (y->bind == STB_GLOBAL && !strncmp(y->name, "__SCT__", 7))
 		return false;
@@ -89,7 +90,7 @@ static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 	return !note_at(&w->map->notes, start, NOTE_IGNORE) && !is_expected(u, at, *s, start + y->size);
 }
 
-/* False: the first warning is the only one. */
+/* Returns false after a warning in releases that print only the first one. */
 static bool section_check(struct unreached *u)
 {
 	const struct code_section *c = u->part->code;

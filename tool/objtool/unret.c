@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --unret: from where the kernel is entered, no path may come to a return or indirect branch before the CPU's
- * prediction of returns has been reset: a nop with LINUX_RETPOLINE_SAFE says so. Paths go into calls and do not come
- * back.
+ * Implements --unret: from the places at which the kernel is entered, no path may reach a return or indirect branch
+ * before the CPU's prediction of returns has been reset, which a nop with LINUX_RETPOLINE_SAFE marks. Paths go into
+ * calls and do not come back.
  */
 #include "objtool/code_map.h"
 #include "objtool/stack_walk.h"
@@ -16,11 +16,11 @@
 #include <string.h>
 
 struct unret {
-	struct stack_walk *walk; /* its paths are used, its frames are not */
+	struct stack_walk *walk; /* its paths are used, but not its frames */
 	uint64_t *visited;       /* a bit for each byte of the space */
 	struct linux_place *safe;
 	size_t safe_count;
-	bool unresolved; /* a path cannot be followed to its end: objtool gives up then */
+	bool unresolved; /* a path cannot be followed to its end, and objtool gives up */
 };
 
 static bool is_safe_nop(const struct unret *u, const struct part *part, uint64_t at, const struct step *s)
@@ -31,10 +31,10 @@ static bool is_safe_nop(const struct unret *u, const struct part *part, uint64_t
 	       linux_place_in(u->safe, u->safe_count, part->code->section, off);
 }
 
-/* Returns false. */
+/* Prints a warning. Returns false. */
 static bool warn(struct unret *u, uint64_t at, const char *text) { return stack_warn(u->walk, at, text); }
 
-/* Goes to the start of what a direct call or tail call names. False: warned. */
+/* Goes to the start of the function that a direct call or tail call names. Returns false after a warning. */
 static bool call_follow(struct unret *u, const struct stack_path *p, const struct elf_symbol *y, uint64_t to)
 {
 	const struct code_section *c = y && y->section ? space_of(&u->walk->map->space, y->section) : NULL;
@@ -51,7 +51,7 @@ static bool call_follow(struct unret *u, const struct stack_path *p, const struc
 	return true;
 }
 
-/* Follows a direct jump. False: warned; *continues: the next instruction may follow. */
+/* Follows a direct jump. Returns false after a warning. *continues: the next instruction may follow. */
 static bool jump_follow(struct unret *u, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -69,7 +69,7 @@ static bool jump_follow(struct unret *u, const struct part *part, const struct s
 	}
 }
 
-/* Follows a call. False: warned; *continues: the next instruction may follow. */
+/* Follows a call. Returns false after a warning. *continues is set to false, since paths do not come back. */
 static bool call_enter(struct unret *u, const struct part *part, const struct stack_path *p, const struct step *s,
                        bool *continues)
 {
@@ -83,7 +83,7 @@ static bool call_enter(struct unret *u, const struct part *part, const struct st
 	return call_follow(u, p, y && y->type != STT_SECTION && !t.at ? y : NULL, t.at);
 }
 
-/* What leaves for what was interrupted ends a path, by the rules of each release. False: it does. */
+/* Returns false if an instruction that returns to interrupted code ends the path, which depends on the release. */
 static bool leaving_continues(const struct unret *u, uint64_t at, const uint8_t *bytes, const struct step *s)
 {
 	size_t k;
@@ -95,11 +95,11 @@ static bool leaving_continues(const struct unret *u, uint64_t at, const uint8_t 
 	}
 	if (s->op == STEP_SYSCALL)
 		return true;
-	/* An iret of a function goes on behind itself. */
+	/* An iret in a function continues after itself. */
 	return code_leaves(bytes, s->len) == LEAVES_BY_IRET && function_at(u->walk->map, at, &k);
 }
 
-/* Takes a path over one instruction. False: warned. */
+/* Takes a path over one instruction. Returns false after a warning. */
 static bool leave(struct unret *u, const struct part *part, const struct stack_path *p, const struct step *s)
 {
 	struct stack_walk *w = u->walk;
@@ -138,7 +138,7 @@ static bool leave(struct unret *u, const struct part *part, const struct stack_p
 	return true;
 }
 
-/* Visits the instruction that a path begins with, its replacements first. False: warned. */
+/* Visits the instruction with which a path begins, its replacements first. Returns false after a warning. */
 static bool visit(struct unret *u, struct stack_path p)
 {
 	struct stack_walk *w = u->walk;
@@ -166,7 +166,7 @@ static bool visit(struct unret *u, struct stack_path p)
 	return ok;
 }
 
-/* False: objtool gives up. */
+/* Follows all paths from an address. Returns false if objtool gives up. */
 static bool paths_follow(struct unret *u, uint64_t at)
 {
 	struct stack_walk *w = u->walk;
@@ -212,6 +212,6 @@ int unret_check(struct stack_walk *w, struct error *e)
 	free(list);
 	free(u.safe);
 	free(u.visited);
-	/* What later releases warn of and go on. */
+	/* Later releases print a warning and continue. */
 	return u.unresolved && !m->release->newer_validation ? error_set(e, "--unret can follow no path to its end") : 0;
 }
