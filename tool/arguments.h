@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parsers for the arguments of options that several commands share. They print the error message
- * themselves. */
+/* Parses the arguments of options that several commands share. These functions print the error message themselves. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
@@ -9,23 +8,26 @@
 #include "report/listing.h"
 
 struct option;
-/* getopt_long(3), whose messages are printed as text_error() prints them, with the option that was probably meant and
- * the command that has the help. For '?' the caller prints nothing more. Where `shorts` begins with '+', options end at
- * the first argument that is none: what follows is a command to run, whose options are its own. */
+/*
+ * Calls getopt_long(3). Its messages are printed in the form of text_error(), with the option that was probably meant
+ * and the command that has the help, so that the caller prints nothing more for '?'. If `shorts` begins with '+',
+ * options end at the first argument that is not an option: it starts a command to run, with that command's own
+ * options.
+ */
 int argument_option(int argc, char **argv, const char *shorts, const struct option *longs);
-/* Parses a number. Prints "OPTION is a number from LEAST to MOST, not 'TEXT'" and returns false on
- * error. */
+/* Parses a number. Prints "OPTION must be a number from LEAST to MOST, not 'TEXT'" and returns false if it is not
+ * one. */
 bool argument_number(const char *option, const char *text, long least, long most, long *out);
 #define JOBS_MOST 1024
 
-/* The argument of -j. */
+/* Parses the argument of -j. */
 bool argument_jobs(const char *text, int *out);
-/* Index of `text` in `words`, a null-terminated list; or -1 and "OPTION is text, tsv or json, not
- * 'TEXT'". */
+/* Returns the index of `text` in `words`, a null-terminated list; or prints "OPTION must be text, tsv or json, not
+ * 'TEXT'" and returns -1. */
 int argument_word(const char *option, const char *const *words, const char *text);
-/* The argument of --format: text, tsv or json. */
+/* Parses the argument of --format: text, tsv or json. */
 bool argument_format(const char *text, enum format *out);
-/* Number of processors that this process may run on. */
+/* Returns the number of processors on which this process may run. */
 int processors(void);
 
 #endif

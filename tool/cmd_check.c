@@ -28,7 +28,7 @@ struct options {
 	const char **lists, **ignored; /* --files-from; --ignore */
 	size_t list_count, ignored_count;
 	bool quiet, zero, fail_unused, create;
-	int jobs; /* 0: not given */
+	int jobs; /* 0: -j was not given */
 	struct check_options check;
 };
 
@@ -37,7 +37,7 @@ struct run {
 	const struct options *opt;
 	struct inputs inputs;
 	struct known known;
-	struct report *reports; /* by input */
+	struct report *reports; /* indexed by input */
 	struct baseline_record record;
 	struct totals totals;
 	struct check_printer printer;
@@ -162,7 +162,7 @@ static bool baseline_prepare(struct run *r)
 	return true;
 }
 
-/* Counts and prints the reports. False: the output cannot be written; main.c prints the message. */
+/* Counts and prints the reports. Returns false if the output cannot be written; main.c prints the message. */
 static bool reports_print(struct run *r)
 {
 	size_t i;
@@ -308,7 +308,7 @@ static bool compiler_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
-/* Applies one option. -1: continue; else the exit status. */
+/* Applies one option. Returns -1 to continue, or the exit status. */
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {

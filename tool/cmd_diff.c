@@ -23,7 +23,7 @@
 #define ETCH_VERSION "unversioned"
 #endif
 
-#define MOST 20 /* functions listed per kind of change, by default */
+#define MOST 20 /* number of functions that are listed per kind of change by default */
 
 struct options {
 	bool json, notes, quiet;
@@ -32,7 +32,7 @@ struct options {
 	struct check_options check;
 };
 
-/* One side of the comparison: a file, or many files (archive, directory) that are matched by name. */
+/* One side of the comparison: either one file, or many files (of an archive or directory) that are matched by name. */
 struct side {
 	const char *name;
 	struct inputs inputs;
@@ -175,7 +175,7 @@ static int entry_compare(struct run *r, const struct file_pair *x)
 
 /* ---- archives and directories --------------------------------------------------------------- */
 
-/* The key by which files are matched: the member's name, or the path relative to the directory. */
+/* Returns the key by which files are matched: the member's name, or the path relative to the directory. */
 static const char *key_of(const struct side *s, const struct input *in)
 {
 	size_t n = strlen(s->name);
@@ -197,8 +197,8 @@ static int entry_order(const void *a, const void *b)
 	return c ? c : (x->old == NULL) - (y->old == NULL);
 }
 
-/* Lists the inputs of one side. Members of an archive in a directory become errors: their key would need path and
- * member. */
+/* Lists the inputs of one side. Members of an archive in a directory become errors, since their key would need both
+ * path and member. */
 static void side_open(struct side *s, const char *name)
 {
 	size_t i;

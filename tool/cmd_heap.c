@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch heap`: who allocates a program's memory, by the stack of each allocation. Guide:
+/* The command `etch heap`: shows who allocates a program's memory, by the stack of each allocation. Guide:
  * docs/guides/heap.md. */
 #include "arguments.h"
 #include "command.h"
@@ -63,7 +63,7 @@ static void help(void)
 	       "that signal.\n");
 }
 
-/* Applies one option. False: it is wrong, and a message has been printed. */
+/* Applies one option. Returns false, after a message, if it is wrong. */
 static bool option_take(int c, struct options *opt)
 {
 	static const char *const measures[] = {
@@ -91,7 +91,8 @@ static bool option_take(int c, struct options *opt)
 	return true;
 }
 
-/* Parses the options, up to the command. -1: continue, with its first word at optind; else the exit status. */
+/* Parses the options, up to the command. Returns -1 to continue, with the command's first word at optind; otherwise
+ * the exit status. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -160,7 +161,7 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 		if (end->signal)
 			fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
 	}
-	/* Also with --quiet: numbers that lack something do not look whole. */
+	/* This is printed even with --quiet: incomplete numbers must not look complete. */
 	heap_missing(h, stderr);
 	profile_title(opt->heap.command, title);
 	if (!profile_output_write(h->profile, &opt->output, title))
@@ -192,7 +193,7 @@ static int run_and_show(struct options *opt)
 	profile_free(h.profile);
 	free(h.each);
 	if (end.stopped && !fflush(stdout)) {
-		/* End by the same signal, so that a shell ends its loop, too. */
+		/* Ends by the same signal, so that a shell ends its loop, too. */
 		signal(end.stopped, SIG_DFL);
 		raise(end.stopped);
 	}

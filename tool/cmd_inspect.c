@@ -27,11 +27,11 @@ static const char *const names[WHATS + 1] = {"summary", "sites",  "orc",   "sfra
 
 struct options {
 	enum what what;
-	const char *wrong; /* an operand in the place of the view that is neither a view nor a file, or null */
+	const char *wrong; /* an operand instead of the view that is neither a view nor a file, or null */
 	enum format format;
-	const char *at; /* function or address, or null */
+	const char *at; /* a function or an address, or null */
 	bool no_cfi, bytes, intel, all;
-	const char *syntax;  /* as given, or null */
+	const char *syntax;  /* as the user gave it, or null */
 	const char *symbols; /* a System.map, or null */
 	int jobs;
 };
@@ -142,8 +142,8 @@ static bool syntax_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
-/* Is the first operand, which is no view, meant to be one? It is the name of no file, it is a word, and either files
- * follow or it is like a view's name. */
+/* True if the first operand, which is not a view, was meant to be one: no file has its name, it is a word, and either
+ * files follow or it resembles the name of a view. */
 static bool view_is_wrong(int argc, char **argv)
 {
 	return argc && access(argv[0], F_OK) && argv[0][strspn(argv[0], "abcdefghijklmnopqrstuvwxyz-_")] == 0 &&
@@ -160,8 +160,9 @@ static void view_complain(const char *word)
 
 static bool is_missing(const char *path) { return access(path, F_OK) && errno == ENOENT; }
 
-/* Says how a function is given, if one of two operands may be meant as a function: the first of `orc` and the like,
- * which have --at for it, or the last of `code`, where it comes first. True: it was said. */
+/* Explains how to name a function if one of two operands may be meant as a function: the first one of `orc` and
+ * similar views, which take functions by --at, or the last one of `code`, where the function comes first. Returns
+ * true if it printed the message. */
 static bool function_complain(const struct options *opt, int argc, char **argv)
 {
 	bool rows = opt->what == ORC || opt->what == SFRAME || opt->what == CFI;
@@ -181,7 +182,7 @@ static bool function_complain(const struct options *opt, int argc, char **argv)
 	return true;
 }
 
-/* Takes the name of the view, and for `code` then FUNC, off the operands. */
+/* Takes the name of the view, and then FUNC for `code`, off the operands. */
 static void operands_take(struct options *opt, int *argc, char ***argv)
 {
 	int i;
@@ -202,7 +203,7 @@ static void operands_take(struct options *opt, int *argc, char ***argv)
 	}
 }
 
-/* Applies one option. -1: continue; else the exit status. */
+/* Applies one option. Returns -1 to continue, or the exit status. */
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {
@@ -227,7 +228,7 @@ static int option_take(int c, struct options *opt)
 	return -1;
 }
 
-/* Checks that the view has all options that were given. False: a message has been printed. */
+/* Checks that the view has all options that were given. Returns false after a message. */
 static bool options_fit(const struct options *opt)
 {
 	const char *odd = NULL, *views = "orc and inspect code";
@@ -266,14 +267,14 @@ static int show_one(const struct options *opt, const char *path)
 
 /* ---- several files ------------------------------------------------------------------- */
 
-/* Each file is shown by a worker process, so that a crash on one costs no other file its output. */
+/* Each file is shown by a worker process, so that a crash on one file does not cost the output of another. */
 struct several {
 	const struct options *opt;
 	char **paths;
 	int status;
 };
 
-/* First byte of a worker's answer: the rest is output, or an error message. */
+/* The first byte of a worker's answer says whether the rest is output or an error message. */
 enum { ANSWER_SHOWN = 's', ANSWER_ERROR = 'e' };
 
 static char *answer_error(const char *text, size_t *size)
@@ -313,7 +314,7 @@ static void file_work(void *ctx, size_t i, char **answer, size_t *size)
 		return;
 	}
 	json_array_leave();
-	stdout = to; /* the descriptor 1 stays: isatty() of it decides about colours */
+	stdout = to; /* file descriptor 1 stays as it is, since isatty() decides by it about colours */
 	shown = !show(s->opt, s->paths[i], &e);
 	stdout = out;
 	*answer = shown ? answer_read(to, size) : answer_error(e.text, size);
@@ -355,7 +356,7 @@ static int show_several(const struct options *opt, int count, char **paths)
 	return s.status;
 }
 
-/* Shows all files. A command prints one JSON document: an object for one file, an array of them for several. */
+/* Shows all files. A command prints one JSON document: an object for one file, or an array of objects for several. */
 static int show_all(const struct options *opt, int count, char **paths)
 {
 	return count > 1 ? show_several(opt, count, paths) : show_one(opt, *paths);

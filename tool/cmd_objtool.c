@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch objtool`: in the place of the kernel's objtool, with its command line. Guide:
- * docs/guides/kernel.md.
- */
+/* The command `etch objtool`: replaces the kernel's objtool, with the same command line. Guide:
+ * docs/guides/kernel.md. */
 #include "arguments.h"
 #include "command.h"
 #include "objtool/objtool.h"
@@ -16,7 +15,7 @@
 #include <unistd.h>
 
 /* objtool's passes and options that etch lacks. Each is an error unless --fallback takes the command line or --skip
- * drops it by name. `action`: it is a pass, not an option of one. */
+ * drops it by name. `action`: it is a pass rather than an option of one. */
 static const struct unsupported {
 	char option;
 	const char *name;
@@ -27,7 +26,7 @@ static const struct unsupported {
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
-/* The releases whose objtool is the first to have an option. */
+/* For each option, the first release whose objtool has it. */
 static const struct {
 	char option;
 	unsigned since;
@@ -37,7 +36,7 @@ static const struct {
 	{'E', LINUX_NUMBER(7, 2)},  {'Z', LINUX_NUMBER(7, 2)},  {'J', LINUX_NUMBER(7, 2)},
 };
 
-/* Words of a command line. */
+/* The words of a command line. */
 struct words {
 	char **list;
 	int count;
@@ -49,7 +48,7 @@ struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
 	bool acts, no_uaccess, no_stackval, no_skylake, no_prefix, no_noinstr, no_unret, no_cfi, no_fineibt;
-	bool quiet; /* what is wrong with it is for the real objtool to say */
+	bool quiet; /* prints no messages: the real objtool reports what is wrong */
 };
 
 static void help(void)
@@ -116,7 +115,7 @@ static void help(void)
 	       "read or written, or the command line is wrong.\n");
 }
 
-/* Is a word in a comma-separated list? */
+/* True if a word is in a comma-separated list. */
 static bool list_has(const char *list, const char *word)
 {
 	size_t n = strlen(word);
@@ -158,7 +157,7 @@ static bool skip_take(struct command_line *c, const char *list)
 	return any;
 }
 
-/* False: no such option. */
+/* False if there is no such option. */
 static bool unsupported_take(struct command_line *c, int option)
 {
 	size_t i;
@@ -169,10 +168,10 @@ static bool unsupported_take(struct command_line *c, int option)
 			c->acts |= unsupported[i].action;
 			return true;
 		}
-	return false; /* argument_option() has said so */
+	return false; /* argument_option() has printed the message */
 }
 
-/* Without a list, all that the release's objtool has. */
+/* Takes the argument of --hacks. Without a list, it selects all hacks that the release's objtool has. */
 static bool hacks_take(struct command_line *c, const char *list)
 {
 	bool has_skylake = c->make.release->number >= LINUX_NUMBER(6, 12);
@@ -203,7 +202,7 @@ static bool prefix_take(struct command_line *c, const char *text)
 {
 	long n;
 
-	if (c->quiet) /* objtool's own words */
+	if (c->quiet) /* the real objtool prints its own message */
 		n = strtol(text, NULL, 10);
 	else if (!argument_number("--prefix", text, 0, OBJTOOL_PREFIX_MOST, &n))
 		return false;
@@ -211,7 +210,7 @@ static bool prefix_take(struct command_line *c, const char *text)
 	return n >= 0 && n <= OBJTOOL_PREFIX_MOST;
 }
 
-/* False, and a message: the release's objtool has no such option. */
+/* Returns false, after a message, if the release's objtool has no such option. */
 static bool option_exists(const struct command_line *c, int option, const char *name)
 {
 	size_t i;
@@ -241,7 +240,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'P': return prefix_take(c, arg);
 	case 'G': c->acts = o->noabs = true; return true;
 	case 'W': return o->errors = true;
-	case 'I': return true; /* the width of --disas */
+	case 'I': return true; /* the width of --disas, which etch lacks */
 	case 'A': return o->section_address = true;
 	case 'r': c->acts = o->retpoline = true; return true;
 	case 'l': c->acts = o->sls = true; return true;
@@ -263,13 +262,13 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'Y': o->dry_run = true; return true;
 	case 'S': o->stats = true; return true;
 	case 'q': text_quiet_set(); return true;
-	case 'F': return true; /* fallback_find() */
+	case 'F': return true; /* fallback_find() has taken it */
 	case 'X': return skip_take(c, arg);
 	default: return unsupported_take(c, option);
 	}
 }
 
-/* 1: go on; 0: help was printed; -1: wrong. */
+/* Returns 1 to continue, 0 after the help was printed, and -1 after an error. */
 static int options_read(struct command_line *c, int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -296,7 +295,7 @@ static int options_read(struct command_line *c, int argc, char **argv)
 	const char *name = "";
 	int o;
 
-	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, starts afresh */
+	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, is parsed from its start */
 	opterr = !c->quiet;
 	for (;;) {
 		if (c->make.release->number < LINUX_NUMBER(7, 2))
@@ -317,9 +316,8 @@ static int options_read(struct command_line *c, int argc, char **argv)
 
 #define ENVIRONMENT_MOST 16
 
-/* The words of the environment variable OBJTOOL_ARGS, separated by spaces, behind a name; they live as long as the
- * process.
- */
+/* Lists the words of the environment variable OBJTOOL_ARGS, which spaces separate, after the variable's name. They
+ * live as long as the process. */
 static bool environment_words(struct words *out)
 {
 	static char *words[ENVIRONMENT_MOST + 1];
@@ -338,8 +336,8 @@ static bool environment_words(struct words *out)
 
 /* ---- the real objtool -------------------------------------------------------------------- */
 
-/* The value of an option of etch's own at a word, --NAME=VALUE or --NAME VALUE; null: it is another word. *more: the
- * next word is part of it. */
+/* Returns the value of an option that only etch has, if word i is --NAME=VALUE or --NAME, followed by VALUE; null if
+ * it is another word. *more is set if the next word is part of the option. */
 static const char *own_value(const struct words *w, int i, const char *name, int *more)
 {
 	size_t n = strlen(name);
@@ -353,7 +351,7 @@ static const char *own_value(const struct words *w, int i, const char *name, int
 	return *more ? w->list[i + 1] : NULL;
 }
 
-/* The last --fallback; null: there is none. */
+/* Returns the value of the last --fallback, or null if there is none. */
 static const char *fallback_find(const struct words *w)
 {
 	const char *found = NULL, *value;
@@ -365,7 +363,7 @@ static const char *fallback_find(const struct words *w)
 	return found;
 }
 
-/* Adds the words that are objtool's. */
+/* Adds the words that are the real objtool's. */
 static void objtool_words(const struct words *w, char **argv, int *argc)
 {
 	int i, more;
@@ -378,7 +376,7 @@ static void objtool_words(const struct words *w, char **argv, int *argc)
 	argv[*argc] = NULL;
 }
 
-/* Runs the real objtool in this process' place, with the whole command line. Returns an exit status if it cannot be
+/* Replaces this process by the real objtool, with the whole command line. Returns an exit status if it cannot be
  * run. */
 static int fallback_run(const char *program, const struct words *environment, const struct words *line)
 {
@@ -392,7 +390,7 @@ static int fallback_run(const char *program, const struct words *environment, co
 	argv[0] = (char *)program;
 	objtool_words(environment, argv, &argc);
 	objtool_words(line, argv, &argc);
-	unsetenv("OBJTOOL_ARGS"); /* its options are among the words, without etch's own */
+	unsetenv("OBJTOOL_ARGS"); /* its options are now among the words, without those that only etch has */
 	fflush(stdout);
 	execvp(program, argv);
 	text_error(program, "cannot be run: %s", strerror(errno));
@@ -400,7 +398,7 @@ static int fallback_run(const char *program, const struct words *environment, co
 	return EXIT_UNUSABLE;
 }
 
-/* The first option that is neither implemented nor skipped; null: there is none. */
+/* Returns the name of the first option that is neither implemented nor skipped, or null if there is none. */
 static const char *unsupported_find(const struct command_line *c)
 {
 	const char *verbose = getenv("OBJTOOL_VERBOSE");
@@ -416,8 +414,8 @@ static const char *unsupported_find(const struct command_line *c)
 	return NULL;
 }
 
-/* The release by KERNELVERSION, which the kernel's build sets; or null and a message. Nothing in an object says it.
- * *known: as of linux_release_find(). */
+/* Finds the release by KERNELVERSION, which the kernel's build sets, since nothing in an object states it. Returns
+ * null after a message. *known is that of linux_release_find(). */
 static const struct linux_release *release_find(bool quiet, int *known)
 {
 	const char *version = getenv("KERNELVERSION");
@@ -435,7 +433,7 @@ static const struct linux_release *release_find(bool quiet, int *known)
 	return r;
 }
 
-/* Takes the names of functions that do not return from the kernel's source, if the build says where that is. */
+/* Takes the names of functions that do not return from the kernel's source, if the build states where that is. */
 static void noreturns_find(void)
 {
 	const char *tree = getenv("srctree");
@@ -445,7 +443,7 @@ static void noreturns_find(void)
 		linux_noreturns_read(path);
 }
 
-/* Is the command line complete? False, and a message: it is not. */
+/* Checks that the command line is complete. Returns false after a message. */
 static bool line_check(const struct command_line *c, int words)
 {
 	const char *lacks = unsupported_find(c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch profile`: where a program's time goes, by samples of its stacks. Guide: docs/guides/profile.md. */
+/* The command `etch profile`: shows where a program's time goes, by samples of its stacks. Guide:
+ * docs/guides/profile.md. */
 #include "arguments.h"
 #include "command.h"
 #include "profile/compare.h"
@@ -26,11 +27,11 @@ struct options {
 	bool quiet;
 	long rows;
 	double duration;
-	/* Profiles in files instead of a command: to compare, or to add up. */
+	/* Instead of a command there are profiles in files, to compare or to add up. */
 	enum { FILES_NONE, FILES_DIFF, FILES_MERGE } files;
-	char **olds, **news; /* the files; of --merge the first list only */
+	char **olds, **news; /* the files; --merge uses only the first list */
 	size_t old_count, new_count;
-	int unit; /* enum profile_unit, of their numbers */
+	int unit; /* enum profile_unit of their numbers */
 };
 
 static void help(void)
@@ -100,10 +101,10 @@ static bool seconds_take(const char *text, double *out)
 	return false;
 }
 
-/* The words of --unit, by enum profile_unit. */
+/* The words of --unit, indexed by enum profile_unit. */
 static const char *const file_units[] = {[UNIT_TIME] = "samples", [UNIT_WAIT] = "us", [UNIT_BYTES] = "bytes", NULL};
 
-/* Applies one option. False: it is wrong, and a message has been printed. */
+/* Applies one option. Returns false, after a message, if it is wrong. */
 static bool option_take(int c, struct options *opt)
 {
 	long n = 0;
@@ -149,7 +150,8 @@ static bool option_take(int c, struct options *opt)
 	return true;
 }
 
-/* Parses the options, up to the command. -1: continue, with its first word at optind; else the exit status. */
+/* Parses the options, up to the command. Returns -1 to continue, with the command's first word at optind; otherwise
+ * the exit status. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -186,7 +188,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	return -1;
 }
 
-/* What is sampled: a command or a process. */
+/* Checks what is sampled, a command or a process. Returns false after a message. */
 static bool subject_check(struct options *opt, char **command)
 {
 	struct error e;
@@ -258,7 +260,7 @@ static int run_and_show(struct options *opt)
 	}
 	profile_free(p);
 	if (end.stopped && !fflush(stdout)) {
-		/* End by the same signal, so that a shell ends its loop, too. */
+		/* Ends by the same signal, so that a shell ends its loop, too. */
 		signal(end.stopped, SIG_DFL);
 		raise(end.stopped);
 	}
@@ -267,7 +269,7 @@ static int run_and_show(struct options *opt)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* The files: of both sides if there is a "--" between them. */
+/* Takes the files: those of both sides if there is a "--" between them. */
 static void files_take(struct options *opt, char **files)
 {
 	opt->olds = files;
@@ -278,7 +280,7 @@ static void files_take(struct options *opt, char **files)
 		opt->new_count++;
 }
 
-/* Are there enough files, and is the format one that can be written? */
+/* Checks that there are enough files, and that their format can be written. Returns false after a message. */
 static bool files_check(struct options *opt)
 {
 	if (opt->files == FILES_DIFF && !opt->new_count && opt->old_count == 2) {
@@ -331,7 +333,7 @@ static bool files_read(struct profile *p, const struct options *opt)
 	return good;
 }
 
-/* What pprof's samples have: a number of the unit, of which no time is known. */
+/* Sets the types of pprof's samples: only one number in the unit, since its time is not known. */
 static bool types_set(struct profile *p)
 {
 	static const struct profile_type types[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch rewrite`. Whether a file takes the object step or the link step depends on its type. */
+/* The command `etch rewrite`. The type of a file decides whether it takes the object step or the link step. */
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
@@ -155,7 +155,7 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 	return false;
 }
 
-/* Checks for options that exclude each other. False: a message has been printed. */
+/* Checks for options that exclude each other. Returns false after a message. */
 static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
 {
 	if (opt->output && files > 1)
@@ -190,7 +190,7 @@ struct command_line {
 	struct rewrite_command opt;
 	size_t init_capacity;
 	bool only, orc_encoding, yes;
-	bool forward; /* an option about the output was given: excludes --undo */
+	bool forward; /* an option about the output was given, which excludes --undo */
 };
 
 /* Parses the options. Returns the index of the first operand, 0 for --help, or -1 after a message. */
@@ -267,10 +267,10 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 	return good ? optind : -1;
 }
 
-/* Are the files of the operands replaced? */
+/* True if the files that the operands name are replaced. */
 static bool is_in_place(const struct rewrite_command *o) { return !o->output && !o->sidecar && !o->debug; }
 
-/* Refuses the directories of a system without --yes, before anything in them is opened. */
+/* Refuses the directories of the system without --yes, before anything in them is opened. */
 static bool directories_agree(const struct command_line *l, int count, char **operands)
 {
 	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->yes; i++)
@@ -281,7 +281,7 @@ static bool directories_agree(const struct command_line *l, int count, char **op
 	return true;
 }
 
-/* On a terminal: how many files directories stand for, before the first is written. */
+/* On a terminal: prints the number of files in the directories before the first one is written. */
 static void files_announce(const struct command_line *l, int count, char **operands, const struct inputs *files)
 {
 	bool any = false;
@@ -300,7 +300,7 @@ static void files_announce(const struct command_line *l, int count, char **opera
 		           l->opt.no_undo ? "with --no-undo nothing takes it back" : "etch rewrite --undo takes it back");
 }
 
-/* Lists the files of the operands, each once, whatever its names. False: a message has been printed. */
+/* Lists the files of the operands, each once, however many names it has. Returns false after a message. */
 static bool files_find(int count, char **operands, const char *output, struct inputs *out)
 {
 	int i;
@@ -334,7 +334,7 @@ static int command_run(int argc, char **argv, struct command_line *l)
 		l->opt.make.imv = l->opt.make.pv = l->opt.make.ex = false;
 	if (files_find(argc - first, argv + first, l->opt.output, &files)) {
 		files_announce(l, argc - first, argv + first, &files);
-		/* Files run in parallel as make's jobserver allows; a single file has threads if it is large. */
+		/* Files run in parallel as far as make's jobserver allows; a single file has threads if it is large. */
 		if (!l->opt.jobs)
 			l->opt.jobs = files.count == 1 ? workers_threads(input_size(files.list)) : workers_jobs();
 		status = rewrite_files(&files, &l->opt);

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RUNS     5 /* the fewest that can distinguish a difference from noise */
+#define RUNS     5 /* the smallest number that can distinguish a difference from noise */
 #define RUNS_MAX 1000000
 
 struct options {
@@ -74,8 +74,8 @@ static void help(void)
 	       "could not be run, or the table not be written. After ^C, etch ends by that signal.\n");
 }
 
-/* The CPU for --pin: `wanted`, or the last one allowed, since interrupts often go to the first. -1: none; a message has
- * been printed. */
+/* Returns the CPU for --pin: `wanted`, or the last one that is allowed, since interrupts often go to the first one.
+ * Returns -1 after a message. */
 static int cpu_choose(const char *wanted)
 {
 	cpu_set_t cpus;
@@ -108,7 +108,7 @@ static bool work_take(struct work_sizes *w)
 	return false;
 }
 
-/* Applies one option. False: it is wrong, and a message has been printed. */
+/* Applies one option. Returns false, after a message, if it is wrong. */
 static bool option_take(int c, struct options *opt, const char **cpu)
 {
 	long n = 0;
@@ -149,7 +149,8 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 	return true;
 }
 
-/* Parses the options, up to the first command. -1: continue, with its first word at optind; else the exit status. */
+/* Parses the options, up to the first command. Returns -1 to continue, with the command's first word at optind;
+ * otherwise the exit status. */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -185,7 +186,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	return opt->pin && opt->m.run.cpu < 0 ? EXIT_UNUSABLE : -1;
 }
 
-/* Splits the arguments after the options into one or two commands. */
+/* Splits the arguments after the options into one or two commands. Returns false after a message. */
 static bool commands_take(struct options *opt, int argc, char **argv)
 {
 	const char *between = opt->separator ? opt->separator : "--";
@@ -227,7 +228,7 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 	return true;
 }
 
-/* The descriptor for the commands' standard output; -1: etch's own standard output. */
+/* Returns the descriptor for the commands' standard output; -1: that of etch itself. */
 static int commands_output(const struct options *opt)
 {
 	int null = opt->quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
@@ -274,7 +275,7 @@ static int run_and_show(struct options *opt)
 	if (!opt->warmup_given)
 		m->warmup = m->runs > 1 && !m->simulate;
 	m->run.out = commands_output(opt);
-	/* No progress line if the commands write to the terminal. */
+	/* There is no progress line if the commands write to the terminal. */
 	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
 	if (measure(m, &about, &e)) {
 		text_error(about ? about : "stat", "%s", e.text);
@@ -284,7 +285,7 @@ static int run_and_show(struct options *opt)
 	}
 	status = show(opt);
 	if (m->stopped && !fflush(stdout)) {
-		/* End by the same signal, so that a shell ends its loop, too. */
+		/* Ends by the same signal, so that a shell ends its loop, too. */
 		signal(m->stopped, SIG_DFL);
 		raise(m->stopped);
 	}

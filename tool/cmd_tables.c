@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch tables`: unwind tables for every program and library of a system, beside them. */
+/* The command `etch tables`: keeps unwind tables for every program and library of a system, in separate files. */
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
@@ -60,7 +60,7 @@ static bool option_take(int c, struct tables_options *o)
 	}
 }
 
-/* Parses the options. -1: continue; else the exit status. */
+/* Parses the options. Returns -1 to continue, or the exit status. */
 static int options_parse(int argc, char **argv, struct tables_options *o)
 {
 	static const struct option longs[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The commands. */
+/* Declares the commands. */
 #ifndef COMMAND_H
 #define COMMAND_H
 
@@ -7,7 +7,7 @@
 
 struct command {
 	const char *name;
-	const char *summary;               /* one line of `etch --help` */
+	const char *summary;               /* its line in `etch --help` */
 	int (*run)(int argc, char **argv); /* argv[0]: "etch NAME" */
 };
 

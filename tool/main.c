@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line of etch: dispatches to the commands, prints the help text and flushes the
- * output. */
+/* The command line of etch: dispatches to the commands, prints the help text and flushes the output. */
 #include "command.h"
 #include "report/text.h"
 #include "support/nearest.h"
@@ -52,9 +51,8 @@ static void usage(FILE *out)
 	             "line is wrong.\n");
 }
 
-/* Opens closed descriptors 0 to 2 on /dev/null: otherwise the next opened file would get the
- * number, and messages would be written into it. Each is opened in the wrong direction, so that
- * using it still fails. */
+/* Opens /dev/null as those of the descriptors 0 to 2 that are closed: otherwise the next opened file would get the
+ * number, and messages would be written into it. Each is opened in the wrong direction, so that its use still fails. */
 static void standard_streams_open(void)
 {
 	int fd;
@@ -64,12 +62,12 @@ static void standard_streams_open(void)
 			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* Flushes standard output: a full disk must not look like success. */
+/* Flushes standard output, since a full disk must not look like success. */
 static int output_finish(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return status;
-	/* errno may be lost if an earlier write failed: write once more to get it. */
+	/* errno may be lost if an earlier write failed, so it writes once more to get it. */
 	if (write(STDOUT_FILENO, "\n", 1) == 1)
 		errno = EIO;
 	text_error("standard output", "cannot write: %s", strerror(errno));
