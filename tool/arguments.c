@@ -77,6 +77,7 @@ bool argument_jobs(const char *text, int *out)
 
 int argument_word(const char *option, const char *const *words, const char *text)
 {
+	const char *before;
 	char list[256] = "";
 	size_t n = 0;
 	int i;
@@ -84,7 +85,8 @@ int argument_word(const char *option, const char *const *words, const char *text
 	for (i = 0; words[i]; i++) {
 		if (!strcmp(words[i], text))
 			return i;
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ", words[i]);
+		before = words[i + 1] ? ", " : " or ";
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? before : "", words[i]);
 	}
 	text_error(NULL, "%s must be %s, not '%s'", option, list, text);
 	return -1;

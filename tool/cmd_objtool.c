@@ -465,6 +465,22 @@ static bool line_check(const struct command_line *c, int words)
 	return false;
 }
 
+/* Drops the passes that --skip names. */
+static void skips_apply(struct command_line *c)
+{
+	struct objtool_options *o = &c->make;
+
+	o->uaccess &= !c->no_uaccess;
+	o->stackval &= !c->no_stackval;
+	o->no_stack = c->no_stackval;
+	o->noinstr &= !c->no_noinstr;
+	o->unret &= !c->no_unret;
+	o->cfi &= !c->no_cfi;
+	o->fineibt &= !c->no_fineibt && o->cfi;
+	o->skylake &= !c->no_skylake;
+	o->prefix = c->no_prefix ? 0 : o->prefix;
+}
+
 int cmd_objtool(int argc, char **argv)
 {
 	struct command_line c = {0};
@@ -490,18 +506,12 @@ int cmd_objtool(int argc, char **argv)
 	if (!c.make.release || done < 0 || !line_check(&c, argc - optind))
 		return EXIT_UNUSABLE;
 	noreturns_find();
-	c.make.uaccess &= !c.no_uaccess;
-	c.make.stackval &= !c.no_stackval;
-	c.make.no_stack = c.no_stackval;
-	c.make.noinstr &= !c.no_noinstr;
-	c.make.unret &= !c.no_unret;
-	c.make.cfi &= !c.no_cfi;
-	c.make.fineibt &= !c.no_fineibt && c.make.cfi;
-	c.make.skylake &= !c.no_skylake;
-	c.make.prefix = c.no_prefix ? 0 : c.make.prefix;
+	skips_apply(&c);
 	bounds_memory_ends();
 	warned = objtool_run(argv[optind], &c.make, &e);
-	if (warned < 0)
+	if (warned < 0) {
 		text_error(argv[optind], "%s", e.text);
-	return warned < 0 ? EXIT_UNUSABLE : warned && c.make.errors ? EXIT_FINDINGS : EXIT_CLEAN;
+		return EXIT_UNUSABLE;
+	}
+	return warned && c.make.errors ? EXIT_FINDINGS : EXIT_CLEAN;
 }

@@ -29,7 +29,12 @@ static const char *code_of(const char *line)
 		return "2";
 	if (mark != line && (!*mark || mark[1] != ' '))
 		return NULL;
-	return *mark == '+' ? "32" : *mark == '-' ? "31" : *mark == '~' ? "33" : NULL;
+	switch (*mark) {
+	case '+': return "32";
+	case '-': return "31";
+	case '~': return "33";
+	default: return NULL;
+	}
 }
 
 void colours_begin(void)

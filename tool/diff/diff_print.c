@@ -32,8 +32,9 @@ const char *site_kind_name(enum site_kind k)
 /* Writes, for example, "load of cfg+4". */
 static void site_words(const struct image *im, const struct site *s, char *out, size_t size)
 {
-	const char *name = im->subject.scan.objects.list[s->object].name;
-	const char *of = s->kind == SITE_CALL ? "by" : s->kind == SITE_STORE ? "to" : "of";
+	static const char *const words[] = {
+		[SITE_LOAD] = "of", [SITE_CALL] = "by", [SITE_STORE] = "to", [SITE_ESCAPE] = "of"};
+	const char *name = im->subject.scan.objects.list[s->object].name, *of = words[s->kind];
 
 	if (s->off_known && s->off)
 		snprintf(out, size, "%s %s %.300s%+" PRId64, site_kind_name(s->kind), of, name, s->off);
@@ -45,26 +46,18 @@ void site_place(const struct image *im, const struct site *s, char *out, size_t 
 {
 	const struct elf_section *in = &im->file.sections[s->section];
 	uint32_t fn = image_function(im, s->section, s->addr);
-	uint64_t base = fn != NO_FUNC ? im->funcs[fn].start : elf_is_object(&im->file) ? 0 : in->sh.sh_addr;
+	uint64_t base = elf_is_object(&im->file) ? 0 : in->sh.sh_addr;
 	size_t n;
 
-	if (fn != NO_FUNC)
+	if (fn != NO_FUNC) {
+		base = im->funcs[fn].start;
 		image_name(im, fn, out, size);
-	else
+	} else {
 		snprintf(out, size, "%.200s", in->name);
+	}
 	n = strlen(out);
 	if (s->addr != base)
 		snprintf(out + n, size - n, "+0x%" PRIx64, s->addr - base);
-}
-
-const char *image_kind(const struct image *im)
-{
-	const struct elf_file *f = &im->file;
-
-	return elf_is_object(f)          ? "object"
-	       : f->eh.e_type == ET_EXEC ? "program"
-	       : elf_is_pie(f)           ? "program (PIE)"
-	                                 : "shared object";
 }
 
 /* ---- order of output ---------------------------------------------------------------------- */
@@ -96,7 +89,9 @@ static int ranked_order(const void *a, const void *b)
 	if (m != n)
 		return m > n ? -1 : 1;
 	c = name_order(p->names, p->name ? p->name : "", q->names, q->name ? q->name : "");
-	return c ? c : p->start < q->start ? -1 : p->start > q->start;
+	if (c)
+		return c;
+	return p->start < q->start ? -1 : p->start > q->start;
 }
 
 const struct change **changes_sorted(const struct diff *d)
@@ -129,7 +124,7 @@ static void head(const char *mark, const struct image *im)
 
 	printf("%s ", mark);
 	text_clean(stdout, im->file.path);
-	printf(": %s, %zu bytes", image_kind(im), im->file.size);
+	printf(": %s, %zu bytes", file_kind(&im->file), im->file.size);
 	if (n)
 		printf(", build-id ");
 	for (i = 0; i < n && i < 8; i++)
@@ -321,23 +316,30 @@ static void frames(const struct diff *d)
 
 /* ---- sites and findings -------------------------------------------------------------------------- */
 
+/* Returns "live", or the reason why a site is not. */
+static const char *live_text(const char *why) { return why ? why : "live"; }
+
 static void site_line(const struct diff *d, const struct site_change *x)
 {
 	const struct image *im = x->new ? d->new : d->old;
 	const struct site *s = x->new ? x->new : x->old;
 	bool patched = site_kind_is_patched(s->kind);
-	char what[LINE], where[LINE];
+	char what[LINE], where[LINE], mark = '~';
 
 	site_words(im, s, what, sizeof(what));
 	site_place(im, s, where, sizeof(where));
-	printf("  %c ", !x->old ? '+' : !x->new ? '-' : '~');
+	if (!x->old)
+		mark = '+';
+	else if (!x->new)
+		mark = '-';
+	printf("  %c ", mark);
 	text_clean(stdout, where);
 	printf(": ");
 	text_clean(stdout, what);
 	if (x->old && x->new)
-		printf(": was %s, is %s", x->was ? x->was : "live", x->is ? x->is : "live");
+		printf(": was %s, is %s", live_text(x->was), live_text(x->is));
 	else if (patched)
-		printf(": %s", x->new ? x->is ? x->is : "live" : x->was ? x->was : "live");
+		printf(": %s", live_text(x->new ? x->is : x->was));
 	putchar('\n');
 }
 

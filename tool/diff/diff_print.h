@@ -31,6 +31,5 @@ const char *change_kind_name(enum change_kind k);
 const struct change **changes_sorted(const struct diff *d);
 void site_place(const struct image *im, const struct site *s, char *out, size_t size);
 const char *site_kind_name(enum site_kind k);
-const char *image_kind(const struct image *im);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "report/exchange.h"
 #include "report/listing.h"
+#include "report/text.h"
 
 #include <stdlib.h>
 
@@ -20,7 +21,7 @@ static struct json_object *image_json(const struct image *im)
 
 	for (i = 0; i < n && i < 64; i++)
 		snprintf(text + 2 * i, 3, "%02x", id[i]);
-	add(o, "kind", json_object_new_string(image_kind(im)));
+	add(o, "kind", json_object_new_string(file_kind(&im->file)));
 	add_number(o, "bytes", im->file.size);
 	add(o, "build_id", n ? json_object_new_string(text) : NULL);
 	return o;
@@ -63,7 +64,9 @@ static const char *matched_name(const struct diff *d, const struct change *x)
 	const struct function *a = x->old != NO_FUNC ? &d->old->funcs[x->old] : NULL;
 	const struct function *b = x->new != NO_FUNC ? &d->new->funcs[x->new] : NULL;
 
-	return !a || !b ? NULL : names[a->how == MATCHED_FOLDED || b->how == MATCHED_FOLDED ? MATCHED_FOLDED : a->how];
+	if (!a || !b)
+		return NULL;
+	return names[a->how == MATCHED_FOLDED || b->how == MATCHED_FOLDED ? MATCHED_FOLDED : a->how];
 }
 
 static struct json_object *change_json(const struct diff *d, const struct change *x)
@@ -143,8 +146,13 @@ static struct json_object *sites_json(const struct diff *d)
 		const struct image *im = x->new ? d->new : d->old;
 		const struct site *s = x->new ? x->new : x->old;
 		struct json_object *o = json_object_new_object();
+		const char *change = "changed";
 
-		add(o, "change", json_object_new_string(!x->old ? "gained" : !x->new ? "lost" : "changed"));
+		if (!x->old)
+			change = "gained";
+		else if (!x->new)
+			change = "lost";
+		add(o, "change", json_object_new_string(change));
 		add(o, "kind", json_object_new_string(site_kind_name(s->kind)));
 		add(o, "object", json_name(im->subject.scan.objects.list[s->object].name));
 		add(o, "offset", s->off_known ? json_object_new_int64(s->off) : NULL);

@@ -249,16 +249,23 @@ static uint64_t limit_of(const struct image *im, struct place at)
 	return end;
 }
 
+/* Returns the length of the UTF-8 character that begins with a byte, or 0 if none does. */
+static size_t character_length(uint8_t first)
+{
+	if (first < 0x80)
+		return 1;
+	if (first >= 0xc2 && first < 0xe0)
+		return 2;
+	if (first >= 0xe0 && first < 0xf0)
+		return 3;
+	return first >= 0xf0 && first < 0xf5 ? 4 : 0;
+}
+
 /* Returns the length of the UTF-8 character at p, in a zero-terminated buffer, or 0 if it is not a character of
  * text. */
 static size_t character(const uint8_t *p)
 {
-	size_t n = *p < 0x80                 ? 1
-	           : *p >= 0xc2 && *p < 0xe0 ? 2
-	           : *p >= 0xe0 && *p < 0xf0 ? 3
-	           : *p >= 0xf0 && *p < 0xf5 ? 4
-	                                     : 0,
-		   i;
+	size_t n = character_length(*p), i;
 
 	if (*p < 0x20 && !(*p >= 7 && *p <= 13) && *p != 0x1b)
 		return 0;
@@ -274,8 +281,8 @@ static size_t string_at(const struct image *im, struct place at)
 	struct elf_held held = elf_held(&im->file, at.section, at.addr);
 	const uint8_t *p = held.bytes;
 	bool known = im->file.sections[at.section].sh.sh_flags & SHF_STRINGS;
-	const uint8_t *end = p ? memchr(p, 0, held.size < STRING_MOST ? held.size : STRING_MOST) : NULL;
-	size_t n, step;
+	size_t most = held.size < STRING_MOST ? held.size : STRING_MOST, n, step;
+	const uint8_t *end = p ? memchr(p, 0, most) : NULL;
 
 	if (!end)
 		return 0;

@@ -59,7 +59,9 @@ static const char *site_why_not(const struct image *im, const struct site *s)
 		return NULL;
 	if (s->reason)
 		return s->reason;
-	return site_is_live(&im->subject.scan, s, &why) ? NULL : why ? why : "not live";
+	if (site_is_live(&im->subject.scan, s, &why))
+		return NULL;
+	return why ? why : "not live";
 }
 
 static void site_change_add(void *ctx, const struct item *old, const struct item *new)
@@ -144,14 +146,20 @@ static struct item *findings_list(const struct image *im, bool notes, size_t *co
 	return out;
 }
 
+/* Returns the section of a place in a report, or 0. */
+static uint32_t section_of(const struct image *im, const struct report_place *p)
+{
+	if (!p->section)
+		return 0;
+	return elf_is_object(&im->file) ? elf_section_find(&im->file, p->section, 1) : place_section(im, p->addr);
+}
+
 /* Changes the key of a finding to its ID and function if the function has another name, or none, in the other file. */
 static void finding_rekey(const struct image *im, const struct image *other, struct item *x)
 {
 	const struct report_finding *f = &im->report.list[x->number];
 	const struct report_place *p = &f->place;
-	uint32_t section = !p->section                ? 0
-	                   : elf_is_object(&im->file) ? elf_section_find(&im->file, p->section, 1)
-	                                              : place_section(im, p->addr);
+	uint32_t section = section_of(im, p);
 	uint32_t fn = section ? image_function(im, section, p->addr) : NO_FUNC, pair;
 
 	pair = fn == NO_FUNC ? NO_FUNC : im->funcs[fn].pair;

@@ -110,14 +110,16 @@ static void line_print(const struct viewer *v, const struct line *l)
 	size_t token = (size_t)(s ? l->new : l->old);
 	const struct body *b = &v->body[s];
 	int32_t jump = b->tokens[token].jump;
-	char text[LINE_MOST], label[32] = "?", here[32] = "";
+	char text[LINE_MOST], label[32] = "?", here[32] = "", mark = s ? '+' : '-';
 
 	if (jump >= 0)
 		snprintf(label, sizeof(label), "L%d", v->label[s][jump]);
 	if (v->label[s][token])
 		snprintf(here, sizeof(here), "L%d:", v->label[s][token]);
 	body_text(&(struct body_side){side(v, s), v->func[s], b}, token, label, text, sizeof(text));
-	printf("%c%-5s ", l->old >= 0 && l->new >= 0 ? ' ' : s ? '+' : '-', here);
+	if (l->old >= 0 && l->new >= 0)
+		mark = ' ';
+	printf("%c%-5s ", mark, here);
 	text_clean(stdout, text);
 	putchar('\n');
 }

@@ -137,10 +137,14 @@ static void marks_set(struct arrows *a)
 
 		if (b->lane != NO_LANE)
 			a->marks[b->to] |= MARK_TARGET;
-		for (k = b->first; k < b->first + b->count; k++)
-			a->marks[a->jumps[k].from] |= b->lane != NO_LANE         ? MARK_SOURCE
-			                              : b->to > a->jumps[k].from ? MARK_DOWN
-			                                                         : MARK_UP;
+		for (k = b->first; k < b->first + b->count; k++) {
+			uint32_t from = a->jumps[k].from;
+
+			if (b->lane != NO_LANE)
+				a->marks[from] |= MARK_SOURCE;
+			else
+				a->marks[from] |= b->to > from ? MARK_DOWN : MARK_UP;
+		}
 	}
 }
 
@@ -211,9 +215,20 @@ static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lan
 	return before ? MIDDLE_ACROSS : MIDDLE;
 }
 
+/* Returns what stands between the lanes and the code of a line. */
+static const char *head_text(unsigned mark, bool unicode)
+{
+	if (mark & MARK_TARGET)
+		return ">";
+	if (mark & MARK_SOURCE)
+		return glyph_text(HORIZONTAL, unicode);
+	if (mark & MARK_DOWN)
+		return "v";
+	return mark & MARK_UP ? "^" : " ";
+}
+
 void arrows_line(const struct arrows *a, uint32_t line, bool unicode, char *out, size_t size)
 {
-	unsigned mark = a->marks[line];
 	bool across = false;
 	uint32_t lane;
 	size_t n = 0;
@@ -224,12 +239,7 @@ void arrows_line(const struct arrows *a, uint32_t line, bool unicode, char *out,
 	for (lane = a->lanes; lane-- > 0 && n < size;)
 		n += (size_t)snprintf(out + n, size - n, "%s", glyph_text(lane_glyph(a, line, lane, &across), unicode));
 	if (n < size)
-		snprintf(out + n, size - n, "%s",
-		         mark & MARK_TARGET   ? ">"
-		         : mark & MARK_SOURCE ? glyph_text(HORIZONTAL, unicode)
-		         : mark & MARK_DOWN   ? "v"
-		         : mark & MARK_UP     ? "^"
-		                              : " ");
+		snprintf(out + n, size - n, "%s", head_text(a->marks[line], unicode));
 	n = strlen(out);
 	if (n < size)
 		snprintf(out + n, size - n, " ");

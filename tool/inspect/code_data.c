@@ -206,6 +206,14 @@ static struct json_object *inline_json(const struct code *c, const struct inline
 	return o;
 }
 
+/* Describes the site of a line; null: it has none. */
+static struct json_object *line_site_json(const struct code *c, const struct code_line *l)
+{
+	if (l->site)
+		return site_json(&c->view, l->site);
+	return l->inline_row ? inline_json(c, l->inline_row) : NULL;
+}
+
 static struct json_object *fault_json(const struct code *c, const struct fixup *x)
 {
 	const struct etch_ex raw = {.data = x->data};
@@ -332,10 +340,7 @@ static struct json_object *line_json(const struct code *c, const struct code_lin
 	json_object_object_add(o, "state", state_json(l));
 	flow_json(c, l, o);
 	json_object_object_add(o, "fault", l->fixup ? fault_json(c, l->fixup) : NULL);
-	json_object_object_add(o, "site",
-	                       l->site         ? site_json(&c->view, l->site)
-	                       : l->inline_row ? inline_json(c, l->inline_row)
-	                                       : NULL);
+	json_object_object_add(o, "site", line_site_json(c, l));
 	file = lines_source(c->sources, c->place.section, l->addr, &number);
 	put_text(o, "file", file);
 	json_object_object_add(o, "line", file && number > 0 ? json_object_new_int(number) : NULL);

@@ -78,10 +78,11 @@ static size_t table_entries_text(const struct code *c, const struct incoming *x,
 		while (last + 1 < count && x[last + 1].kind == INCOMING_TABLE && x[last + 1].from == x[0].from &&
 		       x[last + 1].index == x[last].index + 1)
 			last++;
-		if (shown++ < ENTRIES_SHOWN && n < size)
-			n += (size_t)(last > i ? snprintf(out + n, size - n, "%s %" PRIu64 "-%" PRIu64, i ? "," : "", x[i].index,
-			                                  x[last].index)
-			                       : snprintf(out + n, size - n, "%s %" PRIu64, i ? "," : "", x[i].index));
+		if (shown++ < ENTRIES_SHOWN && n < size) {
+			n += (size_t)snprintf(out + n, size - n, "%s %" PRIu64, i ? "," : "", x[i].index);
+			if (last > i && n < size)
+				n += (size_t)snprintf(out + n, size - n, "-%" PRIu64, x[last].index);
+		}
 		i = last + 1;
 	}
 	snprintf(at, sizeof(at), "%" PRIx64, x[0].from - c->base);
@@ -305,6 +306,13 @@ static void namesakes_print(const struct code *c)
 		printf(" and %u more", others - NAMESAKES_MOST);
 }
 
+static const char *rows_origin(const struct code *c)
+{
+	if (!c->generated)
+		return "rows from its table";
+	return c->options->no_cfi ? "rows generated, .eh_frame ignored" : "no table in the file; rows generated";
+}
+
 static void head_print(const struct code *c)
 {
 	char where[256];
@@ -313,11 +321,8 @@ static void head_print(const struct code *c)
 	text_clean(stdout, c->path);
 	printf(": ");
 	text_clean(stdout, where);
-	printf(", %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ",
-	       !c->generated        ? "rows from its table"
-	       : c->options->no_cfi ? "rows generated, .eh_frame ignored"
-	                            : "no table in the file; rows generated",
-	       c->place.start, c->place.end, c->place.end - c->place.start);
+	printf(", %s; %" PRIx64 "..%" PRIx64 ", %" PRIu64 " bytes of ", rows_origin(c), c->place.start, c->place.end,
+	       c->place.end - c->place.start);
 	text_clean(stdout, c->file.sections[c->place.section].name);
 	namesakes_print(c);
 	putchar('\n');

@@ -49,7 +49,6 @@ void view_place(const struct view *v, uint32_t section, uint64_t addr, char *out
 const char *view_kind(const struct view *v, const struct site *s);
 /* Writes "mov32" or "call-rip", for example; "-" for a site without a form. */
 void site_form_name(const struct etch_imv *entry, char *out, size_t size);
-const char *file_kind(const struct elf_file *f);
 /* Makes the start of the JSON of every view of an ELF file: format, version, file and kind. `name` is the name of the
  * view. */
 struct json_object *view_json(const char *name, const char *path, const struct elf_file *f);

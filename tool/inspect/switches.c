@@ -8,16 +8,22 @@
 
 #include <stdlib.h>
 
+/* Returns the end of an instruction if it may be the lea of a table's address, or its start if it may be the jump. */
+static uint64_t line_place(const struct code *c, const struct detail_jump *j, const struct code_line *l)
+{
+	return c->base + l->addr + (j->table ? l->len : 0);
+}
+
 /* Returns the instruction that has the relocation of the table's address: the jump itself, or the lea. The flow
  * analysis does not apply relocations of data operands, so it takes the address after the lea for the table. */
 static const struct code_line *origin(const struct code *c, const struct detail_jump *j)
 {
 	uint64_t at = j->table ? j->table : j->addr;
-	/* Lines are contiguous, so the end of a line is the start of the next one. */
-	uint32_t n = SEARCH(c->line_count, i, c->base + c->lines[i].addr + (j->table ? c->lines[i].len : 0) < at);
+	/* Lines are contiguous, so their ends are sorted, too. */
+	uint32_t n = SEARCH(c->line_count, i, line_place(c, j, &c->lines[i]) < at);
 	const struct code_line *l = n < c->line_count ? &c->lines[n] : NULL;
 
-	return l && c->base + l->addr + (j->table ? l->len : 0) == at ? l : NULL;
+	return l && line_place(c, j, l) == at ? l : NULL;
 }
 
 /* The relocations of one section are cached, the one of the last table, since most tables share a section. */

@@ -71,8 +71,9 @@ void writer_put(struct writer *p, enum style style, const char *format, ...)
 	text = demangled ? demangled : buffer;
 	plain(text);
 	n = columns(text);
-	len =
-		p->width && p->at + n > p->width ? bytes_of(text, p->at < p->width ? p->width - p->at : 0) : (int)strlen(text);
+	len = (int)strlen(text);
+	if (p->width && p->at + n > p->width)
+		len = bytes_of(text, p->at < p->width ? p->width - p->at : 0);
 	p->at += n;
 	if (len && p->colour && codes[style][0])
 		printf("\033[%sm%.*s\033[m", codes[style], len, text);

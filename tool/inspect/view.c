@@ -206,8 +206,10 @@ const char *view_state(const struct view *v, const struct site *s)
 	bool baked = site_kind_is_patched(s->kind) && view_is_baked(v, s->addr);
 	struct call_image image;
 
+	if (s->kind == SITE_LOAD && baked)
+		return "immediate";
 	if (s->kind == SITE_LOAD)
-		return baked ? "immediate" : elf_is_object(&v->file) || site_value_fits(&v->scan, s) ? "load" : "unfit";
+		return elf_is_object(&v->file) || site_value_fits(&v->scan, s) ? "load" : "unfit";
 	if (s->kind != SITE_CALL)
 		return "-";
 	if (baked)
@@ -266,14 +268,6 @@ void site_form_name(const struct etch_imv *entry, char *out, size_t size)
 		snprintf(out, size, "%s-%s", entry->form == ETCH_FORM_CALL ? "call" : "jmp", how[etch_imv_addressing(entry)]);
 	else
 		insn_form_name(entry->form, out, size);
-}
-
-const char *file_kind(const struct elf_file *f)
-{
-	return elf_is_object(f)          ? "object"
-	       : f->eh.e_type == ET_EXEC ? "program"
-	       : elf_is_pie(f)           ? "program (PIE)"
-	                                 : "shared object";
 }
 
 struct json_object *view_json(const char *name, const char *path, const struct elf_file *f)

@@ -283,6 +283,14 @@ void code_where_text(const struct detail_insn *known, unsigned r, char *out, siz
 	}
 }
 
+/* Returns what stands between a register and its place. */
+static const char *place_sign(unsigned where)
+{
+	if (where == WHERE_LOST)
+		return " ";
+	return where == WHERE_REGISTER ? "=" : "@";
+}
+
 void code_saved_text(const struct code_line *l, char *out, size_t size)
 {
 	size_t n = 0;
@@ -296,11 +304,7 @@ void code_saved_text(const struct code_line *l, char *out, size_t size)
 		if (!(STEP_CALLEE_SAVED >> r & 1) || where == WHERE_SAME || n >= size)
 			continue;
 		code_where_text(l->known, r, text, sizeof(text));
-		n += (size_t)snprintf(out + n, size - n, "%s%s%s%s", n ? " " : "", reg_text(r),
-		                      where == WHERE_LOST       ? " "
-		                      : where == WHERE_REGISTER ? "="
-		                                                : "@",
-		                      text);
+		n += (size_t)snprintf(out + n, size - n, "%s%s%s%s", n ? " " : "", reg_text(r), place_sign(where), text);
 	}
 }
 
@@ -349,7 +353,7 @@ static void fixup_text(const struct code *c, const struct code_line *l, char *ou
 static void site_text(const struct view *v, const struct site *s, char *out, size_t size)
 {
 	static const char *const kinds[] = {"load", "call", "store", "escape"};
-	const char *name = v->scan.objects.list[s->object].name, *why;
+	const char *name = v->scan.objects.list[s->object].name, *why, *live = "live", *branch = "";
 	char form[32] = "", off[32] = "", target[256] = "";
 	enum site_patch how;
 
@@ -364,17 +368,16 @@ static void site_text(const struct view *v, const struct site *s, char *out, siz
 		site_form_name(&s->entry, form, sizeof(form));
 	else
 		snprintf(form, sizeof(form), "%s", s->kind == SITE_LOAD ? "no immediate form" : "no form");
-	if (s->kind == SITE_CALL)
+	if (s->kind == SITE_CALL) {
 		view_target(v, s, target, sizeof(target));
-	snprintf(out, size, "%s%s %s %s%s%s%s: %s, %s%s", view_state(v, s),
-	         s->kind != SITE_CALL             ? ""
-	         : s->entry.form == ETCH_FORM_JMP ? " jump"
-	                                          : " call",
-	         s->kind == SITE_CALL ? "by" : "of", name, off, target[0] && target[0] != '-' ? " to " : "",
-	         target[0] != '-' ? target : "", form,
-	         why                   ? "not live: "
-	         : how == SITE_BY_SWAP ? "live by swap"
-	                               : "live",
+		branch = s->entry.form == ETCH_FORM_JMP ? " jump" : " call";
+	}
+	if (why)
+		live = "not live: ";
+	else if (how == SITE_BY_SWAP)
+		live = "live by swap";
+	snprintf(out, size, "%s%s %s %s%s%s%s: %s, %s%s", view_state(v, s), branch, s->kind == SITE_CALL ? "by" : "of",
+	         name, off, target[0] && target[0] != '-' ? " to " : "", target[0] != '-' ? target : "", form, live,
 	         why ? why : "");
 }
 

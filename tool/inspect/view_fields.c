@@ -116,18 +116,21 @@ static bool is_reason(const struct view *v, const struct site *s, const struct f
 
 static void place_add(const struct view *v, struct lines *lines, const struct site *s, char *out, size_t size)
 {
+	const char *what = "";
 	char where[256], source[256];
 	size_t n = strlen(out);
+	bool named;
 
+	if (s->kernel)
+		what = "kernel: ";
+	else if (s->kind == SITE_ESCAPE)
+		what = "address: ";
 	view_place(v, s->section, s->addr, where, sizeof(where));
 	snprintf(source, sizeof(source), "-");
 	if (!s->in_data)
 		lines_find_caller(lines, s->section, s->addr, source, sizeof(source));
-	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "",
-	         s->kernel                ? "kernel: "
-	         : s->kind == SITE_ESCAPE ? "address: "
-	                                  : "",
-	         where, strcmp(source, "-") ? " " : "", strcmp(source, "-") ? source : "");
+	named = strcmp(source, "-") != 0;
+	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "", what, where, named ? " " : "", named ? source : "");
 }
 
 /* Returns a text that lists the places that keep a field from being armed, and sets *count to their number. The
@@ -305,6 +308,14 @@ static int span_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
+/* Sets the bytes that a site concerns, if only some of its object are. */
+static enum reach span_reach(const struct object *o, const struct site *s, struct span *x)
+{
+	if (s->kind == SITE_LOAD)
+		return s->off_known && s->off >= 0 ? REACH_BYTES : REACH_ANY;
+	return site_kind_is_patched(s->kind) ? REACH_ANY : site_reach(o, s, &x->from, &x->to);
+}
+
 static void spans_make(const struct object *o, const struct field *of, struct spans *out)
 {
 	uint64_t reach = 0;
@@ -317,9 +328,7 @@ static void spans_make(const struct object *o, const struct field *of, struct sp
 	for (i = 0; i < of->site_count; i++) {
 		const struct site *s = of->sites[i];
 		struct span x = {.from = (uint64_t)s->off, .to = (uint64_t)s->off + s->size, .site = s};
-		enum reach how = s->kind == SITE_LOAD            ? s->off_known && s->off >= 0 ? REACH_BYTES : REACH_ANY
-		                 : site_kind_is_patched(s->kind) ? REACH_ANY
-		                                                 : site_reach(o, s, &x.from, &x.to);
+		enum reach how = span_reach(o, s, &x);
 
 		if (how == REACH_BYTES)
 			out->list[out->count++] = x;
@@ -383,6 +392,24 @@ static bool is_unguarded(const struct scan *s, const struct object *o)
 	return left;
 }
 
+static enum when object_when(const struct scan *s, const struct object *o)
+{
+	if (o->armed)
+		return AT_START;
+	if (o->kernel || (o->kept && is_unguarded(s, o)))
+		return NEVER;
+	return o->kept ? GUARDED : BY_SYNC;
+}
+
+static enum when range_when(const struct object *o, const struct object_range *p)
+{
+	if (p->kept)
+		return NEVER;
+	if (o->exported)
+		return GUARDED;
+	return p->facts || !o->in_part ? BY_SYNC : AT_START;
+}
+
 static void object_show(const struct view *v, struct lines *lines, const struct field *of, bool all, struct listing *l,
                         struct sums *sums)
 {
@@ -393,10 +420,7 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 	if (!o->range_count) {
 		f.to = o->size;
-		f.when = o->armed                                              ? AT_START
-		         : o->kernel || (o->kept && is_unguarded(&v->scan, o)) ? NEVER
-		         : o->kept                                             ? GUARDED
-		                                                               : BY_SYNC;
+		f.when = object_when(&v->scan, o);
 		f.whole = true;
 		field_show(v, lines, &f, all, l, sums);
 		return;
@@ -407,7 +431,7 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 		f.from = p->from;
 		f.to = p->to;
-		f.when = p->kept ? NEVER : o->exported ? GUARDED : p->facts || !o->in_part ? BY_SYNC : AT_START;
+		f.when = range_when(o, p);
 		spans_find(&spans, o, &f);
 		field_show(v, lines, &f, all, l, sums);
 	}

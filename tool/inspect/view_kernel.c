@@ -302,16 +302,17 @@ static void place_of(const struct kernel *k, const struct kernel_table *t, char 
 
 static void head_print(const struct kernel *k, const struct kernel_table *t, const char *mark)
 {
+	static const char *const from[] = {[KLAYOUT_ONLY] = "the only one",
+	                                   [KLAYOUT_ENTRIES] = "from its entries",
+	                                   [KLAYOUT_RELEASE] = "from the release",
+	                                   [KLAYOUT_ASSUMED] = "assumed: several fit"};
 	char place[160];
 
 	place_of(k, t, place, sizeof(place));
 	printf("%s%s: %zu %s of %u bytes%s", mark, t->kind->name, t->count, t->count == 1 ? "entry" : "entries",
 	       t->layout->size, place);
 	if (t->layout->name)
-		printf(", layout of %s (%s)", t->layout->name,
-		       t->from == KLAYOUT_ASSUMED   ? "assumed: several fit"
-		       : t->from == KLAYOUT_ENTRIES ? "from its entries"
-		                                    : "from the release");
+		printf(", layout of %s (%s)", t->layout->name, from[t->from]);
 	if (t->kind->id == KT_EX && !elf_is_object(k->file))
 		printf(", %s", t->sorted ? "sorted" : "not sorted");
 	if (t->empty)

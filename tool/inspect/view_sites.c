@@ -63,6 +63,14 @@ static void in_place_list(const struct view *v, struct lines *lines, struct list
 static const char *const patch_names[] = {
 	[SITE_NOT_PATCHED] = "no", [SITE_BY_STORE] = "yes", [SITE_BY_SWAP] = "swap", [SITE_BY_LINKER] = "linker"};
 
+/* Returns why a site of a kind that is never patched is not live. */
+static const char *unpatched_text(const struct site *s)
+{
+	if (s->kind == SITE_STORE)
+		return "no: a plain store";
+	return s->in_data ? "no: a data word holds the address" : "no: takes the address";
+}
+
 /* Lists all sites, then those of pv_call_inline. */
 static void sites_list(const struct view *v, struct listing *l)
 {
@@ -103,9 +111,7 @@ static void sites_list(const struct view *v, struct listing *l)
 		else if (patched)
 			listing_add(l, "%s", patch_names[how]);
 		else
-			listing_add(l, s->kind == SITE_STORE ? "no: a plain store"
-			               : s->in_data          ? "no: a data word holds the address"
-			                                     : "no: takes the address");
+			listing_add(l, "%s", unpatched_text(s));
 		listing_add(l, "%s", view_state(v, s));
 		listing_add(l, "%s", target);
 		listing_add(l, "%s", where);

@@ -20,7 +20,9 @@ static int tally_order(const void *a, const void *b)
 {
 	const struct tally *x = a, *y = b;
 
-	return x->count != y->count ? (x->count > y->count ? -1 : 1) : strcmp(x->what, y->what);
+	if (x->count != y->count)
+		return x->count > y->count ? -1 : 1;
+	return strcmp(x->what, y->what);
 }
 
 static void tally_add(struct tally *list, size_t capacity, size_t *count, const char *what)
@@ -98,16 +100,54 @@ static const struct obj_row *record_of(const struct view *v, const struct object
 	return NULL;
 }
 
-/* Lists the objects with their counts of sites. */
-static void objects_list(const struct view *v, struct listing *l)
+static bool is_open(const struct obj_row *record) { return record && (record->flags & ETCH_OBJ_OPEN); }
+
+/* Returns whether and when an object is armed. */
+static const char *armed_text(const struct view *v, const struct object *o, const struct obj_row *record)
 {
-	bool linked = !elf_is_object(&v->file);
-	/* [0]: loads; [1]: calls */
-	struct {
-		size_t all[2], live[2];
-	} *counts = mem_zero(v->scan.objects.count + 1, sizeof(*counts));
+	if (elf_is_object(&v->file))
+		return o->facts || !o->section ? "no" : "decided by the link step";
+	if (!o->armed)
+		return "no";
+	if (v->tables.flags & ETCH_MODULE_LINKED)
+		return "yes";
+	return record && !is_open(record) ? "at start-up" : "no";
+}
+
+static const char *linked_because(const struct view *v, const struct object *o, const struct obj_row *record)
+{
+	bool baked = v->tables.flags & ETCH_MODULE_LINKED;
+
+	if (o->unarmed_why)
+		return o->unarmed_why;
+	if (!baked && !record)
+		return "etch rewrite has not been run";
+	if (!baked && is_open(record))
+		return "the link step has not run, and other files could store to it";
+	return "no store, no escape";
+}
+
+static const char *unlinked_because(const struct object *o)
+{
+	if (!o->section)
+		return "defined elsewhere";
+	if (o->facts == (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED))
+		return "stored to directly, and its address escapes";
+	if (o->facts & ETCH_OBJ_STORED)
+		return "stored to directly";
+	return o->facts & ETCH_OBJ_ESCAPED ? "its address escapes" : "no store or escape in this file";
+}
+
+/* The numbers of sites of an object: [0] of loads, [1] of calls. */
+struct site_counts {
+	size_t all[2], live[2];
+};
+
+static struct site_counts *sites_of_objects(const struct view *v)
+{
+	struct site_counts *counts = mem_zero(v->scan.objects.count + 1, sizeof(*counts));
 	const char *why;
-	size_t i, k;
+	size_t k;
 
 	for (k = 0; k < v->scan.site_count; k++) {
 		const struct site *s = &v->scan.sites[k];
@@ -117,12 +157,21 @@ static void objects_list(const struct view *v, struct listing *l)
 		counts[s->object].all[s->kind == SITE_CALL]++;
 		counts[s->object].live[s->kind == SITE_CALL] += site_is_live(&v->scan, s, &why);
 	}
+	return counts;
+}
+
+/* Lists the objects with their counts of sites. */
+static void objects_list(const struct view *v, struct listing *l)
+{
+	bool linked = !elf_is_object(&v->file);
+	struct site_counts *counts = sites_of_objects(v);
+	size_t i;
+
 	listing_init(l, object_columns, sizeof(object_columns) / sizeof(object_columns[0]));
 	for (i = 0; i < v->scan.objects.count; i++) {
 		const struct object *o = &v->scan.objects.list[i];
 		const size_t *all = counts[i].all, *live = counts[i].live;
 		const struct obj_row *record = linked ? record_of(v, o) : NULL;
-		bool baked = v->tables.flags & ETCH_MODULE_LINKED, open = record && (record->flags & ETCH_OBJ_OPEN);
 
 		listing_add(l, "%s", o->name);
 		if (o->section)
@@ -133,20 +182,8 @@ static void objects_list(const struct view *v, struct listing *l)
 		listing_add(l, "%zu", live[0]);
 		listing_add(l, "%zu", all[1]);
 		listing_add(l, "%zu", live[1]);
-		if (linked)
-			listing_add(l, !o->armed ? "no" : baked ? "yes" : record && !open ? "at start-up" : "no");
-		else
-			listing_add(l, o->facts || !o->section ? "no" : "decided by the link step");
-		listing_add(l, "%s",
-		            linked && o->unarmed_why      ? o->unarmed_why
-		            : linked && !baked && !record ? "etch rewrite has not been run"
-		            : linked && !baked && open    ? "the link step has not run, and other files could store to it"
-		            : linked                      ? "no store, no escape"
-		            : !o->section                 ? "defined elsewhere"
-		            : o->facts == (ETCH_OBJ_STORED | ETCH_OBJ_ESCAPED) ? "stored to directly, and its address escapes"
-		            : o->facts & ETCH_OBJ_STORED                       ? "stored to directly"
-		            : o->facts & ETCH_OBJ_ESCAPED                      ? "its address escapes"
-		                                                               : "no store or escape in this file");
+		listing_add(l, "%s", armed_text(v, o, record));
+		listing_add(l, "%s", linked ? linked_because(v, o, record) : unlinked_because(o));
 	}
 	free(counts);
 }
@@ -205,7 +242,9 @@ static int found_order(const void *a, const void *b)
 	const struct tally *x = a, *y = b;
 	enum severity s = catalogue_find(x->what)->severity, t = catalogue_find(y->what)->severity;
 
-	return s != t ? (s > t ? -1 : 1) : strcmp(x->what, y->what);
+	if (s != t)
+		return s > t ? -1 : 1;
+	return strcmp(x->what, y->what);
 }
 
 static void findings_count(struct summary *s)

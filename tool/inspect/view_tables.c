@@ -48,6 +48,18 @@ static void more_list(const struct imv_row *r, struct listing *l)
 	listing_add(l, "%s", flags ? asked[r->more.need & ETCH_NEED_FLAGS] : "-");
 }
 
+/* Returns the flags of an entry of __imv. It is never both baked and got: the format forbids it. */
+static const char *imv_flags(const struct view *v, const struct imv_row *r)
+{
+	bool more = r->entry.flags & ETCH_IMV_MORE;
+
+	if (view_is_baked(v, r->site))
+		return more ? "baked,more" : "baked";
+	if (r->entry.flags & ETCH_IMV_GOT)
+		return more ? "got,more" : "got";
+	return more ? "more" : "-";
+}
+
 static void imv_list(const struct view *v, struct listing *l)
 {
 	static const char *const addressing[] = {"pc", "absolute", "register", "offset"};
@@ -56,8 +68,6 @@ static void imv_list(const struct view *v, struct listing *l)
 	listing_init(l, imv_columns, sizeof(imv_columns) / sizeof(imv_columns[0]));
 	for (i = 0; i < v->tables.imv_count; i++) {
 		const struct imv_row *r = &v->tables.imv[i];
-		bool baked = view_is_baked(v, r->site), got = r->entry.flags & ETCH_IMV_GOT;
-		bool more = r->entry.flags & ETCH_IMV_MORE;
 		char form[32];
 
 		site_form_name(&r->entry, form, sizeof(form));
@@ -72,14 +82,7 @@ static void imv_list(const struct view *v, struct listing *l)
 		listing_add(l, "%u", etch_imv_len(&r->entry));
 		listing_add(l, "%s", addressing[etch_imv_addressing(&r->entry)]);
 		more_list(r, l);
-		listing_add(l, "%s%s%s",
-		            baked ? "baked"
-		            : got ? "got"
-		                  : "",
-		            (baked || got) && more ? "," : "",
-		            more           ? "more"
-		            : baked || got ? ""
-		                           : "-"); /* never both: the format forbids it */
+		listing_add(l, "%s", imv_flags(v, r));
 	}
 }
 
@@ -113,6 +116,13 @@ static void pv_list(const struct view *v, struct listing *l)
 	}
 }
 
+static const char *native_flags(const struct native_row *r)
+{
+	if (!(r->flags & ETCH_NATIVE_CHECKED))
+		return "-";
+	return r->flags & ETCH_NATIVE_ONE ? "checked,one" : "checked";
+}
+
 static void native_list(const struct view *v, struct listing *l)
 {
 	char name[256];
@@ -129,12 +139,16 @@ static void native_list(const struct view *v, struct listing *l)
 		listing_add(l, "%" PRIx64, r->func);
 		listing_add(l, "%" PRIx64, r->code);
 		listing_add(l, "%u", r->len);
-		listing_add(l, "%s",
-		            !(r->flags & ETCH_NATIVE_CHECKED) ? "-"
-		            : r->flags & ETCH_NATIVE_ONE      ? "checked,one"
-		                                              : "checked");
+		listing_add(l, "%s", native_flags(r));
 		listing_add(l, "%s", name);
 	}
+}
+
+static const char *inline_state(const struct view *v, size_t i)
+{
+	if (in_place_is_dropped(&v->file, &v->tables.inlines[i]))
+		return "dropped";
+	return v->in_place[i] ? "in place" : "call";
 }
 
 static void inline_list(const struct view *v, struct listing *l)
@@ -148,7 +162,7 @@ static void inline_list(const struct view *v, struct listing *l)
 		listing_add(l, "%" PRIx64, r->site);
 		listing_add(l, "%" PRIx64, r->slot);
 		listing_add(l, "%" PRIx64, r->func);
-		listing_add(l, "%s", in_place_is_dropped(&v->file, r) ? "dropped" : v->in_place[i] ? "in place" : "call");
+		listing_add(l, "%s", inline_state(v, i));
 	}
 }
 
@@ -217,10 +231,12 @@ static const char *ex_state(const struct view *v)
 	for (i = 0; i < v->fixups.table_count; i++) {
 		const struct fixup_table *t = &v->fixups.tables[i];
 
-		if (t->other_format || t->bad || !t->sorted)
-			return t->other_format ? t->other_format
-			       : t->bad        ? "malformed: libetch ignores it"
-			                       : "not sorted: no link step";
+		if (t->other_format)
+			return t->other_format;
+		if (t->bad)
+			return "malformed: libetch ignores it";
+		if (!t->sorted)
+			return "not sorted: no link step";
 	}
 	return "sorted";
 }

@@ -43,8 +43,10 @@ static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout l
 		return "unknown type for this layout";
 	if (is_typed(layout))
 		out->kind = new[type];
+	else if (end)
+		out->kind = KERNEL_ORC_END;
 	else
-		out->kind = end ? KERNEL_ORC_END : out->sp_reg ? old[type] : KERNEL_ORC_UNDEF;
+		out->kind = out->sp_reg ? old[type] : KERNEL_ORC_UNDEF;
 	if (out->kind == KERNEL_ORC_UNDEF || out->kind == KERNEL_ORC_END)
 		return NULL;
 	if (!out->sp_reg)
@@ -62,6 +64,7 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 	/* The number of the last 16 bits that the layout uses. */
 	unsigned used = layout == KERNEL_ORC_4_14 ? 11 : 12, type_bits = is_typed(layout) ? 7 : 3, bits;
 	const char *wrong;
+	bool end = false;
 
 	memset(out, 0, sizeof(*out));
 	out->sp_offset = (int16_t)(bytes[0] | bytes[1] << 8);
@@ -73,12 +76,15 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 		out->sp_reg = registers_7_2[out->sp_reg];
 		out->bp_reg = registers_7_2[out->bp_reg];
 	}
-	out->signal = layout == KERNEL_ORC_6_3 ? bits >> 10 & 1 : is_typed(layout) ? bits >> 11 & 1 : 0;
-	wrong = unpack_kind(bits >> 8 & type_bits,
-	                    layout == KERNEL_ORC_4_14  ? bits >> 10 & 1
-	                    : layout == KERNEL_ORC_6_3 ? bits >> 11 & 1
-	                                               : 0,
-	                    layout, out);
+	switch (layout) {
+	case KERNEL_ORC_4_14: end = bits >> 10 & 1; break;
+	case KERNEL_ORC_6_3:
+		out->signal = bits >> 10 & 1;
+		end = bits >> 11 & 1;
+		break;
+	default: out->signal = bits >> 11 & 1;
+	}
+	wrong = unpack_kind(bits >> 8 & type_bits, end, layout, out);
 	if (!wrong && bits >> used)
 		wrong = "unused bits are set";
 	if (wrong)
@@ -185,15 +191,21 @@ enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20])
 {
 	/* The SHA-1 that the kernel's scripts/orc_hash.sh computes over orc_types.h; new in 6.4, and backported to
 	 * 6.3.10. */
-	static const uint8_t v6_3[20] = {0xdb, 0x84, 0xae, 0xd4, 0x10, 0x3b, 0x31, 0xdd, 0x51, 0xe0,
-	                                 0x17, 0xf8, 0xf7, 0x97, 0x83, 0xca, 0x98, 0x5c, 0x2c, 0x51};
-	static const uint8_t v6_4[20] = {0xfe, 0x5d, 0x32, 0xbf, 0x58, 0x1b, 0xd6, 0x3b, 0x2c, 0xa9,
-	                                 0xa5, 0xc6, 0x5b, 0xa5, 0xa6, 0x25, 0xea, 0xb3, 0xfe, 0x24};
-	static const uint8_t v7_2[20] = {0x13, 0x7c, 0x36, 0xad, 0x76, 0x27, 0xc4, 0xdd, 0x55, 0x93,
-	                                 0x21, 0x76, 0xbb, 0x0e, 0xcd, 0xbd, 0x50, 0x41, 0xfc, 0x82};
+	static const struct {
+		enum kernel_orc_layout layout;
+		uint8_t hash[20];
+	} known[] = {
+		{KERNEL_ORC_6_3, {0xdb, 0x84, 0xae, 0xd4, 0x10, 0x3b, 0x31, 0xdd, 0x51, 0xe0,
+	                      0x17, 0xf8, 0xf7, 0x97, 0x83, 0xca, 0x98, 0x5c, 0x2c, 0x51}},
+		{KERNEL_ORC_6_4, {0xfe, 0x5d, 0x32, 0xbf, 0x58, 0x1b, 0xd6, 0x3b, 0x2c, 0xa9,
+	                      0xa5, 0xc6, 0x5b, 0xa5, 0xa6, 0x25, 0xea, 0xb3, 0xfe, 0x24}},
+		{KERNEL_ORC_7_2, {0x13, 0x7c, 0x36, 0xad, 0x76, 0x27, 0xc4, 0xdd, 0x55, 0x93,
+	                      0x21, 0x76, 0xbb, 0x0e, 0xcd, 0xbd, 0x50, 0x41, 0xfc, 0x82}},
+	};
+	size_t i;
 
-	return !memcmp(hash, v6_3, 20)   ? KERNEL_ORC_6_3
-	       : !memcmp(hash, v6_4, 20) ? KERNEL_ORC_6_4
-	       : !memcmp(hash, v7_2, 20) ? KERNEL_ORC_7_2
-	                                 : KERNEL_ORC_LAYOUTS;
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!memcmp(hash, known[i].hash, sizeof(known[i].hash)))
+			return known[i].layout;
+	return KERNEL_ORC_LAYOUTS;
 }

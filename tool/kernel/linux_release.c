@@ -142,6 +142,9 @@ void linux_release_names(char *out, size_t size)
 {
 	size_t i, n = strlen(out);
 
-	for (i = 0; i < RELEASES && n < size; i++)
-		n += (size_t)snprintf(out + n, size - n, "%s%s", !i ? "" : i + 1 < RELEASES ? ", " : " and ", table[i].name);
+	for (i = 0; i < RELEASES && n < size; i++) {
+		const char *before = i + 1 < RELEASES ? ", " : " and ";
+
+		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? before : "", table[i].name);
+	}
 }

@@ -194,6 +194,13 @@ struct json_object *json_name(const char *name)
 	return o;
 }
 
+static struct json_object *cell_json(const struct column *column, const char *cell)
+{
+	if (!strcmp(cell, "-"))
+		return NULL;
+	return column->number ? json_object_new_int64(strtoll(cell, NULL, 10)) : json_name(cell);
+}
+
 struct json_object *listing_json(const struct listing *l)
 {
 	struct json_object *rows = json_object_new_array();
@@ -202,14 +209,8 @@ struct json_object *listing_json(const struct listing *l)
 	for (i = 0; i + l->column_count <= l->cell_count; i += l->column_count) {
 		struct json_object *row = json_object_new_object();
 
-		for (c = 0; c < l->column_count; c++) {
-			const char *cell = l->cells[i + c];
-			struct json_object *v = !strcmp(cell, "-")     ? NULL
-			                        : l->columns[c].number ? json_object_new_int64(strtoll(cell, NULL, 10))
-			                                               : json_name(cell);
-
-			json_object_object_add(row, l->columns[c].name, v);
-		}
+		for (c = 0; c < l->column_count; c++)
+			json_object_object_add(row, l->columns[c].name, cell_json(&l->columns[c], l->cells[i + c]));
 		json_object_array_add(rows, row);
 	}
 	return rows;

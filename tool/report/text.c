@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints findings as text, with colours on request. */
 #include "report/text.h"
+#include "elf/file.h"
 #include "report/listing.h"
 #include "support/demangle.h"
 #include "support/document.h"
@@ -81,6 +82,15 @@ void text_line(FILE *out, const char *text)
 	mem_stream_close(f, &line);
 	fputs(line, out);
 	free(line);
+}
+
+const char *file_kind(const struct elf_file *f)
+{
+	if (elf_is_object(f))
+		return "object";
+	if (f->eh.e_type == ET_EXEC)
+		return "program";
+	return elf_is_pie(f) ? "program (PIE)" : "shared object";
 }
 
 /* Writes the whole line at once, since other processes write to the same stream. */

@@ -28,6 +28,9 @@ void text_totals(struct text_printer *t, const struct totals *n);
 /* Prints the entry of an ID. `kind` is its severity or, if the entry is not a finding, the word for what it is. */
 void text_explain(FILE *out, const struct catalogue_entry *e, const char *kind);
 
+/* Returns "object", "program", "program (PIE)" or "shared object". */
+const char *file_kind(const struct elf_file *f);
+
 /* Prints text, with \xNN for each byte that plain_shown() does not show. */
 void text_clean(FILE *out, const char *text);
 /* Prints a path like text_clean(), or "path(member)" if `member` is not null. */
