@@ -253,6 +253,24 @@ static bool has_cfa(const struct subject *s, uint64_t at, uint64_t to, const str
 	return false;
 }
 
+/* Returns the address of the return or jump at the end of straight-line code that pushes nothing, or UINT64_MAX. */
+static uint64_t epilogue_end(const struct code_section *c, uint64_t at)
+{
+	uint64_t end = c->addr + c->size;
+	struct step step;
+	unsigned n;
+
+	for (n = 0; n < EPILOGUE_MOST && at < end; n++, at += step.len) {
+		if (!step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &step))
+			return UINT64_MAX;
+		if (step.flow == FLOW_RETURN || step.flow == FLOW_JUMP || step.flow == FLOW_JUMP_IND)
+			return at;
+		if (step.flow != FLOW_NEXT || step_pushes(&step))
+			return UINT64_MAX;
+	}
+	return UINT64_MAX;
+}
+
 /*
  * True if the table is out of step in an epilogue: straight-line code takes its frame down, and leaves with the frame
  * that it had at entry. Either the table still has the body's CFA, which the code never has again on the way; or it
@@ -260,27 +278,18 @@ static bool has_cfa(const struct subject *s, uint64_t at, uint64_t to, const str
  */
 static bool is_epilogue(const struct judge *j, const struct code_section *c, const struct table_place *t)
 {
-	uint64_t at = t->at, end = c->addr + c->size;
-	const struct row *here = code_row(j->s, at), *out;
-	struct step step;
-	unsigned n;
+	const struct row *here = code_row(j->s, t->at), *out;
+	uint64_t leaves;
 
 	if (!here || here->rule.kind != ETCH_RULE_CALL || t->here.rule.kind != ETCH_RULE_CALL)
 		return false;
-	if (t->here.start >= at &&
+	if (t->here.start >= t->at &&
 	    (!t->any || (!same_cfa(&t->before, &t->here.rule) && !same_cfa(&here->rule, &t->here.rule))))
 		return false;
-	for (n = 0; n < EPILOGUE_MOST && at < end; n++, at += step.len) {
-		if (!step_decode(NULL, c->bytes + (at - c->addr), end - at, at, &step))
-			return false;
-		if (step.flow == FLOW_RETURN || step.flow == FLOW_JUMP || step.flow == FLOW_JUMP_IND)
-			break;
-		if (step.flow != FLOW_NEXT || step_pushes(&step))
-			return false;
-	}
-	out = n < EPILOGUE_MOST && at < end ? code_row(j->s, at) : NULL;
+	leaves = epilogue_end(c, t->at);
+	out = leaves != UINT64_MAX ? code_row(j->s, leaves) : NULL;
 	return out && out->rule.kind == ETCH_RULE_CALL && out->rule.cfa == ETCH_REG_RSP && out->rule.cfa_off == 8 &&
-	       (same_cfa(&here->rule, &t->here.rule) || !has_cfa(j->s, t->at, at + 1, &t->here.rule));
+	       (same_cfa(&here->rule, &t->here.rule) || !has_cfa(j->s, t->at, leaves + 1, &t->here.rule));
 }
 
 /* Returns how .eh_frame slips at a finding, as the head of this file defines it. */

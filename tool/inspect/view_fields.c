@@ -254,36 +254,11 @@ static const char *because(const struct object *o, const struct field *f, const 
 	return o->unarmed_why ? o->unarmed_why : "-";
 }
 
-static void field_show(const struct view *v, struct lines *lines, const struct field *f, bool all, struct listing *l,
-                       struct sums *sums)
+/* Adds the cell with the name of a field. */
+static void field_name_add(const struct object *o, const struct field *f, struct listing *l)
 {
-	const struct object *o = &v->scan.objects.list[f->object];
 	const struct member *m = member_at(&o->members, f->from);
-	size_t i, count = 0, reads, formed = reads_count(f, &reads);
-	bool loads = reads && !formed;
-	enum when when = f->when;
-	char *why = NULL;
 
-	sums->formless += reads - formed;
-	if (!loads) {
-		if (when != AT_START)
-			why = reasons(v, lines, f, all, &count);
-		if (when == NEVER && set_would_arm(v, lines, f, sums))
-			when = BY_SET;
-		sums->fields[when]++;
-		sums->reads[when] += formed;
-		sums->guide.reads += formed;
-	}
-	if (!loads && (f->when == NEVER || f->when == GUARDED)) {
-		if (f->whole)
-			guide_add_whole(v, lines, f, formed, sums);
-		else if (formed)
-			guide_add(v, lines, f, f->from, f->to, formed, sums);
-	}
-	for (i = 0; f->whole && o->facts && i < f->site_count; i++)
-		sums->stores += f->sites[i]->kind == SITE_STORE;
-	sums->vague = f->whole && o->facts && !o->dense ? count : 0;
-	listing_add(l, "%s", o->name);
 	if (f->to - f->from == o->size)
 		listing_add(l, "-");
 	else if (m && m->off == f->from)
@@ -292,6 +267,48 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 		listing_add(l, "%s+0x%" PRIx64, m->name, f->from - m->off);
 	else
 		listing_add(l, "+0x%" PRIx64, f->from);
+}
+
+/* Adds a field to the sums of its object; `formed`: the number of its reads that have an immediate form. Returns the
+ * places that keep it from being armed, which the caller frees, or null; *count is set to their number. */
+static char *field_sum(const struct view *v, struct lines *lines, const struct field *f, bool all, size_t formed,
+                       struct sums *sums, size_t *count)
+{
+	enum when when = f->when;
+	char *why = NULL;
+
+	if (when != AT_START)
+		why = reasons(v, lines, f, all, count);
+	if (when == NEVER && set_would_arm(v, lines, f, sums))
+		when = BY_SET;
+	sums->fields[when]++;
+	sums->reads[when] += formed;
+	sums->guide.reads += formed;
+	if (f->when != NEVER && f->when != GUARDED)
+		return why;
+	if (f->whole)
+		guide_add_whole(v, lines, f, formed, sums);
+	else if (formed)
+		guide_add(v, lines, f, f->from, f->to, formed, sums);
+	return why;
+}
+
+static void field_show(const struct view *v, struct lines *lines, const struct field *f, bool all, struct listing *l,
+                       struct sums *sums)
+{
+	const struct object *o = &v->scan.objects.list[f->object];
+	size_t i, count = 0, reads, formed = reads_count(f, &reads);
+	bool loads = reads && !formed; /* all of them stay loads */
+	char *why = NULL;
+
+	sums->formless += reads - formed;
+	if (!loads)
+		why = field_sum(v, lines, f, all, formed, sums, &count);
+	for (i = 0; f->whole && o->facts && i < f->site_count; i++)
+		sums->stores += f->sites[i]->kind == SITE_STORE;
+	sums->vague = f->whole && o->facts && !o->dense ? count : 0;
+	listing_add(l, "%s", o->name);
+	field_name_add(o, f, l);
 	listing_add(l, "%" PRIu64, f->from);
 	listing_add(l, "%" PRIu64, f->to - f->from);
 	listing_add(l, "%zu", reads);

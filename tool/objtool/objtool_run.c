@@ -206,36 +206,56 @@ static int code_change(struct elf_file *f, const struct objtool_options *o, cons
 
 static bool follows_stack(const struct objtool_options *o) { return stack_follows_all(o) || o->noinstr || o->unret; }
 
+/* Lists the branches, and runs the passes that check code and print warnings. */
+static int code_check(const struct elf_file *f, const struct objtool_options *o, struct code_map *map,
+                      struct branches *b, struct error *e)
+{
+	size_t warnings = 0;
+
+	if (o->uaccess && uaccess_open(map, e))
+		return -1;
+	/* Branches come first, so that warnings are in file order. */
+	if (branch_sites_find(f, o, map, b, e))
+		return -1;
+	if ((map->begins || follows_stack(o) || o->ibt) && code_map_read(map, e))
+		return -1;
+	if (map->begins)
+		warnings = uaccess_check(map);
+	if (!o->release->reach_counts_alone)
+		warnings += b->warnings;
+	if (follows_stack(o) && stack_check(map, o, warnings, e))
+		return -1;
+	if (o->ibt && endbrs_find(map, o, &b->sealed, e))
+		return -1;
+	if (o->sls)
+		unstopped_warn(map, b);
+	return 0;
+}
+
+/* Handles the bytes before functions, for --prefix. */
+static int prefix_pass(struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
+                       struct results *r, struct error *e)
+{
+	if (o->cfi && o->release->cfi_grows)
+		return checks_grow(f, map, o, e);
+	return prefixes_find(map, o, &r->prefixes, e);
+}
+
 /* Runs all passes over an open file, whose bytes they may change in place. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct results *r, struct error *e)
 {
-	struct branches *b = &r->branches;
 	struct code_map map;
 	struct notes notes;
 	bool noted; /* the notes have been read */
-	size_t warnings = 0;
-	int err = 0;
+	int err;
 
 	code_map_open(f, o->release, &map);
 	step_caches_keep(true); /* until the last pass that decodes all code */
-	if (o->uaccess)
-		err = uaccess_open(&map, e);
-	/* Branches come first, so that warnings are in file order. */
-	err = err || branch_sites_find(f, o, &map, b, e) ? -1 : 0;
-	if (!err && (map.begins || follows_stack(o) || o->ibt))
-		err = code_map_read(&map, e);
-	if (!err && map.begins)
-		warnings = uaccess_check(&map);
-	if (!err && follows_stack(o))
-		err = stack_check(&map, o, warnings + (o->release->reach_counts_alone ? 0 : b->warnings), e);
-	if (!err && o->ibt)
-		err = endbrs_find(&map, o, &b->sealed, e);
-	if (!err && o->sls)
-		unstopped_warn(&map, b);
+	err = code_check(f, o, &map, &r->branches, e);
 	if (!err && o->prefix)
-		err = o->cfi && o->release->cfi_grows ? checks_grow(f, &map, o, e) : prefixes_find(&map, o, &r->prefixes, e);
+		err = prefix_pass(f, o, &map, r, e);
 	if (!err)
-		err = sites_sections(f, o, b, r->sections, &r->count, e);
+		err = sites_sections(f, o, &r->branches, r->sections, &r->count, e);
 	if (!err && o->noabs)
 		err = absolutes_check(f, e);
 	step_caches_keep(false);

@@ -130,6 +130,13 @@ static bool begins_function(const struct pass *p, uint64_t at)
 	return y && y->value == at;
 }
 
+static void retpoline_note(struct pass *p, uint64_t at, uint32_t symbol, bool call)
+{
+	site_add(&p->out->retpolines, p, at, symbol, call);
+	if (p->o->cfi && p->o->release->cfi_grows && !(p->after_trap && !begins_function(p, at)))
+		site_add(&p->out->unchecked, p, at, symbol, call);
+}
+
 /* Records a direct branch that has a relocation against a symbol. */
 static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint32_t symbol)
 {
@@ -138,18 +145,15 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 
 	if (!*kind)
 		*kind = (uint8_t)symbol_judge(p->o->release, &p->f->symbols[symbol]);
-	if (*kind == SYMBOL_OTHER || *kind == SYMBOL_EMBEDDED)
-		return;
 	if (*kind == SYMBOL_RETURNS && !call)
 		site_add(&p->out->returns, p, at, symbol, call);
-	if (*kind == SYMBOL_RETPOLINE && !passes_over) {
-		site_add(&p->out->retpolines, p, at, symbol, call);
-		if (p->o->cfi && p->o->release->cfi_grows && !(p->after_trap && !begins_function(p, at)))
-			site_add(&p->out->unchecked, p, at, symbol, call);
-	}
-	if (*kind <= SYMBOL_RETPOLINE || passes_over || (!call && !symbol_index_find(&p->map->functions, p->number, at)))
+	if (*kind == SYMBOL_OTHER || *kind == SYMBOL_EMBEDDED || *kind == SYMBOL_RETURNS || passes_over)
 		return;
-	if (*kind == SYMBOL_STATIC_CALL)
+	if (*kind == SYMBOL_RETPOLINE)
+		retpoline_note(p, at, symbol, call);
+	else if (!call && !symbol_index_find(&p->map->functions, p->number, at))
+		return; /* a jump from code outside of functions */
+	else if (*kind == SYMBOL_STATIC_CALL)
 		site_add(&p->out->calls, p, at, symbol, call);
 	else if (*kind == SYMBOL_PROFILER && p->noinstr)
 		site_add(&p->out->profiled, p, at, symbol, call);

@@ -148,31 +148,46 @@ bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alt
 	return stack_warn(w, place->original, text);
 }
 
+/* Adds the paths into the replacements of an instruction that are followed: those with code or, if not `sized`, those
+ * without. */
+static void replacements_add(struct stack_walk *w, const struct stack_path *p, bool sized, bool all)
+{
+	size_t count, i;
+	const struct replacement *r = alternatives_of(&w->alternatives, p->at, &count);
+
+	for (i = 0; i < count; i++)
+		if ((r[i].size != 0) == sized && (all || alternative_is_followed(&w->alternatives, &r[i])))
+			stack_path_add(w, p, sized ? r[i].from : r[i].end, true);
+}
+
+/* True if an edge is the way into a replacement. */
+static bool enters_replacement(const struct replacement *r, size_t count, uint64_t to)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if (to == (r[i].size ? r[i].from : r[i].end))
+			return true;
+	return false;
+}
+
 bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const struct step *s, bool all)
 {
 	const struct notes *n = &w->map->notes;
-	size_t count, i;
+	size_t first = w->path_count, count;
 	const struct replacement *r = alternatives_of(&w->alternatives, p->at, &count);
-	size_t first = w->path_count;
 	const struct note *x;
 
-	for (i = 0; i < count; i++)
-		if (r[i].size && (all || alternative_is_followed(&w->alternatives, &r[i])))
-			stack_path_add(w, p, r[i].from, true);
-	for (i = 0; i < count; i++)
-		if (!r[i].size && (all || alternative_is_followed(&w->alternatives, &r[i])))
-			stack_path_add(w, p, r[i].end, true);
+	replacements_add(w, p, true, all);
+	replacements_add(w, p, false, all);
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
 		if (s->flow != FLOW_JUMP || w->options->jump_label)
 			stack_path_add(w, p, x->to, true);
 		else
 			stack_path_add(w, p, p->at + s->len, true);
-	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++) {
-		for (i = 0; i < count && x->to != (r[i].size ? r[i].from : r[i].end); i++)
-			;
-		if (i == count && !note_at(n, x->to, NOTE_RESTORE))
+	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++)
+		if (!enters_replacement(r, count, x->to) && !note_at(n, x->to, NOTE_RESTORE))
 			stack_path_add(w, p, x->to, true);
-	}
 	/* The last one is followed first; before 6.4 and since 7.2 the first one. */
 	if (w->options->release->newer_validation && w->options->release->number < LINUX_NUMBER(7, 2))
 		stack_paths_reverse(w, first);
