@@ -6,7 +6,6 @@
 #include "support/demangle.h"
 #include "support/memory.h"
 #include "inspect/inspect.h"
-#include "inspect/view_kernel.h"
 #include "support/nearest.h"
 #include "support/progress.h"
 #include "report/text.h"

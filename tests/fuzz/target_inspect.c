@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "inspect/inspect.h"
-#include "inspect/view_kernel.h"
 
 /* Functions by name and by address; the first few. */
 static void show_functions(const char *path, const struct elf_file *f, struct code_options *o, unsigned most)

@@ -116,6 +116,15 @@ int show_marks(const struct view *v, enum format format, struct error *e);
 void show_fields(const struct view *v, bool all, enum format format);
 /* `at` may be null, for the whole file. */
 int show_orc(const char *path, const char *at, enum unwind_from from, enum format format, struct error *e);
+struct kernel_options {
+	bool tables;         /* true: shows the tables; false: shows the rows of .orc_unwind */
+	const char *at;      /* shows only the rows at this symbol or address; null: all rows */
+	const char *symbols; /* a System.map, or null */
+	enum format format;
+};
+/* Shows a file of the Linux kernel. Returns 0 if something was printed; 1 if there is nothing to print, since the file
+ * is not a kernel file or lacks the tables asked for; -1 after an error. */
+int show_kernel(const char *path, const struct kernel_options *opt, struct error *e);
 struct code_options {
 	const char *at; /* function or address */
 	bool no_cfi, intel, bytes;

@@ -61,7 +61,7 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	struct linked_unwind table;
 	int r;
 
-	/* inspect/view_kernel_orc.c shows the arrays of objtool; here they do not count as a table. */
+	/* view_kernel.c shows the arrays of objtool; here they do not count as a table. */
 	if (kernel_orc_present(f))
 		return 0;
 	if (elf_is_object(f)) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Opens kernel files (kernel.h): recognizes them by their sections and finds their release. */
 #include "kernel/kernel.h"
-#include "kernel/relocs.h"
 
 #include <etch/format.h>
 

@@ -25,6 +25,16 @@ struct kernel_symbols {
 	char *text; /* the text of a System.map, to which the names point */
 };
 
+/* The relocations of a section, read on first use and cached. */
+struct kernel_relocs {
+	/* Index of the first section that relocates this one; index of the next section that relocates the same one. */
+	uint32_t first, next;
+	bool read;
+	struct elf_reloc *list; /* sorted by offset */
+	size_t count;
+	struct error *broken; /* the reason why they cannot be read; null: they can be read */
+};
+
 struct kernel {
 	const struct elf_file *file;
 	const char *sign;         /* the section that identified the file as a kernel file */
@@ -32,7 +42,7 @@ struct kernel {
 	const char *release_from; /* ".modinfo", "its banner" */
 	unsigned version;         /* KERNEL_VERSION_OF its release; 0: unknown */
 	struct kernel_symbols symbols;
-	struct kernel_relocs *relocs; /* indexed by section; read on first use (relocs.h) */
+	struct kernel_relocs *relocs; /* indexed by section; read on first use */
 	uint32_t last;                /* the section that the last lookup by address found */
 };
 
@@ -111,6 +121,10 @@ const struct elf_reloc *kernel_reloc_in(struct kernel *k, uint32_t section, uint
 const char *kernel_relocs_broken(struct kernel *k, uint32_t section);
 /* Finds the place to which a relocation's symbol plus addend plus `bias` refers. */
 void kernel_reloc_place(const struct kernel *k, const struct elf_reloc *r, int64_t bias, struct kernel_place *out);
+
+/* For kernel.c. */
+void kernel_relocs_open(struct kernel *k);
+void kernel_relocs_free(struct kernel *k);
 
 /* ---- code ---------------------------------------------------------------------- */
 

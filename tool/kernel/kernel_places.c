@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Resolves the references in tables and in code to places (kernel.h). */
-#include "kernel/relocs.h"
+#include "kernel/kernel.h"
 #include "shared/search.h"
 #include "support/plain.h"
 #include "support/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the kernel's tables (kernel_tables.h) in a file, determines their layouts and decodes their entries. */
-#include "kernel/layouts.h"
+#include "kernel/kernel_tables.h"
 #include "support/memory.h"
 
 #include <inttypes.h>

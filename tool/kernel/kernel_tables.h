@@ -98,6 +98,10 @@ struct kernel_tables {
 	size_t missing_count;
 };
 
+/* layouts.c: all kinds of tables. */
+extern const struct kernel_table_kind kernel_table_kinds[];
+extern const size_t kernel_table_kind_count;
+
 void kernel_tables_find(struct kernel *k, struct kernel_tables *out);
 void kernel_tables_free(struct kernel_tables *t);
 void kernel_entry_read(struct kernel *k, const struct kernel_table *t, size_t i, struct kernel_entry *out);

@@ -3,7 +3,7 @@
  * The layouts of the kernel's tables, each with the header that defines it. The version ranges come from the history
  * of these headers. Distributions backport changes, so the entries themselves are tried first (kernel_tables.c).
  */
-#include "kernel/layouts.h"
+#include "kernel/kernel_tables.h"
 
 #define V(major, minor) KERNEL_VERSION_OF(major, minor)
 #define COUNT(a)        (sizeof(a) / sizeof((a)[0]))

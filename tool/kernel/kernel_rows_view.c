@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect orc for a file of the Linux kernel: shows objtool's rows in the same columns as etch's own.
- * A vmlinux has half a million rows, so they are printed without a listing. */
-#include "inspect/view_kernel.h"
+/* Shows the rows of a kernel file (kernel_views.h): objtool's rows, in the columns of etch's own. A vmlinux has half a
+ * million rows, so they are printed without a listing. */
+#include "kernel/kernel_views.h"
 
-#include "inspect/inspect.h"
 #include "kernel/kernel_orc.h"
 #include "report/text.h"
 #include "support/plain.h"
@@ -122,7 +121,7 @@ static void row_print(struct printer *p, const struct kernel_row *r)
 
 /* Finds the range of a symbol of the file or of --symbols: up to its end or, if it has no size, up to the next
  * symbol. */
-static bool symbol_find(const struct kernel *k, const char *name, struct place *out)
+static bool symbol_find(const struct kernel *k, const char *name, struct kernel_range *out)
 {
 	const struct kernel_symbol *s = kernel_symbol_named(k, name), *end = k->symbols.list + k->symbols.count, *next;
 
@@ -130,14 +129,14 @@ static bool symbol_find(const struct kernel *k, const char *name, struct place *
 		return false;
 	for (next = s; next < end && next->section == s->section && next->value == s->value; next++)
 		;
-	*out = (struct place){s->section, s->value, s->value + s->size, true};
+	*out = (struct kernel_range){s->section, s->value, s->value + s->size};
 	if (!s->size)
 		out->end = next < end && next->section == s->section ? next->value : UINT64_MAX;
 	return true;
 }
 
 /* Finds "name+0x10", a single address. */
-static bool offset_find(const struct kernel *k, const char *at, struct place *out)
+static bool offset_find(const struct kernel *k, const char *at, struct kernel_range *out)
 {
 	const char *plus = strrchr(at, '+');
 	char name[256], *end;
@@ -149,16 +148,16 @@ static bool offset_find(const struct kernel *k, const char *at, struct place *ou
 	offset = strtoull(plus + 1, &end, 16);
 	if (*end || !symbol_find(k, name, out))
 		return false;
-	*out = (struct place){out->section, out->start + offset, out->start + offset + 1, false};
+	*out = (struct kernel_range){out->section, out->start + offset, out->start + offset + 1};
 	return true;
 }
 
-static int asked_find(const struct kernel *k, const char *at, struct place *out, struct error *e)
+bool kernel_range_find(const struct kernel *k, const char *name, struct kernel_range *out)
 {
-	return symbol_find(k, at, out) || offset_find(k, at, out) ? 0 : place_find(k->file, at, out, e);
+	return symbol_find(k, name, out) || offset_find(k, name, out);
 }
 
-static bool is_asked(const struct kernel_row *r, const struct place *at)
+static bool is_asked(const struct kernel_row *r, const struct kernel_range *at)
 {
 	if (!at)
 		return true;
@@ -201,20 +200,19 @@ static void head_print(const struct printer *p, const struct kernel_rows *rows)
 	json_object_put(problem);
 }
 
-int show_kernel_orc(struct kernel *k, const char *at, enum format format, struct error *e)
+int kernel_rows_show(struct kernel *k, const struct kernel_range *at, enum format format, struct error *e)
 {
 	struct printer p = {.k = k, .format = format};
 	struct kernel_rows rows = {0};
-	struct place place;
 	int err = -1;
 	size_t i;
 
-	if ((at && asked_find(k, at, &place, e)) || kernel_orc_read(k, &rows, e))
+	if (kernel_orc_read(k, &rows, e))
 		goto out;
 	head_print(&p, &rows);
 	/* The last row of a section has no size; it only ends the row before it. */
 	for (i = 0; i < rows.count; i++)
-		if ((rows.list[i].size || rows.list[i].problem) && is_asked(&rows.list[i], at ? &place : NULL))
+		if ((rows.list[i].size || rows.list[i].problem) && is_asked(&rows.list[i], at))
 			row_print(&p, &rows.list[i]);
 	if (format == FORMAT_JSON)
 		printf("%s]\n}\n", p.count ? "\n  " : "");
