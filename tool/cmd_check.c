@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The command `etch check`: checks inputs and prints findings. Guide: docs/check.md. */
 #include "arguments.h"
-#include "check/baseline_record.h"
 #include "check/check_run.h"
 #include "check/check_print.h"
 #include "command.h"

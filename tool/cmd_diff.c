@@ -2,7 +2,6 @@
 /* The command `etch diff`: compares two builds. Guide: docs/diff.md. */
 #include "arguments.h"
 #include "command.h"
-#include "diff/colours.h"
 #include "diff/diff_print.h"
 #include "support/bounds.h"
 #include "support/demangle.h"

@@ -4,7 +4,7 @@
  * analysis/unwind/row_choice.c. */
 #define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state, deeper than any compiler writes it */
 #include "arch/x86/fast_decoder.h"
-#include "check/runs.h"
+#include "check/function_runs.h"
 #include "analysis/facts/cfi_file.h"
 #include "elf/symbols.h"
 #include "support/memory.h"

@@ -71,7 +71,7 @@ void check_decoders(struct subject *s); /* D004: decoders that disagree */
 int check_origin(struct subject *s, struct error *e);
 int check_fold(struct subject *s, struct error *e);
 
-/* Defined in runtime_code.c: finds the code of language runtimes that have their own calling conventions, sorted by
+/* Defined in origin.c: finds the code of language runtimes that have their own calling conventions, sorted by
  * address. Returns 0, or -1 and a message if a table is malformed. The caller frees out->list also after a failure. */
 int subject_runtimes(const struct subject *s, struct runtime_codes *out, struct error *e);
 /* Returns the runtime of the code at an address of the code space, or null. */

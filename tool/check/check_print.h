@@ -32,4 +32,18 @@ void check_print_file(struct check_printer *s, const struct report *r, struct to
 void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code);
 void check_print_free(struct check_printer *s);
 
+/* Implements `etch check --create-baseline`: the run writes a baseline, and none of the run's own findings counts. */
+struct baseline_record {
+	const char *path; /* Path of the baseline that this run writes; null: it writes none. */
+	struct check_printer document;
+};
+
+void record_begin(struct baseline_record *b, const char *path);
+/* Adds a report to the baseline document and marks all its findings as known. */
+void record_add(struct baseline_record *b, struct report *r);
+/* Writes the document and, unless `quiet`, prints a message that says so. Returns false after an error, which it has
+ * printed. */
+bool record_end(struct baseline_record *b, const struct suppressions *rules, const struct totals *n, bool quiet);
+void record_free(struct baseline_record *b);
+
 #endif

@@ -2,7 +2,7 @@
 /*
  * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), the finding
  * is the compiler's if there is evidence that a compiler wrote both, without inline assembly:
- *  - the place is in the code of a language runtime (runtime_code.c), or in a section .plt that a linker has made;
+ *  - the place is in the code of a language runtime, or in a section .plt that a linker has made;
  *  - or the place is in a function that DWARF attributes to a language other than assembly (in an object file without
  *    DWARF: the only STT_FILE symbol names a source of such a language), and .eh_frame slips at each such finding in
  *    the function (enum slip):
@@ -22,6 +22,7 @@
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
+#include "analysis/runtimes/runtimes.h"
 #include "dwarf/lines.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -57,6 +58,34 @@ struct judge {
 	struct step walk_last;
 	bool walk_any;
 };
+
+/* ---- language runtimes whose conventions explain findings ------------------------------- */
+
+bool runtime_explains(const struct finding *f)
+{
+	static const char *const ids[] = {"ETCH-C001", "ETCH-F001", "ETCH-F004", "ETCH-S001",
+	                                  "ETCH-S002", "ETCH-S005", "ETCH-S006", "ETCH-S007"};
+	size_t i;
+
+	for (i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+		if (!strcmp(f->id, ids[i]))
+			return true;
+	return false;
+}
+
+int subject_runtimes(const struct subject *s, struct runtime_codes *out, struct error *e)
+{
+	return runtimes_detect(s->file, &s->frames.space, false, out, e);
+}
+
+const struct runtime *runtime_at(const struct runtime_codes *r, uint64_t addr)
+{
+	size_t k = SEARCH(r->count, i, r->list[i].start <= addr);
+
+	while (k && r->list[k - 1].framed) /* it lies inside of other code */
+		k--;
+	return k && addr < r->list[k - 1].end ? r->list[k - 1].runtime : NULL;
+}
 
 /* ---- the file and the place ----------------------------------------------------------- */
 

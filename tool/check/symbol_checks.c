@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Implements ETCH-N001: functions whose symbol has no size or no type. */
-#include "check/runs.h"
+#include "check/function_runs.h"
 #include "support/memory.h"
 
 #include "elf/symbols.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses colours by the marks of lines (colours.h). */
-#include "diff/colours.h"
+/* Colours the output by the marks of lines (diff_print.h). */
+#include "diff/diff_print.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,6 +25,12 @@ struct json_object *diff_json(const struct diff *d);
  */
 int diff_show(const struct diff *d, const char *name, struct error *e);
 
+/* Defined in colours.c: these colour the output by the marks at which its lines begin. Where terminal_has_colours(),
+ * the output to stdout between the two calls is held back, and colours_end() prints it in colours. Elsewhere the two do
+ * nothing. */
+void colours_begin(void);
+void colours_end(void);
+
 /* diff_print.c and json.c share the functions below. */
 const char *change_kind_name(enum change_kind k);
 /* Returns the changes in the order of output; the caller frees the list. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds pairs of functions in several passes, from the most to the least reliable property. */
-#include "diff/match_internal.h"
+#include "diff/match.h"
 #include "shared/search.h"
 #include "support/memory.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Matches functions by those that are already matched: by the calls of pairs, and by the position between pairs. */
-#include "diff/match_internal.h"
+#include "diff/match.h"
 #include "support/memory.h"
 
 #define GAP_MOST 64u /* largest number of functions between two matched neighbours, since all are compared with all */

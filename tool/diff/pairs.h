@@ -72,7 +72,7 @@ struct diff {
 int diff_files(struct diff *d, struct image *old, struct image *new, bool notes, struct error *e);
 void diff_free(struct diff *d);
 
-/* Parts of diff_files() in rest.c: sites, findings and sizes. */
+/* Parts of diff_files() in sites_findings_sizes.c: sites, findings and sizes. */
 void compare_sites(struct diff *d);
 void compare_findings(struct diff *d);
 void compare_sizes(struct diff *d);

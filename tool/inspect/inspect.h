@@ -87,8 +87,6 @@ enum unwind_from {
 
 int unwind_view_load(const struct elf_file *f, enum unwind_from from, struct unwind_view *out, struct error *e);
 void unwind_view_free(struct unwind_view *u);
-/* Loads the rows of .eh_frame into *out, whose space is already built. */
-int unwind_view_cfi(const struct elf_file *f, struct unwind_view *out, struct error *e);
 /* Adds the places of registers from the file's register table to the rows of its unwind table, if it has both. */
 int unwind_view_registers(const struct elf_file *f, struct unwind_view *u, struct error *e);
 /* Writes the places of rbx and of r12 to r15: "rbx@cfa-24 r12@rbp-8 r13 lost"; "-" if all are in their registers. */

@@ -445,7 +445,7 @@ static int code_load(struct code *c, struct error *e)
 	lines_make(c);
 	jumps_find(c);
 	if (elf_is_object(&c->file))
-		switches_find(c);
+		object_jump_tables_find(c);
 	incoming_find(c);
 	c->sources = lines_open(&c->file);
 	return 0;

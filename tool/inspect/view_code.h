@@ -85,8 +85,8 @@ void code_fixup_name(const struct code *c, const struct fixup *x, char *out, siz
 /* Writes the name of an address in the code space: "main+0x4". */
 void code_place_name(const struct code *c, uint64_t addr, char *out, size_t size);
 
-/* Defined in switches.c: resolves the jump tables of an object file. */
-void switches_find(struct code *c);
+/* Defined in object_jump_tables.c: resolves the jump tables of an object file. */
+void object_jump_tables_find(struct code *c);
 
 void code_text(const struct code *c);
 void code_tsv(const struct code *c);

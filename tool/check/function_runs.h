@@ -3,8 +3,8 @@
  * Combines findings about many neighbouring functions with the same problem, such as stubs that a macro generates, or
  * an interpreter: more than RUN_MOST neighbours get one finding, which states their number.
  */
-#ifndef CHECK_RUNS_H
-#define CHECK_RUNS_H
+#ifndef CHECK_FUNCTION_RUNS_H
+#define CHECK_FUNCTION_RUNS_H
 
 #include "check/check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Joins findings about runs of neighbouring functions, and recognises the start-up functions of gcc and glibc. */
-#include "check/runs.h"
+#include "check/function_runs.h"
 
 #include <string.h>
 

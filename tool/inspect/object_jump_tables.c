@@ -98,7 +98,7 @@ static void targets_find(struct code *c, struct detail_jump *j, const struct tab
 		d->target_count = before;
 }
 
-void switches_find(struct code *c)
+void object_jump_tables_find(struct code *c)
 {
 	struct table_relocs relocs = {0};
 	size_t i;
