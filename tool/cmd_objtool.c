@@ -320,14 +320,14 @@ static int options_read(struct command_line *c, int argc, char **argv)
  * live as long as the process. */
 static bool environment_words(struct words *out)
 {
-	static char *words[ENVIRONMENT_MOST + 1];
+	static char name[] = "OBJTOOL_ARGS", *words[ENVIRONMENT_MOST + 1];
 	const char *value = getenv("OBJTOOL_ARGS");
 	char *copy = strdup(value ? value : ""), *word, *rest = NULL;
 
 	*out = (struct words){words, 0};
 	if (!copy)
 		return false;
-	words[out->count++] = (char[]){"OBJTOOL_ARGS"};
+	words[out->count++] = name;
 	for (word = strtok_r(copy, " ", &rest); word && out->count < ENVIRONMENT_MOST; word = strtok_r(NULL, " ", &rest))
 		words[out->count++] = word;
 	words[out->count] = NULL;

@@ -368,6 +368,12 @@ def test_environment_dry_run_backup_twice(etch, tmp_path, monkeypatch):
     assert "already has" in objtool(etch, path, "--orc", ok=2).stderr and path.read_bytes() == once
 
 
+def test_wrong_word_of_the_environment(etch, tmp_path, monkeypatch):
+    monkeypatch.setenv("OBJTOOL_ARGS", "--backup --orcc")
+    error = objtool(etch, assemble(tmp_path, KEYED), "--orc", ok=2).stderr
+    assert error == "etch: OBJTOOL_ARGS: unrecognized option '--orcc' (did you mean --orc?); see etch objtool --help\n"
+
+
 def test_another_release_is_refused(etch, tmp_path, monkeypatch):
     """Nothing in an object says which release's numbers its hints have; the kernel's build does."""
     path = assemble(tmp_path, KEYED)
