@@ -7,7 +7,6 @@
 #include "support/memory.h"
 #include "support/progress.h"
 #include "support/terminal.h"
-#include "report/text.h"
 #include "site/in_place.h"
 #include "table/sframe.h"
 
@@ -349,22 +348,15 @@ static void summary_make(struct summary *s)
 /* Prints the summary as text, no wider than the terminal. */
 static void summary_fold(const struct summary *s)
 {
-	FILE *out = stdout, *f;
-	char *text = NULL;
-	size_t size = 0;
+	FILE *out = stdout;
+	char *text;
+	size_t size;
 
-	f = open_memstream(&text, &size);
-	if (!f) {
-		summary_text(s);
-		return;
-	}
-	stdout = f;
+	stdout = mem_stream(&text, &size);
 	summary_text(s);
+	mem_stream_close(stdout, &text);
 	stdout = out;
-	if (fclose(f))
-		text_error(NULL, NO_MEMORY);
-	else
-		terminal_fold(text);
+	terminal_fold(text);
 	free(text);
 }
 

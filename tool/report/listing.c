@@ -94,23 +94,20 @@ static void cell_put(const struct column *column, const char *cell, size_t width
 /* Prints a row, up to the edge of a terminal that is too narrow for all columns. */
 static void row_put(const struct listing *l, char *const *cells, const size_t *width, size_t terminal, FILE *out)
 {
-	char *line = NULL;
-	size_t size = 0, c;
-	FILE *f = open_memstream(&line, &size);
+	char *line;
+	size_t size, c;
+	FILE *f = mem_stream(&line, &size);
 
-	if (!f)
-		return;
 	for (c = 0; c < l->column_count; c++)
 		cell_put(&l->columns[c], cells ? cells[c] : l->columns[c].name, width[c], c + 1 == l->column_count, f);
-	if (!fclose(f)) {
-		while (size && line[size - 1] == ' ')
-			size--; /* the last cells are empty */
-		if (terminal && size > terminal)
-			for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
-				size--; /* does not cut inside a UTF-8 character */
-		fwrite(line, 1, size, out);
-		putc('\n', out);
-	}
+	mem_stream_close(f, &line);
+	while (size && line[size - 1] == ' ')
+		size--; /* the last cells are empty */
+	if (terminal && size > terminal)
+		for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
+			size--; /* does not cut inside a UTF-8 character */
+	fwrite(line, 1, size, out);
+	putc('\n', out);
 	free(line);
 }
 
