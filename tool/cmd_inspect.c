@@ -313,7 +313,7 @@ static void file_work(void *ctx, size_t i, char **answer, size_t *size)
 		return;
 	}
 	json_array_leave();
-	stdout = to; /* file descriptor 1 stays as it is, since isatty() decides by it about colours */
+	stdout = to; /* file descriptor 1 stays as it is, since isatty(1) decides about colours */
 	shown = !show(s->opt, s->paths[i], &e);
 	stdout = out;
 	*answer = shown ? answer_read(to, size) : answer_error(e.text, size);

@@ -36,17 +36,17 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	    fixups_read(f, &s->frames.space, &s->fixups, e) ||
 	    ex_table_check(f, &s->frames.space, &s->fixups, &s->found, e))
 		return -1;
-	/* Checks of program headers, symbols and .eh_frame. */
+	/* These check program headers, symbols and .eh_frame. */
 	if (check_hardening(s, e) || check_symbols(s, e))
 		return -1;
 	check_cfi(s);
 	check_frame_tables(s);
-	/* Checks of every instruction that the analysis reached. */
+	/* These check every instruction that the analysis reached. */
 	check_decoders(s);
 	if (check_branches(s, e))
 		return -1;
 	check_speculation(s);
-	/* Checks of etch's own tables, and of what a rewrite could make of the file. */
+	/* These check etch's own tables, and what a rewrite could make of the file. */
 	check_etched(s);
 	check_tables(s);
 	if (check_unwind(s, e))

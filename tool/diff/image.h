@@ -70,7 +70,7 @@ struct image {
 	uint32_t *starts_of; /* index of the first function of each section; section_count + 1 elements */
 	const char **aliases;
 	size_t alias_count;
-	struct xref *refs; /* of kinds REF_FUNCTION and REF_DATA, in order of functions */
+	struct xref *refs; /* references of the kinds REF_FUNCTION and REF_DATA, in order of functions */
 	size_t ref_count, ref_capacity;
 };
 

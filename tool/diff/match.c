@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define RENAMED_LEAST 8u  /* fewer instructions do not identify a named function by its code */
-#define ROUNDS        3   /* of matching by calls and by position */
+#define ROUNDS        3   /* rounds of matching by calls and by position */
 #define TWINS_MOST    32u /* candidates with equal code that are tried for one function */
 
 /* ---- by equal keys -------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ struct key {
 
 /* The keys of one pass. */
 struct keys {
-	struct key *list[2]; /* of the old and of the new file */
+	struct key *list[2]; /* keys of the old and of the new file */
 	size_t count[2], capacity[2];
 };
 

@@ -8,7 +8,7 @@
 
 #include "elf/file.h"
 
-/* Bytes; longer names are compared by hash after these bytes, and are not searched for suffixes. */
+/* A number of bytes; longer names are compared by hash after these, and are not searched for suffixes. */
 #define NAME_SHORT 4096u
 
 /* The long names of one file. */

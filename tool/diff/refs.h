@@ -26,7 +26,7 @@ struct xref {
 	uint32_t more;
 	uint32_t insn;    /* index of the token in the body */
 	uint32_t kind;    /* enum ref_kind */
-	uint32_t section; /* of a REF_TABLE */
+	uint32_t section; /* REF_TABLE: section of the table */
 };
 
 /* The way in which an operand uses the place. */

@@ -63,12 +63,12 @@ struct unwind_view {
 	size_t row_count;  /* number of rows according to the table's own header */
 	/* Of .sframe: the counts in its header; a block of a PLT gives several rows for one FRE. */
 	size_t fdes, fres;
-	struct etch_unwind header; /* of the table in a linked file */
+	struct etch_unwind header; /* header of the table in a linked file */
 	bool generated;            /* the rows were made from the code */
 	/* False: all rows have the source "code", since the sources were stripped or the table has none. */
 	bool sources;
 	struct code_space space;
-	struct row_list rows; /* in addresses of `space` */
+	struct row_list rows; /* their addresses are those of `space` */
 	size_t unread;        /* number of entries of .eh_frame that have no rows here: see cfi_file.unread */
 	/* With rows of .eh_frame, and with a register table: for each row, the places of callee-saved registers. With
 	 * rows of .eh_frame also `why`: the reason why the row says less than its FDE, or null. */

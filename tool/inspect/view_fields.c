@@ -325,7 +325,7 @@ static int span_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Sets the bytes that a site concerns, if only some of its object are. */
+/* Finds which bytes of its object a site concerns. */
 static enum reach span_reach(const struct object *o, const struct site *s, struct span *x)
 {
 	if (s->kind == SITE_LOAD)

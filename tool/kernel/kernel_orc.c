@@ -90,14 +90,14 @@ static enum kernel_orc_layout layout_of_entries(const struct kernel_orc_votes *v
 	return v->registers_7_2 > v->registers_older ? KERNEL_ORC_7_2 : KERNEL_ORC_6_4;
 }
 
-/* True if most entries use other registers than a layout has. */
+/* True if most entries contradict the register numbers of a layout. */
 static bool is_contradicted(enum kernel_orc_layout layout, const struct kernel_orc_votes *v)
 {
 	return (layout == KERNEL_ORC_6_4 && v->registers_7_2 > v->registers_older) ||
 	       (layout == KERNEL_ORC_7_2 && v->registers_older > v->registers_7_2);
 }
 
-/* Sets the layout and where it is known from. If nothing determines it, or the entries contradict it, the layout is
+/* Sets the layout and its source. If nothing determines it, or the entries contradict it, the layout is
  * KERNEL_ORC_LAYOUTS and out->problem says so. */
 static void layout_find(const struct kernel *k, const struct arrays *a, struct kernel_rows *out)
 {

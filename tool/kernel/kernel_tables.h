@@ -93,7 +93,7 @@ struct kernel_entry {
 struct kernel_tables {
 	struct kernel_table *list;
 	size_t count;
-	/* Vmlinux only: tables that were not found because their symbols are missing. */
+	/* Only in vmlinux: tables that were not found because their symbols are missing. */
 	const struct kernel_table_kind *missing[8];
 	size_t missing_count;
 };

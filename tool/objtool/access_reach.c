@@ -14,7 +14,7 @@ struct unit {
 	uint32_t number;
 	const struct part *part;
 	uint64_t at, end;
-	uint64_t behind;   /* end of its last instruction in map.stops, not counting int3 */
+	uint64_t after;    /* end of its last instruction in map.stops, not counting int3 */
 	uint64_t furthest; /* the highest target of its own jumps */
 	bool falls;        /* control may continue after that instruction */
 };
@@ -111,7 +111,7 @@ static void stop_read(struct access_reach *r, struct unit *u, uint64_t at)
 		jump_read(r, u, at, &s);
 	if (insn_is_int3(bytes, s.len))
 		return;
-	u->behind = at + s.len;
+	u->after = at + s.len;
 	u->falls = s.flow != FLOW_JUMP && s.flow != FLOW_JUMP_IND && s.flow != FLOW_RETURN;
 }
 
@@ -133,7 +133,7 @@ static void unit_read(struct access_reach *r, struct unit *u)
 	const struct code_map *m = r->map;
 	uint64_t at = u->at - m->space.first, end = u->end - m->space.first, i;
 
-	u->behind = u->at;
+	u->after = u->at;
 	u->falls = true;
 	u->furthest = 0;
 	for (i = at / 64; i <= (end - 1) / 64; i++) {
@@ -146,8 +146,8 @@ static void unit_read(struct access_reach *r, struct unit *u)
 				stop_read(r, u, m->space.first + off);
 		}
 	}
-	r->tails[u->number] = u->behind;
-	if (u->falls || u->furthest >= u->behind || !is_padding(r, u, u->behind))
+	r->tails[u->number] = u->after;
+	if (u->falls || u->furthest >= u->after || !is_padding(r, u, u->after))
 		edge_add(r, u->number, u->end);
 }
 

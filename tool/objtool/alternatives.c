@@ -135,7 +135,7 @@ static bool replacement_find(const struct alternatives *a, uint64_t addr, struct
 	out->replacement = true;
 	out->original = r->at;
 	out->byte = &a->bytes[a->first[k] + (addr - r->from)];
-	out->behind = r->from + r->size;
+	out->after = r->from + r->size;
 	out->to = a->ends[k];
 	out->filled = r->size < out->to - r->at ? &a->bytes[a->first[k] + r->size] : NULL;
 	return true;

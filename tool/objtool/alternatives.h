@@ -22,7 +22,7 @@ struct alternative_place {
 	uint32_t *byte;
 	uint64_t original; /* where the original begins */
 	bool replacement;
-	uint64_t behind, to; /* end of the replacement, and where control continues from there */
+	uint64_t after, to; /* end of the replacement, and where control continues from there */
 	/* Element for the byte after a replacement that is shorter than the original; otherwise null. */
 	uint32_t *filled;
 };

@@ -385,7 +385,7 @@ static int hints_check(struct endbrs *x, struct error *e)
 	return 0;
 }
 
-/* Lists the functions that are not used. */
+/* Lists the functions whose address nothing takes. */
 static int sealed_list(struct endbrs *x, struct branch_list *out, struct error *e)
 {
 	size_t i, k;

@@ -230,7 +230,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 	for (i = 0; i < n->replacement_count; i = k) {
 		uint64_t at = n->replacements[i].at, end = n->replacements[i].end;
 		struct merged m;
-		const struct row *behind;
+		const struct row *after;
 
 		memset(&m, 0, sizeof(m));
 		/* Where alternatives are nested, the original of the outer one is longer. */
@@ -246,10 +246,10 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 			filling_add(&m, rows, space, &n->replacements[v], end);
 		while (next < rows->count && rows->rows[next].addr < at)
 			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule), next++;
-		behind = row_at(rows, end);
+		after = row_at(rows, end);
 		merged_put(&m, &out, at, end);
-		if (behind)
-			row_put(&out, end, &behind->rule);
+		if (after)
+			row_put(&out, end, &after->rule);
 		while (next < rows->count && rows->rows[next].addr <= end)
 			next++;
 	}
@@ -268,7 +268,7 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 
 	for (k = 0; k < n->count; k = m) {
 		uint64_t from = n->list[k].at, to = n->list[k].to;
-		const struct row *behind;
+		const struct row *after;
 
 		m = k + 1;
 		if (n->list[k].kind != NOTE_IGNORE)
@@ -276,13 +276,13 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 		for (; m < n->count && n->list[m].at <= to; m++) /* functions that overlap */
 			if (n->list[m].kind == NOTE_IGNORE && n->list[m].to > to)
 				to = n->list[m].to;
-		behind = row_at(rows, to);
-		if (!behind)
+		after = row_at(rows, to);
+		if (!after)
 			continue;
 		for (; next < rows->count && rows->rows[next].addr < from; next++)
 			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
 		row_put(&out, from, &none);
-		row_put(&out, to, &behind->rule);
+		row_put(&out, to, &after->rule);
 		while (next < rows->count && rows->rows[next].addr <= to)
 			next++;
 	}

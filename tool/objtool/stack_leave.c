@@ -243,31 +243,31 @@ static bool direction_follow(struct stack_walk *w, struct stack_path *p, const s
 	return true;
 }
 
-const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *behind)
+const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *after)
 {
 	struct alternative_place place;
 
 	if (!(w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT) ||
-	    !alternatives_find(&w->alternatives, at, &place) || *behind != place.behind)
+	    !alternatives_find(&w->alternatives, at, &place) || *after != place.after)
 		return part;
-	*behind = place.to;
+	*after = place.to;
 	return part_at(w->map, place.to - 1);
 }
 
 /* Adds the path that falls through an instruction. Returns false after a warning. */
-static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t behind)
+static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t after)
 {
 	struct alternative_place place;
 	const char *name;
 	char text[256];
 
 	if (w->alternatives.marks[p->at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
-	    alternatives_find(&w->alternatives, p->at, &place) && behind == place.behind && place.filled &&
-	    !stack_alternative_check(w, place.behind, &place, p->frame, true))
+	    alternatives_find(&w->alternatives, p->at, &place) && after == place.after && place.filled &&
+	    !stack_alternative_check(w, place.after, &place, p->frame, true))
 		return false;
-	part = stack_next(w, part, p->at, &behind);
-	if (part && behind - part->code->addr < part->code->size) {
-		stack_path_add(w, p, behind, false);
+	part = stack_next(w, part, p->at, &after);
+	if (part && after - part->code->addr < part->code->size) {
+		stack_path_add(w, p, after, false);
 		return true;
 	}
 	if (!part || w->frames.list[p->frame].cfa.base == BASE_NONE || w->options->no_unreachable)

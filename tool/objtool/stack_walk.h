@@ -89,10 +89,10 @@ bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t
 bool stack_is_retpoline(const struct stack_walk *w, const struct elf_symbol *y);
 /* True if an instruction returns to interrupted code or changes to another mode. */
 bool stack_leaves(const uint8_t *bytes, const struct step *s);
-/* Determines where control continues after the instruction that ends at *behind: the last instruction of a
- * replacement leads to the end of the original, which *behind is set to. Returns the part of that place, or null if
+/* Determines where control continues after the instruction that ends at *after: the last instruction of a
+ * replacement leads to the end of the original, which *after is set to. Returns the part of that place, or null if
  * it is in no section; the place may be the end of a section. */
-const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *behind);
+const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *after);
 /* Defined in unret.c: prints the warnings of --unret. Returns 0, or -1 and a message. */
 int unret_check(struct stack_walk *w, struct error *e);
 /* Defined in unreached_code.c: warns of code of functions that no path has reached. */

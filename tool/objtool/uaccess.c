@@ -225,20 +225,20 @@ static bool call_follow(struct access *a, const struct part *part, struct path *
 
 /* Adds the path that falls through an instruction. The last instruction of a replacement continues after the
  * original. */
-static void next_add(struct access *a, const struct path *p, uint64_t behind)
+static void next_add(struct access *a, const struct path *p, uint64_t after)
 {
 	const struct note *x;
 
-	if (!is_marked(a, NOTED, behind)) {
-		path_add(a, p, behind);
+	if (!is_marked(a, NOTED, after)) {
+		path_add(a, p, after);
 		return;
 	}
-	x = note_at(&a->map->notes, behind, NOTE_RESUME);
-	if (note_at(&a->map->notes, behind, NOTE_UNREACHABLE))
+	x = note_at(&a->map->notes, after, NOTE_RESUME);
+	if (note_at(&a->map->notes, after, NOTE_UNREACHABLE))
 		return;
 	if (!x)
-		path_add(a, p, behind);
-	for (; note_is(&a->map->notes, x, behind, NOTE_RESUME); x++)
+		path_add(a, p, after);
+	for (; note_is(&a->map->notes, x, after, NOTE_RESUME); x++)
 		path_add(a, p, x->to);
 }
 
@@ -300,7 +300,7 @@ static bool path_step(const struct access *a, const struct part *part, uint64_t 
 	                      s);
 }
 
-/* Takes a path over the instructions that have no effect, as most have none, to the next one in map.stops. */
+/* Moves a path to the next instruction in map.stops, over those without an effect, which are most. */
 static void plain_follow(const struct access *a, struct path *p)
 {
 	const struct code_map *m = a->map;

@@ -104,7 +104,7 @@ static bool leave(struct unret *u, const struct part *part, const struct stack_p
 {
 	struct stack_walk *w = u->walk;
 	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
-	uint64_t behind = p->at + s->len;
+	uint64_t after = p->at + s->len;
 	bool continues = true;
 	const char *called;
 
@@ -129,12 +129,12 @@ static bool leave(struct unret *u, const struct part *part, const struct stack_p
 	}
 	if (!continues)
 		return true;
-	part = stack_next(w, part, p->at, &behind);
-	if (!part || behind - part->code->addr >= part->code->size) {
+	part = stack_next(w, part, p->at, &after);
+	if (!part || after - part->code->addr >= part->code->size) {
 		u->unresolved = true;
 		return warn(u, p->at, "teh end!");
 	}
-	stack_path_add(w, p, behind, false);
+	stack_path_add(w, p, after, false);
 	return true;
 }
 

@@ -13,7 +13,7 @@
 enum severity {
 	SEVERITY_NOTE,    /* informative; hidden by default */
 	SEVERITY_WARNING, /* may be intended, or has a cost */
-	SEVERITY_ERROR,   /* certainly wrong: it must prove right when the code is examined by hand */
+	SEVERITY_ERROR,   /* certainly wrong: it must prove true when the code is examined by hand */
 };
 #define SEVERITIES 3
 
