@@ -225,12 +225,7 @@ static int kept_read(struct code_map *m, struct error *e)
 	return 0;
 }
 
-bool code_map_keeps(const struct code_map *m, uint64_t addr)
-{
-	size_t k = SEARCH(m->kept_count, i, m->kept[i] < addr);
-
-	return k < m->kept_count && m->kept[k] == addr;
-}
+bool code_map_keeps(const struct code_map *m, uint64_t addr) { return word_has(m->kept, m->kept_count, addr); }
 
 int code_map_read(struct code_map *m, struct error *e)
 {

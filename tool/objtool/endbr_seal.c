@@ -43,26 +43,11 @@ struct taken {
 	uint64_t at; /* address of the code space */
 };
 
-static bool begins_at(const struct endbrs *x, uint64_t at)
-{
-	uint64_t k = at - x->map->space.first;
+static bool begins_at(const struct endbrs *x, uint64_t at) { return bit_has(x->begins, at - x->map->space.first); }
 
-	return x->begins[k / 64] >> k % 64 & 1;
-}
+static bool is_skipped(const struct endbrs *x, uint64_t at) { return bit_has(x->skipped, at - x->map->space.first); }
 
-static bool is_skipped(const struct endbrs *x, uint64_t at)
-{
-	uint64_t k = at - x->map->space.first;
-
-	return x->skipped[k / 64] >> k % 64 & 1;
-}
-
-static bool has(const uint64_t *list, size_t count, uint64_t at)
-{
-	size_t k = SEARCH(count, i, list[i] < at);
-
-	return k < count && list[k] == at;
-}
+static bool needs_none(const struct endbrs *x, uint64_t at) { return word_has(x->without, x->without_count, at); }
 
 static bool is_endbr(const struct taken *t)
 {
@@ -91,8 +76,8 @@ static void insns_mark(struct endbrs *x)
 {
 	size_t i;
 
-	x->begins = mem_zero(x->map->space.span / 64 + 1, sizeof(*x->begins));
-	x->skipped = mem_zero(x->map->space.span / 64 + 1, sizeof(*x->skipped));
+	x->begins = bits_new(x->map);
+	x->skipped = bits_new(x->map);
 	for (i = 0; i < x->map->space.count; i++) {
 		const struct code_section *c = &x->map->space.list[i];
 		uint64_t off;
@@ -102,14 +87,14 @@ static void insns_mark(struct endbrs *x)
 			uint64_t k = c->addr + off - x->map->space.first, end;
 
 			if (step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s)) {
-				x->begins[k / 64] |= 1ull << k % 64;
+				bit_set(x->begins, k);
 				if (x->options->release->addresses_by_lea)
 					own_address_note(x, c, off, s.len);
 				continue;
 			}
 			end = decoding_resumes(x->map, c->section, off);
 			for (s.len = 0; off < end; off++, k++)
-				x->skipped[k / 64] |= 1ull << k % 64;
+				bit_set(x->skipped, k);
 		}
 	}
 }
@@ -200,7 +185,7 @@ static bool ends_symbol(const struct endbrs *x, const struct taken *t)
 	if (!y || y->value + y->size != off)
 		return false;
 	start.at = t->code->addr + y->value;
-	return begins_at(x, start.at) && (is_endbr(&start) || has(x->without, x->without_count, start.at));
+	return begins_at(x, start.at) && (is_endbr(&start) || needs_none(x, start.at));
 }
 
 /* Prints "PLACE: TEXT: PLACE", since 6.4 only once for a function. */
@@ -223,7 +208,7 @@ static bool use(struct endbrs *x, const struct taken *t)
 	size_t k;
 
 	if (!is_endbr(t))
-		return has(x->without, x->without_count, t->at);
+		return needs_none(x, t->at);
 	k = SEARCH(x->count, i, x->list[i] < t->at);
 	if (k < x->count && x->list[k] == t->at)
 		x->used[k] = true;
@@ -375,8 +360,7 @@ static int hints_check(struct endbrs *x, struct error *e)
 			continue;
 		t.code = space_at(&x->map->space, o->at);
 		y = t.code ? symbol_index_find(&x->map->labels, t.code->section, o->at - t.code->addr) : NULL;
-		if (!y || y->value != o->at - t.code->addr || y->bind != STB_GLOBAL || is_endbr(&t) ||
-		    has(x->without, x->without_count, t.at))
+		if (!y || y->value != o->at - t.code->addr || y->bind != STB_GLOBAL || is_endbr(&t) || needs_none(x, t.at))
 			continue;
 		if (x->options->release->errors_are_fatal)
 			return error_set(e, "%.200s+0x0: UNWIND_HINT_IRET_REGS without ENDBR", y->name);

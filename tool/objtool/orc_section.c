@@ -192,11 +192,25 @@ static void filling_add(struct merged *m, const struct row_list *rows, const str
 	m->rule[x->size] = r->rule;
 }
 
-static bool row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
+static void row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
 {
 	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
 	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
-	return true;
+}
+
+/* Appends the rows from *next on that begin before an address. */
+static void rows_copy(struct row_list *out, const struct row_list *rows, size_t *next, uint64_t before)
+{
+	for (; *next < rows->count && rows->rows[*next].addr < before; ++*next)
+		row_put(out, rows->rows[*next].addr, &rows->rows[*next].rule);
+}
+
+/* Replaces a list by `out`, followed by the rows from `next` on. */
+static void rows_replace(struct row_list *rows, struct row_list *out, size_t next)
+{
+	rows_copy(out, rows, &next, UINT64_MAX);
+	free(rows->rows);
+	*rows = *out;
 }
 
 /* Makes a list with a capacity for slightly more rows than another list has. */
@@ -244,8 +258,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 			version_add(&m, rows, space, &n->replacements[v]);
 		for (v = k; v-- > i;)
 			filling_add(&m, rows, space, &n->replacements[v], end);
-		while (next < rows->count && rows->rows[next].addr < at)
-			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule), next++;
+		rows_copy(&out, rows, &next, at);
 		after = row_at(rows, end);
 		merged_put(&m, &out, at, end);
 		if (after)
@@ -253,10 +266,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 		while (next < rows->count && rows->rows[next].addr <= end)
 			next++;
 	}
-	for (; next < rows->count; next++)
-		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
-	free(rows->rows);
-	*rows = out;
+	rows_replace(rows, &out, next);
 }
 
 /* Removes the rows of functions that the file exempts (STACK_FRAME_NON_STANDARD). */
@@ -279,17 +289,33 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 		after = row_at(rows, to);
 		if (!after)
 			continue;
-		for (; next < rows->count && rows->rows[next].addr < from; next++)
-			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
+		rows_copy(&out, rows, &next, from);
 		row_put(&out, from, &none);
 		row_put(&out, to, &after->rule);
 		while (next < rows->count && rows->rows[next].addr <= to)
 			next++;
 	}
-	for (; next < rows->count; next++)
-		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
-	free(rows->rows);
-	*rows = out;
+	rows_replace(rows, &out, next);
+}
+
+/* Gives the bytes before functions (--prefix) the row of their function's first instruction. */
+static void rows_prefix(struct row_list *rows, const struct prefixes *p, const struct code_space *space)
+{
+	struct row_list out = {.capacity = rows->count + p->count + 1};
+	size_t next = 0, i;
+
+	out.rows = mem_alloc(out.capacity, sizeof(*out.rows));
+	for (i = 0; i < p->count; i++) {
+		uint64_t from = space_of(space, p->list[i].section)->addr + p->list[i].value, start = from + p->list[i].size;
+		size_t k = SEARCH(rows->count, n, rows->rows[n].addr <= start);
+
+		if (!k || rows->rows[k - 1].rule.kind == ETCH_RULE_UNDEF || (out.count && out.rows[out.count - 1].addr >= from))
+			continue; /* there is no row, or this is another name of the same function */
+		rows_copy(&out, rows, &next, from);
+		row_put(&out, from, &rows->rows[k - 1].rule);
+		next = k > next ? k : next; /* skips the rows that were there, and the function's first row, which is equal */
+	}
+	rows_replace(rows, &out, next);
 }
 
 long orc_sections(const struct elf_file *f, const struct linux_release *release, const struct prefixes *prefixes,
@@ -304,7 +330,7 @@ long orc_sections(const struct elf_file *f, const struct linux_release *release,
 	rows_merge(&frames->rows, &frames->notes, &frames->space);
 	rows_ignore(&frames->rows, &frames->notes);
 	if (prefixes->count)
-		prefixes_add_rows(prefixes, &frames->space, &frames->rows);
+		rows_prefix(&frames->rows, prefixes, &frames->space);
 	pair[0] = (struct new_section){.name = ETCH_SEC_ORC, .flags = SHF_ALLOC, .align = 1, .entry = ENTRY_SIZE};
 	pair[1] = (struct new_section){.name = ETCH_SEC_ORC_IP, .flags = SHF_ALLOC, .align = 1, .entry = 4};
 	m.capacity = m.orc_capacity = frames->rows.count + 1;

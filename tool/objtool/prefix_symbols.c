@@ -166,34 +166,3 @@ void prefixes_free(struct prefixes *p)
 	free(p->list);
 	memset(p, 0, sizeof(*p));
 }
-
-/* ---- rows -------------------------------------------------------------------------------- */
-
-static void row_put(struct row_list *l, uint64_t addr, const struct etch_rule *rule)
-{
-	mem_reserve(&l->rows, &l->capacity, l->count, sizeof(*l->rows));
-	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
-}
-
-void prefixes_add_rows(const struct prefixes *p, const struct code_space *space, struct row_list *rows)
-{
-	struct row_list out = {.capacity = rows->count + p->count + 1};
-	size_t next = 0, i;
-
-	out.rows = mem_alloc(out.capacity, sizeof(*out.rows));
-	for (i = 0; i < p->count; i++) {
-		uint64_t from = space_of(space, p->list[i].section)->addr + p->list[i].value, start = from + p->list[i].size;
-		size_t k = SEARCH(rows->count, n, rows->rows[n].addr <= start);
-
-		if (!k || rows->rows[k - 1].rule.kind == ETCH_RULE_UNDEF || (out.count && out.rows[out.count - 1].addr >= from))
-			continue; /* there is no row, or this is another name of the same function */
-		for (; next < rows->count && rows->rows[next].addr < from; next++)
-			row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
-		row_put(&out, from, &rows->rows[k - 1].rule);
-		next = k > next ? k : next; /* skips the rows that were there, and the function's first row, which is equal */
-	}
-	for (; next < rows->count; next++)
-		row_put(&out, rows->rows[next].addr, &rows->rows[next].rule);
-	free(rows->rows);
-	*rows = out;
-}

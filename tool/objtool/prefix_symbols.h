@@ -15,7 +15,5 @@ struct prefixes {
  * relocations are malformed. */
 int prefixes_find(const struct code_map *map, const struct objtool_options *o, struct prefixes *out, struct error *e);
 void prefixes_free(struct prefixes *p);
-/* Gives these bytes the row of their function's first instruction. */
-void prefixes_add_rows(const struct prefixes *p, const struct code_space *space, struct row_list *rows);
 
 #endif
