@@ -217,6 +217,8 @@ def test_noreturn_functions_are_those_of_the_kernels_source(etch, tmp_path, monk
     header.write_text("/* SPDX */\n\n/*\n * NORETURN(vpanic)\n */\nNORETURN(abort)\nNORETURN(news)\n")
     monkeypatch.setenv("srctree", str(tmp_path / "tree"))
     assert [rule(made(etch, tmp_path, text), x) for x in at.values()] == ["sp+16 call", "none"]
+    header.write_text("".join(f"NORETURN({name})\n" for name in [*map("n{}".format, range(600)), "news"]))
+    assert [rule(made(etch, tmp_path, text), x) for x in at.values()] == ["sp+16 call", "none"]
 
 
 # ---- options -----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists functions of Linux that are known by name; tools/objtool lists them too. */
 #include "kernel/linux_kernel.h"
+#include "support/memory.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -382,19 +383,26 @@ static char *name_in(char *line)
 
 bool linux_noreturns_read(const char *path)
 {
-	static const char *names[512]; /* they stay allocated for the whole process */
-	struct names l = {.list = names, .releases = R_ALL};
-	char line[256], *name;
+	struct names l = {.releases = R_ALL};
+	const char **names = NULL; /* they stay allocated for the whole process */
+	size_t capacity = 0, size = 0;
+	char *line = NULL, *name;
 	FILE *in = fopen(path, "re");
 
-	while (in && l.count < COUNT(names) && fgets(line, sizeof(line), in))
-		if ((name = name_in(line)) && (names[l.count] = strdup(name)))
-			l.count++;
+	while (in && getline(&line, &size, in) >= 0) {
+		name = name_in(line);
+		if (!name)
+			continue;
+		mem_reserve(&names, &capacity, l.count, sizeof(*names));
+		names[l.count++] = mem_string(name);
+	}
+	free(line);
 	if (in)
 		fclose(in);
 	if (!l.count)
 		return false;
 	qsort(names, l.count, sizeof(*names), text_order);
+	l.list = names;
 	bits_make(&l);
 	from_file = l;
 	return true;
