@@ -51,9 +51,8 @@ def source_reasons():
 def source_words():
     """What `etch inspect` says besides."""
     text = code(*sorted((ROOT / "tool" / "inspect").glob("*.c")))
-    objects = function(text, "objects_list")
-    found = set(literals(objects[objects.index("!o->armed"):]))
-    for word in literals(function(text, "sites_list")):
+    found = {word for name in ("armed_text", "linked_because", "unlinked_because") for word in literals(function(text, name))}
+    for word in literals(function(text, "unpatched_text")):
         if word.startswith("no: "):
             found.add(word[4:])
     return {w for w in found if "%" not in w}
