@@ -17,12 +17,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define BOUNDED_SIZE_MAX ((uint64_t)1 << 56) /* a larger size counts as this; its bounds are never reached */
+#define BOUNDED_SIZE_MAX ((uint64_t)1 << 56) /* a larger size counts as this one; its bounds are never reached */
 
 static struct {
-	bool worker, known;    /* known: memory_allowed has been read */
+	bool worker, known;    /* known: memory_allowed has been set */
 	uint64_t size;         /* bytes read for the current input */
-	uint64_t memory;       /* bytes that the process used before */
+	uint64_t memory;       /* bytes that the process used before the current input */
 	rlim_t memory_allowed; /* RLIMIT_DATA that the process was started with */
 	char text[512];        /* the message of time_exceeded() */
 	size_t length;
@@ -32,7 +32,7 @@ static struct {
 
 void bounds_worker(void) { bounds.worker = true; }
 
-/* Signal context: async-signal-safe calls only. Unflushed output of the command is lost. */
+/* This is a signal handler: it makes only async-signal-safe calls. Output that the command has not flushed is lost. */
 static void time_exceeded(int signal)
 {
 	(void)signal;
@@ -44,7 +44,7 @@ static void time_exceeded(int signal)
 	_exit(EXIT_UNUSABLE);
 }
 
-/* Must not allocate. */
+/* This function must not allocate. */
 _Noreturn void bounds_exhausted(void)
 {
 	struct iovec line[3] = {
@@ -60,8 +60,8 @@ _Noreturn void bounds_exhausted(void)
 
 void bounds_refused(uint64_t size)
 {
-	/* A request beyond the file's whole bound comes from a size that the file claims; it does
-	 * not mean that memory is short. */
+	/* A request that exceeds the file's whole bound comes from a size that the file claims; it does not mean that
+	 * memory is short. */
 	if (bounds.memory_ends && size <= BOUNDS_MEMORY + bounds.size * BOUNDS_MEMORY_A_BYTE)
 		bounds_exhausted();
 }
@@ -79,7 +79,7 @@ static double factor(const char *text, char **end)
 	return f > 0 && f < 1e6 ? f : 1;
 }
 
-/* Parses ETCH_BOUNDS. False if it disables the bounds. */
+/* Parses ETCH_BOUNDS. Returns false if it disables the bounds. */
 static bool factors_read(struct factors *f)
 {
 	const char *set = getenv("ETCH_BOUNDS");
@@ -94,8 +94,8 @@ static bool factors_read(struct factors *f)
 	return strcmp(set, "none");
 }
 
-/* Private writable memory, which is what RLIMIT_DATA limits: the sixth field of /proc/self/statm,
- * in pages. */
+/* Returns the bytes of private writable memory, which is what RLIMIT_DATA limits: the sixth field of /proc/self/statm
+ * has them in pages. */
 static uint64_t memory_used(void)
 {
 	FILE *f = fopen("/proc/self/statm", "re");
@@ -108,7 +108,7 @@ static uint64_t memory_used(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Not with a sanitizer, whose own memory would count; sanitizers have limits of their own. */
+/* Sets no bound in a build with a sanitizer, whose own memory would count; sanitizers have limits of their own. */
 static void memory_bound(double times)
 {
 #if !defined(BOUNDS_SANITIZED)

@@ -11,15 +11,15 @@
 
 static bool enabled;
 
-/* What libiberty has printed of one name. */
+/* The text that libiberty has printed for one name so far. */
 struct output {
 	char *text;
 	size_t size;
 	jmp_buf too_long;
 };
 
-/* A demangler can only be stopped by longjmp() out of its callback. Both work on the stack; what leaks is at most the
- * copy of one identifier in Punycode (Rust RFC 2603). */
+/* A demangler can only be stopped by longjmp() out of its callback. Both demanglers work on the stack, so at most the
+ * copy of one identifier in Punycode (Rust RFC 2603) leaks. */
 static void output_add(const char *text, size_t size, void *opaque)
 {
 	struct output *o = opaque;
@@ -42,8 +42,8 @@ static bool output_name(const char *name, enum demangled form, struct output *o)
 	return cplus_demangle_v3_callback(name, options, output_add, o);
 }
 
-/* What is computed from the arguments is computed in output_name(): a variable set here before setjmp() and read after
- * it could be clobbered by the longjmp(). */
+/* Everything that depends on the arguments is computed in output_name(): longjmp() could clobber a variable that is set
+ * here before setjmp() and read after it. */
 bool demangle(const char *name, enum demangled form, char *out)
 {
 	struct output o = {.text = out};
@@ -58,7 +58,7 @@ bool demangle(const char *name, enum demangled form, char *out)
 
 void demangle_set(bool on) { enabled = on; }
 
-/* Bytes of names, with the suffixes of clones: "_Z4workv.cold". */
+/* Is the byte one of a name, including the suffixes of clones as in "_Z4workv.cold"? */
 static bool in_name(char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.' ||

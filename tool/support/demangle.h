@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of C++ and Rust functions as people write them: "_Z4workRKSs" is "work(std::string const&)". Demangled by
- * libiberty (C++: Itanium C++ ABI 5.1; Rust: RFC 2603, and the older form).
+ * Names of C++ and Rust functions as people write them: "_Z4workRKSs" is "work(std::string const&)". libiberty
+ * demangles them (C++: Itanium C++ ABI 5.1; Rust: RFC 2603, and the older form).
  *
- * A mangled name comes from an untrusted file and may stand for gigabytes of text: what is longer than
- * DEMANGLED_MOST stays mangled.
+ * A mangled name comes from an untrusted file and may stand for gigabytes of text: a name whose demangled form is
+ * longer than DEMANGLED_MOST stays mangled.
  */
 #ifndef SUPPORT_DEMANGLE_H
 #define SUPPORT_DEMANGLE_H
@@ -19,12 +19,13 @@ enum demangled {
 	DEMANGLED_NAME, /* without: "work" */
 };
 
-/* Demangles one name into out[DEMANGLED_MOST]. False: it is not mangled, or too long. */
+/* Demangles one name into out[DEMANGLED_MOST]. Returns false if it is not mangled, or if the result is too long. */
 bool demangle(const char *name, enum demangled form, char *out);
 
-/* Whether demangled_text() demangles; initially it does not. For the whole process. */
+/* Sets whether demangled_text() demangles, for the whole process; initially it does not. */
 void demangle_set(bool on);
-/* The text with each mangled name in it demangled; release with free(). Null: there is none, or demangling is off. */
+/* Returns the text with each mangled name in it demangled; release it with free(). Returns null if the text has no
+ * mangled name, or if demangling is off. */
 char *demangled_text(const char *text);
 
 #endif

@@ -9,7 +9,7 @@
 
 void document_find(const char *page, char out[PATH_MAX])
 {
-	/* From the program's directory: bin of an installation, build of a tree. */
+	/* Relative to the program's directory, which is bin in an installation and build in a tree. */
 	static const char *const places[] = {"../share/doc/etch/", "../docs/"};
 	char self[PATH_MAX], path[PATH_MAX + 256];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);

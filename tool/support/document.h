@@ -5,8 +5,9 @@
 
 #include <limits.h>
 
-/* Writes the path of a page such as "findings.md": that which was installed with this program (PREFIX/share/doc/etch),
- * or that of the tree in which it was built; where neither is there, the page's name in the tree, "docs/findings.md".
+/* Writes the path of a page such as "findings.md": of the page that was installed with this program
+ * (PREFIX/share/doc/etch), or else of the page in the tree in which the program was built. If neither exists, it writes
+ * the page's name in the tree, "docs/findings.md".
  */
 void document_find(const char *page, char out[PATH_MAX]);
 

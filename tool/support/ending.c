@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is undone where the process ends in the middle of its work (ending.h). */
+/* Undoes half-done work when the process ends in the middle of it (ending.h). */
 #include "support/ending.h"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ void ending_undo(void)
 	struct ending *e;
 	sigset_t all;
 
-	/* A signal that ends the process must not do so halfway, and its handler may undo the same. */
+	/* A signal must not end the process while the work is half undone, and its handler may undo the same things. */
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
 	while (atomic_flag_test_and_set(&undoing))

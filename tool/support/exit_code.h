@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exit codes of all commands; `etch profile` and `etch heap` end with the exit status of the command that they run, and
- * with EXIT_UNUSABLE where that is 0 or there is none. */
+/* The exit codes that all commands use. `etch profile` and `etch heap` end with the exit status of the command that
+ * they run. If they fail themselves and that status is 0, or if no command ran, they end with EXIT_UNUSABLE. */
 #ifndef SUPPORT_EXIT_CODE_H
 #define SUPPORT_EXIT_CODE_H
 

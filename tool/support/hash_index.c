@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Hash tables of numbers (hash_index.h). */
+/* A hash table of element numbers (hash_index.h). */
 #include "support/hash_index.h"
 #include "support/memory.h"
 
 #define SIZE_FIRST 64u
-#define SIZE_KEPT  256u /* a larger one is freed, not cleared: few lists are that long */
+#define SIZE_KEPT  256u /* a larger table is freed rather than cleared: few lists are that long */
 
 static void put(struct hash_index *x, uint64_t slot)
 {

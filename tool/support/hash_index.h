@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which element of an array has a key: a hash table of the numbers of the elements. The array, its keys and their hash
- * are the caller's:
+ * Finds the element of an array that has a key: a hash table of the indices of the elements. The caller owns the array
+ * and its keys, and computes their hash:
  *
  *     for (at = hash; (i = hash_index_next(&x, hash, &at)) != HASH_INDEX_NONE;)
  *         if (list[i].key == key)
@@ -16,14 +16,15 @@
 
 #define HASH_INDEX_NONE UINT32_MAX
 
-/* Zeroed: empty. */
+/* A zeroed structure is an empty index. */
 struct hash_index {
 	uint64_t *slots; /* open addressing, at most half full: hash << 32 | number + 1; 0: free */
 	size_t size;     /* a power of two, or 0 */
 	size_t count;
 };
 
-/* The number of the next element with this hash; HASH_INDEX_NONE: there is none. *at begins as the hash. */
+/* Returns the number of the next element with this hash, or HASH_INDEX_NONE if there is none. The caller initialises
+ * *at with the hash. */
 static inline uint32_t hash_index_next(const struct hash_index *x, uint32_t hash, size_t *at)
 {
 	uint64_t slot;
@@ -34,9 +35,8 @@ static inline uint32_t hash_index_next(const struct hash_index *x, uint32_t hash
 	return HASH_INDEX_NONE;
 }
 
-/* Adds an element. */
 void hash_index_add(struct hash_index *x, uint32_t hash, uint32_t number);
-/* Forgets the elements. */
+/* Removes all elements. */
 void hash_index_clear(struct hash_index *x);
 void hash_index_free(struct hash_index *x);
 

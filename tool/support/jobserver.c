@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The value of the last --jobserver-auth= (before 4.2: --jobserver-fds=) in MAKEFLAGS. False if
+/* Finds the value of the last --jobserver-auth= (before make 4.2: --jobserver-fds=) in MAKEFLAGS. Returns false if
  * there is none. */
 static bool flag_find(char *out, size_t size)
 {
@@ -39,8 +39,8 @@ bool jobserver_above(void)
 	return flag_find(value, sizeof(value));
 }
 
-/* Opens make's pipe again, since setting O_NONBLOCK must not affect make and its other children. -1
- * if make's descriptors are closed: the numbers may then be those of other files. */
+/* Opens make's pipe again, since setting O_NONBLOCK must not affect make and its other children. Returns -1 if make's
+ * descriptors are closed: their numbers may then belong to other files. */
 static int reopen(int in, int out)
 {
 	struct stat st, other;
@@ -53,8 +53,8 @@ static int reopen(int in, int out)
 	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* Opens a named pipe; -1 for any other file that a wrong name leads to. Opened for reading and
- * writing: opening it for writing only would wait for a reader. */
+/* Opens a named pipe; returns -1 for any other kind of file that a wrong name leads to. The pipe is opened for reading
+ * and writing, because opening it for writing only would fail or wait as long as there is no reader. */
 static int open_named(const char *path)
 {
 	int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);

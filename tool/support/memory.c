@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocation that ends the process where memory is short (memory.h). */
+/* Allocation that ends the process when memory is short (memory.h). */
 #include "support/memory.h"
 
 #include "support/bounds.h"
@@ -69,7 +69,7 @@ void mem_stream_close(FILE *stream, char **text)
 {
 	bool failed = ferror(stream);
 
-	*text = NULL; /* not all that close a stream set it */
+	*text = NULL; /* not every C library sets it when a stream is closed */
 	if (fclose(stream) || failed || !*text)
 		bounds_exhausted();
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocation. mem_*(): memory for the tool's own work, which grows as it proceeds. When it runs out, the process ends,
- * by bounds_exhausted(): output files are replaced as a whole, and what is half done is undone (ending.h). Not for
- * sizes that a file merely claims: these are an error of that file.
+ * Allocation. The functions mem_*() return memory for the tool's own work, which grows as the work proceeds. When
+ * memory runs out, bounds_exhausted() ends the process. That leaves no damage, since output files are replaced as a
+ * whole, and half-done work is undone (ending.h). Do not use them for sizes that a file merely claims: a failure is
+ * then an error of that file.
  *
- * big_*(): for whole files, which are touched once from end to end, so that most of the time would go into page
- * faults: large pages avoid these. A sparse file may be much larger than memory: big_copy() leaves pages of zeros
- * alone, as file_read() does.
+ * The functions big_*() are for whole files. These are touched once from end to end, so that page faults would take
+ * most of the time; large pages avoid them. A sparse file may be much larger than memory, so big_copy() does not write
+ * pages of zeros, just like file_read().
  */
 #ifndef SUPPORT_MEMORY_H
 #define SUPPORT_MEMORY_H
@@ -22,28 +23,30 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* As malloc(), calloc() and reallocarray(), but never null, also for a size of 0. Release with free(). Thread-safe. */
+/* Like malloc(), calloc() and reallocarray(), but they never return null, even for a size of 0. Release with free().
+ * Thread-safe. */
 void *mem_alloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
 void *mem_zero(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
-/* A copy of `size` bytes; `bytes` may be null where size is 0. */
+/* Returns a copy of `size` bytes; `bytes` may be null if size is 0. */
 void *mem_copy(const void *bytes, size_t size) __attribute__((malloc, returns_nonnull));
 void *mem_resize(void *p, size_t count, size_t size) __attribute__((returns_nonnull));
 
-/* As strdup() and asprintf(). */
+/* Like strdup() and asprintf(). */
 char *mem_string(const char *s) __attribute__((malloc, returns_nonnull));
 char *mem_format(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 char *mem_formatv(const char *format, va_list args) __attribute__((malloc, returns_nonnull, format(printf, 1, 0)));
-/* As open_memstream(), and the fclose() of such a stream; where that lacks memory, glibc leaves *text null and says
- * nothing. */
+/* Like open_memstream(), and fclose() for such a stream. If fclose() lacks memory, glibc leaves *text null without
+ * reporting an error; mem_stream_close() ends the process. */
 FILE *mem_stream(char **text, size_t *size) __attribute__((returns_nonnull));
 void mem_stream_close(FILE *stream, char **text);
 
 /* Doubles *array, a pointer to a malloc'd array of *capacity elements of `size` bytes. */
 void mem_double(void *array, size_t *capacity, size_t size);
-/* The same, or false: for who goes on with what there is, as a profile that has lost a sample. */
+/* Does the same, or returns false: for callers that can go on with what they have, such as a profile that loses a
+ * sample. */
 bool mem_double_try(void *array, size_t *capacity, size_t size);
 
-/* Gives *array, which has `count` elements, space for one more. */
+/* Makes space for one more element in *array, which has `count` elements. */
 static inline void mem_reserve(void *array, size_t *capacity, size_t count, size_t size)
 {
 	if (count >= *capacity)
@@ -58,8 +61,8 @@ static inline bool mem_reserve_try(void *array, size_t *capacity, size_t count, 
 #define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */
 #define BIG_CHUNK ((size_t)32 << 20) /* the maximum of M_MMAP_THRESHOLD, mallopt(3) */
 
-/* Advises large pages for the whole mapping of an allocation: if only a part had the advice, the
- * kernel would split the mapping, and realloc() could not move it. */
+/* Advises large pages for the whole mapping of an allocation: if only a part of it had the advice, the kernel would
+ * split the mapping, and realloc() could not move it. */
 static inline void big_advise(void *p)
 {
 	uintptr_t from = (uintptr_t)p & ~(uintptr_t)4095;
@@ -68,7 +71,8 @@ static inline void big_advise(void *p)
 	madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-/* As mem_alloc(); uses large pages if the system provides them (transparent_hugepage/enabled "madvise" or "always"). */
+/* Like mem_alloc(), with large pages if the system provides them (transparent_hugepage/enabled "madvise" or
+ * "always"). */
 static inline void *big_alloc(size_t size)
 {
 	void *p = mem_alloc(size, 1);
@@ -78,7 +82,7 @@ static inline void *big_alloc(size_t size)
 	return p;
 }
 
-/* As mem_zero(), with large pages. */
+/* Like mem_zero(), with large pages. */
 static inline void *big_zero(size_t count, size_t size)
 {
 	void *p = mem_zero(count, size);
@@ -88,8 +92,8 @@ static inline void *big_zero(size_t count, size_t size)
 	return p;
 }
 
-/* The same for the contents of a file that is about to be read, which may be larger than memory: null then, an error of
- * that file. */
+/* Does the same for the contents of a file that is about to be read. They may be larger than memory: it then returns
+ * null, which is an error of that file. */
 static inline void *big_zero_try(size_t size)
 {
 	void *p = calloc(size ? size : 1, 1);
@@ -99,8 +103,8 @@ static inline void *big_zero_try(size_t size)
 	return p;
 }
 
-/* Copies `size` bytes to zeroed memory that nobody has written to yet. Pages of zeros are not written, and take no
- * memory there. */
+/* Copies `size` bytes to zeroed memory that nobody has written to yet. Pages of zeros are not written, and so take no
+ * memory. */
 static inline void big_copy(void *to, const void *from, size_t size)
 {
 	const uint8_t *in = (const uint8_t *)from;
@@ -115,8 +119,8 @@ static inline void big_copy(void *to, const void *from, size_t size)
 }
 
 /*
- * About `bytes` will be allocated in blocks of all sizes: extends the heap by that much in large
- * pages. Memory allocated and freed in between remains in the heap.
+ * Call this when about `bytes` bytes will be allocated in blocks of all sizes: it extends the heap by that much, in
+ * large pages. From then on freed memory stays in the heap.
  */
 static inline void big_heap(size_t bytes)
 {
@@ -126,8 +130,8 @@ static inline void big_heap(size_t bytes)
 
 	if (bytes < 2 * BIG_PAGE)
 		return;
-	/* malloc() maps allocations above the first threshold; free memory at the end of the heap
-	 * beyond the second is returned to the system. */
+	/* malloc() maps allocations above the first threshold, and returns free memory at the end of the heap to the system
+	 * when it exceeds the second. */
 	if (!mallopt(M_MMAP_THRESHOLD, BIG_CHUNK) || !mallopt(M_TRIM_THRESHOLD, INT_MAX))
 		return;
 	for (; bytes && n < sizeof(p) / sizeof(*p); bytes -= chunk) {
@@ -144,8 +148,8 @@ static inline void big_heap(size_t bytes)
 #endif
 }
 
-/* Call between two steps that need much memory: returns free memory to the system, which malloc()
- * would keep between blocks in use. Does nothing for small files. */
+/* Call this between two steps that need much memory: it returns free memory to the system that malloc() would keep
+ * between blocks in use. It does nothing for small files. */
 static inline void big_trim(size_t file_size)
 {
 #ifdef __GLIBC__

@@ -7,7 +7,7 @@
 
 #include "support/demangle.h"
 
-/* The name ends in `inner`, after a "::". */
+/* Does the name end in "::" and then `inner`? */
 static bool is_inner(const char *name, const char *inner)
 {
 	size_t n = strlen(name), k = strlen(inner);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a name that a user typed is that of a function: its symbol's, as people write that, or a part of it. */
+/* Decides whether a name that a user typed names a function: it may be the function's symbol as people write it, or a
+ * part of that. */
 #ifndef SUPPORT_NAME_FIT_H
 #define SUPPORT_NAME_FIT_H
 
@@ -12,7 +13,8 @@ enum fit {
 	FIT_FULL,  /* "ns::work(int)" */
 };
 
-/* How `text` fits the symbol. A C symbol that is `text` is no case of this: look for it first. */
+/* Returns how well `text` fits the symbol. This does not cover a C symbol that is equal to `text`: look for that
+ * first. */
 enum fit name_fit(const char *symbol, const char *text);
 
 #endif

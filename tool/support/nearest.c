@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The word of a list that a misspelled one was probably meant to be (nearest.h). */
+/* Finds the word of a list that a misspelled word was probably meant to be (nearest.h). */
 #include "support/nearest.h"
 
 #include <string.h>
 
-/* Longer words are not compared: no command, view or option has as many letters. */
+/* Words that are longer are not compared: no command, view or option has so many letters. */
 #define LETTERS 31
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -37,7 +37,7 @@ const char *nearest_word(const char *text, const void *words, size_t stride)
 	for (; memcpy(&word, at, sizeof(word)), word; at += stride) {
 		size_t m = strlen(word), d = m > LETTERS ? best : distance(text, n, word, m);
 
-		/* `n / 3` letters may differ, and one in a word of two letters; but not all of them. */
+		/* `n / 3` letters may differ, and in a word of two letters one; but never all letters of a word. */
 		if (d < best + (n == 2) && d < n && d < m) {
 			best = d;
 			found = word;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * no_memory.c: interposes the C library's allocator to notice failed allocations (bounds.h): the
- * tool's own code checks for them, but some libraries do not report them.
+ * Interposes the C library's allocator to notice failed allocations (bounds.h): the tool's own code checks for them,
+ * but some libraries do not report them.
  *
- * The definitions here take precedence over the C library's, also for its own calls. They call
- * the next definition in search order: a preloaded allocator's, or the C library's. In the static
- * etch (`make static`) the linker puts them in between instead (ld(1), --wrap).
+ * The definitions here take precedence over the C library's, even for its own calls. They call the next definition in
+ * search order, which is a preloaded allocator's or the C library's. In the static etch (`make static`) the linker
+ * redirects the calls instead (ld(1), --wrap).
  */
 #include "support/bounds.h"
 
@@ -43,12 +43,12 @@ static struct {
 	void *(*realloc)(void *, size_t);
 } next;
 
-/* glibc's own functions under their internal names: used while dlsym() may allocate. */
+/* glibc's own functions under their internal names, which are used while dlsym() may allocate. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *p, size_t size);
 
-/* First called before there are threads. */
+/* The first call is made before there are threads. */
 static void next_find(void)
 {
 	next.malloc = __libc_malloc;

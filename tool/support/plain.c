@@ -32,8 +32,8 @@ unsigned utf8_character(const unsigned char *p, size_t length)
 	return c;
 }
 
-/* Ascending ranges, of Unicode 15: categories Cc, Cf, Zl and Zp, the property Default_Ignorable_Code_Point, and
- * noncharacters that terminals are known to drop. */
+/* Ranges in ascending order, from Unicode 15: categories Cc, Cf, Zl and Zp, the property Default_Ignorable_Code_Point,
+ * and noncharacters that terminals are known to drop. */
 static const struct {
 	unsigned from, to;
 } hidden[] = {
@@ -51,7 +51,7 @@ size_t plain_shown(const unsigned char *p)
 	unsigned c;
 
 	if (n == 1 && *p >= 0x20 && *p != 0x7f)
-		return 1; /* most are */
+		return 1; /* most characters */
 	if (!n)
 		return 0;
 	c = utf8_character(p, n);

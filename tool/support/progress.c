@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define QUIET_SECONDS 2.0 /* work that is done by then shows no line */
-#define STEP_SECONDS  0.1 /* between two updates of the line */
+#define QUIET_SECONDS 2.0 /* work that ends before this shows no line */
+#define STEP_SECONDS  0.1 /* time between two updates of the line */
 
 static double start, last;
 static bool shown;

@@ -20,7 +20,7 @@
 static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define STOPS (sizeof(stops) / sizeof(stops[0]))
 
-/* The signal mask and actions from before, which the command inherits. */
+/* The signal mask and the action for SIGCHLD from before runs_begin(), which the command inherits. */
 static sigset_t mask;
 static struct sigaction on_child;
 
@@ -50,7 +50,7 @@ void runs_end(void)
 {
 	struct timespec none = {0, 0};
 
-	/* Discards further ^C: the results so far are to be printed. */
+	/* Discards further ^C, so that the results so far can be printed. */
 	while (sigtimedwait(&awaited, NULL, &none) > 0)
 		;
 	sigaction(SIGCHLD, &on_child, NULL);
@@ -64,8 +64,8 @@ bool runs_share_input(void)
 	return input_at >= 0 || fstat(STDIN_FILENO, &st) || S_ISCHR(st.st_mode);
 }
 
-/* Waits for a signal of `awaited`, at most `nanoseconds`. `pid`: the command to forward it to, or
- * 0. Returns true if the command may have ended. */
+/* Waits for a signal of `awaited`, for at most `nanoseconds`. `pid` is the command to forward the signal to, or 0.
+ * Returns true if the command may have ended. */
 static bool signal_take(pid_t pid, long nanoseconds)
 {
 	struct timespec limit = {0, nanoseconds};
@@ -77,7 +77,7 @@ static bool signal_take(pid_t pid, long nanoseconds)
 	if (got == SIGCHLD)
 		return true;
 	stopped = got;
-	/* A signal from the kernel (the terminal) went to the whole process group. */
+	/* A signal that the kernel sent (for the terminal) has reached the whole process group. */
 	if (pid && info.si_code <= 0)
 		kill(pid, got);
 	return false;
@@ -99,7 +99,7 @@ static int full_open(const char *path, int flags, int to)
 	return fd == to ? fcntl(fd, F_SETFD, 0) : dup2(fd, to);
 }
 
-/* Sets up the child before exec. 0, or -1 and errno. */
+/* Sets up the child before it executes the command. Returns 0, or -1 and errno. */
 static int child_prepare(const struct run_options *o)
 {
 	cpu_set_t cpus;
@@ -189,8 +189,7 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 	pid_t got = 0;
 	int error = 0;
 
-	/* If the child has already ended, writing gives EPIPE: it has reported the error, or was
-	 * killed. */
+	/* If the child has already ended, the write fails with EPIPE: the child has reported an error, or was killed. */
 	sigaction(SIGPIPE, &ignore, &on_pipe);
 	if (write(r->go, "", 1) < 0)
 		error = errno;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs a command once, in two steps, so that counters can be opened for a process that has not
- * started yet.
+ * Runs a command once, in two steps, so that counters can be opened for a process before it executes the command.
  *
- * The command is in etch's process group, as under perf: ^C reaches both, and the command owns
- * the terminal. While etch waits, signals that would end it are caught: a signal from the
- * terminal has reached the command too; a signal sent to etch alone is forwarded.
+ * The command is in etch's process group, as under perf, so ^C reaches both and the command owns the terminal. While
+ * etch waits, it catches signals that would end it. A signal from the terminal has already reached the command too; a
+ * signal that was sent to etch alone is forwarded.
  */
 #ifndef SUPPORT_RUN_H
 #define SUPPORT_RUN_H
@@ -17,10 +16,10 @@
 #include "support/error.h"
 
 struct run_options {
-	int cpu;           /* run the command on this processor only; -1: on any */
-	int out;           /* its standard output; -1: inherit etch's */
+	int cpu;           /* the only processor to run the command on; -1: any */
+	int out;           /* the command's standard output; -1: inherit etch's */
 	const char *input; /* file for its standard input; null: see input_keep */
-	long tick_ns;      /* at least this often `tick` of run_go() is called; 0: a quarter of a second */
+	long tick_ns;      /* run_go() calls `tick` at least this often; 0: every quarter of a second */
 	bool input_keep;   /* inherit etch's standard input, from its position before the first run; else /dev/null */
 };
 
@@ -36,25 +35,26 @@ struct run_end {
 	double elapsed; /* ms */
 };
 
-/* Call before the first run and after the last one: sets up signals and standard input. */
+/* Call these before the first run and after the last one: they set up signals and standard input, and restore the
+ * signals. */
 void runs_begin(void);
 void runs_end(void);
-/* The signal that asked etch to stop, or 0. */
+/* Returns the signal that asked etch to stop, or 0. */
 int runs_stopped(void);
-/* Can every run read standard input? Yes if it is a terminal, a file or /dev/null. */
+/* Can every run read standard input? It can if that is a terminal, a file or /dev/null. */
 bool runs_share_input(void);
 
-/* Creates a process that waits for run_go(). 0, or -1 and a message. */
+/* Creates a process that waits for run_go(). Returns 0, or -1 and a message. */
 int run_start(struct run *r, char **argv, const struct run_options *o, struct error *e);
-/* Starts the command and waits for its end; `tick` is called periodically. 0, or -1 and a message
- * if the command could not be executed. */
+/* Starts the command, waits for its end, and calls `tick` periodically. Returns 0, or -1 and a message if the command
+ * could not be executed. */
 int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *context, struct error *e);
-/* The exit status that a shell has for a wait status: the command's own, 128+N where signal N ended it. */
+/* Returns the exit status that a shell reports for a wait status: the command's own, or 128+N if signal N ended it. */
 int run_exit_status(int status);
-/* Ends the process of run_start() before it has executed the command. */
+/* Ends the process that run_start() created before it has executed the command. */
 void run_drop(struct run *r);
 
-/* Does the command exist? 0, or -1 and the reason. */
+/* Checks that the command exists. Returns 0, or -1 and the reason. */
 int command_check(const char *name, struct error *e);
 
 #endif

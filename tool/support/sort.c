@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Radix sort of large lists of addresses, and of lists by address (sort.h). */
+/* Radix sort of long lists of addresses, and of long lists of elements by address (sort.h). */
 #include "support/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW        256u /* below, qsort() is as fast or faster */
+#define FEW        256u /* for fewer elements qsort() is as fast or faster */
 #define DIGIT      11u  /* bits */
 #define DIGITS_MAX 4u
 
@@ -22,7 +22,7 @@ static uint64_t address_of(const void *list, size_t i, size_t size)
 	return word;
 }
 
-/* Sorts by one digit; stable. */
+/* Sorts by one digit, stably. */
 static void digit_sort(const struct keyed *from, struct keyed *to, size_t count, unsigned shift)
 {
 	size_t place[1u << DIGIT] = {0}, sum = 0, n, i;
@@ -38,8 +38,8 @@ static void digit_sort(const struct keyed *from, struct keyed *to, size_t count,
 		to[place[from[i].key >> shift & ((1u << DIGIT) - 1)]++] = from[i];
 }
 
-/* The sorted keys of all elements, in one of two lists of `count`; null: the addresses span too
- * many digits. */
+/* Returns the sorted keys of all elements, in one of the two lists of `count` keys at `keys`, or null if the addresses
+ * span too many digits. */
 static struct keyed *keys_sort(struct keyed *keys, const void *list, size_t count, size_t size)
 {
 	uint64_t least = UINT64_MAX, most = 0, word;
@@ -97,7 +97,7 @@ void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*orde
 		sort_by_address(list, count, size, order);
 }
 
-/* digit_sort() of words by what they are above `least`. */
+/* Does the same as digit_sort() for words, by a digit of their difference from `least`. */
 static void word_digit_sort(const uint64_t *from, uint64_t *to, size_t count, uint64_t least, unsigned shift)
 {
 	size_t place[1u << DIGIT] = {0}, sum = 0, n, i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sorts long lists of addresses, and lists by address; sorted lists of 64-bit words. */
+/* Sorts long lists of addresses and long lists of elements by address, and searches sorted lists of 64-bit words. */
 #ifndef SUPPORT_SORT_H
 #define SUPPORT_SORT_H
 
@@ -9,15 +9,15 @@
 #include <stdlib.h>
 
 /*
- * As qsort(). Each element begins with a uint64_t, which `order` compares first. The addresses of
- * one file are close together: they are radix-sorted by their digits, and `order` is called only
- * for equal addresses.
+ * Sorts like qsort(). Each element must begin with a uint64_t, which `order` must compare first. The addresses of one
+ * file are close together, so they are radix-sorted by their digits, and `order` is called only for elements with equal
+ * addresses.
  */
 void sort_by_address(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
-/* The same for lists that may well be sorted already. */
+/* Does the same for lists that may well be sorted already. */
 void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
 
-/* Sorts words; addresses of one file by their digits. */
+/* Sorts words; addresses of one file are radix-sorted by their digits. */
 void sort_words(uint64_t *list, size_t count);
 
 static inline int word_order(const void *a, const void *b)
@@ -38,7 +38,7 @@ static inline bool is_sorted(const void *list, size_t n, size_t size, int (*orde
 	return true;
 }
 
-/* As qsort(), for lists that are usually sorted already. */
+/* Sorts like qsort() a list that is usually sorted already. */
 static inline void sort_if_needed(void *list, size_t n, size_t size, int (*order)(const void *, const void *))
 {
 	if (!is_sorted(list, n, size, order))
@@ -51,7 +51,7 @@ static inline bool word_has(const uint64_t *list, size_t n, uint64_t word)
 	return n && bsearch(&word, list, n, sizeof(*list), word_order);
 }
 
-/* Sorts, drops duplicates, and returns how many words are left. Long lists: sort_words() first. */
+/* Sorts the words, drops duplicates, and returns how many are left. For a long list, call sort_words() first. */
 static inline size_t words_unique(uint64_t *list, size_t n)
 {
 	size_t i, k = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What standard output is (terminal.h). */
+/* Properties of standard output (terminal.h). */
 #include "support/terminal.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ unsigned terminal_width(void)
 	return isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? size.ws_col : 0;
 }
 
-/* The columns of a word of UTF-8. */
+/* Counts the columns of a word of UTF-8, one for each character. */
 static size_t columns_of(const char *word, size_t n)
 {
 	size_t i, columns = 0;
@@ -32,7 +32,7 @@ static size_t columns_of(const char *word, size_t n)
 	return columns;
 }
 
-/* Prints one line without its newline. Spaces inside of it stay as they are where it is not broken. */
+/* Prints one line without its newline. Spaces inside the line stay as they are where it is not broken. */
 static void line_fold(const char *line, size_t size, unsigned width)
 {
 	size_t indent = strspn(line, " "), at = 0, blank, word, i = 0;

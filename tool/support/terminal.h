@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What standard output is. */
+/* Properties of standard output, and text that is folded to the width of the terminal. */
 #ifndef SUPPORT_TERMINAL_H
 #define SUPPORT_TERMINAL_H
 
@@ -7,10 +7,10 @@
 
 /* Is standard output a terminal that shows colours, and is NO_COLOR unset or empty (no-color.org)? */
 bool terminal_has_colours(void);
-/* The number of columns of the terminal that standard output is; 0: it is none, or has no width. */
+/* Returns the number of columns of the terminal that standard output is, or 0 if it is no terminal or has no width. */
 unsigned terminal_width(void);
-/* Prints a text to standard output. Lines that are wider than the terminal go on in further lines, which are broken at
- * spaces and indented four columns more than the first. */
+/* Prints a text to standard output. Lines that are wider than the terminal are broken at spaces; their continuation
+ * lines are indented four columns more than the first line. */
 void terminal_fold(const char *text);
 
 #endif

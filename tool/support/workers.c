@@ -42,7 +42,7 @@ static void signals_catch(struct signals *s, void (*handler)(int))
 	sigemptyset(&s->all);
 	for (i = 0; i < ENDS; i++)
 		sigaddset(&s->all, ends[i]);
-	sigaddset(&s->all, SIGPROF); /* bounds.h: it undoes the same */
+	sigaddset(&s->all, SIGPROF); /* its handler undoes the same (bounds.h) */
 	caught.sa_mask = s->all;
 	for (i = 0; i < ENDS; i++)
 		/* A signal that was ignored at start (nohup) remains ignored. */
@@ -58,7 +58,7 @@ static void signals_back(const struct signals *s)
 		sigaction(ends[i], &s->action[i], NULL);
 }
 
-/* Blocks the signals: the state that the handler reads must not change under it. */
+/* Blocks the signals, since the state that the handler reads must not change while it runs. */
 static void signals_hold(struct signals *s) { sigprocmask(SIG_BLOCK, &s->all, &s->before); }
 
 static void signals_release(const struct signals *s) { sigprocmask(SIG_SETMASK, &s->before, NULL); }
@@ -82,7 +82,7 @@ static bool write_all(int fd, const void *data, size_t size)
 	return true;
 }
 
-/* The main loop of a worker: reads indices of inputs, writes sizes and answers. Ends when the
+/* The main loop of a worker: it reads indices of inputs and writes the sizes and bytes of the answers. It ends when the
  * parent closes the socket. */
 static void worker_main(const struct workers_run *run, int fd)
 {
@@ -122,8 +122,8 @@ struct worker {
 
 /* An answer that has not been delivered yet. */
 struct answer {
-	char *bytes; /* null: the process ended, and */
-	char *why;   /* why it did */
+	char *bytes; /* null: the process ended */
+	char *why;   /* why the process ended; null: it did not */
 	size_t size;
 	bool ready;
 };
@@ -164,7 +164,7 @@ static void parent_undo(struct ending *ending)
 	}
 }
 
-/* For the signal handler. */
+/* The parent that the signal handler undoes. */
 static struct parent *signal_parent;
 
 static void parent_signal(int sig)
@@ -185,7 +185,7 @@ static void worker_begin(struct parent *p, const struct worker *w, pid_t parent)
 	ending_forget();
 	for (i = 0; i < p->worker_count; i++)
 		if (p->workers[i].pid && &p->workers[i] != w)
-			close(p->workers[i].fd); /* lest this worker keeps the others' sockets open */
+			close(p->workers[i].fd); /* so that this worker does not keep the others' sockets open */
 	signals_back(&p->signals);
 	signal(SIGTERM, SIG_DFL);
 	sigemptyset(&term);
@@ -204,7 +204,7 @@ static bool worker_start(struct parent *p, struct worker *w)
 	pid_t parent = getpid(), pid;
 	int fds[2];
 
-	fflush(NULL); /* lest a worker that calls exit() flushes the parent's buffers */
+	fflush(NULL); /* so that a worker that calls exit() does not flush the parent's buffers */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
 		return false;
 	signals_hold(&p->signals);
@@ -231,7 +231,7 @@ static int worker_end(struct parent *p, struct worker *w)
 
 	if (!w->pid)
 		return 0;
-	shutdown(w->fd, SHUT_RDWR); /* ends the connection even if another process has the descriptor */
+	shutdown(w->fd, SHUT_RDWR); /* ends the connection even if another process holds the descriptor */
 	close(w->fd);
 	signals_hold(&p->signals);
 	while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
@@ -294,7 +294,7 @@ static void worker_lost(struct parent *p, struct worker *w)
 	answer_put(p, input, a);
 }
 
-/* Takes an answer once it is complete. */
+/* Takes a worker's answer if it is complete. */
 static void answer_take(struct parent *p, struct worker *w)
 {
 	struct answer a = {0};
@@ -314,7 +314,6 @@ static void answer_take(struct parent *p, struct worker *w)
 	w->got = 0;
 }
 
-/* Reads what a worker has sent. */
 static void worker_read(struct parent *p, struct worker *w)
 {
 	ssize_t n;
@@ -342,7 +341,7 @@ static void work_in_parent(struct parent *p, size_t input)
 	answer_put(p, input, a);
 }
 
-/* Hands the next input to an idle worker; if no process can be started, works on it here. */
+/* Hands the next input to an idle worker; if no process can be started, this process works on it. */
 static void worker_dispatch(struct parent *p, struct worker *w)
 {
 	uint64_t input = p->next;
@@ -358,7 +357,7 @@ static void worker_dispatch(struct parent *p, struct worker *w)
 	w->busy = true;
 	if (w->pid && write_all(w->fd, &input, sizeof(input)))
 		return;
-	/* There is no process yet, or it ended after its last answer, for which this input is not
+	/* The worker has no process yet, or its process ended after its last answer, for which this input is not
 	 * responsible. */
 	worker_end(p, w);
 	w->busy = worker_start(p, w) && write_all(w->fd, &input, sizeof(input));
@@ -421,8 +420,8 @@ static void workers_close(struct parent *p, bool good)
 	free(p->answers);
 }
 
-/* The number of workers: at most one per input, and at most half of RLIMIT_NOFILE; the other half
- * is for the inputs. */
+/* Returns the number of workers: at most one for each input, and at most half of RLIMIT_NOFILE, since the other half is
+ * for the inputs. */
 static size_t workers_count(const struct workers_run *run)
 {
 	size_t n = (size_t)run->jobs < run->count ? (size_t)run->jobs : run->count;
@@ -462,7 +461,7 @@ bool workers_run(const struct workers_run *run)
 	return good;
 }
 
-/* Processors that this process may use: 1 to `most`. */
+/* Returns the number of processors that are online, limited to the range 1 to `most`. */
 static int cpus_up_to(int most)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -484,7 +483,7 @@ int workers_jobs(void)
 	return jobs;
 }
 
-#define LARGE_FILE   ((uint64_t)32 << 20) /* below, threads save less than a tenth of a second */
-#define THREADS_MOST 4                    /* ninja, which tells nobody how many jobs it runs, may start several links */
+#define LARGE_FILE   ((uint64_t)32 << 20) /* for a smaller file, threads save less than a tenth of a second */
+#define THREADS_MOST 4 /* ninja, which does not tell how many jobs it runs, may start several links */
 
 int workers_threads(uint64_t size) { return size <= LARGE_FILE || jobserver_above() ? 1 : cpus_up_to(THREADS_MOST); }
