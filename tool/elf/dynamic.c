@@ -31,8 +31,8 @@ static void relative_add(struct list *l, const struct elf_file *f, uint64_t plac
 	add(l, &r);
 }
 
-/* SHT_RELR: an address, then bitmaps, each of the 63 words that follow those of the previous entry (gABI, "Relative
- * relocation table"). */
+/* Reads SHT_RELR: an address is followed by bitmaps, each of which stands for the 63 words after those of the previous
+ * entry (gABI, "Relative relocation table"). */
 static void relr_read(struct list *l, const struct elf_file *f, const struct elf_section *rel)
 {
 	uint64_t i, word, base = 0;

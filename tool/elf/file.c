@@ -32,9 +32,9 @@ bool file_is_written_since(int fd, const struct file_mark *mark)
 }
 
 /*
- * Reads a file into zeroed memory, and leaves the holes of a sparse file alone: their pages take no memory until
- * somebody writes to them. Returns the number of bytes, which is less than `size` where the file was truncated
- * meanwhile; or -1, with errno.
+ * Reads a file into zeroed memory, and skips the holes of a sparse file, whose pages then take no memory until they are
+ * written. Returns the number of bytes, which is less than `size` if the file was truncated meanwhile, or -1 with
+ * errno.
  */
 static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
 {
@@ -43,7 +43,7 @@ static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
 	while (at < size) {
 		off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole;
 
-		if (data < 0 && errno == ENXIO) { /* a hole up to the end, or the file has been truncated */
+		if (data < 0 && errno == ENXIO) { /* a hole extends to the end, or the file has been truncated */
 			struct stat st;
 
 			if (fstat(fd, &st))
@@ -51,7 +51,7 @@ static ssize_t contents_read(int fd, uint8_t *bytes, size_t size)
 			return st.st_size < (off_t)size ? st.st_size : (ssize_t)size;
 		}
 		hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
-		if (hole < 0) { /* the file system does not say: read all of the rest */
+		if (hole < 0) { /* the file system does not support this: read all of the rest */
 			data = (off_t)at;
 			hole = (off_t)size;
 		}
@@ -101,7 +101,8 @@ int file_read_marked(const char *path, uint8_t **bytes, size_t *size, struct fil
 		return -1;
 	bounds_add(path, mark->size);
 	*bytes = big_zero_try((size_t)mark->size + 1);
-	/* The results of an analysis take about as much memory as the file, its intermediate data as much again. */
+	/* The results of an analysis take about as much memory as the file, and its intermediate data take as much
+	 * again. */
 	big_heap(2 * (size_t)mark->size);
 	if (!*bytes) {
 		error_set(e, NO_MEMORY " for %" PRIu64 " bytes", mark->size);
@@ -141,7 +142,8 @@ bool elf_is_slim_lto(const struct elf_file *f)
 	return false;
 }
 
-/* Checks e_ident, machine and type. The message of a refused file names the kind of file it is. */
+/* Checks e_ident, machine, type and the section headers' place. The message about a refused file names the kind of
+ * file. */
 static int header_check(const struct elf_file *f, struct error *e)
 {
 	const uint8_t *b = f->bytes;
@@ -179,8 +181,8 @@ static int header_check(const struct elf_file *f, struct error *e)
 	return 0;
 }
 
-/* Bounds the time that work per byte of each section takes: well-formed sections do not overlap, but a hostile file
- * could have all its section headers describe the same bytes. */
+/* Bounds the time of work that is done for each byte of each section: well-formed sections do not overlap, but all
+ * section headers of a hostile file could describe the same bytes. */
 static int sections_apart(const struct elf_file *f, struct error *e)
 {
 	uint64_t sum = 0;
@@ -194,8 +196,8 @@ static int sections_apart(const struct elf_file *f, struct error *e)
 	return 0;
 }
 
-/* Bounds the time to compare and copy names. Symbols can share one name, or the tail of one: n symbols with names of n
- * bytes take only 25 n bytes of file. The long names may together have NAMES_MOST bytes. */
+/* Bounds the time to compare and copy names. Symbols can share one name or the tail of one: n symbols with names of n
+ * bytes take only 25 n bytes of the file. Names of NAME_SHORT bytes or more may together have NAMES_MOST bytes. */
 #define NAME_SHORT    ((size_t)4096)
 #define NAMES_MOST(f) (16 * (uint64_t)(f)->size + ((uint64_t)1 << 20))
 
@@ -212,7 +214,7 @@ static bool name_taken(const char *name, uint64_t *left)
 	return true;
 }
 
-/* Reads the section headers, and checks that names and contents lie in the file. 0, or -1 and a message. */
+/* Reads the section headers, and checks that names and contents are inside the file. Returns 0, or -1 and a message. */
 static int sections_load(struct elf_file *f, struct error *e)
 {
 	size_t count, strndx, i;
@@ -260,7 +262,8 @@ static int sections_load(struct elf_file *f, struct error *e)
 	return sections_apart(f, e);
 }
 
-/* Checks a symbol table, and finds its section SHT_SYMTAB_SHNDX (*x; null: it has none). 0, or -1 and a message. */
+/* Checks a symbol table, and sets *x to its section SHT_SYMTAB_SHNDX, or to null if it has none. Returns 0, or -1 and a
+ * message. */
 static int symbols_check(const struct elf_file *f, uint32_t index, const struct elf_section **x, struct error *e)
 {
 	const struct elf_section *s = &f->sections[index], *str = &f->sections[s->sh.sh_link];
@@ -270,7 +273,7 @@ static int symbols_check(const struct elf_file *f, uint32_t index, const struct 
 	*x = NULL;
 	if (s->sh.sh_size % sizeof(Elf64_Sym) || s->sh.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(e, "section %s: not a whole number of symbols", s->name);
-	/* A section of another type may be one of etch's own tables, whose contents a rewrite replaces. */
+	/* A section of any other type may be one of etch's own tables, whose contents a rewrite replaces. */
 	if (str->sh.sh_type != SHT_STRTAB)
 		return error_set(e, "section %s: its string table %s is not one (not SHT_STRTAB)", s->name, str->name);
 	if (!str->data || str->data[str->sh.sh_size - 1] != 0)
@@ -282,7 +285,7 @@ static int symbols_check(const struct elf_file *f, uint32_t index, const struct 
 
 		if (t->sh.sh_type != SHT_SYMTAB_SHNDX || t->sh.sh_link != index)
 			continue;
-		/* A rewrite puts numbers of new symbols into the table: it must be nothing else. */
+		/* A rewrite writes section numbers of new symbols to this table, so it must not serve anything else. */
 		if (*x || (t->sh.sh_flags & ~s->sh.sh_flags & (SHF_ALLOC | SHF_EXECINSTR | SHF_WRITE)))
 			return error_set(e, "section %s: is not the table of section numbers of %s", t->name, s->name);
 		*x = t;
@@ -292,7 +295,7 @@ static int symbols_check(const struct elf_file *f, uint32_t index, const struct 
 	return 0;
 }
 
-/* Reads a symbol table, and checks that names and section numbers are valid. 0, or -1 and a message. */
+/* Reads a symbol table, and checks that names and section numbers are valid. Returns 0, or -1 and a message. */
 static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **out, uint32_t *out_count,
                         struct error *e)
 {
@@ -329,7 +332,7 @@ static int symbols_load(struct elf_file *f, uint32_t index, struct elf_symbol **
 			continue;
 		}
 		if (shndx && s->sh.sh_type == SHT_DYNSYM) {
-			/* strip does not renumber the sections in .dynsym: the address decides. */
+			/* strip does not renumber the sections in .dynsym, so the address decides. */
 			syms[i].section = elf_section_at(f, sym.st_value);
 			if (!syms[i].section)
 				syms[i].special = SHN_ABS;
@@ -432,7 +435,7 @@ int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t 
 	}
 	if (f->symtab && symbols_load(f, f->symtab, &f->symbols, &f->symbol_count, e))
 		return -1;
-	if (!f->symbols) { /* symbol 0, which a relocation without a symbol names */
+	if (!f->symbols) { /* symbol 0, to which relocations without a symbol refer */
 		f->symbols = mem_zero(1, sizeof(*f->symbols));
 		f->symbols->name = "";
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What an opened ELF file holds: a section by its name or by an address, its relocations, entries of .dynamic, the
- * build id; and how a place is named in messages. */
+/* Looks up what an opened ELF file holds: sections by name, their relocations, the bytes at an address, entries of
+ * .dynamic, the build-id; and describes a place for messages. */
 #include "elf/file.h"
 #include "elf/section_at.h"
 #include "support/bounds.h"
@@ -28,7 +28,7 @@ uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t fr
 
 	if (target >= f->section_count)
 		return 0;
-	/* A caller that iterates resumes after the section found last, in constant time. */
+	/* A caller that iterates resumes in constant time after the section that it found last. */
 	i = before && before->sh_type == SHT_RELA && before->sh_info == target ? f->relas[f->section_count + from - 1]
 	                                                                       : f->relas[target];
 	while (i && i < from)
@@ -53,7 +53,7 @@ long elf_relocs_count(const struct elf_file *f, uint32_t section, struct error *
 		return error_set(e, "section %s: not a whole number of relocations", s->name);
 	if (!s->data)
 		return 0;
-	/* Relocations of an object file that name symbols of another table would be taken for those of .symtab. */
+	/* A relocation of an object file that names a symbol of another table would be taken for one of .symtab. */
 	symbols = 0;
 	if (s->sh.sh_link == f->symtab)
 		symbols = f->symbol_count;
@@ -167,8 +167,8 @@ bool elf_is_pie(const struct elf_file *f)
 	return elf_dynamic(f, DT_FLAGS_1, &flags) && (flags & DF_1_PIE);
 }
 
-/* Finds the build-id among notes: three words, the owner's name and the contents, each padded to a word (gABI,
- * "Note Section"). Returns its size; 0: none. */
+/* Finds the build-id among notes, each of which has three words, the owner's name and the contents, both padded to a
+ * word (gABI, "Note Section"). Returns its size, or 0 if there is none. */
 static size_t build_id_in(const uint8_t *p, uint64_t size, const uint8_t **id)
 {
 	while (size >= sizeof(Elf64_Nhdr)) {
@@ -201,7 +201,7 @@ size_t elf_build_id(const struct elf_file *f, const uint8_t **id)
 	for (i = 1; i < f->section_count && !n; i++)
 		if (f->sections[i].sh.sh_type == SHT_NOTE && f->sections[i].data)
 			n = build_id_in(f->sections[i].data, f->sections[i].sh.sh_size, id);
-	/* Who runs the file looks at program headers alone. */
+	/* The kernel and the loader look only at program headers. */
 	for (i = 0; i < f->phdr_count && !n; i++) {
 		const Elf64_Phdr *p = &f->phdrs[i];
 

@@ -12,7 +12,7 @@ static uint32_t word(const uint8_t *p)
 	return w;
 }
 
-/* The properties of one note: each has a type, a size and `size` bytes, padded to 8. */
+/* Reads the properties of one note: each has a type, a size and as many bytes, padded to a multiple of 8. */
 static void properties_read(const uint8_t *p, uint64_t size, struct elf_hardening *out)
 {
 	while (size >= 8) {
@@ -31,7 +31,7 @@ static void properties_read(const uint8_t *p, uint64_t size, struct elf_hardenin
 	}
 }
 
-/* In .note.gnu.property notes are padded to 8 bytes (psABI); the 12-byte header and the 4-byte owner "GNU" make 16. */
+/* Notes in .note.gnu.property are padded to 8 bytes (psABI); the 12-byte header and the 4-byte owner "GNU" take 16. */
 static void property_note_read(const uint8_t *p, uint64_t size, struct elf_hardening *out)
 {
 	while (size >= sizeof(Elf64_Nhdr) + 4) {

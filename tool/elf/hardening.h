@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The hardening that a file asks its loader for, from program headers, dynamic section and
- * the property note (gABI; x86-64 psABI, "Program Property"). */
+/* Reads the hardening that a file asks its loader for from its program headers, its dynamic section and its property
+ * note (gABI; x86-64 psABI, "Program Property"). */
 #ifndef ELF_HARDENING_H
 #define ELF_HARDENING_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers and build-id of an open ELF file (headers.h). */
+/* Reads the headers and the build-id of an open ELF file (headers.h). */
 #include "elf/headers.h"
 #include "support/memory.h"
 
@@ -15,7 +15,7 @@ static bool bytes_read(int fd, uint64_t at, void *to, size_t size)
 	return pread(fd, to, size, (off_t)at) == (ssize_t)size;
 }
 
-/* The build-id in the bytes of a PT_NOTE segment; its size, 0: not there. */
+/* Copies the build-id from the bytes of a PT_NOTE segment. Returns its size, or 0 if there is none. */
 static unsigned note_build_id(const uint8_t *notes, size_t size, uint8_t *id)
 {
 	size_t at = 0;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BUILD_ID_MOST 20 /* bytes; as the kernel's BUILD_ID_SIZE_MAX */
+#define BUILD_ID_MOST 20 /* bytes, like the kernel's BUILD_ID_SIZE_MAX */
 
 struct elf_headers {
 	Elf64_Ehdr eh;
@@ -18,7 +18,7 @@ struct elf_headers {
 	unsigned build_id_size; /* 0: none, or a longer one */
 };
 
-/* False: not an x86-64 program or library, or without program headers; there is nothing to free. */
+/* Returns false if the file is not 64-bit x86-64 ELF or has no program headers; there is nothing to free then. */
 bool elf_headers_read(struct elf_headers *h, int fd);
 void elf_headers_free(struct elf_headers *h);
 

@@ -19,7 +19,7 @@
 struct table {
 	const uint8_t *bytes; /* of the section, from its header on */
 	uint64_t addr, size;
-	uint64_t functions; /* offset of functab; the offsets in it are from there */
+	uint64_t functions; /* offset of functab, to which the offsets in it are relative */
 	uint64_t names;
 	uint64_t count;
 	unsigned flag; /* offset of the flag byte in a function's record */
@@ -51,7 +51,7 @@ static bool table_open(const struct elf_file *f, struct table *t)
 	if (!i || !s->data || s->sh.sh_size < HEADER)
 		return false;
 	magic = word32(s->data);
-	/* x86-64: the instruction size quantum is 1, pointers have 8 bytes. */
+	/* On x86-64 the instruction size quantum is 1 and pointers have 8 bytes. */
 	if ((magic != MAGIC_1_18 && magic != MAGIC_1_20) || s->data[6] != 1 || s->data[7] != 8)
 		return false;
 	*t = (struct table){.bytes = s->data,
@@ -61,15 +61,15 @@ static bool table_open(const struct elf_file *f, struct table *t)
 	                    .names = word64(s->data + 32),
 	                    .count = word64(s->data + 8),
 	                    .flag = magic == MAGIC_1_20 ? 41 : 37};
-	/* functab: a pair of words per function, and the end of the last one. */
+	/* functab has a pair of words for each function, and then the end of the last one. */
 	return t->count && t->functions <= t->size && t->size - t->functions >= 4 &&
 	       t->count <= (t->size - t->functions - 4) / 8;
 }
 
 static uint64_t offset_of(const struct table *t, uint64_t i) { return word32(t->bytes + t->functions + 8 * i); }
 
-/* True if these minpc and maxpc of a moduledata candidate agree with the table. *base: address that the table's offsets
- * are relative to. */
+/* Do these minpc and maxpc of a candidate for moduledata agree with the table? Sets *base to the address that the
+ * table's offsets are relative to. */
 static bool module_confirms(const struct table *t, uint64_t minpc, uint64_t maxpc, uint64_t *base)
 {
 	*base = minpc - offset_of(t, 0);
@@ -101,7 +101,8 @@ static const struct dynamic_reloc *reloc_at(const struct dynamic_reloc *r, size_
 	return low < count && r[low].place == place && r[low].type == R_X86_64_RELATIVE ? &r[low] : NULL;
 }
 
-/* Looks for moduledata by its relocations: 1 and *base; 0: none; -1 and a message. */
+/* Looks for moduledata by its relocations. Returns 1 and sets *base, or returns 0 if there is none, or -1 and a
+ * message. */
 static int base_in_relocs(const struct elf_file *f, const struct table *t, uint64_t *base, struct error *e)
 {
 	struct dynamic_reloc *r;

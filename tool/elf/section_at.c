@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Builds the list of spans for elf_section_at(). Where sections of a malformed file overlap, the one with
- * the lowest number wins: a sweep over the addresses, with the open sections in a heap by number.
+ * Builds the list of spans for elf_section_at(). If sections of a malformed file overlap, the one with the lowest
+ * number wins. A sweep over the addresses finds it, with the open sections in a heap that is ordered by number.
  */
 #include "elf/section_at.h"
 #include "shared/search.h"
@@ -13,7 +13,8 @@
 struct sweep {
 	struct elf_span *list; /* the sections, by address */
 	size_t count;
-	struct elf_span *heap; /* open sections, lowest number on top; ended ones are removed once they are on top */
+	struct elf_span
+		*heap; /* open sections, lowest number on top; those that have ended are removed once they are on top */
 	size_t open;
 	struct elf_span *out;
 	size_t made;
@@ -31,7 +32,7 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* The span of a section that starts at `at`: its address, or its file offset. */
+/* Returns the span of a section that starts at `at`, which is its address or its file offset. */
 static struct elf_span span_of(const Elf64_Shdr *sh, uint64_t at, uint32_t section)
 {
 	uint64_t more = sh->sh_size - 1, most = UINT64_MAX - at;
@@ -63,8 +64,7 @@ static void heap_drop(struct sweep *s)
 	s->heap[i] = x;
 }
 
-/* Makes at most two spans per section: each span begins where a section begins, or after the end
- * of one. */
+/* Makes at most two spans for each section, since each span begins where a section begins or after a section ends. */
 static void sweep_run(struct sweep *s)
 {
 	uint64_t at = 0, last;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private to the ELF reader: a searchable list of the sections of a linked file by address. It keeps
- * lookups fast in a file with 64 Ki sections and a lookup for each of as many symbols.
+ * Private to the ELF reader: a searchable list of the sections of a linked file by address. It keeps lookups fast in a
+ * file that has 64 Ki sections and as many symbols, each of which needs a lookup.
  */
 #ifndef ELF_SECTION_AT_H
 #define ELF_SECTION_AT_H

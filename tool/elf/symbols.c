@@ -28,7 +28,7 @@ bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s)
 	return symbol_is_function(f, s) || (s->section && s->name[0] && s->type == STT_OBJECT);
 }
 
-/* Symbols with a type rank above others, then those with a size, then those that are not local. */
+/* Ranks symbols: one with a type is above others, then one with a size, then one that is not local. */
 static unsigned rank(const struct elf_symbol *s)
 {
 	return (s->type != STT_NOTYPE ? 4u : 0) + (s->size ? 2u : 0) + (s->bind != STB_LOCAL ? 1u : 0);
@@ -47,7 +47,8 @@ static int symbol_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* A symbol after its section and value as one number, by which sort_by_address() is faster than qsort(). */
+/* A symbol preceded by its section and value as one number, so that sort_by_address() can be used, which is faster than
+ * qsort(). */
 struct keyed_symbol {
 	uint64_t key;
 	const struct elf_symbol *symbol;
@@ -58,7 +59,6 @@ static int keyed_order(const void *a, const void *b)
 	return symbol_order(&((const struct keyed_symbol *)a)->symbol, &((const struct keyed_symbol *)b)->symbol);
 }
 
-/* Sorts a list of symbols. */
 static void symbols_sort(const struct elf_symbol **list, size_t count)
 {
 	struct keyed_symbol *keyed;
@@ -97,7 +97,7 @@ static int place_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* True if the symbol's range contains one of the places. */
+/* Does the symbol's range contain one of the places? */
 static bool holds(const struct elf_symbol *s, const struct places *p)
 {
 	const struct symbol_place start = {s->section, s->value};
@@ -110,7 +110,7 @@ static bool holds(const struct elf_symbol *s, const struct places *p)
 	       (p->list[first].addr == s->value || p->list[first].addr - s->value < s->size);
 }
 
-/* The index of .dynsym, or else of .symtab. */
+/* Builds the index of .dynsym or of f->symbols. */
 static void index_build(const struct elf_file *f, bool dynamic, symbol_wanted *wanted, const struct places *places,
                         struct symbol_index *out)
 {
@@ -160,14 +160,15 @@ size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64
 	              x->list[i]->section < section || (x->list[i]->section == section && x->list[i]->value <= addr));
 }
 
-#define ENCLOSING_MOST 64 /* symbols looked at, backwards from an address: bounds the time in a hostile file */
+#define ENCLOSING_MOST 64 /* symbols examined backwards from an address: bounds the time in a hostile file */
 
 const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr)
 {
 	const struct elf_symbol *best = NULL;
 	size_t i = symbol_index_above(x, section, addr), seen;
 
-	/* Backwards to the nearest symbol that contains the address; of several with one start, the best name. */
+	/* Go backwards to the nearest symbol that contains the address; of several with the same start, take the best
+	 * name. */
 	for (seen = 0; i > 0 && seen < ENCLOSING_MOST; seen++) {
 		const struct elf_symbol *s = x->list[--i];
 
