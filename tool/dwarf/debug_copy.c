@@ -43,14 +43,14 @@ static int copy_make(int fd)
 
 /* ---- which file it is ---------------------------------------------------------------------- */
 
-/* What tells that a file is the one: its build-id, or if `id_size` is 0 the checksum of its bytes. */
+/* Identifies the file that is wanted: by its build-id, or if `id_size` is 0 by the checksum of its bytes. */
 struct wanted {
 	const uint8_t *id;
 	size_t id_size;
 	uint32_t sum;
 };
 
-/* The checksum in .gnu_debuglink, which is zlib's. */
+/* Computes the checksum that .gnu_debuglink holds, which is zlib's CRC-32. */
 static uint32_t checksum(int fd)
 {
 	uint8_t bytes[1 << 16];
@@ -91,7 +91,8 @@ static int copy_of(const char *path, const struct wanted *w)
 
 /* ---- where it may be ----------------------------------------------------------------------- */
 
-/* Makes the path below the system's directory; false: the id is too short or too long. */
+/* Makes the path of the debug file in the system's directory. Returns false if the build-id is too short or too
+ * long. */
 static bool id_path(const struct wanted *w, char out[PATH_MAX])
 {
 	size_t i, at = (size_t)snprintf(out, PATH_MAX, SYSTEM "/.build-id/");
@@ -104,10 +105,11 @@ static bool id_path(const struct wanted *w, char out[PATH_MAX])
 	return true;
 }
 
-/* Where a link may lead to, from the directory of the file that has it. */
+/* The places that a link may lead to, given the directory of the file that has the link. */
 static const char *const places[] = {"%.*s/%s", "%.*s/.debug/%s", SYSTEM "/%.*s/%s"};
 
-/* A copy of the file; -1: there is none. `of`: the file that has the link, `path` the place. */
+/* Returns a copy of the wanted file, or -1 if there is none. `of` is the file that has the link; `path` receives the
+ * place. */
 static int copy_find(const char *of, const char *link, const struct wanted *w, char path[PATH_MAX])
 {
 	const char *slash = of ? strrchr(of, '/') : NULL;
@@ -144,7 +146,7 @@ bool debug_copy_may_be(const char *path, const uint8_t *id, size_t id_size, cons
 
 /* ---- what is not read ------------------------------------------------------------------- */
 
-/* Makes a section one that has no bytes in the file. */
+/* Turns a section into one that has no bytes in the file. */
 static bool section_empty(int copy, Elf *elf, Elf_Scn *s)
 {
 	const uint32_t none = SHT_NOBITS;
@@ -156,7 +158,7 @@ static bool section_empty(int copy, Elf *elf, Elf_Scn *s)
 	return gelf_getehdr(elf, &eh) && pwrite(copy, &none, sizeof(none), (off_t)(eh.e_shoff + at)) == sizeof(none);
 }
 
-/* Is a section of use for source lines or variables only? */
+/* Does a section only serve source lines or variables? */
 static bool is_for_lines(const char *name)
 {
 	static const char *const names[] = {"line", "loclists", "loc", "macro", "macinfo", "pubnames", "pubtypes", "names"};
@@ -188,7 +190,8 @@ static void lines_hide(int copy)
 
 /* ---- supplementary files ------------------------------------------------------------------- */
 
-/* Sets the size of a section to 0. libdw would open the file that the link names by itself, but not if it is empty. */
+/* Sets the size of a section to 0. libdw would by itself open the file that .gnu_debugaltlink names, but not if the
+ * section is empty. */
 static bool section_hide(int copy, Elf *elf, Elf_Scn *s)
 {
 	const uint64_t none = 0;
@@ -201,7 +204,7 @@ static bool section_hide(int copy, Elf *elf, Elf_Scn *s)
 	return gelf_getehdr(elf, &eh) && pwrite(copy, &none, n, (off_t)(eh.e_shoff + at)) == (ssize_t)n;
 }
 
-/* Copies the file that a section names. False: there is none, or it is not the one. */
+/* Copies the file that a section names. Returns false if there is no such file, or it is not the wanted one. */
 static bool alt_add(struct debug_copies *c, const char *path, Elf_Scn *s)
 {
 	Elf_Data *d = elf_rawdata(s, NULL);
@@ -221,7 +224,7 @@ static bool alt_add(struct debug_copies *c, const char *path, Elf_Scn *s)
 	return true;
 }
 
-/* Leaves one link to a supplementary file, or none. False: that could not be done. */
+/* Keeps at most one link to a supplementary file, and hides the others. Returns false if that failed. */
 static bool alts_take(struct debug_copies *c, const char *path, int copy)
 {
 	Elf *elf = elf_begin(copy, ELF_C_READ, NULL);
@@ -285,7 +288,7 @@ int debug_copy_find(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr ba
 		if (!link && slash && snprintf(usual, sizeof(usual), "%s.debug", slash + 1) < (int)sizeof(usual))
 			link = usual;
 	} else if (!link) {
-		return -1; /* nothing would tell whether a file is the one */
+		return -1; /* nothing would tell whether a file is the wanted one */
 	}
 	copy = copy_find(file, link, &w, path);
 	if (copy >= 0 && !alts_take(c, path, copy)) {

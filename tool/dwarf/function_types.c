@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers of argument and result words of functions, from DWARF (types.h). */
+/* Reads from DWARF how many general registers the arguments and results of functions take (types.h). */
 #include "dwarf/types_internal.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranges of code that are read: the DIEs of a hostile file can share one list of ranges. */
+/* The greatest number of ranges of code that are read: the DIEs of a hostile file can share one list of ranges. */
 #define RANGES_MOST (1u << 22)
-#define WORDS_MOST  6 /* arguments in general registers: psABI 3.2.3 */
+#define WORDS_MOST  6 /* arguments that are passed in general registers (psABI 3.2.3) */
 
 struct typed_code {
 	Dwarf_Addr start, end; /* libdwfl's addresses */
 	int8_t words;          /* of arguments, at `start`; -1: not known */
-	uint8_t returned;      /* the most words in general registers of what it returns */
+	uint8_t returned;      /* the greatest number of general registers that its result takes */
 };
 
-/* A function that is declared but not defined: in C by its name, else by its linkage name. */
+/* A function that is declared but not defined, under its name in C and otherwise under its linkage name. */
 struct declared {
 	const char *name; /* in DWARF */
 	int words;        /* of arguments; -1: not known */
@@ -31,12 +31,13 @@ struct function_types {
 	size_t declared_count, declared_capacity;
 	struct typed_code *list; /* by start */
 	size_t count, capacity;
-	uint64_t *global; /* libdwfl's addresses of functions with global symbols, sorted */
+	uint64_t *global; /* libdwfl's addresses of the functions that have global symbols, sorted */
 	size_t global_count;
 	unsigned dies_most, ranges_most;
 };
 
-/* The most general registers that a value of this type takes: 0 in a vector register, 1 if passed by address. */
+/* Returns the greatest number of general registers that a value of this type takes: 0 if it is in a vector register, 1
+ * if it is passed by address. */
 static int words_of(Dwarf_Die *type)
 {
 	Dwarf_Word size, encoding;
@@ -56,7 +57,7 @@ static bool is_c(int language)
 	return language == DW_LANG_C89 || language == DW_LANG_C || language == DW_LANG_C99 || language == DW_LANG_C11;
 }
 
-/* False for `f()` in C before C23, a declaration that leaves the arguments open. */
+/* Does the DIE tell the arguments? `f()` in C before C23 is a declaration that leaves them open. */
 static bool is_prototype(Dwarf_Die *die, int language)
 {
 	Dwarf_Attribute attr;
@@ -70,7 +71,8 @@ static bool is_prototype(Dwarf_Die *die, int language)
 	}
 }
 
-/* Number of argument words; -1: not known. An empty list in a definition means that there are none. */
+/* Returns the number of general registers that the arguments take, or -1 if it is not known. An empty list in a
+ * definition means that there are no arguments. */
 static int arguments_of(Dwarf_Die *die, int language, bool defined)
 {
 	int words = 0;
@@ -112,7 +114,8 @@ static void function_add(struct function_types *t, Dwarf_Die *die, int language,
 	}
 }
 
-/* Adds a function that other modules may define. Members and those in namespaces count by linkage name only. */
+/* Adds a function that other modules may define. Members of classes and functions in namespaces count only under their
+ * linkage names. */
 static void declared_add(struct function_types *t, Dwarf_Die *die, int language, bool global)
 {
 	Dwarf_Attribute attr;
@@ -138,7 +141,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* The greater of two numbers of words; unknown (-1) if one of them is. */
+/* Returns the greater of two numbers of words, or -1 (unknown) if one of them is unknown. */
 static int words_most(int x, int y)
 {
 	if (x < 0 || y < 0)
@@ -146,7 +149,8 @@ static int words_most(int x, int y)
 	return x > y ? x : y;
 }
 
-/* Merges declarations of one name: the most words of all; unknown if one of them is. */
+/* Merges the declarations of each name into one with the greatest number of words, which is unknown if one of them is
+ * unknown. */
 static void declared_merge(struct function_types *t)
 {
 	size_t i, n = 0;
@@ -196,7 +200,7 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* The same for functions that the linker has folded into one. */
+/* Does the same for functions that the linker has folded into one. */
 static void shared_merge(struct function_types *t)
 {
 	size_t i, n = 0;
@@ -215,7 +219,7 @@ static void shared_merge(struct function_types *t)
 	t->count = n;
 }
 
-/* Reads which functions have global symbols: one with a local symbol may be a clone with other arguments. */
+/* Reads which functions have global symbols: a function with a local symbol may be a clone with other arguments. */
 static void globals_read(struct function_types *t, const struct elf_file *f)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -244,7 +248,7 @@ struct function_types *function_types_read(struct lines *l, const struct elf_fil
 	t = mem_zero(1, sizeof(*t));
 	*t = (struct function_types){.l = l, .dies_most = DIES_MOST, .ranges_most = RANGES_MOST};
 	while (t->dies_most && (unit = dwfl_module_nextcu(lines_module(l), unit, &bias)) != NULL)
-		if (dwarf_srclang(unit) != DW_LANG_Mips_Assembler) /* which has no types */
+		if (dwarf_srclang(unit) != DW_LANG_Mips_Assembler) /* assembly has no types */
 			functions_of(t, unit, dwarf_srclang(unit), bias, 0);
 	if (t->count)
 		qsort(t->list, t->count, sizeof(*t->list), by_start);

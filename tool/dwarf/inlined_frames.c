@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inlined functions by DWARF (DWARF 5, 3.3.8). libdw's dwarf_getscopes() walks a unit's whole tree at each call; here
- * each unit that has an address in a profile is walked once, and the ranges of its functions are sorted.
+ * Finds inlined functions in DWARF (DWARF 5, 3.3.8). libdw's dwarf_getscopes() walks a unit's whole tree at each call;
+ * here the tree of each unit that has an address in a profile is walked once, and the ranges of its functions are
+ * sorted.
  */
 #include "dwarf/source_frames_internal.h"
 
@@ -13,18 +14,18 @@
 #include "support/memory.h"
 #include "support/sort.h"
 
-/* Depth of scopes that is followed. */
+/* The greatest depth of scopes that is followed. */
 #define DEPTH_MOST 256
-/* Ranges that are read in all: DIEs of a malformed file can share lists of ranges. */
+/* The greatest number of ranges that are read in all: DIEs of a malformed file can share lists of ranges. */
 #define RANGES_MOST 50000000u
-/* Ranges looked at for one address, from the one that begins nearest before it. */
+/* The greatest number of ranges examined for one address, backwards from the one that begins nearest before it. */
 #define CANDIDATES_MOST 4096u
 
 struct code_span {
 	Dwarf_Addr start, end;
 	Dwarf_Addr reach; /* the greatest end of this span and those before it */
-	uint32_t depth;   /* functions: of the DIE in the tree */
-	uint32_t unit;    /* units: its number */
+	uint32_t depth;   /* of a function: the depth of its DIE in the tree */
+	uint32_t unit;    /* of a unit: its number */
 	Dwarf_Die die;
 };
 
@@ -69,7 +70,7 @@ static void spans_sort(struct span_list *l)
 	}
 }
 
-/* Adds the ranges of a DIE. False: too many. */
+/* Adds the ranges of a DIE. Returns false if there are too many. */
 static bool spans_add(struct inlined_frames *f, struct span_list *l, struct code_span *span, Dwarf_Addr bias)
 {
 	Dwarf_Addr base, start, end;
@@ -114,7 +115,7 @@ static uint32_t unit_add(struct inlined_frames *f, size_t known, const Dwarf_Die
 	return (uint32_t)f->unit_count++;
 }
 
-/* Lists all units by their ranges: where the file's own table of them lacks some. */
+/* Lists all units by their ranges, for a file whose own table of ranges (.debug_aranges) is incomplete. */
 static void units_list(struct inlined_frames *f)
 {
 	size_t known = f->unit_count;
@@ -132,7 +133,7 @@ static void units_list(struct inlined_frames *f)
 	spans_sort(&f->spans);
 }
 
-/* Collects the functions below a DIE, inlined ones too. */
+/* Collects the functions below a DIE, including inlined ones. Returns false if there are too many ranges. */
 static bool functions_add(struct inlined_frames *f, struct unit *u, Dwarf_Die *scope, uint32_t depth)
 {
 	struct code_span span = {.depth = depth};
@@ -160,13 +161,13 @@ static bool functions_add(struct inlined_frames *f, struct unit *u, Dwarf_Die *s
 	return true;
 }
 
-/* Number of spans that begin at or before an address. */
+/* Returns the number of spans that begin at or before an address. */
 static size_t spans_above(const struct span_list *l, Dwarf_Addr at)
 {
 	return SEARCH(l->count, i, l->list[i].start <= at);
 }
 
-/* The unit of an address, by the list of all. */
+/* Finds the unit of an address in the list of all units. */
 static struct unit *unit_listed(struct inlined_frames *f, Dwarf_Addr at)
 {
 	size_t i, seen = 0;
@@ -180,7 +181,7 @@ static struct unit *unit_listed(struct inlined_frames *f, Dwarf_Addr at)
 	return NULL;
 }
 
-/* The unit of an address: by .debug_aranges, which many compilers write, else by the ranges of all units. */
+/* Finds the unit of an address by .debug_aranges, which many compilers write, or else by the ranges of all units. */
 static struct unit *unit_find(struct inlined_frames *f, Dwarf_Addr at)
 {
 	Dwarf_Addr bias;
@@ -202,7 +203,7 @@ static const char *die_name(Dwarf_Die *die)
 	return name;
 }
 
-/* Where an inlined function was called. */
+/* Writes the source line that calls an inlined function. */
 static void call_place(struct unit *u, Dwarf_Die *die, struct source_frame *out)
 {
 	Dwarf_Attribute a;
@@ -218,7 +219,7 @@ static void call_place(struct unit *u, Dwarf_Die *die, struct source_frame *out)
 	out->file = dwarf_filesrc(files, file, NULL, NULL);
 }
 
-/* The line of an address. */
+/* Writes the source line of an address. */
 static void own_place(struct unit *u, Dwarf_Addr at, struct source_frame *out)
 {
 	Dwarf_Line *line = dwarf_getsrc_die(&u->die, at - u->bias);
@@ -244,7 +245,7 @@ size_t inlined_frames_find(struct inlined_frames *f, Dwarf_Addr at, struct sourc
 			u->functions.count = 0;
 		spans_sort(&u->functions);
 	}
-	/* The innermost function is the deepest DIE. */
+	/* Sort the functions by depth, deepest first: the deepest DIE is the innermost function. */
 	for (i = spans_above(&u->functions, at); i-- && u->functions.list[i].reach > at && seen++ < CANDIDATES_MOST;) {
 		struct code_span *s = &u->functions.list[i];
 
@@ -254,7 +255,8 @@ size_t inlined_frames_find(struct inlined_frames *f, Dwarf_Addr at, struct sourc
 			found[k] = found[k - 1];
 		found[k] = s;
 	}
-	/* Functions within functions are no frames: what is inlined ends at the first subprogram. */
+	/* A function that is defined inside another one is no frame of that one, so the chain of inlined functions ends at
+	 * the first subprogram. */
 	for (i = 0; i < n; i++) {
 		const char *name = die_name(&found[i]->die);
 

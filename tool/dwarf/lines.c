@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the file. */
+/* Reads source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the
+ * file. */
 #include "dwarf/lines_internal.h"
 #include "dwarf/source_frames_internal.h"
 #include "support/memory.h"
@@ -15,14 +16,14 @@
 struct lines {
 	Dwfl *dwfl;
 	Dwfl_Module *module;
-	bool object;            /* ET_REL: libdwfl gives each section an address of its own, and relocates its DWARF */
+	bool object;            /* ET_REL: libdwfl gives each section an address of its own, and relocates the DWARF */
 	char *copy;             /* the file's bytes that libdwfl reads and relocates */
 	struct range *compiled; /* ranges of compiled functions, sorted; read on first use */
 	size_t compiled_count, compiled_capacity;
-	struct of_unit *units; /* ranges of units, by start; read when libdwfl does not find a line */
+	struct of_unit *units; /* ranges of units, sorted by start; read when libdwfl does not find a line */
 	size_t unit_count, unit_capacity;
 	bool units_read;
-	size_t ranges_most; /* how many ranges may be read: DIEs of a hostile file can share one list of ranges */
+	size_t ranges_most; /* the number of ranges that may be read: DIEs of a hostile file can share one list of ranges */
 	bool compiled_read;
 	struct inlined_frames *inlined; /* opened on first use */
 };
@@ -39,8 +40,8 @@ struct of_unit {
 	Dwarf_Die die;
 };
 
-/* Never opens a debug file that the input names: the input is not trusted, and could name a pipe, a
- * device, or something to be fetched from a server (debuginfod). */
+/* Never opens a debug file that the input names: the input is not trusted, and could name a pipe, a device, or a file
+ * that would be fetched from a server (debuginfod). */
 static int find_nothing(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr base, const char *file,
                         const char *link, GElf_Word crc, char **found)
 {
@@ -124,8 +125,8 @@ static int unit_order(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Reads the ranges of all units. Units can share a list of ranges, so their number is bounded (ranges_most): above it,
- * no line is found. */
+/* Reads the ranges of all units. Units can share a list of ranges, so ranges_most bounds their number; if there are
+ * more, no line is found. */
 static void units_read(struct lines *l)
 {
 	struct of_unit u = {0};
@@ -153,11 +154,12 @@ static void units_read(struct lines *l)
 		l->units[i].reach = i && l->units[i - 1].reach > l->units[i].end ? l->units[i - 1].reach : l->units[i].end;
 }
 
-/* Ranges looked at for one address. Compilers do not write overlapping ranges, a hostile file may. */
+/* The greatest number of ranges examined for one address. Compilers do not write overlapping ranges, but a hostile file
+ * may have them. */
 #define UNITS_SEARCHED 64
 
-/* The source file and line of an address by the ranges in the units themselves, for files without .debug_aranges
- * (clang), by which libdwfl finds the unit. */
+/* Finds the source file and line of an address by the ranges in the units themselves. This serves files without
+ * .debug_aranges (clang), by which libdwfl finds the unit. */
 static const char *unit_find(struct lines *l, Dwarf_Addr at, int *number)
 {
 	size_t low, seen = 0;
@@ -220,7 +222,7 @@ void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, siz
 		line_print(file, number, out, out_size);
 }
 
-/* Is a source file a header of the C library, a compiler or an installed library? */
+/* Is a source file a header of the C library, of a compiler or of an installed library? */
 static bool is_system_header(const char *file)
 {
 	return !strncmp(file, "/usr/include/", strlen("/usr/include/")) ||
@@ -251,7 +253,7 @@ void lines_find_caller(struct lines *l, uint32_t section, uint64_t addr, char *o
 	}
 }
 
-/* Depth of nested classes and namespaces that is searched: enough for any C++. */
+/* The depth of nested classes and namespaces that is searched, which is enough for any C++. */
 #define SCOPES_MOST 32
 
 static void scope_noreturn(Dwarf_Die *scope, unsigned depth, void (*fn)(void *ctx, const char *name), void *ctx)
@@ -336,8 +338,8 @@ static int range_order(const void *a, const void *b)
 	return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Reads the ranges of all functions not written in assembly. With too many ranges the list is empty, as for a file
- * without DWARF. */
+/* Reads the ranges of all functions that are not written in assembly. If there are too many, the list stays empty, as
+ * for a file without DWARF. */
 static void ranges_read(struct lines *l)
 {
 	Dwarf_Die *unit = NULL;

@@ -7,9 +7,10 @@
 
 #include "dwarf/lines.h"
 
-/* The file's DWARF, as libdwfl sees it. */
+/* Returns libdwfl's module of the file. */
 Dwfl_Module *lines_module(struct lines *l);
-/* Converts an address (ET_REL: an offset in `section`) to libdwfl's. */
+/* Converts an address (ET_REL: an offset in `section`) to libdwfl's address. Returns false if there is no such
+ * section. */
 bool lines_address(struct lines *l, uint32_t section, uint64_t addr, Dwarf_Addr *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of the functions of an address (source_frames.h). */
+/* Names the functions of an address (source_frames.h). */
 #include "dwarf/source_frames_internal.h"
 
 #include <gelf.h>
@@ -33,7 +33,7 @@ struct last_section {
 	GElf_Addr end; /* 0: it has no code */
 };
 
-/* The end of a section of code; 0: it is none. */
+/* Returns the end of a section of code, or 0 if the section has no code. */
 static GElf_Addr section_end(struct last_section *last, Elf *elf, GElf_Word section)
 {
 	GElf_Shdr sh;
@@ -72,7 +72,7 @@ static bool symbols_read(struct source_frames *s)
 	return true;
 }
 
-/* Opens the file by libdwfl, with its debug file. */
+/* Opens the file with libdwfl, which also looks for its debug file. */
 static bool module_open(struct source_frames *s, const char *path, int fd, bool lines)
 {
 	int own;
@@ -87,7 +87,7 @@ static bool module_open(struct source_frames *s, const char *path, int fd, bool 
 		s->module = dwfl_report_elf(s->dwfl, path, path, own, 0, true);
 		dwfl_report_end(s->dwfl, NULL, NULL);
 		if (s->module) {
-			own = -1; /* libdwfl's */
+			own = -1; /* libdwfl owns it now */
 			dwfl_module_info(s->module, &user, NULL, NULL, NULL, NULL, NULL, NULL);
 			*user = &s->copies;
 		}
@@ -133,7 +133,7 @@ size_t source_frames_find(struct source_frames *s, uint64_t address, struct sour
 	bool named = n;
 
 	for (size_t i = 0; i + (symbol != NULL) < n; i++)
-		named &= *out[i].name != '\0'; /* as where a supplementary file is missing */
+		named &= *out[i].name != '\0'; /* a name is missing if, for example, a supplementary file is */
 	if (!named && symbol) {
 		out[0] = (struct source_frame){.name = symbol};
 		return 1;

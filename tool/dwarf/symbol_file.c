@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The symbol table of a file, read from the file itself (symbol_scan.h): only the table and the names that are needed,
+/* Reads the symbol table of a file from the file itself (symbol_scan.h): only the table and the names that are needed,
  * so that a library of hundreds of megabytes costs no more than its table of symbols. */
 #include "dwarf/symbol_scan.h"
 
@@ -16,7 +16,7 @@
 #define NAMES_MOST    ((uint64_t)16 << 20) /* bytes of the names of sections */
 #define TABLE_MOST    ((uint64_t)4 << 30)
 #define BLOCK_SYMBOLS 4096u
-#define NAME_MOST     65536u /* bytes of a name that are read */
+#define NAME_MOST     65536u /* the greatest number of bytes of a name that are read */
 
 struct sections {
 	Elf64_Shdr *list;
@@ -78,7 +78,7 @@ static const Elf64_Shdr *section_of_type(const struct sections *s, uint32_t type
 	return NULL;
 }
 
-/* Is there anything that only libdw reads? */
+/* Does the file have anything that only libdw can read? */
 static bool has_more(const struct sections *s, const char *path, int fd)
 {
 	const Elf64_Shdr *link = section_of(s, ".gnu_debuglink");
@@ -103,7 +103,7 @@ static bool has_more(const struct sections *s, const char *path, int fd)
 	return found;
 }
 
-/* A name of the file's, which the scan then owns; "": it cannot be read. */
+/* Reads a name from the file, which the scan then owns. Returns "" if it cannot be read, or null if out of memory. */
 static const char *name_read(struct symbol_scan *s, int fd, const Elf64_Shdr *names, uint32_t at)
 {
 	uint64_t left = at < names->sh_size ? names->sh_size - at : 0;
@@ -129,7 +129,7 @@ static const char *name_read(struct symbol_scan *s, int fd, const Elf64_Shdr *na
 	return name;
 }
 
-/* Looks at a symbol. False: out of memory. */
+/* Examines a symbol. Returns false if out of memory. */
 static bool symbol_look(struct symbol_scan *s, int fd, const struct sections *all, const Elf64_Shdr *names,
                         const Elf64_Sym *sym)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at symbols once, for a list of addresses (symbol_scan.h). */
+/* Examines each symbol once, for a list of addresses (symbol_scan.h). */
 #include "dwarf/symbol_scan.h"
 
 #include <stdlib.h>
@@ -9,9 +9,10 @@
 #include "support/memory.h"
 #include "support/sort.h"
 
-/* Symbols looked at for one address, from the one that begins nearest before it. */
+/* The greatest number of symbols examined for one address, backwards from the one that begins nearest before it. */
 #define CANDIDATES_MOST 64u
-/* Bytes of a name that its rank depends on: thousands of symbols may share one of megabytes, each a tail of it. */
+/* The number of bytes of a name that its rank depends on: thousands of symbols may have tails of one name of megabytes
+ * as their names. */
 #define NAME_LOOKED_AT 4096u
 
 bool symbol_scan_begin(struct symbol_scan *s, const uint64_t *wanted, size_t count)
@@ -27,7 +28,7 @@ bool symbol_scan_fits(const Elf64_Sym *sym)
 
 	if (!sym->st_name || sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS)
 		return false;
-	if (type == STT_NOTYPE) /* without a size, a label */
+	if (type == STT_NOTYPE) /* without a size it is a label, which counts if it is global */
 		return sym->st_size || ELF64_ST_BIND(sym->st_info) == STB_GLOBAL;
 	return type == STT_FUNC || type == STT_GNU_IFUNC;
 }
@@ -44,7 +45,8 @@ bool symbol_scan_has(struct symbol_scan *s, uint64_t start, uint64_t size, uint6
 	return s->wanted[first] < (size ? start + size : limit);
 }
 
-/* Prefers global names to weak and local ones, and names without leading underscores. */
+/* Ranks a symbol, lowest first: global names come before weak and local ones, and names without leading underscores
+ * before others. */
 static uint8_t rank_of(const Elf64_Sym *s, const char *name)
 {
 	unsigned bind = ELF64_ST_BIND(s->st_info), rank = bind == STB_WEAK ? 4 : 8;
@@ -53,7 +55,7 @@ static uint8_t rank_of(const Elf64_Sym *s, const char *name)
 		rank = 0;
 	if (name[0] == '_')
 		rank += name[1] == '_' ? 2 : 1;
-	rank += memchr(name, '@', strnlen(name, NAME_LOOKED_AT)) ? 3 : 0; /* a version of a symbol */
+	rank += memchr(name, '@', strnlen(name, NAME_LOOKED_AT)) ? 3 : 0; /* the name has a symbol version */
 	rank += ELF64_ST_TYPE(s->st_info) == STT_NOTYPE ? 16 : 0;
 	return (uint8_t)(rank + (s->st_size ? 0 : 32));
 }

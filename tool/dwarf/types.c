@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Types from DWARF (types.h). */
+/* Reads types from DWARF (types.h). */
 #include "dwarf/types_internal.h"
 #include "support/memory.h"
 
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Typedefs and qualifiers around a type: a hostile file can make a circle of them. */
+/* The greatest number of typedefs and qualifiers around a type: in a hostile file they can form a cycle. */
 #define PEELED_MOST 64u
-/* Members of one struct: the same. */
+/* The greatest number of members of one struct, for the same reason. */
 #define MEMBERS_MOST 65536u
 
 bool type_of(Dwarf_Die *die, Dwarf_Die *type)
@@ -55,7 +55,8 @@ static enum member_kind kind_of(Dwarf_Die *type)
 	                                                                                                   : MEMBER_STRUCT;
 }
 
-/* Pointers to members and std::nullptr_t: types without parts, some of which DWARF gives no size. */
+/* Is the type a pointer to a member or std::nullptr_t? These have no parts, and for some of them DWARF gives no
+ * size. */
 static bool is_opaque(Dwarf_Die *type)
 {
 	int tag = dwarf_tag(type);
@@ -63,7 +64,7 @@ static bool is_opaque(Dwarf_Die *type)
 	return tag == DW_TAG_ptr_to_member_type || tag == DW_TAG_unspecified_type;
 }
 
-/* Is the type an array, or does it contain one? `depth`: number of structs around it. */
+/* Is the type an array, or does it contain one? `depth` is the number of structs around it. */
 static bool has_array(Dwarf_Die *type, unsigned depth)
 {
 	Dwarf_Die die, inner;
@@ -92,12 +93,13 @@ bool type_constant(Dwarf_Die *die, unsigned name, Dwarf_Word *value)
 	return dwarf_formudata(dwarf_attr(die, name, &attr), value) == 0;
 }
 
-/* `size` of a member that DWARF gives no size, as a flexible array: it ends where the next one begins. */
+/* The `size` of a member for which DWARF gives no size, such as a flexible array: it ends where the next member
+ * begins. */
 #define SIZE_UNKNOWN UINT64_MAX
 
 /*
- * The bytes of a member of a variable of `size` bytes. False: DWARF does not say where it is, as for a virtual base, or
- * it reaches out of the variable. A member of no bytes may be at the end of the variable.
+ * Reads which bytes a member of a variable of `size` bytes takes. Returns false if DWARF does not say where it is, as
+ * for a virtual base, or if it extends beyond the variable. A member of no bytes may be at the end of the variable.
  */
 static bool member_read(Dwarf_Die *die, uint64_t size, struct member *m)
 {
@@ -114,7 +116,7 @@ static bool member_read(Dwarf_Die *die, uint64_t size, struct member *m)
 			m->size = (off + bits + 7) / 8 - m->off;
 			return off / 8 < size && bits && m->size <= size - m->off;
 		}
-		/* DWARF 3: within the storage unit, which stands for it. */
+		/* In DWARF 3 the bit-field is inside its storage unit, which is taken instead of it. */
 	}
 	if (!type_constant(die, DW_AT_data_member_location, &off))
 		return false;
@@ -135,7 +137,7 @@ static int by_offset(const void *a, const void *b)
 	return x->size > y->size ? -1 : x->size < y->size;
 }
 
-/* Ends the members of unknown size, in a sorted list, where the next ones begin. */
+/* Makes each member of unknown size in a sorted list end where the next one begins. */
 static void sizes_complete(struct members *m, uint64_t size)
 {
 	uint64_t next = size, at = size;
@@ -164,7 +166,7 @@ static void empty_drop(struct members *m)
 	m->count = n;
 }
 
-/* Bit-fields that share bytes become one member. */
+/* Merges bit-fields that share bytes into one member. */
 static void members_merge(struct members *m)
 {
 	size_t i, n = 0;
@@ -187,11 +189,12 @@ static void members_merge(struct members *m)
 
 static char *name_copy(const char *name) { return mem_copy(name, strlen(name) + 1); }
 
-/* Names of structs inside structs, and their depth: a hostile file can make either endless. */
+/* The greatest depth of structs inside structs, and length of their names: in a hostile file either can be endless. */
 #define NESTED_MOST 8u
 #define NAME_MOST   512u
 
-/* PREFIX.NAME; the name alone where there is no prefix, and the prefix where an anonymous struct has no name. */
+/* Returns PREFIX.NAME, or the name alone if there is no prefix, or the prefix alone if an anonymous struct has no
+ * name. */
 static char *name_join(const char *prefix, const char *name)
 {
 	size_t capacity = strlen(prefix) + strlen(name) + 2;
@@ -202,8 +205,9 @@ static char *name_join(const char *prefix, const char *name)
 }
 
 /*
- * Adds the members of a struct inside the variable, at `base`, in its place. False: it stays a member of its own, and
- * nothing has been added. Bases of C++ classes stay, since a pointer to one may be cast to one to the class around it.
+ * Adds the members of a struct that is at `base` inside the variable instead of the struct. Returns false, having added
+ * nothing, if the struct must stay a member of its own. Base classes in C++ stay, since a pointer to a base may be cast
+ * to a pointer to the derived class.
  */
 static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsigned depth, struct members *out)
 {
@@ -247,8 +251,8 @@ static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsi
 }
 
 /*
- * Reads the members of a struct type. `size`: bytes of the variable, which has more than its type if a flexible array
- * at the end has an initializer.
+ * Reads the members of a struct type. `size` is the number of bytes of the variable, which has more than its type if a
+ * flexible array at the end has an initializer.
  */
 static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 {
@@ -272,7 +276,8 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 			members_free(out);
 			return;
 		}
-		/* A flexible array member, or GNU C's array of no elements, which stands last: the struct has no known end. */
+		/* The last member may be a flexible array member or GNU C's array of no elements: the struct then has no known
+		 * end. */
 		ends_open |= m.indexed && (m.size == SIZE_UNKNOWN || (!m.size && m.off == bytes));
 		if (!m.size && m.off == bytes && bytes < size)
 			m.size = SIZE_UNKNOWN;
@@ -334,7 +339,7 @@ static bool variable_find(Dwarf_Die *parent, uint64_t addr, unsigned depth, unsi
 	return false;
 }
 
-/* The type of the variable at an address. */
+/* Finds the type of the variable at an address. */
 static bool variable_type(struct lines *l, uint64_t addr, Dwarf_Die *type)
 {
 	Dwfl_Module *module = l ? lines_module(l) : NULL;
@@ -413,7 +418,8 @@ bool member_is_indexed(const struct members *all, const struct member *m)
 
 /* ---- arrays ---------------------------------------------------------------- */
 
-/* Adds the arrays in a type at an offset. False: DWARF does not tell of all. `depth`: of the types around it. */
+/* Adds the arrays in a type at an offset. Returns false if DWARF does not describe all of them. `depth` is the number
+ * of types around it. */
 static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct indexes *out)
 {
 	Dwarf_Die die, inner;
@@ -442,7 +448,7 @@ static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct in
 		tag = dwarf_tag(&die);
 		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
 			continue;
-		type_constant(&die, DW_AT_data_member_location, &at); /* not: a bit-field, or in a union */
+		type_constant(&die, DW_AT_data_member_location, &at); /* a bit-field and a member of a union may lack it */
 		if (!type_of(&die, &inner) || !arrays_read(&inner, off + at, depth + 1, out))
 			return false;
 	} while (!dwarf_siblingof(&die, &die));

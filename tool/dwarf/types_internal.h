@@ -6,14 +6,14 @@
 #include "dwarf/lines_internal.h"
 #include "dwarf/types.h"
 
-/* DIEs looked at in one file. */
+/* The greatest number of DIEs that are read in one file. */
 #define DIES_MOST (1u << 24)
 
-/* The type of a DIE without typedefs and qualifiers. */
+/* Finds the type of a DIE without typedefs and qualifiers. */
 bool type_of(Dwarf_Die *die, Dwarf_Die *type);
-/* A type that one register holds. */
+/* Does one register hold a value of this type? */
 bool type_is_scalar(Dwarf_Die *type);
-/* The value of an attribute, if it is a constant. */
+/* Reads the value of an attribute. Returns false if it is not a constant. */
 bool type_constant(Dwarf_Die *die, unsigned name, Dwarf_Word *value);
 
 #endif
