@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #define THIN_MAGIC      "!<thin>\n"
-#define NAME_MAX_LENGTH 4096 /* bytes of a member's name; PATH_MAX */
+#define NAME_MAX_LENGTH 4096 /* bytes of a member's name, as PATH_MAX */
 
 struct reader {
 	int fd;
-	uint64_t start, end;        /* of the archive in the file */
+	uint64_t start, end;        /* bounds of the archive in the file */
 	uint64_t names, names_size; /* the archive's table of long names ("//") */
 	bool thin;
 	char name[NAME_MAX_LENGTH];
@@ -25,7 +25,7 @@ bool archive_is(const uint8_t *bytes, size_t size)
 	return size >= SARMAG && (!memcmp(bytes, ARMAG, SARMAG) || !memcmp(bytes, THIN_MAGIC, SARMAG));
 }
 
-/* True: all `size` bytes were read. */
+/* Returns true if all `size` bytes were read. */
 static bool read_at(int fd, void *out, size_t size, uint64_t offset)
 {
 	size_t got = 0;
@@ -42,7 +42,7 @@ static bool read_at(int fd, void *out, size_t size, uint64_t offset)
 	return true;
 }
 
-/* A decimal number in a field padded with spaces. False: the field holds something else. */
+/* Reads a decimal number in a field that is padded with spaces. Returns false if the field holds anything else. */
 static bool field_number(const char *p, size_t size, uint64_t *out)
 {
 	size_t i = 0;
@@ -66,7 +66,8 @@ static int header_read(const struct reader *r, uint64_t at, struct ar_hdr *h, ui
 	return 0;
 }
 
-/* Reads the name at offset `at` of the table of long names, which a newline or zero ends, without ar's slash. */
+/* Reads the name at offset `at` of the table of long names, which ends at a newline or zero byte, without ar's
+ * slash. */
 static int long_name(struct reader *r, uint64_t at, struct error *e)
 {
 	size_t size = sizeof(r->name) - 1, n;
@@ -85,7 +86,7 @@ static int long_name(struct reader *r, uint64_t at, struct error *e)
 	return 0;
 }
 
-/* BSD "#1/20": the first 20 bytes of the member's contents are its name. */
+/* Reads a BSD name such as "#1/20": the first 20 bytes of the member's contents are its name. */
 static int bsd_name(struct reader *r, const struct ar_hdr *h, struct archive_member *m, struct error *e)
 {
 	uint64_t n;
@@ -99,8 +100,8 @@ static int bsd_name(struct reader *r, const struct ar_hdr *h, struct archive_mem
 	return 0;
 }
 
-/* GNU "/12": offset in the table of long names. "/12:3456", in a thin archive: the name is that of another archive,
- * which has the member's header at offset 3456. */
+/* Reads a GNU name: "/12" is an offset in the table of long names. "/12:3456" in a thin archive means that the name is
+ * that of another archive, which has the member's header at offset 3456. */
 static int gnu_name(struct reader *r, const struct ar_hdr *h, struct archive_member *m, struct error *e)
 {
 	const char *p = h->ar_name + 1, *end = h->ar_name + sizeof(h->ar_name);
@@ -135,7 +136,8 @@ static int member_name(struct reader *r, const struct ar_hdr *h, struct archive_
 	return 0;
 }
 
-/* The symbol index ("/", "/SYM64/") or the table of long names ("//"), whose contents even a thin archive stores. */
+/* Is this the symbol index ("/", "/SYM64/") or the table of long names ("//")? Even a thin archive stores their
+ * contents. */
 static bool table_is(const struct ar_hdr *h)
 {
 	return h->ar_name[0] == '/' && !(h->ar_name[1] >= '0' && h->ar_name[1] <= '9');

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PEEK       20 /* bytes that tell the kind of a file: up to e_machine, or an archive's magic */
+#define PEEK       20 /* bytes that tell the kind of a file: up to and including e_machine, or an archive's magic */
 #define NESTED_MAX 8  /* depth of archives in archives */
 
 static char *copied(const char *s) { return s ? mem_string(s) : NULL; }
@@ -122,7 +122,7 @@ static enum kind kind_at(int fd, uint64_t offset, uint64_t size)
 	return n < 0 ? KIND_UNREAD : kind_of(b, (size_t)n);
 }
 
-/* Returns a descriptor; or -1 and a reason: the file cannot be opened, or is not a regular file. */
+/* Returns a descriptor, or -1 and a reason if the file cannot be opened or is not a regular file. */
 static int open_regular(const char *path, uint64_t *size, const char **why)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -154,7 +154,8 @@ struct expansion {
 	bool malformed;
 };
 
-/* The member's name in reports, malloc'd: "inner.a(printf.o)" if nested, "printf.o#2" for the second of that name. */
+/* Returns the member's name in reports, malloc'd: "inner.a(printf.o)" if it is nested, "printf.o#2" for the second
+ * member of that name. */
 static char *member_label(struct expansion *x, const char *name)
 {
 	char *label = x->inside ? mem_format("%s(%s)", x->inside, name) : mem_string(name), *numbered;
@@ -167,7 +168,7 @@ static char *member_label(struct expansion *x, const char *name)
 	return numbered;
 }
 
-/* The path of a thin archive's member, whose name is relative to the archive's directory. */
+/* Returns the path of a thin archive's member, whose name is relative to the archive's directory. */
 static char *thin_path(const char *archive, const char *name)
 {
 	const char *slash = strrchr(archive, '/');
@@ -294,7 +295,7 @@ static void add_found(struct inputs *l, const char *path)
 	close(fd);
 }
 
-/* By bytes, so that the order does not depend on the locale. */
+/* Compares names by bytes, so that the order does not depend on the locale. */
 static int name_order(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 static int name_wanted(const struct dirent *d) { return strcmp(d->d_name, ".") && strcmp(d->d_name, ".."); }
@@ -339,7 +340,7 @@ static void add_file(struct inputs *l, const char *name)
 	uint64_t size;
 	int fd = open_regular(name, &size, &why);
 
-	/* A file that cannot be opened is listed all the same: the error is reported when it is read. */
+	/* A file that cannot be opened is listed nevertheless: the error is reported when it is read. */
 	if (fd < 0 || kind_at(fd, 0, size) != KIND_ARCHIVE)
 		inputs_put(l, &in);
 	else if (l->closed)

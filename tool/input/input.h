@@ -14,55 +14,57 @@
 #include "support/error.h"
 
 struct input {
-	char *path;   /* of the file or archive, as it was named or found */
+	char *path;   /* path of the file or archive, as it was named or found */
 	char *member; /* "printf.o", "printf.o#2" where an archive has two, "inner.a(printf.o)"; null: the file itself */
-	char *holder; /* of a thin archive: the file that has the member's bytes; null: path */
-	uint64_t offset, size; /* of the member's bytes; size 0: all of the file */
+	char *holder; /* for a thin archive, the file that has the member's bytes; null: `path` has them */
+	uint64_t offset, size; /* place of the member's bytes; size 0: all of the file */
 	char *error;           /* not null: why the input cannot be used */
-	char **links;          /* hard links to the same file that were in the list */
+	char **links;          /* other hard links to the same file that were in the list */
 	size_t link_count;
 };
 
 struct inputs {
 	struct input *list;
 	size_t count, capacity;
-	bool
-		closed; /* set by the caller: archives are not opened. A named one is an error, one in a directory is skipped */
+	bool closed;    /* the caller sets it: archives are not opened; one that is named is an error, one in a directory is
+	                   skipped */
 	size_t skipped; /* files in directories and archives that are not x86-64 ELF */
 };
 
 /*
- * Adds an operand: a directory (walked in order of names, without its symbolic links), an
- * archive, a compilation database (*.json), or a file, whose contents are not checked here.
- * A name that cannot be used becomes an input with an error.
+ * Adds an operand: a directory (which is walked in order of names, without following symbolic links), an archive, a
+ * compilation database (*.json), or a file, whose contents are not checked here. A name that cannot be used becomes an
+ * input with an error.
  */
 void inputs_add(struct inputs *l, const char *name);
-/* The same, but a directory without an ELF file becomes an error. */
+/* Does the same, but a directory without an ELF file becomes an error. */
 void inputs_add_some(struct inputs *l, const char *name);
-/* Adds, like inputs_add_some(), the names in the file `path` ("-": standard input), one a line, or
- * separated by zero bytes. 0, or -1 and a message. */
+/* Adds, like inputs_add_some(), the names in the file `path` ("-": standard input), one on each line or each ended by a
+ * zero byte. Returns 0, or -1 and a message. */
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e);
-/* Removes duplicates of a file, under whatever name. Of hard links the first stays and gets the others as `links`. */
+/* Removes duplicates of a file, under whatever names. Of hard links the first stays, and the others become its
+ * `links`. */
 void inputs_once(struct inputs *l);
-/* For each input the index of the first input with the same bytes of the same file (mostly its own), malloc'd.
- * Thin archives may name one file many times. */
+/* Returns, for each input, the index of the first input with the same bytes of the same file (mostly its own),
+ * malloc'd. Thin archives may name one file many times. */
 size_t *inputs_first(const struct inputs *l);
 void inputs_free(struct inputs *l);
 
-/* The bytes, malloc'd. 0, or -1 and a message. */
+/* Reads the bytes, malloc'd. Returns 0, or -1 and a message. */
 int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct error *e);
-/* Size in bytes, before it is read: 0 if that is not known, and later perhaps another one. */
+/* Returns the size in bytes before the input is read. It is 0 if the size is not known, and the size may change
+ * later. */
 uint64_t input_size(const struct input *in);
-/* "libc.a(printf.o)", malloc'd. */
+/* Returns the name, such as "libc.a(printf.o)", malloc'd. */
 char *input_name(const struct input *in);
 
-/* Appends an input, whose strings are copied. This and the rest: only for this folder. */
+/* Appends an input and copies its strings. This function and the following ones are only for this folder. */
 void inputs_put(struct inputs *l, const struct input *in);
 void input_clear(struct input *in);
 /* Adds the objects that a compilation database names. */
 void inputs_add_database(struct inputs *l, const char *path);
 
-/* A set of names with counts; *names is null at first. Returns how often the name has been noted. */
+/* Notes a name in a set of names with counts; *names is null at first. Returns how often the name has been noted. */
 size_t names_note(void **names, const char *name);
 void names_free(void *names);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * compile_commands.json: the objects that its commands write
- * (clang.llvm.org/docs/JSONCompilationDatabase.html).
+ * Adds the objects that the commands in compile_commands.json write (clang.llvm.org/docs/JSONCompilationDatabase.html).
  */
 #include "elf/file.h"
 #include "input/input.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads one word with a shell's quoting, malloc'd, and advances *p after it. Null: the end. */
+/* Reads one word with a shell's quoting, malloc'd, and advances *p past it. Returns null at the end. */
 static char *shell_word(const char **p)
 {
 	const char *s = *p + strspn(*p, " \t\n");
@@ -58,7 +57,8 @@ static const char *string_of(struct json_object *entry, const char *key)
 	           : NULL;
 }
 
-/* The output of a command: of the last -o, or else the default of -c. malloc'd; null: not known. */
+/* Returns the output of a command, malloc'd: that of the last -o, or else the default of -c, or null if it is not
+ * known. */
 static char *words_output(struct json_object *words, const char *source)
 {
 	size_t n = json_object_array_length(words), i;
@@ -104,7 +104,7 @@ static char *entry_output(struct json_object *entry)
 	return out;
 }
 
-/* A database as the output of a command would be read in turn: endlessly, if it is the same one. */
+/* Is the output of a command a compilation database? It would be read in turn, endlessly if it is the same database. */
 static bool is_database(const char *path)
 {
 	size_t n = strlen(path);
@@ -130,7 +130,7 @@ static void add_entry(struct inputs *l, const char *path, struct json_object *en
 	in.path = full ? full : output;
 	if (is_database(in.path))
 		in.error = (char *)"is not an object, though a compilation database says so";
-	/* Several entries may be about one object. */
+	/* Several entries may name one object. */
 	if (names_note(names, in.path) == 1) {
 		if (in.error)
 			inputs_put(l, &in);

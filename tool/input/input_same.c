@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds inputs that are the same file: the same name twice, a symbolic link, another path. Hard links stay recorded,
+/* Finds inputs that are the same file, named twice or by a symbolic link or another path. Hard links stay recorded,
  * since `etch rewrite` has to replace each of them. */
 #include "input/input.h"
 #include "support/bounds.h"
@@ -15,7 +15,7 @@ struct named {
 	dev_t device;
 	ino_t number;
 	size_t at;  /* index in the list of inputs */
-	char *real; /* its realpath(); null: no other input has the same inode */
+	char *real; /* its realpath(); null if no other input has the same inode */
 };
 
 static int by_number(const void *a, const void *b)
@@ -39,8 +39,8 @@ static int by_place(const void *a, const void *b)
 	return x->at < y->at ? -1 : 1;
 }
 
-/* The inputs of one inode that are not dropped yet have different real paths: the first in the list gets the others as
- * its links, which are dropped. */
+/* The inputs of one inode that are not dropped yet have different real paths. Makes the others links of the first one
+ * in the list, and drops them. */
 static void links_take(struct inputs *l, const struct named *n, size_t count, bool *drop)
 {
 	size_t first = SIZE_MAX, k;
