@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `etch rewrite` for several files: each one independently, in worker processes. */
+/* `etch rewrite` for several files: rewrites each independently, in worker processes. */
 #include "support/exit_code.h"
 #include "support/bounds.h"
 #include "support/memory.h"
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Collects the etched objects that each file of the command defines, for references in the others. Files that
- * cannot be read are skipped: rewrite_file() reports them. */
+/* Collects the etched objects that each file of the command defines, since the other files may refer to them. Files
+ * that cannot be read are skipped, because rewrite_file() reports them. */
 static void names_collect(const struct inputs *files, struct name_set *names)
 {
 	struct elf_file f;
@@ -28,7 +28,7 @@ static void names_collect(const struct inputs *files, struct name_set *names)
 			scan_defined_names(&f, names);
 		elf_close(&f);
 	}
-	bounds_begin(); /* what follows is about none of these */
+	bounds_begin(); /* the work that follows is not about these files */
 	name_set_sort(names);
 }
 
@@ -50,7 +50,7 @@ static int one(const struct run *r, size_t i)
 	return r->opt->undo ? undo_file(in, r->opt) : rewrite_file(in, r->opt, &r->names);
 }
 
-/* A worker's answer: this header, `out` bytes for standard output, and the rest for standard
+/* A worker's answer begins with this header; `out` bytes for standard output follow, and the rest is for standard
  * error. */
 struct head {
 	int status;

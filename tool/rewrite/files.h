@@ -8,14 +8,14 @@
 
 struct rewrite_command {
 	const char *output, *sidecar;
-	const char *debug; /* file or directory for a separate debug file */
+	const char *debug; /* a file, or a directory for a separate debug file */
 	bool werror, verbose, undo, no_undo;
-	int jobs; /* processes; threads for a single file */
+	int jobs; /* number of processes; for a single file, of threads */
 	struct rewrite_options make;
 };
 
-/* All print messages and results themselves, and return an exit status. `others`: etched objects
- * that other files of the command define. */
+/* All of these print messages and results themselves, and return an exit status. `others` names the etched objects that
+ * other files of the command define. */
 int rewrite_file(const struct input *in, const struct rewrite_command *opt, const struct name_set *others);
 int undo_file(const struct input *in, const struct rewrite_command *opt);
 int rewrite_files(const struct inputs *files, const struct rewrite_command *opt);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Restores the bytes at the sites of a table that is not selected: they were unbaked for the analysis. */
+/* Restores the bytes at the sites of a table that --only does not select, which were unbaked for the analysis. */
 static void rows_restore(struct elf_file *f, const uint8_t *before, const struct imv_row *rows, size_t count)
 {
 	size_t i;
@@ -40,8 +40,8 @@ static void in_place_restore(struct elf_file *f, const uint8_t *before, const st
 }
 
 /*
- * Makes the rows, and checks that they fit. If the tables cannot grow, only the sites that the object step listed
- * are kept (with a finding about the others), and objects without a record stay unarmed.
+ * Makes the rows, and checks that they fit. If the tables cannot grow, only the sites that the object step listed are
+ * kept, a finding tells about the others, and objects without a record stay unarmed.
  */
 static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_tables *now,
                       const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
@@ -63,7 +63,7 @@ static uint64_t record_at(const struct elf_file *f, const struct native *x)
 	return f->sections[x->section].sh.sh_addr + x->at;
 }
 
-/* Sets the flags in __pv_native according to the sequences as they are in the code now. */
+/* Sets the flags in __pv_native according to the sequences that are in the code now. */
 static int natives_flag(struct elf_file *f, struct linked_tables *now, struct scan *s, struct error *e)
 {
 	struct natives found;
@@ -74,7 +74,7 @@ static int natives_flag(struct elf_file *f, struct linked_tables *now, struct sc
 		*e = s->error;
 		return -1;
 	}
-	for (i = 0; i < now->native_count; i++) { /* both are in the order of the file */
+	for (i = 0; i < now->native_count; i++) { /* both lists are in the order of the file */
 		while (k < found.count && record_at(f, &found.list[k]) < now->natives[i].at)
 			k++;
 		judged = k < found.count && record_at(f, &found.list[k]) == now->natives[i].at;
@@ -103,7 +103,7 @@ static void sites_count(const struct scan *s, enum site_kind kind, struct rewrit
 	}
 }
 
-/* The link step at work. */
+/* The state of the link step. */
 struct link_step {
 	struct elf_file *f;
 	const struct rewrite_options *o;
@@ -111,17 +111,17 @@ struct link_step {
 	struct rewrite_result *out;
 	struct error *e;
 	bool sites;            /* the file has tables of sites */
-	bool bakes;            /* it has some, and --only selects sites: they are regenerated */
-	bool ex;               /* its exception tables are made */
-	const uint8_t *before; /* its bytes before changes in place; null: no step makes any */
+	bool bakes;            /* it has such tables, and --only selects sites: the tables are regenerated */
+	bool ex;               /* its exception table is checked and sorted */
+	const uint8_t *before; /* its bytes before changes in place; null: no step changes bytes in place */
 	struct linked_tables now;
 	struct linked_rows rows;
 	struct linked_unwind unwind;
 	struct findings faults;
 };
 
-/* Scans all code, since the object step misses sites: LTO, plain extern declarations, files it never saw. Scans again
- * after commuting compares. */
+/* Scans all code, since the object step misses sites: those of LTO, of plain extern declarations, and of files that it
+ * never saw. Scans again after the operands of compares have been swapped. */
 static int sites_scan(struct link_step *t)
 {
 	int err = scan_linked_file(t->s, t->f, &t->now);
@@ -137,8 +137,8 @@ static int sites_scan(struct link_step *t)
 	return err;
 }
 
-/* Finds sites, decides which objects are armed, bakes, and makes the rows of the tables. On entry
- * t->rows has the existing rows, which stay for tables that are not selected. */
+/* Finds sites, decides which objects are armed, bakes the sites, and makes the rows of the tables. On entry t->rows has
+ * the existing rows, which stay for tables that are not selected. */
 static int sites_pass(struct link_step *t)
 {
 	const struct rewrite_options *o = t->o;
@@ -148,8 +148,8 @@ static int sites_pass(struct link_step *t)
 
 	if (sites_scan(t) || (o->pv && natives_flag(f, &t->now, s, t->e)) || tables_fit(s, f, &t->now, o, &t->rows, t->e))
 		return -1;
-	/* An object that anything stores to, or whose address escapes, keeps its
-	 * loads and calls; the sites of the others get their first value. */
+	/* The loads and calls of an object to which any code stores, or whose address escapes, stay as they are; the sites
+	 * of the other objects get their first value. */
 	objects_judge(s, &t->now);
 	if ((o->imv && sites_bake(s, SITE_LOAD, f, &t->now, &out->loads.baked, t->e)) ||
 	    (o->pv && (sites_bake(s, SITE_CALL, f, &t->now, &out->calls.baked, t->e) ||
@@ -163,15 +163,15 @@ static int sites_pass(struct link_step *t)
 	return 0;
 }
 
-/* Reports a missing unwind table as a finding: the sites are rewritten all the same. */
+/* Reports a missing unwind table as a finding; the sites are rewritten nevertheless. */
 static void unwind_missing(struct scan *s, const char *why)
 {
 	scan_finding_add(s, "ETCH-T001", 0, 0, "no unwind table: %.200s", why);
 }
 
 /*
- * Adds a segment with only the unwind table. If there is no room for one, that is a finding in a file with
- * sites or an exception table, whose rewriting stands; in any other file it is an error.
+ * Adds a segment that has only the unwind table. If there is no space for one, that is a finding in a file with sites
+ * or an exception table, which is still rewritten; in any other file it is an error.
  */
 static int unwind_write(struct link_step *t)
 {
@@ -201,8 +201,9 @@ static void rest_restore(struct elf_file *f, const uint8_t *before, const struct
 	}
 }
 
-/* Sets the output to a copy of f's bytes if they changed in place and no step made an output, and drops an output equal
- * to the input `was`. `before`: the bytes before changes in place; null: no step makes any. */
+/* Sets the output to a copy of f's bytes if they changed in place and no step made an output, and drops an output that
+ * is equal to the input `was`. `before` holds the bytes before changes in place; it is null if no step changes bytes in
+ * place. */
 static void output_settle(const struct elf_file *f, const uint8_t *before, const uint8_t *was,
                           struct rewrite_result *out)
 {
@@ -217,7 +218,7 @@ static void output_settle(const struct elf_file *f, const uint8_t *before, const
 }
 
 /* Reads the tables of earlier steps. Without a module descriptor libetch finds no etched object at run time, whatever
- * tables there are. 1: nothing that was requested applies to this file; 0; -1 and a message. */
+ * tables there are. Returns 1 if nothing that was requested applies to this file, otherwise 0, or -1 and a message. */
 static int tables_read(struct link_step *t)
 {
 	int r = linked_tables_read(t->f, &t->now, t->e);
@@ -232,7 +233,7 @@ static int tables_read(struct link_step *t)
 	return r < 0 ? -1 : !t->sites && !t->o->orc && !t->ex;
 }
 
-/* Starts from the code that the linker wrote: this makes the rewrite idempotent. */
+/* Restores the code that the linker wrote, which makes the rewrite idempotent. */
 static int original_restore(struct link_step *t)
 {
 	if (t->sites || t->ex ||
@@ -246,8 +247,8 @@ static int original_restore(struct link_step *t)
 	return sites_unbake(t->f, &t->now, t->e) || in_place_unbake(t->f, &t->now, t->e) ? -1 : 0;
 }
 
-/* Makes unwind rows from the code, or keeps the existing table. 1: they fit no table, for the reason in `why`, and the
- * rest is rewritten all the same; 0; -1 and a message. */
+/* Makes unwind rows from the code, or keeps the existing table. Returns 1 if the rows fit no table, for the reason in
+ * `why`, in which case the rest is rewritten nevertheless, otherwise 0, or -1 and a message. */
 static int unwind_pass(struct link_step *t, struct error *why)
 {
 	int r = t->o->orc ? unwind_linked(t->f, &t->o->unwind, &t->out->unwind, &t->unwind, t->e)
@@ -261,7 +262,7 @@ static int unwind_pass(struct link_step *t, struct error *why)
 	return 1;
 }
 
-/* Writes the tables, last of all: they record what the other steps did. */
+/* Writes the tables. This comes last, since they record what the other steps did. */
 static int tables_write(struct link_step *t)
 {
 	const struct linked_contents contents = {&t->rows, &t->unwind};

@@ -11,9 +11,8 @@
 #include <string.h>
 
 /*
- * How a table refers to an object: by section if it is defined here and cannot be replaced; by symbol if
- * another definition may win (weak, unique) or it is undefined here; by GOT slot if the
- * code uses the slot.
+ * Chooses how a table refers to an object: by section if the object is defined here and cannot be replaced, by symbol
+ * if another definition may win (weak, unique) or it is undefined here, and by GOT slot if the code uses the slot.
  */
 static struct table_ref object_ref(const struct scan *s, const struct object *o, int64_t off, bool slot)
 {
@@ -26,7 +25,7 @@ static struct table_ref object_ref(const struct scan *s, const struct object *o,
 	return (struct table_ref){REF_SECTION, o->section, (int64_t)o->addr + off};
 }
 
-/* True if an earlier site gives the same fact: one per object, kind and section is enough. */
+/* Does an earlier site give the same fact? One fact for each object, kind and section is enough. */
 static bool fact_known(const struct scan *s, size_t i)
 {
 	const struct site *x = &s->sites[i];
@@ -38,7 +37,7 @@ static bool fact_known(const struct scan *s, size_t i)
 	return false;
 }
 
-/* Makes the entries of objects, sites and facts. 0, or -1 and a message. */
+/* Makes the entries of objects, sites and facts. Returns 0, or -1 and a message. */
 static int tables_build(const struct scan *s, struct object_tables *t, struct error *e)
 {
 	size_t i;
@@ -70,7 +69,7 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 			ref = object_ref(s, o, site->off, slot);
 			object_tables_site(t, site->section, site->addr, &site->entry, &site->more, &ref);
 		} else if (!fact_known(s, i)) {
-			/* An object of another module can only be found through its slot. */
+			/* An object of another module can be found only through its slot. */
 			ref = object_ref(s, o, 0, slot && !o->section);
 			object_tables_fact(t, site->section, site->addr,
 			                   site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE, &ref);
@@ -79,8 +78,8 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 	return 0;
 }
 
-/* Sets the flags in __pv_native, in f's bytes, according to the sequences in the code.
- * 1: one changed; 0; or -1 and a message. */
+/* Sets the flags in __pv_native, in f's bytes, according to the sequences in the code. Returns 1 if a flag changed,
+ * otherwise 0, or -1 and a message. */
 static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
 {
 	struct natives found;
@@ -119,7 +118,7 @@ static void bytes_copy(const struct elf_file *f, struct rewrite_result *out)
 	out->size = f->size;
 }
 
-/* The object step at work. */
+/* The state of the object step. */
 struct object_step {
 	struct elf_file *f;
 	const struct rewrite_options *o;
@@ -128,11 +127,11 @@ struct object_step {
 	struct error *e;
 	struct object_tables tables;
 	struct object_unwind unwind;
-	bool *emptied; /* of each section: it is to be emptied */
+	bool *emptied; /* for each section, whether it is to be emptied */
 };
 
-/* 1: the file already has these unwind rows: frees them, so that none are written. 0: it has others or none: marks
- * the sections to be emptied. -1 and a message. */
+/* Returns 1 if the file already has these unwind rows, and frees them, so that none are written. Returns 0 if it has
+ * other rows or none, and marks the sections to be emptied. Otherwise returns -1 and a message. */
 static int orc_pass_present(struct object_step *t)
 {
 	bool *mine = mem_zero(t->f->section_count, sizeof(*mine));
@@ -147,8 +146,8 @@ static int orc_pass_present(struct object_step *t)
 	return same;
 }
 
-/* The same, but if the file has no room for the sections of rows besides those of the tables, no rows are written: a
- * finding, and the sites are rewritten all the same. */
+/* Does the same, but if the file has no space for the sections of rows besides those of the tables, it writes no rows
+ * and adds a finding; the sites are rewritten nevertheless. */
 static int orc_pass(struct object_step *t)
 {
 	int same = orc_pass_present(t);
@@ -163,7 +162,7 @@ static int orc_pass(struct object_step *t)
 	return orc_pass_present(t);
 }
 
-/* As orc_pass_present(), for .sframe. Without --sframe an existing one stays. */
+/* Does the same as orc_pass_present() for .sframe. Without --sframe an existing section stays. */
 static int sframe_pass(struct object_step *t)
 {
 	bool *mine;
@@ -182,8 +181,8 @@ static int sframe_pass(struct object_step *t)
 	return same;
 }
 
-/* Refuses kernel objects. The kernel reads sections of these names in a module, in a format that depends on the
- * release; objtool writes them. They must be neither replaced nor added. */
+/* Refuses kernel objects. objtool writes sections of these names, and the kernel reads them in a module, in a format
+ * that depends on the release. They must be neither replaced nor added. */
 static int orc_of_kernel(const struct elf_file *f, struct error *e)
 {
 	if (kernel_orc_present(f))
@@ -194,7 +193,7 @@ static int orc_of_kernel(const struct elf_file *f, struct error *e)
 	return 0;
 }
 
-/* Refuses a section of code or data with the name of a table: tables are found by name, and it would be replaced. */
+/* Refuses a section of code or data that has the name of a table: tables are found by name, so it would be replaced. */
 static int names_check(const struct elf_file *f, struct error *e)
 {
 	static const char *const names[] = {ETCH_SEC_IMV, ETCH_SEC_PV, ETCH_SEC_OBJ, ETCH_SEC_ORC_IP, ETCH_SEC_ORC};
@@ -209,8 +208,8 @@ static int names_check(const struct elf_file *f, struct error *e)
 }
 
 /*
- * Joins the new sections: those of tables that differ from an earlier run's. The tables of sites come
- * first, since references between new sections (TO_NEW) are indices, and only these tables have any.
+ * Joins the new sections, which are those of tables that differ from an earlier run's. The tables of sites come first,
+ * since references between new sections (TO_NEW) are indices, and only these tables have such references.
  */
 static struct new_section *sections_join(const struct object_step *t, size_t *count)
 {
@@ -226,8 +225,8 @@ static struct new_section *sections_join(const struct object_step *t, size_t *co
 	return all;
 }
 
-/* Finds the etched objects and every instruction that accesses one; counts the sites. 1: bytes of the file have
- * changed; 0: none; -1 and a message. */
+/* Finds the etched objects and every instruction that accesses one, and counts the sites. Returns 1 if bytes of the
+ * file have changed, 0 if none have, or -1 and a message. */
 static int sites_pass(struct object_step *t, const struct name_set *others)
 {
 	const struct rewrite_options *o = t->o;
@@ -253,7 +252,7 @@ static int sites_pass(struct object_step *t, const struct name_set *others)
 	return flagged;
 }
 
-/* The exception tables of the file. 0, or -1 and a message. */
+/* Checks the exception table of the file. Returns 0, or -1 and a message. */
 static int ex_pass(struct object_step *t)
 {
 	struct findings faults = {0};
@@ -267,8 +266,8 @@ static int ex_pass(struct object_step *t)
 	return err;
 }
 
-/* Makes the tables, except those that an earlier run left in the same form: this makes the rewrite idempotent. 1: the
- * file has all of them; 0: not; -1 and a message. */
+/* Makes the tables, except those that an earlier run wrote in the same form, which makes the rewrite idempotent.
+ * Returns 1 if the file has all of them, 0 if it does not, or -1 and a message. */
 static int tables_pass(struct object_step *t)
 {
 	int sites_same = 1, orc_same = 1, sframe_same = 1;
@@ -289,12 +288,12 @@ static int tables_pass(struct object_step *t)
 	return sites_same < 0 || orc_same < 0 || sframe_same < 0 ? -1 : sites_same && orc_same && sframe_same;
 }
 
-/* The file with the new sections becomes the output. 0, or -1 and a message. */
+/* Makes the file with the new sections the output. Returns 0, or -1 and a message. */
 static int tables_write(struct object_step *t)
 {
 	size_t count;
 	struct new_section *all = sections_join(t, &count);
-	/* Tables of sites, without the link step too, take all of libetch that changes sites. */
+	/* Tables of sites need all of libetch that changes sites, even without the link step. */
 	const char *wanted = t->tables.count ? ETCH_PART_OBJECTS_SYMBOL : NULL;
 	int err;
 

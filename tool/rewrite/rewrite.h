@@ -9,30 +9,31 @@
 
 struct rewrite_options {
 	bool imv, pv, orc; /* tables to make */
-	bool ex;           /* check the exception table, and sort it in a linked file */
+	bool ex;           /* check the exception table, and in a linked file sort it */
 	bool closed;       /* no other module uses the names that a linked file exports */
-	char **init;       /* names of functions of a linked file that only run before etch_sync */
+	char **init;       /* names of functions of a linked file that run only before etch_sync */
 	size_t init_count;
 	struct unwind_options unwind;
 };
 
-/* Counts of sites of one kind: loads, or calls and jumps through slots. */
+/* Counts of sites of one kind: of loads, or of calls and jumps through slots. */
 struct rewrite_counts {
-	size_t sites;             /* with a form: can become an immediate or a direct call */
-	size_t live;              /* linked: of those, can be patched while threads run */
-	size_t swap;              /* of these: with their page */
-	size_t kept;              /* without a form: left unchanged */
-	struct bake_counts baked; /* linked: of those, what is in the code now */
+	size_t sites;             /* sites with a form, which can become an immediate or a direct call */
+	size_t live;              /* linked: those of them that can be patched while threads run */
+	size_t swap;              /* those of `live` that are patched by replacing their page */
+	size_t kept;              /* sites without a form, which stay unchanged */
+	struct bake_counts baked; /* linked: what is in the code at `sites` now */
 };
 
 struct rewrite_result {
 	uint8_t *bytes; /* the new file, malloc'd; null: nothing changed */
 	size_t size;
 	struct rewrite_counts loads, calls;
-	size_t in_place, in_place_baked; /* linked: calls compiled in place; how many of them are nops now */
+	size_t in_place, in_place_baked; /* linked: calls that are compiled in place, and how many of them are nops now */
 	struct unwind_made unwind;       /* with options.orc */
 	size_t orc_sorted;               /* linked: sorted entries of the classic arrays */
-	size_t ex_entries, ex_dropped;   /* entries of the exception table; linked: dropped, as their code is gone */
+	size_t ex_entries,
+		ex_dropped; /* entries of the exception table; linked: those dropped because their code is gone */
 };
 
 int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others, struct scan *s,
@@ -42,21 +43,22 @@ int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct s
 void rewrite_result_free(struct rewrite_result *r);
 
 /*
- * Why rewriting this file might not be idempotent; null: it is. Damaged additions of an earlier run may be taken for
- * something else as long as they are in the file, and no longer once they are replaced. And where sections overlap,
- * the one that counts can depend on whether new sections come before or after them.
+ * Returns the reason why rewriting this file might not be idempotent, or null if it is. Damaged additions of an earlier
+ * run may be mistaken for something else as long as they are in the file, but not once they are replaced. And if
+ * sections overlap, the section that counts can depend on whether new sections come before or after them.
  */
 const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o);
 
 bool rewrite_has_ex(const struct elf_file *f);
-/* Checks the exception table; in a linked file also sorts it, in f's own bytes. 0, or -1 and a message. */
+/* Checks the exception table; in a linked file also sorts it, in f's own bytes. Returns 0, or -1 and a message. */
 int rewrite_ex(struct elf_file *f, struct findings *findings, struct rewrite_result *out, struct error *e);
 
-/* Prints findings to standard error, one line each; of those about unwind rows only the first
- * few unless `all`. Returns the number of all findings. */
+/* Prints findings to standard error, one line each. Unless `all` is set, it prints only the first few findings about
+ * unwind rows. Returns the number of all findings. */
 size_t rewrite_print_findings(const char *path, const struct elf_file *f, const struct scan *s,
                               const struct rewrite_result *r, bool all);
-/* Prints a note for each object whose members are missing; with `all` also for each that another module may store to.
+/* Prints a note for each object about whose members nothing is known, and with `all` also for each object that another
+ * module may store to.
  */
 void rewrite_print_objects(const char *path, struct scan *s, bool all);
 /* Prints the summary of a file, one line, to standard output. */
@@ -65,8 +67,8 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 /* Prints notes about moved headers of a linked file, which matter to tools that process it later. */
 void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done);
 
-/* Adds the finding about code that gets no rows because it is far from the rest, if there is any. */
+/* Adds the finding about code that gets no rows because it is far from the rest, if there is such code. */
 void unwind_print_far(struct scan *s, const struct rewrite_result *r);
-/* Adds the finding about rows that do not fit the orc encoding, if there are any. */
+/* Adds the finding about rows that do not fit the orc encoding, if there are such rows. */
 void unwind_print_lost(struct scan *s, const struct rewrite_result *r);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `etch rewrite` for one file: reads it, runs the steps, writes the result; or undoes an earlier rewrite. */
+/* `etch rewrite` for one file: reads it, runs the steps and writes the result, or undoes an earlier rewrite. */
 #include "support/bounds.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
@@ -21,16 +21,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The output path, and the file whose permissions it takes (`model`). */
+/* The output path, and the file from which the output takes its permissions (`model`). */
 struct place {
 	const char *path, *model;
-	char apart[4096];             /* room for the path of a sidecar or debug file */
-	int directory;                /* of a sidecar; 0: it is none */
-	char name[SIDECAR_NAME_MOST]; /* of a sidecar, in that directory */
+	char apart[4096];             /* holds the path of a sidecar or debug file */
+	int directory;                /* of a sidecar; 0: the output is none */
+	char name[SIDECAR_NAME_MOST]; /* file name of a sidecar in that directory */
 };
 
-/* The name of the sidecar in its directory: the build-id in hexadecimal, or where that is another file's the second
- * name. */
+/* Writes the name of the sidecar in its directory: the build-id in hexadecimal, or the second name if the first is that
+ * of another file's sidecar. */
 static void sidecar_name(const struct sidecar_identity *of, const char *id, int directory, char *out)
 {
 	struct sidecar head;
@@ -48,7 +48,7 @@ static void sidecar_name(const struct sidecar_identity *of, const char *id, int 
 		strcpy(out, id);
 }
 
-/* Opens the directory of the sidecar, and sets the path that messages have. */
+/* Opens the directory of the sidecar, and sets the path that messages show. */
 static int sidecar_place(const struct elf_file *f, const char *directory, const struct sidecar_identity *of,
                          struct place *to, struct error *e)
 {
@@ -75,10 +75,10 @@ static int sidecar_place(const struct elf_file *f, const char *directory, const 
 	return 0;
 }
 
-/* True if the output is another file than the input's new version. */
+/* Is the output a file of its own instead of the input's new version? */
 static bool is_apart(const struct rewrite_command *opt) { return opt->sidecar || opt->debug; }
 
-/* Makes the folders of a debug file: the directory is there, .build-id and what it has may be not. */
+/* Makes the folders of a debug file: the directory exists, but .build-id and the folder in it may be missing. */
 static int folders_make(char *path, size_t directory, struct error *e)
 {
 	char *slash = path + directory;
@@ -99,7 +99,7 @@ void rewrite_result_free(struct rewrite_result *r)
 	memset(r, 0, sizeof(*r));
 }
 
-/* The result is a file of its own. */
+/* Moves the bytes of the unwind table, which is a file of its own, to the result. */
 static void bytes_take(struct rewrite_result *done)
 {
 	done->bytes = done->unwind.bytes;
@@ -107,7 +107,7 @@ static void bytes_take(struct rewrite_result *done)
 	done->unwind.bytes = NULL;
 }
 
-/* Makes a separate debug file, in a directory by build-id, or under the name given. */
+/* Makes a separate debug file, named by build-id if --debug gives a directory, or else under the name that it gives. */
 static int debug_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
                       struct place *to, struct error *e)
 {
@@ -130,7 +130,7 @@ static int debug_make(struct elf_file *f, const struct rewrite_command *opt, str
 	return done->bytes ? folders_make(to->apart, strlen(opt->debug), e) : 0;
 }
 
-/* The result of the steps, and where it goes. Initially zeroed. */
+/* The result of the steps, and where it is written. Initially zeroed. */
 struct made {
 	struct scan scan;
 	struct rewrite_result done;
@@ -145,7 +145,7 @@ static void made_free(struct made *m)
 		close(m->to.directory);
 }
 
-/* Makes the sidecar of a file. Its identity is that of the file as it is, before the steps change bytes in memory. */
+/* Makes the sidecar of a file. Its identity is taken from the file before the steps change bytes in memory. */
 static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
                         struct place *to, struct error *e)
 {
@@ -187,9 +187,8 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
 }
 
 /*
- * Ensures that rewriting is idempotent: if rewrite_doubt() has a reason, the output is taken through the steps once
- * more, and a different result is an error. Files as linkers write them, that etch has not rewritten yet, give no
- * reason.
+ * Ensures that rewriting is idempotent: if rewrite_doubt() gives a reason, the output goes through the steps once more,
+ * and a different result is an error. A file that a linker wrote and etch has not rewritten yet gives no reason.
  */
 static int again_check(const struct elf_file *was, const struct rewrite_command *opt, const struct name_set *others,
                        const struct rewrite_result *done, struct error *e)
@@ -211,18 +210,19 @@ static int again_check(const struct elf_file *was, const struct rewrite_command 
 	return err;
 }
 
-/* The input as it was read, and without the undo record of an earlier run. */
+/* The input, as it was read and without the undo record of an earlier run. */
 struct source {
 	uint8_t *raw;
 	size_t raw_size;
 	struct undo undo;        /* filled if there is a record */
-	struct undo inner;       /* of undo.original: it may have a record, too, which is stale */
-	const uint8_t *original; /* what a later --undo is to restore */
+	struct undo inner;       /* record of undo.original, which may have one too, a stale one */
+	const uint8_t *original; /* the bytes that a later --undo is to restore */
 	size_t original_size;
 	const uint8_t *shared; /* the bytes that the steps start from; in `raw`, `undo` or `inner` */
 };
 
-/* True if these bytes of an ELF file have a program header of this type, or are an object file, which has none. */
+/* Do these bytes of an ELF file have a program header of this type? For an object file, which has none, the answer is
+ * yes. */
 static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 {
 	Elf64_Ehdr eh;
@@ -242,7 +242,7 @@ static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 	return false;
 }
 
-/* Where the segments of a program at fixed addresses end, which is where the kernel begins its heap; 0 for any other
+/* Returns the end of the segments of a program at fixed addresses, where the kernel begins its heap, or 0 for any other
  * file. */
 static uint64_t break_of(const uint8_t *bytes, size_t size)
 {
@@ -263,8 +263,8 @@ static uint64_t break_of(const uint8_t *bytes, size_t size)
 	return end;
 }
 
-/* Asks for the tables that a rewritten file has, as a run that starts from that file makes them again by itself. 0, or
- * -1 and a message. */
+/* Makes the options ask for the tables that a rewritten file has, which a run that starts from that file would make
+ * again by itself. Returns 0, or -1 and a message. */
 static int options_keep(const char *path, uint8_t *bytes, size_t size, struct rewrite_options *o, struct error *e)
 {
 	struct elf_file f = {0};
@@ -279,16 +279,17 @@ static int options_keep(const char *path, uint8_t *bytes, size_t size, struct re
 			o->unwind.replace = note_replaces(&f);
 		}
 	}
-	f.bytes = NULL; /* the caller's */
+	f.bytes = NULL; /* the caller owns them */
 	elf_close(&f);
 	return err;
 }
 
-/* Sets *bytes and *size to the input of the steps: the file without its undo record; or the original, where the
- * etch segment of an earlier run has no program header for what is asked for, or where it moves the program's heap, as
- * those that earlier versions added do: then `o` asks for its tables, too. If the file has been changed since an
- * earlier run, the original cannot be restored any more: the file as it is becomes the new original. A record of
- * another version of etch is an error, since the etch that wrote it can restore the original. */
+/* Sets *bytes and *size to the input of the steps. That is normally the file without its undo record. It is the
+ * original if the etch segment of an earlier run has no program header for a table that is asked for, or if the segment
+ * moves the program's heap, as segments of earlier versions of etch do; in the latter case `o` also asks for the tables
+ * of that run. If the file has been changed since an earlier run, the original can no longer be restored, and the file
+ * as it is becomes the new original. A record of another version of etch is an error, since the etch that wrote it can
+ * restore the original. */
 static int source_open(struct source *s, const char *path, struct rewrite_options *o, uint8_t **bytes, size_t *size,
                        struct error *e)
 {
@@ -318,7 +319,7 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 	}
 	s->original = s->undo.original ? s->undo.original : s->raw;
 	s->original_size = s->undo.original ? s->undo.original_size : s->raw_size;
-	s->shared = begin; /* copy on write, by elf_bytes_own() */
+	s->shared = begin; /* elf_bytes_own() copies them before they are changed */
 	*bytes = (uint8_t *)begin;
 	return 0;
 }
@@ -334,8 +335,8 @@ static void source_close(struct source *s, struct elf_file *f)
 	free(s->raw);
 }
 
-/* Adds the undo record to the output. If the complete output equals the input, done->bytes becomes null: nothing is to
- * be written. */
+/* Adds the undo record to the output. If the complete output equals the input, it sets done->bytes to null, since
+ * nothing is to be written. */
 static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *done,
                       struct error *e)
 {
@@ -361,7 +362,8 @@ static int record_add(const struct source *s, const struct rewrite_command *opt,
 	return 0;
 }
 
-/* Writes the output. With `seen` it replaces the input, under all names in `in`; else it gets `model`'s permissions. */
+/* Writes the output. With `seen` it replaces the input, under all names in `in`; otherwise the output gets the
+ * permissions of `model`. */
 static int write_out(const char *to, const uint8_t *bytes, size_t size, const struct file_mark *seen,
                      const struct input *in, const char *model)
 {
@@ -384,7 +386,7 @@ static int sidecar_put(const struct place *to, const struct rewrite_result *done
 	return -1;
 }
 
-/* With -v: reports hard links to a replaced file that were not named, and keep the old contents. */
+/* With -v, reports that there are hard links to a replaced file that were not named and so keep the old contents. */
 static void print_names(const struct input *in, const struct rewrite_command *opt, const struct file_mark *seen)
 {
 	if (!opt->verbose || opt->output || is_apart(opt) || seen->names < in->link_count + 2)
@@ -400,7 +402,7 @@ static int bitcode_pass(const char *path, const uint8_t *bytes, size_t size, con
 	return opt->output && write_out(opt->output, bytes, size, NULL, NULL, path) ? EXIT_UNUSABLE : EXIT_CLEAN;
 }
 
-/* Writes the original to the output, or in place of the file. 0, or -1 with the message printed. */
+/* Writes the original to the output, or in place of the file. Returns 0, or -1 after printing a message. */
 static int undo_write(const struct undo_reader *u, const struct input *in, const struct rewrite_command *opt,
                       const struct file_mark *seen, uint64_t *size)
 {
@@ -448,7 +450,7 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 
 int rewrite_file(const struct input *in, const struct rewrite_command *given, const struct name_set *others)
 {
-	struct rewrite_command with = *given; /* with what source_open() adds */
+	struct rewrite_command with = *given; /* source_open() adds to these options */
 	const struct rewrite_command *opt = &with;
 	const char *path = in->path;
 	struct source source = {0};

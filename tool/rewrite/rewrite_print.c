@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The output of `etch rewrite`: findings, and the summary of a file. */
+/* Prints the output of `etch rewrite`: findings, and the summary of a file. */
 #include "dwarf/lines.h"
 #include "elf/symbols.h"
 #include "report/text.h"
@@ -15,9 +15,9 @@
 #include <string.h>
 
 #define FINDINGS_SHOWN 10 /* findings about unwind rows per file, without -v */
-#define FINDINGS_NEAR  64 /* distance in bytes of findings that share a line, at most */
+#define FINDINGS_NEAR  64 /* greatest distance in bytes of findings that share a line */
 
-/* What printing a finding needs. */
+/* The data that printing a finding needs. */
 struct finding_printer {
 	const char *path;
 	const struct elf_file *file;
@@ -36,7 +36,8 @@ static void print_finding(const struct finding_printer *s, const struct finding 
 	text_remark(s->path, source[0] == '-' ? "%s: %s%.0s: %s" : "%s: %s (%s): %s", x->id, where, source, text);
 }
 
-/* Length of the run of nearby findings from `first` on with the same ID and text, which share a line. */
+/* Returns the length of the run of nearby findings from `first` on that have the same ID and text, and so share a
+ * line. */
 static size_t finding_run(const struct findings *l, size_t first)
 {
 	const struct finding *x = &l->list[first];
@@ -214,7 +215,7 @@ void rewrite_print_done(const char *path, const struct elf_file *f, const struct
 	printf("%s\n", r->bytes ? "" : " (unchanged)");
 }
 
-/* By how much the file offset of the lowest segment has increased. */
+/* Returns by how much the file offset of the lowest segment has increased. */
 static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const Elf64_Ehdr *eh)
 {
 	const Elf64_Phdr *old = f->phdrs;
@@ -231,7 +232,8 @@ static uint64_t moved_by(const struct elf_file *f, const uint8_t *made, const El
 	return 0;
 }
 
-/* The highest end of a segment: where the kernel begins the heap if addresses are not randomized. */
+/* Returns the highest end of a segment, where the kernel begins the heap if addresses are not randomized. Sets *program
+ * if the file has an interpreter. */
 static uint64_t loads_end(const uint8_t *table, uint32_t count, bool *program)
 {
 	uint64_t end = 0;
@@ -254,8 +256,8 @@ static bool imports_brk(const struct elf_file *f)
 	return false;
 }
 
-/* Warns of a position-independent program that seems to take its heap from _end on by brk(2), where that begins later
- * now. */
+/* Warns about a position-independent program that seems to use brk(2) and to expect its heap at _end, if the heap
+ * begins later now. */
 static void print_break(const char *path, const struct elf_file *f, const uint8_t *made, const Elf64_Ehdr *eh)
 {
 	bool program = false, ignored = false;

@@ -13,8 +13,8 @@
 #define SHT_RELR 19
 #endif
 
-/* True if an earlier run rewrote the file, even if its additions are damaged: they are known by section names and by
- * the first bytes of the segment. */
+/* Did an earlier run rewrite the file? Its additions are recognised by section names and by the first bytes of the
+ * segment, even if they are damaged. */
 static bool was_rewritten(const struct elf_file *f)
 {
 	static const char *const names[] = {UNDO_SECTION, ETCH_SEC_ORC_IP, ETCH_SEC_ORC,
@@ -37,8 +37,8 @@ static bool was_rewritten(const struct elf_file *f)
 	return false;
 }
 
-/* True if a section has code. Without one the analysis takes whole segments for code, with the headers in them, which
- * a rewrite changes. */
+/* Does a section have code? Without such a section the analysis takes whole segments for code, including the headers in
+ * them, which a rewrite changes. */
 static bool has_code_section(const struct elf_file *f)
 {
 	uint32_t i;
@@ -49,8 +49,8 @@ static bool has_code_section(const struct elf_file *f)
 	return false;
 }
 
-/* True if a linked file has a section with a name that etch uses, for a table or for etched objects, and type or flags
- * that show that it is something else. */
+/* Does a linked file have a section with a name that etch uses for a table or for etched objects, but with a type or
+ * flags that show that it is something else? */
 static bool name_is_taken(const struct elf_file *f)
 {
 	static const char *const names[] = {
@@ -72,8 +72,8 @@ static bool name_is_taken(const struct elf_file *f)
 	return false;
 }
 
-/* True if section headers and program headers do not agree on where .eh_frame_hdr is, and how large: once
- * PT_GNU_EH_FRAME leads to another, only the section headers tell. */
+/* Do section headers and program headers disagree on the place or size of .eh_frame_hdr? Once PT_GNU_EH_FRAME leads to
+ * another one, only the section headers tell where it is. */
 static bool frames_are_hidden(const struct elf_file *f)
 {
 	uint32_t hdr = cfi_file_hdr(f), i;
@@ -88,8 +88,8 @@ static bool frames_are_hidden(const struct elf_file *f)
 	return some && !agreed;
 }
 
-/* True if packed relocations (SHT_RELR) apply to read-only data, which no linker writes: the addends are in that data,
- * which may be a table that a rewrite changes. */
+/* Do packed relocations (SHT_RELR) apply to read-only data? No linker writes such relocations. Their addends are in
+ * that data, which may be a table that a rewrite changes. */
 static bool relr_is_odd(const struct elf_file *f)
 {
 	struct dynamic_reloc *r = NULL;
@@ -102,7 +102,7 @@ static bool relr_is_odd(const struct elf_file *f)
 		packed |= f->sections[i].sh.sh_type == SHT_RELR;
 	if (!packed)
 		return false;
-	(void)dynamic_relocs_read(f, 0, UINT64_MAX, &r, &n, &e); /* those of a malformed file are left alone */
+	(void)dynamic_relocs_read(f, 0, UINT64_MAX, &r, &n, &e); /* in a malformed file they are ignored */
 	for (k = 0; k < n && !odd; k++) {
 		uint32_t s = elf_section_at(f, r[k].place);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tells directories of a system by device and inode, which neither links nor bind mounts hide (system_directory.h). */
+/* Recognises directories of a system by device and inode, which neither links nor bind mounts hide
+ * (system_directory.h). */
 #include "rewrite/system_directory.h"
 
 #include <fcntl.h>
@@ -7,12 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is below is the system's, too. */
+/* Everything below these directories belongs to the system too. */
 static const char *const whole[] = {"/bin",         "/boot",       "/dev",       "/etc",     "/lib",       "/lib32",
                                     "/lib64",       "/libx32",     "/proc",      "/run",     "/sbin",      "/snap",
                                     "/sys",         "/usr/bin",    "/usr/games", "/usr/lib", "/usr/lib32", "/usr/lib64",
                                     "/usr/libexec", "/usr/libx32", "/usr/sbin"};
-/* What is below is somebody's own. */
+/* Directories below these may be a user's own. */
 static const char *const single[] = {"/",          "/home",      "/media",         "/mnt",           "/nix",
                                      "/nix/store", "/opt",       "/root",          "/srv",           "/tmp",
                                      "/usr",       "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin",
@@ -51,7 +52,7 @@ bool is_system_directory(const char *path)
 		return false;
 	found = !fstat(fd, &st) &&
 	        (is_one_of(&st, single, sizeof(single) / sizeof(single[0])) || (home && *home && is_same(&st, home)));
-	/* Upwards to the root, which is its own parent. */
+	/* Go upwards to the root, which is its own parent. */
 	while (!found && fd >= 0 && !fstat(fd, &st)) {
 		found = is_one_of(&st, whole, sizeof(whole) / sizeof(whole[0]));
 		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
