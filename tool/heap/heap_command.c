@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Can a command be run with a preloaded library? (heap_session.h) */
+/* Checks that a command can be run with a preloaded library (heap_session.h). */
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #define SCRIPTS_MOST 5 /* a script's interpreter may be a script (execve(2)) */
 #define PHDRS_MOST   64
 
-/* The interpreter of a script's first line. */
+/* Finds the interpreter that a script's first line names. */
 static bool script_interpreter(const char *text, size_t size, char out[PATH_MAX])
 {
 	size_t at = 2, end;
@@ -31,7 +31,7 @@ static bool script_interpreter(const char *text, size_t size, char out[PATH_MAX]
 	return true;
 }
 
-/* Checks a program's dynamic linker. 0, or -1 and why it preloads nothing. */
+/* Checks a program's dynamic linker. Returns 0, or -1 and the reason why the recorder cannot be preloaded. */
 static int interpreter_check(int fd, const Elf64_Ehdr *h, struct error *e)
 {
 	char path[PATH_MAX] = "";
@@ -69,7 +69,7 @@ static int file_check(const char *path, char next[PATH_MAX], struct error *e)
 
 	*next = 0;
 	if (fd < 0)
-		return 0; /* not readable: it will show once it runs */
+		return 0; /* it is not readable: running it will show whether it can be recorded */
 	n = pread(fd, &head, sizeof(head), 0);
 	if (n >= (ssize_t)sizeof(head.elf) && !memcmp(head.elf.e_ident, ELFMAG, SELFMAG))
 		err = interpreter_check(fd, &head.elf, e);

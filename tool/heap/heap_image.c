@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads recordings (heap_image.h): copies, then checks the copy, since the process may still write. */
+/* Reads recordings (heap_image.h): it copies them first and checks the copy, since the process may still write. */
 #include "heap/heap_image.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct source {
 	uint64_t most;
 };
 
-/* Reads an array. False: out of memory, or the file is too short. */
+/* Reads an array. Returns false if out of memory, or if the file is too short. */
 static bool array_read(const struct source *s, uint64_t at, uint64_t count, size_t each, void *out)
 {
 	void *p = NULL;
@@ -35,7 +35,7 @@ static bool array_read(const struct source *s, uint64_t at, uint64_t count, size
 
 static int damaged(struct error *e) { return error_set(e, "its recording is damaged"); }
 
-/* Checks the modules: records are whole, paths are terminated. */
+/* Checks that the records of the modules are whole and that their paths are terminated, and indexes them. */
 static int modules_index(struct heap_image *im, struct error *e)
 {
 	uint64_t at = 0, size = im->head.module_size;
@@ -88,7 +88,8 @@ static int part_read(struct heap_image *im, const struct source *s, bool all, st
 	struct heap_head *h = &im->head;
 	struct error head_error;
 
-	/* Leaves before nodes: a node is older than the leaves that refer to it. So the head is read again for the nodes.
+	/* Leaves are read before nodes, since a node is older than the leaves that refer to it. For the nodes the head is
+	 * read again.
 	 */
 	if (!s->read(s->context, 0, h, sizeof(*h)))
 		memset(h, 0, sizeof(*h));

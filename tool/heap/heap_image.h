@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The recording of one process image (shared/heap_file.h), read and checked: whatever the bytes are, indexes are in
- * bounds and names end.
+ * Reads and checks the recording of one process image (shared/heap_file.h): whatever the bytes are, indexes are in
+ * bounds and names are terminated afterwards.
  */
 #ifndef HEAP_HEAP_IMAGE_H
 #define HEAP_HEAP_IMAGE_H
@@ -14,27 +14,28 @@
 
 struct heap_image {
 	struct heap_head head;
-	struct heap_node *nodes;           /* head.node_count; a parent's number is lower */
-	struct heap_leaf *leaves;          /* head.leaf_count; each node is one of `nodes` */
+	struct heap_node *nodes;           /* head.node_count of them; a parent's number is lower than its child's */
+	struct heap_leaf *leaves;          /* head.leaf_count of them; each `node` is an index of `nodes` */
 	uint8_t *modules;                  /* head.module_size bytes of whole records */
 	const struct heap_module **module; /* by number, from 1 on */
 	size_t module_count;
 	uint64_t size; /* bytes of the file that are in use */
 };
 
-/* Reads `size` bytes at `at` of a recording; false: they are not there. */
+/* Reads `size` bytes at `at` of a recording. Returns false if the recording does not have them. */
 typedef bool heap_read_fn(void *context, uint64_t at, void *to, size_t size);
 
 /*
- * Reads a recording with at most `most` bytes in use; the process may continue to write to it. 0, or -1 and the
- * reason; heap_image_free() in both cases.
+ * Reads a recording that has at most `most` bytes in use; the process may continue to write to it. Returns 0, or -1 and
+ * the reason; call heap_image_free() in both cases.
  */
 int heap_image_read(struct heap_image *im, heap_read_fn *read, void *context, uint64_t most, struct error *e);
-/* As heap_image_read(), from the file `name` of a directory. */
+/* Does the same as heap_image_read() for the file `name` of a directory. */
 int heap_image_open(struct heap_image *im, int directory, const char *name, struct error *e);
-/* As heap_image_open(), but the head and the modules only. */
+/* Does the same as heap_image_open(), but reads only the head and the modules. */
 int heap_image_modules(struct heap_image *im, int directory, const char *name, struct error *e);
-/* Is there, in place of a recording, the reason why there is none (shared/heap_file.h)? Then in e. */
+/* Does the directory have, in place of a recording, the reason why there is none (shared/heap_file.h)? Writes that to
+ * `e`. */
 bool heap_refusal_read(int directory, const char *name, struct error *e);
 void heap_image_free(struct heap_image *im);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recordings -> a profile (heap_profile.h). */
+/* Makes a profile of recordings (heap_profile.h). */
 #include "heap/heap_profile.h"
 
 #include <stdio.h>
@@ -14,18 +14,18 @@ static const struct profile_type types[2 * MEASURE_COUNT] = {
 	{"peak_objects", "count"}, {"inuse_space", "bytes"},   {"inuse_objects", "count"},
 };
 
-/* For the head of a picture. */
+/* The texts for the head of a picture. */
 static const char *const measures[] = {[MEASURE_TOTAL] = "heap: all that was allocated",
                                        [MEASURE_PEAK] = "heap: live at the peak",
                                        [MEASURE_LEAKED] = "heap: leaked, never freed"};
 
-/* The profile of one recording. */
+/* The conversion of one recording to a part of the profile. */
 struct conversion {
 	const struct heap_image *im;
 	struct profile *p;
 	uint32_t *binary; /* by module number */
 	uint32_t lost;    /* the binary for files that could not be recorded */
-	uint32_t *node;   /* by node: the profile's */
+	uint32_t *node;   /* the profile's node, by node of the recording */
 	uint32_t image;   /* number of the process image */
 	uint32_t thread;  /* the profile's node for the process's name */
 };
@@ -47,7 +47,7 @@ void heap_files_open(struct heap_profile *h, const struct heap_image *im)
 		module_binary(h->profile, im, im->module[i]);
 }
 
-/* Files that could not be recorded. */
+/* Finds the binary that stands for all files that could not be recorded. */
 static bool lost_binary_find(struct conversion *c)
 {
 	const struct mapped_file lost = {.path = "a file that could not be recorded"};
@@ -60,7 +60,8 @@ static bool lost_binary_find(struct conversion *c)
 	return true;
 }
 
-/* Number 0 is code that is in no module: made at run time. */
+/* Finds the binary of each module. Module number 0 stands for code that is in no module because it was made at run
+ * time. */
 static bool binaries_find(struct conversion *c)
 {
 	const struct mapped_file code = {.path = "//anon"};
@@ -88,7 +89,7 @@ static enum stop stop_of(enum heap_stop s)
 	}
 }
 
-/* A frame: where it is in its file. */
+/* Converts a node to a frame: a binary and an address in its file. */
 static struct walk_frame frame_of(const struct conversion *c, const struct heap_node *n)
 {
 	const struct heap_module *m = n->module && n->module <= c->im->module_count ? c->im->module[n->module - 1] : NULL;
@@ -99,7 +100,7 @@ static struct walk_frame frame_of(const struct conversion *c, const struct heap_
 	return (struct walk_frame){c->binary[m ? n->module : 0], m ? at - m->bias : at};
 }
 
-/* The profile's node for how a walk ended, with this outermost frame. */
+/* Returns the profile's node that says how a walk with this outermost frame ended. */
 static uint32_t root_of(const struct conversion *c, enum heap_stop how, const struct walk_frame *f)
 {
 	const struct binary *b = c->p->binaries.list[f->binary];
@@ -134,7 +135,7 @@ static bool nodes_convert(struct conversion *c)
 	return true;
 }
 
-/* Where the walk of a profile's node ended. */
+/* Returns why the walk of a profile's node ended. */
 static enum stop node_stop(const struct profile *p, uint32_t node)
 {
 	for (; node; node = key_caller(&p->stacks.list[node]))
@@ -164,7 +165,7 @@ static bool leaf_add(struct heap_profile *h, const struct conversion *c, const s
 	struct heap_sum *values;
 	size_t value_count = p->sample_count * 2 * MEASURE_COUNT;
 
-	/* Room for one more is room for all values of a sample. */
+	/* Reserves space for all values of a sample, one by one. */
 	for (int k = 0; k < 2 * MEASURE_COUNT; k++)
 		if (!mem_reserve_try(&p->values, &h->value_capacity, value_count + (size_t)k, sizeof(*p->values)))
 			return false;
@@ -229,7 +230,7 @@ static void head_add(struct heap_profile *h, const struct heap_image *im)
 		snprintf(h->profile->rate, sizeof(h->profile->rate), "each allocation");
 }
 
-/* Leaf 0: what has been counted without a stack. */
+/* Adds leaf 0, which counts allocations without a stack. */
 static bool lost_add(struct heap_profile *h, const struct conversion *c)
 {
 	uint32_t node = key_set_add(&h->profile->stacks, (uint64_t)c->thread << 32 | STACK_STOP, STOP_NO_ROOM);

@@ -24,7 +24,7 @@
 
 #define RECORDER "libetch-heap.so"
 #define TICK_NS  10000000L
-/* Files are looked for at each tick at first, then at every so many. */
+/* New recordings are looked for at each of the first ticks, and then at every TICKS-th one. */
 #define TICKS     10u
 #define SHM_LEAST (256ull << 20) /* bytes that must be free in /dev/shm for it to be the default */
 
@@ -46,13 +46,13 @@ struct gathering {
 	uint64_t running;
 	struct process_watch watch;
 	struct heap_time time;
-	struct heap_track only; /* of the recording that was taken last */
+	struct heap_track only; /* the track of the recording that was taken last */
 	unsigned ticks;
 };
 
 /* ---- the recorder's file -------------------------------------------------------- */
 
-/* Finds the library: beside the program, or where it is installed. */
+/* Finds the library, beside the program or where it is installed. */
 static int recorder_find(char out[PATH_MAX], struct error *e)
 {
 	static const char *const places[] = {"", "../lib/etch/", "../lib/x86_64-linux-gnu/etch/", "../lib64/etch/"};
@@ -172,7 +172,7 @@ static void names_read(struct gathering *g)
 		qsort(g->list, g->count, sizeof(*g->list), name_order);
 }
 
-/* Adds a recording whose process image has ended, and removes the file. */
+/* Adds a recording to the profile, and removes its file. */
 static void recording_take(struct gathering *g, struct seen *s)
 {
 	struct heap_image im;
@@ -211,7 +211,7 @@ static void modules_take(struct gathering *g, struct seen *s)
 	heap_image_free(&im);
 }
 
-/* Has the process ended? Only for PIDs of etch's own namespace, not of a container's. */
+/* Has the process ended? That is known only for PIDs of etch's own namespace, not for those of a container's. */
 static bool is_gone(const struct gathering *g, const struct seen *s)
 {
 	struct heap_image im;
@@ -226,7 +226,7 @@ static bool is_gone(const struct gathering *g, const struct seen *s)
 	return same;
 }
 
-/* Reads how much is live, and now and then what. */
+/* Reads how much is live, and at longer intervals which blocks. */
 static void time_look(struct gathering *g)
 {
 	uint64_t now = heap_time_now(&g->time), bytes = 0;
@@ -253,7 +253,7 @@ static void time_look(struct gathering *g)
 			heap_track_thin(&g->time, &g->list[i].track);
 }
 
-/* While the command runs: files are opened, and recordings of processes that are gone are taken. */
+/* Opens the files of modules and takes the recordings of processes that are gone, while the command runs. */
 static void look(void *context)
 {
 	struct gathering *g = context;
@@ -292,7 +292,8 @@ static void last_look(struct gathering *g)
 	progress_end();
 }
 
-/* Counts the programs that have no recording. A process's own PID is not known in another PID namespace. */
+/* Counts the programs that have no recording. The PID that a process in another PID namespace has in etch's is not
+ * known. */
 static void unrecorded_count(struct gathering *g)
 {
 	struct heap_profile *h = g->h;

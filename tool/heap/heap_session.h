@@ -8,21 +8,21 @@
 struct heap_options {
 	char **command;
 	uint64_t sample;       /* bytes; 0: every allocation */
-	const char *directory; /* for recordings; null: /dev/shm, or $TMPDIR */
-	bool follow;           /* child processes, too */
+	const char *directory; /* the directory for recordings; null: /dev/shm, $TMPDIR or /tmp */
+	bool follow;           /* record child processes too */
 	bool to_stderr;        /* the command's standard output goes to standard error */
 };
 
 struct heap_end {
-	int status;       /* the command's exit status, as a shell has it; 0 where there is no command */
+	int status;       /* the command's exit status as a shell reports it; 0 if there is no command */
 	int signal;       /* the signal that ended the command; 0: none */
 	int stopped;      /* the signal that ended etch's waiting; 0: none */
 	uint64_t running; /* processes that were still running */
 };
 
-/* Can this command be run with a preloaded library? 0, or -1 and the reason. */
+/* Checks that this command can be run with a preloaded library. Returns 0, or -1 and the reason. */
 int heap_command_check(const char *name, struct error *e);
-/* Records. 0, or -1 and a message. */
+/* Runs the command and records its allocations. Returns 0, or -1 and a message. */
 int heap_run(const struct heap_options *o, struct heap_profile *h, struct heap_end *end, struct error *e);
 
 #endif

@@ -12,11 +12,11 @@
 #include "support/memory.h"
 #include "support/sort.h"
 
-#define SIZE_EVERY   10000000u /* ns, at first: with more than SIZES_MOST of them twice as long, and so on */
+#define SIZE_EVERY   10000000u /* ns at first; doubled whenever there are more than SIZES_MOST sizes */
 #define SIZES_MOST   1000u
 #define VIEW_EVERY   20000000u
 #define VIEWS_MOST   80u
-#define VIEW_SHARE   50u /* of etch's time, reading what is live takes at most one part in so many */
+#define VIEW_SHARE   50u /* reading what is live takes at most 1/50 of etch's time */
 #define LEAVES_BLOCK 1024u
 #define VIEWS_KEPT   ((size_t)1 << 20) /* 16 MB */
 
@@ -152,7 +152,7 @@ void heap_time_add(struct heap_time *t, uint64_t now, uint64_t bytes)
 	mem_reserve(&h->sizes, &h->size_capacity, h->size_count, sizeof(*h->sizes));
 	h->sizes[h->size_count++] = (struct heap_size){now, bytes};
 	if (h->size_count > SIZES_MOST) {
-		/* Of two neighbours the larger one stays: a peak is not lost. */
+		/* The larger one of two neighbours stays, so that no peak is lost. */
 		for (size_t i = 0; i + 1 < h->size_count; i += 2)
 			h->sizes[k++] = h->sizes[i + (h->sizes[i + 1].bytes > h->sizes[i].bytes)];
 		h->size_count = k;
@@ -167,7 +167,7 @@ void heap_moment_end(struct heap_time *t, uint32_t moment, uint64_t now, uint64_
 
 	t->out->moments[moment].bytes = bytes;
 	if (moment % (VIEWS_MOST / 2) == VIEWS_MOST / 2 - 1)
-		t->view_every *= 2; /* later moments are rarer: those in excess are dropped at the end */
+		t->view_every *= 2; /* later moments are rarer, and those in excess are dropped at the end */
 	t->view_at = now + (took * VIEW_SHARE > t->view_every ? took * VIEW_SHARE : t->view_every);
 }
 
@@ -187,7 +187,7 @@ bool heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *
 	return true;
 }
 
-/* Adds what was live at the peak of the one process, which its recording has exactly. */
+/* Adds what was live at the peak of the single process, which its recording has exactly. */
 static bool peak_add(struct heap_time *t, const struct heap_profile *h, const struct heap_track *only)
 {
 	struct profile_heap *out = t->out;
@@ -228,7 +228,7 @@ static int moment_order(const void *a, const void *b)
 	return x->number < y->number ? -1 : 1;
 }
 
-/* Puts what was live into the order of the moments, by their new numbers; UINT32_MAX: it is dropped. */
+/* Sorts what was live by the new numbers of the moments; what has the number UINT32_MAX is dropped. */
 static bool live_sort(struct profile_heap *h, const uint32_t *renumbered)
 {
 	size_t *next = calloc(h->moment_count + 2, sizeof(*next)), kept = 0;
@@ -261,7 +261,7 @@ static bool live_sort(struct profile_heap *h, const uint32_t *renumbered)
 	return true;
 }
 
-/* Sorts the moments and keeps every n-th, and the last one added, which is the peak. */
+/* Sorts the moments, and keeps every n-th one and, with has_peak, the one that was added last, which is the peak. */
 static bool moments_thin(struct profile_heap *h, uint32_t multiple, bool has_peak)
 {
 	struct numbered_moment *list = malloc((h->moment_count + 1) * sizeof(*list));

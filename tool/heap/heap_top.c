@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of `etch heap` (heap_top.h). A function's bytes are those that it has allocated itself: C++'s operator new
- * and what is in namespace std count for the function that calls them.
+ * Prints the table of `etch heap` (heap_top.h). A function's bytes are those that it has allocated itself; what C++'s
+ * operator new and functions in namespace std allocate counts for the function that calls them.
  */
 #include "heap/heap_top.h"
 
@@ -21,14 +21,14 @@
 struct ranked {
 	struct heap_sum sum[MEASURE_COUNT];
 	enum heap_measure by;
-	size_t index; /* function, or sample */
+	size_t index; /* index of a function, a sample or a process */
 };
 
 static int rank_order(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
-	for (int i = 0; i < MEASURE_COUNT; i++) { /* the measure, then the others */
+	for (int i = 0; i < MEASURE_COUNT; i++) { /* first by the measure, then by the others */
 		int m = ((int)x->by + i) % MEASURE_COUNT;
 
 		if (x->sum[m].bytes != y->sum[m].bytes)
@@ -41,7 +41,7 @@ static int rank_order(const void *a, const void *b)
 static bool is_allocator(const char *name)
 {
 	static const char *const begins[] = {"operator new", "std::", "__gnu_cxx::"};
-	static const char *const names[] = {"malloc", "calloc", "realloc"}; /* inlined in the dynamic linker */
+	static const char *const names[] = {"malloc", "calloc", "realloc"}; /* these are inlined in the dynamic linker */
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(name, names[i]))
@@ -57,7 +57,7 @@ static const char *call_name(const struct profile *p, uint32_t call)
 	return p->names.list[function_name(p, (uint32_t)p->calls.list[call].b)];
 }
 
-/* The call that a sample is attributed to. */
+/* Returns the call to which a sample is attributed. */
 static uint32_t allocating_call(const struct profile *p, uint32_t innermost)
 {
 	for (uint32_t at = innermost; at && !stack_is_marker(key_kind(&p->calls.list[at]));
@@ -75,7 +75,7 @@ static void sums_add(struct heap_sum *to, const struct heap_sum *from)
 	}
 }
 
-/* A sum for people, and exactly: "1.3 MB (1340216 bytes)". */
+/* Prints a sum rounded for people, and exactly: "1.3 MB (1340216 bytes)". */
 static void sum_bytes_put(uint64_t bytes, FILE *out)
 {
 	if (bytes >= 1000) {
@@ -110,7 +110,7 @@ static void function_put(const struct profile *p, uint32_t function, FILE *out)
 	}
 }
 
-/* The columns of numbers; that of the measure is bold. */
+/* Prints the columns of numbers; that of the measure is bold. */
 static void sums_put(const struct heap_sum *sum, enum heap_measure measure, bool color, FILE *out)
 {
 	static const enum heap_measure order[] = {MEASURE_LEAKED, MEASURE_PEAK, MEASURE_TOTAL};
@@ -181,7 +181,7 @@ static void stacks_put(const struct heap_profile *h, struct ranked *list, FILE *
 
 #define PROCESSES_SHOWN 10
 
-/* The processes, the one with the most bytes first, each with its own sums. */
+/* Prints the processes, each with its own sums, the one with the most bytes first. */
 static void processes_put(const struct heap_profile *h, struct ranked *list, FILE *out)
 {
 	const struct profile *p = h->profile;
@@ -232,7 +232,7 @@ bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out)
 
 /* ---- what is missing ---------------------------------------------------------------------- */
 
-/* Prints the reasons for which there was no room. */
+/* Prints the reasons why there was no space. */
 static void shortage_put(uint32_t short_of, FILE *out)
 {
 	static const struct {
@@ -255,7 +255,7 @@ static void shortage_put(uint32_t short_of, FILE *out)
 	putc('\n', out);
 }
 
-/* Stacks and frames of allocations that are counted. */
+/* Prints which stacks and frames of counted allocations are missing. */
 static void stacks_missing(const struct heap_profile *h, FILE *out)
 {
 	stop_lines_put(h->profile, true, out);
@@ -296,7 +296,7 @@ static void ended_put(const struct heap_profile *h, FILE *out)
 	}
 }
 
-/* Names that are separated by newlines, in parentheses. */
+/* Prints names that are separated by newlines, in parentheses. */
 static void names_put(const char *list, FILE *out)
 {
 	const char *sep = " (";
@@ -313,14 +313,14 @@ static void names_put(const char *list, FILE *out)
 	fputs(*sep == ',' ? ")" : "", out);
 }
 
-/* A number of things, after what separates it from the one before. */
+/* Prints a number of things, after the separator, which is "; " from then on. */
 static void count_put(const char **sep, uint64_t n, const char *one, const char *more, FILE *out)
 {
 	fprintf(out, "%s%" PRIu64 " %s", *sep, n, n == 1 ? one : more);
 	*sep = "; ";
 }
 
-/* Whose allocations were not seen, in one line; nothing if all were. */
+/* Prints in one line whose allocations were not seen. It prints nothing if all were seen. */
 static void unseen_put(const struct heap_profile *h, FILE *out)
 {
 	const char *sep = "not seen: the allocations of ";
@@ -387,7 +387,7 @@ static void sum_put(const char *what, const struct heap_sum *s, const char *unit
 	fprintf(out, " in %" PRIu64 " %s%s", s->count, unit, plural(s->count));
 }
 
-/* How many of the stacks are complete: a share of all only if all were seen. */
+/* Prints how many of the stacks are complete. It is a share of all stacks only if all were seen. */
 static void complete_put(const struct heap_profile *h, uint64_t complete, uint64_t stacks, FILE *out)
 {
 	bool all_seen = !heap_profile_has_unseen(h) && !h->lost_children && !h->lost_files;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of `etch heap` on the terminal. */
+/* Prints the table of `etch heap` on the terminal. */
 #ifndef HEAP_HEAP_TOP_H
 #define HEAP_HEAP_TOP_H
 
@@ -7,12 +7,12 @@
 
 #include "heap/heap_profile.h"
 
-/* The functions and stacks with the most bytes of h->measure, of a named profile, and what is not known. At most `most`
- * functions. False: out of memory. */
+/* Prints the functions, at most `most` of them, and the stacks with the most bytes of h->measure, and the processes.
+ * The profile must have been named. Returns false if out of memory. */
 bool heap_top(const struct heap_profile *h, size_t most, bool color, FILE *out);
-/* What was recorded, and what was lost: some lines. */
+/* Prints some lines about what was recorded, and which stacks were lost. */
 void heap_summary(const struct heap_profile *h, FILE *out);
-/* What is missing from the sums, and why; nothing if nothing is. */
+/* Prints what is missing from the sums, and why. It prints nothing if nothing is missing. */
 void heap_missing(const struct heap_profile *h, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which programs a command has executed (process_watch.h). */
+/* Lists the programs that a command has executed (process_watch.h). */
 #include "heap/process_watch.h"
 
 #include <string.h>
