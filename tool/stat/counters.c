@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counters of the kernel and the processor for a command: perf_event_open(2), with wait4(2) as a
- * fallback. */
+/* Reads counters of the kernel and the processor for a command by perf_event_open(2), with wait4(2) as a fallback. */
 #include "stat/counters.h"
 
 #include <errno.h>
@@ -14,9 +13,8 @@
 enum kind { TASK_CLOCK, MIGRATIONS, SWITCHES, FAULTS, HARDWARE, ELAPSED };
 
 /*
- * Events of one group are on the processor's counters at the same time, so that they can be
- * compared if there are too few counters for all. Groups of four and two fit the counters of
- * current x86-64 processors.
+ * The events of one group are on the processor's counters at the same time, so that they can be compared even if there
+ * are too few counters for all events. Groups of four and two events fit the counters of current x86-64 processors.
  */
 static const struct event {
 	const char *key, *title, *unit;
@@ -87,9 +85,9 @@ static void missing_set(struct row *r, int error)
 }
 
 /*
- * Plans a software event. These count the kernel's work: with user mode only there are no context
- * switches to count. If they are not permitted, wait4() gives the same for the command and the
- * children that it waited for.
+ * Plans a software event. Software events count the kernel's work: restricted to user mode, there would be no context
+ * switches to count. If they are not permitted, wait4() gives the same numbers for the command and the children that it
+ * waited for.
  */
 static void software_plan(const struct event *ev, struct row *r)
 {
@@ -105,7 +103,7 @@ static void software_plan(const struct event *ev, struct row *r)
 	}
 }
 
-/* Plans a hardware event. Returns the descriptor, the leader for the other events of the group. */
+/* Plans a hardware event. Returns its descriptor, which is the leader for the other events of the group, or -1. */
 static int hardware_plan(const struct event *ev, struct row *r, int leader)
 {
 	int fd = event_open(ev, false, 0, leader), error;
@@ -181,9 +179,8 @@ void counters_open(struct counters *c, const struct row *rows, size_t count, pid
 }
 
 /*
- * Reads a counter. An event that shared the processor's counters was counted for a part of the
- * time: its value is scaled up to the whole run. An event that was never on a counter has no
- * value.
+ * Reads a counter. An event that shared the processor's counters was counted only for a part of the time, so its value
+ * is scaled up to the whole run. An event that was never on a counter has no value.
  */
 static void perf_read(int fd, const struct event *ev, size_t i, struct reading *out)
 {

@@ -88,7 +88,7 @@ static int command_once(struct measurement *m, char **command, struct progress *
 	return err;
 }
 
-/* A run of each size of work. Where the first fails or is stopped, it is the last. */
+/* Makes a run for each size of work. If the first one fails or is stopped, the second is not made. */
 static int both_sizes(struct measurement *m, size_t side, struct progress *p, struct reading *out, int *status,
                       struct error *e)
 {
@@ -116,7 +116,8 @@ static int one_run(struct measurement *m, size_t side, bool keep, struct progres
 	                      : command_once(m, m->command[side], p, &got, &status, e);
 	if (err)
 		return err;
-	/* A run that was cut short is kept if there is no other; of a difference nothing is left. */
+	/* A run that was cut short is kept if there is no other. With sizes of work it is not kept, since there is no
+	 * difference. */
 	if (m->stopped ? m->end[side].runs || m->work.text[0] : !keep)
 		return 0;
 	m->end[side].cut_short = m->stopped;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All runs of one or two commands, alternately. */
+/* Makes all runs of one or two commands, alternately. */
 #ifndef STAT_MEASURE_H
 #define STAT_MEASURE_H
 
@@ -23,9 +23,9 @@ struct measurement {
 	size_t side_count;
 	size_t runs, warmup; /* per command */
 	bool simulate;
-	const char *only;       /* with simulate: the one program that is simulated, and counted; null: all */
-	long files;             /* with simulate: the limit of open files that programs set for themselves; 0: any */
-	struct work_sizes work; /* values are of a unit of work */
+	const char *only; /* with simulate: the only program that is simulated and counted; null: all */
+	long files;       /* with simulate: the limit of open files that programs will set for themselves; 0: none is set */
+	struct work_sizes work; /* if it has sizes, values are those of a unit of work */
 	bool progress;          /* show a progress line on the terminal */
 	struct run_options run;
 
@@ -37,8 +37,8 @@ struct measurement {
 	int stopped; /* the signal that stopped etch before all runs were done; or 0 */
 };
 
-/* Returns 0; or -1, a message, and in *about the command concerned or null. The results so far
- * remain available. */
+/* Returns 0, or -1 and a message, with *about set to the command that it concerns or to null. The results so far remain
+ * available. */
 int measure(struct measurement *m, const char **about, struct error *e);
 void measurement_free(struct measurement *m);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the two sides of a row (row.h). */
+/* Compares the results of the two commands in a row (row.h). */
 #include "stat/row.h"
 
 #include <string.h>

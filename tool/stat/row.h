@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One row of the table of `etch stat`: what is counted, and by which source. */
+/* One row of the table of `etch stat`: the event that is counted, and the source that counts it. */
 #ifndef STAT_ROW_H
 #define STAT_ROW_H
 
@@ -22,7 +22,7 @@ enum source {
 /* The results of one command's runs. */
 struct side {
 	struct samples samples;
-	double share; /* the smallest share of a run's time in which it was counted; 1: all */
+	double share; /* the smallest share of a run's time in which the event was counted; 1: all of it */
 };
 
 struct row {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Median, spread and shift of samples (samples.h). The shift is by a Mann-Whitney rank test. */
+/* Computes the median, spread and shift of samples (samples.h). The shift comes from a Mann-Whitney rank test. */
 #include "stat/samples.h"
 #include "support/memory.h"
 
@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXACT                                                                                                          \
-	50                                 /* up to this many runs the exact distribution is computed, above it the normal \
-	                                    * approximation */
+#define EXACT       50                 /* for more runs, the normal approximation replaces the exact distribution */
 #define NORMAL_TAIL 2.5758293035489004 /* quantile of the normal distribution for SHIFT_ERROR, two-sided */
 
 bool samples_add(struct samples *s, double value)
@@ -70,11 +68,10 @@ bool samples_spread(const struct samples *s, struct spread *out)
 }
 
 /*
- * The distribution of U, the number of pairs in which b is the smaller one, for equal
- * commands. Every order of the n + m runs is then equally likely, and the last of them
- * is one of a (which has all m of b below it) or one of b:
- *     P(n, m, u) = n/(n+m) P(n-1, m, u-m) + m/(n+m) P(n, m-1, u).
- * p holds P(n, j, u) for j up to m; computed for one n after the other.
+ * Computes the distribution of U, the number of pairs in which b is the smaller one, for equal commands. Every order of
+ * the n + m runs is then equally likely, and the last of them is one of a (which has all m of b below it) or one of b:
+ * P(n, m, u) = n/(n+m) P(n-1, m, u-m) + m/(n+m) P(n, m-1, u). p holds P(n, j, u) for j up to m, and is computed for one
+ * n after the other.
  */
 static void u_distribution(double *p, size_t n, size_t m)
 {
@@ -140,7 +137,7 @@ static double of_key(uint64_t key)
 	return d;
 }
 
-/* How many of all differences b - a are at most d? Both lists are sorted. */
+/* Counts the differences b - a that are at most d. Both lists are sorted. */
 static size_t differences_up_to(const double *a, size_t n, const double *b, size_t m, double d)
 {
 	size_t i, j = 0, count = 0;
@@ -154,8 +151,8 @@ static size_t differences_up_to(const double *a, size_t n, const double *b, size
 }
 
 /*
- * The k-th smallest difference, k from 1. There may be 10^10 differences, so the result is found
- * by bisection of the values between the smallest and the largest.
+ * Returns the k-th smallest difference, with k counted from 1. There may be 10^10 differences, so the result is found
+ * by bisecting the values between the smallest and the largest.
  */
 static double difference_at(const double *a, size_t n, const double *b, size_t m, size_t k)
 {

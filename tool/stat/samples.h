@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Samples of several runs: their median and spread, and whether two commands differ by more than
+ * Computes the median and spread of the samples of several runs, and decides whether two commands differ by more than
  * the noise of their runs.
  */
 #ifndef STAT_SAMPLES_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Two equal commands are reported as different in at most this share of rows. */
+/* The greatest share of rows in which two equal commands are reported as different. */
 #define SHIFT_ERROR 0.01
 
 struct samples {
@@ -29,21 +29,21 @@ struct spread {
 /* Returns false if there are no samples, or out of memory. */
 bool samples_spread(const struct samples *s, struct spread *out);
 
-/* How far the values of b lie above those of a: a confidence interval. */
+/* A confidence interval for how far the values of b lie above those of a. */
 struct shift {
 	double low, high;
 };
 
 /*
- * The interval of shifts that a rank test at SHIFT_ERROR does not reject (docs/stat.md has the
- * rule). False: out of memory, or too few runs for any interval; five of each are enough. The
- * difference exceeds the noise if 0 is outside of [low, high].
+ * Computes the interval of shifts that a rank test at SHIFT_ERROR does not reject (docs/stat.md has the rule). The
+ * difference exceeds the noise if 0 is outside [low, high]. Returns false if out of memory, or if there are too few
+ * runs for any interval; five of each command are enough.
  */
 bool samples_shift(const struct samples *a, const struct samples *b, struct shift *out);
 
 /*
- * The ends of the interval are the k-th smallest and the k-th largest of all pairwise differences.
- * Returns k; 0 if there are too few runs.
+ * The ends of the interval are the k-th smallest and the k-th largest of all pairwise differences. Returns k, or 0 if
+ * there are too few runs.
  */
 size_t shift_rank(size_t a, size_t b);
 

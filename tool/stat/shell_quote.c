@@ -38,7 +38,8 @@ static void print_quoted(FILE *out, const char *word)
 	putc('\'', out);
 }
 
-/* The $'...' form of bash, zsh, ksh and POSIX 2024. Octal escapes, which end after three digits. */
+/* Prints a word in the $'...' form of bash, zsh, ksh and POSIX 2024. Octal escapes are used, since they end after three
+ * digits. */
 static void print_escaped(FILE *out, const char *word)
 {
 	const unsigned char *p = (const unsigned char *)word;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs commands under callgrind, which has cachegrind's caches and branch predictor. Callgrind is
- * used since it can separate a forked child's counts from its parent's: in both tools the child
- * starts with a copy of the parent's counts, but callgrind can dump and reset them before a given
- * function: fork().
+ * Runs commands under callgrind, which simulates the same caches and branch predictor as cachegrind. Callgrind is used
+ * since it can separate a forked child's counts from its parent's: in both tools the child starts with a copy of the
+ * parent's counts, but callgrind can dump and reset them before a given function such as fork().
  */
 #include "stat/simulate.h"
 
@@ -43,7 +42,7 @@ static const struct {
 
 #define PARTS_MAX 65536 /* profiles of one process; each is a file */
 
-/* One profile: the counts of a process since its start, or since the profile before. */
+/* One profile: the counts of a process since its start, or since its previous profile. */
 struct part {
 	uint64_t counts[EVENTS];
 	unsigned long number; /* its number, from 1 */
@@ -88,7 +87,7 @@ int simulation_begin(struct simulation *s, const char *only, long files, struct 
 	return 0;
 }
 
-/* "--option=DIRECTORY/name.%p", with % doubled for valgrind. */
+/* Returns "--option=DIRECTORY/name.%p", with each % in the directory doubled for valgrind. */
 static char *file_option(const struct simulation *s, const char *option, const char *name)
 {
 	char *out = malloc(2 * sizeof(s->directory) + 64), *p = out;
@@ -130,7 +129,7 @@ char **simulation_options(const struct simulation *s)
 	return NULL;
 }
 
-/* With --only the command is run as it is, except for words that name the program with its directory. */
+/* Replaces the words that name the program with its directory. With --only the command is otherwise run as it is. */
 static void starter_put(const struct simulation *s, char **list)
 {
 	for (; *list; list++)
@@ -174,7 +173,8 @@ static FILE *file_open(const struct simulation *s, const char *name)
 	return fd < 0 ? NULL : fdopen(fd, "r");
 }
 
-/* Parses "events: Ir Dr ...": the column of each event; an event not listed has no counts. */
+/* Parses the rest of "events: Ir Dr ..." and sets at[] to the column of each event, or to -1 for an event that is not
+ * listed. */
 static void events_parse(char *line, int *at)
 {
 	char *word, *rest = line;
@@ -188,7 +188,7 @@ static void events_parse(char *line, int *at)
 				at[i] = n;
 }
 
-/* Parses "totals: 12 3"; trailing zeros are omitted in the file. */
+/* Parses the rest of "totals: 12 3"; the file omits trailing zeros. */
 static void totals_parse(const char *line, const int *at, uint64_t *counts)
 {
 	char *end;
@@ -206,7 +206,7 @@ static void totals_parse(const char *line, const int *at, uint64_t *counts)
 	}
 }
 
-/* Parses "desc: LL cache: 8388608 B, 64 B, 16-way associative". */
+/* Parses the rest of "desc: LL cache: 8388608 B, 64 B, 16-way associative". */
 static void cache_note(struct simulation *s, const char *line)
 {
 	size_t at = strlen(s->caches);
@@ -217,7 +217,7 @@ static void cache_note(struct simulation *s, const char *line)
 		         (int)strcspn(colon + 8, "\n"), colon + 8);
 }
 
-/* Reads a profile. False if it is incomplete: its process was killed. */
+/* Reads a profile. Returns false if it is incomplete because its process was killed. */
 static bool part_read(struct simulation *s, const char *name, bool note, struct part *out)
 {
 	FILE *f = file_open(s, name);
@@ -256,9 +256,9 @@ static void counts_add(uint64_t *to, const uint64_t *from)
 }
 
 /*
- * Do a forked process's counts include its parent's? Yes if its log reports as many collected
- * instructions as its profiles hold; if callgrind has reset the counts at fork(), the log reports
- * more. (Only a process that has called exec has the line about control.)
+ * Do a forked process's counts include its parent's? They do if its log reports as many collected instructions as its
+ * profiles hold; if callgrind has reset the counts at fork(), the log reports more. (Only the log of a process that has
+ * called exec has the line about control.)
  */
 static bool is_doubled(const struct simulation *s, const char *pid, uint64_t instructions)
 {
@@ -282,9 +282,9 @@ static bool is_doubled(const struct simulation *s, const char *pid, uint64_t ins
 	return !executed && same;
 }
 
-/* Sums all profiles of one process: the last one, out.PID, and those before each fork, out.PID.N.
- * If the process has called exec, profiles of the program before may remain: their numbers are
- * above that of the last profile, or they have been overwritten. */
+/* Sums all profiles of one process: the last one, out.PID, and those that were written before each fork, out.PID.N. If
+ * the process has called exec, profiles of its previous program may remain, but those that have not been overwritten
+ * have numbers above that of the last profile. */
 static bool process_read(struct simulation *s, const char *pid, uint64_t *counts)
 {
 	uint64_t mine[EVENTS] = {0};
@@ -308,7 +308,7 @@ static bool process_read(struct simulation *s, const char *pid, uint64_t *counts
 	return true;
 }
 
-/* The reason why valgrind did not run the command: the last non-empty line of its log. */
+/* Reports why valgrind did not run the command: the last non-empty line of its log says it. */
 static int log_error(const struct simulation *s, pid_t pid, struct error *e)
 {
 	char name[64], last[200] = "", *line = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The script that runs a single program of a command under valgrind (simulate.h). */
+/* Writes the script that runs a single program of a command under valgrind (simulate.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 #include "stat/simulate.h"
 #include "support/error.h"
 
-/* Descriptors above the limit of its program that valgrind keeps for itself (N_RESERVED_FDS of its
- * pub_core_libcfile.h): with a limit of so many more, the program's own limit is the one that it is told of, and may
- * set. */
+/* The number of descriptors above its program's limit that valgrind keeps for itself (N_RESERVED_FDS of its
+ * pub_core_libcfile.h). If valgrind's own limit is higher by this number, the program sees the limit that was asked
+ * for, and may set it. */
 #define RESERVED 12
 
 /*
- * The environment's PATH is the user's again there: what the program starts is found as ever. root's servers become
- * another user, which could not make the file of counts.
+ * Prints the script. It restores the user's PATH, so that programs that the program starts are found as usual. Servers
+ * that root starts become another user, which could not create the file of counts, so the script creates it for them.
  */
 static void script_print(const struct simulation *s, char **options, FILE *out)
 {
@@ -55,7 +55,7 @@ static int script_write(const struct simulation *s, char **options, struct error
 	return fclose(f) ? error_set(e, "%s: %s", s->starter, strerror(errno)) : 0;
 }
 
-/* Has PATH lead to the script first. */
+/* Makes PATH lead to the script first. */
 static int path_prepend(const char *directory, const char *path, struct error *e)
 {
 	char *longer;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints a measurement (stat_print.h): formats numbers, then one function per output format. */
+/* Prints a measurement (stat_print.h): functions that format numbers come first, then one function for each output
+ * format. */
 #include "report/listing.h"
 #include "stat/stat_print.h"
 
@@ -16,14 +17,14 @@ static const char side_names[SIDES_MAX + 1] = "AB";
 
 /* ---- numbers ------------------------------------------------------------------- */
 
-/* Formats a value for people: times in microseconds, counts as integers, except a median between
- * two, and what is of a unit of work. */
+/* Formats a value for people: times to the microsecond, and counts as integers, except a median between two counts, and
+ * values of a unit of work. */
 static void number_text(const struct row *r, double v, char *out, size_t size)
 {
 	snprintf(out, size, r->unit || 2 * v != floor(2 * v) ? "%.3f" : v == floor(v) ? "%.0f" : "%.1f", v);
 }
 
-/* Formats a value for programs: exact, with as few digits as that takes. */
+/* Formats a value for programs: exactly to six decimals, without trailing zeros. */
 static void number_exact(double v, char *out, size_t size)
 {
 	char *end;
@@ -39,7 +40,7 @@ static void number_exact(double v, char *out, size_t size)
 		strcpy(out, "0");
 }
 
-/* The spread of a single run is unknown. */
+/* Formats the spread, which is unknown for a single run. */
 static void spread_text(const struct row *r, size_t runs, const struct spread *s, char *out, size_t size)
 {
 	if (runs < 2)
@@ -50,8 +51,9 @@ static void spread_text(const struct row *r, size_t runs, const struct spread *s
 		number_text(r, s->mad, out, size);
 }
 
-/* A limit of the interval, in percent of A. A cost cannot fall by more than all of itself, which the samples of a noisy
- * A say where they reach beyond its median; what is of a unit of work is a difference, and may be negative. */
+/* Returns a limit of the interval in percent of A. A cost cannot fall by more than 100%, although the limit can be
+ * lower if the samples of a noisy A extend far beyond its median. A value of a unit of work is a difference, and may be
+ * negative. */
 static double limit_percent(const struct measurement *m, double limit, double base)
 {
 	double percent = limit / base;
