@@ -19,7 +19,7 @@ struct file_builder {
 	size_t count, header_capacity, names_size, names_capacity;
 };
 
-/* Appends bytes, and returns their file offset. */
+/* Appends bytes at an aligned file offset, and returns that offset. */
 static uint64_t contents_add(struct file_builder *m, const void *data, size_t size, uint64_t align)
 {
 	size_t at = m->size + (size_t)(-(m->base + m->size) & (align - 1));
@@ -59,7 +59,7 @@ static void build_id_add(struct file_builder *m, const struct elf_file *f, const
 	header_add(m, NOTE_BUILD_ID, &sh);
 }
 
-/* The loaded sections of f, as memory without contents, and its build-id. */
+/* Adds the loaded sections of f, as memory without contents, and its build-id. */
 static void loaded_add(struct file_builder *m, const struct elf_file *f)
 {
 	const uint8_t *id;
@@ -85,7 +85,7 @@ static void loaded_add(struct file_builder *m, const struct elf_file *f)
 		build_id_add(m, f, NULL);
 }
 
-/* The section names, whose header is among the section headers that it names. */
+/* Adds the section names, which include the name of their own section. */
 static void names_add(struct file_builder *m)
 {
 	Elf64_Shdr sh = {.sh_type = SHT_STRTAB, .sh_addralign = 1};

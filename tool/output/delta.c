@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK        32u /* bytes of `have` that are indexed together; found at any offset of `want` */
-#define SHORTEST     16u /* bytes: a shorter copy costs more than it saves */
-#define CHANGED_MOST 24u /* bytes that may differ between two copies: one number, or two close to each other */
-/* The index of blocks is used only after this many bytes of `want` (and this share of them) had no match at the
- * likely places: building it takes as long as everything else. */
+#define BLOCK        32u /* bytes of `have` that are indexed together, and found at any offset of `want` */
+#define SHORTEST     16u /* bytes of the shortest copy: a shorter one costs more than it saves */
+#define CHANGED_MOST 24u /* bytes that may differ between two copies: one number, or two that are close together */
+/* The index of blocks is used only after so many bytes of `want`, plus one part in MISSED_SHARE, had no match at the
+ * likely places, because building it takes as long as everything else. */
 #define MISSED_SOME  64u
 #define MISSED_SHARE 1024u
 
@@ -54,7 +54,8 @@ static void put_signed(struct output *b, int64_t n)
 	}
 }
 
-/* Hash table of the blocks of `have` by contents: one entry per bucket, for the first block that hashes to it. */
+/* A hash table of the blocks of `have` by contents. Each bucket has one entry, for the first block that hashes to
+ * it. */
 struct blocks {
 	uint32_t *at; /* block number + 1; 0: empty */
 	unsigned shift;
@@ -71,7 +72,7 @@ static uint64_t block_hash(const uint8_t *p)
 	return h;
 }
 
-/* Prefetch distances: blocks when the index is built, bytes when it is searched. */
+/* Prefetch distances: in blocks when the index is built, in bytes when it is searched. */
 #define AHEAD     32u
 #define LOOKED_UP 4u
 
@@ -87,7 +88,7 @@ static void blocks_index(struct blocks *b, const uint8_t *have, size_t size)
 	b->at = big_zero((size_t)1 << bits, sizeof(*b->at));
 	for (i = 0; i < count && i < UINT32_MAX; i += n) {
 		n = count - i < AHEAD ? count - i : AHEAD;
-		for (k = 0; k < n; k++) { /* random accesses: prefetching overlaps their misses */
+		for (k = 0; k < n; k++) { /* accesses are random: prefetching makes their cache misses overlap */
 			slots[k] = &b->at[block_hash(have + (i + k) * BLOCK) >> b->shift];
 			__builtin_prefetch(slots[k], 1);
 		}
@@ -113,8 +114,8 @@ static size_t same(const uint8_t *a, const uint8_t *b, size_t most)
 struct maker {
 	const uint8_t *have, *want;
 	size_t have_size, want_size;
-	struct blocks blocks;                        /* built on first use: that takes as long as everything else */
-	const struct delta_guess *guess, *guess_end; /* the guess for the current offset; the end */
+	struct blocks blocks;                        /* built on first use, since that takes as long as everything else */
+	const struct delta_guess *guess, *guess_end; /* the guess for the current offset, and the end of the list */
 	size_t missed;                               /* bytes without a match at the likely places */
 	struct output out;
 	size_t encoded; /* bytes of `want` that the commands so far produce */
@@ -132,7 +133,7 @@ static void copy_put(struct maker *m, size_t from, size_t at, size_t length)
 	m->source = from + length;
 }
 
-/* Length of the common prefix of want[at..] and have[from..]. */
+/* Returns the length of the common prefix of want[at..] and have[from..]. */
 static size_t match(const struct maker *m, size_t from, size_t at)
 {
 	size_t have = m->have_size > from ? m->have_size - from : 0, want = m->want_size - at;
@@ -140,7 +141,8 @@ static size_t match(const struct maker *m, size_t from, size_t at)
 	return same(m->have + from, m->want + at, have < want ? have : want);
 }
 
-/* Number of differing bytes, up to CHANGED_MOST, after which the two agree again for SHORTEST bytes; 0: they do not. */
+/* Returns the number of bytes, at most CHANGED_MOST, after which the two agree again for SHORTEST bytes, or 0 if they
+ * do not. */
 static size_t changed(const struct maker *m, size_t from, size_t at)
 {
 	size_t have = m->have_size > from ? m->have_size - from : 0, want = m->want_size - at, k;
@@ -174,7 +176,7 @@ static void look_up(struct maker *m, size_t at, size_t *from, size_t *length)
 	if (!m->blocks.at)
 		blocks_index(&m->blocks, m->have, m->have_size);
 	slot = &m->blocks.at[block_hash(want) >> m->blocks.shift];
-	if (m->want_size - at >= BLOCK + LOOKED_UP) /* most lookups fail, and the next bytes follow */
+	if (m->want_size - at >= BLOCK + LOOKED_UP) /* most lookups fail, and the following bytes are looked up next */
 		__builtin_prefetch(&m->blocks.at[block_hash(want + LOOKED_UP) >> m->blocks.shift]);
 	*from = *slot ? (size_t)(*slot - 1) * BLOCK : m->have_size;
 	*length = match(m, *from, at);
@@ -185,7 +187,7 @@ static void commands_make(struct maker *m)
 	size_t at = 0;
 
 	while (at < m->want_size) {
-		/* The first guess: the last copy continues. */
+		/* The first guess is that the last copy continues. */
 		size_t from = m->source + (at - m->encoded), length = match(m, from, at), skip = 0;
 
 		if (length < SHORTEST)

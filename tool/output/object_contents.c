@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Contents of an object's sections with the numbers of the output: symbols, relocations, groups, section names. */
+/* Makes the contents of those sections of an object that contain numbers of symbols or sections: symbols, relocations,
+ * groups; and the section names. */
 #include "output/object_writer.h"
 #include "support/memory.h"
 
@@ -20,7 +21,7 @@ static bool is_local(const struct new_symbol *y) { return ELF64_ST_BIND(y->info)
 
 static size_t name_size(const struct new_symbol *y) { return strlen(y->prefix) + strlen(y->name) + 1; }
 
-/* The bytes that the names of new symbols take behind those of the input. */
+/* Returns the bytes that the names of new symbols take after those of the input. */
 static size_t names_size(const struct object_writer *w)
 {
 	size_t n = w->wanted ? strlen(w->wanted) + 1 : 0, i;
@@ -42,7 +43,7 @@ static void names_write(const struct object_writer *w, char *to)
 
 static uint16_t shndx_of(uint32_t section) { return section < SHN_LORESERVE ? (uint16_t)section : SHN_XINDEX; }
 
-/* Writes the new symbols, the local or the global ones. Returns where they end. */
+/* Writes either the local or the global new symbols. Returns their end. */
 static uint8_t *symbols_write(const struct object_writer *w, const struct elf_section *s, bool local, uint8_t *to)
 {
 	uint64_t name = w->f->sections[s->sh.sh_link].sh.sh_size + (w->wanted ? strlen(w->wanted) + 1 : 0);
@@ -101,7 +102,7 @@ void *object_strings(struct object_writer *w, const struct elf_section *s, uint6
 	return p;
 }
 
-/* Likewise for the sections of symbols whose numbers do not fit a symbol. */
+/* Does the same as symbols_write() for the numbers of sections that do not fit st_shndx. */
 static uint8_t *shndx_write(const struct object_writer *w, bool local, uint8_t *to)
 {
 	size_t i;
@@ -189,7 +190,7 @@ void *object_addrsig(struct object_writer *w, const struct elf_section *s, uint6
 	return p;
 }
 
-/* The contents of an SHT_GROUP section, with the new sections that join the group appended. */
+/* Makes the contents of an SHT_GROUP section, with the new sections that join the group appended. */
 void *object_group(struct object_writer *w, uint32_t index, uint64_t *size)
 {
 	const struct elf_section *s = &w->f->sections[index];

@@ -13,7 +13,7 @@
 #define SHT_LLVM_ADDRSIG 0x6fff4c03 /* ULEB128 symbol numbers (LLVM Extensions, "SHT_LLVM_ADDRSIG") */
 #endif
 
-/* Numbers the new sections: each is followed by its SHT_RELA section, if it has one. */
+/* Numbers the new sections, each of which is followed by its SHT_RELA section if it has one. */
 static void new_indices(struct object_writer *w)
 {
 	uint32_t n = w->f->section_count;
@@ -33,7 +33,7 @@ static void section_symbol_want(struct object_writer *w, uint32_t section)
 	w->new_locals[w->new_local_count++] = section;
 }
 
-/* A section symbol for every section that a new relocation refers to. */
+/* Finds or adds a section symbol for every section that a new relocation refers to. */
 static void section_symbols(struct object_writer *w)
 {
 	const struct elf_file *f = w->f;
@@ -70,9 +70,10 @@ static struct object_part *part_add(struct object_writer *w, const Elf64_Shdr *s
 	return p;
 }
 
-/* File offsets in the output are multiples of sh_addralign up to this. More is kept where the input has it, as
- * assemblers up to binutils 2.43 write it; later ones put a section aligned to 2 MB at offset 0x40, and nothing maps an
- * object's sections. A hostile file could claim alignments that would make gigabytes of holes: then none is kept. */
+/* File offsets in the output are multiples of sh_addralign up to this. A greater alignment is kept if the input's
+ * offset has it, as assemblers up to binutils 2.43 write it; later ones put a section that is aligned to 2 MB at offset
+ * 0x40, and nothing maps an object's sections. A hostile file could claim alignments that would make gigabytes of
+ * holes: then no greater alignment is kept. */
 #define ALIGN_MAX 4096u
 static bool keeps_alignment(const Elf64_Shdr *sh) { return sh->sh_offset && !(sh->sh_offset & (sh->sh_addralign - 1)); }
 
@@ -91,8 +92,8 @@ static bool alignments_kept(const struct object_writer *w)
 }
 
 /*
- * Refuses relocations with a symbol number out of range, which renumbering could make valid, or with an offset
- * outside of their section. Linkers refuse such files for the same reasons.
+ * Refuses relocations with a symbol number out of range, which renumbering could make valid, or with an offset outside
+ * their section. Linkers refuse such files for the same reasons.
  */
 static int relocs_check(const struct object_writer *w)
 {
@@ -129,7 +130,8 @@ static int relocs_check(const struct object_writer *w)
 #define SHT_GNU_SFRAME 0x6ffffff4
 #endif
 
-/* What uses a section whose contents go, other than sections that go, too; null: nothing. */
+/* Returns what still uses a section that is emptied, apart from other sections that are emptied, or null if nothing
+ * does. */
 static const char *user_of(const struct object_writer *w, uint32_t section, const bool *named)
 {
 	const struct elf_file *f = w->f;
@@ -148,8 +150,8 @@ static const char *user_of(const struct object_writer *w, uint32_t section, cons
 	return named[section] ? "symbols or relocations refer to it" : NULL;
 }
 
-/* Sets named[section] for each section in which a symbol is, or to which a relocation of what stays refers. The symbol
- * that stands for a section by itself does not count. */
+/* Sets named[section] for each section that has a symbol, or to which a relocation of a section that stays refers. A
+ * section's own section symbol does not count. */
 static void named_find(const struct object_writer *w, bool *named)
 {
 	const struct elf_file *f = w->f;
@@ -174,8 +176,8 @@ static void named_find(const struct object_writer *w, bool *named)
 }
 
 /*
- * Sections that are to be replaced were found by their names, which any section can bear. What goes must be a table: by
- * its type and flags, and since nothing that stays refers to it.
+ * Checks that a section that is to be emptied is a table. It was found by its name, which any section can have, so its
+ * type and flags must be those of a table, and nothing that stays may refer to it.
  */
 static int emptied_check(const struct object_writer *w)
 {
@@ -196,7 +198,7 @@ static int emptied_check(const struct object_writer *w)
 			named_find(w, named);
 		}
 		if (s->sh.sh_type == SHT_RELA && w->emptied[s->sh.sh_info])
-			continue; /* the relocations of one that goes */
+			continue; /* the relocations of a section that is emptied too */
 		why = (s->sh.sh_type != SHT_PROGBITS && s->sh.sh_type != SHT_GNU_SFRAME) || (s->sh.sh_flags & never)
 		          ? "its type or flags are no table's"
 		          : user_of(w, i, named);
@@ -207,7 +209,8 @@ static int emptied_check(const struct object_writer *w)
 	return err;
 }
 
-/* Adds the parts of the output that are sections of the input, with what new symbols and sections change in them. */
+/* Adds the parts of the output that are sections of the input, with the changes that new symbols and sections make in
+ * them. */
 static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name_offsets)
 {
 	const struct elf_file *f = w->f;
@@ -225,7 +228,7 @@ static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *nam
 			*size = 0;
 			p->bytes = NULL;
 		} else if (!s->data) {
-			if (type != SHT_NOBITS && type != SHT_NULL) /* these two may have a size without contents */
+			if (type != SHT_NOBITS && type != SHT_NULL) /* only these two may have a size without contents */
 				*size = 0;
 		} else if (i == f->symtab) {
 			p->bytes = object_symtab(w, s, size);
@@ -296,7 +299,7 @@ static int groups_find(struct object_writer *w)
 			w->group_of[member] = i;
 		}
 	}
-	for (m = w->count; m--;) { /* backwards, so that each list is in ascending order */
+	for (m = w->count; m--;) { /* go backwards, so that each list is in ascending order */
 		i = w->added[m].about ? w->group_of[w->added[m].about] : 0;
 		if (i) {
 			w->next_join[m] = w->joins[i];
@@ -355,7 +358,7 @@ static void parts_write(const struct object_writer *w, uint8_t *out, uint64_t he
 	memset(out + end, 0, headers - end);
 }
 
-/* Writes the ELF header. Numbers that do not fit it go to the first section header. */
+/* Writes the ELF header. Numbers that do not fit it are stored in the first section header. */
 static void header_write(struct object_writer *w, uint8_t *out, uint64_t headers, uint32_t strndx)
 {
 	Elf64_Ehdr eh = w->f->eh;
@@ -383,15 +386,16 @@ int object_write_capacity(const struct elf_file *f, size_t count, struct error *
 		return error_set(e, "has no symbol table");
 	if (f->section_count + 2 * count < SHN_LORESERVE)
 		return 0;
-	/* From SHN_LORESERVE sections on, symbols need an SHT_SYMTAB_SHNDX table. None is added to a file without it. */
+	/* With SHN_LORESERVE sections or more, symbols need an SHT_SYMTAB_SHNDX table. etch does not add one to a file
+	 * without it. */
 	for (k = 1; k < f->section_count; k++)
 		if (f->sections[k].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[k].sh.sh_link == f->symtab)
 			return 0;
 	return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
 }
 
-/* Refuses a file with data after all that its headers describe, which would be lost: the kernel, for one, looks for a
- * module's signature at the end of the file. Zeros are padding. */
+/* Refuses a file with data after everything that its headers describe, which would be lost: for example, the kernel
+ * looks for a module's signature at the end of the file. Zeros count as padding. */
 static int tail_check(const struct elf_file *f, struct error *e)
 {
 	uint64_t at = f->eh.e_shoff + (uint64_t)f->section_count * sizeof(Elf64_Shdr);
@@ -409,7 +413,7 @@ static int tail_check(const struct elf_file *f, struct error *e)
 	                                 at);
 }
 
-/* The symbol to add: none if the file has it, or its names are not to be extended. */
+/* Returns the symbol to add, or null if the file has it, or if its table of names cannot be extended. */
 static const char *wanted_symbol(const struct elf_file *f, const char *name)
 {
 	const struct elf_section *names = &f->sections[f->sections[f->symtab].sh.sh_link];
@@ -423,7 +427,7 @@ static const char *wanted_symbol(const struct elf_file *f, const char *name)
 	           : NULL;
 }
 
-/* Takes the symbols to add. 0, or -1 and a message: the file has no place for their names. */
+/* Takes the symbols to add. Returns 0, or -1 and a message if the file has no space for their names. */
 static int symbols_take(struct object_writer *w, const struct object_change *change)
 {
 	const struct elf_section *names = &w->f->sections[w->f->sections[w->f->symtab].sh.sh_link];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes an object file (ET_REL) with additional sections. Existing sections keep
- * their index and their bytes. Only if section symbols have to be added, the
- * sections that contain symbol numbers change.
+ * Writes an object file (ET_REL) with additional sections. Existing sections keep their index and their bytes. Sections
+ * that contain symbol numbers change only if symbols have to be added.
  */
 #ifndef OUTPUT_OBJECT_WRITE_H
 #define OUTPUT_OBJECT_WRITE_H
@@ -29,7 +28,8 @@ struct new_section {
 	uint64_t flags; /* SHF_*; SHF_LINK_ORDER and SHF_GROUP are added according to `about` */
 	uint64_t align;
 	uint64_t entry; /* sh_entsize */
-	uint32_t about; /* input section: the sh_link of SHF_LINK_ORDER, and its group is joined; 0 = none */
+	uint32_t about; /* an input section: it becomes the sh_link of SHF_LINK_ORDER, and the new section joins its group;
+	                   0 = none */
 	uint8_t *data;
 	uint64_t size;
 	struct new_reloc *relocs;
@@ -37,12 +37,12 @@ struct new_section {
 	size_t reloc_count;
 };
 
-/* Checks that the file can hold `count` more sections, each with relocations. 0, or -1 and a message. */
+/* Checks that the file can hold `count` more sections, each with relocations. Returns 0, or -1 and a message. */
 int object_write_capacity(const struct elf_file *f, size_t count, struct error *e);
 
-/* A symbol to add, in a section of the input; by its `info`, local or global. */
+/* A symbol to add in a section of the input. Its `info` makes it local or global. */
 struct new_symbol {
-	const char *prefix, *name; /* its name: the one, then the other */
+	const char *prefix, *name; /* its name is the concatenation of these */
 	uint32_t section;
 	uint64_t value, size;
 	uint8_t info, other; /* st_info, st_other */
@@ -53,12 +53,14 @@ struct object_change {
 	size_t count;
 	const struct new_symbol *symbols; /* may be null */
 	size_t symbol_count;
-	const bool *emptied; /* of each section of the input: it gets size 0; may be null */
-	const char *wanted; /* an undefined symbol that the output has: what a linker is to take from an archive; or null */
+	const bool *emptied; /* for each section of the input, whether its size becomes 0; may be null */
+	const char *wanted;  /* an undefined symbol that the output gets, so that a linker takes its definition from an
+	                        archive; or null */
 };
 
 /*
- * The new file's bytes in *out (malloc'd). -1 and a message when the file cannot hold more sections.
+ * Makes the new file's bytes in *out (malloc'd). Returns 0, or -1 and a message if the file cannot hold more sections
+ * or is malformed.
  */
 int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,
                  struct error *e);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Atomic output by temporary file, fsync and rename; a plain write to anything but a regular file. Contract: outfile.h.
+/* Atomic output by a temporary file, fsync and rename; a target that is not a regular file is simply written. outfile.h
+ * has the contract.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,13 +29,13 @@ static int fail(int error, const char *path, const char *what, struct error *err
 {
 	const char *why = error == EINTR ? "Interrupted" : strerror(error);
 
-	/* Not error_set(), which hides what may not be shown: text_error() escapes it. */
+	/* This is not error_set(), which would hide characters that may not be shown: text_error() escapes them. */
 	snprintf(err->text, sizeof(err->text), error == ECANCELED ? "%s: %s" : "%s: %s: %s", path, what, why);
 	return error;
 }
 
-/* The signals blocked during a write: those that would kill the process and leave the temporary file. SIGXFSZ is the
- * file size limit, which write(2) reports as EFBIG, too. */
+/* The signals that are blocked during a write, since they would kill the process and leave the temporary file. SIGXFSZ,
+ * for the file size limit, is blocked too; write(2) also reports that as EFBIG. */
 static void stop_signals(sigset_t *set)
 {
 	sigemptyset(set);
@@ -58,7 +59,8 @@ static bool stop_is_pending(void)
 
 static bool is_zero(const uint8_t *data, size_t size) { return !size || (!*data && !memcmp(data, data + 1, size - 1)); }
 
-/* Writes one part of the contents. `sparse`: whole chunks of zeros become holes; *hole: the last one did. */
+/* Writes one part of the contents. With `sparse` whole chunks of zeros become holes; *hole tells whether the last chunk
+ * did. */
 static int write_part(int fd, const uint8_t *data, size_t size, bool sparse, bool *hole)
 {
 	while (size) {
@@ -79,7 +81,7 @@ static int write_part(int fd, const uint8_t *data, size_t size, bool sparse, boo
 	return 0;
 }
 
-/* Writes all contents. A hole at the end becomes the file's size by its last byte. */
+/* Writes all contents. If they end with a hole, writing its last byte sets the file's size. */
 static int write_all(int fd, const struct outfile_source *from, bool sparse)
 {
 	const void *data;
@@ -127,14 +129,14 @@ static struct outfile_source memory_source(struct memory *m)
 /* ---- places -------------------------------------------------------------------------------------------- */
 
 /*
- * Where a file is written: a name in an open directory. Once the directory is open, nobody who renames a directory
- * above it can have another file written.
+ * The place where a file is written: a name in an open directory. Once the directory is open, renaming a directory
+ * above it cannot cause another file to be written.
  */
 struct place {
 	int dir;                 /* O_PATH */
-	char name[NAME_MAX + 1]; /* of the target, in dir */
-	char at[PATH_MAX];       /* the same as one path, for calls that take no directory; its last part is no link */
-	bool nameless;           /* the path leads to what has no name, such as /proc/self/fd/1 of a pipe */
+	char name[NAME_MAX + 1]; /* name of the target in `dir` */
+	char at[PATH_MAX]; /* the same place as one path, for calls that take no directory; its last part is no link */
+	bool nameless;     /* the path leads to a file without a name, such as /proc/self/fd/1 of a pipe */
 };
 
 static bool has_proc(void) { return !access("/proc/self/fd", F_OK); }
@@ -146,7 +148,7 @@ static void place_close(struct place *p)
 	p->dir = -1;
 }
 
-/* Sets p->at from the directory and the name; `path` names the same file, and stands for it without /proc. */
+/* Sets p->at from the directory and the name. `path` names the same file, and is used if there is no /proc. */
 static void place_name(struct place *p, const char *path)
 {
 	if (has_proc())
@@ -155,7 +157,7 @@ static void place_name(struct place *p, const char *path)
 		snprintf(p->at, sizeof p->at, "%s", path);
 }
 
-/* Opens the directory of a path whose last part is not followed. 0, or an errno value. */
+/* Opens the directory of a path whose last part is not followed. Returns 0, or an errno value. */
 static int place_open(struct place *p, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -177,9 +179,9 @@ static int place_open(struct place *p, const char *path)
 }
 
 /*
- * Does the kernel's fs.protected_symlinks (Documentation/admin-guide/sysctl/fs.rst) forbid to follow this link? In a
- * sticky directory that others can write to, only links of the one who follows them, or of the directory's owner, are
- * followed. The rule holds here where the system has switched it off, too.
+ * Does the kernel's fs.protected_symlinks (Documentation/admin-guide/sysctl/fs.rst) forbid following this link? In a
+ * sticky directory that others can write to, only links that belong to the user who follows them or to the directory's
+ * owner are followed. The rule holds here even if the system has switched it off.
  */
 static bool is_forbidden_link(const struct place *p, const struct stat *link)
 {
@@ -189,7 +191,8 @@ static bool is_forbidden_link(const struct place *p, const struct stat *link)
 	                               link->st_uid != dir.st_uid);
 }
 
-/* The same for what the kernel's fs.protected_regular and fs.protected_fifos forbid to open with O_CREAT. */
+/* Do the kernel's fs.protected_regular and fs.protected_fifos forbid opening this file with O_CREAT? These rules, too,
+ * always hold here. */
 static bool is_forbidden_file(const struct place *p, const struct stat *file)
 {
 	struct stat dir;
@@ -200,8 +203,9 @@ static bool is_forbidden_file(const struct place *p, const struct stat *file)
 }
 
 /*
- * The place that a path with a link at its end leads to. The kernel follows the link, and tells where that was by the
- * name of the descriptor. `make`: a link that leads to no file yet makes an empty one, as open(2) would.
+ * Finds the place to which a path with a link at its end leads. The kernel follows the link, and the name of the
+ * descriptor tells where it leads. With `make` an empty file is made if the link leads to no file yet, as open(2) would
+ * do.
  */
 static int place_follow(struct place *p, const char *path, bool make, bool *made)
 {
@@ -226,7 +230,7 @@ static int place_follow(struct place *p, const char *path, bool make, bool *made
 		return e;
 	real[n] = 0;
 	place_close(p);
-	/* What has no name, or has lost it, has a text there that leads nowhere, or elsewhere. */
+	/* If the file has no name, or has lost it, the text leads nowhere or elsewhere. */
 	e = *real == '/' ? place_open(p, real) : ENOENT;
 	if (S_ISDIR(want.st_mode))
 		return EISDIR;
@@ -243,7 +247,7 @@ static int place_follow(struct place *p, const char *path, bool make, bool *made
 #define FORBIDDEN_LINK "is another user's symbolic link in a directory that everyone can write to: not followed"
 #define FORBIDDEN_FILE "is another user's file in a sticky directory that others can write to: not replaced"
 
-/* Where the path leads. 0, or an errno value and what could not be done. */
+/* Finds the place to which the path leads. Returns 0, or an errno value and what could not be done. */
 static int place_find(struct place *p, const char *path, bool make, bool *made, const char **what)
 {
 	struct stat st;
@@ -264,8 +268,8 @@ static int place_find(struct place *p, const char *path, bool make, bool *made, 
 
 /* ---- files -------------------------------------------------------------------------------------------- */
 
-/* Copies extended attributes, except for security.ima and security.evm: signatures of the old contents. Failing to copy
- * the access control list is an error; the others are copied where possible. */
+/* Copies extended attributes, except security.ima and security.evm, which sign the old contents. Failing to copy the
+ * access control list is an error; the others are copied if possible. */
 static int copy_xattrs(const char *from, int to, bool privileged)
 {
 	char names[65536], value[65536];
@@ -287,9 +291,10 @@ static int copy_xattrs(const char *from, int to, bool privileged)
 }
 
 /*
- * `privileged`: the output was made from the file that it replaces, and keeps its set-id bits and capabilities. Any
- * other file that is overwritten had been given them for other contents, and they are dropped, as by other tools:
- * cp(1) writes into the existing file, which clears both unless root does it; ld, objcopy and install make a new one.
+ * Sets the permissions and attributes of the new file. With `privileged`, the output was made from the file that it
+ * replaces, and keeps its set-id bits and capabilities. Any other file that is overwritten had been given them for
+ * other contents, and they are dropped, as other tools do: cp(1) writes into the existing file, which clears both
+ * unless root does it; ld, objcopy and install make a new file.
  */
 static int set_attributes(int fd, const char *target, bool exists, const struct stat *old, const char *model,
                           bool privileged)
@@ -313,14 +318,14 @@ static int set_attributes(int fd, const char *target, bool exists, const struct 
 		(void)!fchown(fd, (uid_t)-1, old->st_gid);
 	/* The new file may have an access control list from the directory's default, which the old one did not have. */
 	(void)fremovexattr(fd, ACL);
-	/* After fchown, which clears set-id bits and capabilities. */
+	/* This follows fchown, which clears set-id bits and capabilities. */
 	privileged = privileged && owner_kept;
 	if (fchmod(fd, old->st_mode & (privileged ? 07777 : 0777)))
 		return errno;
 	return copy_xattrs(target, fd, privileged);
 }
 
-/* A name that no other process picks at the same time. */
+/* Makes a name that no other process picks at the same time. */
 static void temp_name(char *name, unsigned attempt)
 {
 	struct timespec now;
@@ -329,7 +334,7 @@ static void temp_name(char *name, unsigned attempt)
 	snprintf(name, TEMP_NAME, ".etch-%lx-%lx-%x", (long)getpid(), (unsigned long)now.tv_nsec, attempt);
 }
 
-/* Prefers a nameless file (O_TMPFILE), which cannot be left behind. */
+/* Opens a temporary file, preferably a nameless one (O_TMPFILE), which cannot remain after a crash. */
 static int open_temp(const struct place *p, char *name, bool *named)
 {
 	int fd = has_proc() ? openat(p->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600) : -1;
@@ -378,21 +383,21 @@ static bool is_as_seen(const struct stat *st, const struct file_mark *seen)
 	       st->st_mtim.tv_nsec == seen->written.tv_nsec;
 }
 
-/* What to write, and where. */
+/* What is written, and where. */
 struct output_request {
 	const char *path, *model;
 	const char *name; /* in the directory that outfile_write_in() is given */
 	const struct outfile_source *from;
-	const struct file_mark *seen; /* the target when it was read; null: not checked */
-	char *const *links;           /* hard links to it that are replaced, too */
+	const struct file_mark *seen; /* state of the target when it was read; null: it is not checked */
+	char *const *links;           /* hard links to it that are replaced too */
 	size_t link_count;
-	struct place place; /* where the path leads */
+	struct place place; /* the place to which the path leads */
 	bool exists;
-	bool made; /* by a link that led nowhere: an empty file of ours */
+	bool made; /* following a link that led nowhere has made an empty file */
 	struct stat old;
 };
 
-/* Has the target, or else the model, holes? */
+/* Has the target, or for a new target the model, holes? */
 static bool is_sparse(const struct output_request *o)
 {
 	struct stat st = o->old;
@@ -411,7 +416,8 @@ static bool place_is_as_seen(const struct place *p, const struct file_mark *seen
 	return !fstatat(p->dir, p->name, &now, AT_SYMLINK_NOFOLLOW) && is_as_seen(&now, seen);
 }
 
-/* A hard link to be replaced: `name` is a temporary link to the new file, to be renamed to the place's. */
+/* A hard link that is to be replaced: `name` is a temporary link to the new file, which is renamed to the name of the
+ * place. */
 struct link_request {
 	struct place place;
 	char name[TEMP_NAME];
@@ -419,7 +425,7 @@ struct link_request {
 	bool copied; /* no link to the new file was possible */
 };
 
-/* Links the file `from`, in the directory `dir`, to a temporary name in the directory of l->place. 0, or an errno
+/* Links the file `from` in the directory `dir` to a temporary name in the directory of l->place. Returns 0, or an errno
  * value. */
 static int temp_link(int dir, const char *from, int fd, struct link_request *l)
 {
@@ -433,7 +439,7 @@ static int temp_link(int dir, const char *from, int fd, struct link_request *l)
 	if (e)
 		return e;
 	l->made = true;
-	/* Another process may have replaced `from` meanwhile: check that the link is to our file. */
+	/* Another process may have replaced `from` meanwhile: check that the link leads to our file. */
 	return !fstat(fd, &want) && !fstatat(l->place.dir, l->name, &got, AT_SYMLINK_NOFOLLOW) &&
 	               want.st_dev == got.st_dev && want.st_ino == got.st_ino
 	           ? 0
@@ -486,7 +492,7 @@ static int links_rename(const struct output_request *o, struct link_request *lis
 	return 0;
 }
 
-/* Removes the empty file that following a link has made, unless another one is there by now. */
+/* Removes the empty file that following a link has made, unless another file has taken its place. */
 static void unmake(const struct output_request *o)
 {
 	struct stat now;
@@ -496,12 +502,12 @@ static void unmake(const struct output_request *o)
 		unlinkat(o->place.dir, o->place.name, 0);
 }
 
-/* What would be left if the write ended here. */
+/* The files that would remain if the write ended now. */
 struct unfinished {
 	struct ending ending;
 	const struct output_request *o;
 	struct link_request *links;
-	char name[TEMP_NAME]; /* of the temporary file */
+	char name[TEMP_NAME]; /* name of the temporary file */
 	bool named;           /* `name` exists */
 };
 
@@ -518,8 +524,8 @@ static void unfinished_remove(struct ending *ending)
 	unmake(u->o);
 }
 
-/* Writes a temporary file beside the target and renames it to that. 0, or an errno value and a message; what is
- * unfinished then is left to the caller. */
+/* Writes a temporary file beside the target and renames it to the target. Returns 0, or an errno value and a message;
+ * the caller then removes what is unfinished. */
 static int replace(struct unfinished *u, struct error *err)
 {
 	const struct output_request *o = u->o;
@@ -575,7 +581,7 @@ static int write_through(const struct output_request *o, struct error *err)
 
 	if (fd < 0)
 		return fail(errno, o->path, "cannot open for writing", err);
-	/* If a regular file has taken its place meanwhile, it must not be overwritten in place. */
+	/* A regular file that has taken the target's place meanwhile must not be overwritten in place. */
 	e = fstat(fd, &now) ? errno : 0;
 	if (!e && S_ISREG(now.st_mode))
 		e = ESTALE;
@@ -588,8 +594,8 @@ static int write_through(const struct output_request *o, struct error *err)
 	return fail(e, o->path, e == ECANCELED ? o->from->why : "cannot write", err);
 }
 
-/* Sets o->place, where the path leads, and o->exists and o->old, what is there. 0, or an errno value and what could not
- * be done. */
+/* Sets o->place to the place to which the path leads, and o->exists and o->old to what is there. Returns 0, or an errno
+ * value and what could not be done. */
 static int find_target(struct output_request *o, const char **what)
 {
 	struct place *p = &o->place;
@@ -608,10 +614,10 @@ static int find_target(struct output_request *o, const char **what)
 	o->exists &= !o->made;
 	if (o->exists && S_ISDIR(o->old.st_mode))
 		return EISDIR;
-	/* A link that is there now was made since. */
+	/* A link that is there now has been made since. */
 	if (o->exists && S_ISLNK(o->old.st_mode))
 		return ELOOP;
-	/* Checked before owner and permissions are taken from it. */
+	/* Check this before owner and permissions are taken from the file. */
 	if (o->seen && (!o->exists || !is_as_seen(&o->old, o->seen))) {
 		*what = CHANGED;
 		return ECANCELED;
@@ -623,7 +629,7 @@ static int find_target(struct output_request *o, const char **what)
 	return 0;
 }
 
-/* The same for a name in a directory, whatever stands there now. */
+/* Sets o->place to a name in a directory, whatever has that name now. */
 static int find_in(struct output_request *o, int directory, const char **what)
 {
 	struct place *p = &o->place;
@@ -636,8 +642,8 @@ static int find_in(struct output_request *o, int directory, const char **what)
 	return 0;
 }
 
-/* Writes to the place that was found: to a temporary file that replaces the target, with signals blocked; in place if
- * the target is not a regular file. 0, or an errno value and a message. */
+/* Writes to the place that was found: to a temporary file that replaces the target, with signals blocked, or in place
+ * if the target is not a regular file. Returns 0, or an errno value and a message. */
 static int write_found(struct output_request *o, struct link_request *links, struct error *err)
 {
 	struct unfinished u = {.ending = {.undo = unfinished_remove}, .o = o, .links = links};
@@ -646,8 +652,8 @@ static int write_found(struct output_request *o, struct link_request *links, str
 	bool through;
 	int e;
 
-	/* A target written in place needs no temporary file, so signals may interrupt it: a pipe without a reader blocks
-	 * for ever. */
+	/* Writing in place needs no temporary file, so signals may interrupt it, and they must be able to: a pipe without a
+	 * reader blocks for ever. */
 	through = o->exists && !S_ISREG(o->old.st_mode);
 	sigemptyset(&block);
 	if (!through)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Layout and output of a linked file with one more PT_LOAD.
+ * Lays out and writes a linked file with one more PT_LOAD, or a longer one.
  *
  * The file becomes
  *     [previous contents] [segment: note, moved sections, new sections]
@@ -16,7 +16,7 @@
 #include "output/segment_layout.h"
 #include "support/memory.h"
 
-/* Copies the old section names to l->str, with room for those of the new sections. */
+/* Copies the old section names to l->str, with space for those of the new sections. */
 static void names_begin(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	const Elf64_Shdr *old = &l->f.sh[l->f.names];
@@ -69,7 +69,8 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 
 	if (r)
 		return r;
-	/* strip and objcopy put .comment and the like after the segment: it stays in place as long as it fits there. */
+	/* strip and objcopy put sections such as .comment after the segment, which stays in place as long as it fits
+	 * there. */
 	if (l->ours && !l->inside && l->old_base + l->size <= seg_old_room_end(l))
 		l->base = l->old_base;
 	names_begin(l, secs, n);
@@ -115,7 +116,7 @@ static void layout_free(struct seg_layout *l)
 
 /*
  * Extends the first PT_LOAD downwards by a page for `want` more program headers, and by `capacity` bytes for the
- * segment itself; 0: that is a PT_LOAD of its own. Returns SEG_NO_GAP if the file does not allow it.
+ * segment itself, which is a PT_LOAD of its own if that is 0. Returns SEG_NO_GAP if the file does not allow it.
  */
 static int front_take(struct seg_layout *l, unsigned want, uint64_t capacity, struct error *e)
 {
@@ -133,7 +134,8 @@ static int front_take(struct seg_layout *l, unsigned want, uint64_t capacity, st
 	return r;
 }
 
-/* Decides the place of a segment that the file does not have yet. `want`: program headers to add, its own included. */
+/* Decides the place of a segment that the file does not have yet. `want` is the number of program headers to add,
+ * including the segment's own. */
 static int place_new(struct seg_layout *l, const struct segment_request *q, unsigned want, struct error *e)
 {
 	uint64_t capacity = seg_contents_size(q->sections, q->count);
@@ -143,8 +145,7 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 		return r;
 	l->item = l->slot.item;
 	l->items = l->slot.items;
-	/* Where only moving the table is left, a new first page is tried before: segment.h has the order and its reasons.
-	 */
+	/* If only moving the table is left, try a new first page before that: segment.h has the order and its reasons. */
 	if (l->slot.table && seg_gap_may_hold(&l->f, capacity)) {
 		r = front_take(l, want, 0, e);
 		if (r < 0)
@@ -166,8 +167,8 @@ static int place_new(struct seg_layout *l, const struct segment_request *q, unsi
 	return r;
 }
 
-/* Makes room for a segment inside the first PT_LOAD that needs more than an earlier run left: that begins further down
- * then. If it cannot, check_growth() says so. */
+/* Makes space for a segment inside the first PT_LOAD that needs more than an earlier run left: the PT_LOAD then begins
+ * further down. If that is impossible, check_growth() reports it. */
 static void inside_grow(struct seg_layout *l, const struct segment_request *q)
 {
 	uint64_t need = seg_contents_size(q->sections, q->count), end = seg_inside_end(l);
@@ -182,7 +183,7 @@ static void inside_grow(struct seg_layout *l, const struct segment_request *q)
 	l->addr -= l->front_page.by;
 }
 
-/* Decides everything but the bytes. *l is to be freed in any case. */
+/* Decides everything except the bytes. The caller must free *l in any case. */
 static int layout_make(struct seg_layout *l, const struct segment_request *q, struct error *e)
 {
 	struct seg_ours ours;
@@ -221,7 +222,7 @@ static int layout_make(struct seg_layout *l, const struct segment_request *q, st
 
 /* ---- output ---------------------------------------------------------------- */
 
-/* Updates the local symbols of moved sections. (A global symbol would have kept its section from moving.) */
+/* Updates the local symbols of moved sections. (A section with a global symbol does not move.) */
 static void symbols_follow(const struct seg_layout *l, uint8_t *out)
 {
 	for (size_t i = 1; i < l->f.sections; i++) {
@@ -294,8 +295,8 @@ static void write_out(const struct seg_layout *l, const struct segment_section *
 	}
 }
 
-/* True if the file already has the headers that would be written, at whatever offset.
- * Then only the contents of sections are replaced. */
+/* Does the file already have the headers that would be written, at whatever offset? If so, only the contents of
+ * sections are replaced. */
 static bool same_headers(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
@@ -309,7 +310,7 @@ static bool same_headers(const struct seg_layout *l)
 
 		memcpy(&b, f->data + eh.e_shoff + i * sizeof b, sizeof b);
 		a.sh_offset = b.sh_offset;
-		/* The new .shstrtab begins with the old one, so old name offsets are valid in it. */
+		/* The new .shstrtab begins with the old one, so offsets of old names are valid in it. */
 		if (strcmp(l->str + a.sh_name, l->str + b.sh_name))
 			return false;
 		a.sh_name = b.sh_name;
@@ -342,8 +343,8 @@ static void contents_replace(const struct seg_layout *l, const struct segment_se
 	}
 }
 
-/* Checks that a second run will find the segment. It would not in a malformed file, where a section covers the
- * program headers, or the place where the new ones were put. */
+/* Checks that a second run will find the segment. It would not find it in a malformed file in which a section covers
+ * the program headers, or the place where the new ones were put. */
 static int result_check(uint8_t **out, size_t size, struct error *e)
 {
 	struct segment_found found;
@@ -361,7 +362,7 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 {
 	bool same = same_headers(l);
 
-	if (l->front) { /* the caller may have changed bytes since the layout was made */
+	if (l->front) { /* the caller may have changed bytes of the file since the layout was made */
 		uint64_t at = l->front_page.at, size = l->front_page.size;
 
 		memcpy(l->front, q->file, at);

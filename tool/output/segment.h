@@ -1,47 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adds read-only data to a linked ELF file (ET_EXEC, ET_DYN, x86-64), with section headers of its own. No address that
- * code or data refer to changes.
+ * Adds read-only data to a linked ELF file (ET_EXEC, ET_DYN, x86-64), with section headers of its own. The addresses to
+ * which code and data refer do not change.
  *
  * The place in memory: the kernel begins the heap of a program whose addresses are not randomized right after its
  * highest PT_LOAD, and programs made by unexec (GCL, Emacs up to 26, XEmacs) have their heap at _end and grow it by brk
  * from there. So the data of a program go, in this order,
  *   1. into the largest gap between its segments, as a PT_LOAD of their own;
  *   2. in a program at fixed addresses, below all others: its first PT_LOAD is extended downwards, by a page for the
- * ELF header and the program headers, and by the data. Its end stays where it is: elfutils match a separate debug file
- *      by the end of the first PT_LOAD. Linux before 5.18 computes AT_PHDR from the first PT_LOAD, so that nothing but
- * a segment with the program headers in it can be below the others;
- *   3. above all others, as a PT_LOAD of their own: in position-independent files only. Any other is refused.
- * Those of a shared library, which has no heap, always go above.
+ *      ELF header and the program headers, and by the data. Its end stays where it is, since elfutils match a separate
+ *      debug file by the end of the first PT_LOAD. Linux before 5.18 computes AT_PHDR from the first PT_LOAD, so that
+ *      only a segment with the program headers in it can be below the others;
+ *   3. above all others, as a PT_LOAD of their own, in position-independent files only. Any other file is refused.
+ * The data of a shared library, which has no heap, always go above.
  *
- * Pure functions on byte buffers: no file is read or written, no state is kept,
- * any thread may call them.  The same input gives the same bytes, and a second
- * run over the output finds the segment and replaces its contents.
+ * These are pure functions on byte buffers: they read and write no file and keep no state, and any thread may call
+ * them. The same input gives the same bytes, and a second run over the output finds the segment and replaces its
+ * contents.
  *
- * A section may ask for a program header of its own (struct segment_section.phdr): one of that type is
- * pointed to the section, and where the file has none, one is added.
+ * A section may ask for a program header of its own (struct segment_section.phdr): a header of that type is pointed to
+ * the section, or added if the file has none.
  *
- * The program headers that are needed come from these, in this order:
+ * The program headers that are needed come from these places, in this order:
  *   1. a PT_NULL entry;
  *   2. unused zero bytes after the program header table;
- *   3. PT_GNU_PROPERTY, where a PT_NOTE with 8-byte alignment covers the same
- *      note: glibc then reads the PT_NOTE, and the x86 kernel reads neither;
- *   4. PT_PHDR, where there is no PT_INTERP (shared objects, static programs):
- *      the loaders then take the table from AT_PHDR or the ELF header;
- *   5. room after the table, made by moving what only headers or DT_ entries
- *      refer to (.interp, notes, .gnu.hash, .hash, .dynsym) up a little or into
- *      the new segment.  The build-id note leaves the first page of the file,
- *      where older kernels and core dumps look for it, only if nothing else
- *      makes room.  Symbols, relocations, data and (by a scan for operands) code
- *      must not refer to what moves;
+ *   3. PT_GNU_PROPERTY, if a PT_NOTE with 8-byte alignment covers the same note: glibc then reads the PT_NOTE, and the
+ *      x86 kernel reads neither;
+ *   4. PT_PHDR, if there is no PT_INTERP (shared objects, static programs): the loaders then take the table from
+ *      AT_PHDR or the ELF header;
+ *   5. space after the table, from which sections that only headers or DT_ entries refer to (.interp, notes, .gnu.hash,
+ *      .hash, .dynsym) move up a little or into the new segment. The build-id note leaves the first page of the file,
+ *      where older kernels and core dumps look for it, only if nothing else makes enough space. Symbols, relocations,
+ *      data and (by a scan for operands) code must not refer to a section that moves;
  *   6. a new first page with the ELF header and the table, by which the first PT_LOAD of a program at fixed addresses
  *      is extended downwards: everything else moves in the file, by a multiple of its segments' alignment, and keeps
- * its address. The old ELF header, which code may refer to as __ehdr_start, leads to the new table. The page has a copy
- * of the build-id note, which would leave the first page of the file;
- *   7. the table itself goes into the new segment.
- * 7 is the last resort because GNU strip and objcopy always write the table directly
- * after the ELF header, and break a file whose table was elsewhere.
- * (eu-strip keeps it, thanks to section SEGMENT_TABLE.)
+ *      its address. The old ELF header, to which code may refer as __ehdr_start, leads to the new table. The page has a
+ *      copy of the build-id note, which would leave the first page of the file;
+ *   7. the new segment, into which the table itself moves. This is the last resort because GNU strip and objcopy always
+ *      write the table directly after the ELF header, and break a file whose table was elsewhere. (eu-strip keeps it,
+ *      thanks to section SEGMENT_TABLE.)
  */
 #ifndef OUTPUT_SEGMENT_H
 #define OUTPUT_SEGMENT_H
@@ -53,7 +50,7 @@
 
 #include "support/error.h"
 
-/* Newer than the elf.h of some systems: binutils' include/elf/common.h. */
+/* The elf.h of some systems is older than these; binutils' include/elf/common.h defines them. */
 #ifndef PT_GNU_SFRAME
 #define PT_GNU_SFRAME 0x6474e554u
 #endif
@@ -66,16 +63,14 @@
 enum segment_result {
 	SEGMENT_OK = 0,
 	SEGMENT_EINPUT = -1,  /* not a linked x86-64 ELF file, or one that cannot be rewritten */
-	SEGMENT_ENOSLOT = -2, /* no room for one more program header */
+	SEGMENT_ENOSLOT = -2, /* there is no space for another program header */
 	SEGMENT_EINVAL = -3,  /* the caller's list of sections is not usable */
 };
 
 /*
- * The first bytes of the segment: an ELF note (so that a runtime that walks
- * dl_iterate_phdr can tell the segment from its PT_LOAD alone; there is no
- * PT_NOTE for it, which would take a second program header), in section
- * SEGMENT_SECTION.  The section is SHT_PROGBITS: eu-elflint reports every SHT_NOTE
- * whose owner it does not know.
+ * The segment begins with an ELF note in section SEGMENT_SECTION, so that a runtime that calls dl_iterate_phdr() can
+ * recognise the segment by its PT_LOAD alone. No PT_NOTE covers the note, since that would take a second program
+ * header. The section is SHT_PROGBITS, because eu-elflint reports every SHT_NOTE whose owner it does not know.
  */
 #define SEGMENT_SECTION   ".etch.segment"
 #define SEGMENT_TABLE     ".etch.phdrs"    /* covers the program headers, if they are in the segment */
@@ -91,15 +86,16 @@ struct segment_note {
 	uint32_t type;    /* SEGMENT_NOTE_TYPE */
 	char name[8];     /* "etch" */
 	uint32_t version; /* SEGMENT_VERSION */
-	uint32_t first;   /* offset of the caller's first section from the start of the segment;
-	                   * sections of the file that had to move lie between the note and it */
-	uint32_t inside;  /* bytes of the segment if it is a part of the first PT_LOAD, else 0 */
+	uint32_t first; /* offset of the caller's first section from the start of the segment; sections of the file that had
+	                   to move are between the note and it */
+	uint32_t inside; /* bytes of the segment if it is a part of the first PT_LOAD, otherwise 0 */
 };
 
 /*
- * Finds the bytes of etch in a PT_LOAD by the note that they begin with: at its start, or, in the one that begins with
- * the ELF header, a page further. `note`: what is at that place, SEGMENT_INSIDE bytes from the start of a PT_LOAD with
- * p_offset 0, at the start of any other. Returns their number, 0 if there are none, and sets *at to their offset in it.
+ * Finds the bytes of etch in a PT_LOAD by the note that they begin with: at its start, or a page further in the PT_LOAD
+ * that begins with the ELF header. `note` is what that place holds: SEGMENT_INSIDE bytes from the start of a PT_LOAD
+ * with p_offset 0, or the start of any other. Returns the number of the bytes, or 0 if there are none, and sets *at to
+ * their offset in the PT_LOAD.
  */
 #define SEGMENT_INSIDE 4096u
 uint64_t segment_in_load(const Elf64_Phdr *p, const struct segment_note *note, uint64_t *at);
@@ -112,18 +108,17 @@ struct segment_section {
 	uint64_t entsize;
 	const void *data;   /* not used by segment_plan */
 	uint64_t size;      /* bytes, not 0 */
-	uint64_t addr;      /* set by segment_plan: virtual address of the contents */
+	uint64_t addr;      /* virtual address of the contents, which segment_plan sets */
 	uint32_t phdr;      /* p_type of a program header that covers the section alone; 0: none */
-	const char *former; /* new name of the input's section with this name; null: it keeps the name */
-	bool unloaded;      /* not part of the segment, but after it in the file, without an address:
-	                     * strip may drop it. The name must start with SEGMENT_UNLOADED */
+	const char *former; /* new name of the input's section that has this name; null: it keeps the name */
+	bool unloaded; /* not a part of the segment, but after it in the file, without an address; strip may drop it. The
+	                  name must begin with SEGMENT_UNLOADED */
 };
 
 /*
- * Sets secs[].addr, where each of the n sections will lie. This depends on names,
- * sizes and alignments, but not on contents, which may therefore contain these
- * addresses. With a .bss of gigabytes the segment may be more than 2 GiB away
- * from the code: a caller with 32-bit references has to check them.
+ * Sets secs[].addr to the address that each of the n sections will have. The addresses depend on names, sizes and
+ * alignments, but not on contents, which may therefore contain them. With a .bss of gigabytes the segment may be more
+ * than 2 GiB away from the code, so a caller with 32-bit references must check them.
  */
 int segment_plan(const uint8_t *file, size_t size, struct segment_section *secs, size_t n, struct error *e);
 
@@ -133,37 +128,36 @@ struct segment_request {
 	size_t size; /* bytes of the file */
 	struct segment_section *sections;
 	size_t count;
-	int (*fill)(void *context); /* for segment_build(); null: the contents are complete */
+	int (*fill)(void *context); /* segment_build() calls it; null: the contents are complete */
 	void *context;
 };
 
 /*
- * Makes the file with these sections, at the addresses that segment_plan gave
- * for the same list (SEGMENT_EINVAL otherwise), in *out, to be freed by the
- * caller. The sections of an existing etch segment are replaced by the list as a
- * whole; if names and sizes are the same, only contents change.
- * All other sections keep their index.
+ * Makes the file with these sections in *out, which the caller frees, at the addresses that segment_plan gave for the
+ * same list (otherwise the result is SEGMENT_EINVAL). The list as a whole replaces the sections of an existing etch
+ * segment; if names and sizes are the same, only contents change. All other sections keep their index.
  */
 int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e);
 
 /*
- * segment_plan, then `fill` to write contents that depend on the addresses, then segment_add, but the layout is made
- * only once. If `fill` does not return 0, its result is returned, and it has to set `e` itself.
+ * Does what segment_plan and segment_add do, with a call of `fill` between them that writes contents that depend on the
+ * addresses, but makes the layout only once. If `fill` does not return 0, its result is returned, and it must have set
+ * the error itself.
  */
 int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e);
 
 /*
- * Finds the etch segment of a file: 1 and *found, 0 if there is none, or a
- * negative result. `offset` is in the file; `first` as in struct segment_note.
+ * Finds the etch segment of a file. Returns 1 and sets *found, or returns 0 if there is none, or a negative result.
+ * `offset` is that in the file; `first` is as in struct segment_note.
  */
 struct segment_found {
 	uint64_t offset, addr, size, first;
 };
 int segment_find(const uint8_t *file, size_t size, struct segment_found *found, struct error *e);
-/* True if code makes the address of _end, the end of the highest segment, or one in the page after it, or a relocation
- * does. May be true without reason: this is no disassembly. */
+/* Does code or a relocation make the address of _end, the end of the highest segment, or does code make one in the page
+ * after it? The answer may be yes by mistake, since this does not disassemble. */
 bool segment_end_is_used(const uint8_t *file, size_t size);
-/* True if these bytes begin with the note of an etch segment, of any version. */
+/* Do these bytes begin with the note of an etch segment, of any version? */
 bool segment_begins(const uint8_t *bytes, size_t size);
 
 #endif

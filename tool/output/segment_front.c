@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A new first page with ELF header and program headers for a program at fixed addresses, and the etch segment after it
- * where there is no other place: the layout that a linker would have made with room for them. segment.h has the
- * reasons.
+ * Makes a new first page with ELF header and program headers for a program at fixed addresses, and puts the etch
+ * segment after it if there is no other place. The result is the layout that a linker would have made with space for
+ * them. segment.h has the reasons.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +12,17 @@
 #include "support/memory.h"
 
 #define LOWEST 0x10000u     /* the default of vm.mmap_min_addr */
-#define MOST   (2ull << 20) /* bytes that the file may grow by */
+#define MOST   (2ull << 20) /* greatest number of bytes that the file may grow by */
 
-/* Bytes at the start of the file for its header and table: one program header for a copy of the build-id, `want`, and
- * as many as may be added to them. */
+/* Returns the number of bytes for the ELF header and the table at the start of the file: the table gets one program
+ * header for a copy of the build-id, `want` new ones, and as many as may be added to them. */
 static uint64_t front_need(const struct seg_file *f, unsigned want)
 {
 	return sizeof f->eh + ((uint64_t)f->eh.e_phnum + 1 + want + SLOT_MOST) * sizeof *f->ph;
 }
 
-/* `need`, rounded up to a multiple of each PT_LOAD's alignment: offset and address must stay congruent modulo the
- * alignment. 0: the alignment is too large, or not a power of two. */
+/* Returns `need`, rounded up to a multiple of each PT_LOAD's alignment, since offset and address must stay congruent
+ * modulo the alignment. Returns 0 if the alignment is too large, or not a power of two. */
 static uint64_t front_size(const struct seg_file *f, uint64_t need)
 {
 	uint64_t align = SEGMENT_PAGE;
@@ -33,7 +33,7 @@ static uint64_t front_size(const struct seg_file *f, uint64_t need)
 	return align > MOST || (align & (align - 1)) ? 0 : seg_align(need, align);
 }
 
-/* Finds the build-id note in the first page of the file. Returns its offset; 0: it is not there. */
+/* Finds the build-id note in the first page of the file. Returns its offset, or 0 if it is not there. */
 static uint64_t build_id_find(const struct seg_file *f, uint64_t *size)
 {
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
@@ -61,7 +61,7 @@ bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t capacity, 
 
 	if (f->eh.e_type != ET_EXEC || !low->p_filesz || capacity > most || f->eh.e_phnum + 1u + want >= PN_XNUM)
 		return false;
-	/* Readers know where to look for the tables, and that nobody can write to them. */
+	/* Readers look for the tables at SEGMENT_INSIDE, and trust that they cannot be written. */
 	if (capacity && (need > SEGMENT_INSIDE || !(low->p_flags & PF_R) || (low->p_flags & PF_W)))
 		return false;
 	*front = (struct seg_front){.size = front_size(f, capacity ? SEGMENT_INSIDE + capacity : need)};
@@ -138,7 +138,8 @@ int seg_front_check(const struct seg_file *f, struct error *e)
 	return r;
 }
 
-/* Adds to the offsets of all that was at `front->at` or after it. */
+/* Adds front->size to the offsets of everything at `front->at` or after it, and moves down the addresses of what an
+ * earlier run put before it. */
 static void contents_shift(struct seg_file *f, const struct seg_front *front)
 {
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
@@ -178,7 +179,7 @@ static void table_begin(struct seg_file *f, const struct seg_front *front)
 	const Elf64_Phdr *low = &f->ph[seg_first_load(f)];
 	size_t n = f->eh.e_phnum;
 
-	/* ld -N: with less than page alignment GNU strip would move the former first page by less than a page. */
+	/* ld -N aligns by less than a page: GNU strip would then move the former first page by less than a page. */
 	for (size_t i = 0; i < n; i++)
 		if (f->ph[i].p_type == PT_LOAD && f->ph[i].p_align < SEGMENT_PAGE)
 			f->ph[i].p_align = SEGMENT_PAGE;

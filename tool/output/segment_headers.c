@@ -6,7 +6,8 @@
 #include "output/segment_layout.h"
 #include "support/memory.h"
 
-/* Offset of a name in the new .shstrtab, to which it is appended if necessary. The caller made room. */
+/* Returns the offset of a name in the new .shstrtab, to which it is appended if necessary. names_begin() has made space
+ * for it. */
 static uint32_t str_add(struct seg_layout *l, const char *name)
 {
 	size_t n = strlen(name) + 1;
@@ -25,8 +26,8 @@ static uint32_t str_add(struct seg_layout *l, const char *name)
 	return (uint32_t)(l->str_size - n);
 }
 
-/* Assigns a section header to each of the caller's sections: that of the same name, else an unused one of
- * the old segment, else a new one at the end. Unused old ones become SHT_NULL. */
+/* Assigns a section header to each of the caller's sections: the old segment's header of the same name, or else an
+ * unused one of the old segment, or else a new one at the end. Old headers that stay unused become SHT_NULL. */
 void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	struct seg_file *f = &l->f;
@@ -73,8 +74,8 @@ void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs
 	f->sections = end;
 }
 
-/* Stores the number of sections in e_shnum, or from SHN_LORESERVE on in section header 0 (gABI, "Special Section
- * Indexes"). */
+/* Stores the number of sections in e_shnum, or in section header 0 if it is SHN_LORESERVE or more (gABI, "Special
+ * Section Indexes"). */
 void seg_headers_count(struct seg_file *f)
 {
 	bool many = f->sections >= SHN_LORESERVE;
@@ -116,7 +117,7 @@ void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, 
 		.sh_size = sizeof seg_note,
 		.sh_addralign = 4,
 	};
-	/* The table gets a section of its own, since strip zeroes bytes that are in none. */
+	/* The table gets a section of its own, since strip zeroes bytes that are in no section. */
 	if (l->table_sec)
 		sh[l->table_sec] = (Elf64_Shdr){
 			.sh_name = str_add(l, SEGMENT_TABLE),
@@ -160,8 +161,8 @@ void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, 
 		};
 }
 
-/* Updates PT_INTERP, PT_NOTE and PT_GNU_PROPERTY for moved sections. A PT_NOTE of which
- * some sections went to the new segment covers those that stayed. */
+/* Updates PT_INTERP, PT_NOTE and PT_GNU_PROPERTY for moved sections. If some sections of a PT_NOTE moved to the new
+ * segment, the PT_NOTE covers those that stayed. */
 void seg_phdrs_follow(struct seg_layout *l)
 {
 	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {
@@ -190,7 +191,7 @@ void seg_phdrs_follow(struct seg_layout *l)
 	}
 }
 
-/* Index of the program header that covers sections of a type of their own; e_phnum: there is none. */
+/* Returns the index of the program header of a type, or e_phnum if there is none. */
 static size_t cover_find(const struct seg_file *f, uint32_t type)
 {
 	size_t i = 0;
@@ -209,7 +210,7 @@ unsigned seg_covers_missing(const struct seg_file *f, const struct segment_secti
 	return missing;
 }
 
-/* Inserts the new PT_LOAD in the order of addresses, which the gABI requires, and appends empty program headers for
+/* Inserts the new PT_LOAD in the order of addresses that the gABI requires, and appends empty program headers for
  * sections. */
 void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
@@ -239,8 +240,8 @@ void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, 
 			f->ph[i].p_filesz = f->ph[i].p_memsz = count * sizeof *f->ph;
 }
 
-/* Points program headers to the sections that need one. A header of the old segment whose section is gone becomes
- * unused. */
+/* Points program headers to the sections that need one. A header whose section was in the old segment and is gone
+ * becomes unused. */
 void seg_phdrs_cover(struct seg_layout *l, const struct segment_section *secs, size_t n)
 {
 	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {
@@ -265,7 +266,7 @@ void seg_phdrs_cover(struct seg_layout *l, const struct segment_section *secs, s
 	}
 }
 
-/* Points e_phoff and PT_PHDR to the table in the segment. The old one stays behind the ELF header, unused. */
+/* Points e_phoff and PT_PHDR to the table in the segment. The old table stays after the ELF header, unused. */
 void seg_table_follow(struct seg_layout *l)
 {
 	struct seg_file *f = &l->f;

@@ -28,7 +28,7 @@ int seg_check_list(const struct segment_section *secs, size_t n, struct error *e
 	return SEGMENT_OK;
 }
 
-/* Fills l->item with the sections that an earlier run moved into the segment: they keep their addresses. */
+/* Fills l->item with the sections that an earlier run moved into the segment, which keep their addresses. */
 int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, struct error *e)
 {
 	l->addr = o->addr;
@@ -78,9 +78,9 @@ int seg_ours_read(struct seg_layout *l, const struct seg_ours *o, struct error *
 }
 
 /*
- * eu-elflint takes the size of a relocation's symbol for the number of bytes that the
- * relocation writes, and reports the read-only segment if these bytes would reach into
- * it. Addresses cost nothing: a gap of up to MAX_GAP avoids the report.
+ * eu-elflint takes the size of a relocation's symbol for the number of bytes that the relocation writes, and reports
+ * the read-only segment if these bytes would extend into it. Addresses cost nothing, so a gap of up to MAX_GAP avoids
+ * the report.
  */
 #define MAX_GAP (256ull << 20)
 
@@ -111,10 +111,11 @@ static uint64_t above_relocations(const struct seg_file *f, uint64_t addr)
 }
 
 /*
- * Sets the file offset of the segment: the first page after the kept bytes of the file. If the segment contains the
- * program headers, its address - offset has to equal that of the first PT_LOAD: Linux before 5.18 computes AT_PHDR as
- * e_phoff plus that difference, and so do debuggers that start from the ELF header in memory.
- * Either one is increased: addresses cost nothing, bytes of the file are spent up to MAX_FILL.
+ * Sets the file offset of the segment to the first page after the kept bytes of the file. If the segment contains the
+ * program headers, the difference of its address and offset must equal that of the first PT_LOAD: Linux before 5.18
+ * computes AT_PHDR as e_phoff plus that difference, and so do debuggers that start from the ELF header in memory. For
+ * that either the address or the offset is increased: addresses cost nothing, and up to MAX_FILL bytes of the file are
+ * spent.
  */
 #define MAX_FILL (16ull << 20)
 
@@ -137,8 +138,8 @@ static void place_start(struct seg_layout *l)
 		l->addr += l->base - want;
 }
 
-/* Sets the addresses of what moves into the segment and of the new sections, from l->addr on, and the segment's size.
- * False: they end above user space. */
+/* Sets the addresses of the sections that move into the segment and of the new sections, from l->addr on, and the
+ * segment's size. Returns false if they would end above user space. */
 static bool contents_place(struct seg_layout *l, struct segment_section *secs, size_t n)
 {
 	uint64_t headers = l->f.eh.e_phnum + (l->ours ? 0 : l->slot.want);
@@ -183,13 +184,13 @@ uint64_t seg_contents_size(const struct segment_section *secs, size_t n)
 	return at;
 }
 
-/* Does the section begin below the address and end above it? Possible where a segment was cut short. */
+/* Does the section begin below the address and end above it? This is possible if a segment was cut short. */
 static bool reaches(const Elf64_Shdr *s, uint64_t addr)
 {
 	return s->sh_addr < addr && seg_is_mapped_in(s, s->sh_addr, 1) && s->sh_size > addr - s->sh_addr;
 }
 
-/* Index of a section, outside of the old segment, that has addresses of the new one; 0: none. */
+/* Returns the index of a section outside the old segment that has addresses of the new one, or 0 if there is none. */
 static size_t section_in_the_way(const struct seg_layout *l)
 {
 	for (size_t i = 1; i < l->f.sections; i++)
@@ -199,8 +200,8 @@ static size_t section_in_the_way(const struct seg_layout *l)
 	return 0;
 }
 
-/* Where the kernel begins the heap: after the highest PT_LOAD. A shared library has none; glibc's own, which can be run
- * as programs, are programs here. */
+/* Does the kernel begin a heap after the highest PT_LOAD of this file? It does for programs, but a shared library has
+ * no heap. glibc's own libraries, which can be run as programs, count as programs. */
 static bool has_break(const struct seg_file *f)
 {
 	const Elf64_Phdr *dynamic = NULL;
@@ -224,7 +225,7 @@ static bool has_break(const struct seg_file *f)
 	return false;
 }
 
-/* Free pages between two PT_LOADs: their addresses, and the index of the program header before them. */
+/* The free pages between two PT_LOADs: their addresses, and the index of the program header before them. */
 struct gap {
 	uint64_t lo, hi;
 	size_t after;
@@ -241,8 +242,8 @@ static struct gap largest_gap(const struct seg_file *f)
 		if (p->p_type != PT_LOAD)
 			continue;
 		if (last) {
-			/* The pages of both neighbours are theirs to the end: a file's bytes are mapped in whole pages, and the
-			 * kernel clears the rest of the last page of .bss. */
+			/* Both neighbours own whole pages: a file's bytes are mapped in whole pages, and the kernel clears the rest
+			 * of the last page of .bss. */
 			struct gap g = {seg_align(last->p_vaddr + last->p_memsz, SEGMENT_PAGE),
 			                p->p_vaddr & -(uint64_t)SEGMENT_PAGE, (size_t)(last - f->ph)};
 
@@ -271,7 +272,7 @@ bool seg_gap_may_hold(const struct seg_file *f, uint64_t size)
 	return has_break(f) && g.hi - g.lo >= size;
 }
 
-/* Puts the segment into the largest gap. False: it does not fit there. */
+/* Puts the segment into the largest gap. Returns false if it does not fit there. */
 static bool place_in_gap(struct seg_layout *l, struct segment_section *secs, size_t n)
 {
 	const struct gap g = largest_gap(&l->f);
@@ -283,7 +284,7 @@ static bool place_in_gap(struct seg_layout *l, struct segment_section *secs, siz
 	       gap_holds(l, secs, n, g.lo, g.hi);
 }
 
-/* Refuses what would reach into what follows the segment of an earlier run. */
+/* Refuses a segment that would extend into what follows the segment of an earlier run. */
 static int check_growth(const struct seg_layout *l, struct error *e)
 {
 	uint64_t capacity = l->inside ? seg_inside_end(l) - l->old_base : UINT64_MAX;
@@ -336,8 +337,9 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, stru
 	if (l->inside && !l->ours)
 		r = place_inside(l, secs, n, e);
 	else if (l->ours || !has_break(&l->f) || !place_in_gap(l, secs, n))
-		/* A program at fixed addresses may rely on its break: those made by unexec keep their heap there. Of others the
-		 * kernel chooses the addresses, and the break's distance with them, unless randomization is switched off. */
+		/* A program at fixed addresses may rely on its break: those made by unexec keep their heap there. For other
+		 * programs the kernel chooses the addresses, and with them the distance of the break, unless randomization is
+		 * switched off. */
 		r = !l->ours && l->f.eh.e_type == ET_EXEC ? SEG_NO_GAP : place_last(l, secs, n, e);
 	if (!r && l->ours)
 		r = check_growth(l, e);
@@ -351,24 +353,21 @@ int seg_place(struct seg_layout *l, struct segment_section *secs, size_t n, stru
 	return SEGMENT_OK;
 }
 
-/* True if this byte range of the file is in the old segment. */
 bool seg_in_old(const struct seg_layout *l, uint64_t off, uint64_t n)
 {
 	return l->ours && off >= l->old_base && off + n <= l->old_base + l->old_size;
 }
 
-/* True for a section of an earlier run, which is replaced. */
+/* Is this a section of an earlier run, which is replaced? */
 static bool is_old(const struct seg_layout *l, size_t i)
 {
 	return seg_in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || seg_is_unloaded(&l->f, i);
 }
 
-/* Is this a header that a run may let lead elsewhere? What such a one leads to lies in a segment that is loaded; if it
- * does not, nothing reads it. */
+/* May a run point this header elsewhere? The contents of such a header are in a segment that is loaded; if they are
+ * not, nothing reads them. */
 static bool is_led_elsewhere(const Elf64_Phdr *p) { return p->p_type == PT_GNU_EH_FRAME || p->p_type == PT_GNU_SFRAME; }
 
-/* File offset after everything that has to keep its offset: all but the old segment, the
- * section names and the section headers. */
 uint64_t seg_kept_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
@@ -386,8 +385,8 @@ uint64_t seg_kept_end(const struct seg_layout *l)
 	return end;
 }
 
-/* For the known extent [off, off + size): if `at` is in it, raises *skip to the bytes left of it; if it starts
- * after `at`, lowers *next to its start. */
+/* Considers the known extent [off, off + size): if `at` is in it, raises *skip to the number of its bytes from `at` on;
+ * if it starts after `at`, lowers *next to its start. */
 static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, uint64_t *next)
 {
 	if (at >= off && at - off < size)
@@ -396,9 +395,9 @@ static void known_at(uint64_t off, uint64_t size, uint64_t at, uint64_t *skip, u
 		*next = off;
 }
 
-/* The offset from which to look for data that no header describes: that of the undo record, if the file has one, else
- * `end`. In front of a record the only such bytes are the section names and headers that the file had without it, since
- * undo_attach() refuses a file with other data at its end. */
+/* Returns the offset from which to look for data that no header describes: that of the undo record if the file has one,
+ * otherwise `end`. The only such bytes before a record are the section names and headers that the file had without it,
+ * since undo_attach() refuses a file with other data at its end. */
 static uint64_t record_start(const struct seg_file *f, uint64_t end)
 {
 	for (size_t i = 1; i < f->sections; i++)
@@ -407,8 +406,8 @@ static uint64_t record_start(const struct seg_file *f, uint64_t end)
 	return end;
 }
 
-/* Data after `end` that no header describes must neither move nor be dropped:
- * self-extracting archives, signatures. */
+/* Refuses a file with data after `end` that no header describes, which must neither move nor be dropped: they may be
+ * those of a self-extracting archive, or a signature. */
 int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e)
 {
 	const Elf64_Shdr *str = &l->f.sh[l->f.names];
@@ -438,7 +437,8 @@ int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e)
 	return SEGMENT_OK;
 }
 
-/* The lowest offset of a section's bytes, from the old segment on, that are not replaced; at most `end`. */
+/* Returns the lowest offset, from the old segment on, of section headers or of a section's bytes that are not replaced,
+ * or `end` if that is lower. */
 static uint64_t next_kept(const struct seg_layout *l, uint64_t end)
 {
 	const struct seg_file *f = &l->f;
@@ -453,7 +453,6 @@ static uint64_t next_kept(const struct seg_layout *l, uint64_t end)
 
 uint64_t seg_inside_end(const struct seg_layout *l) { return next_kept(l, l->f.size); }
 
-/* File offset of whatever follows the old segment: how far the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;

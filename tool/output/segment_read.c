@@ -22,8 +22,8 @@ static bool inside(const struct seg_file *f, uint64_t off, uint64_t n) { return 
 
 bool seg_has_bytes(const Elf64_Shdr *s) { return s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_size; }
 
-/* True if this section occupies memory at [addr, addr+n).  .tbss has an address but occupies no
- * memory, and an empty section at the end of .bss is not in the range after it. */
+/* Does this section begin in the memory at [addr, addr+n)? .tbss has an address but occupies no memory, and an empty
+ * section at the end of .bss is not in the range after it. */
 bool seg_is_mapped_in(const Elf64_Shdr *s, uint64_t addr, uint64_t n)
 {
 	return (s->sh_flags & SHF_ALLOC) && s->sh_size && s->sh_addr - addr < n &&
@@ -49,7 +49,7 @@ static int check_ehdr(const struct seg_file *f, struct error *e)
 	return SEGMENT_OK;
 }
 
-/* Sets f->sections and f->names. From SHN_LORESERVE (65,280) sections on both are in section header 0. */
+/* Sets f->sections and f->names. With SHN_LORESERVE (65,280) sections or more both are in section header 0. */
 static int count_sections(struct seg_file *f, struct error *e)
 {
 	const Elf64_Ehdr *eh = &f->eh;
@@ -100,8 +100,8 @@ static int check_phdrs(struct seg_file *f, struct error *e)
 	return SEGMENT_OK;
 }
 
-/* Refuses a file whose ELF header, program headers or section headers, which will be rewritten, are also something
- * else, such as code. A section that covers all program headers (SEGMENT_TABLE) is allowed. */
+/* Refuses a file whose ELF header, program headers or section headers, which will be rewritten, also serve another
+ * purpose, such as code. A section that covers all program headers (SEGMENT_TABLE) is allowed. */
 static int check_apart(const struct seg_file *f, struct error *e)
 {
 	uint64_t table = (uint64_t)f->eh.e_phnum * sizeof *f->ph, headers = f->sections * sizeof *f->sh;
@@ -135,7 +135,7 @@ static int check_shdrs(const struct seg_file *f, struct error *e)
 {
 	const Elf64_Shdr *str = &f->sh[f->names];
 
-	for (size_t i = 0; i < f->sections; i++) { /* section 0 too: references to it are followed */
+	for (size_t i = 0; i < f->sections; i++) { /* section 0 too, since references to it are followed */
 		const Elf64_Shdr *s = &f->sh[i];
 
 		if (seg_has_bytes(s) && !inside(f, s->sh_offset, s->sh_size))
@@ -185,7 +185,7 @@ const char *seg_name(const struct seg_file *f, size_t i)
 	return (const char *)f->data + f->sh[f->names].sh_offset + f->sh[i].sh_name;
 }
 
-/* True for a section that an earlier run added outside of the segment: it is replaced like the segment. */
+/* Is this a section that an earlier run added outside the segment? It is replaced like the segment. */
 bool seg_is_unloaded(const struct seg_file *f, size_t i)
 {
 	const Elf64_Shdr *s = &f->sh[i];
@@ -221,7 +221,8 @@ uint64_t segment_in_load(const Elf64_Phdr *p, const struct segment_note *note, u
 	return note->inside ? note->inside : size;
 }
 
-/* Reads the segment in this PT_LOAD, whose note has a section. 1: *o is set; 0: it is not there, or malformed. */
+/* Reads the segment in this PT_LOAD, whose note is in section `s`. Returns 1 and sets *o, or returns 0 if the segment
+ * is not there or is malformed. */
 static int ours_read(const struct seg_file *f, const Elf64_Phdr *p, const Elf64_Shdr *s, struct seg_ours *o)
 {
 	struct segment_note note;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds references to a section of a linked file by its address: such a section must not move. */
+/* Finds references to sections of a linked file by their addresses: a section to which anything refers must not
+ * move. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "output/segment_layout.h"
 #include "arch/x86/byte_scan.h"
 
-/* Missing in older <elf.h>. */
+/* Older versions of <elf.h> lack it. */
 #ifndef SHT_RELR
 #define SHT_RELR 19
 #endif
@@ -57,7 +58,7 @@ static void refs_in_rela(const struct seg_file *f, const Elf64_Shdr *s, struct r
 	Elf64_Rela rela;
 	Elf64_Sym sym;
 
-	/* --emit-relocs: relocations of debug sections do not matter at run time. */
+	/* The relocations of debug sections that --emit-relocs leaves do not matter at run time. */
 	if (!alloc && (s->sh_info >= f->sections || !(f->sh[s->sh_info].sh_flags & SHF_ALLOC)))
 		return;
 	for (uint64_t k = 0; k + sizeof rela <= s->sh_size; k += sizeof rela) {
@@ -85,15 +86,15 @@ static void refs_in_symbols(const struct seg_file *f, const Elf64_Shdr *s, struc
 
 	for (uint64_t k = sizeof sym; k + sizeof sym <= s->sh_size; k += sizeof sym) {
 		memcpy(&sym, f->data + s->sh_offset + k, sizeof sym);
-		/* A local symbol, such as crt1.o's __abi_tag, does not mean that the section is
-		 * used; the scan of the code finds uses. */
+		/* A local symbol, such as crt1.o's __abi_tag, does not mean that the section is used; the scan of the code
+		 * finds its uses. */
 		if (sym.st_shndx != SHN_UNDEF && sym.st_shndx < SHN_LORESERVE && ELF64_ST_TYPE(sym.st_info) != STT_TLS &&
 		    ELF64_ST_BIND(sym.st_info) != STB_LOCAL)
 			ref_note(r, n, sym.st_value);
 	}
 }
 
-/* The code of a section, and the addresses looked for: those in [lo, hi), which holds all ranges of `r`. */
+/* The code of a section, and the addresses that are looked for: those in [lo, hi), which contains all ranges of `r`. */
 struct ref_scan {
 	const uint8_t *code;
 	uint64_t addr, size;
@@ -102,8 +103,8 @@ struct ref_scan {
 	uint64_t lo, hi;
 };
 
-/* The four bytes at `k` may be a disp32(%rip): notes what they refer to, with the end of the instruction 0, 1, 2 or 4
- * bytes after them. */
+/* Notes the addresses to which the four bytes at `k` refer if they are a disp32(%rip) and the instruction ends 0, 1, 2
+ * or 4 bytes after them. */
 static inline void ref_in_code(const struct ref_scan *x, uint64_t k)
 {
 	static const uint8_t tail[] = {0, 1, 2, 4};
@@ -118,7 +119,7 @@ static inline void ref_in_code(const struct ref_scan *x, uint64_t k)
 		ref_note(x->r, x->n, to + tail[t]);
 }
 
-/* Notes every four bytes that are an address in [lo, hi). */
+/* Notes any four bytes that are an address in [lo, hi). */
 static void absolute_refs(const struct ref_scan *x)
 {
 	uint32_t word;
@@ -131,8 +132,9 @@ static void absolute_refs(const struct ref_scan *x)
 }
 
 /*
- * Notes what each disp32(%rip) may refer to; in a file at fixed addresses also every four bytes that are an absolute
- * address. This is no disassembly: a false match is possible, and only keeps the section where it is.
+ * Notes the addresses to which each disp32(%rip) may refer, and in a file at fixed addresses also any four bytes that
+ * are an absolute address. This does not disassemble: a false match is possible, and only keeps the section where it
+ * is.
  */
 static void refs_in_code(const struct seg_file *f, const Elf64_Shdr *s, struct ref_range *r, size_t n)
 {
@@ -180,16 +182,15 @@ void seg_refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 			continue;
 		else if (s->sh_flags & SHF_EXECINSTR)
 			refs_in_code(f, s, r, n);
-		/* In a file at fixed addresses pointers have no relocation. In other
-		 * files they have one, and addresses are small integers, which are
-		 * common in data. */
+		/* In a file at fixed addresses pointers have no relocation. In other files they have one, and addresses are
+		 * small integers, which are common in data, so the words of data are not examined. */
 		else if (f->eh.e_type == ET_EXEC)
 			refs_in_data(f, s, r, n);
 	}
 }
 
-/* Looks for code that makes an address in the page from `end` on: a compiler folds what is added to _end into the
- * displacement, as in rounding up to a page. */
+/* Looks for code that makes an address in the page from `end` on: a compiler folds what the program adds to _end into
+ * the displacement, for example to round up to a page. */
 static bool code_makes(const struct seg_file *f, const Elf64_Shdr *s, uint64_t end)
 {
 	const uint8_t *code = f->data + s->sh_offset;

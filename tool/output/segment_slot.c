@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Finds room for more program headers.  The order of preference and its
- * reasons are in segment.h.
- */
+/* Finds space for more program headers. segment.h has the order of preference and its reasons. */
 #include <string.h>
 
 #include "output/segment.h"
@@ -35,7 +32,7 @@ static const Elf64_Phdr *find_phdr(const struct seg_file *f, uint32_t type)
 	return NULL;
 }
 
-/* The PT_LOAD that maps the program header table, which AT_PHDR points into. */
+/* Returns the PT_LOAD that maps the program header table, to which AT_PHDR points. */
 static const Elf64_Phdr *table_load(const struct seg_file *f)
 {
 	for (size_t i = 0; i < f->eh.e_phnum; i++) {
@@ -65,7 +62,7 @@ static bool dynamic_holds(const struct seg_file *f, int64_t tag, uint64_t value)
 	return found == 1;
 }
 
-/* True if the first note of a section is of owner "GNU" and this type. */
+/* Does the first note of a section have the owner "GNU" and this type? */
 static bool first_note_is(const struct seg_file *f, const Elf64_Shdr *s, uint32_t type)
 {
 	Elf64_Nhdr nh;
@@ -86,7 +83,7 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 	} dynamic[] = {
 		{SHT_GNU_HASH, DT_GNU_HASH, 8},
 		{SHT_HASH, DT_HASH, 8},
-		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers guess the count from .dynstr after it */
+		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers derive the number of symbols from the place of .dynstr after it */
 	};
 	const Elf64_Shdr *s = &f->sh[sec];
 	bool interp = false;
@@ -136,7 +133,7 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 	return false;
 }
 
-/* The section with the lowest offset at or after `at` that has bytes in the file. */
+/* Returns the section with the lowest offset at or after `at` that has bytes in the file, or 0. */
 static size_t next_section(const struct seg_file *f, uint64_t at)
 {
 	size_t best = 0;
@@ -152,7 +149,7 @@ static size_t next_section(const struct seg_file *f, uint64_t at)
 	return best;
 }
 
-/* A PT_NOTE can follow its sections only if it consists of nothing else. */
+/* Does the program header of section `which` consist of nothing but these sections? Only then can it follow them. */
 static bool notes_are_whole(const struct seg_file *f, const struct seg_item *it, size_t n, size_t which)
 {
 	uint64_t lo = UINT64_MAX, hi = 0;
@@ -177,8 +174,8 @@ static bool is_made_of(const Elf64_Phdr *p, const struct seg_item *it, size_t n)
 	return at >= end;
 }
 
-/* Lowers *limit to the first program header whose bytes are not those of sections that move: no section needs to name
- * them. Returns how many of the n sections lie before it. */
+/* Lowers *limit to the first program header whose bytes are not only those of these n sections: such bytes need not be
+ * in any section. Returns how many of the n sections are before it. */
 static size_t items_before_headers(const struct seg_file *f, const struct seg_item *it, size_t n, uint64_t *limit)
 {
 	size_t was;
@@ -195,13 +192,13 @@ static size_t items_before_headers(const struct seg_file *f, const struct seg_it
 			while (n && it[n - 1].off + it[n - 1].size > *limit)
 				n--;
 		}
-	} while (n != was); /* a section that stays may be a part of another header */
+	} while (n != was); /* a section that stays may also be a part of another header */
 	return n;
 }
 
 /*
- * Collects the movable sections after the table, up to the first thing that cannot
- * move, whose offset is *limit. Returns their number.
+ * Collects the movable sections after the table, up to the first thing that cannot move, and sets *limit to its offset.
+ * Returns the number of sections.
  */
 static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it, uint64_t *limit)
 {
@@ -246,10 +243,10 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 			break;
 		}
 	}
-	/* The sections before a dropped one may belong to the same PT_NOTE: then they cannot move either. */
+	/* Sections before a dropped one that belong to the same PT_NOTE cannot move either. */
 	while (keep && !notes_are_whole(f, it, keep, keep - 1))
 		*limit = it[--keep].off;
-	/* Where sections overlap, none from the first of them on is moved. */
+	/* If sections overlap, none from the first of them on moves. */
 	for (size_t i = 0; i < f->sections; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
 
@@ -265,9 +262,8 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 }
 
 /*
- * Lays out the items with those in `mask` evicted. Returns the cost of the layout, or 0
- * if it does not fit. All moves are by multiples of 8 (or the alignment), so
- * that a PT_NOTE of several sections stays contiguous.
+ * Lays out the items, evicting those in `mask`. Returns the cost of the layout, or 0 if it does not fit. All moves are
+ * by multiples of 8 (or of the alignment), so that a PT_NOTE of several sections stays contiguous.
  */
 static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t n, unsigned mask, uint64_t from,
                            uint64_t limit)
@@ -300,9 +296,9 @@ static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t
 		for (size_t k = 0; k < n; k++) {
 			if (it[i].phdr < 0 || it[i].phdr != it[k].phdr || !it[i].evicted || it[k].evicted)
 				continue;
-			/* The PT_NOTE covers the sections that stay; an evicted one is found by its
-			 * section header alone. Only the ABI tag of a program can do without
-			 * (ld.so reads the tag of shared objects only). Those that stay must be neighbours. */
+			/* The PT_NOTE covers the sections that stay; an evicted section can be found only by its section header.
+			 * Only the ABI tag of a program can do without the PT_NOTE (ld.so reads only the tag of shared objects).
+			 * The sections that stay must be neighbours. */
 			if (!it[i].abi_tag || !find_phdr(f, PT_INTERP))
 				return 0;
 			for (size_t m = 0; m < n; m++)
@@ -315,7 +311,7 @@ static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t
 	return cost;
 }
 
-/* True if there are only these sections and zeros between the table and `end`. */
+/* Are there only these sections and zeros between the table and `end`? */
 static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, size_t n, uint64_t end)
 {
 	uint64_t at = table_end(f);
@@ -330,7 +326,7 @@ static bool gaps_are_zero(const struct seg_file *f, const struct seg_item *it, s
 	return true;
 }
 
-/* Makes room for the entries that are still wanted after the table by moving sections: case 5 of segment.h. */
+/* Makes space after the table for the entries that are still wanted by moving sections (case 5 of segment.h). */
 static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 {
 	const Elf64_Phdr *load = table_load(f);
@@ -358,7 +354,7 @@ static bool slot_by_moving(const struct seg_file *f, struct seg_slot *slot)
 	return true;
 }
 
-/* True if the table is followed by unused zeros for so many entries: case 2 of segment.h. */
+/* Is the table followed by unused zeros for so many entries (case 2 of segment.h)? */
 static bool slot_is_free(const struct seg_file *f, unsigned entries)
 {
 	uint64_t at = table_end(f), n = entries * sizeof(Elf64_Phdr);
@@ -389,7 +385,8 @@ static void slot_drop(struct seg_slot *slot, size_t phdr)
 	slot->drop[i] = phdr;
 }
 
-/* Gives up those program headers of a type that the file can do without. True: there is room for all. */
+/* Gives up those program headers of a type that the file can do without. Returns true if there is then space for all
+ * wanted ones. */
 static bool slot_by_dropping(const struct seg_file *f, uint32_t type, struct seg_slot *slot)
 {
 	for (size_t i = 0; i < f->eh.e_phnum && slot->drops < slot->want; i++) {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Private to the segment module: a checked view of the headers of a linked
- * file, and room for one more program header.
- */
+/* Private to the segment module: a checked view of the headers of a linked file, and space for more program headers. */
 #ifndef OUTPUT_SEGMENT_SLOT_H
 #define OUTPUT_SEGMENT_SLOT_H
 
@@ -17,15 +14,15 @@
 #define SLOT_ITEMS   8     /* sections after the table that are considered for moving */
 #define SLOT_MOST    4u    /* program headers that can be added at once */
 
-/* Headers of a file, checked: all of them lie inside it, and so do the contents
- * of every section and segment; PT_LOADs ascend and do not overlap. */
+/* The checked headers of a file: all of them are inside the file, and so are the contents of every section and segment;
+ * PT_LOADs ascend and do not overlap. */
 struct seg_file {
 	const uint8_t *data;
 	size_t size;
 	Elf64_Ehdr eh;
-	Elf64_Phdr *ph;         /* eh.e_phnum entries, and room for SLOT_MOST more */
+	Elf64_Phdr *ph;         /* eh.e_phnum entries, and space for SLOT_MOST more */
 	Elf64_Shdr *sh;         /* `sections` entries */
-	size_t sections, names; /* e_shnum and e_shstrndx, or section header 0 in their place */
+	size_t sections, names; /* from e_shnum and e_shstrndx, or from section header 0 */
 	size_t last_load;       /* index of the PT_LOAD with the highest address */
 };
 
@@ -37,16 +34,16 @@ struct seg_item {
 	bool evicted; /* moves to the new segment */
 	bool build_id, abi_tag;
 	int64_t tag;   /* DT_ entry that holds its address, 0 for none */
-	int phdr;      /* the PT_NOTE or PT_INTERP that covers it, -1 for none */
-	unsigned cost; /* of eviction: the cheapest layout is chosen */
+	int phdr;      /* the PT_NOTE, PT_GNU_PROPERTY or PT_INTERP that covers it, -1 for none */
+	unsigned cost; /* the cost of eviction; the cheapest layout is chosen */
 };
 
 struct seg_slot {
 	unsigned want;                    /* program headers to add */
-	size_t drop[SLOT_MOST];           /* program headers to give up for them, ascending */
-	size_t drops;                     /* where these are fewer than `want`, the table grows */
-	bool table;                       /* that table goes to the new segment */
-	struct seg_item item[SLOT_ITEMS]; /* in order of their offsets, moved or not */
+	size_t drop[SLOT_MOST];           /* program headers that are given up for them, ascending */
+	size_t drops;                     /* if these are fewer than `want`, the table grows */
+	bool table;                       /* the table moves to the new segment */
+	struct seg_item item[SLOT_ITEMS]; /* in the order of their offsets, whether they move or not */
 	size_t items;
 };
 
@@ -54,7 +51,7 @@ static inline uint64_t seg_align(uint64_t v, uint64_t a) { return (v + a - 1) & 
 
 static inline uint64_t seg_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* True if the n bytes at a and the m bytes at b overlap. */
+/* Do the n bytes at a and the m bytes at b overlap? */
 static inline bool seg_overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m)
 {
 	return n && m && a < b + m && b < a + n;
@@ -63,46 +60,47 @@ static inline bool seg_overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m)
 /* Writes the message and returns `result`. */
 int seg_fail(int result, struct error *e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* segment_slot.c: finds room for `want` program headers, at most SLOT_MOST; sets `evicted`, and new_off of items that
+/* segment_slot.c: finds space for `want` program headers, at most SLOT_MOST; sets `evicted`, and new_off of items that
  * move within the first page. The caller places the evicted ones. */
 int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot, struct error *e);
 
-/* Bytes that are put before a file, and before its first PT_LOAD in memory. */
+/* Bytes that are put in front of a file, and in front of its first PT_LOAD in memory. */
 struct seg_front {
 	uint64_t at;      /* offset in the old file at which bytes are inserted: 0, or the end of an earlier run's */
 	uint64_t size;    /* bytes that the file grows by there */
-	uint64_t by;      /* bytes that the first PT_LOAD grows by: more, where that did not begin with the file */
+	uint64_t by;      /* bytes that the first PT_LOAD grows by, which are more if it did not begin with the file */
 	uint64_t header;  /* address of the old ELF header */
 	uint64_t id_from; /* offset of the build-id note in the old file */
-	uint64_t id_off, id_size; /* its copy in the new first page; size 0: none */
+	uint64_t id_off, id_size; /* its copy in the new first page; size 0: there is none */
 };
 
 /*
- * segment_front.c: decides about a new first page for the program headers and `want` more, and `capacity` bytes after
- * it (0: as many pages as the headers need, and nothing else). False: the file cannot have them.
+ * segment_front.c: plans a new first page for the program headers and `want` more, and `capacity` bytes after it (0: as
+ * many pages as the headers need, and nothing else). Returns false if the file cannot have them.
  */
 bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t capacity, struct seg_front *front);
 
-/* The same for a file that has them: `capacity` bytes are needed from offset `from` on, and the old file begins at
- * `at`. */
+/* Does the same for a file that already has them: `capacity` bytes are needed from offset `from` on, and the old file
+ * begins at `at`. */
 bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t capacity, struct seg_front *front);
 
-/* Refuses a file with data that no header describes: a program that reads it would use its file offset, which changes.
+/* Refuses a file with data that no header describes: a program that reads such data would use its file offset, which
+ * changes.
  */
 int seg_front_check(const struct seg_file *f, struct error *e);
 
-/* Inserts them: adds front->size to all offsets in the headers; f->data becomes what is returned (to be
- * freed), in which the old file starts at front->size. */
+/* Inserts these bytes: adds front->size to the offsets in the headers from front->at on, and sets f->data to the new
+ * bytes, which it returns and the caller frees. */
 uint8_t *seg_front_make(struct seg_file *f, const struct seg_front *front);
 
-/* The addresses lo, lo + 4, ... below hi that a reference may name: each word of a note, of any other
- * section only the start. */
+/* The addresses lo, lo + 4, ... below hi that a reference may name: each word of a note, but only the start of any
+ * other section. */
 struct ref_range {
 	uint64_t lo, hi;
 	bool hit;
 };
 
-/* segment_refs.c: sets `hit` of the n sections that a relocation, symbol, instruction or word refers to. */
+/* segment_refs.c: sets `hit` for those of the n sections to which a relocation, symbol, instruction or word refers. */
 void seg_refs_find(const struct seg_file *f, struct ref_range *r, size_t n);
 
 #endif

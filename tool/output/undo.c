@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Appends and removes the undo record. The layout of a file with a record (docs/formats.md):
+ * Appends and removes the undo record. A file with a record has this layout (docs/formats.md):
  *     [the rewritten file] [section names] [section headers] [record]
  *
- * The section headers and names of the rewritten file stay in it, some kilobytes of dead bytes, so that removing the
- * record only truncates the file and restores the ELF header.
+ * The section headers and names of the rewritten file stay in it as some kilobytes of unused bytes, so that removing
+ * the record only truncates the file and restores the ELF header.
  */
 #include "output/undo.h"
 
@@ -28,7 +28,7 @@
 struct record {
 	char magic[8];
 	uint32_t version;    /* VERSION */
-	uint32_t delta_size; /* of the delta that follows the record */
+	uint32_t delta_size; /* bytes of the delta that follows the record */
 	uint64_t original_size, kept_size;
 	uint8_t original_hash[16], kept_hash[16]; /* XXH3, 128 bits, canonical (big-endian) form */
 	Elf64_Ehdr header;                        /* ELF header of the kept file */
@@ -59,8 +59,8 @@ static Elf64_Shdr header_at(const struct headers *h, uint64_t i)
 	return sh;
 }
 
-/* Reads the place of the section headers; numbers that do not fit the ELF header are in the first section header (gABI,
- * "Sections"). False: there are no section headers, or they are malformed. */
+/* Reads the place of the section headers. Numbers that do not fit the ELF header are in the first section header (gABI,
+ * "Sections"). Returns false if there are no section headers, or if they are malformed. */
 static bool headers_read(const uint8_t *file, size_t size, struct headers *h)
 {
 	Elf64_Shdr first;
@@ -81,7 +81,7 @@ static bool headers_read(const uint8_t *file, size_t size, struct headers *h)
 	return h->names.sh_offset <= size && h->names.sh_size <= size - h->names.sh_offset && h->names.sh_size;
 }
 
-/* Finds the section of the record; the last one, if a linker has combined several files with records. */
+/* Finds the section of the record, which is the last one if a linker has combined several files with records. */
 static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
 {
 	struct headers h;
@@ -98,16 +98,16 @@ static bool section_find(const uint8_t *file, size_t size, Elf64_Shdr *out)
 	return false;
 }
 
-/* What is appended to a file in front of its record, and the ELF header that leads there. */
+/* The bytes that are appended to a file before its record, and the ELF header that leads to them. */
 struct addition {
 	Elf64_Ehdr header;
-	uint8_t *bytes; /* from the end of the file on; malloc'd */
+	uint8_t *bytes; /* they follow the end of the file; malloc'd */
 	size_t size;
 };
 
 /*
  * Makes the section names and headers that are appended to a file of `size` bytes, with one more for its record, which
- * has `length` bytes and follows them.
+ * follows them and has `length` bytes.
  */
 static void addition_make(const struct headers *h, const uint8_t *file, size_t size, size_t length,
                           struct addition *out)
@@ -129,7 +129,7 @@ static void addition_make(const struct headers *h, const uint8_t *file, size_t s
 	sh.sh_offset = names;
 	sh.sh_size = names_size;
 	memcpy(to + h->names_index * sizeof(sh), &sh, sizeof(sh));
-	/* SHF_EXCLUDE makes a linker drop the record, which is about this object file alone. */
+	/* SHF_EXCLUDE makes a linker drop the record, which concerns this object file alone. */
 	sh = (Elf64_Shdr){.sh_name = (Elf64_Word)h->names.sh_size,
 	                  .sh_type = SHT_PROGBITS,
 	                  .sh_offset = size + out->size,
@@ -149,7 +149,8 @@ static void addition_make(const struct headers *h, const uint8_t *file, size_t s
 	}
 }
 
-/* Appends the addition to *bytes, which is reallocated, and `length` bytes for the record. Returns its offset. */
+/* Appends the addition and `length` bytes for the record to *bytes, which is reallocated. Returns the offset of the
+ * record. */
 static size_t append(uint8_t **bytes, size_t size, const struct headers *h, size_t length)
 {
 	struct addition add;
@@ -162,7 +163,7 @@ static size_t append(uint8_t **bytes, size_t size, const struct headers *h, size
 	return size + add.size;
 }
 
-/* Bounds the memory that a hostile record can ask for: a real original is not that much larger. */
+/* Bounds the memory that a hostile record can ask for: a real original is not so much larger. */
 static bool size_is_likely(uint64_t original, uint64_t kept, uint64_t delta) { return original / 4 <= kept + delta; }
 
 static const char changed[] = "changed while etch read it";
@@ -170,8 +171,8 @@ static const char stale[] = "was changed after etch rewrote it: cannot undo";
 
 enum record_state { RECORD_GOOD, RECORD_DAMAGED, RECORD_UNKNOWN };
 
-/* Reads the record in section `sh`, the last bytes of a file. Unless it is good there is a message: it is not
- * well-formed, or of a version that this etch does not know. */
+/* Reads the record in section `sh`, which must be the last bytes of a file. Unless the record is good, a message says
+ * that it is not well-formed, or is of a version that this etch does not know. */
 static enum record_state record_read(const uint8_t *file, size_t size, const Elf64_Shdr *sh, struct record *r,
                                      struct error *e)
 {
@@ -195,7 +196,8 @@ static enum record_state record_read(const uint8_t *file, size_t size, const Elf
 	return RECORD_GOOD;
 }
 
-/* The ELF header of the file without its record: what a tool has changed in it since stays, except section headers. */
+/* Returns the ELF header of the file without its record. Changes that a tool has made in it since stay, except those of
+ * the place and number of section headers. */
 static Elf64_Ehdr kept_header(const Elf64_Ehdr *file, const struct record *r)
 {
 	Elf64_Ehdr eh = *file;
@@ -206,9 +208,9 @@ static Elf64_Ehdr kept_header(const Elf64_Ehdr *file, const struct record *r)
 }
 
 /*
- * Is the record that of this file? What undo_attach() appends to `kept` in front of a record of `length` bytes must be
- * what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and in its ELF header. 0; -1 and a message:
- * no, the file has been changed since.
+ * Checks that the record is that of this file: what undo_attach() appends to `kept` before a record of `length` bytes
+ * must be equal to what the file has from r->kept_size on (`tail`, of `tail_size` bytes), and its ELF header must be
+ * equal to `header`. Returns 0, or -1 and a message if the file has been changed since.
  */
 static int kept_check(const uint8_t *kept, const struct record *r, const Elf64_Ehdr *header, const uint8_t *tail,
                       size_t tail_size, size_t length, struct error *e)
@@ -226,7 +228,7 @@ static int kept_check(const uint8_t *kept, const struct record *r, const Elf64_E
 	return same ? 0 : error_set(e, stale);
 }
 
-/* Sets out->kept, the file without its record. As kept_check(). */
+/* Sets out->kept to the file without its record, and returns the result of kept_check(). */
 static int kept_take(const uint8_t *file, size_t size, const struct record *r, size_t record_at, struct undo *out,
                      struct error *e)
 {
@@ -281,14 +283,14 @@ int undo_detach(const uint8_t *file, size_t size, struct undo *out, struct error
 struct undo_reader {
 	int fd;
 	const struct file_mark *mark;
-	uint8_t *image; /* as large as the file, but only headers, names and the record are read into it */
+	uint8_t *image; /* as large as the file, but only headers, section names and the record are read into it */
 	size_t size;
 	struct record record;
-	Elf64_Ehdr header; /* of the file without its record */
+	Elf64_Ehdr header; /* ELF header of the file without its record */
 	const uint8_t *delta;
 	XXH3_state_t *hash;
 	uint8_t *part;
-	/* of the contents that are being given */
+	/* The state of the contents that are being given out. */
 	struct delta_reader commands;
 	struct delta_command now;
 	uint64_t literal_given, copy_given;
@@ -314,14 +316,14 @@ static bool bytes_read(int fd, void *to, size_t size, uint64_t at)
 	return true;
 }
 
-/* Reads a part of the file into the image. False: it is not in the file, or cannot be read. */
+/* Reads a part of the file into the image. Returns false if it is not in the file, or cannot be read. */
 static bool image_read(struct undo_reader *u, uint64_t at, uint64_t size)
 {
 	return at <= u->size && size <= u->size - at && bytes_read(u->fd, u->image + at, size, at);
 }
 
-/* Reads what headers_read() and section_find() look at, by the ELF header in the image: section headers and their
- * names. What is not read is zero, and refused by these. */
+/* Reads the parts that headers_read() and section_find() examine: the section headers, to which the ELF header in the
+ * image leads, and their names. Parts that are not read are zero, and those functions refuse them. */
 static void image_headers(struct undo_reader *u)
 {
 	Elf64_Ehdr eh;
@@ -339,7 +341,7 @@ static void image_headers(struct undo_reader *u)
 	image_read(u, h.names.sh_offset, h.names.sh_size);
 }
 
-/* Reads a part of the file without its record. */
+/* Reads a part of the file as it is without its record. */
 static bool kept_read(const struct undo_reader *u, void *to, size_t size, uint64_t at)
 {
 	if (!bytes_read(u->fd, to, size, at))
@@ -383,7 +385,8 @@ static void original_rewind(void *context)
 	XXH3_128bits_reset(u->hash);
 }
 
-/* The contents are complete: is it the original, and of the file that was opened? */
+/* Checks, when the contents are complete, that they are the original, and that the file has not been written since it
+ * was opened. */
 static int original_end(struct undo_reader *u)
 {
 	if (file_is_written_since(u->fd, u->mark))
@@ -430,7 +433,7 @@ static int original_next(void *context, const void **data, size_t *size)
 	return 0;
 }
 
-/* Reads and checks the record. As undo_open(). */
+/* Reads and checks the record. Returns what undo_open() returns. */
 static int reader_fill(struct undo_reader *u, struct error *e)
 {
 	Elf64_Ehdr header;
@@ -473,7 +476,7 @@ int undo_open(int fd, const struct file_mark *mark, struct undo_reader **out, st
 	u->size = (size_t)mark->size;
 	u->source = (struct outfile_source){.rewind = original_rewind, .next = original_next, .context = u};
 	found = reader_fill(u, e);
-	/* Whatever is wrong with it then, that is why. */
+	/* If the file was written meanwhile, that explains whatever is wrong with it. */
 	return found <= 0 && file_is_written_since(fd, mark) ? error_set(e, changed) : found;
 }
 
@@ -501,8 +504,8 @@ void undo_free(struct undo *u)
 	*u = (struct undo){0};
 }
 
-/* The end of everything that headers describe; `size` if only zeros follow. Other data after it may be something that
- * a program looks for at the end of its file, where it has to stay. */
+/* Returns the end of everything that headers describe, or `size` if only zeros follow. Other data after that may be
+ * something that a program looks for at the end of its file, where it must stay. */
 static uint64_t described_end(const uint8_t *bytes, size_t size, const struct headers *h)
 {
 	uint64_t end = h->eh.e_shoff + h->count * sizeof(Elf64_Shdr), i, at;
@@ -562,7 +565,7 @@ static struct delta_guess *guesses_make(const struct headers *kept, const uint8_
 	return list;
 }
 
-/* Makes the delta that gives `original` back from `kept`. */
+/* Makes the delta that restores `original` from `kept`. */
 static void original_record(struct bytes kept, const struct headers *h, struct bytes original, uint8_t **delta,
                             size_t *delta_size)
 {

@@ -70,8 +70,8 @@ bool samples_spread(const struct samples *s, struct spread *out)
 /*
  * Computes the distribution of U, the number of pairs in which b is the smaller one, for equal commands. Every order of
  * the n + m runs is then equally likely, and the last of them is one of a (which has all m of b below it) or one of b:
- * P(n, m, u) = n/(n+m) P(n-1, m, u-m) + m/(n+m) P(n, m-1, u). p holds P(n, j, u) for j up to m, and is computed for one
- * n after the other.
+ *     P(n, m, u) = n/(n+m) P(n-1, m, u-m) + m/(n+m) P(n, m-1, u).
+ * p holds P(n, j, u) for j up to m, and is computed for one n after the other.
  */
 static void u_distribution(double *p, size_t n, size_t m)
 {
