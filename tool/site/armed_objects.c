@@ -51,8 +51,9 @@ static bool is_exported(const struct exports *x, const struct object *o)
 	return k < x->count && x->list[k] - o->addr < o->size;
 }
 
-/* BOLT moves code with the help of the relocations kept by --emit-relocs. Applying one to a baked site would
- * write the address of the object into the immediate, and a later etch_set() would not find the moved immediate. */
+/* Does the file keep the relocations of its code? BOLT moves code with the help of those that --emit-relocs keeps.
+ * Applying one to a baked site would write the address of the object to the immediate, and a later etch_set() would not
+ * find the moved immediate. */
 static bool code_has_relocs(const struct elf_file *f)
 {
 	uint32_t i;
@@ -67,11 +68,11 @@ static bool code_has_relocs(const struct elf_file *f)
 	return false;
 }
 
-/* The start of the page that holds an address. */
+/* Returns the start of the page that contains an address. */
 static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
 
-/* Is there a byte of another object, or one that stays a load, on the pages of the bytes [from, to) of object k? Then
- * these pages stay writable, or may. */
+/* Do the pages of the bytes [from, to) of object k have a byte of another object, or a byte that stays a load? If so,
+ * these pages stay or may stay writable. */
 static bool range_is_exposed(const struct scan *s, size_t k, uint64_t from, uint64_t to)
 {
 	const struct object *o = &s->objects.list[k], *next;
@@ -91,8 +92,8 @@ static bool range_is_exposed(const struct scan *s, size_t k, uint64_t from, uint
 }
 
 /*
- * An exported object has a proof for none of its bytes: a module that the tool has not seen may store to them. What
- * guards them is a read-only page, so that those on a page that stays writable stay loads.
+ * Keeps bytes of an exported object as loads. There is no proof for any of its bytes, since a module that the tool has
+ * not seen may store to them. Only a read-only page guards them, so the bytes on a page that stays writable stay loads.
  */
 static void exported_keep(struct scan *s, size_t k)
 {
@@ -101,7 +102,7 @@ static void exported_keep(struct scan *s, size_t k)
 	size_t i;
 
 	o->kept = true;
-	while (more) { /* a range may reach into the next page */
+	while (more) { /* a range may extend into the next page */
 		more = false;
 		for (i = 0; i < o->range_count; i++) {
 			struct object_range *p = &o->ranges[i];

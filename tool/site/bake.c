@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads `size` bytes of the initial memory image: file contents, then zeros. False: no segment has the address. */
+/* Reads `size` bytes of the initial memory image, which consists of file contents followed by zeros. Returns false if
+ * no segment has the address. */
 static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size, uint8_t *out)
 {
 	uint32_t i;
@@ -30,7 +31,8 @@ static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size
 	return false;
 }
 
-/* The baked and the plain form of a load, with the value from the file. False: the entry describes no such forms. */
+/* Makes the baked and the plain form of a load, with the value from the file. Returns false if the entry describes no
+ * such forms. */
 static bool load_forms(const struct elf_file *f, const struct imv_row *row, uint8_t imm[16], uint8_t load[16])
 {
 	unsigned len = etch_imv_len(&row->entry);
@@ -62,7 +64,7 @@ static bool call_forms(const struct targets *t, const struct imv_row *row, uint8
 	       etch_pv_load(&row->entry, row->site, row->obj, call) == now.len;
 }
 
-/* Receives mismatches; with `fn` null, the first one is an error. */
+/* Receives mismatches. If `fn` is null, the first one is an error. */
 struct mismatch_sink {
 	site_mismatch_fn *fn;
 	void *ctx;
@@ -83,7 +85,7 @@ static int mismatch_report(const struct mismatch_sink *to, const struct elf_file
 	                 mismatch->row->site);
 }
 
-/* The linker has discarded the code of this entry. */
+/* Has the linker discarded the code of this entry? */
 static bool is_dropped(const struct elf_file *f, const struct imv_row *row)
 {
 	uint32_t s = elf_section_at(f, row->site);
@@ -91,8 +93,8 @@ static bool is_dropped(const struct elf_file *f, const struct imv_row *row)
 	return !s || !(f->sections[s].sh.sh_flags & SHF_EXECINSTR);
 }
 
-/* Restores the sites of a table. `t`: null for loads. `check`: compares sites that are not baked, too.
- * Mismatching rows are removed. */
+/* Restores the sites of a table. `t` is null for loads. With `check` it also compares sites that are not baked. Rows
+ * that do not match are removed. */
 static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, const struct targets *t, bool check,
                        const struct mismatch_sink *to)
 {
@@ -184,7 +186,8 @@ size_t sites_unlisted(struct scan *s, const struct linked_tables *now)
 	return n;
 }
 
-/* The segment of the address is readable and executable, and nothing else: libetch swaps its pages. */
+/* Is the segment of the address readable and executable, but not writable? libetch swaps the pages of such a
+ * segment. */
 static bool is_swappable(const struct elf_file *f, uint64_t addr)
 {
 	uint32_t i;
@@ -221,7 +224,8 @@ bool site_is_live(const struct scan *s, const struct site *site, const char **wh
 	return site_patch(s, site, why) != SITE_NOT_PATCHED;
 }
 
-/* The immediate form of a load, with the initial value; 0: no known value, the load stays. */
+/* Makes the immediate form of a load with the initial value. Returns 0 if the value is not known, so that the load
+ * stays. */
 static unsigned imm_image(const struct scan *s, const struct site *site, const struct elf_file *f, uint8_t imm[16])
 {
 	uint64_t from = s->objects.list[site->object].addr + (uint64_t)site->off;
@@ -232,7 +236,7 @@ static unsigned imm_image(const struct scan *s, const struct site *site, const s
 	           : 0;
 }
 
-/* The image is one instruction of this length, of the kind that may be baked here. */
+/* Is the image one instruction of this length, and of a kind that may be baked here? */
 static bool image_is_good(const struct site *site, const uint8_t *image, unsigned len, const struct call_image *call)
 {
 	struct insn in;
@@ -253,7 +257,7 @@ static void bake_count(struct bake_counts *c, const struct call_image *call)
 	c->bodies += call && (call->state == CALL_MOVE || call->state == CALL_BODY);
 }
 
-/* Bakes one site. `t`: null for loads. 0 also if the site stays as it is. */
+/* Bakes one site. `t` is null for loads. Returns 0, even if the site stays as it is, or -1 and a message. */
 static int site_bake(struct scan *s, struct site *site, struct elf_file *f, const struct targets *t,
                      struct bake_counts *counts, struct error *e)
 {
@@ -271,7 +275,7 @@ static int site_bake(struct scan *s, struct site *site, struct elf_file *f, cons
 		len = imm_image(s, site, f, image);
 	}
 	if (len != site->len)
-		return 0; /* unchanged until libetch sets a value that fits */
+		return 0; /* the site stays until libetch sets a value that fits */
 	p = (uint8_t *)elf_at(f, site->addr, len);
 	if (!p)
 		return error_set(e, "code at %#" PRIx64 " is not in the file", site->addr);
@@ -302,7 +306,7 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 		if (site->kind != kind || !site_is_live(s, site, &why) || (site->entry.flags & ETCH_IMV_GOT) ||
 		    !object_armed_at(&s->objects.list[site->object], (uint64_t)site->off, (uint64_t)site->off + site->size))
 			continue;
-		/* Sites were found in section contents, but segment contents are written: they must be the same bytes. */
+		/* Sites were found in section contents, but segment contents are written, so they must be the same bytes. */
 		if (site->section != checked_section)
 			err = elf_section_alone(f, site->section, e);
 		checked_section = site->section;

@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Determines the flags that a replacement of a compare with memory must set. Null, or the reason why nothing can
- * replace it. */
+/* Determines the flags that the replacement of a compare with memory must set. Returns null, or the reason why nothing
+ * can replace it. */
 static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	unsigned live, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
@@ -38,7 +38,7 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 	return NULL;
 }
 
-/* Checks that a load can be regenerated exactly. Else it has a reason, and no form. */
+/* Checks that a load can be regenerated exactly. If not, it gets a reason and no form. */
 static void load_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes, struct site *site)
 {
 	uint8_t again[16];
@@ -50,7 +50,7 @@ static void load_confirm(struct function_scan *c, const struct insn *in, const u
 		scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
 		return;
 	}
-	/* The address of a rip-relative operand is taken from the bytes, since its relocation may be pending. */
+	/* The address of a rip-relative operand comes from the bytes, since its relocation may be pending. */
 	n = etch_site_load(&site->entry, &site->more, in->addr,
 	                   in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
 	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp
@@ -85,7 +85,8 @@ void site_load_classify(struct function_scan *c, const struct use *u, struct sit
 	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > most)) {
 		site->reason = "reads past the end of its object";
 		if (o->inferred || o->value)
-			return; /* the end of the object is unknown; or an address counted from a cell is its neighbour's */
+			return; /* the end of the object is unknown, or an address that is relative to a cell is that of its
+			           neighbour */
 		scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 		                 "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off, o->name,
 		                 o->size);
@@ -155,7 +156,7 @@ void site_call_classify(struct function_scan *c, const struct use *u, struct sit
 			site->reason = "unusual call encoding";
 	}
 	if (!site->reason && u->got && u->in_register) {
-		/* The address of the slot is the content of the GOT slot plus an offset, which the entry must hold. */
+		/* The address of the slot is the contents of the GOT slot plus an offset, which the entry must hold. */
 		if (!u->pointer && u->off != in->disp)
 			site->reason = "a table inside an object reached through the GOT: a table entry cannot hold its offset";
 		else if (!etch_pv_set(&site->entry, etch_pv_reg(&site->entry), u->off))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which uses of an etched object become sites that can be patched, and with which form. */
+/* Decides which uses of an etched object become sites that can be patched, and with which form. */
 #ifndef SITE_CLASSIFY_H
 #define SITE_CLASSIFY_H
 
@@ -9,19 +9,19 @@
 struct function_scan {
 	struct scan *scan;
 	const struct track_func *func;
-	uint8_t
-		*live_flags; /* per instruction: the flags that are live after it; computed for the first compare; malloc'd */
-	int stack_even;  /* -1: not known yet */
-	int in_memory;   /* the kernel stores by addresses that this function has put into memory; -1: not known yet */
+	uint8_t *live_flags; /* for each instruction, the flags live after it; made for the first compare; malloc'd */
+	int stack_even;      /* whether the stack pointer is even; -1: not known yet */
+	int in_memory; /* whether the kernel stores by addresses that the function puts into memory; -1: not known yet */
 };
 
-/* Sets the form of a load, or the reason why it has none. */
+/* Sets the form of a load, or the reason why it has no form. */
 void site_load_classify(struct function_scan *c, const struct use *u, struct site *site);
-/* The same of a call or jump through a slot of an object. */
+/* Does the same for a call or jump through a slot of an object. */
 void site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
 
-/* For a compare of an object, as first operand, with a register whose flags are read as an order: lists it in
- * scan->commuted with the instructions that read its flags, if all of them can be commuted. */
+/* Call this for a compare that has an object as the first operand and a register as the second, and whose flags are
+ * read as an order: it adds the compare and the instructions that read its flags to scan->commuted, if all of them can
+ * be commuted. */
 void site_compare_commute(struct function_scan *c, size_t insn);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares that the link step commutes. `cmp %reg,obj` has the object where no encoding takes an immediate. With its
- * operands exchanged, and the condition of every jump, setcc and cmov that reads its flags swapped, it becomes an
- * ordinary site. The file is changed once; later sets rewrite the compare alone.
+ * Finds and writes the compares that the link step commutes. `cmp %reg,obj` has the object where no encoding takes an
+ * immediate. With its operands exchanged, and the condition of every jump, setcc and cmov that reads its flags swapped,
+ * it becomes an ordinary site. The file is changed once; later sets only rewrite the compare.
  */
 #include "analysis/addresses/flags.h"
 #include "site/classify.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the commuted form of instruction i to the list. False: it has none. */
+/* Appends the commuted form of instruction i to the list. Returns false if it has none. */
 static bool commuted_add(struct function_scan *c, size_t i)
 {
 	struct scan *s = c->scan;

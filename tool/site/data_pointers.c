@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* References to etched objects in the data of a linked file: dynamic relocations, and for ET_EXEC plain words. A
+/* Finds references to etched objects in the data of a linked file: dynamic relocations, and plain words for ET_EXEC. A
  * GOT slot is recorded, since its uses are found in the code; any other word lets the object escape. */
 #include "elf/dynamic.h"
 #include "site/linked.h"
@@ -48,7 +48,7 @@ void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off)
 
 /* ---- words --------------------------------------------------------------- */
 
-/* Records a data word at `at` with the address `value`: a GOT slot, or an escape. */
+/* Records a data word at `at` with the address `value` as a GOT slot or an escape. */
 static void word_take(struct scan *s, uint64_t at, uint64_t value)
 {
 	struct site site = {.addr = at, .kind = SITE_ESCAPE, .in_data = true, .off_known = true, .as_pointer = true};
@@ -79,7 +79,7 @@ static void word_append(uint64_t **list, size_t *count, size_t *capacity, uint64
 	(*list)[(*count)++] = word;
 }
 
-/* Records the address of code in a data word: it may be the address of a label. */
+/* Records the address of code in a data word, which may be the address of a label. */
 static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 {
 	uint32_t of = elf_section_at(s->file, at), type = s->file->sections[of].sh.sh_type;
@@ -112,8 +112,8 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 	return err;
 }
 
-/* Sections with numbers and distances but no addresses, and the sections that etch adds: skipping them makes the
- * result the same for a file that has already been rewritten. */
+/* Does the section have numbers and distances but no addresses, or is it one that etch adds? Skipping these sections
+ * makes the result the same for a file that has already been rewritten. */
 static bool has_no_addresses(const char *name)
 {
 	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
@@ -128,7 +128,7 @@ static bool has_no_addresses(const char *name)
 	return !strncmp(name, ".etch.", 6);
 }
 
-/* Words of a file that is loaded at its link address. */
+/* Takes the words of a file that is loaded at its link address. */
 static void absolute_words_take(struct scan *s, const struct range *range)
 {
 	const struct elf_file *f = s->file;
@@ -142,7 +142,7 @@ static void absolute_words_take(struct scan *s, const struct range *range)
 		    (x->sh.sh_type != SHT_PROGBITS && x->sh.sh_type != SHT_INIT_ARRAY && x->sh.sh_type != SHT_FINI_ARRAY) ||
 		    !strncmp(x->name, ".eh_frame", 9) || has_no_addresses(x->name))
 			continue;
-		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* unaligned words: members of packed structs */
+		for (at = 0; at + 8 <= x->sh.sh_size; at++) { /* unaligned words may be members of packed structs */
 			memcpy(&value, x->data + at, 8);
 			if (((x->sh.sh_addr + at) & 7) == 0 && value)
 				code_word_add(s, x->sh.sh_addr + at, value);

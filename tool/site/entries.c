@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * Code may do arithmetic on the address of a label: goto *(&&a + table[i]) with constants in the table. Then every
- * instruction of the function is an entry.
+ * Notes that code may do arithmetic on the address of a label of a function: goto *(&&a + table[i]) with constants in
+ * the table. Every instruction of that function is then an entry.
  */
 static void label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 {
@@ -50,7 +50,7 @@ static void places_sort(struct entries *x)
 	x->count = n;
 }
 
-/* Index of the first entry of x at or after (section, addr). */
+/* Returns the index of the first entry of x at or after (section, addr). */
 static size_t place_from(const struct entries *x, uint32_t section, uint64_t addr)
 {
 	struct entry key = {section, addr, false, false};
@@ -109,7 +109,7 @@ static bool is_direct(const struct insn *in)
 	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
 }
 
-/* Tables of addresses that no jump uses, or that etch itself changes. */
+/* Is this a table of addresses that no jump uses, or that etch itself changes? */
 static bool is_other_table(const char *name)
 {
 	static const char *const begin[] = {"__etch_",           ".etch",         ".orc",          ".eh_frame",
@@ -150,14 +150,14 @@ static void linked_insn(struct builder *b, const struct func *fn, const struct i
 	}
 	if (absolute && in->imm_len >= 4)
 		part_open(b, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
-	/* Immediates of masks and compares are no addresses. */
+	/* Immediates of masks and compares are not addresses. */
 	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
 	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
 		operand_add(b, fn, in, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
 }
 
-/* The target of entry k of the jump table at base i, whose entries are `width` bytes relative to the table. False
- * after its end. */
+/* Finds the target of entry k of the jump table at base i, whose entries have `width` bytes and are relative to the
+ * table. Returns false after the end of the table. */
 static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned width, struct entry *out)
 {
 	const struct entry *x = &b->bases.list[i];
@@ -179,7 +179,7 @@ static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned w
 	return is_code(b, out->section);
 }
 
-/* Reads jump tables. Absolute entries are among the data words. */
+/* Reads jump tables with relative entries. Absolute entries are among the data words. */
 static void linked_tables(struct builder *b, unsigned width)
 {
 	size_t i, k;
@@ -235,7 +235,7 @@ static bool is_absolute(uint32_t type)
 	return type == R_X86_64_GOTOFF64 || type == R_X86_64_64 || type == R_X86_64_32 || type == R_X86_64_32S;
 }
 
-/* Handles one instruction; [r, end) starts at its relocations. */
+/* Handles one instruction. [r, end) starts at its relocations. */
 static void object_insn(struct builder *b, const struct func *fn, const struct insn *in, const struct elf_reloc *r,
                         const struct elf_reloc *end)
 {
@@ -284,7 +284,7 @@ static void object_code(struct builder *b, uint32_t section, const struct elf_re
 	func_code_free(&spare);
 }
 
-/* The base before a relative word of data, or SIZE_MAX. */
+/* Returns the index of the base before a relative word of data, or SIZE_MAX. */
 static size_t object_base(const struct builder *b, uint32_t section, const struct elf_reloc *r)
 {
 	size_t i = is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
@@ -292,8 +292,9 @@ static size_t object_base(const struct builder *b, uint32_t section, const struc
 	return i && b->bases.list[i - 1].section == section ? i - 1 : SIZE_MAX;
 }
 
-/* The address of code that a word of data holds. A relative word is relative to its own address or, in a jump table, to
- * the start of the table; in a table, symbol + addend is the target plus the word's offset in the table. */
+/* Finds the address of code that a word of data holds. A relative word is relative to its own address or, in a jump
+ * table, to the start of the table; in a table, symbol + addend is the target plus the word's offset in the table.
+ * Returns false if the address is not one of code. */
 static bool object_entry(const struct builder *b, const struct elf_reloc *r, size_t base, struct entry *out)
 {
 	const struct elf_symbol *y = &b->f->symbols[r->symbol];
@@ -328,7 +329,7 @@ static void object_data(struct builder *b, uint32_t section, const struct elf_re
 	}
 }
 
-/* Handles all sections of an object file: those of code, or those of data. */
+/* Handles all sections of code, or all sections of data, of an object file. */
 static int object_sections(struct builder *b, bool code)
 {
 	uint32_t i;

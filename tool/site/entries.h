@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses inside functions that control may reach other than by the function's own direct jumps: from a cold part
- * or another function, through a jump table, or by the address of a label. The state of registers is unknown there.
- * Also landing pads of calls that throw, and fixups of faulting instructions.
+ * Entries are addresses inside functions that control may reach by other ways than the function's own direct jumps:
+ * from a cold part or another function, through a jump table, or by the address of a label. The state of registers is
+ * unknown there. Landing pads of calls that throw and fixups of faulting instructions are collected too.
  *
- * The set is conservative for code that compilers write: a number that only looks like a jump table entry costs a
+ * The set is conservative for code that compilers write: a number that merely looks like a jump table entry costs a
  * site, but no entry is missed.
  */
 #ifndef SITE_ENTRIES_H
@@ -18,12 +18,12 @@ struct entries {
 	struct entry {
 		uint32_t section;
 		uint64_t addr; /* ET_REL: offset in section */
-		bool by_table; /* only jumps through jump tables that are its own function's lead there */
+		bool by_table; /* only jumps through jump tables of its own function lead there */
 		bool by_jump;  /* only direct jumps of other functions lead there */
-	} * list;          /* sorted once built */
+	} * list;          /* sorted after entries_build() */
 	uint64_t *addrs;   /* the addresses of `list` */
-	bool *by_table;    /* the same of `list` */
-	bool *by_part;     /* of `list`: only jumps in `returns` lead there */
+	bool *by_table;    /* by_table of each element of `list` */
+	bool *by_part;     /* for each element of `list`, whether only jumps in `returns` lead there */
 	uint64_t *leas;    /* instructions that load the address of such a table, sorted by section and address */
 	struct entry *lea_list;
 	size_t lea_count, lea_capacity;
@@ -36,15 +36,16 @@ struct entries {
 	size_t fault_count;
 	struct track_return *returns; /* sorted by target; linked files only */
 	size_t return_count;
-	uint32_t *ways; /* per function: direct jumps of the one function that leads there, or 0; null: not known */
+	uint32_t *ways; /* for each function, the number of direct jumps of the only function that leads there, or 0; null:
+	                   not known */
 	bool built;
 };
 
-/* `words`: values of data words of a linked file that are relocated or may be addresses of code. -1: out of
- * memory, or a malformed relocation section. */
+/* Collects the entries. `words` are values of data words of a linked file that are relocated or may be addresses of
+ * code. Returns 0, or -1 and a message if a relocation section is malformed. */
 int entries_build(struct entries *x, const struct elf_file *f, struct func_list *funcs, const uint64_t *words,
                   size_t word_count, struct error *e);
-/* The entries inside one function; `code` is its decoded code. */
+/* Returns the entries inside one function; `code` is its decoded code. */
 struct track_entries entries_of(const struct entries *x, const struct func *fn, const struct func_code *code);
 void entries_free(struct entries *x);
 

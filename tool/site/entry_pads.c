@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Landing pads from .gcc_except_table and fixups from __ex_table: targets of calls that throw, and of faults. */
+/* Collects the targets of calls that throw, which are landing pads from .gcc_except_table, and of faults, which are
+ * fixups from __ex_table. */
 #include "site/entries_internal.h"
 #include "shared/search.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Converts an address of the code space to a section and an address in it. */
+/* Converts an address of the code space to a section and an address in that. */
 static bool entry_of_space(const struct builder *b, const struct code_space *space, uint64_t addr, struct entry *out)
 {
 	const struct code_section *code = space_at(space, addr);
@@ -22,13 +23,13 @@ static bool entry_of_space(const struct builder *b, const struct code_space *spa
 	return true;
 }
 
-/* Context of pad_take(). */
+/* The context of pad_take(). */
 struct pads {
 	struct builder *b;
 	const struct code_space *space;
 };
 
-/* Adds a call site [start, end) with its landing pad; both in the code space. */
+/* Adds a call site [start, end) with its landing pad, both in the code space. */
 static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 {
 	struct pads *p = ctx;
@@ -39,7 +40,7 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 	if (!pad || !entry_of_space(p->b, p->space, start, &from) || !entry_of_space(p->b, p->space, pad, &to))
 		return;
 	mem_reserve(&x->pads, &x->pad_capacity, x->pad_count, sizeof(*x->pads));
-	/* UINT64_MAX: the pad is not in this section, usually it is in the function's cold part. */
+	/* UINT64_MAX means that the pad is not in this section; it is usually in the function's cold part. */
 	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
 	                                             from.section == to.section ? to.addr : UINT64_MAX};
 	from_in = func_find(p->b->funcs, from.section, from.addr);
@@ -72,7 +73,7 @@ static int fault_order(const void *a, const void *b)
 	return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Records faulting instructions with their fixups. A fixup is an entry: the fault may have set an error in a
+/* Records faulting instructions with their fixups. A fixup is an entry, because the fault may have set an error in a
  * register. */
 static int faults_build(struct builder *b, const struct code_space *space)
 {
@@ -82,7 +83,7 @@ static int faults_build(struct builder *b, const struct code_space *space)
 	struct entry from, to;
 	size_t i;
 
-	if (fixups_read(b->f, space, &fix, &ignored)) { /* not a table that etch can read */
+	if (fixups_read(b->f, space, &fix, &ignored)) { /* etch cannot read this table */
 		fixups_free(&fix);
 		memset(&fix, 0, sizeof(fix));
 	}

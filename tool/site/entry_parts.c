@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions that are parts of one other, as its cold part in .text.unlikely is: only direct jumps of that function lead
- * there. What leads back from them is an edge of the function, not an entry from elsewhere.
+ * Finds functions that are parts of another one, such as its cold part in .text.unlikely: only direct jumps of that
+ * function lead there. A jump back from a part is an edge of the function, not an entry from elsewhere.
  */
 #include "site/entries_internal.h"
 #include "shared/search.h"
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* The number of the function that holds an address, or UINT32_MAX. */
+/* Returns the number of the function that contains an address, or UINT32_MAX. */
 static uint32_t number_at(const struct builder *b, uint32_t section, uint64_t addr)
 {
 	const struct func *fn = section ? func_find(b->funcs, section, addr) : NULL;
@@ -40,7 +40,7 @@ void part_jump_add(struct builder *b, const struct func *fn, const struct insn *
 		entry_append(&b->out->list, &b->out->count, &b->out->capacity, &x);
 }
 
-/* Opens what other modules, the dynamic linker or the kernel may enter. */
+/* Opens the functions that other modules, the dynamic linker or the kernel may enter. */
 static void symbols_open(struct builder *b)
 {
 	static const int64_t called[] = {DT_INIT, DT_FINI};
@@ -80,7 +80,7 @@ static int return_order(const void *a, const void *b)
 	return x->insn < y->insn ? -1 : x->insn > y->insn;
 }
 
-/* Is function k understood, and entered only at its start or by jumps: not out of the function before it? */
+/* Is function k understood, and does control not run into it from the function before it? */
 static bool is_apart(struct builder *b, uint32_t k)
 {
 	const struct func *fn = &b->funcs->funcs[k];
@@ -101,7 +101,7 @@ static bool is_apart(struct builder *b, uint32_t k)
 	return apart;
 }
 
-/* The first of the sorted jumps to a function at or after an address in it. */
+/* Returns the index of the first of the sorted jumps that lead to a function, at or after an address in it. */
 static size_t jumps_from(const struct builder *b, uint32_t to, uint64_t target)
 {
 	return SEARCH(b->jump_count, i, b->jumps[i].to < to || (b->jumps[i].to == to && b->jumps[i].target < target));
@@ -118,7 +118,7 @@ static bool leads_to(const struct builder *b, uint32_t from, uint32_t to)
 	return false;
 }
 
-/* Fills ways[] of parts that lead back: of the jumps, which are sorted, those to one function follow one another. */
+/* Fills ways[] of the parts that lead back. The jumps are sorted, so those to one function follow one another. */
 static void ways_find(struct builder *b, uint32_t *ways)
 {
 	size_t i, n;

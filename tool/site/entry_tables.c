@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Jump tables that belong to one function: who refers to their starts. */
+/* Finds the jump tables that belong to one function, by the operands that refer to their starts. */
 #include "site/entries_internal.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -28,7 +28,7 @@ void base_refs_sort(struct builder *b)
 		qsort(b->refs, b->ref_count, sizeof(*b->refs), ref_order);
 }
 
-/* Index of the first reference to a base. */
+/* Returns the index of the first reference to a base. */
 static size_t refs_from(const struct builder *b, const struct entry *base)
 {
 	return SEARCH(b->ref_count, i, entry_order(&b->refs[i].base, base) < 0);

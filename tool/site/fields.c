@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Limits facts to bytes of an object (site.h), so that the unit of arming is the field. A store concerns the bytes that
- * it writes. An escaping address concerns the member that it points to, by DWARF: under the rules of C and C++ a
- * pointer to a member reaches only this member. Any other fact concerns the whole object.
+ * it writes. An escaping address concerns the member to which it points according to DWARF: under the rules of C and
+ * C++ a pointer to a member reaches only this member. Any other fact concerns the whole object.
  */
 #include "dwarf/lines.h"
 #include "site/start_up_code.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the widest store that is limited to its bytes: one of a vector register. */
+/* Bytes of the widest store that is limited to its bytes, which is that of a vector register. */
 #define STORE_MOST 64u
 
 static bool begins_nested(const struct members *all, uint64_t at)
@@ -37,7 +37,7 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	if (!(site->off_known || site->indexed) || *from >= o->size || site->recorded)
 		return REACH_ANY;
 	m = member_at(&o->members, *from);
-	/* An index runs over an array. A constant in the index (arr[i - 1]) may put `off` into another one. */
+	/* An index runs over an array. A constant in the index (arr[i - 1]) may put `off` into another array. */
 	if (!site->off_known)
 		return m && member_is_indexed(&o->members, m) && (site->as_pointer || site->kind == SITE_STORE) ? REACH_ARRAYS
 		                                                                                                : REACH_ANY;
@@ -45,17 +45,17 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 		*to = *from + site->size;
 		return site->size && site->size <= STORE_MOST && *to <= o->size ? REACH_BYTES : REACH_ANY;
 	}
-	/* The address of the first member is that of the object, too. */
+	/* The address of the first member is also that of the object. */
 	if (!site->as_pointer || !*from || !m)
 		return REACH_ANY;
-	/* It may be the end of an array, for a pointer that runs down. */
+	/* The address may be the end of an array, for a pointer that runs down. */
 	at = *from;
 	before = at == m->off ? member_at(&o->members, at - 1) : NULL;
 	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
 	*to = m->off + m->size;
 	scalar = m->kind == MEMBER_SCALAR && !begins_nested(&o->members, at);
-	/* From a struct or array in a struct inside, a program may go to that whole struct, as from the node of a list to
-	 * what is in the list; and the address may be the end of an array in a struct before. */
+	/* From a struct or array in a nested struct, a program may go to that whole struct, as from the node of a list to
+	 * the element that contains it; and the address may be the end of an array in a nested struct before it. */
 	for (i = 0; i < o->members.nested_count; i++) {
 		const struct nested *x = &o->members.nested[i];
 
@@ -88,7 +88,7 @@ static void stored_add(struct object *o, size_t *capacity, uint64_t from, uint64
 	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel && site->late};
 }
 
-/* Adds the bytes that a fact concerns. False: they are not known. */
+/* Adds the bytes that a fact concerns. Returns false if they are not known. */
 static bool fact_add(struct object *o, size_t *capacity, const struct site *site)
 {
 	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
@@ -121,7 +121,7 @@ static int stored_order(const void *a, const void *b)
 	return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Merges overlapping ranges. Adjacent ones stay apart, each with its facts. */
+/* Merges overlapping ranges. Adjacent ranges stay apart, each with its facts. */
 static void stored_merge(struct object *o)
 {
 	size_t i, n = 0;
@@ -203,7 +203,7 @@ static bool is_uniform(const struct object *o)
 	return !o->stored_count || (i == o->stored_count && at == o->size);
 }
 
-/* Cuts an object whose facts are all limited to bytes, at the bounds of members and of these ranges. */
+/* Cuts an object whose facts are all limited to bytes at the bounds of its members and of these ranges of bytes. */
 static void ranges_make(struct object *o)
 {
 	size_t capacity = 0, i = 0, k = 0;
@@ -229,8 +229,8 @@ static void ranges_make(struct object *o)
 	range_add(o, &capacity, o->size);
 }
 
-/* Is an object armed by field? Not if it fits a register or is a table that is only called through: those are armed as
- * a whole, on pages of their own. */
+/* Is an object armed by field? It is not if it fits a register or is a table through which the program only calls:
+ * those are armed as a whole, on pages of their own. */
 static bool has_fields(const struct scan *s, int32_t object)
 {
 	size_t i;
@@ -273,7 +273,7 @@ void scan_fields_find(struct scan *s)
 		if (!setup_tried)
 			setup_find(&setup, s);
 		setup_tried = true;
-		/* What a table alone knows stands for other places of the section of its object file, too. */
+		/* A fact that only a table knows also stands for other places in the section of its object file. */
 		alone = site->recorded && !scan_is_explained(s, i);
 		init = section_is_settings(&s->file->sections[site->section]) ||
 		       (alone ? elf_name_is(s->file->sections[site->section].name, ETCH_SEC_INIT)
@@ -285,7 +285,7 @@ void scan_fields_find(struct scan *s)
 		o->kernel |= site->kernel && site->late;
 		if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &capacity[site->object], site)))
 			continue;
-		/* Before etch_sync it may change any byte, and later none. */
+		/* The use may change any byte before etch_sync, and none later. */
 		o->early |= site->late ? 0 : site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
 		o->bounded &= !site->late;
 		o->vague |= alone && site->late;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Referenced addresses in etched sections, rounded down to the alignment of objects. */
+/* The referenced addresses in etched sections, rounded down to the alignment of objects. */
 struct places {
 	struct scan *s;
 	struct range range;
@@ -22,13 +22,13 @@ struct places {
 	size_t count, capacity;
 };
 
-/* A writable etched section with contents in the file; the bounds of NOBITS sections are not reliable. */
+/* Is this a writable etched section with contents in the file? The bounds of NOBITS sections are not reliable. */
 static bool has_parts(const struct elf_section *x, bool *shared)
 {
 	return section_is_etched(x, shared) && x->data && (x->sh.sh_flags & SHF_WRITE) && !(x->sh.sh_addr & 7);
 }
 
-/* Alignment of the objects in a section (docs/formats.md). */
+/* Returns the alignment of the objects in a section (docs/formats.md). */
 static uint64_t granule(const struct elf_section *x, bool shared)
 {
 	return elf_name_is(x->name, ETCH_SEC_OBJECT) && !shared && !(x->sh.sh_addr % ETCH_PAGE) ? ETCH_PAGE : 8;
@@ -78,7 +78,7 @@ static void code_places(struct places *p)
 	func_code_free(&spare);
 }
 
-/* Adds the targets of GOT slots, which are starts of objects. */
+/* Adds the targets of GOT slots, which are starts of objects. Returns 0, or -1 and a message. */
 static int word_places(struct places *p)
 {
 	const struct elf_file *f = p->s->file;
@@ -137,7 +137,7 @@ static void section_take(struct places *p, uint32_t section, size_t known)
 	if (!has_parts(x, &shared))
 		return;
 	for (k = 0; k < known; k++) {
-		/* A copy: adding an object moves the list. */
+		/* This is a copy, since adding an object moves the list. */
 		struct object o = p->s->objects.list[k];
 
 		if (o.section != section)
@@ -185,7 +185,7 @@ int inferred_objects_add(struct scan *s)
 	return err;
 }
 
-/* The site may reach bytes of its object that are in other parts. */
+/* May the site reach bytes of its object that are in other parts? */
 static bool reaches_on(const struct scan *s, const struct site *site)
 {
 	const struct object *o = &s->objects.list[site->object];

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Target of a reference in a record. */
+/* The target of a reference in a record. */
 struct place {
 	uint32_t section; /* 0: not in this file */
 	uint64_t addr;
 };
 
-/* `size` bytes of code at a place, or null. */
+/* Returns `size` bytes of code at a place, or null. */
 static const uint8_t *code_at(const struct elf_file *f, const struct place *p, uint64_t size)
 {
 	struct elf_held held = elf_held(f, p->section, p->addr);
@@ -84,8 +84,8 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 	out->func = func->addr;
 	out->len = x->len;
 	if (!bytes || !code_at(f, func, 1))
-		return 0; /* discarded by the linker, or in another file */
-	/* The function must consist of the sequence: a different definition may have the name. */
+		return 0; /* the linker has discarded it, or it is in another file */
+	/* The function must consist of the sequence, since a different definition may have its name. */
 	body = code_at(f, &at, ENDBR_SIZE);
 	if (body && insn_is_endbr(body, ENDBR_SIZE))
 		at.addr += ENDBR_SIZE;

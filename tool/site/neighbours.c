@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses that may be meant for an object beside the one that contains them. Objects lie side by side, compilers fold
- * the constant part of an index into an address (arr[i - 1], arr[c - 'a']), and the end of an array, from which a
- * pointer goes down, is the start of the next object. A linked file has addresses alone; so has an object file of its
- * local objects, which it refers to by their section. What is stored there, or escapes, then is a fact about the other
- * object, too.
+ * Handles addresses that may mean an object beside the one that contains them. Objects are side by side in memory,
+ * compilers fold the constant part of an index into an address (arr[i - 1], arr[c - 'a']), and the end of an array,
+ * from which a pointer goes down, is the start of the next object. A linked file has only addresses, and so has an
+ * object file for its local objects, to which it refers by their section. A store to such an address, or its escape, is
+ * therefore a fact about the other object too.
  */
 #include "dwarf/lines.h"
 #include "site/linked.h"
@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-/* Size of a variable without DWARF that an index may go over, at least: its address is taken for that of an array. */
+/* The least size of a variable without DWARF that may be an array: its address is taken for that of an array. */
 #define ARRAY_LEAST 9u
 
 static const struct indexes *object_indexes(struct scan *s, struct object *o)
@@ -25,7 +25,8 @@ static const struct indexes *object_indexes(struct scan *s, struct object *o)
 	return &o->indexes;
 }
 
-/* Does an index of an array of the object begin at `off`? `step`: bytes to the next element, at most; 0: not known. */
+/* Does indexing of an array of the object begin at `off`? `step` is the greatest possible distance to the next element
+ * in bytes, or 0 if it is not known. */
 static bool index_begins(struct scan *s, struct object *o, uint64_t off, unsigned step)
 {
 	const struct indexes *x = object_indexes(s, o);
@@ -54,13 +55,14 @@ uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *
 	return (r->off ? 0 : BESIDE_END) | (index_begins(s, o, (uint64_t)r->off, step) ? 0 : BESIDE_ANY);
 }
 
-/* An address and the etched sections are less than a page apart. */
+/* Are an address and the etched sections less than a page apart? */
 static bool is_near(const struct range *etched, uint64_t at)
 {
 	return etched->lo < etched->hi && at + ETCH_PAGE > etched->lo && at < etched->hi + ETCH_PAGE;
 }
 
-/* The variable that has an address, by the symbols; null: none. `any`: also what has no size, or is read-only. */
+/* Returns the symbol of the variable that contains an address, or null. With `any` it may also be a symbol without a
+ * size, or a read-only variable. */
 static const struct elf_symbol *variable_at(const struct elf_file *f, uint64_t at, bool any)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -89,7 +91,7 @@ bool place_is_beside(const struct scan *s, const struct range *etched, uint64_t 
 		return false;
 	for (i = 1; i < f->section_count; i++)
 		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && f->sections[i].sh.sh_addr + f->sections[i].sh.sh_size == at)
-			return false; /* as of __TMC_END__ */
+			return false; /* this is an address such as __TMC_END__ */
 	return !variable_at(f, at, true);
 }
 
@@ -109,7 +111,8 @@ bool place_is_other(struct scan *s, const struct range *etched, const struct ins
 	return true;
 }
 
-/* May an address beside the object be meant for it? It may be an array whose index was folded into the address. */
+/* May an address beside the object mean it? It may if the object can be an array, whose index was folded into the
+ * address. */
 static bool is_candidate(struct scan *s, size_t object)
 {
 	struct object *o = &s->objects.list[object];
@@ -135,9 +138,9 @@ static void fact_copy(struct scan *s, const struct site *site, size_t object)
 	scan_site_add(s, &copy);
 }
 
-/* An address that may be of an index in any object near: of a use of an object, or of none. */
+/* An address with an index that may be in any object nearby. It belongs to a use of an object, or of none. */
 struct vague_use {
-	uint32_t section; /* object file: of the object; addresses are relative to it */
+	uint32_t section; /* in an object file, the section of the object, to which addresses are relative */
 	uint64_t at;
 	struct site site;
 };
@@ -155,16 +158,17 @@ static int use_order(const void *a, const void *b)
 	return (x->site.object > y->site.object) - (x->site.object < y->site.object);
 }
 
-/* The object that contains the address, or ends there. In an object file, only objects of the given section count. */
+/* Returns the object that contains the address, or -1. In an object file only objects of the given section count. */
 static int32_t object_over(const struct scan *s, uint32_t section, uint64_t at)
 {
 	return elf_is_object(s->file) ? scan_object_find(s, section, at, false) : object_at(s, at, false);
 }
 
-/* What a use of bytes in another object than its own, or of an object's end, is about. */
+/* Adds the fact of a use of bytes outside its own object, or of the start of an object, which may be the end of the one
+ * before, to that other object. */
 static void site_spread(struct scan *s, size_t i)
 {
-	const struct site site = s->sites[i]; /* a copy: adding one moves the list */
+	const struct site site = s->sites[i]; /* a copy, since adding a site moves the list */
 	const struct object *o = &s->objects.list[site.object];
 	uint64_t at = o->addr + (uint64_t)site.off;
 	int32_t other = -1;
@@ -181,9 +185,9 @@ static void site_spread(struct scan *s, size_t i)
 		fact_copy(s, &site, (size_t)other);
 }
 
-/* Is the address of a use vague? A pointer that the program itself made is taken to lie in its own object. Where an
- * index is added to the start of an array, by the address in a register and the constant of the instruction, and the
- * sum is stored to or passed to a function, the index is that array's. */
+/* Is the address of a use vague? A pointer that the program itself made is taken to be in its own object. If an index
+ * is added to the start of an array, as the sum of an address in a register and the constant of the instruction, and
+ * the program stores to the sum or passes it to a function, it is an index of that array. */
 static bool is_vague(struct scan *s, const struct site *site)
 {
 	struct object *o = &s->objects.list[site->object];
@@ -194,7 +198,7 @@ static bool is_vague(struct scan *s, const struct site *site)
 	       !index_begins(s, o, (uint64_t)site->off, 0);
 }
 
-/* Adds the first of the vague uses near an object that is not its own: one fact is enough. */
+/* Adds the first vague use near an object that is a use of another object: one fact is enough. */
 static void object_spread(struct scan *s, const struct vague_use *list, size_t count, size_t object)
 {
 	const struct object *o = &s->objects.list[object];

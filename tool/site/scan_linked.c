@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds etched objects and their uses in a linked file: by the addresses that instructions, dynamic relocations
- * and data words refer to, and by the tables that the object step has written. */
+/* Finds etched objects and their uses in a linked file, by the addresses to which instructions, dynamic relocations and
+ * data words refer, and by the tables that the object step has written. */
 #include "support/memory.h"
 #include "support/progress.h"
 #include "shared/search.h"
@@ -28,7 +28,7 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 
 		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & (ETCH_OBJ_PART | ETCH_OBJ_VALUE)) ||
 		    (row->more & ETCH_OBJ_FIELD))
-			continue; /* parts are inferred, values found again */
+			continue; /* parts are inferred again, and values found again */
 		for (next = k + 1;
 		     next < now->obj_count && (now->obj[next].more & ETCH_OBJ_FIELD) && now->obj[next].kind == ETCH_OBJ_OBJECT;
 		     next++)
@@ -68,7 +68,7 @@ int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 	uint32_t last = 0;
 	int32_t o;
 
-	/* Checks each section with objects once; `list` is sorted by section. */
+	/* Check each section that has objects once; `list` is sorted by section. */
 	for (k = 0; k < s->objects.defined; k++) {
 		uint32_t sec = s->objects.list[k].section;
 		const Elf64_Shdr *sh = &f->sections[sec].sh;
@@ -85,7 +85,7 @@ int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 	return -1;
 }
 
-/* `cells`: also around the cells of values. */
+/* Returns the bounds of all etched sections, and with `cells` also of the cells of values. */
 static struct range etched_range(const struct scan *s, bool cells)
 {
 	struct range r = {UINT64_MAX, 0};
@@ -100,7 +100,7 @@ static struct range etched_range(const struct scan *s, bool cells)
 			r.hi = cells && o->addr + o->size > r.hi ? o->addr + o->size : r.hi;
 			continue;
 		}
-		/* Whole sections: they also have objects whose symbols are stripped. */
+		/* Take whole sections, since they may also have objects whose symbols are stripped. */
 		if (sh->sh_addr < r.lo)
 			r.lo = sh->sh_addr;
 		if (sh->sh_addr + sh->sh_size > r.hi)
@@ -163,12 +163,12 @@ static void external_slots_take(struct scan *s, const struct linked_tables *now)
 	}
 }
 
-/* Bytes of a function of the start files. */
+/* The greatest number of bytes of a function of the start files. */
 #define TM_CLONES_MOST 0x50u
 
 /* ---- code ---------------------------------------------------------------- */
 
-/* Context for scanning the code. */
+/* The context for scanning the code. */
 struct code_scan {
 	struct scan *s;
 	struct range range;  /* of all objects */
@@ -176,10 +176,10 @@ struct code_scan {
 	bool absolute;       /* ET_EXEC: constants may be addresses */
 	uint64_t image;      /* lowest address of a PT_LOAD segment */
 	uint64_t got;        /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
-	bool unresolved;     /* the function refers to an etched section at an address without an object */
+	bool unresolved;     /* the function refers to an address of an etched section that has no object */
 	struct ref *refs;
 	size_t capacity;
-	struct func_code own; /* a copy of the function's instructions: what calls lead to is entered into it */
+	struct func_code own; /* a copy of the function's instructions, to which the callees are added */
 };
 
 static struct ref ref_to(struct scan *s, uint64_t addr, const struct insn *in, bool immediate)
@@ -192,7 +192,7 @@ static struct ref ref_to(struct scan *s, uint64_t addr, const struct insn *in, b
 	return r;
 }
 
-/* The address is in an etched section; called for addresses where no object is known. */
+/* Is the address in an etched section? This is called for addresses that have no known object. */
 static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
 {
 	const struct range *r = &c->etched;
@@ -206,9 +206,9 @@ static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
 }
 
 /*
- * May an operand whose address is in no etched object still refer to one? Reads do not matter, they are no store or
- * escape. An operand without an index does not, unless it is an address in no variable at all, to which one may be
- * added.
+ * May an operand whose address is in no etched object still refer to one? Reads do not matter, since they are neither
+ * stores nor escapes. An operand without an index cannot, unless it is an address in no variable at all, to which an
+ * index may be added.
  */
 static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint64_t at)
 {
@@ -222,19 +222,19 @@ static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint
 	if (r->lo >= r->hi || at + INDEX_REACH < r->lo || at > r->hi + INDEX_REACH || in->mem == MEM_READ)
 		return false;
 	if (at < c->image)
-		return false; /* a struct offset, not an address */
+		return false; /* an offset in a struct, not an address */
 	section = elf_section_at(c->s->file, at);
 	if (in->mem == MEM_ADDRESS && section && !(c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
 		return false; /* a table of constants */
-	/* In a stripped file, an address in another writable section is taken for a variable there. */
+	/* In a stripped file, an address in another writable section is taken for that of a variable there. */
 	if (!c->s->file->symbol_count && section && (c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
 		return false;
 	return !place_is_other(c->s, r, in, at);
 }
 
 /*
- * Handles bytes that do not decode (data in code, or instructions unknown to the decoders): every value that could
- * be a displacement makes the object at its target escape.
+ * Handles bytes that do not decode (data in code, or instructions that the decoders do not know): every value that
+ * could be a displacement makes the object at its target escape.
  */
 static void undecoded_take(struct code_scan *c, const struct func *fn)
 {
@@ -263,8 +263,8 @@ static void undecoded_take(struct code_scan *c, const struct func *fn)
 }
 
 /*
- * Is this the end of the data before an etched section, in the start files' (de)register_tm_clones? They compare
- * __TMC_END__ with itself; where no padding is between, that is the address of the section's first object.
+ * Is this the end of the data before an etched section, in (de)register_tm_clones of the start files? They compare
+ * __TMC_END__ with itself; if there is no padding between, that is the address of the section's first object.
  */
 static bool is_end_of_data(const struct elf_file *f, const struct insn *in, uint64_t at)
 {
@@ -283,7 +283,7 @@ static bool is_end_of_data(const struct elf_file *f, const struct insn *in, uint
 	return false;
 }
 
-/* Resolves the operands of a function to mem[] and imm[]. False: it refers to no etched object. */
+/* Resolves the operands of a function to mem[] and imm[]. Returns false if it refers to no etched object. */
 static bool refs_fill(struct code_scan *c, const struct func_code *code, struct ref *mem, struct ref *imm)
 {
 	bool any = false;
@@ -305,7 +305,7 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 			c->unresolved = true;
 		else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
 			mem[i] = (struct ref){.object = slot->object, .got = true, .off = slot->off};
-		/* The large code model: a 64-bit immediate relative to the GOT. */
+		/* In the large code model, an address is a 64-bit immediate relative to the GOT. */
 		if (in->imm_len == 8 && c->got &&
 		    (is_unnamed_etched(c, (uint64_t)in->imm + c->got) || slot_at(c->s, (uint64_t)in->imm + c->got)))
 			c->unresolved = true;
@@ -352,7 +352,8 @@ static int function_take(struct code_scan *c, const struct func *fn, const struc
 	}
 	first = s->site_count;
 	err = scan_function(s, fn, &c->own, c->refs, c->refs + code->count);
-	/* In linked files only decoding tells where instructions begin: with undecoded bytes no site is safe. */
+	/* In linked files only decoding tells where instructions begin, so no site is safe in a function with undecoded
+	 * bytes. */
 	for (i = first; i < s->site_count && !code->whole; i++)
 		if (site_kind_is_patched(s->sites[i].kind) && !s->sites[i].reason) {
 			s->sites[i].reason = "its function does not decode to its end";
@@ -407,7 +408,7 @@ static void slots_name(struct scan *s)
 	}
 }
 
-/* Can libetch, of which these parts are linked, change the site? */
+/* Can libetch change the site if these parts of it are linked? */
 static bool is_changeable(const struct site *site, uint32_t parts)
 {
 	if (parts & 1u << ETCH_PART_OBJECTS)
@@ -416,7 +417,7 @@ static bool is_changeable(const struct site *site, uint32_t parts)
 	       (!(site->entry.flags & ETCH_IMV_GOT) || parts & 1u << ETCH_PART_OTHERS);
 }
 
-/* Leaves the sites alone that libetch could not change: a finding an object. */
+/* Leaves the sites alone that libetch could not change, and adds a finding for each object. */
 static void unchangeable_leave(struct scan *s, uint32_t parts)
 {
 	size_t *left = mem_zero(s->objects.count + 1, sizeof(*left)), i;

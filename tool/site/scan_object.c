@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds etched objects and their uses in an object file (ET_REL): every relocation against an etched symbol, in
- * code and data. */
+/* Finds etched objects and their uses in an object file (ET_REL), by every relocation against an etched symbol in code
+ * and data. */
 #include "site/site.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Per symbol: the etched object that it refers to, or may refer to. */
+/* For each symbol, the etched object to which it refers or may refer. */
 struct symbols {
 	int32_t *object; /* index of the object of a named symbol, or -1 */
-	bool *etched;    /* defined in an etched section (named or section symbol), or declared as etched */
-	bool *near;      /* defined in a section with values and other data: each address tells */
+	bool *etched;    /* it is defined in an etched section (a named or section symbol), or declared as etched */
+	bool *near;      /* it is defined in a section with values and other data: each address decides */
 };
 
-/* Names of objects that the file declares as etched and defined elsewhere. */
+/* Collects the names of objects that the file declares as etched and that another file defines. */
 static void declared_names(const struct elf_file *f, struct name_set *out)
 {
 	uint32_t i = 0;
@@ -28,7 +28,7 @@ static void declared_names(const struct elf_file *f, struct name_set *out)
 		const Elf64_Shdr *sh = &f->sections[i].sh;
 		const char *p = (const char *)f->sections[i].data, *end;
 
-		/* Sections of another type or kind only bear the name. */
+		/* Sections of another type or kind only have the same name. */
 		if (!p || sh->sh_type != SHT_PROGBITS ||
 		    (sh->sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR | SHF_COMPRESSED)))
 			continue;
@@ -78,7 +78,7 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 	return 0;
 }
 
-/* Is there a value in this section? */
+/* Does this section have the cell of a value? */
 static bool section_has_values(const struct scan *s, uint32_t section)
 {
 	size_t lo = SEARCH(s->objects.defined, i, s->objects.list[i].section < section);
@@ -130,7 +130,7 @@ static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_
 	return r;
 }
 
-/* Adds an escape for a reference that is not understood: of the symbol's object, or of every object in its
+/* Adds an escape for a reference that is not understood: of the symbol's object, or else of every object in its
  * section. */
 static void suspect(struct scan *s, const struct symbols *m, uint32_t symbol, uint32_t code, uint64_t addr, uint8_t len)
 {
@@ -169,10 +169,10 @@ struct operand_scan {
 	const struct symbols *m;
 	const struct func *fn;
 	struct func_code *code;
-	struct ref *mem, *imm; /* per instruction */
+	struct ref *mem, *imm; /* one for each instruction */
 };
 
-/* Resolves the field of instruction i that a relocation applies to. False: an unknown kind of reference. */
+/* Resolves the field of instruction i to which a relocation applies. Returns false for an unknown kind of reference. */
 static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
 {
 	const struct insn *in = &c->code->insns[i];
@@ -221,7 +221,7 @@ static void reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 	at = (unsigned)(r->offset - in->addr);
 	if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && in->imm_len &&
 	    at == in->imm_at) {
-		in->target = UINT64_MAX; /* the target comes from the relocation */
+		in->target = UINT64_MAX; /* the relocation decides the target */
 		in->callee = -1;
 		callee_set(c->s, fn, in, r);
 	}
@@ -230,14 +230,14 @@ static void reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 		operand_resolve(c, r, i);
 	if (!c->m->etched[r->symbol])
 		return;
-	/* An unknown relocation is reported, and the object stays unarmed. */
+	/* An unknown relocation is reported, and its object stays unarmed. */
 	if (!operand_resolve(c, r, i)) {
 		scan_finding_add(c->s, "ETCH-I001", fn->section, in->addr,
 		                 "unexpected relocation type %u against etched %s at byte %u of the instruction", r->type,
 		                 o < 0 ? "section" : c->s->objects.list[o].name, at);
 		suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len);
 	} else if (c->mem[i].object < 0 && c->imm[i].object < 0) {
-		/* An address outside of every object, such as arr[i - 1] for the first element. */
+		/* The address is outside every object, such as arr[i - 1] for the first element. */
 		if (in->index == INSN_NO_REG && in->base >= INSN_PC_REG)
 			scan_finding_add(c->s, "ETCH-I003", fn->section, in->addr,
 			                 "refers to an etched section where the symbol table has no object");
@@ -258,7 +258,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
                      size_t count)
 {
 	const struct elf_reloc *r = relocs, *end = relocs + count, *at;
-	struct func_code code = {0}, spare = {0}; /* a copy: what operands refer to is entered into it */
+	struct func_code code = {0}, spare = {0}; /* `code` is a copy, to which targets and callees are added */
 	struct operand_scan c;
 	struct ref *refs = NULL;
 	size_t k, j;
@@ -294,7 +294,7 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 	return err;
 }
 
-/* A data word with the address of an etched object lets the object escape. */
+/* Takes the data words of a section: one with the address of an etched object lets the object escape. */
 static void scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r,
                       size_t count)
 {
@@ -318,8 +318,9 @@ static void scan_data(struct scan *s, const struct symbols *m, uint32_t section,
 	}
 }
 
-/* Tables whose references to objects do not count: those of an earlier run, of pv_call_inline and of static branches;
- * and unwind tables, which refer to code only, and are replaced if damage makes them refer to an object. */
+/* Is this a table whose references to objects do not count? These are the tables of an earlier run, of pv_call_inline
+ * and of static branches, and unwind tables, which refer only to code, and are replaced if damage makes them refer to
+ * an object. */
 static bool is_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||

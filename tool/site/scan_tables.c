@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sites and facts of a linked file from the tables that the object step and earlier link steps have written. */
+/* Takes the sites and facts of a linked file from the tables that the object step and earlier link steps have
+ * written. */
 #include "arch/x86/insn.h"
 #include "site/linked.h"
 #include "shared/search.h"
@@ -26,8 +27,8 @@ static int site_by_addr(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Adds a site by its table entry if the scan of the code did not find it. The object step has seen its
- * relocation; both decoders must agree on the linked bytes again. */
+/* Adds the site of a table entry if the scan of the code did not find it. The object step has seen its relocation, but
+ * both decoders must agree on the linked bytes again. */
 static void row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
 {
 	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry, .more = row->more};
@@ -108,7 +109,7 @@ void tables_take(struct scan *s, const struct linked_tables *now)
 		const struct slot *slot;
 
 		if (row->kind == ETCH_OBJ_OBJECT) {
-			/* Facts that an earlier link step has merged into the record. */
+			/* Take the facts that an earlier link step has merged into the record. */
 			int32_t o = object_at(s, row->addr, false);
 
 			if (o >= 0)
@@ -117,7 +118,7 @@ void tables_take(struct scan *s, const struct linked_tables *now)
 		}
 		site.section = elf_section_at(s->file, row->ref);
 		if (!site.section)
-			continue; /* discarded by the linker */
+			continue; /* the linker has discarded it */
 		site.in_data = !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR);
 		if (row->flags & ETCH_OBJ_GOT) {
 			slot = slot_at(s, row->addr);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of objects and sites, shared by both scanners; makes sites of the uses that the
- * tracker reports. */
+/* Keeps the lists of objects and sites for both scanners, and makes sites of the uses that the tracker reports. */
 #include "analysis/addresses/flags.h"
 #include "site/site.h"
 #include "shared/search.h"
@@ -16,7 +15,7 @@
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Is this a section of dense objects? One that a linker script has made of whole pages is as good as the others. */
+/* Is this a section of dense objects? If a linker script has given it whole pages, it is like the other sections. */
 static bool section_is_dense(const struct elf_file *f, const struct elf_section *x)
 {
 	return elf_name_is(x->name, ETCH_SEC_DENSE) &&
@@ -54,8 +53,8 @@ void scan_objects_sort(struct scan *s)
 
 	if (l->count)
 		qsort(l->list, l->count, sizeof(*l->list), object_order);
-	/* Merge aliases, which get the first name; and objects that both the object step's record and the symbol
-	 * table describe. */
+	/* Merge aliases, which get the first name, and objects that both the object step's record and the symbol table
+	 * describe. */
 	for (i = 0; i < l->count; i++) {
 		if (n && l->list[i].section && l->list[i].section == l->list[n - 1].section &&
 		    l->list[i].addr < l->list[n - 1].addr + l->list[n - 1].size) {
@@ -128,8 +127,8 @@ static int site_order(const void *a, const void *b)
 	return (x->off > y->off) - (x->off < y->off);
 }
 
-/* Merges a second use of the same instruction, offset and kind: what is known of both. What a table alone says is
- * dropped. */
+/* Merges a second use of the same instruction, offset and kind, and keeps what is known of both. A use that only a
+ * table knows is dropped. */
 static void site_merge(struct site *a, const struct site *b)
 {
 	if (b->recorded)
@@ -274,7 +273,7 @@ void scan_callee(const struct scan *s, const struct func *own, uint32_t section,
 	if (in->flow != FLOW_CALL && in->flow != FLOW_JUMP && in->flow != FLOW_BRANCH)
 		return;
 	if (!strncmp(s->file->sections[section].name, ".plt", 4))
-		return; /* calls another module, which follows the ABI */
+		return; /* it calls another module, which follows the ABI */
 	fn = func_find(&s->funcs, section, in->target);
 	if (!fn || (fn == own && in->flow != FLOW_CALL))
 		return;
@@ -284,7 +283,7 @@ void scan_callee(const struct scan *s, const struct func *own, uint32_t section,
 
 /* ---- uses -> sites ------------------------------------------------------- */
 
-/* An address derived from one part of an object may be in another part: moves the use there. */
+/* Moves a use whose address was derived from one part of an object, but is in another part, to that part. */
 static struct use use_in_part(const struct scan *s, const struct use *u)
 {
 	const struct object *o = &s->objects.list[u->object];
@@ -302,7 +301,7 @@ static struct use use_in_part(const struct scan *s, const struct use *u)
 	return out;
 }
 
-/* Is an address that a function puts into memory one by which the kernel may store, as in an iovec for readv? */
+/* May the kernel store to an address that a function puts into memory, such as that in an iovec for readv? */
 static bool escapes_to_kernel(struct function_scan *c, const struct use *u)
 {
 	if (u->kind != USE_ESCAPE || u->argument)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Etched objects, and every instruction that uses one. The lists are filled from an object file (by relocations) or
- * from a linked file (by addresses and its tables); later steps treat both alike.
+ * The etched objects of a file, and every instruction that uses one. The lists are filled from an object file (by
+ * relocations) or from a linked file (by addresses and its tables); later steps treat both alike.
  */
 #ifndef SITE_SITE_H
 #define SITE_SITE_H
@@ -21,62 +21,62 @@ struct stored {
 	uint64_t from, to; /* relative to the object; to: exclusive */
 	uint8_t facts;     /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED */
 	bool kept;         /* also after etch_sync */
-	bool kernel;       /* a system call may */
+	bool kernel;       /* a system call may store to them */
 };
 
-/* A run of bytes of an object with the same facts, which gets a record of its own. */
+/* A run of bytes of an object that have the same facts, and get a record of their own. */
 struct object_range {
 	uint64_t from, to;
 	uint8_t facts;
 	bool kept, kernel;
-	bool open;  /* kept, since it is exported, on a page that stays writable */
+	bool open;  /* kept, since it is exported and on a page that stays writable */
 	char *name; /* "object.member", or "object+0x10" */
 };
 
 /* An etched object. */
 struct object {
 	char *name;
-	uint32_t section; /* that defines it; 0 = defined in another file */
+	uint32_t section; /* section that defines it; 0 = it is defined in another file */
 	uint64_t addr;    /* ET_REL: offset in section; linked: virtual address */
 	uint64_t size;    /* bytes; 0 if defined in another file */
-	uint32_t symbol;  /* ET_REL: symbol index of an undefined one */
+	uint32_t symbol;  /* ET_REL: symbol index of an undefined object */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
-	bool dense;       /* in ETCH_SEC_DENSE, beside other data: on pages that stay writable */
+	bool dense;       /* in ETCH_SEC_DENSE, beside other data, and so on pages that stay writable */
 	bool kept;        /* linked: something may store to it after etch_sync */
 	bool kernel;      /* linked: a system call may store to any of its bytes */
-	bool inferred;    /* linked: a part, or all, of an object without a symbol (inferred_objects.h) */
-	bool value;       /* the cell of an etch::value: only etch_set writes to it, by its type */
+	bool inferred;    /* linked: a part or all of an object without a symbol (inferred_objects.h) */
+	bool value;       /* the cell of an etch::value: by its type only etch_set writes to it */
 	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
 	bool indexes_tried;
 	struct indexes indexes; /* from DWARF; read on first use (neighbours.c) */
-	/* Linked: the bytes that its facts are about, without overlap, by offset (fields.c). `bounded`: they are all known,
-	 * so the facts do not concern the other bytes. */
+	/* Linked: the bytes that its facts concern, without overlap, sorted by offset (fields.c). `bounded`: they are all
+	 * known, so the facts do not concern the other bytes. */
 	struct stored *stored;
 	size_t stored_count;
 	bool bounded;
-	uint8_t arrays_stored;       /* which facts about all its arrays `stored` has (fields.c) */
-	bool vague;                  /* linked: a table alone knows of a fact, so its bytes are not known */
+	uint8_t arrays_stored;       /* the facts about all its arrays that `stored` has (fields.c) */
+	bool vague;                  /* linked: only a table knows of a fact, so the bytes of that are not known */
 	struct members members;      /* from DWARF */
-	struct object_range *ranges; /* all bytes, in order; none where all have one record */
+	struct object_range *ranges; /* all bytes, in order; there are none if one record covers all bytes */
 	size_t range_count;
-	uint8_t early;           /* linked: facts about any of its bytes, but only before etch_sync */
+	uint8_t early;           /* linked: facts that may concern any of its bytes, but only before etch_sync */
 	bool memberless;         /* linked: it is armed as a whole, since DWARF does not have its members */
-	bool exported;           /* linked: another module, which nobody has seen, may store to it (no --closed) */
-	bool in_part;            /* linked: not armed, but the bytes without facts are from the start */
+	bool exported;           /* linked: another module, which the tool has not seen, may store to it (no --closed) */
+	bool in_part;            /* linked: it is not armed, but its bytes without facts are, from the start */
 	bool armed;              /* linked: armed from the start (armed_objects.h) */
-	bool unrecorded;         /* linked: the tables have no room for its record */
-	const char *unarmed_why; /* linked: reason for not being armed, a phrase for messages; null when armed */
+	bool unrecorded;         /* linked: the tables have no space for its record */
+	const char *unarmed_why; /* linked: the reason why it is not armed, a phrase for messages; null if it is armed */
 };
 
 /* The etched objects of a file. */
 struct object_list {
-	struct object *list; /* linked and defined ones: sorted by (section, addr) */
+	struct object *list; /* in a linked file, defined objects are sorted by (section, addr) */
 	size_t count, capacity;
-	size_t defined; /* the first `defined` are defined in this file */
+	size_t defined; /* number of objects defined in this file, which come first */
 };
 
-/* A `reason` that is not the instruction's: the program has no code of libetch's that could change it. */
+/* A `reason` that does not concern the instruction: the program has no code of libetch that could change it. */
 #define REASON_NOT_LINKED "what of libetch changes it is not linked"
 
 /* How an instruction or data word uses an object. */
@@ -87,31 +87,31 @@ enum site_kind {
 	SITE_ESCAPE,
 };
 
-/* Kinds of sites that have, or could have, a table entry. */
+/* Does or could a site of this kind have a table entry? */
 static inline bool site_kind_is_patched(enum site_kind k) { return k == SITE_LOAD || k == SITE_CALL; }
 
 /* A use of an object. */
 struct site {
 	uint32_t section;
-	uint64_t addr; /* of the instruction, or of the data word */
+	uint64_t addr; /* address of the instruction or of the data word */
 	enum site_kind kind;
 	int32_t object;
-	int64_t off; /* first byte read (SITE_CALL: the slot), relative to the object */
+	int64_t off; /* offset in the object of the first byte read (SITE_CALL: of the slot) */
 	bool off_known;
-	bool indexed;              /* not off_known: `off` and what an index adds to it */
+	bool indexed;              /* not off_known: the address is `off` plus an index */
 	bool in_data;              /* an escape through a data word */
 	bool as_pointer;           /* the address escapes as a pointer that C's rules bound (track.h) */
-	bool argument;             /* ... as an argument of a function, or its return value */
-	bool kernel;               /* ... and a system call may store there (kernel_reach.h) */
+	bool argument;             /* the address escapes as an argument or the return value of a function */
+	bool kernel;               /* the address escapes, and a system call may store there (kernel_reach.h) */
 	uint8_t beside;            /* enum beside (track.h) */
-	bool recorded;             /* linked: known from a table alone */
-	bool late;                 /* linked, a store or an escape: may run, or be used, after etch_sync */
-	uint8_t len;               /* of the instruction */
+	bool recorded;             /* linked: only a table knows it */
+	bool late;                 /* linked: a store that may run, or an escape that may be used, after etch_sync */
+	uint8_t len;               /* bytes of the instruction */
 	uint16_t size;             /* bytes read */
-	struct etch_imv entry;     /* form, regs, shape, flags: of __imv, or with SITE_CALL of __pv_sites */
+	struct etch_imv entry;     /* form, regs, shape and flags of the row in __imv, or for SITE_CALL in __pv_sites */
 	struct etch_imv_more more; /* with ETCH_IMV_MORE */
 	uint64_t slot;             /* linked, ETCH_IMV_GOT: address of the slot */
-	const char *reason;        /* why it has no immediate form, a phrase for messages; null when it has one */
+	const char *reason;        /* the reason why it has no form, a phrase for messages; null if it has one */
 };
 
 /* A GOT slot that holds, once the file is loaded, the address of an etched object. */
@@ -128,10 +128,10 @@ struct commuted {
 	uint8_t len;
 };
 
-/* An operand with an index whose address is in a variable beside the etched sections. */
+/* An operand with an index, whose address is in a variable beside the etched sections. */
 struct vague_place {
 	uint64_t at;
-	uint32_t section; /* of the instruction, as the next two */
+	uint32_t section; /* section, address and length of the instruction */
 	uint64_t addr;
 	uint8_t len;
 };
@@ -147,21 +147,21 @@ struct scan {
 	struct site *sites; /* sorted by (section, addr, kind) once finished */
 	size_t site_count, site_capacity;
 	struct findings findings;
-	size_t functions, undecoded; /* functions scanned, and those of them not decoded to the end */
+	size_t functions, undecoded; /* functions that were scanned, and those of them that do not decode to the end */
 	bool stripped;               /* linked: object symbols are stripped (inferred_objects.h) */
 	uint64_t *relocated;         /* linked: addresses that the dynamic linker writes, sorted */
 	size_t relocated_count, relocated_capacity;
-	uint64_t *code_words; /* linked: values of such words, and of plain ones, that are addresses of code */
+	uint64_t *code_words; /* linked: values of such words and of plain words that are addresses of code */
 	size_t code_word_count, code_word_capacity;
-	uint64_t *init_words; /* ... of those, what tables of constructors hold */
+	uint64_t *init_words; /* those of them that tables of constructors hold */
 	size_t init_word_count, init_word_capacity;
 	struct commuted *commuted; /* linked: instructions that the link step may change (commuted_compares.c) */
 	size_t commuted_count, commuted_capacity;
 	struct vague_place *vague; /* linked */
 	size_t vague_count, vague_capacity;
-	const uint64_t *init; /* linked: addresses of functions that --init has named, sorted; the caller's */
+	const uint64_t *init; /* linked: addresses of functions that --init names, sorted; the caller owns them */
 	size_t init_count;
-	bool closed;            /* linked: no other module uses what this one exports (--closed) */
+	bool closed;            /* linked: no other module uses the names that this one exports (--closed) */
 	struct entries entries; /* built on first use */
 	struct lines *lines;    /* opened on first use; null: no DWARF */
 	struct function_types *types;
@@ -169,47 +169,51 @@ struct scan {
 	struct kernel_reach kernel; /* linked */
 	bool lines_tried;
 	size_t external;    /* linked: number of table entries whose object is not etched in this file */
-	struct error error; /* set by a function that returned -1 */
+	struct error error; /* a function that returned -1 has set it */
 };
 
-/* A set of symbol names: objects that other files of the same command line define. */
+/* A set of symbol names, such as those of objects that other files of the command line define. */
 struct name_set {
 	char **names; /* sorted */
 	size_t count, capacity;
 };
 void name_set_add(struct name_set *s, const char *name);
-/* Must be called before name_set_has(). */
+/* Call this before name_set_has(). */
 void name_set_sort(struct name_set *s);
 void name_set_free(struct name_set *s);
 bool name_set_has(const struct name_set *s, const char *name);
 
-/* Scans an object file: objects, sites and facts by relocations. `others` may be null. -1 and s->error. */
+/* Scans an object file: it finds objects, sites and facts by relocations. `others` may be null. Returns 0, or -1 and
+ * s->error. */
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others);
 /* Adds the names of global etched objects that f defines. */
 void scan_defined_names(const struct elf_file *f, struct name_set *out);
 /*
- * Scans a linked file: objects from its tables and symbols; sites and facts from addresses in every function that
- * decodes, and from the tables. Baked sites must have been restored (bake.h). The caller keeps `now`. -1 and
- * s->error.
+ * Scans a linked file: it finds objects by its tables and symbols, and sites and facts by addresses in every function
+ * that decodes and by the tables. Baked sites must have been restored (bake.h). The caller keeps `now`. Returns 0, or
+ * -1 and s->error.
  */
 struct linked_tables;
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now);
-/* Linked: the dynamic linker writes one of these bytes before the program starts. */
+/* For linked files: does the dynamic linker write one of these bytes before the program starts? */
 bool scan_is_relocated(const struct scan *s, uint64_t addr, uint64_t size);
 void scan_free(struct scan *s);
 
-/* The file's DWARF, opened on first use; null: it has none. */
+/* Returns the file's DWARF, which it opens on first use, or null if there is none. */
 struct lines *scan_lines(struct scan *s);
 /*
- * What an operand whose object is found by its address may mean beside it, enum beside (neighbours.c). In an object
- * file that is so of section symbols, which stand for local objects alone.
+ * Returns which objects beside its own an operand may mean whose object was found by its address (enum beside,
+ * neighbours.c). In an object file these are operands that refer to section symbols, which stand only for local
+ * objects.
  */
 uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *in, bool immediate);
-/* Adds facts about objects that the addresses of other uses may be meant for. Before sites are sorted. */
+/* Adds facts about objects that the addresses of uses of other objects may mean. Call this before the sites are
+ * sorted. */
 void scan_neighbours(struct scan *s);
-/* Linked: sets what is known of the bytes of objects that facts are about. Once sites are sorted. */
+/* For linked files: sets which bytes of objects the facts concern. Call this after the sites have been sorted. */
 void scan_fields_find(struct scan *s);
-/* Linked: writes the commuted instructions that a scan has found. The code must be scanned again afterwards. */
+/* For linked files: writes the commuted instructions that a scan has found. The code must be scanned again
+ * afterwards. */
 void compares_commute(const struct scan *s, struct elf_file *f);
 /* The bytes of its object that a store or an escape reaches. */
 enum reach {
@@ -218,23 +222,24 @@ enum reach {
 	REACH_ARRAYS, /* any array in it */
 };
 enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to);
-/* Is site number i, which a table alone knows, a use that the code shows as well? */
+/* Is site number i, which comes from a table, a use that the code shows as well? */
 bool scan_is_explained(const struct scan *s, size_t i);
-/* What facts, and whether after etch_sync too, are about any of the bytes [from, to) of an object; null: none. */
+/* Returns the first facts that concern any of the bytes [from, to) of an object, and whether they hold after etch_sync
+ * too, or null if there are none. */
 const struct stored *object_stored(const struct object *o, uint64_t from, uint64_t to);
-/* Linked: are these bytes of the object armed from the start? */
+/* For linked files: are these bytes of the object armed from the start? */
 bool object_armed_at(const struct object *o, uint64_t from, uint64_t to);
 
 /* ---- shared by the two scanners ----------------------------------------------- */
 
 void scan_object_add(struct scan *s, const struct object *o); /* takes ownership of o->name */
 void scan_objects_sort(struct scan *s);
-/* Index of the defined object at section offset or address `at`, or -1. `end_too`: also matches an object that
- * ends there. */
+/* Returns the index of the defined object at section offset or address `at`, or -1. With `end_too` an object that ends
+ * there matches too. */
 int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too);
 void scan_site_add(struct scan *s, const struct site *site);
-/* Adds an escape of every object in an etched section, for a reference at `addr` in section `code` that does not
- * tell which object it means. */
+/* Adds an escape of every object in an etched section, for a reference at `addr` in section `code` that may mean any of
+ * them. */
 void scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len);
 void scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -242,24 +247,24 @@ void scan_sites_sort(struct scan *s);
 
 /*
  * Tracks the values in one decoded function whose operands have been resolved, and adds its sites and facts. A load
- * gets a form only if both decoders agree and the load can be regenerated byte for byte.
+ * gets a form only if both decoders agree and the load can be regenerated byte for byte. Returns 0, or -1 and s->error.
  */
 int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
                   const struct ref *imm);
 
-/* Does an object share pages with others, so that they may stay writable while it is armed? */
+/* Does the object share pages with others, so that the pages may stay writable while it is armed? */
 static inline bool object_is_exposed(const struct object *o) { return o->dense || (o->shared && !o->value); }
 
-/* The object is the NAME__imv of DEFINE_IMV, in the section of scalars. */
+/* Is the object the NAME__imv of a DEFINE_IMV, in the section of scalars, or the cell of an etch::value? */
 bool object_is_imv(const struct object *o);
-/* Sets callee and entry of a call, or of a jump out of `own`, by its target. */
+/* Sets `callee` and `entry` of a call, or of a jump out of `own`, by its target. */
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
 /* Adds the cells of etch::value in writable sections, by the marks after them (etch/format.h). */
 void scan_values_add(struct scan *s);
-/* True for the sections of ETCHED, DEFINE_IMV and ETCHED_DENSE. *shared: it is the section of scalars. */
+/* Is this a section of ETCHED, DEFINE_IMV or ETCHED_DENSE? Sets *shared if it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
-/* Is it one of ETCH_TABLE, by whose addresses of etched objects, as the program promises, only sets store after
- * etch_sync? */
+/* Is this a section of ETCH_TABLE? The program promises that after etch_sync only sets store through the addresses of
+ * etched objects in it. */
 bool section_is_settings(const struct elf_section *s);
 
 #endif

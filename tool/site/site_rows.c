@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows of a linked file's tables, from what the scan has found and what is armed. */
+/* Makes the rows of a linked file's tables from the results of the scan and the decisions about arming. */
 #include "site/site_rows.h"
 #include "support/memory.h"
 
 #include <stdlib.h>
 
-/* The rows of the table for sites of one kind, with the addresses that they refer to. */
+/* Makes the rows for sites of one kind, with the addresses to which they refer. */
 static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size_t *count)
 {
 	struct imv_row *rows = mem_zero(s->site_count + 1, sizeof(*rows));
@@ -28,7 +28,7 @@ static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size
 	return rows;
 }
 
-/* The bytes of another module's object that a store writes, if its record can express them. */
+/* Sets the bytes of another module's object that a store writes, if the row can express them. */
 static void fact_bytes(struct obj_row *row, const struct site *site)
 {
 	if (site->kind != SITE_STORE || !site->off_known || !site->size || site->size > 64 || site->off < 0 ||
@@ -62,7 +62,8 @@ static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
 	return k;
 }
 
-/* The rows of __etch_obj: each object with its facts combined, then the facts about objects of other modules. */
+/* Makes the rows of __etch_obj: each object with its facts combined, and then the facts about objects of other
+ * modules. */
 static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
 {
 	struct obj_row row;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows of the tables of sites and objects (table/linked_tables.h) that a scan of a linked file gives. */
+/* Makes the rows of the tables of sites and objects (table/linked_tables.h) from the scan of a linked file. */
 #ifndef SITE_SITE_ROWS_H
 #define SITE_SITE_ROWS_H
 
 #include "site/site.h"
 #include "table/linked_tables.h"
 
-/* Copies the rows of the existing tables, to be written again. */
+/* Copies the rows of the existing tables, so that they can be written again. */
 void rows_keep(const struct linked_tables *now, struct linked_rows *out);
-/* Replaces the copied rows of __etch_obj, and with `imv` and `pv` of __imv and __pv_sites, by new ones. */
+/* Replaces the copied rows of __etch_obj by new ones, and also those of __imv with `imv` and of __pv_sites with
+ * `pv`. */
 void rows_make(const struct scan *s, const struct linked_tables *now, bool imv, bool pv, struct linked_rows *rows);
 
 #endif

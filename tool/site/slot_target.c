@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes initial slot targets from dynamic relocations and data, and call site images from target bodies. */
+/* Computes the initial targets of slots from dynamic relocations and data, and the images of call sites from the bodies
+ * of targets. */
 #include "site/slot_target.h"
 #include "shared/search.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By function, then by address of the record: libetch uses the first record of a function, too. */
+/* Sorts by function, then by the address of the record: like libetch, etch uses the first record of a function. */
 static int native_order(const void *a, const void *b)
 {
 	const struct native_row *x = a, *y = b;
@@ -64,8 +65,8 @@ void targets_close(struct targets *t)
 	memset(t, 0, sizeof(*t));
 }
 
-/* The code from an address to the end of its segment in the file, or null: the same bytes that libetch reads of
- * a loaded module. */
+/* Returns the code from an address to the end of its segment in the file, or null. These are the bytes that libetch
+ * reads in a loaded module. */
 static const uint8_t *code_at(const struct elf_file *f, uint64_t addr, uint64_t *avail)
 {
 	uint32_t i;
@@ -81,7 +82,7 @@ static const uint8_t *code_at(const struct elf_file *f, uint64_t addr, uint64_t 
 	return NULL;
 }
 
-/* The first of the relocations that write to a slot, and their number. */
+/* Returns the first of the relocations that write to a slot, and sets *count to their number. */
 static const struct dynamic_reloc *slot_reloc(const struct targets *t, uint64_t slot, size_t *count)
 {
 	size_t lo = SEARCH(t->reloc_count, i, t->relocs[i].place < slot && slot - t->relocs[i].place >= 8), end;
@@ -93,9 +94,9 @@ static const struct dynamic_reloc *slot_reloc(const struct targets *t, uint64_t 
 }
 
 /*
- * True if every module uses this definition: it cannot be preempted, or this is the program, which is searched
- * first. A protected symbol of a library is left to the dynamic linker, since a program may define a canonical
- * address for it.
+ * Does every module use this definition? It does if the definition cannot be preempted, or if this is the program,
+ * which is searched first. A protected symbol of a library is left to the dynamic linker, since a program may define a
+ * canonical address for it.
  */
 static bool is_final(const struct elf_file *f, const struct elf_symbol *y)
 {
@@ -113,7 +114,7 @@ bool target_known(const struct targets *t, uint64_t slot, uint64_t *target)
 	size_t n;
 
 	r = slot_reloc(t, slot, &n);
-	if (!n) { /* without a relocation, the value is an address only in a file loaded at its link address */
+	if (!n) { /* without a relocation, the value is an address only in a file that is loaded at its link address */
 		if (!p || t->file->eh.e_type != ET_EXEC)
 			return false;
 		memcpy(target, p, 8);
@@ -147,7 +148,7 @@ const char *target_import(const struct targets *t, uint64_t slot)
 	return n == 1 && r->symbol && r->symbol->name[0] ? r->symbol->name : NULL;
 }
 
-/* The instructions of a function that may replace a call to it. False: none. */
+/* Finds the instructions of a function that may replace a call to it. Returns false if there are none. */
 static bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *body)
 {
 	size_t lo = SEARCH(t->native_count, i, t->natives[i].func < target);
@@ -169,7 +170,7 @@ static bool target_body(const struct targets *t, uint64_t target, struct etch_pv
 	return code && etch_pv_tiny(code, avail, body);
 }
 
-/* A full-width move from one register to another: the argument becomes the result. */
+/* Is this a full-width move from one register to another, which makes the argument the result? */
 static bool is_copy(const struct insn *in, const uint8_t *bytes)
 {
 	char text[160];
@@ -195,7 +196,7 @@ void call_image(const struct targets *t, const struct etch_imv *entry, uint64_t 
 		return;
 	known = target_body(t, out->target, &body);
 	out->len = etch_pv_image(entry, site, out->target, known ? &body : NULL, out->bytes, &count);
-	if (out->len && count != 1) /* more than one instruction cannot be written by one store: use a direct call */
+	if (out->len && count != 1) /* one store cannot write several instructions, so use a direct call */
 		out->len = etch_pv_image(entry, site, out->target, NULL, out->bytes, &count);
 	if (!out->len || !insn_decode(out->bytes, out->len, site, &in))
 		return;

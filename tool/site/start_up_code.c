@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that may run after etch_sync (start_up_code.h). The search marks instructions of the whole file, each once;
- * nothing is joined, so that it is no domain of dataflow/solver.h. */
+/* Finds the code that may run after etch_sync (start_up_code.h). The search marks instructions of the whole file, each
+ * once. It joins no states, and so is no domain of dataflow/solver.h. */
 #include "site/start_up_code.h"
 
 #include "analysis/runtimes/runtimes.h"
@@ -14,18 +14,18 @@
 
 /* An edge of the call graph: a direct call, or a jump into another function. */
 struct edge {
-	uint64_t at;       /* where in `to` */
+	uint64_t at;       /* the address in `to` */
 	uint32_t from, to; /* numbers of functions */
-	uint32_t next;     /* the instruction after a call; NO_NEXT of a jump */
+	uint32_t next;     /* index of the instruction after a call; NO_NEXT for a jump */
 };
 #define NO_NEXT UINT32_MAX
 
-/* A GOT slot of a function of another module. */
+/* The GOT slot of a function of another module. */
 struct named_slot {
 	uint64_t slot;
-	bool sync;    /* is_sync() */
-	bool returns; /* more than once */
-	bool stops;   /* never */
+	bool sync;    /* the function arms objects (is_sync()) */
+	bool returns; /* it may return more than once */
+	bool stops;   /* it never returns */
 };
 
 /* Functions of libetch that arm objects: sync_number() has their names. */
@@ -33,22 +33,22 @@ struct named_slot {
 
 struct search {
 	struct setup *u;
-	struct edge *edges; /* by `from` */
+	struct edge *edges; /* sorted by `from` */
 	size_t edge_count, edge_capacity;
 	struct named_slot *slots;
 	size_t slot_count, slot_capacity;
-	uint8_t *taken;   /* per function: its address is, or another module may call it */
-	uint8_t *up;      /* per function: may be on the stack at a call of etch_sync */
-	uint8_t *returns; /* per function: it calls what returns more than once */
-	uint8_t *ends;    /* per function: it may return */
-	uint32_t *last;   /* per function: the index after its last instruction */
-	uint64_t *todo;   /* function << 32 | instruction, to be followed */
+	uint8_t *taken;   /* for each function, whether its address is taken or another module may call it */
+	uint8_t *up;      /* for each function, whether it may be on the stack at a call of etch_sync */
+	uint8_t *returns; /* for each function, whether it calls a function that may return more than once */
+	uint8_t *ends;    /* for each function, whether it may return */
+	uint32_t *last;   /* for each function, the index after its last instruction */
+	uint64_t *todo;   /* function << 32 | instruction for each place that is still to be followed */
 	size_t todo_count, todo_capacity;
 	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of functions, UINT32_MAX: none */
 	bool failed;
 };
 
-/* The number of a function that arms objects, or SYNC_COUNT. */
+/* Returns the number of a function that arms objects, or SYNC_COUNT. */
 static unsigned sync_number(const char *name)
 {
 	static const char *const names[SYNC_COUNT] = {"etch_sync_bytes", "etch_seal_bytes", "etch_sync_all",
@@ -62,7 +62,7 @@ static unsigned sync_number(const char *name)
 
 static bool is_sync(const char *name) { return sync_number(name) < SYNC_COUNT; }
 
-/* Is this function one of them, in this file? */
+/* Is this function of the file one that arms objects? */
 static bool is_own_sync(const struct search *x, uint32_t fn)
 {
 	for (unsigned i = 0; i < SYNC_COUNT; i++)
@@ -82,8 +82,8 @@ static bool returns_twice(const char *name)
 	return false;
 }
 
-/* Does a function of another module never return? Only names count that C, POSIX or the compilers reserve: any other
- * may be of a library of the program's own. */
+/* Does a function of another module never return? Only names that C, POSIX or the compilers reserve count: any other
+ * may be that of a library of the program's own. */
 static bool never_returns(const char *name)
 {
 	static const char *const names[] = {"abort",      "exit",       "longjmp",  "pthread_exit",
@@ -139,7 +139,7 @@ static void slots_read(struct search *x)
 	free(r);
 }
 
-/* The slot that an entry of the PLT jumps through; 0: none. */
+/* Returns the slot through which an entry of the PLT jumps, or 0. */
 static uint64_t plt_target(const struct elf_file *f, uint64_t at)
 {
 	struct insn in;
@@ -156,7 +156,7 @@ static uint64_t plt_target(const struct elf_file *f, uint64_t at)
 	return 0;
 }
 
-/* The slot of a function of another module that a call or jump goes through; 0: none. */
+/* Returns the slot of a function of another module through which a call or jump goes, or 0. */
 static uint64_t import_slot(const struct search *x, const struct insn *in)
 {
 	const struct elf_file *f = x->u->s->file;
@@ -168,7 +168,7 @@ static uint64_t import_slot(const struct search *x, const struct insn *in)
 	return section && !strncmp(f->sections[section].name, ".plt", 4) ? plt_target(f, in->target) : 0;
 }
 
-/* Does a call or jump lead to what never returns? */
+/* Does a call or jump lead to a function that never returns? */
 static bool is_stop(const struct search *x, const struct insn *in)
 {
 	uint64_t slot = import_slot(x, in);
@@ -190,7 +190,7 @@ static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
 	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
 }
 
-/* Takes a call in function k of a function of another module; `next`: the instruction after the call. */
+/* Takes a call in function k of a function of another module; `next` is the instruction after the call. */
 static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next)
 {
 	size_t i;
@@ -252,7 +252,7 @@ static void end_read(struct search *x, uint32_t k, const struct func_code *code)
 		bool leaves = in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP_IND ||
 		              ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && i + 1 == last);
 
-		/* x->ends of others is not known yet. */
+		/* x->ends of other functions is not known yet. */
 		if (in->flow == FLOW_RETURN ||
 		    (leaves && (import_slot(x, in) || in->flow == FLOW_JUMP_IND || in->flow == FLOW_CALL_IND) &&
 		     !is_stop(x, in)))
@@ -260,7 +260,7 @@ static void end_read(struct search *x, uint32_t k, const struct func_code *code)
 	}
 }
 
-/* Finds the other functions that may return: they leave for such a one. */
+/* Finds the other functions that may return because they jump to, or end with a call of, a function that may return. */
 static void ends_find(struct search *x)
 {
 	bool more = true;
@@ -359,7 +359,7 @@ static void words_read(struct search *x)
 			take(x, s->code_words[i]);
 }
 
-/* Does the program, or who rewrites it, say of function k that it only runs before: by ETCH_INIT, or by --init? */
+/* Does the program by ETCH_INIT, or the user by --init, say that function k runs only before etch_sync? */
 static bool is_marked(const struct scan *s, uint32_t k)
 {
 	const struct func *fn = &s->funcs.funcs[k];
@@ -402,7 +402,7 @@ static void callers_find(struct search *x)
 	}
 }
 
-/* Follows what runs after a constructor has called etch_sync: other constructors, and main. */
+/* Follows the code that runs after a constructor has called etch_sync: other constructors, and main. */
 static void constructors_follow(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -433,7 +433,7 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		whole_add(x, k);
 		return;
 	}
-	/* Mostly a jump back from a cold part. */
+	/* This is mostly a jump back from a cold part. */
 	i = func_insn_at(func_code_of(&u->s->funcs, k, spare), at);
 	if (i == SIZE_MAX)
 		whole_add(x, k);
@@ -441,7 +441,7 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		todo_add(x, k, i);
 }
 
-/* Follows a function all of which may run after etch_sync: what it calls or jumps to may, too. */
+/* Follows a function all of which may run after etch_sync: the functions that it calls or jumps to may run then too. */
 static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 {
 	struct edge key = {.from = k};
@@ -451,7 +451,7 @@ static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 		lead_to(x, x->edges[i].to, x->edges[i].at, spare);
 }
 
-/* Follows the landing pads and fixups of a function. True: control may also enter it in unknown ways. */
+/* Follows the landing pads and fixups of a function. Returns true if control may also enter it in unknown ways. */
 static bool entries_follow(struct search *x, uint32_t k, const struct func_code *code)
 {
 	struct track_entries t = entries_of(&x->u->s->entries, &x->u->s->funcs.funcs[k], code);
@@ -507,13 +507,13 @@ static void function_follow(struct search *x, uint32_t k, size_t i, struct func_
 		    ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && is_stop(x, in)))
 			return;
 	}
-	/* Into the next function. */
+	/* Control runs into the next function. */
 	if (i == code->count && k + 1 < u->s->funcs.count)
 		whole_add(x, k + 1);
 }
 
-/* Finds the functions that only run before etch_sync by the program's word: those marked, and those that nothing but
- * such calls or takes the address of. */
+/* Finds the functions that, as the program says, run only before etch_sync: those that are marked, and those that only
+ * such functions call and whose address is not taken. */
 static void init_find(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -564,11 +564,12 @@ static void search_run(struct search *x)
 	ends_find(x);
 	if (x->edge_count)
 		qsort(x->edges, x->edge_count, sizeof(*x->edges), edge_order);
-	x->failed |= !x->todo_count; /* nobody calls it */
+	x->failed |= !x->todo_count; /* nothing calls etch_sync */
 	if (!x->failed)
 		callers_find(x);
 	for (k = 0; k < s->funcs.count && !x->failed; k++) {
-		/* A function below etch_sync on the stack that setjmp may return to again, or whose callers are unknown. */
+		/* This is a function on the stack at a call of etch_sync to which setjmp may return again, or whose callers are
+		 * unknown. */
 		x->failed |= x->up[k] && (x->returns[k] || (x->taken[k] && k != x->main));
 		if (x->taken[k] && k != x->main)
 			whole_add(x, k);

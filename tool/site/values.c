@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds objects that only sets write to: those of DEFINE_IMV by name; cells of etch::value (etch/imv.hpp) and slots of
- * etch::ops (etch/pv.hpp) by the marks after them in the data. */
+/* Finds objects to which only sets write: those of DEFINE_IMV by their names, and cells of etch::value (etch/imv.hpp)
+ * and slots of etch::ops (etch/pv.hpp) by the marks after them in the data. */
 #include "site/site.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -13,7 +13,7 @@
 #define CELL 8u
 #define MARK 16u
 
-/* Symbols of data, by (section, value). */
+/* The symbols of data, sorted by (section, value). */
 struct data_symbols {
 	struct data_symbol {
 		uint32_t section, index;
@@ -30,7 +30,7 @@ static int symbol_order(const void *a, const void *b)
 		return x->section < y->section ? -1 : 1;
 	if (x->value != y->value)
 		return x->value < y->value ? -1 : 1;
-	return x->index > y->index ? -1 : x->index < y->index; /* of aliases the first one is found */
+	return x->index > y->index ? -1 : x->index < y->index; /* of several aliases the first one is found */
 }
 
 static void symbols_collect(const struct elf_file *f, struct data_symbols *d)
@@ -47,8 +47,8 @@ static void symbols_collect(const struct elf_file *f, struct data_symbols *d)
 	qsort(d->list, d->count, sizeof(*d->list), symbol_order);
 }
 
-/* The last symbol that begins at or before a cell, if the cell lies in its bytes; 0: none. In an object file values
- * are relative to sections. */
+/* Returns the last symbol that begins at or before a cell, if the cell is inside its bytes, or 0. In an object file
+ * values are relative to sections. */
 static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols *d, uint32_t section, uint64_t at,
                             uint64_t size)
 {
@@ -88,7 +88,7 @@ bool object_is_imv(const struct object *o)
 	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
-/* Size of the object before a mark at an offset of a section; 0: it is no mark of etch's. */
+/* Returns the size of the object before a mark at an offset of a section, or 0 if it is not one of etch's marks. */
 static uint64_t value_size(const struct elf_section *x, uint64_t off, bool ops)
 {
 	uint64_t size = CELL;
