@@ -15,8 +15,8 @@
 
 #include "support/memory.h"
 
-/* Is this open file the one that was mapped? By build-id if the kernel gave one; else by inode, since the device that
- * stat(2) names is not the mapping's on all file systems. */
+/* Is this open file the one that was mapped? The build-id decides if the kernel gave one, otherwise the inode, since
+ * the device that stat(2) names is not that of the mapping on all file systems. */
 static bool is_mapped(int fd, const struct mapped_file *m)
 {
 	struct elf_headers seen;
@@ -45,7 +45,7 @@ static int try_open(const char *path, const struct mapped_file *m)
 	return fd;
 }
 
-/* Opens the file: as the process sees it, by the mapping itself (removed files), then by the same path here. */
+/* Opens the file as the process sees it, or by the mapping itself (for removed files), or by the same path here. */
 static int mapped_open(pid_t pid, const struct mapped_file *m)
 {
 	char path[PATH_MAX + 64];
@@ -61,7 +61,7 @@ static int mapped_open(pid_t pid, const struct mapped_file *m)
 	return fd >= 0 ? fd : try_open(m->path, m);
 }
 
-/* The kernel's vdso is the same in each process: a file with a copy of etch's own. */
+/* Makes a file with a copy of etch's own vdso: the kernel's vdso is the same in each process. */
 static int vdso_open(void)
 {
 	const uint8_t *at = (const uint8_t *)getauxval(AT_SYSINFO_EHDR); // NOLINT
@@ -152,7 +152,7 @@ bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64
 	for (unsigned i = 0; i < b->phdr_count; i++) {
 		const Elf64_Phdr *p = &b->phdrs[i];
 
-		/* The mapping begins with the page of the segment's first byte, or further on where it was split. */
+		/* The mapping begins with the page of the segment's first byte, or further on if it was split. */
 		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && offset >= (p->p_offset & ~(uint64_t)4095) &&
 		    offset < p->p_offset + p->p_filesz) {
 			*bias = start - (p->p_vaddr - p->p_offset + offset);

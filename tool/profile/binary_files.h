@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files that a profiled process has mapped: opened while the process lives, as it sees them (its root directory may
- * be a container's), and known by build-id, or device and inode. Each gets its unwind table when a walk first needs it.
+ * The files that a profiled process has mapped. They are opened while the process lives, as it sees them (its root
+ * directory may be a container's), and identified by build-id, or by device and inode. Each gets its unwind table when
+ * a walk first needs it.
  */
 #ifndef PROFILE_BINARY_FILES_H
 #define PROFILE_BINARY_FILES_H
@@ -19,40 +20,40 @@
 
 enum binary_kind {
 	BINARY_FILE,
-	BINARY_CODE, /* code made at run time: memory without a file; addresses are the process's */
-	BINARY_GONE, /* a file that cannot be opened, or is another one by now */
+	BINARY_CODE, /* code made at run time: memory without a file; addresses are those in the process */
+	BINARY_GONE, /* a file that cannot be opened, or that another one has replaced */
 };
 
-/* How the unwind table came about. */
+/* Where the unwind table comes from. */
 enum binary_table {
 	TABLE_UNASKED,
 	TABLE_OWN,      /* the file's etch segment */
-	TABLE_SIDECAR,  /* a sidecar's (shared/sidecars.h) */
-	TABLE_EH_FRAME, /* made from its .eh_frame */
-	TABLE_ANALYSED, /* made from its code, as `etch rewrite` does: it has no .eh_frame */
+	TABLE_SIDECAR,  /* a sidecar (shared/sidecars.h) */
+	TABLE_EH_FRAME, /* made from the file's .eh_frame */
+	TABLE_ANALYSED, /* made from the file's code, as `etch rewrite` does, since it has no .eh_frame */
 	TABLE_NONE,
 };
 
 struct mapped_file { /* the kernel's description of the file behind a mapping */
 	const char *path;
-	uint64_t start, end; /* of the mapping */
+	uint64_t start, end; /* addresses of the mapping */
 	uint8_t build_id[BUILD_ID_MOST];
 	unsigned build_id_size; /* 0: see device, inode */
 	uint32_t major, minor;
 	uint64_t inode;
 };
 
-/* A part of a process's memory with Python's trampolines (python_stubs.h). */
+/* A part of a process's memory that has Python's trampolines (python_stubs.h). */
 struct python_arena {
 	uint64_t start;
-	bool found; /* it has them, and `how` they are */
+	bool found; /* it has trampolines, which `how` describes */
 	struct trampoline how;
 };
 
 struct binary {
 	enum binary_kind kind;
-	char *path;       /* as the process names it */
-	const char *name; /* its last part */
+	char *path;       /* the path by which the process names it */
+	const char *name; /* the last part of the path */
 	pid_t pid;        /* the process that mapped it first */
 	uint8_t build_id[BUILD_ID_MOST];
 	unsigned build_id_size;
@@ -67,10 +68,11 @@ struct binary {
 	enum binary_table table_from;
 	const struct etch_unwind *table;
 	uint64_t table_size, table_address;
-	/* .eh_frame and what the walk by it needs: the file's segments in memory, at their distances. Null: not loaded. */
+	/* The file's segments in memory, at their distances from each other, with .eh_frame and the data that a walk by it
+	 * needs. Null: they are not loaded. */
 	uint8_t *image;
 	uint64_t image_low, image_size; /* link-time address of image[0] */
-	struct python_arena *arenas;    /* of BINARY_CODE */
+	struct python_arena *arenas;    /* for BINARY_CODE */
 	size_t arena_count, arena_capacity;
 };
 
@@ -79,17 +81,18 @@ struct binary_list {
 	size_t count, capacity;
 };
 
-/* The number of the binary behind a mapping of process `pid`; -1: out of memory. */
+/* Returns the number of the binary behind a mapping of process `pid`, or -1 if out of memory. */
 long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m);
-/* The address of the mapping less the link-time address, for a mapping of file offset `offset`; where the file could
- * not be opened, less the file offset. False: the file has no code at that offset. */
+/* Computes the address of a mapping of file offset `offset` minus the link-time address, or minus the file offset if
+ * the file could not be opened. Returns false if the file has no code at that offset. */
 bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64_t *bias);
 /*
- * Is a link-time address in the code at which the kernel starts the program (psABI 3.4.1), which has no caller? The
- * dynamic linker's and musl's has no .eh_frame; in its few instructions it calls a function that does not return.
+ * Is a link-time address in the code at which the kernel starts the program (psABI 3.4.1), and which has no caller? In
+ * the dynamic linker and in musl this code has no .eh_frame; in its few instructions it calls a function that does not
+ * return.
  */
 static inline bool binary_is_entry(const struct binary *b, uint64_t at) { return b->entry && at - b->entry < 64; }
-/* Reads 8 bytes of the file's code at a link-time address: 0, or -1. */
+/* Reads 8 bytes of the file's code at a link-time address. Returns 0, or -1. */
 int binary_code_read(const struct binary *b, uint64_t at, uint64_t *word);
 /* Finds or makes the unwind table. */
 void binary_prepare(struct binary *b);

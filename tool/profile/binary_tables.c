@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The unwind table of a mapped file: its own, a sidecar's, or made from .eh_frame by libetch's code. All tables are in
- * memory of their own: the files may change while the profile runs.
+ * Finds the unwind table of a mapped file: its own, a sidecar's, one that libetch's code makes from .eh_frame, or one
+ * made from its code. All tables are in memory of their own, since the files may change while the profile runs.
  */
-#define ETCH_NO_MODULE /* no constructor for fault tables, which nothing here has */
+#define ETCH_NO_MODULE /* no constructor for fault tables: nothing here has one */
 #include "profile/binary_files.h"
 
 #include <etch/orc_lookup.h>
@@ -21,9 +21,9 @@
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"
 
-/* Larger files are not read: libetch's tables span at most 4 GiB of code. */
+/* Files that are larger are not read: libetch's tables span at most 4 GiB of code. */
 #define IMAGE_MOST ((uint64_t)1 << 32)
-/* Files without .eh_frame are analysed up to this size: samples wait for it. */
+/* Files without .eh_frame are analysed up to this size, because samples wait for the analysis. */
 #define ANALYSED_MOST ((uint64_t)16 << 20)
 
 static void *memory_map(uint64_t size)
@@ -79,7 +79,7 @@ static bool table_sidecar(struct binary *b)
 	return false;
 }
 
-/* Reads the segments to where they lie relative to each other. */
+/* Reads the segments that are not writable to memory, at their places relative to each other. */
 static bool image_read(struct binary *b)
 {
 	uint64_t low = UINT64_MAX, high = 0;
@@ -123,7 +123,7 @@ static void image_describe(const struct binary *b, struct prepare_image *im)
 	im->kept = false;
 }
 
-/* Frees segments that are only read to make a table. */
+/* Frees the segments that were read only to make a table. */
 static void image_trim(struct binary *b)
 {
 	uint64_t cfi = 0;
@@ -161,7 +161,7 @@ static bool table_eh_frame(struct binary *b)
 	return true;
 }
 
-/* A file without .eh_frame, such as Go's linker writes: makes rows from its code. */
+/* Makes rows from the code of a file without .eh_frame, such as Go's linker writes. */
 static bool table_analysed(struct binary *b)
 {
 	const struct unwind_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 0, .jobs = 1};
@@ -185,7 +185,7 @@ static bool table_analysed(struct binary *b)
 	unwind_made_free(&result);
 	copied = f.bytes != bytes;
 	elf_close(&f);
-	if (copied) /* elf_bytes_own() left the bytes that were read to this function */
+	if (copied) /* elf_bytes_own() has left the bytes that were read to this function */
 		free(bytes);
 	return got;
 }
@@ -215,7 +215,7 @@ bool binary_fde(const struct binary *b, uint64_t at, struct etch_cfi *cfi, struc
 	image_describe(b, &im);
 	if (!recover_fde(&im, im.bias + at, &v, fde))
 		return false;
-	/* Nothing to close: the image is read in place. */
+	/* There is nothing to close, since the image is read in place. */
 	*cfi = v.cfi;
 	fde->cfi = cfi;
 	return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of a command (command_file.h). */
+/* Finds and checks the file of a command (command_file.h). */
 #include "profile/command_file.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of a command, checked before it is run (command_file.c). */
+/* Finds the file of a command and checks it before the command is run (command_file.c). */
 #ifndef PROFILE_COMMAND_FILE_H
 #define PROFILE_COMMAND_FILE_H
 
@@ -8,7 +8,7 @@
 
 #include "support/error.h"
 
-/* Finds the file that execvp(3) would run. */
+/* Finds the file that execvp(3) would run. Returns false if there is none. */
 bool command_path(const char *name, char out[PATH_MAX]);
 
 enum command_rights {
@@ -17,7 +17,7 @@ enum command_rights {
 	RIGHTS_CAPABILITIES, /* of the file */
 };
 
-/* The privileges that the program at a path would gain over its user. */
+/* Returns the privileges that the program at a path would have beyond those of its user. */
 enum command_rights command_rights(const char *path);
 
 #endif

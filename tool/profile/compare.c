@@ -15,13 +15,13 @@
 /* Quantile of the normal distribution for SHIFT_ERROR, two-sided. */
 #define NORMAL_TAIL 2.5758293035489004
 
-/* Shares of things (calls, functions) in each run: share[thing * runs + run]. */
+/* The shares of things (calls or functions) in each run: share[thing * runs + run]. */
 struct shares {
 	double *share;
 	size_t things, runs;
 };
 
-/* Both sides: how many runs, and how many samples in all; 0: the numbers are not of samples. */
+/* Both sides: the number of runs, and that of all samples, which is 0 if the numbers are not those of samples. */
 struct sides {
 	size_t olds, news;
 	double old_samples, new_samples;
@@ -61,7 +61,7 @@ static bool runs_overlap(const double *share, const struct sides *s)
 	return old_least <= new_most && new_least <= old_most;
 }
 
-/* Could chance alone make such a difference of shares, of so many samples? */
+/* Could chance alone make such a difference of shares with so many samples? */
 static bool is_chance(double was, double is, const struct sides *s)
 {
 	double all = s->old_samples + s->new_samples, share, error;
@@ -88,7 +88,7 @@ static bool is_noise(const double *share, const struct sides *s)
 	return is_chance(was, is, s) || (s->olds > 1 && s->news > 1 && runs_overlap(share, s));
 }
 
-/* The calls' shares with all that they called, and by themselves. */
+/* Computes the calls' shares with everything that they called, and by themselves. */
 static bool calls_share(const struct profile *p, const double *whole, struct shares *total, struct shares *self)
 {
 	size_t runs = total->runs;
@@ -107,7 +107,7 @@ static bool calls_share(const struct profile *p, const double *whole, struct sha
 	return true;
 }
 
-/* What each run has in all; and the samples of both sides. */
+/* Computes the whole weight of each run, and the numbers of samples of both sides. */
 static double *wholes(const struct profile *p, struct sides *s, bool sampled)
 {
 	double *whole = calloc(s->olds + s->news + 1, sizeof(*whole));
@@ -137,7 +137,7 @@ static bool diff_fill(struct profile *p, const struct shares *total, const struc
 	return true;
 }
 
-/* The functions' own shares, for the table. */
+/* Computes the functions' own shares, for the table. */
 static bool functions_fill(struct profile *p, const struct shares *self, const struct sides *s)
 {
 	struct profile_diff *d = p->diff;
@@ -162,7 +162,7 @@ static bool functions_fill(struct profile *p, const struct shares *self, const s
 	return true;
 }
 
-/* The samples' weights become those of the picture. */
+/* Sets the samples' weights to those of the picture. */
 static void weights_set(struct profile *p, const double *whole, const struct sides *s)
 {
 	p->weight = 0;

@@ -37,13 +37,13 @@ static uint32_t frame_add(struct profile *p, uint32_t caller, const char *name, 
 	return key_set_add(&p->stacks, (uint64_t)caller << 32 | kind, number);
 }
 
-/* A root, under the name of both programs if it is one of them. */
+/* Returns the name of a root, or the name of both programs if it is one of them. */
 static const char *root_name(const struct folded_roots *r, const char *name)
 {
 	return r && r->both && (!strcmp(name, r->old) || !strcmp(name, r->new)) ? r->both : name;
 }
 
-/* Adds a stack; returns its innermost node. */
+/* Adds a stack, and returns its innermost node. */
 static uint32_t stack_add(struct profile *p, char *names, const struct folded_roots *roots)
 {
 	uint32_t node = key_set_add(&p->stacks, STACK_PROCESS, 1);
@@ -58,7 +58,7 @@ static uint32_t stack_add(struct profile *p, char *names, const struct folded_ro
 	return node;
 }
 
-/* Takes a line. False and the reason, or out of memory (p->no_memory). */
+/* Takes a line. Returns false and sets the reason, or p->no_memory if out of memory. */
 static bool line_take(struct profile *p, char *line, pid_t run, const struct folded_roots *roots, const char **wrong)
 {
 	char *number = strrchr(line, ' '), *end;
@@ -84,7 +84,7 @@ static bool line_take(struct profile *p, char *line, pid_t run, const struct fol
 	*wrong = "the numbers are too large";
 	if (p->weight > UINT64_MAX / 2)
 		return false;
-	s.weight *= p->period; /* of a time in microseconds: 1000 */
+	s.weight *= p->period; /* the period is 1000 if the numbers are microseconds */
 	p->weight += s.weight;
 	p->samples[p->sample_count++] = s;
 	return true;
@@ -140,7 +140,7 @@ int folded_read(struct profile *p, const char *path, pid_t run, const struct fol
 
 /* ---- programs under two names ------------------------------------------------------------------- */
 
-/* The weight of each root of a profile of folded stacks, by number of the name. */
+/* Computes the weight of each root of a profile of folded stacks, indexed by the number of its name. */
 static uint64_t *roots_weigh(const struct profile *p)
 {
 	uint64_t *weight = calloc(p->names.count + 1, sizeof(*weight));
@@ -155,7 +155,7 @@ static uint64_t *roots_weigh(const struct profile *p)
 	return weight;
 }
 
-/* The root with the most. */
+/* Returns the root with the most weight. */
 static const char *root_largest(const struct profile *p, const uint64_t *weight)
 {
 	size_t best = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names from Go's own table of functions (go_names.h). */
+/* Names functions by Go's own table (go_names.h). */
 #include "profile/go_names.h"
 
 #include <stdlib.h>

@@ -14,13 +14,14 @@
 #include "shared/search.h"
 #include "support/memory.h"
 
-/* Bytes read of the file, which its process may still extend. V8 writes some 100 bytes a function. */
+/* The greatest number of bytes that are read of the file, which its process may still extend. V8 writes some 100 bytes
+ * for each function. */
 #define MAP_MOST  ((uint64_t)256 << 20)
 #define LINE_MOST (NAME_KEPT + 64)
 
 struct jit_function {
 	uint64_t start, end;
-	size_t line; /* where code was replaced by other code, the later line counts */
+	size_t line; /* if other code has replaced code, the later line counts */
 	char *name;
 };
 
@@ -38,7 +39,7 @@ static int function_order(const void *a, const void *b)
 	return x->line < y->line ? -1 : 1;
 }
 
-/* The PID in the process's own namespace, which is in the file's name. */
+/* Returns the PID in the process's own namespace, which the file's name has. */
 static long own_number(pid_t pid)
 {
 	char path[64], line[256];
@@ -70,7 +71,7 @@ static FILE *map_file(const char *path)
 	return f;
 }
 
-/* The next line, cut to what there is room for; false: there is none. */
+/* Reads the next line, truncated to the buffer. Returns false if there is none. */
 static bool line_read(FILE *f, char line[LINE_MOST], uint64_t *size_read)
 {
 	size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the kernel's table of symbols (kallsyms.h): lines of address, type, name, and a module's name if it has
- * one. */
+/* Reads the kernel's table of symbols (kallsyms.h), whose lines have an address, a type, a name, and the name of the
+ * module if there is one. */
 #include "profile/kallsyms.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "shared/search.h"
 
-/* A function of the kernel's is not longer than this: an address further on belongs to none. */
+/* The greatest size of a function of the kernel: an address further on belongs to no function. */
 #define FUNCTION_MOST ((uint64_t)1 << 20)
 #define TEXT_MOST     ((size_t)256 << 20)
 
@@ -20,10 +20,10 @@ struct symbol_line {
 	const char *name, *end;
 };
 
-/* The symbol nearest before an address of the list, so far. */
+/* The symbol nearest before an address of the list that has been found so far. */
 struct nearest {
 	uint64_t start;
-	const char *name, *end; /* of the line, from the name on */
+	const char *name, *end; /* the rest of the line from the name on */
 };
 
 static const char digits['f' + 1] = {
@@ -31,7 +31,7 @@ static const char digits['f' + 1] = {
 	['8'] = 9, ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
 };
 
-/* Parses a line: address, type, name and module. False: it is no function. */
+/* Parses a line: address, type, name and module. Returns false if it is not that of a function. */
 static bool line_parse(const char *s, const char *end, struct symbol_line *out)
 {
 	uint64_t address = 0;
@@ -44,7 +44,8 @@ static bool line_parse(const char *s, const char *end, struct symbol_line *out)
 	return address;
 }
 
-/* Keeps a symbol for the first address that is not below it. `at`: where the last one was; lines are in order mostly.
+/* Keeps a symbol for the first address that is not below it. *at is the index for the previous symbol; lines are mostly
+ * in order.
  */
 static void line_take(const struct kallsyms_name *list, size_t count, const struct symbol_line *line, size_t *at,
                       struct nearest *nearest)
@@ -70,7 +71,7 @@ static void lines_take(const struct kallsyms_name *list, size_t count, const cha
 	}
 }
 
-/* Gives an address its symbol's name and module. */
+/* Gives an address its symbol's name and module. Returns false if out of memory. */
 static bool name_set(struct kallsyms_name *k, const struct nearest *n)
 {
 	const char *tab;
@@ -87,7 +88,7 @@ static bool name_set(struct kallsyms_name *k, const struct nearest *n)
 	return k->name;
 }
 
-/* The whole of a file that says no size; null: it cannot be read. */
+/* Reads all of a file that reports no size. Returns null if out of memory; *size is 0 if the file cannot be read. */
 static char *text_read(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

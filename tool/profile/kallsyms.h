@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of the kernel's functions, from /proc/kallsyms. */
+/* Names the kernel's functions, by /proc/kallsyms. */
 #ifndef PROFILE_KALLSYMS_H
 #define PROFILE_KALLSYMS_H
 
@@ -9,7 +9,7 @@
 
 struct kallsyms_name {
 	uint64_t address;
-	uint64_t start;  /* of the function; 0: not known */
+	uint64_t start;  /* start of the function; 0: not known */
 	char *name;      /* malloc'd; null: not known */
 	char module[60]; /* "[kernel]", or a module's name in brackets */
 };
@@ -20,11 +20,11 @@ struct kallsyms {
 	size_t size;
 };
 
-/* Reads the table, if that has not been done. False: out of memory. */
+/* Reads the table unless that has been done. Returns false if out of memory. */
 bool kallsyms_read(struct kallsyms *k);
 /*
- * Names the addresses of a list, which is sorted by them. Where the system hides the
- * addresses (kernel.kptr_restrict), none is known. False: out of memory.
+ * Names the addresses of a list, which is sorted by address. If the system hides the addresses of symbols
+ * (kernel.kptr_restrict), no name is known. Returns false if out of memory.
  */
 bool kallsyms_find(const struct kallsyms *k, struct kallsyms_name *list, size_t count);
 void kallsyms_free(struct kallsyms_name *list, size_t count);

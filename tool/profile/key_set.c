@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers for pairs of words and for strings (key_set.h): open addressing, at most half full. */
+/* Assigns numbers to pairs of words and to strings (key_set.h), with open addressing in tables that are at most half
+ * full. */
 #include "profile/key_set.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static uint64_t name_hash(const char *s)
 	return h ^ h >> 32;
 }
 
-/* A larger array of slots, all free; null: out of memory. */
+/* Returns a larger array of free slots, or null if out of memory. */
 static uint32_t *slots_grow(size_t *slot_count)
 {
 	size_t count = *slot_count ? 2 * *slot_count : 256;

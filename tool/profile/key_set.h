@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers for pairs of words and for strings: each distinct one gets the next number, from 0 on, by a hash table. What
- * the profile counts (stacks, frames, functions) is counted by these numbers.
+ * Assigns numbers to pairs of words and to strings: a hash table gives each distinct one the next number, from 0 on.
+ * The profile counts stacks, frames and functions by these numbers.
  */
 #ifndef PROFILE_KEY_SET_H
 #define PROFILE_KEY_SET_H
@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KEY_NONE UINT32_MAX /* out of memory, or (key_set_find()) not there */
+#define KEY_NONE UINT32_MAX /* out of memory, or for key_set_find(): not in the set */
 
 struct key {
 	uint64_t a, b;
 };
 
-/* Zeroed: empty. */
+/* A set of pairs. A zeroed structure is empty. */
 struct key_set {
 	struct key *list; /* by number */
 	size_t count, capacity;
@@ -23,12 +23,12 @@ struct key_set {
 	size_t slot_count;
 };
 
-/* The number of a pair, which is added if it is new. */
+/* Returns the number of a pair, which key_set_add() adds if it is new. */
 uint32_t key_set_add(struct key_set *s, uint64_t a, uint64_t b);
 uint32_t key_set_find(const struct key_set *s, uint64_t a, uint64_t b);
 void key_set_free(struct key_set *s);
 
-/* Strings. Zeroed: empty. */
+/* A set of strings. A zeroed structure is empty. */
 struct string_set {
 	char **list; /* by number */
 	size_t count, capacity;
@@ -36,11 +36,11 @@ struct string_set {
 	size_t slot_count;
 };
 
-/* The most bytes of a name that are kept: a file may have one of gigabytes. */
+/* The greatest number of bytes of a name that are kept: a file may have a name of gigabytes. */
 #define NAME_KEPT 4096u
 /* Makes a name printable: bytes that are not UTF-8, and control characters, become '?'. Names come from files. */
 void name_clean(char *name);
-/* The number of a string, which is copied if it is new: cleaned, and its first NAME_KEPT bytes. */
+/* Returns the number of a string. If it is new, its first NAME_KEPT bytes are copied and cleaned. */
 uint32_t string_set_add(struct string_set *s, const char *name);
 void string_set_free(struct string_set *s);
 

@@ -18,25 +18,26 @@
 
 /* ax bx cx dx si di bp sp ip r8-r15: enum perf_event_x86_regs of asm/perf_regs.h */
 #define REGISTERS 0xff01ffu
-/* A record may appear in its buffer this much after its time. */
+/* A record may appear in its buffer so long after its time. */
 #define LATE_NS 5000000u
 /*
- * Data of a buffer. Without privileges a user may have 512 KiB for each processor (perf_event_mlock_kb), and after that
- * what `ulimit -l` allows. With more than RING_SHARED / RING_MOST processors each has less.
+ * Sizes of the data of a buffer. Without privileges a user may have 512 KiB for each processor (perf_event_mlock_kb),
+ * and beyond that what `ulimit -l` allows. With more than RING_SHARED / RING_MOST processors each buffer is smaller.
  */
 #define RING_MOST   (32u << 20)
 #define RING_SHARED (512u << 20)
 #define RING_MANY   (16u << 20)
 #define RING_LEAST  (128u << 10)
 /*
- * How much of a stack a sample copies unless it is told: all that fits in a record, where a buffer of the largest size
- * then holds half a second; else half of that, so that etch has as much time to read a buffer before it is full.
+ * How much of a stack a sample copies by default: as much as fits in a record if a buffer of the largest size then
+ * holds half a second, otherwise half as much, so that etch has as much time to read a buffer before it is full.
  */
 #define STACK_LARGE_HZ 1000u
 #define STACK_SMALL    32768u
 #define PAGE           4096u
 
-/* `waits`: the event is that a thread stops running, else that a period of its time has passed. */
+/* Sets the attributes of an event: with `waits` it happens when a thread stops running, otherwise when a period of the
+ * thread's time has passed. */
 static void attr_set(struct perf_event_attr *a, const struct perf_options *o, bool waits)
 {
 	memset(a, 0, sizeof(*a));
@@ -54,12 +55,13 @@ static void attr_set(struct perf_event_attr *a, const struct perf_options *o, bo
 	a->disabled = !o->whole_process;
 	a->enable_on_exec = !o->whole_process;
 	a->inherit = o->children;
-	a->exclude_kernel = !o->kernel && !waits; /* a thread stops in the kernel */
+	a->exclude_kernel = !o->kernel && !waits; /* threads stop running in the kernel */
 	a->exclude_hv = 1;
 	a->context_switch = waits;
 }
 
-/* An event that never happens: what is executed is reported with it. */
+/* Sets the attributes of an event that never happens, but with which the kernel reports the programs that are
+ * executed. */
 static void watch_set(struct perf_event_attr *a, const struct perf_options *o)
 {
 	memset(a, 0, sizeof(*a));
@@ -76,7 +78,8 @@ static void watch_set(struct perf_event_attr *a, const struct perf_options *o)
 	a->comm = a->comm_exec = 1;
 }
 
-/* The first event also reports mappings, names and the tree of processes. */
+/* Sets the attributes of the session's events. The first event also reports mappings, names and the tree of
+ * processes. */
 static void attrs_set(struct perf_session *s, const struct perf_options *o)
 {
 	struct perf_event_attr *first = &s->attr[0];
@@ -127,7 +130,7 @@ static long sysctl_read(const char *path)
 	return value;
 }
 
-/* Makes the message why perf_event_open() was refused, and what helps. */
+/* Makes the message that says why perf_event_open() was refused, and what helps. */
 static int refused(int err, pid_t pid, const struct perf_options *o, struct error *e)
 {
 	long paranoid = sysctl_read("/proc/sys/kernel/perf_event_paranoid");
@@ -161,7 +164,8 @@ static int refused(int err, pid_t pid, const struct perf_options *o, struct erro
 	}
 }
 
-/* Maps every ring with `size` bytes of data. False: one of them cannot be mapped, errno says why, and none is. */
+/* Maps every ring with `size` bytes of data. If one of them cannot be mapped, maps none and returns false; errno is the
+ * reason. */
 static bool rings_map(struct perf_session *s, uint64_t size)
 {
 	for (size_t i = 0; i < s->count; i++) {
@@ -186,8 +190,8 @@ static bool rings_map(struct perf_session *s, uint64_t size)
 }
 
 /*
- * Maps one ring for each processor, all of one size, as large as the kernel allows up to `most`. Each belongs to an
- * event of this process that never happens; the events of threads share it.
+ * Maps one ring for each processor, all of the same size, which is as large as the kernel allows up to `most`. Each
+ * ring belongs to an event of this process that never happens; the events of threads share it.
  */
 static int rings_open(struct perf_session *s, const struct perf_options *o, uint64_t most, struct error *e)
 {
@@ -227,7 +231,7 @@ static bool rings_are_large(const struct perf_session *s)
 	return true;
 }
 
-/* Opens one event of a thread on one processor. 0; 1: the thread is gone; -1 and a message. */
+/* Opens one event of a thread on one processor. Returns 0, 1 if the thread is gone, or -1 and a message. */
 static int event_open(struct perf_session *s, struct perf_event_attr *attr, pid_t tid, size_t cpu,
                       const struct perf_options *o, struct error *e)
 {
@@ -235,7 +239,7 @@ static int event_open(struct perf_session *s, struct perf_event_attr *attr, pid_
 	int fd = r->page ? fd_open(s, attr, tid, (int)cpu) : -1;
 
 	if (!r->page || (fd < 0 && errno == ENODEV))
-		return 0; /* a processor that is off */
+		return 0; /* the processor is off */
 	if (fd < 0 && errno == ESRCH && o->whole_process)
 		return 1;
 	if (fd < 0)
@@ -245,7 +249,7 @@ static int event_open(struct perf_session *s, struct perf_event_attr *attr, pid_
 	return 0;
 }
 
-/* Opens the events of one thread, which share the rings. Returns as event_open(). */
+/* Opens the events of one thread, which share the rings. Returns what event_open() returns. */
 static int thread_open(struct perf_session *s, pid_t tid, const struct perf_options *o, struct error *e)
 {
 	int err = 0;
@@ -256,7 +260,7 @@ static int thread_open(struct perf_session *s, pid_t tid, const struct perf_opti
 	return err;
 }
 
-/* May the kernel be sampled? Asks by opening an event that is closed again. */
+/* May the kernel be sampled? Opens an event, which it closes again, to find out. */
 static bool kernel_allowed(const struct perf_options *o, pid_t pid)
 {
 	struct perf_event_attr a;
@@ -284,7 +288,7 @@ static bool number_has(const int *list, size_t count, int number)
 	return count;
 }
 
-/* Opens the events of the threads that are not in `seen`. The number of new ones, or -1 and a message. */
+/* Opens the events of the threads that are not in `seen`. Returns the number of new threads, or -1 and a message. */
 static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_options *o, struct seen_threads *seen,
                         struct error *e)
 {
@@ -306,7 +310,7 @@ static int threads_open(struct perf_session *s, DIR *tasks, const struct perf_op
 	return found;
 }
 
-/* Threads of a running process come and go: repeats until every thread has an event. */
+/* Opens the events of a running process, whose threads come and go: repeats until every thread has an event. */
 static int process_open(struct perf_session *s, pid_t pid, const struct perf_options *o, struct error *e)
 {
 	struct seen_threads seen = {0};
@@ -341,7 +345,7 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 	if (!s->rings || !s->wrapped)
 		return error_set(e, NO_MEMORY);
 	s->count = cpus > 0 ? (size_t)cpus : 1;
-	/* One descriptor per thread and processor, and one per file with samples. */
+	/* There is one descriptor for each thread and processor, and one for each file with samples. */
 	if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
@@ -361,7 +365,7 @@ int perf_open(struct perf_session *s, pid_t pid, const struct perf_options *o, s
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
-/* Copies bytes of a ring, which may go around its end. */
+/* Copies bytes of a ring, which may wrap around its end. */
 static void ring_copy(const struct perf_ring *r, uint64_t at, void *to, size_t size)
 {
 	const char *data = (const char *)r->page + PAGE;
@@ -373,7 +377,7 @@ static void ring_copy(const struct perf_ring *r, uint64_t at, void *to, size_t s
 	memcpy((char *)to + first, data, size - first);
 }
 
-/* Reads the time of the record at tail. False: there is none. */
+/* Reads the time of the record at tail. Returns false if there is none. */
 static bool ring_peek(struct perf_ring *r)
 {
 	struct perf_event_header h;
@@ -384,10 +388,10 @@ static bool ring_peek(struct perf_ring *r)
 		return false;
 	ring_copy(r, r->tail, &h, sizeof(h));
 	if (h.size < sizeof(h) || h.size > r->head - r->tail) {
-		r->tail = r->head; /* not a record of the kernel's */
+		r->tail = r->head; /* this is not a record that the kernel wrote */
 		return false;
 	}
-	/* A sample: header, ip, pid and tid, time. Any other record: ..., pid and tid, time. */
+	/* A sample begins with header, ip, pid and tid, and time. Any other record ends with pid and tid, and time. */
 	ring_copy(r, r->tail + (h.type == PERF_RECORD_SAMPLE ? sizeof(h) + 16 : h.size - 8u), &r->time, 8);
 	r->timed = true;
 	return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What profiled processes have mapped (processes.h). */
+/* Keeps what profiled processes have mapped (processes.h). */
 #include "profile/processes.h"
 
 #include <dirent.h>
@@ -72,7 +72,7 @@ uint32_t image_now(struct process_list *l, pid_t pid)
 	return image_add(l, pid, 0, name);
 }
 
-/* Opens a place for a mapping at index `at`. */
+/* Makes space for a mapping at index `at`. */
 static bool mapping_insert(struct process *p, size_t at)
 {
 	if (!mem_reserve_try(&p->target, &p->target_capacity, p->count, sizeof(*p->target)) ||
@@ -91,7 +91,7 @@ static void mapping_remove(struct process *p, size_t at)
 	memmove(&p->binary[at], &p->binary[at + 1], (p->count - at) * sizeof(*p->binary));
 }
 
-/* Removes a range from the mappings. */
+/* Removes a range of addresses from the mappings. */
 static bool mapping_cut(struct process *p, uint64_t start, uint64_t end)
 {
 	for (size_t i = 0; i < p->count;) {
@@ -145,7 +145,7 @@ bool process_copy(struct process_list *l, pid_t parent, pid_t child)
 {
 	struct process *to = process_get(l, child), *from;
 
-	from = process_get(l, parent); /* may have moved `to` */
+	from = process_get(l, parent); /* this may have moved `to` */
 	to = process_get(l, child);
 	if (!to || !from || to == from)
 		return false;

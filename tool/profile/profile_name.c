@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names for the frames of a profile, from files of this machine: symbol tables, debug files, a JIT's map file. A
- * frame that nothing names is "[file+0x...]", with the function's first byte where .eh_frame tells it.
+ * Names the frames of a profile by files of this machine: symbol tables, debug files, and a JIT's map file. A frame
+ * that nothing names is "[file+0x...]", with the address of the function's first byte if .eh_frame tells it.
  */
 #include "profile/profile.h"
 
@@ -20,7 +20,8 @@
 #include "support/progress.h"
 #include "support/memory.h"
 
-/* A C++ or Rust name as in the source, without parameters, in shown[DEMANGLED_MOST]; false: it is no such name. */
+/* Writes a C++ or Rust name as in the source, without parameters, to shown[DEMANGLED_MOST]. Returns false if it is no
+ * such name. */
 static bool name_demangle(const char *name, char *shown)
 {
 	const char *dot = strchr(name, '.');
@@ -31,7 +32,7 @@ static bool name_demangle(const char *name, char *shown)
 		return true;
 	if (!dot || dot == name)
 		return false;
-	/* A part that gcc has split off: name.cold, name.part.0 */
+	/* It may be a part that gcc has split off: name.cold, name.part.0 */
 	cut = strndup(name, (size_t)(dot - name));
 	good = cut && demangle(cut, DEMANGLED_NAME, shown) && strlen(shown) + strlen(dot) < DEMANGLED_MOST;
 	free(cut);
@@ -40,10 +41,10 @@ static bool name_demangle(const char *name, char *shown)
 	return good;
 }
 
-/* Only the first bytes of a longer name are read: template parameters make long names, but not that long. */
+/* Only so many bytes of a longer name are read: template parameters make long names, but not so long ones. */
 #define MANGLED_MOST 65536u
 
-/* The number of a function. */
+/* Returns the number of a function, which it adds if it is new. */
 static uint32_t function_add(struct profile *p, const char *name, const char *binary, const char *file)
 {
 	char shown[DEMANGLED_MOST], *copy = strndup(name, MANGLED_MOST), *version;
@@ -52,7 +53,7 @@ static uint32_t function_add(struct profile *p, const char *name, const char *bi
 
 	version = copy && !demangled ? strchr(copy, '@') : NULL;
 	if (copy) {
-		/* A version of a symbol: name@VERSION, name@@VERSION. */
+		/* Drop the version of a symbol: name@VERSION, name@@VERSION. */
 		if (version > copy && !strpbrk(version, "/ "))
 			*version = 0;
 		number[0] = string_set_add(&p->names, demangled ? shown : copy);
@@ -74,13 +75,14 @@ static bool place_add(struct profile *p, const struct source_frame *f, const cha
 	if (file == KEY_NONE || !mem_reserve_try(&p->places, &p->place_capacity, p->place_count, sizeof(*p->places)))
 		return false;
 	place = &p->places[p->place_count++];
-	/* The file of the line, since that of the function is not always known. */
+	/* Use the file of the line, since that of the function is not always known. */
 	*place = (struct profile_place){
 		.function = function_add(p, f->name, binary, NULL), .file = file, .line = f->line, .inlined = f->inlined};
 	return place->function != KEY_NONE;
 }
 
-/* Where the function around an address begins, by .eh_frame or the entry point; else the address itself. */
+/* Returns the start of the function around an address according to .eh_frame or the entry point, or else the address
+ * itself. */
 static uint64_t function_start(const struct binary *b, uint64_t at)
 {
 	struct etch_cfi cfi;
@@ -91,7 +93,7 @@ static uint64_t function_start(const struct binary *b, uint64_t at)
 	return binary_is_entry(b, at) ? b->entry : at;
 }
 
-/* The name of an address that no symbol has. */
+/* Writes a name for an address that no symbol contains. */
 static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 {
 	if (!b)
@@ -104,7 +106,7 @@ static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 
 const char *wait_text(enum stack_wait w) { return w == WAIT_PROCESSOR ? "waiting for a processor" : "waiting"; }
 
-/* What names the addresses of one binary; each may be null. */
+/* The sources of names for the addresses of one binary; each may be null. */
 struct name_sources {
 	struct source_frames *frames;
 	struct jit_map *map;
@@ -173,7 +175,7 @@ static int address_order(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Names the kernel's addresses. Where the system hides them, all are the same frame. */
+/* Names the kernel's addresses. If the system hides them, all are the same frame. */
 static bool kernel_name(struct profile *p, const struct numbered_address *list, size_t count)
 {
 	struct kallsyms_name *names = calloc(count + 1, sizeof(*names));
@@ -214,7 +216,7 @@ static bool binary_name(struct profile *p, const struct numbered_address *list, 
 	return good;
 }
 
-/* The addresses are names: of folded stacks. */
+/* Names the addresses of folded stacks, which are numbers of names. */
 static bool names_name(struct profile *p, const struct numbered_address *list, size_t count)
 {
 	bool good = true;
@@ -255,7 +257,7 @@ static bool addresses_name(struct profile *p, bool lines)
 	return good;
 }
 
-/* A function that stands for a node that is no frame; `plain`: its name without numbers. */
+/* Returns a function that stands for a node that is no frame. `plain` is its name without numbers. */
 static uint32_t marker_function(struct profile *p, const char *text, const char *plain)
 {
 	uint32_t shown = string_set_add(&p->names, text), name = string_set_add(&p->names, plain);
@@ -265,7 +267,7 @@ static uint32_t marker_function(struct profile *p, const char *text, const char 
 	return key_set_add(&p->functions, (uint64_t)shown << 32, (uint64_t)name << 32);
 }
 
-/* A process: it is shown if there are several. */
+/* Returns the function that stands for a process, which is shown if there are several. */
 static uint32_t process_function(struct profile *p, uint64_t number)
 {
 	const struct process_image *image = &p->processes.images[number];
@@ -289,7 +291,7 @@ static uint32_t thread_function(struct profile *p, uint64_t b)
 	return marker_function(p, text, text);
 }
 
-/* Is a thread's name that of its process, which is shown? */
+/* Does a thread have the same name as its process, which is shown? */
 static bool thread_is_process(const struct profile *p, const struct key *k)
 {
 	const struct process_image *image = &p->processes.images[p->stacks.list[key_caller(k)].b];
@@ -298,7 +300,7 @@ static bool thread_is_process(const struct profile *p, const struct key *k)
 	       !strncmp(p->names.list[(uint32_t)k->b], image->name, sizeof(image->name));
 }
 
-/* The call of a node that is no frame; its caller's if it is not shown. */
+/* Returns the call of a node that is no frame, or its caller's if the node is not shown. */
 static uint32_t marker_add(struct profile *p, const struct key *k, uint32_t caller)
 {
 	uint32_t kind = key_kind(k), function = KEY_NONE;
@@ -318,7 +320,7 @@ static uint32_t marker_add(struct profile *p, const struct key *k, uint32_t call
 	return function == KEY_NONE ? KEY_NONE : key_set_add(&p->calls, (uint64_t)caller << 32 | kind, function);
 }
 
-/* The innermost call of a stack node, whose caller has been named. */
+/* Returns the innermost call of a stack node, whose caller has been named. */
 static uint32_t call_add(struct profile *p, size_t node)
 {
 	const struct key *k = &p->stacks.list[node];
@@ -330,7 +332,7 @@ static uint32_t call_add(struct profile *p, size_t node)
 	first = last = p->place_first[p->address_of[node]];
 	if (kernel && key_kind(&p->calls.list[caller]) == kernel && p->calls.list[caller].b == p->places[first].function &&
 	    p->names.list[function_name(p, p->places[first].function)][0] == '[')
-		return caller; /* the kernel as one frame */
+		return caller; /* the kernel is one frame */
 	while (p->places[last].inlined)
 		last++;
 	for (;; last--) {

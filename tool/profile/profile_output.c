@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes a profile to where the options say (profile_output.h). */
+/* Writes a profile to the destination that the options name (profile_output.h). */
 #include "profile/profile_output.h"
 
 #include <limits.h>
@@ -63,7 +63,7 @@ static bool profile_format(struct profile *p, int kind, const char *title, FILE 
 	}
 }
 
-/* How what is in a file of each kind is looked at. */
+/* How a file of each kind can be viewed. */
 static const char *const readers[] = {
 	[KIND_FOLDED] = "one line a stack, for flamegraph.pl or speedscope.app; --format svg makes a picture",
 	[KIND_SVG] = "open it in a browser",

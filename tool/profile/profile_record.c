@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Fills a profile from the kernel's records (profile.h). Layouts: linux/perf_event.h, enum perf_event_type. */
+/* Fills a profile from the kernel's records (profile.h). linux/perf_event.h has their layouts (enum
+ * perf_event_type). */
 #include "profile/profile.h"
 
 #include <stdlib.h>
@@ -43,7 +44,8 @@ struct record_switch {
 	uint64_t time;
 };
 
-/* A sample as it comes; after `period` the kernel's frames, if they are asked for: their number, then an address each.
+/* The head of a sample. After `period` follow the kernel's frames if they are asked for: their number, and then an
+ * address for each.
  */
 struct record_sample {
 	struct perf_event_header header;
@@ -52,14 +54,14 @@ struct record_sample {
 	uint64_t time, period;
 };
 
-/* What follows in it. */
+/* The parts of a sample that follow its head. */
 struct sample_parts {
 	const uint64_t *kernel; /* addresses of the kernel's frames, innermost first */
 	uint64_t kernel_count;
 	uint64_t abi;        /* PERF_SAMPLE_REGS_ABI_* */
 	const uint64_t *reg; /* 17, unless abi is PERF_SAMPLE_REGS_ABI_NONE */
 	const uint8_t *stack;
-	uint64_t stack_size, stack_asked; /* copied; what the kernel was asked for */
+	uint64_t stack_size, stack_asked; /* bytes copied; bytes that the kernel was asked for */
 };
 
 #define KERNEL_FRAMES_MOST (STACK_EXTRA - 16)
@@ -173,7 +175,7 @@ static void take_fork(struct profile *p, const struct record_fork *r)
 	}
 }
 
-/* A thread that ends does not wait. */
+/* Takes the end of a thread, which waits no longer. */
 static void take_exit(struct profile *p, const struct record_fork *r)
 {
 	struct thread *t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);
@@ -182,7 +184,7 @@ static void take_exit(struct profile *p, const struct record_fork *r)
 		t->off_time = 0;
 }
 
-/* Divides a sample into its parts. False: it is not whole. */
+/* Divides a sample into its parts. Returns false if it is not whole. */
 static bool sample_divide(const struct profile *p, const struct record_sample *r, struct sample_parts *out)
 {
 	const uint64_t *at = (const uint64_t *)(r + 1), *end = at + (r->header.size - sizeof(*r)) / 8;
@@ -215,7 +217,7 @@ static bool sample_divide(const struct profile *p, const struct record_sample *r
 	return true;
 }
 
-/* The node for a thread of a process. */
+/* Returns the node for a thread of a process. */
 static uint32_t thread_node(struct profile *p, pid_t pid, pid_t tid)
 {
 	uint32_t image = image_now(&p->processes, pid), name, process;
@@ -229,7 +231,7 @@ static uint32_t thread_node(struct profile *p, pid_t pid, pid_t tid)
 	                   (p->by_thread ? (uint64_t)(uint32_t)tid << 32 : 0) | name);
 }
 
-/* Adds a walk's frames below a thread's node; returns the innermost one's node. */
+/* Adds a walk's frames below a thread's node, and returns the innermost frame's node. */
 static uint32_t stack_add(struct profile *p, uint32_t node, size_t count, enum stop stop)
 {
 	if (stop != STOP_END && node != KEY_NONE)
@@ -239,7 +241,8 @@ static uint32_t stack_add(struct profile *p, uint32_t node, size_t count, enum s
 	return node;
 }
 
-/* Adds the kernel's frames: all but the innermost are return addresses, which count as the byte before them. */
+/* Adds the kernel's frames. All except the innermost are return addresses, which are represented by the byte before
+ * them. */
 static uint32_t kernel_add(struct profile *p, uint32_t node, const struct sample_parts *s)
 {
 	for (uint64_t i = s->kernel_count; i-- && node != KEY_NONE;) {
@@ -301,7 +304,7 @@ static void take_sample(struct profile *p, const struct record_sample *r)
 	if (parts.reg)
 		s.node = take_stack(p, r, &parts, s.node);
 	else
-		p->stops[STOP_END]++; /* a process that is about to end has nothing outside the kernel any more */
+		p->stops[STOP_END]++; /* a process that is about to end no longer has anything outside the kernel */
 	if (s.node != KEY_NONE)
 		s.node = kernel_add(p, s.node, &parts);
 	if (!waits) {
@@ -316,7 +319,7 @@ static void take_sample(struct profile *p, const struct record_sample *r)
 	}
 }
 
-/* A thread runs again: its wait counts. */
+/* Ends the wait of a thread that runs again, and counts it. */
 static void wait_end(struct profile *p, struct thread *t, uint64_t now)
 {
 	struct profile_sample s = {.time = t->off_time, .pid = t->pid, .tid = t->tid, .node = t->off_node};
@@ -375,7 +378,7 @@ uint64_t profile_unseen(const struct profile *p)
 		return 0;
 	for (int i = 0; i < STOP_COUNT; i++)
 		walks += p->stops[i];
-	/* A sample more or less than there are periods is chance; so is a part of the time, where a timer is late. */
+	/* A few samples more or less than there are periods are chance, and so is a part of the time if a timer is late. */
 	seen = walks * p->period + p->kernel_seen;
 	least = all / 20 > 10 * p->period ? all / 20 : 10 * p->period;
 	return all > seen + least ? all - seen : 0;

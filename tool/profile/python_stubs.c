@@ -14,7 +14,7 @@
 
 #define ARENA ((uint64_t)65536)
 
-/* Reads how an arena is filled. */
+/* Reads the trampolines that an arena has. */
 static void arena_look(struct python_arena *a, pid_t pid)
 {
 	uint8_t bytes[TRAMPOLINE_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What of interpreters and JITs is seen (runtimes_seen.h). */
+/* Tells which functions of interpreters and JITs are known (runtimes_seen.h). */
 #include "profile/runtimes_seen.h"
 
 #include <fcntl.h>
@@ -10,7 +10,8 @@
 
 #define PYTHON_FIRST 12 /* 3.12 has trampolines */
 
-/* The minor version of Python 3, if a file is its interpreter; 0: it is none, or not known. */
+/* Returns the minor version of Python 3 if a file is its interpreter, or 0 if it is not, or if the version is not
+ * known. */
 static unsigned python_version(const char *name)
 {
 	int minor = 0;
@@ -22,7 +23,7 @@ static unsigned python_version(const char *name)
 
 enum python_part { PYTHON_INTERPRETER = 1, PYTHON_FUNCTION = 2 };
 
-/* What a frame is of Python. */
+/* Returns the part of Python to which a frame belongs, or 0. */
 static unsigned python_part(const struct profile *p, uint32_t node, const uint8_t *by_binary)
 {
 	uint32_t binary = key_kind(&p->stacks.list[node]);
@@ -57,7 +58,7 @@ bool python_count(struct profile *p)
 	}
 	for (size_t i = 1; good && i < p->stacks.count; i++)
 		by_node[i] = by_node[key_caller(&p->stacks.list[i])] | (uint8_t)python_part(p, (uint32_t)i, by_binary);
-	/* A program that names some names all: what is left is the interpreter's own start. */
+	/* A program that names some functions names all: its other samples in Python are the interpreter's own start. */
 	for (size_t i = 0; good && i < p->sample_count; i++)
 		by_image[image_of(p, p->samples[i].node)] |= by_node[p->samples[i].node] & PYTHON_FUNCTION;
 	for (size_t i = 0; good && i < p->sample_count; i++)
@@ -93,7 +94,7 @@ void jit_advice_put(const struct profile *p, FILE *out)
 		fputs(" (java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit names them)", out);
 }
 
-/* Is it a map that Python has written since? */
+/* Is this a map that Python has written since that time? */
 static bool map_is_ours(const char *path, time_t since)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

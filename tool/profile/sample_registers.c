@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Callee-saved registers of outer frames, by .eh_frame. Few CFAs are relative to one: the dynamic linker's lazy
- * resolver (rbx + 32), and some functions written by hand. lib/unwind/recover.c does the same for a process's own
- * stack.
+ * Finds callee-saved registers of outer frames by .eh_frame. Few CFAs are relative to such a register: that of the
+ * dynamic linker's lazy resolver (rbx + 32), and those of some functions written by hand. lib/unwind/recover.c does the
+ * same for a process's own stack.
  */
 #define ETCH_NO_MODULE /* no constructor for fault tables, which nothing here has */
 #include "profile/sample_walk.h"
@@ -14,7 +14,8 @@
 
 #define KNOWN(r) (1u << (r))
 
-/* The row of a file's .eh_frame for a link-time address. */
+/* Finds the row of a file's .eh_frame for a link-time address. Returns false if there is none that is a rule for
+ * calls. */
 static bool row_find(const struct binary *b, uint64_t at, struct etch_cfi_row *out)
 {
 	struct etch_cfi cfi;
@@ -33,7 +34,7 @@ struct frame {
 	bool interrupted;
 };
 
-/* A register of the caller, by how this function has saved it. */
+/* Reads a register of the caller, by the way in which this function has saved it. */
 static bool saved_read(const struct frame *f, uint64_t cfa, unsigned how, int32_t off, unsigned reg, uint64_t *v)
 {
 	uint64_t base;

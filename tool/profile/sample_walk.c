@@ -39,15 +39,15 @@ int sample_read(const struct sample *s, uint64_t at, uint64_t *word)
 	return 0;
 }
 
-/* The memory of a sample's process, as far as it is there. */
+/* The memory of a sample's process, as far as it is available. */
 struct memory {
 	const struct process *process;
 	const struct binary_list *binaries;
 	const struct sample *sample;
-	uint64_t missing; /* the last address that was not */
+	uint64_t missing; /* the last address that was not available */
 };
 
-/* The copy of the stack, and the code of files. */
+/* Reads the copy of the stack, or the code of files. */
 static int target_read(void *arg, uint64_t at, uint64_t *word)
 {
 	struct memory *m = arg;
@@ -71,7 +71,7 @@ static void frame_add(const struct process *p, uint64_t at, struct walk_frame *f
 	f->address = i < 0 ? at : at - p->target[i].bias;
 }
 
-/* Gives the mapping its binary's table. True: the walk may be tried again. */
+/* Gives the mapping its binary's table. Returns true if the step may be tried again. */
 static bool mapping_prepare(const struct process *p, struct binary_list *binaries, uint64_t at)
 {
 	long i = process_find(p, at);
@@ -117,9 +117,9 @@ static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 }
 
 /*
- * Steps over a frame of undescribed code, a JIT's or an interpreter's: rbp is assumed to point to the caller's
- * rbp, with the return address after. Where the caller is such code, too, its frame has to lie above; elsewhere rbp
- * may be anything. lib/unwind/fallback.c does the same for a process's own stack.
+ * Steps over a frame of code that nothing describes, such as that of a JIT or an interpreter: rbp is assumed to point
+ * to the caller's rbp, which the return address follows. If the caller is such code too, its frame must be above;
+ * otherwise its rbp may be anything. lib/unwind/fallback.c does the same for a process's own stack.
  */
 static bool frame_pointer_step(const struct process *p, const struct binary_list *binaries, const struct sample *s,
                                struct cursor *c)
@@ -143,7 +143,7 @@ static bool frame_pointer_step(const struct process *p, const struct binary_list
 	return true;
 }
 
-/* Steps over a trampoline of Python's. */
+/* Steps over one of Python's trampolines. */
 static bool python_step(const struct process *p, const struct binary_list *binaries, const struct sample *s,
                         struct cursor *c, uint64_t at)
 {
@@ -153,7 +153,7 @@ static bool python_step(const struct process *p, const struct binary_list *binar
 	return b && b->kind == BINARY_CODE && python_stub_step(b, p->pid, p->target[i].start, s, c);
 }
 
-/* Steps to the caller's frame; `at`: the address at which this frame is looked up. */
+/* Steps to the caller's frame. `at` is the address by which this frame is looked up. */
 static int walk_step(const struct memory *m, struct binary_list *binaries, struct sample *s, struct cursor *c,
                      uint64_t at)
 {

@@ -17,9 +17,9 @@
 
 #define PYTHON_VARIABLE "PYTHONPERFSUPPORT"
 
-/* Between two looks at the buffers: the smallest has room for ten samples of a processor. */
+/* The time between two reads of the buffers: the smallest buffer holds ten samples of a processor. */
 #define LOOK_NS 10000000L
-/* A command that runs for longer has etch read the kernel's table of symbols meanwhile. */
+/* If a command runs for longer than this, etch reads the kernel's table of symbols meanwhile. */
 #define KALLSYMS_AFTER_NS 150000000u
 
 struct recording {
@@ -40,7 +40,7 @@ static void look(void *context)
 	struct recording *r = context;
 
 	perf_read(&r->perf, false, profile_take, r->profile);
-	/* Now, rather than when the command has ended and its user waits: etch has nothing else to do. */
+	/* Read it now, while etch has nothing else to do, and not when the command has ended and its user waits. */
 	if (r->profile->kernel && clock_ns() - r->profile->begun > KALLSYMS_AFTER_NS &&
 	    !kallsyms_read(&r->profile->kallsyms))
 		r->profile->no_memory = true;
@@ -48,7 +48,7 @@ static void look(void *context)
 		progress_note("profile", r->profile->sample_count, r->profile->sample_count, "samples");
 }
 
-/* Takes the last records. `pid`: the process that time in the kernel is attributed to where it was not sampled. */
+/* Takes the last records. `pid` is the process to which time in the kernel is attributed if it was not sampled. */
 static void recording_end(struct recording *r, pid_t pid)
 {
 	struct profile *p = r->profile;
@@ -87,7 +87,8 @@ static int command_run(const struct session_options *o, struct recording *r, str
 	struct error sampling;
 	int err;
 
-	/* Python 3.12 and later then names its functions (python_stubs.h). Who has set it, to 0 perhaps, is not overridden.
+	/* With this variable Python 3.12 and later names its functions (python_stubs.h). A value that the user has set,
+	 * perhaps 0, is kept.
 	 */
 	r->profile->python_asked = !getenv(PYTHON_VARIABLE) && !setenv(PYTHON_VARIABLE, "1", 0);
 	if (run_start(&run, o->command, &how, e))
@@ -108,7 +109,7 @@ static int command_run(const struct session_options *o, struct recording *r, str
 	return err;
 }
 
-/* The processor time that a process has had. False: it is gone. */
+/* Reads the processor time that a process has used. Returns false if it is gone. */
 static bool process_time(pid_t pid, uint64_t *user, uint64_t *kernel)
 {
 	unsigned long long ticks[2];
@@ -123,7 +124,7 @@ static bool process_time(pid_t pid, uint64_t *user, uint64_t *kernel)
 	if (f)
 		fclose(f);
 	text[n] = 0;
-	fields = strrchr(text, ')'); /* proc(5): the fields after the name, from the third on */
+	fields = strrchr(text, ')'); /* the fields after the name, from the third on (proc(5)) */
 	if (!fields || sscanf(fields, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &ticks[0], &ticks[1]) != 2)
 		return false;
 	*user = ticks[0] * 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -190,13 +191,13 @@ int session_command_check(const char *name, struct error *e)
 
 	if (command_check(name, e))
 		return -1;
-	/* The kernel ends sampling where a program takes rights that its user does not have. */
+	/* The kernel ends sampling when a program gains rights that its user does not have. */
 	switch (command_path(name, path) ? command_rights(path) : RIGHTS_NONE) {
 	case RIGHTS_SET_ID:
 		return error_set(
 			e, "a set-user-ID or set-group-ID program cannot be sampled: the kernel ends sampling at its exec");
 	case RIGHTS_CAPABILITIES:
 		return error_set(e, "a program with file capabilities cannot be sampled: the kernel ends sampling at its exec");
-	default: return 0; /* exec will say what else is wrong */
+	default: return 0; /* exec will report anything else that is wrong */
 	}
 }

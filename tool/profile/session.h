@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A recording: runs the command, or looks at a process, and reads the kernel's samples meanwhile. */
+/* Records a profile: runs the command, or attaches to a process, and reads the kernel's samples meanwhile. */
 #ifndef PROFILE_SESSION_H
 #define PROFILE_SESSION_H
 
@@ -7,23 +7,23 @@
 
 struct session_options {
 	struct perf_options perf;
-	char **command; /* null: a process */
+	char **command; /* null: the process `pid` is recorded */
 	pid_t pid;
-	double seconds;      /* of a process; 0: until it ends */
+	double seconds;      /* how long a process is recorded; 0: until it ends */
 	bool frame_pointers; /* as in struct profile */
 	bool by_thread;      /* as in struct profile */
 	bool to_stderr;      /* the command's standard output goes to standard error */
 };
 
 struct session_end {
-	int status;  /* the command's exit status, as a shell has it; 0 where there is no command */
-	int signal;  /* that ended the command; 0: none */
+	int status;  /* the command's exit status as a shell reports it; 0 if there is no command */
+	int signal;  /* the signal that ended the command; 0: none */
 	int stopped; /* the signal that ended the recording; 0: none */
 };
 
-/* Can this command be run and sampled? 0, or -1 and the reason. */
+/* Checks that this command can be run and sampled. Returns 0, or -1 and the reason. */
 int session_command_check(const char *name, struct error *e);
-/* Records. 0, or -1 and a message. */
+/* Records the profile. Returns 0, or -1 and a message. */
 int session_run(const struct session_options *o, struct profile *p, struct session_end *end, struct error *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Why stacks are incomplete (stop_lines.h). */
+/* Says why stacks are incomplete (stop_lines.h). */
 #include "profile/stop_lines.h"
 
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 
 #define FILES_SHOWN 3
 
-/* Could `etch rewrite` have rules for the code of this file that this profile lacked? Not if the rules were those of an
- * analysis already. */
+/* Could `etch rewrite` make rules for the code of this file that this profile lacked? It could not if the rules already
+ * came from an analysis. */
 static bool rewrite_may_help(const struct binary *b, bool in_process)
 {
 	if (b->kind != BINARY_FILE)
@@ -18,7 +18,7 @@ static bool rewrite_may_help(const struct binary *b, bool in_process)
 	       (in_process && b->table_from == TABLE_ANALYSED);
 }
 
-/* The files in whose code walks ended for this reason: their numbers, each once, at most `most`. */
+/* Finds the files in whose code walks ended for this reason: at most `most` numbers, each once. */
 static size_t files_find(const struct profile *p, enum stop s, bool in_process, size_t most, uint32_t *files)
 {
 	size_t count = 0, k;

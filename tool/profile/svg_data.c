@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the script of the flame graph reads: numbers of frames, and the time line (svg_flame.h, flame.js). */
+/* Prints the data that the script of the flame graph reads: weights of frames, and the time line (svg_flame.h,
+ * flame.js). */
 #include "profile/svg_flame.h"
 
 #include <inttypes.h>
@@ -13,7 +14,7 @@
 #define PARTS_MOST 200000u
 #define ROWS_SHOWN 7
 
-/* A string of JSON inside of XML text. */
+/* Prints a JSON string inside XML text. */
 static void string_put(const char *text, FILE *out)
 {
 	putc('"', out);
@@ -32,7 +33,7 @@ static void list_put(const uint64_t *list, size_t count, FILE *out)
 		fprintf(out, i ? ",%" PRIu64 : "%" PRIu64, list[i]);
 }
 
-/* Adds what each call has by itself to the frame that it is drawn in. */
+/* Adds the own weight of each call to the frame in which it is drawn. */
 static void frames_sum(const struct flame *f, const uint64_t *by_call, uint64_t *by_frame)
 {
 	memset(by_frame, 0, f->frames * sizeof(*by_frame));
@@ -81,7 +82,8 @@ static int placed_order(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Calls `fn` for each place in order, with its frames and weights: "1,20,4,3". False: out of memory. */
+/* Calls `fn` for each place in order, and prints the place's frames and weights after that: "1,20,4,3". Returns false
+ * if out of memory. */
 static bool parts_put(const struct parts *p, size_t places, void (*fn)(void *, size_t), void *ctx, FILE *out)
 {
 	struct placed *list = malloc((p->keys.count + 1) * sizeof(*list));
@@ -118,13 +120,13 @@ struct spans {
 	size_t capacity;
 };
 
-/* Is it the frame that stands for time in the kernel that was not sampled? */
+/* Is it the sample that stands for time in the kernel that was not sampled? */
 static bool is_spread(const struct profile *p, const struct profile_sample *s)
 {
 	return p->kernel_seen && key_kind(&p->stacks.list[s->node]) == BINARY_KERNEL && !p->stacks.list[s->node].b;
 }
 
-/* Adds [from, from + length) of a thread's time. `weight`: in all. */
+/* Adds [from, from + length) of a thread's time, which has the weight `weight` in all. */
 static bool span_add(struct spans *s, uint64_t from, uint64_t length, uint64_t weight, uint32_t thread, uint32_t frame,
                      bool used)
 {
@@ -209,7 +211,7 @@ static void row_put(const struct spans *s, const char *name, const uint64_t *use
 	fputs("]}", out);
 }
 
-/* The threads with the most time, and the others together. */
+/* Prints the threads with the most time, and the others together. */
 static bool rows_put(const struct spans *s, const struct profile *p, FILE *out)
 {
 	struct thread_row *rows = calloc(s->threads.count + 1, sizeof(*rows));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The head of the SVG flame graph, which stays in view: what was measured, and what the colours mean (svg_flame.h). */
+/* Prints the head of the SVG flame graph, which stays in view: what was measured, and what the colours mean
+ * (svg_flame.h). */
 #include "profile/svg_flame.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 #define LEGEND_MOST 7
 
-/* Hue and saturation of a file's functions: by its name, so that it is the same in each picture. */
+/* Computes the hue and saturation of a file's functions from its name, so that they are the same in each picture. */
 static void hue_of(const char *binary, unsigned *hue, unsigned *saturation)
 {
 	uint32_t hash = 5381;
@@ -23,7 +24,7 @@ static void hue_of(const char *binary, unsigned *hue, unsigned *saturation)
 		*hue = 130;
 }
 
-/* How much a change is to be seen: 0 to 1. */
+/* Returns how strongly a change is shown: from -1 to 1. */
 static double change_of(const struct flame *f, uint32_t call)
 {
 	const struct profile_diff *d = f->p->diff;
@@ -32,7 +33,8 @@ static double change_of(const struct flame *f, uint32_t call)
 	return d->most > 0 ? change / d->most : 0;
 }
 
-/* In a comparison: red has grown, blue has shrunk, grey is within the noise. */
+/* Prints the colour in a comparison: a red call has grown, a blue one has shrunk, and a grey one is within the
+ * noise. */
 static void change_put(const struct flame *f, uint32_t call)
 {
 	double change = call ? change_of(f, call) : 0;

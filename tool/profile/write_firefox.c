@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The Firefox profiler's processed format, version 44: tables by columns, a set of them for each thread
- * (docs-developer/processed-profile-format.md and src/types/profile.ts of firefox-devtools/profiler, which brings older
- * versions up to date when it reads them).
+ * Writes the Firefox profiler's processed format, version 44: it has tables by columns, a set of them for each thread
+ * (docs-developer/processed-profile-format.md and src/types/profile.ts of firefox-devtools/profiler, which upgrades
+ * older versions when it reads them).
  */
 #include "report/listing.h"
 #include "profile/writers.h"
@@ -14,12 +14,12 @@
 
 #define VERSION 44
 
-/* The tables of one thread. An index of the profile gets one of the thread when it is first used. */
+/* The tables of one thread. An index of the profile gets an index of the thread when it is first used. */
 struct tables {
 	const struct profile *p;
 	pid_t tid;
 	json_object *strings, *func, *frame, *stack, *samples;
-	struct key_set string_of, func_of, frame_of, stack_of; /* by number: the profile's index, the tables' index */
+	struct key_set string_of, func_of, frame_of, stack_of; /* these map the profile's indices to those of the tables */
 };
 
 static void add_int(json_object *table, const char *column, int64_t v)
@@ -74,7 +74,7 @@ static uint32_t func_index(struct tables *t, uint32_t function, uint32_t file)
 	return key_set_add(&t->func_of, function, file);
 }
 
-/* A frame: an address with the depth of inlining, or a function without one (address KEY_NONE). */
+/* Returns the index of a frame: an address with the depth of inlining, or a function without an address (KEY_NONE). */
 static uint32_t frame_index(struct tables *t, uint32_t address, const struct profile_place *place, unsigned depth)
 {
 	uint32_t i = key_set_find(&t->frame_of, (uint64_t)address << 32 | depth, address == KEY_NONE ? place->function : 0);
@@ -94,7 +94,7 @@ static uint32_t frame_index(struct tables *t, uint32_t address, const struct pro
 	return key_set_add(&t->frame_of, (uint64_t)address << 32 | depth, address == KEY_NONE ? place->function : 0);
 }
 
-/* A stack: a frame and the stack of its caller; KEY_NONE: none. */
+/* Returns the index of a stack: a frame and the stack of its caller, which is KEY_NONE if there is none. */
 static uint32_t stack_index(struct tables *t, uint32_t prefix, uint32_t frame)
 {
 	uint32_t i = key_set_find(&t->stack_of, prefix, frame);
@@ -108,7 +108,7 @@ static uint32_t stack_index(struct tables *t, uint32_t prefix, uint32_t frame)
 	return key_set_add(&t->stack_of, prefix, frame);
 }
 
-/* The stack of a node of the profile; `way` has room for all nodes of one. */
+/* Returns the index of the stack of a node of the profile. `way` has space for all nodes of a stack. */
 static uint32_t stack_put(struct tables *t, uint32_t node, uint32_t *way)
 {
 	const struct profile *p = t->p;
@@ -143,7 +143,7 @@ static const struct thread *thread_of(const struct profile *p, pid_t tid)
 	return NULL;
 }
 
-/* Time in ms since the first sample; of the heap, when it was largest. */
+/* Returns the time in ms since the first sample, or for the heap the time when it was largest. */
 static double time_of(const struct profile *p, size_t sample)
 {
 	if (p->heap)
@@ -158,7 +158,7 @@ static json_object *thread_head(const struct profile *p, pid_t pid, pid_t tid)
 	char number[32], name[32];
 
 	snprintf(name, sizeof(name), "%s", t ? t->name : "[unnamed]");
-	name_clean(name); /* a thread gives itself any bytes for a name, and the kernel cuts it anywhere */
+	name_clean(name); /* a thread may give itself any bytes as a name, and the kernel truncates it anywhere */
 	json_object_object_add(o, "processType", json_object_new_string("default"));
 	json_object_object_add(o, "processStartupTime", json_object_new_double(0));
 	json_object_object_add(o, "processShutdownTime", NULL);
@@ -201,7 +201,7 @@ static void samples_put(struct tables *t, uint32_t *way)
 		json_object_array_add(json_object_object_get(t->samples, "time"), json_object_new_double(time_of(p, i)));
 		json_object_array_add(json_object_object_get(t->samples, "weight"),
 		                      json_object_new_double((double)p->samples[i].weight / (double)weight_unit(p)));
-		if (ran) /* the track of a thread shows how much of a processor it used */
+		if (ran) /* the track of a thread shows how much processor time it used */
 			add_int(t->samples, "threadCPUDelta", (int64_t)p->samples[i].weight);
 	}
 }
@@ -270,7 +270,7 @@ static json_object *meta_put(const struct profile *p, const char *title)
 	return meta;
 }
 
-/* The heap over time, as a track of its own: a counter, whose samples are differences. */
+/* Makes a track of its own for the heap over time: a counter, whose samples are differences. */
 static json_object *counters_put(const struct profile *p)
 {
 	static const char *const columns[] = {"time", "count", NULL};

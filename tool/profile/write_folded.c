@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Folded stacks (writers.h): the format of stackcollapse-perf.pl, which flamegraph.pl, inferno and speedscope read. */
+/* Writes folded stacks (writers.h) in the format of stackcollapse-perf.pl, which flamegraph.pl, inferno and speedscope
+ * read. */
 #include "profile/writers.h"
 
 #include <inttypes.h>
@@ -16,21 +17,21 @@ bool calls_weigh(const struct profile *p, uint64_t **self, uint64_t **total)
 	}
 	for (size_t i = 0; i < p->sample_count; i++)
 		(*self)[p->call_of[p->samples[i].node]] += p->samples[i].weight;
-	for (size_t i = p->calls.count; i-- > 1;) { /* callers come before what they call */
+	for (size_t i = p->calls.count; i-- > 1;) { /* callers come before their callees */
 		(*total)[i] += (*self)[i];
 		(*total)[key_caller(&p->calls.list[i])] += (*total)[i];
 	}
 	return true;
 }
 
-/* A name in which ';' does not end a frame. */
+/* Prints a name, without ';', which would end the frame. */
 static void name_put(const char *name, FILE *out)
 {
 	for (; *name; name++)
 		putc(*name == ';' ? ':' : *name, out);
 }
 
-/* Calls by name, whatever process they are in: a: caller << 32 | kind, b: number of the name. */
+/* Calls by name, in whatever process they are. Keys have a: caller << 32 | kind, and b: number of the name. */
 struct name_tree {
 	struct key_set names;
 	uint32_t *of; /* by call */
@@ -97,7 +98,7 @@ bool write_folded(const struct profile *p, FILE *out)
 			const struct key *k = &t.names.list[way[n]];
 
 			name_put(p->names.list[k->b], out);
-			/* As stackcollapse-perf.pl marks the kernel's functions. */
+			/* stackcollapse-perf.pl marks the kernel's functions in this way. */
 			if (key_kind(k) == BINARY_KERNEL && p->names.list[k->b][0] != '[')
 				fputs("_[k]", out);
 			putc(n ? ';' : ' ', out);

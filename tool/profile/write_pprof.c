@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pprof's format (pprof.proto, by protobuf-c), gzipped. A message's repeated fields may come in chunks (protobuf's
- * encoding, "Last One Wins"): each chunk is packed by itself, so that no second copy of the profile is in memory.
+ * Writes pprof's format (pprof.proto, by protobuf-c), gzipped. A message's repeated fields may come in chunks
+ * (protobuf's encoding, "Last One Wins"), and each chunk is packed by itself, so that no second copy of the profile is
+ * in memory.
  */
 #include "profile/writers.h"
 
@@ -58,12 +59,13 @@ static void chunk_put(struct sink *s, const Pprof__Profile *chunk)
 	sink_put(s, s->packed, size, false);
 }
 
-/* Frames that are no functions: the reasons why walks stopped, then why threads did not run. */
+/* The number of frames that are no functions: the reasons why walks stopped, and then those why threads did not run. */
 #define MARKERS (STOP_COUNT + WAIT_COUNT)
 
 static uint64_t marker_of(const struct key *k) { return key_kind(k) == STACK_WAIT ? STOP_COUNT + k->b : k->b; }
 
-/* IDs of locations: of addresses, then of markers; of functions: of functions, then the same. */
+/* Return the IDs of markers: locations have IDs of addresses and then of markers, functions those of functions and then
+ * of markers. */
 static uint64_t marker_location(const struct profile *p, uint64_t marker) { return p->addresses.count + 1 + marker; }
 static uint64_t marker_function(const struct profile *p, uint64_t marker) { return p->functions.count + 1 + marker; }
 
@@ -135,7 +137,7 @@ static void locations_put(struct sink *s, const struct profile *p)
 	}
 }
 
-/* The names of a binary: path, and build-id in hexadecimal. False: out of memory. */
+/* Writes a binary: its path, its build-id in hexadecimal, and the place of its code. Returns false if out of memory. */
 static bool mapping_put(struct sink *s, struct profile *p, size_t number)
 {
 	const struct binary *b = p->binaries.list[number];
@@ -161,14 +163,15 @@ static bool mapping_put(struct sink *s, struct profile *p, size_t number)
 	}
 	m.filename = name;
 	m.build_id = id_name;
-	m.has_functions = m.has_filenames = m.has_line_numbers = m.has_inline_frames = 1; /* nothing is to be looked up */
+	m.has_functions = m.has_filenames = m.has_line_numbers = m.has_inline_frames =
+		1; /* pprof need not look anything up */
 	chunk.n_mapping = 1;
 	chunk.mapping = &list;
 	chunk_put(s, &chunk);
 	return name != KEY_NONE && id_name != KEY_NONE;
 }
 
-/* How often each stack was seen, and its values: those of its samples, added. */
+/* Computes how often each stack was seen, and its values, which are the sums of those of its samples. */
 static void stacks_add(const struct profile *p, uint64_t *count, int64_t *values)
 {
 	for (size_t i = 0; i < p->sample_count; i++) {
@@ -184,7 +187,7 @@ static void stacks_add(const struct profile *p, uint64_t *count, int64_t *values
 	}
 }
 
-/* A label of a sample, by the numbers of two names. */
+/* Adds a label to a sample, by the numbers of two names. */
 static void label_add(Pprof__Sample *sample, Pprof__Label *label, uint32_t key, uint32_t name)
 {
 	pprof__label__init(label);
@@ -193,12 +196,12 @@ static void label_add(Pprof__Sample *sample, Pprof__Label *label, uint32_t key, 
 	sample->label[sample->n_label++] = label;
 }
 
-/* Labels: the name of the thread, and of the process if there are several. */
+/* The keys of labels: the name of the thread, and that of the process if there are several. */
 struct label_keys {
 	uint32_t thread, process;
 };
 
-/* The samples: one for each stack. */
+/* Writes the samples, one for each stack. Returns false if out of memory. */
 static bool samples_put(struct sink *s, const struct profile *p, const struct label_keys *keys)
 {
 	int64_t *values = calloc((p->stacks.count + 1) * TYPES_OF(p), sizeof(*values));
@@ -241,7 +244,8 @@ static bool samples_put(struct sink *s, const struct profile *p, const struct la
 	return good;
 }
 
-/* What is sampled, and the names of everything. name[]: of each type, and its unit. */
+/* Writes the types of values, and the names of everything. name[] has the number of the name of each type, and of its
+ * unit. */
 static void head_put(struct sink *s, const struct profile *p, const uint32_t name[2 * TYPES_MOST])
 {
 	Pprof__ValueType type[TYPES_MOST], *types[TYPES_MOST];

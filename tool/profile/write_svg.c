@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A flame graph as one SVG file (writers.h): callers above, what they call below, so that the first screen has the
- * widest frames however deep a stack is; the width is the weight. Calls of one caller are in order of their names, so
- * that two profiles can be compared by eye; processes are in order of their weight.
+ * Writes a flame graph as one SVG file (writers.h). Callers are above and their callees below them, so that the first
+ * screen has the widest frames however deep a stack is; the width is the weight. Calls of one caller are in the order
+ * of their names, so that two profiles can be compared by eye; processes are in the order of their weight.
  */
 #include "profile/svg_flame.h"
 
@@ -121,7 +121,7 @@ static bool is_drawn(const struct flame_box *b)
 	return is_seen(b) || (b->ever >= FLAME_LEAST_EVER && b->row < ROWS_MOST);
 }
 
-/* Finds how wide each call is at the moment at which it is widest. */
+/* Finds the width of each call at the moment at which it is widest. */
 static bool moments_measure(struct flame *f, const uint32_t *box_of)
 {
 	const struct profile *p = f->p;
@@ -146,7 +146,7 @@ static bool moments_measure(struct flame *f, const uint32_t *box_of)
 	return good;
 }
 
-/* Gives the calls of a box their places. */
+/* Places the calls of a box. */
 static void callees_place(struct flame *f, const struct flame_box *caller)
 {
 	double x = caller->x;
@@ -163,7 +163,7 @@ static void callees_place(struct flame *f, const struct flame_box *caller)
 	}
 }
 
-/* Numbers the boxes that are drawn; calls that are not are a part of their caller's. */
+/* Numbers the boxes that are drawn. A call that is not drawn is a part of its caller's box. */
 static void frames_number(struct flame *f, const uint32_t *box_of)
 {
 	f->frames = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of functions on the terminal (writers.h). */
+/* Prints the table of functions on the terminal (writers.h). */
 #include "profile/runtimes_seen.h"
 #include "profile/stop_lines.h"
 #include "profile/writers.h"
@@ -14,7 +14,7 @@
 struct ranked {
 	uint64_t self, total;
 	uint32_t function;
-	uint32_t seen; /* the last call that has been counted for `total`: once a stack */
+	uint32_t seen; /* the last call that has been counted for `total`, which counts once for each stack */
 };
 
 static int rank_order(const void *a, const void *b)
@@ -28,7 +28,7 @@ static int rank_order(const void *a, const void *b)
 	return x->function < y->function ? -1 : 1;
 }
 
-/* Is it a node that all of a stack is below: the process, the thread, why the walk ended? */
+/* Is it a node above all functions of a stack: the process, the thread, or the reason why the walk ended? */
 static bool is_above_functions(uint32_t kind) { return stack_is_marker(kind) && kind != STACK_WAIT; }
 
 /* Weighs functions: a function that is on a stack twice counts once for its total. */
@@ -75,7 +75,7 @@ static void row_put(const struct profile *p, const struct ranked *r, bool color,
 	putc('\n', out);
 }
 
-/* Why there is no sample at all. A command with less than three periods may well have none. */
+/* Prints why there is no sample at all. A command that ran for less than three periods may well have none. */
 static void none_put(const struct profile *p, FILE *out)
 {
 	double user = 1e-6 * (double)p->user_time, kernel = 1e-6 * (double)p->kernel_time,
@@ -103,7 +103,7 @@ static void none_put(const struct profile *p, FILE *out)
 	}
 }
 
-/* A share that is shown as 100.00% only if it is all. */
+/* Returns a share that is shown as 100.00% only if it is everything. */
 static double share_of(double part, double whole)
 {
 	double share = whole > 0 ? 100 * part / whole : 0;
@@ -111,7 +111,7 @@ static double share_of(double part, double whole)
 	return part < whole && share > 99.99 ? 99.99 : share;
 }
 
-/* What the profile does not show, in one line; nothing if it shows all. */
+/* Prints in one line what the profile does not show. It prints nothing if the profile shows everything. */
 static void unseen_put(const struct profile *p, FILE *out)
 {
 	uint64_t unseen = profile_unseen(p);
@@ -149,7 +149,7 @@ static void unseen_put(const struct profile *p, FILE *out)
 		putc('\n', out);
 }
 
-/* What the profile lacks, and why. */
+/* Prints what the profile lacks, and why. */
 static void lacks_put(const struct profile *p, FILE *out)
 {
 	uint64_t walks = 0, whole = p->stops[STOP_END], unseen;
@@ -189,7 +189,7 @@ static void lacks_put(const struct profile *p, FILE *out)
 
 struct process_row {
 	uint64_t weight;
-	uint32_t call; /* of the process */
+	uint32_t call; /* the process's call */
 };
 
 static int process_order(const void *a, const void *b)
@@ -201,7 +201,7 @@ static int process_order(const void *a, const void *b)
 	return x->call < y->call ? -1 : 1;
 }
 
-/* The processes, the one with the most first, each with its share; and those that are not shown in one line. */
+/* Prints the processes, each with its share, the one with the most first, and in one line those that are not shown. */
 static bool processes_put(const struct profile *p, const uint64_t *total, FILE *out)
 {
 	struct process_row *list = calloc(p->images_seen + 1, sizeof(*list));

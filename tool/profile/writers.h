@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The formats of `etch profile`, of a profile that profile_name() has seen. Each returns false when out of memory;
- * errors of the stream are for the caller to see (ferror(3)). */
+/* Writes the formats of `etch profile`, for a profile that profile_name() has named. Each function returns false if out
+ * of memory; the caller must check the stream for errors (ferror(3)). */
 #ifndef PROFILE_WRITERS_H
 #define PROFILE_WRITERS_H
 
@@ -8,24 +8,26 @@
 
 #include "profile/profile.h"
 
-/* Folded stacks: "thread;outermost;...;innermost COUNT", a line a stack; COUNT in samples, or microseconds off CPU. */
+/* Writes folded stacks, one on each line: "thread;outermost;...;innermost COUNT", with COUNT in samples, or in
+ * microseconds off CPU. */
 bool write_folded(const struct profile *p, FILE *out);
-/* A flame graph: one SVG file with a script that zooms and searches. */
+/* Writes a flame graph: one SVG file with a script that zooms and searches. */
 bool write_svg(const struct profile *p, const char *title, FILE *out);
-/* pprof's protobuf (pprof.proto), gzipped. Adds names to p->names. */
+/* Writes pprof's protobuf (pprof.proto), gzipped. Adds names to p->names. */
 bool write_pprof(struct profile *p, FILE *out);
-/* The Firefox profiler's processed format, JSON. */
+/* Writes the Firefox profiler's processed format, which is JSON. */
 bool write_firefox(const struct profile *p, const char *title, FILE *out);
 
-/* The functions with the most samples, and what the profile does not know: for people. At most `most` functions. */
+/* Prints for people the functions with the most samples, at most `most` of them, and what the profile lacks. */
 bool write_top(const struct profile *p, size_t most, bool color, FILE *out);
 
-/* Is it known when what was seen was seen? */
+/* Does the profile have the times of its samples? */
 bool profile_has_time(const struct profile *p);
 
-/* The weight of each call: its own, and with all that it called. Two malloc'd arrays by number in p->calls. */
+/* Computes the weight of each call: its own, and with everything that it called. Both are malloc'd arrays, indexed by
+ * number in p->calls. */
 bool calls_weigh(const struct profile *p, uint64_t **self, uint64_t **total);
-/* The number in p->names of a function's name, and of its binary's. */
+/* Return the number in p->names of a function's name, of its binary's name, and of its name in the symbol table. */
 static inline uint32_t function_name(const struct profile *p, uint32_t f)
 {
 	return (uint32_t)(p->functions.list[f].a >> 32);
@@ -36,7 +38,7 @@ static inline uint32_t function_symbol(const struct profile *p, uint32_t f)
 	return (uint32_t)(p->functions.list[f].b >> 32);
 }
 
-/* Weight that the formats with numbers of samples count as one; off CPU as one millisecond. */
+/* Returns the weight that the formats with numbers of samples count as one sample, or off CPU as one millisecond. */
 static inline uint64_t weight_unit(const struct profile *p)
 {
 	switch (p->unit) {
