@@ -15,7 +15,7 @@
 
 struct input {
 	char *path;   /* path of the file or archive, as it was named or found */
-	char *member; /* "printf.o", "printf.o#2" where an archive has two, "inner.a(printf.o)"; null: the file itself */
+	char *member; /* "printf.o", "printf.o#2" if an archive has two, "inner.a(printf.o)"; null: the file itself */
 	char *holder; /* for a thin archive, the file that has the member's bytes; null: `path` has them */
 	uint64_t offset, size; /* place of the member's bytes; size 0: all of the file */
 	char *error;           /* not null: why the input cannot be used */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a page of the documentation is (document.h). */
+/* Finds a page of the documentation (document.h). */
 #include "support/document.h"
 
 #include <stdio.h>

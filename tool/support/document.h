@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a page of etch's documentation can be read on this machine, for messages that name one. */
+/* Finds the place of a page of etch's documentation on this machine, for messages that name one. */
 #ifndef SUPPORT_DOCUMENT_H
 #define SUPPORT_DOCUMENT_H
 
