@@ -4,14 +4,21 @@
 
 #include <stdint.h>
 
+/* Returns the length of the sequences that begin with a byte, or 0 if none does. */
+static size_t length_announced(unsigned char first)
+{
+	if (first < 0x80)
+		return 1;
+	if (first < 0xc2 || first >= 0xf5)
+		return 0;
+	if (first < 0xe0)
+		return 2;
+	return first < 0xf0 ? 3 : 4;
+}
+
 size_t utf8_length(const unsigned char *p)
 {
-	size_t n = *p < 0x80                 ? 1
-	           : *p >= 0xc2 && *p < 0xe0 ? 2
-	           : *p >= 0xe0 && *p < 0xf0 ? 3
-	           : *p >= 0xf0 && *p < 0xf5 ? 4
-	                                     : 0,
-		   i;
+	size_t n = length_announced(*p), i;
 
 	for (i = 1; i < n; i++)
 		if ((p[i] & 0xc0) != 0x80)
