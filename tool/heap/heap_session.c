@@ -141,7 +141,9 @@ static int name_order(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
 
-	return x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : strverscmp(x->name, y->name);
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return strverscmp(x->name, y->name);
 }
 
 static void names_read(struct gathering *g)
