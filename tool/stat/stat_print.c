@@ -21,7 +21,13 @@ static const char side_names[SIDES_MAX + 1] = "AB";
  * values of a unit of work. */
 static void number_text(const struct row *r, double v, char *out, size_t size)
 {
-	snprintf(out, size, r->unit || 2 * v != floor(2 * v) ? "%.3f" : v == floor(v) ? "%.0f" : "%.1f", v);
+	int digits = 1;
+
+	if (r->unit || 2 * v != floor(2 * v))
+		digits = 3;
+	else if (v == floor(v))
+		digits = 0;
+	snprintf(out, size, "%.*f", digits, v);
 }
 
 /* Formats a value for programs: exactly to six decimals, without trailing zeros. */
