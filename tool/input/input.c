@@ -61,7 +61,7 @@ uint64_t input_size(const struct input *in)
 
 	if (in->size)
 		return in->size;
-	return stat(in->holder ? in->holder : in->path, &st) ? 0 : (uint64_t)st.st_size;
+	return stat(input_file(in), &st) ? 0 : (uint64_t)st.st_size;
 }
 
 /* ---- counts of names ----------------------------------------------------------- */
@@ -409,7 +409,7 @@ int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error 
 
 int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct error *e)
 {
-	const char *path = in->holder ? in->holder : in->path;
+	const char *path = input_file(in);
 	uint64_t file_size;
 	const char *why;
 	size_t got = 0;

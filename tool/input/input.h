@@ -58,6 +58,9 @@ uint64_t input_size(const struct input *in);
 /* Returns the name, such as "libc.a(printf.o)", malloc'd. */
 char *input_name(const struct input *in);
 
+/* Returns the path of the file that has the bytes. */
+static inline const char *input_file(const struct input *in) { return in->holder ? in->holder : in->path; }
+
 /* Appends an input and copies its strings. This function and the following ones are only for this folder. */
 void inputs_put(struct inputs *l, const struct input *in);
 void input_clear(struct input *in);

@@ -173,7 +173,7 @@ size_t *inputs_first(const struct inputs *l)
 		const struct input *in = &l->list[i];
 
 		first[i] = i;
-		if (!in->error && !stat(in->holder ? in->holder : in->path, &st))
+		if (!in->error && !stat(input_file(in), &st))
 			list[count++] = (struct bytes){st.st_dev, st.st_ino, in->offset, in->size, i};
 	}
 	if (count)
