@@ -214,51 +214,65 @@ static bool name_taken(const char *name, uint64_t *left)
 	return true;
 }
 
-/* Reads the section headers, and checks that names and contents are inside the file. Returns 0, or -1 and a message. */
+/* Reads the header of section i, whose name must be terminated and whose contents must be inside the file. `names` is
+ * what is left of NAMES_MOST. Returns 0, or -1 and a message. */
+static int section_load(struct elf_file *f, size_t i, size_t strndx, uint64_t *names, struct error *e)
+{
+	struct elf_section *s = &f->sections[i];
+	Elf_Scn *scn = elf_getscn(f->elf, i);
+	const void *raw = scn ? elf64_getshdr(scn) : NULL;
+	const Elf64_Shdr *sh = &s->sh;
+
+	if (!raw)
+		return error_set(e, "section %zu: malformed header: %s", i, elf_errmsg(-1));
+	memcpy(&s->sh, raw, sizeof(s->sh)); /* libelf may point into the file, unaligned */
+	s->name = i ? elf_strptr(f->elf, strndx, sh->sh_name) : "";
+	if (!s->name)
+		return error_set(e, "section %zu: its name is outside the string table", i);
+	if (!name_taken(s->name, names))
+		return error_set(e, "section %zu: section names add up to many times the file size", i);
+	if (!i || sh->sh_type == SHT_NOBITS || sh->sh_type == SHT_NULL || !sh->sh_size)
+		return 0;
+	if (sh->sh_offset > f->size || sh->sh_size > f->size - sh->sh_offset)
+		return error_set(e, "is truncated: section %s needs %" PRIu64 " bytes at %#" PRIx64, s->name, sh->sh_size,
+		                 sh->sh_offset);
+	s->data = f->bytes + sh->sh_offset;
+	return 0;
+}
+
+/* Checks that a section refers to sections of the file, and that its alignment is valid. Returns 0, or -1 and a
+ * message. */
+static int section_check(const struct elf_file *f, const struct elf_section *s, struct error *e)
+{
+	const Elf64_Shdr *sh = &s->sh;
+
+	if (sh->sh_link >= f->section_count)
+		return error_set(e, "section %s: sh_link %u is out of range", s->name, sh->sh_link);
+	if ((sh->sh_type == SHT_RELA || sh->sh_type == SHT_REL) && sh->sh_info >= f->section_count)
+		return error_set(e, "section %s: sh_info %u is out of range", s->name, sh->sh_info);
+	if (sh->sh_addralign & (sh->sh_addralign - 1))
+		return error_set(e, "section %s: alignment %" PRIu64 " is not a power of two", s->name, sh->sh_addralign);
+	return 0;
+}
+
+/* Reads and checks the section headers. Returns 0, or -1 and a message. */
 static int sections_load(struct elf_file *f, struct error *e)
 {
 	size_t count, strndx, i;
 	uint64_t names = NAMES_MOST(f);
-	Elf *elf = f->elf;
 
-	if (elf_getshdrnum(elf, &count) < 0 || elf_getshdrstrndx(elf, &strndx) < 0)
+	if (elf_getshdrnum(f->elf, &count) < 0 || elf_getshdrstrndx(f->elf, &strndx) < 0)
 		return error_set(e, "malformed section headers: %s", elf_errmsg(-1));
 	if (!count || count > f->size / sizeof(Elf64_Shdr))
 		return error_set(e, "malformed section headers: count is %zu", count);
 	f->sections = mem_zero(count, sizeof(*f->sections));
 	f->section_count = (uint32_t)count;
-	for (i = 0; i < count; i++) {
-		struct elf_section *s = &f->sections[i];
-		Elf_Scn *scn = elf_getscn(elf, i);
-		const void *raw = scn ? elf64_getshdr(scn) : NULL;
-		const Elf64_Shdr *sh = &s->sh;
-
-		if (!raw)
-			return error_set(e, "section %zu: malformed header: %s", i, elf_errmsg(-1));
-		memcpy(&s->sh, raw, sizeof(s->sh)); /* libelf may point into the file, unaligned */
-		s->name = i ? elf_strptr(elf, strndx, sh->sh_name) : "";
-		if (!s->name)
-			return error_set(e, "section %zu: its name is outside the string table", i);
-		if (!name_taken(s->name, &names))
-			return error_set(e, "section %zu: section names add up to many times the file size", i);
-		if (!i || sh->sh_type == SHT_NOBITS || sh->sh_type == SHT_NULL || !sh->sh_size)
-			continue;
-		if (sh->sh_offset > f->size || sh->sh_size > f->size - sh->sh_offset)
-			return error_set(e, "is truncated: section %s needs %" PRIu64 " bytes at %#" PRIx64, s->name, sh->sh_size,
-			                 sh->sh_offset);
-		s->data = f->bytes + sh->sh_offset;
-	}
-	for (i = 0; i < count; i++) {
-		const Elf64_Shdr *sh = &f->sections[i].sh;
-
-		if (sh->sh_link >= count)
-			return error_set(e, "section %s: sh_link %u is out of range", f->sections[i].name, sh->sh_link);
-		if ((sh->sh_type == SHT_RELA || sh->sh_type == SHT_REL) && sh->sh_info >= count)
-			return error_set(e, "section %s: sh_info %u is out of range", f->sections[i].name, sh->sh_info);
-		if (sh->sh_addralign & (sh->sh_addralign - 1))
-			return error_set(e, "section %s: alignment %" PRIu64 " is not a power of two", f->sections[i].name,
-			                 sh->sh_addralign);
-	}
+	for (i = 0; i < count; i++)
+		if (section_load(f, i, strndx, &names, e))
+			return -1;
+	for (i = 0; i < count; i++)
+		if (section_check(f, &f->sections[i], e))
+			return -1;
 	return sections_apart(f, e);
 }
 

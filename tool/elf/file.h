@@ -186,5 +186,7 @@ size_t elf_build_id(const struct elf_file *f, const uint8_t **id);
 /* Describes an address (in ET_REL: an offset in `section`) for messages: as "name+0x12" if a function or data symbol
  * contains it, otherwise as "section+0x12". The text is truncated to out_size. */
 void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size);
+/* Describes an address that no symbol contains, as "section+0x12". The name may have any bytes. */
+void elf_describe_unnamed(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size);
 
 #endif

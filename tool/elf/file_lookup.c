@@ -211,34 +211,51 @@ size_t elf_build_id(const struct elf_file *f, const uint8_t **id)
 	return n;
 }
 
-void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size)
+/* Does the symbol of a function or of data contain an address? */
+static bool symbol_holds(const struct elf_symbol *s, uint32_t section, uint64_t addr)
+{
+	if (s->section != section || !section || s->value > addr || !s->name[0] ||
+	    (s->type != STT_FUNC && s->type != STT_OBJECT && s->type != STT_GNU_IFUNC))
+		return false;
+	return addr - s->value < s->size || (addr == s->value && !s->size);
+}
+
+/* Returns the symbol that contains an address and starts nearest before it, preferably not a local one, or null. */
+static const struct elf_symbol *symbol_over(const struct elf_file *f, uint32_t section, uint64_t addr)
 {
 	const struct elf_symbol *best = NULL, *list = f->symbol_count ? f->symbols : f->dynsyms;
 	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
-	uint64_t base;
-	char *p;
 
 	for (i = 1; i < n; i++) {
 		const struct elf_symbol *s = &list[i];
 
-		if (s->section != section || !section || s->value > addr || !s->name[0] ||
-		    (s->type != STT_FUNC && s->type != STT_OBJECT && s->type != STT_GNU_IFUNC))
-			continue;
-		if (addr - s->value < s->size || (addr == s->value && !s->size))
-			if (!best || s->value > best->value || (s->value == best->value && s->bind != STB_LOCAL))
-				best = s;
+		if (symbol_holds(s, section, addr) &&
+		    (!best || s->value > best->value || (s->value == best->value && s->bind != STB_LOCAL)))
+			best = s;
 	}
-	if (best) {
-		base = best->value;
-		snprintf(out, out_size, addr == base ? "%.200s" : "%.200s+0x%" PRIx64, best->name, addr - base);
-	} else if (!section) {
+	return best;
+}
+
+void elf_describe_unnamed(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size)
+{
+	if (!section)
 		snprintf(out, out_size, "the file");
-	} else if (section < f->section_count) {
-		base = elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr;
-		snprintf(out, out_size, "%.200s+0x%" PRIx64, f->sections[section].name, addr - base);
-	} else {
+	else if (section < f->section_count)
+		snprintf(out, out_size, "%.200s+0x%" PRIx64, f->sections[section].name,
+		         addr - (elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr));
+	else
 		snprintf(out, out_size, "0x%" PRIx64, addr);
-	}
+}
+
+void elf_describe(const struct elf_file *f, uint32_t section, uint64_t addr, char *out, size_t out_size)
+{
+	const struct elf_symbol *s = symbol_over(f, section, addr);
+	char *p;
+
+	if (s)
+		snprintf(out, out_size, addr == s->value ? "%.200s" : "%.200s+0x%" PRIx64, s->name, addr - s->value);
+	else
+		elf_describe_unnamed(f, section, addr, out, out_size);
 	for (p = out; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = '?';

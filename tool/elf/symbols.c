@@ -198,12 +198,6 @@ void symbol_index_describe(const struct symbol_index *x, const struct elf_file *
 	symbol_index_name(x, section, addr, out, size);
 	if (out[0])
 		return;
-	if (!section)
-		snprintf(out, size, "the file");
-	else if (section < f->section_count)
-		snprintf(out, size, "%.200s+0x%" PRIx64, f->sections[section].name,
-		         addr - (elf_is_object(f) ? 0 : f->sections[section].sh.sh_addr));
-	else
-		snprintf(out, size, "0x%" PRIx64, addr);
+	elf_describe_unnamed(f, section, addr, out, size);
 	plain(out);
 }
