@@ -64,16 +64,33 @@ static bool is_opaque(Dwarf_Die *type)
 	return tag == DW_TAG_ptr_to_member_type || tag == DW_TAG_unspecified_type;
 }
 
+static bool is_class(Dwarf_Die *type)
+{
+	int tag = dwarf_tag(type);
+
+	return tag == DW_TAG_structure_type || tag == DW_TAG_class_type;
+}
+
+/* Is the DIE that of a member, or of a base class, in each object of a class? A static member is a variable of its own.
+ */
+static bool is_part(Dwarf_Die *die)
+{
+	int tag = dwarf_tag(die);
+	Dwarf_Attribute attr;
+
+	return (tag == DW_TAG_member || tag == DW_TAG_inheritance) && !dwarf_attr(die, DW_AT_external, &attr);
+}
+
 /* Is the type an array, or does it contain one? `depth` is the number of structs around it. */
 static bool has_array(Dwarf_Die *type, unsigned depth)
 {
 	Dwarf_Die die, inner;
 	unsigned most = MEMBERS_MOST;
-	int tag = dwarf_tag(type);
+	int tag;
 
 	if (type_is_scalar(type) || is_opaque(type))
 		return false;
-	if ((tag != DW_TAG_structure_type && tag != DW_TAG_class_type) || depth > 8)
+	if (!is_class(type) || depth > 8)
 		return true; /* an array, a union, or unknown */
 	if (dwarf_child(type, &die))
 		return false;
@@ -187,7 +204,21 @@ static void members_merge(struct members *m)
 	m->count = n;
 }
 
-static char *name_copy(const char *name) { return mem_copy(name, strlen(name) + 1); }
+/* Makes the list of a variable's members one of bytes: sorted, each with a size, and none overlapping another. */
+static void members_complete(struct members *m, uint64_t size)
+{
+	if (m->count)
+		qsort(m->list, m->count, sizeof(*m->list), by_offset);
+	sizes_complete(m, size);
+	empty_drop(m);
+	members_merge(m);
+}
+
+static void member_append(struct members *out, const struct member *m)
+{
+	mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
+	out->list[out->count++] = *m;
+}
 
 /* The greatest depth of structs inside structs, and length of their names: in a hostile file either can be endless. */
 #define NESTED_MOST 8u
@@ -223,15 +254,14 @@ static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsi
 	mem_reserve(&out->nested, &out->nested_capacity, out->nested_count, sizeof(*out->nested));
 	out->nested[out->nested_count++] = (struct nested){base, base + bytes, has_array(&type, 0)};
 	do {
-		int tag = dwarf_tag(&die);
 		struct member m = {0};
-		Dwarf_Attribute attr;
 		const char *name = dwarf_diename(&die);
 		char *joined;
 
-		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+		if (!is_part(&die))
 			continue;
-		if (tag != DW_TAG_member || !most-- || !member_read(&die, bytes, &m) || m.size == SIZE_UNKNOWN || !m.size) {
+		if (dwarf_tag(&die) != DW_TAG_member || !most-- || !member_read(&die, bytes, &m) || m.size == SIZE_UNKNOWN ||
+		    !m.size) {
 			while (out->count > count)
 				free(out->list[--out->count].name);
 			out->nested_count = structs;
@@ -244,8 +274,7 @@ static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsi
 			continue;
 		}
 		m.name = joined;
-		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
-		out->list[out->count++] = m;
+		member_append(out, &m);
 	} while (!dwarf_siblingof(&die, &die));
 	return true;
 }
@@ -261,17 +290,15 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 	unsigned most = MEMBERS_MOST;
 	bool ends_open = false;
 
-	if ((dwarf_tag(type) != DW_TAG_structure_type && dwarf_tag(type) != DW_TAG_class_type) ||
-	    dwarf_aggregate_size(type, &bytes) || bytes > size || dwarf_child(type, &die))
+	if (!is_class(type) || dwarf_aggregate_size(type, &bytes) || bytes > size || dwarf_child(type, &die))
 		return;
 	do {
-		int tag = dwarf_tag(&die);
+		bool base = dwarf_tag(&die) == DW_TAG_inheritance;
 		struct member m = {0};
-		Dwarf_Attribute attr;
 		const char *name;
 
-		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
-			continue; /* a static member is a variable of its own */
+		if (!is_part(&die))
+			continue;
 		if (!most-- || !member_read(&die, size, &m)) {
 			members_free(out);
 			return;
@@ -282,24 +309,19 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 		if (!m.size && m.off == bytes && bytes < size)
 			m.size = SIZE_UNKNOWN;
 		name = dwarf_diename(&die);
-		if (tag == DW_TAG_member && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN &&
+		if (!base && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN &&
 		    nested_add(&die, m.off, name ? name : "", 1, out))
 			continue;
 		if (!name || !*name)
-			name = tag == DW_TAG_inheritance ? "(base)" : "(unnamed)";
-		m.name = name_copy(name);
-		mem_reserve(&out->list, &out->capacity, out->count, sizeof(*out->list));
-		out->list[out->count++] = m;
+			name = base ? "(base)" : "(unnamed)";
+		m.name = mem_string(name);
+		member_append(out, &m);
 	} while (!dwarf_siblingof(&die, &die));
 	if (bytes < size && !ends_open) {
 		members_free(out);
 		return;
 	}
-	if (out->count)
-		qsort(out->list, out->count, sizeof(*out->list), by_offset);
-	sizes_complete(out, size);
-	empty_drop(out);
-	members_merge(out);
+	members_complete(out, size);
 }
 
 /* Is the variable of this DIE at the address? */
@@ -437,16 +459,13 @@ static bool arrays_read(Dwarf_Die *type, uint64_t off, unsigned depth, struct in
 		out->list[out->count++] = (struct index_place){off, off + size};
 		return arrays_read(&inner, off, depth + 1, out);
 	}
-	if (tag != DW_TAG_structure_type && tag != DW_TAG_class_type && tag != DW_TAG_union_type)
+	if (!is_class(type) && tag != DW_TAG_union_type)
 		return false;
 	if (dwarf_child(type, &die))
 		return true;
 	do {
-		Dwarf_Attribute attr;
-
 		at = 0;
-		tag = dwarf_tag(&die);
-		if ((tag != DW_TAG_member && tag != DW_TAG_inheritance) || dwarf_attr(&die, DW_AT_external, &attr))
+		if (!is_part(&die))
 			continue;
 		type_constant(&die, DW_AT_data_member_location, &at); /* a bit-field and a member of a union may lack it */
 		if (!type_of(&die, &inner) || !arrays_read(&inner, off + at, depth + 1, out))
