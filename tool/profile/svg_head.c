@@ -108,18 +108,18 @@ static double swatch_put(const struct flame *f, double x, const char *colour, co
 	return x + 14 + FLAME_CHARACTER * (double)strlen(name) + 16;
 }
 
-static void files_legend_put(const struct flame *f)
+/* Weighs the files, and the kernel, whose functions are drawn: p->names.count + 1 rows, sorted. Null: out of memory. */
+static struct legend_row *legend_weigh(const struct flame *f)
 {
 	const struct profile *p = f->p;
 	struct legend_row *rows = calloc(p->names.count + 2, sizeof(*rows));
-	double x = FLAME_EDGE;
-	size_t shown = 0;
 
-	for (size_t i = 0; rows && i < p->names.count; i++)
+	if (!rows)
+		return NULL;
+	for (size_t i = 0; i < p->names.count; i++)
 		rows[i].name = (uint32_t)i;
-	if (rows)
-		rows[p->names.count].kernel = true;
-	for (size_t i = 1; rows && i < p->calls.count; i++) {
+	rows[p->names.count].kernel = true;
+	for (size_t i = 1; i < p->calls.count; i++) {
 		const struct key *k = &p->calls.list[i];
 
 		if (key_kind(k) == BINARY_KERNEL)
@@ -127,8 +127,17 @@ static void files_legend_put(const struct flame *f)
 		else if (!stack_is_marker(key_kind(k)))
 			rows[function_binary(p, (uint32_t)k->b)].weight += f->self[i];
 	}
-	if (rows)
-		qsort(rows, p->names.count + 1, sizeof(*rows), legend_order);
+	qsort(rows, p->names.count + 1, sizeof(*rows), legend_order);
+	return rows;
+}
+
+static void files_legend_put(const struct flame *f)
+{
+	const struct profile *p = f->p;
+	struct legend_row *rows = legend_weigh(f);
+	double x = FLAME_EDGE;
+	size_t shown = 0;
+
 	for (size_t i = 0; rows && i <= p->names.count && rows[i].weight && shown < LEGEND_MOST; i++) {
 		const char *name = rows[i].kernel ? "kernel" : p->names.list[rows[i].name];
 		unsigned hue, saturation;
