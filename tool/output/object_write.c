@@ -209,6 +209,22 @@ static int emptied_check(const struct object_writer *w)
 	return err;
 }
 
+/* Makes the contents of a section that has numbers of symbols, whose table it links to, as they are in the output. */
+static void numbers_follow(struct object_writer *w, uint32_t index, struct object_part *p)
+{
+	const struct elf_section *s = &w->f->sections[index];
+	uint64_t *size = &p->sh.sh_size;
+
+	switch (s->sh.sh_type) {
+	case SHT_SYMTAB_SHNDX: p->bytes = object_shndx(w, s, size); break;
+	case SHT_RELA:
+	case SHT_REL: p->renumber = s; break;
+	case SHT_LLVM_ADDRSIG: p->bytes = object_addrsig(w, s, size); break;
+	case SHT_GROUP: p->bytes = object_group(w, index, size); break;
+	default: break;
+	}
+}
+
 /* Adds the parts of the output that are sections of the input, with the changes that new symbols and sections make in
  * them. */
 static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *name_offsets)
@@ -220,7 +236,6 @@ static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *nam
 		const struct elf_section *s = &f->sections[i];
 		struct object_part *p = part_add(w, &s->sh);
 		uint64_t *size = &p->sh.sh_size;
-		uint32_t type = s->sh.sh_type;
 		bool to_symtab = s->sh.sh_link == f->symtab && f->symtab;
 
 		p->bytes = s->data;
@@ -228,7 +243,8 @@ static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *nam
 			*size = 0;
 			p->bytes = NULL;
 		} else if (!s->data) {
-			if (type != SHT_NOBITS && type != SHT_NULL) /* only these two may have a size without contents */
+			if (s->sh.sh_type != SHT_NOBITS &&
+			    s->sh.sh_type != SHT_NULL) /* only these may have a size without contents */
 				*size = 0;
 		} else if (i == f->symtab) {
 			p->bytes = object_symtab(w, s, size);
@@ -237,16 +253,10 @@ static void old_sections(struct object_writer *w, uint32_t strndx, uint32_t *nam
 			p->bytes = object_names(w, s, size, name_offsets);
 		} else if ((w->wanted || w->symbol_count) && i == f->sections[f->symtab].sh.sh_link) {
 			p->bytes = object_strings(w, s, size);
-		} else if (type == SHT_SYMTAB_SHNDX && to_symtab) {
-			p->bytes = object_shndx(w, s, size);
-		} else if ((type == SHT_RELA || type == SHT_REL) && to_symtab) {
-			p->renumber = s;
-		} else if (type == SHT_LLVM_ADDRSIG && to_symtab) {
-			p->bytes = object_addrsig(w, s, size);
-		} else if (type == SHT_GROUP && to_symtab) {
-			p->bytes = object_group(w, i, size);
+		} else if (to_symtab) {
+			numbers_follow(w, i, p);
 		}
-		if (type == SHT_GROUP && to_symtab)
+		if (s->sh.sh_type == SHT_GROUP && to_symtab)
 			p->sh.sh_info = object_symbol(w, s->sh.sh_info);
 	}
 }

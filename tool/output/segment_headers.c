@@ -26,29 +26,47 @@ static uint32_t str_add(struct seg_layout *l, const char *name)
 	return (uint32_t)(l->str_size - n);
 }
 
-/* Assigns a section header to each of the caller's sections: the old segment's header of the same name, or else an
- * unused one of the old segment, or else a new one at the end. Old headers that stay unused become SHT_NULL. */
-void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n)
+/* Numbers the segment's own sections from `end` on, if the file does not have them yet. Returns the next number. */
+static size_t own_headers_add(struct seg_layout *l, size_t end)
 {
-	struct seg_file *f = &l->f;
-	size_t old = f->sections, end = old;
+	if (l->ours)
+		return end;
+	l->note_sec = end++;
+	if (l->table)
+		l->table_sec = end++;
+	if (l->front)
+		l->front_sec = end++;
+	if (l->front && l->front_page.id_size)
+		l->id_sec = end++;
+	return end;
+}
+
+/* Finds the section headers that an earlier run added and this one may use again. Returns an array by index. */
+static bool *spare_find(const struct seg_layout *l, size_t old)
+{
+	const struct seg_file *f = &l->f;
 	bool *spare = mem_zero(old, sizeof *spare);
 
-	f->sh = mem_resize(f->sh, old + n + 4, sizeof *f->sh);
-	l->sec_of = mem_zero(n, sizeof *l->sec_of);
-	if (!l->ours)
-		l->note_sec = end++;
-	if (!l->ours && l->table)
-		l->table_sec = end++;
-	if (l->front && !l->ours)
-		l->front_sec = end++;
-	if (l->front && !l->ours && l->front_page.id_size)
-		l->id_sec = end++;
 	for (size_t i = 1; i < old; i++)
 		spare[i] = i != l->note_sec &&
 		           ((l->ours && seg_is_mapped_in(&f->sh[i], l->addr, l->old_size)) || seg_is_unloaded(f, i));
 	for (size_t i = 0; i < l->items; i++)
 		spare[l->item[i].sec] = false;
+	return spare;
+}
+
+/* Assigns a section header to each of the caller's sections: the old segment's header of the same name, or else an
+ * unused one of the old segment, or else a new one at the end. Old headers that stay unused become SHT_NULL. */
+void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs, size_t n)
+{
+	struct seg_file *f = &l->f;
+	size_t old = f->sections, end;
+	bool *spare;
+
+	f->sh = mem_resize(f->sh, old + n + 4, sizeof *f->sh);
+	l->sec_of = mem_zero(n, sizeof *l->sec_of);
+	end = own_headers_add(l, old);
+	spare = spare_find(l, old);
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 1; k < old && !l->sec_of[i]; k++)
 			if (spare[k] && !strcmp(seg_name(f, k), secs[i].name))
@@ -161,29 +179,36 @@ void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, 
 		};
 }
 
+/* Finds the sections with the lowest and the highest new offset that a program header covers. If some of its sections
+ * moved to the new segment, only those that stayed count. Returns false if it covers none. */
+static bool covered_find(const struct seg_layout *l, const Elf64_Phdr *p, const struct seg_item **from,
+                         const struct seg_item **to)
+{
+	*from = *to = NULL;
+	for (size_t k = 0; k < l->items; k++) {
+		const struct seg_item *it = &l->item[k];
+
+		if (!seg_overlap(it->off, it->size, p->p_offset, p->p_filesz) || (*from && !(*from)->evicted && it->evicted))
+			continue;
+		if (!*from || ((*from)->evicted && !it->evicted) || it->new_off < (*from)->new_off)
+			*from = it;
+		if (!*to || ((*to)->evicted && !it->evicted) || it->new_off > (*to)->new_off)
+			*to = it;
+	}
+	return *from;
+}
+
 /* Updates PT_INTERP, PT_NOTE and PT_GNU_PROPERTY for moved sections. If some sections of a PT_NOTE moved to the new
  * segment, the PT_NOTE covers those that stayed. */
 void seg_phdrs_follow(struct seg_layout *l)
 {
 	for (size_t i = 0; i < l->f.eh.e_phnum; i++) {
 		Elf64_Phdr *p = &l->f.ph[i];
-		const struct seg_item *from = NULL, *to = NULL;
+		const struct seg_item *from, *to;
 
 		if (p->p_type != PT_INTERP && p->p_type != PT_NOTE && p->p_type != PT_GNU_PROPERTY)
 			continue;
-		if (l->ours && !seg_in_old(l, p->p_offset, p->p_filesz))
-			continue;
-		for (size_t k = 0; k < l->items; k++) {
-			const struct seg_item *it = &l->item[k];
-
-			if (!seg_overlap(it->off, it->size, p->p_offset, p->p_filesz) || (from && !from->evicted && it->evicted))
-				continue;
-			if (!from || (from->evicted && !it->evicted) || it->new_off < from->new_off)
-				from = it;
-			if (!to || (to->evicted && !it->evicted) || it->new_off > to->new_off)
-				to = it;
-		}
-		if (!from)
+		if ((l->ours && !seg_in_old(l, p->p_offset, p->p_filesz)) || !covered_find(l, p, &from, &to))
 			continue;
 		p->p_offset = from->new_off;
 		p->p_vaddr = p->p_paddr = from->new_addr;

@@ -73,6 +73,29 @@ static bool first_note_is(const struct seg_file *f, const Elf64_Shdr *s, uint32_
 	return nh.n_type == type && nh.n_namesz == 4 && !memcmp(f->data + s->sh_offset + sizeof nh, ELF_NOTE_GNU, 4);
 }
 
+/* Finds the program header that covers a section: sets it->phdr, and *interp if that is PT_INTERP. Returns false if
+ * other program headers share the section's bytes, so that it cannot move. */
+static bool cover_of(const struct seg_file *f, const Elf64_Shdr *s, const Elf64_Phdr *load, struct seg_item *it,
+                     bool *interp)
+{
+	*interp = false;
+	for (size_t i = 0; i < f->eh.e_phnum; i++) {
+		const Elf64_Phdr *p = &f->ph[i];
+		bool whole = p->p_offset == s->sh_offset && p->p_filesz == s->sh_size;
+
+		if (p == load || !seg_overlap(p->p_offset, p->p_filesz, s->sh_offset, s->sh_size))
+			continue;
+		if (p->p_type == PT_INTERP && whole)
+			*interp = true;
+		else if (p->p_type == PT_GNU_PROPERTY && s->sh_type == SHT_NOTE && whole)
+			continue;
+		else if (p->p_type != PT_NOTE || s->sh_type != SHT_NOTE || it->phdr >= 0)
+			return false;
+		it->phdr = (int)i;
+	}
+	return true;
+}
+
 /* Fills `it` and returns true if the headers allow this section to move. */
 static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *load, struct seg_item *it)
 {
@@ -86,7 +109,7 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 		{SHT_DYNSYM, DT_SYMTAB, 20}, /* some readers derive the number of symbols from the place of .dynstr after it */
 	};
 	const Elf64_Shdr *s = &f->sh[sec];
-	bool interp = false;
+	bool interp;
 
 	*it = (struct seg_item){.sec = sec,
 	                        .off = s->sh_offset,
@@ -97,22 +120,8 @@ static bool item_init(const struct seg_file *f, size_t sec, const Elf64_Phdr *lo
 	it->new_off = it->off;
 	it->new_addr = it->addr;
 	if (s->sh_flags != SHF_ALLOC || it->align > SEGMENT_PAGE || (it->align & (it->align - 1)) ||
-	    s->sh_addr - load->p_vaddr != s->sh_offset - load->p_offset)
+	    s->sh_addr - load->p_vaddr != s->sh_offset - load->p_offset || !cover_of(f, s, load, it, &interp))
 		return false;
-	for (size_t i = 0; i < f->eh.e_phnum; i++) {
-		const Elf64_Phdr *p = &f->ph[i];
-
-		if (p == load || !seg_overlap(p->p_offset, p->p_filesz, s->sh_offset, s->sh_size))
-			continue;
-		if (p->p_type == PT_INTERP && p->p_offset == s->sh_offset && p->p_filesz == s->sh_size)
-			interp = true;
-		else if (p->p_type == PT_GNU_PROPERTY && s->sh_type == SHT_NOTE && p->p_offset == s->sh_offset &&
-		         p->p_filesz == s->sh_size)
-			continue;
-		else if (p->p_type != PT_NOTE || s->sh_type != SHT_NOTE || it->phdr >= 0)
-			return false;
-		it->phdr = (int)i;
-	}
 	if (interp && s->sh_type == SHT_PROGBITS) {
 		it->cost = 2;
 		return true;
@@ -196,6 +205,60 @@ static size_t items_before_headers(const struct seg_file *f, const struct seg_it
 	return n;
 }
 
+/* Does a section have bytes on both sides of an offset? */
+static bool is_inside_section(const struct seg_file *f, uint64_t at)
+{
+	for (size_t i = 0; i < f->sections; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_offset < at && s->sh_offset + s->sh_size > at)
+			return true;
+	}
+	return false;
+}
+
+/* Lowers *limit to the first of the n sections that overlaps another one of the file: none from that on moves. Returns
+ * how many are before it. */
+static size_t items_before_overlap(const struct seg_file *f, const struct seg_item *it, size_t n, uint64_t *limit)
+{
+	for (size_t i = 0; i < f->sections; i++) {
+		const Elf64_Shdr *s = &f->sh[i];
+
+		for (size_t k = 0; k < n; k++) {
+			if (i != it[k].sec && s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS &&
+			    seg_overlap(s->sh_offset, s->sh_size, it[k].off, it[k].size)) {
+				*limit = it[k].off;
+				n = k;
+			}
+		}
+	}
+	return n;
+}
+
+/* Collects the sections after the table whose headers allow them to move, up to the first one that does not, and lowers
+ * *limit to its offset. Returns their number. */
+static size_t items_list(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it, uint64_t *limit)
+{
+	uint64_t at = table_end(f);
+	size_t n = 0, sec;
+
+	while (n < SLOT_ITEMS) {
+		sec = next_section(f, at);
+		if (!sec || f->sh[sec].sh_offset >= *limit)
+			return n;
+		if (!item_init(f, sec, load, &it[n])) {
+			*limit = f->sh[sec].sh_offset;
+			return n;
+		}
+		at = it[n].off + it[n].size;
+		n++;
+	}
+	sec = next_section(f, at);
+	if (sec && f->sh[sec].sh_offset < *limit)
+		*limit = f->sh[sec].sh_offset;
+	return n;
+}
+
 /*
  * Collects the movable sections after the table, up to the first thing that cannot move, and sets *limit to its offset.
  * Returns the number of sections.
@@ -203,39 +266,17 @@ static size_t items_before_headers(const struct seg_file *f, const struct seg_it
 static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, struct seg_item *it, uint64_t *limit)
 {
 	struct ref_range refs[SLOT_ITEMS];
-	uint64_t at = table_end(f);
-	size_t n = 0, keep;
+	size_t n, keep;
 
 	*limit = load->p_offset + load->p_filesz;
-	for (size_t i = 0; i < f->sections; i++) {
-		const Elf64_Shdr *s = &f->sh[i];
-
-		if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && s->sh_offset < at && s->sh_offset + s->sh_size > at) {
-			*limit = at;
-			return 0;
-		}
+	if (is_inside_section(f, table_end(f))) {
+		*limit = table_end(f);
+		return 0;
 	}
-	while (n < SLOT_ITEMS) {
-		size_t sec = next_section(f, at);
-
-		if (!sec || f->sh[sec].sh_offset >= *limit)
-			break;
-		if (!item_init(f, sec, load, &it[n])) {
-			*limit = f->sh[sec].sh_offset;
-			break;
-		}
-		refs[n] = (struct ref_range){it[n].addr, it[n].addr + 1, false};
-		if (f->sh[sec].sh_type == SHT_NOTE)
-			refs[n].hi = it[n].addr + it[n].size;
-		at = it[n].off + it[n].size;
-		n++;
-	}
-	if (n == SLOT_ITEMS) {
-		size_t sec = next_section(f, at);
-
-		if (sec && f->sh[sec].sh_offset < *limit)
-			*limit = f->sh[sec].sh_offset;
-	}
+	n = items_list(f, load, it, limit);
+	for (size_t i = 0; i < n; i++)
+		refs[i] =
+			(struct ref_range){it[i].addr, it[i].addr + (f->sh[it[i].sec].sh_type == SHT_NOTE ? it[i].size : 1), false};
 	seg_refs_find(f, refs, n);
 	for (keep = 0; keep < n; keep++) {
 		if (refs[keep].hit || !notes_are_whole(f, it, n, keep)) {
@@ -246,19 +287,23 @@ static size_t items_collect(const struct seg_file *f, const Elf64_Phdr *load, st
 	/* Sections before a dropped one that belong to the same PT_NOTE cannot move either. */
 	while (keep && !notes_are_whole(f, it, keep, keep - 1))
 		*limit = it[--keep].off;
-	/* If sections overlap, none from the first of them on moves. */
-	for (size_t i = 0; i < f->sections; i++) {
-		const Elf64_Shdr *s = &f->sh[i];
-
-		for (size_t k = 0; k < keep; k++) {
-			if (i != it[k].sec && s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS &&
-			    seg_overlap(s->sh_offset, s->sh_size, it[k].off, it[k].size)) {
-				*limit = it[k].off;
-				keep = k;
-			}
-		}
-	}
+	keep = items_before_overlap(f, it, keep, limit);
 	return items_before_headers(f, it, keep, limit);
+}
+
+/*
+ * May item `gone` be evicted although item `stays` of the same PT_NOTE is not? The PT_NOTE covers the sections that
+ * stay; an evicted section can be found only by its section header. Only the ABI tag of a program can do without the
+ * PT_NOTE (ld.so reads only the tag of shared objects). The sections that stay must be neighbours.
+ */
+static bool may_leave_note(const struct seg_file *f, const struct seg_item *it, size_t n, size_t gone, size_t stays)
+{
+	if (!it[gone].abi_tag || !find_phdr(f, PT_INTERP))
+		return false;
+	for (size_t m = 0; m < n; m++)
+		if (it[m].phdr == it[gone].phdr && !it[m].evicted && (m < gone) != (stays < gone))
+			return false;
+	return true;
 }
 
 /*
@@ -296,14 +341,8 @@ static unsigned items_pack(const struct seg_file *f, struct seg_item *it, size_t
 		for (size_t k = 0; k < n; k++) {
 			if (it[i].phdr < 0 || it[i].phdr != it[k].phdr || !it[i].evicted || it[k].evicted)
 				continue;
-			/* The PT_NOTE covers the sections that stay; an evicted section can be found only by its section header.
-			 * Only the ABI tag of a program can do without the PT_NOTE (ld.so reads only the tag of shared objects).
-			 * The sections that stay must be neighbours. */
-			if (!it[i].abi_tag || !find_phdr(f, PT_INTERP))
+			if (!may_leave_note(f, it, n, i, k))
 				return 0;
-			for (size_t m = 0; m < n; m++)
-				if (it[m].phdr == it[i].phdr && !it[m].evicted && (m < i) != (k < i))
-					return 0;
 			cost += 4;
 			break;
 		}
