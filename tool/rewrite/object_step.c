@@ -37,6 +37,18 @@ static bool fact_known(const struct scan *s, size_t i)
 	return false;
 }
 
+static uint8_t object_flags(const struct scan *s, const struct object *o)
+{
+	bool open = s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o);
+	uint8_t flags = open ? ETCH_OBJ_OPEN : 0;
+
+	if (o->value)
+		flags |= ETCH_OBJ_VALUE;
+	else if (o->shared)
+		flags |= ETCH_OBJ_SHARED;
+	return flags;
+}
+
 /* Makes the entries of objects, sites and facts. Returns 0, or -1 and a message. */
 static int tables_build(const struct scan *s, struct object_tables *t, struct error *e)
 {
@@ -44,13 +56,9 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 
 	for (i = 0; i < s->objects.defined; i++) {
 		const struct object *o = &s->objects.list[i];
-		bool open = s->file->symbols[o->symbol].bind != STB_LOCAL && !object_is_imv(o);
 		const struct etch_obj x = {.size = (uint32_t)o->size,
 		                           .kind = ETCH_OBJ_OBJECT,
-		                           .flags = (o->value    ? ETCH_OBJ_VALUE
-		                                     : o->shared ? ETCH_OBJ_SHARED
-		                                                 : 0) |
-		                                    (open ? ETCH_OBJ_OPEN : 0),
+		                           .flags = object_flags(s, o),
 		                           .more = o->dense ? ETCH_OBJ_DENSE : 0};
 
 		if (o->size > UINT32_MAX)

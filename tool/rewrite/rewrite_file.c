@@ -242,6 +242,13 @@ static bool has_phdr(const uint8_t *bytes, size_t size, uint32_t type)
 	return false;
 }
 
+/* Does a rewritten file lack a program header for a table that is asked for? */
+static bool lacks_phdr(const uint8_t *bytes, size_t size, const struct unwind_options *o)
+{
+	return (o->sframe && !has_phdr(bytes, size, PT_GNU_SFRAME)) ||
+	       (o->eh_frame && !has_phdr(bytes, size, PT_GNU_EH_FRAME));
+}
+
 /* Returns the end of the segments of a program at fixed addresses, where the kernel begins its heap, or 0 for any other
  * file. */
 static uint64_t break_of(const uint8_t *bytes, size_t size)
@@ -306,9 +313,7 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 	moved = s->undo.original && break_of(begin, *size) > break_of(s->undo.original, s->undo.original_size);
 	if (moved && all && options_keep(path, s->undo.kept, s->undo.kept_size, o, e))
 		return -1;
-	if (all && s->undo.original &&
-	    (moved || (o->unwind.sframe && !has_phdr(begin, *size, PT_GNU_SFRAME)) ||
-	     (o->unwind.eh_frame && !has_phdr(begin, *size, PT_GNU_EH_FRAME)))) {
+	if (all && s->undo.original && (moved || lacks_phdr(begin, *size, &o->unwind))) {
 		begin = s->undo.original;
 		*size = s->undo.original_size;
 		(void)undo_detach(begin, *size, &s->inner, &stale);
@@ -448,6 +453,31 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 	return status;
 }
 
+static void print_notes(const struct elf_file *f, const struct rewrite_command *opt, const struct rewrite_result *done)
+{
+	if (elf_is_slim_lto(f))
+		text_remark(f->path, "note: gcc -flto, no machine code yet; rewrite the linked program");
+	if (opt->make.orc && !elf_is_object(f) && !done->unwind.text)
+		text_remark(f->path, "note: no code, and no unwind table");
+	if (opt->debug && !done->bytes)
+		text_remark(f->path, "note: all its code has FDEs: no debug file is written");
+}
+
+/* Writes the output, which is the input if nothing changed and --output asks for a file. Returns 0, or -1 after
+ * printing a message. */
+static int output_put(const struct input *in, const struct rewrite_command *opt, const struct source *source,
+                      const struct made *made, const struct file_mark *seen)
+{
+	const struct rewrite_result *done = &made->done;
+	const struct place *to = &made->to;
+
+	if (opt->sidecar && done->bytes)
+		return sidecar_put(to, done);
+	if (done->bytes)
+		return write_out(to->path, done->bytes, done->size, opt->output || is_apart(opt) ? NULL : seen, in, to->model);
+	return opt->output ? write_out(to->path, source->raw, source->raw_size, NULL, in, to->model) : 0;
+}
+
 int rewrite_file(const struct input *in, const struct rewrite_command *given, const struct name_set *others)
 {
 	struct rewrite_command with = *given; /* source_open() adds to these options */
@@ -478,19 +508,8 @@ int rewrite_file(const struct input *in, const struct rewrite_command *given, co
 		text_error(path, "%s", e.text);
 		goto out;
 	}
-	if (elf_is_slim_lto(&f))
-		text_remark(path, "note: gcc -flto, no machine code yet; rewrite the linked program");
-	if (opt->make.orc && !elf_is_object(&f) && !done->unwind.text)
-		text_remark(path, "note: no code, and no unwind table");
-	if (opt->debug && !done->bytes)
-		text_remark(path, "note: all its code has FDEs: no debug file is written");
-	if (opt->sidecar && done->bytes) {
-		if (sidecar_put(&made.to, done))
-			goto out;
-	} else if ((done->bytes || opt->output) &&
-	           write_out(made.to.path, done->bytes ? done->bytes : source.raw,
-	                     done->bytes ? done->size : source.raw_size, opt->output || is_apart(opt) ? NULL : &seen, in,
-	                     made.to.model))
+	print_notes(&f, opt, done);
+	if (output_put(in, opt, &source, &made, &seen))
 		goto out;
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
 		rewrite_print_headers(path, &f, done);

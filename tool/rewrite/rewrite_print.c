@@ -155,58 +155,74 @@ static void print_calls(const struct elf_file *f, const struct rewrite_result *r
 		printf("; %zu of %zu in place", r->in_place_baked, r->in_place);
 }
 
+/* Prints the counts of loads. */
+static void print_loads(const struct elf_file *f, const struct rewrite_result *r)
+{
+	const struct rewrite_counts *c = &r->loads;
+
+	printf("%zu site%s", c->sites, plural(c->sites));
+	if (!elf_is_object(f))
+		printf(", %zu live, %zu by swap, %zu baked", c->live, c->swap, c->baked.immediates);
+	printf(", %zu load%s without an immediate form", c->kept, plural(c->kept));
+}
+
+/* Prints what the rows of the unwind table cover, and what they take. */
+static void print_rows(const struct unwind_made *u)
+{
+	const struct frames *fr = &u->frames;
+	uint64_t code = fr->text - fr->padding;
+
+	printf("%zu unwind row%s in %zu function%s, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
+	       u->rows, plural(u->rows), fr->functions, plural(fr->functions), (unsigned long long)u->unwind_bytes,
+	       u->rows ? (double)u->unwind_bytes / (double)u->rows : 0.0,
+	       u->text ? 100.0 * (double)u->unwind_bytes / (double)u->text : 0.0,
+	       code ? 100.0 * (double)(fr->covered - fr->padding_covered) / (double)code : 0.0);
+	if (fr->undefined + fr->elsewhere)
+		printf(" (without a row: %llu bytes inside functions, %llu where no function was found)",
+		       (unsigned long long)fr->undefined, (unsigned long long)fr->elsewhere);
+}
+
+/* Prints what other forms of the unwind table there are: register table, .sframe and .eh_frame. */
+static void print_other_tables(const struct unwind_made *u)
+{
+	if (u->register_bytes)
+		printf("; register table: %llu bytes", (unsigned long long)u->register_bytes);
+	if (u->register_lost)
+		printf(", without %zu place%s that it cannot express", u->register_lost, plural(u->register_lost));
+	if (u->sframe.version)
+		printf("; .sframe version %u: %zu FRE%s in %zu FDE%s, %zu bytes", u->sframe.version, u->sframe.fres,
+		       plural(u->sframe.fres), u->sframe.fdes, plural(u->sframe.fdes), u->sframe.size);
+	if (u->sframe.gap_rows)
+		printf(", without %zu row%s for %llu byte%s of code that SFrame cannot express", u->sframe.gap_rows,
+		       plural(u->sframe.gap_rows), (unsigned long long)u->sframe.gaps, plural(u->sframe.gaps));
+	if (u->eh.frame_size)
+		printf("; .eh_frame: %zu FDEs more than the linker's %zu, for %llu bytes of code, %zu bytes",
+		       u->eh.count - u->eh.copied, u->eh.copied, (unsigned long long)u->eh.filled,
+		       u->eh.frame_size + u->eh.hdr_size);
+	if (u->eh.replaced.count)
+		printf(", %zu FDE%s of the linker replaced", u->eh.replaced.count, plural(u->eh.replaced.count));
+}
+
 void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
                         const struct rewrite_result *r)
 {
-	const struct frames *fr = &r->unwind.frames;
-	uint64_t code = fr->text - fr->padding;
-	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept);
+	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept), sites = o->imv || calls;
 
 	text_clean_name(stdout, path, NULL);
 	printf(": ");
-	if (o->imv && elf_is_object(f))
-		printf("%zu site%s, %zu load%s without an immediate form", r->loads.sites, plural(r->loads.sites),
-		       r->loads.kept, plural(r->loads.kept));
-	else if (o->imv)
-		printf("%zu site%s, %zu live, %zu by swap, %zu baked, %zu load%s without an immediate form", r->loads.sites,
-		       plural(r->loads.sites), r->loads.live, r->loads.swap, r->loads.baked.immediates, r->loads.kept,
-		       plural(r->loads.kept));
+	if (o->imv)
+		print_loads(f, r);
 	if (o->imv && calls)
 		printf("; ");
 	if (calls)
 		print_calls(f, r);
+	if (sites && o->orc)
+		printf("; ");
 	if (o->orc)
-		printf(
-			"%s%zu unwind row%s in %zu function%s, %llu bytes (%.2f a row, %.2f%% of text), %.3f%% of the code covered",
-			o->imv || calls ? "; " : "", r->unwind.rows, plural(r->unwind.rows), r->unwind.frames.functions,
-			plural(r->unwind.frames.functions), (unsigned long long)r->unwind.unwind_bytes,
-			r->unwind.rows ? (double)r->unwind.unwind_bytes / (double)r->unwind.rows : 0.0,
-			r->unwind.text ? 100.0 * (double)r->unwind.unwind_bytes / (double)r->unwind.text : 0.0,
-			code ? 100.0 * (double)(fr->covered - fr->padding_covered) / (double)code : 0.0);
-	if (o->orc && fr->undefined + fr->elsewhere)
-		printf(" (without a row: %llu bytes inside functions, %llu where no function was found)",
-		       (unsigned long long)fr->undefined, (unsigned long long)fr->elsewhere);
-	if (r->unwind.register_bytes)
-		printf("; register table: %llu bytes", (unsigned long long)r->unwind.register_bytes);
-	if (r->unwind.register_lost)
-		printf(", without %zu place%s that it cannot express", r->unwind.register_lost,
-		       plural(r->unwind.register_lost));
-	if (r->unwind.sframe.version)
-		printf("; .sframe version %u: %zu FRE%s in %zu FDE%s, %zu bytes", r->unwind.sframe.version,
-		       r->unwind.sframe.fres, plural(r->unwind.sframe.fres), r->unwind.sframe.fdes,
-		       plural(r->unwind.sframe.fdes), r->unwind.sframe.size);
-	if (r->unwind.sframe.gap_rows)
-		printf(", without %zu row%s for %llu byte%s of code that SFrame cannot express", r->unwind.sframe.gap_rows,
-		       r->unwind.sframe.gap_rows == 1 ? "" : "s", (unsigned long long)r->unwind.sframe.gaps,
-		       r->unwind.sframe.gaps == 1 ? "" : "s");
-	if (r->unwind.eh.frame_size)
-		printf("; .eh_frame: %zu FDEs more than the linker's %zu, for %llu bytes of code, %zu bytes",
-		       r->unwind.eh.count - r->unwind.eh.copied, r->unwind.eh.copied, (unsigned long long)r->unwind.eh.filled,
-		       r->unwind.eh.frame_size + r->unwind.eh.hdr_size);
-	if (r->unwind.eh.replaced.count)
-		printf(", %zu FDE%s of the linker replaced", r->unwind.eh.replaced.count, plural(r->unwind.eh.replaced.count));
+		print_rows(&r->unwind);
+	print_other_tables(&r->unwind);
 	if (r->ex_entries)
-		printf("%s%zu %s of an exception table", o->imv || calls || o->orc ? "; " : "", r->ex_entries,
+		printf("%s%zu %s of an exception table", sites || o->orc ? "; " : "", r->ex_entries,
 		       r->ex_entries == 1 ? "entry" : "entries");
 	if (r->ex_dropped)
 		printf(", %zu of them for discarded code", r->ex_dropped);

@@ -62,9 +62,10 @@ static bool name_is_taken(const struct elf_file *f)
 
 	for (i = 1; i < f->section_count && !elf_is_object(f); i++) {
 		const Elf64_Shdr *sh = &f->sections[i].sh;
-		bool data = sh->sh_type == SHT_PROGBITS && !(sh->sh_flags & SHF_EXECINSTR);
-		size_t count = !data ? sizeof(names) / sizeof(*names) : sh->sh_flags & SHF_WRITE ? 0 : 3;
+		size_t count = sizeof(names) / sizeof(*names);
 
+		if (sh->sh_type == SHT_PROGBITS && !(sh->sh_flags & SHF_EXECINSTR))
+			count = sh->sh_flags & SHF_WRITE ? 0 : 3;
 		for (k = 0; k < count; k++)
 			if (!strcmp(f->sections[i].name, names[k]))
 				return true;
