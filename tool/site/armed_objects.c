@@ -114,47 +114,72 @@ static void exported_keep(struct scan *s, size_t k)
 	}
 }
 
+/* What a file as a whole says about its objects. */
+struct judged_file {
+	const struct elf_file *file;
+	struct exports exports;
+	bool has_libetch, has_module, code_has_relocs;
+};
+
+/* Returns the reason why an object cannot be armed whatever the code does with it, or null. */
+static const char *place_reason(const struct judged_file *j, const struct object *o)
+{
+	const Elf64_Shdr *sh = &j->file->sections[o->section].sh;
+
+	if (o->exported)
+		return OBJECT_EXPORTED;
+	if (!o->value && !o->dense &&
+	    (object_page(o->addr) < sh->sh_addr ||
+	     object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
+		return "its section shares a page with other data (<etch/imv.h> would pad it)";
+	if (!(sh->sh_flags & SHF_WRITE))
+		return "its section is read-only";
+	if (o->unrecorded)
+		return "no room in the tables of this file";
+	if (!j->has_module)
+		return "no module descriptor: no file that includes <etch/imv.h> was linked";
+	if (j->code_has_relocs)
+		return "the file keeps the relocations of its code (--emit-relocs)";
+	return j->has_libetch ? NULL : "libetch, which would protect it, is not linked";
+}
+
+/* Returns the reason why an object cannot be armed that lies in its uses, or null. */
+static const char *use_reason(const struct object *o)
+{
+	bool escapes = o->facts & ETCH_OBJ_ESCAPED;
+
+	if (o->facts & ETCH_OBJ_STORED)
+		return escapes ? "stored to directly, and its address escapes" : "stored to directly";
+	if (!escapes)
+		return NULL;
+	return o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
+	                  : "its address escapes";
+}
+
 void objects_judge(struct scan *s, const struct linked_tables *now)
 {
-	bool lib = has_libetch(s->file), relocs = code_has_relocs(s->file);
-	struct exports exports = exports_find(s->file);
+	struct judged_file j = {.file = s->file,
+	                        .exports = exports_find(s->file),
+	                        .has_libetch = has_libetch(s->file),
+	                        .has_module = now->module_count,
+	                        .code_has_relocs = code_has_relocs(s->file)};
+	const char *use;
 	size_t i;
 
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
-		const Elf64_Shdr *sh = &s->file->sections[o->section].sh;
 
-		o->exported = !object_is_imv(o) && !s->closed && is_exported(&exports, o);
+		o->exported = !object_is_imv(o) && !s->closed && is_exported(&j.exports, o);
 		if (o->exported)
 			exported_keep(s, i);
-		if (o->exported)
-			o->unarmed_why = OBJECT_EXPORTED;
-		else if (!o->value && !o->dense &&
-		         (object_page(o->addr) < sh->sh_addr ||
-		          object_page(o->addr + o->size + ETCH_PAGE - 1) > sh->sh_addr + sh->sh_size))
-			o->unarmed_why = "its section shares a page with other data (<etch/imv.h> would pad it)";
-		else if (!(sh->sh_flags & SHF_WRITE))
-			o->unarmed_why = "its section is read-only";
-		else if (o->unrecorded)
-			o->unarmed_why = "no room in the tables of this file";
-		else if (!now->module_count)
-			o->unarmed_why = "no module descriptor: no file that includes <etch/imv.h> was linked";
-		else if (relocs)
-			o->unarmed_why = "the file keeps the relocations of its code (--emit-relocs)";
-		else if (!lib)
-			o->unarmed_why = "libetch, which would protect it, is not linked";
-		else
-			o->unarmed_why = NULL;
+		o->unarmed_why = place_reason(&j, o);
 		o->in_part = !o->unarmed_why && o->facts && o->bounded;
-		if (o->facts & ETCH_OBJ_STORED)
-			o->unarmed_why =
-				o->facts & ETCH_OBJ_ESCAPED ? "stored to directly, and its address escapes" : "stored to directly";
-		else if (o->facts & ETCH_OBJ_ESCAPED)
-			o->unarmed_why = o->suspect ? "an address in its section escapes, of an unknown object (stripped symbols)"
-			                            : "its address escapes";
+		use = use_reason(o);
+		if (use)
+			o->unarmed_why = use;
 		o->armed = !o->unarmed_why;
 	}
 	for (; i < s->objects.count; i++)
 		s->objects.list[i].unarmed_why = "defined in another module: decided at load time";
-	free(exports.list);
+	free(j.exports.list);
 }

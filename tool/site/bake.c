@@ -245,8 +245,9 @@ static bool image_is_good(const struct site *site, const uint8_t *image, unsigne
 		return false;
 	if (!call)
 		return in.mem == MEM_NONE && (!etch_form_is_flags(site->entry.form) || !in.writes);
-	return call->state == CALL_DIRECT ? in.target == call->target
-	                                  : in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
+	if (call->state == CALL_DIRECT)
+		return in.target == call->target;
+	return in.flow == (site->entry.form == ETCH_FORM_JMP ? FLOW_RETURN : FLOW_NEXT);
 }
 
 static void bake_count(struct bake_counts *c, const struct call_image *call)

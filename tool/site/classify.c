@@ -38,6 +38,15 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 	return NULL;
 }
 
+/* Returns the address of a memory operand, or 0 if it is in a register. That of a rip-relative operand comes from the
+ * bytes, since its relocation may be pending. */
+static uint64_t operand_address(const struct insn *in)
+{
+	if (in->base == INSN_PC_REG)
+		return in->addr + in->len + (uint64_t)in->disp;
+	return in->base == INSN_NO_REG ? (uint64_t)in->disp : 0;
+}
+
 /* Checks that a load can be regenerated exactly. If not, it gets a reason and no form. */
 static void load_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes, struct site *site)
 {
@@ -50,53 +59,52 @@ static void load_confirm(struct function_scan *c, const struct insn *in, const u
 		scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
 		return;
 	}
-	/* The address of a rip-relative operand comes from the bytes, since its relocation may be pending. */
-	n = etch_site_load(&site->entry, &site->more, in->addr,
-	                   in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
-	                   : in->base == INSN_NO_REG ? (uint64_t)in->disp
-	                                             : 0,
-	                   again);
+	n = etch_site_load(&site->entry, &site->more, in->addr, operand_address(in), again);
 	if (n != in->len || memcmp(again, bytes, n) || etch_form_size(site->entry.form) != in->mem_size) {
 		site->reason = "unusual load encoding";
 		memset(&site->entry, 0, sizeof(site->entry));
 	}
 }
 
+/* Returns the reason why the bytes that a load reads keep it from being replaced, or null. */
+static const char *load_place(struct function_scan *c, const struct use *u, const struct site *site)
+{
+	const struct insn *in = &c->func->code->insns[u->insn];
+	const struct object *o = &c->scan->objects.list[u->object];
+	uint64_t most = o->shared ? (o->size + 7) & ~7ull : o->size;
+
+	if (!u->off_known)
+		return "its address differs between paths";
+	if (u->in_register && u->got && u->off != (site->entry.flags & ETCH_IMV_MORE ? site->more.disp : 0))
+		return "a field reached through the GOT: a table entry cannot hold its offset";
+	if (!o->section)
+		return NULL;
+	if (u->off < 0 || (uint64_t)u->off + in->mem_size > most) {
+		/* The end may be unknown, and an address that is relative to a cell may be that of its neighbour. */
+		if (!o->inferred && !o->value)
+			scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
+			                 "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
+			                 o->name, o->size);
+		return "reads past the end of its object";
+	}
+	if (o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
+	    o->addr + (uint64_t)u->off + in->mem_size > o[1].addr)
+		return "reads into the next object";
+	return NULL;
+}
+
 void site_load_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->func->code->insns[u->insn];
 	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
-	const struct object *o = &c->scan->objects.list[u->object];
-	uint64_t most = o->shared ? (o->size + 7) & ~7ull : o->size;
 
 	site->reason = insn_site_form(bytes, in, &site->entry, &site->more);
 	if (!site->reason && site->entry.form >= ETCH_FORM_CMPR8)
 		site->reason = flags_classify(c, u, site);
+	if (!site->reason)
+		site->reason = load_place(c, u, site);
 	if (site->reason)
 		return;
-	if (!u->off_known) {
-		site->reason = "its address differs between paths";
-		return;
-	}
-	if (u->in_register && u->got && u->off != (site->entry.flags & ETCH_IMV_MORE ? site->more.disp : 0)) {
-		site->reason = "a field reached through the GOT: a table entry cannot hold its offset";
-		return;
-	}
-	if (o->section && (u->off < 0 || (uint64_t)u->off + in->mem_size > most)) {
-		site->reason = "reads past the end of its object";
-		if (o->inferred || o->value)
-			return; /* the end of the object is unknown, or an address that is relative to a cell is that of its
-			           neighbour */
-		scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
-		                 "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off, o->name,
-		                 o->size);
-		return;
-	}
-	if (o->section && o + 1 < c->scan->objects.list + c->scan->objects.defined && o[1].section == o->section &&
-	    o->addr + (uint64_t)u->off + in->mem_size > o[1].addr) {
-		site->reason = "reads into the next object";
-		return;
-	}
 	load_confirm(c, in, bytes, site);
 	if (!site->reason && u->got && u->in_register) {
 		site->entry.flags |= ETCH_IMV_GOT;
@@ -115,54 +123,69 @@ static const char *doubt_reason(unsigned doubt)
 	}
 }
 
+/* Is the slot of a call outside its object? If so, it gets that as its reason. */
+static bool slot_is_outside(struct function_scan *c, const struct use *u, struct site *site)
+{
+	const struct insn *in = &c->func->code->insns[u->insn];
+	const struct object *o = &c->scan->objects.list[u->object];
+
+	if (!o->section || (u->off >= 0 && (uint64_t)u->off + site->size <= o->size))
+		return false;
+	site->reason = "its slot is past the end of the object";
+	if (!o->inferred && !o->value)
+		scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
+		                 "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size, u->off,
+		                 o->name, o->size);
+	return true;
+}
+
+/* Returns the reason why a call cannot be regenerated exactly, or null. */
+static const char *call_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes,
+                                const struct site *site)
+{
+	uint8_t again[16];
+	char why[200];
+	unsigned n;
+
+	if (!insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
+		scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
+		return "the decoders disagree";
+	}
+	n = etch_pv_load(&site->entry, in->addr, operand_address(in), again);
+	return n != in->len || memcmp(again, bytes, n) ? "unusual call encoding" : NULL;
+}
+
+/* Makes the entry of a call through a GOT slot: the address of the slot of the object is the contents of the GOT slot
+ * plus an offset, which the entry must hold. Returns null, or the reason why it cannot. */
+static const char *got_entry_make(const struct use *u, const struct insn *in, struct etch_imv *entry)
+{
+	if (!u->pointer && u->off != in->disp)
+		return "a table inside an object reached through the GOT: a table entry cannot hold its offset";
+	if (!etch_pv_set(entry, etch_pv_reg(entry), u->off))
+		return "its offset in the table is too large for an entry";
+	entry->flags |= ETCH_IMV_GOT;
+	return NULL;
+}
+
 void site_call_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->func->code->insns[u->insn];
 	const uint8_t *bytes = c->func->fn->bytes + (in->addr - c->func->fn->start);
 	const struct object *o = &c->scan->objects.list[u->object];
-	uint8_t again[16];
-	char why[200];
-	unsigned n;
 
 	site->reason = insn_pv_form(bytes, in, &site->entry);
 	if (!site->reason && u->doubt)
 		site->reason = doubt_reason(u->doubt);
 	if (!site->reason && !u->off_known)
 		site->reason = "its address differs between paths";
-	if (!site->reason && o->section && (u->off < 0 || (uint64_t)u->off + site->size > o->size)) {
-		site->reason = "its slot is past the end of the object";
-		if (o->inferred || o->value)
-			return;
-		scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
-		                 "calls through %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, site->size, u->off,
-		                 o->name, o->size);
+	if (!site->reason && slot_is_outside(c, u, site))
 		return;
-	}
 	if (!site->reason && o->section && (o->addr + (uint64_t)u->off) % 8)
 		site->reason = "its slot is not aligned to 8 bytes";
-	if (!site->reason && !insn_confirm(bytes, c->func->fn->end - in->addr, in, why, sizeof(why))) {
-		site->reason = "the decoders disagree";
-		memset(&site->entry, 0, sizeof(site->entry));
-		scan_finding_add(c->scan, "ETCH-D001", c->func->fn->section, in->addr, "%s", why);
-		return;
-	}
-	if (!site->reason) {
-		n = etch_pv_load(&site->entry, in->addr,
-		                 in->base == INSN_PC_REG   ? in->addr + in->len + (uint64_t)in->disp
-		                 : in->base == INSN_NO_REG ? (uint64_t)in->disp
-		                                           : 0,
-		                 again);
-		if (n != in->len || memcmp(again, bytes, n))
-			site->reason = "unusual call encoding";
-	}
-	if (!site->reason && u->got && u->in_register) {
-		/* The address of the slot is the contents of the GOT slot plus an offset, which the entry must hold. */
-		if (!u->pointer && u->off != in->disp)
-			site->reason = "a table inside an object reached through the GOT: a table entry cannot hold its offset";
-		else if (!etch_pv_set(&site->entry, etch_pv_reg(&site->entry), u->off))
-			site->reason = "its offset in the table is too large for an entry";
-		site->entry.flags |= ETCH_IMV_GOT;
-	}
+	if (!site->reason)
+		site->reason = call_confirm(c, in, bytes, site);
+	if (!site->reason && u->got && u->in_register)
+		site->reason = got_entry_make(u, in, &site->entry);
 	if (site->reason)
 		memset(&site->entry, 0, sizeof(site->entry));
 }

@@ -92,6 +92,14 @@ static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 		word_append(&s->init_words, &s->init_word_count, &s->init_word_capacity, value);
 }
 
+/* Returns the address that a relocation writes, or 0 if it is in another module. */
+static uint64_t reloc_value(const struct dynamic_reloc *r)
+{
+	if (r->type == R_X86_64_RELATIVE || r->type == R_X86_64_IRELATIVE)
+		return r->addend;
+	return r->symbol && r->symbol->section ? r->symbol->value + r->addend : 0;
+}
+
 static int dynamic_relocs_take(struct scan *s, const struct range *range)
 {
 	struct dynamic_reloc *r;
@@ -99,9 +107,7 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 	int err = dynamic_relocs_read(s->file, 0, UINT64_MAX, &r, &n, &s->error);
 
 	for (k = 0; k < n && !err; k++) {
-		const struct elf_symbol *y = r[k].symbol;
-		bool relative = r[k].type == R_X86_64_RELATIVE || r[k].type == R_X86_64_IRELATIVE;
-		uint64_t value = relative ? r[k].addend : y && y->section ? y->value + r[k].addend : 0;
+		uint64_t value = reloc_value(&r[k]);
 
 		word_append(&s->relocated, &s->relocated_count, &s->relocated_capacity, r[k].place);
 		code_word_add(s, r[k].place, value);

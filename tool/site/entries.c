@@ -125,6 +125,22 @@ static bool is_other_table(const char *name)
 
 /* ---- linked files -------------------------------------------------------- */
 
+/* Takes the entries that the immediate of an instruction of a linked file refers to. */
+static void linked_immediate(struct builder *b, const struct func *fn, const struct insn *in)
+{
+	uint64_t at = (uint64_t)in->imm;
+
+	/* In the large code model, addresses are 64-bit immediates relative to the GOT. */
+	if (in->imm_len == 8 && b->got)
+		operand_add(b, fn, in, elf_section_at(b->f, at + b->got), at + b->got);
+	if (b->f->eh.e_type != ET_EXEC || in->imm_len < 4)
+		return;
+	part_open(b, elf_section_at(b->f, at), at);
+	/* Immediates of masks and compares are not addresses. */
+	if (in->flow == FLOW_NEXT && (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
+		operand_add(b, fn, in, elf_section_at(b->f, at), at);
+}
+
 /* Takes the entries that an instruction of a linked file refers to. */
 static void linked_insn(struct builder *b, const struct func *fn, const struct insn *in)
 {
@@ -143,17 +159,7 @@ static void linked_insn(struct builder *b, const struct func *fn, const struct i
 		at = in->base == INSN_PC_REG ? in->addr + in->len + (uint64_t)in->disp : (uint64_t)in->disp;
 		operand_add(b, fn, in, elf_section_at(b->f, at), at);
 	}
-	/* In the large code model, addresses are 64-bit immediates relative to the GOT. */
-	if (in->imm_len == 8 && b->got) {
-		at = (uint64_t)in->imm + b->got;
-		operand_add(b, fn, in, elf_section_at(b->f, at), at);
-	}
-	if (absolute && in->imm_len >= 4)
-		part_open(b, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
-	/* Immediates of masks and compares are not addresses. */
-	if (absolute && in->imm_len >= 4 && in->flow == FLOW_NEXT &&
-	    (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
-		operand_add(b, fn, in, elf_section_at(b->f, (uint64_t)in->imm), (uint64_t)in->imm);
+	linked_immediate(b, fn, in);
 }
 
 /* Finds the target of entry k of the jump table at base i, whose entries have `width` bytes and are relative to the

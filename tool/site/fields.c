@@ -26,12 +26,34 @@ static bool begins_nested(const struct members *all, uint64_t at)
 	return i < all->nested_count;
 }
 
+/* Finds the bytes [*from, *to) that a pointer to *from, which is in member `m`, reaches. */
+static void pointer_reach(const struct members *all, const struct member *m, uint64_t *from, uint64_t *to)
+{
+	uint64_t at = *from;
+	/* The address may be the end of an array, for a pointer that runs down. */
+	const struct member *before = at == m->off ? member_at(all, at - 1) : NULL;
+	bool scalar = m->kind == MEMBER_SCALAR && !begins_nested(all, at);
+	size_t i;
+
+	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
+	*to = m->off + m->size;
+	/* From a struct or array in a nested struct, a program may go to that whole struct, as from the node of a list to
+	 * the element that contains it; and the address may be the end of an array in a nested struct before it. */
+	for (i = 0; i < all->nested_count; i++) {
+		const struct nested *x = &all->nested[i];
+
+		if (!scalar && x->from <= at && at < x->to) {
+			*from = x->from < *from ? x->from : *from;
+			*to = x->to > *to ? x->to : *to;
+		}
+		if (x->to == at && x->from < *from)
+			*from = x->from;
+	}
+}
+
 enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to)
 {
-	const struct member *m, *before;
-	bool scalar;
-	uint64_t at;
-	size_t i;
+	const struct member *m;
 
 	*from = (uint64_t)site->off;
 	if (!(site->off_known || site->indexed) || *from >= o->size || site->recorded)
@@ -48,24 +70,7 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	/* The address of the first member is also that of the object. */
 	if (!site->as_pointer || !*from || !m)
 		return REACH_ANY;
-	/* The address may be the end of an array, for a pointer that runs down. */
-	at = *from;
-	before = at == m->off ? member_at(&o->members, at - 1) : NULL;
-	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
-	*to = m->off + m->size;
-	scalar = m->kind == MEMBER_SCALAR && !begins_nested(&o->members, at);
-	/* From a struct or array in a nested struct, a program may go to that whole struct, as from the node of a list to
-	 * the element that contains it; and the address may be the end of an array in a nested struct before it. */
-	for (i = 0; i < o->members.nested_count; i++) {
-		const struct nested *x = &o->members.nested[i];
-
-		if (!scalar && x->from <= at && at < x->to) {
-			*from = x->from < *from ? x->from : *from;
-			*to = x->to > *to ? x->to : *to;
-		}
-		if (x->to == at && x->from < *from)
-			*from = x->from;
-	}
+	pointer_reach(&o->members, m, from, to);
 	return REACH_BYTES;
 }
 
@@ -88,11 +93,25 @@ static void stored_add(struct object *o, size_t *capacity, uint64_t from, uint64
 	o->stored[o->stored_count++] = (struct stored){from, to, facts, site->late, site->kernel && site->late};
 }
 
+static uint8_t fact_of(const struct site *site)
+{
+	return site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
+}
+
+/* Returns the bit of `arrays_stored` which says that a fact like that of the site has been added for all arrays. */
+static uint8_t arrays_bit(const struct site *site)
+{
+	unsigned bit = site->kind == SITE_STORE ? 1 : 2;
+
+	if (site->kernel)
+		return 16;
+	return (uint8_t)(site->late ? bit << 2 : bit);
+}
+
 /* Adds the bytes that a fact concerns. Returns false if they are not known. */
 static bool fact_add(struct object *o, size_t *capacity, const struct site *site)
 {
-	uint8_t fact = site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
-	uint8_t bit = (uint8_t)(site->kernel ? 16 : (fact == ETCH_OBJ_STORED ? 1 : 2) << (site->late ? 2 : 0));
+	uint8_t fact = fact_of(site), bit = arrays_bit(site);
 	uint64_t from, to;
 	size_t i;
 
@@ -214,8 +233,10 @@ static void ranges_make(struct object *o)
 		const struct stored *x = i < o->stored_count ? &o->stored[i] : NULL;
 		const struct member *m = k < o->members.count ? &o->members.list[k] : NULL;
 		uint64_t at = o->range_count ? o->ranges[o->range_count - 1].to : 0;
-		uint64_t next = x ? (x->from > at ? x->from : x->to) : o->size;
+		uint64_t next = o->size;
 
+		if (x)
+			next = x->from > at ? x->from : x->to;
 		if (m && m->off <= at) {
 			k++;
 			continue;
@@ -243,13 +264,20 @@ static bool has_fields(const struct scan *s, int32_t object)
 	return false;
 }
 
-void scan_fields_find(struct scan *s)
+/* The state while the facts of all sites are limited to bytes. */
+struct field_scan {
+	struct scan *s;
+	struct setup setup;
+	bool setup_tried;
+	uint8_t *seen;    /* for each object, the facts that its sites show */
+	size_t *capacity; /* for each object, that of `stored` */
+};
+
+/* Decides which objects have fields, and reads their members. */
+static void members_read(struct scan *s)
 {
 	struct lines *lines = NULL;
-	struct setup setup = {0};
-	bool setup_tried = false;
-	uint8_t *seen = mem_zero(s->objects.count + 1, 1);
-	size_t *capacity = mem_zero(s->objects.count + 1, sizeof(*capacity)), i;
+	size_t i;
 
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
@@ -262,44 +290,68 @@ void scan_fields_find(struct scan *s)
 			lines = scan_lines(s);
 		members_find(lines, o->addr, o->size, &o->members);
 	}
-	for (i = 0; i < s->site_count; i++) {
-		struct site *site = &s->sites[i];
-		struct object *o = &s->objects.list[site->object];
-		bool alone, init;
+}
 
-		if (site_kind_is_patched(site->kind) || !o->section || o->value)
-			continue;
-		seen[site->object] |= site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
-		if (!setup_tried)
-			setup_find(&setup, s);
-		setup_tried = true;
-		/* A fact that only a table knows also stands for other places in the section of its object file. */
-		alone = site->recorded && !scan_is_explained(s, i);
-		init = section_is_settings(&s->file->sections[site->section]) ||
-		       (alone ? elf_name_is(s->file->sections[site->section].name, ETCH_SEC_INIT)
-		              : setup_is_init(&setup, site->section, site->addr));
-		/* An address may be kept, and written through later, unless the program says that it is not. */
-		site->late =
-			!init && (site->kind != SITE_STORE || alone || setup_runs_after(&setup, site->section, site->addr));
-		o->kept |= site->late;
-		o->kernel |= site->kernel && site->late;
-		if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &capacity[site->object], site)))
-			continue;
-		/* The use may change any byte before etch_sync, and none later. */
-		o->early |= site->late ? 0 : site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
-		o->bounded &= !site->late;
-		o->vague |= alone && site->late;
-	}
+/* May the store run, or the address that escapes be used, after etch_sync? `alone`: only a table knows of it. */
+static bool is_late(const struct field_scan *c, const struct site *site, bool alone)
+{
+	const struct elf_section *x = &c->s->file->sections[site->section];
+
+	if (section_is_settings(x))
+		return false;
+	if (alone ? elf_name_is(x->name, ETCH_SEC_INIT) : setup_is_init(&c->setup, site->section, site->addr))
+		return false;
+	/* An address may be kept, and written through later, unless the program says that it is not. */
+	return site->kind != SITE_STORE || alone || setup_runs_after(&c->setup, site->section, site->addr);
+}
+
+/* Sets when site number i takes effect, and adds the bytes of its object that it concerns. */
+static void site_take(struct field_scan *c, size_t i)
+{
+	struct site *site = &c->s->sites[i];
+	struct object *o = &c->s->objects.list[site->object];
+	bool alone;
+
+	if (site_kind_is_patched(site->kind) || !o->section || o->value)
+		return;
+	c->seen[site->object] |= fact_of(site);
+	if (!c->setup_tried)
+		setup_find(&c->setup, c->s);
+	c->setup_tried = true;
+	/* A fact that only a table knows also stands for other places in the section of its object file. */
+	alone = site->recorded && !scan_is_explained(c->s, i);
+	site->late = is_late(c, site, alone);
+	o->kept |= site->late;
+	o->kernel |= site->kernel && site->late;
+	if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &c->capacity[site->object], site)))
+		return;
+	/* The use may change any byte before etch_sync, and none later. */
+	if (!site->late)
+		o->early |= fact_of(site);
+	o->bounded &= !site->late;
+	o->vague |= alone && site->late;
+}
+
+void scan_fields_find(struct scan *s)
+{
+	struct field_scan c = {.s = s,
+	                       .seen = mem_zero(s->objects.count + 1, 1),
+	                       .capacity = mem_zero(s->objects.count + 1, sizeof(*c.capacity))};
+	size_t i;
+
+	members_read(s);
+	for (i = 0; i < s->site_count; i++)
+		site_take(&c, i);
 	for (i = 0; i < s->objects.defined; i++) {
 		struct object *o = &s->objects.list[i];
 
-		o->bounded &= o->facts == seen[i];
-		o->kept |= o->facts & ~seen[i];
+		o->bounded &= o->facts == c.seen[i];
+		o->kept |= o->facts & ~c.seen[i];
 		o->memberless &= !o->bounded && !o->members.known && !o->vague;
 		stored_merge(o);
 		ranges_make(o);
 	}
-	setup_free(&setup);
-	free(seen);
-	free(capacity);
+	setup_free(&c.setup);
+	free(c.seen);
+	free(c.capacity);
 }

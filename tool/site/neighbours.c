@@ -44,14 +44,15 @@ uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *
 {
 	bool index = !immediate && (in->index != INSN_NO_REG || in->base < INSN_PC_REG);
 	struct object *o;
-	unsigned step;
+	unsigned step = 0;
 
 	if (r->object < 0 || r->got || (!immediate && !index && in->mem != MEM_ADDRESS))
 		return 0;
 	o = &s->objects.list[r->object];
 	if (!o->section || o->value || o->inferred)
 		return 0;
-	step = !index ? 0 : in->mem_size > in->scale ? in->mem_size : in->scale;
+	if (index)
+		step = in->mem_size > in->scale ? in->mem_size : in->scale;
 	return (r->off ? 0 : BESIDE_END) | (index_begins(s, o, (uint64_t)r->off, step) ? 0 : BESIDE_ANY);
 }
 

@@ -15,11 +15,9 @@
 
 /* ---- objects ------------------------------------------------------------- */
 
-/* Collects the etched objects from the tables and the symbol table. */
-static int objects_read(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
+/* Adds the objects that the tables of the object step describe. */
+static void recorded_objects_add(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
 {
-	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
-	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
 	size_t k, next;
 
 	for (k = 0; k < now->obj_count; k++) {
@@ -41,6 +39,14 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		o.name = mem_string(row->name);
 		scan_object_add(s, &o);
 	}
+}
+
+/* Adds the objects that have symbols. */
+static int named_objects_add(struct scan *s, const struct elf_file *f)
+{
+	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
+	uint32_t n = f->symbol_count ? f->symbol_count : f->dynsym_count, i;
+
 	for (i = 1; i < n; i++) {
 		const struct elf_symbol *y = &list[i];
 		struct object o = {.section = y->section, .addr = y->value, .size = y->size, .symbol = i};
@@ -56,6 +62,15 @@ static int objects_read(struct scan *s, const struct elf_file *f, const struct l
 		o.name = mem_string(y->name);
 		scan_object_add(s, &o);
 	}
+	return 0;
+}
+
+/* Collects the etched objects from the tables and the symbol table. */
+static int objects_read(struct scan *s, const struct elf_file *f, const struct linked_tables *now)
+{
+	recorded_objects_add(s, f, now);
+	if (named_objects_add(s, f))
+		return -1;
 	scan_values_add(s);
 	scan_objects_sort(s);
 	return inferred_objects_add(s);
@@ -283,6 +298,45 @@ static bool is_end_of_data(const struct elf_file *f, const struct insn *in, uint
 	return false;
 }
 
+/* Resolves the memory operand of an instruction. Returns false if the instruction is to be skipped. */
+static bool mem_resolve(struct code_scan *c, const struct insn *in, struct ref *mem)
+{
+	uint64_t at = insn_place(in, c->absolute);
+	const struct slot *slot;
+
+	if (!at)
+		return true;
+	if (in_range(&c->range, at)) {
+		if (is_end_of_data(c->s->file, in, at))
+			return false;
+		*mem = ref_to(c->s, at, in, false);
+	}
+	if (mem->object < 0 && !in->no_escape && may_be_etched(c, in, at))
+		c->unresolved = true;
+	else if (in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
+		*mem = (struct ref){.object = slot->object, .got = true, .off = slot->off};
+	return true;
+}
+
+/* Resolves the immediate of an instruction. Returns false if the instruction is to be skipped. */
+static bool imm_resolve(struct code_scan *c, const struct insn *in, struct ref *imm)
+{
+	uint64_t at = (uint64_t)in->imm;
+
+	/* In the large code model, an address is a 64-bit immediate relative to the GOT. */
+	if (in->imm_len == 8 && c->got && (is_unnamed_etched(c, at + c->got) || slot_at(c->s, at + c->got)))
+		c->unresolved = true;
+	if (!c->absolute || in->imm_len < 4)
+		return true;
+	if (in_range(&c->range, at) && is_end_of_data(c->s->file, in, at))
+		return false;
+	if (in->flow == FLOW_NEXT && in_range(&c->range, at))
+		*imm = ref_to(c->s, at, in, true);
+	else if (in->move != MOVE_NONE && in->move != MOVE_ADD && place_is_beside(c->s, &c->etched, at))
+		c->unresolved = true;
+	return true;
+}
+
 /* Resolves the operands of a function to mem[] and imm[]. Returns false if it refers to no etched object. */
 static bool refs_fill(struct code_scan *c, const struct func_code *code, struct ref *mem, struct ref *imm)
 {
@@ -291,32 +345,10 @@ static bool refs_fill(struct code_scan *c, const struct func_code *code, struct 
 
 	for (i = 0; i < code->count; i++) {
 		const struct insn *in = &code->insns[i];
-		bool absolute = c->absolute && in->imm_len >= 4;
-		const struct slot *slot;
-		uint64_t at;
 
 		mem[i] = imm[i] = (struct ref){.object = -1};
-		at = insn_place(in, c->absolute);
-		if (at && in_range(&c->range, at) && is_end_of_data(c->s->file, in, at))
-			continue;
-		if (at && in_range(&c->range, at))
-			mem[i] = ref_to(c->s, at, in, false);
-		if (at && mem[i].object < 0 && !in->no_escape && may_be_etched(c, in, at))
-			c->unresolved = true;
-		else if (at && in->base == INSN_PC_REG && (slot = slot_at(c->s, at)))
-			mem[i] = (struct ref){.object = slot->object, .got = true, .off = slot->off};
-		/* In the large code model, an address is a 64-bit immediate relative to the GOT. */
-		if (in->imm_len == 8 && c->got &&
-		    (is_unnamed_etched(c, (uint64_t)in->imm + c->got) || slot_at(c->s, (uint64_t)in->imm + c->got)))
-			c->unresolved = true;
-		if (absolute && in_range(&c->range, (uint64_t)in->imm) && is_end_of_data(c->s->file, in, (uint64_t)in->imm))
-			continue;
-		if (absolute && in->flow == FLOW_NEXT && in_range(&c->range, (uint64_t)in->imm))
-			imm[i] = ref_to(c->s, (uint64_t)in->imm, in, true);
-		else if (absolute && in->move != MOVE_NONE && in->move != MOVE_ADD &&
-		         place_is_beside(c->s, &c->etched, (uint64_t)in->imm))
-			c->unresolved = true;
-		any |= mem[i].object >= 0 || imm[i].object >= 0;
+		if (mem_resolve(c, in, &mem[i]) && imm_resolve(c, in, &imm[i]))
+			any |= mem[i].object >= 0 || imm[i].object >= 0;
 	}
 	return any;
 }

@@ -173,26 +173,37 @@ struct operand_scan {
 };
 
 /* Resolves the field of instruction i to which a relocation applies. Returns false for an unknown kind of reference. */
-static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
+static bool field_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
 {
 	const struct insn *in = &c->code->insns[i];
 	unsigned at = (unsigned)(r->offset - in->addr);
-	bool by_place = c->s->file->symbols[r->symbol].type == STT_SECTION;
-	bool pc = r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32;
+	bool relative = in->base == INSN_PC_REG, in_disp = in->disp_len && at == in->disp_at;
+	bool in_relative = relative && in_disp && in->disp_len == 4;
 	bool absolute = r->type == R_X86_64_32S || r->type == R_X86_64_32 || r->type == R_X86_64_64;
 
-	if (in->disp_len == 4 && at == in->disp_at && is_got_type(r->type) && in->base == INSN_PC_REG) {
+	if (in_relative && is_got_type(r->type)) {
 		c->mem[i] = resolve(c->s, c->m, r->symbol, 0);
 		c->mem[i].got = true;
-	} else if (in->disp_len == 4 && at == in->disp_at && pc && in->base == INSN_PC_REG) {
+	} else if (in_relative && (r->type == R_X86_64_PC32 || r->type == R_X86_64_PLT32)) {
 		c->mem[i] = resolve(c->s, c->m, r->symbol, (uint64_t)r->addend + in->len - in->disp_at);
-	} else if (in->disp_len && at == in->disp_at && absolute && in->base != INSN_PC_REG) {
+	} else if (in_disp && !relative && absolute) {
 		c->mem[i] = resolve(c->s, c->m, r->symbol, (uint64_t)r->addend);
 	} else if (in->imm_len >= 4 && at == in->imm_at && absolute) {
 		c->imm[i] = resolve(c->s, c->m, r->symbol, (uint64_t)r->addend);
 	} else {
 		return false;
 	}
+	return true;
+}
+
+/* Resolves an operand of instruction i by its relocation. Returns false for an unknown kind of reference. */
+static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
+{
+	const struct insn *in = &c->code->insns[i];
+	bool by_place = c->s->file->symbols[r->symbol].type == STT_SECTION;
+
+	if (!field_resolve(c, r, i))
+		return false;
 	if (by_place && c->mem[i].object >= 0)
 		c->mem[i].beside = scan_ref_beside(c->s, &c->mem[i], in, false);
 	if (by_place && c->imm[i].object >= 0)

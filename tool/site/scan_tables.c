@@ -27,6 +27,50 @@ static int site_by_addr(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
+/* Finds the object of a row, and the offset in it. Returns false if another module defines the object. */
+static bool row_object(const struct scan *s, const struct imv_row *row, struct site *site)
+{
+	const struct slot *slot;
+
+	if (!(row->entry.flags & ETCH_IMV_GOT)) {
+		site->object = object_at(s, row->obj, false);
+		if (site->object >= 0)
+			site->off = (int64_t)(row->obj - s->objects.list[site->object].addr);
+		return site->object >= 0;
+	}
+	slot = slot_at(s, row->obj);
+	if (!slot)
+		return false;
+	site->object = slot->object;
+	site->slot = row->obj;
+	site->off = slot->off;
+	if (site->kind == SITE_CALL)
+		site->off += etch_pv_disp(&row->entry);
+	else if (row->entry.flags & ETCH_IMV_MORE)
+		site->off += row->more.disp;
+	return true;
+}
+
+/* Are the `len` bytes at `p` the load or call that a row describes? */
+static bool row_fits(const struct imv_row *row, bool call, const uint8_t *p, unsigned len, struct insn *in)
+{
+	uint8_t again[16];
+	unsigned n;
+
+	if (!insn_decode(p, len, row->site, in) || in->len != len)
+		return false;
+	if (call) {
+		if (in->flow != (row->entry.form == ETCH_FORM_CALL ? FLOW_CALL_IND : FLOW_JUMP_IND))
+			return false;
+		n = etch_pv_load(&row->entry, row->site, row->obj, again);
+	} else {
+		if (etch_form_size(row->entry.form) != in->mem_size)
+			return false;
+		n = etch_site_load(&row->entry, &row->more, row->site, row->obj, again);
+	}
+	return n == len && !memcmp(again, p, len);
+}
+
 /* Adds the site of a table entry if the scan of the code did not find it. The object step has seen its relocation, but
  * both decoders must agree on the linked bytes again. */
 static void row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
@@ -35,8 +79,6 @@ static void row_take(struct scan *s, const struct imv_row *row, enum site_kind k
 	bool call = kind == SITE_CALL;
 	unsigned len = etch_imv_len(&row->entry);
 	const uint8_t *p = elf_at(s->file, row->site, len);
-	const struct slot *slot;
-	uint8_t again[16];
 	struct site *known;
 	struct insn in;
 	char why[200];
@@ -46,36 +88,16 @@ static void row_take(struct scan *s, const struct imv_row *row, enum site_kind k
 		return; /* the linker has discarded its code */
 	site.entry.site = site.entry.obj = 0;
 	site.entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
-	if (row->entry.flags & ETCH_IMV_GOT) {
-		slot = slot_at(s, row->obj);
-		if (!slot) {
-			s->external++;
-			return;
-		}
-		site.object = slot->object;
-		site.off = slot->off + (call                               ? etch_pv_disp(&row->entry)
-		                        : row->entry.flags & ETCH_IMV_MORE ? row->more.disp
-		                                                           : 0);
-		site.slot = row->obj;
-	} else {
-		site.object = object_at(s, row->obj, false);
-		if (site.object < 0) {
-			s->external++;
-			return;
-		}
-		site.off = (int64_t)(row->obj - s->objects.list[site.object].addr);
+	if (!row_object(s, row, &site)) {
+		s->external++;
+		return;
 	}
 	known = site_at(s, scanned, kind, row->site);
 	if (known && !known->reason && known->object == site.object) {
 		known->slot = site.slot;
 		return;
 	}
-	if (!insn_decode(p, len, row->site, &in) || in.len != len ||
-	    (call ? in.flow != (row->entry.form == ETCH_FORM_CALL ? FLOW_CALL_IND : FLOW_JUMP_IND)
-	          : etch_form_size(row->entry.form) != in.mem_size) ||
-	    (call ? etch_pv_load(&row->entry, row->site, row->obj, again)
-	          : etch_site_load(&row->entry, &row->more, row->site, row->obj, again)) != len ||
-	    memcmp(again, p, len)) {
+	if (!row_fits(row, call, p, len, &in)) {
 		scan_finding_add(s, "ETCH-D003", site.section, row->site, "a table entry points at bytes that are not its %s",
 		                 call ? "call" : "load");
 		return;

@@ -62,12 +62,54 @@ static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
 	return k;
 }
 
-/* Makes the rows of __etch_obj: each object with its facts combined, and then the facts about objects of other
- * modules. */
+/* Makes the row of an object, which refers to its name in the file if that is there. */
+static struct obj_row object_row(const struct object *o, const struct linked_tables *now)
+{
+	bool whole = o->range_count <= 1;
+	struct obj_row row = {.addr = o->addr, .size = o->size, .kind = ETCH_OBJ_OBJECT, .name = o->name};
+	size_t k;
+
+	row.flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
+	                      (o->value ? ETCH_OBJ_VALUE : 0) | (o->inferred ? ETCH_OBJ_PART : 0));
+	row.more = (uint16_t)((o->vague ? ETCH_OBJ_VAGUE : 0) | (o->dense ? ETCH_OBJ_DENSE : 0) |
+	                      (o->kept && whole ? ETCH_OBJ_KEPT : 0) | (o->kernel && whole ? ETCH_OBJ_KERNEL : 0));
+	for (k = 0; k < now->obj_count; k++)
+		if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
+			row.ref = now->obj[k].ref;
+	return row;
+}
+
+/* Adds the rows of facts about objects of other modules after the first `n` rows, each once. Returns the number of all
+ * rows. */
+static size_t fact_rows_add(const struct scan *s, struct obj_row *rows, size_t n)
+{
+	size_t i, k;
+
+	for (i = 0; i < s->site_count; i++) {
+		const struct site *site = &s->sites[i];
+		struct obj_row row = {.addr = site->slot,
+		                      .ref = site->addr,
+		                      .kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE,
+		                      .flags = ETCH_OBJ_GOT};
+
+		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot ||
+		    (site->recorded && scan_is_explained(s, i)))
+			continue;
+		fact_bytes(&row, site);
+		for (k = 0; k < n; k++)
+			if (rows[k].kind == row.kind && rows[k].addr == row.addr && rows[k].size == row.size)
+				break;
+		if (k == n)
+			rows[n++] = row;
+	}
+	return n;
+}
+
+/* Makes the rows of __etch_obj: each object with its facts combined, and then the facts about objects of other modules.
+ */
 static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
 {
-	struct obj_row row;
-	size_t i, k, n = 0, ranges = 0;
+	size_t i, n = 0, ranges = 0;
 	struct obj_row *rows;
 
 	for (i = 0; i < s->objects.defined; i++)
@@ -78,40 +120,11 @@ static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables
 
 		if (o->unrecorded)
 			continue;
-		rows[n].addr = o->addr;
-		rows[n].size = o->size;
-		rows[n].kind = ETCH_OBJ_OBJECT;
-		rows[n].flags = (uint8_t)(o->facts | (o->armed ? ETCH_OBJ_ARMED : 0) | (o->shared ? ETCH_OBJ_SHARED : 0) |
-		                          (o->value ? ETCH_OBJ_VALUE : 0) | (o->inferred ? ETCH_OBJ_PART : 0));
-		rows[n].name = o->name;
-		for (k = 0; k < now->obj_count; k++) /* reuse the reference to a name that is in the file */
-			if (now->obj[k].kind == ETCH_OBJ_OBJECT && now->obj[k].addr == o->addr)
-				rows[n].ref = now->obj[k].ref;
-		rows[n].more = (uint16_t)((o->vague ? ETCH_OBJ_VAGUE : 0) | (o->dense ? ETCH_OBJ_DENSE : 0) |
-		                          (o->kept && o->range_count <= 1 ? ETCH_OBJ_KEPT : 0) |
-		                          (o->kernel && o->range_count <= 1 ? ETCH_OBJ_KERNEL : 0));
-		n++;
+		rows[n++] = object_row(o, now);
 		if (o->range_count > 1)
 			n = range_rows(rows, n - 1, o);
 	}
-	for (i = 0; i < s->site_count; i++) {
-		const struct site *site = &s->sites[i];
-
-		if (site_kind_is_patched(site->kind) || s->objects.list[site->object].section || !site->slot ||
-		    (site->recorded && scan_is_explained(s, i)))
-			continue;
-		row = (struct obj_row){.addr = site->slot,
-		                       .ref = site->addr,
-		                       .kind = site->kind == SITE_STORE ? ETCH_OBJ_STORE : ETCH_OBJ_ESCAPE,
-		                       .flags = ETCH_OBJ_GOT};
-		fact_bytes(&row, site);
-		for (k = 0; k < n; k++)
-			if (rows[k].kind == row.kind && rows[k].addr == row.addr && rows[k].size == row.size)
-				break;
-		if (k == n)
-			rows[n++] = row;
-	}
-	*count = n;
+	*count = fact_rows_add(s, rows, n);
 	return rows;
 }
 

@@ -182,6 +182,16 @@ static bool is_copy(const struct insn *in, const uint8_t *bytes)
 	return !strncmp(text, "mov", 3) && strchr("lq ", text[3]);
 }
 
+/* Classifies the instruction at a call site; `body` is that of its target, or null if it is not known. */
+static enum call_state state_of(const struct insn *in, const uint8_t *bytes, const struct etch_pv_body *body)
+{
+	if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP)
+		return CALL_DIRECT;
+	if (in->padding || in->flow == FLOW_RETURN)
+		return CALL_NOP;
+	return body && body->len && is_copy(in, bytes) ? CALL_MOVE : CALL_BODY;
+}
+
 void call_image(const struct targets *t, const struct etch_imv *entry, uint64_t site, uint64_t slot,
                 struct call_image *out)
 {
@@ -200,8 +210,5 @@ void call_image(const struct targets *t, const struct etch_imv *entry, uint64_t 
 		out->len = etch_pv_image(entry, site, out->target, NULL, out->bytes, &count);
 	if (!out->len || !insn_decode(out->bytes, out->len, site, &in))
 		return;
-	out->state = in.flow == FLOW_CALL || in.flow == FLOW_JUMP    ? CALL_DIRECT
-	             : in.padding || in.flow == FLOW_RETURN          ? CALL_NOP
-	             : known && body.len && is_copy(&in, out->bytes) ? CALL_MOVE
-	                                                             : CALL_BODY;
+	out->state = state_of(&in, out->bytes, known ? &body : NULL);
 }

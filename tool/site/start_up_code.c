@@ -306,7 +306,9 @@ static int edge_order(const void *a, const void *b)
 {
 	const struct edge *x = a, *y = b;
 
-	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->next < y->next ? -1 : x->next > y->next;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return x->next < y->next ? -1 : x->next > y->next;
 }
 
 /* Finds functions by name. */
