@@ -4,7 +4,7 @@
 
 #include "report/text.h"
 #include "support/memory.h"
-#include "support/nearest.h"
+#include "support/typed_name.h"
 
 #include <errno.h>
 #include <getopt.h>

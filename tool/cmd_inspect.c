@@ -6,7 +6,7 @@
 #include "support/demangle.h"
 #include "support/memory.h"
 #include "inspect/inspect.h"
-#include "support/nearest.h"
+#include "support/typed_name.h"
 #include "support/progress.h"
 #include "report/text.h"
 #include "support/workers.h"

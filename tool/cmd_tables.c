@@ -3,7 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
-#include "support/nearest.h"
+#include "support/typed_name.h"
 #include "support/workers.h"
 #include "tables/tables.h"
 

@@ -2,7 +2,7 @@
 /* The command line of etch: dispatches to the commands, prints the help text and flushes the output. */
 #include "command.h"
 #include "report/text.h"
-#include "support/nearest.h"
+#include "support/typed_name.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -20,7 +20,7 @@ struct json_object *diff_json(const struct diff *d);
 
 /*
  * Prints a unified diff of the normalised code of all functions with this symbol or, if there is none, of the one
- * function that people may mean by the name (name_fit.h). Returns 1 if they differ, 0 if they do not, and -1 and a
+ * function that people may mean by the name (typed_name.h). Returns 1 if they differ, 0 if they do not, and -1 and a
  * message if neither file has such a function.
  */
 int diff_show(const struct diff *d, const char *name, struct error *e);

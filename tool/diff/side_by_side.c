@@ -6,7 +6,7 @@
 #include "report/text.h"
 #include "support/demangle.h"
 #include "support/memory.h"
-#include "support/name_fit.h"
+#include "support/typed_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>

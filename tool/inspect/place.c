@@ -7,7 +7,7 @@
 
 #include "elf/symbols.h"
 #include "support/demangle.h"
-#include "support/name_fit.h"
+#include "support/typed_name.h"
 
 #include <errno.h>
 #include <inttypes.h>
