@@ -6,11 +6,15 @@
 #ifndef OUTPUT_DELTA_H
 #define OUTPUT_DELTA_H
 
-#include "support/bytes.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* A span of bytes, as one argument. */
+struct bytes {
+	const uint8_t *at;
+	size_t size;
+};
 
 /* The bytes of the output from offset `want` up to the next guess may be those of the input from offset `have`. A wrong
  * guess costs size, not correctness. */
