@@ -4,7 +4,6 @@
 #include "elf/file.h"
 #include "support/bounds.h"
 #include "support/memory.h"
-#include "elf/section_at.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -42,6 +42,13 @@ struct elf_reloc {
 	uint32_t symbol; /* index into the symbol table that the section links to */
 };
 
+/* An element of the list by which elf_section_at() finds sections: it keeps lookups fast in a file that has 64 Ki
+ * sections and as many symbols, each of which needs a lookup. */
+struct elf_span {
+	uint64_t start, last; /* inclusive */
+	uint32_t section;
+};
+
 struct elf_file {
 	const char *path;
 	uint8_t *bytes; /* the whole file; owned */
@@ -157,6 +164,9 @@ const uint8_t *elf_at(const struct elf_file *f, uint64_t addr, uint64_t size);
 /* For linked files: returns the section (SHF_ALLOC) whose header covers a virtual address, or 0. elf_held() tells
  * whether the file has contents for that address, which it has not for SHT_NOBITS. */
 uint32_t elf_section_at(const struct elf_file *f, uint64_t addr);
+
+/* Builds f->spans; only elf_open_bytes() calls this. An object file has no addresses, and gets no list. */
+void elf_spans_build(struct elf_file *f);
 
 /* A part of the file's contents. */
 struct elf_held {

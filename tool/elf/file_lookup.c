@@ -2,7 +2,6 @@
 /* Looks up what an opened ELF file holds: sections by name, their relocations, the bytes at an address, entries of
  * .dynamic, the build-id; and describes a place for messages. */
 #include "elf/file.h"
-#include "elf/section_at.h"
 #include "support/bounds.h"
 #include "support/memory.h"
 

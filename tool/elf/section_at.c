@@ -3,7 +3,7 @@
  * Builds the list of spans for elf_section_at(). If sections of a malformed file overlap, the one with the lowest
  * number wins. A sweep over the addresses finds it, with the open sections in a heap that is ordered by number.
  */
-#include "elf/section_at.h"
+#include "elf/file.h"
 #include "shared/search.h"
 #include "support/memory.h"
 #include "support/sort.h"
