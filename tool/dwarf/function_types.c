@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads from DWARF how many general registers the arguments and results of functions take (types.h). */
-#include "dwarf/types_internal.h"
+#include "dwarf/lines_internal.h"
 #include "support/memory.h"
 #include "shared/search.h"
 #include "support/sort.h"

@@ -4,7 +4,7 @@
  * here the tree of each unit that has an address in a profile is walked once, and the ranges of its functions are
  * sorted.
  */
-#include "dwarf/source_frames_internal.h"
+#include "dwarf/inlined_frames.h"
 
 #include <dwarf.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Reads source lines, noreturn functions and compiled ranges from DWARF, through libdwfl on a private copy of the
  * file. */
 #include "dwarf/lines_internal.h"
-#include "dwarf/source_frames_internal.h"
+#include "dwarf/inlined_frames.h"
 #include "support/memory.h"
 #include "shared/search.h"
 

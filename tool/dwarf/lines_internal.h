@@ -5,12 +5,24 @@
 
 #include <elfutils/libdwfl.h>
 
-#include "dwarf/lines.h"
+#include "dwarf/types.h"
 
 /* Returns libdwfl's module of the file. */
 Dwfl_Module *lines_module(struct lines *l);
 /* Converts an address (ET_REL: an offset in `section`) to libdwfl's address. Returns false if there is no such
  * section. */
 bool lines_address(struct lines *l, uint32_t section, uint64_t addr, Dwarf_Addr *out);
+
+/* ---- types.c, for function_types.c ---- */
+
+/* The greatest number of DIEs that are read in one file. */
+#define DIES_MOST (1u << 24)
+
+/* Finds the type of a DIE without typedefs and qualifiers. */
+bool type_of(Dwarf_Die *die, Dwarf_Die *type);
+/* Does one register hold a value of this type? */
+bool type_is_scalar(Dwarf_Die *type);
+/* Reads the value of an attribute. Returns false if it is not a constant. */
+bool type_constant(Dwarf_Die *die, unsigned name, Dwarf_Word *value);
 
 #endif

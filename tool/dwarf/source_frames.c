@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Names the functions of an address (source_frames.h). */
-#include "dwarf/source_frames_internal.h"
+#include "dwarf/inlined_frames.h"
 
 #include <gelf.h>
 #include <stdlib.h>

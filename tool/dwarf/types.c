@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads types from DWARF (types.h). */
-#include "dwarf/types_internal.h"
+#include "dwarf/lines_internal.h"
 #include "support/memory.h"
 
 #include <dwarf.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds the inlined functions of an address (inlined_frames.c), for source_frames.c and lines.c. */
-#ifndef DWARF_SOURCE_FRAMES_INTERNAL_H
-#define DWARF_SOURCE_FRAMES_INTERNAL_H
+#ifndef DWARF_INLINED_FRAMES_H
+#define DWARF_INLINED_FRAMES_H
 
 #include <elfutils/libdwfl.h>
 
