@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The interface between entries.c, entry_tables.c, entry_parts.c and entry_pads.c, which fill struct entries. */
+/* The interface between entries.c, entry_parts.c and entry_pads.c, which fill struct entries. */
 #ifndef SITE_ENTRIES_INTERNAL_H
 #define SITE_ENTRIES_INTERNAL_H
 
@@ -38,16 +38,6 @@ struct jump {
 /* Appends to a list, unsorted. */
 void entry_append(struct entry **list, size_t *count, size_t *capacity, const struct entry *x);
 int entry_order(const void *a, const void *b);
-
-/* In entry_tables.c: */
-void base_ref_add(struct builder *b, const struct func *fn, const struct insn *in, uint32_t section, uint64_t addr);
-void base_refs_sort(struct builder *b);
-/* Returns the only function that refers to a base, if it does nothing but load the address, otherwise null. */
-const struct func *base_owner(const struct builder *b, const struct entry *base);
-/* Is the target inside the function, but not its start? */
-bool target_is_inside(const struct func *fn, uint32_t section, uint64_t to);
-/* Notes the instructions that load the address of a table all of whose entries are in its owner. */
-void base_leas_add(struct builder *b, const struct entry *base);
 
 /* Adds the target of a reference, which is an entry only if it is inside a function, but not its start. */
 void entry_add(struct builder *b, uint32_t section, uint64_t addr, bool by_table);
