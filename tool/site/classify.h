@@ -19,9 +19,4 @@ void site_load_classify(struct function_scan *c, const struct use *u, struct sit
 /* Does the same for a call or jump through a slot of an object. */
 void site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
 
-/* Call this for a compare that has an object as the first operand and a register as the second, and whose flags are
- * read as an order: it adds the compare and the instructions that read its flags to scan->commuted, if all of them can
- * be commuted. */
-void site_compare_commute(struct function_scan *c, size_t insn);
-
 #endif

@@ -155,7 +155,7 @@ struct scan {
 	size_t code_word_count, code_word_capacity;
 	uint64_t *init_words; /* those of them that tables of constructors hold */
 	size_t init_word_count, init_word_capacity;
-	struct commuted *commuted; /* linked: instructions that the link step may change (commuted_compares.c) */
+	struct commuted *commuted; /* linked: instructions that the link step may change (classify.c) */
 	size_t commuted_count, commuted_capacity;
 	struct vague_place *vague; /* linked */
 	size_t vague_count, vague_capacity;
