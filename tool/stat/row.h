@@ -36,26 +36,6 @@ struct row {
 	struct side side[SIDES_MAX];
 };
 
-enum verdict {
-	VERDICT_NONE,   /* nothing to compare */
-	VERDICT_FEW,    /* too few runs */
-	VERDICT_WITHIN, /* within the noise */
-	VERDICT_BEYOND, /* beyond the noise */
-};
-
-/* The summary of a row. */
-struct comparison {
-	bool have[SIDES_MAX];
-	struct spread spread[SIDES_MAX];
-	bool has_percent;   /* the first median is not 0 */
-	double delta;       /* second median minus first */
-	double percent;     /* the difference in percent of the first median */
-	struct shift shift; /* with VERDICT_WITHIN and VERDICT_BEYOND */
-	enum verdict verdict;
-};
-
-void row_compare(const struct row *r, struct comparison *out);
-
 /* The values of one run, by row. */
 struct reading {
 	bool have[ROWS_MAX];

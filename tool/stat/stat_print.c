@@ -15,6 +15,46 @@ static const char *const sources[] = {"none", "perf", "rusage", "clock", "callgr
 static const char *const verdicts[] = {"", "too few runs", "within noise", "beyond noise"};
 static const char side_names[SIDES_MAX + 1] = "AB";
 
+/* ---- comparing the two commands ------------------------------------------------ */
+
+enum verdict {
+	VERDICT_NONE,   /* nothing to compare */
+	VERDICT_FEW,    /* too few runs */
+	VERDICT_WITHIN, /* within the noise */
+	VERDICT_BEYOND, /* beyond the noise */
+};
+
+/* The summary of a row. */
+struct comparison {
+	bool have[SIDES_MAX];
+	struct spread spread[SIDES_MAX];
+	bool has_percent;   /* the first median is not 0 */
+	double delta;       /* second median minus first */
+	double percent;     /* the difference in percent of the first median */
+	struct shift shift; /* with VERDICT_WITHIN and VERDICT_BEYOND */
+	enum verdict verdict;
+};
+
+static void row_compare(const struct row *r, struct comparison *out)
+{
+	const struct samples *a = &r->side[0].samples, *b = &r->side[1].samples;
+	size_t i;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < SIDES_MAX; i++)
+		out->have[i] = samples_spread(&r->side[i].samples, &out->spread[i]);
+	if (!out->have[0] || !out->have[1])
+		return;
+	out->delta = out->spread[1].median - out->spread[0].median;
+	out->has_percent = out->spread[0].median != 0;
+	if (out->has_percent)
+		out->percent = 100 * out->delta / out->spread[0].median;
+	if (!samples_shift(a, b, &out->shift))
+		out->verdict = VERDICT_FEW;
+	else
+		out->verdict = out->shift.low > 0 || out->shift.high < 0 ? VERDICT_BEYOND : VERDICT_WITHIN;
+}
+
 /* ---- numbers ------------------------------------------------------------------- */
 
 /* Formats a value for people: times to the microsecond, and counts as integers, except a median between two counts, and
