@@ -8,14 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "dwarf/source_frames.h"
+#include "elf/file.h"
+#include "elf/pclntab.h"
 #include "profile/binary_fde.h"
-#include "profile/go_names.h"
 #include "profile/jit_map.h"
 #include "profile/python_stubs.h"
 #include "profile/runtimes_seen.h"
 #include "profile/writers.h"
+#include "shared/search.h"
 #include "support/demangle.h"
 #include "support/progress.h"
 #include "support/memory.h"
@@ -105,6 +109,59 @@ static void unnamed(const struct binary *b, uint64_t at, char *out, size_t size)
 }
 
 const char *wait_text(enum stack_wait w) { return w == WAIT_PROCESSOR ? "waiting for a processor" : "waiting"; }
+
+/* ---- Go ---- */
+
+/* The functions of a Go program without symbols, by the table that its runtime uses (elf/pclntab.h). */
+struct go_names {
+	struct elf_file file;
+	struct go_function *list;
+	size_t count;
+};
+
+static void go_names_close(struct go_names *g)
+{
+	if (!g)
+		return;
+	free(g->list);
+	elf_close(&g->file);
+	free(g);
+}
+
+/* Returns null if it is no such program, or if out of memory. */
+static struct go_names *go_names_open(const struct binary *b)
+{
+	struct go_names *g = calloc(1, sizeof(*g));
+	uint8_t *bytes = NULL;
+	struct stat st;
+	struct error e;
+	long count = 0;
+
+	if (g && !fstat(b->fd, &st) && st.st_size > 0)
+		bytes = malloc((size_t)st.st_size);
+	if (bytes && pread(b->fd, bytes, (size_t)st.st_size, 0) != st.st_size) {
+		free(bytes);
+		bytes = NULL;
+	}
+	if (bytes && !elf_open_bytes(&g->file, b->path, bytes, (size_t)st.st_size, &e))
+		count = go_functions_read(&g->file, &g->list, &e);
+	if (count > 0) {
+		g->count = (size_t)count;
+		return g;
+	}
+	go_names_close(g);
+	return NULL;
+}
+
+/* Returns the name of the function at a link-time address, or null. */
+static const char *go_names_find(const struct go_names *g, uint64_t at)
+{
+	size_t low = SEARCH(g->count, i, g->list[i].start <= at);
+
+	return low && at < g->list[low - 1].end ? g->list[low - 1].name : NULL;
+}
+
+/* ---- addresses ---- */
 
 /* The sources of names for the addresses of one binary; each may be null. */
 struct name_sources {
