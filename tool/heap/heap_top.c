@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/stop_lines.h"
 #include "profile/writers.h"
 #include "report/text.h"
 #include "support/plural.h"

@@ -94,6 +94,11 @@ bool binary_bias(const struct binary *b, uint64_t start, uint64_t offset, uint64
 static inline bool binary_is_entry(const struct binary *b, uint64_t at) { return b->entry && at - b->entry < 64; }
 /* Reads 8 bytes of the file's code at a link-time address. Returns 0, or -1. */
 int binary_code_read(const struct binary *b, uint64_t at, uint64_t *word);
+/* Finds the FDE of a link-time address in the .eh_frame that binary_prepare() has read (binary_tables.c). Returns false
+ * if there is none. The FDE refers to *cfi, which refers to the binary's memory. */
+struct etch_cfi;
+struct etch_fde;
+bool binary_fde(const struct binary *b, uint64_t at, struct etch_cfi *cfi, struct etch_fde *fde);
 /* Finds or makes the unwind table. */
 void binary_prepare(struct binary *b);
 void binary_list_free(struct binary_list *l);

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "elf/file.h"
-#include "profile/binary_fde.h"
 #include "unwinding/unwind_make.h"
 #include "unwinding/table_read.h"
+#include "shared/cfi.h"
 #include "shared/sidecars.h"
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "profile/binary_fde.h"
+#include "shared/cfi.h"
 #include "unwind/recover.h"
 
 #define KNOWN(r) (1u << (r))

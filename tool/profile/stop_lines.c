@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Says why stacks are incomplete (stop_lines.h). */
-#include "profile/stop_lines.h"
+/* Says why stacks are incomplete (writers.h). */
+#include "profile/writers.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints the table of functions on the terminal (writers.h). */
 #include "profile/runtimes_seen.h"
-#include "profile/stop_lines.h"
 #include "profile/writers.h"
 
 #include <inttypes.h>

@@ -21,6 +21,10 @@ bool write_firefox(const struct profile *p, const char *title, FILE *out);
 /* Prints for people the functions with the most samples, at most `most` of them, and what the profile lacks. */
 bool write_top(const struct profile *p, size_t most, bool color, FILE *out);
 
+/* Prints the lines that say how many stacks are incomplete, why, and what helps (stop_lines.c). With in_process the
+ * process itself walked the stacks (`etch heap`), and it analyses no file. */
+void stop_lines_put(const struct profile *p, bool in_process, FILE *out);
+
 /* Does the profile have the times of its samples? */
 bool profile_has_time(const struct profile *p);
 
