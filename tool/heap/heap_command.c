@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "heap/heap_session.h"
-#include "profile/command_file.h"
 #include "support/run.h"
 
 #define SCRIPTS_MOST 5 /* a script's interpreter may be a script (execve(2)) */

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "profile/command_file.h"
 #include "support/run.h"
 #include "support/progress.h"
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -219,12 +220,32 @@ void run_drop(struct run *r)
 	waitpid(r->pid, NULL, 0);
 }
 
-int command_check(const char *name, struct error *e)
+/* Finds the file that execvp(3) would run for a name without a slash. Returns 0, or an errno value. */
+static int path_search(const char *name, char out[PATH_MAX])
 {
 	const char *path = getenv("PATH"), *p;
-	char full[PATH_MAX];
 	struct stat st;
 	int error = ENOENT;
+
+	for (p = path ? path : "/bin:/usr/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
+		size_t n = strcspn(p, ":");
+
+		if (snprintf(out, PATH_MAX, "%.*s%s%s", (int)n, p, n ? "/" : "", name) >= PATH_MAX)
+			continue;
+		if (stat(out, &st) || S_ISDIR(st.st_mode))
+			continue;
+		if (!access(out, X_OK))
+			return 0;
+		error = errno;
+	}
+	return error;
+}
+
+int command_check(const char *name, struct error *e)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	int error;
 
 	if (!*name)
 		return error_set(e, "empty command name");
@@ -233,16 +254,27 @@ int command_check(const char *name, struct error *e)
 			return error_set(e, "%s", strerror(errno));
 		return S_ISDIR(st.st_mode) ? error_set(e, "%s", strerror(EISDIR)) : 0;
 	}
-	for (p = path ? path : "/bin:/usr/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
-		size_t n = strcspn(p, ":");
-
-		if (snprintf(full, sizeof(full), "%.*s%s%s", (int)n, p, n ? "/" : "", name) >= (int)sizeof(full))
-			continue;
-		if (stat(full, &st) || S_ISDIR(st.st_mode))
-			continue;
-		if (!access(full, X_OK))
-			return 0;
-		error = errno;
-	}
+	error = path_search(name, path);
+	if (!error)
+		return 0;
 	return error_set(e, error == ENOENT ? "command not found" : "%s", strerror(error));
+}
+
+bool command_path(const char *name, char out[PATH_MAX])
+{
+	if (strchr(name, '/'))
+		return snprintf(out, PATH_MAX, "%s", name) < PATH_MAX;
+	return !path_search(name, out);
+}
+
+enum command_rights command_rights(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return RIGHTS_NONE;
+	if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
+	    ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getegid()))
+		return RIGHTS_SET_ID;
+	return geteuid() && getxattr(path, "security.capability", NULL, 0) > 0 ? RIGHTS_CAPABILITIES : RIGHTS_NONE;
 }

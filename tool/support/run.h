@@ -9,6 +9,7 @@
 #ifndef SUPPORT_RUN_H
 #define SUPPORT_RUN_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -56,5 +57,16 @@ void run_drop(struct run *r);
 
 /* Checks that the command exists. Returns 0, or -1 and the reason. */
 int command_check(const char *name, struct error *e);
+/* Finds the file that execvp(3) would run. Returns false if there is none. */
+bool command_path(const char *name, char out[PATH_MAX]);
+
+enum command_rights {
+	RIGHTS_NONE,
+	RIGHTS_SET_ID,       /* set-user-ID, set-group-ID */
+	RIGHTS_CAPABILITIES, /* of the file */
+};
+
+/* Returns the privileges that the program at a path would have beyond those of its user. */
+enum command_rights command_rights(const char *path);
 
 #endif
