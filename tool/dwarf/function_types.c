@@ -183,8 +183,9 @@ static void functions_of(struct function_types *t, Dwarf_Die *parent, int langua
 	if (depth > 16 || dwarf_child(parent, &die))
 		return;
 	do {
-		if (!t->dies_most--)
+		if (!t->dies_most)
 			return;
+		t->dies_most--;
 		if (dwarf_tag(&die) == DW_TAG_subprogram) {
 			function_add(t, &die, language, bias);
 			declared_add(t, &die, language, !depth);

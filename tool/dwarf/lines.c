@@ -296,8 +296,9 @@ void lines_noreturn(struct lines *l, void (*fn)(void *ctx, const char *name), vo
 
 static bool range_add(struct lines *l, Dwarf_Addr start, Dwarf_Addr end)
 {
-	if (!l->ranges_most--)
+	if (!l->ranges_most)
 		return false;
+	l->ranges_most--;
 	if (start >= end)
 		return true;
 	mem_reserve(&l->compiled, &l->compiled_capacity, l->compiled_count, sizeof(*l->compiled));

@@ -349,8 +349,9 @@ static bool variable_find(Dwarf_Die *parent, uint64_t addr, unsigned depth, unsi
 	if (depth > 16 || dwarf_child(parent, &die))
 		return false;
 	do {
-		if (!(*most)--)
+		if (!*most)
 			return false;
+		--*most;
 		if (is_at(&die, addr)) {
 			*found = die;
 			return true;
