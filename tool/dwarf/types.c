@@ -280,6 +280,31 @@ static bool nested_add(Dwarf_Die *outer, uint64_t base, const char *prefix, unsi
 }
 
 /*
+ * Adds a part of a struct type of `bytes` bytes to the members of a variable of `size` bytes. Sets *ends_open if it is
+ * a flexible array member, or GNU C's array of no elements at the end, since the struct then has no known end. Returns
+ * false if member_read() does.
+ */
+static bool part_add(Dwarf_Die *die, uint64_t size, uint64_t bytes, struct members *out, bool *ends_open)
+{
+	bool base = dwarf_tag(die) == DW_TAG_inheritance;
+	const char *name = dwarf_diename(die);
+	struct member m = {0};
+
+	if (!member_read(die, size, &m))
+		return false;
+	*ends_open |= m.indexed && (m.size == SIZE_UNKNOWN || (!m.size && m.off == bytes));
+	if (!m.size && m.off == bytes && bytes < size)
+		m.size = SIZE_UNKNOWN;
+	if (!base && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN && nested_add(die, m.off, name ? name : "", 1, out))
+		return true;
+	if (!name || !*name)
+		name = base ? "(base)" : "(unnamed)";
+	m.name = mem_string(name);
+	member_append(out, &m);
+	return true;
+}
+
+/*
  * Reads the members of a struct type. `size` is the number of bytes of the variable, which has more than its type if a
  * flexible array at the end has an initializer.
  */
@@ -293,29 +318,12 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 	if (!is_class(type) || dwarf_aggregate_size(type, &bytes) || bytes > size || dwarf_child(type, &die))
 		return;
 	do {
-		bool base = dwarf_tag(&die) == DW_TAG_inheritance;
-		struct member m = {0};
-		const char *name;
-
 		if (!is_part(&die))
 			continue;
-		if (!most-- || !member_read(&die, size, &m)) {
+		if (!most-- || !part_add(&die, size, bytes, out, &ends_open)) {
 			members_free(out);
 			return;
 		}
-		/* The last member may be a flexible array member or GNU C's array of no elements: the struct then has no known
-		 * end. */
-		ends_open |= m.indexed && (m.size == SIZE_UNKNOWN || (!m.size && m.off == bytes));
-		if (!m.size && m.off == bytes && bytes < size)
-			m.size = SIZE_UNKNOWN;
-		name = dwarf_diename(&die);
-		if (!base && m.kind == MEMBER_STRUCT && m.size != SIZE_UNKNOWN &&
-		    nested_add(&die, m.off, name ? name : "", 1, out))
-			continue;
-		if (!name || !*name)
-			name = base ? "(base)" : "(unnamed)";
-		m.name = mem_string(name);
-		member_append(out, &m);
 	} while (!dwarf_siblingof(&die, &die));
 	if (bytes < size && !ends_open) {
 		members_free(out);
