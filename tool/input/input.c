@@ -326,13 +326,6 @@ static void add_directory(struct inputs *l, const char *path)
 	free(names);
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-	size_t n = strlen(name), m = strlen(end);
-
-	return n >= m && !strcmp(name + n - m, end);
-}
-
 static void add_file(struct inputs *l, const char *name)
 {
 	struct input in = {.path = (char *)name};
@@ -361,7 +354,7 @@ void inputs_add(struct inputs *l, const char *name)
 		add_file(l, name);
 	else if (S_ISDIR(st.st_mode))
 		add_directory(l, name);
-	else if (S_ISREG(st.st_mode) && ends_with(name, ".json"))
+	else if (S_ISREG(st.st_mode) && inputs_is_database(name))
 		inputs_add_database(l, name);
 	else
 		add_file(l, name);

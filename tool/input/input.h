@@ -64,6 +64,8 @@ static inline const char *input_file(const struct input *in) { return in->holder
 /* Appends an input and copies its strings. This function and the following ones are only for this folder. */
 void inputs_put(struct inputs *l, const struct input *in);
 void input_clear(struct input *in);
+/* Is the path that of a compilation database, by its name? */
+bool inputs_is_database(const char *path);
 /* Adds the objects that a compilation database names. */
 void inputs_add_database(struct inputs *l, const char *path);
 

@@ -104,8 +104,7 @@ static char *entry_output(struct json_object *entry)
 	return out;
 }
 
-/* Is the output of a command a compilation database? It would be read in turn, endlessly if it is the same database. */
-static bool is_database(const char *path)
+bool inputs_is_database(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -128,7 +127,8 @@ static void add_entry(struct inputs *l, const char *path, struct json_object *en
 	if (*output != '/' && directory)
 		full = mem_format("%s/%s", directory, output);
 	in.path = full ? full : output;
-	if (is_database(in.path))
+	/* A database as the output of a command would be read in turn, endlessly if it is the same one. */
+	if (inputs_is_database(in.path))
 		in.error = (char *)"is not an object, though a compilation database says so";
 	/* Several entries may name one object. */
 	if (names_note(names, in.path) == 1) {
