@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "dwarf/debug_copy.h"
 #include "elf/headers.h"
@@ -25,30 +24,25 @@ struct sections {
 	uint64_t names_size;
 };
 
-static bool bytes_read(int fd, uint64_t at, void *to, size_t size)
-{
-	return pread(fd, to, size, (off_t)at) == (ssize_t)size;
-}
-
 static bool sections_read(struct sections *s, int fd)
 {
 	const Elf64_Shdr *names;
 	Elf64_Ehdr h;
 
 	*s = (struct sections){0};
-	if (!bytes_read(fd, 0, &h, sizeof(h)) || h.e_shentsize != sizeof(Elf64_Shdr) || !h.e_shnum ||
+	if (!elf_bytes_read(fd, 0, &h, sizeof(h)) || h.e_shentsize != sizeof(Elf64_Shdr) || !h.e_shnum ||
 	    h.e_shstrndx >= h.e_shnum)
 		return false;
 	s->count = h.e_shnum;
 	s->list = calloc(s->count, sizeof(*s->list));
-	if (!s->list || !bytes_read(fd, h.e_shoff, s->list, s->count * sizeof(*s->list)))
+	if (!s->list || !elf_bytes_read(fd, h.e_shoff, s->list, s->count * sizeof(*s->list)))
 		return false;
 	names = &s->list[h.e_shstrndx];
 	if (names->sh_size > NAMES_MOST)
 		return false;
 	s->names_size = names->sh_size;
 	s->names = calloc(1, (size_t)s->names_size + 1);
-	return s->names && bytes_read(fd, names->sh_offset, s->names, (size_t)s->names_size);
+	return s->names && elf_bytes_read(fd, names->sh_offset, s->names, (size_t)s->names_size);
 }
 
 static void sections_free(struct sections *s)
@@ -93,7 +87,7 @@ static bool has_more(const struct sections *s, const char *path, int fd)
 		    !strncmp(section, ".debug_", 7) || !strncmp(section, ".zdebug_", 8))
 			return true;
 	}
-	if (link && (link->sh_size > sizeof(name) || !bytes_read(fd, link->sh_offset, name, (size_t)link->sh_size)))
+	if (link && (link->sh_size > sizeof(name) || !elf_bytes_read(fd, link->sh_offset, name, (size_t)link->sh_size)))
 		return true;
 	name[sizeof(name) - 1] = 0;
 	if (!elf_headers_read(&h, fd))
@@ -111,7 +105,7 @@ static const char *name_read(struct symbol_scan *s, int fd, const Elf64_Shdr *na
 	size_t size = left < sizeof(block) ? (size_t)left : sizeof(block);
 	const char *end;
 
-	if (!size || !bytes_read(fd, names->sh_offset + at, block, size))
+	if (!size || !elf_bytes_read(fd, names->sh_offset + at, block, size))
 		return "";
 	end = memchr(block, 0, size);
 	if (end) {
@@ -119,7 +113,7 @@ static const char *name_read(struct symbol_scan *s, int fd, const Elf64_Shdr *na
 	} else {
 		size = left < NAME_MOST ? (size_t)left : NAME_MOST;
 		name = calloc(1, size + 1);
-		if (name && !bytes_read(fd, names->sh_offset + at, name, size))
+		if (name && !elf_bytes_read(fd, names->sh_offset + at, name, size))
 			*name = 0;
 	}
 	if (!name)
@@ -159,7 +153,7 @@ static bool table_read(struct symbol_scan *s, int fd, const struct sections *all
 	for (uint64_t i = 0; good && i < count; i += BLOCK_SYMBOLS) {
 		size_t n = count - i < BLOCK_SYMBOLS ? (size_t)(count - i) : BLOCK_SYMBOLS;
 
-		good = bytes_read(fd, table->sh_offset + i * sizeof(*block), block, n * sizeof(*block));
+		good = elf_bytes_read(fd, table->sh_offset + i * sizeof(*block), block, n * sizeof(*block));
 		for (size_t k = 0; good && k < n; k++)
 			good = symbol_look(s, fd, all, names, &block[k]);
 	}

@@ -5,15 +5,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PHDRS_MOST 4096u
 #define NOTES_MOST (1u << 16)
-
-static bool bytes_read(int fd, uint64_t at, void *to, size_t size)
-{
-	return pread(fd, to, size, (off_t)at) == (ssize_t)size;
-}
 
 /* Copies the build-id from the bytes of a PT_NOTE segment. Returns its size, or 0 if there is none. */
 static unsigned note_build_id(const uint8_t *notes, size_t size, uint8_t *id)
@@ -52,7 +46,7 @@ static void build_id_read(struct elf_headers *h, int fd)
 		if (p->p_type != PT_NOTE || p->p_filesz > NOTES_MOST)
 			continue;
 		notes = mem_alloc(p->p_filesz, 1);
-		if (bytes_read(fd, p->p_offset, notes, p->p_filesz))
+		if (elf_bytes_read(fd, p->p_offset, notes, p->p_filesz))
 			h->build_id_size = note_build_id(notes, p->p_filesz, h->build_id);
 		free(notes);
 	}
@@ -63,12 +57,12 @@ bool elf_headers_read(struct elf_headers *h, int fd)
 	Elf64_Ehdr *eh = &h->eh;
 
 	memset(h, 0, sizeof(*h));
-	if (!bytes_read(fd, 0, eh, sizeof(*eh)) || memcmp(eh->e_ident, ELFMAG, SELFMAG) ||
+	if (!elf_bytes_read(fd, 0, eh, sizeof(*eh)) || memcmp(eh->e_ident, ELFMAG, SELFMAG) ||
 	    eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_machine != EM_X86_64 || eh->e_phentsize != sizeof(Elf64_Phdr) ||
 	    !eh->e_phnum || eh->e_phnum > PHDRS_MOST)
 		return false;
 	h->phdrs = mem_zero(eh->e_phnum, sizeof(Elf64_Phdr));
-	if (!bytes_read(fd, eh->e_phoff, h->phdrs, eh->e_phnum * sizeof(Elf64_Phdr))) {
+	if (!elf_bytes_read(fd, eh->e_phoff, h->phdrs, eh->e_phnum * sizeof(Elf64_Phdr))) {
 		elf_headers_free(h);
 		return false;
 	}
