@@ -192,8 +192,9 @@ static void recording_take(struct gathering *g, struct seen *s)
 		heap_track_read(&s->track, g->directory, s->name, heap_time_now(&g->time));
 		g->only = s->track;
 		g->only.views = NULL;
-		if (!node || !heap_profile_add(g->h, &im, node) ||
-		    !heap_track_take(&g->time, &s->track, node, (size_t)im.head.leaf_count))
+		if (node && heap_profile_add(g->h, &im, node))
+			heap_track_take(&g->time, &s->track, node, (size_t)im.head.leaf_count);
+		else
 			g->h->profile->no_memory = true;
 		free(node);
 	}

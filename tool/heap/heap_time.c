@@ -84,11 +84,10 @@ uint32_t heap_time_moment(struct heap_time *t, uint64_t now)
 	return (uint32_t)h->moment_count++;
 }
 
-static bool view_add(struct heap_track *k, uint32_t moment, uint64_t leaf, uint64_t bytes)
+static void view_add(struct heap_track *k, uint32_t moment, uint64_t leaf, uint64_t bytes)
 {
 	mem_reserve(&k->views, &k->capacity, k->count, sizeof(*k->views));
 	k->views[k->count++] = (struct heap_view){moment, (uint32_t)leaf, bytes};
-	return true;
 }
 
 void heap_track_view(struct heap_time *t, struct heap_track *k, int directory, const char *name, uint32_t moment)
@@ -107,7 +106,7 @@ void heap_track_view(struct heap_time *t, struct heap_track *k, int directory, c
 		       (ssize_t)(n * sizeof(*block));
 		for (size_t j = 0; good && j < n; j++)
 			if (block[j].live.bytes)
-				good = view_add(k, moment, i + j, block[j].live.bytes);
+				view_add(k, moment, i + j, block[j].live.bytes);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -171,7 +170,7 @@ void heap_moment_end(struct heap_time *t, uint32_t moment, uint64_t now, uint64_
 	t->view_at = now + (took * VIEW_SHARE > t->view_every ? took * VIEW_SHARE : t->view_every);
 }
 
-bool heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *node, size_t leaves)
+void heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *node, size_t leaves)
 {
 	struct profile_heap *h = t->out;
 
@@ -184,11 +183,10 @@ bool heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *
 		h->live[h->live_count++] = (struct heap_live){v->moment, node[v->leaf], v->bytes};
 	}
 	heap_track_free(k);
-	return true;
 }
 
 /* Adds what was live at the peak of the single process, which its recording has exactly. */
-static bool peak_add(struct heap_time *t, const struct heap_profile *h, const struct heap_track *only)
+static void peak_add(struct heap_time *t, const struct heap_profile *h, const struct heap_track *only)
 {
 	struct profile_heap *out = t->out;
 	const struct profile *p = h->profile;
@@ -211,7 +209,6 @@ static bool peak_add(struct heap_time *t, const struct heap_profile *h, const st
 	out->moments[out->moment_count++] = (struct heap_moment){.time = at.time, .bytes = at.bytes};
 	out->peak_time = at.time;
 	out->peak_bytes = at.bytes;
-	return true;
 }
 
 struct numbered_moment {
@@ -298,8 +295,8 @@ bool heap_time_end(struct heap_time *t, const struct heap_profile *h, const stru
 
 	t->size_at = 0;
 	heap_time_add(t, now, h->sum[MEASURE_LEAKED].bytes);
-	if (only && !peak_add(t, h, only))
-		return false;
+	if (only)
+		peak_add(t, h, only);
 	for (size_t i = 0; !only && i < out->size_count; i++)
 		if (out->sizes[i].bytes > out->peak_bytes) {
 			out->peak_bytes = out->sizes[i].bytes;

@@ -51,9 +51,8 @@ void heap_track_thin(struct heap_time *t, struct heap_track *k);
 void heap_time_add(struct heap_time *t, uint64_t now, uint64_t bytes);
 /* Call this when the live blocks of all recordings have been read too. */
 void heap_moment_end(struct heap_time *t, uint32_t moment, uint64_t now, uint64_t bytes);
-/* Call this when a recording has been added to the profile: node[] holds the stacks of its leaves. Returns false if out
- * of memory. */
-bool heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *node, size_t leaves);
+/* Call this when a recording has been added to the profile: node[] holds the stacks of its leaves. */
+void heap_track_take(struct heap_time *t, struct heap_track *k, const uint32_t *node, size_t leaves);
 /* Call this when the command has ended. `only` is its track if it was a single process, whose peak is then known
  * exactly. */
 bool heap_time_end(struct heap_time *t, const struct heap_profile *h, const struct heap_track *only);
