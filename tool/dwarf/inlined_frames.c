@@ -104,7 +104,7 @@ struct inlined_frames *inlined_frames_open(Dwfl_Module *m, bool lines)
 	return f;
 }
 
-/* The number of a unit, which is added if it is not among the first `known`; UINT32_MAX: out of memory. */
+/* Returns the number of a unit, which is added if it is not among the first `known` units. */
 static uint32_t unit_add(struct inlined_frames *f, size_t known, const Dwarf_Die *die, Dwarf_Addr bias)
 {
 	for (size_t i = known; i-- > 0;)
@@ -128,7 +128,7 @@ static void units_list(struct inlined_frames *f)
 		struct code_span span = {.die = *die};
 
 		span.unit = unit_add(f, known, die, bias);
-		good = span.unit != UINT32_MAX && spans_add(f, &f->spans, &span, bias);
+		good = spans_add(f, &f->spans, &span, bias);
 	}
 	spans_sort(&f->spans);
 }
@@ -186,9 +186,12 @@ static struct unit *unit_find(struct inlined_frames *f, Dwarf_Addr at)
 {
 	Dwarf_Addr bias;
 	Dwarf_Die *die = dwfl_module_addrdie(f->module, at, &bias);
-	uint32_t number = die ? unit_add(f, f->unit_count, die, bias) : UINT32_MAX;
+	uint32_t number;
 
-	return number != UINT32_MAX ? &f->units[number] : unit_listed(f, at);
+	if (!die)
+		return unit_listed(f, at);
+	number = unit_add(f, f->unit_count, die, bias); /* moves f->units */
+	return &f->units[number];
 }
 
 static const char *die_name(Dwarf_Die *die)

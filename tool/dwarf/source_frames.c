@@ -46,7 +46,7 @@ static GElf_Addr section_end(struct last_section *last, Elf *elf, GElf_Word sect
 	return last->end;
 }
 
-static bool symbols_read(struct source_frames *s)
+static void symbols_read(struct source_frames *s)
 {
 	int count = dwfl_module_getsymtab(s->module);
 	struct last_section last = {0};
@@ -64,12 +64,10 @@ static bool symbols_read(struct source_frames *s)
 		if (!limit)
 			continue;
 		limit += at - sym.st_value;
-		if (symbol_scan_has(&s->symbols, at, sym.st_size, limit) &&
-		    !symbol_scan_keep(&s->symbols, &sym, at, limit, name))
-			return false;
+		if (symbol_scan_has(&s->symbols, at, sym.st_size, limit))
+			symbol_scan_keep(&s->symbols, &sym, at, limit, name);
 	}
 	symbol_scan_end(&s->symbols);
-	return true;
 }
 
 /* Opens the file with libdwfl, which also looks for its debug file. */
@@ -114,9 +112,10 @@ struct source_frames *source_frames_open(const char *path, int fd, const uint64_
 		good = module_open(s, path, fd, lines);
 		for (size_t i = 0; i < count; i++)
 			s->wanted[i] += good ? s->bias : 0;
-		good = good && symbols_read(s);
-		if (good)
+		if (good) {
+			symbols_read(s);
 			s->inlined = inlined_frames_open(s->module, lines);
+		}
 	}
 	if (!good || file == SYMBOL_FILE_BAD) {
 		source_frames_close(s);

@@ -140,7 +140,9 @@ static bool symbol_look(struct symbol_scan *s, int fd, const struct sections *al
 	name = name_read(s, fd, names, sym->st_name);
 	if (!name)
 		return false;
-	return !*name || symbol_scan_keep(s, sym, sym->st_value, limit, name);
+	if (*name)
+		symbol_scan_keep(s, sym, sym->st_value, limit, name);
+	return true;
 }
 
 static bool table_read(struct symbol_scan *s, int fd, const struct sections *all, const Elf64_Shdr *table)

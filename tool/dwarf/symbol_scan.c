@@ -60,7 +60,7 @@ static uint8_t rank_of(const Elf64_Sym *s, const char *name)
 	return (uint8_t)(rank + (s->st_size ? 0 : 32));
 }
 
-bool symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t start, uint64_t limit, const char *name)
+void symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t start, uint64_t limit, const char *name)
 {
 	mem_reserve(&s->list, &s->capacity, s->count, sizeof(*s->list));
 	s->list[s->count++] = (struct named_range){.start = start,
@@ -68,7 +68,6 @@ bool symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t star
 	                                           .name = name,
 	                                           .limit = sym->st_size ? 0 : limit,
 	                                           .rank = rank_of(sym, name)};
-	return true;
 }
 
 static int range_order(const void *a, const void *b)

@@ -35,7 +35,7 @@ bool symbol_scan_begin(struct symbol_scan *s, const uint64_t *wanted, size_t cou
 /* Examines a symbol of a section that ends at `limit`. Returns true if the symbol contains one of the addresses. */
 bool symbol_scan_has(struct symbol_scan *s, uint64_t start, uint64_t size, uint64_t limit);
 /* Keeps a symbol for which symbol_scan_has() returned true. `name` must live as long as the scan. */
-bool symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t start, uint64_t limit, const char *name);
+void symbol_scan_keep(struct symbol_scan *s, const Elf64_Sym *sym, uint64_t start, uint64_t limit, const char *name);
 /* Ends the scan: no more symbols follow. */
 void symbol_scan_end(struct symbol_scan *s);
 /* Returns the name of the symbol that a wanted address belongs to, or null if there is none. A symbol without a size
