@@ -38,13 +38,14 @@ def source_reasons():
     text = code(*sorted(p for p in (ROOT / "tool").rglob("*.c") if p.parent.name not in ("elf", "dwarf", "input", "output", "kernel")))
     headers = code(*sorted((ROOT / "tool").rglob("*.h")))
     found = set()
-    for statement in re.findall(r"(?:reason|unarmed_why|\*why)\s*=(?!=)([^;]*);", text):
+    statements = re.findall(r"(?:reason|unarmed_why|\*why)\s*=(?!=)([^;]*);", text)
+    for name in ("no_form", "insn_site_form", "addressing_set", "flags_classify", "insn_pv_form", "doubt_reason",
+                 "load_place", "call_confirm", "got_entry_make", "place_reason", "use_reason"):
+        statements += re.findall(r"return([^;]*);", function(text, name))
+    for statement in statements:
         found.update(literals(statement))
         for macro in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", statement):
             found.update(re.findall(rf'#define {macro} "([^"]*)"', headers))
-    for name in ("no_form", "insn_site_form", "addressing_set", "flags_classify", "insn_pv_form", "doubt_reason"):
-        for statement in re.findall(r"return([^;]*);", function(text, name)):
-            found.update(literals(statement))
     return found
 
 
