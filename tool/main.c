@@ -15,15 +15,15 @@
 #endif
 
 static const struct command commands[] = {
-	{"rewrite", "add unwind tables; make settings constants in the code", cmd_rewrite},
+	{"rewrite", "add unwind tables; turn settings into constants in the code", cmd_rewrite},
 	{"check", "find wrong unwind data, unbalanced stacks and other faults", cmd_check},
-	{"inspect", "see what a file contains: code with its frames, rows, variables", cmd_inspect},
+	{"inspect", "see what a file contains: code and its frames, unwind rows, variables", cmd_inspect},
 	{"diff", "see what changed between two builds, function by function", cmd_diff},
-	{"stat", "compare the cost of two commands, and tell it from noise", cmd_stat},
+	{"stat", "measure a command, or compare two and tell the difference from noise", cmd_stat},
 	{"objtool", "build a Linux kernel without objtool", cmd_objtool},
-	{"profile", "see where a program spends its time: table, flame graph", cmd_profile},
-	{"heap", "see who allocates memory, and what is never freed", cmd_heap},
-	{"tables", "give all programs of a system unwind tables", cmd_tables},
+	{"profile", "see where a program spends its time, in a table or a flame graph", cmd_profile},
+	{"heap", "see which code allocates memory, and what is never freed", cmd_heap},
+	{"tables", "keep unwind tables for all programs of a system", cmd_tables},
 	{NULL, NULL, NULL},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
@@ -33,22 +33,22 @@ static void usage(FILE *out)
 	size_t i;
 
 	fprintf(out, "Usage: etch COMMAND [OPTION...] FILE...\n"
-	             "Profiles unmodified x86-64 programs, checks and shows their code, adds unwind tables\n"
-	             "to any of them, and makes settings of a program constants in its instructions,\n"
-	             "which libetch changes while it runs.\n\n"
+	             "Profiles unmodified x86-64 programs, checks and shows their code, adds unwind tables to\n"
+	             "them, and turns a program's settings into constants in its instructions, which libetch\n"
+	             "can change while the program runs.\n\n"
 	             "Commands:\n");
 	for (i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out, "\n"
-	             "  etch COMMAND --help   help on a command\n"
-	             "  etch --version        or etch version\n\n"
+	             "  etch COMMAND --help   print help on a command (also etch help COMMAND)\n"
+	             "  etch --version        print the version (also etch version)\n\n"
 	             "Examples:\n"
 	             "  etch profile -o profile.svg ./app        where does the time go?\n"
 	             "  etch check app                           is its code sound?\n"
 	             "  cc app.c -letch -o app && etch rewrite app && etch inspect app\n\n"
-	             "Exit status: 0 done; 1 findings (check, or rewrite --werror), a difference (diff), a\n"
+	             "Exit status: 0 done; 1 findings (check, rewrite --werror), differences (diff), or a\n"
 	             "command that failed (stat); 2 a file could not be used or written, or the command\n"
-	             "line is wrong.\n");
+	             "line is wrong. profile and heap return the exit status of their command.\n");
 }
 
 /* Opens /dev/null as those of the descriptors 0 to 2 that are closed: otherwise the next opened file would get the
