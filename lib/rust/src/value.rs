@@ -99,7 +99,8 @@ impl<T: Scalar> Value<T> {
     /// See [`Error`]. After an error nothing has changed. If no rewritten module has the value, `set` stores to it, which
     /// is no error.
     ///
-    /// Not to be called in signal handlers, because it takes a lock.
+    /// May be called in signal handlers. It waits for the sets of other threads. No handler interrupts a set, except that of a
+    /// fault inside one; there it returns [`Error::Busy`].
     pub fn set(&self, value: T) -> Result<(), Error> {
         // SAFETY: the first argument is the address of a cell; at the second are as many bytes as the third says.
         match unsafe { sys::etch_set_bytes(self.cell.get().cast(), (&raw const value).cast(), size_of::<T>()) } {
