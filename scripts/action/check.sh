@@ -33,7 +33,7 @@ etch check "${options[@]}" --fail-on never --format sarif -o "$ETCH_SARIF" -- "$
 } >>"$GITHUB_STEP_SUMMARY"
 rm -f "$report"
 if [ -n "$made" ] && [ -e "$made" ]; then
-	echo "::warning title=etch check::$made was made: commit it, and only new findings count from then on"
+	echo "::warning title=etch check::$made was written. Commit it, and only new findings will count from then on"
 	echo "baseline-made=$made" >>"$GITHUB_OUTPUT"
 fi
 echo "sarif=$ETCH_SARIF" >>"$GITHUB_OUTPUT"

@@ -8,7 +8,7 @@ if [ -z "$etch" ]; then
 	etch=$root/build/etch
 	if [ ! -x "$etch" ] && ! make -s -C "$root" build/etch >"$root/build.log" 2>&1; then
 		tail -5 "$root/build.log" >&2
-		echo "etch check: etch is not installed, and cannot be built; what that needs: $root/scripts/deps.sh build" >&2
+		echo "etch check: etch is not installed, and could not be built. $root/scripts/deps.sh build installs what the build needs" >&2
 		exit 1
 	fi
 fi
