@@ -31,8 +31,8 @@
 //! When `set` has returned `Ok`, memory and every instruction that any thread executes from then on have the new value.
 //! A thread that has read the new value also sees what the setting thread wrote before (as by a release store and an
 //! acquire load). During a set a reader gets the old or the new value, whole. If `set` returns an error, nothing has
-//! changed. Sets are serialized. Any thread may read and set
-//! at any time, also in a signal handler. A set in a handler waits for the sets of other threads.
+//! changed. Sets are serialized. Any thread may read and set at any time, also in a signal handler. A set in a handler
+//! waits for the sets of other threads.
 //!
 //! # Linking
 //!
