@@ -12,6 +12,7 @@
 
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "report/finding.h"
 #include "support/error.h"
 

@@ -5,6 +5,7 @@
 
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "support/error.h"
 
 /* The sources from which a register table is made. */

@@ -14,6 +14,7 @@
 
 #include "analysis/flow/reached.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "analysis/facts/notes.h"
 #include "analysis/facts/space.h"
 #include "report/finding.h"

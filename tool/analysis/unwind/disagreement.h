@@ -3,6 +3,7 @@
 #ifndef ANALYSIS_UNWIND_DISAGREEMENT_H
 #define ANALYSIS_UNWIND_DISAGREEMENT_H
 
+#include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/rows.h"
 #include "report/finding.h"
 

@@ -9,6 +9,7 @@
 
 #include "analysis/flow/flow.h"
 #include "analysis/unwind/rows.h"
+#include "analysis/unwind/saves.h"
 #include "report/finding.h"
 
 /* The rows and findings of one code range; owned. */
