@@ -67,8 +67,8 @@ SABOTAGE = {
     "imul forgets REX.R": ("f.imm_ext == 8 ? 5 : 1", "f.imm_ext == 8 ? 1 : 1"),
     "high byte registers taken for spl..dil": ("(byte_reg && etch_imv_rex(e))", "byte_reg"),
     "spl..dil taken for high byte registers": ("(byte_reg && etch_imv_rex(e))", "0"),
-    "zero extension signed": ("if (!f.sign && f.mem < f.width)", "if (0)"),
-    "sign extension unsigned": ("if (!f.sign && f.mem < f.width)", "if (f.mem < f.width)"),
+    "zero extension signed": ("return !f.sign && f.mem < f.width ?", "return 0 ?"),
+    "sign extension unsigned": ("return !f.sign && f.mem < f.width ?", "return f.mem < f.width ?"),
     "unsigned 32 bits as simm32": ("wide = 0; /* mov", "wide = 1; /* mov"),
     "alu takes unsigned 32 bits": ("if (f.imm != ETCH_IMM_MOV64)", "if (0)"),
     "lea from the start of the site": ("(value - (site + len))", "(value - site)"),
@@ -109,7 +109,7 @@ def test_compares_with_constants(tmp_path, compiler):
 
 
 COMPARE_SABOTAGE = {
-    "below for less": ("k = flags ? 3 :", "k = flags ? 2 :"),
+    "below for less": ("(flags)\n\t\tk = 3;", "(flags)\n\t\tk = 2;"),
     "less for below": ("k = wide ? 6 : 2;", "k = 3;"),
     "equal for unequal": ("k = wide ? 4 : 0;", "k = wide ? 5 : 1;"),
     "unsigned order signed": ("(a < b ? ETCH_NEED_BELOW", "((int64_t)a < (int64_t)b ? ETCH_NEED_BELOW"),
