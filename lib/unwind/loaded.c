@@ -581,7 +581,7 @@ static int is_linker(const struct dl_phdr_info *info)
 const Elf64_Dyn *loaded_dynamic(const struct prepare_image *im)
 {
 	for (unsigned i = 0; i < im->phnum; i++)
-		if (im->phdr[i].p_type == PT_DYNAMIC)
+		if (im->phdr[i].p_type == PT_DYNAMIC && loaded_inside(im, im->bias + im->phdr[i].p_vaddr, im->phdr[i].p_memsz))
 			return (const Elf64_Dyn *)(uintptr_t)(im->bias + im->phdr[i].p_vaddr);
 	return NULL;
 }

@@ -36,8 +36,8 @@ void text_clean(FILE *out, const char *text);
 /* Prints a path like text_clean(), or "path(member)" if `member` is not null. */
 void text_clean_name(FILE *out, const char *path, const char *member);
 /*
- * Prints a number of bytes with a unit of 1000: "0 B", "9.8 MB". If `columns` is not 0, the text is right-aligned in that
- * many columns, and its unit has two characters.
+ * Prints a number of bytes with a unit of 1000: "0 B", "9.8 MB". If `columns` is not 0, the text is right-aligned in
+ * that many columns, and its unit has two characters.
  */
 void text_bytes(FILE *out, uint64_t bytes, int columns);
 /* Prints a line at once, since other processes may write to the same stream. */

@@ -59,6 +59,9 @@ static inline int64_t flow_pushed(const struct step *s)
 		return -s->imm;
 	if (s->op == STEP_ADDRESS && s->a == ETCH_REG_RSP && s->b == ETCH_REG_RSP)
 		return -s->disp;
+	/* The change that an op itself describes is not in `writes`. */
+	if (s->op == STEP_LEAVE || s->op == STEP_ENTER || (s->op == STEP_SWAP && s->b == ETCH_REG_RSP))
+		return FLOW_NOT_PUSHED;
 	return s->a == ETCH_REG_RSP || s->writes >> ETCH_REG_RSP & 1 ? FLOW_NOT_PUSHED : 0;
 }
 /* Returns the offset of the decoded instruction that ends at an offset, or that offset itself if there is none. */
