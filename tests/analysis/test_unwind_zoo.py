@@ -3,6 +3,7 @@
 .eh_frame with and without it, of the program and of its object, and against execution."""
 
 import io
+import re
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -56,6 +57,24 @@ def test_cxx(etch, cc, flags, tmp_path):
     static(etch, build(cc, DATA / "unwind" / "step_throw.cc", flags, tmp_path))
 
 
+def has_both(obj, section, place):
+    """Is rbp both in its register and in its slot all over the place, so that the two answers are right? gcc 16 describes a slot
+    in .eh_frame some instructions after the store to it, and a register after the load from its slot. The instruction in front of
+    the place is that store or load, and none at the place changes rbp or the slot."""
+    start, end, theirs, ours, _ = place
+    slots = {rule[1] for rule in (theirs, ours)} - {"same"}
+    if len(slots) != 1 or theirs[0] != ours[0] or not theirs[0].startswith("rsp") or not min(slots).startswith("cfa-"):
+        return False
+    lines = re.findall(r"^ *([0-9a-f]+):\t(.*?)(?: +[#<].*)?$",
+                       run(["objdump", "-d", "--no-show-raw-insn", "-j", section, obj]).stdout, re.M)
+    lines = [(int(at, 16), text.strip()) for at, text in lines]
+    offset = int(theirs[0][3:] or 0) - int(min(slots)[4:])
+    slot = rf"{offset:#x}\(%rsp\)"
+    move = rf"mov +%rbp,{slot}" if theirs[1] == "same" else rf"mov +{slot},%rbp"
+    return bool(re.fullmatch(move, max((at, text) for at, text in lines if at < start)[1])) and not any(
+        re.search(rf"(,%[er]?bpl?$|^pop +%rbp|^leave|,{slot}$)", text) for at, text in lines if start <= at < end)
+
+
 @pytest.mark.parametrize("flags", [["-O0"], ["-O2"], ["-O2", "-ffunction-sections"], ["-Os", "-fPIC"]], ids=name)
 @pytest.mark.parametrize("source", ["step_zoo.c", "step_throw.cc"])
 def test_object(etch, cc, source, flags, tmp_path):
@@ -78,7 +97,9 @@ def test_object(etch, cc, source, flags, tmp_path):
                 continue
             # Padding after what does not go on may carry the state before or after.
             # So may a jump after a call that does not return be left without a row.
-            bad = [p for p in places if p[1] - p[0] >= 16]
+            both = [p for p in places if has_both(obj, names[index], p)]
+            agree += sum(end - start for start, end, *_ in both)
+            bad = [p for p in places if p[1] - p[0] >= 16 and p not in both]
             assert not bad, (names[index], what, bad[:5])
     assert covered and agree >= 0.98 * covered
 
