@@ -339,26 +339,29 @@ static void names_read(struct search *x)
 			take(x, f->dynsyms[i].value);
 }
 
-static size_t words_count(const uint64_t *list, size_t count, uint64_t word)
-{
-	size_t i, n = 0;
-
-	for (i = 0; i < count; i++)
-		n += list[i] == word;
-	return n;
-}
-
 /* Takes addresses of functions in data, except those that only tables of constructors hold. */
 static void words_read(struct search *x)
 {
 	const struct scan *s = x->u->s;
-	size_t i;
+	uint64_t *word = mem_copy(s->code_words, s->code_word_count * sizeof(*word));
+	uint64_t *init = mem_copy(s->init_words, s->init_word_count * sizeof(*init));
+	size_t i, k = 0, same, in_tables;
 
-	for (i = 0; i < s->code_word_count; i++)
-		if (!words_count(s->init_words, s->init_word_count, s->code_words[i]) ||
-		    words_count(s->code_words, s->code_word_count, s->code_words[i]) >
-		        words_count(s->init_words, s->init_word_count, s->code_words[i]))
-			take(x, s->code_words[i]);
+	sort_words(word, s->code_word_count);
+	sort_words(init, s->init_word_count);
+	for (i = 0; i < s->code_word_count; i += same) {
+		same = 1;
+		while (i + same < s->code_word_count && word[i + same] == word[i])
+			same++;
+		while (k < s->init_word_count && init[k] < word[i])
+			k++;
+		for (in_tables = 0; k < s->init_word_count && init[k] == word[i]; k++)
+			in_tables++;
+		if (same > in_tables)
+			take(x, word[i]);
+	}
+	free(word);
+	free(init);
 }
 
 /* Does the program by ETCH_INIT, or the user by --init, say that function k runs only before etch_sync? */
