@@ -140,6 +140,16 @@ def etched_fields(n):
                       f'.section etched,"aw",@progbits\n.balign 4096\n.type o,@object\n.size o,{8 * n}\no: .fill {n},8,5\n.balign 4096', ""])
 
 
+def etched_constructors(n):
+    """One etched object beside n functions, each in a table of constructors and in one of other pointers."""
+    lines = [HEAD, "\n".join(f".type c{i},@function\nc{i}: .cfi_startproc\nret\n.cfi_endproc\n.size c{i},.-c{i}" for i in range(n)),
+             ".globl f\n.type f,@function\nf: .cfi_startproc\nmovl o(%rip),%eax\nmovl %eax,o(%rip)\nret\n.cfi_endproc\n.size f,.-f",
+             '.section etched,"aw",@progbits\n.balign 4096\n.type o,@object\n.size o,8\no: .quad 5\n.balign 4096']
+    for table in ('.section .init_array,"aw",@init_array', ".data"):
+        lines += [f"{table}\n.balign 8", *(f".quad c{i}" for i in range(n))]
+    return "\n".join([*lines, ""])
+
+
 def etched_aliases(n):
     """n names for one etched object, which as many functions read."""
     lines = [HEAD]
@@ -411,6 +421,6 @@ OBJECTS |= {f.__name__: f for f in (tails, one_name, alias_tails, long_names, se
 LINKED = {f"{f.__name__}.so": code(f, True) for f in (
     shapes.functions, shapes.aliases, shapes.sections, shapes.chain, etched_objects, etched_sites, debug_lines, fixups, imports, pointers,
     shapes.landing_pads, calls)}
-LINKED |= {f"{f.__name__}.etched.so": etched(f) for f in (etched_objects, etched_sites, etched_fields, etched_aliases)}
+LINKED |= {f"{f.__name__}.etched.so": etched(f) for f in (etched_objects, etched_sites, etched_fields, etched_aliases, etched_constructors)}
 LINKED |= {"sframe_blocks.so": sframe_blocks, "own_tables.so": own_tables}
 ARCHIVES = {"archive.a": archive, "thin.a": thin_archive}
