@@ -139,7 +139,7 @@ def test_no_more_than_a_size(etch, tmp_path):
     files = libraries(2_000_000, 8_000_000, 60_000_000)
     p = update(etch, tmp_path / "some", "--max-size", "1", *files)
     made = tables(tmp_path / "some")
-    assert "there is no room for more within --max-size" in p.stdout
+    assert "their tables would exceed --max-size" in p.stdout
     assert 500_000 < sum(map(len, made.values())) <= 1_000_000 and len(made) < len(files)
     assert json.loads(run([etch, "tables", "--format", "json", "--directory", tmp_path / "some"]).stdout)["end"] == "size"
 
@@ -155,7 +155,7 @@ def test_no_longer_than_a_time(etch, system, tmp_path):
         cache = tmp_path / str(limit)
         p = update(etch, cache, "--max-time", limit, system, env={**os.environ, "LD_PRELOAD": str(shim)})
         made[limit] = len(tables(cache))
-        left = re.search(r"^(\d) files? (?:is|are) left: the time of --max-time is over; the next update continues there$", p.stdout, re.M)
+        left = re.search(r"^(\d) files? (?:is|are) left: --max-time has passed; the next update continues with them$", p.stdout, re.M)
         assert made[limit] + (int(left[1]) if left else 0) == 3
         assert update(etch, cache, system).stdout.startswith(f"{3 - made[limit]} table") and len(tables(cache)) == 3
     assert made[1] == 0 and made[11] == 3 and {1, 2} & set(made.values()) and sorted(made.values()) == list(made.values())
@@ -166,9 +166,9 @@ def test_one_update_at_a_time(etch, system, tmp_path):
     update(etch, tmp_path, "-q", system / "one")
     with open(tmp_path / ".lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert update(etch, tmp_path, system).stdout == f"another etch tables update is at work in {tmp_path}\n"
+        assert update(etch, tmp_path, system).stdout == f"another etch tables update is running in {tmp_path}\n"
         p = run([etch, "tables", "clear", "--directory", tmp_path], ok=2)
-        assert p.stderr == f"etch: {tmp_path}: another etch tables update is at work there\n"
+        assert p.stderr == f"etch: {tmp_path}: another etch tables update is running there\n"
     assert update(etch, tmp_path, system).stdout.startswith("2 tables made")
 
 

@@ -150,7 +150,9 @@ void tables_directory_free(struct tables_directory *d)
 void tables_warn_open(const struct tables_directory *d)
 {
 	if (d->is_open)
-		text_error(d->path, "warning: everyone can write to this directory, and so decide the traces of others");
+		text_error(
+			d->path,
+			"warning: everyone can write to this directory, and can thereby falsify stack traces of other users");
 }
 
 const struct tables_entry *tables_entry_named(const struct tables_directory *d, const char *name)
@@ -262,7 +264,7 @@ long tables_clear(const char *path, struct error *e)
 	if (got < 0)
 		return -1;
 	if (!got)
-		return error_set(e, "another etch tables update is at work there");
+		return error_set(e, "another etch tables update is running there");
 	if (tables_directory_read(&d, path, e))
 		return -1;
 	removed = tables_prune(&d, NULL);

@@ -53,10 +53,10 @@ static const char *end_text(const char *end)
 	if (!strcmp(end, "complete"))
 		return "complete";
 	if (!strcmp(end, "time"))
-		return "its time was over before all were made";
+		return "it reached --max-time before it had made all tables";
 	if (!strcmp(end, "size"))
-		return "there was no room for all";
-	return "it was ended before it was complete, or still runs";
+		return "it reached --max-size before it had made all tables";
+	return "it is still running, or was ended before it was complete";
 }
 
 static void line_put(size_t n, const char *what)
@@ -88,7 +88,7 @@ static void text_put(const struct tables_directory *d, const struct counts *n)
 	line_put(n->have, "have a table here");
 	line_put(n->own, "carry their own (etch rewrite)");
 	line_put(n->missing, "have none yet: etch tables update");
-	line_put(n->old, "of these have one of another version of etch, which the next update makes anew");
+	line_put(n->old, "of these have a table from another version of etch, which the next update replaces");
 	line_put(n->refused, "cannot have one: etch tables update -v FILE says why");
 	line_put(n->no_id, "have no build-id, by which tables are found");
 	free(roots);

@@ -154,8 +154,8 @@ static void table_make(const struct update *u, const struct task *t, struct made
 	}
 	if (t->contested) {
 		error_set(&m->why,
-		          "another file with its build-id, headers and .eh_frame_hdr has other contents: readers could "
-		          "not tell whose table it is, so neither has one");
+		          "another file has the same build-id, headers and .eh_frame_hdr but other contents: readers could "
+		          "not tell whose table it is, so neither file has one");
 		m->outcome = mark_put(u, t);
 	} else if (task_table(t, &result, &m->why)) {
 		m->outcome = mark_put(u, t);
@@ -371,10 +371,10 @@ static void summary_print(const struct update *u)
 		printf("%zu file%s no table, since others have the same build-id, headers and .eh_frame_hdr\n",
 		       n[OUTCOME_CONTESTED], n[OUTCOME_CONTESTED] == 1 ? " has" : "s have");
 	if (n[OUTCOME_TIME])
-		printf("%zu file%s left: the time of --max-time is over; the next update continues there\n", n[OUTCOME_TIME],
+		printf("%zu file%s left: --max-time has passed; the next update continues with them\n", n[OUTCOME_TIME],
 		       n[OUTCOME_TIME] == 1 ? " is" : "s are");
 	if (n[OUTCOME_SIZE])
-		printf("%zu file%s left: there is no room for more within --max-size\n", n[OUTCOME_SIZE],
+		printf("%zu file%s left: their tables would exceed --max-size\n", n[OUTCOME_SIZE],
 		       n[OUTCOME_SIZE] == 1 ? " is" : "s are");
 }
 
@@ -438,7 +438,7 @@ int tables_update(const struct tables_options *o)
 	}
 	if (!got) {
 		if (!o->quiet) {
-			printf("another etch tables update is at work in ");
+			printf("another etch tables update is running in ");
 			text_clean(stdout, o->directory);
 			putchar('\n');
 		}
