@@ -201,7 +201,7 @@ static bool subject_check(struct options *opt, char **command)
 		return false;
 	}
 	if (*command && opt->session.pid) {
-		fprintf(stderr, "etch: --pid and a command exclude each other\n");
+		fprintf(stderr, "etch: --pid cannot be combined with a command\n");
 		return false;
 	}
 	if (*command && opt->session.seconds > 0) {

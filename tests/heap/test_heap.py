@@ -265,7 +265,7 @@ def test_no_room_at_all(etch, work, tmp_path):
         p = run([etch, "heap", "--directory", tmp_path, "--", work], ok=2)
     finally:
         run(["umount", tmp_path])
-    assert p.stderr == f"etch: {work}: nothing was recorded: the recorder could not begin: there is no room for its file\n"
+    assert p.stderr == f"etch: {work}: nothing was recorded: the recorder could not begin: there is no space for its file\n"
 
 
 def test_small_limits(etch, work):
@@ -370,7 +370,7 @@ def test_the_command_needs_no_dashes(etch, work, tmp_path):
     assert with_dashes.stderr.splitlines()[-1].startswith(f"etch: wrote {tmp_path}/a.folded: ")
     assert without.stderr.splitlines()[-1].startswith(f"etch: wrote {tmp_path}/b.folded: ")
     p = run([etch, "heap", "sh", "-c", "echo $0", "-q"])
-    assert p.stdout == "-q\n" and p.stderr.splitlines()[-1].startswith("etch: no picture was asked for: etch heap -o heap.svg ")
+    assert p.stdout == "-q\n" and p.stderr.splitlines()[-1].startswith("etch: no picture was written; etch heap -o heap.svg ")
     assert run([etch, "heap", "-q", "-o", tmp_path / "c.svg", work, "threads"]).stderr == ""
 
 

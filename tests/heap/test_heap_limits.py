@@ -90,11 +90,11 @@ def test_profile_of_such_a_program(etch, built, how):
 # Limits from outside: shell commands before the program is executed; what etch heap must say of it, if it is not recorded.
 BEFORE = {
     # A program needs more address space with a later glibc.
-    f"ulimit -v {3000 if GLIBC <= (2, 36) else 4000}": "1 process is not counted: its limits of memory leave no room for the recorder",
+    f"ulimit -v {3000 if GLIBC <= (2, 36) else 4000}": "1 process is not counted: its limits of memory leave no space for the recorder",
     "ulimit -v 6000": None,
-    "ulimit -d 1500": "allocations are not recorded: what the recorder keeps for a thread had no room",
+    "ulimit -d 1500": "allocations are not recorded: there was no space for what the recorder keeps for a thread",
     "ulimit -d 4000": None,
-    "ulimit -f 0": "1 process is not counted: its limit of file size (RLIMIT_FSIZE) has no room for a recording",
+    "ulimit -f 0": "1 process is not counted: its limit of file size (RLIMIT_FSIZE) is too low for a recording",
     "ulimit -f 200": None,
     "ulimit -n 4": None,
     "exec unshare -m sh -c 'mount -t tmpfs none /proc; exec $0 none' $0": None,

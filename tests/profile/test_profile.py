@@ -325,7 +325,7 @@ int main(void)
         if f[-1] in ("within", "inside"):
             count[tuple(f[f.index("main"):] if "main" in f else f)] += n
     assert len(count) <= 4 and {("main", "enter", "around", "within"), ("main", "enter", "around", "inside")} == {c for c, _ in count.most_common(2)}, count
-    assert re.search(r"\d+ stacks are found by frame pointers in part: a guess", table), table
+    assert re.search(r"\d+ stacks are found by frame pointers in part, which is a guess", table), table
 
 
 def test_deep_stacks_are_marked(etch, tmp_path, sampled):
@@ -678,7 +678,7 @@ def test_status(etch, burn):
     (["--format", "jpeg", "--", "true"], "--format must be folded, svg, pprof or firefox, not 'jpeg'"),
     (["--duration", "1", "--", "true"], "--duration needs --pid"),
     (["--duration", "x", "-p", "1"], "--duration must be a number of seconds above 0, not 'x'"),
-    (["-p", "1", "--", "true"], "--pid and a command exclude each other"),
+    (["-p", "1", "--", "true"], "--pid cannot be combined with a command"),
     (["-p", "999999999"], "profile: no process with the ID 999999999"),
     (["-o", "/nonexistent/a.svg", "--", "true"], "/nonexistent/a.svg: No such file or directory"),
     (["-o", "/", "--", "true"], "/: Is a directory"),
@@ -690,7 +690,7 @@ def test_wrong(etch, args, message):
 def test_the_command_needs_no_dashes(etch, burn, tmp_path):
     p = run([etch, "profile", "-F", HZ, "-o", tmp_path / "a.svg", "sh", "-c", f"echo $0; {burn} 0.05", "-q"])
     assert p.stdout.startswith("-q\n") and p.stderr.splitlines()[-1] == f"etch: wrote {tmp_path}/a.svg: open it in a browser"
-    assert run([etch, "profile", burn, "0.05"]).stderr.splitlines()[-1].startswith("etch: no picture was asked for: ")
+    assert run([etch, "profile", burn, "0.05"]).stderr.splitlines()[-1].startswith("etch: no picture was written; ")
     assert run([etch, "profile", "-q", "-o", tmp_path / "b.pb.gz", burn, "0.05"]).stderr == ""
 
 

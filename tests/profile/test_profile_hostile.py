@@ -68,7 +68,7 @@ def test_damaged_recordings(etch_asan, build, tmp_path, name):
              tmp_path / "work"], env=asan_env())
     assert not NOT_TEXT.search(p.stderr)
     refused = int(re.search(r"(\d+) processes are not counted: ", p.stderr).group(1))
-    taken = int(re.search(r"(\d+) processes, their peaks added", p.stderr).group(1))
+    taken = int(re.search(r"(\d+) processes, whose peaks are added up", p.stderr).group(1))
     assert refused + taken == 152 and refused >= 20 and taken >= 20, p.stderr  # Python, the command, and the mutants
     if name == "a.svg":
         ET.parse(tmp_path / name)

@@ -73,7 +73,7 @@ static int nodes_check(const struct heap_image *im, struct error *e)
 static int head_check(const struct heap_head *h, struct error *e)
 {
 	if (!h->magic)
-		return error_set(e, "the recorder could not begin: there is no room for its file");
+		return error_set(e, "the recorder could not begin: there is no space for its file");
 	if (h->magic != HEAP_MAGIC)
 		return damaged(e);
 	if (h->version != HEAP_VERSION)
@@ -176,9 +176,9 @@ bool heap_refusal_read(int directory, const char *name, struct error *e)
 		int usual; /* the errno that needs no mention */
 	} known[] = {
 		{HEAP_REFUSED_OPEN, "its recording cannot be created", 0},
-		{HEAP_REFUSED_SIZE, "its limit of file size (RLIMIT_FSIZE) has no room for a recording", EFBIG},
-		{HEAP_REFUSED_MEMORY, "its limits of memory leave no room for the recorder", ENOMEM},
-		{HEAP_REFUSED_DISK, "the recorder could not begin: there is no room for its file", ENOSPC},
+		{HEAP_REFUSED_SIZE, "its limit of file size (RLIMIT_FSIZE) is too low for a recording", EFBIG},
+		{HEAP_REFUSED_MEMORY, "its limits of memory leave no space for the recorder", ENOMEM},
+		{HEAP_REFUSED_DISK, "the recorder could not begin: there is no space for its file", ENOSPC},
 	};
 	char text[64];
 	ssize_t n = readlinkat(directory, name, text, sizeof(text) - 1);

@@ -241,7 +241,7 @@ static void shortage_put(uint32_t short_of, FILE *out)
 		{HEAP_SHORT_DISK, "the disk of the recording was full (see --directory)"},
 		{HEAP_SHORT_MEMORY, "the recorder had no memory, or the process's limits left little (RLIMIT_AS, RLIMIT_DATA)"},
 		{HEAP_SHORT_DESCRIPTOR, "no descriptor was free to make the recording longer"},
-		{HEAP_SHORT_NUMBERS, "the recording had no more room (RLIMIT_FSIZE)"},
+		{HEAP_SHORT_NUMBERS, "the recording had reached its limit of size (RLIMIT_FSIZE)"},
 	};
 	bool first = true;
 
@@ -354,7 +354,8 @@ void heap_missing(const struct heap_profile *h, FILE *out)
 {
 	ended_put(h, out);
 	if (h->lost_thread) {
-		fprintf(out, "%" PRIu64 " allocation%s not recorded: what the recorder keeps for a thread had no room",
+		fprintf(out,
+		        "%" PRIu64 " allocation%s not recorded: there was no space for what the recorder keeps for a thread",
 		        h->lost_thread, h->lost_thread == 1 ? " is" : "s are");
 		shortage_put(h->short_of, out);
 	}
@@ -364,7 +365,7 @@ void heap_missing(const struct heap_profile *h, FILE *out)
 		shortage_put(h->short_of, out);
 	}
 	if (h->lost_handler)
-		fprintf(out, "%" PRIu64 " call%s lost: made by a signal handler while the recorder was at work\n",
+		fprintf(out, "%" PRIu64 " call%s lost: made by a signal handler that interrupted the recorder\n",
 		        h->lost_handler, plural(h->lost_handler));
 	if (h->lost_children) {
 		fprintf(out, "%" PRIu64 " process%s not recorded: no file for it could be opened", h->lost_children,
@@ -418,11 +419,11 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 	if (stacks)
 		complete_put(h, p->stops[STOP_END], stacks, out);
 	if (h->processes != 1)
-		fprintf(out, "%" PRIu64 " processes, their peaks added; ", h->processes);
+		fprintf(out, "%" PRIu64 " processes, whose peaks are added up; ", h->processes);
 	fprintf(out, "the recorder took ");
 	text_bytes(out, h->memory, 0);
 	fprintf(out, " of memory and ");
 	text_bytes(out, h->file, 0);
-	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in a process" : "");
+	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in any process" : "");
 	stacks_missing(h, out);
 }

@@ -65,7 +65,7 @@ static bool profile_format(struct profile *p, int kind, const char *title, FILE 
 
 /* How a file of each kind can be viewed. */
 static const char *const readers[] = {
-	[KIND_FOLDED] = "one line a stack, for flamegraph.pl or speedscope.app; --format svg makes a picture",
+	[KIND_FOLDED] = "one line per stack, for flamegraph.pl or speedscope.app; --format svg makes a picture",
 	[KIND_SVG] = "open it in a browser",
 	[KIND_PPROF] = "go tool pprof -http=: shows it",
 	[KIND_FIREFOX] = "load it at profiler.firefox.com",
@@ -74,7 +74,7 @@ static const char *const readers[] = {
 void profile_output_announce(const struct profile_output *o, const char *command)
 {
 	if (o->kind == KIND_NONE)
-		text_remark(NULL, "no picture was asked for: etch %s -o %s.svg COMMAND makes one for a browser", command,
+		text_remark(NULL, "no picture was written; etch %s -o %s.svg COMMAND makes one for a browser", command,
 		            command);
 	else if (o->to.path)
 		text_remark(NULL, "wrote %s: %s", o->to.path, readers[o->kind]);

@@ -82,7 +82,8 @@ static void none_put(const struct profile *p, FILE *out)
 	const char *where = p->kernel ? "" : " outside the kernel";
 
 	if (p->bare)
-		fprintf(out, "0 samples: %" PRIu64 " came without registers, which this kernel does not give\n", p->bare);
+		fprintf(out, "0 samples: %" PRIu64 " could not be used, because this kernel gave no registers with them\n",
+		        p->bare);
 	else if (p->unit == UNIT_WAIT)
 		fputs("0 samples: no thread waited\n", out);
 	else if (p->attached || !p->timed)
@@ -167,17 +168,16 @@ static void lacks_put(const struct profile *p, FILE *out)
 	if (p->lost)
 		fputs(" (etch did not read them in time: use a lower -F or a smaller --stack)", out);
 	if (p->throttled)
-		fprintf(out, "; %" PRIu64 " time%s the kernel paused sampling (kernel.perf_cpu_time_max_percent)", p->throttled,
+		fprintf(out, "; the kernel paused sampling %" PRIu64 " time%s (kernel.perf_cpu_time_max_percent)", p->throttled,
 		        plural(p->throttled));
 	putc('\n', out);
 	stop_lines_put(p, false, out);
 	if (p->guessed)
-		fprintf(out, "%" PRIu64 " stack%s found by frame pointers in part: a guess\n", p->guessed,
+		fprintf(out, "%" PRIu64 " stack%s found by frame pointers in part, which is a guess\n", p->guessed,
 		        p->guessed == 1 ? " is" : "s are");
 	if (p->assumed)
 		fprintf(out,
-		        "%" PRIu64
-		        " stack%s a call to an address where no code is: its caller is assumed from the word at rsp\n",
+		        "%" PRIu64 " stack%s a call to an address without code; its caller is assumed from the word at rsp\n",
 		        p->assumed, p->assumed == 1 ? " has" : "s have");
 	unseen_put(p, out);
 }
