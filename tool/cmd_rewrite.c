@@ -152,7 +152,7 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 	opt->debug = name;
 	if (*name)
 		return true;
-	text_error("--eh-frame", "an empty name is neither missing, all nor a file");
+	text_error("--eh-frame", "the value is empty; it must be missing, all or the name of a file");
 	return false;
 }
 
@@ -162,25 +162,25 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 	if (opt->output && files > 1)
 		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
 	else if (opt->sidecar && opt->output)
-		fprintf(stderr, "etch: --sidecar and -o exclude each other\n");
+		fprintf(stderr, "etch: --sidecar cannot be combined with -o\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
-		fprintf(stderr, "etch: --sidecar and --only exclude each other\n");
+		fprintf(stderr, "etch: --sidecar cannot be combined with --only\n");
 	else if (opt->debug &&
 	         (opt->output || opt->sidecar || opt->make.unwind.eh_frame || opt->make.unwind.sframe || only))
-		fprintf(stderr, "etch: --eh-frame=OUT goes only with --no-cfi, -j, -v and --werror\n");
+		fprintf(stderr, "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, -v and --werror\n");
 	else if (opt->make.unwind.replace && opt->make.unwind.no_cfi)
-		fprintf(stderr, "etch: --%s and --no-cfi exclude each other\n",
+		fprintf(stderr, "etch: --%s cannot be combined with --no-cfi\n",
 		        opt->make.unwind.replace == EH_REPLACE_ALL ? "eh-frame=all" : "fix-cfi");
 	else if (opt->undo && forward)
-		fprintf(stderr, "etch: --undo goes only with -o, -j and -v\n");
+		fprintf(stderr, "etch: --undo can be combined only with -o, -j and -v\n");
 	else if (opt->sidecar && orc_encoding)
-		fprintf(stderr, "etch: --sidecar and --encoding exclude each other\n");
+		fprintf(stderr, "etch: --sidecar cannot be combined with --encoding\n");
 	else if (opt->make.unwind.registers && (orc_encoding || !opt->make.orc))
-		fprintf(stderr, "etch: --registers and --%s exclude each other\n",
+		fprintf(stderr, "etch: --registers cannot be combined with --%s\n",
 		        orc_encoding ? "encoding orc" : "only without orc");
 	else if ((opt->make.unwind.sframe || opt->make.unwind.eh_frame) && (opt->sidecar || !opt->make.orc))
-		fprintf(stderr, "etch: --%s %s exclude each other\n", opt->make.unwind.sframe ? "sframe" : "eh-frame",
-		        opt->sidecar ? "and --sidecar" : "and --only without orc");
+		fprintf(stderr, "etch: --%s cannot be combined with %s\n", opt->make.unwind.sframe ? "sframe" : "eh-frame",
+		        opt->sidecar ? "--sidecar" : "--only without orc");
 	else
 		return true;
 	return false;
@@ -294,11 +294,12 @@ static void files_announce(const struct command_line *l, int count, char **opera
 	if (!is_in_place(&l->opt))
 		text_error(NULL, "%zu files; Ctrl-C ends it", files->count);
 	else if (l->opt.undo)
-		text_error(NULL, "%zu files, which get their earlier contents; Ctrl-C ends it, with each file as a whole",
+		text_error(NULL, "%zu files to restore; Ctrl-C ends it, and leaves each file as it was or restored",
 		           files->count);
 	else
-		text_error(NULL, "%zu files to rewrite in place; Ctrl-C ends it, with each file as a whole; %s", files->count,
-		           l->opt.no_undo ? "with --no-undo nothing takes it back" : "etch rewrite --undo takes it back");
+		text_error(NULL, "%zu files to rewrite in place; Ctrl-C ends it, and leaves each file old or new; %s",
+		           files->count,
+		           l->opt.no_undo ? "with --no-undo this cannot be undone" : "etch rewrite --undo restores them");
 }
 
 /* Lists the files of the operands, each once, however many names it has. Returns false after a message. */

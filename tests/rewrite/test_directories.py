@@ -111,8 +111,8 @@ def on_terminal(argv, seconds=None):
 def test_a_terminal_is_told_how_many_files(etch, tmp_path, program_in):
     files = program_in(tmp_path / "d", 3)
     text, status = on_terminal([etch, "rewrite", tmp_path / "d"])
-    assert not status and text.startswith("etch: 3 files to rewrite in place; Ctrl-C ends it, with each file as a whole; "
-                                          "etch rewrite --undo takes it back\n")
+    assert not status and text.startswith("etch: 3 files to rewrite in place; Ctrl-C ends it, and leaves each file old or new; "
+                                          "etch rewrite --undo restores them\n")
     assert on_terminal([etch, "rewrite", files[0]])[0] == ""    # a file is what it is
     assert run([etch, "rewrite", tmp_path / "d"]).stderr == ""
     assert on_terminal([etch, "rewrite", "--undo", tmp_path / "d"])[0].startswith("etch: 3 files, which get their earlier contents;")

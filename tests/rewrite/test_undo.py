@@ -124,7 +124,7 @@ def test_each_kind_of_run_goes_back_to_the_first(files, etch, name, tmp_path):
 @pytest.mark.parametrize("option", ["--no-cfi", "--encoding=orc", "--unwind-map=none", "--werror", "--only=imv", "--no-undo", "--sidecar=."])
 def test_what_makes_something_does_not_go_with_it(etch, tmp_path, option):
     p = run([etch, "rewrite", "--undo", option, tmp_path / "f"], ok=2)
-    assert p.stderr == "etch: --undo goes only with -o, -j and -v\n"
+    assert p.stderr == "etch: --undo can be combined only with -o, -j and -v\n"
 
 
 def test_a_file_changed_since_is_not_undone(files, etch, tmp_path):

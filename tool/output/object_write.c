@@ -401,7 +401,7 @@ int object_write_capacity(const struct elf_file *f, size_t count, struct error *
 	for (k = 1; k < f->section_count; k++)
 		if (f->sections[k].sh.sh_type == SHT_SYMTAB_SHNDX && f->sections[k].sh.sh_link == f->symtab)
 			return 0;
-	return error_set(e, "has %u sections: no room for %zu more", f->section_count, 2 * count);
+	return error_set(e, "has %u sections: no space for %zu more", f->section_count, 2 * count);
 }
 
 /* Refuses a file with data after everything that its headers describe, which would be lost: for example, the kernel
@@ -452,7 +452,7 @@ static int symbols_take(struct object_writer *w, const struct object_change *cha
 	w->symbol_count = change->symbol_count;
 	if (names->data && size <= UINT32_MAX && change->symbol_count < UINT32_MAX - w->f->symbol_count)
 		return 0;
-	return error_set(w->e, "has no room for the names of %zu symbols", change->symbol_count);
+	return error_set(w->e, "has no space for the names of %zu symbols", change->symbol_count);
 }
 
 int object_write(const struct elf_file *f, const struct object_change *change, uint8_t **out, size_t *out_size,

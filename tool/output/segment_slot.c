@@ -449,7 +449,7 @@ int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot
 	    slot_by_dropping(f, PT_PHDR, slot))
 		return SEGMENT_OK;
 	if (f->eh.e_phnum + want >= PN_XNUM)
-		return seg_fail(SEGMENT_ENOSLOT, e, "has %u program headers: no room for another", (unsigned)f->eh.e_phnum);
+		return seg_fail(SEGMENT_ENOSLOT, e, "has %u program headers: no space for another", (unsigned)f->eh.e_phnum);
 	if (slot_by_moving(f, slot))
 		return SEGMENT_OK;
 	*slot = (struct seg_slot){.want = want, .table = true};

@@ -80,9 +80,11 @@ static void print_replaced(const struct finding_printer *s, const struct eh_repl
 		char where[256];
 
 		symbol_index_describe(&s->names, s->file, elf_section_at(s->file, w->start), w->start, where, sizeof(where));
-		text_remark(s->path, "note: %s: the FDE for %#" PRIx64 " to %#" PRIx64 " %s", where, w->start, w->end,
-		            w->replaced ? "is replaced"
-		                        : "stays: the code does not prove all of it, or it has an LSDA or a personality");
+		text_remark(
+			s->path, "note: %s: the FDE for %#" PRIx64 " to %#" PRIx64 " %s", where, w->start, w->end,
+			w->replaced
+				? "is replaced"
+				: "is not replaced: the code does not prove all of it, or it has an LSDA or a personality routine");
 	}
 }
 
