@@ -382,7 +382,7 @@ int cmd_diff(int argc, char **argv)
 		return EXIT_UNUSABLE;
 	}
 	if (opt.quiet && (opt.show || opt.json)) {
-		text_error(NULL, "--quiet excludes --show and --format json");
+		text_error(NULL, "--quiet cannot be combined with --show or --format json");
 		return EXIT_UNUSABLE;
 	}
 	if (opt.quiet)

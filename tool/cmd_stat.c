@@ -177,7 +177,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 			return EXIT_UNUSABLE;
 	}
 	if (opt->output.path && opt->output.fd >= 0) {
-		fprintf(stderr, "etch: --output and --log-fd exclude each other\n");
+		fprintf(stderr, "etch: --output cannot be combined with --log-fd\n");
 		return EXIT_UNUSABLE;
 	}
 	if ((opt->m.only || opt->m.files) && !opt->m.simulate) {

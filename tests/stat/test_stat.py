@@ -294,7 +294,7 @@ def test_tsv_is_the_json(etch, bin):
     (["--work", "5,9", "--", "echo", "{}", "--", "echo", "5"], "--work: the command echo has no argument with {}, which stands for the size"),
     (["--format", "xml", "--", "true"], "--format must be text, tsv or json, not 'xml'"),
     (["--log-fd", "99", "--", "true"], "--log-fd: 99 is not an open file descriptor"),
-    (["--log-fd", "1", "-o", "x", "--", "true"], "--output and --log-fd exclude each other"),
+    (["--log-fd", "1", "-o", "x", "--", "true"], "--output cannot be combined with --log-fd"),
     (["-o", "/no such/x", "--", "true"], "/no such/x: No such file or directory"),
     (["-o", "/", "--", "true"], "/: Is a directory"),
     (["-i", "/no such", "--", "true"], "/no such: No such file or directory"),

@@ -370,11 +370,11 @@ int simulation_read(struct simulation *s, pid_t pid, struct reading *out, struct
 	closedir(dir);
 	if (!self) {
 		if (s->only)
-			error_set(
-				e,
-				"no process of %.200s has left counts: it is found by PATH, or as a word of the command, and has to "
-				"end before the command does, not killed",
-				s->only);
+			error_set(e,
+			          "no process of %.200s has left counts: it must be found by PATH or be a word of the command, and "
+			          "it must "
+			          "end by itself before the command ends",
+			          s->only);
 		else
 			log_error(s, pid, e);
 		files_remove(s);
