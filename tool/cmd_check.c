@@ -258,7 +258,7 @@ static int explain(const char *id)
 	if (e)
 		text_explain(stdout, e, severity_name(e->severity));
 	else
-		text_explain(stdout, said, "no finding: libetch says it at run time");
+		text_explain(stdout, said, "reported by libetch at run time");
 	return EXIT_CLEAN;
 }
 
@@ -379,7 +379,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 	if (!opt->level_given)
 		opt->policy.level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
 	if (status < 0 && opt->create && !opt->baseline) {
-		fprintf(stderr, "etch: --create-baseline is for --baseline; see etch check --help\n");
+		fprintf(stderr, "etch: --create-baseline needs --baseline; see etch check --help\n");
 		return EXIT_UNUSABLE;
 	}
 	if (status < 0 && optind == argc && !opt->list_count) {

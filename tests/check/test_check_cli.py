@@ -158,7 +158,7 @@ def test_list_and_explain(check):
 def test_what_the_library_says_is_explained(check, id_, words):
     """At run time; it is no finding, and so not in the list, and nothing to suppress."""
     text = check("--explain", id_).stdout
-    assert re.match(rf"{id_} [a-z-]+ \(no finding: libetch says it at run time, imv\)\n", text)
+    assert re.match(rf"{id_} [a-z-]+ \(reported by libetch at run time, imv\)\n", text)
     assert "\nWhy: " in text and "\nFix: " in text and f"section {id_}\n" in text and all(w in text for w in words)
     assert id_ not in check("--list").stdout
     assert "is not a finding" in check("--ignore", id_, "clean.o", ok=2).stderr
