@@ -136,7 +136,7 @@ def test_no_baseline_is_made_of_what_could_not_be_read(check, work):
     assert "new.json: not made" in p.stderr and not (work / "new.json").exists()
     p = check("--baseline", "no/such/new.json", "--create-baseline", "wrong.o", ok=2)
     assert "no/such/new.json: " in p.stderr
-    assert "is for --baseline" in check("--create-baseline", "wrong.o", ok=2).stderr
+    assert "needs --baseline" in check("--create-baseline", "wrong.o", ok=2).stderr
     (work / "new.json").write_text("{}")
     check("--baseline", "new.json", "--create-baseline", "wrong.o", ok=2)
     assert (work / "new.json").read_text() == "{}"

@@ -117,7 +117,7 @@ def test_the_action_is_green_on_day_one_and_red_on_what_is_new(etch, project, sa
     inputs = {"files": "out dir\n", "baseline": "known.json", "upload": "true"}
     status, outputs = github(**inputs)
     assert (status, outputs) == (0, {"status": "0", "sarif": "etch.sarif", "baseline-made": "known.json"})
-    assert "::warning title=etch check::known.json was made" in github.log
+    assert "::warning title=etch check::known.json was written" in github.log
     assert [(u.split("@")[0], with_) for u, with_ in github.used] == [
         ("github/codeql-action/upload-sarif", {"sarif_file": "etch.sarif", "category": "etch"}),
         ("actions/upload-artifact", {"name": "etch-baseline", "path": "known.json"})]

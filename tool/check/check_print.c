@@ -231,7 +231,7 @@ static int record_write(struct baseline_record *b, const struct suppressions *ru
 	const struct check_printer *d = &b->document;
 
 	if (n->unusable)
-		return error_set(e, "%.300s: not made, since a file could not be used", b->path);
+		return error_set(e, "%.300s was not written, because a file could not be used", b->path);
 	check_print_end(&b->document, rules, n, 0);
 	if (ferror(d->out))
 		bounds_exhausted();

@@ -51,7 +51,7 @@ void disagreement_jump(struct findings *l, uint64_t addr, uint64_t jump, const s
 	else
 		snprintf(a, sizeof(a), "frames that differ");
 	f = finding_add(l, CONTRADICTED, 0, addr, ".eh_frame says %s; %s with %s", b,
-	                called ? "a jump leads here so, but calls or tail calls lead here" : "a jump leads here", a);
+	                called ? "a jump leads here with that, but calls or tail calls lead here" : "a jump leads here", a);
 	finding_fact(f, ".eh_frame", "%s", b);
 	finding_fact(f, "the code", "%s", a);
 	finding_fact_at(f, 0, jump, "the jump", "%s", called ? b : a);
