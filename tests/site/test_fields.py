@@ -225,7 +225,7 @@ def test_what_may_reach_any_byte_is_about_the_object(flow, why):
     else:
         assert list(f) == [None] and f[None]["armed"] == "guarded", f
         last = run([flow.etch, "inspect", "fields", exe]).stdout.splitlines()[-1]
-        assert re.match(r"server: not armed by field, since 1 place may reach any byte; .* of its 1 store later", last) or \
+        assert re.match(r"server: not armed by field, because 1 place may reach any byte; .* because 1 store may follow later", last) or \
             why == "an address that may be that of the object", last
     run([exe])
 

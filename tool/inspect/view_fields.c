@@ -469,10 +469,10 @@ static void sums_print(const char *object, struct sums *s, bool all)
 		n += !i || strcmp(s->lines[i], s->lines[i - 1]);
 	text_clean(stdout, object);
 	if (s->vague && s->stores) {
-		printf(": not armed by field, since %zu place%s may reach any byte; etch_sync arms the whole (%zu reads), "
-		       "guarded: "
-		       "one of its %zu store%s later meets a read-only page\n",
-		       s->vague, plural(s->vague), s->reads[BY_SYNC] + s->reads[GUARDED], s->stores, plural(s->stores));
+		printf(
+			": not armed by field, because %zu place%s may reach any byte; etch_sync arms the whole object (%zu reads) "
+			"and makes its pages read-only, because %zu store%s may follow later\n",
+			s->vague, plural(s->vague), s->reads[BY_SYNC] + s->reads[GUARDED], s->stores, plural(s->stores));
 		return;
 	}
 	printf(": %zu field%s (%zu read%s) armed now, %zu more (%zu) by etch_sync", s->fields[AT_START],

@@ -333,18 +333,18 @@ int show_tables(const struct view *v, enum format format)
 	if (format == FORMAT_JSON) {
 		tables_json(v, &t);
 	} else {
-		printf("%s" ETCH_SEC_IMV ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "%s%s\n",
+		printf("%s" ETCH_SEC_IMV ": %zu %s of %zu bytes, space for %" PRIu64 ", at %" PRIx64 "%s%s\n",
 		       format == FORMAT_TSV ? "# " : "", v->tables.imv_count, v->tables.imv_count == 1 ? "entry" : "entries",
 		       sizeof(struct etch_imv), v->tables.imv_capacity, v->tables.imv_addr,
 		       v->tables.moved ? ", in the etch segment" : "",
 		       v->tables.flags & ETCH_MODULE_LINKED ? "" : ", not sorted yet: no link step");
 		listing_print(&t.imv, format);
-		printf("%s" ETCH_SEC_OBJ ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
+		printf("%s" ETCH_SEC_OBJ ": %zu %s of %zu bytes, space for %" PRIu64 ", at %" PRIx64 "\n", mark,
 		       v->tables.obj_count, v->tables.obj_count == 1 ? "record" : "records", sizeof(struct etch_obj),
 		       v->tables.obj_capacity, v->tables.obj_addr);
 		listing_print(&t.obj, format);
 		if (v->tables.pv_capacity) {
-			printf("%s" ETCH_SEC_PV ": %zu %s of %zu bytes, room for %" PRIu64 ", at %" PRIx64 "\n", mark,
+			printf("%s" ETCH_SEC_PV ": %zu %s of %zu bytes, space for %" PRIu64 ", at %" PRIx64 "\n", mark,
 			       v->tables.pv_count, v->tables.pv_count == 1 ? "entry" : "entries", sizeof(struct etch_imv),
 			       v->tables.pv_capacity, v->tables.pv_addr);
 			listing_print(&t.pv, format);

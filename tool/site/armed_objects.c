@@ -135,7 +135,7 @@ static const char *place_reason(const struct judged_file *j, const struct object
 	if (!(sh->sh_flags & SHF_WRITE))
 		return "its section is read-only";
 	if (o->unrecorded)
-		return "no room in the tables of this file";
+		return "no space left in the tables of this file";
 	if (!j->has_module)
 		return "no module descriptor: no file that includes <etch/imv.h> was linked";
 	if (j->code_has_relocs)

@@ -171,7 +171,7 @@ size_t sites_unlisted(struct scan *s, const struct linked_tables *now)
 
 		if (!site_kind_is_patched(site->kind) || site->reason || word_has(listed, count, site->addr))
 			continue;
-		site->reason = "no room in the tables of this file";
+		site->reason = "no space left in the tables of this file";
 		n++;
 	}
 	free(listed);
