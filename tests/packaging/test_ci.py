@@ -204,7 +204,7 @@ def test_pre_commit_of_committed_files(committed, project):
 def test_the_hook_says_what_to_do_without_etch(tmp_path):
     shutil.copytree(ACTION, tmp_path / "scripts" / "action")
     p = run([tmp_path / "scripts" / "action" / "hook.sh", "x.o"], env={"PATH": "/usr/bin:/bin"}, ok=1)
-    assert "etch check: etch is not installed, and cannot be built" in p.stderr
+    assert "etch check: etch is not installed, and could not be built" in p.stderr
 
 
 # ---- a container --------------------------------------------------------------------------------
