@@ -489,8 +489,7 @@ unsigned stray_mode(void) { return __atomic_load_n(&mode, __ATOMIC_RELAXED); }
 /* The mode of one word of ETCH_STRAY, in which commas separate the words. */
 static unsigned mode_of(const char *word, size_t size)
 {
-	static const char *const unknown[2] = {"etch: ETCH_STRAY: there is no \"",
-	                                       "\"; the words are die, warn, calls, eager\n"};
+	static const char *const unknown[2] = {"etch: ETCH_STRAY: \"", "\" is not one of die, warn, calls, eager\n"};
 	static const struct {
 		const char *name;
 		unsigned mode;
