@@ -133,7 +133,7 @@ def test_the_first_run_makes_the_baseline(check, work, sarif_schema):
 def test_no_baseline_is_made_of_what_could_not_be_read(check, work):
     (work / "junk.o").write_bytes(b"\x7fELF")
     p = check("--baseline", "new.json", "--create-baseline", "wrong.o", "junk.o", ok=2)
-    assert "new.json: not made" in p.stderr and not (work / "new.json").exists()
+    assert "new.json was not written" in p.stderr and not (work / "new.json").exists()
     p = check("--baseline", "no/such/new.json", "--create-baseline", "wrong.o", ok=2)
     assert "no/such/new.json: " in p.stderr
     assert "needs --baseline" in check("--create-baseline", "wrong.o", ok=2).stderr

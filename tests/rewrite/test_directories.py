@@ -115,7 +115,7 @@ def test_a_terminal_is_told_how_many_files(etch, tmp_path, program_in):
                                           "etch rewrite --undo restores them\n")
     assert on_terminal([etch, "rewrite", files[0]])[0] == ""    # a file is what it is
     assert run([etch, "rewrite", tmp_path / "d"]).stderr == ""
-    assert on_terminal([etch, "rewrite", "--undo", tmp_path / "d"])[0].startswith("etch: 3 files, which get their earlier contents;")
+    assert on_terminal([etch, "rewrite", "--undo", tmp_path / "d"])[0].startswith("etch: 3 files to restore;")
 
 
 @pytest.mark.parametrize("how", [[], ["-j3"], ["--undo", "-j2"]])
