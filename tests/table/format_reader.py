@@ -53,7 +53,7 @@ def numbered(head):
 
 IMV_FLAGS = flags_of("etch_imv", "flags")
 NATIVE_FLAGS = flags_of("etch_native", "flags")
-EX_TYPES = numbered("types: before the fixup is entered")
+EX_TYPES = numbered("type: what libetch does to the registers before execution continues at the fixup")
 MODULE_FLAGS = flags_of("etch_module", "flags")
 OBJ_FLAGS = flags_of("etch_obj", "flags")
 OBJ_MORE = flags_of("etch_obj", "more")

@@ -466,7 +466,7 @@ def test_malformed(to_be_damaged, tmp_path, name):
 # ---- the lawful lea --------------------------------------------------------------
 
 def test_lawful_lea(flow_gcc):
-    head = FORMATS[FORMATS.index("## The lawful address"):]
+    head = FORMATS[FORMATS.index("## How the macros take an address"):]
     first, rex, op = re.search(r"^    ([0-9a-f]{2})  REX\.W \((\w+) to \w+\)  ([0-9a-f]{2})  ModRM", head, re.M).groups()
     pre = PRELUDE["asm"]
     for n, (prefix, escapes) in enumerate([(f"0x{first}, 0x{rex}, 0x{op}", False), (f"0x{rex}, 0x{op}", True),
