@@ -14,7 +14,7 @@ from conftest import DATA, INCLUDE, MEMORY, ROOT, capstone, run
 
 TOOL = ROOT / "tool"
 HERE = DATA / "newer"
-ARCH = ("capstone", "confirm", "decode", "encoding", "flag_use", "form", "idioms", "newer", "newer_text", "newer_vector", "raw", "shape", "fast_decoder",
+ARCH = ("capstone", "confirm", "decode", "encoding", "effects", "form", "idioms", "newer", "newer_text", "newer_vector", "raw", "shape", "fast_decoder",
         "step_full", "zydis")
 RSP = 4
 NAMES = {}
