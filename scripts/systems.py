@@ -41,7 +41,7 @@ MORE += " && (apt-get -q -y --no-install-recommends install rustc-web cargo-web 
 COMMANDS = {
     "demo": "make demo",
     "test": "make deps && " + MORE + " && make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T='{tests}'",
-    "deb": "apt-get -q -y --no-install-recommends install debhelper && make deb && "
+    "deb": "make deps && apt-get -q -y --no-install-recommends install debhelper && make deb && "
            "apt-get -q -y --no-install-recommends install ./build/deb/etch_*.deb ./build/deb/lib*.deb && "
            "ETCH_GUIDES=installed make test JOBS={jobs} PYTEST_ARGS='-q -rfEs' T=tests/style/test_guides.py",
     "headers": "make deps && " + COMPILERS + " && .venv/bin/python -m pytest -q -rs -n {jobs} tests/headers/test_header_compilers.py",
