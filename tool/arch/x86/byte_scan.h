@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scans of code that need no decoding, since they must find what they look for wherever instructions begin: possible
- * return addresses, that is, every address directly after bytes that encode a call; and possible rip-relative operands.
- * They are conservative: other bytes may look the same.
+ * Scans of code byte by byte, without decoding, so that the results do not depend on where instructions begin. One
+ * finds possible return addresses, that is, every address directly after bytes that encode a call. The others find
+ * possible rip-relative operands. They miss none, but may also report bytes that only look like one.
  */
 #ifndef X86_BYTE_SCAN_H
 #define X86_BYTE_SCAN_H
@@ -27,18 +27,19 @@ struct call_code {
  */
 void callsites_find(const struct call_code *c, uint64_t **out, size_t *count);
 
-/* Could `disp` be the displacement of a disp32(%rip) operand? Reads the byte before it. The answer may be true for
- * other bytes, but it is never false for such a displacement. */
+/* Could the four bytes at `disp` be the displacement of a disp32(%rip) operand? Never returns false for such a
+ * displacement, but may return true for other bytes. Reads only the byte before `disp`. */
 bool x86_may_be_rip_operand(const uint8_t *disp);
 
-/* Is `disp` the displacement of lea disp32(%rip),%r64? Reads the RIP_ADDRESS_BEFORE bytes before it. */
+/* Are the four bytes at `disp` the displacement of lea disp32(%rip),%r64? Reads the RIP_ADDRESS_BEFORE bytes before
+ * `disp`. */
 #define RIP_ADDRESS_BEFORE 3u
 bool x86_makes_rip_address(const uint8_t *disp);
 
 /* The number of positions that x86_rip_operands() tests at once. */
 #define RIP_SCAN_WIDTH 16u
-/* Answers the question of x86_may_be_rip_operand() for disp, disp + 1, ... disp + RIP_SCAN_WIDTH - 1: bit i is for disp
- * + i. Reads the RIP_SCAN_WIDTH bytes from disp - 1 on. */
+/* Tests RIP_SCAN_WIDTH positions at once: returns a mask whose bit i is x86_may_be_rip_operand(disp + i). Reads the
+ * RIP_SCAN_WIDTH bytes from disp - 1 on. */
 unsigned x86_rip_operands(const uint8_t *disp);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares everything that both decoders report about one instruction, for findings. insn_confirm() (insn.h) decides
- * what must hold before a byte is changed; it is stricter about the one operand of a site.
+ * Compares what both decoders report about one instruction, so that etch check can report differences. This comparison
+ * does not decide whether etch may change an instruction: insn_confirm() (insn.h) does, and it is stricter about the
+ * operand of a site.
  */
 #ifndef ARCH_X86_CROSS_CHECK_H
 #define ARCH_X86_CROSS_CHECK_H
@@ -17,8 +18,9 @@
 uint64_t insn_form_key(const uint8_t *bytes, size_t avail);
 
 /*
- * A cache of instructions about which both decoders agreed, keyed by prefixes, opcode, ModRM and SIB. insn_agreed()
- * adds one, insn_is_agreed() looks one up. Both are much faster than insn_form_key(). Not thread-safe.
+ * A cache of instructions about which both decoders agreed. Its key is the prefixes, opcode, ModRM and SIB.
+ * insn_agreed() adds an instruction; insn_is_agreed() returns true if one with the same key was added. Both are much
+ * faster than insn_form_key(). Not thread-safe.
  */
 bool insn_is_agreed(const uint8_t *bytes, size_t avail);
 void insn_agreed(const uint8_t *bytes, size_t avail);
@@ -34,14 +36,14 @@ struct insn_views {
 enum insn_verdict {
 	VIEWS_AGREE,
 	VIEWS_DIFFER,
-	VIEWS_MISSING, /* there is one view: the second decoder does not know the instruction, or only arch/x86/newer.h does
-	                */
+	VIEWS_MISSING, /* only one decoder knows the instruction, so there is nothing to compare: Zydis but not Capstone, or
+	                  only arch/x86/newer.h */
 };
 
 /*
- * Compares the length, the kind and target of a branch, and the explicit memory operand with its size. Returns
- * VIEWS_AGREE also where no instruction is decoded. With VIEWS_DIFFER *out is filled; with VIEWS_MISSING only
- * out->first is.
+ * Compares what the two decoders report: the length, the kind and target of a branch, and the explicit memory operand
+ * with its size. If Zydis decodes no instruction, returns VIEWS_AGREE. Fills *out for VIEWS_DIFFER, and only out->first
+ * for VIEWS_MISSING.
  */
 enum insn_verdict insn_views_compare(const uint8_t *bytes, size_t avail, uint64_t addr, struct insn_views *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * struct step: the effect of an instruction on the stack, on registers and on control flow, in the form in which the
- * data-flow analysis (analysis/flow/flow_run.c) reads it. It is made once per instruction. Registers are numbers 0-15
- * in encoding order.
+ * struct step: the effect of an instruction on the stack, on registers and on control flow, in the form that the
+ * data-flow analysis (analysis/flow/flow_run.c) uses. Each instruction is decoded to a struct step once. Registers are
+ * numbers 0-15 in encoding order.
  */
 #ifndef X86_FAST_DECODER_H
 #define X86_FAST_DECODER_H
@@ -16,16 +16,16 @@
 /* The effect on registers and stack. a, b, index, imm, disp and size are members of struct step. */
 enum step_op {
 	STEP_NONE,  /* no effect other than `writes` */
-	STEP_PUSH,  /* pushes register a, or with INSN_NO_REG an unknown value or that of memory at b + disp; imm = bytes */
-	STEP_PUSH2, /* pushes register a, then b; with INSN_NO_REG an unknown value; imm = 16 */
-	STEP_POP2,  /* pops into register a, then into b; imm = 16 */
-	STEP_POP,   /* pops into register a, unless INSN_NO_REG; imm = bytes; with `size` not 0, into memory at b + disp */
-	STEP_MOVE,  /* a = b */
-	STEP_ADDRESS, /* a = b + disp; with b = INSN_PC_REG, a = imm, which is an address */
+	STEP_PUSH,  /* pushes imm bytes: register a; or if a is INSN_NO_REG, memory at b + disp or an unknown value */
+	STEP_PUSH2, /* pushes register a, then b (INSN_NO_REG: an unknown value); imm = 16 bytes */
+	STEP_POP2,  /* pops into register a, then into b; imm = 16 bytes */
+	STEP_POP,  /* pops imm bytes: into register a; or if a is INSN_NO_REG, into memory at b + disp if `size` is not 0 */
+	STEP_MOVE, /* a = b */
+	STEP_ADDRESS, /* a = b + disp; if b is INSN_PC_REG: a = imm, which is an address */
 	STEP_ADD,     /* a += imm */
 	STEP_ALIGN,   /* a &= imm, a negative power of two */
 	STEP_LOAD,    /* a = 8 bytes at b + disp */
-	STEP_STORE,   /* `size` bytes at b + disp = a; with a = INSN_NO_REG, an unknown value */
+	STEP_STORE,   /* stores a to the `size` bytes at b + disp; if a is INSN_NO_REG, an unknown value */
 	STEP_LEAVE,
 	STEP_ENTER,    /* imm = bytes of locals; only nesting level 0 */
 	STEP_SWAP,     /* a <-> b */
@@ -34,12 +34,13 @@ enum step_op {
 	STEP_ADDREG,   /* a += b */
 	STEP_SUBREG,   /* a -= b */
 	STEP_CONST,    /* a = imm */
-	STEP_COMPARE,  /* flags of a - b */
-	STEP_LIMIT,    /* flags of a - imm, or with INSN_NO_REG of (memory at b + disp) - imm; size: bytes compared */
+	STEP_COMPARE,  /* sets the flags as a - b does */
+	STEP_LIMIT,    /* sets the flags as a - imm does, or if a is INSN_NO_REG, as (memory at b + disp) - imm does; `size`
+	                  bytes are compared */
 	STEP_FETCH,    /* a = `size` bytes at b + disp, zero-extended */
 	STEP_ENTRY,    /* a = jump table entry of 4 (sign-extended) or 8 bytes at b + disp + index * size */
 	STEP_SYSCALL,  /* system call, with its number in register a */
-	STEP_HALT,     /* hlt: faults in user space; a signal handler may skip it */
+	STEP_HALT,     /* hlt: faults in user space, where a signal handler may let execution continue after it */
 	STEP_EXTEND,   /* a = the low `size` bytes of b, zero-extended if fewer than 8, shifted right by imm bits */
 };
 
@@ -58,23 +59,26 @@ enum step_condition {
 struct step {
 	int64_t imm; /* immediate, address, or the target of a direct jump, branch or call */
 	int32_t disp;
-	uint32_t number;  /* 0; the analysis uses it */
-	uint16_t writes;  /* registers changed, wholly or in part, apart from what op describes */
-	uint16_t touches; /* registers that the instruction changes or reads; includes rsp where the other members do not
-	                     describe the effect */
+	uint32_t number;  /* 0 from the decoder; the analysis stores a number here */
+	uint16_t writes;  /* mask of the registers that change, wholly or in part, in addition to the changes that `op`
+	                     describes */
+	uint16_t touches; /* mask of the registers that the instruction changes or reads; includes rsp if the other members
+	                     do not describe the whole effect */
 	uint8_t len, op, flow; /* flow: enum insn_flow */
 	uint8_t a, b, index;
-	uint8_t size;      /* bytes stored (255: more), compared, or of a jump table entry; 0 = none */
-	uint8_t cond;      /* of a branch: enum step_condition; of others: nonzero if it writes flags */
-	bool padding;      /* nop of any length, int3 */
-	bool deref;        /* indirect call or jump through memory at b + disp (+ index * 8) */
+	uint8_t size; /* number of bytes that are stored (255: more than 254), compared, or in an entry of a jump table; 0:
+	                 none */
+	uint8_t cond; /* of a branch: enum step_condition; of other instructions: nonzero if it writes flags */
+	bool padding; /* nop of any length, int3 */
+	bool deref;   /* indirect call or jump through memory at b + disp (+ index * 8) */
 	uint8_t direction; /* enum step_direction */
 	uint8_t effects;   /* EFFECT_* */
 };
 
 static inline bool step_pushes(const struct step *s) { return s->op == STEP_PUSH || s->op == STEP_PUSH2; }
 
-/* Return masks of the registers that an instruction pushes, and that it pops into. */
+/* step_pushed() and step_popped() return the mask of the registers that an instruction pushes, and of those that it
+ * pops. */
 static inline uint16_t step_pair(const struct step *s, unsigned one, unsigned two)
 {
 	return (uint16_t)(((s->op == one || s->op == two) && s->a < 16 ? 1u << s->a : 0) |
@@ -83,24 +87,24 @@ static inline uint16_t step_pair(const struct step *s, unsigned one, unsigned tw
 static inline uint16_t step_pushed(const struct step *s) { return step_pair(s, STEP_PUSH, STEP_PUSH2); }
 static inline uint16_t step_popped(const struct step *s) { return step_pair(s, STEP_POP, STEP_POP2); }
 
-/* What an instruction affects besides registers. A client of the analysis can skip instructions that cannot concern
- * it. */
+/* What an instruction does in addition to changes of registers: bits of step.effects. By these, code that walks
+ * instructions can skip those that cannot concern it. */
 enum {
-	EFFECT_ALL = 1,       /* set for every instruction */
-	EFFECT_FLAGS = 2,     /* it writes flags, or is a branch with a condition */
-	EFFECT_CONTROL = 4,   /* a system call, or control flow other than to the next instruction */
-	EFFECT_OTHER = 8,     /* it changes more than register `a` or memory, or uses rsp other than as an address */
-	EFFECT_CONSTANT = 16, /* it yields a known number: a constant, an address in the file, a bound */
-	EFFECT_NEEDS_CONSTANT =
-		32, /* it depends on a number: an indirect jump, a system call, an addition of a register to rsp */
+	EFFECT_ALL = 1,             /* set for every instruction */
+	EFFECT_FLAGS = 2,           /* it writes flags, or is a branch with a condition */
+	EFFECT_CONTROL = 4,         /* a system call, or control flow other than to the next instruction */
+	EFFECT_OTHER = 8,           /* it changes more than register `a` and memory, or uses rsp other than as an address */
+	EFFECT_CONSTANT = 16,       /* it yields a known number: a constant, an address in the file, a bound */
+	EFFECT_NEEDS_CONSTANT = 32, /* its effect depends on a number in a register: an indirect jump, a system call, an
+	                               addition of a register to rsp */
 };
 
-/* The effect on the direction flag. */
+/* The effect of an instruction on the direction flag. */
 enum step_direction {
 	DIRECTION_KEPT,
 	DIRECTION_UP,   /* cld */
 	DIRECTION_DOWN, /* std */
-	DIRECTION_ANY,  /* popf: whatever the pushed value is */
+	DIRECTION_ANY,  /* popf: the flag becomes what the popped value says */
 };
 
 #define STEP_LEN_MOST INSN_MOST
@@ -109,20 +113,21 @@ enum step_direction {
 struct step_cache;
 struct step_cache *step_cache_new(void);
 void step_cache_free(struct step_cache *c);
-/* Decides whether, from now on, caches of large files, too, are kept for the next pass instead of being freed. Not
- * thread-safe. */
+/* Sets whether, from now on, step_cache_free() also keeps caches of large files for the next step_cache_new() instead
+ * of freeing them. Not thread-safe. */
 void step_caches_keep(bool large);
 
 /* Decodes one instruction at addr. The cache may be null; the result does not depend on it. Returns false if there is
  * no instruction. */
 bool step_decode(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out);
-/* Does the same where `readable` bytes, more than avail, may be read: faster close to the end of the code. */
+/* Decodes one instruction as step_decode() does. `readable` bytes may be read, which may be more than avail: this makes
+ * decoding faster close to the end of the code. */
 bool step_decode_in(struct step_cache *cache, const uint8_t *bytes, size_t avail, size_t readable, uint64_t addr,
                     struct step *out);
-/* Does the same, but sets only `len` and `flow`: faster. */
+/* Decodes one instruction as step_decode() does, but sets only the members `len` and `flow`, which is faster. */
 bool step_outline(struct step_cache *cache, const uint8_t *bytes, size_t avail, struct step *out);
 
-/* Is this the number of a system call that does not return: rt_sigreturn, exit, exit_group (asm/unistd_64.h)? */
+/* Is a number that of a system call that does not return: rt_sigreturn, exit, exit_group (asm/unistd_64.h)? */
 #define STEP_IS_EXIT(number) ((number) == 15 || (number) == 60 || (number) == 231)
 
 /* The callee-saved registers (System V psABI 3.2.1): rbx rbp r12-r15. */
@@ -130,22 +135,22 @@ bool step_outline(struct step_cache *cache, const uint8_t *bytes, size_t avail, 
 
 /* r10 and r11, which calls do not preserve, and which hold no arguments of C (psABI 3.2.3). */
 #define STEP_SCRATCH (3u << 10)
-/* All registers, the callee-saved ones first, since a call keeps them; then the same order without rsp and rbp, with
- * r11 and r10 next after the callee-saved ones. */
+/* Orders in which registers are searched for a value: callee-saved ones first, since calls preserve them. The second
+ * list is without rsp and rbp, and has r11 and r10 directly after the callee-saved registers. */
 #define STEP_KEPT_FIRST           3, 5, 12, 13, 14, 15, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11
 #define STEP_KEPT_FIRST_BUT_FRAME 3, 12, 13, 14, 15, 11, 10, 0, 1, 2, 6, 7, 8, 9
 
 #define STEP_COUNT_REG 1u /* rcx: the counter of rep (SDM vol. 2, REP) */
 
-/* Returns the address of the GOT slot through which a PLT entry jumps: (endbr64, bnd) jmp *d(%rip). Returns 0 if the
- * code is none such. */
+/* Returns the address of the GOT slot through which a PLT entry jumps: jmp *d(%rip), perhaps after endbr64 and with a
+ * bnd prefix. Returns 0 if the code is no PLT entry. */
 uint64_t plt_slot(const uint8_t *bytes, size_t size, uint64_t addr);
-/* Is this the first entry of a lazy PLT: push d(%rip); (bnd) jmp *d(%rip)? The other entries push the index of their
- * relocation and jump to this one. */
+/* Is the code the first entry of a lazy PLT: push d(%rip); jmp *d(%rip), perhaps with a bnd prefix? The other entries
+ * push the index of their relocation and jump to this one. */
 bool plt_is_first(const uint8_t *bytes, size_t size);
 
-/* The instructions by which a kernel returns to what it has interrupted (SDM 2): iret pops five words in 64-bit mode,
- * sysret and sysexit none. */
+/* The instructions by which a kernel returns to the code that it has interrupted (SDM 2): iret pops five words in
+ * 64-bit mode; sysret and sysexit pop none. */
 enum leaving { LEAVES_NOT, LEAVES_BY_IRET, LEAVES_BY_SYSRET };
 #define IRET_POPS   40
 #define LEAVES_MOST 3 /* bytes of the longest such instruction */
@@ -163,10 +168,10 @@ static inline enum leaving code_leaves(const uint8_t *bytes, size_t size)
 bool code_is_near(const uint8_t *bytes, size_t size);
 
 /*
- * Is this the code that a signal handler returns to: mov $__NR_rt_sigreturn,%rax; syscall? Its CFA comes from the
+ * Is the code the one to which a signal handler returns: mov $__NR_rt_sigreturn,%rax; syscall? Its CFA comes from the
  * sigcontext in the kernel's struct rt_sigframe; rsp points to the ucontext in it (arch/x86/include/asm/sigframe.h).
  */
 bool code_is_sigreturn(const uint8_t *bytes, size_t size);
-#define SIGRETURN_RSP 160 /* offset from rsp to rsp in the sigcontext */
+#define SIGRETURN_RSP 160 /* offset from rsp to the member rsp of the sigcontext */
 
 #endif

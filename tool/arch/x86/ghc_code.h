@@ -23,16 +23,17 @@
 #define GHC_RESERVED      16384 /* bytes above rsp that the code may use: RESERVED_C_STACK_BYTES, rts/Constants.h */
 
 /*
- * Sets *out to the unwind rule that the code of a GHC release has where rsp is as StgRun has set it. Returns false if
- * the release is not known to have this rule. The CFA offset is RESERVED_C_STACK_BYTES + STG_RUN_STACK_FRAME_SIZE (48:
- * six registers, of which rbp is the second) + 8 with every run-time system from 7.4 (the first that aligns the stack
- * as C does) to 9.8. Later releases align the stack to 64 bytes in StgRun, and store the old rsp in memory.
+ * Sets *out to the unwind rule of code that a GHC release has compiled, while rsp still has the value that StgRun gave
+ * it. Returns false if the rule of the release is not known. The CFA is rsp + RESERVED_C_STACK_BYTES +
+ * STG_RUN_STACK_FRAME_SIZE (48: six saved registers, of which rbp is the second) + 8. This holds for the run-time
+ * systems 7.4 to 9.8: 7.4 is the first in which StgRun aligns the stack as C does, and later releases align it to 64
+ * bytes and store the old rsp in memory.
  */
 bool ghc_convention(unsigned major, unsigned minor, struct etch_rule *out);
 
-/* May GHC code start at `at` (address addr), because an info table precedes it? `before` bytes before `at` are
- * readable. The last word of an info table holds the type of the closure or frame, and the SRT (StgInfoTable,
- * rts/storage/InfoTables.h). */
+/* Does an info table seem to precede `at` (address addr), so that GHC code may start there? The `before` bytes before
+ * `at` are readable. The last word of an info table holds the type of the closure or frame, and a reference to the SRT,
+ * its static reference table (StgInfoTable, rts/storage/InfoTables.h). */
 #define GHC_TABLE_LEAST 16u /* bytes of a table that has only layout and type */
 #define GHC_TABLE_MOST  48u
 bool ghc_is_entry(const uint8_t *at, uint64_t addr, size_t before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An instruction without the fields that depend only on its own address and on the addresses of its operands. Two
- * builds of the same code are equal sequences of such instructions (diff/body.h).
+ * An instruction as it is compared between builds: without the fields that depend only on its own address and on the
+ * addresses of its operands. Two builds of the same code are equal as sequences of such instructions (diff/body.h).
  */
 #ifndef X86_NORMAL_H
 #define X86_NORMAL_H
@@ -17,22 +17,24 @@ struct normal {
 	uint64_t addr;
 	uint64_t target;   /* address that a direct branch or call, or a rip-relative operand, refers to */
 	int64_t disp, imm; /* as encoded, sign-extended */
-	/* Of a direct branch: the prefixes and the opcode of the form with a 32-bit displacement. Of others: the encoding,
-	 * with zeros in place of a rip-relative displacement. */
+	/* The bytes to compare. For a direct branch: the prefixes, and the opcode of the branch with a 32-bit displacement,
+	 * whichever it has. For other instructions: the whole encoding, with zeros in place of a rip-relative
+	 * displacement. */
 	uint8_t code[NORMAL_MOST];
 	uint8_t code_len, len;
 	uint8_t flow;              /* enum insn_flow */
-	uint8_t disp_at, disp_len; /* offset in the bytes and size; size 0: none */
+	uint8_t disp_at, disp_len; /* offset in the instruction, and size, of the displacement; size 0: there is none */
 	uint8_t imm_at, imm_len;
-	bool branch;  /* a direct branch or call: `target` is where it goes */
+	bool branch;  /* a direct branch or call, which leads to `target` */
 	bool pc;      /* `target` is the address of a rip-relative operand */
-	bool based;   /* the address of the memory operand has a register */
-	bool segment; /* fs or gs */
+	bool based;   /* the address of the memory operand depends on a register */
+	bool segment; /* the memory operand is relative to fs or gs */
 	bool nop;     /* nop of any length */
 	bool trap;    /* int3 */
 };
 
-/* Returns false if the bytes are no instruction, or if it is longer than avail. */
+/* Sets *out to the instruction at `bytes`, without addresses. Returns false if the bytes are no instruction, or if it
+ * is longer than avail. */
 bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct normal *out);
 
 /* Returns the number of bytes that the explicit memory operand reads or writes; 0 if there is none, or if only its

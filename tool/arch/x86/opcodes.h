@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions by their bytes (SDM vol. 2), for code that writes or recognizes a few of them without decoding. Among
- * them are those of control-flow enforcement (SDM vol. 1, 17.3) and of straight-line-speculation hardening. */
+/* Bytes of a few instructions (SDM vol. 2), for code that writes or recognizes these without decoding. Among them are
+ * the instructions of control-flow enforcement (SDM vol. 1, 17.3) and int3, which hardens code against straight-line
+ * speculation. */
 #ifndef X86_OPCODES_H
 #define X86_OPCODES_H
 
@@ -14,7 +15,7 @@
 #define OPCODE_MOV_TO_RM  0x89 /* after REX: mov from a register to a register or memory */
 #define ENDBR_SIZE        4u   /* bytes of endbr64 (insn_is_endbr()) */
 
-/* The nops of 1 to 5 bytes that the Linux kernel expects (arch/x86/include/asm/nops.h), and ret; int3 followed by a
+/* The nops of 1 to 5 bytes that the Linux kernel expects (arch/x86/include/asm/nops.h), and ret; int3, followed by a
  * nop. */
 #define PATCH_MOST 5u
 extern const uint8_t patch_nops[PATCH_MOST + 1][PATCH_MOST], patch_return[PATCH_MOST];
@@ -23,17 +24,18 @@ extern const uint8_t patch_nops[PATCH_MOST + 1][PATCH_MOST], patch_return[PATCH_
  * endbr64? */
 bool insn_is_frame_prologue(const uint8_t *bytes, size_t avail);
 
-/* Is a 4-byte field, which `before` bytes of code precede, the displacement of a direct call, jump or conditional
- * jump? */
+/* Is a 4-byte field the displacement of a direct call, jump or conditional jump? `before` is the number of readable
+ * bytes of code in front of the field. */
 bool insn_is_branch_field(const uint8_t *field, uint64_t before);
 
-/* Is it endbr64, which marks a valid target of tracked indirect calls and jumps? */
+/* Do the bytes begin with endbr64, which marks a valid target of tracked indirect calls and jumps? */
 bool insn_is_endbr(const uint8_t *bytes, size_t avail);
 /* Has an indirect call or jump of `len` bytes a notrack prefix, so that its target needs no endbr64? */
 bool insn_is_notrack(const uint8_t *bytes, size_t len);
-/* Is the instruction of `len` bytes a lea of an address relative to its own end? Then *distance is how far that is. */
+/* Is the instruction of `len` bytes a rip-relative lea? Then *distance becomes the distance from its end to the
+ * address. */
 bool insn_takes_near_address(const uint8_t *bytes, size_t len, int32_t *distance);
-/* Is it int3, which stops straight-line speculation? */
+/* Do the bytes begin with int3, which stops straight-line speculation? */
 bool insn_is_int3(const uint8_t *bytes, size_t avail);
 
 /* The effect of an instruction on the AC flag, by which a kernel allows itself access to user memory (SDM vol. 2, STAC,

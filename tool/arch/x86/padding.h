@@ -11,22 +11,22 @@
 
 #include "arch/x86/fast_decoder.h"
 
-/* Is it the byte with which lld fills the last page of a code segment, where segments have pages of their own? It is an
- * instruction that traps. */
+/* Is a byte the one with which lld fills the last page of a code segment, if segments do not share pages? It is int3,
+ * which traps. */
 static inline bool x86_is_fill(uint8_t byte) { return byte == 0xcc; }
 
 /* Returns the number of zero bytes at the start. */
 size_t padding_zeros(const uint8_t *bytes, size_t avail);
 /*
- * Returns the number of zero bytes at the start, which follow a call, if they show that the call does not return; else
- * 0. They show it if they reach up to a multiple of `align`, where a function may begin, or if they are more than one
- * instruction: no compiler emits add %al, (%rax) twice.
+ * The bytes follow a call. If they begin with zero bytes that show that this call does not return, returns their
+ * number; else 0. They show it if they reach up to a multiple of `align`, where a function may begin, or if they are
+ * more than one instruction: no compiler emits add %al, (%rax) twice.
  */
 size_t padding_after_call(const uint8_t *bytes, size_t avail, uint64_t addr, unsigned align);
 /*
- * Returns the number of bytes of padding at the start of bytes that control does not reach. *filler, unless null,
- * becomes whether int3 or zero bytes are among them; compilers put neither in front of a loop or another block of a
- * function. The cache may be null.
+ * Returns the number of bytes of padding at the start of `bytes`, given that control does not arrive there. *filler,
+ * unless it is null, becomes true if int3 or zero bytes are among them: compilers put neither in front of a loop or
+ * another block of a function. The cache may be null.
  */
 size_t padding_size(struct step_cache *cache, const uint8_t *bytes, size_t avail, uint64_t addr, bool *filler);
 

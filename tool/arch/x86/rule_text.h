@@ -7,11 +7,12 @@
 
 #include <etch/orc.h>
 
-/* Write the columns of a rule: the CFA as "rsp+16" or "*(rsp+160)+0"; rbp as "same", "cfa-16", "*(rbp+0)" or "undef";
- * the return address as "cfa-8" or "rdx". */
+/* Write the parts of a rule: the CFA as "rsp+16" or "*(rsp+160)+0"; rbp as "same", "cfa-16", "*(rbp+0)" or "undef"; the
+ * return address as "cfa-8" or "rdx". */
 void rule_cfa_text(const struct etch_rule *r, char *out, size_t size);
 void rule_bp_text(const struct etch_rule *r, char *out, size_t size);
 void rule_ra_text(const struct etch_rule *r, char *out, size_t size);
+/* Return the names, for output, of a rule's kind and of the source of a row. */
 const char *rule_kind_text(const struct etch_rule *r);
 const char *row_source_text(unsigned source);
 /* Returns the name of register 0 to 15, such as "rbx". */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files that use the first decoder, Zydis. */
+/* Functions for all files that use the first decoder, Zydis. */
 #ifndef X86_ZYDIS_H
 #define X86_ZYDIS_H
 
@@ -11,21 +11,22 @@
 /* Returns the decoder for 64-bit code. Thread-safe. */
 const ZydisDecoder *zydis_decoder(void);
 
-/* Decodes one instruction with its operands: by Zydis, or by arch/x86/newer.h where Zydis does not know it. */
+/* Decodes one instruction with its operands: by Zydis, or by arch/x86/newer.h if Zydis does not know it. Returns false
+ * if neither does. */
 bool zydis_decode(const uint8_t *bytes, size_t avail, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops);
 
 /* Sets out->flags_read and out->flags_set. */
 void zydis_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out);
-/* Does an instruction that changes the stack pointer leave it even? This holds provided that the stack pointer was even
- * before, and that rbp, if the instruction reads it, holds an earlier value of the stack pointer. */
+/* Is the stack pointer certainly even after an instruction that changes it? This assumes that it was even before, and
+ * that rbp, if the instruction reads it, holds an earlier value of the stack pointer. */
 bool zydis_stack_even(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops);
 
-/* Returns the control flow after an instruction. direct: it has a relative target. */
+/* Returns the control flow after an instruction. `direct`: the instruction has a relative target. */
 enum insn_flow zydis_flow(const ZydisDecodedInstruction *z, bool direct);
 
 /*
- * Is the instruction the jump of pv_call_inline? It is known by its encoding: a near jump with a DS and a CS prefix,
- * which no compiler emits. etch may replace it by a nop, so both paths are possible (etch/pv_forms.h, __pv_inline).
+ * Is the instruction the jump of pv_call_inline? Its encoding tells: a near jump with a DS and a CS prefix, which no
+ * compiler emits. etch may replace it by a nop, so control may go both ways (etch/pv_forms.h, __pv_inline).
  */
 static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 {
@@ -33,14 +34,14 @@ static inline bool zydis_is_inline_jump(const ZydisDecodedInstruction *z)
 	       z->raw.prefixes[0].value == 0x3e && z->raw.prefixes[1].value == 0x2e;
 }
 
-/* Is it a nop of any length, or int3? */
+/* Is the instruction a nop of any length, or int3? */
 static inline bool zydis_is_padding(const ZydisDecodedInstruction *z)
 {
 	return z->mnemonic == ZYDIS_MNEMONIC_NOP || z->mnemonic == ZYDIS_MNEMONIC_INT3 ||
 	       z->meta.category == ZYDIS_CATEGORY_WIDENOP;
 }
 
-/* Is it a system call, or an interrupt that may be one? */
+/* Is the instruction a system call, or an interrupt that may be one? */
 static inline bool zydis_enters_kernel(const ZydisDecodedInstruction *z)
 {
 	return z->meta.category == ZYDIS_CATEGORY_SYSCALL || z->meta.category == ZYDIS_CATEGORY_INTERRUPT;
