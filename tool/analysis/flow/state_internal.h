@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by state_step.c (the transfer function), state_join.c (join, refinement), state_frames.c (frames that rbp
- * points to) and state_rules.c (making and judging rules by states). */
+/* Declarations for state_step.c (the transfer function), state_join.c (join, refinement), state_frames.c (frames that
+ * rbp points to) and state_rules.c (unwind rules made from states or compared with them). */
 #ifndef ANALYSIS_FLOW_STATE_INTERNAL_H
 #define ANALYSIS_FLOW_STATE_INTERNAL_H
 
@@ -25,8 +25,8 @@ static inline bool value_same(struct value a, struct value b)
 	return a.kind == b.kind && a.reg == b.reg && a.off == b.off && a.most == b.most;
 }
 
-/* Returns an address or a number plus n; VALUE_NONE for other kinds, and where the sum leaves 32 bits (it never
- * wraps). */
+/* Returns v + n if v is an address or a number. Returns VALUE_NONE for other kinds of values, and if the sum does not
+ * fit in 32 bits (it never wraps around). */
 static inline struct value value_moved(struct value v, int64_t n)
 {
 	int64_t off = v.off + n;
@@ -41,14 +41,15 @@ static inline struct value value_moved(struct value v, int64_t n)
 
 static inline bool is_address(struct value v) { return v.kind == VALUE_CFA || v.kind == VALUE_ALIGNED; }
 
-/* Is a value an address of the frame, or one that the caller needs back? Rules are made only from these; others are
- * kept only while constants are followed. */
+/* Is a value an address in the frame, or one that the caller needs back? Unwind rules are made only from such values;
+ * states hold other values only while the analysis follows constants. */
 static inline bool value_is_plain(struct value v)
 {
 	return is_address(v) || (v.kind == VALUE_ENTRY && (v.reg == REG_RA || (STEP_CALLEE_SAVED >> v.reg & 1)));
 }
 
-/* Returns the location of a slot (at, aligned, zero) as one number, so that one comparison suffices. */
+/* Returns the members `at`, `aligned` and `zero` of a slot as one number, so that one comparison tells whether two
+ * slots are at the same place. */
 static inline uint64_t slot_place(const struct slot *x)
 {
 	uint64_t place;
@@ -80,15 +81,15 @@ static inline struct value slot_load(const struct state *s, struct value address
 	return at ? at->value : VALUE_NONE;
 }
 
-/* state_step.c: forgets the realigned base, and everything that is relative to it. */
+/* state_step.c: forgets the address of the realigned frame, and all values and slots that are relative to it. */
 void state_unalign(struct state *s);
 
-/* state_frames.c. Called after a push of v, only with ABI_FRAMES_BY_RBP: begins a frame if v is the return address and
- * rsp is unknown. */
+/* state_frames.c. Called after a push of v, only with ABI_FRAMES_BY_RBP. If v is the return address and rsp was
+ * unknown, the push begins a frame, and rsp is known from there on. */
 void state_pushed(struct state *s, struct value v);
-/* Called for a store to an unknown word above rsp: adjusts the state to it. */
+/* Adjusts the state to a store to an unknown word above rsp. */
 void state_stored_among(struct state *s);
-/* Called after a load of rbp from an address, only with ABI_HANDLER. */
+/* Adjusts the state after a load of rbp from the address `from`. Called only with ABI_HANDLER. */
 void state_rbp_loaded(struct state *s, struct value from);
 
 #endif
