@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The transfer function of one instruction: state_transfer(), together with the last compare, what a branch on it
- * proves of the compared values, and whether the unwind rule may have changed. */
+/* The transfer function of one instruction. It applies state_transfer(), remembers the last compare, refines the state
+ * by what a branch after that compare proves about the compared values, and tells whether the unwind rule may have
+ * changed. */
 #include "analysis/flow/flow_internal.h"
 
 #include <stdio.h>
@@ -29,15 +30,16 @@ static bool changes(const struct step *in, unsigned r)
 	}
 }
 
-/* May the instruction overwrite memory near the address in `base`? Stores relative to rsp are assumed to be spills,
- * which overlap only memory that is itself addressed by rsp or rbp. */
+/* May the instruction overwrite memory near the address in register `base`? A store relative to rsp is assumed to be a
+ * spill, which cannot overwrite memory that code addresses by registers other than rsp and rbp. */
 static bool stores_at(const struct step *in, unsigned base)
 {
 	return (in->op == STEP_STORE || in->op == STEP_EXCHANGE) &&
 	       (in->b != ETCH_REG_RSP || base == ETCH_REG_RSP || base == ETCH_REG_RBP);
 }
 
-/* Refines the state on one side of a branch by what the outcome says of the last compare. */
+/* Refines the state on one side of a branch by what the branch's outcome says about the operands of the last
+ * compare. */
 static void learn(const struct compared *c, unsigned cond, bool taken, struct state *s)
 {
 	static const uint8_t opposite[] = {
@@ -66,7 +68,7 @@ bool flow_may_learn(const struct compared *c, unsigned cond, const struct state 
 	return (cond != COND_EQUAL && cond != COND_NOT_EQUAL) || s->reg[c->a].kind == VALUE_BELOW;
 }
 
-/* Recomputes killed_by and watch, by which flow_idle() decides. Called after each change of op or bound. */
+/* Recomputes c->killed_by and c->watch, which flow_idle() uses. Called after each change of c->op or c->bound. */
 static void compared_watch(struct compared *c)
 {
 	c->killed_by = c->bound.size || (c->op == STEP_LIMIT && c->a == INSN_NO_REG) ? EFFECT_ALL : 0;
@@ -76,7 +78,8 @@ static void compared_watch(struct compared *c)
 		c->watch = (uint16_t)((c->a < 16 ? 1u << c->a : 0) | (c->b < 16 ? 1u << c->b : 0));
 }
 
-/* Records an instruction that writes flags as the last compare, if a branch on it can refine a state. */
+/* Records an instruction that writes flags as the last compare, if a branch after it can refine a state; otherwise
+ * there is no last compare. */
 static void compared_set(struct compared *c, const struct step *in, const struct state *s)
 {
 	c->op = STEP_NONE;
@@ -92,7 +95,7 @@ static void compared_set(struct compared *c, const struct step *in, const struct
 	c->imm = in->imm;
 }
 
-/* Advances the state to the side of a branch that is not taken. */
+/* Transforms the state before a branch into the state on its fall-through edge. */
 static void advance_branch(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	if (c->op != STEP_NONE)
@@ -108,7 +111,8 @@ static void advance_branch(const struct step *in, struct state *s, uint32_t off,
 		state_transfer(s, in, off);
 }
 
-/* Forgets the last compare, or the bound of memory, where the instruction may change its operands. */
+/* Forgets the last compare, or the bound of a value in memory, if the instruction may change what it depends on. If the
+ * instruction writes flags, it may become the last compare. */
 static void compared_advance(const struct step *in, const struct state *s, struct compared *c)
 {
 	if (c->bound.size && (changes(in, c->bound.base) || stores_at(in, c->bound.base)))
@@ -134,7 +138,7 @@ static inline void advance_next(const struct step *in, struct state *s, uint32_t
 {
 	bool bounded;
 
-	if (in->op == STEP_NONE && !in->writes) { /* vector instructions, mostly */
+	if (in->op == STEP_NONE && !in->writes) { /* mostly vector instructions */
 		if (in->cond)
 			c->op = STEP_NONE;
 		compared_watch(c);
@@ -160,7 +164,7 @@ void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, s
 		advance_call(s, c);
 }
 
-/* Are both the same compare, with the same bound of memory? */
+/* Do x and y describe the same compare and the same bound of a value in memory? */
 static bool compared_same(const struct compared *x, const struct compared *y)
 {
 	return x->op == y->op && x->bound.size == y->bound.size &&
@@ -183,8 +187,8 @@ void flow_idle_check(const struct step *in, const struct state *s, const struct 
 	abort();
 }
 
-/* Returns the registers that an instruction changes, if it changes nothing else of the state; otherwise rsp, which
- * makes the caller assume that the rule changes. */
+/* Returns the mask of the registers that an instruction changes, if it changes nothing else in the state. Otherwise
+ * returns the mask of rsp, so that the caller assumes a change of the unwind rule. */
 static inline __attribute__((always_inline)) unsigned changed_registers(const struct step *in)
 {
 	switch (in->op) {
@@ -206,7 +210,7 @@ static inline __attribute__((always_inline)) unsigned changed_registers(const st
 	}
 }
 
-/* May a rule be made from the value of any of these registers? */
+/* Can an unwind rule be made from the value of any register in the mask? */
 static inline bool any_rules(const struct state *s, unsigned mask)
 {
 	for (; mask; mask &= mask - 1)
@@ -215,7 +219,7 @@ static inline bool any_rules(const struct state *s, unsigned mask)
 	return false;
 }
 
-/* Does what flow_advance_same() does, for branches, calls and instructions that end a path. */
+/* Implements flow_advance_same() for branches, calls and instructions that end a path. */
 static __attribute__((noinline)) bool advance_way_same(const struct step *in, struct state *s, uint32_t off,
                                                        struct compared *c)
 {
@@ -248,7 +252,7 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 		changed = changed_registers(in);
 		same = !(changed & frame) && !any_rules(s, changed);
 	}
-	advance_next(in, s, off, c, leaves); /* not flow_advance(): the walk has tested flow_idle() */
+	advance_next(in, s, off, c, leaves); /* not flow_advance(): the walk has already tested flow_idle() */
 	return same && s->slot_count == slots && !any_rules(s, changed);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects the details of detail.h: one detail_part per code range, which is replaced each time the range is analysed.
- * At the end, all parts are merged into one sorted struct detail. */
+/* Implements detail.h. Each code range has one struct detail_part, which is replaced each time that the range is
+ * analysed. At the end, all parts are merged into one sorted struct detail. */
 #include "analysis/flow/detail.h"
 
 #include "analysis/flow/flow_internal.h"
@@ -20,15 +20,15 @@ struct detail_part {
 	size_t pad_count, pad_capacity;
 };
 
-/* The state of detail_take() in progress. */
+/* Data for insn_take(), which detail_take() calls by way of flow_look(). */
 struct collector {
 	const struct detail *detail;
 	struct detail_part *part;
 	struct flow *flow;
 };
 
-/* Returns the slot that holds the entry value of r, or null. Of several it is the highest one, since the others are
- * copies or stale. */
+/* Returns the slot that holds the value which register r had at the function's entry, or null. If there are several,
+ * returns the one at the highest address, since the others are copies or no longer valid. */
 static const struct slot *slot_of(const struct state *s, unsigned r)
 {
 	const struct slot *best = NULL;
@@ -44,7 +44,7 @@ static const struct slot *slot_of(const struct state *s, unsigned r)
 }
 
 /* Does a slot lie in the live part of the stack? After a pop, the memory still holds the value until a signal handler
- * overwrites it. The red zone, which signal handlers leave alone, counts only where no register holds the value. */
+ * overwrites it. The red zone, which signal handlers do not overwrite, counts only if no register holds the value. */
 static bool is_on_stack(const struct state *s, const struct slot *x, bool in_register)
 {
 	struct value sp = s->reg[ETCH_REG_RSP];
@@ -54,8 +54,8 @@ static bool is_on_stack(const struct state *s, const struct slot *x, bool in_reg
 	return x->at >= sp.off - (in_register ? 0 : RED_ZONE);
 }
 
-/* Finds where the value is that register r held at the function's entry: on the stack; or, where no live slot has it,
- * in the register itself or in another one. */
+/* Finds where the value is that register r held at the function's entry, and sets out->where[r] and out->off[r]. A slot
+ * in the live part of the stack is preferred; without one, register r itself, then any other register. */
 static void saved_find(const struct state *s, unsigned r, struct detail_insn *out)
 {
 	bool same = value_is_entry(s->reg[r], r);
@@ -88,7 +88,7 @@ static void saved_find(const struct state *s, unsigned r, struct detail_insn *ou
 		}
 }
 
-/* Appends the state before an instruction, by flow_look(). */
+/* Appends the result for one instruction. A flow_state_fn for flow_look(). */
 static void insn_take(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct collector *t = ctx;
@@ -133,7 +133,7 @@ static void jump_take(struct detail_part *d, const struct flow *f, uint64_t addr
 	                                                 .code = f->in.range->bytes};
 }
 
-/* Are details of a code range requested? */
+/* Are details of the code range [start, end) requested? */
 static bool is_asked(const struct detail *d, uint64_t start, uint64_t end)
 {
 	return d->vague ? d->at >= start && d->at < end : start < d->to && end > d->from;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Heuristics for open code ranges, whose end no symbol or FDE gives: is a call the function's last instruction, judging
- * by the padding after it; does code begin as functions begin; which call targets are local helpers? */
+/* Heuristics, mostly for open code ranges, whose end no symbol or FDE tells. They decide whether a call is a function's
+ * last instruction (by the padding after it), whether code begins as functions begin, and whether the target of a call
+ * is a local helper. */
 #include "arch/x86/opcodes.h"
 #include "arch/x86/padding.h"
 #include "analysis/flow/flow_internal.h"
@@ -8,8 +9,7 @@
 
 #include <stdlib.h>
 
-/* The most padding that gcc puts in front of a loop is less than this (-falign-loops=16:11:8); clang puts up to 15
- * bytes there. */
+/* gcc puts fewer bytes of padding than this in front of a loop (-falign-loops=16:11:8), but clang up to 15. */
 #define PADDING_LOOP 11u
 #define BEGINNING    8u /* number of instructions that are examined from a presumed start on */
 
@@ -29,14 +29,15 @@ static bool begins_function(struct flow *f, uint64_t off)
 	return i != NO_STEP && step_begins_function(&f->steps[i], p->bytes + off, p->end - p->start - off);
 }
 
-/* Does an instruction with this op access memory at b + disp? */
+/* Does an instruction with this op access memory at b + disp (members of struct step)? */
 static bool is_access(unsigned op)
 {
 	return op == STEP_NONE || op == STEP_LOAD || op == STEP_STORE || op == STEP_FETCH || op == STEP_LIMIT ||
 	       op == STEP_EXCHANGE;
 }
 
-/* Returns the registers that an instruction reads for the address of its memory operand, as far as the record tells. */
+/* Returns the mask of the registers that an instruction reads for the address of its memory operand, as far as struct
+ * step tells. */
 static uint16_t address_registers(const struct step *s)
 {
 	bool indexed = s->index < 16 && s->op != STEP_ADDRESS && s->op != STEP_SUM;
@@ -44,7 +45,7 @@ static uint16_t address_registers(const struct step *s)
 	return (uint16_t)((s->b < 16 && (is_access(s->op) || s->deref) ? 1u << s->b : 0) | (indexed ? 1u << s->index : 0));
 }
 
-/* Does code at an offset use a callee-saved register that it has not saved? Then no function begins there. */
+/* Does the code at an offset use a callee-saved register before it saves it? Then no function begins there. */
 static bool is_amidst(struct flow *f, uint64_t off)
 {
 	uint16_t saved = 0;
@@ -104,12 +105,14 @@ bool flow_begins(struct flow *f)
  * address. */
 #define ASKED_MOST 8u
 
-/* What code does with a return address on top of the stack, within ASKED_MOST instructions; 0: nothing that shows. */
+/* What the first ASKED_MOST instructions at an offset do with a return address that is on top of the stack. 0: neither
+ * of the two is seen. */
 enum { RA_READ = 1, RA_POPPED = 2 };
 
 static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
 {
-	int64_t above = 0, pushed; /* bytes pushed since, below the return address; and by one instruction */
+	int64_t above = 0,
+			pushed; /* number of bytes pushed so far, below the return address; number pushed by one instruction */
 	struct step s;
 	unsigned n;
 
@@ -139,8 +142,8 @@ bool code_pops_return_address(const struct code_range *p, uint64_t off)
 	return return_address_use(NULL, p, off) == RA_POPPED;
 }
 
-/* Moves *off past padding in the code range. Returns false if that is not only padding: other code leads there, or it
- * does not decode. */
+/* Moves *off past padding in the code range. Returns false if other code leads to these bytes, or if they do not
+ * decode, so that they are not only padding. */
 static bool skip_padding(struct flow *f, uint64_t *off)
 {
 	const uint8_t *bytes = f->in.range->bytes;
@@ -193,7 +196,7 @@ bool flow_is_end(struct flow *f, const struct step *call, uint64_t off)
  * registers. */
 #define FRAMED_MOST 64u
 
-/* Does the instruction overwrite or save register r, so that later uses prove nothing about the caller? */
+/* Does the instruction overwrite register r, or save it, so that later uses of r prove nothing about the caller? */
 static bool settles(const struct step *s, unsigned r)
 {
 	if (s->writes >> r & 1 || (r == ETCH_REG_RBP && (s->op == STEP_LEAVE || s->op == STEP_ENTER)))
@@ -227,8 +230,8 @@ static bool uses_number(const struct step *s, unsigned r)
 	}
 }
 
-/* Does the instruction use a register in *left (memory: as an address)? Removes from *left the registers that it
- * settles. */
+/* Does the instruction use a register of the mask *left? With `memory` only uses in an address count. Removes from
+ * *left the registers that settles() is true of. */
 static bool uses_any(const struct step *s, bool memory, unsigned *left)
 {
 	unsigned mask;
@@ -277,9 +280,9 @@ static bool stack_moved(const struct step *s, int64_t *by)
 }
 
 /*
- * Does code outside of the code range return to the return address of the start, if it is entered by a jump with rsp at
- * CFA + at? Examines one path, which takes no branch. In a frame of other code, this path would have to take that frame
- * down.
+ * Does the code at `target`, outside of the code range, return to the return address that was on top of the stack at
+ * the start of the range, if control enters it by a jump with rsp at CFA + at? Examines one path, on which no branch is
+ * taken. (If the range begins in a frame of other code, this path would first have to take that frame down.)
  */
 static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
 {
@@ -310,8 +313,9 @@ static bool returns_home(const struct flow *f, uint64_t target, int64_t at)
 }
 
 /*
- * Does the code return to its caller where the walk has not seen it? That may be after a jump that is not followed, in
- * the state of that jump, if all returns are a function's; or in other code to which it jumps.
+ * Does the code return to its caller in a way that the walk has not proven? It may do so after a jump that is not
+ * followed (then the state at the return is only that of the jump), if all its returns look like a function's; or in
+ * other code to which it jumps.
  */
 static bool leads_home(const struct flow *f)
 {
@@ -333,12 +337,12 @@ static bool leads_home(const struct flow *f)
 	return false;
 }
 
-/* Does the code range use a frame that other code has made, that is, registers or stack of its caller? returns: it
- * returns to a caller, so that only rbp counts (flow_begins_framed()). */
+/* Does the code range use a frame that other code has made, that is, registers or stack of its caller? With `returns`,
+ * the range returns to a caller, so only uses of rbp count: see flow_begins_framed(). */
 static bool uses_frame(struct flow *f, bool returns)
 {
 	unsigned left = returns ? 1u << ETCH_REG_RBP : STEP_CALLEE_SAVED | STEP_SCRATCH, n;
-	bool stack = !returns; /* rsp is unchanged, so accesses relative to it count */
+	bool stack = !returns; /* rsp is still unchanged, so accesses relative to it count */
 	uint64_t off = 0;
 
 	for (n = 0; n < FRAMED_MOST && left; n++) {
@@ -369,8 +373,7 @@ static bool uses_frame(struct flow *f, bool returns)
  * Distinguishes code that begins in a frame of other code, as an interpreter's handlers do, from a function whose
  * arguments are in unusual places. No convention passes an argument in rbp, but some pass one or two in the other
  * registers (nested functions of C do) or on the stack. Such functions return, or restore a register before a tail call
- * (flow.found.returns_to_caller); handlers do neither. So in code that returns, only rbp counts, and only as an
- * address.
+ * (flow.found.returns_to_caller); handlers do neither. So in code that returns, only uses of rbp in an address count.
  */
 bool flow_begins_framed(struct flow *f)
 {
@@ -382,19 +385,20 @@ bool flow_begins_framed(struct flow *f)
 /* ---- helpers ------------------------------------------------------------------------------ */
 
 /*
- * Which call targets inside an open code range are local helpers, as assembly has them in the middle of a function, and
- * which begin the next function? A target that some jump passes over is a helper. Falling through into one shows
- * nothing, since a call in front of it may be noreturn.
+ * The target of a call inside an open code range is either a local helper, as assembly has them in the middle of a
+ * function, or the beginning of the next function. If some jump passes over the target, it is a helper. That code in
+ * front of the target falls through into it shows nothing, since a call in that code may be noreturn.
  */
 
-/* Counts a jump between two offsets at every offset that it passes over: as differences, which paths_make() sums. */
+/* Counts a jump between two offsets for every offset that it passes over. flow.walk.paths holds differences at first,
+ * which paths_make() adds up. */
 static void path_add(struct flow *f, uint64_t from, uint64_t to)
 {
 	f->walk.paths[from < to ? from + 1 : to + 1]++;
 	f->walk.paths[from < to ? to + 1 : from + 1]--;
 }
 
-/* Counts the jumps inside the code range that step i makes. */
+/* Counts the jumps of step i to targets inside the code range. */
 static void paths_of(struct flow *f, uint32_t i)
 {
 	uint64_t off = f->step_at[i];
@@ -419,7 +423,7 @@ static void paths_make(struct flow *f)
 
 	free(f->walk.paths);
 	f->walk.paths = mem_zero(size + 2, sizeof(*f->walk.paths));
-	for (i = 0; i < count; i++) /* skips instructions that are decoded here but not walked */
+	for (i = 0; i < count; i++) /* skips steps that are decoded but not walked */
 		if (f->seen[i] & FLOW_WALKED)
 			paths_of(f, i);
 	for (off = 1; off <= size; off++)

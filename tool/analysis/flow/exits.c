@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds what one instruction contributes to the results of its code range (struct flow_result), by the state before it
- * at the fixpoint: exits, edges out of the range, and what they tell of it. */
+/* Adds to the results of a code range (struct flow_result) those of one instruction: its exits, its edges out of the
+ * range, and the flags that these decide. Uses the state before the instruction at the fixpoint. */
 #include "analysis/flow/flow_internal.h"
 #include "support/memory.h"
 
@@ -34,8 +34,8 @@ struct flow_edge *flow_edge_add(struct flow *f, uint64_t target, const struct st
 }
 
 /*
- * Is a state in which the code range leaves a certain one? It is not where a path to it is inferred, nor in a code
- * range whose end only its flow shows: there the code after a call that does not come back may be another function's.
+ * Is the state at an exit certain? It is not if some path to it is only inferred. Nor is any state in a code range
+ * whose end only its flow shows: there the code after a noreturn call may belong to another function.
  */
 static bool is_certain(const struct flow *f, const struct state *s)
 {
@@ -44,8 +44,8 @@ static bool is_certain(const struct flow *f, const struct state *s)
 }
 
 /*
- * Does a state contradict that of a function's entry? One with the return address on top of the stack does not, though
- * its CFA may be another: code that has taken its arguments off the stack jumps on in such a state.
+ * Does a state contradict the state at a function's entry? A state with the return address on top of the stack does
+ * not, even if its CFA is different: code that has taken its arguments off the stack makes tail calls in such a state.
  */
 static bool contradicts_entry(const struct flow *f, const struct state *s)
 {
@@ -62,7 +62,8 @@ static bool contradicts_entry(const struct flow *f, const struct state *s)
 /* In place of the offset of a jump, for leave(): there is none. */
 #define NO_JUMP UINT64_MAX
 
-/* Notes on an edge that the instruction at an offset leads along it, in state s: by a jump, or by falling through. */
+/* Sets the misfit of an edge if state s contradicts the state at a function's entry. The instruction at an offset leads
+ * along the edge in state s, by a jump or by falling through. */
 static void misfit_note(const struct flow *f, struct flow_edge *x, uint64_t off, const struct state *s)
 {
 	unsigned misfit = x->target == f->in.range->end ? MISFIT_DOUBT : MISFIT_JUMP;
@@ -74,9 +75,10 @@ static void misfit_note(const struct flow *f, struct flow_edge *x, uint64_t off,
 }
 
 /*
- * Notes an exit in a state with more taken off the stack than an entry has there, if the return address is lost: it is
- * neither on top of the stack nor in `reg`, the register by which control goes (16: none). .eh_frame may know better,
- * where it says that the address is in a register.
+ * Updates flow_result.overdrawn by an exit in state s. The exit counts if more has been taken off the stack than is
+ * there at an entry, and the return address is lost: it is neither on top of the stack nor in `reg`, the register
+ * through which the exit jumps (16: none). It does not count if .eh_frame has a rule there that the state confirms,
+ * such as one with the return address in a register.
  */
 static inline void overdrawn_note(struct flow *f, uint64_t off, const struct state *s, unsigned reg)
 {
@@ -105,7 +107,7 @@ static void leave(struct flow *f, uint64_t off, uint64_t target, const struct st
 		overdrawn_note(f, off, s, 16);
 
 	if (flow_is_tail_call(f, target, s)) {
-		/* What other files define, to which the PLT leads, is called like a function. */
+		/* Code in other files, to which the PLT leads, is called like a function. */
 		if (!f->found.returns_home && !s->weak && state_returns(s)) {
 			p = target & FLOW_EXTERN ? NULL : range_at(f->in.env, target);
 			f->found.returns_home = target & FLOW_EXTERN || (p && p->plt);
@@ -115,27 +117,26 @@ static void leave(struct flow *f, uint64_t off, uint64_t target, const struct st
 		flow_exit_add(f, target, EXIT_TAIL);
 		return;
 	}
-	if (!f->in.noted ||
-	    !flow_note_begins(f, target)) /* the return thunk, to which most functions jump, is such a target */
+	if (!f->in.noted || !flow_note_begins(f, target)) /* such as the return thunk, to which most functions jump */
 		x = flow_edge_add(f, target, s);
-	/* More is popped than pushed: data that is taken for code looks like this. */
+	/* More has been popped than pushed. This happens if data is taken for code. */
 	f->found.exit_sp_mismatch |=
 		f->in.range->inferred && s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > 0;
 	p = range_at(f->in.env, target);
 	if (x && off != NO_JUMP && (!p || p->start == target))
 		misfit_note(f, x, off, s);
-	if (!p || p->start == target) /* without a code range there, the exit will make one */
+	if (!p || p->start == target) /* if no code range is there, one will be made because of this exit */
 		flow_exit_add(f, target, EXIT_PART);
 	else
-		f->found.may_return = true; /* into the middle of another code range, which may return */
+		f->found.may_return = true; /* the jump leads into the middle of another code range, which may return */
 }
 
-/* The number of instructions that are examined in search of a gap. */
+/* The number of instructions that is_tail_inside() examines in search of unreached code. */
 #define GAP_MOST 256
 
 /*
- * In an open code range: does a jump in the state of an entry pass over unreached code? Then it is a tail call of
- * another function, which begins at the target.
+ * In an open code range: does a jump in the state that a function's entry has pass over unreached code? Then it is a
+ * tail call of another function, which begins at the target.
  */
 static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const struct state *s)
 {
@@ -154,10 +155,10 @@ static bool is_tail_inside(struct flow *f, uint64_t off, uint64_t target, const 
 }
 
 /*
- * Is an indirect jump one that no C function makes? With the return address on top, callee-saved registers are the
- * caller's again, so a tail call cannot go through memory at one of them, nor, with one of them changed, through memory
- * at any other register. Code with a stack of its own returns through memory at the pointer to that stack, and rsp does
- * not point to a return address there.
+ * Is an indirect jump one that no C function makes? If the return address is on top of the stack, C has restored the
+ * callee-saved registers. So a tail call of C cannot go through memory at one of these registers; and while one of them
+ * is not restored, it cannot go through memory at any register. Code with a stack of its own returns so: through memory
+ * at the pointer to its own stack, with rsp pointing to something else than a return address.
  */
 static bool leaves_no_c_frame(bool own_stack, const struct code_range *p, const struct step *in, const struct state *s)
 {
@@ -183,8 +184,8 @@ static bool has_restored(const struct state *s)
 	return false;
 }
 
-/* Is the last change of rsp in front of a jump an addition? An addition drops words without looking at them, such as a
- * frame; a pop takes a word, which may be the return address. */
+/* Is the last change of rsp in front of a jump an addition? An addition drops words that are not needed, such as a
+ * frame; a pop reads the word that it takes, which may be the return address. */
 static bool drops_words(const struct flow *f, uint64_t off)
 {
 	const struct step *in;
@@ -196,15 +197,16 @@ static bool drops_words(const struct flow *f, uint64_t off)
 	return false;
 }
 
-/* Compares rsp at an exit with rsp at the start, for flow.found.exit_sp_delta and flow.found.exit_sp_varies. A return
- * to the return address of the start, even from another slot, proves that the range did not begin with words pushed on
- * top of that address: it has popped its arguments. `target` is the register of the jump, or 16. */
+/* Compares rsp at an exit with rsp at the start, for flow.found.exit_sp_delta and flow.found.exit_sp_varies. If control
+ * goes to the return address of the start, even if this comes from another slot, the range did not begin with words
+ * pushed on top of that address: rsp differs since the code has popped its arguments. `target` is the register through
+ * which the exit jumps, or 16. */
 static void exit_sp_note(struct flow *f, uint64_t off, const struct state *before, bool returns, unsigned target)
 {
 	struct value v = before->reg[ETCH_REG_RSP], to = before->reg[target & 15];
 
 	if (target < 16 && value_is_entry(to, REG_RA))
-		return; /* it jumps to its popped return address, which is a return */
+		return; /* a return: it jumps to the return address, which it has popped */
 	if (v.kind != VALUE_CFA || v.off <= -8 || (returns && state_returns(before)) ||
 	    (f->found.exit_sp_delta && f->found.exit_sp_delta != v.off + 8))
 		f->found.exit_sp_varies = true;
@@ -214,8 +216,8 @@ static void exit_sp_note(struct flow *f, uint64_t off, const struct state *befor
 }
 
 /*
- * Is a jump a tail call: in the state of an entry, after an epilogue that restores a callee-saved register? The targets
- * of a computed goto may be in that state, too, but restore nothing.
+ * Is a jump a tail call, since its state is that of a function's entry, and an epilogue in front of it restores a
+ * callee-saved register? The jumps of a computed goto may be in that state, too, but restore nothing.
  */
 static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct state *s)
 {
@@ -235,14 +237,14 @@ static bool is_epilogue_jump(const struct flow *f, uint64_t off, const struct st
 /* The registers of arguments: rdi, rsi, rdx, rcx, r8, r9 (psABI 3.2.3). */
 #define ARGUMENTS (1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 1u << 8 | 1u << 9)
 
-/* Is the jump the whole of a function that calls one of its arguments, as musl's comparison for qsort() does? The label
- * of a computed goto would do something first. */
+/* Is the jump all code of a function that calls one of its arguments, as musl's comparison for qsort() does? The code
+ * at a label of a computed goto would do something before the jump. */
 static bool is_argument_jump(const struct flow *f, uint64_t off, const struct step *in)
 {
 	return !off && !in->deref && in->a < 16 && (ARGUMENTS >> in->a & 1) && !(f->in.range->start & 15);
 }
 
-/* Returns where a jump through a register leads, if that is known, or 0. */
+/* Returns the target of a jump through a register, or 0 if it is not known. */
 static uint64_t known_target(const struct flow *f, const struct step *in, const struct state *s)
 {
 	const struct value *v = in->deref || in->a >= 16 ? NULL : &s->reg[in->a];
@@ -253,7 +255,7 @@ static uint64_t known_target(const struct flow *f, const struct step *in, const 
 	return space_at(f->in.env->space, (uint32_t)v->off) ? (uint32_t)v->off : 0;
 }
 
-/* Adds the edge of a call to a landing pad outside of the code range. */
+/* Adds the edge of a call to its landing pad, if that is outside of the code range. */
 static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 {
 	uint64_t pad = f->walk.pad_count ? flow_pad_of(f, addr) : 0;
@@ -266,10 +268,10 @@ static void pad_note(struct flow *f, uint64_t addr, const struct state *before)
 }
 
 /*
- * Is part of the frame left at a return, by its state, though the code has just taken the frame down? What the code
- * does itself is certain, so a call has taken words off the stack that its caller has put there, as callees of compiled
- * Lisp do. Where .eh_frame has the return address elsewhere than on top of the stack, the return is wrong, or no
- * return.
+ * Is part of the frame still on the stack at a return, by its state, although the code has just taken the frame down?
+ * The code's own changes of rsp are certain, so one of its calls must have taken words off the stack that the code has
+ * pushed, as callees of compiled Lisp do. Where .eh_frame has a row, this is not concluded: the return is then wrong,
+ * or is no return.
  */
 static bool leaves_frame(const struct flow *f, uint64_t off, const struct state *s)
 {
@@ -281,7 +283,7 @@ static bool leaves_frame(const struct flow *f, uint64_t off, const struct state 
 	       !flow_cfi_at(f, f->in.range->start + off);
 }
 
-/* Notes what a return shows of the code range. */
+/* Sets the results that a return of the code range decides. */
 static void return_note(struct flow *f, uint64_t off, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
@@ -302,7 +304,7 @@ static void return_note(struct flow *f, uint64_t off, const struct state *before
 	f->found.exit_sp_unknown |= !known;
 }
 
-/* Adds the exits by the entries of a jump table that are followed. */
+/* Adds the exits of a jump through a table that is followed: one for each entry that leads out of the code range. */
 static void table_note(struct flow *f, uint64_t off, const struct flow_jump *j, const struct state *before)
 {
 	unsigned i;
@@ -317,8 +319,9 @@ static void table_note(struct flow *f, uint64_t off, const struct flow_jump *j, 
 }
 
 /*
- * Adds the exits by a jump table that is not followed because .eh_frame contradicts the jump at the target of an entry,
- * where another code range begins. Either that entry lies beyond the end of the table, or .eh_frame is wrong there.
+ * Adds edges of a jump whose table is not followed because .eh_frame contradicts the jump's state at the target of an
+ * entry, where another code range begins. Either that entry lies beyond the end of the table, or .eh_frame is wrong at
+ * the target. So these edges are misfits of kind MISFIT_DOUBT.
  */
 static void doubtful_note(struct flow *f, uint64_t off, const struct flow_jump *j, const struct state *before)
 {
@@ -337,7 +340,8 @@ static void doubtful_note(struct flow *f, uint64_t off, const struct flow_jump *
 	}
 }
 
-/* Notes an indirect jump without a table that is followed: it is a tail call, or may lead anywhere. */
+/* Adds the results of an indirect jump that has no table, or one that is not followed: it is a tail call, or may lead
+ * anywhere. */
 static void indirect_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	bool balanced = state_is_entry(before);
@@ -361,7 +365,7 @@ static void indirect_note(struct flow *f, uint64_t off, const struct step *in, c
 	}
 }
 
-/* Notes what an indirect jump shows of the code range, and adds the exits by its table. */
+/* Adds the results of an indirect jump, with the exits by its table. */
 static void jump_ind_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	struct value sp = before->reg[ETCH_REG_RSP];
@@ -381,7 +385,7 @@ static void jump_ind_note(struct flow *f, uint64_t off, const struct step *in, c
 	indirect_note(f, off, in, before);
 }
 
-/* Notes a direct jump or branch. */
+/* Adds the exit or edge of a direct jump or branch. */
 static void jump_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t target = (uint64_t)in->imm;
@@ -400,9 +404,10 @@ static void jump_note(struct flow *f, uint64_t off, const struct step *in, const
 }
 
 /*
- * Has code after a call lost what straight-line code had pushed for that call? Other code leads there, too; a call that
- * returns leaves the words on the stack. Only what is pushed right in front of the call counts: where one path has a
- * wrong rsp, because of another such call, the frames also differ after calls that return.
+ * Does the code after a call go on as if the words were gone that straight-line code has pushed for that call? A call
+ * that returns leaves these words on the stack, so such a call is perhaps noreturn, and only other code leads to the
+ * code after it. Only words pushed directly in front of the call count: if rsp is wrong on one path because of an
+ * earlier such call, the states also differ after calls that return.
  */
 static bool leaves_arguments(const struct flow *f, uint64_t off, const struct state *before, uint32_t after)
 {
@@ -426,7 +431,7 @@ static bool leaves_arguments(const struct flow *f, uint64_t off, const struct st
 	return false;
 }
 
-/* Returns the kind of a call's exit, if the code that follows is not only padding. */
+/* Returns the kind of a call's exit, given that more than padding follows the call. */
 static unsigned call_kind(const struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t after = off + in->len;
@@ -437,7 +442,7 @@ static unsigned call_kind(const struct flow *f, uint64_t off, const struct step 
 	return leaves_arguments(f, off, before, i) ? EXIT_LEFT : EXIT_CALL;
 }
 
-/* Notes a call. Does control return after it? */
+/* Adds the exit of a call. Returns true if control goes on after it. */
 static bool call_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before)
 {
 	uint64_t after = off + in->len;
@@ -450,7 +455,8 @@ static bool call_note(struct flow *f, uint64_t off, const struct step *in, const
 		return false;
 	if (!(noted ? last : flow_is_end(f, in, after)))
 		return true;
-	/* What a handler calls returns to a label that has its own code range, because its address is in a table, too. */
+	/* The call of a handler returns to a label that is a code range of its own, because its address is also in a
+	 * table. */
 	if (f->in.handler && !target && f->in.range->start + after == f->in.range->end)
 		return true;
 	/* Compilers end a function with a call only if the call is noreturn. */
@@ -459,7 +465,8 @@ static bool call_note(struct flow *f, uint64_t off, const struct step *in, const
 	return false;
 }
 
-/* Adds the edges that an instruction has by notes: to code that may stand in its place, or to which its fault leads. */
+/* Adds the edges that notes give to an instruction: to code that may stand in its place at run time, or that runs when
+ * it faults. */
 void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 {
 	const struct notes *n = f->in.env->notes;
@@ -478,7 +485,7 @@ void flow_edges_note(struct flow *f, uint64_t addr, const struct state *before)
 	}
 }
 
-/* Adds the edges from the end of a replacement: to what follows the code in whose place it stands. */
+/* Adds the edges from the end of a replacement to the code that follows the code which it replaces. */
 static void resume_note(struct flow *f, const struct state *after)
 {
 	uint64_t end = f->in.range->end;
@@ -489,7 +496,8 @@ static void resume_note(struct flow *f, const struct state *after)
 		flow_edge_add(f, x->to, after);
 }
 
-/* Notes that control continues after an instruction: is the next one still code of the range? */
+/* Adds the results of control that goes on after an instruction: nothing if the next instruction is walked code of the
+ * range; otherwise the range falls through its end, or into bytes that do not decode. */
 static void next_note(struct flow *f, uint64_t off, const struct step *in, const struct state *before, bool padding)
 {
 	uint64_t size = flow_size(f), next = off + in->len;
@@ -498,7 +506,7 @@ static void next_note(struct flow *f, uint64_t off, const struct step *in, const
 	struct state after;
 
 	if (next < size) {
-		if (!flow_walked(f, next)) /* it does not decode */
+		if (!flow_walked(f, next)) /* the next instruction does not decode */
 			flow_breaks(f, next, before);
 		return;
 	}

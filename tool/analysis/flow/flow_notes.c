@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What notes (facts/notes.h) change in the analysis of a code range: the control flow of a step, and states that are
- * given. */
+/* Applies notes (facts/notes.h) in the analysis of a code range: they change the control flow of steps, and give
+ * states. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 
@@ -18,8 +18,8 @@ static void step_branch(struct step *s, uint64_t target)
 	s->effects |= EFFECT_CONTROL;
 }
 
-/* Sets the flow of iret and sysret: an iret in a function returns to the next instruction, and only pops; elsewhere it
- * leaves, as sysret does. */
+/* Sets the flow of iret, sysret and sysexit. In a function, iret is taken to return to the next instruction, so that it
+ * only pops five words. In other code (code_range.part) it leaves the kernel, as sysret and sysexit always do. */
 static void step_leave(const struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct code_range *p = f->in.range;
@@ -41,7 +41,8 @@ bool flow_notes_find(struct flow_input *in)
 {
 	const struct notes *n = in->env->notes;
 	const struct note *last = in->notes_end;
-	/* Code ranges mostly come in order, so the notes mostly follow those of the last range. */
+	/* Ranges are mostly analysed in order of address, so the notes of this range mostly follow those of the last
+	 * one. */
 	bool follows = last >= n->list && last < n->list + n->count && last->at >= in->range->start &&
 	               (last == n->list || last[-1].at < in->range->start);
 	size_t i = follows ? (size_t)(last - n->list) : SEARCH(n->count, k, n->list[k].at < in->range->start);
@@ -54,7 +55,7 @@ bool flow_notes_find(struct flow_input *in)
 	return edges;
 }
 
-/* Turns a jump that goes by way of a thunk into an indirect one, by register `reg`. */
+/* Turns a jump that goes by way of a thunk into an indirect jump through register `reg`. */
 static void step_indirect(struct step *s, uint64_t reg)
 {
 	s->flow = FLOW_JUMP_IND;
@@ -64,7 +65,7 @@ static void step_indirect(struct step *s, uint64_t reg)
 	s->effects |= EFFECT_NEEDS_CONSTANT;
 }
 
-/* Applies the notes at a step's own address, and those of a replacement that it ends. */
+/* Applies the notes at the address of a step, and NOTE_RESUME if the step jumps to the end of a replacement. */
 static void step_jump(const struct flow *f, struct step *s, uint64_t addr, bool noted)
 {
 	const struct notes *n = f->in.env->notes;
@@ -73,7 +74,7 @@ static void step_jump(const struct flow *f, struct step *s, uint64_t addr, bool 
 
 	if (x && (s->flow == FLOW_JUMP || (s->flow == FLOW_NEXT && s->padding)))
 		step_branch(s, x->to);
-	/* A jump to the end of a replacement leads to what follows the code that it replaces. */
+	/* A jump to the end of a replacement leads to the code that follows the replaced code. */
 	if ((s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH) && f->in.range->resumes && (uint64_t)s->imm == end)
 		s->imm = (int64_t)note_at(n, end, NOTE_RESUME)->to;
 	x = noted ? note_at(n, addr, NOTE_INDIRECT) : NULL;
@@ -81,7 +82,7 @@ static void step_jump(const struct flow *f, struct step *s, uint64_t addr, bool 
 		step_indirect(s, x->to);
 }
 
-/* Applies the notes at the end of a step, which say whether control continues there. */
+/* Applies the notes at the address where a step ends, which say whether control continues after the step. */
 static void step_end(const struct notes *n, struct step *s, uint64_t after)
 {
 	if (note_at(n, after, NOTE_REACHABLE)) {
@@ -142,13 +143,13 @@ bool flow_note_begins(const struct flow *f, uint64_t addr)
 	const struct notes *n = f->in.env->notes;
 	const struct note *x = note_at(n, addr, NOTE_FRAME);
 
-	while (x && note_is(n, x + 1, addr, NOTE_FRAME)) /* of several, the last one counts */
+	while (x && note_is(n, x + 1, addr, NOTE_FRAME)) /* if there are several, the last one counts */
 		x++;
 	return x && n->frames[x->to].function;
 }
 
-/* Makes the state that a note of a frame describes. Registers other than rbp are unknown; rbp is the caller's, as in
- * ORC. */
+/* Makes the state that a NOTE_FRAME describes. rbp is taken to be the caller's, as in ORC; other registers are
+ * unknown. */
 static void frame_state(const struct note_frame *frame, struct state *s)
 {
 	struct slot *x;
@@ -189,7 +190,7 @@ void flow_note_enter(struct flow *f)
 	struct state s;
 
 	for (x = f->in.notes; x < f->in.notes_end && x->at < f->in.range->end; x++) {
-		/* Of several notes at one address the last counts: entries are refused once the block has a state. */
+		/* Of several notes at one address only the last counts, so it is the only one that is entered here. */
 		if (x->kind != NOTE_FRAME || note_is(n, x + 1, x->at, NOTE_FRAME))
 			continue;
 		frame_state(&n->frames[x->to], &s);

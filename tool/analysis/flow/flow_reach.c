@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The first pass over a code range: decodes all reachable instructions and marks the leaders of basic blocks. Also
- * contains flow_gets_out(), which answers by reachability alone. */
+/* The first pass over a code range: decodes all reachable instructions and finds the leaders of basic blocks. Also
+ * contains flow_gets_out(), which needs only this pass to decide whether a range may return. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -54,7 +54,8 @@ static const struct flow_reloc *reloc_at(struct flow *f, uint64_t addr)
 	return lo < n && list[lo].addr == addr ? &list[lo] : NULL;
 }
 
-/* ET_REL: takes the target of a direct jump or call, or the GOT slot of an indirect one, from its relocation. */
+/* ET_REL: sets the target of a direct jump or call, or the external symbol whose GOT slot an indirect one uses, from
+ * the relocation of the instruction. */
 static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 {
 	const struct flow_reloc *r;
@@ -62,7 +63,7 @@ static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 
 	if (s->flow == FLOW_JUMP || s->flow == FLOW_BRANCH || s->flow == FLOW_CALL) {
 		if (s->len <= sizeof(uint32_t))
-			return; /* an 8-bit displacement, resolved by the assembler */
+			return; /* it has an 8-bit displacement, which the assembler has resolved */
 		r = reloc_at(f, field);
 		if (r)
 			s->imm = (int64_t)r->target;
@@ -72,19 +73,21 @@ static void step_relocate(struct flow *f, struct step *s, uint64_t addr)
 	}
 }
 
-/* Adjusts a decoded step to its context: relocations, hlt after the entry point's call, calls of the next address, and
- * what notes and conventions change. */
+/* Adjusts a decoded step to its context: to relocations, notes and the calling convention; if it is the hlt after the
+ * call of main in the entry point; and if it is a call of the next address. */
 static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 {
 	if (f->in.env->reloc_count)
 		step_relocate(f, s, addr);
-	/* hlt after the call of main in an entry point stops here: in an open code range, other code may follow it. */
+	/* Control does not continue after the hlt that follows the call of main in the entry point: in an open code range,
+	 * other code may come after it. */
 	if (s->op == STEP_HALT && f->in.range->outermost && f->in.range->open) {
 		s->flow = FLOW_STOP;
 		s->effects |= EFFECT_CONTROL;
 	}
-	/* A call of the next instruction obtains rip in old position-independent code, so it counts as a push. In an open
-	 * code range the callee may also be a function that begins there, unless it uses the pushed word. */
+	/* A call of the next instruction counts as a push: old position-independent code obtains rip this way. In an open
+	 * code range, a function may begin at the next instruction; then it is a call, unless the code there uses the
+	 * pushed word. */
 	if (s->flow == FLOW_CALL && (uint64_t)s->imm == addr + s->len && addr + s->len < f->in.range->end &&
 	    (!f->in.range->open || flow_uses_return_address(f, addr + s->len - f->in.range->start))) {
 		s->flow = FLOW_NEXT;
@@ -97,7 +100,7 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 	}
 	if ((f->in.abi_flags & ABI_FRAMES_BY_RBP) && s->op == STEP_NONE && s->b == ETCH_REG_RSP &&
 	    s->index != INSN_NO_REG) {
-		s->op = STEP_STORE; /* possibly a store of an unknown value: see state_stored_among() */
+		s->op = STEP_STORE; /* perhaps it stores an unknown value: see state_stored_among() */
 		s->touches |= 1u << ETCH_REG_RSP;
 	}
 	if (f->in.handler && s->op == STEP_LOAD && s->a == ETCH_REG_RBP) { /* see state_rbp_loaded() */
@@ -108,7 +111,8 @@ static void step_settle(struct flow *f, struct step *s, uint64_t addr)
 		flow_note_step(f, s, addr);
 }
 
-/* Do notes leave a step of a file with notes as it is? The rest of step_settle() is not asked about here. */
+/* Given a file with notes: would flow_note_step() leave a step as it is? The other parts of step_settle() do not count
+ * here. */
 static inline __attribute__((always_inline)) bool step_unnoted(const struct flow *f, const struct step *s,
                                                                const uint8_t *bytes, uint64_t addr)
 {
@@ -119,11 +123,11 @@ static inline __attribute__((always_inline)) bool step_unnoted(const struct flow
 	return s->len > LEAVES_MOST || s->op != STEP_NONE || !code_leaves(bytes, s->len);
 }
 
-/* Does step_settle() leave a step as it is? It does for most steps, and then need not be called. */
+/* Would step_settle() leave a step as it is, so that it need not be called? This is so for most steps. */
 static inline __attribute__((always_inline)) bool is_settled(const struct flow *f, const struct step *s,
                                                              const uint8_t *bytes, uint64_t addr, bool noted)
 {
-	/* One test serves both: the loop of run_decode() is hot. */
+	/* One test covers both conditions, to make the loop of run_decode() fast. */
 	_Static_assert(FLOW_NEXT == 0, "its bits are joined with those of `settles`");
 
 	return (s->flow | (unsigned)f->in.settles) == FLOW_NEXT && s->op != STEP_HALT &&
@@ -155,11 +159,11 @@ uint32_t flow_step_new(struct flow *f, uint64_t off)
 	return (uint32_t)n;
 }
 
-/* The number of bytes that are searched backward for the leader of an instruction's block. */
+/* The number of bytes that walked_again() searches backward for the leader of an instruction's block. */
 #define BLOCK_MOST 4096u
 
-/* A new leader splits a block that has been walked: queues the block that it was part of. If that block is not found,
- * sets flow.walk.dirty, which queues all blocks. */
+/* Called when a new leader at `off` splits a block that has been walked: queues the block that contained it. If that
+ * block is not found, sets flow.walk.dirty, so that flow_walk() queues all blocks. */
 static void walked_again(struct flow *f, uint64_t off)
 {
 	uint64_t from, at, least = off > BLOCK_MOST ? off - BLOCK_MOST : 0;
@@ -201,7 +205,7 @@ static void todo_add(struct flow *f, uint64_t off)
 	f->walk.todo[f->walk.todo_count++] = (uint32_t)off;
 }
 
-/* Makes a jump target in the code range the leader of a block, and puts it on the list of what to decode. */
+/* If a target is in the code range, makes it the leader of a block, and adds it to flow.walk.todo for decoding. */
 static void scan_later(struct flow *f, uint64_t addr)
 {
 	uint64_t off = addr - f->in.range->start;
@@ -213,7 +217,8 @@ static void scan_later(struct flow *f, uint64_t addr)
 	todo_add(f, off);
 }
 
-/* Adds the landing pad and the fixup of the instruction at an address, if it has any. */
+/* Adds the landing pad, the fixups and the targets of NOTE_EDGE of the instruction at an address to the offsets to
+ * decode from. */
 static void scan_throws(struct flow *f, uint64_t addr)
 {
 	uint64_t pad = f->walk.pad_count ? flow_pad_of(f, addr) : 0;
@@ -228,14 +233,15 @@ static void scan_throws(struct flow *f, uint64_t addr)
 		scan_later(f, note->to);
 }
 
-/* Adds the targets of a control-flow instruction. Returns whether control may also reach the next instruction. */
+/* Adds the targets of a control-flow instruction to the offsets to decode from. Returns true if control may also reach
+ * the next instruction, at offset `after`. */
 static bool scan_leaves(struct flow *f, const struct step *in, uint64_t after)
 {
 	switch (in->flow) {
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		scan_later(f, (uint64_t)in->imm);
-		/* The code at its target may need constants; walk_outside() would find that out later. */
+		/* The code at the target may need constants. walk_outside() would set this, too, but later. */
 		if (!flow_inside(f, (uint64_t)in->imm) &&
 		    (in->flow == FLOW_BRANCH || !flow_may_tail_call(f, (uint64_t)in->imm)))
 			f->walk.effects |= EFFECT_NEEDS_CONSTANT;
@@ -250,10 +256,10 @@ static bool scan_leaves(struct flow *f, const struct step *in, uint64_t after)
 }
 
 /*
- * Decodes straight-line code from *from on, as flow_step_new() does for one instruction. Returns true if it has stopped
- * at a control-flow instruction, or with `one` at the first instruction; *from is then the offset of that. Returns
- * false if it has stopped at a *from that is decoded already, does not decode, or is the end. `noted`: as in struct
- * flow_input.
+ * Decodes straight-line code from *from on, as flow_step_new() does for one instruction. Stops after a control-flow
+ * instruction, or with `one` after the first instruction: then returns true, and *from is the offset of that
+ * instruction. Returns false if it has stopped because the bytes at the new *from are decoded already, do not decode,
+ * or are at the end of the range. `noted` is flow_input.noted.
  */
 static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uint64_t *from, uint64_t size, bool one,
                                                              bool noted)
@@ -291,7 +297,7 @@ static inline __attribute__((always_inline)) bool run_decode(struct flow *f, uin
 	return !on;
 }
 
-/* Decodes from an offset on until control cannot go on, or reaches instructions scanned before. */
+/* Decodes from an offset on until control does not go on, or reaches an instruction that is already FLOW_SCANNED. */
 static void scan_from(struct flow *f, uint64_t off)
 {
 	bool throws = f->walk.pad_count || f->in.throws;
@@ -334,7 +340,7 @@ void flow_reach(struct flow *f, uint64_t off)
 
 /* ---- is there a way out? ----------------------------------------------------------------- */
 
-/* May this instruction alone lead back to the caller? Returns true where its target is unknown. */
+/* May this instruction, by itself, lead back to the caller? Returns true also if its target is unknown. */
 static bool leads_out(const struct flow *f, const struct step *in)
 {
 	struct step to = *in;
@@ -344,12 +350,12 @@ static bool leads_out(const struct flow *f, const struct step *in)
 	case FLOW_JUMP_IND: return true;
 	case FLOW_JUMP:
 	case FLOW_BRANCH: to.flow = FLOW_JUMP; return !flow_inside(f, (uint64_t)in->imm) && !flow_is_noreturn(f, &to);
-	default: /* an address in the range that is taken may be jumped to */
+	default: /* code may jump to an address in the range that the range itself computes */
 		return in->op == STEP_ADDRESS && in->b == INSN_PC_REG && flow_inside(f, (uint64_t)in->imm);
 	}
 }
 
-/* Is step i a call, not known to be noreturn, that ends its function? */
+/* Is step i a call that is not known to be noreturn, and that ends its function (flow_is_end())? */
 static bool ends_in(struct flow *f, uint32_t i)
 {
 	struct step in = f->steps[i]; /* the list may move */
@@ -357,7 +363,8 @@ static bool ends_in(struct flow *f, uint32_t i)
 	return flow_is_call(in.flow) && flow_comes_back(f, &in) && flow_is_end(f, &in, f->step_at[i] + in.len);
 }
 
-/* Does control continue after step i? Not where only padding follows a call: from offset `padding` on. */
+/* Does control continue after step i? `padding` is the offset after a call that only padding follows: from there on, it
+ * does not continue after padding. */
 static bool continues(struct flow *f, uint32_t i, uint64_t padding)
 {
 	uint64_t size = flow_size(f), off = f->step_at[i];
@@ -370,12 +377,12 @@ static bool continues(struct flow *f, uint32_t i, uint64_t padding)
 }
 
 /*
- * After all reachable code is decoded: does control leave the code range at its end, or reach bytes that do not decode?
- * As in flow_exits_note(), a direct call with only padding after it counts as noreturn.
+ * Does control leave the code range at its end, or reach bytes that do not decode? Called after all reachable code is
+ * decoded. As in flow_exits_note(), a call of a known target with only padding after it counts as noreturn.
  */
 static bool falls_out(struct flow *f)
 {
-	uint64_t size = flow_size(f), padding = size; /* lowest offset after such a call */
+	uint64_t size = flow_size(f), padding = size; /* the lowest offset after a call with only padding after it */
 	uint32_t i, n = (uint32_t)f->step_count;
 
 	for (i = 0; i < n; i++) {
@@ -412,7 +419,7 @@ bool flow_gets_out(struct flow *f, const struct flow_env *env, uint32_t range, c
 	scan_later(f, p->start);
 	while (f->walk.todo_count) {
 		scan_from(f, f->walk.todo[--f->walk.todo_count]);
-		for (; seen < f->step_count; seen++) /* these include steps that were decoded only by lookahead */
+		for (; seen < f->step_count; seen++) /* some of these steps were only decoded by looking ahead */
 			if (leads_out(f, &f->steps[seen]))
 				return true;
 	}

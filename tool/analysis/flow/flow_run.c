@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Drives the analysis of one code range: resets struct flow, enters the range at its start, its symbols and the
- * incoming edges, walks it, then walks its landing pads, jump tables and dead code. Also answers questions about calls,
- * faults and landing pads. */
+/* Drives the analysis of one code range: resets struct flow; lets control enter the range at its start, at its symbols
+ * and by the edges that lead into it; walks it; then walks its landing pads, the targets of its jump tables, and code
+ * that only follows noreturn calls. Also contains functions about calls, faults and landing pads that other files of
+ * the flow analysis use. */
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"
 #include "support/bounds.h"
@@ -51,7 +52,7 @@ uint64_t flow_exit_target(const struct step *s)
 	return 0;
 }
 
-/* Is a target a code range that was found to be noreturn since env->noreturn was made? */
+/* Does a code range begin at `target` that was found to be noreturn after env->noreturn was made? */
 static bool stops_at(const struct flow_env *env, uint64_t target)
 {
 	uint32_t i = range_number(env, target);
@@ -72,7 +73,7 @@ bool flow_is_noreturn(const struct flow *f, const struct step *s)
 	return f->in.env->stops && stops_at(f->in.env, target);
 }
 
-/* Calls by the file's entry point always count as returning: hlt stands after them. */
+/* In the file's entry point all calls count as returning: hlt stands after the call of main. */
 bool flow_comes_back(const struct flow *f, const struct step *s)
 {
 	return f->in.range->outermost || !flow_is_noreturn(f, s);
@@ -122,8 +123,8 @@ const struct fixup *flow_fixup_next(const struct flow *f, const struct fixup *x)
 }
 
 /*
- * Makes the state at a fixup. A fault leaves the registers as they were before the instruction (SDM 3, 6.6), except
- * those that a string instruction has advanced; the fault handler then changes one register, by the entry's type.
+ * A fault leaves the registers as they were before the instruction (SDM 3, 6.6), except those that a string instruction
+ * has advanced. Then the fault handler changes one register, which the type of the exception table's entry tells.
  */
 void flow_fault(const struct fixup *x, const struct step *in, const struct state *before, struct state *out)
 {
@@ -141,9 +142,9 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 }
 
 /*
- * Makes the state at a call's landing pad: the frame of the call without the stack arguments pushed for it, which the
- * unwinder drops (DW_CFA_GNU_args_size). All throwing calls of a function share one frame, so rsp is the highest among
- * them (flow.walk.pad_depth).
+ * At a landing pad the frame is that of the call, but without the arguments pushed for it, which the unwinder drops
+ * (DW_CFA_GNU_args_size). All calls that throw in a function have the same frame but for these arguments, so rsp is the
+ * highest rsp at any of them (flow.walk.pad_depth).
  */
 void flow_land(const struct flow *f, const struct state *call, struct state *out)
 {
@@ -178,11 +179,11 @@ bool flow_is_tail_call(const struct flow *f, uint64_t target, const struct state
 
 /* ---- a code range ------------------------------------------------------------------------------- */
 
-/* For code ranges of up to this many bytes flow.at is cleared as a whole; for larger ones only where a step has set it,
- * which may be little of a large range. */
+/* For code ranges of up to this many bytes, flow.at is cleared as a whole. For larger ones, only the elements that
+ * steps have set are cleared, which may be few. */
 #define CLEARED_WHOLE 512u
 
-/* Clears what the last code range has left in flow.at. */
+/* Clears the elements of flow.at that the analysis of the last code range has set. */
 static void at_reset(struct flow *f)
 {
 	size_t i;
@@ -191,12 +192,12 @@ static void at_reset(struct flow *f)
 		memset(f->at, 0, f->walk.at_size * sizeof(*f->at));
 		return;
 	}
-	for (i = 0; i < f->step_count; i++) /* each step is at its offset, and nothing else is */
+	for (i = 0; i < f->step_count; i++) /* only elements at the offsets of steps are not 0 */
 		f->at[f->step_at[i]] = 0;
 }
 
-/* Makes flow.at and flow.starts all 0 for `size` bytes, by means of the steps of the last code range, which must still
- * be there. */
+/* Makes flow.at and flow.starts all 0 for a range of `size` bytes. flow.step_at must still have the steps of the last
+ * code range. */
 static void at_clear(struct flow *f, uint64_t size)
 {
 	uint64_t capacity = size + size / 2 + 64;
@@ -222,10 +223,10 @@ static size_t readable_from(const struct elf_file *f, const uint8_t *bytes)
 	return bytes >= f->bytes && at < f->size ? f->size - at : 0;
 }
 
-/* Resets the results of the last code range; the arrays stay. */
+/* Resets the results of the last code range, but keeps the memory of the arrays. */
 static void result_reset(struct flow_result *r) { *r = (struct flow_result){.edges = r->edges, .exits = r->exits}; }
 
-/* Resets what the walk over the last code range has left; the arrays stay. */
+/* Resets the data of the walk over the last code range, but keeps the memory of the arrays. */
 static void scratch_reset(struct flow_scratch *w)
 {
 	free(w->paths);
@@ -258,7 +259,7 @@ static void scratch_reset(struct flow_scratch *w)
 	};
 }
 
-/* Fills the part of flow.in that the caller does not set. */
+/* Sets those members of *in that flow_run()'s caller does not set. */
 static void input_set(struct flow_input *in, const struct flow_env *env, uint32_t number)
 {
 	const struct code_range *p = &env->ranges[number];
@@ -299,8 +300,8 @@ bool flow_prepare(struct flow *f, const struct flow_env *env, uint32_t number)
 	return true;
 }
 
-/* Does the code range begin by replacing rsp? makecontext() pushes the address of such code as a return address,
- * without a call. */
+/* Does the first instruction of the code range load another stack pointer? Code whose address makecontext() puts on a
+ * new stack as a return address, without a call, does so. */
 static bool switches_stack(const struct flow *f)
 {
 	const struct step *s = f->at[0] ? &f->steps[f->at[0] - 1] : NULL;
@@ -325,9 +326,9 @@ const struct etch_cfi_row *flow_cfi_at(const struct flow *f, uint64_t addr)
 	return lo < f->in.cfi_count && f->in.cfi[lo].start <= addr ? &f->in.cfi[lo] : NULL;
 }
 
-/* Does .eh_frame rule out that a function begins at an address, whatever symbol or jump target is there? It does where
- * its rule has no equivalent row, or where the return address has been moved, as it has where code with a stack of its
- * own returns to C. */
+/* Does .eh_frame rule out that a function begins at an address, even if a symbol is there or a jump leads there? It
+ * does if its rule has no equivalent row, or if the return address has been moved, as at places where code with a stack
+ * of its own returns to C. */
 static bool is_elsewhere(const struct flow *f, uint64_t addr)
 {
 	const struct etch_cfi_row *row = flow_cfi_at(f, addr);
@@ -335,7 +336,7 @@ static bool is_elsewhere(const struct flow *f, uint64_t addr)
 	return row && ((row->rule.kind == ETCH_RULE_UNDEF && row->why) || row->rule.ra == ETCH_RA_SLOT);
 }
 
-/* Is rsp where a call leaves it: at the return address? */
+/* Is rsp at the return address, as directly after a call? */
 static bool is_called(const struct state *s)
 {
 	return s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off == -8;
@@ -352,8 +353,9 @@ void flow_unknown_state(struct state *s)
 	s->weak = true;
 }
 
-/* Does a state prove no rule? An interpreter that continues in another frame, as after an exception, has loaded rbp, so
- * the handler finds that frame by rbp, as it does from any other predecessor. */
+/* Does a state prove no unwind rule? An edge in such a state is not followed to a handler of an interpreter. It comes
+ * from code that continues in another frame, as after an exception; this code has loaded rbp, so the handler finds the
+ * frame by rbp, as it does when it is entered in any other way. */
 static bool is_unknown(const struct state *s)
 {
 	struct etch_rule rule;
@@ -362,7 +364,7 @@ static bool is_unknown(const struct state *s)
 	return rule.kind == ETCH_RULE_UNDEF;
 }
 
-/* Decides whether constants are followed. Most code ranges need none, and the analysis is faster without them. */
+/* Decides whether the walk follows constants. Most code ranges need none, and the analysis is faster without them. */
 static void constants_settle(struct flow *f, bool force_constants)
 {
 	size_t i;
@@ -375,8 +377,9 @@ static void constants_settle(struct flow *f, bool force_constants)
 }
 
 /*
- * Does the code range begin in the frame of other code, which rbp points to? A part does where callers find their
- * frames by rbp, unless something is known to jump to it in another state.
+ * Does the code range begin in the frame of other code, which rbp points to? A range that is a part (code_range.part)
+ * does in code whose callers find their frames by rbp, unless one of the edges `in` leads to its start in another
+ * state.
  */
 static bool begins_amidst(const struct flow *f, const struct flow_edge *in, size_t count)
 {
@@ -398,7 +401,7 @@ static void enter_amidst(struct flow *f)
 	flow_enter(f, f->in.range->start, &s);
 }
 
-/* Is an edge into the code range not followed? */
+/* Must edge x into the code range be ignored? */
 static bool is_refused(const struct flow *f, const struct flow_edge *x)
 {
 	bool first = x->target == f->in.range->start;
@@ -408,7 +411,7 @@ static bool is_refused(const struct flow *f, const struct flow_edge *x)
 	       (f->in.handler && is_unknown(&x->state));
 }
 
-/* Enters the code range: at its start, at symbols in it, and by the edges that lead into it. */
+/* Lets control enter the code range: at its start, at symbols in it, and by the edges `in` that lead into it. */
 static void range_enter(struct flow *f, const struct flow_env *env, const struct flow_edge *in, size_t in_count)
 {
 	struct state entry;
@@ -424,7 +427,7 @@ static void range_enter(struct flow *f, const struct flow_env *env, const struct
 		flow_enter(f, f->in.range->start, &entry);
 	if (begins_amidst(f, in, in_count))
 		enter_amidst(f);
-	if (f->in.framed || f->in.overdrawn) { /* the range is walked nevertheless: the calls that it makes are results */
+	if (f->in.framed || f->in.overdrawn) { /* its frame is unknown, but it is walked, since its calls are results */
 		if (f->in.handler)
 			state_handler(&entry);
 		else
@@ -434,12 +437,13 @@ static void range_enter(struct flow *f, const struct flow_env *env, const struct
 	for (i = 0; i < f->in.range->entry_count; i++)
 		if (!is_elsewhere(f, env->entries[f->in.range->entry + i]))
 			flow_enter(f, env->entries[f->in.range->entry + i], &entry);
-	for (i = 0; i < in_count; i++) /* not every edge is ever taken, because of __builtin_unreachable() */
+	for (i = 0; i < in_count; i++) /* some edges are never taken: those that __builtin_unreachable() leaves */
 		if (!is_refused(f, &in[i]))
 			flow_enter(f, in[i].target, &in[i].state);
 }
 
-/* Analyses the code range with or without constants. */
+/* Analyses the code range once. With `force_constants` the walk follows constants even if they do not seem to be
+ * needed. */
 static void run_once(struct flow *f, const struct flow_env *env, uint32_t number, const struct flow_edge *in,
                      size_t in_count, bool force_constants)
 {

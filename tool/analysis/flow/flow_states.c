@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Passes the states of a code range at the fixpoint to a callback, in order of address, and collects the results of its
- * instructions (exits.c). */
+/* After the fixpoint: passes the states of a code range to a callback, in order of address, and adds the results of
+ * each instruction (exits.c). */
 #include "analysis/flow/flow_internal.h"
 
-/* Returns the next offset, from `off` on, at which an instruction has been decoded, or the code range's size. */
+/* Returns the first offset, from `off` on, at which an instruction has been decoded, or the code range's size if there
+ * is none. */
 static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t size)
 {
 	uint64_t i = off / 64, bits;
@@ -19,9 +20,10 @@ static inline uint64_t step_next(const struct flow *f, uint64_t off, uint64_t si
 	return size;
 }
 
-/* A cursor over the states of one basic block. It moves only when somebody asks for a state. */
+/* A cursor over the states of one basic block. It only moves when a state is asked for (block_state()). */
 struct block {
-	const struct state *s; /* the state before the instruction at `at`: `own`, or still that of the leader */
+	const struct state *s; /* the state before the instruction at `at`: points to `own`, or to the state of the block's
+	                          leader if the cursor has not moved */
 	uint64_t at;
 	struct compared c;
 	struct state own;
@@ -51,21 +53,23 @@ static const struct state *block_state(struct block *b, const struct flow *f, ui
 	return b->s;
 }
 
-/* The state of a block that another one cut in the middle of an instruction, after that instruction. */
+/* A block that is cut: another block begins in the middle of one of its instructions. Its walk continues later, after
+ * that instruction. */
 struct cut {
-	uint64_t at; /* UINT64_MAX: none */
+	uint64_t at; /* the offset after that instruction; UINT64_MAX: no block is cut */
 	struct state s;
 };
 
-/* Keeps the state after the instruction that ends at `next`, because another basic block begins inside of it. */
+/* Sets *cut to the state after the instruction that ends at `next`, because another basic block begins inside that
+ * instruction. */
 static void block_cut(struct block *b, const struct flow *f, uint64_t next, struct cut *cut)
 {
 	state_copy(&cut->s, block_state(b, f, next));
 	cut->at = next;
 }
 
-/* Continues, at `off`, the block that was cut. If the block before it continues at `next`, that block is cut
- * instead. */
+/* Sets the cursor to `off`, where the block that is cut continues. If the block that was walked until now has an
+ * instruction that ends at `next`, after `off`, that block is cut from now on. */
 static void block_resume(struct block *b, const struct flow *f, uint64_t off, uint64_t next, struct cut *cut)
 {
 	struct state there;
@@ -79,9 +83,9 @@ static void block_resume(struct block *b, const struct flow *f, uint64_t off, ui
 }
 
 /*
- * Is the unwind rule after an instruction certainly the one before it? FLOW_MOVES of the last walk tells. In open code
- * ranges the answer is recomputed, since the set of noreturn calls, and so the code that the last walk covered, may
- * have changed.
+ * Is the unwind rule after an instruction certainly the same as before it? Elsewhere than in open code ranges,
+ * FLOW_MOVES of the last walk tells. In open code ranges the answer is computed again, since the set of noreturn calls,
+ * and so the code that the last walk has covered, may have changed.
  */
 static bool block_same(struct block *b, const struct flow *f, uint32_t number, uint64_t off)
 {
@@ -97,17 +101,17 @@ static bool block_same(struct block *b, const struct flow *f, uint32_t number, u
 	block_state(b, f, off);
 	same = flow_advance_same(in, &b->own, (uint32_t)off, &b->c);
 	b->at = off + in->len;
-	return same && !(f->seen[number] & FLOW_MOVES); /* flow_tails_find() may have set it */
+	return same && !(f->seen[number] & FLOW_MOVES); /* flow_tails_find() may have set FLOW_MOVES */
 }
 
-/* After an instruction that leaves the rule as it is: are the callee-saved registers certainly where they were?
- * Anything that moves them, other than a write to one of them, changes the rule, too. */
+/* Given that an instruction does not change the unwind rule: are the values of the callee-saved registers certainly
+ * where they were before it? Apart from writes to registers, all that changes these places also changes the rule. */
 static inline bool step_keeps_saves(const struct flow *f, uint32_t number)
 {
 	return !(f->steps[number].touches & f->saves.registers) || ((f->seen[number] & FLOW_IDLE) && !f->in.range->open);
 }
 
-/* Does flow_exits_note() need no state for this instruction? */
+/* Returns true if flow_exits_note() needs no state for this instruction. */
 static bool needs_no_state(const struct flow *f, const struct step *in)
 {
 	switch (in->flow) {
@@ -119,7 +123,8 @@ static bool needs_no_state(const struct flow *f, const struct step *in)
 	}
 }
 
-/* Collects the results of one instruction: addresses taken, fixups, exits. */
+/* Adds the results of one instruction: its exits and edges, with those to fixups, and the addresses of code that it
+ * computes. `after` is set if only padding lies between a call and the instruction. */
 static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t number, bool after)
 {
 	uint64_t size = flow_size(f), addr = f->in.range->start + off;
@@ -166,9 +171,9 @@ static inline __attribute__((always_inline)) unsigned starts_count(const struct 
 }
 
 /*
- * Skips instructions from `off` on, which follow the one at `from` and have the same rule, that neither the callback
- * nor step_note() needs to see: these are most. Returns the offset of the first instruction that is not skipped.
- * `saves`: f->saves is in use.
+ * Skips instructions from `off` on, which directly follow the one at `from`. They are skipped as long as they have its
+ * unwind rule, end below `limit`, and neither the callback nor step_note() needs to see them, as is the case for most.
+ * Returns the offset of the first instruction that is not skipped. With `saves`, f->saves is in use.
  */
 static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f, uint64_t from, uint64_t off,
                                                                  uint64_t limit, bool saves)
@@ -188,25 +193,26 @@ static inline __attribute__((always_inline)) uint64_t plain_skip(struct flow *f,
 		to = next;
 		i = after - 1;
 	}
-	if (!n || starts_count(f, from, to) != n + 1) /* some instructions overlap */
+	if (!n || starts_count(f, from, to) != n + 1) /* some instructions overlap, so nothing is skipped */
 		return off;
 	f->skip.last = f->in.range->start + last;
 	f->skip.end = f->in.range->start + to;
 	return to;
 }
 
-/* The purposes of a walk over the states. */
-enum purpose { NOTE /* collect the results */, LOOK };
+/* What a walk over the states is for: to add the results of the instructions, or only to report the states. */
+enum purpose { NOTE /* add the results */, LOOK };
 
 /* The position of a walk over the states of a code range, in order of address. */
 struct pass {
-	uint64_t next; /* where the last instruction ends; UINT64_MAX: there was none */
-	bool same;     /* the rule is that of the last call */
-	bool kept;     /* f->saves.fn need not be called */
-	bool after;    /* only padding lies between a call and this instruction */
+	uint64_t next; /* offset where the last instruction ends; UINT64_MAX: there was none */
+	bool same;     /* the rule is the one at the last call of the callback */
+	bool kept;     /* f->saves.fn need not be called for the next instruction */
+	bool after;    /* only padding lies between a call and the next instruction */
 };
 
-/* Moves to the instruction at `off`. Returns false if no state has reached it on this walk's blocks. */
+/* Moves to the instruction at `off`. Returns false if it has no state, or if it belongs to no block that is being
+ * walked. */
 static inline __attribute__((always_inline)) bool pass_enter(struct pass *p, struct block *b, struct cut *cut,
                                                              const struct flow *f, uint64_t off)
 {
@@ -231,7 +237,8 @@ static inline __attribute__((always_inline)) bool pass_enter(struct pass *p, str
 	return true;
 }
 
-/* Passes the state before the instruction of `len` bytes at `off` to the callbacks that need it. */
+/* Passes the state before the instruction of `len` bytes at `off` to f->saves.fn and to fn, unless they need not see
+ * it. */
 static inline __attribute__((always_inline)) void pass_report(const struct pass *p, struct block *b, struct flow *f,
                                                               uint64_t off, unsigned len, flow_state_fn *fn, void *ctx)
 {
@@ -249,8 +256,8 @@ static inline __attribute__((always_inline)) void pass_report(const struct pass 
 	}
 }
 
-/* Skips what plain_skip() can skip of the instructions after the one at `off`. Returns the last offset that needs no
- * more visit. */
+/* Skips instructions after the one at `off` by plain_skip(), if possible. Returns the last offset that need not be
+ * visited any more. */
 static inline __attribute__((always_inline)) uint64_t pass_skip(struct pass *p, struct flow *f, uint64_t off)
 {
 	uint64_t start = f->in.range->start, size = flow_size(f), limit, to;
@@ -267,9 +274,9 @@ static inline __attribute__((always_inline)) uint64_t pass_skip(struct pass *p, 
 }
 
 /*
- * Calls fn for each walked instruction in order of address, except those below flow.skip.below whose rule is that of
- * the last call. Blocks may overlap, where one begins inside an instruction of another: then the block that is cut
- * continues afterwards.
+ * Calls fn for each walked instruction in order of address, except those below flow.skip.below whose rule is the one at
+ * the last call of fn. Blocks may overlap: if one begins inside an instruction of another, the other block is cut
+ * there, and continues after that instruction.
  */
 static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpose purpose)
 {
@@ -289,7 +296,7 @@ static void states_each(struct flow *f, flow_state_fn *fn, void *ctx, enum purpo
 			continue;
 		p.next = off + f->steps[i].len;
 		pass_report(&p, &b, f, off, f->steps[i].len, fn, ctx);
-		in = &f->steps[i]; /* the callback may decode more and move the list */
+		in = &f->steps[i]; /* the callback may have decoded more instructions, and so moved the list */
 		if (purpose == NOTE && (p.next >= size || !is_plain(f, in) || !flow_walked(f, p.next)))
 			step_note(f, &b, off, i, p.after && !f->in.range->resumes);
 		in = &f->steps[i];

@@ -7,15 +7,16 @@
 #include <string.h>
 
 /*
- * Does one state outweigh a weaker one, instead of being joined with it? It does where one FDE covers several
- * functions: the weak path may begin in data, or in code that nothing leads to, and have the frame of another function.
+ * Is the state `weak` to be ignored in favour of `proven`, instead of being joined with it? That is so if it is weak
+ * (state.weak), `proven` is not, and the range has symbols, so that one FDE may cover several functions. Then the weak
+ * path may begin in data, or in code that is never executed, and have the frame of another function.
  */
 static bool is_outweighed(const struct flow *f, const struct state *weak, const struct state *proven)
 {
 	return weak->weak > proven->weak && f->in.range->entry_count;
 }
 
-/* Joins a state into that of block k. */
+/* Joins a state into the state of block k. Returns true if that has changed. */
 static inline __attribute__((always_inline)) bool block_join(void *ctx, uint32_t k, const void *state)
 {
 	struct flow *f = ctx;
@@ -43,8 +44,8 @@ static uint32_t block_rank(const void *ctx, uint32_t k)
 	return f->step_at[f->step_of_state[k]];
 }
 
-/* Is there no use in walking on? That is so if constants are needed but not followed: flow_run() then walks the range
- * again with constants. */
+/* Is it useless to continue the walk? It is if constants are needed but the walk does not follow them: flow_run() then
+ * walks the range again with constants. */
 static bool walk_stops(const void *ctx)
 {
 	const struct flow *f = ctx;
@@ -68,7 +69,7 @@ static void reach(struct flow *f, uint32_t i, const struct state *s)
 static void follow(struct flow *f, uint64_t target, const struct state *s)
 {
 	if (!flow_inside(f, target))
-		return; /* exits.c makes the edges out of the range, at the fixpoint */
+		return; /* exits.c adds the edges out of the range after the fixpoint */
 	target -= f->in.range->start;
 	if (f->at[target] && f->leader[f->at[target] - 1])
 		reach(f, f->at[target] - 1, s);
@@ -77,13 +78,14 @@ static void follow(struct flow *f, uint64_t target, const struct state *s)
 void flow_breaks(struct flow *f, uint64_t off, const struct state *s)
 {
 	f->found.may_return = f->found.broken = true;
-	/* after a jump that is not followed, these bytes may be a table between the code that is taken for code */
+	/* in a weak state, as after a jump that is not followed, these bytes may be a table inside the code */
 	if (!s->weak && !f->at[off] && (!f->found.unread || off < f->found.unread - 1) &&
 	    insn_is_reserved(f->in.range->bytes + off, flow_size(f) - off))
 		f->found.unread = off + 1;
 }
 
-/* Does what follow() does, for a direct jump: a target that does not decode makes the results uncertain. */
+/* Propagates a state along a direct jump to an address of the code range. If the target does not decode, records that
+ * (flow_breaks()). */
 static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 {
 	uint32_t i;
@@ -97,7 +99,7 @@ static void follow_jump(struct flow *f, uint64_t target, const struct state *s)
 		flow_breaks(f, target - f->in.range->start, s);
 }
 
-/* Adds an indirect jump. Returns its index + 1. */
+/* Adds an element to flow.jumps. Returns 1 + its index. */
 static uint32_t jump_make(struct flow *f)
 {
 	size_t capacity = f->walk.jump_capacity;
@@ -108,7 +110,8 @@ static uint32_t jump_make(struct flow *f)
 	return (uint32_t)++f->jump_count;
 }
 
-/* Records the state at an indirect jump and its table. A change makes jumps_follow() examine the jump again. */
+/* Records the state at an indirect jump, and the jump's table. If the state has changed, jumps_follow() will examine
+ * the jump again. */
 static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 {
 	struct step *in = &f->steps[step];
@@ -133,8 +136,8 @@ static void jump_note(struct flow *f, uint32_t step, const struct state *s)
 }
 
 /*
- * Does the state after a call contradict the known rsp of the block into which it falls? Then the call is noreturn:
- * otherwise one of the paths would be incorrect code.
+ * Does rsp in s, the state after a call, contradict the known rsp of the block that begins after the call? Then the
+ * call is noreturn; otherwise the code would be incorrect on one of the paths.
  */
 static bool clashes(const struct flow *f, uint32_t step, const struct state *s)
 {
@@ -155,16 +158,16 @@ static void dead_note(struct flow *f, uint32_t off, const struct state *call)
 }
 
 /*
- * Walks code that only follows noreturn calls, such as clang's jump after a throw, in the state of a return of that
- * call, which is the only way to get there. Dead states never change live ones. This is not done in open code ranges,
- * where such code may be another function.
+ * An example is the jump that clang puts after a throw. Such code is walked in the state that a return of the call
+ * would have, since nothing else leads there. This state is dead, and never changes a state that is not. In open code
+ * ranges nothing is walked so, since the code after the call may be another function.
  */
 void flow_dead_follow(struct flow *f)
 {
 	size_t i;
 
 	for (i = f->in.range->open ? 0 : f->walk.dead_count;
-	     i-- > 0;) { /* the last walk past a call has recorded its final state */
+	     i-- > 0;) { /* backward: the last state recorded for a call is the final one */
 		struct state s;
 		uint32_t k;
 
@@ -181,15 +184,16 @@ void flow_dead_follow(struct flow *f)
 	}
 }
 
-/* The position and state of a walk through a basic block. */
+/* The position of a walk through a basic block, with the state and the last compare there. */
 struct walk {
-	uint32_t off, from; /* current offset; index of the block's state */
+	uint32_t off, from; /* current offset; index in flow.states of the block that is walked */
 	bool called;        /* the previous instruction is a call */
 	struct compared c;
 	struct state s;
 };
 
-/* Propagates along the exceptional edges of an instruction: to its landing pad, to its fixups, and those by notes. */
+/* Propagates the state before an instruction along those of its edges that are not control flow: to its landing pad, to
+ * its fixups, and to the targets of NOTE_EDGE. */
 static void walk_throws(struct flow *f, const struct walk *w, const struct step *in)
 {
 	bool calls = flow_is_call(in->flow);
@@ -218,10 +222,10 @@ static void walk_throws(struct flow *f, const struct walk *w, const struct step 
 }
 
 /*
- * Propagates along a branch's taken edge. Returns false, to end the walk, if that has changed the state of the block
- * that is being walked: the block is walked again, and code after the loop must not get the state of the first
- * iteration only. In a loop that probes the stack by pages (-fstack-clash-protection), rsp differs per iteration, and
- * only the final compare, applied to the joined state, gives rsp after the loop.
+ * Propagates a state along a branch's taken edge. Returns false if this has changed the state of the very block that is
+ * being walked. Then this walk has to end: the block is walked again, and code after the loop must not get the state of
+ * the first iteration alone. In a loop that probes the stack by pages (-fstack-clash-protection), rsp differs per
+ * iteration, and only the final compare, applied to the joined state, gives rsp after the loop.
  */
 static bool walk_branch(struct flow *f, const struct walk *w, const struct step *in)
 {
@@ -238,11 +242,11 @@ static bool walk_branch(struct flow *f, const struct walk *w, const struct step 
 }
 
 /*
- * Is a call inside the code range a push and a jump? Some compilers push the address of an exception handler this way:
- * the handler lies after the call, and control continues at the target in the same frame. .eh_frame shows it: the CFA
- * at the target is that at the call, with rsp one word lower; at a function's start it would be rsp + 8. A target that
- * pops the address at once shows it, too: what lies after such a call is data, or code that is entered in another way.
- * *out becomes the state at the target.
+ * Does a call inside the code range only serve as a push and a jump? Some compilers push the address of an exception
+ * handler this way: the handler lies after the call, and control continues at the target in the same frame. .eh_frame
+ * shows it if the CFA at the target is the CFA at the call, with rsp one word lower; at a function's start the CFA
+ * would be rsp + 8. The target also shows it if it pops the pushed address at once: then data lies after the call, or
+ * code that is entered in another way. *out becomes the state at the target.
  */
 static bool pushes_on(const struct flow *f, const struct state *call, const struct step *in, struct state *out)
 {
@@ -261,7 +265,8 @@ static bool pushes_on(const struct flow *f, const struct state *call, const stru
 	       row->rule.cfa == ETCH_REG_RSP;
 }
 
-/* Propagates along a call inside the code range. Returns whether the call returns to the next instruction. */
+/* Handles a call: if its target is inside the code range, propagates a state there. Returns true if the call returns to
+ * the next instruction. */
 static bool walk_call(struct flow *f, const struct walk *w, const struct step *in)
 {
 	uint32_t after = w->off + in->len;
@@ -285,7 +290,7 @@ static bool walk_call(struct flow *f, const struct walk *w, const struct step *i
 	return false;
 }
 
-/* Enters the exception handler that an instruction which saves rsp installs (traps.c), if it installs one. */
+/* If an instruction that saves rsp installs an exception handler (traps.c), lets control enter that handler. */
 static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
 {
 	uint64_t handler = flow_trap(f, &f->steps[number], w->off);
@@ -298,7 +303,7 @@ static void walk_trap(struct flow *f, const struct walk *w, uint32_t number)
 	flow_enter(f, handler, &s);
 }
 
-/* Walks over an instruction with FLOW_NEXT. Returns false if it ends the thread or process. */
+/* Advances the walk over an instruction with FLOW_NEXT. Returns false if the instruction ends the thread or process. */
 static inline bool walk_next(struct flow *f, struct walk *w, uint32_t number)
 {
 	const struct step *in = &f->steps[number];
@@ -321,7 +326,8 @@ static inline void walk_outside(struct flow *f, uint64_t target, const struct st
 		f->walk.effects |= EFFECT_NEEDS_CONSTANT;
 }
 
-/* Walks over a control-flow instruction. Returns false if the walk ends with it. */
+/* Advances the walk over a control-flow instruction. Returns false if control does not go on to the next instruction,
+ * or if the walk has to end (walk_branch()). */
 static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 {
 	struct step in = f->steps[number]; /* the list may move */
@@ -351,7 +357,7 @@ static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 	return true;
 }
 
-/* Walks one basic block from its leader, and passes its final state to the next block. */
+/* Walks basic block k from its leader, and passes the state at its end to the block that follows. */
 static void block_transfer(void *ctx, uint32_t k)
 {
 	struct flow *f = ctx;
@@ -365,7 +371,7 @@ static void block_transfer(void *ctx, uint32_t k)
 	w.from = k;
 	w.called = false;
 	w.c = (struct compared){0};
-	while (w.off < size && (at = f->at[w.off]) != 0) { /* this loop is hot */
+	while (w.off < size && (at = f->at[w.off]) != 0) { /* this loop takes much of the run time */
 		uint32_t i = at - 1;
 		const struct step *in = &f->steps[i];
 		unsigned len = in->len;
@@ -407,7 +413,7 @@ void flow_walk(struct flow *f)
 	dataflow_solve(&blocks, &f->walk.list, f);
 }
 
-/* Walks the blocks with throwing calls again, now that pad_depth is final. */
+/* Walks the blocks that have throwing calls again, since flow.walk.pad_depth is now final. */
 void flow_walk_pads(struct flow *f)
 {
 	size_t i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handlers of an interpreter: basic blocks of one computed goto, which lies in several code ranges. They run in the
- * frame of the function that dispatches first, and find it by rbp; rsp may be anywhere. interproc/interpreters.c
- * decides which code ranges are handlers, by what is noted here.
+ * frame of the function that makes the first of these jumps, and find that frame by rbp; rsp may be anywhere.
+ * interproc/interpreters.c decides which code ranges are handlers, from the results that are set here.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
@@ -18,7 +18,7 @@ bool flow_has_frame(const struct state *s)
 	       rule.bp == ETCH_BP_CFA && rule.bp_off == -16;
 }
 
-/* Has the handler taken the frame down: is the return address on top, and rbp the caller's? */
+/* Has a handler taken the frame down, so that the return address is on top of the stack and rbp is the caller's? */
 static bool is_left(const struct state *s) { return state_returns(s) && state_has_callers_rbp(s); }
 
 /*
@@ -37,7 +37,8 @@ static uint32_t table_of(const struct flow *f, uint64_t off, const struct step *
 	return (uint32_t)(load.addr + load.len + (uint64_t)load.disp) | 1;
 }
 
-/* Notes a jump through a table of addresses that is not followed: it may be the dispatch of an interpreter. */
+/* Records a jump through a table of addresses that is not followed, since it may be the jump by which an interpreter
+ * dispatches. */
 static void dispatch_note(struct flow *f, uint32_t table, const struct state *before)
 {
 	struct etch_rule rule;
@@ -62,7 +63,9 @@ void flow_handler_note(struct flow *f, uint64_t off, const struct step *in, cons
 	if (in->flow == FLOW_RETURN) {
 		f->found.keeps_frame |= is_left(before);
 		f->found.breaks_frame |= !is_left(before);
-	} else if (in->flow == FLOW_JUMP_IND) { /* a tail call, whose frame the handler may have made where rsp is */
-		f->found.keeps_frame |= state_has_callers_rbp(before); /* which a handler can only have from the frame */
+	} else if (in->flow ==
+	           FLOW_JUMP_IND) { /* a tail call; the handler may have made the callee's frame on top of the stack */
+		f->found.keeps_frame |=
+			state_has_callers_rbp(before); /* it can only have been loaded from the handler's frame */
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Indirect jumps: reads and follows jump tables, and enters the code that nothing else reaches in the state on which
- * the other indirect jumps agree. The entries of a table come from the file's bytes, or from the relocation that fills
- * the word when the file is loaded, since linkers may leave 0 there. */
+/* Indirect jumps: reads and follows jump tables. Then lets control enter the code that nothing else reaches, in the
+ * state on which the other indirect jumps agree. An entry of a table is read from the file's bytes, or, since linkers
+ * may leave 0 there, from the relocation that sets the entry when the file is loaded. */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/padding.h"
 #include "support/memory.h"
@@ -12,7 +12,8 @@
 
 /* ---- entries of tables ---------------------------------------------------------------------- */
 
-/* Returns the target of the table entry at `bytes`, which is an address, or 4 bytes relative to the table. */
+/* Returns the target of the entry at `bytes` of table t. The entry is an address of 8 bytes, or a distance of 4 bytes
+ * from the table. */
 static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
 {
 	uint64_t target;
@@ -26,7 +27,7 @@ static uint64_t entry_target(const struct value *t, const uint8_t *bytes)
 	return (uint64_t)(uint32_t)t->off + (uint64_t)(int64_t)rel;
 }
 
-/* Does a relocation make the word at an address an address of code? Then *target is that address of code. */
+/* Does a relocation put an address of code in the word at address `at`? Then *target becomes that address of code. */
 static bool is_relocated(const struct flow_env *env, uint64_t at, uint64_t *target)
 {
 	size_t i = SEARCH(env->pointer_count, k, env->pointers[k].place < at);
@@ -57,10 +58,10 @@ uint64_t jump_table_target(const struct flow *f, const struct value *t, unsigned
 /* ---- which jumps are followed ---------------------------------------------------------------- */
 
 /*
- * Is an indirect jump open: may it reach code of this range that is not known as its target? It is not if all of its
- * table's entries are known, nor if it is a tail call. That is a jump with the return address on top and no table, or
- * one that is a tail call by a convention (flow_jump_is_tail()), such as those of an interpreter's handlers, which
- * continue by a table in memory.
+ * Is an indirect jump open, that is, may it reach code of this range that is not known to be its target? It is not open
+ * if all entries of its table are known, nor if it is a tail call. A tail call is a jump without a table and with the
+ * return address on top of the stack, or one that is a tail call by the calling convention (flow_jump_is_tail()), such
+ * as the jump of an interpreter's handler to the next handler by a table in memory.
  */
 static bool is_open(const struct flow *f, const struct flow_jump *j)
 {
@@ -72,15 +73,15 @@ static bool is_open(const struct flow *f, const struct flow_jump *j)
 		return false;
 	if (j->table || f->in.range->plt)
 		return true;
-	/* rsp alone decides, not state_is_entry(): some conventions preserve no callee-saved register. */
+	/* Only rsp is compared, unlike in state_is_entry(), since some conventions preserve no callee-saved register. */
 	if (j->state.reg[ETCH_REG_RSP].kind == VALUE_CFA && j->state.reg[ETCH_REG_RSP].off == -8)
 		return false;
 	state_rule(&j->state, &rule);
 	return rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Do all open jumps prove one rule? Then *out is the join of their states. This is incremental: it continues the last
- * join, unless flow_agreed_undo() has reset that. */
+/* Do the states at all open jumps prove the same unwind rule, and does their join prove it, too? Then *out becomes the
+ * join. The join is continued where the last call has ended, unless flow_agreed_undo() has discarded it. */
 static bool jumps_agree(struct flow *f, struct state *out)
 {
 	struct flow_agreed *a = &f->walk.agreed;
@@ -108,7 +109,7 @@ static bool jumps_agree(struct flow *f, struct state *out)
 	return !memcmp(&rule, &a->rule, sizeof(rule)) && rule.kind != ETCH_RULE_UNDEF;
 }
 
-/* Returns the index of the first range of flow.walk.inner that ends after an offset. */
+/* Returns the index of the first element of flow.walk.inner that ends after an offset. */
 static size_t inner_at(const struct flow *f, uint64_t off)
 {
 	return SEARCH(f->walk.inner_count, i, f->walk.inner[i].end <= off);
@@ -149,8 +150,9 @@ static uint64_t unreached(struct flow *f, uint64_t off)
 }
 
 /*
- * Bytes that decode linearly across the start of a function are data, as a runtime may have in front of its code.
- * Returns the offset of that function, or 0 if the bytes at `off` are not such data.
+ * Are the bytes at `off` data in front of a function, such as a language runtime may put there? They are if linear
+ * decoding from `off` on runs across the start of the next function. Returns the offset of that function, or 0 if they
+ * are not such data.
  */
 static uint64_t data_until(const struct flow *f, uint64_t off)
 {
@@ -168,7 +170,7 @@ static uint64_t data_until(const struct flow *f, uint64_t off)
 	return off > to ? to : 0;
 }
 
-/* Is an offset inside a walked instruction, not at its start? */
+/* Is an offset in the middle of a walked instruction? */
 static bool inside_step(const struct flow *f, uint64_t off)
 {
 	unsigned back;
@@ -191,7 +193,8 @@ static int word32_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* With up to this many new jumps, each searches flow.walk.table_at linearly; with more, the list is sorted first. */
+/* For up to this many new jumps, table_is_cut() searches flow.walk.table_at linearly; for more, the list is sorted
+ * first. */
 #define FRESH_FEW 16u
 
 /* Sorts flow.walk.table_at into table_sorted. */
@@ -204,7 +207,8 @@ static void starts_sort(struct flow *f)
 	f->walk.table_sorted = list;
 }
 
-/* Does another table of the code range begin among the entries of this one? Then its bound is too high. */
+/* Does another table of the code range begin among the entries of the table of j? Then the bound of the table of j is
+ * too high. */
 static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 {
 	uint64_t at = (uint32_t)j->what.off, end = at + (uint64_t)j->what.most * j->what.reg;
@@ -220,7 +224,8 @@ static bool table_is_cut(const struct flow *f, const struct flow_jump *j)
 	return false;
 }
 
-/* For flow_lands_wrong(): does the row of .eh_frame at `addr` contradict the state? */
+/* The data of landing_row(), which flow_lands_wrong() uses to ask whether the row of .eh_frame at `addr` contradicts
+ * the state. */
 struct landing {
 	const struct state *state;
 	uint64_t addr;
@@ -245,7 +250,7 @@ bool flow_lands_wrong(const struct flow *f, const struct flow_jump *j, uint64_t 
 	return l.denied;
 }
 
-/* Does any of these bytes belong to a reached instruction? */
+/* Does any of the `size` bytes at `off` belong to a reached instruction? */
 static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
 {
 	for (; size--; off++)
@@ -256,7 +261,8 @@ static bool any_reached(const struct flow *f, uint64_t off, unsigned size)
 
 /*
  * Returns the number of entries of a table inside the code range for which the code shows no bound. The table ends at
- * reached code, at the lowest of its own targets after it, or at the first entry that is not a plausible target.
+ * the first reached code after its start, at the lowest of its own targets that lies after its start, or at the first
+ * entry that is not a plausible target, whichever comes first.
  */
 static unsigned inner_entries(const struct flow *f, const struct value *t)
 {
@@ -275,7 +281,7 @@ static unsigned inner_entries(const struct flow *f, const struct value *t)
 	return i;
 }
 
-/* Adds [start, end) to flow.walk.inner, merged with what it overlaps, so that unreached() skips it. */
+/* Adds [start, end) to flow.walk.inner, merged with the elements that it overlaps, so that unreached() skips it. */
 static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 {
 	size_t k = inner_at(f, start), more = 0;
@@ -298,8 +304,8 @@ static void inner_add(struct flow *f, uint64_t start, uint64_t end)
 	f->walk.inner[k] = (struct flow_inner){(uint32_t)start, (uint32_t)end};
 }
 
-/* Sets what.most of a table inside the code range that has no bound, by inner_entries(). Returns false if there is no
- * such table, or if it has no entries. */
+/* If a jump has a table inside the code range for which the code shows no bound, sets what.most to the number of
+ * entries by inner_entries(). Returns false if the jump has no such table, or if the table has no entries. */
 static bool inner_bound(struct flow *f, struct flow_jump *j)
 {
 	uint64_t start = (uint32_t)j->what.off - f->in.range->start;
@@ -313,7 +319,8 @@ static bool inner_bound(struct flow *f, struct flow_jump *j)
 }
 
 /* Returns the number of entries of a jump's table, if the code shows a bound and all entries lead to instructions; else
- * 0. So a bound that is above the table's size, where the compiler knew a lower one, counts as none. */
+ * 0. So a bound that is higher than the table is long, as it is if the compiler knew a lower one, counts as no
+ * bound. */
 static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 {
 	unsigned i;
@@ -330,8 +337,8 @@ static unsigned table_entries(const struct flow *f, const struct flow_jump *j)
 	return i;
 }
 
-/* Determines how many entries of a jump's table can be followed, and enters those targets that are inside the code
- * range; those of a table without a bound in a weak state. */
+/* Determines how many entries of a jump's table can be followed, and lets control enter their targets that are inside
+ * the code range. The state there is weak if the table has no bound. */
 static void table_follow(struct flow *f, struct flow_jump *j)
 {
 	struct state s;
@@ -356,8 +363,8 @@ static void table_follow(struct flow *f, struct flow_jump *j)
 	}
 }
 
-/* Follows the tables of all jumps that are new or have a new state, to the fixpoint. The walk, which may add such
- * jumps, runs after each batch. */
+/* Follows the tables of all jumps that are new or have a new state, until there are none. After each batch the states
+ * are propagated, which may add such jumps. */
 static void tables_follow(struct flow *f)
 {
 	while (f->walk.new_jump_count) {
@@ -382,9 +389,10 @@ static void tables_follow(struct flow *f)
 #define UNBOUNDED_MOST 65536u
 
 /*
- * Returns the offset up to which a code range is searched for code that only its indirect jumps reach. In an open code
- * range, which other functions may follow, this is as far as reached code and the targets of tables without a bound go.
- * If the agreed state is that of an entry, it is all of the range, since other functions begin in that state, too.
+ * Returns the offset up to which a code range is searched for code that only its indirect jumps reach. s is the state
+ * on which these agree. In an open code range, after whose function others may follow, the search ends with the reached
+ * code and the targets of tables without a bound. But if s is the state at a function's entry, all of the range is
+ * searched, since other functions begin in that state, too.
  */
 static uint64_t looked_through(struct flow *f, const struct state *s)
 {
@@ -422,8 +430,8 @@ static uint64_t next_table(const struct flow *f, uint64_t at)
 	return next;
 }
 
-/* The number of leading entries that may be unused: an index that is the logarithm of a width begins at 2 or 3, for 4
- * or 8 bytes. */
+/* The number of entries at the start of a table that may be unused. For example, an index that is the logarithm of a
+ * width begins at 2 (4 bytes) or 3 (8 bytes). */
 #define FIRST_MOST 3u
 
 /* Returns the number of entries of a table without a bound, up to the last plausible target inside the code range. Up
@@ -446,8 +454,8 @@ static unsigned unbounded_entries(struct flow *f, const struct value *t)
 	return good;
 }
 
-/* Follows tables without a bound in code without symbols and FDEs, where each jump may have another frame. This comes
- * before the remaining code is given the state that all jumps agree on. */
+/* Follows tables without a bound in code without symbols and FDEs, where each jump may have another frame. This is done
+ * before the remaining code gets the state on which all jumps agree. */
 static void unbounded_follow(struct flow *f)
 {
 	for (; (f->in.own_stack || (f->in.relaxed && f->in.range->open)) && f->walk.unbounded_next < f->jump_count;
@@ -466,9 +474,9 @@ static void unbounded_follow(struct flow *f)
 	}
 }
 
-/* A jump whose table is not understood adds no edge. The code that is then left unreached is entered in the state on
- * which all such jumps of the range agree, as a weak state. If they disagree, it gets no state, and .eh_frame's rows
- * are used. */
+/* A jump whose table the analysis does not understand adds no edge. The code that remains unreached is entered in the
+ * state on which all such jumps of the range agree, as a weak state. If they disagree, this code gets no state, and its
+ * rows come from .eh_frame. */
 void jumps_follow(struct flow *f)
 {
 	uint64_t off = 0, end = 0, to;
@@ -478,9 +486,9 @@ void jumps_follow(struct flow *f)
 	unbounded_follow(f);
 	if (f->in.own_stack && !f->in.env->runtime->switches(f))
 		return;
-	f->walk.jumps_agreed = false; /* it is recomputed in each call */
-	/* Where trap frames are linked, rsp differs from place to place: that some jumps agree proves nothing about the
-	 * code that others reach. */
+	f->walk.jumps_agreed = false; /* each call decides this again */
+	/* In code that links exception handlers into a list (traps.c), rsp differs from place to place, so that these jumps
+	 * agree proves nothing about code that other jumps reach. */
 	while (f->jump_count && !f->walk.has_traps) {
 		if (!f->walk.jumps_agreed) {
 			if (!(f->in.own_stack ? f->in.env->runtime->agree(f, &s) : jumps_agree(f, &s)))
@@ -502,6 +510,6 @@ void jumps_follow(struct flow *f)
 		tables_follow(f);
 		unbounded_follow(f);
 		if (!flow_walked(f, off))
-			off++; /* it does not decode */
+			off++; /* the bytes do not decode */
 	}
 }

@@ -8,8 +8,8 @@
 
 #define INDEX_SHIFT 8u
 
-/* Does what range_at() does, by the offset from index_base. Searches `spans`, which is denser in cache than the code
- * ranges. */
+/* Returns the code range that contains the address index_base + at, or null. Searches `spans`, of which more elements
+ * fit in a cache line than of the code ranges. */
 static const struct code_range *range_in_index(const struct flow_env *env, uint32_t at)
 {
 	size_t lo = env->index[at >> INDEX_SHIFT], hi = env->index[(at >> INDEX_SHIFT) + 1] + 1u;
@@ -58,8 +58,8 @@ void ranges_index(struct flow_env *env)
 	env->index_base = env->ranges[0].start;
 	env->index_span = env->ranges[env->range_count - 1].end - env->index_base;
 	n = (env->index_span >> INDEX_SHIFT) + 2;
-	if (n > 64 * env->range_count +
-	            4096) { /* the code is sparse: the index would be larger than the list, which is searched instead */
+	if (n > 64 * env->range_count + 4096) { /* the code is sparse, so the index would be larger than the list of ranges;
+		                                       range_at() searches that list instead */
 		env->index_span = 0;
 		return;
 	}
@@ -86,7 +86,8 @@ void range_index_extend(struct flow_env *env, size_t i, uint64_t was)
 		return;
 	}
 	env->spans[i].end = (uint32_t)(env->ranges[i].end - env->index_base);
-	/* For blocks that begin in the bytes added, the next code range was the first that ends after their start. */
+	/* For the blocks that begin in the added bytes, range i is now the first range that ends after their start, instead
+	 * of the next one. */
 	for (at = (was - env->index_base + (1u << INDEX_SHIFT) - 1) >> INDEX_SHIFT; at << INDEX_SHIFT < env->spans[i].end;
 	     at++)
 		env->index[at] = (uint32_t)i;

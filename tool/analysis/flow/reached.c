@@ -28,8 +28,8 @@ void reached_free(struct reached *r)
 	memset(r, 0, sizeof(*r));
 }
 
-/* Clears the bits in [start, end). Atomic at both ends: adjacent code ranges, on which other threads may work, share a
- * byte of the bitmap. */
+/* Clears the bits in [start, end). Changes the bytes at both ends atomically, since these may also contain bits of
+ * adjacent code ranges, on which other threads may work. */
 static void range_clear(uint8_t *bits, uint64_t start, uint64_t end)
 {
 	for (; start < end && (start & 7); start++)

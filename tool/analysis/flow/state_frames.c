@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * States in code whose callers find their frames by rbp (convention.frames_by_rbp). Before a tail call, such code may
- * take its arguments off the stack, or push others, as many as a register says: it pops the return address, moves rsp,
- * and pushes the address again. From there on, the frame is as at a function's entry.
+ * replace its arguments on the stack by others, whose number is in a register. To do so it pops the return address,
+ * moves rsp, and pushes the return address again. From this push on, the frame is as at a function's entry.
  *
- * Also states in the handlers of an interpreter (interproc/interpreters.c), whose frames rbp points to. For a tail call
- * they make the callee's frame on top of the stack, with a copy of the return address, before they copy it to where
- * their own frame ends.
+ * Also states in the handlers of an interpreter (interproc/interpreters.c), whose frames rbp points to. For a tail
+ * call, a handler first makes the callee's frame on top of the stack, with a copy of the return address. Then it copies
+ * this frame over its own frame, so that both end at the same address.
  */
 #include "analysis/flow/state_internal.h"
 
 #include <string.h>
 
-/* Makes a frame of nothing but the return address, `above` bytes above rsp, and forgets everything that is relative to
- * the old CFA. */
+/* Begins a frame that has only the return address, `above` bytes above rsp, and forgets all values and slots that are
+ * relative to the old CFA. */
 static void frame_begin(struct state *s, int32_t above)
 {
 	unsigned r;
@@ -36,7 +36,8 @@ void state_pushed(struct state *s, struct value v)
 		frame_begin(s, 0);
 }
 
-/* Code is moving the words of the frame, including the return address: no slot is known to hold it meanwhile. */
+/* Such a store moves the words of the frame, and so perhaps the return address. From then on no slot is known to hold
+ * that. */
 void state_stored_among(struct state *s)
 {
 	unsigned i = 0;
@@ -48,7 +49,7 @@ void state_stored_among(struct state *s)
 			i++;
 }
 
-/* Adds a slot at CFA + at with the entry value of a register. */
+/* Adds a slot at CFA + at that holds the value which register `reg` had at the entry. */
 static void entry_put(struct state *s, int32_t at, unsigned reg)
 {
 	struct slot *x = &s->slot[s->slot_count++];
@@ -70,8 +71,8 @@ void state_handler(struct state *s)
 	entry_put(s, -16, RBP);
 }
 
-/* Sets the state after a load of rbp from elsewhere than the frame: where an exception is caught, this is the frame in
- * which execution continues. */
+/* Sets the state after a load of rbp from memory outside of the frame. Code that catches an exception loads the frame
+ * in which execution continues this way. */
 static void frame_switch(struct state *s)
 {
 	struct state was = {.frame = s->frame, .abi_flags = s->abi_flags, .constants = s->constants, .dead = s->dead};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The lattice of abstract states: join, comparison, refinement by compares, and dropping what is no longer known. */
+/* The lattice of abstract states: join and comparison of states, refinement by compares, and removal of values that are
+ * no longer known or needed. */
 #include "analysis/flow/state_internal.h"
 
-/* Returns what is known of a value that is a on one path and b on another. A bound is never raised: a loop would raise
- * it forever. */
+/* Returns the join of two values: what is known of a value that is a on one path and b on another. It never raises the
+ * bound of a, since a loop would raise it again and again. */
 static struct value value_join(struct value a, struct value b)
 {
 	if (value_same(a, b))
@@ -47,7 +48,7 @@ static bool registers_join(struct state *s, const struct state *other)
 	return changed;
 }
 
-/* Drops the slots of *s whose values `other` does not have. Returns true if there are any. */
+/* Drops those slots of *s that `other` does not have with the same value. Returns true if it has dropped any. */
 static bool slots_join(struct state *s, const struct state *other)
 {
 	bool changed = false;
@@ -111,7 +112,7 @@ void state_drop_constants(struct state *s)
 {
 	unsigned mask;
 
-	for (mask = s->known & ~bit(RSP); mask; mask &= mask - 1) { /* rsp is always known */
+	for (mask = s->known & ~bit(RSP); mask; mask &= mask - 1) { /* the bit of rsp in state.known is always set */
 		unsigned r = (unsigned)__builtin_ctz(mask);
 
 		if (!value_is_plain(s->reg[r])) {
@@ -137,7 +138,7 @@ void state_limit(struct state *s, unsigned r, int64_t n)
 {
 	struct value v = s->reg[r];
 
-	/* A value that the caller needs back is worth more than a bound. */
+	/* A bound must not replace the value that the caller needs back. */
 	if (!s->constants || n < 0 || n > INT32_MAX || (v.kind == VALUE_ENTRY && (STEP_CALLEE_SAVED >> r & 1)))
 		return;
 	if (v.kind == VALUE_ANY || v.kind == VALUE_ENTRY || (v.kind == VALUE_BELOW && v.off > n)) {

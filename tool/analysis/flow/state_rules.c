@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the unwind rule that a state proves, finds where a state has the callee-saved registers, and judges rules from
- * other sources by a state. */
+/* Makes the unwind rule that a state proves, finds where in a state the caller's registers are, and compares rules from
+ * other sources with a state. */
 #include "analysis/flow/state_internal.h"
 #include "analysis/facts/cfi_file.h"
 
@@ -18,26 +18,26 @@ static const struct slot *rbp_slot(const struct state *s)
 
 		if (!value_is_entry(x->value, RBP))
 			continue;
-		/* Of several, the one nearest to the CFA is taken: it was saved first. */
+		/* Of several slots, takes the one nearest to the CFA, which was written first. */
 		if (!best || (best->aligned && !x->aligned) || (best->aligned == x->aligned && x->at > best->at))
 			best = x;
 	}
 	return best;
 }
 
-/* Is a slot below rsp? There signal handlers spare only the red zone, and a callee spares nothing, so a value that a
- * register holds as well is taken from the register. */
+/* Is a slot below rsp? Callees overwrite memory there, and signal handlers do outside of the red zone. So if a register
+ * holds the same value, the register is preferred to such a slot. */
 static inline bool is_below_sp(const struct state *s, const struct slot *x)
 {
 	return s->reg[RSP].kind == (x->aligned ? VALUE_ALIGNED : VALUE_CFA) && x->at < s->reg[RSP].off;
 }
 
-/* Sets how the caller's rbp is found. Returns false if the state does not show it. */
+/* Sets out->bp and out->bp_off: how the caller's rbp is found. Returns false if the state does not show it. */
 static inline __attribute__((always_inline)) bool rule_bp(const struct state *s, struct etch_rule *out)
 {
 	const struct slot *x = rbp_slot(s);
 
-	/* Where both the register and a slot hold it, the slot is used until the register is reloaded or the slot is
+	/* If both the register and a slot hold it, the slot is used until the register is reloaded or the slot is
 	 * popped. */
 	if (state_has_callers_rbp(s) &&
 	    (s->reg[RBP].reloaded || (x && x->aligned && (s->abi_flags & ABI_NO_RED_ZONE)) || (x && is_below_sp(s, x)))) {
@@ -59,7 +59,7 @@ static inline __attribute__((always_inline)) bool rule_bp(const struct state *s,
 	return out->bp != ETCH_BP_UNDEF;
 }
 
-/* Makes the CFA a register r + offset, if the state proves that. */
+/* If the state proves that the CFA is register r + a constant, sets the CFA of *out to that and returns true. */
 static bool rule_register(const struct state *s, unsigned r, struct etch_rule *out)
 {
 	if (s->reg[r].kind != VALUE_CFA || s->reg[r].off == INT32_MIN)
@@ -69,8 +69,8 @@ static bool rule_register(const struct state *s, unsigned r, struct etch_rule *o
 	return true;
 }
 
-/* Makes the CFA the contents of a slot that is addressed by register r, if the state proves that. below: the slot must
- * be below rsp; else it must not be. */
+/* If the state proves that a slot which register r points to or near holds CFA + a constant, sets the CFA of *out to be
+ * computed from that slot and returns true. With `below`, only slots below rsp count; without it, only the others. */
 static bool rule_slot(const struct state *s, unsigned r, bool below, struct etch_rule *out)
 {
 	unsigned i;
@@ -104,8 +104,8 @@ static bool ra_known(const struct state *s)
 	return false;
 }
 
-/* Returns the slot with the return address that is nearest to the CFA, or null; among those below rsp, where signal
- * handlers and callees may write, or among the others. */
+/* Returns the slot nearest to the CFA that holds the return address, or null. With `below`, only slots below rsp count,
+ * where signal handlers and callees may write; without it, only the others. */
 static const struct slot *ra_slot(const struct state *s, bool below)
 {
 	int32_t sp = s->reg[RSP].kind == VALUE_CFA ? s->reg[RSP].off : INT32_MIN;
@@ -125,8 +125,7 @@ static const struct slot *ra_slot(const struct state *s, bool below)
 	return best;
 }
 
-/* Is the return address where the call has put it, and not below rsp? It mostly is, and then it is in the first
- * slot. */
+/* Is the return address in the first slot, where the call has put it, and not below rsp? This is so for most states. */
 static inline bool ra_in_place(const struct state *s)
 {
 	const struct slot *x = &s->slot[0];
@@ -147,8 +146,9 @@ static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
 }
 
 /*
- * Sets how the return address is found. Any copy of it serves; in order of preference: the one where the call has put
- * it, another slot, a callee-saved register, any other register, a slot below rsp.
+ * Sets in *out how the return address is found, and returns false if the state does not show it. Any copy will do; in
+ * order of preference: the one where the call has put it, another slot, a callee-saved register, any other register, a
+ * slot below rsp.
  */
 static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 {
@@ -166,10 +166,10 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 }
 
 /*
- * Finds the CFA, in order of preference: by rbp, if that is a frame pointer (the caller's
- * rbp is saved just below the return address, as push %rbp; mov %rsp,%rbp leaves it), since .eh_frame uses it there and
- * it stays valid over alloca; by rsp; by rbp, or by a slot relative to rbp or rsp, which an unwinder knows in every
- * frame; by any other register; by a slot below rsp.
+ * Sets in *out how the CFA is found, and returns false if the state does not show it. In order of preference: by rbp,
+ * if that is a frame pointer (push %rbp; mov %rsp,%rbp has saved the caller's rbp just below the return address), since
+ * .eh_frame uses it there and alloca does not change it; by rsp; by any other value of rbp; by a slot relative to rbp
+ * or rsp, since an unwinder knows these two registers in every frame; by any other register; by a slot below rsp.
  */
 static inline __attribute__((always_inline)) bool rule_cfa(const struct state *s, struct etch_rule *out, bool noted)
 {
@@ -189,7 +189,8 @@ static inline __attribute__((always_inline)) bool rule_cfa(const struct state *s
 	return rule_slot(s, RBP, true, out) || rule_slot(s, RSP, true, out);
 }
 
-/* Makes the rule of a state. noted: the file has notes, or the code has another convention. */
+/* Makes the rule that a state proves. `noted`: the file has notes, or the code departs from the psABI
+ * (state.abi_flags). */
 static inline __attribute__((always_inline)) void rule_make(const struct state *s, struct etch_rule *out, bool noted)
 {
 	memset(out, 0, sizeof(*out));
@@ -200,7 +201,7 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 		return;
 	}
 	if (noted && s->frame) {
-		out->kind = s->frame; /* the interrupted registers are in memory, so nothing else matters */
+		out->kind = s->frame; /* the registers of the interrupted code are in memory, so the rule needs only the CFA */
 		return;
 	}
 	out->kind = ETCH_RULE_CALL;
@@ -210,9 +211,10 @@ static inline __attribute__((always_inline)) void rule_make(const struct state *
 }
 
 /*
- * Makes the rule where callers find their frames by rbp, rbp is the caller's, and a register holds the return address.
- * Such code then moves rsp, by as many words as a register says, before it pushes the address again. The caller needs
- * nothing but the return address, so the CFA is taken to be rsp, as it is right before that push.
+ * Makes the rule for code whose callers find their frames by rbp, if rbp is the caller's and a register holds the
+ * return address. Such code moves rsp by a number of words that is in a register, before it pushes the return address
+ * again. The caller needs only rbp and the return address, so the CFA is taken to be rsp, as it is directly before that
+ * push.
  */
 static void rule_return(const struct state *s, struct etch_rule *out)
 {
@@ -228,8 +230,8 @@ static void rule_return(const struct state *s, struct etch_rule *out)
 	*out = (struct etch_rule){.cfa = RSP, .kind = ETCH_RULE_CALL, .ra = (uint8_t)(ETCH_RA_REG | order[i])};
 }
 
-/* Does what state_rule() does, for files with notes and for code of another convention. It is out of line, so that
- * other code pays nothing for it. */
+/* Implements state_rule() for files with notes, and for code that departs from the psABI. It is out of line so that it
+ * does not slow down state_rule() for other code. */
 static __attribute__((noinline, cold)) void rule_noted(const struct state *s, struct etch_rule *out)
 {
 	rule_make(s, out, true);
@@ -298,8 +300,8 @@ bool state_rules_same(const struct state *a, const struct state *b)
 }
 
 /*
- * Does a register hold the caller's value? Then a rule with the CFA at a positive offset from it is wrong, since the
- * caller cannot have pointed it into this function's frame. (Tables have such rules in functions with rbp as frame
+ * Does register r hold the caller's value? Then a rule whose CFA is r plus a positive offset is wrong, since the
+ * caller's value cannot point into this function's frame. (Tables have such rules in functions with rbp as frame
  * pointer, before the prologue and after the epilogue.)
  */
 static bool is_callers(const struct state *s, unsigned r)
@@ -339,8 +341,8 @@ static enum witness bp_witness(const struct state *s, const struct etch_rule *ru
 	case ETCH_BP_RSP: at = value_moved(s->reg[RSP], rule->bp_off); break;
 	default: return WITNESS_CONFIRMS; /* the rule claims nothing about rbp */
 	}
-	/* The caller's rbp does not point into this function's frame, so a value saved here is not found by it. gcc leaves
-	 * such a rule in force after the leave of a function that realigns its stack. */
+	/* The caller's rbp does not point into this function's frame, so nothing saved in this frame can be found relative
+	 * to it. gcc emits such a rule after the leave instruction of a function that realigns its stack. */
 	if (rule->bp == ETCH_BP_RBP && state_has_callers_rbp(s))
 		return WITNESS_DENIES;
 	v = slot_load(s, at);
@@ -360,9 +362,9 @@ static enum witness ra_witness(const struct state *s, const struct etch_rule *ru
 	if (value_is_entry(v, REG_RA))
 		return WITNESS_CONFIRMS;
 	/*
-	 * The rule is denied if another value is there, or if an unknown one is there while the return address is known to
-	 * be elsewhere. The latter counts only with the same CFA: after __builtin_eh_return() .eh_frame describes another
-	 * frame.
+	 * The rule is denied if another value is at its place of the return address, or if the value there is unknown while
+	 * the return address is known to be elsewhere. The latter counts only with the same CFA: after
+	 * __builtin_eh_return() .eh_frame describes another frame.
 	 */
 	return s->slot_count < STATE_SLOTS && (v.kind != VALUE_ANY || (same_frame && ra_known(s))) ? WITNESS_DENIES
 	                                                                                           : WITNESS_SILENT;
@@ -401,7 +403,7 @@ enum witness state_witness_own(const struct state *s, const struct etch_rule *ru
 
 /* ---- the callee-saved registers ---------------------------------------------------------- */
 
-#define NOWHERE INT32_MIN /* there is no slot */
+#define NOWHERE INT32_MIN /* there is no such slot */
 
 static const uint8_t saved_registers[5] = {3, 12, 13, 14, 15}; /* rbx, r12 to r15, as in struct etch_cfi_saves */
 
@@ -417,8 +419,8 @@ bool saves_hold(const struct state *a, const struct state *b, unsigned registers
 	return a->slot_count == b->slot_count && !memcmp(a->slot, b->slot, a->slot_count * sizeof(*a->slot));
 }
 
-/* Finds register i where it is neither in its register nor in a slot at a known distance from the CFA: in a realigned
- * frame it is in the slot nearest to the base, as far as nothing else can have written there. */
+/* Finds the caller's value of saved_registers[i] if it is neither in that register nor in a slot relative to the CFA.
+ * In a realigned frame, it is in the slot with the highest address, if nothing else can have written to that slot. */
 static __attribute__((noinline)) void aligned_save(const struct state *s, unsigned i, struct etch_cfi_saves *out)
 {
 	struct value sp = s->reg[RSP], bp = s->reg[RBP], base = bp.kind == VALUE_ALIGNED ? bp : sp;
@@ -442,8 +444,8 @@ static __attribute__((noinline)) void aligned_save(const struct state *s, unsign
 int32_t state_saves(const struct state *s, struct etch_cfi_saves *out, unsigned *depends)
 {
 	static const uint8_t place[32] = {[3] = 1, [12] = 2, [13] = 3, [14] = 4, [15] = 5, [RBP] = 6}; /* 0: any other */
-	/* Signal handlers may write below the red zone; where rsp is not known relative to the CFA, it is below all of the
-	 * frame. */
+	/* Slots below this may have been overwritten by signal handlers, which write below the red zone. If the distance of
+	 * rsp from the CFA is unknown, rsp is below all of the frame, so no slot is excluded. */
 	int64_t lowest = s->reg[RSP].kind == VALUE_CFA ? (int64_t)s->reg[RSP].off - RED_ZONE : INT64_MIN;
 	int32_t off[7] = {NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE};
 	unsigned i;

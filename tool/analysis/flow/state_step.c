@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The transfer function of one instruction on abstract states. */
+/* The transfer function: how one instruction changes an abstract state. */
 #include "analysis/flow/state_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The lowest constant that may be an address of code. */
+/* The lowest number that may be an address of code. */
 #define CODE_LOWEST 4096
 
 /* May a value be an address of code? */
@@ -29,7 +29,8 @@ const struct state state_at_entry = {
 
 /* ---- slots ----------------------------------------------------------------- */
 
-/* With ETCH_CHECK_STEPS: aborts if a CFA-relative slot is below state.lowest or overlaps [from, to). */
+/* In builds with ETCH_CHECK_STEPS: aborts if a slot relative to the CFA is below state.lowest, or overlaps [from,
+ * to). */
 static inline void slots_check(const struct state *s, int64_t from, int64_t to)
 {
 #ifdef ETCH_CHECK_STEPS
@@ -64,8 +65,8 @@ static void slots_overwrite(struct state *s, struct value address, unsigned size
 			i++;
 }
 
-/* Is a stored value kept as a slot? Values that the caller needs back are kept, and addresses of the frame that cannot
- * be the address of a local variable. */
+/* Does a store of value v to an address make a slot? It does for values that the caller needs back, and for addresses
+ * in the frame that cannot be the address of a local variable. */
 static bool is_kept(struct value v, struct value address)
 {
 	if (v.kind == VALUE_ENTRY)
@@ -91,14 +92,14 @@ static void slot_store(struct state *s, struct value address, struct value v, un
 		slot_keep(s, address, v);
 }
 
-/* Is a value in the frame a saved rsp? Code with variable-length arrays restores rsp from there at the end of their
- * scope. */
+/* Is v, stored at `address`, a saved rsp? Code with variable-length arrays saves rsp in the frame, and restores it at
+ * the end of their scope. */
 static bool is_saved_sp(struct value address, struct value v)
 {
 	return address.kind == VALUE_CFA && v.kind == VALUE_CFA && v.off < -8;
 }
 
-/* Forgets the slots that lie more than `below` bytes under rsp. */
+/* Forgets the slots that begin more than `below` bytes below rsp. */
 static void slots_trim(struct state *s, int64_t below)
 {
 	struct value sp = s->reg[RSP];
@@ -150,8 +151,8 @@ static inline bool is_frame_pointer(const struct state *s, struct value v)
 }
 
 /*
- * Transfers push %rbp. A pushed frame pointer is kept as a slot: it is popped again, and is not the address of a local
- * variable. Some code makes a second frame this way, to align the stack for a call of C.
+ * Applies push %rbp. If rbp is a frame pointer, the push makes a slot, since the value will be popped again, and is not
+ * the address of a local variable. Some code makes a second frame this way, to align the stack for a call of C.
  */
 static void push_frame(struct state *s)
 {
@@ -162,16 +163,16 @@ static void push_frame(struct state *s)
 		slot_keep(s, s->reg[RSP], v);
 }
 
-/* Transfers and $-N, %r at offset `at`, which realigns a pointer. */
+/* Applies and $-N, %r at offset `at`, which realigns a pointer. */
 static void align(struct state *s, unsigned r, uint32_t at)
 {
-	/* Only a pointer into the frame gives a new base. */
+	/* Only a pointer into the frame can become the address of a realigned frame. */
 	if (!is_address(s->reg[r])) {
 		s->reg[r] = VALUE_NONE; /* for rsp, see transfer_other() */
 		return;
 	}
-	/* The distance that alignment skips is unknown: rsp is 8 modulo 16 at entry by the psABI (3.2.2), but whether the
-	 * caller complies is not visible here. */
+	/* How far the alignment moves the pointer is unknown: at a function's entry rsp is 8 modulo 16 by the psABI
+	 * (3.2.2), but the caller may not comply. */
 	if (s->reg[r].kind == VALUE_ALIGNED && r != RSP) {
 		s->reg[r] = VALUE_NONE;
 		return;
@@ -185,7 +186,7 @@ static void align(struct state *s, unsigned r, uint32_t at)
 	s->reg[r] = value_of(VALUE_ALIGNED, 0, 0);
 }
 
-/* Returns the value of an indexed load, which may be an entry of a jump table. */
+/* Returns the value that an indexed load yields: perhaps an entry of a jump table. */
 static struct value table_entry(const struct state *s, const struct step *in, unsigned size)
 {
 	struct value base = in->b < 16 ? s->reg[in->b] : value_of(VALUE_CONST, 0, 0);
@@ -200,7 +201,8 @@ static struct value table_entry(const struct state *s, const struct step *in, un
 	return v;
 }
 
-/* Returns the sum of a distance and the table to which it is relative: a target. */
+/* Returns the sum of a and b: a VALUE_TARGET if one of them is an entry of a jump table (VALUE_DISTANCE) or may be an
+ * address of code; else VALUE_NONE. The table's address is unknown unless the other operand is that address. */
 static struct value table_target(struct value a, struct value b)
 {
 	struct value t = a.kind == VALUE_DISTANCE ? a : b, base = a.kind == VALUE_DISTANCE ? b : a;
@@ -261,7 +263,8 @@ static inline void known_set_one(struct state *s, const struct step *in, int32_t
 #endif
 }
 
-/* Returns a VALUE_CONST or VALUE_PLACE, if constants are followed and n fits; else VALUE_NONE. */
+/* Returns n as a value of the given kind (VALUE_CONST or VALUE_PLACE) if the analysis follows constants and n fits;
+ * else VALUE_NONE. */
 static inline struct value number_of(const struct state *s, uint8_t kind, int64_t n)
 {
 	return s->constants && n >= 0 && n <= INT32_MAX ? value_of(kind, 0, (int32_t)n) : VALUE_NONE;
@@ -287,17 +290,18 @@ static void transfer_pop(struct state *s, const struct step *in)
 
 	s->reg[RSP] = value_moved(s->reg[RSP], in->imm);
 	if (__builtin_expect(s->abi_flags & ABI_FRAMES_BY_RBP, 0) && v.kind == VALUE_ENTRY && v.reg == REG_RA)
-		slots_trim(s, 0); /* the frame is gone, and rsp may move any distance from there */
+		slots_trim(s, 0); /* with its return address the frame is gone, and rsp may now move by any distance */
 	if (in->a < 16) {
 		s->reg[in->a] = v;
-	} else if (in->size) { /* it pops into memory: rsp counts as popped (SDM 2, POP) */
+	} else if (in->size) { /* it pops into memory; the address is computed with the rsp from after the pop (SDM 2, POP)
+		                    */
 		to = value_moved(s->reg[in->b], in->disp);
 		if (is_address(to))
 			slot_store(s, to, v, in->size);
 	}
 }
 
-/* Transfers push2 and pop2 as two instructions. */
+/* Applies push2 or pop2 as two instructions. */
 static void transfer_pair(struct state *s, const struct step *in, void (*transfer)(struct state *, const struct step *))
 {
 	struct step one = *in;
@@ -309,7 +313,7 @@ static void transfer_pair(struct state *s, const struct step *in, void (*transfe
 	transfer(s, &one);
 }
 
-/* Transfers add and sub of two registers. */
+/* Applies add or sub of two registers. */
 static void transfer_sum(struct state *s, const struct step *in)
 {
 	struct value v = s->reg[in->a], w = s->reg[in->b];
@@ -333,7 +337,7 @@ static void transfer_load(struct state *s, const struct step *in)
 	    s->reg[RSP].kind == VALUE_CFA)
 		return; /* see profile.switches_stack */
 	if (in->a != RSP && is_saved_sp(from, v))
-		v = VALUE_NONE; /* perhaps the address of a variable */
+		v = VALUE_NONE; /* it is perhaps not rsp but the address of a variable */
 	if (v.kind == VALUE_ENTRY)
 		v.reloaded = 1;
 	s->reg[in->a] = v;
@@ -342,8 +346,9 @@ static void transfer_load(struct state *s, const struct step *in)
 }
 
 /*
- * Is it mov %rsp, (%reg) in a file where that switches stacks (profile.switches_stack)? The register points to the top
- * of another stack, which becomes the base of addresses there, like that of a realigned frame.
+ * Is the store mov %rsp, (%reg) in a file where this instruction switches stacks (profile.switches_stack)? Then the
+ * register points to the top of another stack, and becomes the base of addresses there, as if that were a realigned
+ * frame.
  */
 static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 {
@@ -351,7 +356,7 @@ static bool saves_sp_elsewhere(const struct state *s, const struct step *in)
 	       !in->disp && in->index == INSN_NO_REG && !is_address(s->reg[in->b]) && !s->align;
 }
 
-/* Transfers a store to the frame, or one of rsp that switches stacks. */
+/* Applies a store: to the frame, or of rsp to switch stacks. */
 static void transfer_store(struct state *s, const struct step *in, uint32_t at)
 {
 	struct value to;
@@ -408,7 +413,7 @@ static void transfer_swap(struct state *s, const struct step *in)
 	s->reg[in->b] = v;
 }
 
-/* Transfers lea with an index, which may make the target of a jump table's entry. */
+/* Applies lea with an index, which may compute a target from an entry of a jump table. */
 static void transfer_lea(struct state *s, const struct step *in)
 {
 	struct value v = s->reg[in->b], w = s->reg[in->index];
@@ -416,8 +421,8 @@ static void transfer_lea(struct state *s, const struct step *in)
 	s->reg[in->a] = is_place(v) ? table_target(value_moved(v, in->disp), w) : table_target(v, value_moved(w, in->disp));
 }
 
-/* Forgets, in code without a red zone, all slots below rsp; also those of a realigned frame, once rsp has left that
- * frame. `sp` is the value of rsp before the instruction. */
+/* In code without a red zone: forgets all slots below rsp, and those of a realigned frame once rsp has left that frame.
+ * `sp` is the value of rsp before the instruction. */
 static void stack_shrink(struct state *s, struct value sp)
 {
 	unsigned i;
@@ -430,8 +435,8 @@ static void stack_shrink(struct state *s, struct value sp)
 			i++;
 }
 
-/* Applies what an instruction with EFFECT_OTHER does besides its op: registers that it overwrites, and a move of rsp.
- * `sp` is the value of rsp before. */
+/* Applies the effects of an instruction with EFFECT_OTHER that its op does not describe: overwritten registers, and the
+ * consequences of a change of rsp. `sp` is the value of rsp before the instruction. */
 static void transfer_other(struct state *s, const struct step *in, uint32_t at, struct value sp)
 {
 	unsigned writes;
@@ -439,8 +444,8 @@ static void transfer_other(struct state *s, const struct step *in, uint32_t at, 
 	for (writes = in->writes; writes; writes &= writes - 1)
 		s->reg[__builtin_ctz(writes)] = VALUE_NONE;
 	known_set(s, in);
-	/* rsp has moved by an unknown distance: as in a realigned frame, its new value becomes a base to which slots are
-	 * relative. This is not done while rbp holds such a base: there can be only one. */
+	/* rsp has moved by an unknown distance. As in a realigned frame, its new value becomes the address to which slots
+	 * are relative, unless rbp already holds such an address, since there can be only one. */
 	if (!is_address(s->reg[RSP]) && s->reg[RBP].kind != VALUE_ALIGNED &&
 	    (in->a == RSP || (in->op == STEP_SWAP && in->b == RSP) || (in->writes >> RSP & 1))) {
 		state_unalign(s);
@@ -489,7 +494,7 @@ void state_transfer(struct state *s, const struct step *in, uint32_t at)
 		break;
 	case STEP_FETCH:
 		s->reg[in->a] = VALUE_NONE;
-		break; /* its width bounds the value, too, but no jump table relies on that */
+		break; /* the width of the load bounds the value, but no jump table relies on that */
 	case STEP_SUM: transfer_lea(s, in); break;
 	case STEP_ENTRY: s->reg[in->a] = s->constants ? table_entry(s, in, in->size) : VALUE_NONE; break;
 	}

@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A backward dataflow analysis. It finds how far above rsp the return address lies before each instruction, by the tail
- * calls that follow. At a tail call the return address is on top of the stack, for the callee; each instruction before
- * the call changes the distance by as much as it moves rsp. Where paths disagree, or one ends in anything else, the
- * distance is unknown.
+ * A backward dataflow analysis. It finds how far above rsp the return address lies before each instruction, from the
+ * tail calls that follow the instruction. At a tail call the return address is on top of the stack, for the callee;
+ * each instruction before the call changes the distance by as much as it moves rsp. If two paths disagree, or if one
+ * ends in anything but a tail call, the distance is unknown.
  *
- * This serves code whose callers find their frames by rbp (convention.frames_by_rbp, and handlers of an interpreter).
- * There the place of the return address is all that a rule needs, even where no path shows how far rsp is from its
+ * This is for code whose callers find their frames by rbp (convention.frames_by_rbp, and handlers of an interpreter).
+ * There an unwind rule needs only the place of the return address, even where no path shows how far rsp is from its
  * value at the entry.
  *
- * A known handler (code_range.handler) begins in the frame that rbp points to; so does the code that leads there, back
- * to where rbp or that frame may have changed. Where the words of the frame have been moved, no state shows this
- * otherwise.
+ * A handler of an interpreter (code_range.handler) begins in the frame that rbp points to. So the code that leads to it
+ * is in that frame, too, from the last instruction on that may have changed rbp or the frame. If the words of the frame
+ * have been moved, no state shows this.
  *
- * The distance is also unknown before an instruction that may write to that place; before a call that returns, since
- * its callee may take arguments off the stack; and before a return, since the address may be one that code has put
- * there.
+ * The distance is also unknown before an instruction that may write to the place of the return address; before a call
+ * that returns, since its callee may take arguments off the stack; and before a return, since code may itself have put
+ * the address there to which it returns.
  *
- * It is no domain of dataflow/solver.h: a state is one number, and nearly all code falls through, so sweeps over the
- * instructions from the last to the first settle in two or three rounds, without a list of predecessors.
+ * It does not use dataflow/solver.h. A state is one number, and nearly all code falls through, so two or three sweeps
+ * over the instructions, from the last to the first, reach the fixpoint, and no list of predecessors is needed.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
 #include "support/memory.h"
 
-#define TAIL_ANY  (-2) /* top of the lattice: no path from there is known to end */
-#define TAIL_NONE (-1) /* bottom: unknown */
+#define TAIL_ANY  (-2) /* top of the lattice: no path from the instruction on is known to end */
+#define TAIL_NONE (-1) /* bottom of the lattice: the distance is unknown */
 #define WORD      8
 
-/* The largest distance, in bytes; a larger one is unknown. */
+/* The largest distance that is followed, in bytes; larger ones count as unknown. */
 #define TAIL_MOST (1 << 20)
 
-/* This value in place of a distance says that the frame is the one that rbp points to. */
+/* A value in place of a distance: the frame is the one that rbp points to. */
 #define TAIL_FRAME  (TAIL_MOST + 1)
-#define FRAME_WORDS 16 /* bytes in use where rbp points to: the caller's rbp and the return address */
+#define FRAME_WORDS 16 /* number of bytes of the frame at rbp: the caller's rbp and the return address */
 
-/* Returns the distance where two paths lead on from an instruction: the meet of the lattice. */
+/* Returns the distance after an instruction from which two paths lead on, with the distances a and b: the meet of the
+ * lattice. */
 static int32_t meet(int32_t a, int32_t b)
 {
 	if (a == TAIL_ANY)
@@ -45,7 +46,7 @@ static int32_t meet(int32_t a, int32_t b)
 
 static const uint8_t *bytes_at(const struct flow *f, uint64_t off) { return f->in.range->bytes + off; }
 
-/* May an instruction whose step does not describe its effect on memory write there? */
+/* May an instruction write to memory? For instructions whose struct step does not tell. */
 static bool may_write(const struct flow *f, const struct step *in, uint64_t off)
 {
 	struct insn x;
@@ -56,7 +57,7 @@ static bool may_write(const struct flow *f, const struct step *in, uint64_t off)
 
 static bool overlaps(const struct step *in, int32_t k) { return in->disp < k + WORD && k < in->disp + in->size; }
 
-/* Does it push a word of the stack? The address uses the rsp from before the push (SDM 2, PUSH). */
+/* Does a push copy a word at rsp + disp? Its address is computed with the rsp from before the push (SDM 2, PUSH). */
 static bool copies_top(const struct step *in)
 {
 	return in->a == INSN_NO_REG && in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && in->imm == WORD;
@@ -71,8 +72,9 @@ static bool changes_rbp(const struct step *in)
 }
 
 /*
- * Does an instruction without control flow leave the frame that rbp points to as it is, in front of code that runs in
- * that frame? A number that is no address of code is not stored over a return address that is used afterwards.
+ * Given that code after an instruction runs in the frame that rbp points to: does the instruction leave rbp and that
+ * frame unchanged? The instruction is none of control flow. A store of a number that is no address of code
+ * (FLOW_NUMBER) does: it cannot overwrite a return address that is used afterwards.
  */
 static bool keeps_frame(const struct flow *f, const struct step *in, uint64_t off)
 {
@@ -113,7 +115,7 @@ static int32_t before(const struct flow *f, const struct step *in, uint64_t off,
 
 	if (k == TAIL_FRAME)
 		return keeps_frame(f, in, off) ? k : TAIL_NONE;
-	/* rbp has to be the caller's at the tail call, too */
+	/* at the tail call, rbp has to be the caller's as well */
 	if ((in->writes & (1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP)) || changes_rbp(in))
 		return TAIL_NONE;
 	switch (in->op) {
@@ -144,7 +146,7 @@ static int32_t before(const struct flow *f, const struct step *in, uint64_t off,
 	return to < 0 || to > TAIL_MOST ? TAIL_NONE : (int32_t)to;
 }
 
-/* The number of instructions that are searched backward for the load of a register. */
+/* The number of instructions that flow_loaded() searches backward. */
 #define LOAD_MOST 16u
 
 bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *out)
@@ -166,8 +168,8 @@ bool flow_loaded(const struct flow *f, uint64_t off, unsigned reg, struct insn *
 }
 
 /*
- * Is an indirect jump a tail call? A jump through a table in the file is not, since its targets are in the code range.
- * In the handler of an interpreter it is one if rbp is the caller's.
+ * A jump through a table in the file is no tail call, since its targets are in the code range. In the handler of an
+ * interpreter, a jump is a tail call if rbp is the caller's.
  */
 bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 {
@@ -184,7 +186,7 @@ bool flow_jump_is_tail(const struct flow *f, const struct flow_jump *j)
 	                : flow_loaded(f, f->step_at[j->step], in->a, &load);
 }
 
-/* Does a known handler begin at an address? */
+/* Does a code range that is known to be a handler of an interpreter begin at an address? */
 static bool is_handler(const struct flow *f, uint64_t addr)
 {
 	const struct code_range *p = f->in.env->handlers ? range_at(f->in.env, addr) : NULL;
@@ -223,7 +225,7 @@ static int32_t at_next(const struct flow *f, uint64_t off)
 	return is_handler(f, addr) ? TAIL_FRAME : TAIL_NONE;
 }
 
-/* Returns the distance before an instruction, from those at its successors. */
+/* Returns the distance before an instruction, computed from the distances at its successors. */
 static int32_t distance(const struct flow *f, const struct step *in, uint64_t off)
 {
 	int32_t k = TAIL_NONE;
@@ -265,8 +267,8 @@ bool flow_has_tails(const struct flow *f)
 	       leads_to_handler(f);
 }
 
-/* Does an instruction overwrite a word of memory with the value of a register that is a number and no address of
- * code? */
+/* Does an instruction overwrite a word of memory with a register's value that is known to be a number, and no address
+ * of code? */
 static bool stores_number(const struct flow *f, const struct insn *x, const struct state *before)
 {
 	const struct value *v;
@@ -277,7 +279,7 @@ static bool stores_number(const struct flow *f, const struct insn *x, const stru
 	return v->kind == VALUE_CONST && !space_at(f->in.env->space, (uint32_t)v->off);
 }
 
-/* Notes the stores of numbers (FLOW_NUMBER). A flow_state_fn. */
+/* Sets FLOW_NUMBER for an instruction that stores a number, and clears it for others. A flow_state_fn. */
 static void number_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct flow *f = ctx;
@@ -329,9 +331,9 @@ void flow_tails_find(struct flow *f)
 }
 
 /*
- * May the rule by a tail call replace one that the state proves? It may if that one is by rsp, with the return address
- * where the call has put it: a callee may have taken its arguments off the stack, so rsp after a call may not be what
- * it was before.
+ * May a rule made from a tail call replace `rule`, which the state proves? It may if the CFA of `rule` is relative to
+ * rsp, with the return address where the call has put it: a callee may have taken its arguments off the stack, so rsp
+ * after a call may differ from rsp before it.
  */
 static bool is_doubtful(const struct etch_rule *rule)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses of code that code takes: exits for those that may be functions, among them addresses that code computes
- * relative to its own, and edges to continuations.
+ * Addresses of code that code computes (takes): adds exits for those that may be functions, also if they are computed
+ * relative to another address of code, and adds edges to continuations.
  */
 #include "analysis/flow/flow_internal.h"
 #include "arch/x86/insn.h"
 #include "shared/search.h"
 
-/* Does the instruction take an address, which is in in->imm? One that it loads from does not count. In a file that is
- * not linked to a fixed address, only lea of a rip-relative address counts. */
+/* The address is in in->imm. An address from which the instruction loads does not count. In a file that is not linked
+ * to a fixed address, only a rip-relative lea computes an address. */
 bool flow_takes_address(const struct flow *f, const struct step *in)
 {
 	if (!in->imm || f->in.env->reloc_count)
@@ -16,14 +16,14 @@ bool flow_takes_address(const struct flow *f, const struct step *in)
 	return in->b == INSN_PC_REG ? in->op == STEP_ADDRESS : f->in.env->file->eh.e_type != ET_DYN;
 }
 
-/* Adds the exit of an address that is taken at an offset. */
+/* Adds an exit of a kind for address `addr`, which the instruction at an offset computes. */
 static void ref_add(struct flow *f, uint64_t off, uint64_t addr, unsigned kind)
 {
 	flow_exit_add(f, addr, kind);
 	f->found.exits[f->found.exit_count - 1].at = (uint32_t)off;
 }
 
-/* Notes an address that the code takes. What the entry point takes, such as main, counts as called. */
+/* A function whose address the file's entry point computes, such as main, counts as called. */
 void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 {
 	unsigned kind = f->in.range->outermost ? EXIT_CALL : EXIT_REF;
@@ -35,8 +35,8 @@ void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 			ref_add(f, off, addr, kind);
 		return;
 	}
-	/* The address is outside of all code ranges: assembly without .eh_frame is called through tables of pointers that
-	 * other code fills in. */
+	/* The address is outside of all code ranges. It may belong to assembly without .eh_frame, which is called through
+	 * tables of pointers that other code fills in. */
 	c = space_at(f->in.env->space, addr);
 	if (c && !elf_is_object(f->in.env->file))
 		ref_add(f, off, addr, kind);
@@ -45,8 +45,8 @@ void flow_ref_note(struct flow *f, uint64_t off, uint64_t addr)
 /* ---- labels --------------------------------------------------------------------------------- */
 
 /*
- * Finds addresses that code takes relative to its own: call 1f; 1: pop %r; lea label - 1b(%r), %s. Assembly that fills
- * a table with the labels of an interpreter's handlers does so, including assembly written for other machines.
+ * Finds addresses that code computes from one of its own addresses: call 1f; 1: pop %r; lea label - 1b(%r), %s.
+ * Assembly does this to fill a table with the labels of an interpreter's handlers.
  */
 
 static bool is_call(const struct flow *f, uint64_t off, const struct step *in)
@@ -57,7 +57,8 @@ static bool is_call(const struct flow *f, uint64_t off, const struct step *in)
 	       insn_decode(f->in.range->bytes + off, in->len, f->in.range->start + off, &x) && x.flow == FLOW_CALL;
 }
 
-/* Notes the addresses that the block continuing at `off` takes, where register r holds the address `own`. */
+/* Adds exits for the addresses that the rest of a block, from `off` on, computes from register r, which holds the
+ * address `own`. */
 static void block_note(struct flow *f, uint64_t off, unsigned r, uint64_t own)
 {
 	uint64_t size = flow_size(f);
@@ -93,10 +94,11 @@ void flow_labels_note(struct flow *f)
 
 /* ---- continuations -------------------------------------------------------------------------- */
 
-/* Makes the edges to continuations (struct flow_continuation), where code passes on an address of code in a register:
- * by the state there, and by what is known of the jump to that address (interproc/continuations.c). */
+/* Adds edges to continuations (struct flow_continuation) from the instructions that pass on their addresses in a
+ * register. The state of an edge is made from the state at that instruction, and from what is known about the later
+ * jump to the continuation (interproc/continuations.c). */
 
-/* Adds an edge to a continuation, in state s. The continuation is a function only where a call has led to the jump. */
+/* Adds an edge to a continuation, in state s. If a code range begins there, or none is there, also adds an exit. */
 static void continuation_enter(struct flow *f, uint64_t label, const struct state *s)
 {
 	const struct code_range *p = range_at(f->in.env, label);
@@ -108,9 +110,10 @@ static void continuation_enter(struct flow *f, uint64_t label, const struct stat
 		f->found.may_return = true;
 }
 
-/* Makes the state at a continuation from that of the instruction, or of the entry of its callee. What code has stored
- * meanwhile, except the caller's registers, is unknown. Of the caller's registers, those that have been written, and
- * whose slots are taken off the stack, are the caller's again. */
+/* Turns *s into the state at a continuation. *s is the state at the instruction that passes on its address, or at the
+ * entry of the called function; until the jump to the continuation, rsp moves by `moved`, and the registers in `writes`
+ * change. Values that code has stored are unknown, except the saved registers of the caller. A caller's register whose
+ * slot is no longer on the stack, and which is in `writes`, has been restored. */
 static void continuation_state(struct state *s, int32_t moved, unsigned writes)
 {
 	struct value *sp = &s->reg[ETCH_REG_RSP];

@@ -2,10 +2,11 @@
 /*
  * Exception handlers that code links into a list at run time, without an LSDA:
  *
- *	lea handler(%rip), %r; push %r; push HEAD; mov %rsp, HEAD
+ * lea handler(%rip), %r; push %r; push HEAD; mov %rsp, HEAD
  *
- * HEAD is a field of a structure or a register. A raise loads rsp from HEAD, pops HEAD, and returns to the handler,
- * which therefore begins with the rsp from before the two pushes. No other register is restored.
+ * HEAD, the head of the list, is a field of a structure or a register. To raise an exception, code loads rsp from HEAD,
+ * pops the old value into HEAD, and returns to the handler. So the handler begins with the rsp from before the two
+ * pushes. No other register is restored.
  */
 #include "analysis/flow/flow_internal.h"
 
@@ -19,7 +20,7 @@ static bool pushes_head(const struct step *in, const struct step *head)
 	return in->a == INSN_NO_REG && in->index == INSN_NO_REG && in->b == head->b && in->disp == head->disp;
 }
 
-/* Does an instruction store rsp to a possible HEAD? rbp does not count: mov %rsp,%rbp sets up a frame pointer. */
+/* Does an instruction store rsp to a place that may be HEAD? rbp is none: mov %rsp,%rbp sets up a frame pointer. */
 static bool is_head(const struct step *in)
 {
 	if (in->op == STEP_MOVE)
@@ -45,7 +46,7 @@ uint64_t flow_trap(const struct flow *f, const struct step *head, uint64_t off)
 	return flow_inside(f, (uint64_t)in->imm) ? (uint64_t)in->imm : 0;
 }
 
-/* Does .eh_frame give the same CFA at an address as a state? */
+/* Is the CFA that .eh_frame gives at an address the one of state s? */
 static bool has_cfa(const struct flow *f, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row = flow_cfi_at(f, addr);
@@ -65,13 +66,14 @@ void flow_trap_state(const struct flow *f, const struct state *head, uint64_t ha
 			out->reg[r] = (struct value){0};
 	out->known = 1u << ETCH_REG_RSP;
 	out->reg[ETCH_REG_RSP].off += 16;
-	/* Only the slot of the return address is kept: the code that raised may have overwritten the others. */
+	/* Only the slot of the return address stays: the code that has raised the exception may have overwritten the
+	 * others. */
 	while (i < out->slot_count)
 		if (value_is_entry(out->slot[i].value, REG_RA))
 			i++;
 		else
 			out->slot[i] = out->slot[--out->slot_count];
-	/* The frame at the raise is not proven here, so .eh_frame takes precedence; it proves the frame if it has the same
-	 * CFA. */
+	/* The analysis has not seen how the exception is raised, so the state is weak, and .eh_frame takes precedence. If
+	 * .eh_frame has the same CFA, it confirms the state, which then is not weak. */
 	out->weak = head->weak || !has_cfa(f, handler, out);
 }
