@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The worklist's binary heap of ranked nodes, and the growth of its set. */
+/* The functions of the worklist that are not inline: adding and removing nodes with a rank, by a binary heap, and
+ * growing `queued`. */
 #include "analysis/dataflow/worklist.h"
 #include "support/memory.h"
 
