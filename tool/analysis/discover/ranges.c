@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects candidates for code ranges from all sources, sorts them, and cuts each section of the code space by them. */
+/* Divides code into code ranges: collects candidates from all sources, sorts them, and divides each section of the code
+ * space at their starts and ends. */
 #include "analysis/discover/ranges.h"
 #include "arch/x86/fast_decoder.h"
 #include "support/memory.h"
@@ -9,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A code range according to one source. */
+/* A candidate: a code range according to one source. */
 struct candidate {
-	uint64_t start, end; /* end 0: unknown; it extends up to the next candidate */
+	uint64_t start, end; /* end 0: unknown, so that the range extends up to the next candidate */
 	long fde;            /* index of its FDE, or -1 */
-	int rank; /* 0: PLT entry, 1: FDE, 2: the other sources, 3: .init and .fini. Where two overlap, the lower rank wins
-	           */
+	int rank; /* 0: PLT entry, 1: FDE, 2: the other sources, 3: .init and .fini. Of two that overlap, the one of lower
+	             rank wins */
 	bool named, plt, exported;
-	const struct runtime_code *own; /* its function in a runtime's own table, or null */
+	const struct runtime_code *own; /* the entry of a language runtime's own table that it comes from, or null */
 };
 
 struct candidates {
@@ -30,7 +31,7 @@ static void candidate_add(struct candidates *r, struct candidate x)
 	r->list[r->count++] = x;
 }
 
-/* Orders by start, then by rank; named ones come first. */
+/* Orders candidates by start, then by rank; of those equal in both, named ones come first. */
 static int range_order(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -53,7 +54,7 @@ static uint64_t plt_entry(const struct elf_file *f, const struct code_section *c
 	return s->sh.sh_entsize == 8 ? 8 : 16;
 }
 
-/* Is a symbol the cold part of a function, by the names that gcc and clang give: .cold, .cold.0? */
+/* Is a symbol the cold part of a function, judging by its name? gcc and clang add .cold or .cold.0 to it. */
 static bool is_part(const char *name)
 {
 	const char *dot = strstr(name, ".cold");
@@ -61,7 +62,8 @@ static bool is_part(const char *name)
 	return dot && (!dot[5] || dot[5] == '.');
 }
 
-/* Adds the functions of one symbol table; also, as unnamed, the labels that other files can see. */
+/* Adds a candidate for each function of one symbol table, and an unnamed one for each label that other files can
+ * see. */
 static void symbols_add(const struct elf_file *f, const struct code_space *space, const struct elf_symbol *list,
                         uint32_t n, struct candidates *out)
 {
@@ -98,8 +100,9 @@ static bool is_array(const struct elf_section *s)
 	return s->sh.sh_type == SHT_INIT_ARRAY || s->sh.sh_type == SHT_FINI_ARRAY || s->sh.sh_type == SHT_PREINIT_ARRAY;
 }
 
-/* Adds the functions of the init and fini arrays, by R_X86_64_RELATIVE relocations or by words in the file. In a
- * stripped file nothing else shows the functions of crtbegin.o, which have no FDE. */
+/* Adds a candidate for each function in the init and fini arrays, whose elements are in R_X86_64_RELATIVE relocations
+ * or in the words of the file. In a stripped file nothing else shows where the functions of crtbegin.o are, since they
+ * have no FDE. */
 static void arrays_add(const struct elf_file *f, const struct code_space *space, struct candidates *out)
 {
 	const struct elf_section *array[ARRAYS_MOST];
@@ -137,7 +140,7 @@ static void arrays_add(const struct elf_file *f, const struct code_space *space,
 	}
 }
 
-/* Adds the functions that runtimes list in tables of their own. */
+/* Adds a candidate for each function that a language runtime lists in its own table. */
 static void own_add(const struct code_space *space, const struct runtime_codes *codes, struct candidates *out)
 {
 	size_t i;
@@ -157,8 +160,9 @@ static void range_push(struct code_ranges *p, struct code_range x)
 	p->list[p->count++] = x;
 }
 
-/* Does a label that is no function lie inside an instruction of a sized function? Such bytes are executed both ways:
- * Linux's code that untrains return predictions hides a return in an operand. */
+/* Does `label`, which is no function, lie in the middle of an instruction of a function whose size is known? Such bytes
+ * are part of that instruction, and are also executed from the label on: Linux's code that untrains return predictions
+ * hides a return in an operand. */
 static bool hides_in_instruction(const struct code_section *c, const struct candidate *function, uint64_t label)
 {
 	uint64_t at = function->start;
@@ -181,8 +185,8 @@ static bool is_framed(const struct runtime_codes *codes, uint64_t addr)
 }
 
 /*
- * Finds where the range of candidate r[0] ends among the sorted candidates r[0..n) of its section, whose end is
- * `limit`, and adds to *x what other candidates with the same start say.
+ * Sets *x to candidate r[0], with its end and with the properties of other candidates that have the same start. r[0..n)
+ * are sorted candidates of section c; those after r[0] may cut its range short.
  */
 static void candidate_complete(struct candidate *x, const struct code_section *c, const struct candidate *r, size_t n)
 {
@@ -200,7 +204,7 @@ static void candidate_complete(struct candidate *x, const struct code_section *c
 				x->own = r[k].own;
 			continue;
 		}
-		/* the next symbol begins a range of its own, unless it lies inside an instruction */
+		/* the next symbol begins another range, unless it lies inside an instruction */
 		if (r[k].rank < r[0].rank || (r[0].rank == 2 && !r[0].end) ||
 		    (r[k].rank == r[0].rank &&
 		     !(r[0].named && !r[k].named && r[0].end && hides_in_instruction(c, &r[0], r[k].start))))
@@ -208,8 +212,9 @@ static void candidate_complete(struct candidate *x, const struct code_section *c
 	}
 }
 
-/* Makes disjoint code ranges from the sorted candidates r[0..n) of one section. Where two overlap, the one of lower
- * rank keeps all of its bytes; a function symbol inside a range becomes an entry of that range. */
+/* Makes disjoint code ranges from the sorted candidates r[0..n) of one section. Where two candidates overlap, the one
+ * of lower rank gets all of its bytes. A function symbol inside a range becomes an entry of that range
+ * (code_ranges.entries). */
 static void ranges_cut(struct code_ranges *p, const struct code_section *c, const struct runtime_codes *codes,
                        const struct candidate *r, size_t n)
 {
@@ -264,9 +269,9 @@ static bool needs(const struct elf_file *f)
 }
 
 /*
- * Is e_entry an outermost frame? It is in programs and in the dynamic linker. It is not in libraries that can be run to
- * print their version, such as libc.so, nor where an old linker has filled it in for a library. interpreted: the file
- * has PT_INTERP.
+ * Has code that begins at e_entry no caller? This is so in programs and in the dynamic linker. It is not so in
+ * libraries that can be run to print their version, such as libc.so, nor if an old linker has set e_entry for a
+ * library. `interpreted`: the file has PT_INTERP.
  */
 static bool entry_is_outermost(const struct elf_file *f, const struct code_space *space, bool interpreted)
 {
@@ -288,15 +293,15 @@ static bool entry_is_outermost(const struct elf_file *f, const struct code_space
 }
 
 /*
- * Is an interpreter (PT_INTERP) a dynamic linker, by its name? Those of the C libraries (ld-linux, ld-musl,
- * ld64-uClibc, bionic's linker64) jump to e_entry with the stack as the kernel has made it. Others may call it: klibc's
- * interpreter is the C library, and e_entry is main.
+ * Is a file's interpreter (PT_INTERP) a dynamic linker, judging by its name? The dynamic linkers of C libraries
+ * (ld-linux, ld-musl, ld64-uClibc, bionic's linker64) jump to e_entry with the stack as the kernel has made it. Other
+ * interpreters may call e_entry: klibc's interpreter is the C library, and e_entry is main.
  */
 static bool is_dynamic_linker(const struct elf_file *f, const Elf64_Phdr *interp)
 {
 	const char *path = (const char *)f->bytes + interp->p_offset, *name;
 
-	/* The kernel finds the name by its place in the file (load_elf_binary()). */
+	/* Reads the name at its offset in the file, as the kernel does (load_elf_binary()). */
 	if (interp->p_offset > f->size || interp->p_filesz > f->size - interp->p_offset || !interp->p_filesz ||
 	    path[interp->p_filesz - 1])
 		return false;
@@ -305,7 +310,7 @@ static bool is_dynamic_linker(const struct elf_file *f, const Elf64_Phdr *interp
 	       !strcmp(name, "linker64");
 }
 
-/* Adds the entries of the PLT, and the whole of .init and .fini, which begin as functions do. */
+/* Adds a candidate for each PLT entry, and one each for .init and .fini, which begin as functions do. */
 static void sections_add(const struct elf_file *f, const struct code_space *space, const struct cfi_file *cfi,
                          struct candidates *out)
 {
@@ -325,7 +330,7 @@ static void sections_add(const struct elf_file *f, const struct code_space *spac
 	}
 }
 
-/* Adds the ranges of FDEs. */
+/* Adds a candidate for each FDE. */
 static void fdes_add(const struct cfi_file *cfi, struct candidates *out)
 {
 	size_t i;
@@ -335,7 +340,7 @@ static void fdes_add(const struct cfi_file *cfi, struct candidates *out)
 		              (struct candidate){cfi->fdes[i].start, cfi->fdes[i].end, (long)i, 1, false, false, false, NULL});
 }
 
-/* Cuts each section of the code space by its candidates, which are sorted. */
+/* Makes the code ranges of all sections of the code space from the sorted candidates. */
 static void sections_cut(struct code_ranges *out, const struct code_space *space, const struct runtime_codes *codes,
                          const struct candidates *r)
 {
@@ -354,7 +359,7 @@ static void sections_cut(struct code_ranges *out, const struct code_space *space
 	}
 }
 
-/* Sorts the entries, and gives each code range its slice of them. */
+/* Sorts code_ranges.entries, and sets entry and entry_count of each code range. */
 static void entries_assign(struct code_ranges *out)
 {
 	size_t i, k;
@@ -410,7 +415,7 @@ void ranges_build(const struct elf_file *f, const struct code_space *space, cons
 }
 
 /* Merges the sorted ranges from index `before` on into the sorted ones before that index. moved[i] becomes the new
- * index of range i. */
+ * index of the range that had index i, for i < before. */
 static void ranges_merge(struct code_ranges *p, size_t before, uint32_t *moved)
 {
 	size_t n = p->count - before, at, i;
@@ -419,7 +424,7 @@ static void ranges_merge(struct code_ranges *p, size_t before, uint32_t *moved)
 	if (!n)
 		return;
 	fresh = mem_copy(p->list + before, n * sizeof(*fresh));
-	for (; n; n--) { /* this works from the back, in place */
+	for (; n; n--) { /* merges in place, from the end of the list */
 		at = SEARCH(before, k, p->list[k].start < fresh[n - 1].start);
 		memmove(p->list + at + n, p->list + at, (before - at) * sizeof(*p->list));
 		p->list[at + n - 1] = fresh[n - 1];
