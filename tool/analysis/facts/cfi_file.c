@@ -13,10 +13,11 @@
 
 #define SHT_UNWIND 0x70000001u /* SHT_X86_64_UNWIND: the type that clang and lld give .eh_frame */
 
-/* Which sections are read: those of the linker or, with `current`, those that unwinders find. */
+/* Says which .eh_frame sections are read: those that the linker has made or, with `current`, those that unwinders
+ * find. */
 struct choice {
-	/* The etch segment. The linker's sections may lie in it before offset `first`. Its size is 0 where there is no such
-	 * segment, or where it makes no difference. */
+	/* The etch segment. Sections at or after offset `first` in it are etch's own; those before are the linker's. The
+	 * size is 0 if there is no such segment, or if it does not matter. */
 	struct segment_found ours;
 	bool current;
 };
@@ -28,6 +29,7 @@ static bool is_eh_frame(const struct elf_section *s, const struct choice *c)
 	       s->sh.sh_addr - c->ours.addr - c->ours.first >= c->ours.size - c->ours.first;
 }
 
+/* Returns the choice of sections for a file: with `current` those that unwinders find, otherwise the linker's. */
 static struct choice choice_make(const struct elf_file *f, bool current)
 {
 	struct choice c = {.current = current};
@@ -55,7 +57,8 @@ static bool is_lsda(const struct elf_section *s)
 	return s->data && (s->sh.sh_flags & SHF_ALLOC) && !strncmp(s->name, ".gcc_except_table", 17);
 }
 
-/* The SHT_RELA sections of each section, as linked lists, since there may be thousands of both. */
+/* Finds the SHT_RELA sections that apply to a section. They are in linked lists, since a file may have thousands of
+ * sections of both kinds. */
 struct relas {
 	uint32_t *first; /* per section: its first SHT_RELA, or 0 */
 	uint32_t *next;  /* per SHT_RELA: the next one of the same section, or 0 */
@@ -77,8 +80,9 @@ static void relas_find(const struct elf_file *f, struct relas *out)
 	}
 }
 
-/* Applies a section's relocations to its copy. A field whose symbol is undefined, or which the value does not fit,
- * becomes 0: no code has that address. */
+/* Applies a section's relocations to p->owned, the copy of its bytes. A field becomes 0, which is no address of code,
+ * if its symbol is undefined or if the value does not fit in the field. Returns 0, or -1 if the relocations are
+ * unreadable. */
 static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const struct relas *relas, struct cfi_part *p,
                          struct error *e)
 {
@@ -113,7 +117,8 @@ static int part_relocate(const struct elf_file *f, const uint64_t *addrs, const 
 	return 0;
 }
 
-/* ET_REL: gives .eh_frame and LSDA sections addresses after the code, and relocates copies of them. */
+/* ET_REL: assigns addresses after the code to the .eh_frame and LSDA sections, copies the sections, and relocates the
+ * copies. */
 static void parts_place(const struct elf_file *f, const struct code_space *space, struct cfi_file *c)
 {
 	uint64_t *addrs = mem_zero((size_t)f->section_count + 1, sizeof(*addrs)), next = 0;
@@ -189,8 +194,8 @@ static void fde_add(struct cfi_file *c, size_t *capacity, const struct code_spac
 	c->fdes[c->count++] = (struct cfi_fde){fde->start, end, fde->lsda, fde->at, part, fde->cie.signal};
 }
 
-/* Finds the linker's .eh_frame_hdr by PT_GNU_EH_FRAME; or, where that leads to etch's own, by the name that etch has
- * given the linker's section. Returns false if there is none. */
+/* Finds the linker's .eh_frame_hdr by PT_GNU_EH_FRAME. If that leads to the one that etch has written, finds it by the
+ * name that etch has given the linker's section. Returns false if there is none. */
 static bool header_place(const struct elf_file *f, const struct choice *from, uint64_t *addr, uint64_t *size)
 {
 	uint32_t i;
@@ -269,7 +274,7 @@ static int fde_order(const void *a, const void *b)
 }
 
 /* Sorts the FDEs and makes them disjoint. An FDE is cut where the next one starts, since unwinders take the last FDE
- * that starts at or before an address. Of several with the same start, the first is kept. */
+ * that starts at or before an address. Of several FDEs with the same start, only the first stays. */
 static void fdes_sort(struct cfi_file *c)
 {
 	size_t i, n = 0;
@@ -360,8 +365,8 @@ void cfi_file_rows(const struct cfi_file *c, size_t i, unsigned flags, etch_cfi_
 
 /* ---- call sites of LSDAs -------------------------------------------------------------------- */
 
-/* Opens the section or segment that contains an LSDA, for reads up to its end. *offset becomes the offset of the LSDA
- * in it. Returns false if the address is in none. */
+/* Opens the section or segment that contains the LSDA at `addr`, so that *out can be read up to its end. *offset
+ * becomes the offset of the LSDA in it. Returns false if no section or segment contains the address. */
 static bool lsda_bytes(const struct elf_file *f, const struct cfi_file *c, uint64_t addr, struct etch_cfi *out,
                        uint64_t *offset)
 {
@@ -415,8 +420,8 @@ long lsda_call_sites(const struct elf_file *f, const struct cfi_file *c, size_t 
 	if (in.bad || length > in.end - in.at)
 		return -1;
 	in.end = in.at + length;
-	/* There is at most one call site per byte of code. A longer table is one that many FDEs share; to read all of it
-	 * for each would take quadratic time. */
+	/* A function has at most one call site per byte of code. If the table is longer, many FDEs share it, and reading
+	 * all of it for each FDE would take quadratic time. */
 	while (in.at < in.end && (uint64_t)n < fde->end - fde->start) {
 		uint64_t start = etch_cfi_pointer(&in, enc, 0);
 		uint64_t size = etch_cfi_pointer(&in, enc, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads etch's exception tables, and the edges of static branches and markers, from linked files and, by their
- * relocations, from object files. */
+/* Reads etch's exception tables, and the edges of static branches and markers. In object files the relocations of these
+ * tables tell what an entry refers to. */
 #include "analysis/facts/fixups.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -12,8 +12,8 @@
 
 static const size_t SIZE = sizeof(struct etch_ex);
 
-/* Is the file a Linux kernel or module? Their exception table has the same name and entry size, but its entries have
- * other types. */
+/* Is the file a Linux kernel or module? These have an exception table with the same name and entry size as etch's, but
+ * its entries have other types. */
 static bool is_kernel(const struct elf_file *f)
 {
 	static const char *const names[] = {".modinfo", "__ksymtab", "__bug_table"};
@@ -25,7 +25,7 @@ static bool is_kernel(const struct elf_file *f)
 	return false;
 }
 
-/* Returns why a section with the name of the table is not etch's, or null. */
+/* Returns the reason why a section with the name of the exception table is not etch's, or null if it is etch's. */
 static const char *other_format(const struct elf_file *f, const struct elf_section *s)
 {
 	if (is_kernel(f))
@@ -47,8 +47,9 @@ static const struct elf_reloc *reloc_at(const struct elf_reloc *r, long n, uint6
 }
 
 /*
- * ET_REL: returns what the field at `offset` refers to by its relocation, which is one of n sorted ones. *addr becomes
- * an address of the code space, or an offset in its section.
+ * ET_REL: returns the kind of place (enum fixup_place) to which the field at `offset` refers by its relocation, which
+ * is one of the n sorted relocations r. *addr becomes the address in the code space if the place is code; otherwise the
+ * offset in its section.
  */
 static uint8_t fixup_relocated(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r,
                                long n, uint64_t offset, uint64_t *addr)
@@ -81,8 +82,8 @@ static bool relocs_are_ours(const struct elf_reloc *r, long n)
 	return true;
 }
 
-/* Linked files: returns what lies at an address. Addresses in the table itself are PLACE_NONE: the fields of an empty
- * entry are 0, so they refer to themselves. */
+/* Linked files: returns the kind of place (enum fixup_place) at an address. An address in the table itself is
+ * PLACE_NONE: the fields of an empty entry are 0, and so refer to themselves. */
 static uint8_t fixup_linked(const struct elf_file *f, const struct code_space *space, const struct elf_section *table,
                             uint64_t addr)
 {
@@ -93,7 +94,8 @@ static uint8_t fixup_linked(const struct elf_file *f, const struct code_space *s
 	return elf_section_at(f, addr) ? PLACE_DATA : PLACE_NONE;
 }
 
-/* Reads one section into out->list and *t. Returns -1 and a message as fixups_read() does. */
+/* Reads the section t->section: appends its entries to out->list, and fills *t. Returns 0, or -1 and a message as
+ * fixups_read() does. */
 static int table_read(const struct elf_file *f, const struct code_space *space, struct fixups *out,
                       struct fixup_table *t, struct error *e)
 {
@@ -178,7 +180,7 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 	for (i = 1; i < f->section_count; i++) {
 		const struct elf_section *s = &f->sections[i];
 
-		/* SHT_NOBITS is found in a file of separate debug information. */
+		/* In a file of separate debug information, the section is SHT_NOBITS. */
 		if (!elf_name_is(s->name, ETCH_SEC_EXTABLE) || !s->data || s->sh.sh_type != SHT_PROGBITS)
 			continue;
 		out->tables[out->table_count].section = i;
@@ -193,7 +195,8 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 
 /* ---- static branches and markers ------------------------------------------------------------ */
 
-/* A table with a site and a target in each record. */
+/* A kind of table whose records each have the address of a site and the address of a target: its section name, the size
+ * of a record, and the offsets of these two members. */
 struct edge_table {
 	const char *name;
 	size_t each, site, target;
@@ -211,8 +214,8 @@ static void edge_add(struct fixups *out, uint64_t at, uint64_t from, uint64_t to
 		.insn = from, .to = to, .at = at, .table = out->table_count - 1, .insn_in = from_in, .to_in = to_in};
 }
 
-/* Adds the edges of one table: from the site of each entry to its target, and to the next instruction. Returns 0, or -1
- * and a message. */
+/* Adds the edges of one table of kind k: from the site of each record to its target, and from the site to the next
+ * instruction. Returns 0, or -1 and a message. */
 static int edges_read(const struct elf_file *f, const struct code_space *space, uint32_t section,
                       const struct edge_table *k, struct fixups *out, struct error *e)
 {
@@ -280,6 +283,8 @@ void fixups_free(struct fixups *x)
 	memset(x, 0, sizeof(*x));
 }
 
+/* Returns the index of the first entry in a sorted list whose insn is in code, at or above addr; `count` if there is
+ * none. */
 static size_t from(const struct fixup *list, size_t count, uint64_t addr)
 {
 	return SEARCH(count, i, list[i].insn_in != PLACE_CODE || list[i].insn < addr);

@@ -54,9 +54,9 @@ int fixups_read(const struct elf_file *f, const struct code_space *space, struct
 void fixups_free(struct fixups *x);
 
 /*
- * Adds the edges of static branches and markers to a list that fixups_read() has made. fixups.tables is not changed. A
- * section whose contents are no such table, whatever its name says, is ignored. Returns 0; or -1 and a message if
- * relocations are unreadable.
+ * Adds the edges of static branches and markers to a list that fixups_read() has made. Each table that it reads becomes
+ * an element of fixups.tables with other_format set. A section with the name of such a table but a wrong size is
+ * ignored. Returns 0; or -1 and a message if relocations are unreadable.
  */
 int patched_edges_add(const struct elf_file *f, const struct code_space *space, struct fixups *out, struct error *e);
 

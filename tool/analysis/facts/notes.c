@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of notes: adding, sorting, lookup. */
+/* The list of notes: adds notes, sorts the list, and searches it. */
 #include "analysis/facts/notes.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -33,8 +33,11 @@ static int replacement_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
+/* The bitmap notes.bits has at least this many bits per note, so that most lookups without a note find a bit that is
+ * 0. */
 #define BITS_A_NOTE 32u
 
+/* Makes notes.bits and notes.shift from the sorted list. */
 static void bits_make(struct notes *n)
 {
 	size_t size = 64, i;

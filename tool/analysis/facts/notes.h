@@ -95,6 +95,7 @@ static inline uint64_t note_hash(const struct notes *n, uint64_t at, enum note_k
 {
 	return (16 * at + (uint64_t)kind) * 0x9e3779b97f4a7c15u >> n->shift;
 }
+/* Searches the list: returns the first note of a kind at an address, or null. note_at() is faster. */
 const struct note *note_find(const struct notes *n, uint64_t at, enum note_kind kind);
 /* Returns the first note of a kind at an address, or null; the others of that kind follow it. `n` may be null. */
 static inline const struct note *note_at(const struct notes *n, uint64_t at, enum note_kind kind)

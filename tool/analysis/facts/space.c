@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Builds the code space from section headers, or from program headers where a file has no sections. */
+/* Builds the code space from a file's executable sections, or from its executable segments if it has no such
+ * sections. */
 #include "analysis/facts/space.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -23,7 +24,7 @@ static bool is_code(const struct elf_section *s)
 	return (s->sh.sh_flags & SHF_EXECINSTR) && (s->sh.sh_flags & SHF_ALLOC) && s->data && s->sh.sh_size;
 }
 
-/* Lists the sections of code. Returns their number. */
+/* Fills `list` with the sections of code, and returns their number. For object files it assigns the addresses. */
 static size_t sections_list(const struct elf_file *f, struct code_section *list)
 {
 	uint64_t next = OBJECT_BASE;
@@ -50,7 +51,7 @@ static size_t sections_list(const struct elf_file *f, struct code_section *list)
 	return n;
 }
 
-/* Lists the executable segments. Returns their number. */
+/* Fills `list` with the executable segments, and returns their number. */
 static size_t segments_list(const struct elf_file *f, struct code_section *list)
 {
 	size_t n = 0;
@@ -77,12 +78,12 @@ void space_build(const struct elf_file *f, struct code_space *out)
 	memset(out, 0, sizeof(*out));
 	out->list = mem_zero((size_t)f->section_count + f->phdr_count + 1, sizeof(*out->list));
 	n = sections_list(f, out->list);
-	/* Without a section of code, executable segments are taken, except those of a debug file, which belong to the file
-	 * that it describes. */
+	/* A file without a section of code gets its executable segments instead. Not so a file of separate debug
+	 * information, whose segments are those of the file that it describes. */
 	if (!n && !elf_is_object(f) && !elf_is_debug(f))
 		n = segments_list(f, out->list);
 	sort_if_needed(out->list, n, sizeof(*out->list), section_order);
-	for (i = 0; i < n; i++) /* of overlapping sections, the first is kept */
+	for (i = 0; i < n; i++) /* of sections that overlap, only the first stays */
 		if (!out->count || out->list[i].addr >= out->list[out->count - 1].addr + out->list[out->count - 1].size)
 			out->list[out->count++] = out->list[i];
 	out->sections = f->section_count;
