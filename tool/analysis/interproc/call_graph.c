@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The call graph between the code ranges of a file, and the edges that carry abstract states between them. Both are
- * kept from round to round; links_replace() exchanges the contributions of the code ranges of the last round.
+ * The call graph between the code ranges of a file, and the edges that carry abstract states between code ranges. Both
+ * are kept from round to round; links_replace() replaces the links and edges out of the code ranges that the last round
+ * has analysed.
  */
 #include "support/sort.h"
 #include "analysis/interproc/work.h"
@@ -12,12 +13,13 @@
 
 /* ---- edges ------------------------------------------------------------------- */
 
+/* Extends an FNV-1a checksum by some bytes. */
 static uint64_t checksum(uint64_t sum, const void *bytes, size_t size)
 {
 	const uint8_t *p = bytes;
 
 	while (size--)
-		sum = (sum ^ *p++) * 0x100000001b3u; /* FNV-1a */
+		sum = (sum ^ *p++) * 0x100000001b3u;
 	return sum;
 }
 
@@ -48,6 +50,7 @@ static int edge_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
+/* Drops the edges out of the code ranges that are marked. */
 static void edges_drop(struct edges *l, const struct work *w)
 {
 	size_t i, k;
@@ -58,7 +61,7 @@ static void edges_drop(struct edges *l, const struct work *w)
 	l->count = k;
 }
 
-/* Merges the unsorted edges from index `old` on into the sorted ones before it. */
+/* Merges the edges from index `old` on, which are not sorted, into the edges before it, which are. */
 static void edges_merge(struct edges *l, size_t old)
 {
 	size_t n = l->count - old, at = l->count;
@@ -68,7 +71,7 @@ static void edges_merge(struct edges *l, size_t old)
 		return;
 	fresh = mem_copy(l->list + old, n * sizeof(*fresh));
 	sort_by_address(fresh, n, sizeof(*fresh), edge_order);
-	while (n) /* from the end, to merge in place */
+	while (n) /* merges from the end, so that it works in place */
 		if (old && edge_order(&l->list[old - 1], &fresh[n - 1]) > 0)
 			l->list[--at] = l->list[--old];
 		else
@@ -76,6 +79,7 @@ static void edges_merge(struct edges *l, size_t old)
 	free(fresh);
 }
 
+/* Moves all edges of `from` to the end of `l`, unsorted. */
 static void edges_append(struct edges *l, struct edges *from)
 {
 	size_t i;
@@ -114,7 +118,7 @@ static void chunks_reserve(struct work *w)
 	}
 }
 
-/* ---- all ------------------------------------------------------------------------- */
+/* ---- links and edges together ----------------------------------------------------------------- */
 
 void links_replace(struct work *w)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A walk over instructions from an address on, along jumps and branches and past calls, that follows rsp and the values
- * of registers. All jumps through a register to a continuation have to find rsp in one place, relative to the start:
- * then whichever of them is taken, the frame at its target is known. The jumps of the continuations whose addresses the
- * code itself hands on count, too, since the continuation from outside may meanwhile wait in another register, or on
- * the stack. What the code of a call does is found once for each callee.
+ * Walks over the instructions from an address on, along jumps and branches and past calls, and follows rsp and the
+ * values of registers. Every jump through a register to a continuation must have the same rsp, relative to the start;
+ * then the frame at the continuation is known, whichever of these jumps leads there. If the code itself passes on
+ * addresses of continuations, the walk includes them and their jumps, since the continuation that is looked for may
+ * meanwhile be in another register or on the stack. What a called function does is found once for each callee.
  *
- * This is no domain of dataflow/solver.h: where two paths differ the walk has failed, so that no state is ever joined.
+ * This walk is no domain of dataflow/solver.h: if rsp differs between two paths to an instruction, the walk has failed,
+ * so states are never joined.
  */
 #include "analysis/interproc/continuation_walk.h"
 
@@ -16,67 +17,76 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VISITS_MOST 8192u    /* instructions that one walk reaches; code with more of them proves nothing */
-#define STEPS_MOST  4000000u /* steps of all walks over a file */
-#define DEPTH_MOST  12u      /* nested calls that are followed */
+#define VISITS_MOST 8192u    /* most instructions of one walk; if there are more, nothing is proven */
+#define STEPS_MOST  4000000u /* most steps of all walks over a file */
+#define DEPTH_MOST  12u      /* deepest nesting of calls that are followed */
 #define STACK       ETCH_REG_RSP
 #define ALL         0xffffu
 
-/* What an instruction does with the registers, as far as it matters here. */
+/* What an instruction does with registers, as far as the walk needs it. */
 enum op_kind {
-	OP_OTHER, /* computes what it writes */
+	OP_OTHER, /* dst and other written registers get a computed value */
 	OP_COPY,  /* dst = src */
 	OP_LABEL, /* dst = target, an address of code */
-	OP_LOAD,  /* dst = 8 bytes of stack */
+	OP_LOAD,  /* dst = 8 bytes loaded from the stack */
 	OP_JUMP,  /* jumps to src, or calls it */
-	OP_FAILS, /* moves rsp by an unknown amount, or is no instruction */
+	OP_FAILS, /* moves rsp by an unknown amount, or does not decode */
 };
 
+/* An instruction, reduced to what the walk needs. uint16_t members are masks of registers. */
 struct op {
 	uint64_t addr, target;
-	int32_t moves; /* what it adds to rsp */
-	uint16_t uses; /* registers whose values it uses for anything other than a copy, a save or a jump */
+	int32_t moves; /* number of bytes that it adds to rsp */
+	/* Registers whose values it uses in any other way than to copy or save them, or to jump to them. */
+	uint16_t uses;
 	uint16_t writes;
 	uint8_t len, flow, kind, dst, src;
 	bool spills; /* src is saved on the stack */
 };
 
-/* What is known before an instruction, on all paths to it. */
+/* What is known before an instruction, on all paths that lead to it. */
 struct visit {
 	uint64_t addr;
+	/* rsp minus rsp at the start of the walk. */
 	int32_t moved;
-	uint16_t fresh; /* registers that hold, on some path, what they held at the start */
-	uint16_t local; /* likewise what they held at the start of a continuation that the code hands on itself */
-	uint16_t odd;   /* registers that may hold a computed number, such as one from a jump table */
+	uint16_t fresh; /* registers that hold on some path the value that they had at the start of the walk */
+	/* Registers that hold on some path the value that they had at the start of a continuation which this code passes
+	 * on. */
+	uint16_t local;
+	uint16_t odd; /* registers that may hold a computed number, such as an entry of a jump table */
+	/* The visit is in walk_over.todo. */
 	bool queued;
 };
 
-/* One walk. */
+/* The state of one walk. */
 struct walk_over {
 	struct visit *list;
 	size_t count, capacity;
 	struct hash_index index;
 	uint32_t *todo;
 	size_t todo_count, todo_capacity;
-	uint64_t *labels; /* continuations that the code hands on */
+	uint64_t *labels; /* the continuations whose addresses the code passes on */
 	size_t label_count, label_capacity;
-	uint16_t saved;     /* fresh or local registers that have been copied to another register or to the stack */
-	uint16_t used;      /* fresh registers whose values are used otherwise */
-	bool returns_moved; /* a return has another rsp than the start */
-	bool keeps_all;     /* paths are followed further although no register holds what it held at the start */
+	/* `fresh` or `local` registers that have been copied to another register or to the stack. */
+	uint16_t saved;
+	/* `fresh` registers whose values are used for anything other than a copy, a save or a jump. */
+	uint16_t used;
+	bool returns_moved; /* a return has an rsp other than that of the start */
+	bool keeps_all;     /* go on along paths on which no register holds its value of the start any more */
 	struct passed found;
 };
 
+/* The result of a walk over the code of a callee. */
 struct callee {
 	uint64_t addr;
 	struct passed found;
 };
 
-/* The result of a walk from an address on, with one register or with all of them. */
+/* The result of a walk from an address, in which one register or all registers are followed. */
 struct followed {
 	uint64_t addr;
-	uint64_t at;    /* see continuation_follow_waiting(); 0: none */
-	uint16_t fresh; /* the registers */
+	uint64_t at;    /* as in continuation_follow_waiting(); 0: not used */
+	uint16_t fresh; /* the registers that are followed */
 	struct passed found;
 };
 
@@ -96,7 +106,7 @@ struct continuation_walk {
 
 /* ---- elements by address ----------------------------------------------------------------------- */
 
-/* Returns the number of the element with an address, which is its first member, or HASH_INDEX_NONE. */
+/* Returns the index of the element whose first member, an address, equals `addr`, or HASH_INDEX_NONE. */
 static uint32_t number_of(const struct hash_index *x, const void *list, size_t size, uint64_t addr)
 {
 	uint32_t hash = hash_word(addr), i;
@@ -127,7 +137,7 @@ static bool is_spill(const struct insn *in, uint16_t saved)
 	       is_one(saved);
 }
 
-/* Sets the kind of an operation that does not fail. `by` is what the instruction adds to rsp. */
+/* Sets `kind` and related members of *out for an instruction that moves rsp by a known amount, `by`. */
 static void op_classify(struct continuation_walk *c, const struct insn *in, int64_t by, struct op *out)
 {
 	const bool plain = in->move == MOVE_NONE; /* it may be a push or a pop */
@@ -157,6 +167,7 @@ static void op_classify(struct continuation_walk *c, const struct insn *in, int6
 	}
 }
 
+/* Decodes the instruction at an address of a section into *out. */
 static void op_make(struct continuation_walk *c, const struct code_section *s, uint64_t addr, struct op *out)
 {
 	const uint8_t *bytes = s->bytes + (addr - s->addr);
@@ -180,7 +191,7 @@ static void op_make(struct continuation_walk *c, const struct code_section *s, u
 	op_classify(c, &in, by, out);
 }
 
-/* Returns the instruction at an address, or null if it is no code, or described by an FDE. */
+/* Returns the instruction at an address; null if the address is not in code, or if an FDE or the PLT covers it. */
 static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 {
 	const struct code_section *s;
@@ -201,7 +212,7 @@ static const struct op *op_at(struct continuation_walk *c, uint64_t addr)
 
 /* ---- the walk ---------------------------------------------------------------------------------- */
 
-/* Notes that a path arrives at v->addr. */
+/* Records that a path leads to v->addr with the state *v, and queues the visit if that adds anything. */
 static void arrive(struct walk_over *o, const struct visit *v)
 {
 	struct visit *x;
@@ -220,7 +231,7 @@ static void arrive(struct walk_over *o, const struct visit *v)
 	}
 	x = &o->list[i];
 	o->found.unsure |= x->moved != v->moved || o->count > VISITS_MOST;
-	o->found.differ |= x->moved != v->moved && v->local; /* in a continuation */
+	o->found.differ |= x->moved != v->moved && v->local; /* the address is inside a continuation */
 	if (first || (!x->queued && ((v->fresh & ~x->fresh) | (v->local & ~x->local) | (v->odd & ~x->odd)))) {
 		x->queued = true;
 		mem_reserve(&o->todo, &o->todo_capacity, o->todo_count, sizeof(*o->todo));
@@ -231,7 +242,7 @@ static void arrive(struct walk_over *o, const struct visit *v)
 	x->odd |= v->odd;
 }
 
-/* Notes jumps to continuations through the registers `by`, with rsp moved by `moved`. */
+/* Records jumps to continuations through the registers `by`, where rsp minus rsp at the start is `moved`. */
 static void jumps_note(struct passed *p, unsigned way, uint16_t by, int32_t moved)
 {
 	p->differ |= p->jumps[way] && p->moved[way] != moved;
@@ -243,13 +254,14 @@ static void jumps_note(struct passed *p, unsigned way, uint16_t by, int32_t move
 
 static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out);
 
-/* Follows a call: notes what the callee jumps to, and what it leaves of the registers. */
+/* Follows a call: records the jumps to continuations that the callee makes, and removes the registers that it changes
+ * from *v. */
 static void walk_call(struct continuation_walk *c, struct walk_over *o, const struct op *in, struct visit *v)
 {
 	struct passed sub;
 	unsigned way;
 
-	if (in->kind == OP_JUMP && !(v->odd & mask_of(in->src))) { /* a continuation, called */
+	if (in->kind == OP_JUMP && !(v->odd & mask_of(in->src))) { /* it calls a continuation */
 		jumps_note(&o->found, BY_CALL, (v->fresh | v->local) & mask_of(in->src), 0);
 		sub = (struct passed){0};
 	} else if (in->flow == FLOW_CALL_IND || !op_at(c, in->target)) {
@@ -267,7 +279,7 @@ static void walk_call(struct continuation_walk *c, struct walk_over *o, const st
 	v->odd |= sub.writes;
 }
 
-/* Applies an instruction after which execution continues. */
+/* Applies to *v an instruction after which execution continues. */
 static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
 {
 	uint16_t to = mask_of(in->dst), from = mask_of(in->src);
@@ -291,17 +303,18 @@ static void walk_next(struct walk_over *o, const struct op *in, struct visit *v)
 	v->moved += in->moves;
 }
 
-/* Notes a jump through a register or memory. */
+/* Records a jump through a register or memory. */
 static void walk_jump(struct walk_over *o, const struct op *in, const struct visit *v)
 {
 	if (in->kind != OP_JUMP || v->odd & mask_of(in->src))
-		o->found.unsure = true; /* through a table, or a pointer from memory */
+		o->found.unsure = true; /* it jumps through a jump table, or a pointer loaded from memory */
 	else
 		jumps_note(&o->found, BY_JUMP, (v->fresh | v->local) & mask_of(in->src), v->moved);
 	o->found.waits |= v->fresh & (uint16_t)~mask_of(in->src);
 }
 
-/* Follows a jump while one register is followed: what its target does is found once for all code that jumps there. */
+/* Follows a direct jump in a walk that follows one register. The result for the target is computed once for all code
+ * that jumps there. */
 static void walk_join(struct continuation_walk *c, struct walk_over *o, uint64_t target, const struct visit *v)
 {
 	struct passed sub;
@@ -318,7 +331,7 @@ static void walk_join(struct continuation_walk *c, struct walk_over *o, uint64_t
 		jumps_note(&o->found, BY_CALL, sub.by[BY_CALL] & v->fresh, sub.moved[BY_CALL]);
 }
 
-/* Walks over the instruction of a visit. `one`: only one register is followed. */
+/* Walks over the instruction of visit i. `one`: the walk follows only one register. */
 static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t i, bool one)
 {
 	struct visit v = o->list[i], taken;
@@ -327,8 +340,8 @@ static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t
 
 	o->list[i].queued = v.queued = false;
 	if (!at)
-		return; /* this is C, for which a continuation is a function */
-	in = *at;   /* the list may move */
+		return; /* code with an FDE is C, for which a continuation is a function */
+	in = *at;   /* a copy, since the list may be moved */
 	o->found.unsure |= in.kind == OP_FAILS || ++c->steps > STEPS_MOST;
 	taken = v;
 	taken.addr = in.target;
@@ -351,9 +364,9 @@ static void walk_step(struct continuation_walk *c, struct walk_over *o, uint32_t
 	arrive(o, &v);
 }
 
-/* Walks from the start, with the registers `fresh`, and from the continuations that the code hands on. Unless `moved`
- * is null, sets it to rsp at the instruction at `at`, relative to the start; the result is unsure if that is not
- * reached. */
+/* Walks from `addr`, following the registers `fresh`, and also from the continuations whose addresses the code passes
+ * on. Unless `moved` is null, sets *moved to rsp at the instruction at `at`, relative to the start; if the walk does
+ * not reach that instruction, the result is unsure. */
 static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh, struct passed *out, uint64_t at,
                      int32_t *moved)
 {
@@ -380,7 +393,7 @@ static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh,
 		*moved = there != HASH_INDEX_NONE ? o.list[there].moved : 0;
 	}
 	*out = o.found;
-	if (o.found.jumps[BY_JUMP]) /* one of them may be through the copy */
+	if (o.found.jumps[BY_JUMP]) /* one of these jumps may be through the register that holds the copy */
 		out->by[BY_JUMP] |= o.saved;
 	out->returns &= !o.returns_moved;
 	out->waits &= (uint16_t)~o.used;
@@ -392,7 +405,7 @@ static void walk_all(struct continuation_walk *c, uint64_t addr, uint16_t fresh,
 	free(o.labels);
 }
 
-/* Finds what the code from `addr` on does with all registers. */
+/* Finds what the code from `addr` on does with the continuations in all registers. The result is cached. */
 static void callee_find(struct continuation_walk *c, uint64_t addr, struct passed *out)
 {
 	uint32_t i = number_of(&c->callee_index, c->callees, sizeof(*c->callees), addr);
@@ -400,7 +413,8 @@ static void callee_find(struct continuation_walk *c, uint64_t addr, struct passe
 	if (i == HASH_INDEX_NONE) {
 		mem_reserve(&c->callees, &c->callee_capacity, c->callee_count, sizeof(*c->callees));
 		i = (uint32_t)c->callee_count++;
-		c->callees[i] = (struct callee){.addr = addr, .found.unsure = true}; /* the result for code that calls itself */
+		/* This is the result for code that calls itself. */
+		c->callees[i] = (struct callee){.addr = addr, .found.unsure = true};
 		hash_index_add(&c->callee_index, hash_word(addr), i);
 		if (c->depth < DEPTH_MOST) {
 			c->depth++;
@@ -420,7 +434,8 @@ bool continuation_returns(struct continuation_walk *c, uint64_t addr)
 	return !found.unsure && found.returns;
 }
 
-/* Returns the result of walk_all(), which is made once: code does not change from one run to the next. */
+/* Returns the cached result of walk_all() for a key, or computes it. Code does not change between runs, so it is
+ * computed once. */
 static void follow(struct continuation_walk *c, const struct followed *key, struct passed *out)
 {
 	struct followed *x;
@@ -450,7 +465,7 @@ void continuation_follow(struct continuation_walk *c, uint64_t addr, unsigned r,
 void continuation_follow_waiting(struct continuation_walk *c, uint64_t start, uint64_t at, struct passed *out)
 {
 	follow(c, &(struct followed){.addr = start, .at = at, .fresh = ALL}, out);
-	out->unsure |= out->jumps[BY_CALL]; /* one of these calls may be where the address goes */
+	out->unsure |= out->jumps[BY_CALL]; /* the address may be used by one of these calls */
 }
 
 struct continuation_walk *continuation_walk_new(const struct work *w)

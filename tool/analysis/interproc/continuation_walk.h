@@ -1,47 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Continuations are addresses of code that assembly hands on in a register, for other code to jump to. This finds what
- * code does with such a register, from an address on, in code that no FDE describes.
+ * A continuation is an address of code that assembly puts into a register so that other code can jump there later. The
+ * functions below find, for code that no FDE describes, what the code from an address on does with the continuations in
+ * its registers.
  */
 #ifndef ANALYSIS_INTERPROC_CONTINUATION_WALK_H
 #define ANALYSIS_INTERPROC_CONTINUATION_WALK_H
 
 #include "analysis/interproc/work.h"
 
-/* Who jumps to a continuation. */
+/* The ways in which a continuation is jumped to. */
 enum {
+	/* BY_JUMP: the followed code itself jumps there, in the frame of its start. BY_CALL: the followed code calls the
+	 * continuation, or calls a function that jumps there. */
 	BY_JUMP,
 	BY_CALL,
 	WAYS
-}; /* code in the frame of the start jumps there; or a function that is called from there does */
+};
 
-/* What the code from an address on does with the continuations that its registers hold. */
+/* What the code from an address (the start) on does with the continuations that its registers hold. Arrays are indexed
+ * by way. */
 struct passed {
-	uint16_t by[WAYS];   /* registers that it jumps through and that still hold what they held at the start */
-	bool jumps[WAYS];    /* it jumps through some register */
-	int32_t moved[WAYS]; /* rsp at all these jumps, minus rsp at the start, or at the start of the called function */
-	uint16_t waits;      /* of these registers, those that hold the same value at a jump through another register */
-	uint16_t writes;     /* registers that are changed on any path */
-	bool returns;        /* it returns with rsp as at the start, and never otherwise */
-	bool differ;         /* rsp is not the same at all these jumps */
-	bool unsure;         /* nothing is proven: the other members do not count, except for `differ` */
+	/* Registers that are jumped through while they still hold the value that they had at the start. */
+	uint16_t by[WAYS];
+	bool jumps[WAYS]; /* there is a jump through a register to some continuation */
+	/* rsp at all these jumps minus rsp at the start of the code; for BY_CALL, minus rsp at the start of the called
+	 * function. */
+	int32_t moved[WAYS];
+	/* Registers that still hold their values of the start at some jump through another register, and are not used
+	 * otherwise. */
+	uint16_t waits;
+	uint16_t writes; /* registers that the code changes on any path */
+	bool returns;    /* it returns, and wherever it returns, rsp is as at the start */
+	bool differ;     /* two of these jumps have a different rsp */
+	bool unsure;     /* nothing is proven: ignore all members except `differ` */
 };
 
 struct continuation_walk;
 struct continuation_walk *continuation_walk_new(const struct work *w);
 void continuation_walk_free(struct continuation_walk *c);
-/* Frees the instructions, and keeps the results: few instructions of a later run are new. */
+/* Frees the decoded instructions, but not the results of the walks. A later run finds most results there, and has to
+ * decode few instructions. */
 void continuation_walk_rest(struct continuation_walk *c);
-/* Does the code at `addr` return, always with rsp as it was at `addr`? Then a return address is on top of the stack
- * there. */
+/* Does the code at `addr` return, and does every return have the rsp that there was at `addr`? If so, a return address
+ * is on top of the stack at `addr`. */
 bool continuation_returns(struct continuation_walk *c, uint64_t addr);
 /*
- * Finds what becomes of an address that the instruction at `at` takes, and that waits in a register while code jumps
- * through another one: all jumps of the code from `start` on, which contains that instruction, with rsp relative to the
- * instruction.
+ * Follows an address that the instruction at `at` puts into a register, and that stays in the register while the code
+ * jumps through another one. Finds all jumps to continuations in the code from `start` on, which contains the
+ * instruction at `at`. out->moved[BY_JUMP] is relative to rsp at that instruction.
  */
 void continuation_follow_waiting(struct continuation_walk *c, uint64_t start, uint64_t at, struct passed *out);
-/* Finds what becomes of the address in register r from `addr` on. */
+/* Follows the value that register r has at `addr`: finds the jumps through it in the code from `addr` on. */
 void continuation_follow(struct continuation_walk *c, uint64_t addr, unsigned r, struct passed *out);
 
 #endif

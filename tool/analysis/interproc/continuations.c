@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Continuations: assembly may hand on an address of its own code in a register, and jump, or call; the code that it
- * jumps to ends by a jump through that register. Nothing says where this jump leads, and its target is no function: it
- * runs in the frame of the code that jumps there. The code that hands the address on tells that frame, if all code that
- * it jumps to finds rsp in one place at such jumps (continuation_walk.c). This runs between rounds, as a stage of the
- * file.
+ * Continuations: assembly may put an address of its own code into a register, and then jump or call; the code that runs
+ * next ends with a jump through that register. Nothing else says where this jump leads. Its target is no function: it
+ * runs in the frame of the code that jumps there. The code that passes the address on determines that frame, if all
+ * code that it jumps to or calls has rsp at the same place when it jumps through the register (continuation_walk.c).
+ * This pass runs between rounds, as a stage of the file.
  *
- * A code range is a continuation if only code takes its address, and does so each time to hand it on in this way.
+ * A code range is a continuation if only code takes its address, and each time passes it on in this way.
  */
 #include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/other_frames.h"
@@ -18,16 +18,16 @@
 
 #define ALL_REGISTERS 0xffffu
 
-/* Is a code range a continuation, as far as its addresses have been followed? */
+/* What is known so far about whether a code range is a continuation. */
 enum { NOT_ONE, PERHAPS, IS_ONE };
 
 struct continuations {
 	struct flow_continuation *list;
 	size_t count, capacity;
-	uint8_t *is; /* by number of a code range: one of the above */
+	uint8_t *is; /* by number of a code range: NOT_ONE, PERHAPS or IS_ONE */
 };
 
-/* Returns the registers through which code without an FDE jumps without a known target. */
+/* Returns the registers through which code without an FDE jumps to unknown targets. */
 static uint16_t jumped_through(const struct work *w)
 {
 	uint16_t by = 0;
@@ -39,9 +39,10 @@ static uint16_t jumped_through(const struct work *w)
 	return by;
 }
 
+/* Is the code range known only by references, neither by a symbol nor by an FDE or the PLT? */
 static bool is_inferred(const struct code_range *p) { return p->inferred && p->fde < 0 && !p->plt; }
 
-/* May a code range be a continuation, by what leads there? */
+/* Do the references to a code range allow it to be a continuation? */
 static bool may_be_one(const struct work *w, size_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];
@@ -51,8 +52,8 @@ static bool may_be_one(const struct work *w, size_t i)
 	       !(s->entered & ENTRY_CALLED) && s->settling == SETTLING;
 }
 
-/* Returns the register into which the instruction at an address puts `label`, or INSN_NO_REG, and the end of the
- * instruction. */
+/* Returns the register into which the instruction at `addr` puts the address `label`, and sets *end to the end of the
+ * instruction. Returns INSN_NO_REG if it does no such thing. */
 static unsigned taken_into(const struct work *w, uint64_t addr, uint64_t label, uint64_t *end)
 {
 	const struct code_section *s = space_at(&w->out->space, addr);
@@ -65,7 +66,8 @@ static unsigned taken_into(const struct work *w, uint64_t addr, uint64_t label, 
 	                                                                                                : INSN_NO_REG;
 }
 
-/* Follows the address that a link takes. Returns false if nothing shows that it is handed on. */
+/* Follows the address that a link takes, and adds the result to `all`. Returns false if nothing shows that the address
+ * is passed on to a jump. */
 static bool link_follow(const struct work *w, struct continuation_walk *c, struct continuations *all, uint16_t by,
                         const struct link *x)
 {
@@ -99,8 +101,8 @@ static bool link_follow(const struct work *w, struct continuation_walk *c, struc
 	return true;
 }
 
-/* Notes that the address of a continuation of an earlier run is taken without being handed on: no frame is certain
- * there. */
+/* Adds a doubt: the address of a continuation of an earlier run is also taken without being passed on to a jump, so no
+ * frame is certain there. */
 static void link_doubt(const struct work *w, struct continuations *all, const struct link *x)
 {
 	mem_reserve(&all->list, &all->capacity, all->count, sizeof(*all->list));
@@ -108,14 +110,15 @@ static void link_doubt(const struct work *w, struct continuations *all, const st
 		.at = w->ranges.list[w->graph.place[x->from]].start + x->next, .label = x->target, .unknown = true};
 }
 
-/* Follows the addresses that code takes. Those in the middle of a code range have other predecessors, too. */
+/* Follows the addresses that code takes. A continuation in the middle of a code range has other predecessors as well,
+ * and is no code range of its own. */
 static void links_follow(const struct work *w, struct continuations *all, uint16_t by)
 {
 	struct continuation_walk *c = w->frames.walk;
 	size_t i;
 
 	for (i = 0; i < w->graph.calls.count; i++) {
-		const struct link *x = &w->graph.calls.list[i]; /* link.to may be older than the cut at its target */
+		const struct link *x = &w->graph.calls.list[i]; /* link.to may date from before a cut at the target */
 		uint32_t to = x->kind == EXIT_REF ? range_number(&w->env, x->target) : NO_RANGE;
 		bool start = to != NO_RANGE && w->ranges.list[to].start == x->target;
 
@@ -140,7 +143,7 @@ static int continuation_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Was a continuation found in an earlier run? */
+/* Did an earlier run find the same continuation, with the same frame? */
 static bool is_old(const struct work *w, const struct flow_continuation *x)
 {
 	size_t n = w->env.continuation_count, i = SEARCH(n, k, w->frames.continuations[k].at < x->at);
@@ -151,7 +154,7 @@ static bool is_old(const struct work *w, const struct flow_continuation *x)
 	       y->jump_moved == x->jump_moved && y->call_moved == x->call_moved && y->writes == x->writes;
 }
 
-/* Makes a code range a continuation. */
+/* Makes code range number `to` a continuation. */
 static void range_take(struct work *w, uint32_t to, const struct flow_continuation *x)
 {
 	struct range_state *s = &w->state[to];
@@ -162,7 +165,8 @@ static void range_take(struct work *w, uint32_t to, const struct flow_continuati
 	touched_add(w, s);
 }
 
-/* Makes code ranges continuations, and marks them and the code ranges that hand them on. Returns whether any is new. */
+/* Makes code ranges continuations, and marks these and the code ranges that pass their addresses on. Returns whether
+ * any continuation is new. */
 static bool continuations_take(struct work *w, struct continuations *all)
 {
 	size_t i, k, fresh = 0;
@@ -192,8 +196,8 @@ static bool continuations_take(struct work *w, struct continuations *all)
 }
 
 /*
- * Forgets what edges have brought so far, since it may come from continuations whose frames were not known, and marks
- * the code ranges that have any edges.
+ * Forgets the states that edges have brought so far, since they may come from continuations whose frames were unknown
+ * then. Marks the code ranges that have edges.
  */
 static void edges_forget(struct work *w)
 {
@@ -204,7 +208,7 @@ static void edges_forget(struct work *w)
 
 		if (w->ranges.list[i].fde >= 0 || !(s->edges_seen || range_rare(s)->joins || range_is_only_led_to(s)))
 			continue;
-		if (s->edges_seen) { /* it is code, though no edge says so in the next round */
+		if (s->edges_seen) { /* it is code, which no edge will show in the next round */
 			s->evidence |= EVIDENCE_LED;
 			touched_add(w, s);
 		}

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code to which the entry point jumps, and which has no other predecessor, has no caller either: like the entry point,
- * it is the outermost frame of its stack (code_range.entry_tail). Run between rounds, from round_prepare().
+ * If only the entry point of a file jumps to some code, that code has no caller either: like the entry point, it is the
+ * outermost frame of its stack (code_range.entry_tail). Called between rounds by round_prepare().
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
 #include "support/memory.h"
 
-/* May a code range be a continuation of the entry point? Not if .eh_frame or data shows that it is a function. */
+/* May a code range be code to which only the entry point jumps? Not if .eh_frame or data shows that it is a
+ * function. */
 static bool may_be_first(const struct work *w, uint32_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];
@@ -15,13 +16,13 @@ static bool may_be_first(const struct work *w, uint32_t i)
 	return p->fde < 0 && !p->outermost && !p->plt && !(w->state[i].evidence & (EVIDENCE_FUNCTION | EVIDENCE_SHARED));
 }
 
-/* Is `from` the entry point, or a continuation of it found in an earlier round? */
+/* Is `from` the entry point, or code that an earlier round has found to be reached only from it? */
 static bool is_first(const struct work *w, uint32_t entry, uint32_t from)
 {
 	return from == entry || (w->starts.entry_tail && w->ranges.list[from].entry_tail);
 }
 
-/* Returns the code range that begins where an edge leads, or NO_RANGE. */
+/* Returns the code range that begins at the target of an edge, or NO_RANGE. */
 static uint32_t begun_at(const struct work *w, const struct edge *x)
 {
 	uint32_t to = range_number(&w->env, x->target);
@@ -29,7 +30,7 @@ static uint32_t begun_at(const struct work *w, const struct edge *x)
 	return to != NO_RANGE && w->ranges.list[to].start == x->target ? to : NO_RANGE;
 }
 
-/* Notes that a code range has a predecessor besides the entry point, so that it is no longer a candidate, for good. */
+/* Removes a code range from the candidates for good, because other code than the entry point leads there. */
 static void shared_note(struct work *w, bool *candidates, uint32_t to)
 {
 	if (candidates[to])
@@ -37,7 +38,7 @@ static void shared_note(struct work *w, bool *candidates, uint32_t to)
 	candidates[to] = false;
 }
 
-/* Drops the candidates to which anything other than the entry point leads. */
+/* Removes those candidates to which any code other than the entry point leads. */
 static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 {
 	size_t i;
@@ -56,7 +57,7 @@ static void shared_find(struct work *w, uint32_t entry, bool *candidates)
 	}
 }
 
-/* Finds the code ranges to which the entry point jumps. Returns whether there are any. */
+/* Sets candidates[k] for each code range k to which the entry point jumps. Returns whether there are any. */
 static bool candidates_find(const struct work *w, uint32_t entry, bool *candidates)
 {
 	bool some = false;

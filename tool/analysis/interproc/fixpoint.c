@@ -64,20 +64,21 @@
 /* ---- joined ------------------------------------------------------------------------------------ */
 
 /*
- * A loop may lead through several code ranges, such as a function and its cold part. An edge from code that later turns
- * out to follow a noreturn call may then circulate for ever, one round behind the correction; and where rsp is lower at
- * each iteration, the states never repeat. So the edges among these code ranges are dropped, which leaves the ones from
- * outside, and all later states are joined: the least fixpoint (P. and R. Cousot, POPL 1977).
+ * The incoming states of some code ranges never settle by themselves. A loop may lead through several code ranges, such
+ * as a function and its cold part. An edge from code that later turns out to follow a noreturn call may then circulate
+ * for ever, one round behind the correction; and if each iteration lowers rsp, the states never repeat. So the edges
+ * among these code ranges are dropped, which leaves the edges from outside, and all later states are joined: this gives
+ * the least fixpoint (P. and R. Cousot, POPL 1977).
  */
 
-/* The join of all states that edges have brought to one address of a joined code range. */
+/* The join of all states that edges have brought to one address in a joined code range. */
 struct join {
 	uint64_t target;
 	struct state state;
 };
 
-/* Most code ranges have one or two joins, and a file may have a million code ranges: the list grows from one
- * element. */
+/* The joins of one code range, sorted by target. Most code ranges have one or two, and a file may have a million code
+ * ranges, so the list starts with space for one element. */
 struct joins {
 	uint32_t count, capacity;
 	struct join list[];
@@ -106,7 +107,8 @@ void edges_restart(struct work *w)
 	for (i = 0; i < w->ranges.count; i++) {
 		struct range_state *s = &w->state[i];
 
-		if (s->joined || s->edge_runs < JOINED_FROM / 2) /* all code ranges of one loop have about the same count */
+		/* All code ranges of one loop have about the same count. */
+		if (s->joined || s->edge_runs < JOINED_FROM / 2)
 			continue;
 		s->joined = true;
 		s->edge_runs = JOINED_FROM;
@@ -119,11 +121,13 @@ void edges_restart(struct work *w)
 	w->graph.edges.count = k;
 }
 
+/* Returns the index of the first join whose target is not below `target`. */
 static uint32_t join_from(const struct joins *l, uint64_t target)
 {
 	return l ? (uint32_t)SEARCH(l->count, i, l->list[i].target < target) : 0;
 }
 
+/* Joins the state of an edge into the join for its target, which is added if it is missing. */
 static void join_take(struct range_state *s, const struct flow_edge *x)
 {
 	struct joins *l = range_rare(s)->joins;
@@ -169,7 +173,7 @@ void edges_join(const struct code_range *p, struct range_state *s, struct flow_e
 
 /* ---- detection of recurring states ------------------------------------------------------------- */
 
-/* Extends a checksum by a word. */
+/* Extends a checksum by one word. */
 static uint64_t mix(uint64_t sum, uint64_t word)
 {
 	sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
@@ -205,8 +209,8 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows)
 	return sum;
 }
 
-/* Returns a checksum of everything of a code range on which the next round depends. A new field of range_state belongs
- * here. */
+/* Returns a checksum of all that is known of a code range and on which the next round depends. Every new member of
+ * range_state of this kind must be added here. */
 static uint64_t state_sum(const struct code_range *p, const struct range_state *s)
 {
 	const struct range_rare *rare = range_rare(s);
@@ -255,7 +259,7 @@ static uint64_t state_sum(const struct code_range *p, const struct range_state *
 	                 sizeof(flags));
 }
 
-/* Returns a checksum of the state that belongs to no code range. */
+/* Returns a checksum of what is known of the file as a whole, outside of the code ranges. */
 static uint64_t file_sum(const struct work *w)
 {
 	return mix(mix(w->returns.noreturn_count, w->ranges.count), w->env.own_stack | w->frames.handlers_tried << 1 |
@@ -263,6 +267,7 @@ static uint64_t file_sum(const struct work *w)
 	                                                                (uint64_t)w->frames.continuation_runs << 32);
 }
 
+/* Returns a checksum of all state on which the next round depends. */
 static uint64_t work_sum(const struct work *w)
 {
 	uint64_t sum = file_sum(w);
@@ -273,8 +278,8 @@ static uint64_t work_sum(const struct work *w)
 	return sum;
 }
 
-/* Returns the same over the marked code ranges only. This is a cheap filter: a difference here is also one of
- * work_sum(). */
+/* Returns a checksum like work_sum(), but over the marked code ranges only. It is a cheap filter: if it differs,
+ * work_sum() differs too. */
 static uint64_t marked_sum(const struct work *w)
 {
 	uint64_t sum = file_sum(w);
@@ -289,8 +294,8 @@ static uint64_t marked_sum(const struct work *w)
 }
 
 /*
- * Does the state recur, i.e. is it the same as after an earlier round, *since? This is cycle detection with one
- * reference round, which moves to the current round whenever the number of rounds has doubled (R. P. Brent, "An
+ * Is the state the same as after an earlier round? If so, sets *since to that round. This is cycle detection with one
+ * reference round, which is replaced by the current round whenever the number of rounds has doubled (R. P. Brent, "An
  * improved Monte Carlo factorization algorithm", 1980). It starts at RECURRENCE_FROM, which few files reach.
  */
 static bool state_recurs(struct work *w, uint32_t *since)
@@ -311,7 +316,7 @@ static bool state_recurs(struct work *w, uint32_t *since)
 	return false;
 }
 
-/* Makes the code ranges analysed after round `since` unsettled, and marks only these. */
+/* Makes the code ranges that were analysed after round `since` unsettled, and marks only these. */
 static void unsettled_mark(struct work *w, uint32_t since)
 {
 	size_t i;

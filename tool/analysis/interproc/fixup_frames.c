@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares, once all rows are known, the frame of each instruction in an exception table (fixups) with the row of the
- * address where execution continues after a fault.
+ * Once all rows are known, compares the frame of each instruction that an exception table lists (fixups) with the row
+ * of the address where execution continues after a fault in that instruction.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/other_frames.h"
@@ -23,6 +23,7 @@ static int target_order(const void *a, const void *b)
 	return (*x)->insn < (*y)->insn ? -1 : (*x)->insn > (*y)->insn;
 }
 
+/* Returns the rule at an address, or null if it is UNDEF. */
 static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 {
 	size_t lo = SEARCH(l->count, i, l->rows[i].addr <= addr);
@@ -30,8 +31,8 @@ static const struct etch_rule *rule_at(const struct row_list *l, uint64_t addr)
 	return lo && l->rows[lo - 1].rule.kind != ETCH_RULE_UNDEF ? &l->rows[lo - 1].rule : NULL;
 }
 
-/* Adds ETCH-X008: `there` is the rule of the faulting instruction, `here` that of its continuation. `names` is built
- * for the first finding. */
+/* Adds an ETCH-X008 finding. `there` is the rule of the faulting instruction, `here` the rule of the fixup address.
+ * `names` is built for the first finding. */
 static void frames_differ(struct work *w, struct symbol_index *names, const struct fixup *x,
                           const struct etch_rule *there, const struct etch_rule *here)
 {
@@ -69,7 +70,8 @@ void fixups_compare(struct work *w)
 			here = rule_at(&w->out->rows, list[i]->to);
 			reported = false;
 		}
-		if (!here) /* UNDEF, perhaps because the frames differ: compare with the first one */
+		/* UNDEF, perhaps because the frames differ: compare the other instructions with the first one. */
+		if (!here)
 			here = there;
 		/* Only CFAs from the same register are compared, and only if the fixup does not write that register. */
 		if (reported || !here || !there || here->kind != ETCH_RULE_CALL || there->kind != ETCH_RULE_CALL ||

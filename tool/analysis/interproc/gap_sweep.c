@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds functions in the gaps between code ranges of a linked file. They are called through pointers that code
- * computes, or from other such functions, as are builtins of a virtual machine and functions of stripped programs that
- * are not position-independent. Where .eh_frame and symbols say nothing, each prologue is tried as a function's start.
- * Like any start of which only the address is known, it is judged once more by its exits and edges (may_be_data()).
+ * Finds functions in the gaps between code ranges of a linked file, to which no code range refers. They are called
+ * through pointers that code computes, or only from other such functions: for example builtins of a virtual machine,
+ * and functions of stripped programs that are not position-independent. Where .eh_frame and symbols say nothing, each
+ * prologue is tried as the start of a function. Like any start of which only the address is known, the new code range
+ * is judged once more by its exits and edges (may_be_data()).
  *
  * The bytes in front of a start are evidence of their own. Compilers put nops in front of a loop or a block, but int3
- * or zero bytes only between functions. Where many such places of a file were proven to be functions by how they
- * return, and few are refuted, the others are functions too: leaves without a prologue, and functions that do not
- * return at all, such as those that throw. They may also show that the file's compiler preserves no register over calls
- * (GraalVM's does not), so that rsp alone can prove a function. The first run looks for such places only, before
- * numbers in code and data that equal addresses make code ranges amid these functions.
+ * or zero bytes only between functions. If the returns at many starts after such filler prove functions, and few refute
+ * them, the other such starts count as functions too: leaf functions without a prologue, and functions that never
+ * return, such as those that throw. The proven functions may also show that the file's compiler preserves no registers
+ * over calls (GraalVM's does not); then a correct rsp alone proves a function. The first run looks only for starts
+ * after such filler, so that it precedes the code ranges that are made where numbers in code or data happen to equal
+ * addresses inside these functions.
  *
- * A code range that was taken for data, though code takes its address, is part of such a gap: its end was not known, so
- * that other functions have been followed with it, and the functions after it are known by now.
+ * If a code range was taken for data although code takes its address, it is searched like a gap: its end was not known
+ * then, so that functions after it were analysed as part of it. Those functions are known by now.
  */
 #include "analysis/interproc/tried_starts.h"
 #include "analysis/interproc/range_starts.h"
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
 
-/* Does a code range end at an address, with filler that its flow does not reach? Padding is part of the open code range
- * that precedes it. */
+/* Does a code range end at `addr`, with filler that its flow does not reach? Padding belongs to the open code range in
+ * front of it. */
 static bool is_after_filler(const struct work *w, const struct code_section *c, uint64_t addr)
 {
 	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].end < addr);
@@ -33,7 +35,7 @@ static bool is_after_filler(const struct work *w, const struct code_section *c, 
 	return !last || insn_is_int3(&last, 1);
 }
 
-/* Adds the functions in [start, end) of a section. */
+/* Adds the functions that are found in [start, end) of a section. */
 static void gap_look(struct work *w, struct starts *s, const struct code_section *c, uint64_t start, uint64_t end)
 {
 	const struct code_range gap = {
@@ -46,7 +48,7 @@ static void gap_look(struct work *w, struct starts *s, const struct code_section
 	starts_try(w, s, &gap, from, end);
 }
 
-/* Was code range `k` taken for data, and is its size unknown, so that nothing of it counts as code? */
+/* Was code range `k` taken for data, and is its size unknown? Then none of its bytes count as code. */
 static bool is_gap(const struct work *w, size_t k)
 {
 	const struct range_state *s = &w->state[k];
@@ -54,7 +56,8 @@ static bool is_gap(const struct work *w, size_t k)
 	return s->kind == RANGE_DATA && w->ranges.list[k].open;
 }
 
-/* Adds the functions in all gaps of a section; *k is the first code range that may end after the section's start. */
+/* Adds the functions that are found in the gaps of a section. *k is the first code range that may end after the
+ * section's start. */
 static void section_look(struct work *w, struct starts *s, const struct code_section *c, size_t *k)
 {
 	uint64_t at, end;
@@ -76,7 +79,7 @@ static void section_look(struct work *w, struct starts *s, const struct code_sec
 	}
 }
 
-/* Returns the index of the code range that begins at an address, or the number of code ranges. */
+/* Returns the number of the code range that begins at an address, or the number of code ranges if there is none. */
 static size_t range_from(const struct work *w, uint64_t addr)
 {
 	size_t k = SEARCH(w->ranges.count, i, w->ranges.list[i].start < addr);
@@ -84,8 +87,8 @@ static size_t range_from(const struct work *w, uint64_t addr)
 	return k < w->ranges.count && w->ranges.list[k].start == addr ? k : w->ranges.count;
 }
 
-/* Makes code ranges of the starts. A start that has been tried as a function before, and was taken for data, is judged
- * again. */
+/* Makes code ranges of the accepted starts. If a start was tried before and taken for data, its code range is analysed
+ * as a function again. */
 static void starts_take(struct work *w, const struct starts *s)
 {
 	size_t i, k;
@@ -115,7 +118,7 @@ void gaps_sweep(struct work *w, bool padded_only)
 
 	if (elf_is_object(w->file) || w->env.own_stack)
 		return;
-	s.shown.refuted = 0; /* these are tried again */
+	s.shown.refuted = 0; /* the refuted ones are tried, and counted, again */
 	for (i = 0; i < space->count; i++)
 		section_look(w, &s, &space->list[i], &k);
 	starts_learn(&s);

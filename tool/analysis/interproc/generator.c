@@ -29,7 +29,8 @@ static int reloc_order(const void *a, const void *b)
 	return x->target < y->target ? -1 : x->target > y->target;
 }
 
-/* Keeps one relocation per address, so that every lookup finds the same one: a damaged object may have several. */
+/* Removes all relocations of an address except for the first, so that every lookup finds the same one: a damaged object
+ * may have several. */
 static size_t relocs_unique(struct flow_reloc *list, size_t count)
 {
 	size_t i, n = 0;
@@ -41,8 +42,8 @@ static size_t relocs_unique(struct flow_reloc *list, size_t count)
 }
 
 /*
- * Reads the targets of the relocated branches and GOT references of an object file, sorted by address (env.relocs).
- * Returns 0, or -1 and a message.
+ * Sets env.relocs to the targets of the relocated branches and GOT references of an object file, sorted by address.
+ * Returns 0, or -1 with a message in *e.
  */
 static int relocs_read(struct work *w, struct error *e)
 {
@@ -88,7 +89,8 @@ static int relocs_read(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Appends a row, or merges it with the last one if they are equal. */
+/* Appends a row, unless it continues the last row with the same rule and source. If the last row has the same address,
+ * replaces that row. */
 static void row_append(struct row_list *l, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {
 	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
@@ -107,7 +109,7 @@ static void row_append(struct row_list *l, uint64_t addr, const struct etch_rule
 	l->rows[l->count++].source = (uint8_t)source;
 }
 
-/* Does a code range without FDE begin with the restorer that a signal handler returns to? */
+/* Does a code range without an FDE begin with the restorer, to which a signal handler returns? */
 static bool is_restorer(const struct code_range *p, const struct range_rows *r)
 {
 	struct step s;
@@ -117,9 +119,9 @@ static bool is_restorer(const struct code_range *p, const struct range_rows *r)
 }
 
 /*
- * The restorer's address becomes a return address without a call, and unwinders look up the byte before a return
- * address. If that byte is padding it gets the restorer's row; if it ends other code the lookup is ambiguous, and the
- * row is UNDEF.
+ * Adds the row of the byte before a restorer. The kernel makes the restorer's address a return address without a call,
+ * and unwinders look up the byte before a return address. If that byte is padding, it gets the restorer's row; if it
+ * ends other code, the lookup is ambiguous, and the row is UNDEF.
  */
 static void restorer_begin(struct work *w, size_t i)
 {
@@ -132,7 +134,7 @@ static void restorer_begin(struct work *w, size_t i)
 		row_append(&w->out->rows, p->start - 1, other ? &none : &first->rule, first->source);
 }
 
-/* Appends the rows of callee-saved registers of a code range. */
+/* Appends the places of callee-saved registers in a code range to the list of the file. */
 static void saves_append(struct save_list *l, const struct range_rows *r)
 {
 	uint32_t i;
@@ -154,7 +156,7 @@ static void filled_add(struct frames *out, uint64_t addr, uint64_t size)
 	out->padding += size;
 }
 
-/* Counts the bytes of [from, to), which lie in no code range. */
+/* Counts the bytes of [from, to), which lies in no code range, as padding or as `elsewhere`. */
 static void gap_count(struct frames *out, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	size_t i = SEARCH(out->space.count, k, out->space.list[k].addr + out->space.list[k].size <= from);
@@ -169,7 +171,7 @@ static void gap_count(struct frames *out, struct step_cache *cache, uint64_t fro
 	}
 }
 
-/* Counts the byte in front of a code range that lies in a gap but has a row. */
+/* Corrects the counts for the byte in front of a code range, which lies in a gap but has a row. */
 static void before_count(struct frames *out, uint64_t addr)
 {
 	const struct filled *last = out->filled_count ? &out->filled[out->filled_count - 1] : NULL;
@@ -181,7 +183,7 @@ static void before_count(struct frames *out, uint64_t addr)
 		out->elsewhere--;
 }
 
-/* Counts the padding after the flow of a code range as covered or not, by the rows that it has. */
+/* Counts the padding after the flow of a code range: as covered if it has a row, otherwise as padding without a row. */
 static void range_count(struct frames *out, const struct range_state *s, const struct code_range *p)
 {
 	uint64_t from = s->reached - s->padding, end = s->reached < p->end ? s->reached : p->end, at, next;
@@ -202,7 +204,8 @@ static void range_count(struct frames *out, const struct range_state *s, const s
 	}
 }
 
-/* Joins the rows and findings of all code ranges, and frees them; the gaps between code ranges become UNDEF. */
+/* Joins the rows and findings of all code ranges into those of the file, and frees them. The gaps between code ranges
+ * get UNDEF rows. */
 static void rows_join(struct work *w)
 {
 	static const struct etch_rule none, end = {.kind = ETCH_RULE_END};
@@ -229,8 +232,8 @@ static void rows_join(struct work *w)
 		gap_count(out, cache, at, p->start);
 		if (i && at != p->start)
 			row_append(&out->rows, at, &none, ETCH_SOURCE_CODE);
-		/* The start of a hand-made context is a return address without a call: a lookup of the byte before it has to
-		 * find the end of the stack. */
+		/* The start of a hand-made context is a return address that no call has pushed: a lookup of the byte before it
+		 * must find the end of the stack. */
 		before = w->state[i].switches_stack && i && at < p->start;
 		if (before)
 			row_append(&out->rows, p->start - 1, &end, ETCH_SOURCE_CODE);
@@ -264,7 +267,7 @@ static void rows_join(struct work *w)
 	out->functions = w->ranges.count;
 }
 
-/* Converts an address of the code space to a section and, in an object file, an offset in it. */
+/* Converts an address of the code space into a section and, for an object file, an offset in the section. */
 static void finding_locate(const struct work *w, uint32_t *section, uint64_t *addr)
 {
 	const struct code_section *c = space_at(&w->out->space, *addr);
@@ -273,6 +276,7 @@ static void finding_locate(const struct work *w, uint32_t *section, uint64_t *ad
 	*addr = c && elf_is_object(w->file) ? *addr - c->addr : *addr;
 }
 
+/* Converts the addresses of all findings, and sorts the findings. */
 static void findings_locate(const struct work *w)
 {
 	struct findings *l = &w->out->findings;
@@ -287,6 +291,7 @@ static void findings_locate(const struct work *w)
 	findings_sort(l);
 }
 
+/* Reads what the findings about flow need: whether the file asks for indirect branch tracking, and its symbols. */
 static void observe_prepare(struct work *w)
 {
 	struct elf_hardening hardening;
@@ -297,12 +302,12 @@ static void observe_prepare(struct work *w)
 	symbol_index_build(w->file, symbol_is_place, &w->env.names);
 }
 
-/* Is the code range certainly code? Flow has reached it, and it is not suspected to be data. */
+/* Is the code range certainly code? It is if flow has been found in it, and it is not suspected of being data. */
 static bool is_code(const struct work *w, size_t i) { return !w->state[i].empty && w->state[i].kind != RANGE_DATA; }
 
 /*
- * Without symbols the address range of a detail request is narrowed to the code range that holds the address or, if
- * there is none, to the gap between two code ranges. A PLT is shown as a whole.
+ * Narrows the address range of a detail request in a file without symbols: to the code range that contains the address
+ * or, if there is none, to the gap between two code ranges. A PLT is shown as a whole.
  */
 static void detail_narrow(const struct work *w, struct detail *d)
 {
@@ -329,7 +334,7 @@ static void detail_narrow(const struct work *w, struct detail *d)
 		d->to = list[next].start;
 }
 
-/* Joins the details of the code ranges in the requested address range. */
+/* Collects the details of the code ranges that overlap the requested address range. */
 static void detail_join(struct work *w, struct detail *d)
 {
 	size_t i;
@@ -345,7 +350,8 @@ static void detail_join(struct work *w, struct detail *d)
 	detail_sort(d, &w->env);
 }
 
-/* Finds what etch has added to the file in an earlier run: the end of its segment, after what was moved there. */
+/* Finds what an earlier run of etch added to the file: the last part of its segment, after what was moved there from
+ * the file. */
 static void own_find(struct work *w)
 {
 	struct segment_found at;
@@ -357,8 +363,8 @@ static void own_find(struct work *w)
 	w->own_size = at.size - at.first;
 }
 
-/* Reads the facts that the file states: its code, .eh_frame, exception tables, code ranges, names of noreturn
- * functions. Returns 0, or -1 and a message. */
+/* Reads what the file itself states: code, .eh_frame, exception tables, code ranges, names of noreturn functions.
+ * Returns 0, or -1 with a message in *e. */
 static int work_open(struct work *w, struct error *e)
 {
 	const struct elf_file *f = w->file;
@@ -399,8 +405,8 @@ static int work_open(struct work *w, struct error *e)
 	return 0;
 }
 
-/* Prepares the first round: makes code ranges where data refers to, takes data as evidence, and marks all code
- * ranges. */
+/* Prepares the first round: makes code ranges at the addresses that data refers to, takes data as evidence for
+ * functions, and marks all code ranges. */
 static void work_begin(struct work *w)
 {
 	size_t i;
@@ -414,7 +420,7 @@ static void work_begin(struct work *w)
 		observe_prepare(w);
 }
 
-/* Frees what only rounds need. */
+/* Frees what only the rounds need. */
 static void rounds_free(struct work *w)
 {
 	size_t i;
@@ -432,8 +438,7 @@ static void rounds_free(struct work *w)
 	links_free(&w->graph.tails);
 }
 
-/* Finishes after the last round: runs the passes that need all code ranges to be known, then makes the lists of the
- * file. */
+/* Runs the passes after the last round, which need all code ranges to be known, then makes the lists of the file. */
 static void work_finish(struct work *w)
 {
 	const struct frames_options *o = w->options;

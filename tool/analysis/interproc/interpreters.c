@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handlers of interpreters without .eh_frame, such as JavaScriptCore's LLInt, are basic blocks of one computed goto
- * that lies in many code ranges; each is entered only through a table of their addresses. No address in the file says
- * which handler follows which, and none has to: any handler may follow any other, so all of them begin and dispatch in
- * one frame. That frame is known where a function dispatches after its prologue, push %rbp; mov %rsp, %rbp. A table is
- * known by its address or, in libraries, by the word that its address is loaded from.
+ * that extends over many code ranges. Each is entered only through a table of their addresses. No address in the file
+ * says which handler follows which, but that need not be known: any handler may follow any other, so all of them begin
+ * and dispatch in one frame. That frame is known at a function that dispatches after its prologue, push %rbp; mov %rsp,
+ * %rbp. A table is identified by its address or, in libraries, by the word from which its address is loaded.
  *
- * Code is a candidate if it uses a frame that it did not set up, and nothing calls it; or if nothing is known of it
- * except that its address is taken, and it dispatches through such a table. A candidate is a handler if it does not
- * leave in another frame, and if a path through it
- *   - dispatches through such a table with that frame, where rbp is still what it was or is loaded from elsewhere (as
- *     where execution goes on after an exception is caught); or
- *   - returns, or makes a tail call, after an epilogue by rbp, which takes [rbp + 8] for the return address; or
- *   - continues, with that frame, in other code for which this holds;
- * or if code for which this holds continues in it with that frame, as where an exception is thrown; or if it dispatches
- * through a table of its own, as a prefix of wide instructions does, and the code that takes its address takes those of
- * many handlers.
+ * A code range is a candidate if it uses a frame that it did not set up, and nothing calls it. It is also a candidate
+ * if nothing is known of it except that its address is taken, and it dispatches through such a table. A candidate is a
+ * handler if it never leaves in another frame, and if one of the following holds:
+ *   - a path through it dispatches through such a table with that frame, where rbp is unchanged or is loaded from
+ * elsewhere (as where execution continues after an exception is caught);
+ *   - a path through it returns, or makes a tail call, after an epilogue by rbp, which takes [rbp + 8] for the return
+ * address;
+ *   - a path through it continues, with that frame, in a handler;
+ *   - a handler continues in it with that frame, as where an exception is thrown;
+ *   - it dispatches through a table that no other code uses, as a prefix for wide instructions does, and the code that
+ * takes its address takes those of many handlers.
  *
- * So its row is the frame that exits show, which is right however the handler was entered.
+ * The row of a handler is the frame that exits show. It is right however the handler was entered.
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/work.h"
@@ -29,15 +30,17 @@
 
 #include <stdlib.h>
 
-/* A function stores at least this many addresses into tables of labels. */
+/* A function that stores at least this many addresses fills a table of labels. */
 #define LABELS_LEAST 16u
 
-/* The tables that functions dispatch through after a prologue, sorted. */
+/* The tables through which functions dispatch after a prologue, sorted. A table is an address, or that of the word that
+ * holds its address. */
 struct tables {
 	uint64_t *list;
 	size_t count, capacity;
 };
 
+/* Is `addr` one of these tables? 0 stands for no table. */
 static bool is_table(const struct tables *t, uint64_t addr) { return addr && word_has(t->list, t->count, addr); }
 
 static void table_put(struct tables *t, uint32_t addr)
@@ -56,13 +59,14 @@ static bool is_taken_only(const struct work *w, size_t i)
 	return w->ranges.list[i].inferred && !s->evidence && s->entered == (ENTRY_TAKEN | ENTRY_REFERRED);
 }
 
-/* May a code range that is analysed as a function be a label as well? */
+/* May a code range that is analysed as a function be a label of an interpreter as well? */
 static bool may_be_label(const struct work *w, size_t i)
 {
 	return w->state[i].frame == FRAME_OWN && is_taken_only(w, i);
 }
 
-/* Finds these tables, except for those through which some function dispatches in another frame. */
+/* Finds the tables through which functions dispatch after a prologue, except for tables through which some function
+ * dispatches in another frame. */
 static void tables_find(const struct work *w, struct tables *t)
 {
 	struct tables other = {0};
@@ -86,8 +90,9 @@ static void tables_find(const struct work *w, struct tables *t)
 	free(other.list);
 }
 
-/* Cuts code ranges at the labels whose addresses one code range takes, if these are many. taken[id] is the number of
- * addresses that code range `id` takes; `was` has the ends before the cuts, for open_cuts_note(). */
+/* Cuts open code ranges at the labels whose addresses are taken, if the code range that takes them takes at least
+ * LABELS_LEAST addresses. taken[id] is the number of addresses that code range `id` takes. `was` is as for
+ * open_cut_at(). */
 static void cut_at_labels(struct work *w, uint64_t *was, const uint32_t *taken)
 {
 	size_t i;
@@ -125,9 +130,9 @@ void labels_cut(struct work *w)
 }
 
 /*
- * Forgets the incoming states that were joined (edges_join()) before handlers were found, when they had no frame, and
- * marks their code ranges. Runs once after each batch of new handlers, when their frames have been propagated. Returns
- * whether there were any such states.
+ * Forgets the incoming states that were joined (edges_join()) before handlers were found, since they had no frame, and
+ * marks their code ranges. Does this once for each set of new handlers, after the rounds have propagated their frames.
+ * Returns whether there were any such states.
  */
 static bool joins_forget(struct work *w)
 {
@@ -147,17 +152,18 @@ static bool joins_forget(struct work *w)
 	return some;
 }
 
-/* Is the code range a handler whose frame is shown? */
+/* Is the code range a handler, as exits show? */
 static bool is_found(const struct work *w, size_t i)
 {
 	return w->state[i].frame == FRAME_HANDLER && w->state[i].is_handler;
 }
 
-/* A table, and a code range that dispatches through it. */
+/* A dispatch: a table, and a code range that dispatches through it. */
 struct use {
 	uint32_t table, range;
 };
 
+/* All dispatches of a file. */
 struct uses {
 	struct use *list; /* sorted */
 	size_t count;
@@ -172,7 +178,7 @@ static int use_order(const void *a, const void *b)
 	return x->range < y->range ? -1 : x->range > y->range;
 }
 
-/* Finds all uses of tables by code ranges. */
+/* Finds all dispatches of code ranges through tables. */
 static void uses_find(const struct work *w, struct uses *u)
 {
 	size_t i;
@@ -188,32 +194,34 @@ static void uses_find(const struct work *w, struct uses *u)
 		qsort(u->list, u->count, sizeof(*u->list), use_order);
 }
 
-/* Is code range i the only one that dispatches through its table? */
+/* Is code range i the only one that dispatches through the table that it uses? */
 static bool has_own_table(const struct work *w, const struct uses *u, size_t i)
 {
 	const struct range_state *s = &w->state[i];
 	uint32_t table = s->frame == FRAME_HANDLER ? range_rare(s)->dispatch : range_rare(s)->dispatch_otherwise;
 	size_t k = SEARCH(u->count, n, u->list[n].table < table);
 
-	for (; table && k < u->count && u->list[k].table == table; k++) /* at most two are uses by range i */
+	/* Range i itself has at most two of these uses. */
+	for (; table && k < u->count && u->list[k].table == table; k++)
 		if (u->list[k].range != i)
 			return false;
 	return table != 0;
 }
 
-/* May a code range be a label that dispatches through a table of its own? */
+/* May a code range be a prefix: a label that dispatches through a table of its own? */
 static bool may_be_prefix(const struct work *w, const struct uses *u, size_t i)
 {
 	return (w->state[i].frame == FRAME_OWN || w->state[i].frame == FRAME_HANDLER) && !is_found(w, i) &&
 	       is_taken_only(w, i) && has_own_table(w, u, i);
 }
 
-/* Finds the prefixes: labels with a table of their own among many labels whose code is known to be handlers. Returns
- * for each code range whether it is one. */
+/* Finds the prefixes. A prefix is a label with a table of its own, whose address is taken by a code range that also
+ * takes the addresses of many known handlers. Returns an array with one flag per code range, which the caller frees. */
 static bool *prefixes_find(const struct work *w)
 {
 	uint32_t *known =
-		mem_zero(w->ranges.count, sizeof(*known)); /* by identity: how many handlers' addresses it takes */
+		/* By identity of a code range: number of handlers whose addresses it takes. */
+		mem_zero(w->ranges.count, sizeof(*known));
 	bool *prefix = mem_zero(w->ranges.count, sizeof(*prefix));
 	struct uses uses;
 	size_t i;
@@ -237,7 +245,7 @@ static bool *prefixes_find(const struct work *w)
 	return prefix;
 }
 
-/* Marks as handlers the prefixes that are analysed as such. Returns whether any are new. */
+/* Sets is_handler of the prefixes that are already analysed as handlers. Returns whether any are new. */
 static bool prefixes_take(struct work *w, const bool *prefix)
 {
 	bool some = false;
@@ -249,8 +257,8 @@ static bool prefixes_take(struct work *w, const bool *prefix)
 	return some;
 }
 
-/* Tries as handlers the code ranges that begin in a frame of other code, and the labels that dispatch in the frame in
- * which they begin. */
+/* Tries code ranges as handlers: those that begin in a frame of other code, and the labels that dispatch in the frame
+ * in which they begin. */
 static void handlers_try(struct work *w, const struct tables *t, const bool *prefix)
 {
 	size_t i;
@@ -273,13 +281,13 @@ static void handlers_try(struct work *w, const struct tables *t, const bool *pre
 	}
 }
 
-/* Do the exits of a code range show its frame? */
+/* Do the exits of a code range show the frame of an interpreter? */
 static bool is_shown(const struct tables *t, const struct range_state *s)
 {
 	return is_table(t, range_rare(s)->dispatch) || (s->frame == FRAME_HANDLER && s->keeps_frame);
 }
 
-/* Does an edge bring the frame of a handler? */
+/* Does an edge bring the frame of an interpreter? */
 static bool brings_frame(const struct edge *x)
 {
 	struct state state;
@@ -288,8 +296,8 @@ static bool brings_frame(const struct edge *x)
 	return flow_has_frame(&state);
 }
 
-/* Spreads is_handler along the edges that bring the frame: from their targets to where they come from, and to the start
- * of code that begins in a frame of other code. Returns whether any code range has changed. */
+/* Spreads is_handler along the edges that bring the frame: from the target back to the code range of the jump, and from
+ * there to targets that begin in a frame of other code. Returns whether any code range has changed. */
 static bool handlers_spread(struct work *w)
 {
 	bool some = false;
@@ -314,8 +322,8 @@ static bool handlers_spread(struct work *w)
 	return some;
 }
 
-/* Lets other code ranges know of the handlers that have been found (code_range.handler): code that continues there has
- * that frame, too, even where no state shows it. */
+/* Sets code_range.handler of the handlers found, and marks the code ranges that jump there: code that continues in a
+ * handler has its frame too, even where no state shows it. */
 static void handlers_tell(struct work *w)
 {
 	size_t i, k = 0;
@@ -333,7 +341,8 @@ static void handlers_tell(struct work *w)
 		w->env.handlers |= w->ranges.list[i].handler = is_found(w, i);
 }
 
-/* Marks the code ranges whose frame is shown. Returns the result of prefixes_find(), or null if there are no tables. */
+/* Sets is_handler of the code ranges whose frame is shown. Returns the result of prefixes_find(), which the caller
+ * frees, or null if there are no tables. */
 static bool *handlers_mark(struct work *w, const struct tables *t)
 {
 	bool *prefix = NULL;

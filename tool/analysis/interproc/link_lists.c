@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists of links (links.h). A round pays for the code ranges that it has analysed, not for all of them. Links name code
- * ranges by identities, so that new code ranges, which renumber the others, change no link. A dropped link stays in its
- * place, and the list is compacted when many are dropped. What links show about a start is counted, not collected.
+ * Lists of links (links.h). The cost of a round depends on the number of code ranges that it has analysed, not on the
+ * number of all. Links refer to code ranges by identity, so that adding code ranges, which renumbers the others,
+ * changes no link. A dropped link stays in its place in the list; the list is compacted when many have been dropped.
+ * For what links show about a start, only counts are kept.
  */
 #include "analysis/interproc/work.h"
 #include "support/memory.h"
 
 #include <string.h>
 
-/* The links to the start of a code range are counted in these classes, by what they show about it. */
+/* The links to the start of a code range are counted separately by class, since each class shows something different
+ * about the start. */
 enum entry_class {
 	CLASS_CALL,
 	CLASS_TAIL,
@@ -18,6 +20,7 @@ enum entry_class {
 	CLASSES,
 };
 
+/* The counts for one start. */
 struct entries {
 	uint32_t count[CLASSES];
 };
@@ -59,7 +62,7 @@ void touched_add(struct work *w, struct range_state *s)
 	w->graph.touched[w->graph.touched_count++] = s->id;
 }
 
-/* Counts a link or, with `drop`, discounts one that is dropped. */
+/* Counts a link, or with `drop` subtracts one that is dropped; updates range_state.entered if that changes it. */
 static void entry_count(struct work *w, const struct link *x, bool drop)
 {
 	uint32_t *count = w->graph.entries[x->to].count, *at = &count[class_of[x->kind]];
@@ -97,7 +100,7 @@ void links_put(const struct work *w, struct links *l, const struct flow_exit *x)
 	link_resolve(w, out, x->to);
 }
 
-/* Adds a link to those into the start that it leads to. */
+/* Adds link i to the list `into` of the start that it leads to. */
 static void into_add(struct links *l, size_t i)
 {
 	struct link *x = &l->list[i];
@@ -126,7 +129,7 @@ static void links_list(struct links *l, size_t from)
 	}
 }
 
-/* Removes the dropped links from the list. */
+/* Removes the dropped links from the list, and rebuilds `of`, `into` and `others`. */
 static void links_compact(const struct work *w, struct links *l)
 {
 	size_t i, k;

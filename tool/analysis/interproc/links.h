@@ -1,51 +1,61 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Links (calls, tail calls, address references) and edges (jumps with an abstract state) between code ranges. They are
- * kept from round to round: only those of code ranges that were analysed again are replaced. The structs are small,
- * since each call and each jump of a file has one.
+ * Two kinds of connections between code ranges. A link says that one code range refers to an address: by a call, a tail
+ * call, or by taking the address. An edge is a jump together with the abstract state that it carries. Both are kept
+ * from round to round: after a round, only the links and edges out of the code ranges that it has analysed again are
+ * replaced. The structs are small, since each call and each jump of a file has one.
  */
 #ifndef ANALYSIS_INTERPROC_LINKS_H
 #define ANALYSIS_INTERPROC_LINKS_H
 
 #include "analysis/flow/flow.h"
 
-/* A link, made from a flow_exit: a call, a tail call, or an address that is taken. */
+/* A link, made from a flow_exit. The link's code range is the one that contains the call, tail call or reference. */
 struct link {
 	uint64_t target;
-	uint32_t from, to; /* identities of code ranges (work.graph.place); `to` is NO_RANGE where none holds the target */
-	uint32_t next;     /* for `into`: the next link to the same start, + 1; 0: none. For EXIT_REF: flow_exit.at */
-	uint8_t kind;      /* enum flow_exit_kind, or LINK_DROPPED */
-	bool start;        /* the target is the start of `to` */
-	bool outside;      /* no code range holds the target, or one of the PLT does */
-	uint8_t entry;     /* ENTRY_*: what the link shows about the start of `to`; 0: nothing */
+	/* The code ranges that contain the instruction and its target, as identities (see work.graph.place); `to` is
+	 * NO_RANGE if no code range contains the target. */
+	uint32_t from, to;
+	/* 1 + index of the next link to the same start, as listed by links.into; 0: there is none. For EXIT_REF:
+	 * flow_exit.at. */
+	uint32_t next;
+	uint8_t kind;  /* enum flow_exit_kind, or LINK_DROPPED */
+	bool start;    /* the target is the start of `to` */
+	bool outside;  /* the target is in no code range, or in one of the PLT */
+	uint8_t entry; /* what the link shows about the start of `to` (ENTRY_*); 0: nothing */
 };
 
 /* The kind of a removed link that is still in the list. It names no code ranges, and is to be ignored. */
 #define LINK_DROPPED 6u
 
 /*
- * Most links are direct: they lead to where code of this file begins. Queries about the others do not visit all links,
- * nor do queries about one code range, which use `of` and `into`.
+ * A link is direct if its target is the start of a code range of this file outside the PLT; most links are. `others`
+ * lists the rest, so that a search for links that are not direct need not visit all links. `of` and `into` serve
+ * searches for the links from and to one code range.
  */
 struct links {
-	struct link *list; /* those of one code range are neighbours */
+	struct link *list; /* the links from one code range are adjacent */
 	size_t count, capacity;
-	size_t dropped;   /* number of elements of kind LINK_DROPPED */
-	uint32_t *of;     /* by identity of a code range: the index in `list` of its first link, + 1; 0: none */
-	uint32_t *into;   /* likewise: a link to its start, + 1, chained by link.next; EXIT_REF is left out */
-	uint32_t *others; /* ascending indexes in `list`: all links that are not direct; some have become so since, or are
-	                   * dropped */
+	size_t dropped; /* number of links in `list` that are LINK_DROPPED */
+	/* By identity of a code range: 1 + index in `list` of the first link from it; 0: there is none. */
+	uint32_t *of;
+	/* By identity of a code range: 1 + index in `list` of a link to its start, which link.next continues; 0: there
+	 * is none. Links of kind EXIT_REF are not listed. */
+	uint32_t *into;
+	/* Indexes in `list`, ascending, of all links that were not direct when they were added. Some have become direct
+	 * or were dropped since. */
+	uint32_t *others;
 	size_t other_count, other_capacity;
 };
 
-/* An edge, made from a flow_edge. */
+/* An edge, made from a flow_edge. `from` is the number of the code range that contains the jump. */
 struct edge {
 	uint64_t target;
-	uint64_t sum;         /* checksum of target and rule; see edges_sum() */
-	const uint8_t *state; /* in work.graph.states: equal states have equal pointers */
+	uint64_t sum;         /* checksum of the target, the misfit and the rule of the state; see edges_sum() */
+	const uint8_t *state; /* the packed state in work.graph.states: equal states have equal pointers */
 	uint32_t from;
-	uint32_t at : 29;    /* flow_edge.at; 0 if that does not fit */
-	uint32_t entry : 1;  /* state_is_entry() */
+	uint32_t at : 29;    /* flow_edge.at, or 0 if that does not fit 29 bits */
+	uint32_t entry : 1;  /* the state is that of a function's entry (state_is_entry()) */
 	uint32_t misfit : 2; /* enum flow_misfit */
 };
 
@@ -56,27 +66,28 @@ struct edges {
 
 static inline bool link_is_tail(unsigned kind) { return kind == EXIT_TAIL || kind == EXIT_PART; }
 
-/* A direct link stays one: no code range is removed. */
+/* Is a link direct (struct links)? A direct link never ceases to be direct, since no code range is ever removed. */
 static inline bool link_is_direct(const struct link *x) { return x->start && !x->outside; }
 
 struct work;
 struct range_state;
 
-/* Appends a link to a list without `of` and `into`. */
+/* Appends a link to a list of a chunk, which has no `of` and `into`. */
 void links_put(const struct work *w, struct links *l, const struct flow_exit *x);
-/* Sets the code range that a link leads to, by number, and what follows from it. */
+/* Sets the code range that contains the target of a link to number `to` (or NO_RANGE), and updates the members that
+ * depend on it. */
 void link_resolve(const struct work *w, struct link *x, uint32_t to);
-/* Makes space for so many more links. */
+/* Makes space in the list for `more` further links. */
 void links_reserve(struct links *l, size_t more);
-/* Gives back the unused space of a list that grows no more. */
+/* Gives the unused space of a list back. The list is not extended afterwards. */
 void links_trim(struct links *l);
-/* Moves all of `from` to the end of `l`; `from` is empty afterwards. */
+/* Moves all links of `from` to the end of `l`, and counts what they show about starts. `from` is empty afterwards. */
 void links_append(struct work *w, struct links *l, struct links *from);
-/* Drops the links out of the code ranges of this round. */
+/* Drops the links from the code ranges in the worklist of this round. */
 void links_drop(struct work *w, struct links *l);
 void links_free(struct links *l);
-/* Returns the index of the first link of a code range, given by identity; *end is set to the index after its last
- * one. */
+/* Returns the index of the first link from the code range with identity `id`; *end is set to the index after the last
+ * link from it. */
 static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
 {
 	size_t i = l->of[id], first = i ? i - 1 : 0;
@@ -85,29 +96,32 @@ static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
 		;
 	return first;
 }
-/* Calls `take` for each link to one of `count` sorted noreturn functions, but not for all links of EXIT_REF. */
+/* Calls `take` for the calls and tail calls of `count` noreturn functions, whose addresses are sorted. Links of kind
+ * EXIT_REF to these functions may be left out. */
 void links_to(const struct work *w, const struct links *l, const uint64_t *targets, size_t count,
               void (*take)(void *ctx, const struct link *x), void *ctx);
-/* Appends an edge; `state` is its packed state in work.graph.states. */
+/* Appends an edge made from *x. `state` is the packed form of x->state in work.graph.states. */
 void edges_put(struct edges *l, const struct flow_edge *x, const uint8_t *state);
-/* Extends the checksum of a sequence of edges (in order, initially 0) by one edge. */
+/* Extends the checksum of a sequence of edges, which is 0 at first, by the next edge. The order of the edges
+ * matters. */
 static inline uint64_t edges_sum(uint64_t sum, const struct edge *x) { return (sum ^ x->sum) * 0x100000001b3u; }
 /* Returns the index of the first edge whose target is >= addr. */
 size_t edges_from(const struct edges *l, uint64_t addr);
 
-/* The links and edges of struct range_graph (work.h), which are kept up to date. */
+/* The functions below update the links and edges of struct range_graph (work.h) while code ranges change. */
 
-/* Adds a code range to work.graph.touched. */
+/* Adds a code range to work.graph.touched, if it is not there yet. */
 void touched_add(struct work *w, struct range_state *s);
-/* link_lists.c: makes space for the facts by identity of all code ranges; the first `before` of them have it
- * already. */
+/* link_lists.c: resizes the arrays that are indexed by identity to the number of code ranges. The first `before`
+ * elements stay; the others become 0. */
 void identities_grow(struct work *w, size_t before);
-/* Updates links after code ranges were added or extended. */
+/* Finds the code ranges of the links that have had none, after code ranges were added or extended. */
 void links_resolve(struct work *w);
 
-/* call_graph.c: replaces the links and edges from the code ranges of this round by their new ones. */
+/* call_graph.c: replaces the links and edges from the code ranges of this round by those that the round has found. */
 void links_replace(struct work *w);
-/* Updates edges after code ranges were added. moved: the new number of each old code range. */
+/* Changes edge.from of all edges after code ranges were added: moved[n] is the new number of the code range that had
+ * number n. */
 void edges_renumber(struct work *w, const uint32_t *moved);
 
 #endif

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Some starts are those of functions by a symbol or .eh_frame, but code jumps to them in another state than a
- * function's entry (flow_misfit), as compilers that split hot from cold code and halves of assembly do. For such a jump
- * the place is no function. What then begins there depends on what else leads to it:
+ * A symbol or .eh_frame may say that a function begins at a place to which code jumps in a state other than that of a
+ * function's entry (a misfit; enum flow_misfit). Compilers that split hot from cold code make such jumps, and so does
+ * assembly that divides a function into two. For the jump, the place is no function. What really begins there depends
+ * on what else leads there:
  *
- *   only such jumps: a part of the functions that jump there, which begins with their frames;
- *   calls or tail calls as well: both, so that no state holds for all that get there, and nothing is proven;
- *   perhaps calls as well, since other files can name it, or its address is taken: likewise.
+ *   only such jumps: it is a part of the functions that jump there, and begins with their frames;
+ *   calls or tail calls as well: it is both, so that no state holds for all paths, and nothing is proven;
+ *   perhaps calls as well, since other files can refer to it by name, or its address is taken: likewise.
  *
- * However, code that returns to the address on top of the stack at its start is a function, and refutes the jumps: the
- * program would not survive one. Compilers leave such jumps where a switch has no default and its end is reached: gcc
- * jumps to where its cold part would be, and another function is there.
+ * However, if the code returns to the address on top of the stack at its start, it is a function, and the jumps are
+ * never taken: the program would not survive one. Compilers leave such jumps where the end of a switch without a
+ * default is reached: gcc jumps to where its cold part would be, and another function is there.
  *
- * Likewise, code that takes more off the stack than an entry has there refutes a tail call, and a pointer. And where
- * .eh_frame agrees with the jumps, a tail call may be such a jump, too, made by code without a frame: only calls count.
+ * Likewise, code that takes more bytes off the stack than an entry has there is not reached by tail calls or pointers.
+ * And if .eh_frame agrees with the jumps, what looks like a tail call may also be such a jump, from code without a
+ * frame: then only calls count.
  *
- * A jump that may never be taken (MISFIT_DOUBT) only takes the proof away from what begins there, if .eh_frame says
- * that a function does. Without .eh_frame it counts like any other jump.
+ * A jump that may never be taken (MISFIT_DOUBT) is weaker: if .eh_frame says that a function begins at its target, the
+ * start merely counts as unproven. Without .eh_frame such a jump counts like any other.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
@@ -27,13 +29,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Starts that are searched for in the code, sorted. */
+/* The starts whose addresses are searched for in the code, sorted. */
 struct wanted {
 	uint64_t *list;
 	size_t count, capacity;
 };
 
-/* Notes that the address of a wanted start is taken. */
+/* If `addr` is one of these starts, records that its address is taken. */
 static void taken_note(struct work *w, const struct wanted *x, uint64_t addr)
 {
 	uint32_t k;
@@ -46,9 +48,9 @@ static void taken_note(struct work *w, const struct wanted *x, uint64_t addr)
 }
 
 /*
- * Looks for the addresses among the bytes of a section of code, at each byte, whether an instruction is there or not: a
- * number that happens to equal one only takes a proof away. A distance of 0 does not count: nops have it, as padding in
- * front of a start.
+ * Searches a section of code for these addresses. It looks at every byte, whether an instruction is there or not: if a
+ * number happens to equal an address, that only removes a proof. A distance of 0 does not count, since nops used as
+ * padding in front of a start contain it.
  */
 static void bytes_search(struct work *w, const struct wanted *x, const struct code_section *c)
 {
@@ -66,7 +68,7 @@ static void bytes_search(struct work *w, const struct wanted *x, const struct co
 	}
 }
 
-/* Looks for the addresses in the relocations of an object file. */
+/* Searches the relocations of an object file for these addresses. */
 static void relocs_search(struct work *w, const struct wanted *x)
 {
 	const struct elf_file *f = w->file;
@@ -103,8 +105,8 @@ static void relocs_search(struct work *w, const struct wanted *x)
 	}
 }
 
-/* Sets address_taken of the wanted starts. Evidence by relocations and words of data has been collected before
- * (evidence_data()). */
+/* Sets address_taken of those of the starts whose addresses are found. evidence_data() has already collected the
+ * evidence from relocations and words of data. */
 static void taken_find(struct work *w, const struct wanted *x)
 {
 	const struct code_space *space = &w->out->space;
@@ -120,15 +122,17 @@ static void taken_find(struct work *w, const struct wanted *x)
 		bytes_search(w, x, &space->list[i]);
 }
 
-/* The edges to a start. */
+/* What the edges to a start show. */
 struct led {
 	unsigned misfit; /* enum flow_misfit: the highest of any edge */
 	bool
-		entry; /* some edges bring the state of an entry: tail calls, made before it was known that code begins there */
+		/* Some edges bring the state of an entry: they are tail calls, analysed before it was known that code begins
+	     * there. */
+		entry;
 };
 
-/* Sums up the edges to the start of code range i. *k is the first edge that does not lead below the start; it is moved
- * past these edges. */
+/* Summarises the edges to the start of code range i. *k is an edge index, below which all edges lead below that start;
+ * it is moved past the edges to the start. */
 static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 {
 	const struct edge *x = w->graph.edges.list;
@@ -145,13 +149,14 @@ static struct led led_by(const struct work *w, uint32_t i, size_t *k)
 	return by;
 }
 
-/* May edge k, or one after it, lead to the start of code range i? */
+/* May an edge with index k or higher lead to the start of code range i? */
 static inline bool is_led(const struct work *w, size_t i, size_t k)
 {
 	return k < w->graph.edges.count && w->graph.edges.list[k].target <= w->ranges.list[i].start;
 }
 
-/* Is a start presumed to be a function's, though no call or tail call is known? Not if its code refutes that. */
+/* Is a start presumed to be that of a function, although no call or tail call of it is known? Not if its code refutes
+ * that. */
 static bool is_presumed(const struct code_range *p, const struct range_state *s)
 {
 	if (s->entry_refuted)
@@ -160,7 +165,7 @@ static bool is_presumed(const struct code_range *p, const struct range_state *s)
 	       s->address_taken;
 }
 
-/* Returns what begins at the start of a code range (enum start_misfit), by the edges to it. */
+/* Returns what begins at the start of a code range (enum start_misfit), given a summary of the edges to it. */
 static uint8_t judge(const struct work *w, uint32_t i, struct led by)
 {
 	const struct code_range *p = &w->ranges.list[i];
@@ -176,7 +181,7 @@ static uint8_t judge(const struct work *w, uint32_t i, struct led by)
 	                                                                                              : START_JUMPED;
 }
 
-/* Sets what begins at a start; marks the code range if that changes. */
+/* Stores the judgement `is` about the start of code range i, and marks the code range if that is a change. */
 static void judged(struct work *w, uint32_t i, uint8_t is)
 {
 	struct range_state *s = &w->state[i];
@@ -188,7 +193,7 @@ static void judged(struct work *w, uint32_t i, uint8_t is)
 	s->run |= RUN_NEWS;
 }
 
-/* Does an edge from a code range bring the state of an entry to an address? */
+/* Does the code range of *s have an edge that brings the state of an entry to an address? */
 static bool brings_entry(const struct work *w, const struct range_state *s, uint64_t target)
 {
 	size_t i;
@@ -200,8 +205,8 @@ static bool brings_entry(const struct work *w, const struct range_state *s, uint
 	return false;
 }
 
-/* Does a function begin at an address for certain? It does if it is called, or if it returns to the address on top of
- * the stack at its start. */
+/* Is it certain that a function begins at an address? It is if the address is called, or if the code there returns to
+ * the address on top of the stack at its start. */
 static bool is_function(const struct work *w, uint64_t addr)
 {
 	uint32_t to = range_number(&w->env, addr);
@@ -210,8 +215,8 @@ static bool is_function(const struct work *w, uint64_t addr)
 	       (w->state[to].entered & ENTRY_CALLED || w->state[to].returns_home);
 }
 
-/* Does a code range tail-call a function that is called, or that returns to the address on top of the stack at its
- * start? Only code with the return address on top of the stack does. */
+/* Does a code range make a tail call, in the state of an entry, to a start where is_function() holds? Only code that
+ * has the return address on top of the stack does that. */
 static bool is_tail_proved(const struct work *w, const struct range_state *s)
 {
 	const uint64_t *tails = range_rare(s)->tails;
@@ -245,8 +250,8 @@ void proofs_find(struct work *w)
 	}
 }
 
-/* May the address of a start be looked for in the code? All other evidence is there without a search, and where
- * .eh_frame agrees with the jumps, none is wanted. */
+/* Should the address of a start be searched for in the code? Evidence of other kinds needs no search. Where .eh_frame
+ * agrees with the jumps, no such evidence is needed. */
 static bool is_sought(const struct work *w, size_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* Noreturn functions: the interface that returns.c, noreturn_named.c and noreturn_chains.c share. */
+/* Noreturn functions: the interface between returns.c, noreturn_named.c and noreturn_chains.c, and to the generator. */
 #ifndef ANALYSIS_INTERPROC_NORETURN_H
 #define ANALYSIS_INTERPROC_NORETURN_H
 
 #include "analysis/interproc/work.h"
 
-/* noreturn_named.c: adds a target (as flow_exit.target) to work.returns.noreturn; noreturn_sort() has to follow. */
+/* noreturn_named.c: adds a target (in the form of flow_exit.target) to work.returns.noreturn. noreturn_sort() must be
+ * called after the last addition. */
 void noreturn_add(struct work *w, uint64_t target);
-/* Sorts the list, and renews the hash bits that noreturn_may_hold() tests first. */
+/* Sorts work.returns.noreturn, and recomputes the hash bits that noreturn_may_hold() tests first. */
 void noreturn_sort(struct work *w);
 
-/* returns.c: does execution resume after a call of this function, though it contains no return? (The convention of its
- * language says so.) */
+/* returns.c: does execution continue after a call of function p, although p contains no return? The convention of its
+ * language says so. */
 bool call_resumes(const struct code_range *p);
 
-/* noreturn_chains.c: follows the chains from the callers of the functions in `fresh` (sorted). */
+/* noreturn_chains.c: finds the callers that cannot return because the noreturn functions in `fresh` (sorted) do not,
+ * their callers, and so on. */
 void chains_follow(struct work *w, const uint64_t *fresh, size_t count);
 
-/* noreturn_named.c: finds noreturn functions by name, from DWARF and a fixed list. Needs w->ranges. */
+/* noreturn_named.c: before the first round, finds noreturn functions by their names: those that DWARF marks, and those
+ * in the lists of the runtimes and of the profile. Requires w->ranges. */
 void noreturn_names(struct work *w);
-/* returns.c: finds noreturn functions by the results of the last round; marks the callers concerned. */
+/* returns.c: finds noreturn functions by the results of the last round, and marks their callers for the next round. */
 void noreturn_find(struct work *w);
 
 #endif

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Follows chains of calls. Once a function is known to be noreturn, its callers may have lost their only way out, and
- * so on. A worklist follows these chains from callee to caller without waiting for a round. It ends, since noreturn is
- * never withdrawn. The worklist is ordered by size, the smallest first: a large code range is examined again only after
- * the smaller ones are done.
+ * Follows chains of calls. Once a function is known not to return, its callers may have lost their only way to return,
+ * and then their callers, and so on. A worklist follows these chains from callee to caller without waiting for the next
+ * round. It ends because a function that is noreturn stays noreturn. The smallest code range in the worklist is always
+ * next, so that a large code range is examined again only after the smaller ones are done.
  */
 #include "analysis/interproc/noreturn.h"
 #include "support/memory.h"
 
-#define CLASSES 33u /* classes of sizes, by the highest bit */
+#define CLASSES 33u /* number of classes of sizes: a class holds the sizes with the same highest bit */
 
 struct chain {
 	struct work *w;
 	struct flow flow;
-	uint32_t *next;           /* the next code range on the same stack, + 1; 0: none */
-	uint32_t stacks[CLASSES]; /* worklist: the top code range of each class, + 1; 0: empty */
-	bool *waits, *stops;      /* it is on a stack; it has been found here to be noreturn */
-	uint64_t *in;             /* targets of the edges into the current code range */
+	/* By number of a code range: 1 + number of the next one on the same stack; 0: none. */
+	uint32_t *next;
+	/* The worklist: for each class of sizes, 1 + number of the top code range; 0: the stack is empty. */
+	uint32_t stacks[CLASSES];
+	/* By number of a code range: is it on a stack; has it been found here to be noreturn. */
+	bool *waits, *stops;
+	uint64_t *in; /* targets of the edges into the current code range */
 	size_t in_capacity;
 };
 
@@ -39,7 +42,7 @@ static void chain_close(struct chain *c)
 	free(c->in);
 }
 
-/* Returns the stack of the code ranges of a size. */
+/* Returns the stack for code ranges of a size. */
 static uint32_t *stack_of(struct chain *c, uint64_t size)
 {
 	if (size > UINT32_MAX)
@@ -47,7 +50,7 @@ static uint32_t *stack_of(struct chain *c, uint64_t size)
 	return &c->stacks[size ? 31 - (unsigned)__builtin_clz((uint32_t)size) : 0];
 }
 
-/* Puts a code range on the worklist, unless it is known to be noreturn or cannot become so. */
+/* Puts code range i on the worklist, unless it is already known to be noreturn, or cannot become so. */
 static void chain_add(struct chain *c, uint32_t i)
 {
 	const struct code_range *p = &c->w->ranges.list[i];
@@ -62,8 +65,8 @@ static void chain_add(struct chain *c, uint32_t i)
 	*stack = i + 1;
 }
 
-/* Collects the targets of the edges into a code range. Returns false if they have changed since it was last analysed,
- * so that the next round has to judge it. */
+/* Collects in c->in the targets of the edges into code range i. Returns false if these edges have changed since its
+ * last analysis; in that case the next round has to judge it. */
 static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 {
 	const struct edges *l = &c->w->graph.edges;
@@ -80,7 +83,7 @@ static bool chain_edges(struct chain *c, uint32_t i, size_t *count)
 	return sum == c->w->state[i].edges_seen && !c->w->state[i].joined;
 }
 
-/* Pops the next code range from the worklist; returns NO_RANGE if it is empty. */
+/* Takes the next code range from the worklist, and returns its number; NO_RANGE if the worklist is empty. */
 static uint32_t chain_next(struct chain *c)
 {
 	unsigned k = 0;
@@ -96,7 +99,7 @@ static uint32_t chain_next(struct chain *c)
 	return i;
 }
 
-/* Puts the code ranges that call or jump to the start of code range i on the worklist. */
+/* Puts the code ranges that call, or jump to, the start of code range i on the worklist. */
 static void predecessors_add(struct chain *c, uint32_t i)
 {
 	const struct links *each[] = {&c->w->graph.calls, &c->w->graph.tails};

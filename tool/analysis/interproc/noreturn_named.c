@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of noreturn functions (work.returns.noreturn), and the functions that are known by name before the first
- * round: by the table of runtimes and by DW_AT_noreturn of DWARF.
+ * The list of noreturn functions (work.returns.noreturn), and the functions that are known to be noreturn by their
+ * names before the first round: those in the lists of the runtimes and the profile, and those that DWARF marks with
+ * DW_AT_noreturn.
  */
 #include "analysis/interproc/noreturn.h"
 #include "analysis/runtimes/runtimes.h"
@@ -42,7 +43,8 @@ static void name_add(void *ctx, const char *name)
 	w->returns.names[w->returns.name_count++] = mem_copy(name, strlen(name) + 1);
 }
 
-/* The most bytes of .debug_info to read: beyond that, reading costs more time than the names are worth. */
+/* Limit for the size of .debug_info in bytes: if it is larger, reading the names takes more time than they are
+ * worth. */
 #define DWARF_MOST ((uint64_t)32 << 20)
 
 /* Reads the names of the functions that DWARF marks as noreturn. */
@@ -67,8 +69,8 @@ static bool is_noreturn(const struct work *w, const char *name)
 }
 
 /*
- * Adds the addresses of the symbols with the name of a noreturn function; in an object file with `by_number` (the list
- * is .symtab) also their numbers.
+ * Adds the addresses of the symbols in a list that have the name of a noreturn function. With `by_number` (the list is
+ * .symtab), also adds the numbers of these symbols in an object file, for relocations that refer to them.
  */
 static void noreturn_symbols(struct work *w, const struct elf_symbol *list, uint32_t n, bool by_number)
 {
@@ -125,7 +127,7 @@ static void noreturn_slots(struct work *w)
 	noreturn_sort(w);
 }
 
-/* Keeps a copy of the list as it is now, before the analysis adds what it infers. */
+/* Keeps a copy of the list as it is now, before the analysis adds functions that it infers. */
 static void noreturn_keep(struct work *w)
 {
 	w->returns.noreturn_named = mem_copy(w->returns.noreturn, w->returns.noreturn_count * sizeof(*w->returns.noreturn));

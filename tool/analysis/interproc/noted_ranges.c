@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds the code ranges that notes (facts/notes.h) give: replacements, and code that no function symbol covers. */
+/* Adds code ranges according to the notes of a profile (facts/notes.h): replacements, and code that no function symbol
+ * covers. */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
 #include "support/memory.h"
@@ -13,7 +14,7 @@ static int range_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Adds a part of a section as a code range. */
+/* Adds [start, end) of a section as a code range that is a part. */
 static void part_push(struct code_ranges *p, const struct code_section *c, uint64_t start, uint64_t end)
 {
 	mem_reserve(&p->list, &p->capacity, p->count, sizeof(*p->list));
@@ -21,7 +22,7 @@ static void part_push(struct code_ranges *p, const struct code_section *c, uint6
 		(struct code_range){.start = start, .end = end, .bytes = c->bytes + (start - c->addr), .fde = -1, .part = true};
 }
 
-/* Adds [from, to), cut where replacements begin and end. */
+/* Adds [from, to) as code ranges, divided where replacements begin and end. */
 static void gap_cut(struct code_ranges *p, const struct code_section *c, const uint64_t *cuts, size_t count,
                     uint64_t from, uint64_t to)
 {
@@ -33,7 +34,7 @@ static void gap_cut(struct code_ranges *p, const struct code_section *c, const u
 		part_push(p, c, from, to);
 }
 
-/* Returns the places where replacements begin and end, sorted. */
+/* Returns the addresses where replacements begin and end, sorted. The caller frees the array. */
 static uint64_t *cuts_make(const struct notes *n, size_t *count)
 {
 	uint64_t *cuts = mem_alloc(2 * n->replacement_count + 1, sizeof(*cuts));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * After the fixpoint: drops the findings about a code range (analysis/lint) that do not hold now that all code ranges
- * are known to be functions or parts of functions.
+ * After the fixpoint: drops findings about a code range (analysis/lint) that are refuted now that it is known for all
+ * code ranges whether they are functions or parts of functions.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/other_frames.h"
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Returns for each code range whether others jump to it with a frame (EXIT_PART). The caller frees the array. */
+/* Returns, for each code range, whether other code ranges jump to it with a frame (EXIT_PART). The caller frees the
+ * array. */
 static bool *parts_of(const struct work *w)
 {
 	bool *part = mem_zero(w->ranges.count, sizeof(*part));
@@ -21,7 +22,7 @@ static bool *parts_of(const struct work *w)
 	return part;
 }
 
-/* Returns the address of the fact with a label, or `none`. */
+/* Returns the address of the fact of a finding that has a label, or `none` if there is no such fact. */
 static uint64_t place_of(const struct finding *x, const char *label, uint64_t none)
 {
 	size_t i;
@@ -32,8 +33,8 @@ static uint64_t place_of(const struct finding *x, const char *label, uint64_t no
 	return none;
 }
 
-/* Does an edge lead to an address in [first, last]? The finding may predate the edge: a code range is not analysed
- * again where its rows confirm the state of a new edge. */
+/* Does an edge lead to an address in [first, last]? The finding may be older than the edge: a code range is not
+ * analysed again if its rows confirm the state of a new edge. */
 static bool is_led_to(const struct work *w, uint64_t first, uint64_t last)
 {
 	size_t at = edges_from(&w->graph.edges, first);
@@ -41,6 +42,7 @@ static bool is_led_to(const struct work *w, uint64_t first, uint64_t last)
 	return at < w->graph.edges.count && w->graph.edges.list[at].target <= last;
 }
 
+/* Does a finding about a code range still hold? */
 static bool holds(const struct work *w, uint32_t range, const struct finding *x, const bool *part)
 {
 	uint32_t to;
@@ -51,7 +53,7 @@ static bool holds(const struct work *w, uint32_t range, const struct finding *x,
 	}
 	if (!strcmp(x->id, "ETCH-F002"))
 		return !is_led_to(w, x->addr, place_of(x, "the last", x->addr));
-	/* The finding assumed a start without a frame, but other code ranges jump there with one. */
+	/* These findings assumed that the code range begins without a frame, but other code ranges jump there with one. */
 	if (!strcmp(x->id, "ETCH-S002") || !strcmp(x->id, "ETCH-S005") || !strcmp(x->id, "ETCH-S007"))
 		return w->ranges.list[range].fde >= 0 || (!part[range] && w->state[range].kind == RANGE_FUNCTION);
 	return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the ends of open code ranges, whose size nothing gives: they are cut where their flow ends and where a function
- * begins inside, and extended again where flow may enter one that had none.
+ * Finds the ends of open code ranges, whose size no symbol or FDE gives. They are cut where their flow ends, and where
+ * a function begins inside them. If no flow was found in one, it is extended again once new facts may change that.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
@@ -10,8 +10,8 @@
 #include "support/memory.h"
 #include "shared/search.h"
 
-/* Cuts a code range at `end` and marks it; was[i] keeps its end before the first cut, and is 0 for one that is not
- * cut. */
+/* Cuts code range i at `end`, and marks it with the reason `run`. was[i] is set to its end before the first cut; it is
+ * 0 if the range has not been cut. */
 static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, unsigned run)
 {
 	if (!was[i])
@@ -23,7 +23,7 @@ static void range_cut(struct work *w, uint64_t *was, uint32_t i, uint64_t end, u
 #define CALL_SIZE   5u /* bytes of a direct call */
 #define RETURN_SIZE 1u
 
-/* Does linear decoding from the start of a code range meet an instruction at an offset? */
+/* Is there an instruction boundary at offset `off`, if the code range is decoded linearly from its start? */
 static bool is_decoded_at(const struct code_range *p, uint64_t off)
 {
 	uint64_t at = 0;
@@ -34,8 +34,9 @@ static bool is_decoded_at(const struct code_range *p, uint64_t off)
 	return at == off;
 }
 
-/* Does padding lie before an address, and before that an instruction of `size` bytes that is a return, or a call inside
- * the file? Zero bytes also end many operands: bytes before them that look like a return have to be one. */
+/* Is there padding directly before an address and, before the padding, an instruction of `size` bytes that is a return
+ * or, for FLOW_CALL, a call of code in the file? Zero bytes are also found at the end of many operands: then the bytes
+ * that look like a return must be an instruction by linear decoding. */
 static bool is_after(const struct work *w, const struct code_range *p, uint64_t addr, unsigned size, unsigned flow)
 {
 	uint64_t at = addr - p->start, from;
@@ -49,9 +50,9 @@ static bool is_after(const struct work *w, const struct code_range *p, uint64_t 
 	return false;
 }
 
-/* Is the target of an address reference, inside a code range, the start of another function? It is if it is aligned,
- * and follows padding and a return or a (then noreturn) call; or if it sets up a frame pointer; or if it is the
- * restorer that a signal handler returns to. */
+/* Does the address that a link takes, inside code range p, look like the start of another function? It does if it is
+ * aligned and follows padding after a return or a call (which is then noreturn); if the code there sets up a frame
+ * pointer; or if it is the restorer, to which a signal handler returns. */
 static bool is_next_function(const struct work *w, const struct code_range *p, const struct link *x)
 {
 	if (x->kind != EXIT_REF || x->target <= p->start || x->target >= p->end)
@@ -71,8 +72,8 @@ void open_cut_at(struct work *w, uint64_t *was, uint32_t i, uint64_t addr)
 		range_cut(w, was, i, addr, RUN_NEWS | RUN_LESS);
 }
 
-/* Cuts open code ranges where a call or the like leads inside: a function begins there. Returns whether it has cut
- * any. */
+/* Cuts open code ranges where a call, a tail call or a suitable reference leads to an address inside them, because a
+ * function begins there. Returns whether it has cut any. */
 static bool open_cut(struct work *w, uint64_t *was)
 {
 	const struct links *each[] = {&w->graph.calls, &w->graph.tails};
@@ -98,7 +99,6 @@ static bool open_cut(struct work *w, uint64_t *was)
 	return some;
 }
 
-/* Makes all references to the parts that were cut off undiscovered targets. */
 void open_cuts_note(struct work *w, const uint64_t *was)
 {
 	struct links *each[] = {&w->graph.calls, &w->graph.tails};
@@ -110,7 +110,7 @@ void open_cuts_note(struct work *w, const uint64_t *was)
 
 			if (x->start || x->to == NO_RANGE || !was[w->graph.place[x->to]] ||
 			    x->target < w->ranges.list[w->graph.place[x->to]].end)
-				continue; /* not affected */
+				continue; /* the target is not in a part that was cut off */
 			link_resolve(w, x, NO_RANGE);
 			if (x->kind != EXIT_REF || number_may_begin(w, x->target))
 				undiscovered_put(w, x->target);
@@ -135,7 +135,8 @@ void open_trim(struct work *w)
 	bool some = open_cut(w, was);
 	size_t k;
 
-	for (k = 0; k < w->rounds.worklist_count; k++) { /* only the last round may have changed `reached` */
+	/* `reached` may have changed only for the code ranges of the last round. */
+	for (k = 0; k < w->rounds.worklist_count; k++) {
 		uint32_t i = w->rounds.worklist[k];
 		const struct code_range *p = &w->ranges.list[i];
 
@@ -151,8 +152,8 @@ void open_trim(struct work *w)
 }
 
 /*
- * An open code range without flow was cut to one byte. With a new fact (RUN_NEWS) flow may enter it, so it is extended
- * again as far as it can reach. A cut alone (RUN_CUT, RUN_LESS) is no such fact.
+ * An open code range in which no flow was found was cut to one byte. A new fact (RUN_NEWS) may let flow enter it, so it
+ * is extended again as far as it can reach. A mere cut (RUN_CUT, RUN_LESS) is no such fact.
  */
 void open_extend(struct work *w)
 {

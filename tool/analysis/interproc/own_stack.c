@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides whether a file has code with a stack of its own and, after the last round, which code ranges are such code;
- * converts their rows, which were made as if the code were C's. Interface: own_stack_ranges.h.
+ * Decides whether a file has code with a stack of its own and, after the last round, which code ranges contain such
+ * code. Converts the rows of that code, which were made as if the code were C. Interface: own_stack_ranges.h.
  */
 #include "analysis/interproc/own_stack_ranges.h"
 
@@ -12,7 +12,8 @@
 
 /* ---- which files ------------------------------------------------------------------------ */
 
-/* Takes the rule that a library's name tells; sets `differ` where two releases disagree or one is unknown. */
+/* Takes over the rule for the release that a library's name tells. Sets `differ` if two names give different rules, or
+ * if a release is unknown. */
 static void name_take(const struct flow_runtime *runtime, struct own_stack *h, const char *name)
 {
 	struct etch_rule rule;
@@ -26,7 +27,8 @@ static void name_take(const struct flow_runtime *runtime, struct own_stack *h, c
 		h->differ = true;
 }
 
-/* Points *out to the dynamic string table. Returns its size in bytes, or 0 if there is none. */
+/* Sets *out to the dynamic string table. Returns its size in bytes, or 0 if there is none or it does not end with a
+ * null byte. */
 static size_t strings_of(const struct elf_file *f, const char **out)
 {
 	uint64_t at, size;
@@ -92,8 +94,9 @@ void own_stack_decide(struct work *w)
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 /*
- * Converts a rule of such code. The analysis took that code for a C function with the return address at rsp at its
- * start; only the distance of rsp from its value at the start is used, added to the rule of the jump from C.
+ * Converts a rule of such code. The analysis assumed that this was a C function, with the return address at rsp at its
+ * start. Only one fact is taken from the result: how far rsp is below its value at the start. That distance is added to
+ * the rule `run` of the jump from C. If it is unknown, or more than `reserved`, the rule becomes UNDEF.
  */
 static void rule_convert(const struct etch_rule *run, int32_t reserved, struct etch_rule *r)
 {
@@ -117,13 +120,13 @@ static void range_convert(const struct work *w, struct range_state *s)
 		rule_convert(&w->frames.own_stack.rule, w->env.runtime->reserved, &r->rows[i].rule);
 }
 
-/* Is a code range C? C code is called or returns; code with a stack of its own does neither. */
+/* Is a code range C code? C code is called, or returns; code with a stack of its own does neither. */
 static bool is_c(const struct work *w, size_t i)
 {
 	return w->state[i].returns_as_c || (w->state[i].entered & ENTRY_CALLED);
 }
 
-/* Marks functions that tail-call C: they are C themselves, e.g. crt's frame_dummy. */
+/* Marks the functions that tail-call C code: they are C code themselves, e.g. frame_dummy in crtbegin.o. */
 static void tails_mark(struct work *w)
 {
 	size_t i;
@@ -154,7 +157,7 @@ void own_stack_rows(struct work *w)
 			range_convert(w, s);
 			s->non_c_frame = false;
 		} else {
-			s->non_c_frame = true; /* it may be either: no rows */
+			s->non_c_frame = true; /* it may be C or not, so it gets no rows */
 		}
 	}
 }
@@ -162,12 +165,12 @@ void own_stack_rows(struct work *w)
 /* ---- code that jumps connect with such code ------------------------------------- */
 
 /*
- * Code that is connected by jumps, in either direction, to code without C's frames has no such frames either.
- * Union-find gives the sets of code ranges that jumps connect.
+ * If jumps connect two pieces of code, in either direction, and one of them has no frames of C's kind, neither has the
+ * other. Union-find gives the sets of code ranges that jumps connect.
  */
 
-/* Returns the representative of a set of code ranges that jumps connect, which share non_c_frame. Union-find with path
- * halving. */
+/* Returns the representative of the set that contains code range i. All code ranges of a set share non_c_frame. Uses
+ * path halving. */
 static uint32_t set_of(uint32_t *in, uint32_t i)
 {
 	while (in[i] != i)
@@ -175,6 +178,7 @@ static uint32_t set_of(uint32_t *in, uint32_t i)
 	return i;
 }
 
+/* Joins the sets of two code ranges, unless an FDE or the PLT says what one of them is. */
 static void non_c_frames_join(const struct work *w, uint32_t *in, uint32_t from, uint32_t to)
 {
 	const struct code_range *a = &w->ranges.list[from], *b = &w->ranges.list[to];
@@ -183,8 +187,8 @@ static void non_c_frames_join(const struct work *w, uint32_t *in, uint32_t from,
 		in[set_of(in, from)] = set_of(in, to);
 }
 
-/* Joins along the edges: a jump into the middle of a code range that has been cut there since is an edge, not a
- * link. */
+/* Joins the sets of code ranges that edges connect: if code jumps into the middle of a code range that has been cut
+ * there since, there is an edge, but no link. */
 static void non_c_edges(const struct work *w, uint32_t *in)
 {
 	uint32_t k = 0;

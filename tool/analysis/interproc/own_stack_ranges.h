@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code of a language runtime that keeps its frames on a stack of its own (struct flow_runtime): whether a file has such
- * code, which code ranges it is in, and their rows. Relative to the C stack all of it is one frame. Its rule is that of
- * the state in which C jumps to it; where no code of the file does so, it is the rule of the runtime's release, which
- * the names in DT_NEEDED and DT_SONAME tell.
+ * Some language runtimes keep the frames of their code on a stack of their own (struct flow_runtime). The functions
+ * below find out whether a file has such code and which code ranges it is in, and make its rows. Seen from the C stack,
+ * all such code is one frame. The rule of that frame is taken from the state in which C jumps to such code; if no C
+ * code of the file does, it is the known rule of the runtime's release, which the library names in DT_NEEDED and
+ * DT_SONAME tell.
  */
 #ifndef ANALYSIS_INTERPROC_OWN_STACK_RANGES_H
 #define ANALYSIS_INTERPROC_OWN_STACK_RANGES_H
@@ -13,27 +14,32 @@
 
 struct work;
 
-/* What is known of such code in a file, from its dynamic segment and from the code. */
+/* What the dynamic segment and the code of a file say about code with a stack of its own. */
 struct own_stack {
-	struct etch_rule rule; /* the rule where rsp is as at the jump from C; kind UNDEF: unknown */
-	bool run;              /* `rule` is from such a jump in the file */
-	bool differ;           /* there are several rules, which differ: none is used */
-	uint8_t **seen;        /* own_stack_starts(): per code section, a bit for each byte that was followed; or null */
+	/* The rule at a point where rsp is the same as at the jump from C; kind UNDEF: unknown. */
+	struct etch_rule rule;
+	bool run;    /* `rule` was found at a jump from C in this file */
+	bool differ; /* several different rules were found, so none is used */
+	/* Addresses that own_stack_starts() has followed: for each code section, one bit per byte; null before the first
+	 * run. */
+	uint8_t **seen;
 };
 
-/* Before the first round: reads the runtime's release from the dynamic segment. */
+/* Before the first round: takes the rule of the runtime's release from the dynamic segment. */
 void own_stack_open(struct work *w);
-/* Takes the rule `run` of a jump from C. Not thread-safe: the caller holds work.rounds.lock. */
+/* Records the rule `run`, found at a jump from C. Not thread-safe: the caller holds work.rounds.lock. */
 void own_stack_take(struct own_stack *h, const struct etch_rule *run);
-/* Between two rounds: once it has turned out whether the file has such code, marks all code ranges that may be such
- * code. */
+/* Between two rounds: if the answer to whether the file has such code has changed, marks all code ranges that may be
+ * such code. */
 void own_stack_decide(struct work *w);
-/* After the last round: spreads non_c_frame over jumps (not over calls), in both directions. */
+/* After the last round: if a code range has non_c_frame, sets it in all code ranges that jumps (not calls) connect with
+ * it, in either direction. */
 void non_c_frames_spread(struct work *w);
-/* Then: makes the rows of code ranges that are certain to be such code; removes those of code ranges
- * that may be either. */
+/* After non_c_frames_spread(): converts the rows of code ranges that certainly have a stack of their own, and removes
+ * the rows of those that may be such code or C. */
 void own_stack_rows(struct work *w);
-/* own_stack_starts.c: adds the starts of such code that are reached from undiscovered targets to these targets. */
+/* own_stack_starts.c: follows such code from the undiscovered targets, and adds the starts that it refers to as further
+ * undiscovered targets. */
 void own_stack_starts(struct work *w);
 void own_stack_free(struct work *w);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds starts of code with a stack of its own. They refer to one another in chains of hundreds of links, of which a
- * round of the fixpoint would find one; so a worklist of addresses follows jumps and address references here, without
- * abstract states.
+ * Finds starts of code with a stack of its own. Such code refers to further such code in chains of hundreds of
+ * references, of which each round of the fixpoint would find only one. So a worklist of addresses follows jumps and
+ * address references here, without abstract states.
  */
 #include "analysis/interproc/own_stack_ranges.h"
 #include "analysis/interproc/range_starts.h"
@@ -14,14 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The worklist. */
 struct reach {
 	struct work *w;
 	struct step_cache *cache;
-	uint64_t *todo; /* worklist of addresses */
+	uint64_t *todo; /* addresses from which code is still to be followed */
 	size_t count, capacity;
 };
 
-/* Marks an instruction as followed. Returns false if it was marked before. */
+/* Records that the instruction at an address of section c is being followed. Returns false if it was followed
+ * before. */
 static bool seen_set(struct reach *r, const struct code_section *c, uint64_t addr)
 {
 	uint8_t *at = &r->w->frames.own_stack.seen[c - r->w->out->space.list][(addr - c->addr) / 8],
@@ -44,7 +46,8 @@ static void later(struct reach *r, uint64_t addr)
 	r->todo[r->count++] = addr;
 }
 
-/* Notes an address that is referred to: it is a start, if such code may begin there. */
+/* If code with a stack of its own may begin at `addr`, to which something refers, puts the address on the worklist. If
+ * it lies in no code range, it becomes an undiscovered target. */
 static void entry_note(struct reach *r, uint64_t addr)
 {
 	if (!own_stack_begins(&r->w->env, addr))
@@ -54,7 +57,7 @@ static void entry_note(struct reach *r, uint64_t addr)
 	later(r, addr);
 }
 
-/* Follows the instructions from an address on, up to one that does not fall through or was seen before. */
+/* Follows the instructions from an address on, until one does not fall through or was followed before. */
 static void path_follow(struct reach *r, uint64_t addr)
 {
 	const struct code_section *c = space_at(&r->w->out->space, addr);
@@ -74,7 +77,8 @@ static void path_follow(struct reach *r, uint64_t addr)
 	}
 }
 
-/* Notes the roots: starts of code ranges, and addresses in data, such as the first word of a closure. */
+/* Puts the roots on the worklist: starts of code ranges, and addresses of code in data, such as the first word of a
+ * closure. */
 static void roots_note(struct reach *r)
 {
 	const struct elf_file *f = r->w->file;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Analyses one code range until the assumptions that it was analysed with hold: how it begins (as a function or a part
- * of one), how many bytes were pushed before its start, whether it is code at all. Interface: worker.h.
+ * Analyses one code range, and repeats that until its results agree with the assumptions of the analysis: how it begins
+ * (as a function or as a part of one), how many bytes were pushed before its start, whether it is code at all.
+ * Interface: worker.h.
  */
 #include "analysis/flow/detail.h"
 #include "analysis/flow/flow_internal.h"
@@ -17,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Are all frames known that a code range begins in, since nothing but jumps leads there? They are in files with
- * continuations, whose frames are known; elsewhere such code is often a handler of an interpreter. */
+/* Are all frames known in which a code range begins, because only jumps lead there? This is assumed only in files with
+ * continuations, since their frames are known; in other files such code is often a handler of an interpreter. */
 static bool frames_known(const struct flow_env *env, const struct range_state *s)
 {
 	return env->continuation_count && range_is_only_led_to(s);
@@ -29,8 +30,8 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 {
 	enum flow_start start = e->start;
 
-	/* .eh_frame has the state of jumps, but calls lead there, too. A tail call does not count against .eh_frame and the
-	 * jumps: see misfits.c. */
+	/* .eh_frame has the state of the jumps, but calls lead there too. A tail call does not count against .eh_frame and
+	 * the jumps: see misfits.c. */
 	if (start == START_PART && s->misfit == START_CALLED)
 		return START_ASSUMED;
 	if (start == START_FUNCTION && s->misfit != START_FITS)
@@ -55,10 +56,10 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 }
 
 /*
- * An edge into the start of a called function, in another state than a function's entry, is doubtful: it may lead from
- * after a call that does not come back, or from code whose frame is not known, or never be taken (misfits.c). Joined
- * with the entry state it would remove all rows. Moves such edges of o->in to the end, for doubts_take(); returns the
- * number of the others.
+ * Moves doubtful edges of o->in to the end, for doubts_take(), and returns the number of the others. An edge to the
+ * start of a called function, in a state other than that of an entry, is doubtful: it may come from code after a call
+ * that does not return, or from code whose frame is unknown, or never be taken (misfits.c). If its state were joined
+ * with that of the entry, all rows would be lost.
  */
 static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)
 {
@@ -81,8 +82,8 @@ static size_t doubts_last(struct worker *o, const struct code_range *p, size_t c
 	return n;
 }
 
-/* Does an edge bring a state to an address to which an edge unpacked before has brought the same state? Joining it once
- * more changes nothing. Not all such edges are found. */
+/* Has an edge that brings the same state to the same address already been unpacked? Then this edge would change
+ * nothing. The cache does not find all such edges. */
 static bool edge_is_known(struct worker *o, const struct edge *x)
 {
 	const struct edge **known = &o->known[((uintptr_t)x->state / 4 ^ x->sum) % KNOWN];
@@ -93,8 +94,8 @@ static bool edge_is_known(struct worker *o, const struct edge *x)
 	return false;
 }
 
-/* Unpacks the edges into a code range to o->in; if s->joined, joins them with the earlier ones. Code to which all
- * functions of a kernel jump has tens of thousands of edges, in a few hundred states. */
+/* Unpacks the edges into a code range to o->in. If s->joined, joins them with the earlier ones. There may be many: code
+ * to which all functions of a kernel jump has tens of thousands of edges, in a few hundred different states. */
 static void edges_in(struct worker *o, const struct code_range *p, size_t *count)
 {
 	struct range_state *s = &o->w->state[p - o->w->ranges.list];
@@ -120,10 +121,10 @@ static void edges_in(struct worker *o, const struct code_range *p, size_t *count
 }
 
 /*
- * If all exits of some code have rsp above its value at the start by the same amount, the code was entered with that
- * many bytes pushed below the return address, as ld.so's lazy resolvers are by the PLT. One of the exits has to show
- * that it leaves with the return address on top of the stack, which an indirect jump alone does not show. Sets
- * flow.in.pushed, and returns true if the code has to be analysed again.
+ * If at all exits of some code rsp is higher than at its start, by the same amount, then that many bytes were pushed
+ * below the return address before it was entered, as the PLT does for the lazy resolvers of ld.so. At least one exit
+ * must prove that the return address is on top of the stack there, which an indirect jump alone does not. Sets
+ * flow.in.pushed and returns true if the code has to be analysed again.
  */
 static bool pushed_find(struct flow *flow, const struct emit *e)
 {
@@ -134,7 +135,7 @@ static bool pushed_find(struct flow *flow, const struct emit *e)
 	return true;
 }
 
-/* Adds the findings about the flow of a code range that is certain to be code, for etch check. */
+/* For etch check: adds the findings about the flow of a code range that is certain to be code. */
 static void range_observe(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
@@ -150,11 +151,11 @@ static void range_observe(struct worker *o, uint32_t number)
 }
 
 /*
- * Is the return address on top of the stack where a code range begins? A call of the start puts it there; a return to
- * it shows that it was there, and so does a jump, with it on top of the stack, to code that is known to begin in this
- * way (tail_proved). A symbol, .eh_frame, or a pointer to the start are no proof. The question does not arise where
- * callers find their frames by rbp or on a stack of their own, since such a frame is not a call's, nor at the start of
- * a stack.
+ * Is it proven that the return address is on top of the stack where a code range begins? A call of the start puts it
+ * there. A return to that address proves that it was there, and so does a jump, with the address on top of the stack,
+ * to code that is known to begin in this way (tail_proved). A symbol, .eh_frame, or a pointer to the start prove
+ * nothing. No proof is needed where callers find their frames by rbp, or on a stack of their own, since such a frame is
+ * not that of a call; nor at the start of a stack.
  */
 static bool is_entry_proved(const struct range_state *s, const struct flow *f)
 {
@@ -165,8 +166,8 @@ static bool is_entry_proved(const struct range_state *s, const struct flow *f)
 	       p->entry_tail || p->part;
 }
 
-/* Keeps the targets to which code jumps in the state of an entry, since the next analysis does not begin with that
- * state: any of these targets may prove the entry. */
+/* Stores in range_rare.tails the targets to which code jumps in the state of an entry, because any of them may prove
+ * the entry. The next analysis will not begin in that state, and cannot find them. */
 static void tails_keep(struct range_state *s, const struct flow *f)
 {
 	struct range_rare *rare = range_rare_make(s);
@@ -185,10 +186,10 @@ static void tails_keep(struct range_state *s, const struct flow *f)
 }
 
 /*
- * Code that takes more off the stack than an entry has there, and loses the return address with it where it leaves (or
- * earlier, if it never returns), has not begun with an entry, unless something proves that it has. Its frame is then
- * unknown. Where it does not lose the address, only the rows after the address is off the stack need the proof. Returns
- * true if the code has to be analysed again.
+ * Checks the assumption that a code range begins with a function's entry. If it takes more bytes off the stack than an
+ * entry has there, and by that loses the return address at its exits (or anywhere, if it never returns), the assumption
+ * is refuted unless there is a proof of an entry. Its frame is then unknown. If it does not lose the return address,
+ * only the rows after the address is off the stack need a proof. Returns true if the code has to be analysed again.
  */
 static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 {
@@ -198,11 +199,10 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 
 	if ((f->in.start != START_FUNCTION && f->in.start != START_ASSUMED) || is_entry_proved(s, f))
 		return false;
-	if (f->found
-	        .may_return) /* the path on which it is lost may be a thread's, with a stack of its own, as in clone() */
+	if (f->found.may_return) /* the path that loses it may be that of a thread with a stack of its own, as in clone() */
 		e->found.lost = 0;
 	if ((f->found.overdrawn || e->found.lost) && !f->in.overdrawn) {
-		/* Unless other words were there, the code pops too much, which etch check should report. */
+		/* If the assumption is right after all, the code pops too much, which etch check should report. */
 		findings_free(&s->rows.findings);
 		if (o->w->options->observe && !referred) {
 			range_observe(o, number);
@@ -220,9 +220,10 @@ static bool entry_refuted(struct worker *o, uint32_t number, bool referred)
 }
 
 /*
- * A code range was taken for a part of a function, which starts with the frame of the edges into it. If it returns with
- * some of that frame left, it is no such part: the edge came from after a noreturn call that was believed to return. It
- * is a function, if it ends as one. Returns true if it has to be analysed again.
+ * Handles the trial of a code range that was taken for a part of a function and begins with the frame of the edges into
+ * it. If it returns before all of that frame is removed, it is no such part: the edge came from code after a noreturn
+ * call that was believed to return. It is tried as a function, and is one if it ends as one. Returns true if it has to
+ * be analysed again.
  */
 static bool trial_advance(const struct code_range *p, struct range_state *s, const struct flow *f)
 {
@@ -239,27 +240,30 @@ static bool trial_advance(const struct code_range *p, struct range_state *s, con
 	return true;
 }
 
-/* Is the only evidence that this is code the fact that its address is taken? The address of a table among the code is
- * taken too. */
+/* Is a reference to its address the only evidence that this is code? The address of a table in the code section is
+ * taken, too. */
 static bool is_only_referred(const struct code_range *p, const struct range_state *s, size_t edges)
 {
 	return p->inferred && !(s->evidence & (EVIDENCE_LED | EVIDENCE_PLACED)) && !edges;
 }
 
-/* Does the code leave or begin as code with a stack of its own? That excludes data, however its address was found. */
+/* Does the code begin or leave as code with a stack of its own does? Then it is not data, however its address was
+ * found. */
 static bool has_own_stack(const struct flow *f)
 {
 	return f->in.own_stack && (f->found.non_c_frame || own_stack_begins(f->in.env, f->in.range->start));
 }
 
-/* Does a function begin at an address of a code range? Then the address is aligned, and the code there sets up a frame
- * pointer. */
+/* Does a function seem to begin at an address in a code range? It does if the address is aligned, and the code there
+ * sets up a frame pointer. */
 static bool is_prologue_at(const struct code_range *p, uint64_t addr)
 {
 	return addr % FUNCTION_ALIGN == 0 && insn_is_frame_prologue(p->bytes + (addr - p->start), p->end - addr);
 }
 
-/* Does an edge of such code lead where no edge of a function does? `word`: the address is a mere word of data. */
+/* If the code from which an edge comes were a function, would the edge be impossible? `to` is the code range of the
+ * target, or null. `entry`: the edge brings the state of an entry. `word`: the address of the code is only known from a
+ * word of data. */
 static bool edge_is_wrong(const struct flow_edge *x, const struct code_range *to, bool entry, bool word)
 {
 	if (!to)
@@ -267,18 +271,19 @@ static bool edge_is_wrong(const struct flow_edge *x, const struct code_range *to
 	return !to->inferred || (word && entry && to->start != x->target && !is_prologue_at(to, x->target));
 }
 
-/* Does an edge in the state of an entry lead to known code or to a function with a frame pointer? */
+/* Does an edge that brings the state of an entry lead to known code, or to a function with a frame pointer? */
 static bool leads_to_code(const struct work *w, const struct flow_edge *x, const struct code_range *to)
 {
 	return is_prologue_at(to, x->target) || w->state[to - w->env.ranges].evidence & EVIDENCE_LED;
 }
 
 /*
- * Judges code of which only the address is taken (is_only_referred()); returns false if it is a function. Then it has
- * to end as one on all paths, and its edges may lead only to other inferred code or to starts of functions. Otherwise
- * it may be data: it gets no rows, and its results are ignored. Where the address is a mere word of data, it may be the
- * label of a jump table, whose code can look like a function in the entry state; then an edge in that state has to lead
- * to a start and, unless a frame pointer shows the function, to known code or to a function with a frame pointer.
+ * Judges code of which only an address reference is known (is_only_referred()). Returns false if it is a function. To
+ * be one, it must end as a function on all paths, and its edges may lead only to other inferred code or to starts of
+ * functions. Otherwise it may be data; then it gets no rows, and its results are ignored. If the address is only known
+ * from a word of data, the word may be an entry of a jump table, and the code at a label can look like a function in
+ * the state of an entry. So an edge in that state must then lead to a start and, unless the code itself sets up a frame
+ * pointer, to known code or to a function with a frame pointer.
  */
 static bool may_be_data(const struct work *w, struct flow *f)
 {
@@ -291,7 +296,7 @@ static bool may_be_data(const struct work *w, struct flow *f)
 	if (f->found.broken || f->found.exit_sp_unknown || f->found.returns_unbalanced || f->found.exit_sp_mismatch)
 		return true;
 	if (s->was_empty && size == 1 && f->found.edge_count)
-		return true; /* it was judged to be data before, and has been cut to one byte since */
+		return true; /* it was taken for data before, and cut to one byte */
 	for (i = 0; i < f->found.edge_count; i++) {
 		const struct flow_edge *x = &f->found.edges[i];
 		const struct code_range *to = range_at(f->in.env, x->target);
@@ -301,7 +306,7 @@ static bool may_be_data(const struct work *w, struct flow *f)
 			return true;
 		ends |= entry && (!word || (to ? leads_to_code(w, x, to) : framed));
 	}
-	/* It ends in noreturn calls or loops for ever; or it is the restorer that a signal handler returns to. */
+	/* It ends in noreturn calls, or loops for ever, or is the restorer to which a signal handler returns. */
 	ends |= !word && !f->found.may_return && !f->found.edge_count &&
 	        (flow_begins(f) || code_is_sigreturn(f->in.range->bytes, size));
 	return !ends;
@@ -309,7 +314,7 @@ static bool may_be_data(const struct work *w, struct flow *f)
 
 /*
  * Does the code range jump, in the state of a function's entry, to a part of a function (range_state.framed_part)? Then
- * it was entered with that function's frame, too.
+ * it began with the frame of that function, too.
  */
 static bool jumps_to_part(const struct work *w, const struct flow *f)
 {
@@ -322,13 +327,14 @@ static bool jumps_to_part(const struct work *w, const struct flow *f)
 	return false;
 }
 
+/* Does a code range begin in the frame of other code? */
 static bool is_framed(const struct range_state *s)
 {
 	return (s->frame == FRAME_OTHER || s->frame == FRAME_HANDLER || s->frame == FRAME_NO_HANDLER) && !s->is_callee;
 }
 
-/* Do the edges that lead to the start of such a code range say whose frame is there? Nothing but jumps may lead there:
- * neither an address in code nor a word of data. */
+/* For a code range with FRAME_OTHER: do the edges to its start say whose frame is there? Only if nothing but jumps
+ * leads there, neither an address in code nor a word of data. */
 static bool is_known_part(const struct worker *o, const struct code_range *p, const struct range_state *s, size_t in)
 {
 	size_t i;
@@ -351,7 +357,8 @@ static bool is_reached(const struct worker *o, const struct code_range *p, const
 	return i < edges || s->entered & ENTRY_TAILED;
 }
 
-/* Does a presumed handler of an interpreter leave in another frame than a handler does? */
+/* Does a presumed handler of an interpreter leave in a frame other than that of a handler? Then makes it
+ * FRAME_NO_HANDLER, and returns true. */
 static bool handler_fails(struct range_state *s, struct flow *f)
 {
 	if (!f->in.handler || !f->found.breaks_frame)
@@ -373,7 +380,7 @@ static bool rows_same(const struct range_rows *a, const struct range_rows *b)
 	return a->count == b->count && a->findings.count == b->findings.count;
 }
 
-/* Returns a checksum of the results of the analysis of a code range. */
+/* Returns a checksum of the results of analysing a code range. */
 static uint64_t found_sum(const struct flow *f)
 {
 	uint64_t flags = f->found.exit_sp_varies | f->found.replaces_sp << 1 | f->found.exits_balanced << 2 |
@@ -388,8 +395,8 @@ static uint64_t found_sum(const struct flow *f)
 #endif
 
 /*
- * With ETCH_CHECK_STEPS (make asan): where the analysis has skipped the tracking of constants
- * (flow.found.no_constants), checks the assumption that it would have changed neither rows nor results.
+ * With ETCH_CHECK_STEPS (make asan): if the analysis did not track constants (flow.found.no_constants), checks that
+ * tracking them would change neither rows nor results.
  */
 static void plain_check(struct worker *o, uint32_t number, size_t in)
 {
@@ -411,7 +418,7 @@ static void plain_check(struct worker *o, uint32_t number, size_t in)
 		}
 		range_rows_free(s);
 		if (f->found.no_constants)
-			break; /* the second run, without constants: as before */
+			break; /* the second run is without constants again, and restores the results */
 	}
 	*s = plain;
 #else
@@ -419,7 +426,7 @@ static void plain_check(struct worker *o, uint32_t number, size_t in)
 #endif
 }
 
-/* Analyses a code range that cannot be settled as if no path led into it, with finding ETCH-S003. */
+/* Analyses a code range whose results do not settle as if no path led into it, and adds the finding ETCH-S003. */
 static void range_abandon(struct worker *o, uint32_t number)
 {
 	struct work *w = o->w;
@@ -445,7 +452,7 @@ static void range_abandon(struct worker *o, uint32_t number)
 		detail_take(w->options->detail, &range_rare_make(s)->detail, f);
 }
 
-/* Analyses a code range under the present assumptions: its paths, then its rows. */
+/* Analyses a code range under the present assumptions: first its paths, then its rows. */
 static void range_run(struct worker *o, uint32_t number, size_t in)
 {
 	struct work *w = o->w;
@@ -462,8 +469,8 @@ static void range_run(struct worker *o, uint32_t number, size_t in)
 	emit_rows(&o->emit, f, &s->rows);
 }
 
-/* Does a code range that is taken for a function turn out to use a frame that it did not set up? Only where nothing but
- * references to its address and jumps show that code is there. */
+/* Does a code range that is taken for a function turn out to use a frame that it did not set up? This is only asked
+ * where nothing but address references and jumps show that there is code. */
 static bool is_framed_after_all(const struct work *w, uint32_t number, struct flow *f)
 {
 	const struct range_state *s = &w->state[number];
@@ -476,7 +483,7 @@ static bool is_framed_after_all(const struct work *w, uint32_t number, struct fl
 	return flow_begins_framed(f) || jumps_to_part(w, f);
 }
 
-/* Changes the assumption that the results contradict, one at a time. Returns false if all of them hold. */
+/* Changes one assumption that the results contradict. Returns false if the results contradict none. */
 static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 {
 	struct work *w = o->w;
@@ -506,7 +513,8 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 	}
 	if (trial_advance(&w->ranges.list[number], s, f))
 		return true;
-	if (f->found.left_over && !f->in.unproven) { /* last, since it goes by the states that are kept */
+	/* This is tried last, because it depends on states that the other assumptions change. */
+	if (f->found.left_over && !f->in.unproven) {
 		f->in.unproven = f->found.called;
 		return true;
 	}
@@ -514,8 +522,8 @@ static bool assumptions_revise(struct worker *o, uint32_t number, bool referred)
 }
 
 /*
- * Is the target of a call certain to be a function, whoever leads there? It is if it returns, and always to the address
- * on top of the stack at its start, or if it sets up a frame pointer.
+ * Is the target of a call certainly a function, whatever else leads there? It is if it returns, and always to the
+ * address on top of the stack at its start, or if it sets up a frame pointer.
  */
 static bool is_proved(const struct flow *f)
 {
@@ -525,7 +533,8 @@ static bool is_proved(const struct flow *f)
 	       insn_is_frame_prologue(p->bytes, p->end - p->start);
 }
 
-/* Takes the doubtful edges (doubts_last()) after all. Returns true if the code has to be analysed again. */
+/* Decides whether the doubtful edges (doubts_last()) count after all; if so, sets *in to `all`. Returns true if the
+ * code has to be analysed again. */
 static bool doubts_take(const struct emit *e, struct range_state *s, const struct flow *f, size_t *in, size_t all)
 {
 	if (*in == all)
@@ -538,7 +547,7 @@ static bool doubts_take(const struct emit *e, struct range_state *s, const struc
 	return true;
 }
 
-/* Is there a finding that .eh_frame is contradicted at an address? */
+/* Is there a finding that the code contradicts .eh_frame at an address? */
 static bool is_contradicted(const struct findings *l, uint64_t addr)
 {
 	size_t i;
@@ -549,7 +558,7 @@ static bool is_contradicted(const struct findings *l, uint64_t addr)
 	return false;
 }
 
-/* Does the code range jump into the middle of another one, as a part of that function does? */
+/* Does the code range jump into the middle of another one, as a cold part does? */
 static bool goes_back(const struct flow *f)
 {
 	size_t i;
@@ -564,10 +573,10 @@ static bool goes_back(const struct flow *f)
 }
 
 /*
- * Adds the finding that .eh_frame is contradicted at the start of a code range where no single state can say so,
- * because the code is entered in several states, or in none of an entry (entry_refuted()). There is no such finding for
- * code that may be a function alone, such as one that never returns: the jump there may be what a compiler has left of
- * an unreachable place.
+ * Adds the finding that the code contradicts .eh_frame at the start of a code range, in cases where no single state
+ * shows it: the code is entered in several states, or not in that of an entry (entry_refuted()). There is no such
+ * finding if the code may be nothing but a function, such as one that never returns: the jump there may be what a
+ * compiler has left at an unreachable place.
  */
 static __attribute__((noinline)) void start_judge(struct worker *o, uint32_t number, size_t in)
 {

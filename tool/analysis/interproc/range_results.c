@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stores the results of the analysis of one code range: links, edges and undiscovered targets in the chunk of the
- * round, everything else in its range_state. Interface: worker.h.
+ * Stores the results of the analysis of one code range: links, edges and undiscovered targets in the chunk, everything
+ * else in its range_state. Interface: worker.h.
  */
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 /*
- * Is an edge from a code range doubtful? Code that neither a symbol nor an FDE covers may be a table that decodes as
- * code: its edges into the middle of a function that .eh_frame describes are ignored.
+ * Should an edge from a code range be ignored? Code that neither a symbol nor an FDE covers may be a table that happens
+ * to decode as code, so its edges into the middle of a function that .eh_frame describes do not count.
  */
 static bool edge_is_doubtful(const struct work *w, const struct code_range *from, uint64_t target)
 {
@@ -24,7 +24,7 @@ static bool edge_is_doubtful(const struct work *w, const struct code_range *from
 	return to && to->fde >= 0 && to->start != target;
 }
 
-/* Adds an undiscovered target to the chunk, unless the cache shows that it has it. */
+/* Adds an undiscovered target to the chunk, unless the cache shows that this worker has already reported it. */
 static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target)
 {
 	uint64_t *seen = &o->recent[(target * 0x9e3779b97f4a7c15u) >> 52];
@@ -35,7 +35,7 @@ static void undiscovered_keep(struct worker *o, struct chunk *c, uint64_t target
 	c->undiscovered[c->undiscovered_count++] = *seen = target;
 }
 
-/* Does a code range with a stack of its own begin at `target`? The state there does not depend on the edge. */
+/* Does a code range of code with a stack of its own begin at `target`? The state there does not depend on edges. */
 static bool is_own_stack_start(const struct flow_env *env, uint64_t target)
 {
 	const struct code_range *to = own_stack_begins(env, target) ? range_at(env, target) : NULL;
@@ -43,7 +43,7 @@ static bool is_own_stack_start(const struct flow_env *env, uint64_t target)
 	return to && to->start == target;
 }
 
-/* Keeps the edges out of a code range. */
+/* Stores the edges out of the current code range in the chunk. */
 static void edges_keep(struct worker *o, struct chunk *c)
 {
 	const struct flow *f = &o->flow;
@@ -77,8 +77,7 @@ void exits_keep(struct worker *o, struct chunk *c)
 	edges_keep(o, c);
 }
 
-/* Returns the end of the code that flow reaches in a code range, with the padding after it; start + 1 where there is no
- * flow. */
+/* Returns the end of the flow in a code range, including the padding after the flow; start + 1 if there is no flow. */
 static uint64_t reached_end(struct flow *f)
 {
 	const struct code_range *p = f->in.range;
@@ -89,8 +88,8 @@ static uint64_t reached_end(struct flow *f)
 	return end + padding_size(NULL, p->bytes + (end - p->start), p->end - end, end, NULL);
 }
 
-/* Does the instruction of a step depend on bytes past the extent of the flow? It does not if it neither refers to them
- * nor, as the last one, falls through to them. */
+/* Is the result for a step independent of the bytes after the flow? It is if the instruction does not refer to them
+ * and, if it is the last one, does not fall through to them. */
 static bool step_is_cut_neutral(const struct flow *f, size_t i)
 {
 	const struct step *in = &f->steps[i];
@@ -112,9 +111,10 @@ static bool step_is_cut_neutral(const struct flow *f, size_t i)
 }
 
 /*
- * An open code range, whose end is unknown, is analysed up to the next code range, then cut where its flow ended.
- * Returns true if analysing it again after the cut would yield the same results: its last instruction does not fall
- * through, nothing in it refers to bytes past the cut, and it depends on no fact of another code range that may change.
+ * Would analysing an open code range again, after it is cut at the end of its flow, give the same results? An open code
+ * range, whose end is unknown, is analysed up to the next code range, then cut where its flow ended. The results stay
+ * the same if its last instruction does not fall through, nothing in it refers to bytes after the cut, and it depends
+ * on no fact of another code range that may change.
  */
 static bool is_cut_neutral(const struct flow *f)
 {
@@ -132,6 +132,7 @@ static bool is_cut_neutral(const struct flow *f)
 	return true;
 }
 
+/* Records the rule at a jump from C to code with a stack of its own. */
 static void run_take(struct work *w, const struct etch_rule *run)
 {
 	pthread_mutex_lock(&w->rounds.lock);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds noreturn functions by what the code shows, between two rounds: those of other files by what follows calls of
- * them (outside_judge()), those of this file by their exits (inside_judge()) and along chains of calls.
+ * Finds noreturn functions by what the code shows, between two rounds. Functions of other files are judged by what
+ * follows calls of them (outside_judge()), functions of this file by their exits (inside_judge()) and along chains of
+ * calls (noreturn_chains.c).
  */
 #include "analysis/interproc/noreturn.h"
 
@@ -9,9 +10,9 @@
 
 #include <string.h>
 
-/* Counts calls of one imported function. `last` counts calls that show that it does not return: EXIT_LAST (only padding
- * follows the call) and EXIT_LEFT (its stack arguments are gone there). `fresh` counts EXIT_FRESH: calls followed by
- * code that nothing else reaches. */
+/* Counts calls of one imported function. `last` counts the calls that show that it does not return: EXIT_LAST (only
+ * padding follows the call) and EXIT_LEFT (the code after the call goes on as if the stack arguments were gone).
+ * `fresh` counts the calls of kind EXIT_FRESH: nothing else leads to the code after them. */
 struct tally {
 	uint64_t target;
 	uint32_t last, fresh; /* both 0: the slot of the hash table is empty */
@@ -57,8 +58,8 @@ static void tally_add(struct tallies *t, const struct link *x)
 	at->fresh += x->kind == EXIT_FRESH;
 }
 
-/* Judges functions of other files: one is noreturn if a call of it shows that it does not return, unless more than
- * three times as many calls of it are followed by code that nothing else reaches. */
+/* Judges the functions of other files. One is noreturn if some call of it shows that it does not return, unless there
+ * are more than three times as many calls followed by code to which nothing else leads. */
 static void outside_judge(struct work *w)
 {
 	struct tallies t = {0};
@@ -81,37 +82,40 @@ bool call_resumes(const struct code_range *p)
 	return p->function && code_convention(p)->resumes && code_convention(p)->resumes(p->function);
 }
 
-/* Is nothing known of the end of a code range? Then no flow has been followed in it yet, or it is part of other code
- * and no edge has led to it. */
+/* Is it unknown how a code range ends, because no flow has been found in it yet, or because it is part of other code
+ * and no edge has led to it? */
 static bool is_unseen(const struct work *w, size_t range)
 {
 	return w->state[range].empty || (w->ranges.list[range].part && !w->state[range].edge_runs);
 }
 
 /*
- * Functions of this file are noreturn if they neither contain a return nor tail-call a function that may return. Those
- * that show no return by themselves are the candidates; all others return. A worklist propagates "returns" from the
- * targets of tail calls back to the candidates that make them; the remaining candidates are noreturn.
+ * Functions of this file are noreturn if they neither contain a return nor tail-call a function that may return. The
+ * candidates are those that contain no return; all others return. If the target of a tail call returns, so does the
+ * candidate that makes the call: a worklist propagates this. The candidates that are left are noreturn.
  */
 struct candidates {
 	uint32_t *list;   /* numbers of code ranges */
-	uint32_t *number; /* by number of a code range: its index in `list`, + 1; 0: none */
-	uint32_t *first;  /* by candidate: the first tail call of it by another candidate, + 1; 0: none */
-	uint32_t *todo;   /* worklist of candidates that return */
+	uint32_t *number; /* by number of a code range: 1 + its index in `list`; 0: it is no candidate */
+	uint32_t *first;  /* by candidate: 1 + index in `tails` of the first tail call of it; 0: there is none */
+	uint32_t *todo;   /* the worklist: candidates that return, whose callers have not been looked at yet */
 	bool *returns;
 	size_t count, todo_count;
 	struct tail {
-		uint32_t from, next; /* the candidate that jumps; the next tail call of the same target, + 1 */
+		/* `from`: the candidate that makes the tail call; `next`: 1 + index of the next tail call of the same
+		 * target, or 0. */
+		uint32_t from, next;
 	} * tails;
 	size_t tail_count, tail_capacity;
 };
 
-/* Does a code range of the PLT belong to a noreturn function? */
+/* Is a code range of the PLT an entry for a noreturn function? */
 static bool is_known(const struct work *w, const struct code_range *p)
 {
 	return p->plt && word_has(w->returns.noreturn, w->returns.noreturn_count, p->start);
 }
 
+/* Finds the candidates. */
 static void candidates_list(const struct work *w, struct candidates *c)
 {
 	size_t i;
@@ -133,6 +137,7 @@ static void candidates_list(const struct work *w, struct candidates *c)
 	c->returns = mem_zero(c->count, sizeof(*c->returns));
 }
 
+/* Records that candidate k returns, and puts it on the worklist. */
 static void candidate_returns(struct candidates *c, uint32_t k)
 {
 	if (c->returns[k])
@@ -141,7 +146,7 @@ static void candidate_returns(struct candidates *c, uint32_t k)
 	c->todo[c->todo_count++] = k;
 }
 
-/* Notes what a tail call by candidate k says about it. */
+/* Records what link x, a tail call that candidate k makes, shows about candidate k. */
 static void tail_note(const struct work *w, struct candidates *c, uint32_t k, const struct link *x)
 {
 	uint32_t to = x->to != NO_RANGE ? w->graph.place[x->to] : NO_RANGE, other;
@@ -188,6 +193,7 @@ static void inside_judge(struct work *w)
 	free(c.tails);
 }
 
+/* Marks the caller of a link that calls a new noreturn function, if code follows the call. */
 static void caller_run(void *ctx, const struct link *x)
 {
 	struct work *w = ctx;
@@ -196,17 +202,18 @@ static void caller_run(void *ctx, const struct link *x)
 		w->state[w->graph.place[x->from]].run |= RUN_NEWS;
 }
 
-/* Marks the code ranges that call a function newly found to be noreturn and have code after the call: that code may
- * have become unreachable. */
+/* Marks the code ranges that call a function newly found to be noreturn and have code after the call, which may have
+ * become unreachable. */
 static void callers_run(struct work *w, const uint64_t *fresh, size_t count)
 {
 	links_to(w, &w->graph.calls, fresh, count, caller_run, w);
 }
 
-/* The first round in which chains are followed: in earlier ones most callers are analysed again in any case. */
+/* The first round in which chains are followed. In earlier rounds, most callers are analysed again anyway. */
 #define CHAINS_FROM 4u
 
-/* Returns the noreturn functions that are not in `before` (sorted). The caller frees the list. */
+/* Returns the noreturn functions that are not in `before` (sorted, n elements), and sets *count to their number. The
+ * caller frees the list. */
 static uint64_t *noreturn_fresh(const struct work *w, const uint64_t *before, size_t n, size_t *count)
 {
 	uint64_t *list = mem_alloc(w->returns.noreturn_count + 1, sizeof(*list));

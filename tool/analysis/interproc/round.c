@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One round of the fixpoint: the marked code ranges (range_state.run) form a queue of chunks, which several threads
- * analyse (range_analysis.c); their results are joined in the order of the queue.
+ * One round of the fixpoint: the marked code ranges (range_state.run) are divided into chunks, which several threads
+ * analyse (range_analysis.c). Their results are joined in the order of the chunks.
  */
 #include "analysis/interproc/worker.h"
 #include "analysis/interproc/range_starts.h"
@@ -13,13 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Code ranges that a thread takes under one lock: large enough to make contention negligible. */
+/* Number of code ranges that a thread takes at a time: enough to make contention for the lock negligible. */
 #define CHUNK 64u
-/* After a round of at least so many chunks, the memory that it leaves (megabytes) is worth giving back. */
+/* After a round of at least this many chunks, the memory that it frees (megabytes) is worth returning to the system. */
 #define TRIM_CHUNKS 1024u
 
-/* Was a code range marked only because it was cut where its flow ended, which does not change its results? That holds
- * only if a function certainly begins there: what has become known since may revise any other assumption. */
+/* Was a code range marked only because it was cut at the end of its flow, which does not change its results? This is
+ * only assumed if a function certainly begins there, since new facts may change any other assumption about its
+ * start. */
 static bool is_unchanged(const struct work *w, uint32_t number)
 {
 	const struct code_range *p = &w->ranges.list[number];
@@ -29,7 +30,7 @@ static bool is_unchanged(const struct work *w, uint32_t number)
 	       !w->options->detail && s->last_start == START_FUNCTION;
 }
 
-/* Drops the rows at `end` and above. */
+/* Drops the rows whose addresses are `end` or higher. */
 static void rows_cut(struct range_rows *r, uint64_t end)
 {
 	while (r->count && r->rows[r->count - 1].addr >= end)
@@ -55,7 +56,7 @@ bool worklist_collect(struct work *w)
 	return some;
 }
 
-/* Drops the code ranges that need not be analysed from the worklist, and unmarks them. */
+/* Removes the code ranges that need not be analysed from the worklist, and unmarks them. */
 static void worklist_sift(struct work *w)
 {
 	size_t i, n = w->rounds.worklist_count;
@@ -75,7 +76,7 @@ static void worklist_sift(struct work *w)
 	}
 }
 
-/* Returns the number of the next chunk; a number >= chunk_count means that none is left. */
+/* Takes the next chunk, and returns its number; a number >= chunk_count means that none is left. */
 static size_t chunk_begin(struct work *w)
 {
 	size_t n;
@@ -89,6 +90,7 @@ static size_t chunk_begin(struct work *w)
 	return n;
 }
 
+/* The main function of a worker thread: analyses chunks until none is left. */
 static void *worker(void *arg)
 {
 	struct work *w = arg;
@@ -96,7 +98,7 @@ static void *worker(void *arg)
 	size_t n, i;
 
 	o->w = w;
-	memset(o->recent, 0xff, sizeof(o->recent)); /* not an address */
+	memset(o->recent, 0xff, sizeof(o->recent)); /* a value that is no address */
 	while ((n = chunk_begin(w)) < w->rounds.chunk_count) {
 		for (i = n * CHUNK; i < w->rounds.worklist_count && i < (n + 1) * CHUNK; i++) {
 			range_analyze(o, w->rounds.worklist[i]);
@@ -157,8 +159,8 @@ void round_run(struct work *w)
 		undiscovered_take(w, &w->rounds.chunks[k]);
 	links_replace(w);
 	chunks_free(w);
-	/* The lists of the chunks lay in memory between the rows, which were made at the same time: freeing them leaves
-	 * many small gaps. */
+	/* The lists of the chunks were allocated at the same time as the rows, and lie between them in memory: freeing the
+	 * lists leaves many small gaps. */
 	if (w->rounds.chunk_count >= TRIM_CHUNKS)
 		big_trim(w->file->size);
 	free(threads);

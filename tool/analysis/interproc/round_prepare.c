@@ -10,7 +10,7 @@
 #include "analysis/interproc/range_starts.h"
 #include "analysis/interproc/rounds.h"
 
-/* Are the states of the edges [x, end) confirmed by the rows of the code range that they lead into? */
+/* Do the rows of a code range confirm the states of the edges [x, end) into it? */
 static bool edges_confirmed(const struct range_state *s, const struct edge *x, const struct edge *end)
 {
 	struct state state;
@@ -27,14 +27,15 @@ static bool edges_confirmed(const struct range_state *s, const struct edge *x, c
 	return true;
 }
 
-/* Is the sum of the edges into a code range another one than before, and may its results change by that? A part starts
- * from the states of its edges, and the rows compared here contain only part of a state. */
+/* Have the edges into a code range changed (`sum` is their new checksum), and may this change its results? A part
+ * begins in the states of its edges; the rows that are compared here contain only part of such a state, so every change
+ * counts for a part. */
 static bool edges_matter(const struct range_state *s, uint64_t sum, const struct edge *x, const struct edge *end)
 {
 	return sum != s->edges_seen && (s->kind != RANGE_FUNCTION || s->run || !edges_confirmed(s, x, end));
 }
 
-/* Marks code ranges whose incoming edges have changed, unless their rows confirm the new states. */
+/* Marks the code ranges whose incoming edges have changed, unless their rows confirm the new states. */
 static void edges_apply(struct work *w)
 {
 	const struct edge *list = w->graph.edges.list;
@@ -48,7 +49,8 @@ static void edges_apply(struct work *w)
 		uint64_t sum = 0;
 		size_t from;
 
-		if (next >= p->end && !s->edges_seen) /* the usual case: no edges now, and none before */
+		/* The usual case: there are no edges now, and there were none before. */
+		if (next >= p->end && !s->edges_seen)
 			continue;
 		while (k < n && list[k].target < p->start)
 			k++;
@@ -72,9 +74,9 @@ static void edges_apply(struct work *w)
 }
 
 /*
- * Was the start taken for data? Or was it taken for that of a part, into which no frame leads any more although other
- * code ends in a jump there? Code that turned out to lie after a noreturn call may have been the other half of that
- * part.
+ * Was the start of a code range perhaps misjudged? This is so if it was taken for data, or if it was taken for the
+ * start of a part into which no frame leads any more, although other code ends with a jump there. Such a part may be
+ * the other half of code that turned out to follow a noreturn call.
  */
 static bool is_misjudged(const struct range_state *s)
 {
@@ -82,7 +84,8 @@ static bool is_misjudged(const struct range_state *s)
 	       (s->kind == RANGE_PART && s->empty && s->entered & ENTRY_TAKEN && s->entered & ENTRY_LED);
 }
 
-/* Judges such code ranges again, once the words of data have been scanned and the ends of functions are known. */
+/* Treats code ranges that were perhaps misjudged as functions again. Called once the words of data have been scanned
+ * and the ends of functions are known. */
 static void starts_rejudge(struct work *w)
 {
 	size_t i;
@@ -94,7 +97,7 @@ static void starts_rejudge(struct work *w)
 		}
 }
 
-/* Is there anything to do for another round? */
+/* Is any code range marked? If so, makes it part of the worklist, and extends open code ranges. */
 static bool any_run(struct work *w)
 {
 	if (!worklist_collect(w))
@@ -103,7 +106,7 @@ static bool any_run(struct work *w)
 	return true;
 }
 
-/* The stages of a file, as functions that mark code ranges or add some. */
+/* The stages of a file: each function below marks code ranges, adds some, or does nothing. */
 static void sweep_gaps(struct work *w) { gaps_sweep(w, false); }
 
 static void scan_words(struct work *w)
@@ -119,7 +122,7 @@ static void find_continuations(struct work *w)
 		stage_end(w, STAGE_CONTINUATIONS);
 }
 
-/* Unless options.no_cfi is set, .eh_frame is the evidence. */
+/* Starts are only judged with options.no_cfi; otherwise .eh_frame is the evidence. */
 static void classify_starts(struct work *w)
 {
 	if (!w->options->no_cfi)
@@ -129,39 +132,39 @@ static void classify_starts(struct work *w)
 }
 
 /*
- * When no code range is marked any more, the first stage of this list that has not ended is run; if it marks none
- * either, the next one is. Each stage needs the results of the earlier ones to be complete, so after any stage that has
- * marked code ranges the rounds go on until none is marked, and the list is tried again from the top.
+ * When no code range is marked any more, the first stage of this list that has not ended is run. If that marks none
+ * either, the next one is run. Each stage needs the complete results of the stages before it. So if a stage has marked
+ * code ranges, the rounds go on until none is marked, and the list is tried again from the top.
  *
- * A stage with `once` ends after it has been run. Continuations end after CONTINUATION_RUNS runs. Handlers never end,
- * since any round may show more of them, but each is marked once. STAGE_STARTS ends itself.
+ * A stage with `once` ends after one run. STAGE_CONTINUATIONS ends after CONTINUATION_RUNS runs. STAGE_HANDLERS never
+ * ends, since any round may reveal more handlers, but each is marked only once. STAGE_STARTS ends itself.
  */
 static const struct {
 	enum stage number;
 	bool once;
 	void (*run)(struct work *w);
 } stages[] = {
-	/* Functions to which nothing refers lie between the code ranges to which calls have led. */
+	/* Functions to which nothing refers are found between the code ranges to which calls lead. */
 	{STAGE_GAPS, true, sweep_gaps},
-	/* A word of data may be the label of a jump table, and the tables are known by now. */
+	/* A word of data may be an entry of a jump table, and the jump tables are known by now. */
 	{STAGE_WORDS, true, scan_words},
-	/* The code ranges that words have added have known ends by now. */
+	/* The code ranges that words have added have got known ends by now. */
 	{STAGE_WORDS_JUDGED, true, starts_rejudge},
-	/* The call graph tells which functions lie under one FDE that describes none of them. */
+	/* The call graph shows which functions lie under one FDE that describes none of them. */
 	{STAGE_WIDE, true, wide_sweep},
 	/* Words and wide FDEs have moved the gaps. */
 	{STAGE_GAPS_AGAIN, true, sweep_gaps},
-	/* The code that hands on the address of a continuation has known frames by now. */
+	/* The frames of the code that passes on addresses of continuations are known by now. */
 	{STAGE_CONTINUATIONS, false, find_continuations},
-	/* The functions that store the labels of an interpreter are known by now. */
+	/* The functions that store labels of an interpreter into tables are known by now. */
 	{STAGE_LABELS, true, labels_cut},
-	/* Handlers are known by the frame that their exits show. */
+	/* Handlers are recognised by the frame that their exits show. */
 	{STAGE_HANDLERS, false, handlers_find},
-	/* No more evidence will come: the starts without any are judged by what there is. */
+	/* No more evidence will come, so the starts without evidence are judged by what there is. */
 	{STAGE_STARTS, false, classify_starts},
 };
 
-/* Runs stages until one has marked code ranges. Returns false if none has, and there is no further stage. */
+/* Runs stages until one has marked code ranges. Returns false if no stage has marked any. */
 static bool stage_begin(struct work *w)
 {
 	size_t i;
@@ -186,12 +189,13 @@ bool round_prepare(struct work *w)
 
 	for (i = 0; i < w->rounds.worklist_count; i++)
 		w->state[w->rounds.worklist[i]].run = 0;
-	/* First come code with a stack of its own, whose starts are found in another way, and all new code ranges: these
-	 * renumber the others, and the passes after them use the numbers. */
+	/* Code with a stack of its own comes first, whose starts are found in another way, together with all other new code
+	 * ranges: adding them renumbers code ranges, and the passes below use the numbers. */
 	own_stack_decide(w);
 	open_trim(w);
 	own_stack_starts(w);
-	/* This precedes the numbers in code, and later in data, that happen to equal addresses amid these functions. */
+	/* This comes before undiscovered_add(), since numbers in code, and later in data, may happen to equal addresses
+	 * inside these functions. */
 	if (!stage_has_ended(w, STAGE_PADDED)) {
 		stage_end(w, STAGE_PADDED);
 		gaps_sweep(w, true);
@@ -203,10 +207,10 @@ bool round_prepare(struct work *w)
 	misfits_find(w);
 	proofs_find(w);
 	parts_find(w);
-	/* Functions under one FDE, and those that do not return: both mark others. */
+	/* Finds functions under one FDE, and functions that do not return; both mark other code ranges. */
 	wide_called(w);
 	noreturn_find(w);
-	/* This comes last, since edges out of code ranges that are marked by now are void. */
+	/* This comes last, because the edges out of code ranges that are marked by then are out of date. */
 	edges_apply(w);
 	return stage_begin(w);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does a function begin at the start of a code range, or is it a part of one? Collects the evidence for functions
- * (calls, addresses in data, how the code ends) and for parts (jumps with a frame), and judges between two rounds.
+ * Does a function begin at the start of a code range, or is the code range a part of a function? Collects the evidence
+ * for functions (calls, addresses in data, how the code ends) and for parts (jumps with a frame), and judges starts
+ * between two rounds.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
@@ -23,7 +24,7 @@ static void callee_find(struct work *w, size_t i)
 		s->run |= RUN_NEWS;
 }
 
-/* Updates what follows from range_state.entered; returns whether framed_part has changed. */
+/* Updates what depends on range_state.entered of code range `i`. Returns whether framed_part has changed. */
 static bool touched_judge(struct work *w, uint32_t i)
 {
 	struct range_state *s = &w->state[i];
@@ -32,19 +33,20 @@ static bool touched_judge(struct work *w, uint32_t i)
 	if (s->entered & ENTRY_LED)
 		s->evidence |= EVIDENCE_LED;
 	callee_find(w, i);
-	/* The target of a call is a function, even if other code seemed to fall into it; that of a jump is code. */
+	/* The target of a call is a function, even if other code seemed to fall through into it. The target of a jump is
+	 * code. */
 	if ((s->kind == RANGE_PART && s->entered & ENTRY_CALLED && !s->exit_sp_mismatch) ||
 	    (s->kind == RANGE_DATA && s->evidence & EVIDENCE_LED)) {
 		s->kind = RANGE_FUNCTION;
 		s->run |= RUN_NEWS;
 	}
-	if (s->known_part && s->entered & ENTRY_TAKEN) /* nothing else led there, but something does now */
+	if (s->known_part && s->entered & ENTRY_TAKEN) /* until now only jumps had led there */
 		s->run |= RUN_NEWS;
 	s->framed_part = range_is_framed_part(s);
 	return s->framed_part != was;
 }
 
-/* With ETCH_CHECK_STEPS (make asan): checks that all other code ranges are as touched_judge() would leave them. */
+/* With ETCH_CHECK_STEPS (make asan): checks that touched_judge() would change no code range. */
 static void untouched_check(const struct work *w)
 {
 #ifdef ETCH_CHECK_STEPS
@@ -66,9 +68,9 @@ static void untouched_check(const struct work *w)
 }
 
 /*
- * Everything that this depends on changes only by a link to the start (entered) or by an analysis (frame,
- * exit_sp_mismatch, and kind, except for changes to a kind that is not judged here): only such code ranges are looked
- * at.
+ * It is enough to look at the touched code ranges. What touched_judge() depends on changes only when a link to the
+ * start is added or dropped (entered), or when the code range is analysed (frame, exit_sp_mismatch, kind); other passes
+ * change kind only to values that are not judged here.
  */
 void called_find(struct work *w)
 {
@@ -83,13 +85,13 @@ void called_find(struct work *w)
 	}
 	w->graph.touched_count = 0;
 	untouched_check(w);
-	for (i = 0; some && i < w->graph.tails.count; i++) /* what tail-calls a part is one, too */
+	for (i = 0; some && i < w->graph.tails.count; i++) /* code that tail-calls a part is a part, too */
 		if (w->graph.tails.list[i].to != NO_RANGE && w->state[w->graph.place[w->graph.tails.list[i].to]].framed_part)
 			w->state[w->graph.place[w->graph.tails.list[i].from]].run |= RUN_NEWS;
 }
 
-/* Is the word at an offset of a data section an address in the middle of a code range? Then it and its neighbours are
- * entries of a jump table. */
+/* Is the word at an offset of a data section an address in the middle of a code range? If so, it and its neighbours are
+ * taken for entries of a jump table. */
 static bool is_label(const struct work *w, const struct elf_section *s, uint64_t at)
 {
 	uint64_t word;
@@ -104,7 +106,7 @@ static bool is_label(const struct work *w, const struct elf_section *s, uint64_t
 	return k != NO_RANGE && w->ranges.list[k].start != word;
 }
 
-/* Takes the addends of the relocations in section i as evidence. */
+/* Takes the addends of the relocations in section i as evidence for functions. */
 static void evidence_addends(struct work *w, uint32_t i)
 {
 	struct error ignored;
@@ -122,7 +124,7 @@ static void evidence_addends(struct work *w, uint32_t i)
 	}
 }
 
-/* Takes the words of a section as evidence. */
+/* Takes the words of a section as evidence for functions. */
 static void evidence_words(struct work *w, const struct elf_section *s)
 {
 	uint64_t at, word;
@@ -150,7 +152,8 @@ static bool has_words(const struct work *w, const struct elf_section *s)
 	}
 }
 
-/* Takes the start of a code range in data as evidence: as the addend of a relocation, or as a plain word. */
+/* If data contains the address of the start of a code range, takes that as evidence for a function. The address may be
+ * the addend of a relocation, or a plain word. */
 void evidence_data(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -169,9 +172,9 @@ void evidence_data(struct work *w)
 }
 
 /*
- * With options.no_cfi a code range is a function if it is called, tail-called, or has its address taken; or if all its
- * returns are those of a function, with every register restored and the return address on top. All others are
- * RANGE_UNPROVEN.
+ * With options.no_cfi, a code range is a function if it is called or tail-called, or if its address is taken; it is
+ * also one if all its returns are those of a function, with every register restored and the return address on top of
+ * the stack. All others are RANGE_UNPROVEN.
  */
 void starts_classify(struct work *w)
 {
@@ -183,8 +186,8 @@ void starts_classify(struct work *w)
 
 		if (s->entered & ENTRY_TAKEN)
 			s->evidence |= EVIDENCE_FUNCTION;
-		/* exit_sp_mismatch comes first because of code such as _dl_runtime_resolve, which has a name, but for which the
-		 * PLT has pushed two words. */
+		/* exit_sp_mismatch is decisive even for code with a name: _dl_runtime_resolve has one, but the PLT pushes two
+		 * words before it jumps there. */
 		if (w->ranges.list[i].plt || w->ranges.list[i].outermost)
 			continue;
 		evident = s->evidence & EVIDENCE_FUNCTION;
@@ -192,29 +195,30 @@ void starts_classify(struct work *w)
 		    (s->exit_sp_mismatch || (!evident && !s->returns_balanced && !w->ranges.list[i].named))) {
 			s->kind = RANGE_UNPROVEN;
 			s->run |= RUN_NEWS;
-		} else if (evident && s->kind == RANGE_UNPROVEN && !s->exit_sp_mismatch) { /* evidence has come since */
+		} else if (evident && s->kind == RANGE_UNPROVEN && !s->exit_sp_mismatch) { /* there is evidence now */
 			s->kind = RANGE_FUNCTION;
 			s->run |= RUN_NEWS;
 		}
 	}
 }
 
-/* Are the edges from a code range void, since it is an entry point that was cut? Then it ends in a noreturn call, and
- * the code after it has no such frame. */
+/* Are the edges from a code range invalid, because it is the entry point and has been cut? Then it ends in a noreturn
+ * call, and the code after that does not have its frame. */
 static bool is_void(const struct work *w, uint32_t from)
 {
 	return w->ranges.list[from].outermost && (w->state[from].run & RUN_LESS);
 }
 
-/* Is the frame of a code range unknown, since it was refuted that it begins with a function's entry? Then its jumps
- * show nothing. Jumps of code that was found only by a reference do: that code may be data, and so may its targets. */
+/* Is the frame of a code range unknown, because it was refuted that it begins with a function's entry? Then its jumps
+ * are no evidence. If the code was found only by a reference, its jumps do count, since that code may be data, and so
+ * may their targets. */
 static bool is_refuted(const struct work *w, uint32_t i)
 {
 	return w->state[i].entry_refuted && w->state[i].wants_proof && !w->ranges.list[i].inferred;
 }
 
-/* A code range to which others jump with a frame, which has no name and is never called, is a part of them. Its results
- * from when it was taken for a function are void, so it is marked and its edges are dropped. */
+/* If other code ranges jump to a code range with a frame, and it has no name and is never called, it is a part of them.
+ * Its results so far, in which it was a function, are invalid, so it is marked and the edges from it are dropped. */
 void parts_find(struct work *w)
 {
 	const struct code_range *p = w->ranges.list, *last = p + w->ranges.count;
@@ -232,10 +236,11 @@ void parts_find(struct work *w)
 		if (p->start != x->target || x->entry || p->named || p->outermost || is_void(w, x->from) ||
 		    is_refuted(w, x->from))
 			continue;
-		/* A part is not reset here: its incoming edges may be missing for one round only. */
+		/* A part stays a part: its incoming edges may be missing for just one round. */
 		if (s->entered & ENTRY_TAKEN || (s->kind != RANGE_FUNCTION && s->kind != RANGE_UNPROVEN))
 			continue;
-		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced) /* the evidence alone may come from a jump table */
+		/* Without balanced returns, the evidence may merely come from a jump table. */
+		if (s->evidence & EVIDENCE_FUNCTION && s->returns_balanced)
 			continue;
 		if (s->kind == RANGE_FUNCTION)
 			s->run |= RUN_NEWS;
@@ -243,7 +248,8 @@ void parts_find(struct work *w)
 	}
 	if (stage_has_ended(w, STAGE_STARTS))
 		starts_classify(w);
-	/* Edges from code ranges that are to be analysed again are void; drop them before edges_apply() uses them. */
+	/* The edges from code ranges that will be analysed again are out of date. Drops them before edges_apply() uses
+	 * them. */
 	for (i = k = 0; i < w->graph.edges.count; i++)
 		if (!w->state[w->graph.edges.list[i].from].run)
 			w->graph.edges.list[k++] = w->graph.edges.list[i];

@@ -8,8 +8,8 @@
 #include <xxhash.h>
 
 /*
- * The head of a packed state. It is followed by the registers that are not all zero (bit r of `registers` stands for
- * register r), then by `slot_count` stack slots.
+ * The head of a packed state. After it come those registers that are not all zero (bit r of `registers` is set for
+ * register r), then `slot_count` stack slots.
  */
 struct packed {
 	uint32_t align;
@@ -53,7 +53,7 @@ void state_unpack(const uint8_t *packed, struct state *out)
 	out->slot_count = p.slot_count;
 	out->frame = p.frame;
 	out->constants = EFFECT_CONSTANT;
-	out->lowest = INT32_MIN; /* not part of a packed state */
+	out->lowest = INT32_MIN; /* packed states do not contain this member */
 	for (r = 0; r < 16; r++)
 		if (p.registers >> r & 1) {
 			memcpy(&out->reg[r], at, sizeof(out->reg[r]));
@@ -73,6 +73,7 @@ static size_t packed_size(const uint8_t *packed)
 
 #define BLOCK_SIZE ((size_t)16 << 10)
 
+/* Memory for packed states: a list of blocks. */
 struct state_block {
 	struct state_block *next;
 	size_t used;
@@ -107,7 +108,7 @@ void state_pool_free(struct state_pool *p)
 	}
 }
 
-/* Returns the slot that holds an equal state, or the empty one where the state belongs. Equal heads imply equal
+/* Returns the slot that holds an equal packed state, or the empty slot for it. If the heads are equal, so are the
  * sizes. */
 static const uint8_t **slot_find(const struct state_shard *s, const uint8_t *packed, size_t size, uint64_t hash)
 {
@@ -118,7 +119,7 @@ static const uint8_t **slot_find(const struct state_shard *s, const uint8_t *pac
 	return &s->slots[i];
 }
 
-/* The highest bits of the hash choose the shard, the lowest ones the slot. */
+/* The highest four bits of the hash select the shard, the lowest bits the slot. */
 static struct state_shard *shard_of(struct state_pool *p, uint64_t hash) { return &p->shard[hash >> 60]; }
 _Static_assert(STATE_SHARDS == 16, "shard_of() takes four bits");
 

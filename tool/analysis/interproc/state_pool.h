@@ -18,9 +18,11 @@
 
 struct state_shard {
 	pthread_mutex_t lock;
-	const uint8_t **slots; /* open addressing: a power of two, at most half of them in use; null: an empty slot */
+	/* Hash table with open addressing: its size is a power of two, at most half of it is used, and empty slots are
+	 * null. */
+	const uint8_t **slots;
 	size_t slot_count, used;
-	struct state_block *blocks; /* memory of the states; only the first block has space left */
+	struct state_block *blocks; /* the memory that holds the states; only the first block has free space */
 };
 
 struct state_pool {
@@ -29,10 +31,12 @@ struct state_pool {
 
 void state_pool_open(struct state_pool *p);
 void state_pool_free(struct state_pool *p);
-/* Returns the packed state, which lives as long as the pool. Equal states give the same pointer. Thread-safe. */
+/* Returns the packed form of *s in the pool, and adds it if need be. It lives as long as the pool. Equal states give
+ * the same pointer. Thread-safe. */
 const uint8_t *state_pool_take(struct state_pool *p, const struct state *s);
 
-/* Returns the packed size of a state in bytes, and packs it to `out` (PACKED_MOST bytes) unless that is null. */
+/* Returns the size in bytes of the packed form of *s. Writes that form to `out` (PACKED_MOST bytes), unless `out` is
+ * null. */
 size_t state_pack(const struct state *s, uint8_t *out);
 void state_unpack(const uint8_t *packed, struct state *out);
 #define PACKED_MOST sizeof(struct state)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds out whether the code at an address is a function, though nothing is known to lead there (tried_starts.h). */
+/* Finds out whether the code at an address is a function, although no known code or data refers to it
+ * (tried_starts.h). */
 #include "analysis/interproc/tried_starts.h"
 
 #include "arch/x86/opcodes.h"
@@ -39,11 +40,11 @@ void starts_free(struct starts *s)
 }
 
 /*
- * How many candidate starts one function may span. Mostly a function ends where the next candidate begins; one that
- * spans several has prologue-like code inside, after jumps, as where a runtime's code calls C.
+ * Over how many candidates one function may extend. Usually a function ends where the next candidate begins. If it
+ * extends over several, the code after some of its jumps looks like a prologue, as where code of a runtime calls C.
  */
 #define RUNS_MOST 4u
-/* The most bytes that are tried as one function; bounds the memory of the analysis, which is per byte. */
+/* Limit for the number of bytes that are tried as one function: the analysis needs memory for each byte. */
 #define TRIED_MOST (1u << 20)
 
 /* What the exits of a tried function have shown so far. */
@@ -51,13 +52,14 @@ struct ending {
 	const struct flow *flow;
 	bool framed;  /* it begins with a frame pointer */
 	bool some;    /* it returns */
-	bool wrong;   /* an exit has another rsp than the entry */
-	bool foreign; /* an exit has the rsp of a function, but not the registers of C's caller */
+	bool wrong;   /* rsp at some exit is not that of a function */
+	bool foreign; /* rsp at some exit is right, but a register that C functions preserve is not restored */
 };
 
 /*
- * Judges an exit: are rsp and the callee-saved registers those of the caller? With a frame pointer rbp alone counts,
- * since compilers with conventions of their own preserve no other register.
+ * Judges an exit: do rsp and the callee-saved registers have the values of the caller? If the function sets up a frame
+ * pointer, only rbp is checked besides rsp, since compilers with conventions of their own preserve no other
+ * register.
  */
 static void ending_judge(struct ending *x, const struct state *s)
 {
@@ -69,6 +71,7 @@ static void ending_judge(struct ending *x, const struct state *s)
 		x->foreign = true;
 }
 
+/* Is called for each state of the tried function: judges the state before each return. */
 static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct ending *x = ctx;
@@ -81,7 +84,7 @@ static void ending_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 	ending_judge(x, before);
 }
 
-/* Returns [start, end) of a code range as a code range of its own. */
+/* Returns [start, end) of a code range as a code range of its own, whose end is open. */
 static struct code_range part_of(const struct code_range *in, uint64_t start, uint64_t end)
 {
 	return (struct code_range){.start = start,
@@ -92,7 +95,7 @@ static struct code_range part_of(const struct code_range *in, uint64_t start, ui
 	                           .open = true};
 }
 
-/* Analyses a code range on its own, as a function; calls note for each of its states. */
+/* Analyses a code range by itself, as a function. Calls `note` for each of its states. */
 static void try_alone(const struct work *w, struct flow *f, const struct code_range *p, flow_state_fn *note, void *ctx)
 {
 	struct flow_env env = w->env;
@@ -111,17 +114,20 @@ static void try_alone(const struct work *w, struct flow *f, const struct code_ra
 	flow_states(f, note, ctx);
 }
 
+/* What trying a start has shown. */
 enum verdict {
-	START_REFUTED, /* it leaves with a frame that is not its own */
-	START_SILENT,  /* it does not leave: it ends in calls, traps or loops */
-	START_FOREIGN, /* it leaves with the rsp of a function, but without registers that C's convention preserves */
+	START_REFUTED, /* it leaves with a frame that is not its own, so it is no function */
+	START_SILENT,  /* it does not leave: all paths end in calls, traps or loops */
+	/* It returns with the right rsp, but does not preserve all registers that C functions preserve. */
+	START_FOREIGN,
+	/* It returns as a C function does. */
 	START_PROVEN,
 };
 
 /*
- * Is [start, end) a function? When it is analysed on its own, all its returns and all jumps out of it have to be
- * balanced, and it has to return. A candidate inside another function pops that function's frame too, which is not
- * balanced.
+ * Is [start, end) a function? To be one, it must return when it is analysed by itself, and rsp must be balanced at all
+ * its returns and all jumps out of it. A candidate inside another function also pops the frame of that function, and so
+ * is not balanced.
  */
 static enum verdict start_try(const struct work *w, struct flow *f, const struct code_range *in, uint64_t start,
                               uint64_t end)
@@ -140,7 +146,7 @@ static enum verdict start_try(const struct work *w, struct flow *f, const struct
 	return x.foreign ? START_FOREIGN : START_PROVEN;
 }
 
-/* Whether an instruction has been found that copies the rbp of the start to rsp. */
+/* Has an instruction been found that copies the value that rbp had at the start to rsp? */
 struct frame_leaving {
 	const struct flow *flow;
 	bool found;
@@ -219,12 +225,14 @@ void prologues_find(struct starts *s, const struct code_range *p, uint64_t start
 /* ---- what the padding in front says ----------------------------------------------------------- */
 
 #define SHOWN_LEAST 32u /* functions that are enough to show a regularity */
-/* One in so many may be refuted: there is data among the code, and code that the analysis does not follow. */
+/* At most one in this many starts may be refuted. Some must be allowed, since there is data among the code, and code
+ * that the analysis does not follow. */
 #define REFUTED_SHARE 10u
-/* At least one in so many has to preserve less than C's convention: in a file of C none does. */
+/* At least one in this many functions has to change registers that C functions preserve. In a file compiled from C,
+ * none does. */
 #define FOREIGN_SHARE 4u
 
-/* Puts the sorted words of a list into s->list, as starts that are shown by their place. */
+/* Accepts all starts of a list because of their place. */
 static void placed_put(struct starts *s, const struct start_list *from)
 {
 	size_t i;
@@ -247,8 +255,8 @@ void starts_learn(struct starts *s)
 		placed_put(s, &s->foreign);
 }
 
-/* Counts what a start after filler has shown. If that alone does not prove the start, keeps it for starts_learn().
- * prologue: the code begins as functions do. */
+/* Counts what trying a padded start has shown. If that alone does not prove the start, adds it to a list for
+ * starts_learn(). `prologue`: the code begins with a prologue. */
 static void padded_note(struct starts *s, uint64_t start, enum verdict v, bool prologue)
 {
 	if (prologue) {
@@ -267,8 +275,8 @@ static void padded_note(struct starts *s, uint64_t start, enum verdict v, bool p
 static bool is_padded(const struct starts *s, uint64_t addr) { return word_has(s->padded.list, s->padded.count, addr); }
 
 /*
- * Is candidate i of the n in s->list a function, i.e. does it end as one where one of the next candidates begins? A
- * padded candidate ends before the next padded one.
+ * Tries candidate i of the n candidates in s->list: does it end as a function does, where one of the next RUNS_MOST
+ * candidates begins? A padded candidate ends before the next padded one.
  */
 static enum verdict candidate_try(const struct work *w, struct starts *s, const struct code_range *p, size_t i,
                                   size_t n, uint64_t end)
@@ -289,7 +297,7 @@ static enum verdict candidate_try(const struct work *w, struct starts *s, const 
 	return v;
 }
 
-/* Should a tried candidate be kept? */
+/* Should a candidate be accepted, after trying it has given `v`? */
 static bool candidate_judge(struct starts *s, const struct code_range *p, uint64_t start, enum verdict v)
 {
 	const uint8_t *bytes = p->bytes + (start - p->start);

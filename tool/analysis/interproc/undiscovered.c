@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes code ranges where there are none, at the targets that code and data refer to: calls and jumps, the addresses
- * that relocations put into data, and plain words of data.
+ * Makes code ranges at addresses that lie in none, but to which code or data refers: targets of calls and jumps,
+ * addresses that relocations put into data, and plain words of data.
  */
 #include "analysis/interproc/work.h"
 #include "analysis/interproc/range_starts.h"
@@ -15,7 +15,7 @@
 #define SHT_RELR 19
 #endif
 
-/* Rebuilds the index of code ranges where it is out of date. */
+/* Rebuilds the index of code ranges if it is out of date. */
 static void index_renew(struct work *w)
 {
 	if (w->unindexed)
@@ -23,13 +23,14 @@ static void index_renew(struct work *w)
 	w->unindexed = false;
 }
 
-/* Moves what is known of the first `count` code ranges to their new numbers, which keep their order. Works in place,
- * from the end. Marks the new code ranges. */
+/* After code ranges were added: moves the states of the first `count` code ranges to their new numbers. Their order
+ * stays the same, so this works in place, from the end. Gives the new code ranges a state, and marks them. */
 static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
 	struct range_state *state = mem_resize(w->state, w->ranges.count, sizeof(*state));
 	size_t i, from, old = count,
-					end = w->ranges.count; /* elements below `end` are still to be filled from the first `old` ones */
+					/* Elements below `end` are still to be filled from the first `old` elements. */
+		end = w->ranges.count;
 	uint32_t id = (uint32_t)count;
 
 	identities_grow(w, count);
@@ -76,7 +77,7 @@ void undiscovered_add(struct work *w)
 		index_renew(w);
 	}
 	free(moved);
-	/* The first rounds find by far the most targets; later ones need little of that memory. */
+	/* The first rounds find by far the most targets. Later rounds need little of that memory. */
 	free(w->starts.undiscovered);
 	w->starts.undiscovered = NULL;
 	w->starts.undiscovered_count = w->starts.undiscovered_capacity = 0;
@@ -89,7 +90,7 @@ void undiscovered_put(struct work *w, uint64_t target)
 	w->starts.undiscovered[w->starts.undiscovered_count++] = target;
 }
 
-/* Notes a target as undiscovered, if it is an address of code and lies in no code range. */
+/* Records a target as undiscovered, if it is an address of code that lies in no code range. */
 static void undiscovered_note(struct work *w, uint64_t target)
 {
 	if (!(target & (FLOW_EXTERN | FLOW_SLOT)) && !range_at(&w->env, target) && space_at(&w->out->space, target))
@@ -103,8 +104,8 @@ static int pointer_order(const void *a, const void *b)
 	return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Collects the addresses of code that relocations put into data: sorted in work.starts.data, and by place in
- * env.pointers. */
+/* Collects the addresses of code that relocations put into data: sorted in work.starts.data, and in env.pointers,
+ * sorted by the place where they are. */
 static void data_read(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -141,7 +142,7 @@ static void data_read(struct work *w)
 
 bool section_is_own(const struct work *w, const struct elf_section *s)
 {
-	/* This includes the sections that the link step writes in place, or sorts. */
+	/* This includes the sections into which the link step writes in place, and those that it sorts. */
 	static const char *const begin[] = {".etch", "__etch_", ".orc_", ETCH_SEC_IMV, "__pv_", ETCH_SEC_EXTABLE};
 	size_t i;
 
@@ -151,8 +152,8 @@ bool section_is_own(const struct work *w, const struct elf_section *s)
 	return (s->sh.sh_flags & SHF_ALLOC) && s->sh.sh_addr - w->own_addr < w->own_size;
 }
 
-/* Returns false if the word at an offset of a data section is an address of code where no compiler starts a function.
- * Returns true also for an offset outside of the section. */
+/* Returns false if the word at an offset of a data section is an address of code at which no compiler would start a
+ * function. Returns true if it is no address of code, or if the offset is outside of the section. */
 static bool is_pointer(const struct work *w, const struct elf_section *s, uint64_t at)
 {
 	uint64_t word;
@@ -163,8 +164,8 @@ static bool is_pointer(const struct work *w, const struct elf_section *s, uint64
 	return !space_at(&w->out->space, word) || word % FUNCTION_ALIGN == 0;
 }
 
-/* May addresses in data have no RELA entry? They may in files linked to a fixed address, and with packed relocations
- * (RELR). */
+/* May there be addresses of code in data without a RELA entry? There may be in files that are linked to a fixed
+ * address, and in files with packed relocations (RELR). */
 static bool has_words(const struct elf_file *f)
 {
 	uint32_t i;
@@ -175,9 +176,9 @@ static bool has_words(const struct elf_file *f)
 	return f->eh.e_type == ET_EXEC;
 }
 
-#define END_MOST 8u /* bytes of a jump, call or return, at most */
+#define END_MOST 8u /* longest jump, call or return, in bytes */
 
-/* Notes the words of data in such a file that are addresses of code. */
+/* If addresses in data may lack relocations, records the words of data that may be addresses of functions. */
 static void words_note(struct work *w)
 {
 	const struct elf_file *f = w->file;
@@ -185,8 +186,8 @@ static void words_note(struct work *w)
 	uint64_t at, word;
 	uint32_t i;
 
-	/* Entries of jump tables are words as well: a word is taken for such an entry if a neighbour cannot be a
-	 * function. */
+	/* Entries of jump tables are words as well. A word is taken for such an entry if one of its neighbours cannot be
+	 * the address of a function. */
 	for (i = 1; i < f->section_count && words; i++) {
 		const struct elf_section *s = &f->sections[i];
 
@@ -195,7 +196,8 @@ static void words_note(struct work *w)
 			continue;
 		for (at = (8 - s->sh.sh_addr % 8) % 8; at + 8 <= s->sh.sh_size; at += 8) {
 			memcpy(&word, s->data + at, 8);
-			if (!space_may_hold(&w->out->space, word) || !space_at(&w->out->space, word)) /* most words */
+			/* Most words are skipped here. */
+			if (!space_may_hold(&w->out->space, word) || !space_at(&w->out->space, word))
 				continue;
 			if (word % FUNCTION_ALIGN == 0 && is_pointer(w, s, at - 8) && is_pointer(w, s, at + 8))
 				undiscovered_note(w, word);
@@ -203,7 +205,7 @@ static void words_note(struct work *w)
 	}
 }
 
-/* Can the bytes before an offset be decoded as a jump, call or return that ends there? */
+/* Do the bytes before an offset, decoded as one instruction that ends there, form a jump, call or return? */
 static bool is_after_end(const struct code_section *c, uint64_t off)
 {
 	unsigned len;
@@ -216,7 +218,8 @@ static bool is_after_end(const struct code_section *c, uint64_t off)
 	return false;
 }
 
-/* May a function begin at an offset, because padding is in front of it or, unless `padded`, such an instruction? */
+/* May a function begin at an offset? It may if padding is in front of it or, unless `padded`, if a jump, call or return
+ * is. */
 static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 {
 	uint64_t from, at;
@@ -234,17 +237,17 @@ static bool may_begin(const struct code_section *c, uint64_t off, bool padded)
 	return false;
 }
 
-/* Linear decoding of the code between two code ranges. */
+/* The state of decoding, instruction by instruction, the code between two code ranges. */
 struct sweep {
 	const struct code_section *c;
-	uint64_t at, end;   /* decoded up to `at`; the gap ends at `end` */
-	bool falls_through; /* the last instruction is not padding, and falls through */
-	bool certain;       /* decoding began with a function, which reaches up to `within` at least */
-	uint64_t within;    /* the farthest target of a branch */
-	size_t next;        /* the code range that ends the gap */
+	uint64_t at, end;   /* everything before `at` has been decoded; the gap ends at `end` */
+	bool falls_through; /* the last instruction is not padding, and execution may continue after it */
+	bool certain;       /* decoding began at the start of a function, which extends to `within` at least */
+	uint64_t within;    /* the highest target of a branch so far */
+	size_t next;        /* number of the code range that ends the gap */
 };
 
-/* Begins to decode at an address, in the gap that holds the address. */
+/* Begins to decode at an address, which lies in a gap. */
 static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
 {
 	x->c = space_at(&w->out->space, from);
@@ -258,7 +261,7 @@ static void sweep_begin(const struct work *w, struct sweep *x, uint64_t from)
 	x->within = 0;
 }
 
-/* Decodes up to an address. Returns false if some bytes before it do not decode, or if it lies past the gap. */
+/* Decodes up to an address. Returns false if some bytes before it do not decode, or if it lies after the gap. */
 static bool sweep_to(struct sweep *x, uint64_t addr)
 {
 	struct step s;
@@ -276,7 +279,7 @@ static bool sweep_to(struct sweep *x, uint64_t addr)
 	return true;
 }
 
-/* Begins to decode at the end of the code range before an address, if code begins there as a function does. */
+/* Begins to decode at the end of the code range before an address, if the code there begins as a function does. */
 static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t addr)
 {
 	const struct code_section *c;
@@ -296,7 +299,7 @@ static void sweep_begin_before(const struct work *w, struct sweep *x, uint64_t a
 	}
 }
 
-/* Does the code at an address of a section set up a frame with a frame pointer? */
+/* Does the code at an address of a section set up a frame pointer? */
 static bool is_prologue(const struct code_section *c, uint64_t addr)
 {
 	return insn_is_frame_prologue(c->bytes + (addr - c->addr), c->size - (addr - c->addr));
@@ -313,12 +316,12 @@ bool number_may_begin(const struct work *w, uint64_t addr)
 }
 
 /*
- * Numbers in data that happen to be addresses of code point into the middle of functions. A code range there would cut
- * the function's code range, and neither part would be found to be a function. So a word is kept only in two cases:
- * linear decoding, from the previous word or from a function after the previous code range, does not run through it; or
- * the bytes before it can end a function. Where that decoding began with a function (a frame pointer at the previous
- * word also shows one), these bytes have to be padding. (There may be data in between, after which decoding is out of
- * step.)
+ * Removes words that do not seem to be addresses of functions. Numbers in data that happen to equal addresses of code
+ * point into the middle of functions. A code range there would cut the code range of the function in two, and neither
+ * half would be recognised as a function. So a word is kept only in two cases: decoding, from the previous word or from
+ * a function after the previous code range, does not arrive there in the middle of running code; or the bytes before it
+ * can end a function. If decoding began at the start of a function (a frame pointer set up at the previous word also
+ * shows one), these bytes must be padding. (There may be data in between, after which decoding is out of step.)
  */
 static void words_sift(struct work *w)
 {
@@ -355,7 +358,7 @@ void undiscovered_in_words(struct work *w)
 	words_note(w);
 	words_sift(w);
 	undiscovered_add(w);
-	for (i = 0; i < w->ranges.count; i++) /* only the new code ranges are marked here */
+	for (i = 0; i < w->ranges.count; i++) /* at this point only the new code ranges are marked */
 		if (w->state[i].run)
 			w->state[i].evidence |= EVIDENCE_WORD;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions under an FDE that describes none of them: a compiler may write one FDE for all of its code, and assembly
- * may have one pair of .cfi_startproc and .cfi_endproc around several functions. Symbols give the starts of these
- * functions (ranges.c); in a stripped file calls, address references and the code itself do. Starts become entries of
- * their code range. A symbol may also mark the end that several functions share and jump to in their frame, as libgcc's
- * __resms64fx_12 does: such a symbol is no entry.
+ * Finds functions under an FDE that covers several functions and describes none of them: a compiler may write one FDE
+ * for all of its code, and assembly may have one pair of .cfi_startproc and .cfi_endproc around several functions. The
+ * starts of these functions are given by symbols (ranges.c); in a stripped file, by calls, address references and the
+ * code itself. They become entries of their code range. A symbol may also mark a common end to which several functions
+ * jump in their frame, such as __resms64fx_12 of libgcc: such a symbol is no entry.
  *
- * Only those addresses are considered whose row is .eh_frame's alone, not proven by code, and contradicts a function's
- * entry.
+ * A function may begin only at an address whose row comes from .eh_frame alone, is not proven by code, and contradicts
+ * the state of a function's entry.
  */
 #include "analysis/interproc/tried_starts.h"
 #include "analysis/interproc/range_starts.h"
@@ -17,14 +17,14 @@
 
 #include <string.h>
 
-/* Is a row .eh_frame's alone, not proven by code, and does it contradict the state of a function's entry? */
+/* Does a row come from .eh_frame alone, without proof by code, and contradict the state of a function's entry? */
 static bool is_unproven(const struct row *row)
 {
 	return (row->source == ETCH_SOURCE_CFI || row->inferred) &&
 	       state_witness(&state_at_entry, &row->rule) == WITNESS_DENIES;
 }
 
-/* May a function begin at an address of a code range (see the head of this file)? */
+/* May a function begin at an address of a code range, by the rule in the head of this file? */
 static bool may_begin(const struct work *w, uint32_t range, uint64_t addr)
 {
 	const struct row *row = range_row_at(&w->state[range].rows, addr);
@@ -32,19 +32,21 @@ static bool may_begin(const struct work *w, uint32_t range, uint64_t addr)
 
 	if (p->fde < 0 || p->plt || !row || !is_unproven(row))
 		return false;
-	/* At its start an FDE may describe code entered with words pushed, as ld.so's resolvers are by the PLT. */
+	/* At its start, an FDE may describe code that is entered with words pushed, as the PLT does for the resolvers of
+	 * ld.so. */
 	return addr != p->start || row->rule.cfa != ETCH_REG_RSP;
 }
 
-/* ---- symbols that begin none ------------------------------------------------------------------ */
+/* ---- symbols that begin no function ----------------------------------------------------------- */
 
-/* The entries of a code range where the FDE has another row than a function's entry. */
+/* Those entries of a code range at which the FDE has a row other than that of a function's entry. */
 struct contradicted {
 	const struct code_ranges *ranges;
-	uint32_t at, end; /* the entries of the code range that are left */
+	uint32_t at, end; /* the entries of the code range that have not been looked at yet */
 	struct starts starts;
 };
 
+/* Adds those entries to x->starts that a row covers and contradicts. Called for each row of the FDE, in order. */
 static void contradicted_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct contradicted *x = ctx;
@@ -55,7 +57,7 @@ static void contradicted_add(void *ctx, const struct etch_cfi_row *row)
 			start_put(&x->starts, x->ranges->entries[x->at]);
 }
 
-/* Drops the sorted starts from the entries of the code ranges. */
+/* Removes the starts, which are sorted, from the entries of the code ranges. */
 static void entries_drop(struct code_ranges *p, const struct starts *s)
 {
 	size_t i, from, to = 0;
@@ -72,8 +74,8 @@ static void entries_drop(struct code_ranges *p, const struct starts *s)
 	p->entry_count = to;
 }
 
-/* What is tried from a symbol on as the end of functions, at most: bytes, and contradicted entries that it runs into.
- * This bounds the time where one FDE has thousands of entries. */
+/* Limits for the code after a symbol that is analysed as a common end of functions: its bytes, and the number of
+ * contradicted entries in it. They bound the time where one FDE has thousands of entries. */
 #define END_MOST     1024u
 #define ENTRIES_MOST 8u
 
@@ -106,7 +108,7 @@ void wide_named(struct work *w)
 
 /* ---- starts that calls lead to ---------------------------------------------------------------- */
 
-/* Makes the starts entries of the code ranges that hold them, and marks these code ranges. */
+/* Makes the starts entries of the code ranges that contain them, and marks these code ranges. */
 static void entries_add(struct work *w, struct starts *s)
 {
 	struct code_ranges *p = &w->ranges;
@@ -139,7 +141,7 @@ static void entries_add(struct work *w, struct starts *s)
 	w->env.entries = all;
 }
 
-/* Adds the start of a code range, if some code that calls it is certainly code. */
+/* Adds the start of code range i, if it is called by code that is certainly code. */
 static void start_called(const struct work *w, struct starts *s, size_t i)
 {
 	uint32_t k;
@@ -154,15 +156,16 @@ static void start_called(const struct work *w, struct starts *s, size_t i)
 	}
 }
 
-/* Finds the lowest start of a code range that may_begin() may accept; returns the bytes from there up to the highest
- * end, or 0 if there is none. Adds the starts that may_begin() accepts and that are called. */
+/* Sets *first to the start of the first code range that has unproven rows and an FDE. Returns the number of bytes from
+ * there to the end of the last such code range, or 0 if there is none. Adds the starts of such code ranges that are
+ * called and that may_begin() accepts. */
 static uint64_t wide_extent(struct work *w, struct starts *s, uint64_t *first)
 {
 	uint64_t end = 0;
 	size_t i;
 
 	*first = 0;
-	for (i = 0; i < w->ranges.count; i++) { /* sorted */
+	for (i = 0; i < w->ranges.count; i++) { /* in ascending order of address */
 		const struct code_range *p = &w->ranges.list[i];
 
 		if (!w->state[i].rows.unproven || p->fde < 0 || p->plt)
@@ -198,7 +201,8 @@ void wide_called(struct work *w)
 
 /* ---- starts that no call leads to ----------------------------------------------------------- */
 
-/* Adds the addresses in [start, end) that data holds, and a named start. Any of them may be a part of a function. */
+/* Adds the addresses in [start, end) that data holds, and `start` if the code range begins there and has a name. Any of
+ * them may be a part of a function. */
 static void referred_find(const struct work *w, struct starts *s, const struct code_range *p, uint64_t start,
                           uint64_t end)
 {
@@ -210,7 +214,8 @@ static void referred_find(const struct work *w, struct starts *s, const struct c
 		start_put(s, w->starts.data[i]);
 }
 
-/* Does .eh_frame have one row for all of a code range, or does the code contradict .eh_frame at a function's entry? */
+/* May the FDE of a code range cover several functions? It may if .eh_frame has one row for the whole code range, or if
+ * the code contradicts .eh_frame at a function's entry. */
 static bool is_wide(const struct work *w, size_t i)
 {
 	const struct code_range *p = &w->ranges.list[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * State shared by the passes of the generator (generator.c) while they work on one file. It is private to this folder;
- * the public entry is frames_find(). The passes, from there on, with the header that declares each:
+ * The state that the passes of the generator (generator.c) share while they work on one file. It is private to this
+ * folder; the public interface is frames_find(). It calls these passes, listed with the header that declares each:
  *
  *   rounds.h        fixpoint.c        rounds up to the fixpoint: which facts there are, and why it ends
  *                   round.c           one round: hands code ranges to threads in chunks
@@ -29,107 +29,118 @@
 #include "analysis/discover/ranges.h"
 #include "support/sort.h"
 
-/* Results of one chunk of code ranges in a round; written by one worker. */
+/* The results of one chunk of code ranges in a round. One worker writes them. */
 struct chunk {
 	struct edges edges;
 	struct links calls, tails;
-	uint64_t *undiscovered; /* targets that lie in no code range */
+	uint64_t *undiscovered; /* addresses that the code refers to and that lie in no code range */
 	size_t undiscovered_count, undiscovered_capacity;
 	uint64_t insns;
 };
 
-/* What the padded starts of a file have shown, and what follows from that; see starts_learn(). */
+/* What the padded starts of a file (tried_starts.h) have shown, and what starts_learn() and gaps_sweep() conclude from
+ * it. */
 struct padding_shown {
-	size_t proven;  /* starts that are functions, by how they return */
-	size_t foreign; /* of those: functions that do not preserve the registers that C's convention preserves */
-	size_t refuted; /* starts that are no functions: they return or leave with another rsp */
-	bool regular;   /* this padding stands in front of functions only, including those that do not return */
-	bool own_rules; /* functions of this file preserve no register but rsp */
-	bool prevails;  /* most functions of this file stand after such padding, so that a number alone begins none */
+	size_t proven;  /* number of padded starts that are functions, as their returns show */
+	size_t foreign; /* number of these functions that change registers which C functions preserve */
+	size_t refuted; /* number of padded starts that are no functions: they return or leave with a wrong rsp */
+	/* This padding is found only in front of functions, so that code after it is a function even if it never
+	 * returns. */
+	bool regular;
+	bool own_rules; /* functions of this file preserve no register except rsp */
+	/* Most functions of this file follow such padding, so that a number which equals an address is no evidence of a
+	 * function. */
+	bool prevails;
 };
 
-/* The stages of a file, each of which begins when no code range is marked; round_prepare.c says why in this order. */
+/* The stages of the analysis of a file. Each is run when no code range is marked; round_prepare.c explains their
+ * order. */
 enum stage {
-	STAGE_PADDED,        /* padded starts; after the first round */
-	STAGE_GAPS,          /* functions in the gaps between code ranges */
-	STAGE_WORDS,         /* addresses in plain words of data */
-	STAGE_WORDS_JUDGED,  /* code ranges that these words have added */
-	STAGE_WIDE,          /* functions under one FDE */
-	STAGE_GAPS_AGAIN,    /* the gaps that are left */
-	STAGE_CONTINUATIONS, /* frames of continuations */
-	STAGE_LABELS,        /* labels of interpreters */
-	STAGE_HANDLERS,      /* handlers of interpreters */
-	STAGE_STARTS,        /* with options.no_cfi: starts without evidence */
+	STAGE_PADDED,        /* tries padded starts; after the first round */
+	STAGE_GAPS,          /* looks for functions in the gaps between code ranges */
+	STAGE_WORDS,         /* looks for addresses in plain words of data */
+	STAGE_WORDS_JUDGED,  /* judges the code ranges that these words have added */
+	STAGE_WIDE,          /* looks for functions under one FDE that describes none of them */
+	STAGE_GAPS_AGAIN,    /* looks at the gaps that are left */
+	STAGE_CONTINUATIONS, /* finds the frames of continuations */
+	STAGE_LABELS,        /* makes code ranges at labels of interpreters */
+	STAGE_HANDLERS,      /* finds handlers of interpreters */
+	STAGE_STARTS,        /* with options.no_cfi: judges the starts without evidence */
 };
 
 /* How code ranges lead to each other (call_graph.c, link_lists.c). */
 struct range_graph {
-	struct edges edges;       /* sorted by target */
-	struct state_pool states; /* of the edges */
+	struct edges edges;       /* sorted by target; edge.from is a number of a code range */
+	struct state_pool states; /* the packed states of the edges */
 	struct links calls, tails;
-	uint32_t *place;         /* by identity of a code range (range_state.id): its number */
-	struct entries *entries; /* link_lists.c: by identity, the counts from which range_state.entered is made */
-	uint32_t *touched;       /* identities of the code ranges that called_find() has to look at */
+	uint32_t *place; /* by identity of a code range (range_state.id): its current number */
+	/* By identity of a code range: the counts of links from which range_state.entered is computed (link_lists.c). */
+	struct entries *entries;
+	uint32_t *touched; /* identities of the code ranges that called_find() has to judge again */
 	size_t touched_count, touched_capacity;
 };
 
-/* Where code ranges begin, beside what the links say. */
+/* Evidence of where code ranges begin, in addition to the links. */
 struct range_starts {
-	uint64_t *undiscovered; /* targets that lie in no code range */
+	uint64_t *undiscovered; /* addresses that the code refers to and that lie in no code range */
 	size_t undiscovered_count, undiscovered_capacity;
 	uint64_t *data; /* addresses of code that relocations put into data, sorted */
 	size_t data_count;
-	struct flow_pointer *pointers; /* env.pointers */
-	struct padding_shown padding;  /* by gaps_sweep() */
-	uint64_t *padded;              /* padded starts that the first run of gaps_sweep() has met, sorted */
+	struct flow_pointer *pointers; /* the memory of env.pointers */
+	struct padding_shown padding;  /* set by gaps_sweep() */
+	uint64_t *padded;              /* padded starts that the first gaps_sweep() has found, sorted */
 	size_t padded_count;
-	bool has_misfits; /* misfits_find() has met an edge that is one */
-	bool entry_tail;  /* some code range has entry_tail */
+	bool has_misfits; /* misfits_find() has seen an edge with a misfit */
+	bool entry_tail;  /* code_range.entry_tail is set in some code range */
 };
 
 /* Which functions do not return. */
 struct known_returns {
-	uint64_t *noreturn; /* sorted */
+	uint64_t *noreturn; /* noreturn functions, in the form of flow_exit.target, sorted */
 	size_t noreturn_count, noreturn_capacity;
-	uint64_t *noreturn_named; /* env.noreturn_named */
-	char **names;             /* functions marked noreturn by DWARF, sorted */
+	uint64_t *noreturn_named; /* the memory of env.noreturn_named */
+	char **names;             /* names of the functions that DWARF marks as noreturn, sorted */
 	size_t name_count, name_capacity;
 };
 
-/* In whose frame code runs that begins without a frame of its own. */
+/* Code that begins in the frame of other code: continuations, handlers, code with a stack of its own. */
 struct other_frames {
-	uint32_t continuation_runs;              /* how often continuations_find() has run */
-	struct flow_continuation *continuations; /* env.continuations */
-	struct continuation_walk *walk;          /* kept by continuations_find(); null: it has not run */
-	bool handlers_tried;                     /* handlers_find() has marked some, and their frames are being spread */
+	uint32_t continuation_runs;              /* number of times that continuations_find() has run */
+	struct flow_continuation *continuations; /* the memory of env.continuations */
+	/* Results that continuations_find() keeps from run to run; null before its first run. */
+	struct continuation_walk *walk;
+	/* handlers_find() has made code ranges handlers, and the rounds are propagating their frames. */
+	bool handlers_tried;
 	struct own_stack own_stack;
 };
 
-/* The rounds, and the current one. */
+/* The rounds of the fixpoint, and the worklist and chunks of the current one. */
 struct rounds {
-	uint32_t number;    /* the first is 1 */
-	uint32_t *worklist; /* numbers of the code ranges of this round; between rounds, of the last one */
+	uint32_t number; /* number of the current round; the first is 1 */
+	/* Numbers of the code ranges that this round analyses; between rounds, those that the last one has analysed. */
+	uint32_t *worklist;
 	size_t worklist_count, worklist_capacity;
 	struct chunk *chunks;
 	size_t chunk_count, chunk_next;
 	pthread_mutex_t lock;
-	uint32_t reference;                       /* fixpoint.c: reference round of the cycle detection; 0: none */
+	/* Cycle detection (fixpoint.c): the round with which later ones are compared; 0: none. */
+	uint32_t reference;
 	uint64_t reference_sum, reference_marked; /* work_sum() and marked_sum() of the reference round */
-	uint32_t stages_ended;                    /* mask of enum stage, by bit */
+	uint32_t stages_ended;                    /* bit n: stage n of enum stage has ended */
 };
 
-/* All state of one frames_find(). */
+/* The complete state of one call of frames_find(). */
 struct work {
 	const struct elf_file *file;
 	const struct frames_options *options;
 	struct frames *out;
 	struct cfi_file cfi;
 	struct fixups fixups;
-	uint64_t own_addr, own_size; /* what etch added to the file in an earlier run; size 0: nothing */
+	uint64_t own_addr, own_size; /* address range that an earlier run of etch added to the file; size 0: none */
 	bool ibt;                    /* with observe: the file asks for indirect branch tracking */
 	struct code_ranges ranges;
-	struct range_state *state; /* of each code range */
-	size_t state_count;        /* elements of `state`: ranges.count, once `state` has been allocated */
+	struct range_state *state; /* for each code range */
+	size_t state_count;        /* number of elements in `state`: ranges.count, once `state` has been allocated */
 	struct flow_env env;
 	bool unindexed; /* code ranges have changed since env.index was built */
 	struct range_graph graph;
