@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds clobbered registers by recursion over direct calls, and live registers by the dataflow solver, backward over
- * one function. */
+/* Finds the registers that calls may change, by recursion over direct calls; and the live registers, by a backward
+ * analysis of one function with the dataflow solver. */
 #include "analysis/addresses/clobbers.h"
 
 #include "analysis/dataflow/solver.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Calls nested deeper than this are assumed to clobber all that the ABI allows. */
+/* Calls that are nested more deeply than this are assumed to change all registers that the ABI allows. */
 #define CLOBBER_DEPTH 8u
 
 void func_clobbers_init(struct func_clobbers *c, const struct elf_file *f, struct func_list *l)
@@ -38,19 +38,20 @@ void func_clobbers_free(struct func_clobbers *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* Is the target of a direct jump or call unknown, because the relocation has it? */
+/* Is the target of a direct jump or call unknown, because only a relocation has it? */
 static bool is_pending(const struct func_clobbers *c, const struct insn *in)
 {
 	return elf_is_object(c->file) && in->imm == 0;
 }
 
-/* Does a direct jump lead into its own function? This is not known where a relocation has its target. */
+/* Does a direct jump lead into its own function? Returns false if a relocation has its target. */
 static bool stays_inside(const struct func_clobbers *c, const struct func *fn, const struct insn *in)
 {
 	return func_is_jump(in) && !is_pending(c, in) && func_holds(fn, in->target);
 }
 
-/* Returns the function that holds the target of a direct jump or call of function fn, or null. */
+/* Returns the function that contains the target of a direct jump or call in function fn, or null if there is none or it
+ * is unknown. */
 static const struct func *target_function(const struct func_clobbers *c, const struct func *fn, const struct insn *in)
 {
 	uint32_t section = elf_is_object(c->file) ? fn->section : elf_section_at(c->file, in->target);
@@ -58,8 +59,8 @@ static const struct func *target_function(const struct func_clobbers *c, const s
 	return is_pending(c, in) ? NULL : func_find(c->list, section, in->target);
 }
 
-/* Returns the mask of the registers that an instruction of function `callee` may change, with those that the function
- * to which it leads may change. */
+/* Returns the mask of the registers that an instruction of function `callee` may change, including those that the
+ * function to which it leads may change. */
 static uint16_t insn_clobbers(struct func_clobbers *c, int32_t callee, const struct insn *in)
 {
 	const uint16_t all = insn_call_clobbers();
@@ -107,17 +108,20 @@ uint16_t func_clobbers(struct func_clobbers *c, int32_t callee)
 	return mask;
 }
 
-/* The domain of liveness in one function: a backward analysis whose nodes are instructions. */
+/* The domain of the analysis of live registers in one function. It is a backward analysis whose nodes are
+ * instructions. */
 struct liveness {
 	const struct func_clobbers *c;
 	const struct func *fn;
 	const struct func_code *code;
-	uint16_t *after;        /* per instruction: mask of the registers that are live after it */
-	uint32_t *first, *from; /* the direct jumps to instruction i are from[first[i]..first[i + 1]) */
+	uint16_t *after; /* per instruction: mask of the registers that are live after it */
+	/* The direct jumps that lead to instruction i have the indexes from[first[i]], ..., up to but not including
+	 * from[first[i + 1]]. */
+	uint32_t *first, *from;
 	struct worklist list;
 };
 
-/* Returns the index of the instruction that a direct jump leads to inside its function, or SIZE_MAX. */
+/* Returns the index of the instruction to which direct jump i leads inside its function, or SIZE_MAX. */
 static size_t leads_to(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
@@ -125,8 +129,8 @@ static size_t leads_to(const struct liveness *l, size_t i)
 	return stays_inside(l->c, l->fn, in) ? func_insn_at(l->code, in->target) : SIZE_MAX;
 }
 
-/* Returns the initial state: the registers that are live after an instruction because code outside of the function
- * reads them. */
+/* Returns the initial state of a node: the registers that are live after instruction i because code outside of the
+ * function may read them. */
 static uint16_t live_outside(const struct liveness *l, size_t i)
 {
 	const struct insn *in = &l->code->insns[i];
@@ -177,7 +181,7 @@ static bool live_join(void *ctx, uint32_t i, const void *state)
 static void live_transfer(void *ctx, uint32_t i);
 static const struct dataflow_domain live_registers = {.join = live_join, .transfer = live_transfer};
 
-/* Passes the registers that are live before an instruction to its predecessors. */
+/* Passes the registers that are live before instruction i to the instructions that lead to it. */
 static void live_transfer(void *ctx, uint32_t i)
 {
 	struct liveness *l = ctx;
@@ -204,7 +208,7 @@ static void jumps_find(struct liveness *l)
 			l->from[l->first[to + 1]++] = (uint32_t)i;
 }
 
-/* Fills live[]: for each instruction the mask of the registers that are live before it. */
+/* Sets live[k], for each instruction k, to the mask of the registers that are live before it. */
 static void live_solve(const struct func_clobbers *c, const struct func *fn, const struct func_code *code,
                        uint16_t *live)
 {
@@ -230,7 +234,7 @@ static void live_solve(const struct func_clobbers *c, const struct func *fn, con
 	worklist_free(&l.list);
 }
 
-/* The live registers of one function, for func_live(). */
+/* The live registers at each instruction of one function, for func_live(). */
 struct func_lives {
 	size_t count;   /* number of instructions; 0 if the function could not be decoded */
 	uint32_t *at;   /* per instruction: its offset in the function */

@@ -1,37 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds live flags with the dataflow solver, by a backward analysis of one function; and the instructions that read the
- * flags of one instruction. */
+/* Finds the live flags, by a backward analysis of one function with the dataflow solver; and the instructions that read
+ * the flags which one instruction sets. */
 #include "analysis/addresses/flags.h"
 
 #include "analysis/dataflow/solver.h"
 #include "support/memory.h"
 #include <stdlib.h>
 
-/* How many instructions are read where a jump leaves the function. */
+/* Number of instructions that are looked at after a jump out of the function. */
 #define LOOK_AHEAD 32u
 
 /*
- * The domain. The state of a node is the set of flags that are live after it. The nodes are the function's
- * instructions, then one for the targets of its indirect jumps, then one for each of f->entries->faults, whose
- * successor is the fixup.
+ * The domain of the analysis. The state of a node is the set of flags that are live after it. The nodes are the
+ * instructions of the function, then one node for the targets of its indirect jumps, then one node for each of
+ * f->entries->faults, which leads to the fixup.
  */
 struct live_flags {
 	const struct track_func *f;
-	uint32_t jumps, faults; /* number of the node of indirect jumps, and of the first node of a fault */
+	uint32_t jumps, faults; /* index of the node for indirect jumps, and of the first node for a fault */
 	uint32_t count;         /* number of nodes */
-	uint8_t *after;         /* per node */
-	uint32_t *first, *from; /* from[first[i]..first[i + 1]): the predecessors of instruction i, except for the
-	                         * instruction before it */
+	uint8_t *after;         /* per node: the flags that are live after it */
+	/* from[first[i]..first[i + 1]) are the nodes that lead to instruction i, other than the instruction in front of
+	 * it. */
+	uint32_t *first, *from;
 	struct worklist list;
 };
 
-/* Do flags stay live in the next instruction? Calls end the life of all flags. */
+/* Does an instruction pass flags on to the next one? Calls end the life of all flags. */
 static bool passes_flags(const struct insn *in) { return in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH; }
 
 /*
- * Returns the flags that are live at an address of another function: a part of this function that the compiler has
- * moved away, or the target of a tail call. The instructions there are read in a straight line, over jumps inside that
- * part, until all flags have been set. After a branch, or a jump back, all other flags are assumed to be live.
+ * Returns the flags that are live at an address in another function: either a part of the tracked function that the
+ * compiler has placed elsewhere, or the target of a tail call. Instructions are read along direct jumps inside that
+ * function until all flags have been set. After a branch, an indirect jump or LOOK_AHEAD instructions, the flags that
+ * have not been set yet are assumed to be live.
  */
 static uint8_t live_elsewhere(const struct func *fn, uint64_t at)
 {
@@ -66,7 +68,7 @@ uint8_t func_live_elsewhere(const struct track_func *f, const struct insn *in)
 	return f->clobbers ? live_elsewhere(&f->clobbers->list->funcs[in->callee], in->entry) : INSN_FLAGS;
 }
 
-/* Returns the flags that are live after instruction i because code outside of the function reads them. */
+/* Returns the flags that are live after instruction i because code outside of the function may read them. */
 static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 {
 	const struct track_func *f = l->f;
@@ -76,8 +78,8 @@ static uint8_t live_outside(const struct live_flags *l, uint32_t i)
 	return func_is_jump(in) && !func_holds(f->fn, in->target) ? live | func_live_elsewhere(f, in) : live;
 }
 
-/* Finds the address of a node's successor that is not simply the next instruction. Returns false if it has none inside
- * of the function. The node of indirect jumps has one for each entry of the function; k selects the entry. */
+/* Sets *to to the address to which a node leads, other than to the next instruction. Returns false if there is none
+ * inside of the function. The node for indirect jumps leads to each entry of the function; k selects the entry. */
 static bool leads_to(const struct live_flags *l, uint32_t node, size_t k, uint64_t *to)
 {
 	const struct track_entries *x = l->f->entries;
@@ -92,8 +94,8 @@ static bool leads_to(const struct live_flags *l, uint32_t node, size_t k, uint64
 	return func_is_jump(in) && func_holds(l->f->fn, in->target);
 }
 
-/* Lists the predecessors in two passes: the first counts those of each instruction, the second enters them. Where a
- * jump does not lead to the start of an instruction, all flags are live. */
+/* Fills l->first and l->from in two passes: the first counts the nodes that lead to each instruction, the second stores
+ * them. If a jump does not lead to the start of an instruction, all flags are live after it. */
 static void predecessors_find(struct live_flags *l)
 {
 	uint32_t node, *next = l->first + 1;
@@ -130,7 +132,7 @@ static uint8_t live_before(const struct live_flags *l, uint32_t i)
 
 	if (x->fault_count)
 		for (k = track_fault_from(x, in->addr); k < x->fault_count && x->faults[k].insn == in->addr; k++)
-			live |= l->after[l->faults + k]; /* a fault happens before the instruction sets flags */
+			live |= l->after[l->faults + k]; /* a fault occurs before the instruction sets flags */
 	return live;
 }
 
@@ -147,7 +149,7 @@ static bool live_join(void *ctx, uint32_t node, const void *state)
 static void live_transfer(void *ctx, uint32_t node);
 static const struct dataflow_domain flags_domain = {.join = live_join, .transfer = live_transfer};
 
-/* Passes the flags that are live before a node to its predecessors. */
+/* Passes the flags that are live before a node to the nodes that lead to it. */
 static void live_transfer(void *ctx, uint32_t node)
 {
 	struct live_flags *l = ctx;
@@ -155,7 +157,7 @@ static void live_transfer(void *ctx, uint32_t node)
 	uint8_t live;
 	size_t k;
 
-	if (node > l->jumps) { /* live_before() of the instruction that faults reads this state */
+	if (node > l->jumps) { /* live_before() of the faulting instruction reads this state */
 		k = func_insn_at(l->f->code, l->f->entries->faults[node - l->faults].insn);
 		if (k != SIZE_MAX)
 			dataflow_visit(&flags_domain, &l->list, l, (uint32_t)k);
@@ -198,14 +200,14 @@ uint8_t *func_live_flags(const struct track_func *f)
 /* ---- the readers of the flags of one instruction -------------------------------- */
 
 /*
- * The walk from an instruction that sets flags over the code that may run before they are set again. It marks each
- * instruction once; nothing is joined, so that it is no domain of dataflow/solver.h.
+ * A walk from an instruction that sets flags, over the code that may run before these flags are set again. Each
+ * instruction is visited once and nothing is joined, so this is no domain of dataflow/solver.h.
  */
 struct flags_walk {
 	const struct track_func *f;
 	const uint8_t *live; /* the result of func_live_flags() */
-	uint8_t *seen;       /* per instruction: it is reached with flags of that instruction alone */
-	size_t *todo, count; /* reached instructions, each listed once */
+	uint8_t *seen;       /* per instruction: it may run while flags that the first instruction has set are live */
+	size_t *todo, count; /* the instructions reached so far, each listed once */
 };
 
 static bool touches_flags(const struct track_func *f, const struct insn *in)
@@ -213,7 +215,7 @@ static bool touches_flags(const struct track_func *f, const struct insn *in)
 	return insn_touches_flags(func_bytes_of(f->fn, in), in->len);
 }
 
-/* Is a flag live before instruction k? */
+/* Is any flag live before instruction k? */
 static bool is_live_before(const struct flags_walk *w, size_t k)
 {
 	const struct insn *in = &w->f->code->insns[k];
@@ -229,7 +231,8 @@ static void walk_reach(struct flags_walk *w, size_t k)
 	w->todo[w->count++] = k;
 }
 
-/* Visits the successors of instruction k. Returns false if control may leave the function with these flags. */
+/* Visits the instructions that may follow instruction k. Returns false if control may leave the function while these
+ * flags are live. */
 static bool walk_on(struct flags_walk *w, size_t k)
 {
 	const struct track_func *f = w->f;
@@ -254,7 +257,7 @@ static bool walk_on(struct flags_walk *w, size_t k)
 	return in->flow != FLOW_JUMP_IND;
 }
 
-/* Does the walk contain the instruction at an address? */
+/* Does the walk include the instruction at an address? */
 static bool is_seen_at(const struct flags_walk *w, uint64_t addr)
 {
 	size_t k = func_insn_at(w->f->code, addr);
@@ -262,7 +265,7 @@ static bool is_seen_at(const struct flags_walk *w, uint64_t addr)
 	return k != SIZE_MAX && w->seen[k];
 }
 
-/* May control go from instruction k to one of the walk, or into the middle of an instruction? */
+/* May control get from instruction k to an instruction of the walk, or into the middle of an instruction? */
 static bool leads_in(const struct flags_walk *w, size_t k)
 {
 	const struct func_code *code = w->f->code;
@@ -277,7 +280,7 @@ static bool leads_in(const struct flags_walk *w, size_t k)
 	return to == SIZE_MAX || w->seen[to];
 }
 
-/* May an instruction of the walk, which began at `i`, have a predecessor outside of it? */
+/* May control get into the walk, which began at instruction `i`, from outside of it? */
 static bool is_entered(const struct flags_walk *w, size_t i)
 {
 	const struct track_entries *x = w->f->entries;
@@ -310,7 +313,7 @@ bool func_flag_readers(const struct track_func *f, const uint8_t *live, size_t i
 		const struct insn *in = &f->code->insns[w.todo[k]];
 
 		readers[w.todo[k]] = in->flags_read != 0;
-		/* The flags that it keeps must not be mixed with those that it sets. */
+		/* The flags that it does not set must not be mixed with those that it sets. */
 		if (!touches_flags(f, in))
 			known = walk_on(&w, w.todo[k]);
 		else

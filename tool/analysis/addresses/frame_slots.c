@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tracks the stack pointer from the entry of a function, and what is read relative to it (track_internal.h). Each
- * instruction is visited once, since the search ends where two paths differ: there is nothing for dataflow/solver.h to
- * join.
+ * Tracks the stack pointer from the entry of a function, and the words that are read relative to it (track_internal.h).
+ * Each instruction is visited once: if two paths lead to an instruction with different stack pointers, the search
+ * fails. So there is nothing to join, and this is no domain of dataflow/solver.h.
  */
 #include "analysis/addresses/track_internal.h"
 
@@ -12,16 +12,18 @@
 
 #include <stdlib.h>
 
+/* The state of the search. */
 struct frame {
 	const struct track_func *f;
-	int64_t *depth; /* per instruction: the stack pointer before it, relative to that at the entry */
+	int64_t *depth; /* per instruction: the stack pointer before it minus the stack pointer at the entry */
+	/* Per instruction: `depth` is known. */
 	uint8_t *known;
 	size_t *todo, count;
-	bool framed; /* rbp may be an address in the frame */
+	bool framed; /* rbp may hold an address in the frame */
 };
 
-/* Notes that control comes to instruction `to` with this stack pointer. Returns false if it also comes with another
- * one. */
+/* Records that control gets to instruction `to` with stack pointer `depth`. Returns false if it is known to get there
+ * with another one. */
 static bool frame_pass(struct frame *x, size_t to, int64_t depth)
 {
 	if (to >= x->f->code->count)
@@ -34,7 +36,7 @@ static bool frame_pass(struct frame *x, size_t to, int64_t depth)
 	return true;
 }
 
-/* Follows an indirect jump, which leads to the targets of the function's tables or is a tail call. */
+/* Follows an indirect jump: either it leads to the targets of the function's jump tables, or it is a tail call. */
 static bool frame_pass_switch(struct frame *x, int64_t depth)
 {
 	const struct track_entries *e = x->f->entries;
@@ -64,16 +66,16 @@ static bool frame_step(struct frame *x, size_t k)
 	depth += by;
 	if (func_is_jump(in)) {
 		if (inside ? !frame_pass(x, func_insn_at(x->f->code, in->target), depth) : depth != 0)
-			return false; /* the rest of this function, elsewhere, may read the frame */
+			return false; /* a part of this function that lies elsewhere may read the frame */
 	}
 	if (in->flow == FLOW_JUMP_IND && !frame_pass_switch(x, depth))
 		return false;
 	if (k + 1 == x->f->code->count && (in->flow == FLOW_CALL || in->padding))
-		return true; /* a call that does not return */
+		return true; /* this call does not return */
 	return !func_falls_through(in) || frame_pass(x, k + 1, depth);
 }
 
-/* Finds the stack pointer before each instruction. Returns false if it is not known everywhere. */
+/* Finds the stack pointer before each instruction. Returns false if it is unknown before any of them. */
 static bool frame_find(struct frame *x)
 {
 	const struct track_func *f = x->f;
@@ -89,7 +91,7 @@ static bool frame_find(struct frame *x)
 	return known;
 }
 
-/* May instruction k read one of the 8 bytes at `slot`, or get the stack pointer? */
+/* May instruction k read one of the 8 bytes at `slot`, or copy the stack pointer to a register? */
 static bool may_read(const struct frame *x, size_t k, int64_t slot)
 {
 	const struct insn *in = &x->f->code->insns[k];
@@ -134,10 +136,10 @@ bool frame_slot_is_variable(const struct track_func *f, size_t i)
 	return variable;
 }
 
-/* The pushed word has to be overwritten within this many instructions. */
+/* The pushed word must be overwritten within this many instructions. */
 #define OVERWRITE_REACH 16
 
-/* Is the memory that an instruction reads certainly outside of the `size` bytes at rsp? */
+/* Does an instruction certainly read no memory in the `size` bytes at rsp? */
 static bool reads_elsewhere(const struct insn *in, int64_t size)
 {
 	if (in->mem != MEM_READ && in->mem != MEM_UPDATE)
@@ -158,7 +160,7 @@ static bool is_register_push(const struct track_func *f, const struct insn *in)
 	       insn_stack_move(func_bytes_of(f->fn, in), in, &by) && by == -8;
 }
 
-/* Returns how many of the 8 bytes at rsp an instruction overwrites; 0 or less if it does not. */
+/* Returns the number of the 8 bytes at rsp that an instruction overwrites; 0 or less if it overwrites none. */
 static int64_t overwritten_at_top(const struct insn *in)
 {
 	int64_t from = in->disp > 0 ? in->disp : 0;

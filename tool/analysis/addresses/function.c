@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cuts executable sections into functions at symbols and FDEs, and decodes single functions. */
+/* Divides executable sections into functions at symbols and FDEs, and decodes functions. */
 #include "analysis/addresses/function.h"
 
 #include "analysis/facts/cfi_file.h"
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An address where a function may start. */
 struct start {
 	uint32_t section;
 	bool fde; /* an FDE begins there */
@@ -34,7 +35,8 @@ static int start_order(const void *a, const void *b)
 		return x->section < y->section ? -1 : 1;
 	if (x->addr != y->addr)
 		return x->addr < y->addr ? -1 : 1;
-	return x->fde - y->fde; /* func_list_build() keeps the last start at an address, the one with an FDE */
+	/* func_list_build() keeps the last start at an address, which is one with an FDE if there is any. */
+	return x->fde - y->fde;
 }
 
 static bool is_code(const struct elf_section *s)
@@ -74,9 +76,9 @@ static void starts_from_eh_frame(const struct elf_file *f, struct starts *out)
 	space_free(&space);
 }
 
-/* Adds the starts in .eh_frame_hdr's search table: pairs of (start of function, FDE), 4 bytes each, relative to the
- * section (LSB core, "exception frame header"). Only the encoding that all linkers write is read. Static programs have
- * no such section; for them .eh_frame itself is read. */
+/* Adds the starts in the search table of .eh_frame_hdr. The table has pairs of (start of function, FDE), 4 bytes each,
+ * relative to the section (LSB core, "exception frame header"). Only the encoding that all linkers write is read.
+ * Static programs have no such section; for them, .eh_frame itself is read. */
 static void starts_from_fdes(const struct elf_file *f, struct starts *out)
 {
 	uint32_t index = cfi_file_hdr(f), count, i, section;
@@ -137,11 +139,12 @@ void func_list_build(const struct elf_file *f, struct func_list *out)
 		struct func *fn = &out->funcs[out->count];
 
 		if (!held.size || end <= s.list[k].addr)
-			continue; /* a symbol outside of its section, or a section that wraps around the address space */
+			/* A symbol outside of its section, or a section that wraps around at the end of the address space. */
+			continue;
 		if (k + 1 < s.count && s.list[k + 1].section == s.list[k].section && s.list[k + 1].addr < end)
 			end = s.list[k + 1].addr;
 		if (end == s.list[k].addr)
-			continue; /* the same start again */
+			continue; /* another start at the same address */
 		fn->section = s.list[k].section;
 		fn->start = s.list[k].addr;
 		fn->end = end;
@@ -183,7 +186,8 @@ size_t func_insn_at(const struct func_code *c, uint64_t addr)
 	return i != SIZE_MAX && c->insns[i].addr == addr ? i : SIZE_MAX;
 }
 
-/* Are the bytes from `at` to the function's end zeros that control cannot reach? gold fills gaps with zeros. */
+/* Are the bytes from offset `at` to the end of the function zeros that control cannot reach? gold fills gaps with
+ * zeros. */
 static bool is_filling(const struct func *fn, uint64_t at, const struct func_code *code)
 {
 	size_t last = code->count;
@@ -197,8 +201,8 @@ static bool is_filling(const struct func *fn, uint64_t at, const struct func_cod
 	return at == fn->end - fn->start;
 }
 
-/* Does a jump lead to the start of an instruction? A jump may also lead past the lock prefix of an instruction; its
- * target is then changed to the start of that instruction. */
+/* Does a jump lead to the start of an instruction? If it leads past the lock prefix of an instruction, its target is
+ * changed to the start of that instruction. */
 static bool target_settle(const struct func *fn, const struct func_code *code, struct insn *in)
 {
 	size_t k = func_insn_over(code, in->target);
@@ -250,7 +254,7 @@ const struct func_code *func_code_of(struct func_list *l, size_t i, struct func_
 		return spare;
 	}
 	func_decode(&l->funcs[i], c);
-	c->insns = mem_resize(c->insns, c->count, sizeof(*c->insns)); /* give back what was not needed */
+	c->insns = mem_resize(c->insns, c->count, sizeof(*c->insns)); /* give the unused space back */
 	l->held += c->count * sizeof(*c->insns);
 	return c;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the functions of other modules that calls lead to, through an entry of the PLT or a GOT slot (imports.h). */
+/* Finds the functions of other modules to which calls lead, through a PLT entry or a GOT slot (imports.h). */
 #include "analysis/addresses/imports.h"
 
 #include "arch/x86/fast_decoder.h"
@@ -16,8 +16,8 @@ static int function_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Finds the C library's functions in a static program. In any other file, a function of such a name is the program's
- * own. */
+/* Finds the functions of the C library in a static program. In any other file, a function with such a name belongs to
+ * the program itself. */
 static void functions_read(struct imports *x)
 {
 	const struct elf_file *f = x->file;
@@ -61,8 +61,8 @@ void imports_free(struct imports *x)
 	memset(x, 0, sizeof(*x));
 }
 
-/* Returns the name of the function of another module that a call or jump leads to, or null if it leads to none or that
- * is not known. */
+/* Returns the name of the function of another module to which a call or jump leads. Returns null if it leads to no such
+ * function, or if that is unknown. */
 static const char *imports_name(const struct imports *x, const struct insn *in)
 {
 	struct elf_held held;

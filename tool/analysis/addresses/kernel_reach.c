@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Follows the arguments of a function to calls that let the kernel store (kernel_reach.h). This is a forward analysis
- * of basic blocks, as a domain of dataflow/solver.h: each register, and each 8-byte slot of the frame, has the set of
- * the arguments that it may be made from. Where paths join, sets are united, so that they only grow. What is loaded
- * from other memory is made from no argument.
+ * Follows the arguments of a function to calls that let the kernel store to memory (kernel_reach.h). This is a forward
+ * analysis of basic blocks, as a domain of dataflow/solver.h. For each register, and each 8-byte slot of the frame, it
+ * has the set of the function's arguments from which the value may be computed. Where paths join, sets are united, so
+ * they only grow. A value loaded from other memory is assumed not to come from an argument.
  *
- * A function that is too large to be followed, or that is called through too many others, is assumed to let the kernel
- * store through every argument.
+ * If a function is too large to be followed, or is called through too many other functions, the kernel is assumed to
+ * store through all of its arguments.
  */
 #include "analysis/addresses/kernel_reach.h"
 
@@ -19,18 +19,22 @@
 #include <string.h>
 
 #define REGS       16u
-#define SLOTS      24u   /* slots of a frame that are followed; others count as holding no argument */
-#define DEPTH_MOST 64u   /* nesting of calls from one function to the next */
-#define INSNS_MOST 4000u /* instructions of a function that is followed: one that passes an argument on is short */
-#define WALKS_MOST 4u    /* average number of walks per function of the file; mutual recursion repeats some */
+#define SLOTS      24u /* number of slots of a frame that are followed; any other slot is assumed to hold no argument */
+#define DEPTH_MOST 64u /* most nested calls that are followed */
+/* Largest function that is followed, in instructions: a function that passes an argument on is short. */
+#define INSNS_MOST 4000u
+/* Limit for the average number of walks per function of the file; mutual recursion repeats some walks. */
+#define WALKS_MOST 4u
 
+/* What is known of the value of a register. */
 struct value {
-	uint16_t arguments; /* mask of the registers that passed them */
+	uint16_t arguments; /* mask of argument registers: the arguments from which it may be computed */
 	struct known_value constant;
 };
 
+/* An 8-byte slot of the frame. */
 struct slot {
-	uint8_t base; /* rsp or rbp; 0 if the slot is not used */
+	uint8_t base; /* the register to which it is relative, rsp or rbp; 0: this element is unused */
 	int64_t disp;
 	uint16_t arguments;
 };
@@ -41,21 +45,25 @@ struct state {
 	struct slot slot[SLOTS];
 };
 
-/* How control enters a basic block at an instruction. */
+/* Does a basic block begin at an instruction, and how is it reached? */
 enum entered {
-	NO_BLOCK,       /* no block begins there: only the instruction before leads there */
-	BLOCK_BY_JUMP,  /* a direct jump leads there */
-	BLOCK_BY_TABLE, /* perhaps an entry of a jump table leads there: no direct jump does, nor the instruction before */
+	NO_BLOCK,      /* no block begins there: it is only reached from the instruction in front */
+	BLOCK_BY_JUMP, /* a direct jump leads there */
+	/* Neither a direct jump nor the instruction in front leads there: it may be the target of a jump table. */
+	BLOCK_BY_TABLE,
 };
 
+/* The analysis of one function. */
 struct walk {
 	struct kernel_reach *reach;
 	const struct func *fn;
 	const struct func_code *code;
-	uint8_t *entered;        /* enum entered, per instruction */
-	struct state **at;       /* per instruction that begins a block: the state before it; null if it is not reached */
-	struct worklist list;    /* of such instructions */
-	uint16_t put, registers; /* arguments that are stored to memory; arguments through which the kernel may store */
+	uint8_t *entered; /* per instruction: enum entered */
+	/* Per instruction that begins a block: the state before it; null if it has not been reached. */
+	struct state **at;
+	struct worklist list; /* worklist of such instructions */
+	/* Masks of argument registers: those stored to memory; those through which the kernel may store. */
+	uint16_t put, registers;
 	bool in_memory;
 };
 
@@ -105,7 +113,7 @@ static bool value_join(struct value *a, const struct value *b)
 	return a->arguments != was.arguments || a->constant.known != was.constant.known;
 }
 
-/* Joins a state into *to. Returns true if *to changed. */
+/* Joins the state *from into *to. Returns true if *to has changed. */
 static bool state_join(struct state *to, const struct state *from)
 {
 	bool changed = false;
@@ -148,7 +156,7 @@ static bool leads_out(const struct walk *w, const struct insn *in)
 	       (in->flow == FLOW_JUMP && !func_holds(w->fn, in->target));
 }
 
-/* Sets the registers that an instruction other than a call writes, from what it reads. */
+/* Sets the registers that an instruction other than a call writes, according to what it reads. */
 static void result_set(struct state *s, const struct insn *in)
 {
 	struct value v = {.arguments = arguments_in(s, in->reads)};
@@ -162,7 +170,7 @@ static void result_set(struct state *s, const struct insn *in)
 	case MOVE_ADDRESS: v.arguments = arguments_in(s, insn_uses(in)); break;
 	default: break;
 	}
-	if (in->move == MOVE_NONE && !in->reads && in->mem == MEM_NONE) /* a register is cleared */
+	if (in->move == MOVE_NONE && !in->reads && in->mem == MEM_NONE) /* it clears a register */
 		v.constant = (struct known_value){true, 0};
 	for (r = 0; r < REGS; r++)
 		if (in->writes >> r & 1)
@@ -212,7 +220,7 @@ static bool block_join(void *ctx, uint32_t node, const void *state)
 static void block_walk(void *ctx, uint32_t node);
 static const struct dataflow_domain blocks = {.join = block_join, .transfer = block_walk};
 
-/* Follows a block, and passes the state at its end to the blocks that it leads to. */
+/* Analyses a block, and passes the state at its end to the blocks to which it leads. */
 static void block_walk(void *ctx, uint32_t node)
 {
 	struct walk *w = ctx;
@@ -275,14 +283,14 @@ static void function_walk(struct walk *w)
 	worklist_free(&w->list);
 }
 
-/* The result for a function that is not followed. */
+/* The result for a function that is not analysed: the kernel may store through all arguments. */
 static struct kernel_access unknown_reach(void) { return (struct kernel_access){insn_first_arguments(6), false}; }
 
 /*
- * Returns what the kernel may do through the arguments of function k. If a function is asked for while it is being
- * computed, as in a recursion, what is known of it so far counts; the function itself adds the rest. What was computed
- * from such a preliminary result is not final for a function that is called by it in turn, and is computed again when
- * it is asked for next.
+ * Returns what the kernel may do through the arguments of function k. If the result is needed while it is still being
+ * computed, as in recursion, the preliminary result is used; the computation of the function itself adds the rest. A
+ * result that was computed from the preliminary result of a caller is not final, and is computed again the next time it
+ * is needed.
  */
 static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 {
@@ -302,7 +310,7 @@ static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 	r->walks_left--;
 	r->known[k] = (uint8_t)(r->depth++ + 1);
 	r->unfinished = DEPTH_MOST;
-	/* Decode a copy, since the list may decode anew meanwhile what it holds. */
+	/* Decode a copy, since the list may meanwhile decode its functions anew. */
 	func_decode(w.fn, &code);
 	w.code = &code;
 	if (code.count > INSNS_MOST || !code.whole)
@@ -318,7 +326,7 @@ static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 	return r->functions[k];
 }
 
-/* Returns what the kernel may do for the functions of other modules whose addresses a function loads. */
+/* Returns what the kernel may do in the functions of other modules whose addresses a function loads. */
 static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_caller from)
 {
 	const size_t k = (size_t)(from.fn - r->list->funcs);
@@ -326,7 +334,7 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 	size_t i;
 
 	if (k >= r->list->count)
-		return (struct kernel_access){insn_call_arguments(), true}; /* it is not in the list */
+		return (struct kernel_access){insn_call_arguments(), true}; /* the function is not in the list */
 	if (r->loaded_known[k])
 		return *a;
 	r->loaded_known[k] = true;
@@ -342,7 +350,7 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 	return *a;
 }
 
-/* Returns what the kernel may do at a system call. */
+/* Returns what the kernel may do at a system call with a number. */
 static struct kernel_access syscall_reach(struct known_value number)
 {
 	const struct kernel_store *k;
@@ -354,7 +362,7 @@ static struct kernel_access syscall_reach(struct known_value number)
 	         : (struct kernel_access){0};
 }
 
-/* Returns what the kernel may do for a function of another module; `first` is its first argument. */
+/* Returns what the kernel may do in a function of another module, given the value of its first argument. */
 static struct kernel_access import_reach(const struct kernel_store *k, struct known_value first)
 {
 	if (!kernel_store_is_any(k) || !first.known)
@@ -364,7 +372,8 @@ static struct kernel_access import_reach(const struct kernel_store *k, struct kn
 	         : (struct kernel_access){0};
 }
 
-/* Returns what the kernel may do for a function of the file that begins at an address. */
+/* Returns what the kernel may do in the function of the file that begins at an address; nothing, if none begins
+ * there. */
 static struct kernel_access own_reach(struct kernel_reach *r, uint64_t addr)
 {
 	uint32_t section = elf_section_at(r->imports->file, addr);

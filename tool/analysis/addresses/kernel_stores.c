@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls that let the kernel store to a program's memory (kernel_stores.h). Sources: the kernel's prototypes
- * (include/linux/syscalls.h: pointers without const, and those in structures) and glibc's and musl's wrappers.
- * Functions that copy from a buffer of their own, such as fgets and getline, are not listed: their stores are
- * instructions, which fault like any other.
+ * The system calls and C library functions that let the kernel store to a program's memory (kernel_stores.h). Sources:
+ * the kernel's prototypes (include/linux/syscalls.h: pointers without const, including those in structures), and the
+ * wrappers of glibc and musl. Functions that copy from a buffer of their own, such as fgets and getline, are not
+ * listed: they store by instructions, which fault like any other.
  */
 #include "analysis/addresses/kernel_stores.h"
 
@@ -12,10 +12,10 @@
 #include <string.h>
 
 #define A(n) (1u << (n))
-/* The arguments that syscall(2) passes on: all after the number. */
+/* The arguments that syscall(2) passes on: all arguments after the number. */
 #define ANY 0x3eu
 
-/* Sorted by name. A name that no C library has stands for the system call alone. */
+/* Sorted by name. If no C library has a function of that name, the entry stands for the system call alone. */
 static const struct kernel_store calls[] = {
 	{"__fread_chk", -1, A(0), false},
 	{"__fread_unlocked_chk", -1, A(0), false},

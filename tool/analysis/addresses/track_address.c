@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of addresses and indexes, and values that are one of two: which bytes of an object an operand refers to. */
+/* Computes sums of addresses and indexes, and values that are one of two, to find which bytes of an object an operand
+ * refers to. */
 #include "analysis/addresses/track_internal.h"
 
-/* Adds with wrap-around: in a hostile file both may be any numbers, and signed overflow is undefined. */
 int64_t track_moved(int64_t off, int64_t by) { return (int64_t)((uint64_t)off + (uint64_t)by); }
 
-/* Adds to an address what register r holds, times a scale. That is an index, except for the constant in it, or one of a
- * few constants. */
 void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned r, unsigned scale)
 {
 	const struct addr_value *by;
@@ -24,7 +22,7 @@ void track_index_add(struct addr_value *v, const struct addr_state *s, unsigned 
 	v->exact = false;
 }
 
-/* Adds the places of v to a sorted list without repetitions, which has space for them. Returns the new length. */
+/* Adds the places of v to a sorted list without duplicates, which has enough space. Returns the new length. */
 static unsigned places_add(int64_t *list, unsigned count, const struct addr_value *v)
 {
 	unsigned k, i, j;
@@ -63,7 +61,7 @@ bool track_places_join(const struct addr_value *a, const struct addr_value *v, s
 		count = places_add(list, count, v);
 	}
 	if (out->object < 0)
-		most = 2; /* a loop that counts should come to its fixpoint soon */
+		most = 2; /* so that a loop that counts reaches its fixpoint soon */
 	if (count > most)
 		return false;
 	out->exact = false;
@@ -96,7 +94,8 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	} else if (in->index < REGS && s->reg[in->index].object >= 0) {
 		v = s->reg[in->index];
 		v.rooted = v.rooted && in->scale == 1;
-		v.exact = v.exact && in->scale == 1 && in->base < REGS; /* the base may hold one of two constants */
+		/* The base register may hold one of two constants. */
+		v.exact = v.exact && in->scale == 1 && in->base < REGS;
 		if (in->scale != 1)
 			track_places_drop(&v);
 		other = in->base;
@@ -107,13 +106,15 @@ struct addr_value track_operand(const struct track *t, const struct addr_state *
 	}
 	if (m->object < 0) {
 		v.off = track_moved(v.off, in->disp);
-		/* A lea that advances a pointer in a loop leaves its root unchanged. */
+		/* If a lea advances a pointer in a loop, the root of the pointer stays the same. */
 		moves_on = in->move == MOVE_ADDRESS && in->dst == in->base && in->index == INSN_NO_REG;
 	}
 	track_index_add(&v, s, other, scale);
 	if (in->scale && in->index >= REGS)
-		v = (struct addr_value){
-			.object = v.object, .got = v.got, .beside = v.beside, .choice = v.choice}; /* the index is a vector */
+		v = (struct addr_value){.object = v.object,
+		                        .got = v.got,
+		                        .beside = v.beside,
+		                        .choice = v.choice}; /* the index is a vector register */
 	if (!moves_on)
 		v.root = v.off;
 	return v;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles branches into code of another function that only leads back, as into a function's cold part in
- * .text.unlikely: the registers that this code does not touch hold after it what they held before it. The walk collects
- * what a few instructions touch and visits each once; nothing is joined, so that it is no domain of dataflow/solver.h.
+ * Handles jumps into code of another function that does nothing but jump back, such as the cold part of the function in
+ * .text.unlikely. Registers that this code does not touch have the same values afterwards as before. The walk collects
+ * which registers a few instructions touch. It visits each instruction once and joins nothing, so it is no domain of
+ * dataflow/solver.h.
  */
 #include "analysis/addresses/track_internal.h"
 
@@ -13,16 +14,18 @@
 
 #include <stdlib.h>
 
-/* The most instructions of such code that are followed. */
+/* Limit for the number of instructions of a detour. */
 #define DETOUR_MOST 64u
 
+/* The walk over a detour. */
 struct walk {
 	const struct track *t;
-	const struct func_code *code; /* of the function that the branch leads to */
+	const struct func_code *code; /* the instructions of the function to which the jump leads */
 	struct detour *out;
-	size_t todo[DETOUR_MOST], todo_count; /* indexes of instructions, each listed once */
+	size_t todo[DETOUR_MOST], todo_count; /* indexes of the instructions to visit, each listed once */
 };
 
+/* Adds i to a list, unless it is there already. Returns false if the list is full. */
 static bool index_add(size_t *list, size_t *count, size_t i)
 {
 	size_t k;
@@ -36,8 +39,8 @@ static bool index_add(size_t *list, size_t *count, size_t i)
 	return true;
 }
 
-/* Adds the target of a jump, which lies in the tracked function or in the other one. Returns false if it is in neither,
- * or if there are too many. */
+/* Adds the target of a jump, which must be in the tracked function or in the same function as the jump. Returns false
+ * if it is in neither, or if there are too many. */
 static bool target_add(struct walk *w, const struct insn *in)
 {
 	uint64_t addr = in->target;
@@ -54,8 +57,7 @@ static bool target_add(struct walk *w, const struct insn *in)
 	return i != SIZE_MAX && index_add(w->todo, &w->todo_count, i);
 }
 
-/* Does an instruction access memory in a way that may fault, so that control may continue at a fixup or a landing
- * pad? */
+/* May an instruction fault when it accesses memory? Then control might continue at a fixup or a landing pad. */
 static bool may_fault(const struct insn *in)
 {
 	bool frame = in->base == ETCH_REG_RSP || in->base == ETCH_REG_RBP, fixed = in->base == INSN_PC_REG;
@@ -105,10 +107,10 @@ bool track_detour(const struct track *t, const struct insn *in, struct detour *o
 	return ok;
 }
 
-/* The jumps out of the function that are detours. */
+/* The jumps out of the function that begin detours. */
 struct ways {
 	struct way {
-		uint32_t part; /* number of the function that the jump leads to */
+		uint32_t part; /* number of the function to which the jump leads */
 		struct detour detour;
 	} * list;
 	size_t count, capacity;
@@ -130,7 +132,7 @@ static void ways_find(const struct track *t, struct ways *out)
 	}
 }
 
-/* Are all jumps to the part followed as detours, and does one of these detours contain the return? */
+/* Do all jumps to the part begin detours, and does one of these detours jump back by x? */
 static bool return_is_followed(const struct track *t, const struct ways *w, const struct track_return *x)
 {
 	uint32_t followed = 0;

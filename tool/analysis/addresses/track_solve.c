@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Builds the basic blocks of one function, and is the domain of addresses for the dataflow solver; a last pass over the
- * blocks reports each use. */
+/* Divides a function into basic blocks, and implements the domain of object addresses for the dataflow solver. A last
+ * pass over the blocks reports each use. */
 #include "analysis/addresses/track_internal.h"
 
 #include "shared/search.h"
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- addresses that meet only for a set ----------------------------------------- */
+/* ---- addresses that meet only in order to be set --------------------------------- */
 
 /*
- * Where a program's setter gets one of several objects, their addresses meet in one register, which then goes through
- * the lea of ETCH_ADDR and nowhere else.
+ * If a function sets one of several objects, their addresses meet in one register. That register is then passed to the
+ * lea of ETCH_ADDR, and used for nothing else.
  */
 
-/* At most this many instructions lie between the join and the death of the register. */
+/* Limit for the number of instructions between the join and the point where the register is overwritten. */
 #define ONLY_SET_REACH 32
 
-/* Does an instruction give the register a value that does not depend on the previous one? */
+/* Does an instruction give the register a new value that does not depend on the old one? */
 static bool is_overwritten(const struct track *t, const struct insn *in, unsigned reg)
 {
 	const uint8_t *bytes = func_bytes_of(t->f->fn, in);
@@ -35,7 +35,7 @@ static bool is_overwritten(const struct track *t, const struct insn *in, unsigne
 	}
 }
 
-/* Is the register dead after a call, and none of its arguments? */
+/* Does a call change the register, without getting it as an argument? */
 static bool ends_with_call(const struct track *t, const struct insn *in, unsigned reg)
 {
 	uint16_t clobbered = insn_call_clobbers();
@@ -55,7 +55,7 @@ bool track_only_set(const struct track *t, size_t insn, unsigned reg)
 	unsigned n;
 
 	if (t->f->entries->fault_count)
-		return false; /* a fixup gets the register as it is */
+		return false; /* a fixup would see the value of the register */
 	for (n = 0; n < ONLY_SET_REACH && insn < c->count; n++, insn++) {
 		const struct insn *in = &c->insns[insn];
 		bool of_set = in->no_escape && in->mem == MEM_ADDRESS && in->base == reg && in->index == INSN_NO_REG;
@@ -81,7 +81,7 @@ bool track_only_set(const struct track *t, size_t insn, unsigned reg)
 
 /* ---- joins ---------------------------------------------------------------------- */
 
-/* Adds an escape of an address that a join cannot keep, once per object. */
+/* Records an escape of an address that a join cannot keep, once per object. */
 static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 {
 	size_t i;
@@ -96,8 +96,8 @@ static void met_add(struct track *t, size_t insn, const struct addr_value *v)
 		.insn = insn, .kind = USE_ESCAPE, .object = v->object, .got = v->got, .in_register = true, .beside = v->beside};
 }
 
-/* Joins a loaded pointer into *a. Returns true if *a changed. Of two slots the lower one is kept, so that the result
- * does not depend on the order of joins. */
+/* Joins a loaded pointer into *a. Returns true if *a has changed. If they are from different slots, the lower slot is
+ * kept, so that the result does not depend on the order of joins. */
 static bool pointer_join(struct loaded *a, const struct loaded *v)
 {
 	struct loaded old = *a;
@@ -138,7 +138,7 @@ static void places_take(struct addr_value *a, const struct addr_value *from)
 	memcpy(a->more, from->more, sizeof(a->more));
 }
 
-/* Are two values, at most one of which is a constant, made from the same root? */
+/* Do two values, at least one of which is an address, have the same root? A constant has none, and does not count. */
 static bool same_root(const struct addr_value *a, const struct addr_value *v)
 {
 	if (a->object < 0 || v->object < 0)
@@ -146,7 +146,8 @@ static bool same_root(const struct addr_value *a, const struct addr_value *v)
 	return a->rooted && v->rooted && v->root == a->root;
 }
 
-/* Joins two addresses of one object, or one address and a constant, into *a. places: of both; null: not known. */
+/* Joins two addresses of one object, or an address and a constant, into *a. `places`: the places of both; null: not
+ * known. */
 static void address_join(struct addr_value *a, const struct addr_value *v, const struct addr_value *places)
 {
 	const struct addr_value old = *a;
@@ -158,7 +159,7 @@ static void address_join(struct addr_value *a, const struct addr_value *v, const
 	a->got = a->got || v->got;
 	a->beside = old.beside | v->beside;
 	a->rooted = a->exact || rooted;
-	/* Where a loop moves the address on, what it adds to the root is unknown. */
+	/* If a loop advances the address, it is unknown what the loop adds to the root. */
 	if (!a->exact && old.object == v->object && a->rooted && v->off != a->off)
 		a->off = a->root;
 	if (a->exact)
@@ -166,12 +167,12 @@ static void address_join(struct addr_value *a, const struct addr_value *v, const
 	if (!a->rooted)
 		a->root = a->off = 0;
 	track_places_drop(a);
-	/* For a loop that starts at one place, that start says more than the list of places. */
+	/* For a loop that begins at one place, that place says more than the list of places does. */
 	if (places && !a->exact && (!a->rooted || !places->more_count))
 		places_take(a, places);
 }
 
-/* Joins two constants into *a. places: of both; null: not known. */
+/* Joins two constants into *a. `places`: the values of both; null: not known. */
 static void constant_join(struct addr_value *a, const struct addr_value *v, const struct addr_value *places)
 {
 	a->exact = a->exact && v->exact && a->off == v->off;
@@ -204,7 +205,7 @@ bool track_join(struct track *t, size_t insn, unsigned reg, struct addr_value *a
 	return !same_address(a, &old);
 }
 
-/* Joins a state into the state before block b. */
+/* Joins a state into the state before block b. Returns whether that has changed. */
 static bool block_join(void *ctx, uint32_t b, const void *state)
 {
 	struct track *t = ctx;
@@ -253,7 +254,7 @@ bool track_is_leader(const struct track *t, size_t i)
 	return b < t->block_count && t->blocks[b].first == i;
 }
 
-/* May control enter the function at this address from elsewhere, or through a table? */
+/* Is an address in the list of entries, where control may enter from elsewhere or through a jump table? */
 static bool is_entry(const struct track_entries *x, uint64_t addr) { return word_has(x->list, x->count, addr); }
 
 static void leader_mark(const struct func_code *c, uint8_t *leader, uint64_t addr)
@@ -264,7 +265,7 @@ static void leader_mark(const struct func_code *c, uint8_t *leader, uint64_t add
 		leader[k] = 1;
 }
 
-/* Marks the instructions that begin a block: jump targets, instructions that follow a jump, entries, landing pads and
+/* Marks the instructions that begin a block: targets of jumps, instructions after a jump, entries, landing pads and
  * fixups. */
 static void leaders_find(const struct track_func *f, uint8_t *leader)
 {
@@ -288,7 +289,7 @@ static void leaders_find(const struct track_func *f, uint8_t *leader)
 		leader_mark(c, leader, f->entries->faults[i].to);
 }
 
-/* Cuts the function into blocks. */
+/* Divides the function into blocks. */
 static void blocks_build(struct track *t)
 {
 	const struct func_code *c = t->f->code;
@@ -312,7 +313,7 @@ static void blocks_build(struct track *t)
 	free(leader);
 }
 
-/* Follows the edge from a call to its landing pad, on which only callee-saved registers keep their values. */
+/* Follows the edge from a call to its landing pad. Only callee-saved registers keep their values on it. */
 static void pad_pass(struct track *t, const struct insn *in, const struct addr_state *after)
 {
 	uint64_t pad = track_pad_of(t, in->addr);
@@ -330,7 +331,7 @@ static void pad_pass(struct track *t, const struct insn *in, const struct addr_s
 	block_pass(t, block_at(t, k), &s);
 }
 
-/* Follows the edges from a faulting instruction to its fixups, with the state before the instruction. */
+/* Follows the edges from an instruction that may fault to its fixups, with the state before the instruction. */
 static void faults_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
 	const struct track_entries *x = t->f->entries;
@@ -344,9 +345,9 @@ static void faults_pass(struct track *t, const struct insn *in, const struct add
 }
 
 /*
- * Follows the edges of an indirect jump to the targets of the function's tables: with the state before the jump if it
- * goes through such a table, otherwise with any state. No pointer to these targets is in memory, except for what the
- * function may have put on its stack.
+ * Follows the edges from an indirect jump to the targets of the function's jump tables. If the jump goes through such a
+ * table, they carry the state before the jump, otherwise nothing is known. Except for pointers that the function may
+ * have put on its stack, no pointer to these targets is in memory.
  */
 static void switch_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
@@ -356,7 +357,7 @@ static void switch_pass(struct track *t, const struct insn *in, const struct add
 
 	if (in->mem != MEM_NONE && in->base != 4 && in->base != 5)
 		return;
-	track_pointers_age(&s, -1); /* the edge may be a back edge */
+	track_pointers_age(&s, -1); /* the edge may lead back to the start of a loop */
 	for (i = 0; i < x->count; i++) {
 		k = x->by_table[i] ? func_insn_at(t->f->code, x->list[i]) : SIZE_MAX;
 		if (k != SIZE_MAX)
@@ -364,7 +365,7 @@ static void switch_pass(struct track *t, const struct insn *in, const struct add
 	}
 }
 
-/* Follows the edges of a jump out of the function through code that leads back. */
+/* Follows the edges from a jump out of the function that begins a detour. */
 static void detour_pass(struct track *t, const struct insn *in, const struct addr_state *before)
 {
 	struct addr_state s = *before;
@@ -408,7 +409,7 @@ static void block_transfer(void *ctx, uint32_t b)
 		if (to != SIZE_MAX) {
 			struct addr_state taken = s;
 
-			/* On a back edge: the loop may wait for another thread to set the slot. */
+			/* This edge leads back to the start of a loop, which may wait for another thread to set the slot. */
 			if (last->target <= last->addr)
 				track_pointers_age(&taken, -1);
 			block_pass(t, block_at(t, to), &taken);
@@ -430,7 +431,7 @@ static bool block_is_padding(const struct track *t, size_t b)
 	return true;
 }
 
-/* Enters the blocks that no path has reached yet: control gets there in an unknown way, perhaps by the unwinder. */
+/* Analyses blocks that no path has reached: control gets there in an unknown way, perhaps from the unwinder. */
 static void unreached_solve(struct track *t)
 {
 	size_t b;
@@ -481,8 +482,8 @@ void track_uses(const struct track_func *f, use_fn *report, void *arg)
 	blocks_build(&t);
 	track_detours_back(&t);
 	block_pass(&t, 0, &t.unknown);
-	/* At an entry nothing is known: an address in a register was reported as an escape where control left for the
-	 * entry. */
+	/* At an entry nothing is known: if a register holds an address, that was reported as an escape where control left
+	 * for the entry. */
 	for (i = 0; i < f->entries->count; i++) {
 		b = f->entries->by_table[i] || (t.by_detour && t.by_detour[i]) ? SIZE_MAX
 		                                                               : func_insn_at(code, f->entries->list[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transfer function: what one instruction does to the addresses and loaded pointers in the registers. */
+/* The transfer function: how one instruction changes the addresses and loaded pointers in registers. */
 #include "analysis/addresses/track_internal.h"
 
 #include <etch/orc.h>
@@ -13,7 +13,7 @@ static const uint8_t *bytes_of(const struct track *t, size_t i)
 	return func_bytes_of(t->f->fn, &t->f->code->insns[i]);
 }
 
-/* Sets which bytes of its object a use is about. `placed`: it is about place number k of v. */
+/* Sets the bytes of the object that a use concerns. If `placed`, these are the bytes at place number k of v. */
 static void use_place(struct use *u, const struct addr_value *v, bool placed, unsigned k)
 {
 	u->off_known = v->exact || placed;
@@ -27,8 +27,8 @@ static void use_place(struct use *u, const struct addr_value *v, bool placed, un
 		u->off = track_moved(u->off, v->more[k - 1]);
 }
 
-/* Reports a use of the object in v, if there is one. A store or an escape that may be at several places is reported
- * once for each place. */
+/* Reports a use of the object in v, if v has one. A store, or an escape, that may be at several places is reported once
+ * for each. */
 static void place_report(struct track *t, struct use *u, const struct addr_value *v)
 {
 	bool placed = v->placed && (u->kind == USE_STORE || u->kind == USE_ESCAPE);
@@ -47,7 +47,7 @@ static void use_report(struct track *t, size_t insn, enum use_kind kind, const s
 	place_report(t, &u, v);
 }
 
-/* Reports an escape of the address in v; `as_pointer`: as a pointer of the program. */
+/* Reports an escape of the address in v. `as_pointer`: see struct use. */
 static void escape_report(struct track *t, size_t insn, const struct addr_value *v, bool as_pointer)
 {
 	struct use u = {.insn = insn,
@@ -60,7 +60,7 @@ static void escape_report(struct track *t, size_t insn, const struct addr_value 
 	place_report(t, &u, v);
 }
 
-/* Reports an escape of the address in v to a function or a system call; `kernel`: the kernel may store through it. */
+/* Reports an escape of the address in v to a function or a system call. `kernel`: the kernel may store through it. */
 static void argument_report(struct track *t, size_t insn, const struct addr_value *v, bool kernel)
 {
 	struct use u = {.insn = insn,
@@ -75,8 +75,8 @@ static void argument_report(struct track *t, size_t insn, const struct addr_valu
 	place_report(t, &u, v);
 }
 
-/* Reports a call or jump through a register with a loaded pointer. Returns true if it certainly calls what the slot
- * holds. */
+/* Reports a call or jump through a register that holds a loaded pointer. Returns true if it certainly calls what the
+ * slot holds. */
 static bool call_report(struct track *t, const struct addr_state *s, size_t i)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -107,8 +107,7 @@ void track_pointers_age(struct addr_state *s, int32_t object)
 			s->ptr[r].doubt = DOUBT_STALE;
 }
 
-/* Returns the loaded pointer that an instruction brings into its destination. v and slot are as for pointers_apply().
- */
+/* Returns the loaded pointer that an instruction puts into its destination. v and slot are as for pointers_apply(). */
 static struct loaded pointer_result(const struct addr_state *s, const struct insn *in, const struct addr_value *v,
                                     bool slot)
 {
@@ -124,7 +123,7 @@ static struct loaded pointer_result(const struct addr_state *s, const struct ins
 		return (struct loaded){v->object, v->exact && !in->segment ? DOUBT_NONE : DOUBT_PLACE, v->got, v->off};
 	default: break;
 	}
-	/* Anything else makes another value of a pointer that it reads. */
+	/* Any other instruction makes a different value of a pointer that it reads. */
 	for (r = 0; r < REGS; r++)
 		if ((in->reads >> r & 1) && s->ptr[r].object >= 0)
 			from = r;
@@ -137,7 +136,7 @@ static struct loaded pointer_result(const struct addr_state *s, const struct ins
 	return result;
 }
 
-/* Updates the loaded pointers in the registers. v is what the memory operand refers to; `slot` says that it is a GOT
+/* Updates the loaded pointers in registers. v is the address to which the memory operand refers; `slot`: that is a GOT
  * slot. */
 static void pointers_apply(struct addr_state *s, const struct insn *in, const struct addr_value *v, bool slot)
 {
@@ -160,7 +159,7 @@ bool track_is_switch(const struct addr_state *s, const struct insn *in)
 	return in->flow == FLOW_JUMP_IND && in->mem == MEM_NONE && in->src < REGS && s->table[in->src] == TABLE_TARGET;
 }
 
-/* Updates which parts the registers play for jump tables (enum table_part). */
+/* Updates the roles of registers for jump tables (enum table_part). */
 static void tables_apply(const struct track *t, struct addr_state *s, const struct insn *in)
 {
 	const struct track_entries *x = t->f->entries;
@@ -190,7 +189,8 @@ static void tables_apply(const struct track *t, struct addr_state *s, const stru
 		s->table[in->dst] = part;
 }
 
-/* Reports escapes of the addresses in a mask of registers, those in `as_pointer` as pointers of the program. */
+/* Reports escapes of the addresses in the registers of mask `regs`. Those in `as_pointer` are pointers of the program
+ * (struct use). */
 static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t as_pointer)
 {
 	unsigned r;
@@ -200,8 +200,8 @@ static void leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs
 			escape_report(t, i, &s->reg[r], as_pointer >> r & 1);
 }
 
-/* Does the same where control leaves the function: pointers of the program are arguments or return values there, and
- * the kernel may store through those in `kernel`, which are arguments in any case. */
+/* Reports escapes of the addresses in the registers of mask `regs` where control leaves the function. Those in
+ * `as_pointer` are arguments or return values. Those in `kernel` are arguments through which the kernel may store. */
 static void arguments_leave(struct track *t, struct addr_state *s, size_t i, uint16_t regs, uint16_t as_pointer,
                             uint16_t kernel)
 {
@@ -218,8 +218,8 @@ static struct known_value known_in(const struct addr_state *s, unsigned r)
 	return (struct known_value){s->reg[r].object < 0 && s->reg[r].exact, s->reg[r].off};
 }
 
-/* Returns the registers through which the kernel may store to memory at a call, a jump out of the function, or a system
- * call. */
+/* Returns the registers through which the kernel may store to memory at instruction i, which is a call, a jump out of
+ * the function, or a system call. */
 static uint16_t kernel_registers(struct track *t, const struct addr_state *s, size_t i)
 {
 	return kernel_reach_at(t->f->kernel, (struct kernel_caller){t->f->fn, t->f->code}, &t->f->code->insns[i],
@@ -238,11 +238,11 @@ uint16_t track_passed(const struct track *t, const struct insn *in, uint16_t abi
 	                        : imports_arguments(t->f->imports, in);
 	if (words >= 0)
 		mask &= insn_first_arguments((unsigned)words) | (in->flow == FLOW_CALL ? 0 : (uint16_t)~insn_call_clobbers());
-	/* Callee-saved registers are live in a callee only because it saves them. */
+	/* If callee-saved registers are live at the start of a callee, that is only because it saves them. */
 	return in->flow == FLOW_CALL ? mask & insn_call_clobbers() : mask;
 }
 
-/* Reports escapes at a jump out of the function, or at a call. `abi` is as for track_passed(). */
+/* Reports escapes at instruction i, which is a call or a jump out of the function. `abi` is as for track_passed(). */
 static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t abi)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -256,7 +256,8 @@ static void leave_to(struct track *t, struct addr_state *s, size_t i, uint16_t a
 		return;
 	}
 	mask = track_passed(t, in, abi);
-	/* At the start of a function the program passes arguments; a part of another function gets any registers. */
+	/* At the start of a function, registers hold arguments that the program passes. A part of another function may get
+	 * values in any register. */
 	if (!t->f->clobbers || (in->callee >= 0 && !func_is_start(t->f->clobbers, in->callee, in->entry)))
 		as_pointer = 0;
 	arguments_leave(t, s, i, mask, as_pointer, t->reporting && in->flow != FLOW_BRANCH ? kernel_registers(t, s, i) : 0);
@@ -276,7 +277,7 @@ size_t track_fault_from(const struct track_entries *x, uint64_t addr)
 
 bool track_is_outside(const struct track *t, uint64_t addr) { return !func_holds(t->f->fn, addr); }
 
-/* Reports escapes through fixups in other functions, which get all registers. */
+/* Reports escapes to fixups in other functions, which see all registers. */
 static void faults_leave(struct track *t, struct addr_state *s, size_t i)
 {
 	const struct track_entries *x = t->f->entries;
@@ -288,7 +289,7 @@ static void faults_leave(struct track *t, struct addr_state *s, size_t i)
 			leave(t, s, i, 0xffff, 0);
 }
 
-/* Weakens what is known of all registers, since control may have entered here from elsewhere. */
+/* Weakens what is known of the registers, because control may have entered here from elsewhere. */
 static void state_doubt(struct addr_state *s)
 {
 	unsigned r;
@@ -302,8 +303,8 @@ static void state_doubt(struct addr_state *s)
 	}
 }
 
-/* Applies the effect of a call to the registers. A compiler that sees the callee may rely on it not changing a register
- * (gcc's -fipa-ra) that the ABI allows it to change. */
+/* Applies the effect of a call to the registers. If a compiler sees the callee, it may rely on the callee not changing
+ * a register that the ABI allows it to change (gcc's -fipa-ra). */
 static void call_clobber(struct track *t, struct addr_state *s, const struct insn *in)
 {
 	bool known = in->callee >= 0 && t->f->clobbers, vague = false;
@@ -335,8 +336,8 @@ static void call_clobber(struct track *t, struct addr_state *s, const struct ins
 /* What the memory operand of an instruction refers to. */
 struct mem_operand {
 	struct addr_value v;
-	bool in_register; /* through a register that holds the address */
-	bool slot;        /* it is a GOT slot, which holds the address in `v` */
+	bool in_register; /* the operand is relative to a register that holds the address */
+	bool slot;        /* the operand is a GOT slot; `v` is the address in the slot */
 };
 
 static struct mem_operand operand_find(struct track *t, const struct addr_state *s, size_t i)
@@ -345,14 +346,15 @@ static struct mem_operand operand_find(struct track *t, const struct addr_state 
 
 	o.v = track_operand(t, s, i, &o.in_register);
 	if (o.slot) {
-		o.v.exact = o.v.rooted = !o.v.off; /* unless it is the slot of another symbol inside the object, at an offset */
+		/* Not exact if it is the slot of another symbol, which lies inside the object at an offset. */
+		o.v.exact = o.v.rooted = !o.v.off;
 		o.v.off = o.v.root = 0;
 		o.v.got = true;
 	}
 	return o;
 }
 
-/* Does the work of operand_use() for an operand that is a GOT slot. */
+/* operand_use() for an operand that is a GOT slot. */
 static struct addr_value slot_use(struct track *t, const struct addr_state *s, size_t i, const struct mem_operand *o)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -370,8 +372,8 @@ static struct addr_value slot_use(struct track *t, const struct addr_state *s, s
 	return nothing;
 }
 
-/* Reports the use of a memory operand. Returns the address that the instruction loads or computes into a register by
- * it. */
+/* Reports the use that an instruction makes of its memory operand. Returns the address that it loads from the operand,
+ * or computes by it, into a register. */
 static struct addr_value operand_use(struct track *t, const struct addr_state *s, size_t i, const struct mem_operand *o)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -390,14 +392,15 @@ static struct addr_value operand_use(struct track *t, const struct addr_state *s
 		return nothing;
 	else if (in->move == MOVE_ADDRESS)
 		return o->v;
-	else if (in->newer && in->copies) /* copied to a register that is not followed */
+	else if (in->newer && in->copies) /* it is copied to a register that is not followed */
 		escape_report(t, i, &o->v, true);
 	else if (!in->padding && (in->writes || in->newer))
-		use_report(t, i, USE_ESCAPE, &o->v, o->in_register); /* a lea of fewer than 64 bits truncates it */
+		/* A lea with a result of less than 64 bits truncates the address. */
+		use_report(t, i, USE_ESCAPE, &o->v, o->in_register);
 	return nothing;
 }
 
-/* Does an instruction read a register that is perhaps one of two constants? */
+/* Does an instruction read a register whose value may be one of two constants? */
 static bool reads_choice(const struct addr_state *s, const struct insn *in)
 {
 	unsigned r;
@@ -409,9 +412,9 @@ static bool reads_choice(const struct addr_state *s, const struct insn *in)
 }
 
 /*
- * Finds the address that an instruction brings into its destination by operands other than memory; leaves *result
- * unchanged where there is none. Takes registers whose addresses are only moved out of *data, the registers that it
- * reads.
+ * Finds the address that instruction i puts into its destination from operands other than memory; leaves *result
+ * unchanged if there is none. *data is the mask of the registers that it reads; those whose addresses it only moves are
+ * removed.
  */
 static void registers_move(struct track *t, const struct addr_state *s, size_t i, struct addr_value *result,
                            uint16_t *data)
@@ -424,8 +427,7 @@ static void registers_move(struct track *t, const struct addr_state *s, size_t i
 		imm = (struct addr_value){x->object, true, .beside = x->beside, .off = x->off, .rooted = true, .root = x->off};
 	switch (in->move) {
 	case MOVE_NONE:
-		/* A constant that a register is compared with is stored nowhere; if they are equal, the address has escaped
-		 * elsewhere. */
+		/* If a register is compared with this address, it is stored nowhere; if they are equal, it escaped earlier. */
 		if (!insn_compares_constant(bytes_of(t, i), in))
 			escape_report(t, i, &imm, insn_captures_pointer(bytes_of(t, i), in));
 		break;
@@ -471,15 +473,15 @@ static void call_leave(struct track *t, struct addr_state *s, size_t i)
 	uint64_t pad = track_pad_of(t, in->addr);
 
 	leave_to(t, s, i, in->flow == FLOW_CALL_IND ? insn_pointer_arguments() : insn_call_arguments());
-	/* Landing pads outside of the function, or unknown ones, get the callee-saved registers. */
+	/* A landing pad outside of the function, or an unknown one, gets the callee-saved registers. */
 	if (t->opaque || (pad && track_is_outside(t, pad)))
 		leave(t, s, i, (uint16_t)~insn_call_clobbers(), 0);
 	call_clobber(t, s, in);
 	track_pointers_age(s, -1);
 }
 
-/* Reports what escapes where control leaves the function. `tail`: an indirect jump goes through a pointer in an
- * object. */
+/* Reports the addresses that escape where control leaves the function at instruction i. `tail`: an indirect jump that
+ * goes through a function pointer in an object. */
 static void control_leave(struct track *t, struct addr_state *s, size_t i, bool tail)
 {
 	const struct insn *in = &t->f->code->insns[i];
@@ -494,37 +496,37 @@ static void control_leave(struct track *t, struct addr_state *s, size_t i, bool 
 		break;
 	case FLOW_JUMP_IND:
 		if (track_is_switch(s, in))
-			break; /* registers are followed to its targets */
+			break; /* it is followed to its targets with these registers */
 		if (imports_leads_out(t->f->imports, in)) {
 			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
-			break; /* a tail call */
+			break; /* this is a tail call */
 		}
 		if (t->reporting && holds_address(s) && (kernel = kernel_registers(t, s, i)) != 0)
 			arguments_leave(t, s, i, kernel, 0, kernel);
-		/* Unless this is a tail call, it may be a jump inside this function. */
+		/* Unless this is a tail call, it may be a jump inside of this function, which uses any register. */
 		leave(t, s, i, tail ? insn_pointer_arguments() | (uint16_t)~insn_call_clobbers() : 0xffff,
 		      tail ? insn_call_arguments() : 0);
 		break;
 	case FLOW_JUMP:
-		/* A jump out of the function is a tail call, which gets arguments and callee-saved registers. */
+		/* A jump out of the function is a tail call, which passes arguments and callee-saved registers. */
 		if (track_is_outside(t, in->target))
 			leave_to(t, s, i, insn_call_arguments() | (uint16_t)~insn_call_clobbers());
 		break;
 	case FLOW_BRANCH:
-		/* A branch out of the function mostly leads to its cold part, where any register may be used. */
+		/* A branch out of the function usually leads to its cold part, which may use any register. */
 		if (track_is_outside(t, in->target))
 			leave_to(t, s, i, 0xffff);
 		break;
 	default: break;
 	}
-	/* Control falls into the next function, as in assembly with two entries. */
+	/* Control falls through into the next function, as in assembly code with two entries. */
 	if (i == t->last && (in->flow == FLOW_NEXT || in->flow == FLOW_BRANCH))
 		leave(t, s, i, 0xffff, 0);
 }
 
 /*
- * Does instruction i load a stack slot to which the instruction before it, in the same block, has stored the same
- * register? Compilers without optimization pass `this` in this way: the register keeps its value, and the store has
+ * Does instruction i load a register from the stack slot to which the instruction before it, in the same block, has
+ * stored it? Compilers without optimization pass `this` in this way. The register keeps its value, and the store has
  * been reported as an escape.
  */
 static bool is_reload(const struct track *t, size_t i)
@@ -552,7 +554,7 @@ static bool captures_pointer(const struct track *t, const struct addr_state *s, 
 	return t->reporting && r < REGS && frame_slot_is_variable(t->f, i);
 }
 
-/* Reports escapes of the addresses in `data`, the registers that instruction i reads without merely moving them. */
+/* Reports escapes of the addresses in `data`, the registers that instruction i reads other than just to move them. */
 static void data_leave(struct track *t, struct addr_state *s, size_t i, uint16_t data)
 {
 	const struct insn *in = &t->f->code->insns[i];
