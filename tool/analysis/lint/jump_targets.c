@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-H004 (observe.h): one pass over the indirect jumps of a code range and the entries of their tables. */
+/* Adds ETCH-H004 (observe.h), in one pass over the indirect jumps of a code range and the entries of their tables. */
 #include "analysis/lint/observe.h"
 
 #include "arch/x86/opcodes.h"
@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Does a target have an endbr64? This finding is not about targets outside of the code. */
+/* Is there an endbr64 at a target? Returns true for targets outside of the code, which are not the subject of this
+ * finding. */
 static bool target_is_good(const struct flow *f, uint64_t target)
 {
 	const struct code_section *c = space_at(f->in.env->space, target);
@@ -16,8 +17,8 @@ static bool target_is_good(const struct flow *f, uint64_t target)
 	return !c || insn_is_endbr(c->bytes + (target - c->addr), c->size - (target - c->addr));
 }
 
-/* Adds one finding per table, at its first target without endbr64, with the number of the others. `at` is the address
- * of the jump. */
+/* Adds one finding for a table, at its first target without endbr64, which also says how many more there are. `at` is
+ * the address of the jump. */
 static void table_look(const struct flow *f, uint64_t at, const struct flow_jump *j, struct findings *out)
 {
 	uint64_t first = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ETCH-F002: instructions that no path reaches, and why. Padding and data do not count. */
+/* Adds ETCH-F002 for instructions that no path reaches, and says why. Padding and data do not count. */
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/lint/observe_internal.h"
 
@@ -14,9 +14,9 @@ static bool is_zero(const struct observe *o, uint64_t off, uint64_t end)
 	return off == end;
 }
 
-/* Trims nops, traps and zeros from both ends of the offsets [*off, *end). *count is the number of the other
- * instructions, *final the offset of the last of them. Returns false if none remain, or if the bytes do not decode and
- * so are data. */
+/* Removes nops, traps and zeros from both ends of the offsets [*off, *end). Sets *count to the number of instructions
+ * left, and *final to the offset of the last of them. Returns false if none is left, or if the bytes do not decode and
+ * therefore are data. */
 static bool run_measure(struct observe *o, uint64_t *off, uint64_t *end, uint64_t *final, unsigned *count)
 {
 	uint64_t at = *off, last = 0;
@@ -56,8 +56,8 @@ static bool has_open_jump(const struct flow *f)
 }
 
 /*
- * Is a function noreturn by its name or its code? That no code follows calls of it, which is evidence elsewhere, proves
- * nothing here: whether error(3) returns depends on its first argument.
+ * Does the name or the code of a function prove that it never returns? Elsewhere, it is also evidence that no code
+ * follows calls of it. That proves nothing here: whether error(3) returns depends on its first argument.
  */
 static bool is_certain(const struct observe *o, uint64_t target)
 {
@@ -72,8 +72,8 @@ static bool is_certain(const struct observe *o, uint64_t target)
 	return p && !p->plt;
 }
 
-/* Writes why the code after step s is not reached, or what could still lead there. `before` is the index of s, which is
- * null where no reachable step precedes. */
+/* Writes why the code after step s is not reached, or what could still lead there. `before` is the index of s; s is
+ * null if no reachable step precedes the code. */
 static void describe_way(const struct observe *o, const struct step *s, uint32_t before, char *out, size_t size)
 {
 	static const char *const nothing = "and no reachable code leads here";
@@ -82,7 +82,7 @@ static void describe_way(const struct observe *o, const struct step *s, uint32_t
 	if (has_open_jump(o->f)) {
 		snprintf(out, size, "only an indirect jump with an unknown table could lead here");
 	} else if (!s || o->f->in.start == START_PART || (s->flow != FLOW_CALL && !o->f->in.range->named)) {
-		/* A switch in the hot part may jump into the cold part. */
+		/* A switch in the hot part may jump to the cold part. */
 		snprintf(out, size, "only an indirect jump in another part of the function could lead here");
 	} else if (s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND) {
 		describe_target(o, flow_exit_target(s), what);
@@ -103,7 +103,7 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	uint64_t final = 0;
 	unsigned count;
 
-	/* Without a symbol and an FDE the end of the code range is inferred: the bytes may be other functions. */
+	/* Without a symbol or an FDE, the end of the code range is inferred: the bytes may belong to other functions. */
 	if ((o->f->in.range->fde < 0 && !o->f->in.range->named) || !run_measure(o, &off, &end, &final, &count))
 		return;
 	s = before == NO_STEP ? NULL : &o->f->steps[before];
@@ -115,7 +115,7 @@ void observe_dead(struct observe *o, uint64_t off, uint64_t end, uint32_t before
 	            count == 1 ? "is" : "are", why);
 	describe_insn(o, off, insn);
 	OBSERVE_FACT_AT(o, x, off, "the first", "%s", insn);
-	if (count > 1) { /* observe_edges() looks for the fact "the last" */
+	if (count > 1) { /* observe_edges() looks for the fact that is labelled "the last" */
 		describe_insn(o, final, insn);
 		OBSERVE_FACT_AT(o, x, final, "the last", "%s", insn);
 	}

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-S006: the direction flag is set at a call, a return or a jump to another function. The psABI (3.2.1) requires it
- * clear on entry to a function and on return. Follows all paths from each instruction that sets the flag.
+ * Adds ETCH-S006 where the direction flag is set at a call, a return or a jump to another function. The psABI (3.2.1)
+ * requires that it is clear on entry to a function and on return. Follows all paths from each instruction that sets the
+ * flag.
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
 #include "support/memory.h"
 
-/* The analysis. Its nodes are steps; the state of a node is whether a path leads there with the flag set. */
+/* The domain of the analysis. Its nodes are steps; the state of a node says whether a path leads there with the flag
+ * set. */
 struct way {
 	struct observe *o;
-	bool *seen; /* the state of each node, kept for the next instruction that sets the flag, so that each exit has one
-	             * finding */
+	/* The state of each node; it is kept when the next instruction that sets the flag is followed, so that each exit
+	 * gets only one finding. */
+	bool *seen;
 	struct worklist list;
-	uint64_t set;                /* offset of the instruction that has set the flag */
-	char insn[DESCRIPTION_MOST]; /* its text */
+	uint64_t set;                /* offset of the instruction that set the flag */
+	char insn[DESCRIPTION_MOST]; /* the text of that instruction */
 };
 
 static bool way_join(void *ctx, uint32_t step, const void *state)
@@ -31,7 +34,7 @@ static void way_transfer(void *ctx, uint32_t step);
 
 static const struct dataflow_domain ways = {.join = way_join, .transfer = way_transfer};
 
-/* Passes the set flag to the step at an offset, if flow has reached it. */
+/* Passes the state "flag set" to the step at an offset, if flow has reached that step. */
 static void flag_pass(struct way *w, uint64_t off)
 {
 	if (off < w->o->size && flow_walked(w->o->f, off))
@@ -50,7 +53,7 @@ static void flag_report(struct way *w, uint64_t off, const char *what)
 	OBSERVE_FACT_AT(o, x, off, "still set at", "%s", insn);
 }
 
-/* Reports an exit with the flag set, or passes the flag on to the successors. */
+/* Reports an exit at which the flag is set, or passes the state on to the steps that follow. */
 static void way_transfer(void *ctx, uint32_t step)
 {
 	struct way *w = ctx;
@@ -59,11 +62,12 @@ static void way_transfer(void *ctx, uint32_t step)
 	uint64_t target = (uint64_t)in->imm, off = f->step_at[step];
 
 	if (in->direction != DIRECTION_KEPT)
-		return; /* cleared; or set again, where observe_flag() starts too */
+		return; /* this instruction clears the flag; or sets it again, and observe_flag() begins there, too */
 	switch (in->flow) {
 	case FLOW_RETURN: flag_report(w, off, "return"); return;
 	case FLOW_CALL:
-	case FLOW_CALL_IND: flag_report(w, off, "call"); return; /* one finding per path */
+	/* The path is not followed further, so that it has only one finding. */
+	case FLOW_CALL_IND: flag_report(w, off, "call"); return;
 	case FLOW_JUMP:
 	case FLOW_BRANCH:
 		if (flow_inside(f, target))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ETCH-S001: paths join with different frames. The states of the flow analysis cannot show this, since they are the
- * joins. So the basic blocks are solved once more in a domain whose join keeps the state that arrives first; a later
- * arrival with another rsp is the finding.
+ * Adds ETCH-S001 where paths join with different frames. The states of the flow analysis cannot show this, since they
+ * are the results of the joins. So the basic blocks are solved once more, in a domain whose join keeps the state that
+ * arrives first. If a later one arrives with another rsp, that is the finding.
  */
 #include "analysis/dataflow/solver.h"
 #include "analysis/lint/observe_internal.h"
@@ -12,36 +12,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An arrival by falling through a call, which is postponed until all others have arrived: where it differs from these,
+/* An arrival by falling through a call. It is postponed until all other states have arrived: if it differs from them,
  * the call probably does not return, and there is no finding. */
 struct late {
 	struct state state;
-	uint32_t from; /* offset of the last instruction before it */
-	uint32_t to;   /* offset of the basic block */
+	uint32_t from; /* offset of the last instruction of the path */
+	uint32_t to;   /* offset of the basic block where the path arrives */
 };
 
-#define MEETINGS_MOST 16u /* findings per code range: one mismatch often causes others after it */
+#define MEETINGS_MOST 16u /* limit for the findings per code range: one mismatch often causes others after it */
 
 /* The first arrival at a basic block. */
 struct arrival {
 	struct state state;
-	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
+	uint32_t from; /* offset of the instruction from which it came; NO_STEP: control enters here */
 	bool here;     /* a state has arrived */
-	bool reported; /* a later arrival has a finding that names both */
+	bool reported; /* a finding names this arrival and a later one */
 };
 
-/* The analysis. Its nodes are the states (basic blocks) of the flow analysis, by index. */
+/* The domain. Its nodes are the states (basic blocks) of the flow analysis, by index. */
 struct meet {
 	struct observe *o;
 	struct arrival *first; /* per node */
 	struct worklist list;
 	struct late *late;
 	size_t late_count, late_capacity;
-	unsigned reported; /* nodes with a finding, or that would have one if there were no MEETINGS_MOST */
-	bool *lost;        /* result, per node: the frame is lost in this join */
+	/* Number of nodes with a finding, including findings beyond MEETINGS_MOST, which are not added. */
+	unsigned reported;
+	bool *lost; /* result, per node: the join of paths here loses the frame */
 };
 
-/* Adds ETCH-S001 at node k: its first arrival differs from s, which comes from offset `from`. */
+/* Adds ETCH-S001 at node k: its first arrival differs from state *s, which comes from offset `from`. */
 static void meeting_report(struct meet *m, uint32_t k, const struct state *s, uint32_t from)
 {
 	struct observe *o = m->o;
@@ -68,7 +69,7 @@ static void meeting_report(struct meet *m, uint32_t k, const struct state *s, ui
 	}
 }
 
-/* Does an offset lie inside another instruction that flow has reached? Then one of the two paths is not real. */
+/* Does an offset lie inside another instruction that flow has reached? Then one of the two instructions never runs. */
 static bool is_inside(const struct meet *m, uint32_t off)
 {
 	const struct flow *f = m->o->f;
@@ -80,7 +81,8 @@ static bool is_inside(const struct meet *m, uint32_t off)
 	return false;
 }
 
-/* Is the frame lost with rsp? Not if both states have it in rbp, and rsp is known again at all exits. */
+/* Does a difference in rsp lose the frame? Not if both states have the frame in rbp, and rsp is known again at all
+ * exits. */
 static bool matters(const struct meet *m, const struct state *s, const struct state *other)
 {
 	struct value a = s->reg[ETCH_REG_RBP], b = other->reg[ETCH_REG_RBP];
@@ -88,14 +90,14 @@ static bool matters(const struct meet *m, const struct state *s, const struct st
 	return m->o->f->found.exit_sp_unknown || a.kind != VALUE_CFA || b.kind != VALUE_CFA || a.off != b.off;
 }
 
-/* A state on its way to a basic block. */
+/* A state that is passed to a basic block. */
 struct incoming_state {
 	const struct state *state;
-	uint32_t from; /* offset of the predecessor instruction; NO_STEP: an entry */
-	bool late;     /* it falls through a call, so that a difference is no finding */
+	uint32_t from; /* offset of the instruction from which it comes; NO_STEP: control enters here */
+	bool late;     /* it comes from falling through a call, so that a difference is no finding */
 };
 
-/* Keeps the first state; reports a later one with another rsp, unless one of the two paths is in doubt. */
+/* Keeps the first state that arrives. Reports a later one with another rsp, unless one of the two paths is doubtful. */
 static bool meet_join(void *ctx, uint32_t k, const void *state)
 {
 	struct meet *m = ctx;
@@ -147,8 +149,8 @@ static void wait(struct meet *m, uint64_t off, const struct state *s, uint32_t f
 	l->to = (uint32_t)off;
 }
 
-/* Walks basic block k from its first state, and passes the states after its instructions to its successors. Padding
- * after a call belongs to the call. */
+/* Walks through basic block k from its first state, and passes the resulting states to the blocks to which it leads.
+ * Padding after a call counts as part of the call. */
 static void meet_transfer(void *ctx, uint32_t k)
 {
 	struct meet *m = ctx;
@@ -191,14 +193,14 @@ static bool cfi_denies(const struct meet *m, uint64_t off, const struct state *s
 	return row && state_witness(s, &row->rule) == WITNESS_DENIES;
 }
 
-/* Does .eh_frame agree with the code at the call, and contradict it after the call? Then whoever wrote it knew that the
- * call does not return. */
+/* Does .eh_frame agree with the code at the call, but contradict it after the call? Then whoever wrote .eh_frame knew
+ * that the call does not return. */
 static bool is_end(const struct meet *m, const struct late *l)
 {
 	return cfi_denies(m, l->to, &l->state) && !cfi_denies(m, l->from, &l->state);
 }
 
-/* Solves, then passes the postponed arrivals one by one, since each may bring others. */
+/* Solves, then passes on the postponed arrivals one by one, since each may lead to further ones. */
 static void meet_solve(struct meet *m)
 {
 	dataflow_solve(&meetings, &m->list, m);
@@ -211,8 +213,8 @@ static void meet_solve(struct meet *m)
 	}
 }
 
-/* Solves from all roots, in order of address: from the start, then from each live basic block that has not been reached
- * (entries inside, landing pads, targets of jump tables). */
+/* Solves from all roots, in order of address: from the start, then from each live basic block that no path has reached
+ * yet (entries inside the code range, landing pads, targets of jump tables). */
 static void meet_all(struct meet *m)
 {
 	struct flow *f = m->o->f;

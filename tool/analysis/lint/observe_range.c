@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * observe_range() makes one pass over the instructions of a code range, in order of address. It adds the findings that
- * need no states (ETCH-D005 to D007, F001, F003, F005, F006, F007, S007), and decides whether the passes over the
- * states are worth while: each costs as much as making the rows.
+ * need no states (ETCH-D005 to D007, F001, F003, F005, F006, F007, S007). It also decides whether the passes over the
+ * states are worth while, since each of them costs as much as making the rows.
  */
 #include "analysis/lint/observe_internal.h"
 
@@ -13,17 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most ETCH-D006 findings per code range: hostile files may overlap everywhere. */
+/* Limit for the ETCH-D006 findings of one code range: in hostile files, instructions may overlap everywhere. */
 #define OVERLAPS_MOST 16u
-/* The rows of .eh_frame are read only for code ranges of at most so many bytes, since each jump to one reads them all;
- * a longer one is a function by its symbol. */
+/* The rows of .eh_frame are read only for code ranges of at most this many bytes, since each jump to one reads all of
+ * them. If a code range is larger, a symbol decides whether it is a function. */
 #define FDE_MOST (64u << 10)
-/* The most bytes of nops that count as alignment between functions. */
+/* Limit for the number of bytes of nops that count as alignment between functions. */
 #define PADDING_MOST 256u
 
 /* ---- starts of functions --------------------------------------------------- */
 
-/* Whether the row of .eh_frame at addr fits a function's entry. */
+/* Does the row that .eh_frame has for an address fit a function's entry? */
 struct first_row {
 	uint64_t addr;
 	enum witness says;
@@ -68,7 +68,7 @@ bool observe_goes_on(const struct observe *o, const struct step *in)
 	}
 }
 
-/* May the instruction make rsp unknown? A copy from rbp frees a frame, and does not make it unknown. */
+/* May the instruction make rsp unknown? A copy from rbp does not: it releases a frame. */
 static bool moves_stack(const struct step *in)
 {
 	if (in->writes >> ETCH_REG_RSP & 1)
@@ -91,7 +91,8 @@ static bool moves_stack(const struct step *in)
 	}
 }
 
-/* Does a function begin here by its symbol? An FDE is not enough: one function may have several, e.g. setcontext(). */
+/* Does a symbol say that a function begins at an address? An FDE does not suffice: one function may have several, e.g.
+ * setcontext(). */
 static bool is_named(const struct flow_env *env, uint64_t addr)
 {
 	const struct code_range *p = range_at(env, addr);
@@ -99,7 +100,8 @@ static bool is_named(const struct flow_env *env, uint64_t addr)
 	return p && p->start == addr && p->named;
 }
 
-/* ETCH-D006: does the next function begin inside the instruction at offset `off`, the last one of the code range? */
+/* Adds ETCH-D006 if the next function begins inside the instruction at offset `off`, the last one of the code range.
+ * Returns whether it does. */
 static bool cut_look(struct observe *o, uint64_t off)
 {
 	const struct code_range *p = o->f->in.range;
@@ -117,13 +119,14 @@ static bool cut_look(struct observe *o, uint64_t off)
 	return true;
 }
 
-/* Adds ETCH-D005, or D007 where processors may have the instruction: the bytes at an offset do not decode. `how` is a
- * phrase that says how they are reached, before the words that say what they are. */
+/* Adds a finding about bytes at offset `to` that do not decode: ETCH-D005 or, if processors may have such an
+ * instruction, ETCH-D007. `how` is the beginning of the message, which says how control gets there; the words that say
+ * what the bytes are follow it. Returns the finding. */
 static struct finding *undecoded_add(struct observe *o, uint64_t to, const char *how)
 {
 	const uint8_t *bytes = o->f->in.range->bytes + to;
 	uint64_t addr = o->f->in.range->start + to;
-	/* What the second decoder knows is an instruction, too. */
+	/* If the second decoder knows the bytes, they are an instruction, too. */
 	bool reserved = insn_is_reserved(bytes, o->size - to) || insn_second_length(bytes, o->size - to, addr);
 	unsigned n, byte[4] = {0};
 
@@ -134,8 +137,8 @@ static struct finding *undecoded_add(struct observe *o, uint64_t to, const char 
 	               byte[0], byte[1], byte[2], byte[3]);
 }
 
-/* Adds ETCH-D005 or D007: control comes from offset `off`, by a jump or by falling through, to bytes at `to` that do
- * not decode. */
+/* Adds ETCH-D005 or D007: control gets from offset `off`, by a jump or by falling through, to bytes at offset `to` that
+ * do not decode. */
 static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool jumps)
 {
 	char insn[DESCRIPTION_MOST];
@@ -148,7 +151,7 @@ static void no_instruction(struct observe *o, uint64_t off, uint64_t to, bool ju
 	OBSERVE_FACT_AT(o, x, off, "comes from", "%s", insn);
 }
 
-/* Adds ETCH-D005 or D007 for a function, by its symbol, whose first bytes do not decode. */
+/* Adds ETCH-D005 or D007 if a function begins here according to a symbol, and its first bytes do not decode. */
 static void start_look(struct observe *o)
 {
 	const struct code_range *p = o->f->in.range;
@@ -159,10 +162,10 @@ static void start_look(struct observe *o)
 }
 
 /*
- * Returns the address that control reaches from `at` on, outside of the code range, after the nops and zero bytes with
- * which assemblers and linkers align the next function. Zero bytes are an instruction, `add %al, (%rax)`; where it does
- * not fault, control goes on likewise. A code range that was only inferred, from the very jump that leads here, is no
- * function.
+ * Returns the address outside of the code range that control reaches from `at` on, after the nops and zero bytes with
+ * which assemblers and linkers align the next function. Zero bytes are the instruction `add %al, (%rax)`; if that does
+ * not fault, control continues after it. A code range that was inferred only from the very jump that leads here does
+ * not count as a function.
  */
 static uint64_t past_padding(struct observe *o, const struct code_section *c, uint64_t at)
 {
@@ -205,14 +208,14 @@ static bool is_jumped_to(const struct flow *f, uint64_t from, uint64_t to)
 	return false;
 }
 
-/* Is the last instruction, at `off`, reached only if a call in front of it returns? There is nothing but padding
- * between the two. Compilers end a function with a call only if it does not return, and .size may cover the padding. */
+/* Is the last instruction, at `off`, only reached if a call in front of it returns, with nothing but padding between
+ * the two? Compilers end a function with a call only if it does not return, and .size may include the padding. */
 static bool is_after_call(const struct observe *o, uint64_t off, const struct step *in)
 {
 	return in->padding && o->ended != NO_OFFSET && !is_jumped_to(o->f, o->ended, off);
 }
 
-/* Adds ETCH-F001 or F006: the last instruction of a code range, at `off`, falls through. */
+/* Adds ETCH-F001 or F006 if execution falls through the last instruction of a code range, at `off`. */
 static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow_env *env = o->f->in.env;
@@ -221,7 +224,7 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	char insn[DESCRIPTION_MOST], next[DESCRIPTION_MOST];
 	struct finding *x;
 
-	/* A call at the very end is taken to be noreturn. */
+	/* A call at the very end is assumed not to return. */
 	if ((in->flow != FLOW_NEXT && in->flow != FLOW_BRANCH) || in->op == STEP_SYSCALL || is_after_call(o, off, in))
 		return;
 	describe_insn(o, off, insn);
@@ -239,7 +242,7 @@ static void falls_out(struct observe *o, uint64_t off, const struct step *in)
 	}
 }
 
-/* Does a function or another part of one begin at an address, by a symbol or an FDE? */
+/* Does a symbol or an FDE say that a function, or a part of one, begins at an address? */
 static bool begins_code(const struct flow_env *env, uint64_t addr)
 {
 	const struct code_range *p = range_at(env, addr);
@@ -248,9 +251,9 @@ static bool begins_code(const struct flow_env *env, uint64_t addr)
 }
 
 /*
- * Adds ETCH-F001 or F006: a jump at `off` leads past the end of its function, to the end of the section or to the
+ * Adds ETCH-F001 or F006 if a jump at `off` leads past the end of its function: to the end of the section, or to the
  * padding in front of another function. A jump to the very start of another function is a tail call. `entry` is the
- * number of the entry of a jump table that leads there, or -1.
+ * number of the jump table's entry that leads there, or -1 for a direct jump.
  */
 static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long entry)
 {
@@ -279,13 +282,13 @@ static void jumps_past(struct observe *o, uint64_t off, uint64_t target, long en
 		OBSERVE_FACT_AT(o, x, off, "the jump", "%s", insn);
 		finding_fact_at(x, 0, end, "next function", "%s", next);
 	}
-	/* clang leaves such entries where it knows that the index cannot have their values. */
+	/* clang leaves such entries in a table where it knows that the index cannot have their values. */
 	if (entry >= 0)
 		x->compiler = true;
 }
 
-/* Adds ETCH-F007: a jump at `off` leads into the middle of another function, by symbols: neither to an entry of it, nor
- * between a function and its cold part. */
+/* Adds ETCH-F007 if, according to symbols, a jump at `off` leads into the middle of another function. A jump to one of
+ * its entries, or between a function and its cold part, does not count. */
 static void jumps_into(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct flow_env *env = o->f->in.env;
@@ -307,8 +310,8 @@ static void jumps_into(struct observe *o, uint64_t off, uint64_t target)
 	finding_fact_at(x, 0, target, "jumps to", "%s", to);
 }
 
-/* Adds ETCH-F001 or F006 for the entries of jump tables. Only an entry for the end of the code range itself counts: the
- * bound of a table may be above its size. */
+/* Adds ETCH-F001 or F006 for entries of jump tables. Only an entry that leads to the very end of the code range counts,
+ * since the assumed bound of a table may exceed its size. */
 static void tables_look(struct observe *o)
 {
 	const struct flow *f = o->f;
@@ -330,7 +333,7 @@ static void tables_look(struct observe *o)
 	}
 }
 
-/* Adds ETCH-F005: a call into the middle of its own function; once per target. */
+/* Adds ETCH-F005 for a call into the middle of its own function, once per target. */
 static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
@@ -342,7 +345,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	for (i = 0; i < f->in.range->entry_count; i++) /* a function has few entries */
 		if (f->in.env->entries[f->in.range->entry + i] == target)
 			return;
-	for (i = 0; i < INNER_MOST && i < o->inner_count; i++) /* once per target */
+	for (i = 0; i < INNER_MOST && i < o->inner_count; i++)
 		if (o->inner[i] == target)
 			return;
 	o->inner[o->inner_count++ % INNER_MOST] = target;
@@ -353,7 +356,7 @@ static void inner_call(struct observe *o, uint64_t off, const struct step *in)
 	finding_fact_at(x, 0, target, "call target", "%s", to);
 }
 
-/* Adds the findings about an instruction that need no state, where it is certain that control comes there. */
+/* Adds the findings about an instruction that need no state. Only called where control certainly gets there. */
 static void step_look(struct observe *o, uint64_t off, const struct step *in)
 {
 	const struct flow *f = o->f;
@@ -379,8 +382,8 @@ static void step_look(struct observe *o, uint64_t off, const struct step *in)
 
 /* ---- instructions inside others --------------------------------------------------- */
 
-/* Adds ETCH-D006: a direct branch leads to the inner one of two overlapping instructions, at these offsets, or a
- * function symbol is there. */
+/* Adds ETCH-D006 for two overlapping instructions at the offsets `outer` and `inner`, if a direct branch leads to the
+ * inner one, or a function symbol is there. */
 static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 {
 	const struct flow *f = o->f;
@@ -415,7 +418,7 @@ static void overlap_report(struct observe *o, uint64_t outer, uint64_t inner)
 	}
 }
 
-/* ETCH-D006: looks for reached instructions that begin inside another. */
+/* Looks for reached instructions that begin inside another one, and adds ETCH-D006. */
 static void overlaps_look(struct observe *o)
 {
 	const struct flow *f = o->f;
@@ -438,7 +441,7 @@ static void overlaps_look(struct observe *o)
 
 /* ---- targets outside of the code --------------------------------------------------------- */
 
-/* Is a target data, or in no section? Address 0 belongs to an undefined weak symbol, which the code tests first. */
+/* Is a target data, or in no section? Address 0 belongs to an undefined weak symbol, for which the code tests first. */
 static bool is_missing(const struct flow_env *env, uint64_t target)
 {
 	const struct elf_file *file = env->file;
@@ -452,7 +455,7 @@ static bool is_missing(const struct flow_env *env, uint64_t target)
 	return target && !elf_is_object(file) && !space_at(env->space, target);
 }
 
-/* Is a target the end of the code range's own section? ETCH-F006 reports that. */
+/* Is a target the end of the section that contains the code range? ETCH-F006 reports such jumps. */
 static bool is_section_end(const struct flow *f, uint64_t target)
 {
 	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
@@ -460,7 +463,7 @@ static bool is_section_end(const struct flow *f, uint64_t target)
 	return c && target == c->addr + c->size;
 }
 
-/* In an object file: does the operand of the instruction at `off` have a relocation? */
+/* Does the operand of the instruction at `off` have a relocation, in an object file? */
 static bool is_relocated(const struct flow *f, uint64_t off, unsigned len)
 {
 	const struct flow_env *env = f->in.env;
@@ -470,7 +473,7 @@ static bool is_relocated(const struct flow *f, uint64_t off, unsigned len)
 	return i < env->reloc_count && env->relocs[i].addr - addr < len;
 }
 
-/* Does a direct call or jump of an object leave its section, without a relocation that says where to? */
+/* Does a direct call or jump in an object file lead out of its section, without a relocation that says where? */
 static bool leaves_section(const struct flow *f, uint64_t off, const struct step *in)
 {
 	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
@@ -480,7 +483,7 @@ static bool leaves_section(const struct flow *f, uint64_t off, const struct step
 	       target - c->addr >= c->size && !is_relocated(f, off, in->len);
 }
 
-/* Returns the section of a target that is no code; 0 if it is in none, or if that is not known. */
+/* Returns the section that contains a target which is not code; 0 if it is in none, or if that is unknown. */
 static uint32_t section_of(const struct elf_file *file, uint64_t target)
 {
 	if (target & FLOW_EXTERN)
@@ -488,7 +491,7 @@ static uint32_t section_of(const struct elf_file *file, uint64_t target)
 	return elf_is_object(file) ? 0 : elf_section_at(file, target);
 }
 
-/* Adds ETCH-F003: the target of a direct call or jump at `off` is no code. */
+/* Adds ETCH-F003: the target of a direct call or jump at `off` is not code. */
 static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 {
 	const struct elf_file *file = o->f->in.env->file;
@@ -510,7 +513,7 @@ static void missing_report(struct observe *o, uint64_t off, uint64_t target)
 	OBSERVE_FACT_AT(o, x, off, "the instruction", "%s", insn);
 }
 
-/* May a direct call or jump of the code range have a target that is no code, by what the analysis has noted? */
+/* May `target`, to which the analysis has seen a direct call or jump lead, be no code? */
 static bool may_miss(const struct flow *f, uint64_t target)
 {
 	const struct code_section *c = space_at(f->in.env->space, f->in.range->start);
@@ -519,6 +522,7 @@ static bool may_miss(const struct flow *f, uint64_t target)
 	                                         c && target - c->addr >= c->size);
 }
 
+/* Does any exit or edge of the code range lead to a target that may be no code? */
 static bool any_missing(const struct flow *f)
 {
 	size_t i;
@@ -532,7 +536,7 @@ static bool any_missing(const struct flow *f)
 	return false;
 }
 
-/* Is the target of a direct call or jump no code? */
+/* Is the instruction at `off` a direct call or jump whose target is not code? */
 static bool misses(const struct flow *f, uint64_t off, const struct step *in)
 {
 	uint64_t target = (uint64_t)in->imm;
@@ -545,7 +549,7 @@ static bool misses(const struct flow *f, uint64_t off, const struct step *in)
 
 /* ---- a code range ---------------------------------------------------------------------------- */
 
-/* Does the code range jump with a frame to the start of a function? */
+/* Does the code range jump to the start of a function while it has a frame? */
 static bool exits_with_frame(const struct flow *f)
 {
 	uint64_t asked = 0;
@@ -563,7 +567,7 @@ static bool exits_with_frame(const struct flow *f)
 	return false;
 }
 
-/* Does a basic block have a state without a row, so that a join of paths has lost the frame? */
+/* Is there a basic block without a row for its state, so that a join of paths has lost the frame? */
 static bool loses_frame(const struct flow *f)
 {
 	struct etch_rule rule;
@@ -582,8 +586,8 @@ static bool loses_frame(const struct flow *f)
 	return false;
 }
 
-/* Visits the instructions in order of address, without those inside others, and the gaps between them. `missing`: some
- * target is no code. Returns the number of instructions. */
+/* Visits the instructions in order of address, except for those inside others, and the unreachable gaps between them.
+ * `missing`: some target is not code. Returns the number of instructions visited. */
 static size_t steps_look(struct observe *o, bool missing)
 {
 	struct flow *f = o->f;
@@ -610,7 +614,7 @@ static size_t steps_look(struct observe *o, bool missing)
 			gap = off;
 		}
 		visited++;
-		in = &f->steps[i]; /* observe_dead() may have decoded more */
+		in = &f->steps[i]; /* observe_dead() may have decoded further steps and moved the array */
 		if (!in->padding)
 			o->ended = NO_OFFSET;
 		if (!dead) {
@@ -620,7 +624,7 @@ static size_t steps_look(struct observe *o, bool missing)
 				step_look(o, off, in);
 			if (missing && !weak && o->certain && misses(f, off, in))
 				missing_report(o, off, (uint64_t)in->imm);
-			in = &f->steps[i]; /* the findings may have decoded more, too */
+			in = &f->steps[i]; /* so may the findings */
 			gap = off + in->len;
 			before = i;
 		}
@@ -634,9 +638,9 @@ static size_t steps_look(struct observe *o, bool missing)
 }
 
 /*
- * Adds ETCH-S007: all exits of a function without .eh_frame take the same number of bytes more off the stack than a
- * call puts there. The analysis takes such a function for one that is entered with these bytes pushed (flow.in.pushed),
- * as ld.so's resolvers are; but a function that other files call is not.
+ * Adds ETCH-S007 if all exits of a function without .eh_frame take more bytes off the stack than a call puts there, by
+ * the same number. The analysis assumes that these bytes were pushed before the function was entered (flow.in.pushed),
+ * as for the resolvers of ld.so; but that is not true of a function that other files call.
  */
 static void pushed_look(struct observe *o)
 {
@@ -658,7 +662,7 @@ static void pushed_look(struct observe *o)
 	OBSERVE_FACT_AT(o, x, off, "here", "%s", insn);
 }
 
-/* May a pass over the states find anything? It costs as much as making the rows. */
+/* May a pass over the states find anything? If not, it is left out, since it costs as much as making the rows. */
 static bool wants_stack_pass(const struct observe *o)
 {
 	const struct flow *f = o->f;
@@ -667,7 +671,7 @@ static bool wants_stack_pass(const struct observe *o)
 	       exits_with_frame(f) || loses_frame(f);
 }
 
-/* Is the assumed state at the start of a code range certain? */
+/* Is the state that was assumed at the start of a code range certain? */
 static bool is_certain(const struct flow *f)
 {
 	const struct code_range *p = f->in.range;
@@ -705,5 +709,5 @@ void observe_range(struct flow *f, struct findings *out)
 		observe_stack(&o);
 	if (o.flag)
 		observe_flag(&o);
-	f->found.insn_count = fresh; /* instructions decoded only for findings do not count */
+	f->found.insn_count = fresh; /* instructions that were decoded only for findings do not count */
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pass over the states of a code range, in order of address. It finds exits with a wrong frame or register
- * (ETCH-S002, S005, F004), and places where the frame becomes unknown (S003, S004).
+ * Makes a pass over the states of a code range, in order of address. It finds exits with a wrong frame or a wrong
+ * register (ETCH-S002, S005, F004), and places where the frame becomes unknown (S003, S004).
  *
- * There is no finding where the evidence is doubtful: in code that only indirect jumps reach (weak states), where
- * .eh_frame agrees with the code, so that the frame is intended, and at a return to an address that was pushed for it
- * (is_jump()).
+ * There is no finding where the evidence is doubtful: in code that only indirect jumps reach (weak states); where
+ * .eh_frame agrees with the code, so that the frame must be intended; and at a return to an address that was pushed for
+ * it (is_jump()).
  */
 #include "analysis/lint/observe_internal.h"
 #include "support/memory.h"
@@ -18,34 +18,37 @@
 #include <string.h>
 
 #define NOWHERE UINT64_MAX
-#define TRACES  64u /* remembered changes of registers, for the facts of findings */
+#define TRACES  64u /* number of changes of registers that are remembered, for the facts of findings */
 
 /* Registers that are neither callee-saved nor hold arguments: rax, r10, r11 (System V psABI 3.2.3). */
 #define LEFTOVERS (1u << 0 | 1u << 10 | 1u << 11)
 
-/* The value that an instruction left in rsp or a callee-saved register. */
+/* A change of rsp or of a callee-saved register: the new value, and the instruction that made the change. */
 struct trace {
 	struct value value;
 	uint64_t off;
 	uint8_t reg;
-	bool lowers; /* the value decreased, as rsp by a push */
+	bool lowers; /* the value has decreased, as rsp does by a push */
 };
 
 /* The state of the pass. */
 struct stack {
 	struct observe *o;
-	bool *lost; /* per state: set by observe_meet(), which has added the finding */
-	/* Offsets of the current position. */
-	uint64_t next;       /* end of the last instruction */
-	uint64_t last;       /* the last instruction; NOWHERE: there is none */
-	struct state before; /* the state before it */
-	uint64_t topped;     /* the instruction of this basic block that wrote the top of the stack; NOWHERE: none did */
-	struct trace trace[TRACES]; /* a ring */
+	bool *lost; /* per state: observe_meet() has added a finding that the frame is lost there */
+	/* Offsets in the code range. */
+	uint64_t next;       /* offset after the last instruction */
+	uint64_t last;       /* offset of the last instruction; NOWHERE: there is none */
+	struct state before; /* the state before the last instruction */
+	/* Offset of the instruction in this basic block that wrote the word on top of the stack; NOWHERE: none did. */
+	uint64_t topped;
+	struct trace trace[TRACES]; /* ring buffer of the last changes */
+	/* Number of changes that were ever put into `trace`. */
 	unsigned traces;
-	uint16_t saved; /* callee-saved registers that the code saves; bit r: register r */
+	uint16_t saved; /* mask of the callee-saved registers that the code has saved */
+	/* By register: offset of the instruction that saved it first; NOWHERE: none did. */
 	uint64_t save_at[16];
 	uint64_t unknown;       /* offset from which on the frame is unknown; NOWHERE: it is known */
-	size_t unknown_finding; /* index of the finding about it, + 1; 0: none */
+	size_t unknown_finding; /* 1 + index of the finding which says so; 0: there is none */
 };
 
 static void cfi_take(void *ctx, const struct etch_cfi_row *row)
@@ -63,7 +66,7 @@ const struct etch_cfi_row *observe_cfi(const struct observe *o, uint64_t addr)
 	return lo < o->cfi_count && o->cfi[lo].start <= addr ? &o->cfi[lo] : NULL;
 }
 
-/* Does .eh_frame have the CFA that the code has at addr, or one that cannot be compared with it? */
+/* Does .eh_frame have the same CFA as the code at addr, or one that cannot be compared with it? */
 static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row = observe_cfi(k->o, addr);
@@ -71,7 +74,7 @@ static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 	if (!row)
 		return false;
 	if (row->rule.kind != ETCH_RULE_CALL)
-		return true; /* an expression or the end of the stack: it was written by hand, and is intended */
+		return true; /* an expression, or the end of the stack, was written by hand and is intended */
 	if (row->rule.cfa & ETCH_CFA_DEREF)
 		return true;
 	return s->reg[row->rule.cfa].kind == VALUE_CFA && row->rule.cfa_off == -s->reg[row->rule.cfa].off;
@@ -79,7 +82,7 @@ static bool cfi_agrees(struct stack *k, uint64_t addr, const struct state *s)
 
 /* ---- exits ------------------------------------------------------------------------ */
 
-/* Is a value certainly not the caller's value of register r? */
+/* Is a value certainly different from the value that register r had in the caller? */
 static bool is_other(struct value v, unsigned r)
 {
 	switch (v.kind) {
@@ -93,8 +96,8 @@ static bool is_other(struct value v, unsigned r)
 }
 
 /*
- * Returns the first callee-saved register that is not restored, or 16. In a function that other files cannot see, only
- * registers that it saves count: local helpers may have conventions of their own.
+ * Returns the first callee-saved register that is not restored, or 16 if all are. In a function that other files cannot
+ * see, only registers that the function saves count, since local helpers may have conventions of their own.
  */
 static unsigned register_lost(const struct stack *k, const struct state *s)
 {
@@ -109,7 +112,8 @@ static unsigned register_lost(const struct stack *k, const struct state *s)
 	return 16;
 }
 
-/* Returns the last change of register r to value v, or null. `lowers`: only a change that decreased it counts. */
+/* Returns the last change by which register r got the value v, or null. `lowers`: only a change that decreased the
+ * register counts. */
 static const struct trace *trace_find(const struct stack *k, unsigned r, struct value v, bool lowers)
 {
 	unsigned i;
@@ -124,7 +128,7 @@ static const struct trace *trace_find(const struct stack *k, unsigned r, struct 
 	return NULL;
 }
 
-/* Adds facts to a finding about rsp at an exit: its value, what was pushed last, and its last change. */
+/* Adds facts to a finding about rsp at an exit: the state, what was pushed last, and the last change of rsp. */
 static void frame_facts(struct stack *k, struct finding *x, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -157,8 +161,9 @@ static struct value top_of(const struct state *s)
 	return (struct value){0};
 }
 
-/* Is a register pushed at `off` that no instruction has touched since the function began? Only the straight line from
- * the function's start is looked at. A caller passes nothing in rax, r10 and r11. */
+/* Does the instruction at `off` push a register that no instruction has touched since the function began, and in which
+ * a caller passes nothing (rax, r10 or r11)? Returns false unless `off` is reached in a straight line from the start of
+ * the function. */
 static bool is_leftover_pushed(const struct stack *k, uint64_t off)
 {
 	const struct flow *f = k->o->f;
@@ -178,17 +183,19 @@ static bool is_leftover_pushed(const struct stack *k, uint64_t off)
 	for (i = 0; i < f->step_count; i++)
 		if ((f->seen[i] & FLOW_WALKED) && (f->steps[i].op == STEP_STORE || f->steps[i].op == STEP_EXCHANGE) &&
 		    (f->steps[i].b == ETCH_REG_RSP || f->steps[i].b == ETCH_REG_RBP))
-			return false; /* perhaps it overwrites the pushed word */
+			return false; /* it may overwrite the pushed word */
 	return at == off;
 }
 
 /*
- * Is a return a jump to an address that was put on the stack for it, as in retpolines? It may be any value that can be
- * an address of code: the caller's return address moved, or a value of which nothing is known. The caller's value of a
- * callee-saved register cannot be one, nor can an address on the stack, unless the store is right in front of the
- * return and thus meant for it: by a push in a function that other files cannot see, which may have a convention of its
- * own, or in place of the word that was on top. With an .eh_frame, which does not describe this frame (cfi_agrees()),
- * only such a store counts.
+ * Is a return in fact a jump to an address that was put on the stack for it, as in retpolines? The word on top of the
+ * stack may then be any value that can be an address of code: the caller's return address, moved there, or a value of
+ * which nothing is known. The value that the caller had in a callee-saved register, or an address on the stack, can be
+ * no such address. The exception is a word stored directly in front of the return, and therefore meant for it: by a
+ * push in a function that other files cannot see and that may have a convention of its own, or by a store over the word
+ * that was on top. If there is an .eh_frame, it does not describe this frame (cfi_agrees()), and only two stores count:
+ * one directly in front of the return, or an earlier one in the same basic block if rsp is above its value at the
+ * entry.
  */
 static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 {
@@ -211,7 +218,7 @@ static bool is_jump(const struct stack *k, uint64_t off, const struct state *s)
 	return k->topped != NOWHERE || (t && step_pushes(&f->steps[f->at[t->off] - 1]));
 }
 
-/* Adds ETCH-S002 or S005: a return with a wrong rsp, or with a callee-saved register that is not restored. */
+/* Adds ETCH-S002 if rsp is wrong at a return, or S005 if a callee-saved register is not restored. */
 static void return_look(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -225,7 +232,7 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	if (!o->certain || s->weak || sp.kind != VALUE_CFA)
 		return;
 	if (sp.off != -8) {
-		/* Code that others cannot see may be entered with words on top of the return address. */
+		/* Code that other files cannot see may be entered with words on top of the return address. */
 		if (cfi_agrees(k, addr, s) || is_jump(k, off, s) || (!o->cfi_count && sp.off > -8 && !o->f->in.range->exported))
 			return;
 		x = OBSERVE(o, "ETCH-S002", 0, addr,
@@ -251,7 +258,7 @@ static void return_look(struct stack *k, uint64_t off, const struct state *s)
 	}
 }
 
-/* Adds ETCH-F004: a jump or branch to another function with a wrong rsp, or with a callee-saved register that is not
+/* Adds ETCH-F004 if, at a jump or branch to another function, rsp is wrong or a callee-saved register is not
  * restored. */
 static void tail_look(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
@@ -294,7 +301,7 @@ static void tail_look(struct stack *k, uint64_t off, const struct step *in, cons
 
 /* ---- the frame becomes unknown --------------------------------------------------------------- */
 
-/* Is the frame known, by the state or by .eh_frame, even if no row can express it? */
+/* Is the frame known from the state or from .eh_frame, even if no row can express it? */
 static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
 {
 	const struct etch_cfi_row *row;
@@ -309,7 +316,7 @@ static bool is_known(struct stack *k, uint64_t addr, const struct state *s)
 	return row && (row->rule.kind != ETCH_RULE_UNDEF || row->why);
 }
 
-/* Does the instruction set rsp, other than by a push or by a pop of another register? */
+/* Does the instruction set rsp, other than by a push, or by a pop of another register? */
 static bool sets_stack(const struct step *in)
 {
 	return (in->writes >> ETCH_REG_RSP & 1) || in->op == STEP_LEAVE ||
@@ -319,7 +326,7 @@ static bool sets_stack(const struct step *in)
 	       (in->op == STEP_POP && in->a == ETCH_REG_RSP);
 }
 
-/* Says why the frame is not known where control does not come from the instruction before. */
+/* Returns why the frame is unknown at an instruction that control does not reach from the one in front of it. */
 static const char *unknown_why(const struct flow *f, const struct state *s)
 {
 	if (s->weak)
@@ -328,7 +335,7 @@ static const char *unknown_why(const struct flow *f, const struct state *s)
 	                                 : "the paths that lead here disagree";
 }
 
-/* Adds ETCH-S003 or S004: the frame becomes unknown at `off`; unless ETCH-S001 says so already. */
+/* Adds ETCH-S003 or S004, because the frame becomes unknown at `off`, unless ETCH-S001 already says so. */
 static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 {
 	struct observe *o = k->o;
@@ -360,7 +367,8 @@ static void unknown_begin(struct stack *k, uint64_t off, const struct state *s)
 	k->unknown_finding = o->out->count;
 }
 
-/* Notes that the frame is known again at `off`: adds to the finding for how many bytes it was not known. */
+/* Records that the frame is known again at `off`: adds a fact to the finding which says for how many bytes it was
+ * unknown. */
 static void unknown_end(struct stack *k, uint64_t off)
 {
 	struct observe *o = k->o;
@@ -373,6 +381,7 @@ static void unknown_end(struct stack *k, uint64_t off)
 
 /* ---- in order of address ----------------------------------------------------------------- */
 
+/* Records a change of register r, if its value has changed. */
 static void trace_keep(struct stack *k, unsigned r, struct value was, struct value is)
 {
 	if (was.kind == is.kind && was.off == is.off && was.reg == is.reg)
@@ -380,8 +389,9 @@ static void trace_keep(struct stack *k, unsigned r, struct value was, struct val
 	k->trace[k->traces++ % TRACES] = (struct trace){is, k->last, (uint8_t)r, is.off < was.off};
 }
 
-/* Records what the last instruction has done to rsp, the top of the stack and callee-saved registers, by the state
- * after it. Records nothing at a leader and after a gap, where control may come from elsewhere. */
+/* Records what the last instruction has done to rsp, to the word on top of the stack and to callee-saved registers,
+ * given the state after it. Records nothing at the start of a basic block or after a gap, since control may get there
+ * from elsewhere. */
 static void last_learn(struct stack *k, uint64_t off, const struct state *s, bool leader)
 {
 	const struct step *in = &k->o->f->steps[k->o->f->at[k->last] - 1];
@@ -403,7 +413,7 @@ static void last_learn(struct stack *k, uint64_t off, const struct state *s, boo
 			trace_keep(k, r, k->before.reg[r], s->reg[r]);
 }
 
-/* Records which callee-saved registers the code saves, and where it first does. */
+/* Records which callee-saved registers the code saves, and where it first does so. */
 static void step_learn(struct stack *k, uint64_t off, const struct step *in, const struct state *s)
 {
 	unsigned left = step_pushed(in) | (in->op == STEP_STORE && in->a < 16 ? 1u << in->a : 0);
@@ -419,7 +429,7 @@ static void step_learn(struct stack *k, uint64_t off, const struct step *in, con
 	}
 }
 
-/* Visits an instruction, called by flow_look(): s is the state before it. */
+/* Visits the instruction at `addr`; flow_look() calls this. s is the state before it. */
 static void state_look(void *ctx, uint64_t addr, unsigned len, const struct state *s, bool same)
 {
 	struct stack *k = ctx;

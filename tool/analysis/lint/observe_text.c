@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes the text of instructions, targets and states for findings; text longer than DESCRIPTION_MOST is truncated. */
+/* Writes the text of instructions, targets and states for findings. Text that is longer than DESCRIPTION_MOST is
+ * truncated. */
 #include "analysis/lint/observe_internal.h"
 
 #include "arch/x86/insn.h"
@@ -44,7 +45,7 @@ void describe_value(struct value v, char *out)
 	}
 }
 
-/* Appends the saved registers, the one nearest to the CFA first. */
+/* Appends the saved registers, beginning with the one nearest to the CFA. */
 static void describe_saved(const struct state *s, char *out)
 {
 	char part[64];
