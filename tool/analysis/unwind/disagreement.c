@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes the findings where code and .eh_frame disagree, and merges those of one FDE. */
+/* Adds the findings about code and .eh_frame that disagree, and merges those that concern one FDE. */
 #include "analysis/unwind/disagreement.h"
 
 #include "analysis/flow/flow.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes a rule as one side of a disagreement; `ra`: with the return address. */
+/* Writes the text of a rule, as one side of a disagreement; with `ra`, including the return address. */
 static void sides_text(const struct etch_rule *r, bool ra, char *out, size_t size)
 {
 	char a[32], b[32], c[32];
@@ -73,7 +73,8 @@ void disagreement_overdrawn(struct findings *l, uint64_t addr, int32_t bytes, co
 
 /* ---- one FDE over many functions ------------------------------------------------ */
 
-/* Writes the first contradiction of each function, at most `most` of them, to `out`. Returns their number. */
+/* Stores the first contradiction in each function in `out`, at most `most` of them. `starts`: the starts of the
+ * functions, sorted. Returns the number stored. */
 static size_t firsts_of(const struct findings *l, const uint64_t *starts, size_t count, const struct finding **out,
                         size_t most)
 {
@@ -90,7 +91,7 @@ static size_t firsts_of(const struct findings *l, const uint64_t *starts, size_t
 	return some;
 }
 
-/* Drops the contradictions; all other findings stay. */
+/* Removes the contradictions; other findings stay. */
 static void contradictions_drop(struct findings *l)
 {
 	size_t i, kept = 0;
@@ -103,8 +104,9 @@ static void contradictions_drop(struct findings *l)
 	l->count = kept;
 }
 
-/* Replaces the findings of the functions under an FDE that begins at `addr` by one. starts: where these functions
- * begin, sorted; wrong: how many of them are contradicted. */
+/* Replaces the findings about functions under an FDE that begins at `addr` by one finding, if there are more than
+ * DISAGREEMENTS_FEW such functions. `starts`: where these functions begin, sorted; `wrong`: how many of them are
+ * contradicted. */
 static void findings_sum(struct findings *l, uint64_t addr, const uint64_t *starts, size_t count, size_t wrong)
 {
 	const struct finding *first[DISAGREEMENTS_FEW];
@@ -125,8 +127,8 @@ static void findings_sum(struct findings *l, uint64_t addr, const uint64_t *star
 	findings_take(l, &sum);
 }
 
-/* Returns the starts of functions in a code range: its entries, and targets of calls inside. The list is sorted; the
- * caller frees it. */
+/* Returns the starts of functions in a code range: its entries, and the targets of calls inside it. The list is sorted,
+ * and the caller frees it. */
 static uint64_t *functions_of(const struct flow *f, size_t *count)
 {
 	const struct code_range *p = f->in.range;
@@ -146,11 +148,12 @@ static uint64_t *functions_of(const struct flow *f, size_t *count)
 	return list;
 }
 
-/* Returns the number of functions at `starts` that have a row made from the code where .eh_frame has another. */
+/* Returns the number of functions that contain a row made from the code where .eh_frame has another row. `starts`: the
+ * starts of the functions, sorted. */
 static size_t contradicted(const struct row_list *rows, uint64_t range_end, const struct etch_cfi_row *cfi,
                            size_t cfi_count, const uint64_t *starts, size_t count)
 {
-	size_t i, k, n = 0, at = 0, next = 0; /* next: the first function that has not been counted */
+	size_t i, k, n = 0, at = 0, next = 0; /* next: index of the first function that has not been counted */
 
 	for (i = 0; i < rows->count; i++) {
 		uint64_t addr = rows->rows[i].addr, end = i + 1 < rows->count ? rows->rows[i + 1].addr : range_end;

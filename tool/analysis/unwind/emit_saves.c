@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the rows of callee-saved registers of one code range, in addition to the rows of row_choice.c. */
+/* Makes the rows with the places of callee-saved registers in one code range, in addition to the unwind rows of
+ * row_choice.c. */
 #include "analysis/flow/state.h"
 #include "analysis/unwind/disagreement.h"
 #include "analysis/unwind/row_choice.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* Adds a row where the callee-saved registers are not where they were before. Callback of flow.saves. */
+/* Adds a row if the callee-saved registers are in other places than before. flow.saves calls this for each state. */
 static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -19,7 +20,7 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 
 	(void)len, (void)same;
 	want->again = addr < e->at || addr < e->flow->skip.end;
-	if (want->again) /* inside another instruction, which determines the row */
+	if (want->again) /* this instruction lies inside another one, which determines the row */
 		return;
 	bp = state_saves(before, &saves, &want->registers);
 	row = l->count ? &l->rows[l->count - 1] : NULL;
@@ -35,7 +36,7 @@ static void saves_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	}
 }
 
-/* Does .eh_frame have a row for every byte of the code range? Then no FDE is written for it. */
+/* Does .eh_frame have a row for every byte of the code range? Then no FDE is made for it. */
 static bool is_covered(const struct emit *e)
 {
 	uint64_t at = e->range->start;
@@ -46,13 +47,13 @@ static bool is_covered(const struct emit *e)
 	return at >= e->range->end;
 }
 
-/* Are saves needed whatever the rows will be? */
+/* Are the saves needed whatever the rows will be? */
 static bool wants_saves(const struct emit *e)
 {
 	return e->saves_of == SAVES_ALL || (e->saves_of != SAVES_NONE && !is_covered(e));
 }
 
-/* Are saves needed only because the rows contradict .eh_frame? */
+/* Are the saves needed only because the rows contradict .eh_frame? */
 static bool wants_saves_now(const struct emit *e)
 {
 	size_t i;
@@ -63,7 +64,7 @@ static bool wants_saves_now(const struct emit *e)
 	return false;
 }
 
-/* Callback of flow_look() when that is called for the saves only: skips what it can. */
+/* Callback for flow_look(), if that is called only to collect saves: skips as many states as possible. */
 static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -74,7 +75,8 @@ static void look_on(void *ctx, uint64_t addr, unsigned len, const struct state *
 	e->flow->skip.below = UINT64_MAX;
 }
 
-/* Does the code save all registers? Code that C calls does so, whatever the convention of the rest is. */
+/* Does the code save all callee-saved registers somewhere? Code that is called by C does, whatever the convention of
+ * the other code is. */
 static bool saves_all(const struct save_list *l)
 {
 	static const uint8_t all[5] = {ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA, ETCH_SAVE_CFA};
@@ -87,8 +89,9 @@ static bool saves_all(const struct save_list *l)
 	return false;
 }
 
-/* By a convention that keeps none of the registers, nothing is known of the caller's: those at the entry may be of
- * another function, which has called this one in its own place. Forgets them, and merges rows that are equal then. */
+/* Sets the places of all callee-saved registers to unknown, for code whose convention preserves none of them; then
+ * merges rows that are equal. In such code the registers at the entry need not be those of the caller: they may have
+ * been left by another function, which has tail-called this one. */
 static void saves_drop(struct save_list *l)
 {
 	size_t i, to = 0;
@@ -112,7 +115,8 @@ void emit_saves_begin(struct emit *e, struct flow *f)
 
 void emit_saves_end(struct emit *e, struct flow *f)
 {
-	if (wants_saves(e) ? !e->saves.count : wants_saves_now(e)) { /* a signal restorer, or only needed now */
+	/* Needed for a signal restorer, or only because of the rows. */
+	if (wants_saves(e) ? !e->saves.count : wants_saves_now(e)) {
 		e->at = e->range->start;
 		f->saves.fn = saves_add;
 		flow_look(f, look_on, e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes the unwind rows of one code range: walks the abstract states in order of address, next to the rows of
+ * Makes the unwind rows of one code range. Goes through the abstract states in order of address, alongside the rows of
  * .eh_frame, and decides for each address which of the two to use (row_choice.h).
  */
 #include "analysis/unwind/row_choice.h"
@@ -16,14 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends a row, unless it is the same as the last one. */
+/* Appends a row, unless it equals the last one. If the last one has the same address, replaces it. */
 static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule, unsigned source)
 {
 	struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
 
 	if (last && last->source == source && last->inferred == e->inferred && !memcmp(&last->rule, rule, sizeof(*rule)))
 		return;
-	if (last && last->addr == addr) { /* the last row is empty */
+	if (last && last->addr == addr) { /* the last row covers no byte */
 		last->rule = *rule;
 		last->source = (uint8_t)source;
 		last->inferred = e->inferred;
@@ -37,8 +37,8 @@ static void row_push(struct emit *e, uint64_t addr, const struct etch_rule *rule
 	e->rows[e->count++].source = (uint8_t)source;
 }
 
-/* Is rbp the only difference, in a language that does not preserve it? A missing rbp rule in .eh_frame means nothing
- * there. */
+/* Is rbp the only difference between the two rules, in a language whose functions do not preserve it? In such code it
+ * means nothing that .eh_frame has no rule for rbp. */
 static bool is_rbp_alone(const struct emit *e, const struct etch_rule *cfi)
 {
 	struct etch_rule rule = e->now.rule;
@@ -48,7 +48,7 @@ static bool is_rbp_alone(const struct emit *e, const struct etch_rule *cfi)
 	return !code_convention(e->range)->keeps_rbp && cfi->bp == ETCH_BP_SAME && !memcmp(&rule, cfi, sizeof(rule));
 }
 
-/* Adds a row of .eh_frame, clipped to the code range. Callback of cfi_file_rows(). */
+/* Adds a row of .eh_frame, clipped to the code range. cfi_file_rows() calls this. */
 static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 {
 	struct emit *e = ctx;
@@ -64,16 +64,17 @@ static void cfi_add(void *ctx, const struct etch_cfi_row *row)
 	e->cfi[e->cfi_count++] = r;
 }
 
-/* Is the code that this code range calls the outermost frame of a stack, by the convention of its language? */
+/* Does the convention of the language say that code which this code range calls is the outermost frame of a stack? */
 static bool begins_stack(const struct code_range *p)
 {
 	return p->function && code_convention(p)->begins_stack && code_convention(p)->begins_stack(p->function);
 }
 
 /*
- * Makes the rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) it is END,
- * even without a CFA, except in an open code range, where an unknown state may belong to other code after the entry
- * point. Where the entry point may be called or not, only .eh_frame can tell which.
+ * Makes the rule of a state in its code range. Where a stack begins (outermost, entry_tail, begins_stack()) the rule is
+ * END, even if the CFA is unknown. The exception is an unknown state in an open code range, which may belong to other
+ * code after the entry point. If an entry point may also be called, only .eh_frame can tell which is the case, so the
+ * rule is UNDEF.
  */
 static void rule_of(const struct emit *e, const struct state *s, struct etch_rule *out)
 {
@@ -93,9 +94,9 @@ static void rule_of(const struct emit *e, const struct state *s, struct etch_rul
 }
 
 /*
- * Does a state have the return address off the stack, or the CFA at or below rsp, by its rule? Then that rule needs a
- * proof that the code range begins with the return address on top of the stack (is_entry_proved() in
- * interproc/range_analysis.c): if other words lie above the address, one of them has been taken off instead.
+ * By the rule of a state, is the return address off the stack, or is the CFA at or below rsp? Such a rule needs a proof
+ * that the code range begins with the return address on top of the stack (is_entry_proved() in
+ * interproc/range_analysis.c): if other words were above the address, one of those has been taken off instead.
  */
 static bool lifts(const struct state *s, const struct etch_rule *rule)
 {
@@ -103,7 +104,7 @@ static bool lifts(const struct state *s, const struct etch_rule *rule)
 	       (rule->ra != ETCH_RA_CFA || (s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off >= 0));
 }
 
-/* Notes a state in which the return address is off the stack and nowhere else. */
+/* Records a state in which the return address has been taken off the stack and is stored nowhere else. */
 static void lost_note(struct emit *e, const struct state *s)
 {
 	struct value sp = s->reg[ETCH_REG_RSP];
@@ -112,13 +113,13 @@ static void lost_note(struct emit *e, const struct state *s)
 		e->found.lost = sp.off + 8;
 }
 
-/* Returns the number of bytes that can be read from an address of the code range on. */
+/* Returns the number of bytes that can be read from an address in the code range on. */
 static size_t readable(const struct emit *e, uint64_t addr) { return e->flow->in.readable - (addr - e->range->start); }
 
 /*
- * May a weak state, such as the join over indirect jumps, contradict .eh_frame at an address? Alone it may not. It may
- * if the state before the previous instruction was compared with the same row and control falls through from there: the
- * effect of one instruction is certain.
+ * May a weak state, such as one joined over indirect jumps, contradict .eh_frame at an address? Not by itself. It may
+ * if the state before the previous instruction was compared with the same row, and control falls through from that
+ * instruction: the effect of one instruction is certain.
  */
 static bool is_anchored(const struct emit *e, uint64_t addr)
 {
@@ -132,9 +133,10 @@ static bool is_anchored(const struct emit *e, uint64_t addr)
 }
 
 /*
- * Has an instruction replaced rsp by an unknown value inside one row of .eh_frame, whose CFA is relative to rsp and was
- * confirmed until then? While a callee-saved register holds the CFA, as where C is called on another stack, the code's
- * rule is right. Where none does, rsp may belong to another frame, which .eh_frame describes.
+ * Did an instruction replace rsp by an unknown value, within one row of .eh_frame whose CFA is relative to rsp and had
+ * been confirmed until then? If a callee-saved register holds the CFA at that time, as where C is called on another
+ * stack, the rule of the code is right, and this returns true. If none does, rsp may belong to another frame, which
+ * .eh_frame describes.
  */
 static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
@@ -149,28 +151,28 @@ static bool is_stack_replaced(struct emit *e, uint64_t addr, const struct etch_c
 	return e->sp_replaced == cfi->start;
 }
 
-/* Does the code range jump to code with a stack of its own (flow_runtime.enters)? That code returns after the jump with
- * the same rsp, so a weak state there is right. */
+/* Does the code range jump to code with a stack of its own (flow_runtime.enters)? That code returns to the address
+ * after the jump with the same rsp, so a weak state there is right. */
 static bool is_return(const struct emit *e) { return e->flow->found.runtime_rule.kind != ETCH_RULE_UNDEF; }
 
 /*
- * Does an address follow an instruction of the code range that control reaches and that etch does not decode? Its
- * effect is not known, so code proves no row from there on, even where another path leads: .eh_frame's row stands, or
- * there is none.
+ * Does an address come after an instruction in the code range that control reaches, but etch does not decode? The
+ * effect of that instruction is unknown, so no row after it is proven by code, even if another path leads there: the
+ * row of .eh_frame is used, or there is none.
  */
 static bool is_unread(const struct emit *e, uint64_t addr)
 {
 	return e->flow->found.unread && addr - e->range->start >= e->flow->found.unread - 1;
 }
 
-/* Does an address follow a call in a code range whose return shows that a call has taken words off the stack? It is not
- * known which call did, nor how many words, so code proves no row there. */
+/* Does an address follow a call in a code range whose returns show that some call has taken words off the stack? It is
+ * unknown which call did, and how many words, so no row there is proven by code. */
 static bool is_left_over(const struct emit *e, uint64_t addr)
 {
 	return e->flow->in.unproven && addr - e->range->start >= e->flow->in.unproven;
 }
 
-/* Is the rule of a state for which lifts() is true without proof? An equal row of .eh_frame is a proof. */
+/* Is the rule of the current state, for which lifts() is true, without proof? An equal row of .eh_frame is a proof. */
 static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct etch_cfi_row *cfi)
 {
 	e->found.lifted = true;
@@ -178,9 +180,9 @@ static __attribute__((noinline)) bool is_unproven(struct emit *e, const struct e
 }
 
 /*
- * Returns what the current state says about a row of .eh_frame. A weak state contradicts it only if it is `anchored`,
- * and an `unproven` rule never does. `replaced`: rsp has been replaced, so that the code's rule is right where the
- * state does not confirm the row.
+ * Returns what the current state says about a row of .eh_frame. A weak state contradicts it only if it is `anchored`;
+ * an `unproven` rule never does. `replaced`: rsp has been replaced, so that the code's rule is right unless the state
+ * confirms the row.
  */
 static inline enum witness witness_of(const struct emit *e, const struct etch_cfi_row *cfi, bool anchored,
                                       bool unproven, bool replaced)
@@ -194,7 +196,7 @@ static inline enum witness witness_of(const struct emit *e, const struct etch_cf
 	return w == WITNESS_SILENT && replaced ? WITNESS_DENIES : w;
 }
 
-/* Adds the row where .eh_frame has a rule that no row can express. */
+/* Adds the row at an address for which .eh_frame has a rule that no row can express. */
 static void row_unexpressed(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi, const struct etch_rule *rule,
                             unsigned source)
 {
@@ -203,11 +205,11 @@ static void row_unexpressed(struct emit *e, uint64_t addr, const struct etch_cfi
 	if (!e->silent)
 		finding_add(&e->findings, "ETCH-C002", 0, addr, ".eh_frame has a rule that no row can express: %s", cfi->why);
 	e->silent = true;
-	/* A weak state is not enough to replace what .eh_frame means. */
+	/* A weak state does not suffice to replace what .eh_frame expresses. */
 	row_push(e, addr, e->now.state && e->now.state->weak && !is_return(e) ? &undefined : rule, source);
 }
 
-/* Adds the row of the code where it contradicts .eh_frame. */
+/* Adds the row of the code, where it contradicts .eh_frame. */
 static void row_denied(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi, const struct etch_rule *rule,
                        unsigned source)
 {
@@ -232,7 +234,7 @@ static inline void row_confirmed(struct emit *e, uint64_t addr, const struct etc
 	e->inferred = false;
 }
 
-/* Adds the row where code proves nothing: that of .eh_frame, or none. */
+/* Adds the row at an address where the code proves nothing: the row of .eh_frame, or UNDEF. */
 static inline void row_of_cfi(struct emit *e, uint64_t addr, const struct etch_cfi_row *cfi)
 {
 	static const struct etch_rule undefined = {.kind = ETCH_RULE_UNDEF};
@@ -243,15 +245,15 @@ static inline void row_of_cfi(struct emit *e, uint64_t addr, const struct etch_c
 		row_push(e, addr, &undefined, ETCH_SOURCE_CODE);
 }
 
-/* May an analysis with constants contradict a row of .eh_frame? A constant in rbp would prove that it is not the
- * caller's. */
+/* Might tracking constants show that the code contradicts a row of .eh_frame? A constant in rbp would prove that rbp
+ * does not hold the caller's value. */
 static inline bool constants_may_deny(const struct emit *e, const struct etch_cfi_row *cfi)
 {
 	return !e->now.state->constants && cfi->rule.bp == ETCH_BP_SAME &&
 	       e->now.state->reg[ETCH_REG_RBP].kind == VALUE_ANY;
 }
 
-/* Adds the row from `addr` on, by the current state and a row of .eh_frame, or null. A rule that is unproven
+/* Adds the row from `addr` on, chosen from the current state and a row of .eh_frame (null: none). An unproven rule
  * contradicts nothing. */
 static inline __attribute__((always_inline)) void row_choose(struct emit *e, uint64_t addr,
                                                              const struct etch_cfi_row *cfi)
@@ -286,7 +288,7 @@ static inline __attribute__((always_inline)) void row_choose(struct emit *e, uin
 		row_confirmed(e, addr, cfi, w == WITNESS_CONFIRMS);
 }
 
-/* Returns the bytes of padding from `at` on. */
+/* Returns the number of bytes of padding in [at, to), counted from `at`. */
 static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 {
 	const struct code_range *p = e->range;
@@ -296,20 +298,22 @@ static uint64_t padding(const struct emit *e, uint64_t at, uint64_t to)
 	while (x < to && step_decode_in(e->flow->cache, p->bytes + (x - p->start), to - x, readable(e, x), x, &s) &&
 	       s.padding)
 		x += s.len;
-	/* Zero bytes up to the end precede the next function; others may be data, or what a runtime reads. */
+	/* Zero bytes up to the end of the code range are in front of the next function. Other zero bytes may be data, or
+	 * read by a runtime. */
 	if (x < to && to == p->end && !e->flow->in.own_stack && padding_zeros(p->bytes + (x - p->start), to - x) == to - x)
 		x = to;
 	return x - at;
 }
 
-/* Adds a row of .eh_frame for bytes that no flow reaches. Those below `at` are padding; `unread`: but they do not keep
- * the rule of the code before them. */
+/* Adds a row of .eh_frame for bytes that no flow reaches. Bytes below `at` are padding. With `unread`, that padding
+ * does not get the rule of the code before it. */
 static void fill_row(struct emit *e, const struct etch_cfi_row *c, uint64_t at, bool unread)
 {
 	static const struct etch_rule none;
 	const struct row *last = e->count ? &e->rows[e->count - 1] : NULL;
 	bool same = last && !memcmp(&last->rule, &c->rule, sizeof(c->rule));
-	bool padded = c->end <= at || (c->start < at && same); /* the row is one of the padding */
+	/* The row only covers padding, or differs from it in nothing. */
+	bool padded = c->end <= at || (c->start < at && same);
 	uint64_t from = c->start > e->at ? c->start : e->at;
 
 	if (unread || !padded) {
@@ -322,7 +326,7 @@ static void fill_row(struct emit *e, const struct etch_cfi_row *c, uint64_t at, 
 }
 
 /*
- * Adds the rows of the bytes from e->at to `to`, which no flow reaches: those of .eh_frame, or UNDEF. Padding keeps the
+ * Adds the rows for the bytes from e->at to `to`, which no flow reaches: those of .eh_frame, or UNDEF. Padding gets the
  * rule of the code before it: it is not executed, .eh_frame does the same, and one row is smaller than two.
  */
 static void fill(struct emit *e, uint64_t to)
@@ -331,7 +335,7 @@ static void fill(struct emit *e, uint64_t to)
 	bool unread = is_unread(e, e->at) || is_left_over(e, e->at);
 	uint64_t at = e->at;
 
-	if (e->count && !e->flow->in.env->notes) /* the tables of files with notes say nothing about padding */
+	if (e->count && !e->flow->in.env->notes) /* the tables of files with notes do not cover padding */
 		at += padding(e, at, to);
 	for (; e->cfi_at < e->cfi_count; e->cfi_at++) {
 		const struct etch_cfi_row *c = &e->cfi[e->cfi_at];
@@ -351,7 +355,7 @@ static void fill(struct emit *e, uint64_t to)
 	e->at = to;
 }
 
-/* Makes the rule of a new state before the instruction at an address. */
+/* Makes the rule of a new state before the instruction at `addr`. */
 static inline void rule_renew(struct emit *e, uint64_t addr, const struct state *before)
 {
 	rule_of(e, before, &e->now.rule);
@@ -375,14 +379,14 @@ static inline uint64_t cfi_same_until(const struct emit *e, uint64_t end)
 	return c->start <= end ? c->end : c->start;
 }
 
-/* The slow path of state_add(): the state or the row of .eh_frame may change in this instruction. */
+/* The slow path of state_add(), for an instruction at which the state or the row of .eh_frame may change. */
 static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t addr, unsigned len,
                                                     const struct state *before, bool same)
 {
 	uint64_t end = addr + len, at;
 	bool fresh = !same || e->now.stale || is_left_over(e, addr);
 
-	if (addr < e->at) { /* inside another instruction, which determines the row */
+	if (addr < e->at) { /* this instruction lies inside another one, which determines the row */
 		e->now.stale = fresh;
 		e->cfi_same_below = 0;
 		return;
@@ -401,7 +405,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	for (at = addr; at < end;) {
 		const struct etch_cfi_row *c = e->cfi_at < e->cfi_count ? &e->cfi[e->cfi_at] : NULL;
 
-		if (c && c->start > at) { /* a gap of .eh_frame before c */
+		if (c && c->start > at) { /* .eh_frame has a gap before c */
 			row_choose(e, at, NULL);
 			at = c->start < end ? c->start : end;
 			fresh = true;
@@ -420,8 +424,8 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 	e->cfi_same_below = cfi_same_until(e, end);
 }
 
-/* Takes note of the instructions that flow_states() has skipped (flow.skip): they have the row of the instruction
- * before them. */
+/* Takes account of instructions that flow_states() has skipped (flow.skip): they have the row of the instruction before
+ * them. */
 static inline void quiet_take(struct emit *e, const struct flow *f)
 {
 	if (f->skip.below && f->skip.end > e->at) {
@@ -430,8 +434,8 @@ static inline void quiet_take(struct emit *e, const struct flow *f)
 	}
 }
 
-/* Adds the rows of one instruction; adds nothing if neither the rule nor the row of .eh_frame changes. Callback of
- * flow_states(). */
+/* Adds the rows of one instruction, unless neither the rule nor the row of .eh_frame changes. flow_states() calls
+ * this. */
 static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state *before, bool same)
 {
 	struct emit *e = ctx;
@@ -447,7 +451,7 @@ static void state_add(void *ctx, uint64_t addr, unsigned len, const struct state
 	e->flow->skip.below = addr + len == e->at ? e->cfi_same_below : 0;
 }
 
-/* Adds the row of a signal restorer: the kernel has saved the registers, at a place that no code shows. */
+/* Adds the row of a signal restorer: the kernel has saved the registers, in a place that no code shows. */
 static void sigreturn_push(struct emit *e)
 {
 	struct etch_rule rule = {.cfa_off = SIGRETURN_RSP, .cfa = ETCH_REG_RSP | ETCH_CFA_DEREF, .kind = ETCH_RULE_SIGNAL};
@@ -464,7 +468,7 @@ static void shared_add(void *ctx, const struct etch_cfi_row *row)
 	e->plt.rows[e->plt.count++] = *row;
 }
 
-/* Reads the rows of a PLT entry. All entries share one FDE, whose CFA program is run once. */
+/* Reads the rows of a PLT entry. All entries share one FDE, so its rows are computed once. */
 static void plt_rows(struct emit *e, const struct flow_env *env)
 {
 	size_t i;
@@ -479,7 +483,7 @@ static void plt_rows(struct emit *e, const struct flow_env *env)
 		cfi_add(e, &e->plt.rows[i]);
 }
 
-/* Returns what begins at the code range's start, by .eh_frame's row there. */
+/* Returns what begins at the start of the code range according to the row of .eh_frame there. */
 static enum flow_start start_of(const struct emit *e)
 {
 	if (!e->cfi_count || e->cfi[0].start > e->range->start || e->cfi[0].rule.kind != ETCH_RULE_CALL)
@@ -507,7 +511,7 @@ void emit_begin(struct emit *e, const struct flow_env *env, uint32_t range, bool
 	e->one_rule = e->start == START_PART && e->cfi_count == 1;
 }
 
-/* Copies rows, saves and findings. */
+/* Moves the findings, and copies the rows and saves, into *out. */
 static void results_take(struct emit *e, struct range_rows *out)
 {
 	struct save_row *saves = mem_alloc(e->saves.count * sizeof(*saves) + e->count * sizeof(*out->rows), 1);
@@ -534,7 +538,7 @@ void emit_rows(struct emit *e, struct flow *f, struct range_rows *out)
 	memset(out, 0, sizeof(*out));
 	e->flow = f;
 	if ((e->no_cfi || p->fde < 0) && code_is_sigreturn(p->bytes, p->end - p->start))
-		sigreturn_push(e); /* e->at is at the end: nothing is added */
+		sigreturn_push(e); /* e->at is now at the end, so the states add nothing */
 	emit_saves_begin(e, f);
 	e->tails = flow_has_tails(f);
 	e->found.wants_constants |= e->tails && f->in.env->handlers;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unwind rows: produced by the generator (analysis/interproc/frames.h), encoded in the tables (table/unwind_tables.h),
- * and shown by inspect.
+ * Unwind rows. The generator makes them (analysis/interproc/frames.h), tables encode them (table/unwind_tables.h), and
+ * etch inspect shows them.
  */
 #ifndef ANALYSIS_UNWIND_ROWS_H
 #define ANALYSIS_UNWIND_ROWS_H
@@ -12,17 +12,18 @@
 
 #include <etch/orc.h>
 
-/* A row is valid from addr up to the next row. Gaps between code ranges are rows of kind UNDEF. */
+/* A row is valid from `addr` up to the next row. Gaps between code ranges have rows of kind UNDEF. */
 struct row {
-	uint64_t addr; /* link-time address; for an object file see analysis/facts/space.h */
+	uint64_t addr; /* link-time address; for an object file, an address as in analysis/facts/space.h */
 	struct etch_rule rule;
 	uint8_t source; /* enum etch_row_source */
-	bool inferred;  /* in the rows of one code range: the code confirms .eh_frame's only row by an inferred state
-	                 * (state.weak) */
+	/* Only in the rows of one code range: the code confirms .eh_frame's only row, but merely by an inferred state
+	 * (state.weak). */
+	bool inferred;
 };
 
-/* Sorted by address, no two with the same address; the last row is UNDEF, at the end of the text. Neighbours differ in
- * rule or source. */
+/* Rows sorted by address, each with a different address. The last row is UNDEF, at the end of the text. Adjacent rows
+ * differ in rule or source. */
 struct row_list {
 	struct row *rows;
 	size_t count, capacity;
