@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Dart: its compiler puts the code of a program into snapshots, each under a symbol of its own. */
+/* Dart. Its compiler puts the code of a program into snapshots, each with a symbol of its own. */
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"
@@ -19,8 +19,8 @@ static bool is_snapshot(const char *name)
 }
 
 /*
- * Is this a stub of Dart that no call enters? Frames return there where their code is no longer valid, or the runtime
- * jumps there with the rsp and rbp of the frame that catches an exception
+ * Is this a stub of Dart that is entered without a call? Either a frame returns there because its code is no longer
+ * valid, or the runtime jumps there with the rsp and rbp of the frame that catches an exception
  * (runtime/vm/compiler/stub_code_compiler_x64.cc). rbp points to the frame, as in all code of Dart, and there is no
  * return address on top of the stack.
  */

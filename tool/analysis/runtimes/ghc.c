@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GHC, for Haskell (arch/x86/ghc_code.h). Its code keeps its frames on a stack of its own (Sp, rbp) and leaves rsp as
- * StgRun has set it; it returns by jumps to code that follows info tables. analysis/interproc/own_stack.c decides which
- * code ranges of a file are such code.
+ * GHC, for Haskell (arch/x86/ghc_code.h). Its code keeps its frames on a stack of its own, to which rbp points (Sp),
+ * and leaves rsp as StgRun has set it. It returns by jumps to code that follows info tables.
+ * analysis/interproc/own_stack.c decides which code ranges of a file contain such code.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,11 @@
 #include "analysis/runtimes/columns.h"
 #include "arch/x86/ghc_code.h"
 
-#define GHC_TIMES 8 /* rounds of ghc_follow() and jump tables, since each may find more for the other */
+/* Most repetitions of ghc_follow() and the search for jump tables, each of which may find more for the other. */
+#define GHC_TIMES 8
 
-/* Is an indirect jump, in state s, the one by which StgRun enters code of GHC? Sets *out to the rule of all such
- * code. */
+/* Is this indirect jump, in state s, the one by which StgRun enters code of GHC? If so, sets *out to the rule of all
+ * such code. */
 static bool ghc_is_run(const struct step *in, const struct state *s, struct etch_rule *out)
 {
 	const struct value *code, *base = &s->reg[GHC_BASE];
@@ -26,15 +27,15 @@ static bool ghc_is_run(const struct step *in, const struct state *s, struct etch
 	    base->reg != GHC_RUN_REGISTERS)
 		return false;
 	state_rule(s, out);
-	/* The rule must use rsp alone: in code of GHC rbp is Sp. */
+	/* The rule must not depend on rbp, which is Sp in code of GHC. */
 	return out->kind == ETCH_RULE_CALL && (out->cfa & ~ETCH_CFA_DEREF) == ETCH_REG_RSP && out->cfa_off > GHC_RESERVED &&
 	       out->ra == ETCH_RA_CFA && (out->bp == ETCH_BP_CFA || out->bp == ETCH_BP_RSP);
 }
 
-/* May a code range be code of GHC? Such code has no .eh_frame, and is no PLT entry. */
+/* May a code range be code of GHC? Such code has no .eh_frame and is not in the PLT. */
 static bool ghc_may_be(const struct code_range *p) { return p->fde < 0 && !p->plt && !p->function && !p->outermost; }
 
-/* Does code of GHC begin at an address: is an info table in front of it? */
+/* Does code of GHC begin at an address, i.e. is an info table in front of it? */
 static bool ghc_begins(const struct flow_env *env, uint64_t addr)
 {
 	const struct code_section *c = space_at(env->space, addr);
@@ -42,8 +43,8 @@ static bool ghc_begins(const struct flow_env *env, uint64_t addr)
 	return c && ghc_is_entry(c->bytes + (addr - c->addr), addr, addr - c->addr);
 }
 
-/* Enters code of the code range whose address the code range takes, as a return address. Returns true if there was new
- * code. */
+/* If the code range takes addresses of code inside itself, as return addresses, enters that code. Returns true if any
+ * of it is new. */
 static bool ghc_follow(struct flow *f)
 {
 	bool some = false;
@@ -64,7 +65,7 @@ static bool ghc_follow(struct flow *f)
 	return some;
 }
 
-/* Does the code range have a jump table whose targets are not all known? */
+/* Does the code range contain a jump table whose targets are not known? */
 static bool ghc_switches(const struct flow *f)
 {
 	size_t i;
@@ -79,8 +80,8 @@ static bool ghc_switches(const struct flow *f)
 	return false;
 }
 
-/* Do all indirect jumps have rsp as StgRun has set it? Sets *out to a state in which only rsp is known. Incremental, as
- * jumps_agree() is. */
+/* Is rsp at all indirect jumps as StgRun has set it? Sets *out to a state in which only rsp is known. Only looks at
+ * jumps that earlier calls have not looked at, as jumps_agree() does. */
 static bool ghc_agree(struct flow *f, struct state *out)
 {
 	struct flow_agreed *a = &f->walk.agreed;
@@ -97,7 +98,7 @@ static bool ghc_agree(struct flow *f, struct state *out)
 	return !a->differ;
 }
 
-/* Returns the size of an info table at an offset, in front of reached code; 0 if there is none. */
+/* Returns the size of the info table at an offset, if reached code follows it; 0 if there is none. */
 static uint64_t ghc_table(const struct flow *f, uint64_t off)
 {
 	uint64_t size = f->in.range->end - f->in.range->start, k;
@@ -108,7 +109,8 @@ static uint64_t ghc_table(const struct flow *f, uint64_t off)
 	return 0;
 }
 
-/* Finds the rule by the GHC release in a library's name, such as libHSbase-4.15.1.0-ghc9.0.2.so. */
+/* Sets *out to the rule for the GHC release that a library's name states, e.g. libHSbase-4.15.1.0-ghc9.0.2.so. Returns
+ * 1; -1 if the release is unknown; 0 if the name is not that of such a library. */
 static int ghc_library(const char *name, struct etch_rule *out)
 {
 	const char *at = strncmp(name, "libHS", 5) ? NULL : strstr(name, "-ghc");

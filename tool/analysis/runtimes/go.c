@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Go: its linker leaves a table of all functions, which have no .eh_frame and seldom symbols. */
+/* Go. Its linker writes a table of all functions, which have no .eh_frame and often no symbols. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +7,13 @@
 #include "elf/pclntab.h"
 
 /*
- * mcall switches to the thread's stack, as the scheduler left it, and does not return, so its callee is the outermost
- * frame there. (morestack and systemstack switch, too, but their caller's frame is on another stack, which no rule can
- * express.)
+ * mcall switches to the thread's stack as the scheduler left it, and does not return, so the function that it calls is
+ * the outermost frame there. (morestack and systemstack also switch stacks, but the frame of their caller is on another
+ * stack, which no rule can express.)
  */
 static bool begins_stack(const char *function) { return !strcmp(function, "runtime.mcall"); }
 
-/* morestack jumps back to its caller after it has moved to a larger stack. */
+/* morestack has no return: it jumps back to its caller after it has moved to a larger stack. */
 static bool resumes(const char *function) { return !strcmp(function, "runtime.morestack"); }
 
 const struct convention convention_go = {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of language runtimes and common libraries that do not return, by symbol name. */
+/* Symbol names of noreturn functions of language runtimes and common libraries. */
 #include <stddef.h>
 
 #include "analysis/runtimes/columns.h"
 
 /*
- * From the headers of glibc and libstdc++ (noreturn), the C++ ABI, the compilers' runtimes, glib and OpenSSL. Functions
- * that only glibc's and libgomp's own archives call are here, too, since members of these are checked.
+ * Sources: the headers of glibc and libstdc++ (noreturn), the C++ ABI, the runtimes of compilers, glib and OpenSSL.
+ * Functions that are only called inside the archives of glibc and libgomp are listed too, since members of these
+ * archives are checked.
  */
 const char *const noreturn_c[] = {
 	"GOMP_PLUGIN_fatal",
@@ -101,7 +102,7 @@ const char *const noreturn_c[] = {
 	NULL,
 };
 
-/* Functions after whose call Go's compiler ends a block (cmd/compile/internal/ssagen). */
+/* Functions after a call of which Go's compiler ends a block (cmd/compile/internal/ssagen). */
 const char *const noreturn_go[] = {
 	"runtime.block",
 	"runtime.gopanic",
@@ -117,7 +118,7 @@ const char *const noreturn_go[] = {
 	NULL,
 };
 
-/* The names that Mono's AOT compiler gives to trampolines of mono_arch_throw_exception() and similar
+/* The names that Mono's AOT compiler gives to trampolines for mono_arch_throw_exception() and similar functions
  * (mono/mini/aot-compiler.c). */
 const char *const noreturn_mono[] = {
 	"plt__jit_icall_mono_arch_rethrow_exception",
@@ -127,7 +128,7 @@ const char *const noreturn_mono[] = {
 	NULL,
 };
 
-/* From OCaml's runtime/amd64.S, where these functions load rsp from memory and leave. */
+/* Source: OCaml's runtime/amd64.S. These functions load rsp from memory and jump elsewhere. */
 const char *const noreturn_ocaml[] = {
 	"caml_ml_array_bound_error", "caml_raise_exception", "caml_raise_exn", "caml_reraise_exn", NULL,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * OCaml: its native compiler puts the code of each module between the symbols camlMODULE__code_begin and
- * camlMODULE__code_end (since 5.1 with a dot or a dollar sign in place of __); likewise that of caml_startup, which it
- * makes at link time. caml_system is excluded: it is the run-time system's assembly, which C calls. With a section per
- * function, the names of sections in object files are .text.caml.*.
+ * OCaml. Its native compiler puts the code of each module between the symbols camlMODULE__code_begin and
+ * camlMODULE__code_end (since 5.1 with a dot or a dollar sign instead of __). It does the same with caml_startup, which
+ * it makes at link time. caml_system is excluded: it is the assembly code of the run-time system, which C calls. If
+ * each function has a section of its own, these are called .text.caml.* in object files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,25 +12,26 @@
 #include "support/memory.h"
 
 /*
- * Functions preserve nothing; r14 and r15 are reserved for the run-time system. The code after any call except a raise
- * is where that call returns to, even if it never does: only a raise ends a block (has_fallthrough in
- * asmcomp/linear.ml). Exception handlers are linked into a list at run time (analysis/flow/traps.c): see Lpushtrap and
- * Lraise in asmcomp/amd64/emit.mlp. The list's head is a register, and from 5.0 on a field of a structure. Until 4.13 a
- * handler's address was pushed by a call. From 5.0 on C is called on another stack, with rsp kept in a callee-saved
- * register.
+ * Functions preserve no registers; r14 and r15 are reserved for the run-time system. Every call except a raise returns
+ * to the code after it as far as the compiler knows, even if it never does in fact: only a raise ends a block
+ * (has_fallthrough in asmcomp/linear.ml). Exception handlers are linked into a list at run time
+ * (analysis/flow/traps.c): see Lpushtrap and Lraise in asmcomp/amd64/emit.mlp. The head of the list is a register and,
+ * from 5.0 on, a field of a structure. Up to 4.13, a call pushed the address of a handler. From 5.0 on, C is called on
+ * another stack, while a callee-saved register holds rsp.
  */
 const struct convention convention_ocaml = {.keeps_none = true, .calls_return = true};
 
-/* A symbol that ends in code_begin or code_end. */
+/* A symbol whose name ends in code_begin or code_end. */
 struct mark {
 	const char *name;
 	size_t len; /* length of the prefix with the module's name */
 	uint64_t at;
 	uint32_t section;
+	/* It ends in code_end. */
 	bool end;
 };
 
-/* Marks sorted by module, then code_begin before code_end, then address. */
+/* Sorted by module; within a module, code_begin before code_end; then by address. */
 struct marks {
 	struct mark *list;
 	size_t count, capacity;
@@ -41,7 +42,7 @@ static bool ends_in(const char *name, size_t n, const char *end, size_t k)
 	return n > k && !memcmp(name + n - k, end, k);
 }
 
-/* Returns the length of the prefix with the module's name in a symbol that ends in `what`; 0 if it does not. */
+/* If a symbol's name ends in `what`, returns the length of the prefix with the module's name; otherwise 0. */
 static size_t module_of(const char *name, const char *what)
 {
 	size_t n = strlen(name), k = strlen(what);
@@ -54,6 +55,7 @@ static size_t module_of(const char *name, const char *what)
 	return ends_in(name, n, ".", 1) || ends_in(name, n, "$", 1) ? n - 1 : 0;
 }
 
+/* Reads a symbol into *out. Returns false if it is no mark of a module. */
 static bool mark_read(const struct elf_symbol *y, struct mark *out)
 {
 	*out = (struct mark){.name = y->name, .at = y->value, .section = y->section};
@@ -95,7 +97,8 @@ static void marks_take(const struct elf_symbol *list, uint32_t n, struct marks *
 		qsort(out->list, out->count, sizeof(m), mark_order);
 }
 
-/* Appends the spans between the marks of modules and, in object files, the sections of functions. */
+/* Appends the code between the marks of each module and, in object files, the sections that contain one function
+ * each. */
 static void spans_take(const struct elf_file *f, const struct code_space *space, const struct marks *m,
                        struct runtime_codes *out)
 {
@@ -109,7 +112,7 @@ static void spans_take(const struct elf_file *f, const struct code_space *space,
 	}
 	for (i = 0; i + 1 < m->count; i++) {
 		const struct mark *x = &m->list[i], *y = &m->list[i + 1];
-		/* In a linked file the last code_end may lie at the end of the section, and its symbol in no section. */
+		/* In a linked file, the last code_end may lie at the end of the section, and its symbol in no section. */
 		bool object = elf_is_object(f), near = !object || x->section == y->section;
 		const struct code_section *c = object ? space_of(space, x->section) : space_at(space, x->at);
 		uint64_t base = c && object ? c->addr : 0;

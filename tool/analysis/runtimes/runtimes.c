@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of language runtimes, and the questions that are asked of all its rows: which code of a file is theirs, and
- * which names are those of noreturn functions. */
+/* The table of language runtimes, and the questions that concern all of its rows: which code in a file belongs to
+ * runtimes, and which names are those of noreturn functions. */
 #include "analysis/runtimes/runtimes.h"
 
 #include <pthread.h>
@@ -10,7 +10,8 @@
 #include "analysis/runtimes/columns.h"
 #include "support/memory.h"
 
-/* GHC's code is found by the jump into it, during the analysis. Dart's convention is not followed. */
+/* The code of GHC is found during the analysis, by the jump from C to it. Dart's code has no convention here, so it is
+ * treated as C. */
 const struct runtime runtimes[] = {
 	{.name = "C", .noreturn = noreturn_c},
 	{.name = "OCaml", .detect = ocaml_detect, .convention = &convention_ocaml, .noreturn = noreturn_ocaml},
@@ -72,7 +73,7 @@ int runtimes_detect(const struct elf_file *f, const struct code_space *space, bo
 	return 0;
 }
 
-/* Gives the code ranges that begin in `codes` their conventions. Both are sorted. */
+/* Sets the conventions of the code ranges that begin in `codes`. Both lists are sorted. */
 static void classify(const struct runtime_codes *codes, struct code_ranges *ranges)
 {
 	size_t i, k = 0;
@@ -81,7 +82,7 @@ static void classify(const struct runtime_codes *codes, struct code_ranges *rang
 		const struct runtime_code *x = &codes->list[i];
 
 		if (x->listed)
-			continue; /* ranges_build() has made a code range of it already */
+			continue; /* ranges_build() has already made a code range of it */
 		while (k < ranges->count && ranges->list[k].start < x->start)
 			k++;
 		for (; k < ranges->count && ranges->list[k].start < x->end; k++)
@@ -115,7 +116,8 @@ const struct flow_runtime *runtimes_own_stack(void)
 
 /* ---- functions that do not return ------------------------------------------------------------ */
 
-/* The names of all rows, sorted, and bits by their first letters and length, which reject most other names. */
+/* The names of all rows, sorted; and bits that are hashes of first letters and length, which quickly reject most other
+ * names. */
 #define NAMES_MOST 256u
 #define BITS       1024u
 static const char *names[NAMES_MOST];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * V8: its build compiles functions (the builtins, and the handlers of its interpreter) ahead of time into one blob
- * without .eh_frame. They are reached by a table of offsets in the read-only data of each program that embeds V8, which
- * stays when symbols are stripped. The table is V8's array of EmbeddedData::LayoutDescription
- * (src/snapshot/embedded/embedded-data.h). It has one entry per builtin, made of 32-bit words; the first two are the
- * offset of its code in the blob and its length.
+ * V8. Its build compiles functions (the builtins, and the handlers of its interpreter) ahead of time into one blob
+ * without .eh_frame. The functions are found by a table of offsets in the read-only data of each program that embeds
+ * V8; the table is still there when symbols are stripped. It is V8's array of EmbeddedData::LayoutDescription
+ * (src/snapshot/embedded/embedded-data.h), with one entry per builtin. An entry consists of 32-bit words; the first two
+ * are the offset of the builtin's code in the blob, and its length.
  */
 #include <string.h>
 
@@ -12,25 +12,26 @@
 #include "arch/x86/fast_decoder.h"
 #include "etch/orc.h"
 
-/* Words of an entry: 2, 3 or 8 by version of V8, with a margin for later versions. Those after the second describe
- * metadata. */
+/* Number of words in an entry: 2, 3 or 8, depending on the version of V8, with a margin for later versions. The words
+ * after the second describe metadata. */
 #define WORDS_LEAST 2u
 #define WORDS_MOST  12u
-/* V8's kCodeAlignment: 32, and 64 in later versions. */
+/* V8's kCodeAlignment in bytes: 32, or 64 in later versions. */
 #define ALIGN_LEAST 32u
 #define ALIGN_MOST  64u
-/* V8 has had more than 500 builtins ever since it embedded them. */
+/* Least number of builtins. V8 has had more than 500 ever since it embeds them. */
 #define BUILTINS_LEAST 256u
-/* Tables read in one file. One is expected; others look like one by accident. */
+/* Most tables that are read in one file. One is expected; others only look like a table by accident. */
 #define TABLES_MOST 4u
-/* The most bytes compared for each candidate address of a blob, on average: the first ones rule most candidates out. */
+/* Most bytes that are compared for each candidate address of a blob, on average: the first few bytes rule most
+ * candidates out. */
 #define LOOKS_MOST 16u
 
-/* A table of builtins that has been found, and the layout that it must have to be one. */
+/* A table of builtins, and the layout under which it is one. */
 struct blob_table {
 	const uint8_t *bytes;  /* bytes of the first entry */
 	size_t count;          /* number of entries */
-	unsigned words, align; /* words of an entry; kCodeAlignment */
+	unsigned words, align; /* words: number of words in an entry; align: kCodeAlignment */
 };
 
 static uint32_t word_at(const uint8_t *bytes, size_t i)
@@ -43,21 +44,21 @@ static uint32_t word_at(const uint8_t *bytes, size_t i)
 
 static uint64_t offset_of(const struct blob_table *t, size_t i) { return word_at(t->bytes, i * t->words); }
 
-/* Returns the end of the code of builtin `i`, relative to the blob. */
+/* Returns the end of the code of builtin `i`, as an offset in the blob. */
 static uint64_t end_of(const struct blob_table *t, size_t i)
 {
 	return offset_of(t, i) + word_at(t->bytes, i * t->words + 1);
 }
 
-/* Returns the end of the padding after builtin `i`: V8 pads each to its alignment, by one byte at least
- * (PadAndAlignCode()). */
+/* Returns the end of the padding after builtin `i`, as an offset in the blob: V8 pads each builtin to its alignment,
+ * with at least one byte (PadAndAlignCode()). */
 static uint64_t padded_end_of(const struct blob_table *t, size_t i)
 {
 	return (end_of(t, i) + 1 + t->align - 1) & ~(uint64_t)(t->align - 1);
 }
 
-/* Reads a table of such entries: the first is at offset 0, and each other begins where the padding of the previous one
- * ends. Sets t->count. */
+/* Sets t->count to the number of valid entries: the first has offset 0, and each further one begins where the padding
+ * of the one before it ends. `words`: number of words that can be read. */
 static void table_measure(struct blob_table *t, size_t words)
 {
 	t->count = 0;
@@ -67,8 +68,8 @@ static void table_measure(struct blob_table *t, size_t words)
 }
 
 /*
- * If the blob were at an address, would every gap between its builtins be filled with one byte value, that of a padding
- * instruction? *looks is how many bytes may still be compared.
+ * If the blob were at `addr`, would all gaps between its builtins be filled with one byte value, which is a padding
+ * instruction? *looks is the number of bytes that may still be compared.
  */
 static bool blob_is_at(const struct blob_table *t, const struct code_section *c, uint64_t addr, uint64_t *looks)
 {
@@ -84,7 +85,8 @@ static bool blob_is_at(const struct blob_table *t, const struct code_section *c,
 	return step_decode(NULL, pad, 1, addr + end_of(t, 0), &s) && s.padding;
 }
 
-/* Finds the blob of a table, whose address need not be in the file. Returns 0 if there is none, or more than one. */
+/* Finds the address of the blob that a table describes, which need not be stored in the file. Returns 0 if there is
+ * none, or more than one candidate. */
 static uint64_t blob_find(const struct blob_table *t, const struct code_space *space)
 {
 	uint64_t size = end_of(t, t->count - 1) + 1, found = 0, at, looks;
@@ -107,15 +109,15 @@ static uint64_t blob_find(const struct blob_table *t, const struct code_space *s
 	return found;
 }
 
-/* What the instructions of a builtin have shown so far. */
+/* What the instructions of a builtin have shown so far, for is_part(). */
 struct part_seen {
-	bool reads;      /* one reads memory relative to rbp */
-	bool leaves;     /* one jumps to a computed address, or with such an address pushed */
+	bool reads;      /* an instruction reads memory relative to rbp */
+	bool leaves;     /* an instruction jumps to a computed address, or jumps with such an address pushed */
 	bool pushed;     /* a computed address was pushed */
-	unsigned summed; /* registers to which an offset has been added */
+	unsigned summed; /* mask of the registers to which an offset has been added */
 };
 
-/* Notes what an instruction does to computed addresses. */
+/* Updates what is known of computed addresses by an instruction. */
 static void sums_note(struct part_seen *x, const struct step *s)
 {
 	if (s->a >= 16)
@@ -128,7 +130,7 @@ static void sums_note(struct part_seen *x, const struct step *s)
 		x->summed &= ~(1u << s->a);
 }
 
-/* Takes an instruction of a builtin. Returns false if it shows that the builtin is no such part. */
+/* Takes account of an instruction of a builtin. Returns false if it shows that is_part() is false for the builtin. */
 static bool part_step(struct part_seen *x, const struct step *s)
 {
 	bool calls = s->flow == FLOW_CALL || s->flow == FLOW_CALL_IND;
@@ -147,9 +149,10 @@ static bool part_step(struct part_seen *x, const struct step *s)
 }
 
 /*
- * Does a builtin continue in the middle of another, in that one's frame? InterpreterEnterAtBytecode and its like do.
- * They read memory relative to rbp, and leave only by a jump to an address that they compute as the start of code plus
- * an offset in it; or, up to V8 10, to a handler that returns to such an address, which they push.
+ * Does a builtin continue in the middle of another one, in the frame of that one? InterpreterEnterAtBytecode and
+ * similar builtins do. They read memory relative to rbp, and leave only by a jump to an address that they compute as
+ * the start of code plus an offset in it. Up to V8 10, they push this address and jump to a handler that returns to
+ * it.
  */
 static bool is_part(const uint8_t *bytes, uint64_t size, uint64_t addr)
 {
@@ -177,7 +180,7 @@ static void blob_add(const struct blob_table *t, const struct code_section *c, u
 	}
 }
 
-/* Do these bytes begin with a table? Then sets *t to it. */
+/* Does a table begin at `bytes`? If so, sets *t to it. */
 static bool table_open(const uint8_t *bytes, size_t words, struct blob_table *t)
 {
 	t->bytes = bytes;
@@ -190,7 +193,7 @@ static bool table_open(const uint8_t *bytes, size_t words, struct blob_table *t)
 	return false;
 }
 
-/* Appends the builtins of all blobs whose tables lie in read-only data. */
+/* Appends the builtins of all blobs whose tables are in read-only data. */
 static void blobs_read(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out)
 {
 	unsigned tables = 0;
@@ -202,7 +205,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 
 		if (s->sh.sh_type != SHT_PROGBITS || (s->sh.sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR)) != SHF_ALLOC)
 			continue;
-		/* The table follows hashes of 8 bytes, and so is aligned to 8. */
+		/* The table follows hashes of 8 bytes each, so it is aligned to 8 bytes. */
 		for (k = 0; k + 1 < words && tables < TABLES_MOST; k += 2) {
 			struct blob_table t;
 			uint64_t addr;
@@ -222,7 +225,7 @@ static void blobs_read(const struct elf_file *f, const struct code_space *space,
 
 static bool is_builtin(const char *name) { return !strncmp(name, "Builtins_", 9); }
 
-/* Appends the builtins that have symbols, if two of their names identify V8. */
+/* Appends the builtins that have symbols, if two of the names identify V8. */
 static void symbols_read(const struct elf_file *f, const struct code_space *space, struct runtime_codes *out)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -238,10 +241,10 @@ static void symbols_read(const struct elf_file *f, const struct code_space *spac
 }
 
 /*
- * A JavaScript function takes its arguments off the stack, as many as it was given, so V8's garbage collector finds the
+ * A JavaScript function takes its arguments off the stack, as many as were passed, so V8's garbage collector finds the
  * frames of callers by rbp (src/execution/frames.h: the caller's rbp is at rbp + 0, the return address at rbp + 8). No
  * other register is preserved, except by code that C calls, such as JSEntry. Builtins also tail-call one another
- * through a table in the isolate, which a register points to.
+ * through a table in the isolate, to which a register points.
  */
 const struct convention convention_v8 = {
 	.keeps_none = true, .keeps_rbp = true, .frames_by_rbp = true, .jumps_by_any = true};
