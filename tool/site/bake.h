@@ -15,15 +15,17 @@
  */
 int sites_unbake(struct elf_file *f, struct linked_tables *t, struct error *e);
 
-/* For linked files: can the immediate form of a load hold the value that the file has for it? The answer is also yes if
- * the dynamic linker or another module provides the value. */
+/*
+ * Can the immediate form of a load hold the initial value of its object? Also true if the file does not have that
+ * value, because the dynamic linker or another module provides it. For linked files only.
+ */
 bool site_value_fits(const struct scan *s, const struct site *site);
 
 /* A site whose bytes do not match its table entry. */
 struct site_mismatch {
 	const struct imv_row *row;
 	const uint8_t *found; /* bytes in the file; null: the address is not in the file */
-	const uint8_t *baked; /* bytes that etch rewrite would write; null: it could not write any */
+	const uint8_t *baked; /* the bytes that baking would write; null: etch cannot bake this entry */
 	const uint8_t *plain; /* the load or indirect call; null: the entry describes none */
 	unsigned len;
 	bool call;
@@ -31,23 +33,25 @@ struct site_mismatch {
 typedef void site_mismatch_fn(void *ctx, const struct site_mismatch *mismatch);
 
 /*
- * Does the same as sites_unbake() for callers that continue after a mismatch: it calls `mismatch` with each baked site
- * whose bytes have neither form, and, if the link step has processed the file, with each other site whose bytes are not
- * its load or call. These entries are removed from t. Returns 0, or -1 and a message for malformed relocations.
+ * Restores every baked site like sites_unbake(), for callers that continue after a mismatch. It calls `mismatch` for
+ * each baked site whose bytes have neither form and, if the link step has processed the file, for each other site whose
+ * bytes are not its load or call. It removes the entries of these sites from t. Returns 0, or -1 and a message for
+ * malformed relocations.
  */
 int sites_unbake_each(struct elf_file *f, struct linked_tables *t, site_mismatch_fn *mismatch, void *ctx,
                       struct error *e);
 
 /*
- * Call this for tables that have no space for more entries: a site without an entry gets a reason and stays as it is,
- * and an object without a record stays unarmed. Returns the number of such sites.
+ * The caller calls this if the tables have no space for more entries. Each site without an entry gets a reason and
+ * stays as it is; each object without a record stays unarmed. Returns the number of such sites.
  */
 size_t sites_unlisted(struct scan *s, const struct linked_tables *now);
 
 /* Numbers of baked sites. */
 struct bake_counts {
-	size_t immediates;           /* SITE_LOAD */
-	size_t direct, nops, bodies; /* SITE_CALL; a move counts as a body */
+	size_t immediates; /* of kind SITE_LOAD */
+	size_t direct, nops,
+		bodies; /* of kind SITE_CALL: direct calls, nops, and instructions of the target's body (including moves) */
 };
 
 /*
@@ -61,14 +65,17 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 /* How a load or call is patched while threads run. */
 enum site_patch {
 	SITE_NOT_PATCHED,
-	SITE_BY_STORE,  /* by one store, as it is inside one aligned 8-byte word */
+	SITE_BY_STORE,  /* by one store, since all of it is inside one aligned 8-byte word */
 	SITE_BY_SWAP,   /* by replacing its page */
-	SITE_BY_LINKER, /* in an object file: by one of the two, depending on where the linker puts it */
+	SITE_BY_LINKER, /* in an object file: by one store or by a swap, depending on where the linker puts it */
 };
-/* For SITE_NOT_PATCHED sets *why to the reason, a phrase for messages, and otherwise to null. */
+/*
+ * Returns how a site is patched. Sets *why to the reason for SITE_NOT_PATCHED, a phrase for messages, and otherwise to
+ * null.
+ */
 enum site_patch site_patch(const struct scan *s, const struct site *site, const char **why);
 
-/* Is a load or call patched while threads run? */
+/* Can the site be patched while threads run? If not, *why is set to the reason. */
 bool site_is_live(const struct scan *s, const struct site *site, const char **why);
 
 #endif

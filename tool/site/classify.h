@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Decides which uses of an etched object become sites that can be patched, and with which form. */
+/*
+ * Decides which uses of an etched object become sites that can be patched, and in which form (etch/imv.h) each is
+ * recorded.
+ */
 #ifndef SITE_CLASSIFY_H
 #define SITE_CLASSIFY_H
 
@@ -14,9 +17,11 @@ struct function_scan {
 	int in_memory; /* whether the kernel stores by addresses that the function puts into memory; -1: not known yet */
 };
 
-/* Sets the form of a load, or the reason why it has no form. */
+/* Sets the form of the load that `u` describes, or the reason why it has no form. */
 void site_load_classify(struct function_scan *c, const struct use *u, struct site *site);
-/* Does the same for a call or jump through a slot of an object. */
+/*
+ * Sets the form of the call or jump through a slot of an object that `u` describes, or the reason why it has no form.
+ */
 void site_call_classify(struct function_scan *c, const struct use *u, struct site *site);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sites of pv_call_inline, at which the case of one function is compiled in place: a jump leads to the code that calls
- * through the slot, and becomes a nop when the slot holds that function. The functions here change the bytes of a
- * linked file.
+ * Sites of pv_call_inline. The compiler has put the body of one expected function in line after a jump. The jump leads
+ * to the ordinary call through the slot. While the slot holds the expected function, the jump is a nop, so that the
+ * inlined body runs instead. The functions here change the bytes of a linked file.
  */
 #ifndef SITE_IN_PLACE_H
 #define SITE_IN_PLACE_H
@@ -17,13 +17,13 @@
 int in_place_unbake(struct elf_file *f, const struct linked_tables *t, struct error *e);
 
 /*
- * Writes the nop at each site whose object is armed and whose slot initially holds its function. Both decoders must
- * agree. Sets *count to the number of sites in the file and *baked to that of the nops written.
+ * Writes the nop at each site whose object is armed and whose slot initially holds the expected function. Both decoders
+ * must agree. Sets *count to the number of sites in the file and *baked to the number of nops written.
  */
 int in_place_bake(const struct scan *s, struct elf_file *f, const struct linked_tables *t, size_t *count, size_t *baked,
                   struct error *e);
 
-/* Has the linker discarded the code of an entry? */
+/* Has the linker discarded the code that an entry describes? */
 bool in_place_is_dropped(const struct elf_file *f, const struct inline_row *row);
 
 #endif

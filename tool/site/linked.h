@@ -33,11 +33,15 @@ static inline uint64_t insn_place(const struct insn *in, bool absolute)
 /* Returns the index of the object at an address, or -1. With `end_too` an object that ends there matches too. */
 int32_t object_at(const struct scan *s, uint64_t addr, bool end_too);
 
-/* Is an address near the etched sections in no variable? An index that is added to it may lead into them
- * (neighbours.c). */
+/*
+ * True for an address that is near the etched sections and in no variable: an index that is added to it may lead into
+ * these sections (neighbours.c).
+ */
 bool place_is_beside(const struct scan *s, const struct range *etched, uint64_t at);
-/* Is the address of an operand with an index in another writable variable? If no array of that variable begins there,
- * the operand is noted for scan_neighbours(). */
+/*
+ * True if the address of an operand with an index is in a writable variable that is not etched. If no array of that
+ * variable begins at the address, the operand is also recorded for scan_neighbours().
+ */
 bool place_is_other(struct scan *s, const struct range *etched, const struct insn *in, uint64_t at);
 
 /* Is the address in a GOT section? */
@@ -47,10 +51,16 @@ const struct slot *slot_at(const struct scan *s, uint64_t addr);
 void slot_add(struct scan *s, uint64_t addr, int32_t object, int64_t off);
 void slots_sort(struct scan *s);
 
-/* Fills s->slots and s->relocated, and adds the escapes through data words. Returns 0, or -1 and s->error. */
+/*
+ * Fills s->slots and s->relocated, and adds the escapes through data words: those whose values are in `range`. Returns
+ * 0, or -1 and s->error.
+ */
 int words_take(struct scan *s, const struct range *range);
 
-/* Adds the sites and facts of the tables to those found in the code, and sorts the latter by address. */
+/*
+ * Adds the sites and facts that the tables of the file record to those that were found in the code, and sorts the
+ * latter by address.
+ */
 void tables_take(struct scan *s, const struct linked_tables *now);
 
 #endif

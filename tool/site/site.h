@@ -16,20 +16,20 @@
 
 #include <etch/format.h>
 
-/* Bytes of an object that something may store to. */
+/* Bytes of an object to which something may store, with the facts about them. */
 struct stored {
 	uint64_t from, to; /* relative to the object; to: exclusive */
 	uint8_t facts;     /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED */
-	bool kept;         /* also after etch_sync */
+	bool kept;         /* the facts still hold after etch_sync */
 	bool kernel;       /* a system call may store to them */
 };
 
-/* A run of bytes of an object that have the same facts, and get a record of their own. */
+/* Consecutive bytes of an object that have the same facts and get a record of their own. */
 struct object_range {
 	uint64_t from, to;
 	uint8_t facts;
 	bool kept, kernel;
-	bool open;  /* kept, since it is exported and on a page that stays writable */
+	bool open;  /* `kept` only because the object is exported and these bytes are on a page that stays writable */
 	char *name; /* "object.member", or "object+0x10" */
 };
 
@@ -41,31 +41,34 @@ struct object {
 	uint64_t size;    /* bytes; 0 if defined in another file */
 	uint32_t symbol;  /* ET_REL: symbol index of an undefined object */
 	bool shared;      /* in ETCH_SEC_SCALAR: 8-byte cells that share pages */
-	bool dense;       /* in ETCH_SEC_DENSE, beside other data, and so on pages that stay writable */
+	bool dense;       /* in ETCH_SEC_DENSE: it shares pages with other data, so these stay writable */
 	bool kept;        /* linked: something may store to it after etch_sync */
 	bool kernel;      /* linked: a system call may store to any of its bytes */
 	bool inferred;    /* linked: a part or all of an object without a symbol (inferred_objects.h) */
-	bool value;       /* the cell of an etch::value: by its type only etch_set writes to it */
-	bool suspect;     /* linked: its facts come only from uses of other parts of the section */
+	bool value;       /* the cell of an etch::value: because of its type, only etch_set writes to it */
+	bool suspect;     /* linked: its facts come only from uses that were found at other parts of the section */
 	uint8_t facts;    /* ETCH_OBJ_STORED, ETCH_OBJ_ESCAPED in this file */
 	bool indexes_tried;
 	struct indexes indexes; /* from DWARF; read on first use (neighbours.c) */
-	/* Linked: the bytes that its facts concern, without overlap, sorted by offset (fields.c). `bounded`: they are all
-	 * known, so the facts do not concern the other bytes. */
+	/*
+	 * Linked: the bytes to which the facts apply, without overlap, sorted by offset (fields.c). `bounded`: these bytes
+	 * are all known, so the facts do not apply to the other bytes.
+	 */
 	struct stored *stored;
 	size_t stored_count;
 	bool bounded;
-	uint8_t arrays_stored;       /* the facts about all its arrays that `stored` has (fields.c) */
-	bool vague;                  /* linked: only a table knows of a fact, so the bytes of that are not known */
+	uint8_t arrays_stored; /* the facts that `stored` already has for all arrays of the object (fields.c) */
+	bool vague;            /* linked: a fact is known only from a table, so it is not known to which bytes it applies */
 	struct members members;      /* from DWARF */
-	struct object_range *ranges; /* all bytes, in order; there are none if one record covers all bytes */
+	struct object_range *ranges; /* the ranges of all bytes, in order; null if one record covers all bytes */
 	size_t range_count;
-	uint8_t early;           /* linked: facts that may concern any of its bytes, but only before etch_sync */
-	bool memberless;         /* linked: it is armed as a whole, since DWARF does not have its members */
-	bool exported;           /* linked: another module, which the tool has not seen, may store to it (no --closed) */
-	bool in_part;            /* linked: it is not armed, but its bytes without facts are, from the start */
-	bool armed;              /* linked: armed from the start (armed_objects.h) */
-	bool unrecorded;         /* linked: the tables have no space for its record */
+	uint8_t early;   /* linked: facts that may apply to any of its bytes, but only before etch_sync */
+	bool memberless; /* linked: it is armed as a whole, because DWARF does not describe its members */
+	bool exported;   /* linked: another module, which the tool does not see, may store to it (without --closed) */
+	bool in_part;    /* linked: the object as a whole is not armed, but those of its bytes that have no facts are armed
+	                    from the start */
+	bool armed;      /* linked: armed from the start (armed_objects.h) */
+	bool unrecorded; /* linked: the tables have no space for its record */
 	const char *unarmed_why; /* linked: the reason why it is not armed, a phrase for messages; null if it is armed */
 };
 
@@ -76,18 +79,18 @@ struct object_list {
 	size_t defined; /* number of objects defined in this file, which come first */
 };
 
-/* A `reason` that does not concern the instruction: the program has no code of libetch that could change it. */
+/* A value of site.reason: the program does not contain the code of libetch that could change the site. */
 #define REASON_NOT_LINKED "what of libetch changes it is not linked"
 
 /* How an instruction or data word uses an object. */
 enum site_kind {
 	SITE_LOAD, /* a read, which an immediate can replace if `reason` is null */
-	SITE_CALL, /* a call or jump through a function pointer, which a direct one can replace if `reason` is null */
+	SITE_CALL, /* a call or jump through a function pointer; a direct one can replace it if `reason` is null */
 	SITE_STORE,
 	SITE_ESCAPE,
 };
 
-/* Does or could a site of this kind have a table entry? */
+/* Is a site of this kind patched, so that it may have a table entry? */
 static inline bool site_kind_is_patched(enum site_kind k) { return k == SITE_LOAD || k == SITE_CALL; }
 
 /* A use of an object. */
@@ -98,37 +101,37 @@ struct site {
 	int32_t object;
 	int64_t off; /* offset in the object of the first byte read (SITE_CALL: of the slot) */
 	bool off_known;
-	bool indexed;              /* not off_known: the address is `off` plus an index */
-	bool in_data;              /* an escape through a data word */
-	bool as_pointer;           /* the address escapes as a pointer that C's rules bound (track.h) */
-	bool argument;             /* the address escapes as an argument or the return value of a function */
-	bool kernel;               /* the address escapes, and a system call may store there (kernel_reach.h) */
-	uint8_t beside;            /* enum beside (track.h) */
-	bool recorded;             /* linked: only a table knows it */
-	bool late;                 /* linked: a store that may run, or an escape that may be used, after etch_sync */
-	uint8_t len;               /* bytes of the instruction */
-	uint16_t size;             /* bytes read */
+	bool indexed;    /* if !off_known: the address is `off` plus an index */
+	bool in_data;    /* an escape through a data word */
+	bool as_pointer; /* the address escapes as a pointer whose reach is limited by the rules of C (track.h) */
+	bool argument;   /* the address escapes as an argument or the return value of a function */
+	bool kernel;     /* the address escapes, and a system call may store to it (kernel_reach.h) */
+	uint8_t beside;  /* enum beside (track.h): which neighbouring objects the address may also mean */
+	bool recorded;   /* linked: the site is known only from a table */
+	bool late;       /* linked: a store that may run after etch_sync, or an escaped address that may be used after it */
+	uint8_t len;     /* length of the instruction in bytes */
+	uint16_t size;   /* number of bytes read */
 	struct etch_imv entry;     /* form, regs, shape and flags of the row in __imv, or for SITE_CALL in __pv_sites */
 	struct etch_imv_more more; /* with ETCH_IMV_MORE */
 	uint64_t slot;             /* linked, ETCH_IMV_GOT: address of the slot */
 	const char *reason;        /* the reason why it has no form, a phrase for messages; null if it has one */
 };
 
-/* A GOT slot that holds, once the file is loaded, the address of an etched object. */
+/* A GOT slot that holds the address of an etched object once the file is loaded. */
 struct slot {
 	uint64_t addr;
 	int32_t object;
 	int64_t off;
 };
 
-/* A compare to commute, or an instruction that reads its flags, with the bytes that replace it. */
+/* A compare whose operands are exchanged, or an instruction that reads its flags, with the bytes that replace it. */
 struct commuted {
 	uint64_t addr;
 	uint8_t bytes[16];
 	uint8_t len;
 };
 
-/* An operand with an index, whose address is in a variable beside the etched sections. */
+/* An operand with an index whose constant address is in a variable next to the etched sections. */
 struct vague_place {
 	uint64_t at;
 	uint32_t section; /* section, address and length of the instruction */
@@ -147,13 +150,14 @@ struct scan {
 	struct site *sites; /* sorted by (section, addr, kind) once finished */
 	size_t site_count, site_capacity;
 	struct findings findings;
-	size_t functions, undecoded; /* functions that were scanned, and those of them that do not decode to the end */
-	bool stripped;               /* linked: object symbols are stripped (inferred_objects.h) */
-	uint64_t *relocated;         /* linked: addresses that the dynamic linker writes, sorted */
+	size_t functions,
+		undecoded; /* functions: number that were scanned; undecoded: number of these that do not decode to the end */
+	bool stripped; /* linked: object symbols are stripped (inferred_objects.h) */
+	uint64_t *relocated; /* linked: addresses that the dynamic linker writes, sorted */
 	size_t relocated_count, relocated_capacity;
-	uint64_t *code_words; /* linked: values of such words and of plain words that are addresses of code */
+	uint64_t *code_words; /* linked: values of data words (relocated or not) that are addresses of code */
 	size_t code_word_count, code_word_capacity;
-	uint64_t *init_words; /* those of them that tables of constructors hold */
+	uint64_t *init_words; /* the elements of code_words that are in tables of constructors */
 	size_t init_word_count, init_word_capacity;
 	struct commuted *commuted; /* linked: instructions that the link step may change (classify.c) */
 	size_t commuted_count, commuted_capacity;
@@ -168,30 +172,32 @@ struct scan {
 	struct imports imports;
 	struct kernel_reach kernel; /* linked */
 	bool lines_tried;
-	size_t external;    /* linked: number of table entries whose object is not etched in this file */
-	struct error error; /* a function that returned -1 has set it */
+	size_t external;    /* linked: number of table entries whose object is not an etched object of this file */
+	struct error error; /* the error of a function that returned -1 */
 };
 
 /* A set of symbol names, such as those of objects that other files of the command line define. */
 struct name_set {
-	char **names; /* sorted */
+	char **names; /* sorted after name_set_sort() */
 	size_t count, capacity;
 };
 void name_set_add(struct name_set *s, const char *name);
-/* Call this before name_set_has(). */
+/* Must be called after the last name_set_add() and before name_set_has(). */
 void name_set_sort(struct name_set *s);
 void name_set_free(struct name_set *s);
 bool name_set_has(const struct name_set *s, const char *name);
 
-/* Scans an object file: it finds objects, sites and facts by relocations. `others` may be null. Returns 0, or -1 and
- * s->error. */
+/*
+ * Scans an object file: finds objects, sites and facts by relocations. `others` are the names of objects that other
+ * files define, or null. Returns 0, or -1 and s->error.
+ */
 int scan_object_file(struct scan *s, const struct elf_file *f, const struct name_set *others);
 /* Adds the names of global etched objects that f defines. */
 void scan_defined_names(const struct elf_file *f, struct name_set *out);
 /*
- * Scans a linked file: it finds objects by its tables and symbols, and sites and facts by addresses in every function
- * that decodes and by the tables. Baked sites must have been restored (bake.h). The caller keeps `now`. Returns 0, or
- * -1 and s->error.
+ * Scans a linked file: finds objects by its tables and symbols, and sites and facts by addresses in every function that
+ * decodes and by the tables. The caller has restored baked sites before (bake.h). `now` stays the caller's. Returns 0,
+ * or -1 and s->error.
  */
 struct linked_tables;
 int scan_linked_file(struct scan *s, const struct elf_file *f, const struct linked_tables *now);
@@ -202,30 +208,35 @@ void scan_free(struct scan *s);
 /* Returns the file's DWARF, which it opens on first use, or null if there is none. */
 struct lines *scan_lines(struct scan *s);
 /*
- * Returns which objects beside its own an operand may mean whose object was found by its address (enum beside,
- * neighbours.c). In an object file these are operands that refer to section symbols, which stand only for local
- * objects.
+ * For an operand whose object was found by an address, returns which neighbouring objects the operand may mean instead
+ * (enum beside, neighbours.c). In an object file, only operands with section symbols are found so, and these refer only
+ * to local objects.
  */
 uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *in, bool immediate);
-/* Adds facts about objects that the addresses of uses of other objects may mean. Call this before the sites are
- * sorted. */
+/*
+ * Adds the facts about an object that result from uses of its neighbours, whose addresses may mean this object. Call
+ * this before the sites are sorted.
+ */
 void scan_neighbours(struct scan *s);
-/* For linked files: sets which bytes of objects the facts concern. Call this after the sites have been sorted. */
+/*
+ * For linked files: determines to which bytes of each object its facts apply. Call this after the sites have been
+ * sorted.
+ */
 void scan_fields_find(struct scan *s);
-/* For linked files: writes the commuted instructions that a scan has found. The code must be scanned again
- * afterwards. */
+/* For linked files: writes the commuted compares that a scan has found. The code must be scanned again afterwards. */
 void compares_commute(const struct scan *s, struct elf_file *f);
-/* The bytes of its object that a store or an escape reaches. */
+/* The bytes of its object that a store or an escape can change. */
 enum reach {
 	REACH_ANY,
 	REACH_BYTES,  /* [*from, *to) */
-	REACH_ARRAYS, /* any array in it */
+	REACH_ARRAYS, /* all arrays of the object */
 };
 enum reach site_reach(const struct object *o, const struct site *site, uint64_t *from, uint64_t *to);
-/* Is site number i, which comes from a table, a use that the code shows as well? */
+/* Site number i comes from a table. Has the scan of the code found the same use (same instruction, kind and object)? */
 bool scan_is_explained(const struct scan *s, size_t i);
-/* Returns the first facts that concern any of the bytes [from, to) of an object, and whether they hold after etch_sync
- * too, or null if there are none. */
+/*
+ * Returns the first element of `stored` that overlaps the bytes [from, to) of an object, or null if they have no facts.
+ */
 const struct stored *object_stored(const struct object *o, uint64_t from, uint64_t to);
 /* For linked files: are these bytes of the object armed from the start? */
 bool object_armed_at(const struct object *o, uint64_t from, uint64_t to);
@@ -234,20 +245,25 @@ bool object_armed_at(const struct object *o, uint64_t from, uint64_t to);
 
 void scan_object_add(struct scan *s, const struct object *o); /* takes ownership of o->name */
 void scan_objects_sort(struct scan *s);
-/* Returns the index of the defined object at section offset or address `at`, or -1. With `end_too` an object that ends
- * there matches too. */
+/*
+ * Returns the index of the defined object that contains `at` (an offset in the section, or an address), or -1. With
+ * `end_too` an object that ends there matches too.
+ */
 int32_t scan_object_find(const struct scan *s, uint32_t section, uint64_t at, bool end_too);
 void scan_site_add(struct scan *s, const struct site *site);
-/* Adds an escape of every object in an etched section, for a reference at `addr` in section `code` that may mean any of
- * them. */
+/*
+ * Adds an escape of every object in an etched section, because the reference at `addr` in section `code` may mean any
+ * of them.
+ */
 void scan_suspect_all(struct scan *s, uint32_t section, uint32_t code, uint64_t addr, uint8_t len);
 void scan_finding_add(struct scan *s, const char *id, uint32_t section, uint64_t addr, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 void scan_sites_sort(struct scan *s);
 
 /*
- * Tracks the values in one decoded function whose operands have been resolved, and adds its sites and facts. A load
- * gets a form only if both decoders agree and the load can be regenerated byte for byte. Returns 0, or -1 and s->error.
+ * Tracks the values in one decoded function, and adds its sites and facts. The operands of each instruction have been
+ * resolved to `mem` and `imm`. A load gets a form only if both decoders agree and the load can be regenerated byte for
+ * byte. Returns 0, or -1 and s->error.
  */
 int scan_function(struct scan *s, const struct func *fn, const struct func_code *code, const struct ref *mem,
                   const struct ref *imm);
@@ -255,16 +271,24 @@ int scan_function(struct scan *s, const struct func *fn, const struct func_code 
 /* Does the object share pages with others, so that the pages may stay writable while it is armed? */
 static inline bool object_is_exposed(const struct object *o) { return o->dense || (o->shared && !o->value); }
 
-/* Is the object the NAME__imv of a DEFINE_IMV, in the section of scalars, or the cell of an etch::value? */
+/*
+ * Is the object one that only sets change: the NAME__imv of a DEFINE_IMV, in the section of scalars, or the cell of an
+ * etch::value?
+ */
 bool object_is_imv(const struct object *o);
-/* Sets `callee` and `entry` of a call, or of a jump out of `own`, by its target. */
+/*
+ * Sets `callee` and `entry` of the instruction `in` of function `own`, if it is a call or a jump out of the function
+ * with a known target.
+ */
 void scan_callee(const struct scan *s, const struct func *own, uint32_t section, struct insn *in);
 /* Adds the cells of etch::value in writable sections, by the marks after them (etch/format.h). */
 void scan_values_add(struct scan *s);
 /* Is this a section of ETCHED, DEFINE_IMV or ETCHED_DENSE? Sets *shared if it is the section of scalars. */
 bool section_is_etched(const struct elf_section *s, bool *shared);
-/* Is this a section of ETCH_TABLE? The program promises that after etch_sync only sets store through the addresses of
- * etched objects in it. */
+/*
+ * Is this a section of ETCH_TABLE? There, the program promises that after etch_sync only sets store through the
+ * addresses of etched objects.
+ */
 bool section_is_settings(const struct elf_section *s);
 
 #endif

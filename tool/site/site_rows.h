@@ -6,10 +6,12 @@
 #include "site/site.h"
 #include "table/linked_tables.h"
 
-/* Copies the rows of the existing tables, so that they can be written again. */
+/* Copies the rows of the existing tables to *out, so that they can be written again. */
 void rows_keep(const struct linked_tables *now, struct linked_rows *out);
-/* Replaces the copied rows of __etch_obj by new ones, and also those of __imv with `imv` and of __pv_sites with
- * `pv`. */
+/*
+ * Replaces the copied rows of __etch_obj by new ones; with `imv` also those of __imv, and with `pv` also those of
+ * __pv_sites.
+ */
 void rows_make(const struct scan *s, const struct linked_tables *now, bool imv, bool pv, struct linked_rows *rows);
 
 #endif

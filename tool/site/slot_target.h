@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the initial targets of slots in ops objects, and the instruction that a call site gets for a target. This does
- * at link time what libetch does at run time.
+ * Finds the functions to which slots in ops objects initially point, and the instruction at a call site that calls such
+ * a function directly or replaces the call. This does at link time what libetch does at run time.
  */
 #ifndef SITE_SLOT_TARGET_H
 #define SITE_SLOT_TARGET_H
@@ -26,35 +26,42 @@ enum call_state {
 	CALL_DIRECT,
 	CALL_NOP,  /* a nop, or a return for a tail call: the target does nothing */
 	CALL_MOVE, /* a move between registers */
-	CALL_BODY, /* another instruction of the target's body */
+	CALL_BODY, /* another instruction that is all of the target's body */
 };
 
-/* Trusts the flags of the native records in `now`. Returns 0, or -1 and a message for malformed relocations. */
+/*
+ * Fills the lookup tables. Trusts the flags of the native records in `now`. Returns 0, or -1 and a message for
+ * malformed relocations.
+ */
 int targets_open(struct targets *t, const struct elf_file *f, const struct linked_tables *now, struct error *e);
 void targets_close(struct targets *t);
 
 /*
- * Finds the function that a slot initially holds. Returns true if *target is code of this file that no other definition
- * can preempt, and false if the slot is null, if the dynamic linker decides, or if the target is not code.
+ * Finds the function to which a slot initially points. Returns true if it is code of this file that no other definition
+ * can preempt, and sets *target to it. Returns false if the slot is null, if the dynamic linker decides, or if the
+ * target is not code.
  */
 bool target_known(const struct targets *t, uint64_t slot, uint64_t *target);
 
-/* Does the slot hold null, with no relocation and zero in the file? */
+/* Is the slot null: no relocation applies, and the file has zero? */
 bool target_is_null(const struct targets *t, uint64_t slot);
 
-/* Returns, for messages, the dynamic symbol whose address the slot will hold, or null. */
+/*
+ * Returns the name of the dynamic symbol whose address the dynamic linker will store in the slot, or null. The name is
+ * for messages.
+ */
 const char *target_import(const struct targets *t, uint64_t slot);
 
 /* The bytes for a call site. */
 struct call_image {
 	uint8_t bytes[16];
-	unsigned len; /* bytes of the instruction, as many as the site has; 0: the indirect form stays */
+	unsigned len; /* length of the instruction, which is that of the site; 0: the indirect form stays */
 	enum call_state state;
 	bool known; /* `target` is valid */
 	uint64_t target;
 };
 
-/* Makes the instruction for a site while its slot has its initial value. */
+/* Makes the instruction that a site gets while its slot has its initial value. `site` and `slot` are addresses. */
 void call_image(const struct targets *t, const struct etch_imv *entry, uint64_t site, uint64_t slot,
                 struct call_image *out);
 

@@ -11,22 +11,26 @@
 struct setup {
 	struct scan *s;
 	bool known;      /* false: any code may run after a call of etch_sync */
-	uint8_t *whole;  /* for each function, whether all of it may run after the calls */
-	uint8_t **after; /* for each function, which instructions may run after the calls; null: none, or all by `whole` */
-	uint8_t *init;   /* for each function, whether it is marked by ETCH_INIT, or only such functions lead there; null:
-	                    there are none */
+	uint8_t *whole;  /* for each function: all of it may run after the calls */
+	uint8_t **after; /* for each function: which instructions may run after the calls; null: none, or all of them
+	                    because of `whole` */
+	uint8_t *init;   /* for each function: it is marked by ETCH_INIT, or only marked functions lead to it; null: no
+	                    function is marked */
 };
 
 /*
- * Follows calls and jumps from the instructions after the calls, and into its callers when a function returns.
- * Functions whose address is taken may run at any time, and unless the file is closed, so may those that other modules
- * can name. The result is not known for a file without main, without symbols, or with a function that does not decode.
+ * Finds the code that may run after the calls: follows calls and jumps from the instruction after each call and, where
+ * a function returns, continues in its callers. Functions whose address is taken may run at any time; so may those that
+ * other modules can name, unless the file is closed. The result is not known for a file without main, without symbols,
+ * or with a function that does not decode.
  */
 void setup_find(struct setup *u, struct scan *s);
 /* May this instruction run after a call of etch_sync or etch_seal? */
 bool setup_runs_after(const struct setup *u, uint32_t section, uint64_t addr);
-/* Is the instruction in a function that, as the program says, runs only before these calls, or to which only such
- * functions lead? */
+/*
+ * Is the instruction in a function that runs only before these calls? The program has said so of the function itself,
+ * or only such functions lead to it.
+ */
 bool setup_is_init(const struct setup *u, uint32_t section, uint64_t addr);
 void setup_free(struct setup *u);
 
