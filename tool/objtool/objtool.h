@@ -14,18 +14,22 @@
 struct objtool_options {
 	const struct linux_release *release;
 	bool jump_label, noinstr_hack; /* --hacks */
-	bool skylake;                  /* --hacks=skylake; requires rethunk */
-	unsigned prefix;               /* number of bytes before functions; 0: --prefix was not given */
+	bool skylake;                  /* --hacks=skylake; requires rethunk to be set */
+	unsigned prefix;               /* number of bytes to reserve before each function; 0: --prefix was not given */
 	bool orc, retpoline, rethunk, sls, static_call, uaccess;
 	bool noabs;
 	bool stackval;
 	bool no_stack; /* the stack is not followed, not even for --orc and --uaccess */
 	bool ibt;
-	bool noinstr, unret; /* both require linked */
-	/* Before 7.2: lists the functions that hold clang's checks of indirect calls; 7.2: requires prefix. */
+	bool noinstr, unret; /* both require that `linked` is set */
+	/*
+	 * Before 7.2: lists the functions __cfi_*, in which clang puts its checks of indirect calls; 7.2: requires that
+	 * `prefix` is set.
+	 */
 	bool cfi;
-	bool fineibt;        /* 7.2, requires cfi: lists these functions */
-	bool linked;         /* --link: the object is linked and thus contains all uses of its code */
+	bool fineibt; /* 7.2: lists the functions __cfi_*; requires that `cfi` is set */
+	/* --link: the object has been linked from several objects, and so contains all uses of its code */
+	bool linked;
 	bool no_unreachable; /* prints no warnings about unreachable code and code that falls through */
 	bool mcount, mnop;   /* mcount lists the calls of __fentry__; mnop replaces them by nops, which 6.1 always does */
 	bool module;         /* the object is part of a module */
@@ -38,12 +42,16 @@ struct objtool_options {
 };
 #define OBJTOOL_PREFIX_MOST 4096
 
-/* Runs the passes. Returns 0, or 1 if there were warnings; or -1 and a message, and then the file is unchanged.
- * Warnings go to standard error, in objtool's form. */
+/*
+ * Runs the passes that the options select. Returns 0, or 1 if there were warnings; or -1 and a message, and then the
+ * file is unchanged. Warnings go to standard error, in objtool's form.
+ */
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
 
-/* Names of places, which are read for the first warning; `others` is read for the first warning about code outside of
- * functions. */
+/*
+ * Symbols by which warnings name places. `list` is read for the first warning, `others` for the first warning about
+ * code outside of functions.
+ */
 struct place_names {
 	struct symbol_index list, others;
 	bool read, others_read;
@@ -57,12 +65,15 @@ void objtool_say(const struct elf_file *f, const char *format, ...) __attribute_
 /* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
 void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text);
 
-/* An instruction that the kernel patches: an entry of .return_sites, .retpoline_sites or .static_call_sites. */
+/*
+ * A branch that the kernel patches. The list becomes a section such as .return_sites, .retpoline_sites or
+ * .static_call_sites.
+ */
 struct branch_site {
 	uint32_t section;
 	uint64_t at;     /* offset in the section */
 	uint32_t symbol; /* the symbol to which it branches */
-	bool tail;       /* a jump out of a function */
+	bool tail;       /* it is a jump out of a function, that is, a tail call */
 	bool call;
 };
 
@@ -76,63 +87,82 @@ struct branches {
 	/* Branches to the return thunk, branches to retpolines, and static calls. */
 	struct branch_list returns, retpolines, calls;
 	struct branch_list traced; /* with options.mcount: calls of __fentry__ */
-	struct branch_list sealed; /* addresses of endbr instructions that nothing needs */
-	struct branch_list direct; /* with options.skylake: direct calls of other code */
-	/* With options.cfi of 7.2: branches to retpolines that no check precedes. */
+	struct branch_list sealed; /* addresses of endbr instructions that the code does not need */
+	/* With options.skylake: direct calls, except calls of code inside another instruction. */
+	struct branch_list direct;
+	/* With options.cfi of 7.2: branches to retpolines that clang's check of indirect calls does not precede. */
 	struct branch_list unchecked;
-	struct branch_list unstopped; /* with options.sls: returns (`tail`) and indirect branches that no int3 follows */
-	struct branch_list profiled;  /* calls of profilers in code that must not be instrumented */
+	/* with options.sls: returns (`tail` is set) and indirect branches without an int3 after them */
+	struct branch_list unstopped;
+	struct branch_list profiled; /* calls of profilers in code that must not be instrumented */
 	size_t insns;
 	size_t warnings; /* number of warnings of --retpoline and --cfi */
 };
 struct code_map;
-/* Decodes all code from end to end and lists its branches; prints the warnings of --retpoline. Fills map.begins and
- * map.stops unless they are null. Returns 0, or -1 and a message. */
+/*
+ * Decodes all code from end to end, lists its branches in *out, and prints the warnings of --retpoline. Fills
+ * map.begins and map.stops if these are not null. Returns 0, or -1 and a message.
+ */
 int branch_sites_find(const struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
                       struct branches *out, struct error *e);
 /* Prints the warnings of --sls. */
 void unstopped_warn(const struct code_map *map, const struct branches *b);
 void branch_sites_free(struct branches *b);
 
-/* Defined in uaccess.c and called before branch_sites_find(): allocates map.begins and map.stops, and reads
- * relocations, if any warning is possible. Returns 0, or -1 and a message. */
+/*
+ * Defined in uaccess.c. The caller calls it before branch_sites_find(). If any warning of --uaccess is possible, it
+ * allocates map.begins and map.stops, and reads the relocations. Returns 0, or -1 and a message.
+ */
 int uaccess_open(struct code_map *map, struct error *e);
 /* Prints the warnings of --uaccess and returns their number. The map must have been read. */
 size_t uaccess_check(struct code_map *map);
 
 /*
- * Defined in stack_walk.c: prints the warnings of --stackval and --noinstr and, if there are none and `warnings`,
- * which counts those of other passes, is 0, the warnings about code that nothing reaches. With --noinstr alone, only
- * code that must not be instrumented is followed. Then it prints the warnings of --unret. The map must have been
- * read. Returns 0, or -1 and a message if relocations are malformed.
+ * Defined in stack_walk.c; the map must have been read. First prints the warnings of --stackval and --noinstr; with
+ * --noinstr alone, it follows only code that must not be instrumented. If there were none, and `warnings`, the number
+ * of warnings of other passes, is 0 as well, prints the warnings about code that no path reaches. At last prints the
+ * warnings of --unret. Returns 0, or -1 and a message if relocations are malformed.
  */
 int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e);
-/* True if the stack is followed in all code. */
+/* True if the options require that the stack is followed in all code. */
 bool stack_follows_all(const struct objtool_options *o);
 
-/* Defined in endbr_seal.c: prints the warnings of --ibt, and lists functions with endbr whose address nothing takes.
- * The map must have been read. Returns 0, or -1 and a message. */
+/*
+ * Defined in endbr_seal.c; the map must have been read. Prints the warnings of --ibt, and lists the functions that
+ * begin with endbr although nothing takes their address. Returns 0, or -1 and a message.
+ */
 int endbrs_find(const struct code_map *map, const struct objtool_options *o, struct branch_list *out, struct error *e);
 
-/* Prefix of the names of the functions that clang puts before functions, for callers to check. */
+/*
+ * Prefix of the names of the symbols that clang puts before functions; the code there lets callers check the function's
+ * type.
+ */
 #define CHECK_PREFIX "__cfi_"
-/* Defined in site_sections.c: adds the sections of sites to out[*count...]. Returns 0, or -1 and a message. */
+/*
+ * Defined in site_sections.c: makes the sections that list patched branches, appends them to `out`, and increases
+ * *count. Returns 0, or -1 and a message.
+ */
 int sites_sections(const struct elf_file *f, const struct objtool_options *o, const struct branches *b,
                    struct new_section *out, size_t *count, struct error *e);
 #define SITE_SECTIONS 7u
 
-/* Defined in orc_section.c: appends the rows to out[*count...] as .orc_unwind and .orc_unwind_ip. Rules that an entry
- * cannot express become UNDEFINED. Returns the number of such rules, or -1 and a message. */
+/*
+ * Defined in orc_section.c: makes .orc_unwind and .orc_unwind_ip from the rows, appends them to `out`, and increases
+ * *count. Rules that an entry cannot express become UNDEFINED. Returns the number of such rules, or -1 and a message.
+ */
 struct prefixes;
 long orc_sections(const struct elf_file *f, const struct linux_release *release, const struct prefixes *prefixes,
                   struct frames *frames, struct new_section *out, size_t *count, struct error *e);
 
-/* Defined in hacks.c: these change code bytes and relocations of f in place. They return 0, or -1 and a message. */
+/*
+ * Defined in hacks.c. keys_hack() and noinstr_hack() change code bytes and relocations of f in place, for --hacks. Both
+ * return 0, or -1 and a message.
+ */
 int keys_hack(struct elf_file *f, struct error *e);
 int noinstr_hack(struct elf_file *f, const struct branches *b, struct error *e);
-/* For --cfi of 7.2: extends the functions that clang has put before functions, up to these. */
+/* For --cfi of 7.2: extends each symbol __cfi_* up to the function that follows it. Returns 0, or -1 and a message. */
 int checks_grow(struct elf_file *f, const struct code_map *map, const struct objtool_options *o, struct error *e);
-/* For --mcount: replaces calls of __fentry__ by nops. */
+/* For --mnop: replaces calls of __fentry__ by nops. Returns 0, or -1 and a message. */
 int traced_hack(struct elf_file *f, const struct branches *b, struct error *e);
 
 #endif

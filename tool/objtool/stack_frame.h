@@ -10,7 +10,7 @@
 #include "analysis/facts/notes.h"
 #include "arch/x86/fast_decoder.h"
 
-/* Bases other than registers, with the numbers that warnings use. */
+/* Values of spot.base that do not stand for a register. Warnings print these numbers. */
 enum { BASE_NONE = -1, BASE_CFA = -2, BASE_RSP_DEREF = -3, BASE_RBP_DEREF = -4 };
 
 /* An address, base + off. For a saved register, it is the address of its slot. */
@@ -26,7 +26,10 @@ struct stack_frame {
 	 * saved. */
 	struct spot copies[16];
 	int32_t size; /* number of bytes from rsp up to the CFA */
-	/* The register that keeps the CFA while rsp is aligned (BASE_NONE: none), and its slot. */
+	/*
+	 * aligner: the register that keeps the CFA while rsp is aligned, or BASE_NONE; aligner_at: the slot in which it is
+	 * saved.
+	 */
 	int32_t aligner, aligner_at;
 	uint8_t kind; /* as in struct note_frame */
 	bool aligned; /* rsp has been aligned; `saved` is relative to rbp */
@@ -34,29 +37,38 @@ struct stack_frame {
 	bool unknown; /* no rules apply */
 };
 
-/* The first makes the frame at a function's start, the second one about which nothing is known. */
+/*
+ * stack_frame_start() makes the frame at a function's start; stack_frame_none() makes a frame about which nothing is
+ * known.
+ */
 void stack_frame_start(struct stack_frame *out);
 void stack_frame_none(struct stack_frame *out);
 /* Makes the frame that a hint describes. `typed` is linux_release.typed_rows. */
 void stack_frame_hinted(const struct note_frame *hint, bool typed, struct stack_frame *out);
 
-/* Further conditions on which the effect of an instruction depends. */
+/* Facts outside the instruction on which its effect on the frame depends. */
 struct stack_rules {
 	bool copies;   /* copies of registers other than rsp are also followed */
 	bool function; /* the instruction is part of a function */
-	bool pointers; /* the same, and frames need a pointer */
+	bool pointers; /* the instruction is part of a function, and functions must have frame pointers */
 	bool hinted;   /* the next instruction has a hint */
-	bool pushes;   /* it is a call that only pushes */
-	bool returns;  /* it is an iret that continues after itself */
+	bool pushes;   /* the instruction is a call that serves only to push an address */
+	bool returns;  /* the instruction is an iret after which control continues at the next instruction */
 };
-/* Changes a frame by one instruction. Returns null; or a warning, and then the frame is not valid. */
+/*
+ * Changes a frame as an instruction changes it. Returns null, or the text of a warning; in the latter case the frame is
+ * not valid.
+ */
 const char *stack_frame_step(struct stack_frame *f, const struct step *s, const struct stack_rules *rules);
 
 /* True if the frame differs from the one at a function's start. */
 bool stack_frame_modified(const struct stack_frame *f);
-/* True if rbp points to a frame in the way that a frame-pointer unwinder needs. */
+/* True if rbp points to a frame as a frame-pointer unwinder needs it. */
 bool stack_frame_has_pointer(const struct stack_frame *f);
-/* Writes the warning that two frames of one instruction differ. False if they agree in all that counts. */
+/*
+ * Compares two frames with which paths reach the same instruction. Returns false if they agree in all that validation
+ * compares; otherwise true, with the text of the warning in `out`.
+ */
 bool stack_frames_differ(const struct stack_frame *x, const struct stack_frame *y, bool typed, char *out, size_t size);
 
 /* A set of frames, each with a number. All zero: the empty set. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of the walk for --stackval and --noinstr, and the targets of jumps in it. */
+/*
+ * The walk along all paths of a function for --stackval and --noinstr: its state, and how it finds the targets of
+ * jumps.
+ */
 #ifndef OBJTOOL_STACK_WALK_H
 #define OBJTOOL_STACK_WALK_H
 
@@ -14,12 +17,12 @@ struct stack_path {
 	uint64_t at;    /* address in the code space */
 	uint32_t frame; /* number of the frame */
 	bool down;      /* the direction flag is set */
-	bool resumed;   /* the instruction has been entered, but its own effect is still to be applied */
-	bool branched;  /* the previous instruction does not lead there */
-	int8_t depth;   /* depth of regions in which instrumentation is allowed */
+	bool resumed;   /* the instruction at `at` has been checked and recorded, but its effect is still to be applied */
+	bool branched;  /* a branch leads to `at`, rather than the previous instruction */
+	int8_t depth;   /* depth of the regions in which instrumentation is allowed */
 };
 
-/* The function that was found last, and the addresses that belong only to it. */
+/* A cache of the last search for a function: the addresses from `from` up to `to` belong to this function only. */
 struct near_function {
 	uint64_t from, to;
 	const struct elf_symbol *function;
@@ -37,34 +40,42 @@ struct stack_walk {
 	size_t warnings;
 	struct stack_path *paths;
 	size_t path_count, path_capacity;
-	const struct elf_symbol *function; /* the function whose paths are followed; null: the code is in no function */
+	const struct elf_symbol *function; /* the function whose paths are followed; null: code outside of functions */
 	size_t number;                     /* index of that function */
 	struct noinstr *noinstr;           /* null: --noinstr was not given */
-	bool uninstrumented;               /* paths began in code that must not be instrumented */
+	bool uninstrumented;               /* the walk began in code that must not be instrumented */
 };
 
-/* The target of a direct jump. */
+/* The kind of target of a direct jump. */
 enum stack_way {
-	WAY_NOWHERE,  /* in another file, from code outside of functions */
+	WAY_NOWHERE,  /* a symbol of another file; the jump is outside of functions */
 	WAY_RETURN,   /* the return thunk */
 	WAY_INDIRECT, /* a retpoline */
-	WAY_AWAY,     /* a symbol that is called by a tail call */
-	WAY_INSIDE,   /* the address *to */
+	WAY_AWAY,     /* the start of another function, or a symbol of another file: a tail call */
+	WAY_INSIDE,   /* an address of this code, which *to receives */
 };
-/* *called is set to the symbol for WAY_AWAY; otherwise it is null or must be ignored. */
+/*
+ * Returns the kind of target of a direct jump or call `s` at address `at`. For WAY_AWAY, sets *called to the symbol;
+ * for other results *called is not to be used.
+ */
 enum stack_way stack_way_of(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
                             uint64_t *to, const struct elf_symbol **called);
 
-/* True if a function is the one whose paths are followed, or a cold part of it. */
+/* True if the function y is the one whose paths are followed, or a cold part of it. */
 bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y);
-/* Returns the function of an instruction, or null. For a replacement, it is the function of the original. */
+/*
+ * Returns the function that contains an instruction, or null. If the instruction is in a replacement, returns the
+ * function that contains the original.
+ */
 const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t at);
 
 void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched);
 /* Reverses the paths from an index on. The path added last is followed first, to its end, and the order decides which
  * warning comes first. */
 void stack_paths_reverse(struct stack_walk *w, size_t first);
-/* Both print a warning, at an address or without a place. They return false. */
+/*
+ * stack_warn() prints a warning about an address; stack_warn_plainly() prints one without a place. Both return false.
+ */
 bool stack_warn(struct stack_walk *w, uint64_t at, const char *text);
 bool stack_warn_plainly(struct stack_walk *w, const char *text);
 /* True if a hint gives the frame at an address. */
@@ -74,28 +85,37 @@ bool stack_has_hint(const struct stack_walk *w, uint64_t at);
 bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alternative_place *place, uint32_t frame,
                              bool filled);
 
-/* Adds the paths into replacements, to the other side of a static key, and to fixups; with `all` also those that
- * LINUX_IGNORE_ALTS excludes. False if the instruction itself never runs. */
+/*
+ * Adds the paths that the kernel can create at the instruction `s` by patching or on a fault: into its replacements, to
+ * the target of a static key's jump, and to its fixup. With `all`, also adds those that LINUX_IGNORE_ALTS excludes.
+ * Returns false if the original instruction itself never runs.
+ */
 bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const struct step *s, bool all);
 
-/* Defined in stack_leave.c: takes a path over one instruction, and adds the paths that continue from there. Returns
- * false after a warning. */
+/*
+ * Defined in stack_leave.c: applies the effect of one instruction to a path, and adds the paths that continue after it.
+ * Returns false after a warning.
+ */
 bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s);
-/* True if control does not continue after an instruction that is not a jump. *called is set to the name that it
- * calls, or null. */
+/*
+ * True if control does not continue after the instruction `s`, which is not a jump. Sets *called to the name of the
+ * function that it calls, or to null.
+ */
 bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s,
                    const char **called);
-/* True if a direct call or jump leads to a retpoline. */
+/* True if the symbol y, the target of a direct call or jump, is a retpoline. */
 bool stack_is_retpoline(const struct stack_walk *w, const struct elf_symbol *y);
 /* True if an instruction returns to interrupted code or changes to another mode. */
 bool stack_leaves(const uint8_t *bytes, const struct step *s);
-/* Determines where control continues after the instruction that ends at *after: the last instruction of a
- * replacement leads to the end of the original, which *after is set to. Returns the part of that place, or null if
- * it is in no section; the place may be the end of a section. */
+/*
+ * Determines where control continues after the instruction `s` that ends at *after. After the last instruction of a
+ * replacement that is the end of the original; then *after is changed to it. Returns the part that contains the new
+ * *after, or null if no section does; *after may also be the end of a section.
+ */
 const struct part *stack_next(const struct stack_walk *w, const struct part *part, uint64_t at, uint64_t *after);
 /* Defined in unret.c: prints the warnings of --unret. Returns 0, or -1 and a message. */
 int unret_check(struct stack_walk *w, struct error *e);
-/* Defined in unreached_code.c: warns of code of functions that no path has reached. */
+/* Defined in unreached_code.c: prints a warning about each function with code that no path has reached. */
 void unreached_warn(struct stack_walk *w);
 
 #endif
