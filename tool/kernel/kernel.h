@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Linux kernel files: modules, vmlinux and the objects from which they are linked. Recognizes them, finds their
- * release, and resolves references: by relocations and thus symbolically in ET_REL, by address in a linked file.
+ * Recognizes the files of the Linux kernel (modules, vmlinux, and the objects from which they are linked), finds their
+ * release, and resolves the references in their tables. In ET_REL, relocations resolve a reference, so the result may
+ * be a symbol of another file; in a linked file, addresses do.
  */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
@@ -27,7 +28,10 @@ struct kernel_symbols {
 
 /* The relocations of a section, read on first use and cached. */
 struct kernel_relocs {
-	/* Index of the first section that relocates this one; index of the next section that relocates the same one. */
+	/*
+	 * first: index of the first section with relocations of this section; next: index of the next section with
+	 * relocations of the section that this one relocates.
+	 */
 	uint32_t first, next;
 	bool read;
 	struct elf_reloc *list; /* sorted by offset */
@@ -37,23 +41,26 @@ struct kernel_relocs {
 
 struct kernel {
 	const struct elf_file *file;
-	const char *sign;         /* the section that identified the file as a kernel file */
+	const char *sign;         /* name of the section that identified the file as a kernel file */
 	char release[80];         /* "6.1.0-13-amd64"; empty: unknown */
-	const char *release_from; /* ".modinfo", "its banner" */
-	unsigned version;         /* KERNEL_VERSION_OF its release; 0: unknown */
+	const char *release_from; /* where the release was found: ".modinfo", "its banner" */
+	unsigned version;         /* KERNEL_VERSION_OF the release; 0: unknown */
 	struct kernel_symbols symbols;
 	struct kernel_relocs *relocs; /* indexed by section; read on first use */
-	uint32_t last;                /* the section that the last lookup by address found */
+	uint32_t last;                /* index of the section that the last lookup by address found */
 };
 
 /*
- * Returns the section that identifies a kernel file, or null for any other file. The rule (docs/formats.md): the file
- * has none of the sections of etch/imv.h, and at least one that only the kernel's build makes.
+ * Returns the name of the section that identifies a kernel file, or null for any other file. The rule
+ * (docs/formats.md): the file has none of the sections of etch/imv.h, and at least one that only the kernel's build
+ * makes.
  */
 const char *kernel_sign(const struct elf_file *f);
 
-/* `map` is null, or the path of a System.map whose symbols replace those of a linked file. Returns 0, or -1 and a
- * message. The caller calls kernel_close() also after a failure. */
+/*
+ * Opens a kernel file. `map` is null, or the path of a System.map whose symbols replace those of a linked file. Returns
+ * 0, or -1 and a message. The caller calls kernel_close() also after a failure.
+ */
 int kernel_open(struct kernel *k, const struct elf_file *f, const char *map, struct error *e);
 void kernel_close(struct kernel *k);
 /* Returns "kernel module", "kernel object" or "vmlinux". */
@@ -82,7 +89,7 @@ struct kernel_place {
 	uint32_t section;
 	uint64_t addr;
 	const char *symbol;
-	const char *why; /* a phrase for messages */
+	const char *why; /* KPLACE_NONE: the reason, a phrase for messages */
 };
 
 /* The ways in which a table stores a reference. */
@@ -95,13 +102,13 @@ enum kernel_ref {
 /* Reads the reference at `offset` in a section; all of its bytes must exist. */
 void kernel_ref_read(struct kernel *k, uint32_t section, uint64_t offset, enum kernel_ref ref,
                      struct kernel_place *out);
-/* Moves the low bits that are flags out of a reference. */
+/* Removes the flag bits in `mask` from the address of a place, and stores them in *flags. */
 void kernel_place_flags(struct kernel_place *p, unsigned mask, unsigned *flags);
 
 /* Finds the place of an address in a linked file. */
 void kernel_place_at(struct kernel *k, uint64_t addr, struct kernel_place *out);
 
-/* Returns `size` bytes of the section's contents from a place on, or null if they are out of range. */
+/* Returns the contents of the section from a place on, or null if fewer than `size` bytes follow. */
 const uint8_t *kernel_place_bytes(const struct kernel *k, const struct kernel_place *p, uint64_t size);
 /* Returns the number of bytes from a place to the end of its section. */
 uint64_t kernel_place_left(const struct kernel *k, const struct kernel_place *p);
@@ -109,8 +116,10 @@ bool kernel_place_is_code(const struct kernel *k, const struct kernel_place *p);
 /* Returns the NUL-terminated string at a place, or null. */
 const char *kernel_place_string(const struct kernel *k, const struct kernel_place *p);
 
-/* The first writes a place as an address, or in ET_REL as ".text+0x10". The second writes "name+0x4" if there is a
- * symbol, otherwise the offset in the section. */
+/*
+ * kernel_place_text() writes a place as an address, or in ET_REL as ".text+0x10". kernel_place_name() writes "name+0x4"
+ * if there is a symbol, otherwise the offset in the section.
+ */
 void kernel_place_text(const struct kernel *k, const struct kernel_place *p, char *out, size_t size);
 void kernel_place_name(const struct kernel *k, const struct kernel_place *p, char *out, size_t size);
 
@@ -122,15 +131,15 @@ const char *kernel_relocs_broken(struct kernel *k, uint32_t section);
 /* Finds the place to which a relocation's symbol plus addend plus `bias` refers. */
 void kernel_reloc_place(const struct kernel *k, const struct elf_reloc *r, int64_t bias, struct kernel_place *out);
 
-/* For kernel.c. */
+/* These two are called only by kernel.c. */
 void kernel_relocs_open(struct kernel *k);
 void kernel_relocs_free(struct kernel *k);
 
 /* ---- code ---------------------------------------------------------------------- */
 
 /*
- * Disassembles `size` bytes at a place into readable text: instructions are separated by "; ", a symbol follows where
- * an instruction refers to one, and padding is one word. For size 0 it disassembles one instruction.
+ * Disassembles `size` bytes at a place into readable text: "; " separates instructions, each reference is followed by
+ * the symbol that it means, and a run of padding becomes one word. If `size` is 0, disassembles one instruction.
  */
 void kernel_code_text(struct kernel *k, const struct kernel_place *p, uint64_t size, char *out, size_t out_size);
 

@@ -12,7 +12,7 @@
 
 #define KERNEL_ORC_SIZE 6
 
-/* Layouts of the last 16 bits of an entry, by kernel version. */
+/* Layouts of the last 16 bits of an entry, each named after the first kernel version that has it. */
 enum kernel_orc_layout {
 	KERNEL_ORC_4_14, /* up to 6.2: type:2, end:1 */
 	KERNEL_ORC_6_3,  /* type:2, signal:1, end:1 */
@@ -43,21 +43,29 @@ struct kernel_orc {
 const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_orc_layout layout,
                               struct kernel_orc *out);
 
-/* Write the columns of `etch inspect orc` in the notation of etch's rules: where the caller's CFA, rbp and return
- * address are. */
+/*
+ * Each of these writes one column of `etch inspect orc`, in the notation of etch's rules: where the caller's CFA, rbp
+ * or return address is.
+ */
 void kernel_orc_cfa_text(const struct kernel_orc *o, char *out, size_t size);
 void kernel_orc_bp_text(const struct kernel_orc *o, char *out, size_t size);
 void kernel_orc_ra_text(const struct kernel_orc *o, char *out, size_t size);
-/* Returns "call", "regs", "partial", "end", "undef" or "bad", which ",signal" may follow. */
+/* Returns "call", "regs", "partial", "end", "undef" or "bad"; ",signal" follows if the entry has the signal bit. */
 const char *kernel_orc_kind_text(const struct kernel_orc *o);
 
-/* Returns "6.2 and before", "6.3", "6.4 and later" or "7.2 and later"; "unknown" for KERNEL_ORC_LAYOUTS. */
+/*
+ * Returns the kernel versions that use a layout: "6.2 and before", "6.3", "6.4 and later" or "7.2 and later"; "unknown"
+ * for KERNEL_ORC_LAYOUTS.
+ */
 const char *kernel_orc_layout_text(enum kernel_orc_layout layout);
 /* Returns the layout that the hash in .orc_header identifies, or KERNEL_ORC_LAYOUTS if the hash is unknown. */
 enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20]);
 
-/* Counts of entries by what they indicate: the types of 6.4 or older ones; and, among those with types of 6.4, the
- * registers of 7.2 or older ones. */
+/*
+ * The layout of entries is inferred by counting the entries that only one numbering explains: the numbering of the
+ * types since 6.4 or the older one and, among entries with the types of 6.4, the numbering of the registers since 7.2
+ * or the older one.
+ */
 struct kernel_orc_votes {
 	uint64_t types_6_4, types_older, registers_7_2, registers_older;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables that the Linux kernel uses to patch and describe its own code. Each is an array of entries in its own
- * section. docs/formats.md describes them in prose.
+ * The tables that the Linux kernel uses to patch and describe its own code. Each is an array of entries, usually in a
+ * section of its own. docs/formats.md describes them in prose.
  */
 #ifndef KERNEL_KERNEL_TABLES_H
 #define KERNEL_KERNEL_TABLES_H
@@ -14,11 +14,11 @@ enum kernel_table_id {
 	KT_PARAVIRT,
 	KT_JUMP,
 	KT_STATIC_CALL,
-	KT_SITES, /* each entry is the address of one instruction */
+	KT_SITES, /* tables in which each entry is the address of one instruction */
 	KT_BUG,
 };
 
-/* The meaning of an entry's field. */
+/* The meaning of a field in an entry. The fields before KF_PLACES are references. */
 enum kernel_field {
 	KF_INSN, /* the instruction that the entry concerns */
 	KF_TO,   /* address of the fixup, replacement or jump target */
@@ -41,13 +41,14 @@ enum kernel_field {
 struct kernel_field_at {
 	uint8_t field; /* enum kernel_field */
 	uint8_t at;
-	uint8_t size; /* number of bytes of a number; 0: the field is a reference */
+	uint8_t size; /* number of bytes of the field if it is a number; 0: the field is a reference */
 	uint8_t ref;  /* enum kernel_ref */
 };
 
 struct kernel_layout {
 	const char *name;  /* the kernel versions that have it; null: all versions */
-	unsigned from, to; /* KERNEL_VERSION_OF the first version with it, and of the first one without it (0: none) */
+	unsigned from, to; /* from: KERNEL_VERSION_OF the first version with this layout; to: that of the first version
+	                      without it; 0: no bound */
 	uint8_t size, count;
 	struct kernel_field_at fields[7];
 };
@@ -56,7 +57,7 @@ struct kernel_table_kind {
 	const char *name;
 	const char *start, *stop; /* symbols that delimit the table in vmlinux */
 	enum kernel_table_id id;
-	bool inside; /* in vmlinux the table is part of another section */
+	bool inside; /* in vmlinux the table has no section of its own but is part of another one */
 	uint8_t layout_count;
 	const struct kernel_layout *layouts; /* sorted from the newest to the oldest */
 };
@@ -75,7 +76,7 @@ struct kernel_table {
 	uint32_t section;
 	uint64_t offset, size; /* in the section */
 	size_t count, bad;     /* number of entries, and how many of them are malformed */
-	/* Number of all-zero entries of a linked file, which are padding or were removed by the build. */
+	/* In a linked file, the number of entries that are all zero: padding, or entries that the build has removed. */
 	size_t empty;
 	uint64_t rest;     /* number of bytes after the last whole entry */
 	bool by_symbols;   /* the table was found by its symbols, inside another section */
@@ -98,7 +99,7 @@ struct kernel_tables {
 	size_t missing_count;
 };
 
-/* layouts.c: all kinds of tables. */
+/* Defined in layouts.c: all kinds of tables. */
 extern const struct kernel_table_kind kernel_table_kinds[];
 extern const size_t kernel_table_kind_count;
 
