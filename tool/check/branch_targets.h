@@ -15,12 +15,14 @@
  * an address of the code space (analysis/facts/space.h). */
 struct target {
 	uint64_t at;
-	const char *how;  /* label of the fact in the finding */
-	const char *what; /* the fact's text if `section` is 0 */
-	uint32_t section; /* together with `from`: the place that takes the address, as in struct finding; 0: none */
+	const char *how;  /* how the target is used: label of the fact in the finding */
+	const char *what; /* text of the fact, used if `section` is 0 */
+	uint32_t section; /* section and `from`, as in struct finding: the place that takes the address; section 0: there is
+	                     none */
 	uint64_t from;
-	bool inside; /* true: the entry may also count where `at` is not the start of a function, ... */
-	bool always; /* ... always, or (if false) only if the function around it contains a tracked indirect jump */
+	bool inside; /* false: the entry counts only if `at` is the start of a function; true: see `always` */
+	bool always; /* with `inside`: true: the entry counts anywhere; false: inside a function, only if that function
+	                contains a tracked indirect jump */
 };
 
 struct branches {
@@ -38,14 +40,19 @@ struct branches {
 	long code_reloc_count, code_reloc_next;
 };
 
-/* Converts an address of the code space to the form that findings use (ET_REL: an offset in c's section). */
+/*
+ * Converts an address of the code space, in code section c, to the form that findings use: in ET_REL, an offset in the
+ * section.
+ */
 static inline uint64_t plain_addr(const struct branches *b, const struct code_section *c, uint64_t addr)
 {
 	return elf_is_object(b->s->file) ? addr - c->addr : addr;
 }
 
-/* Collects all targets; the caller has set only b->s. Returns 0, or -1 and a message. The caller frees *b in either
- * case. */
+/*
+ * Collects all targets. The caller has set only b->s. Returns 0, or -1 and a message. The caller calls branches_free()
+ * in either case.
+ */
 int branches_collect(struct branches *b, struct error *e);
 void branches_free(struct branches *b);
 

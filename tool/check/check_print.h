@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The output of `etch check` in any of its three formats. */
+/* Prints the output of `etch check` in any of its three formats. */
 #ifndef CHECK_CHECK_PRINT_H
 #define CHECK_CHECK_PRINT_H
 
@@ -24,15 +24,21 @@ struct check_printer {
 	struct json_object *files, *gone;
 };
 
-/* `root` and `docs` have the meaning that they have in struct sarif. */
+/* Begins the output. `root` and `docs` have the same meaning as in struct sarif. */
 void check_print_begin(struct check_printer *s, const char *root, const char *docs, bool baseline, bool suppressions);
-/* Prints the report of the next file. Adds the number of findings that are gone since the baseline to *n. */
+/*
+ * Prints the report of the next file. Adds to *n the number of findings of the baseline that no longer occur in the
+ * file.
+ */
 void check_print_file(struct check_printer *s, const struct report *r, struct totals *n);
-/* Prints the summary and the suppressions that matched nothing. */
+/* Prints the summary, and the suppressions that matched no finding. */
 void check_print_end(struct check_printer *s, const struct suppressions *rules, const struct totals *n, int exit_code);
 void check_print_free(struct check_printer *s);
 
-/* Implements `etch check --create-baseline`: the run writes a baseline, and none of the run's own findings counts. */
+/*
+ * The state of `etch check --create-baseline`: this run writes a baseline, and none of its findings changes the exit
+ * status.
+ */
 struct baseline_record {
 	const char *path; /* Path of the baseline that this run writes; null: it writes none. */
 	struct check_printer document;
@@ -41,8 +47,10 @@ struct baseline_record {
 void record_begin(struct baseline_record *b, const char *path);
 /* Adds a report to the baseline document and marks all its findings as known. */
 void record_add(struct baseline_record *b, struct report *r);
-/* Writes the document and, unless `quiet`, prints a message that says so. Returns false after an error, which it has
- * printed. */
+/*
+ * Writes the document and, unless `quiet`, prints a message about it. Returns false after an error, which it has
+ * printed.
+ */
 bool record_end(struct baseline_record *b, const struct suppressions *rules, const struct totals *n, bool quiet);
 void record_free(struct baseline_record *b);
 

@@ -15,12 +15,14 @@ struct check_run {
 	struct check_options options;
 	const struct severity_policy *policy;
 	enum severity keep; /* findings below this severity are only counted */
-	bool each;          /* does not join findings (check_fold) */
-	int jobs;           /* processes; threads for a single input */
+	bool each;          /* reports each finding separately, without check_fold() */
+	int jobs;           /* number of processes; for a single input, number of threads */
 };
 
-/* Makes a report of each input, in order; the caller calls report_free() for each. Returns false, with errno set, if
- * the workers cannot be waited for. */
+/*
+ * Makes a report of each input, in the order of the inputs. The caller calls report_free() for each report. Returns
+ * false, with errno set, if waiting for the worker processes fails.
+ */
 bool check_run(const struct check_run *run, struct report *reports);
 
 #endif
