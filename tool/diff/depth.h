@@ -5,7 +5,7 @@
 
 #include "diff/body.h"
 
-/* Context for the functions of one file. */
+/* What depth_find() needs for all functions of one file. */
 struct depth_finder {
 	struct step_cache *cache;
 	uint64_t *base; /* ET_REL: address of each section in the code space; linked files: zeros */
@@ -13,7 +13,7 @@ struct depth_finder {
 
 void depth_open(struct depth_finder *d, const struct image *im);
 void depth_close(struct depth_finder *d);
-/* Sets depth, flags, rows and row_code of a function with the given body. */
+/* Sets the members depth, flags, rows and row_code of a function, from its body b. */
 void depth_find(struct depth_finder *d, struct image *im, uint32_t func, const struct body *b);
 
 #endif

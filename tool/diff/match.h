@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Matches the functions of two files. */
+/* Finds pairs of corresponding functions in two files. */
 #ifndef DIFF_MATCH_H
 #define DIFF_MATCH_H
 
 #include "diff/image.h"
 
 /*
- * Sets pair, how and canon of all functions. Functions with names are matched by name first; then functions are
- * matched by code, by the calls of matched functions, and by position.
+ * Sets the members pair, how and canon of all functions. First matches functions by name, if the files have names; then
+ * the rest by equal code, by the calls of matched functions, and by position.
  */
 void match_functions(struct image *old, struct image *new);
 
-/* What follows is shared by match.c and match_neighbours.c, and private to them. */
+/* The rest of this file is used only by match.c and match_neighbours.c. */
 
-/* A function with the property by which it is matched. */
+/* A function with the value that must be equal for a match. */
 struct key {
 	uint64_t value, code;
 	uint32_t func;
@@ -29,7 +29,8 @@ struct keys {
 struct matcher {
 	struct image *im[2];
 	struct keys keys;
-	uint32_t *work; /* worklist: functions of the old file for whose pairs the calls are still to be followed */
+	/* worklist: functions of the old file that have a pair, and whose calls have not been followed yet */
+	uint32_t *work;
 	size_t work_count, work_capacity;
 };
 
@@ -42,17 +43,19 @@ static inline void match_pair(struct matcher *m, uint32_t a, uint32_t b, enum ma
 
 static inline bool is_free(const struct image *im, uint32_t func) { return im->funcs[func].pair == NO_FUNC; }
 
-/* Adds a pair to the worklist, by the index in the old file. */
+/* Adds a pair to the worklist; `func` is its function of the old file. */
 void work_add(struct matcher *m, uint32_t func);
 
-/* Follows the calls of all pairs in the worklist. `similar`: also those of pairs whose code differs, to callees of
- * similar size. */
+/*
+ * Follows the calls of each pair in the worklist, and matches the callees. With `similar`, also follows the calls of
+ * pairs whose code differs, to callees of similar size.
+ */
 void work_follow(struct matcher *m, bool similar);
 
-/* Calls work_follow() for all pairs. */
+/* Does this for all pairs: adds them to the worklist and calls work_follow(). */
 void match_by_calls(struct matcher *m, bool similar);
 
-/* Matches runs of free functions between neighbours that are pairs. */
+/* Matches unmatched functions that lie between neighbours which are matched with each other. */
 void match_by_place(struct matcher *m);
 
 #endif

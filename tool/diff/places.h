@@ -15,7 +15,7 @@ struct place {
 	uint64_t addr; /* ET_REL: offset in the section */
 };
 
-/* Relocations of one section in an object file. */
+/* The relocations of one section in an object file. */
 struct place_relocs {
 	struct elf_reloc *list; /* sorted by offset */
 	size_t count;
@@ -31,30 +31,35 @@ struct places {
 	size_t dynamic_count;
 	struct place_relocs *relocs; /* ET_REL: indexed by section */
 	uint32_t reloc_sections;
-	/* Data addresses in operands of code, sorted: data without a symbol ends at the next one at the latest. */
+	/*
+	 * Data addresses in operands of code, sorted. Data without a symbol is taken to end, at the latest, at the next of
+	 * these addresses.
+	 */
 	struct place *used;
 	size_t used_count, used_capacity;
 	uint64_t tls_size;          /* size of the TLS block, which ends at the thread pointer */
 	struct jump_tables *tables; /* cache (diff/jump_tables.h) */
-	bool fixed;                 /* the load address is fixed, so that numbers may be addresses */
+	bool fixed;                 /* the file is loaded at its link address, so numbers may be addresses */
 };
 
 int places_open(struct image *im, struct error *e);
 void places_close(struct places *p);
 
-/* Finds the target of entry `i` in a table with entries of `width` bytes (4: relative to the table; 8: addresses).
- * False if the entry does not lead into a function. */
+/*
+ * Finds the target of entry `i` of a table with entries of `width` bytes (4: distances from the table; 8: addresses).
+ * Returns false if the entry does not lead into a function.
+ */
 bool place_entry(const struct image *im, struct place table, unsigned width, size_t i, struct place *to);
 
-/* Linked: returns the loaded section that contains an address, or 0. */
+/* Linked files: returns the loaded section that contains an address, or 0. */
 uint32_t place_section(const struct image *im, uint64_t addr);
-/* ET_REL: returns the first relocation at the offsets [from, end) of a section, or null. */
+/* ET_REL: returns the first relocation of a section at an offset in [from, end), or null. */
 const struct elf_reloc *place_reloc(const struct image *im, uint32_t section, uint64_t from, uint64_t end);
-/* Linked: returns the first dynamic relocation that writes at [addr, addr + size), or null. */
+/* Linked files: returns the first dynamic relocation that writes to an address in [addr, addr + size), or null. */
 const struct dynamic_reloc *place_dynamic(const struct image *im, uint64_t addr, uint64_t size);
 /* Returns `size` bytes of the section contents at a place, or null. */
 const uint8_t *place_bytes(const struct image *im, struct place at, uint64_t size);
-/* True if a relocation writes to one of these bytes. */
+/* True if a relocation writes to one of the `size` bytes at a place. */
 bool place_is_relocated(const struct image *im, struct place at, uint64_t size);
 int place_order(const void *a, const void *b);
 bool place_is_code(const struct image *im, uint32_t section);
