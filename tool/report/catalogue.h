@@ -12,7 +12,7 @@
 
 enum severity {
 	SEVERITY_NOTE,    /* informative; hidden by default */
-	SEVERITY_WARNING, /* may be intended, or has a cost */
+	SEVERITY_WARNING, /* may be intended, or has only a cost */
 	SEVERITY_ERROR,   /* certainly wrong: it must prove true when the code is examined by hand */
 };
 #define SEVERITIES 3
@@ -20,7 +20,7 @@ enum severity {
 /* What all findings of an ID have in common. */
 struct catalogue_entry {
 	const char *id;   /* "ETCH-S001" */
-	const char *name; /* "stack-state-mismatch": also for --ignore, and the rule name in SARIF */
+	const char *name; /* "stack-state-mismatch": --ignore accepts it too, and it is the name of the rule in SARIF */
 	enum severity severity;
 	const char *title; /* one line that begins with a capital and has no period */
 	const char *why;   /* meaning and consequences, in sentences */
@@ -30,12 +30,14 @@ struct catalogue_entry {
 extern const struct catalogue_entry catalogue[];
 extern const size_t catalogue_count;
 
-/* Returns "input", "decode", "flow", ...: the group that the letter in the ID stands for. */
+/* Returns the group for which the letter in the ID stands: "input", "decode", "flow", ... */
 const char *catalogue_group(const struct catalogue_entry *e);
 /* Finds an entry by its ID or name; returns null if there is none. */
 const struct catalogue_entry *catalogue_find(const char *id);
-/* Finds the entry for a message that libetch prints at run time. Such a message is not a finding: its entry is not in
- * the catalogue, and has no severity. */
+/*
+ * Finds the entry for a message that libetch prints at run time. Such a message is not a finding: its entry is not in
+ * `catalogue`, and its severity has no meaning.
+ */
 const struct catalogue_entry *catalogue_find_at_run_time(const char *id);
 const char *severity_name(enum severity s); /* "note", "warning", "error" */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A finding as a value that any layer can create, like struct error. report/catalogue.h states what all findings of
- * an ID have in common (severity, title, remedy); report/report.h resolves the source location.
+ * A finding. Like struct error, any layer can create one. report/catalogue.h states what all findings of an ID have in
+ * common (severity, title, remedy); report/report.h adds the location in the source.
  */
 #ifndef REPORT_FINDING_H
 #define REPORT_FINDING_H
@@ -15,7 +15,7 @@
 struct fact {
 	char *label;      /* a few words, lower case; owned */
 	char *text;       /* one line; owned */
-	bool placed;      /* it refers to the instruction at section and addr */
+	bool placed;      /* the fact is about the instruction at `section` and `addr` */
 	uint32_t section; /* as in struct finding */
 	uint64_t addr;
 };
@@ -26,16 +26,16 @@ struct finding {
 	uint32_t section;   /* 0: the file as a whole */
 	uint64_t addr;      /* ET_REL: offset in section; linked: virtual address */
 	char *text;         /* the finding in one line, without a capital and without a period; owned */
-	struct fact *facts; /* in order of output; owned */
+	struct fact *facts; /* in the order of output; owned */
 	size_t fact_count;
 	/* check_origin() and check_fold() (check/check.h) set the members below. */
 	bool compiler; /* caused by a compiler or linker: no change to the source removes it */
-	/* ETCH-C001: how .eh_frame lags behind the code, if it does so in many functions of the file; otherwise 0 */
+	/* for ETCH-C001: how .eh_frame lags behind the code in many functions of the file; otherwise 0 */
 	uint8_t slip;
 	size_t places;  /* number of places that the finding represents; 0 means 1 */
-	uint64_t *also; /* addresses of the next places, at most ALSO_MOST, and of the last one; owned */
+	uint64_t *also; /* the addresses that follow `addr`: at most ALSO_MOST of them, and the last one; owned */
 	size_t also_count;
-	uint64_t key; /* equal in every file that contains this code; 0: unknown */
+	uint64_t key; /* a hash of the code, equal in every file that contains this code; 0: unknown */
 };
 #define ALSO_MOST 8
 
@@ -52,12 +52,12 @@ struct finding *finding_addv(struct findings *l, const char *id, uint32_t sectio
                              va_list args) __attribute__((format(printf, 5, 0)));
 /* Adds a fact to a finding. */
 void finding_fact(struct finding *f, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Like finding_fact(), for a fact about the instruction at an address. */
+/* Adds a fact about the instruction at an address to a finding. */
 void finding_fact_at(struct finding *f, uint32_t section, uint64_t addr, const char *label, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 /* Moves all findings of `from` to the end of `to`. */
 void findings_take(struct findings *to, struct findings *from);
-/* Sorts by section, address, ID and text, which is the order of output. */
+/* Sorts a list by section, address, ID and text, which is the order of output. */
 void findings_sort(struct findings *l);
 void findings_free(struct findings *l);
 /* Frees what a finding owns, not the finding itself. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The findings of one file in the form in which they are printed, counted and compared: with their catalogue entry,
- * and with places as function + offset and source line. A report does not refer to the file, so it can be kept, sent
- * between processes (report/exchange.h) and read back from JSON.
+ * The findings of one file in the form in which they are printed, counted and compared: each has its catalogue entry,
+ * and its places are given as function + offset and source line. A report does not refer to the file, so it can be
+ * kept, sent between processes (report/exchange.h) and read back from JSON.
  */
 #ifndef REPORT_REPORT_H
 #define REPORT_REPORT_H
@@ -20,7 +20,7 @@ struct report_place {
 	char *section;   /* ".text"; null: the file as a whole */
 	uint64_t addr;   /* ET_REL: offset in section; linked: virtual address */
 	char *function;  /* null: the place is in no function */
-	uint64_t offset; /* from the start of the function or, without one, of the section */
+	uint64_t offset; /* offset from the start of the function or, if there is none, of the section */
 	char *source;    /* "dir/file.c", from DWARF; null: unknown */
 	unsigned line;   /* 0: unknown */
 };
@@ -39,15 +39,18 @@ struct report_finding {
 	char *text;
 	struct report_fact *facts;
 	size_t fact_count;
-	size_t places;             /* number of places that it represents: 1, or several of one function */
-	struct report_place *also; /* the next places, and the last one */
+	size_t places;             /* number of places that the finding represents: 1, or several in one function */
+	struct report_place *also; /* the places that follow `place`, and the last one (struct finding.also) */
 	size_t also_count;
 	uint64_t key;            /* equal in every file that contains this code (struct finding); 0: unknown */
-	const struct seen *seen; /* the files that have the finding (report/seen.h); null: only this one has it */
-	bool repeated;           /* `seen` is set, and an earlier file has the finding */
-	/* Fingerprint for baselines: a hash of ID, function, and the text without numbers, which change with each build. */
+	const struct seen *seen; /* the list of files with this finding (report/seen.h); null: only this file has it */
+	bool repeated;           /* `seen` is not null, and the finding has been reported for an earlier file */
+	/*
+	 * Identifies the finding in a baseline: a hash of its ID, function and text, without numbers, since these change
+	 * with each build.
+	 */
 	uint64_t fingerprint;
-	char *suppressed; /* the reason of its suppression; null: it is not suppressed */
+	char *suppressed; /* the reason that the user gave for suppressing it; null: it is not suppressed */
 	bool known;       /* it is in the baseline */
 };
 
@@ -57,14 +60,14 @@ struct baseline_file;
 struct report {
 	char *path;   /* path of the file or of the archive */
 	char *member; /* name of the archive's member ("printf.o"); null: the file is not in an archive */
-	char *error;  /* why the file could not be read; null: it could */
+	char *error;  /* the reason why the file could not be read; null: it could be read */
 	bool linked;  /* a program or library; false: an object file */
 	struct report_finding *list;
 	size_t count;
 	uint64_t functions, insns; /* numbers of functions and instructions that were analysed */
 	/* Number of findings, by severity, that are below severity_lowest() and thus not in the list. */
 	size_t dropped[SEVERITIES];
-	const struct baseline_file *old; /* its file in the baseline; null: it has none */
+	const struct baseline_file *old; /* the same file in the baseline; null: the baseline does not have it */
 };
 
 struct elf_file;

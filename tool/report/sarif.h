@@ -12,16 +12,19 @@
 
 /* A SARIF run while it is built. It owns its JSON values. */
 struct sarif {
-	/* Directories, owned: the one that names on the command line are relative to, and the one for names of sources. */
+	/*
+	 * here: the directory to which the names on the command line are relative; root: the directory to which the names
+	 * of source files are made relative; both owned.
+	 */
 	char *here, *root;
 	const char *docs;  /* URL of docs/findings.md; null: results have no links to it */
-	bool baseline;     /* results have a baselineState */
-	bool suppressions; /* results have suppressions */
+	bool baseline;     /* each result states whether the baseline has it (baselineState) */
+	bool suppressions; /* results list their suppressions */
 	struct json_object *artifacts, *results, *notices, *settings;
 	struct json_object *index_of; /* maps a URI to its index in `artifacts` */
 };
 
-/* If `root` is null, the working directory is used. */
+/* Begins a run. `root` is the directory to which source files are made relative; null: the working directory. */
 void sarif_init(struct sarif *s, const char *root);
 /* Adds those findings of a report that have at least the given severity. */
 void sarif_add(struct sarif *s, const struct report *r, enum severity level);
@@ -29,7 +32,7 @@ void sarif_add(struct sarif *s, const struct report *r, enum severity level);
 void sarif_add_gone(struct sarif *s, const struct report *r, const struct report_finding *f);
 /* Adds a notification about the configuration of the run. */
 void sarif_note(struct sarif *s, const char *text);
-/* Makes the document. The caller must still free s. */
+/* Makes the document from all that has been added. The caller must still call sarif_free(). */
 struct json_object *sarif_finish(struct sarif *s, int exit_code);
 void sarif_free(struct sarif *s);
 

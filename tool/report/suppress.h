@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Suppressions: findings that the user has examined and accepted, each with the reason, from etch.supp and --ignore.
- * docs/check.md describes the format.
+ * Suppressions: rules from etch.supp and --ignore that match findings which the user has examined and accepted. Each
+ * rule has a reason. docs/check.md describes the format.
  */
 #ifndef REPORT_SUPPRESS_H
 #define REPORT_SUPPRESS_H
 
 #include "report/report.h"
 
-/* A rule of suppression. */
+/* A rule. */
 struct suppression {
 	char *rule;     /* as written by the user */
 	char *id;       /* glob for IDs or names */
 	char *path;     /* glob; null: all paths */
 	char *function; /* glob; null: all functions */
 	char *reason;
-	char *origin; /* "etch.supp:3", "--ignore" */
+	char *origin; /* where the rule comes from: "etch.supp:3", "--ignore" */
 	bool used;
 };
 
@@ -30,7 +30,7 @@ int suppressions_add(struct suppressions *s, const char *rule, const char *reaso
 int suppressions_read(struct suppressions *s, const char *path, struct error *e);
 /* Sets `suppressed` in the findings of a report. */
 void suppressions_apply(struct suppressions *s, struct report *r);
-/* True if the rule has had no effect although findings of at least this severity could match it. */
+/* True if the rule has suppressed nothing, although findings that it could match have at least this severity. */
 bool suppression_unused(const struct suppression *s, enum severity level);
 void suppressions_free(struct suppressions *s);
 

@@ -5,13 +5,17 @@
 
 #include <stdbool.h>
 
-/* Makes a path absolute, without ".", ".." and double slashes; a relative path is relative to `base`. It does not
- * look at the file system. The caller frees the result. */
+/*
+ * Makes a path absolute, and removes ".", ".." and double slashes from it. A relative path is taken relative to `base`.
+ * The file system is not consulted. The caller frees the result.
+ */
 char *path_absolute(const char *base, const char *path);
-/* Makes the URI of an absolute path: a relative one if the path is below `root` (*relative is set), otherwise
- * file:///... The caller frees the result. */
+/*
+ * Makes the URI of an absolute path. If the path is below `root`, the URI is relative to it, and *relative is set to
+ * true; otherwise it is file:///.... The caller frees the result.
+ */
 char *uri_make(const char *root, const char *path, bool *relative);
-/* Makes "file:///root/". The caller frees the result. */
+/* Makes the URI of a directory, which ends in a slash: "file:///root/". The caller frees the result. */
 char *uri_directory(const char *root);
 
 #endif
