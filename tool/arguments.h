@@ -15,17 +15,19 @@ struct option;
  * options.
  */
 int argument_option(int argc, char **argv, const char *shorts, const struct option *longs);
-/* Parses a number. Prints "OPTION must be a number from LEAST to MOST, not 'TEXT'" and returns false if it is not
- * one. */
+/*
+ * Parses a number. If `text` is no number from `least` to `most`, prints "OPTION must be a number from LEAST to MOST,
+ * not 'TEXT'" and returns false.
+ */
 bool argument_number(const char *option, const char *text, long least, long most, long *out);
 #define JOBS_MOST 1024
 
-/* Parses the argument of -j. */
+/* Parses the argument of -j, a number from 1 to JOBS_MOST. Prints a message and returns false if it is not one. */
 bool argument_jobs(const char *text, int *out);
 /* Returns the index of `text` in `words`, a null-terminated list; or prints "OPTION must be text, tsv or json, not
  * 'TEXT'" and returns -1. */
 int argument_word(const char *option, const char *const *words, const char *text);
-/* Parses the argument of --format: text, tsv or json. */
+/* Parses the argument of --format: text, tsv or json. Prints a message and returns false if it is none of them. */
 bool argument_format(const char *text, enum format *out);
 /* Returns the number of processors on which this process may run. */
 int processors(void);

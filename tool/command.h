@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Declares the commands. */
+/* Declares the commands of etch: one function for each word that may follow `etch`. */
 #ifndef COMMAND_H
 #define COMMAND_H
 
@@ -7,7 +7,7 @@
 
 struct command {
 	const char *name;
-	const char *summary;               /* its line in `etch --help` */
+	const char *summary;               /* the line about the command in `etch --help` */
 	int (*run)(int argc, char **argv); /* argv[0]: "etch NAME" */
 };
 
