@@ -19,7 +19,7 @@ static bool has_libetch(const struct elf_file *f)
 		for (i = 1; i < counts[k]; i++)
 			if (!strncmp(lists[k][i].name, "etch_module_load_v", 18))
 				return true;
-	/* A static, stripped file may contain libetch without its symbol. */
+	/* Without symbols it is not known whether a static file contains libetch, so it is assumed to. */
 	return !f->symbol_count;
 }
 
@@ -51,9 +51,11 @@ static bool is_exported(const struct exports *x, const struct object *o)
 	return k < x->count && x->list[k] - o->addr < o->size;
 }
 
-/* Does the file keep the relocations of its code? BOLT moves code with the help of those that --emit-relocs keeps.
- * Applying one to a baked site would write the address of the object to the immediate, and a later etch_set() would not
- * find the moved immediate. */
+/*
+ * Does the file keep the relocations of its code, as with --emit-relocs? BOLT uses them to move code. It would then
+ * write an object's address into the immediate of a baked site, and a later etch_set() would not find the immediate at
+ * its new place.
+ */
 static bool code_has_relocs(const struct elf_file *f)
 {
 	uint32_t i;
@@ -71,8 +73,10 @@ static bool code_has_relocs(const struct elf_file *f)
 /* Returns the start of the page that contains an address. */
 static uint64_t object_page(uint64_t addr) { return addr & ~(uint64_t)(ETCH_PAGE - 1); }
 
-/* Do the pages of the bytes [from, to) of object k have a byte of another object, or a byte that stays a load? If so,
- * these pages stay or may stay writable. */
+/*
+ * Is any byte of [from, to) of object k on a page with a byte of another object, or with a byte that stays a load? Such
+ * a page stays writable, or may.
+ */
 static bool range_is_exposed(const struct scan *s, size_t k, uint64_t from, uint64_t to)
 {
 	const struct object *o = &s->objects.list[k], *next;
@@ -92,8 +96,8 @@ static bool range_is_exposed(const struct scan *s, size_t k, uint64_t from, uint
 }
 
 /*
- * Keeps bytes of an exported object as loads. There is no proof for any of its bytes, since a module that the tool has
- * not seen may store to them. Only a read-only page guards them, so the bytes on a page that stays writable stay loads.
+ * For an exported object: keeps as loads those of its bytes that are on a page that stays writable. A module that the
+ * tool has not seen may store to any of its bytes, so only a read-only page guards them.
  */
 static void exported_keep(struct scan *s, size_t k)
 {
@@ -114,14 +118,17 @@ static void exported_keep(struct scan *s, size_t k)
 	}
 }
 
-/* What a file as a whole says about its objects. */
+/* Facts about the file as a whole that decide about its objects. */
 struct judged_file {
 	const struct elf_file *file;
 	struct exports exports;
 	bool has_libetch, has_module, code_has_relocs;
 };
 
-/* Returns the reason why an object cannot be armed whatever the code does with it, or null. */
+/*
+ * Returns the reason why an object cannot be armed, if its place or the file is that reason (and not its uses);
+ * otherwise null.
+ */
 static const char *place_reason(const struct judged_file *j, const struct object *o)
 {
 	const Elf64_Shdr *sh = &j->file->sections[o->section].sh;
@@ -143,7 +150,7 @@ static const char *place_reason(const struct judged_file *j, const struct object
 	return j->has_libetch ? NULL : "libetch, which would protect it, is not linked";
 }
 
-/* Returns the reason why an object cannot be armed that lies in its uses, or null. */
+/* Returns the reason why an object cannot be armed, if its uses are that reason; otherwise null. */
 static const char *use_reason(const struct object *o)
 {
 	bool escapes = o->facts & ETCH_OBJ_ESCAPED;

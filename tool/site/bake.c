@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads `size` bytes of the initial memory image, which consists of file contents followed by zeros. Returns false if
- * no segment has the address. */
+/*
+ * Reads `size` bytes of the memory image as it is before the program starts: file contents, followed by zeros. Returns
+ * false if no segment has the address.
+ */
 static bool initial_bytes(const struct elf_file *f, uint64_t addr, unsigned size, uint8_t *out)
 {
 	uint32_t i;
@@ -64,7 +66,7 @@ static bool call_forms(const struct targets *t, const struct imv_row *row, uint8
 	       etch_pv_load(&row->entry, row->site, row->obj, call) == now.len;
 }
 
-/* Receives mismatches. If `fn` is null, the first one is an error. */
+/* Where mismatches are reported. If `fn` is null, the first mismatch is an error. */
 struct mismatch_sink {
 	site_mismatch_fn *fn;
 	void *ctx;
@@ -93,8 +95,10 @@ static bool is_dropped(const struct elf_file *f, const struct imv_row *row)
 	return !s || !(f->sections[s].sh.sh_flags & SHF_EXECINSTR);
 }
 
-/* Restores the sites of a table. `t` is null for loads. With `check` it also compares sites that are not baked. Rows
- * that do not match are removed. */
+/*
+ * Restores the sites of a table: of loads if `t` is null, otherwise of calls. With `check`, also compares the bytes of
+ * sites that are not baked. Removes rows that do not match from the table.
+ */
 static int rows_unbake(struct elf_file *f, struct imv_row *rows, size_t *count, const struct targets *t, bool check,
                        const struct mismatch_sink *to)
 {
@@ -186,8 +190,10 @@ size_t sites_unlisted(struct scan *s, const struct linked_tables *now)
 	return n;
 }
 
-/* Is the segment of the address readable and executable, but not writable? libetch swaps the pages of such a
- * segment. */
+/*
+ * Is the address in a segment that is readable and executable, but not writable? Only pages of such a segment can be
+ * replaced by libetch.
+ */
 static bool is_swappable(const struct elf_file *f, uint64_t addr)
 {
 	uint32_t i;
@@ -236,7 +242,7 @@ static unsigned imm_image(const struct scan *s, const struct site *site, const s
 	           : 0;
 }
 
-/* Is the image one instruction of this length, and of a kind that may be baked here? */
+/* Is the image exactly one instruction of the site's length, and of a kind that may be baked at this site? */
 static bool image_is_good(const struct site *site, const uint8_t *image, unsigned len, const struct call_image *call)
 {
 	struct insn in;
@@ -258,7 +264,10 @@ static void bake_count(struct bake_counts *c, const struct call_image *call)
 	c->bodies += call && (call->state == CALL_MOVE || call->state == CALL_BODY);
 }
 
-/* Bakes one site. `t` is null for loads. Returns 0, even if the site stays as it is, or -1 and a message. */
+/*
+ * Bakes one site: a load if `t` is null, otherwise a call. Returns 0, even if the site stays as it is, or -1 and a
+ * message.
+ */
 static int site_bake(struct scan *s, struct site *site, struct elf_file *f, const struct targets *t,
                      struct bake_counts *counts, struct error *e)
 {
@@ -307,7 +316,10 @@ int sites_bake(struct scan *s, enum site_kind kind, struct elf_file *f, const st
 		if (site->kind != kind || !site_is_live(s, site, &why) || (site->entry.flags & ETCH_IMV_GOT) ||
 		    !object_armed_at(&s->objects.list[site->object], (uint64_t)site->off, (uint64_t)site->off + site->size))
 			continue;
-		/* Sites were found in section contents, but segment contents are written, so they must be the same bytes. */
+		/*
+		 * Sites were found in the contents of sections, but baking writes to the contents of segments, so both must be
+		 * the same bytes.
+		 */
 		if (site->section != checked_section)
 			err = elf_section_alone(f, site->section, e);
 		checked_section = site->section;

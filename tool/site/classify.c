@@ -14,12 +14,12 @@
 /* ---- compares that the link step commutes ---- */
 
 /*
- * Finds and writes the compares that the link step commutes. `cmp %reg,obj` has the object where no encoding takes an
- * immediate. With its operands exchanged, and the condition of every jump, setcc and cmov that reads its flags swapped,
- * it becomes an ordinary site. The file is changed once; later sets only rewrite the compare.
+ * Finds and writes the compares that the link step commutes. `cmp %reg,obj` has no encoding in which an immediate
+ * replaces obj, but with exchanged operands it has one, and is an ordinary site. Every jump, setcc and cmov that reads
+ * its flags then needs the swapped condition. The file is changed once; later sets only rewrite the compare.
  */
 
-/* Appends the commuted form of instruction i to the list. Returns false if it has none. */
+/* Appends the commuted form of instruction i to the list. Returns false if the instruction has none. */
 static bool commuted_add(struct function_scan *c, size_t i)
 {
 	struct scan *s = c->scan;
@@ -33,9 +33,11 @@ static bool commuted_add(struct function_scan *c, size_t i)
 	return true;
 }
 
-/* Call this for a compare that has an object as the first operand and a register as the second, and whose flags are
- * read as an order: it adds the compare and the instructions that read its flags to scan->commuted, if all of them can
- * be commuted. */
+/*
+ * Handles a compare whose first operand is an object and whose second is a register, and whose flags are read as an
+ * order (less, greater). If the compare and all instructions that read its flags can be commuted, adds all of them to
+ * scan->commuted.
+ */
 static void site_compare_commute(struct function_scan *c, size_t insn)
 {
 	size_t n = c->func->code->count, before = c->scan->commuted_count, i;
@@ -64,8 +66,10 @@ void compares_commute(const struct scan *s, struct elf_file *f)
 
 /* ---- forms ---- */
 
-/* Determines the flags that the replacement of a compare with memory must set. Returns null, or the reason why nothing
- * can replace it. */
+/*
+ * Determines which flags the replacement of a compare with memory must set. Returns null, or the reason why nothing can
+ * replace the compare.
+ */
 static const char *flags_classify(struct function_scan *c, const struct use *u, struct site *site)
 {
 	unsigned live, order = ETCH_NEED_BELOW | ETCH_NEED_LESS;
@@ -94,8 +98,10 @@ static const char *flags_classify(struct function_scan *c, const struct use *u, 
 	return NULL;
 }
 
-/* Returns the address of a memory operand, or 0 if it is in a register. That of a rip-relative operand comes from the
- * bytes, since its relocation may be pending. */
+/*
+ * Returns the address of a memory operand, or 0 if a register holds it. The address of a rip-relative operand is
+ * computed from the bytes, since its relocation may not have been applied yet.
+ */
 static uint64_t operand_address(const struct insn *in)
 {
 	if (in->base == INSN_PC_REG)
@@ -103,7 +109,7 @@ static uint64_t operand_address(const struct insn *in)
 	return in->base == INSN_NO_REG ? (uint64_t)in->disp : 0;
 }
 
-/* Checks that a load can be regenerated exactly. If not, it gets a reason and no form. */
+/* Checks that a load can be regenerated exactly from its entry. If not, the load gets a reason and no form. */
 static void load_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes, struct site *site)
 {
 	uint8_t again[16];
@@ -122,7 +128,7 @@ static void load_confirm(struct function_scan *c, const struct insn *in, const u
 	}
 }
 
-/* Returns the reason why the bytes that a load reads keep it from being replaced, or null. */
+/* Returns the reason why a load cannot be replaced because of the bytes that it reads, or null. */
 static const char *load_place(struct function_scan *c, const struct use *u, const struct site *site)
 {
 	const struct insn *in = &c->func->code->insns[u->insn];
@@ -136,7 +142,10 @@ static const char *load_place(struct function_scan *c, const struct use *u, cons
 	if (!o->section)
 		return NULL;
 	if (u->off < 0 || (uint64_t)u->off + in->mem_size > most) {
-		/* The end may be unknown, and an address that is relative to a cell may be that of its neighbour. */
+		/*
+		 * The end of an inferred object may be unknown, and an address that is relative to the cell of a value may be
+		 * in the next cell.
+		 */
 		if (!o->inferred && !o->value)
 			scan_finding_add(c->scan, "ETCH-I002", c->func->fn->section, in->addr,
 			                 "reads %u bytes at offset %" PRId64 " of %s, of size %" PRIu64, in->mem_size, u->off,
@@ -179,7 +188,7 @@ static const char *doubt_reason(unsigned doubt)
 	}
 }
 
-/* Is the slot of a call outside its object? If so, it gets that as its reason. */
+/* Is the slot of a call outside its object? If so, the site gets this as its reason. */
 static bool slot_is_outside(struct function_scan *c, const struct use *u, struct site *site)
 {
 	const struct insn *in = &c->func->code->insns[u->insn];
@@ -195,7 +204,7 @@ static bool slot_is_outside(struct function_scan *c, const struct use *u, struct
 	return true;
 }
 
-/* Returns the reason why a call cannot be regenerated exactly, or null. */
+/* Returns the reason why a call cannot be regenerated exactly from its entry, or null. */
 static const char *call_confirm(struct function_scan *c, const struct insn *in, const uint8_t *bytes,
                                 const struct site *site)
 {
@@ -211,8 +220,10 @@ static const char *call_confirm(struct function_scan *c, const struct insn *in, 
 	return n != in->len || memcmp(again, bytes, n) ? "unusual call encoding" : NULL;
 }
 
-/* Makes the entry of a call through a GOT slot: the address of the slot of the object is the contents of the GOT slot
- * plus an offset, which the entry must hold. Returns null, or the reason why it cannot. */
+/*
+ * Makes the entry of a call through a GOT slot. The address of the object's slot is the contents of the GOT slot plus
+ * an offset, which the entry must hold. Returns null, or the reason why the entry cannot hold it.
+ */
 static const char *got_entry_make(const struct use *u, const struct insn *in, struct etch_imv *entry)
 {
 	if (!u->pointer && u->off != in->disp)

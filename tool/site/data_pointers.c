@@ -55,7 +55,7 @@ static void word_take(struct scan *s, uint64_t at, uint64_t value)
 
 	site.object = object_at(s, value, true);
 	if (site.object < 0) {
-		/* No symbol has this address of an etched section. */
+		/* The address is in an etched section, but no symbol covers it. */
 		uint32_t section = elf_section_at(s->file, value);
 		bool shared;
 
@@ -79,7 +79,7 @@ static void word_append(uint64_t **list, size_t *count, size_t *capacity, uint64
 	(*list)[(*count)++] = word;
 }
 
-/* Records the address of code in a data word, which may be the address of a label. */
+/* Records the address of code that a data word holds, since it may be that of a label. */
 static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 {
 	uint32_t of = elf_section_at(s->file, at), type = s->file->sections[of].sh.sh_type;
@@ -92,7 +92,7 @@ static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 		word_append(&s->init_words, &s->init_word_count, &s->init_word_capacity, value);
 }
 
-/* Returns the address that a relocation writes, or 0 if it is in another module. */
+/* Returns the address that a relocation writes, or 0 if the address is in another module. */
 static uint64_t reloc_value(const struct dynamic_reloc *r)
 {
 	if (r->type == R_X86_64_RELATIVE || r->type == R_X86_64_IRELATIVE)
@@ -118,8 +118,10 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 	return err;
 }
 
-/* Does the section have numbers and distances but no addresses, or is it one that etch adds? Skipping these sections
- * makes the result the same for a file that has already been rewritten. */
+/*
+ * Is this a section that holds numbers and distances but no addresses, or a section that etch adds? The latter are
+ * skipped so that the result is the same for a file that has already been rewritten.
+ */
 static bool has_no_addresses(const char *name)
 {
 	static const char *const names[] = {ETCH_SEC_ORC_IP, ETCH_SEC_ORC,    ETCH_SEC_ORC_LOOKUP, ETCH_SEC_IMV,
@@ -134,7 +136,7 @@ static bool has_no_addresses(const char *name)
 	return !strncmp(name, ".etch.", 6);
 }
 
-/* Takes the words of a file that is loaded at its link address. */
+/* Takes the data words of a file that is loaded at its link address. */
 static void absolute_words_take(struct scan *s, const struct range *range)
 {
 	const struct elf_file *f = s->file;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * Notes that code may do arithmetic on the address of a label of a function: goto *(&&a + table[i]) with constants in
- * the table. Every instruction of that function is then an entry.
+ * Records a function in which code may do arithmetic on the address of a label, as in goto *(&&a + table[i]) with
+ * constants in the table. Control may then reach every instruction of the function from elsewhere.
  */
 static void label_func_add(struct builder *b, uint32_t section, uint64_t addr)
 {
@@ -97,13 +97,13 @@ static void base_refs_sort(struct builder *b)
 		qsort(b->refs, b->ref_count, sizeof(*b->refs), ref_order);
 }
 
-/* Returns the index of the first reference to a base. */
+/* Returns the index of the first operand that refers to a base. */
 static size_t refs_from(const struct builder *b, const struct entry *base)
 {
 	return SEARCH(b->ref_count, i, entry_order(&b->refs[i].base, base) < 0);
 }
 
-/* Returns the only function that refers to a base, if it does nothing but load the address, otherwise null. */
+/* Returns the function that refers to a base, if there is only one and it only loads the address; otherwise null. */
 static const struct func *base_owner(const struct builder *b, const struct entry *base)
 {
 	size_t i, first = refs_from(b, base);
@@ -114,13 +114,13 @@ static const struct func *base_owner(const struct builder *b, const struct entry
 	return i > first ? b->refs[first].fn : NULL;
 }
 
-/* Is the target inside the function, but not its start? */
+/* Is the target an address inside the function other than its start? */
 static bool target_is_inside(const struct func *fn, uint32_t section, uint64_t to)
 {
 	return section == fn->section && to > fn->start && to < fn->end;
 }
 
-/* Notes the instructions that load the address of a table all of whose entries are in its owner. */
+/* Records the instructions that load the address of a table, all of whose entries lead into the table's owner. */
 static void base_leas_add(struct builder *b, const struct entry *base)
 {
 	struct entries *x = b->out;
@@ -172,7 +172,7 @@ static bool is_direct(const struct insn *in)
 	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
 }
 
-/* Is this a table of addresses that no jump uses, or that etch itself changes? */
+/* Is this a table of addresses of code that no jump uses, or one that etch itself changes? */
 static bool is_other_table(const char *name)
 {
 	static const char *const begin[] = {"__etch_",           ".etch",         ".orc",          ".eh_frame",
@@ -188,7 +188,7 @@ static bool is_other_table(const char *name)
 
 /* ---- linked files -------------------------------------------------------- */
 
-/* Takes the entries that the immediate of an instruction of a linked file refers to. */
+/* Adds the immediate of an instruction of a linked file if it may be an entry. */
 static void linked_immediate(struct builder *b, const struct func *fn, const struct insn *in)
 {
 	uint64_t at = (uint64_t)in->imm;
@@ -199,12 +199,12 @@ static void linked_immediate(struct builder *b, const struct func *fn, const str
 	if (b->f->eh.e_type != ET_EXEC || in->imm_len < 4)
 		return;
 	part_open(b, elf_section_at(b->f, at), at);
-	/* Immediates of masks and compares are not addresses. */
+	/* The immediate of a mask or compare is not an address, so only moves, additions and stores count. */
 	if (in->flow == FLOW_NEXT && (in->move == MOVE_IMM || in->move == MOVE_ADD || in->mem == MEM_WRITE))
 		operand_add(b, fn, in, elf_section_at(b->f, at), at);
 }
 
-/* Takes the entries that an instruction of a linked file refers to. */
+/* Adds the addresses in the operands of an instruction of a linked file that may be entries. */
 static void linked_insn(struct builder *b, const struct func *fn, const struct insn *in)
 {
 	const struct elf_section *own = &b->f->sections[fn->section];
@@ -225,8 +225,10 @@ static void linked_insn(struct builder *b, const struct func *fn, const struct i
 	linked_immediate(b, fn, in);
 }
 
-/* Finds the target of entry k of the jump table at base i, whose entries have `width` bytes and are relative to the
- * table. Returns false after the end of the table. */
+/*
+ * Finds the target of entry k of the jump table at base i. Entries have `width` bytes, and are relative to the table.
+ * Returns false if the table has ended.
+ */
 static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned width, struct entry *out)
 {
 	const struct entry *x = &b->bases.list[i];
@@ -248,7 +250,7 @@ static bool linked_entry(const struct builder *b, size_t i, size_t k, unsigned w
 	return is_code(b, out->section);
 }
 
-/* Reads jump tables with relative entries. Absolute entries are among the data words. */
+/* Reads the jump tables with relative entries. Absolute entries have been found among the data words. */
 static void linked_tables(struct builder *b, unsigned width)
 {
 	size_t i, k;
@@ -304,7 +306,7 @@ static bool is_absolute(uint32_t type)
 	return type == R_X86_64_GOTOFF64 || type == R_X86_64_64 || type == R_X86_64_32 || type == R_X86_64_32S;
 }
 
-/* Handles one instruction. [r, end) starts at its relocations. */
+/* Handles one instruction of an object file. [r, end) are the relocations from the start of the instruction on. */
 static void object_insn(struct builder *b, const struct func *fn, const struct insn *in, const struct elf_reloc *r,
                         const struct elf_reloc *end)
 {
@@ -353,7 +355,10 @@ static void object_code(struct builder *b, uint32_t section, const struct elf_re
 	func_code_free(&spare);
 }
 
-/* Returns the index of the base before a relative word of data, or SIZE_MAX. */
+/*
+ * Returns the index of the last base at or before a data word with a relative relocation `r`, or SIZE_MAX if there is
+ * none.
+ */
 static size_t object_base(const struct builder *b, uint32_t section, const struct elf_reloc *r)
 {
 	size_t i = is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
@@ -375,7 +380,7 @@ static bool object_entry(const struct builder *b, const struct elf_reloc *r, siz
 	return is_code(b, y->section);
 }
 
-/* Collects addresses of code in data: the words [r, end), which ascend. */
+/* Collects the addresses of code in data words; [r, end) are the words' relocations, in ascending order. */
 static void object_data(struct builder *b, uint32_t section, const struct elf_reloc *r, const struct elf_reloc *end)
 {
 	const struct elf_reloc *next;

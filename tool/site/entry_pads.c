@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects the targets of calls that throw, which are landing pads from .gcc_except_table, and of faults, which are
- * fixups from __ex_table. */
+/*
+ * Collects the landing pads of calls that throw, from .gcc_except_table, and the fixups of instructions that fault,
+ * from __ex_table.
+ */
 #include "site/entries_internal.h"
 #include "shared/search.h"
 
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Converts an address of the code space to a section and an address in that. */
+/* Converts an address of the code space to a section and an address in this section. */
 static bool entry_of_space(const struct builder *b, const struct code_space *space, uint64_t addr, struct entry *out)
 {
 	const struct code_section *code = space_at(space, addr);
@@ -29,7 +31,7 @@ struct pads {
 	const struct code_space *space;
 };
 
-/* Adds a call site [start, end) with its landing pad, both in the code space. */
+/* Adds the call site [start, end) with its landing pad; all three are addresses of the code space. */
 static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 {
 	struct pads *p = ctx;
@@ -40,7 +42,7 @@ static void pad_take(void *ctx, uint64_t start, uint64_t end, uint64_t pad)
 	if (!pad || !entry_of_space(p->b, p->space, start, &from) || !entry_of_space(p->b, p->space, pad, &to))
 		return;
 	mem_reserve(&x->pads, &x->pad_capacity, x->pad_count, sizeof(*x->pads));
-	/* UINT64_MAX means that the pad is not in this section; it is usually in the function's cold part. */
+	/* UINT64_MAX means that the pad is in another section, mostly in the function's cold part. */
 	x->pads[x->pad_count++] = (struct track_pad){from.section, from.addr, from.addr + (end - start),
 	                                             from.section == to.section ? to.addr : UINT64_MAX};
 	from_in = func_find(p->b->funcs, from.section, from.addr);
@@ -73,8 +75,10 @@ static int fault_order(const void *a, const void *b)
 	return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Records faulting instructions with their fixups. A fixup is an entry, because the fault may have set an error in a
- * register. */
+/*
+ * Records the faulting instructions with their fixups. A fixup is also an entry, because the fault may have changed a
+ * register, to hold an error.
+ */
 static int faults_build(struct builder *b, const struct code_space *space)
 {
 	struct entries *x = b->out;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds functions that are parts of another one, such as its cold part in .text.unlikely: only direct jumps of that
- * function lead there. A jump back from a part is an edge of the function, not an entry from elsewhere.
+ * Finds the functions that are parts of other functions, such as cold parts in .text.unlikely: only direct jumps of the
+ * other function lead to a part. A jump back from a part belongs to the function, so that its target is not an entry.
  */
 #include "site/entries_internal.h"
 #include "shared/search.h"
@@ -40,7 +40,7 @@ void part_jump_add(struct builder *b, const struct func *fn, const struct insn *
 		entry_append(&b->out->list, &b->out->count, &b->out->capacity, &x);
 }
 
-/* Opens the functions that other modules, the dynamic linker or the kernel may enter. */
+/* Opens the functions that other modules, the dynamic linker or the kernel may enter (part_open()). */
 static void symbols_open(struct builder *b)
 {
 	static const int64_t called[] = {DT_INIT, DT_FINI};
@@ -80,7 +80,7 @@ static int return_order(const void *a, const void *b)
 	return x->insn < y->insn ? -1 : x->insn > y->insn;
 }
 
-/* Is function k understood, and does control not run into it from the function before it? */
+/* Can function k be decoded, and does control never continue from the function before it into it? */
 static bool is_apart(struct builder *b, uint32_t k)
 {
 	const struct func *fn = &b->funcs->funcs[k];
@@ -101,7 +101,7 @@ static bool is_apart(struct builder *b, uint32_t k)
 	return apart;
 }
 
-/* Returns the index of the first of the sorted jumps that lead to a function, at or after an address in it. */
+/* Returns the index of the first jump to a target at or after an address in function `to`. The jumps are sorted. */
 static size_t jumps_from(const struct builder *b, uint32_t to, uint64_t target)
 {
 	return SEARCH(b->jump_count, i, b->jumps[i].to < to || (b->jumps[i].to == to && b->jumps[i].target < target));
@@ -118,7 +118,10 @@ static bool leads_to(const struct builder *b, uint32_t from, uint32_t to)
 	return false;
 }
 
-/* Fills ways[] of the parts that lead back. The jumps are sorted, so those to one function follow one another. */
+/*
+ * Sets ways[] for each part that jumps back: only jumps of one function lead into it. The jumps are sorted, so all
+ * jumps to one function are consecutive.
+ */
 static void ways_find(struct builder *b, uint32_t *ways)
 {
 	size_t i, n;
@@ -134,13 +137,13 @@ static void ways_find(struct builder *b, uint32_t *ways)
 	}
 }
 
-/* Does a jump lead from a part back into the function that it is a part of? */
+/* Does the jump x lead from a part back into the function to which the part belongs? */
 static bool is_return(const struct builder *b, const uint32_t *ways, const struct jump *x)
 {
 	return ways[x->from] && b->jumps[jumps_from(b, x->from, 0)].from == x->to;
 }
 
-/* Do only returns lead to an entry? */
+/* Do only jumps of parts back into their function lead to an entry? */
 static bool is_by_part(const struct builder *b, const uint32_t *ways, const struct entry *x)
 {
 	uint32_t k = x->by_jump ? number_at(b, x->section, x->addr) : UINT32_MAX;

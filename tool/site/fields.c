@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits facts to bytes of an object (site.h), so that the unit of arming is the field. A store concerns the bytes that
- * it writes. An escaping address concerns the member to which it points according to DWARF: under the rules of C and
- * C++ a pointer to a member reaches only this member. Any other fact concerns the whole object.
+ * Determines to which bytes of an object each fact applies (site.h), so that single fields can be armed. A store
+ * applies to the bytes that it writes. An escaping address applies to the member to which it points according to DWARF:
+ * under the rules of C and C++ a pointer to a member reaches only this member. Any other fact applies to the whole
+ * object.
  */
 #include "dwarf/lines.h"
 #include "site/start_up_code.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the widest store that is limited to its bytes, which is that of a vector register. */
+/* Greatest number of bytes that one store can write: the size of a vector register. */
 #define STORE_MOST 64u
 
 static bool begins_nested(const struct members *all, uint64_t at)
@@ -26,19 +27,21 @@ static bool begins_nested(const struct members *all, uint64_t at)
 	return i < all->nested_count;
 }
 
-/* Finds the bytes [*from, *to) that a pointer to *from, which is in member `m`, reaches. */
+/* Finds the bytes [*from, *to) that a program may reach with a pointer to *from, which is in member `m`. */
 static void pointer_reach(const struct members *all, const struct member *m, uint64_t *from, uint64_t *to)
 {
 	uint64_t at = *from;
-	/* The address may be the end of an array, for a pointer that runs down. */
+	/* A pointer that runs down starts at the end of an array, so the address may be the end of the member before. */
 	const struct member *before = at == m->off ? member_at(all, at - 1) : NULL;
 	bool scalar = m->kind == MEMBER_SCALAR && !begins_nested(all, at);
 	size_t i;
 
 	*from = before && before->kind != MEMBER_SCALAR ? before->off : m->off;
 	*to = m->off + m->size;
-	/* From a struct or array in a nested struct, a program may go to that whole struct, as from the node of a list to
-	 * the element that contains it; and the address may be the end of an array in a nested struct before it. */
+	/*
+	 * From a struct or array in a nested struct, a program may reach the whole nested struct, as from the node of a
+	 * list to the element that contains it. The address may also be the end of an array in the nested struct before it.
+	 */
 	for (i = 0; i < all->nested_count; i++) {
 		const struct nested *x = &all->nested[i];
 
@@ -59,7 +62,10 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 	if (!(site->off_known || site->indexed) || *from >= o->size || site->recorded)
 		return REACH_ANY;
 	m = member_at(&o->members, *from);
-	/* An index runs over an array. A constant in the index (arr[i - 1]) may put `off` into another array. */
+	/*
+	 * An index runs over an array, but `off` may be in another array, if it includes a constant part of the index
+	 * (arr[i - 1]).
+	 */
 	if (!site->off_known)
 		return m && member_is_indexed(&o->members, m) && (site->as_pointer || site->kind == SITE_STORE) ? REACH_ARRAYS
 		                                                                                                : REACH_ANY;
@@ -67,7 +73,7 @@ enum reach site_reach(const struct object *o, const struct site *site, uint64_t 
 		*to = *from + site->size;
 		return site->size && site->size <= STORE_MOST && *to <= o->size ? REACH_BYTES : REACH_ANY;
 	}
-	/* The address of the first member is also that of the object. */
+	/* The address of the first member is also the address of the object. */
 	if (!site->as_pointer || !*from || !m)
 		return REACH_ANY;
 	pointer_reach(&o->members, m, from, to);
@@ -98,7 +104,10 @@ static uint8_t fact_of(const struct site *site)
 	return site->kind == SITE_STORE ? ETCH_OBJ_STORED : ETCH_OBJ_ESCAPED;
 }
 
-/* Returns the bit of `arrays_stored` which says that a fact like that of the site has been added for all arrays. */
+/*
+ * Returns the bit of `arrays_stored` which says that a fact like that of the site has already been added for all
+ * arrays.
+ */
 static uint8_t arrays_bit(const struct site *site)
 {
 	unsigned bit = site->kind == SITE_STORE ? 1 : 2;
@@ -108,7 +117,7 @@ static uint8_t arrays_bit(const struct site *site)
 	return (uint8_t)(site->late ? bit << 2 : bit);
 }
 
-/* Adds the bytes that a fact concerns. Returns false if they are not known. */
+/* Adds to `stored` the bytes to which the fact of a site applies. Returns false if they are not known. */
 static bool fact_add(struct object *o, size_t *capacity, const struct site *site)
 {
 	uint8_t fact = fact_of(site), bit = arrays_bit(site);
@@ -140,7 +149,7 @@ static int stored_order(const void *a, const void *b)
 	return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Merges overlapping ranges. Adjacent ranges stay apart, each with its facts. */
+/* Merges overlapping elements of `stored`. Adjacent ones stay separate, each with its facts. */
 static void stored_merge(struct object *o)
 {
 	size_t i, n = 0;
@@ -192,7 +201,7 @@ static char *range_name(const struct object *o, uint64_t from)
 	return name;
 }
 
-/* Adds the bytes from the end of the last range to `to`. */
+/* Adds a range from the end of the last one to `to`. */
 static void range_add(struct object *o, size_t *capacity, uint64_t to)
 {
 	uint64_t from = o->range_count ? o->ranges[o->range_count - 1].to : 0;
@@ -209,7 +218,7 @@ static void range_add(struct object *o, size_t *capacity, uint64_t to)
 	                                                    .name = range_name(o, from)};
 }
 
-/* Have all bytes of an object the same facts? */
+/* Do all bytes of an object have the same facts? */
 static bool is_uniform(const struct object *o)
 {
 	uint64_t at = 0;
@@ -222,7 +231,7 @@ static bool is_uniform(const struct object *o)
 	return !o->stored_count || (i == o->stored_count && at == o->size);
 }
 
-/* Cuts an object whose facts are all limited to bytes at the bounds of its members and of these ranges of bytes. */
+/* Divides an object whose facts apply to known bytes into ranges, at the bounds of its members and of those bytes. */
 static void ranges_make(struct object *o)
 {
 	size_t capacity = 0, i = 0, k = 0;
@@ -250,8 +259,10 @@ static void ranges_make(struct object *o)
 	range_add(o, &capacity, o->size);
 }
 
-/* Is an object armed by field? It is not if it fits a register or is a table through which the program only calls:
- * those are armed as a whole, on pages of their own. */
+/*
+ * Is an object armed by field? Objects that fit into a register, and tables through which the program only calls, are
+ * not: they are armed as a whole, on pages of their own.
+ */
 static bool has_fields(const struct scan *s, int32_t object)
 {
 	size_t i;
@@ -264,16 +275,16 @@ static bool has_fields(const struct scan *s, int32_t object)
 	return false;
 }
 
-/* The state while the facts of all sites are limited to bytes. */
+/* The state while the bytes of all facts are determined. */
 struct field_scan {
 	struct scan *s;
 	struct setup setup;
 	bool setup_tried;
 	uint8_t *seen;    /* for each object, the facts that its sites show */
-	size_t *capacity; /* for each object, that of `stored` */
+	size_t *capacity; /* for each object, the capacity of its `stored` */
 };
 
-/* Decides which objects have fields, and reads their members. */
+/* Decides which objects are armed by field, and reads their members from DWARF. */
 static void members_read(struct scan *s)
 {
 	struct lines *lines = NULL;
@@ -292,7 +303,10 @@ static void members_read(struct scan *s)
 	}
 }
 
-/* May the store run, or the address that escapes be used, after etch_sync? `alone`: only a table knows of it. */
+/*
+ * May the store run after etch_sync, or an escaping address be used after it? `alone`: the use is known only from a
+ * table.
+ */
 static bool is_late(const struct field_scan *c, const struct site *site, bool alone)
 {
 	const struct elf_section *x = &c->s->file->sections[site->section];
@@ -301,11 +315,11 @@ static bool is_late(const struct field_scan *c, const struct site *site, bool al
 		return false;
 	if (alone ? elf_name_is(x->name, ETCH_SEC_INIT) : setup_is_init(&c->setup, site->section, site->addr))
 		return false;
-	/* An address may be kept, and written through later, unless the program says that it is not. */
+	/* An address may be saved and written through later, unless the program says that this does not happen. */
 	return site->kind != SITE_STORE || alone || setup_runs_after(&c->setup, site->section, site->addr);
 }
 
-/* Sets when site number i takes effect, and adds the bytes of its object that it concerns. */
+/* Sets `late` of site number i, and adds the bytes to which its fact applies to the object's `stored`. */
 static void site_take(struct field_scan *c, size_t i)
 {
 	struct site *site = &c->s->sites[i];
@@ -318,14 +332,14 @@ static void site_take(struct field_scan *c, size_t i)
 	if (!c->setup_tried)
 		setup_find(&c->setup, c->s);
 	c->setup_tried = true;
-	/* A fact that only a table knows also stands for other places in the section of its object file. */
+	/* A fact that is known only from a table also stands for other places in the same section of its object file. */
 	alone = site->recorded && !scan_is_explained(c->s, i);
 	site->late = is_late(c, site, alone);
 	o->kept |= site->late;
 	o->kernel |= site->kernel && site->late;
 	if (!o->bounded || (site->recorded && !alone) || (!alone && fact_add(o, &c->capacity[site->object], site)))
 		return;
-	/* The use may change any byte before etch_sync, and none later. */
+	/* The use may change any byte before etch_sync, but none after it. */
 	if (!site->late)
 		o->early |= fact_of(site);
 	o->bounded &= !site->late;

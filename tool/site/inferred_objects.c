@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Infers the parts of stripped objects from the operands of code and from GOT slots. */
+/* Infers the parts of objects without symbols from the operands of code and from GOT slots. */
 #include "site/inferred_objects.h"
 #include "shared/search.h"
 
@@ -28,7 +28,7 @@ static bool has_parts(const struct elf_section *x, bool *shared)
 	return section_is_etched(x, shared) && x->data && (x->sh.sh_flags & SHF_WRITE) && !(x->sh.sh_addr & 7);
 }
 
-/* Returns the alignment of the objects in a section (docs/formats.md). */
+/* Returns the alignment that objects have in a section (docs/formats.md). */
 static uint64_t granule(const struct elf_section *x, bool shared)
 {
 	return elf_name_is(x->name, ETCH_SEC_OBJECT) && !shared && !(x->sh.sh_addr % ETCH_PAGE) ? ETCH_PAGE : 8;
@@ -78,7 +78,7 @@ static void code_places(struct places *p)
 	func_code_free(&spare);
 }
 
-/* Adds the targets of GOT slots, which are starts of objects. Returns 0, or -1 and a message. */
+/* Adds the addresses in GOT slots, which are starts of objects. Returns 0, or -1 and a message. */
 static int word_places(struct places *p)
 {
 	const struct elf_file *f = p->s->file;
@@ -114,7 +114,7 @@ static void part_add(struct scan *s, uint32_t section, bool shared, uint64_t fro
 	scan_object_add(s, &o);
 }
 
-/* Splits [from, to), where no object is known, into parts at the referenced addresses. */
+/* Divides [from, to), where no object is known, into parts that begin at the referenced addresses. */
 static void gap_take(struct places *p, uint32_t section, bool shared, uint64_t from, uint64_t to)
 {
 	size_t lo = SEARCH(p->count, i, p->list[i] < from);
@@ -137,7 +137,7 @@ static void section_take(struct places *p, uint32_t section, size_t known)
 	if (!has_parts(x, &shared))
 		return;
 	for (k = 0; k < known; k++) {
-		/* This is a copy, since adding an object moves the list. */
+		/* A copy, since adding an object may move the list. */
 		struct object o = p->s->objects.list[k];
 
 		if (o.section != section)
@@ -185,7 +185,7 @@ int inferred_objects_add(struct scan *s)
 	return err;
 }
 
-/* May the site reach bytes of its object that are in other parts? */
+/* May the site reach bytes in other parts than its own? */
 static bool reaches_on(const struct scan *s, const struct site *site)
 {
 	const struct object *o = &s->objects.list[site->object];

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The target of a reference in a record. */
+/* The place to which a reference in a record points. */
 struct place {
-	uint32_t section; /* 0: not in this file */
+	uint32_t section; /* 0: the place is not in this file */
 	uint64_t addr;
 };
 
@@ -69,7 +69,7 @@ static void sequence_text(const uint8_t *bytes, unsigned len, char *out, size_t 
 	}
 }
 
-/* Checks a record with resolved references; sets out->flags, or adds a finding. */
+/* Checks a record with resolved references: sets out->flags, or adds a finding. Returns 0, or -1 and s->error. */
 static int record_judge(struct scan *s, const struct elf_file *f, const struct etch_native *x, const struct place *func,
                         const struct place *code, struct native *out)
 {
@@ -84,8 +84,8 @@ static int record_judge(struct scan *s, const struct elf_file *f, const struct e
 	out->func = func->addr;
 	out->len = x->len;
 	if (!bytes || !code_at(f, func, 1))
-		return 0; /* the linker has discarded it, or it is in another file */
-	/* The function must consist of the sequence, since a different definition may have its name. */
+		return 0; /* the linker has discarded the code, or it is in another file */
+	/* The function itself must consist of the sequence, since its name may belong to a different definition. */
 	body = code_at(f, &at, ENDBR_SIZE);
 	if (body && insn_is_endbr(body, ENDBR_SIZE))
 		at.addr += ENDBR_SIZE;

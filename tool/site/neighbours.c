@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles addresses that may mean an object beside the one that contains them. Objects are side by side in memory,
- * compilers fold the constant part of an index into an address (arr[i - 1], arr[c - 'a']), and the end of an array,
- * from which a pointer goes down, is the start of the next object. A linked file has only addresses, and so has an
- * object file for its local objects, to which it refers by their section. A store to such an address, or its escape, is
- * therefore a fact about the other object too.
+ * Handles addresses that may mean an object next to the one that contains them. Objects are adjacent in memory.
+ * Compilers fold the constant part of an index into an address (arr[i - 1], arr[c - 'a']), which may so be outside the
+ * array; and the end of an array, from which a pointer may run down, is the start of the next object. A linked file
+ * shows only addresses. So does an object file for its local objects, to which it refers by section and offset. A store
+ * to such an address, or its escape, is therefore also counted as a fact about the neighbour.
  */
 #include "dwarf/lines.h"
 #include "site/linked.h"
@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-/* The least size of a variable without DWARF that may be an array: its address is taken for that of an array. */
+/* Least size of a variable without DWARF that may be an array. If its address is taken, it is assumed to be one. */
 #define ARRAY_LEAST 9u
 
 static const struct indexes *object_indexes(struct scan *s, struct object *o)
@@ -25,8 +25,10 @@ static const struct indexes *object_indexes(struct scan *s, struct object *o)
 	return &o->indexes;
 }
 
-/* Does indexing of an array of the object begin at `off`? `step` is the greatest possible distance to the next element
- * in bytes, or 0 if it is not known. */
+/*
+ * Does an array of the object begin at `off`, so that an index may be added to this address? `step` is the greatest
+ * possible distance in bytes from one element to the next, or 0 if it is not known.
+ */
 static bool index_begins(struct scan *s, struct object *o, uint64_t off, unsigned step)
 {
 	const struct indexes *x = object_indexes(s, o);
@@ -56,14 +58,16 @@ uint8_t scan_ref_beside(struct scan *s, const struct ref *r, const struct insn *
 	return (r->off ? 0 : BESIDE_END) | (index_begins(s, o, (uint64_t)r->off, step) ? 0 : BESIDE_ANY);
 }
 
-/* Are an address and the etched sections less than a page apart? */
+/* Is an address less than a page away from the etched sections? */
 static bool is_near(const struct range *etched, uint64_t at)
 {
 	return etched->lo < etched->hi && at + ETCH_PAGE > etched->lo && at < etched->hi + ETCH_PAGE;
 }
 
-/* Returns the symbol of the variable that contains an address, or null. With `any` it may also be a symbol without a
- * size, or a read-only variable. */
+/*
+ * Returns the symbol of the writable variable that contains an address, or null. With `any`, it may also be a symbol
+ * without a size or of a read-only variable.
+ */
 static const struct elf_symbol *variable_at(const struct elf_file *f, uint64_t at, bool any)
 {
 	const struct elf_symbol *list = f->symbol_count ? f->symbols : f->dynsyms;
@@ -92,7 +96,7 @@ bool place_is_beside(const struct scan *s, const struct range *etched, uint64_t 
 		return false;
 	for (i = 1; i < f->section_count; i++)
 		if ((f->sections[i].sh.sh_flags & SHF_ALLOC) && f->sections[i].sh.sh_addr + f->sections[i].sh.sh_size == at)
-			return false; /* this is an address such as __TMC_END__ */
+			return false; /* the address is one such as __TMC_END__ */
 	return !variable_at(f, at, true);
 }
 
@@ -112,8 +116,10 @@ bool place_is_other(struct scan *s, const struct range *etched, const struct ins
 	return true;
 }
 
-/* May an address beside the object mean it? It may if the object can be an array, whose index was folded into the
- * address. */
+/*
+ * May an address next to the object mean this object? Only if the object can be an array, whose index was folded into
+ * the address.
+ */
 static bool is_candidate(struct scan *s, size_t object)
 {
 	struct object *o = &s->objects.list[object];
@@ -127,7 +133,7 @@ static bool is_candidate(struct scan *s, size_t object)
 	return !x->known || x->count;
 }
 
-/* Adds the fact of a use to another object. */
+/* Adds a copy of the fact of a use to another object. */
 static void fact_copy(struct scan *s, const struct site *site, size_t object)
 {
 	struct site copy = *site;
@@ -139,9 +145,12 @@ static void fact_copy(struct scan *s, const struct site *site, size_t object)
 	scan_site_add(s, &copy);
 }
 
-/* An address with an index that may be in any object nearby. It belongs to a use of an object, or of none. */
+/*
+ * A use whose address has an index, so that it may be in any object nearby. The constant part of the address may be in
+ * an object or in none.
+ */
 struct vague_use {
-	uint32_t section; /* in an object file, the section of the object, to which addresses are relative */
+	uint32_t section; /* in an object file, the section of the object; addresses are relative to it */
 	uint64_t at;
 	struct site site;
 };
@@ -159,14 +168,19 @@ static int use_order(const void *a, const void *b)
 	return (x->site.object > y->site.object) - (x->site.object < y->site.object);
 }
 
-/* Returns the object that contains the address, or -1. In an object file only objects of the given section count. */
+/*
+ * Returns the index of the object that contains the address, or -1. In an object file only objects of the given section
+ * count.
+ */
 static int32_t object_over(const struct scan *s, uint32_t section, uint64_t at)
 {
 	return elf_is_object(s->file) ? scan_object_find(s, section, at, false) : object_at(s, at, false);
 }
 
-/* Adds the fact of a use of bytes outside its own object, or of the start of an object, which may be the end of the one
- * before, to that other object. */
+/*
+ * Some uses may mean bytes outside their own object, or the start of an object, which may stand for the end of the
+ * previous one. Adds the fact of such a use to that other object.
+ */
 static void site_spread(struct scan *s, size_t i)
 {
 	const struct site site = s->sites[i]; /* a copy, since adding a site moves the list */
@@ -186,9 +200,11 @@ static void site_spread(struct scan *s, size_t i)
 		fact_copy(s, &site, (size_t)other);
 }
 
-/* Is the address of a use vague? A pointer that the program itself made is taken to be in its own object. If an index
- * is added to the start of an array, as the sum of an address in a register and the constant of the instruction, and
- * the program stores to the sum or passes it to a function, it is an index of that array. */
+/*
+ * Is the address of a use vague? A pointer that the program itself has computed is assumed to stay in its own object.
+ * So is the sum of an array's start, as a constant of the instruction, and an index in a register, if the program
+ * stores to the sum or passes it to a function.
+ */
 static bool is_vague(struct scan *s, const struct site *site)
 {
 	struct object *o = &s->objects.list[site->object];
@@ -199,7 +215,9 @@ static bool is_vague(struct scan *s, const struct site *site)
 	       !index_begins(s, o, (uint64_t)site->off, 0);
 }
 
-/* Adds the first vague use near an object that is a use of another object: one fact is enough. */
+/*
+ * Finds the first vague use that is near an object but belongs to another one, and adds its fact: one fact is enough.
+ */
 static void object_spread(struct scan *s, const struct vague_use *list, size_t count, size_t object)
 {
 	const struct object *o = &s->objects.list[object];

@@ -26,7 +26,7 @@ static void recorded_objects_add(struct scan *s, const struct elf_file *f, const
 
 		if (row->kind != ETCH_OBJ_OBJECT || !row->size || (row->flags & (ETCH_OBJ_PART | ETCH_OBJ_VALUE)) ||
 		    (row->more & ETCH_OBJ_FIELD))
-			continue; /* parts are inferred again, and values found again */
+			continue; /* parts are inferred again, and cells of values are found again */
 		for (next = k + 1;
 		     next < now->obj_count && (now->obj[next].more & ETCH_OBJ_FIELD) && now->obj[next].kind == ETCH_OBJ_OBJECT;
 		     next++)
@@ -83,7 +83,7 @@ int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 	uint32_t last = 0;
 	int32_t o;
 
-	/* Check each section that has objects once; `list` is sorted by section. */
+	/* Handles each section that has objects once; `list` is sorted by section. */
 	for (k = 0; k < s->objects.defined; k++) {
 		uint32_t sec = s->objects.list[k].section;
 		const Elf64_Shdr *sh = &f->sections[sec].sh;
@@ -100,7 +100,7 @@ int32_t object_at(const struct scan *s, uint64_t addr, bool end_too)
 	return -1;
 }
 
-/* Returns the bounds of all etched sections, and with `cells` also of the cells of values. */
+/* Returns the bounds of all etched sections; with `cells`, includes the cells of etch::value in other sections. */
 static struct range etched_range(const struct scan *s, bool cells)
 {
 	struct range r = {UINT64_MAX, 0};
@@ -115,7 +115,7 @@ static struct range etched_range(const struct scan *s, bool cells)
 			r.hi = cells && o->addr + o->size > r.hi ? o->addr + o->size : r.hi;
 			continue;
 		}
-		/* Take whole sections, since they may also have objects whose symbols are stripped. */
+		/* The whole section counts, since it may also have objects whose symbols are stripped. */
 		if (sh->sh_addr < r.lo)
 			r.lo = sh->sh_addr;
 		if (sh->sh_addr + sh->sh_size > r.hi)
@@ -178,7 +178,7 @@ static void external_slots_take(struct scan *s, const struct linked_tables *now)
 	}
 }
 
-/* The greatest number of bytes of a function of the start files. */
+/* The greatest number of bytes of register_tm_clones or deregister_tm_clones in the start files. */
 #define TM_CLONES_MOST 0x50u
 
 /* ---- code ---------------------------------------------------------------- */
@@ -186,11 +186,11 @@ static void external_slots_take(struct scan *s, const struct linked_tables *now)
 /* The context for scanning the code. */
 struct code_scan {
 	struct scan *s;
-	struct range range;  /* of all objects */
-	struct range etched; /* of the etched sections */
-	bool absolute;       /* ET_EXEC: constants may be addresses */
+	struct range range;  /* bounds of all objects */
+	struct range etched; /* bounds of the etched sections */
+	bool absolute;       /* ET_EXEC: constants in instructions may be addresses */
 	uint64_t image;      /* lowest address of a PT_LOAD segment */
-	uint64_t got;        /* value of _GLOBAL_OFFSET_TABLE_; 0 = none */
+	uint64_t got;        /* value of _GLOBAL_OFFSET_TABLE_; 0: none */
 	bool unresolved;     /* the function refers to an address of an etched section that has no object */
 	struct ref *refs;
 	size_t capacity;
@@ -207,7 +207,7 @@ static struct ref ref_to(struct scan *s, uint64_t addr, const struct insn *in, b
 	return r;
 }
 
-/* Is the address in an etched section? This is called for addresses that have no known object. */
+/* Is the address in an etched section? The function is called only for addresses at which no object is known. */
 static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
 {
 	const struct range *r = &c->etched;
@@ -221,9 +221,9 @@ static bool is_unnamed_etched(const struct code_scan *c, uint64_t at)
 }
 
 /*
- * May an operand whose address is in no etched object still refer to one? Reads do not matter, since they are neither
- * stores nor escapes. An operand without an index cannot, unless it is an address in no variable at all, to which an
- * index may be added.
+ * The address of an operand is in no etched object. May the operand still refer to one? A read does not matter, since
+ * it is neither a store nor an escape. Without an index the operand refers to no other address, except when its address
+ * is in no variable at all; then an index may be added later.
  */
 static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint64_t at)
 {
@@ -237,19 +237,19 @@ static bool may_be_etched(const struct code_scan *c, const struct insn *in, uint
 	if (r->lo >= r->hi || at + INDEX_REACH < r->lo || at > r->hi + INDEX_REACH || in->mem == MEM_READ)
 		return false;
 	if (at < c->image)
-		return false; /* an offset in a struct, not an address */
+		return false; /* the constant is an offset in a struct, not an address */
 	section = elf_section_at(c->s->file, at);
 	if (in->mem == MEM_ADDRESS && section && !(c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
-		return false; /* a table of constants */
-	/* In a stripped file, an address in another writable section is taken for that of a variable there. */
+		return false; /* the address is that of a table of constants */
+	/* In a stripped file, an address in another writable section is assumed to be that of a variable there. */
 	if (!c->s->file->symbol_count && section && (c->s->file->sections[section].sh.sh_flags & SHF_WRITE))
 		return false;
 	return !place_is_other(c->s, r, in, at);
 }
 
 /*
- * Handles bytes that do not decode (data in code, or instructions that the decoders do not know): every value that
- * could be a displacement makes the object at its target escape.
+ * Handles bytes that do not decode (data in code, or instructions that the decoders do not know): each value that could
+ * be a displacement is assumed to let the object at its target escape.
  */
 static void undecoded_take(struct code_scan *c, const struct func *fn)
 {
@@ -269,7 +269,7 @@ static void undecoded_take(struct code_scan *c, const struct func *fn)
 			to = k < 4 ? fn->start + at + 4 + after[k] + (uint64_t)(int64_t)disp : (uint32_t)disp;
 			o = in_range(&c->range, to) ? object_at(c->s, to, false) : -1;
 			site.object = o;
-			/* In a stripped file the address may belong to the object of the next part. */
+			/* In a stripped file the address may belong to the object that the next part begins. */
 			c->unresolved |= o < 0 && c->s->stripped && is_unnamed_etched(c, to);
 			if (o >= 0)
 				scan_site_add(c->s, &site);
@@ -278,8 +278,9 @@ static void undecoded_take(struct code_scan *c, const struct func *fn)
 }
 
 /*
- * Is this the end of the data before an etched section, in (de)register_tm_clones of the start files? They compare
- * __TMC_END__ with itself; if there is no padding between, that is the address of the section's first object.
+ * Is this address the end of the data before an etched section, used by register_tm_clones or deregister_tm_clones of
+ * the start files? These functions compare __TMC_END__ with itself. Without padding in between, the address is also
+ * that of the section's first object.
  */
 static bool is_end_of_data(const struct elf_file *f, const struct insn *in, uint64_t at)
 {
@@ -298,7 +299,10 @@ static bool is_end_of_data(const struct elf_file *f, const struct insn *in, uint
 	return false;
 }
 
-/* Resolves the memory operand of an instruction. Returns false if the instruction is to be skipped. */
+/*
+ * Resolves the memory operand of an instruction. Returns false if the instruction is to be skipped, because its address
+ * is the end of other data (is_end_of_data()).
+ */
 static bool mem_resolve(struct code_scan *c, const struct insn *in, struct ref *mem)
 {
 	uint64_t at = insn_place(in, c->absolute);
@@ -318,7 +322,10 @@ static bool mem_resolve(struct code_scan *c, const struct insn *in, struct ref *
 	return true;
 }
 
-/* Resolves the immediate of an instruction. Returns false if the instruction is to be skipped. */
+/*
+ * Resolves the immediate of an instruction. Returns false if the instruction is to be skipped, because the immediate is
+ * the end of other data (is_end_of_data()).
+ */
 static bool imm_resolve(struct code_scan *c, const struct insn *in, struct ref *imm)
 {
 	uint64_t at = (uint64_t)in->imm;
@@ -384,8 +391,10 @@ static int function_take(struct code_scan *c, const struct func *fn, const struc
 	}
 	first = s->site_count;
 	err = scan_function(s, fn, &c->own, c->refs, c->refs + code->count);
-	/* In linked files only decoding tells where instructions begin, so no site is safe in a function with undecoded
-	 * bytes. */
+	/*
+	 * In a linked file only decoding shows where instructions begin, so in a function with undecoded bytes no site is
+	 * safe.
+	 */
 	for (i = first; i < s->site_count && !code->whole; i++)
 		if (site_kind_is_patched(s->sites[i].kind) && !s->sites[i].reason) {
 			s->sites[i].reason = "its function does not decode to its end";
@@ -424,7 +433,7 @@ static int code_take(struct scan *s, const struct range *range)
 
 /* ---- the file -------------------------------------------------------------- */
 
-/* Sets the slot of each site whose address came from the GOT. */
+/* Sets the slot of each site whose address was read from the GOT. */
 static void slots_name(struct scan *s)
 {
 	size_t i, k;
@@ -440,7 +449,7 @@ static void slots_name(struct scan *s)
 	}
 }
 
-/* Can libetch change the site if these parts of it are linked? */
+/* Can libetch change the site, given the parts of libetch that are linked? */
 static bool is_changeable(const struct site *site, uint32_t parts)
 {
 	if (parts & 1u << ETCH_PART_OBJECTS)
@@ -449,7 +458,10 @@ static bool is_changeable(const struct site *site, uint32_t parts)
 	       (!(site->entry.flags & ETCH_IMV_GOT) || parts & 1u << ETCH_PART_OTHERS);
 }
 
-/* Leaves the sites alone that libetch could not change, and adds a finding for each object. */
+/*
+ * Gives each site that libetch could not change a reason, so that it stays as it is, and adds a finding for each
+ * object.
+ */
 static void unchangeable_leave(struct scan *s, uint32_t parts)
 {
 	size_t *left = mem_zero(s->objects.count + 1, sizeof(*left)), i;

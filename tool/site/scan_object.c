@@ -15,11 +15,13 @@
 /* For each symbol, the etched object to which it refers or may refer. */
 struct symbols {
 	int32_t *object; /* index of the object of a named symbol, or -1 */
-	bool *etched;    /* it is defined in an etched section (a named or section symbol), or declared as etched */
-	bool *near;      /* it is defined in a section with values and other data: each address decides */
+	/* the symbol is defined in an etched section (a named or section symbol), or is declared as etched */
+	bool *etched;
+	/* the symbol is defined in a section that has both values and other data, so each address decides */
+	bool *near;
 };
 
-/* Collects the names of objects that the file declares as etched and that another file defines. */
+/* Collects the names of objects that the file declares as etched but does not define. */
 static void declared_names(const struct elf_file *f, struct name_set *out)
 {
 	uint32_t i = 0;
@@ -28,7 +30,7 @@ static void declared_names(const struct elf_file *f, struct name_set *out)
 		const Elf64_Shdr *sh = &f->sections[i].sh;
 		const char *p = (const char *)f->sections[i].data, *end;
 
-		/* Sections of another type or kind only have the same name. */
+		/* Other sections may have such a name but another type or other flags. */
 		if (!p || sh->sh_type != SHT_PROGBITS ||
 		    (sh->sh_flags & (SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR | SHF_COMPRESSED)))
 			continue;
@@ -66,7 +68,7 @@ static int objects_find(struct scan *s, const struct elf_file *f, const struct n
 			o.addr = y->value;
 			o.size = y->size;
 		} else if (y->special || y->bind == STB_LOCAL ||
-		           y->bind == STB_WEAK /* its address may be null, which only the link step knows */ ||
+		           y->bind == STB_WEAK /* it may be null, as only the link step knows */ ||
 		           (!name_set_has(declared, y->name) && !name_set_has(others, y->name))) {
 			continue;
 		}
@@ -114,7 +116,7 @@ static void symbols_map(struct scan *s, const struct elf_file *f, struct symbols
 	}
 }
 
-/* Resolves symbol + addend, where the addend is already relative to the end of the instruction. */
+/* Resolves symbol + addend to a reference. The addend is already relative to the end of the instruction. */
 static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_t symbol, uint64_t addend)
 {
 	const struct elf_symbol *y = &s->file->symbols[symbol];
@@ -130,8 +132,10 @@ static struct ref resolve(const struct scan *s, const struct symbols *m, uint32_
 	return r;
 }
 
-/* Adds an escape for a reference that is not understood: of the symbol's object, or else of every object in its
- * section. */
+/*
+ * Adds an escape for a reference that is not understood: of the object of its symbol or, if there is none, of every
+ * object in the symbol's section.
+ */
 static void suspect(struct scan *s, const struct symbols *m, uint32_t symbol, uint32_t code, uint64_t addr, uint8_t len)
 {
 	struct site site = {.section = code, .addr = addr, .kind = SITE_ESCAPE, .object = m->object[symbol], .len = len};
@@ -147,8 +151,10 @@ static bool is_got_type(uint32_t t)
 	return t == R_X86_64_GOTPCREL || t == R_X86_64_GOTPCRELX || t == R_X86_64_REX_GOTPCRELX;
 }
 
-/* Sets the callee of a call or jump whose relocation leads to a function of this file. A jump inside its own
- * function gets its target instead. */
+/*
+ * Sets the callee of a call or jump whose relocation refers to a function of this file. For a jump inside its own
+ * function, sets the target instead.
+ */
 static void callee_set(const struct scan *s, const struct func *own, struct insn *in, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = &s->file->symbols[r->symbol];
@@ -163,16 +169,18 @@ static void callee_set(const struct scan *s, const struct func *own, struct insn
 	}
 }
 
-/* A function whose operands are being resolved. */
+/* The function whose operands are being resolved. */
 struct operand_scan {
 	struct scan *s;
 	const struct symbols *m;
 	const struct func *fn;
 	struct func_code *code;
-	struct ref *mem, *imm; /* one for each instruction */
+	struct ref *mem, *imm; /* one element for each instruction */
 };
 
-/* Resolves the field of instruction i to which a relocation applies. Returns false for an unknown kind of reference. */
+/*
+ * Resolves the field of instruction i to which a relocation applies. Returns false if the kind of reference is unknown.
+ */
 static bool field_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
 {
 	const struct insn *in = &c->code->insns[i];
@@ -196,7 +204,7 @@ static bool field_resolve(const struct operand_scan *c, const struct elf_reloc *
 	return true;
 }
 
-/* Resolves an operand of instruction i by its relocation. Returns false for an unknown kind of reference. */
+/* Resolves an operand of instruction i by its relocation. Returns false if the kind of reference is unknown. */
 static bool operand_resolve(const struct operand_scan *c, const struct elf_reloc *r, size_t i)
 {
 	const struct insn *in = &c->code->insns[i];
@@ -232,7 +240,7 @@ static void reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 	at = (unsigned)(r->offset - in->addr);
 	if ((in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL) && in->imm_len &&
 	    at == in->imm_at) {
-		in->target = UINT64_MAX; /* the relocation decides the target */
+		in->target = UINT64_MAX; /* the target is known only by the relocation */
 		in->callee = -1;
 		callee_set(c->s, fn, in, r);
 	}
@@ -241,14 +249,14 @@ static void reloc_take(const struct operand_scan *c, const struct elf_reloc *r)
 		operand_resolve(c, r, i);
 	if (!c->m->etched[r->symbol])
 		return;
-	/* An unknown relocation is reported, and its object stays unarmed. */
+	/* An unknown kind of relocation gets a finding, and its object stays unarmed. */
 	if (!operand_resolve(c, r, i)) {
 		scan_finding_add(c->s, "ETCH-I001", fn->section, in->addr,
 		                 "unexpected relocation type %u against etched %s at byte %u of the instruction", r->type,
 		                 o < 0 ? "section" : c->s->objects.list[o].name, at);
 		suspect(c->s, c->m, r->symbol, fn->section, in->addr, in->len);
 	} else if (c->mem[i].object < 0 && c->imm[i].object < 0) {
-		/* The address is outside every object, such as arr[i - 1] for the first element. */
+		/* The address is outside every object, as that of arr[i - 1] with an array at the start of the section. */
 		if (in->index == INSN_NO_REG && in->base >= INSN_PC_REG)
 			scan_finding_add(c->s, "ETCH-I003", fn->section, in->addr,
 			                 "refers to an etched section where the symbol table has no object");
@@ -305,7 +313,9 @@ static int scan_code(struct scan *s, const struct symbols *m, uint32_t section, 
 	return err;
 }
 
-/* Takes the data words of a section: one with the address of an etched object lets the object escape. */
+/*
+ * Handles the relocations of a data section: a word that holds the address of an etched object lets the object escape.
+ */
 static void scan_data(struct scan *s, const struct symbols *m, uint32_t section, const struct elf_reloc *r,
                       size_t count)
 {
@@ -329,9 +339,11 @@ static void scan_data(struct scan *s, const struct symbols *m, uint32_t section,
 	}
 }
 
-/* Is this a table whose references to objects do not count? These are the tables of an earlier run, of pv_call_inline
- * and of static branches, and unwind tables, which refer only to code, and are replaced if damage makes them refer to
- * an object. */
+/*
+ * Is this a table in which references to objects do not count? Such tables are those of an earlier run, of
+ * pv_call_inline, of static branches, and unwind tables. They refer only to code, unless they are damaged, and are made
+ * again.
+ */
 static bool is_table(const char *name)
 {
 	return !strcmp(name, ETCH_SEC_IMV) || !strcmp(name, ETCH_SEC_PV) || !strcmp(name, ETCH_SEC_OBJ) ||

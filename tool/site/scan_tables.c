@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Takes the sites and facts of a linked file from the tables that the object step and earlier link steps have
- * written. */
+/*
+ * Adds the sites and facts of a linked file that its tables record; the object step and earlier link steps have written
+ * these tables.
+ */
 #include "arch/x86/insn.h"
 #include "site/linked.h"
 #include "shared/search.h"
@@ -27,7 +29,7 @@ static int site_by_addr(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Finds the object of a row, and the offset in it. Returns false if another module defines the object. */
+/* Finds the object of a row, and the offset in the object. Returns false if another module defines the object. */
 static bool row_object(const struct scan *s, const struct imv_row *row, struct site *site)
 {
 	const struct slot *slot;
@@ -71,8 +73,10 @@ static bool row_fits(const struct imv_row *row, bool call, const uint8_t *p, uns
 	return n == len && !memcmp(again, p, len);
 }
 
-/* Adds the site of a table entry if the scan of the code did not find it. The object step has seen its relocation, but
- * both decoders must agree on the linked bytes again. */
+/*
+ * Adds the site of a table entry unless the scan of the code has found it. The object step has seen the relocation of
+ * the site; but both decoders must agree again on the bytes that the linker has written.
+ */
 static void row_take(struct scan *s, const struct imv_row *row, enum site_kind kind, size_t scanned)
 {
 	struct site site = {.addr = row->site, .kind = kind, .off_known = true, .entry = row->entry, .more = row->more};
@@ -85,7 +89,7 @@ static void row_take(struct scan *s, const struct imv_row *row, enum site_kind k
 
 	site.section = elf_section_at(s->file, row->site);
 	if (!p || !site.section || !(s->file->sections[site.section].sh.sh_flags & SHF_EXECINSTR))
-		return; /* the linker has discarded its code */
+		return; /* the linker has discarded the code */
 	site.entry.site = site.entry.obj = 0;
 	site.entry.flags &= (uint8_t)~ETCH_IMV_BAKED;
 	if (!row_object(s, row, &site)) {
@@ -131,7 +135,7 @@ void tables_take(struct scan *s, const struct linked_tables *now)
 		const struct slot *slot;
 
 		if (row->kind == ETCH_OBJ_OBJECT) {
-			/* Take the facts that an earlier link step has merged into the record. */
+			/* An earlier link step has merged facts into the record of an object; they are taken from there. */
 			int32_t o = object_at(s, row->addr, false);
 
 			if (o >= 0)

@@ -15,7 +15,10 @@
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Is this a section of dense objects? If a linker script has given it whole pages, it is like the other sections. */
+/*
+ * Is this a section of dense objects? If a linker script has placed it on pages of its own, it is treated like other
+ * etched sections.
+ */
 static bool section_is_dense(const struct elf_file *f, const struct elf_section *x)
 {
 	return elf_name_is(x->name, ETCH_SEC_DENSE) &&
@@ -53,8 +56,10 @@ void scan_objects_sort(struct scan *s)
 
 	if (l->count)
 		qsort(l->list, l->count, sizeof(*l->list), object_order);
-	/* Merge aliases, which get the first name, and objects that both the object step's record and the symbol table
-	 * describe. */
+	/*
+	 * Merges aliases, which get the name of the first one, and objects that have both a record of the object step and a
+	 * symbol.
+	 */
 	for (i = 0; i < l->count; i++) {
 		if (n && l->list[i].section && l->list[i].section == l->list[n - 1].section &&
 		    l->list[i].addr < l->list[n - 1].addr + l->list[n - 1].size) {
@@ -127,8 +132,10 @@ static int site_order(const void *a, const void *b)
 	return (x->off > y->off) - (x->off < y->off);
 }
 
-/* Merges a second use of the same instruction, offset and kind, and keeps what is known of both. A use that only a
- * table knows is dropped. */
+/*
+ * Merges a second use of the same instruction, offset and kind into the first, and keeps what is known of both. If one
+ * of them is known only from a table, that one is dropped.
+ */
 static void site_merge(struct site *a, const struct site *b)
 {
 	if (b->recorded)
@@ -283,7 +290,10 @@ void scan_callee(const struct scan *s, const struct func *own, uint32_t section,
 
 /* ---- uses -> sites ------------------------------------------------------- */
 
-/* Moves a use whose address was derived from one part of an object, but is in another part, to that part. */
+/*
+ * The address of a use was derived from one part of an object, but may be in another part. Returns the use with that
+ * other part as its object.
+ */
 static struct use use_in_part(const struct scan *s, const struct use *u)
 {
 	const struct object *o = &s->objects.list[u->object];
@@ -301,7 +311,7 @@ static struct use use_in_part(const struct scan *s, const struct use *u)
 	return out;
 }
 
-/* May the kernel store to an address that a function puts into memory, such as that in an iovec for readv? */
+/* May the kernel store to an address that a function stores in memory, such as the address in an iovec for readv? */
 static bool escapes_to_kernel(struct function_scan *c, const struct use *u)
 {
 	if (u->kind != USE_ESCAPE || u->argument)
@@ -311,7 +321,7 @@ static bool escapes_to_kernel(struct function_scan *c, const struct use *u)
 	return c->in_memory;
 }
 
-/* Adds a use that the tracker has found as a site. */
+/* Makes a site of a use that the tracker has found, and adds it. */
 static void use_take(void *arg, const struct use *use)
 {
 	static const enum site_kind kinds[] = {SITE_LOAD, SITE_STORE, SITE_ESCAPE, SITE_CALL};

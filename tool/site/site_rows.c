@@ -17,7 +17,7 @@ static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size
 		if (site->kind != kind || site->reason)
 			continue;
 		if ((site->entry.flags & ETCH_IMV_GOT) && !site->slot)
-			continue; /* its address came from the GOT, but none of the object's slots was found */
+			continue; /* the address came from the GOT, but no GOT slot of the object was found */
 		rows[n].site = site->addr;
 		rows[n].obj =
 			site->entry.flags & ETCH_IMV_GOT ? site->slot : s->objects.list[site->object].addr + (uint64_t)site->off;
@@ -28,7 +28,7 @@ static struct imv_row *site_rows(const struct scan *s, enum site_kind kind, size
 	return rows;
 }
 
-/* Sets the bytes of another module's object that a store writes, if the row can express them. */
+/* Sets in a row the bytes of another module's object to which a store writes, if the row can express them. */
 static void fact_bytes(struct obj_row *row, const struct site *site)
 {
 	if (site->kind != SITE_STORE || !site->off_known || !site->size || site->size > 64 || site->off < 0 ||
@@ -38,7 +38,7 @@ static void fact_bytes(struct obj_row *row, const struct site *site)
 	row->size = ETCH_FACT_BYTES(site->off, site->size);
 }
 
-/* Cuts the row of an object, rows[n], into one for each of its ranges. Returns the number of the next row. */
+/* Replaces the row of an object, rows[n], by one row for each of its ranges. Returns the index of the next free row. */
 static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
 {
 	const struct obj_row whole = rows[n];
@@ -62,7 +62,7 @@ static size_t range_rows(struct obj_row *rows, size_t n, const struct object *o)
 	return k;
 }
 
-/* Makes the row of an object, which refers to its name in the file if that is there. */
+/* Makes the row of an object. The row refers to the object's name in the file, if the file has it. */
 static struct obj_row object_row(const struct object *o, const struct linked_tables *now)
 {
 	bool whole = o->range_count <= 1;
@@ -79,8 +79,10 @@ static struct obj_row object_row(const struct object *o, const struct linked_tab
 	return row;
 }
 
-/* Adds the rows of facts about objects of other modules after the first `n` rows, each once. Returns the number of all
- * rows. */
+/*
+ * Adds rows for the facts about objects of other modules, without duplicates, after the first `n` rows. Returns the
+ * number of all rows.
+ */
 static size_t fact_rows_add(const struct scan *s, struct obj_row *rows, size_t n)
 {
 	size_t i, k;
@@ -105,7 +107,9 @@ static size_t fact_rows_add(const struct scan *s, struct obj_row *rows, size_t n
 	return n;
 }
 
-/* Makes the rows of __etch_obj: each object with its facts combined, and then the facts about objects of other modules.
+/*
+ * Makes the rows of __etch_obj: first one for each object, with all its facts, and then those for facts about objects
+ * of other modules.
  */
 static struct obj_row *obj_rows(const struct scan *s, const struct linked_tables *now, size_t *count)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes the initial targets of slots from dynamic relocations and data, and the images of call sites from the bodies
- * of targets. */
+/*
+ * Computes the initial targets of slots from dynamic relocations and data, and the bytes of call sites from the code of
+ * these targets.
+ */
 #include "site/slot_target.h"
 #include "shared/search.h"
 
@@ -82,7 +84,7 @@ static const uint8_t *code_at(const struct elf_file *f, uint64_t addr, uint64_t 
 	return NULL;
 }
 
-/* Returns the first of the relocations that write to a slot, and sets *count to their number. */
+/* Returns the first of the relocations that write to a slot, or null, and sets *count to their number. */
 static const struct dynamic_reloc *slot_reloc(const struct targets *t, uint64_t slot, size_t *count)
 {
 	size_t lo = SEARCH(t->reloc_count, i, t->relocs[i].place < slot && slot - t->relocs[i].place >= 8), end;
@@ -94,9 +96,9 @@ static const struct dynamic_reloc *slot_reloc(const struct targets *t, uint64_t 
 }
 
 /*
- * Does every module use this definition? It does if the definition cannot be preempted, or if this is the program,
- * which is searched first. A protected symbol of a library is left to the dynamic linker, since a program may define a
- * canonical address for it.
+ * Do all modules use this definition of a symbol? They do if it cannot be preempted, or if it is in the program, which
+ * the dynamic linker searches first. A protected symbol of a library is left to the dynamic linker, since the program
+ * may define a canonical address for it.
  */
 static bool is_final(const struct elf_file *f, const struct elf_symbol *y)
 {
@@ -114,7 +116,7 @@ bool target_known(const struct targets *t, uint64_t slot, uint64_t *target)
 	size_t n;
 
 	r = slot_reloc(t, slot, &n);
-	if (!n) { /* without a relocation, the value is an address only in a file that is loaded at its link address */
+	if (!n) { /* without a relocation, the word is an address only if the file is loaded at its link address */
 		if (!p || t->file->eh.e_type != ET_EXEC)
 			return false;
 		memcpy(target, p, 8);
@@ -148,7 +150,7 @@ const char *target_import(const struct targets *t, uint64_t slot)
 	return n == 1 && r->symbol && r->symbol->name[0] ? r->symbol->name : NULL;
 }
 
-/* Finds the instructions of a function that may replace a call to it. Returns false if there are none. */
+/* Finds the instructions of a function that may replace a call of it. Returns false if there are none. */
 static bool target_body(const struct targets *t, uint64_t target, struct etch_pv_body *body)
 {
 	size_t lo = SEARCH(t->native_count, i, t->natives[i].func < target);
@@ -170,7 +172,7 @@ static bool target_body(const struct targets *t, uint64_t target, struct etch_pv
 	return code && etch_pv_tiny(code, avail, body);
 }
 
-/* Is this a full-width move from one register to another, which makes the argument the result? */
+/* Is this a move of all 64 bits from one register to another, by which a function returns its argument? */
 static bool is_copy(const struct insn *in, const uint8_t *bytes)
 {
 	char text[160];
@@ -182,7 +184,10 @@ static bool is_copy(const struct insn *in, const uint8_t *bytes)
 	return !strncmp(text, "mov", 3) && strchr("lq ", text[3]);
 }
 
-/* Classifies the instruction at a call site; `body` is that of its target, or null if it is not known. */
+/*
+ * Returns the state of the call site whose instruction is `in`. `body` is the body of its target, or null if that is
+ * not known.
+ */
 static enum call_state state_of(const struct insn *in, const uint8_t *bytes, const struct etch_pv_body *body)
 {
 	if (in->flow == FLOW_CALL || in->flow == FLOW_JUMP)
@@ -206,7 +211,7 @@ void call_image(const struct targets *t, const struct etch_imv *entry, uint64_t 
 		return;
 	known = target_body(t, out->target, &body);
 	out->len = etch_pv_image(entry, site, out->target, known ? &body : NULL, out->bytes, &count);
-	if (out->len && count != 1) /* one store cannot write several instructions, so use a direct call */
+	if (out->len && count != 1) /* one store cannot write several instructions, so the site gets a direct call */
 		out->len = etch_pv_image(entry, site, out->target, NULL, out->bytes, &count);
 	if (!out->len || !insn_decode(out->bytes, out->len, site, &in))
 		return;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the code that may run after etch_sync (start_up_code.h). The search marks instructions of the whole file, each
- * once. It joins no states, and so is no domain of dataflow/solver.h. */
+/*
+ * Finds the code that may run after etch_sync (start_up_code.h). The search visits each instruction of the file at most
+ * once and marks it. It joins no states, so it is not a domain of dataflow/solver.h.
+ */
 #include "site/start_up_code.h"
 
 #include "analysis/runtimes/runtimes.h"
@@ -14,21 +16,21 @@
 
 /* An edge of the call graph: a direct call, or a jump into another function. */
 struct edge {
-	uint64_t at;       /* the address in `to` */
+	uint64_t at;       /* the address at which the edge enters `to` */
 	uint32_t from, to; /* numbers of functions */
 	uint32_t next;     /* index of the instruction after a call; NO_NEXT for a jump */
 };
 #define NO_NEXT UINT32_MAX
 
-/* The GOT slot of a function of another module. */
+/* The GOT slot for a function of another module. */
 struct named_slot {
 	uint64_t slot;
-	bool sync;    /* the function arms objects (is_sync()) */
-	bool returns; /* it may return more than once */
-	bool stops;   /* it never returns */
+	bool sync;    /* the function arms objects (sync_number()) */
+	bool returns; /* the function may return more than once, like setjmp */
+	bool stops;   /* the function never returns */
 };
 
-/* Functions of libetch that arm objects: sync_number() has their names. */
+/* Number of the functions of libetch that arm objects; sync_number() lists their names. */
 #define SYNC_COUNT 4
 
 struct search {
@@ -40,15 +42,16 @@ struct search {
 	uint8_t *taken;   /* for each function, whether its address is taken or another module may call it */
 	uint8_t *up;      /* for each function, whether it may be on the stack at a call of etch_sync */
 	uint8_t *returns; /* for each function, whether it calls a function that may return more than once */
-	uint8_t *ends;    /* for each function, whether it may return */
+	uint8_t *ends;    /* for each function, whether it has a way to return */
 	uint32_t *last;   /* for each function, the index after its last instruction */
-	uint64_t *todo;   /* function << 32 | instruction for each place that is still to be followed */
+	/* a worklist: function << 32 | instruction, for each place from which code is still to be followed */
+	uint64_t *todo;
 	size_t todo_count, todo_capacity;
-	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of functions, UINT32_MAX: none */
+	uint32_t entry, main, sync[SYNC_COUNT]; /* numbers of these functions; UINT32_MAX: the file has no such function */
 	bool failed;
 };
 
-/* Returns the number of a function that arms objects, or SYNC_COUNT. */
+/* Returns the index of a function of libetch that arms objects, by its name; SYNC_COUNT for any other name. */
 static unsigned sync_number(const char *name)
 {
 	static const char *const names[SYNC_COUNT] = {"etch_sync_bytes", "etch_seal_bytes", "etch_sync_all",
@@ -62,7 +65,7 @@ static unsigned sync_number(const char *name)
 
 static bool is_sync(const char *name) { return sync_number(name) < SYNC_COUNT; }
 
-/* Is this function of the file one that arms objects? */
+/* Is this a function of the file itself that arms objects, because libetch is linked statically? */
 static bool is_own_sync(const struct search *x, uint32_t fn)
 {
 	for (unsigned i = 0; i < SYNC_COUNT; i++)
@@ -82,8 +85,10 @@ static bool returns_twice(const char *name)
 	return false;
 }
 
-/* Does a function of another module never return? Only names that C, POSIX or the compilers reserve count: any other
- * may be that of a library of the program's own. */
+/*
+ * Does a function of another module never return? Only names that C, POSIX or the compilers reserve count. Any other
+ * name may belong to a function of one of the program's own libraries.
+ */
 static bool never_returns(const char *name)
 {
 	static const char *const names[] = {"abort",      "exit",       "longjmp",  "pthread_exit",
@@ -139,7 +144,7 @@ static void slots_read(struct search *x)
 	free(r);
 }
 
-/* Returns the slot through which an entry of the PLT jumps, or 0. */
+/* Returns the GOT slot through which an entry of the PLT jumps, or 0. */
 static uint64_t plt_target(const struct elf_file *f, uint64_t at)
 {
 	struct insn in;
@@ -156,7 +161,7 @@ static uint64_t plt_target(const struct elf_file *f, uint64_t at)
 	return 0;
 }
 
-/* Returns the slot of a function of another module through which a call or jump goes, or 0. */
+/* Returns the GOT slot, of a function of another module, through which a call or jump goes; or 0. */
 static uint64_t import_slot(const struct search *x, const struct insn *in)
 {
 	const struct elf_file *f = x->u->s->file;
@@ -190,7 +195,10 @@ static void todo_add(struct search *x, uint32_t fn, uint64_t insn)
 	x->todo[x->todo_count++] = (uint64_t)fn << 32 | insn;
 }
 
-/* Takes a call in function k of a function of another module; `next` is the instruction after the call. */
+/*
+ * Records that function k calls a function of another module through `slot`; `next` is the index of the instruction
+ * after the call.
+ */
 static void import_take(struct search *x, uint32_t k, uint64_t slot, size_t next)
 {
 	size_t i;
@@ -212,7 +220,7 @@ static void edge_add(struct search *x, uint32_t from, uint32_t to, uint32_t next
 	x->edges[x->edge_count++] = (struct edge){at, from, to, next};
 }
 
-/* Takes a direct jump or call. */
+/* Records a direct jump or call, which is instruction i of function k. */
 static void direct_take(struct search *x, uint32_t k, const struct insn *in, size_t i)
 {
 	const struct scan *s = x->u->s;
@@ -236,8 +244,10 @@ static void direct_take(struct search *x, uint32_t k, const struct insn *in, siz
 	}
 }
 
-/* Notes whether a function has an instruction by which it may return, except by jumps into other functions and by its
- * last call, for which ends_find() looks. */
+/*
+ * Sets x->ends of a function if it contains an instruction by which it may return. Two ways to return are left to
+ * ends_find(): jumps into other functions, and a call at the end.
+ */
 static void end_read(struct search *x, uint32_t k, const struct func_code *code)
 {
 	size_t i, last = code->count;
@@ -252,7 +262,7 @@ static void end_read(struct search *x, uint32_t k, const struct func_code *code)
 		bool leaves = in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_JUMP_IND ||
 		              ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && i + 1 == last);
 
-		/* x->ends of other functions is not known yet. */
+		/* Whether other functions return (x->ends) is not known yet. */
 		if (in->flow == FLOW_RETURN ||
 		    (leaves && (import_slot(x, in) || in->flow == FLOW_JUMP_IND || in->flow == FLOW_CALL_IND) &&
 		     !is_stop(x, in)))
@@ -260,7 +270,10 @@ static void end_read(struct search *x, uint32_t k, const struct func_code *code)
 	}
 }
 
-/* Finds the other functions that may return because they jump to, or end with a call of, a function that may return. */
+/*
+ * Sets x->ends of the other functions that may return: those that jump to a function that may return, or that end with
+ * a call of one.
+ */
 static void ends_find(struct search *x)
 {
 	bool more = true;
@@ -311,7 +324,10 @@ static int edge_order(const void *a, const void *b)
 	return x->next < y->next ? -1 : x->next > y->next;
 }
 
-/* Finds functions by name. */
+/*
+ * Finds main, the entry point and the functions that arm objects. Marks _fini as taken, and the exported functions,
+ * unless the file is closed.
+ */
 static void names_read(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -339,7 +355,7 @@ static void names_read(struct search *x)
 			take(x, f->dynsyms[i].value);
 }
 
-/* Takes addresses of functions in data, except those that only tables of constructors hold. */
+/* Records the addresses of functions in data as taken, except those that only tables of constructors hold. */
 static void words_read(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -364,7 +380,7 @@ static void words_read(struct search *x)
 	free(init);
 }
 
-/* Does the program by ETCH_INIT, or the user by --init, say that function k runs only before etch_sync? */
+/* Has the program (by ETCH_INIT) or the user (by --init) said that function k runs only before etch_sync? */
 static bool is_marked(const struct scan *s, uint32_t k)
 {
 	const struct func *fn = &s->funcs.funcs[k];
@@ -376,7 +392,7 @@ static bool is_marked(const struct scan *s, uint32_t k)
 /* Is any function marked? */
 static bool has_marked(const struct scan *s) { return s->init_count || elf_section_find(s->file, ETCH_SEC_INIT, 1); }
 
-/* Notes that all of a function may run after etch_sync, unless the program says that it does not. */
+/* Marks all of a function as code that may run after etch_sync, unless the program says that it does not. */
 static void whole_add(struct search *x, uint32_t k)
 {
 	if (x->u->whole[k] || (x->u->init && x->u->init[k]))
@@ -385,7 +401,9 @@ static void whole_add(struct search *x, uint32_t k)
 	todo_add(x, k, UINT32_MAX);
 }
 
-/* Finds the functions that may be on the stack at a call of etch_sync: they continue after the calls that led there.
+/*
+ * Sets x->up of the functions that may be on the stack while etch_sync is called. They continue after the call that led
+ * there.
  */
 static void callers_find(struct search *x)
 {
@@ -428,7 +446,7 @@ static void constructors_follow(struct search *x)
 		whole_add(x, x->main);
 }
 
-/* Notes that a jump or call may lead to an address in function k after etch_sync. */
+/* Adds an address in function k, to which a jump or call may lead after etch_sync, to the worklist. */
 static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code *spare)
 {
 	struct setup *u = x->u;
@@ -438,7 +456,7 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		whole_add(x, k);
 		return;
 	}
-	/* This is mostly a jump back from a cold part. */
+	/* Mostly the address is that of a jump back from a cold part. */
 	i = func_insn_at(func_code_of(&u->s->funcs, k, spare), at);
 	if (i == SIZE_MAX)
 		whole_add(x, k);
@@ -446,7 +464,10 @@ static void lead_to(struct search *x, uint32_t k, uint64_t at, struct func_code 
 		todo_add(x, k, i);
 }
 
-/* Follows a function all of which may run after etch_sync: the functions that it calls or jumps to may run then too. */
+/*
+ * Handles a function all of which may run after etch_sync: the functions that it calls, or to which it jumps, may then
+ * run as well.
+ */
 static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 {
 	struct edge key = {.from = k};
@@ -456,7 +477,10 @@ static void whole_follow(struct search *x, uint32_t k, struct func_code *spare)
 		lead_to(x, x->edges[i].to, x->edges[i].at, spare);
 }
 
-/* Follows the landing pads and fixups of a function. Returns true if control may also enter it in unknown ways. */
+/*
+ * Follows the landing pads and fixups of a function. Returns true if control may also enter the function in unknown
+ * ways.
+ */
 static bool entries_follow(struct search *x, uint32_t k, const struct func_code *code)
 {
 	struct track_entries t = entries_of(&x->u->s->entries, &x->u->s->funcs.funcs[k], code);
@@ -484,7 +508,7 @@ static void direct_follow(struct search *x, uint32_t k, const struct func_code *
 		lead_to(x, callee, in->target, spare);
 }
 
-/* Follows one function from an instruction on. */
+/* Follows the code of one function from instruction i on. */
 static void function_follow(struct search *x, uint32_t k, size_t i, struct func_code spare[2])
 {
 	struct setup *u = x->u;
@@ -512,13 +536,15 @@ static void function_follow(struct search *x, uint32_t k, size_t i, struct func_
 		    ((in->flow == FLOW_CALL || in->flow == FLOW_CALL_IND) && is_stop(x, in)))
 			return;
 	}
-	/* Control runs into the next function. */
+	/* After its last instruction, control may run into the next function. */
 	if (i == code->count && k + 1 < u->s->funcs.count)
 		whole_add(x, k + 1);
 }
 
-/* Finds the functions that, as the program says, run only before etch_sync: those that are marked, and those that only
- * such functions call and whose address is not taken. */
+/*
+ * Sets `init`: finds the functions that run only before etch_sync, as the program says. These are the marked ones, and
+ * those whose address is not taken and that only such functions call.
+ */
 static void init_find(struct search *x)
 {
 	const struct scan *s = x->u->s;
@@ -569,12 +595,14 @@ static void search_run(struct search *x)
 	ends_find(x);
 	if (x->edge_count)
 		qsort(x->edges, x->edge_count, sizeof(*x->edges), edge_order);
-	x->failed |= !x->todo_count; /* nothing calls etch_sync */
+	x->failed |= !x->todo_count; /* the search fails if nothing calls etch_sync */
 	if (!x->failed)
 		callers_find(x);
 	for (k = 0; k < s->funcs.count && !x->failed; k++) {
-		/* This is a function on the stack at a call of etch_sync to which setjmp may return again, or whose callers are
-		 * unknown. */
+		/*
+		 * The search also fails if a function that is on the stack during a call of etch_sync has unknown callers, or
+		 * calls setjmp, which may return again.
+		 */
 		x->failed |= x->up[k] && (x->returns[k] || (x->taken[k] && k != x->main));
 		if (x->taken[k] && k != x->main)
 			whole_add(x, k);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds objects to which only sets write: those of DEFINE_IMV by their names, and cells of etch::value (etch/imv.hpp)
- * and slots of etch::ops (etch/pv.hpp) by the marks after them in the data. */
+/*
+ * Finds objects that only sets may change. Those of DEFINE_IMV are known by their names; cells of etch::value
+ * (etch/imv.hpp) and slots of etch::ops (etch/pv.hpp) by the marks that follow them in the data.
+ */
 #include "site/site.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -30,7 +32,8 @@ static int symbol_order(const void *a, const void *b)
 		return x->section < y->section ? -1 : 1;
 	if (x->value != y->value)
 		return x->value < y->value ? -1 : 1;
-	return x->index > y->index ? -1 : x->index < y->index; /* of several aliases the first one is found */
+	/* if several symbols are aliases, the first one of the file is found */
+	return x->index > y->index ? -1 : x->index < y->index;
 }
 
 static void symbols_collect(const struct elf_file *f, struct data_symbols *d)
@@ -47,8 +50,10 @@ static void symbols_collect(const struct elf_file *f, struct data_symbols *d)
 	qsort(d->list, d->count, sizeof(*d->list), symbol_order);
 }
 
-/* Returns the last symbol that begins at or before a cell, if the cell is inside its bytes, or 0. In an object file
- * values are relative to sections. */
+/*
+ * Returns the index of the last symbol that begins at or before a cell, if the cell is inside the symbol's bytes;
+ * otherwise 0. In an object file, addresses are relative to sections.
+ */
 static uint32_t cell_symbol(const struct elf_file *f, const struct data_symbols *d, uint32_t section, uint64_t at,
                             uint64_t size)
 {
@@ -88,7 +93,7 @@ bool object_is_imv(const struct object *o)
 	return o->shared && at && at > o->name && (!at[5] || at[5] == '.' || at[5] == 'E');
 }
 
-/* Returns the size of the object before a mark at an offset of a section, or 0 if it is not one of etch's marks. */
+/* Returns the size of the object before the mark at an offset of a section, or 0 if there is no mark of etch there. */
 static uint64_t value_size(const struct elf_section *x, uint64_t off, bool ops)
 {
 	uint64_t size = CELL;
