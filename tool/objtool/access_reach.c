@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the ways between functions that paths of --uaccess may take, and what they can reach (access_reach.h). Where
- * something is uncertain, it counts as a way, or as code that matters. */
+/*
+ * Finds from which functions paths of --uaccess can lead to which others, and which of them have to be followed
+ * (access_reach.h). In case of doubt, one function is assumed to lead to the other, and code is assumed to matter.
+ */
 #include "objtool/access_reach.h"
 #include "arch/x86/opcodes.h"
 #include "shared/search.h"
@@ -14,7 +16,7 @@ struct unit {
 	uint32_t number;
 	const struct part *part;
 	uint64_t at, end;
-	uint64_t after;    /* end of its last instruction in map.stops, not counting int3 */
+	uint64_t after;    /* end of its last instruction that is in map.stops, apart from int3 */
 	uint64_t furthest; /* the highest target of its own jumps */
 	bool falls;        /* control may continue after that instruction */
 };
@@ -53,25 +55,27 @@ static bool is_inside(const struct code_map *m, uint64_t at)
 	return at >= m->space.first && at - m->space.first < m->space.span;
 }
 
-/* Adds a way from a unit to an address. */
+/* Records that a unit leads to an address. */
 static void edge_add(struct access_reach *r, uint32_t from, uint64_t to)
 {
 	if (!is_inside(r->map, to))
 		return;
-	/* A target inside an instruction leads to other instructions than those that have been seen. */
+	/*
+	 * A target inside an instruction means that control runs through other instructions than those that have been read.
+	 */
 	if (!bit_has(r->map->begins, to - r->map->space.first))
 		r->matters[from] = true;
 	mem_reserve(&r->edges, &r->edge_capacity, r->edge_count, sizeof(*r->edges));
 	r->edges[r->edge_count++] = (struct reach_edge){from, to};
 }
 
-/* True if paths follow a jump to a target. They do not if it counts as a return or as a tail call. */
+/* True if paths follow the jump to its target. They do not if the jump counts as a return or as a tail call. */
 static bool is_followed(const struct access_reach *r, uint64_t at, const struct step *s, const struct target *t)
 {
 	size_t k;
 
 	if (t->name)
-		return strstr(t->name, ".cold"); /* it may be a part of the function whose paths are followed */
+		return strstr(t->name, ".cold"); /* the target may be a part of the function whose paths are followed */
 	return !t->label ||
 	       !((s->flow == FLOW_JUMP && !strcmp(linux_thunk_name(r->map->release, t->label), RETURN_THUNK)) ||
 	         function_at(r->map, at, &k));
@@ -115,7 +119,7 @@ static void stop_read(struct access_reach *r, struct unit *u, uint64_t at)
 	u->falls = s.flow != FLOW_JUMP && s.flow != FLOW_JUMP_IND && s.flow != FLOW_RETURN;
 }
 
-/* True if only padding lies between an address of a unit and its end. */
+/* True if there is only padding from an address of a unit to the unit's end. */
 static bool is_padding(const struct access_reach *r, const struct unit *u, uint64_t at)
 {
 	const uint8_t *bytes = u->part->code->bytes + (at - u->part->code->addr);
@@ -127,7 +131,7 @@ static bool is_padding(const struct access_reach *r, const struct unit *u, uint6
 	return true;
 }
 
-/* Reads those instructions of a unit that do more than lead to the next one. */
+/* Reads those instructions of a unit that do more than continue with the next one. */
 static void unit_read(struct access_reach *r, struct unit *u)
 {
 	const struct code_map *m = r->map;
@@ -177,7 +181,7 @@ static void notes_read(struct access_reach *r)
 
 		if (x->kind == NOTE_BRANCH || x->kind == NOTE_EDGE || x->kind == NOTE_RESUME)
 			edge_add(r, here, x->to);
-		if (x->kind == NOTE_RESUME) /* also from the code that precedes the place */
+		if (x->kind == NOTE_RESUME) /* the code before the place leads there, too */
 			edge_add(r, unit_at(r, x->at - 1), x->to);
 		if (x->kind == NOTE_PUSH)
 			r->matters[here] = true;
@@ -186,7 +190,10 @@ static void notes_read(struct access_reach *r)
 		edge_add(r, unit_at(r, n->replacements[i].at), n->replacements[i].from);
 }
 
-/* Marks everything that is reached from marked units or, if `backward`, everything that reaches them. */
+/*
+ * Marks every unit to which a marked unit leads, directly or through others; if `backward`, every unit that leads to a
+ * marked one.
+ */
 static void marks_spread(const struct access_reach *r, bool *marks, bool backward)
 {
 	bool more = true;

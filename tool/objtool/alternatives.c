@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEATURE_POPCNT (4 * 32 + 23) /* arch/x86/include/asm/cpufeatures.h */
+#define FEATURE_POPCNT (4 * 32 + 23) /* its number in arch/x86/include/asm/cpufeatures.h */
 
 static const struct replacement *list_of(const struct alternatives *a) { return a->map->notes.replacements; }
 static size_t count_of(const struct alternatives *a) { return a->map->notes.replacement_count; }
@@ -30,7 +30,10 @@ static void mark(struct alternatives *a, uint64_t at, uint64_t end, uint8_t bit)
 		a->marks[at - a->map->space.first] |= bit;
 }
 
-/* Lays out the groups: either each replacement has its own, or all replacements of the same code share one. */
+/*
+ * Lays out the groups: in releases with newer_validation, all replacements of the same original share a group; in
+ * others, each replacement has its own.
+ */
 static void groups_make(struct alternatives *a)
 {
 	const struct replacement *list = list_of(a);
@@ -85,11 +88,13 @@ const struct replacement *alternatives_of(const struct alternatives *a, uint64_t
 	return n ? &list[k] : NULL;
 }
 
-/* Before 7.2: true for the replacement for a feature that is assumed to exist always. */
+/* Before 7.2: true for the replacement that depends on a feature which validation assumes every CPU to have. */
 static bool rules_by_feature(const struct replacement *r) { return r->feature == FEATURE_POPCNT; }
 
-/* Since 7.2: true for code that enables or disables access to user memory, whose first alternative is assumed
- * always. */
+/*
+ * Since 7.2: true for a replacement that enables or disables access to user memory. Validation assumes that the first
+ * such replacement is always used.
+ */
 static bool rules_by_access(const struct alternatives *a, const struct replacement *r)
 {
 	const struct code_section *c = r->size ? space_at(&a->map->space, r->from) : NULL;
@@ -157,7 +162,9 @@ bool alternatives_find(const struct alternatives *a, uint64_t addr, struct alter
 		k--;
 	if (!k || list[k - 1].end <= addr)
 		return false;
-	/* The last one counts. Entries without code come first in the list, but last in the file. */
+	/*
+	 * Of several replacements the last one in the file counts. In the list, those without code come before the others.
+	 */
 	while (k > 1 && !list[k - 2].size && list[k - 2].at == list[k - 1].at && list[k - 2].end > addr)
 		k--;
 	out->original = list[k - 1].at;

@@ -51,7 +51,7 @@ const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p,
 		bits |= m->fields[at / 64 + 1] << (64 - at % 64);
 	if (!(bits & (((uint64_t)1 << len) - 1)))
 		return NULL;
-	if (p->relocs[k].offset >= off) { /* mostly it follows soon after the last one found */
+	if (p->relocs[k].offset >= off) { /* usually it follows soon after the one that the last search found */
 		k = SEARCH(k, n, p->relocs[n].offset < off);
 	} else {
 		for (step = 1; k + step < p->count && p->relocs[k + step].offset < off; step *= 2)
@@ -100,8 +100,10 @@ struct target target_of(const struct code_map *m, const struct part *p, uint64_t
 
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth);
 
-/* True if a local function ends only in functions that do not return, judging by its instructions. A jump to a symbol
- * that is not a function, as in assembly, is assumed to return. */
+/*
+ * True if a local function ends only in functions that do not return, as far as its instructions show. A jump to a
+ * symbol that is not a function, as in assembly, is assumed to lead to code that returns.
+ */
 static bool function_ends_dead(const struct code_map *m, const struct elf_symbol *y, const struct part *p,
                                unsigned depth)
 {
@@ -113,7 +115,10 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 		struct target to;
 
 		if (!step_decode(m->cache, p->code->bytes + (at - p->code->addr), end - at, at, &s) || s.flow == FLOW_RETURN ||
-		    /* An indirect jump is treated like a tail call to another file, since jump tables are not known yet. */
+		    /*
+		     * An indirect jump is treated like a tail call to another file, since the jump tables have not been read
+		     * yet.
+		     */
 		    s.flow == FLOW_JUMP_IND)
 			return false;
 		if (s.flow != FLOW_JUMP && s.flow != FLOW_BRANCH)
@@ -125,8 +130,10 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
 	return true;
 }
 
-/* True if the callee does not return. As in objtool, this is decided by the name if the callee is global, otherwise
- * by its instructions; tail calls are followed up to DEPTH_MOST times. */
+/*
+ * True if the callee does not return. As in objtool, the name decides for a global function, and the instructions for a
+ * local one; tail calls are followed up to DEPTH_MOST times.
+ */
 #define DEPTH_MOST 5
 
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth)
@@ -143,9 +150,9 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile.noreturn(&m->release->profile, y->name))
 		*ends = ENDS_DEAD;
 	if (!*ends && y->bind == STB_WEAK)
-		*ends = ENDS_OTHERWISE; /* another file's function may replace it */
+		*ends = ENDS_OTHERWISE; /* a function of another file may replace it */
 	if (!*ends && depth <= DEPTH_MOST) {
-		*ends = ENDS_OTHERWISE; /* for recursion, where the function reaches itself */
+		*ends = ENDS_OTHERWISE; /* the result if the function reaches itself by recursion */
 		*ends = function_ends_dead(m, y, part_at(m, t->at), depth) ? ENDS_DEAD : ENDS_OTHERWISE;
 	}
 	return *ends == ENDS_DEAD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Implements --ibt. It finds functions that begin with endbr although nothing takes their address, so that the kernel
- * may seal them; and it warns of addresses taken of code without endbr, where an indirect jump would fault. It
- * applies to linked objects, since only these contain all uses.
+ * may seal them. It also warns of each address that is taken of code without endbr, since an indirect jump there would
+ * fault. It applies to linked objects, since only these contain all uses of their code.
  */
 #include "arch/x86/opcodes.h"
 #include "objtool/code_map.h"
@@ -20,15 +20,19 @@ struct endbrs {
 	const struct code_map *map;
 	const struct objtool_options *options;
 	struct place_names names;
-	/* A bit for each byte of the space: it follows an undecodable instruction, before the next function. */
+	/*
+	 * A bit for each byte of the space: an undecodable instruction precedes it, without the start of a function in
+	 * between.
+	 */
 	uint64_t *skipped;
 	uint64_t *begins; /* a bit for each byte of the space: an instruction begins there */
 	uint64_t *list;   /* addresses of functions with endbr, sorted */
-	bool *used;       /* for each of these: its address is taken */
+	bool *used;       /* for each element of `list`: the address is taken */
 	size_t count;
-	struct own_address *own; /* only in releases in which such addresses count */
+	/* the addresses that count as taken although they have no relocation; only in releases with addresses_by_lea */
+	struct own_address *own;
 	size_t own_count, own_capacity;
-	uint64_t *without; /* addresses of code that is annotated as needing no endbr, sorted */
+	uint64_t *without; /* addresses of code with the annotation that it needs no endbr, sorted */
 	size_t without_count;
 };
 
@@ -37,10 +41,10 @@ struct own_address {
 	uint64_t at, to;
 };
 
-/* The target of an address that code or data holds. */
+/* An address of code that code or data holds. */
 struct taken {
 	const struct code_section *code;
-	uint64_t at; /* address of the code space */
+	uint64_t at; /* the address, in the code space */
 };
 
 static bool begins_at(const struct endbrs *x, uint64_t at) { return bit_has(x->begins, at - x->map->space.first); }
@@ -56,7 +60,7 @@ static bool is_endbr(const struct taken *t)
 	return insn_is_endbr(t->code->bytes + off, t->code->size - off);
 }
 
-/* Records a lea of an address relative to the instruction. */
+/* Records a lea whose address is relative to the instruction and has no relocation. */
 static void own_address_note(struct endbrs *x, const struct code_section *c, uint64_t off, unsigned len)
 {
 	uint64_t at = c->addr + off;
@@ -123,7 +127,7 @@ static const struct elf_symbol *symbol_of(const struct endbrs *x, const struct e
 	return r->symbol < x->map->f->symbol_count ? &x->map->f->symbols[r->symbol] : NULL;
 }
 
-/* Finds the instruction to which a relocation with an addend refers. False if there is none. */
+/* Finds the instruction to which a relocation with an addend refers. Returns false if it refers to none. */
 static bool taken_by(const struct endbrs *x, const struct elf_reloc *r, int64_t addend, struct taken *out)
 {
 	const struct elf_symbol *y = symbol_of(x, r);
@@ -175,7 +179,10 @@ static bool are_same_function(const struct endbrs *x, uint64_t a, uint64_t b)
 	return name_length(y) == name_length(z) && !memcmp(y->name, z->name, name_length(y));
 }
 
-/* True for the end of a symbol's code whose start is a valid target, since ranges of code are given in this way. */
+/*
+ * True for the address at which a symbol's code ends, if its start is a valid target: a range of code is given by both
+ * addresses.
+ */
 static bool ends_symbol(const struct endbrs *x, const struct taken *t)
 {
 	uint64_t off = t->at - t->code->addr;
@@ -188,7 +195,7 @@ static bool ends_symbol(const struct endbrs *x, const struct taken *t)
 	return begins_at(x, start.at) && (is_endbr(&start) || needs_none(x, start.at));
 }
 
-/* Prints "PLACE: TEXT: PLACE", since 6.4 only once for a function. */
+/* Prints "PLACE: TEXT: PLACE"; since 6.4, prints only the first such warning of each function. */
 static void warn(struct endbrs *x, uint32_t section, uint64_t off, const char *text, const struct taken *t)
 {
 	const struct code_section *c = space_of(&x->map->space, section);
@@ -202,7 +209,9 @@ static void warn(struct endbrs *x, uint32_t section, uint64_t off, const char *t
 	objtool_warn(x->map->f, &x->names, section, off, line);
 }
 
-/* Records a use. False if the code has no endbr and is not annotated as needing none. */
+/*
+ * Records that an address is used. Returns false if the code there has no endbr, and is not annotated as needing none.
+ */
 static bool use(struct endbrs *x, const struct taken *t)
 {
 	size_t k;
@@ -215,7 +224,7 @@ static bool use(struct endbrs *x, const struct taken *t)
 	return true;
 }
 
-/* True if an instruction takes an address for a purpose other than to jump to it. */
+/* True if an instruction takes an address and does not jump to it. */
 static bool takes(const struct step *s, const uint8_t *bytes)
 {
 	if (s->flow == FLOW_STOP)
@@ -223,7 +232,7 @@ static bool takes(const struct step *s, const uint8_t *bytes)
 	return s->flow == FLOW_NEXT && (!s->padding || insn_is_endbr(bytes, s->len));
 }
 
-/* Returns the offset of the instruction that contains a byte of code, or -1. */
+/* Returns the offset of the instruction that contains a byte of a section, or -1. */
 static int64_t insn_of(const struct endbrs *x, const struct part *p, uint64_t off, struct step *s)
 {
 	uint64_t at = off;
@@ -237,8 +246,8 @@ static int64_t insn_of(const struct endbrs *x, const struct part *p, uint64_t of
 }
 
 /*
- * Handles a relocation in undecodable code: its target counts as used, since the kind of use is unknown. The field is
- * relative to the end of its instruction, which may have an immediate of up to 8 bytes after the field.
+ * Handles a relocation in undecodable code. Its target is assumed to be used, since it is not known how the code uses
+ * it. The field is relative to the end of its instruction, and an immediate of up to 8 bytes may follow the field.
  */
 static void unknown_use(struct endbrs *x, const struct elf_reloc *r)
 {
@@ -250,8 +259,10 @@ static void unknown_use(struct endbrs *x, const struct elf_reloc *r)
 			use(x, &t);
 }
 
-/* Warns of an address of code without endbr that code takes, unless the address is in the same function or ends a
- * range of code. */
+/*
+ * Handles an address that an instruction takes of code without endbr: prints a warning, unless the address is in the
+ * same function as the instruction or ends a range of code.
+ */
 static void taken_by_code(struct endbrs *x, const struct code_section *c, uint64_t off, const struct taken *t)
 {
 	if (use(x, t) || are_same_function(x, t->at, c->addr + off) ||
@@ -299,7 +310,7 @@ static void code_uses(struct endbrs *x, const struct part *p)
 	}
 }
 
-/* True for sections that refer to code without making it a jump target. */
+/* True for sections with addresses of code that is not a jump target because of them. */
 static bool only_names_code(const struct linux_release *release, const char *name)
 {
 	static const char *const list[] = {
@@ -344,8 +355,10 @@ static int data_uses(struct endbrs *x, uint32_t section, struct error *e)
 	return 0;
 }
 
-/* Warns of entry code that hints reveal, since the CPU jumps there as to any other target. Returns -1 and a message
- * in releases in which this is an error (7.2). */
+/*
+ * Warns of entry code without endbr, as shown by hints: the CPU jumps there as to any other target. In releases in
+ * which this is an error (7.2), returns -1 and a message.
+ */
 static int hints_check(struct endbrs *x, struct error *e)
 {
 	const struct notes *n = &x->map->notes;
@@ -369,7 +382,7 @@ static int hints_check(struct endbrs *x, struct error *e)
 	return 0;
 }
 
-/* Lists the functions whose address nothing takes. */
+/* Lists the functions that begin with endbr although nothing takes their address. */
 static int sealed_list(struct endbrs *x, struct branch_list *out, struct error *e)
 {
 	size_t i, k;

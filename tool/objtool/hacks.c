@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes code for --hacks: jumps of static keys that are disabled at boot become nops, and so do calls of profilers
- * in code that must not be instrumented. */
+/*
+ * Changes code for --hacks: replaces the jumps of static keys that are disabled at boot, and calls of profilers in code
+ * that must not be instrumented, by nops.
+ */
 #include "objtool/objtool.h"
 #include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
@@ -10,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The assembler wrote a jump, since it cannot write a nop of the size that the jump will have. Bit 1 of the key's
- * addend says so (arch/x86/include/asm/jump_label.h). */
+/*
+ * The code at KEY_CODE is to begin as a nop if bit 1 of the key's addend is set (arch/x86/include/asm/jump_label.h).
+ * The assembler has written a jump there, since it cannot write a nop of the size that the jump will have.
+ */
 enum { KEY_SIZE = 16, KEY_CODE = 0, KEY_KEY = 8, KEY_BEGINS_AS_NOP = 2 };
 
-/* Instructions that have been replaced. */
+/* An instruction that has been replaced. */
 struct patch {
 	uint32_t section;
 	uint64_t at, end;
@@ -24,7 +28,7 @@ struct patches {
 	struct elf_file *f;
 	struct patch *list;
 	size_t count, capacity;
-	bool *alone; /* for each section: it has been found to share its bytes with no other section */
+	bool *alone; /* for each section: no other section shares its bytes, as has been checked */
 	struct error *e;
 };
 
@@ -41,7 +45,7 @@ static int alone_check(struct patches *p, uint32_t section)
 	return 0;
 }
 
-/* Replaces one instruction by other bytes. */
+/* Replaces one instruction by other bytes. Returns 0, or -1 and a message. */
 static int insn_put(struct patches *p, uint32_t section, uint64_t at, const uint8_t *bytes, unsigned len)
 {
 	if (alone_check(p, section))
@@ -61,11 +65,17 @@ static int patch_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Sets the relocations inside list[0..n), which are patches of one section in order, to R_X86_64_NONE. */
+/*
+ * Sets the relocations inside the replaced instructions list[0..n) to R_X86_64_NONE. The instructions are in one
+ * section, in ascending order. Returns 0, or -1 and a message.
+ */
 static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 {
 	uint32_t rel = elf_section_rela(p->f, list->section, 1);
-	size_t k = 0; /* number of patches that begin at or before the relocation; relocations are mostly in order */
+	/*
+	 * number of replaced instructions that begin at or before the relocation; relocations are mostly in ascending order
+	 */
+	size_t k = 0;
 	uint8_t *data;
 	uint64_t i;
 
@@ -90,7 +100,7 @@ static int relocs_drop(struct patches *p, const struct patch *list, size_t n)
 	return 0;
 }
 
-/* Drops the relocations of all replaced instructions. `err` is an earlier failure, which is returned. */
+/* Removes the relocations of all replaced instructions. `err` is the result so far; if it is not 0, it is returned. */
 static int patches_end(struct patches *p, int err)
 {
 	size_t i, n;
@@ -139,7 +149,7 @@ static int table_hack(struct patches *p, uint32_t table)
 	struct elf_file *f = p->f;
 	struct error *e = p->e;
 	uint32_t rel = elf_section_rela(f, table, 1);
-	/* A section of SHT_NOBITS may claim any size. */
+	/* A section of type SHT_NOBITS may claim any size. */
 	uint64_t size = f->sections[table].data ? f->sections[table].sh.sh_size : 0, at;
 	struct elf_reloc *r = NULL;
 	long n = rel ? elf_relocs(f, rel, &r, e) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads what an object states about code that must not be instrumented (noinstr.h). */
+/* Reads from an object which of its code must not be instrumented (noinstr.h). */
 #include "objtool/noinstr.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -11,8 +11,10 @@
 #define OPS_TABLE "pv_ops"
 enum { SLOT_SIZE = 8 };
 
-/* The tables of functions that pv_ops may hold. In releases with ops_counted, the slots of the second table follow
- * those of pv_ops. */
+/*
+ * The tables from which the kernel fills pv_ops with functions. In releases with ops_counted, the slots of the second
+ * table have the numbers that follow those of pv_ops.
+ */
 static const char *const tables[] = {OPS_TABLE, "xen_cpu_ops", "xen_irq_ops", "xen_mmu_ops"};
 static const char *const counted_tables[] = {OPS_TABLE, "pv_ops_lock"};
 
@@ -65,8 +67,10 @@ static const struct elf_symbol *symbol_named(const struct elf_file *f, const cha
 	return NULL;
 }
 
-/* Returns the symbol to which a relocation of a pointer refers; if it refers to a section, a symbol at that place; 0
- * if there is none. */
+/*
+ * Returns the index of the symbol to which the relocation of a pointer refers. If that is a section symbol, returns a
+ * symbol at the address; 0 if there is none.
+ */
 static uint32_t function_of(const struct code_map *m, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
@@ -85,7 +89,7 @@ static void op_add(struct noinstr *n, size_t slot, uint32_t symbol)
 {
 	const char *name = n->map->f->symbols[symbol].name;
 
-	/* The kernel replaces calls of these two by native code. A function counts only for its first slot. */
+	/* The kernel replaces calls of these two functions by native code. A function is listed only for its first slot. */
 	if (!symbol || n->listed[symbol] || slot >= n->slot_count || !strcmp(name, "_paravirt_nop") ||
 	    !strcmp(name, "_paravirt_ident_64"))
 		return;
@@ -109,8 +113,10 @@ static int table_read(struct noinstr *n, const struct elf_symbol *table, size_t 
 	return count < 0 ? -1 : 0;
 }
 
-/* Returns the first slot of a table to which code stores by name, or SIZE_MAX if the name is not that of such a
- * table. */
+/*
+ * Returns the number of the first slot of a table, if the name is that of a table to which code stores; otherwise
+ * SIZE_MAX.
+ */
 static size_t first_slot(const struct elf_file *f, bool counted, const char *name)
 {
 	size_t first = 0, i;
@@ -135,7 +141,7 @@ static bool is_store(const struct code_section *c, uint64_t off)
 	return c->bytes[off - 2] == 0xc7 || c->bytes[off - 3] == 0xc7;
 }
 
-/* Adds the functions that start-up code stores. */
+/* Adds the functions that start-up code stores in the tables. */
 static void stores_read(struct noinstr *n, const struct part *p, bool counted)
 {
 	const struct elf_file *f = n->map->f;
@@ -190,11 +196,12 @@ void called_name(const struct code_map *m, const struct elf_reloc *r, char *out,
 {
 	if (m->release->newer_validation || strcmp(symbol_name(m, r), OPS_TABLE))
 		snprintf(out, size, "{dynamic}");
-	else /* the addend counts from the field, which gives one slot less than the one that is called */
+	else /* like objtool: the addend is relative to the 4 bytes of the field rather than to the end of the instruction,
+	        so the printed number is that of the slot before the called one */
 		snprintf(out, size, "pv_ops[%d]", (int)((uint64_t)r->addend / SLOT_SIZE));
 }
 
-/* True if no function of the slot through which an instruction calls is instrumented. */
+/* True if the instruction calls through a slot of pv_ops, and no function in this slot is instrumented. */
 static bool slot_is_clean(struct noinstr *n, const struct elf_reloc *r, uint64_t off, const struct step *s)
 {
 	size_t slot, i;
@@ -207,7 +214,7 @@ static bool slot_is_clean(struct noinstr *n, const struct elf_reloc *r, uint64_t
 	if (n->clean[slot])
 		return true;
 	n->clean[slot] = true;
-	for (i = n->op_count; i-- > 0;) { /* from the last one to the first */
+	for (i = n->op_count; i-- > 0;) { /* in descending order, as in objtool */
 		const struct elf_symbol *y = &n->map->f->symbols[n->ops[i].symbol];
 
 		if (n->ops[i].slot != slot || (y->section && n->sections[y->section]))
@@ -225,7 +232,7 @@ bool noinstr_allows(struct noinstr *n, const char *name, uint32_t section, const
 		return slot_is_clean(n, r, off, s);
 	if (section && n->sections[section])
 		return true;
-	/* The target of a trampoline is not known. Reports of undefined behaviour are allowed whatever the risk. */
+	/* It is not known what a trampoline calls. Reports of undefined behaviour are allowed in spite of the risk. */
 	return (n->map->release->trampolines_uninstrumented && !strncmp(name, "__SCT__", 7)) ||
 	       !strncmp(name, "__ubsan_handle_", 15);
 }

@@ -27,10 +27,10 @@ struct results {
 	struct branches branches;
 	struct prefixes prefixes;
 	struct new_section sections[SECTIONS_MOST];
-	size_t count; /* number of sections */
+	size_t count; /* number of sections that the passes have made */
 };
 
-/* True for symbols of entry code, which have a size but no type. */
+/* True for the symbol of entry code, which has a size but no type. */
 static bool is_sized_label(const struct elf_file *f, const struct elf_symbol *y)
 {
 	(void)f;
@@ -93,7 +93,10 @@ void objtool_say(const struct elf_file *f, const char *format, ...)
 	free(text);
 }
 
-/* Reports a limitation of etch, about which objtool prints nothing, so that --werror does not count it as an error. */
+/*
+ * Prints a remark about rules that are lost. This is a limitation of etch, about which objtool prints nothing, so
+ * --werror does not count it as a warning.
+ */
 static void rows_lost_say(const struct elf_file *f, long lost)
 {
 	char text[64];
@@ -110,7 +113,7 @@ void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t 
 	objtool_say(f, "%s: %s", where, text);
 }
 
-/* Makes the rows, from the code as the compiler wrote it. */
+/* Makes the sections with unwind rows, from the code as the compiler wrote it. */
 static int orc_pass(const struct elf_file *f, const struct linux_release *release, struct notes *notes,
                     struct results *out, struct error *e)
 {
@@ -147,7 +150,10 @@ static void stats_print(const struct branches *b, const struct new_section *s, s
 		printf("%s: %zu bytes\n", s[i].name, (size_t)s[i].size);
 }
 
-/* True if the file is made of several files, as by ld -r, since each leaves its name in it. */
+/*
+ * True if the object has been linked from several, as by ld -r. Each of these has left the name of its source in the
+ * file.
+ */
 static bool is_linked(const struct elf_file *f)
 {
 	size_t i, n = 0;
@@ -157,8 +163,10 @@ static bool is_linked(const struct elf_file *f)
 	return n > 1;
 }
 
-/* Checks that --link is given for passes over a linked object. Up to 6.12 it is also sufficient that the file is
- * recognizably linked. */
+/*
+ * Checks that --link is given for the passes that require a linked object. Up to 6.12, an object that is recognizably
+ * linked needs no --link.
+ */
 static int link_check(const struct elf_file *f, const struct objtool_options *o, struct error *e)
 {
 	const char *needs = o->unret ? "--unret" : NULL;
@@ -170,7 +178,7 @@ static int link_check(const struct elf_file *f, const struct objtool_options *o,
 	return error_set(e, "%s requires --link", needs);
 }
 
-/* --noabs: code that runs before it is at its final address must not hold addresses. */
+/* For --noabs: checks that code which runs before it is at its final address contains no addresses. */
 static int absolutes_check(const struct elf_file *f, struct error *e)
 {
 	uint32_t i, rel;
@@ -206,7 +214,7 @@ static int code_change(struct elf_file *f, const struct objtool_options *o, cons
 
 static bool follows_stack(const struct objtool_options *o) { return stack_follows_all(o) || o->noinstr || o->unret; }
 
-/* Lists the branches, and runs the passes that check code and print warnings. */
+/* Runs the passes that check code: lists the branches, and prints the warnings. */
 static int code_check(const struct elf_file *f, const struct objtool_options *o, struct code_map *map,
                       struct branches *b, struct error *e)
 {
@@ -214,7 +222,7 @@ static int code_check(const struct elf_file *f, const struct objtool_options *o,
 
 	if (o->uaccess && uaccess_open(map, e))
 		return -1;
-	/* Branches come first, so that warnings are in file order. */
+	/* The pass over branches comes first, so that its warnings are in file order. */
 	if (branch_sites_find(f, o, map, b, e))
 		return -1;
 	if ((map->begins || follows_stack(o) || o->ibt) && code_map_read(map, e))
@@ -232,7 +240,7 @@ static int code_check(const struct elf_file *f, const struct objtool_options *o,
 	return 0;
 }
 
-/* Handles the bytes before functions, for --prefix. */
+/* Runs --prefix, which handles the bytes before functions. */
 static int prefix_pass(struct elf_file *f, const struct objtool_options *o, const struct code_map *map,
                        struct results *r, struct error *e)
 {
@@ -250,7 +258,7 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 	int err;
 
 	code_map_open(f, o->release, &map);
-	step_caches_keep(true); /* until the last pass that decodes all code */
+	step_caches_keep(true); /* kept until the last pass that decodes all code */
 	err = code_check(f, o, &map, &r->branches, e);
 	if (!err && o->prefix)
 		err = prefix_pass(f, o, &map, r, e);

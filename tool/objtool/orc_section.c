@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes unwind rows in the kernel's own form: .orc_unwind_ip and .orc_unwind, one pair per file. The kernel looks a
- * row up by its address alone, so where code may be replaced at run time, one row has to hold for each byte of all
- * versions of the code.
+ * Writes unwind rows in the kernel's own format: .orc_unwind_ip and .orc_unwind, one pair per file. The kernel finds a
+ * row by the address alone. Where code may be replaced at run time, one row therefore has to be right for each byte of
+ * all versions of the code.
  */
 #include "objtool/objtool.h"
 #include "arch/x86/fast_decoder.h"
@@ -37,7 +37,7 @@ struct maker {
 	size_t capacity, orc_capacity, lost;
 };
 
-/* Returns the ORC register for the base of a CFA, or 0 if there is none. */
+/* Returns the number of the ORC register that is the base of a CFA, or 0 if ORC has none for it. */
 static unsigned base_of(const struct etch_rule *r)
 {
 	static const uint8_t plain[16] = {[0] = ETCH_ORC_AX, [2] = ETCH_ORC_DX,   [4] = ETCH_ORC_SP,  [5] = ETCH_ORC_BP,
@@ -52,7 +52,7 @@ static unsigned base_of(const struct etch_rule *r)
 	return 0;
 }
 
-/* Encodes a rule. False if no entry can express it. */
+/* Encodes a rule. Returns false if no entry can express it. */
 static bool entry_pack(const struct linux_release *release, const struct etch_rule *r, struct entry *out)
 {
 	const struct types *types = release->typed_rows ? &types_6_4 : &types_6_1;
@@ -79,7 +79,7 @@ static bool entry_pack(const struct linux_release *release, const struct etch_ru
 		else if (r->bp == ETCH_BP_RBP)
 			bp = ETCH_ORC_BP;
 		else if (r->bp != ETCH_BP_SAME && r->bp != ETCH_BP_UNDEF)
-			return false; /* ORC cannot express a lost rbp; only code that never returns clears it */
+			return false; /* ORC cannot express that rbp is lost; only code that never returns clears rbp */
 		bp_off = bp ? r->bp_off : 0;
 	}
 	if (!base || release->registers[base] == LINUX_ORC_NONE || off != (int16_t)off || bp_off != (int16_t)bp_off)
@@ -102,14 +102,14 @@ static void entry_add(struct maker *m, uint32_t section, uint64_t at, const stru
 	m->ip->reloc_count = n + 1;
 }
 
-/* False for code that runs only as a copy elsewhere, such as replacements. */
+/* True unless the code of the section runs only as a copy at another place, as replacements do. */
 static bool has_rows(const struct elf_section *s)
 {
 	return strcmp(s->name, ".altinstr_replacement") && strcmp(s->name, ".altinstr_aux") &&
 	       strncmp(s->name, ".discard.", 9);
 }
 
-/* Adds the rows of one section. *row is the index of the last row that begins at or before it. */
+/* Adds the rows of one section. *row is the index of the last row that begins at or before the section. */
 static void section_add(struct maker *m, const struct code_section *c, const struct row_list *rows, size_t *row)
 {
 	static const struct entry none;
@@ -145,13 +145,13 @@ static const struct row *row_at(const struct row_list *l, uint64_t addr)
 	return i ? &l->rows[i - 1] : NULL;
 }
 
-/* The rules for the bytes of one original. `has`: an instruction of some version begins there. */
+/* The rules for the bytes of one original. `has`: in some version, an instruction begins at the byte. */
 struct merged {
-	struct etch_rule rule[256]; /* lengths of code are stored in a byte */
+	struct etch_rule rule[256]; /* the length of an original is at most 255, since it is stored in one byte */
 	bool has[256];
 };
 
-/* Adds the rules of one version of the code. */
+/* Adds the rules of one version of the code to those of the bytes of the original. */
 static void version_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
                         const struct replacement *x)
 {
@@ -172,8 +172,10 @@ static void version_add(struct merged *m, const struct row_list *rows, const str
 	}
 }
 
-/* Adds the rule for the nops that pad a shorter replacement. Bytes at which no version has an instruction get the
- * rule that follows the original, if the replacement falls through to it. */
+/*
+ * Adds the rule for the nops that follow a replacement which is shorter than the original. If the replacement continues
+ * into the nops, bytes at which no version has an instruction get the rule that follows the original.
+ */
 static void filling_add(struct merged *m, const struct row_list *rows, const struct code_space *space,
                         const struct replacement *x, uint64_t end)
 {
@@ -198,14 +200,14 @@ static void row_put(struct row_list *l, uint64_t addr, const struct etch_rule *r
 	l->rows[l->count++] = (struct row){.addr = addr, .rule = *rule};
 }
 
-/* Appends the rows from *next on that begin before an address. */
+/* Appends those rows from *next on that begin before an address, and moves *next past them. */
 static void rows_copy(struct row_list *out, const struct row_list *rows, size_t *next, uint64_t before)
 {
 	for (; *next < rows->count && rows->rows[*next].addr < before; ++*next)
 		row_put(out, rows->rows[*next].addr, &rows->rows[*next].rule);
 }
 
-/* Replaces a list by `out`, followed by the rows from `next` on. */
+/* Replaces the list `rows` by `out`, to which its rows from `next` on have been appended. */
 static void rows_replace(struct row_list *rows, struct row_list *out, size_t next)
 {
 	rows_copy(out, rows, &next, UINT64_MAX);
@@ -213,7 +215,7 @@ static void rows_replace(struct row_list *rows, struct row_list *out, size_t nex
 	*rows = *out;
 }
 
-/* Makes a list with a capacity for slightly more rows than another list has. */
+/* Makes an empty list with a capacity for slightly more rows than another list has. */
 static struct row_list rows_like(const struct row_list *l)
 {
 	struct row_list out = {.capacity = l->count + l->count / 16 + 16};
@@ -233,8 +235,8 @@ static void merged_put(const struct merged *m, struct row_list *out, uint64_t at
 }
 
 /*
- * Replaces the rows of patchable code by merged ones. Where versions disagree about a byte, a replacement takes
- * precedence, since the original is mostly nops.
+ * Replaces the rows of code with alternatives by merged ones. If versions have different rules for a byte, that of a
+ * replacement is taken, since the original mostly consists of nops there.
  */
 static void rows_merge(struct row_list *rows, const struct notes *n, const struct code_space *space)
 {
@@ -247,7 +249,7 @@ static void rows_merge(struct row_list *rows, const struct notes *n, const struc
 		const struct row *after;
 
 		memset(&m, 0, sizeof(m));
-		/* Where alternatives are nested, the original of the outer one is longer. */
+		/* If alternatives are nested, the outer one has the longer original. */
 		for (k = i + 1; k < n->replacement_count && n->replacements[k].at == at; k++)
 			end = n->replacements[k].end > end ? n->replacements[k].end : end;
 		if (end - at > sizeof(m.has) || (out.count && out.rows[out.count - 1].addr >= at))
@@ -283,7 +285,7 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 		m = k + 1;
 		if (n->list[k].kind != NOTE_IGNORE)
 			continue;
-		for (; m < n->count && n->list[m].at <= to; m++) /* functions that overlap */
+		for (; m < n->count && n->list[m].at <= to; m++) /* functions may overlap */
 			if (n->list[m].kind == NOTE_IGNORE && n->list[m].to > to)
 				to = n->list[m].to;
 		after = row_at(rows, to);
@@ -298,7 +300,7 @@ static void rows_ignore(struct row_list *rows, const struct notes *n)
 	rows_replace(rows, &out, next);
 }
 
-/* Gives the bytes before functions (--prefix) the row of their function's first instruction. */
+/* Gives the bytes before functions (--prefix) the row of the first instruction of the function that follows. */
 static void rows_prefix(struct row_list *rows, const struct prefixes *p, const struct code_space *space)
 {
 	struct row_list out = {.capacity = rows->count + p->count + 1};
@@ -313,7 +315,8 @@ static void rows_prefix(struct row_list *rows, const struct prefixes *p, const s
 			continue; /* there is no row, or this is another name of the same function */
 		rows_copy(&out, rows, &next, from);
 		row_put(&out, from, &rows->rows[k - 1].rule);
-		next = k > next ? k : next; /* skips the rows that were there, and the function's first row, which is equal */
+		/* skips the rows that were there, and the first row of the function, which is the same */
+		next = k > next ? k : next;
 	}
 	rows_replace(rows, &out, next);
 }

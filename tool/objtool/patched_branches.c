@@ -20,12 +20,12 @@ struct facts {
 	size_t safe_count;
 	struct linux_place *pushes; /* with options.skylake: places with LINUX_INTRA_FUNCTION_CALL */
 	size_t push_count;
-	uint8_t *kinds; /* for each symbol: enum symbol_kind */
+	uint8_t *kinds; /* for each symbol: its enum symbol_kind */
 };
 
-/* The meaning of a branch to a symbol. */
+/* What a branch to a symbol means. */
 enum symbol_kind {
-	SYMBOL_UNKNOWN, /* not examined yet */
+	SYMBOL_UNKNOWN, /* the symbol has not been examined yet */
 	SYMBOL_OTHER,
 	SYMBOL_RETURNS,
 	SYMBOL_RETPOLINE,
@@ -42,18 +42,18 @@ struct pass {
 	struct facts *facts;
 	const struct code_map *map;
 	struct branches *out;
-	const struct part *part; /* the section in the map; null: it is not there, or map.begins is not filled */
-	uint64_t first;          /* where the section begins in the space */
+	const struct part *part; /* the section in the map; null: the map does not have it, or map.begins is not filled */
+	uint64_t first;          /* address of the section in the code space */
 	const struct elf_section *section;
 	uint32_t number;
 	struct elf_reloc *relocs;
-	size_t count, next; /* `next`: index of the first relocation that does not precede the instruction */
+	size_t count, next; /* next: index of the first relocation that is not before the instruction */
 	bool replacement, noinstr, init;
 	bool after_trap; /* the previous instruction is ud2 */
 	struct {
 		uint64_t at;
 		bool due, returns;
-	} sls; /* a branch after which an int3 must follow */
+	} sls; /* the last branch, if an int3 must follow it */
 };
 
 static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, uint32_t symbol, bool call)
@@ -62,7 +62,7 @@ static void site_add(struct branch_list *l, const struct pass *p, uint64_t at, u
 	l->list[l->count++] = (struct branch_site){p->number, at, symbol, !call, call};
 }
 
-/* Puts jumps before calls, which is the order of the entries in objtool's sections. */
+/* Moves jumps before calls, which is the order of entries in objtool's sections. */
 static void calls_last(struct branch_list *l)
 {
 	struct branch_site *calls = mem_alloc(l->count + 1, sizeof(*calls));
@@ -78,7 +78,7 @@ static void calls_last(struct branch_list *l)
 	free(calls);
 }
 
-/* Returns the relocation inside an instruction, or null. */
+/* Returns the relocation that applies to a field of an instruction, or null. */
 static const struct elf_reloc *next_reloc(struct pass *p, uint64_t at, unsigned len)
 {
 	while (p->next < p->count && p->relocs[p->next].offset < at)
@@ -152,7 +152,7 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 	if (*kind == SYMBOL_RETPOLINE)
 		retpoline_note(p, at, symbol, call);
 	else if (!call && !symbol_index_find(&p->map->functions, p->number, at))
-		return; /* a jump from code outside of functions */
+		return; /* the jump is in code outside of functions */
 	else if (*kind == SYMBOL_STATIC_CALL)
 		site_add(&p->out->calls, p, at, symbol, call);
 	else if (*kind == SYMBOL_PROFILER && p->noinstr)
@@ -161,8 +161,10 @@ static void branch_note(struct pass *p, uint64_t at, const struct step *s, uint3
 		traced_add(p, at, symbol, call);
 }
 
-/* For --hacks=skylake: records a direct call, whose depth the kernel may count. `symbol` is 0 if there is no
- * relocation. */
+/*
+ * For --hacks=skylake: records a direct call, so that the kernel can count the depth of calls there. `symbol` is 0 if
+ * the call has no relocation.
+ */
 static void direct_note(struct pass *p, uint64_t at, uint32_t symbol)
 {
 	const struct objtool_options *o = p->o;
@@ -177,7 +179,10 @@ static void direct_note(struct pass *p, uint64_t at, uint32_t symbol)
 		site_add(&p->out->direct, p, at, symbol, true);
 }
 
-/* Warns about an indirect branch or return. For --sls, the next instruction has to be known first. */
+/*
+ * Warns about an indirect branch or return without a thunk. The warning of --sls has to wait until the next instruction
+ * is known.
+ */
 static void indirect_judge(struct pass *p, uint64_t at, const struct step *s)
 {
 	const struct objtool_options *o = p->o;
@@ -211,7 +216,7 @@ static void sls_settle(struct pass *p, const uint8_t *next)
 	p->sls.due = false;
 }
 
-/* Marks the symbols whose code need not check what it calls. */
+/* Marks the symbols whose code may call without a check of the callee's type. Returns 0, or -1 and a message. */
 static int unchecked_allow(const struct code_map *map, bool *allowed, struct error *e)
 {
 	struct linux_place *list;
@@ -227,7 +232,7 @@ static int unchecked_allow(const struct code_map *map, bool *allowed, struct err
 	return n < 0 ? -1 : 0;
 }
 
-/* Prints the warnings of --cfi. */
+/* Prints the warnings of --cfi. Returns 0, or -1 and a message. */
 static int unchecked_warn(const struct code_map *map, struct branches *b, struct error *e)
 {
 	bool *allowed = mem_zero((size_t)map->f->symbol_count + 1, sizeof(*allowed));
@@ -263,7 +268,10 @@ void unstopped_warn(const struct code_map *map, const struct branches *b)
 	place_names_free(&names);
 }
 
-/* Records an instruction at an offset in map.begins and map.stops. */
+/*
+ * Records an instruction in map.begins. Records it also in map.stops if it does more than continue with the next one,
+ * affects access to user memory, or is the `last` one of the section.
+ */
 static inline void insn_mark(const struct pass *p, const uint8_t *bytes, uint64_t at, const struct step *s, bool last)
 {
 	bit_set(p->map->begins, p->first + at);
@@ -285,8 +293,10 @@ static void branch_pass(struct pass *p, const uint8_t *bytes, uint64_t at, const
 		indirect_judge(p, at, s);
 }
 
-/* Reports an undecodable instruction: objtool of 6.12 and before warns and skips it. Returns -1 and a message in
- * releases in which it is an error. */
+/*
+ * Reports an undecodable instruction. Up to 6.12 this is a warning, and the instruction is skipped. In releases in
+ * which it is an error, returns -1 and a message.
+ */
 static int undecodable_say(struct pass *p, uint64_t at, struct error *e)
 {
 	char where[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds and describes the bytes before functions (prefix_symbols.h). */
+/* Finds the bytes that are reserved before functions, and makes symbols for them (prefix_symbols.h). */
 #include "objtool/prefix_symbols.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -9,7 +9,7 @@
 
 #define PREFIX_NAME "__pfx_"
 #define CHECK_SIZE  5u   /* mov $hash,%eax */
-#define NAME_MOST   512u /* size of the longest name that objtool makes, with its terminator */
+#define NAME_MOST   512u /* size of the longest name that objtool makes, with its terminating NUL */
 
 /* Adds the symbol for the bytes before a function. */
 static void prefix_add(struct prefixes *p, const struct code_map *m, const struct objtool_options *o,
@@ -28,8 +28,9 @@ static void prefix_add(struct prefixes *p, const struct code_map *m, const struc
 	                                          .info = ELF64_ST_INFO(y->bind, y->type)};
 }
 
-/* True if an instruction begins at an offset in a section, in the sequence that starts with the last function before
- * it. */
+/*
+ * True if an instruction begins at an offset in a section, when decoding starts at the last function before the offset.
+ */
 static bool insn_begins(const struct code_map *m, const struct code_section *c, uint64_t at)
 {
 	size_t k = symbol_index_above(&m->functions, c->section, at);
@@ -55,7 +56,7 @@ static bool is_spanned(const struct code_section *c, uint64_t at)
 	return false;
 }
 
-/* True if the bytes before a function are nops, the first of which begins exactly there. */
+/* True if the reserved bytes before a function are nops, and a nop begins at the first of them. */
 static bool has_nops(const struct code_map *m, const struct objtool_options *o, const struct elf_symbol *y)
 {
 	const struct code_section *c = space_of(&m->space, y->section);
@@ -67,15 +68,17 @@ static bool has_nops(const struct code_map *m, const struct objtool_options *o, 
 		return false;
 	there = symbol_index_find(&m->functions, y->section, y->value - o->prefix);
 	if (there && there->value == y->value - o->prefix)
-		return false; /* they belong to a function, or an earlier run has added the symbol */
+		return false; /* the bytes belong to a function, or an earlier run has added the symbol */
 	for (at = y->value - o->prefix; at < y->value; at += s.len)
 		if (!step_decode(NULL, c->bytes + at, y->value - at, c->addr + at, &s) || !s.padding || s.flow != FLOW_NEXT)
 			return false;
 	return !is_spanned(c, y->value - o->prefix) || insn_begins(m, c, y->value - o->prefix);
 }
 
-/* Returns the function before whose start an entry of __patchable_function_entries reserves bytes: of several names
- * the last one in the file; null if there is none. */
+/*
+ * Returns the function before which an entry of __patchable_function_entries reserves bytes. If the function has
+ * several names, returns the last one in the file; null if there is no function.
+ */
 static const struct elf_symbol *function_named(const struct code_map *m, uint32_t section, uint64_t at)
 {
 	const struct symbol_index *x = &m->functions;
@@ -88,7 +91,10 @@ static const struct elf_symbol *function_named(const struct code_map *m, uint32_
 	return found;
 }
 
-/* Since 7.2: adds the functions that the compiler lists. */
+/*
+ * Since 7.2: adds the functions before which the compiler has reserved bytes, by __patchable_function_entries. Returns
+ * 0, or -1 and a message.
+ */
 static int entries_read(struct prefixes *p, const struct code_map *m, const struct objtool_options *o, uint32_t section,
                         struct error *e)
 {

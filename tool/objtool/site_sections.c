@@ -32,7 +32,7 @@ static void reloc_add(struct new_section *s, uint64_t at, enum new_reloc_to to, 
 		(struct new_reloc){.offset = at, .addend = addend, .type = R_X86_64_PC32, .index = index, .to = to};
 }
 
-/* Makes a section of addresses with 4 bytes each. */
+/* Makes a section of 4-byte distances to the branches of a list. */
 static void addresses_section(struct new_section *s, const char *name, const struct branch_list *l)
 {
 	size_t i;
@@ -42,7 +42,10 @@ static void addresses_section(struct new_section *s, const char *name, const str
 		reloc_add(s, 4 * i, TO_SECTION, l->list[i].section, (int64_t)l->list[i].at);
 }
 
-/* Makes a section of addresses with 8 bytes each, which is aligned to 8 since 6.12 at the latest. */
+/*
+ * Makes a section of 8-byte addresses of the branches of a list. `aligned`: the section is aligned to 8 bytes, as it is
+ * since 6.12 at the latest.
+ */
 static void words_section(struct new_section *s, const char *name, const struct branch_list *l, bool aligned)
 {
 	size_t i;
@@ -55,7 +58,7 @@ static void words_section(struct new_section *s, const char *name, const struct 
 	}
 }
 
-/* The symbols of keys. */
+/* Prefix of the symbols of static calls' keys. */
 #define KEY_PREFIX "__SCK__"
 struct keys {
 	const struct elf_file *f;
@@ -90,8 +93,11 @@ static uint32_t key_find(const struct keys *keys, const char *name)
 	return k < keys->count && !strcmp(keys->list[k]->name, name) ? (uint32_t)(keys->list[k] - keys->f->symbols) : 0;
 }
 
-/* Returns the key of a trampoline: __SCK__NAME for __SCT__NAME. A module that must not change the call lacks the key;
- * then the entry names the trampoline, and the kernel finds the key (kernel/static_call_inline.c). */
+/*
+ * Returns the symbol of a static call's key by that of its trampoline: __SCK__NAME for __SCT__NAME. A module that must
+ * not change the call lacks the key; then the trampoline is returned, and the kernel finds the key
+ * (kernel/static_call_inline.c).
+ */
 static uint32_t key_of(const struct keys *keys, const struct objtool_options *o, uint32_t trampoline, struct error *e)
 {
 	const char *name = keys->f->symbols[trampoline].name;
@@ -131,7 +137,7 @@ static int calls_section(const struct elf_file *f, const struct objtool_options 
 	return key ? 0 : -1;
 }
 
-/* Lists the functions that clang puts before functions for --cfi; before 7.2 in order of address. */
+/* For --cfi, lists the functions __cfi_* that clang puts before functions; before 7.2 in ascending order of address. */
 static void checks_list(const struct elf_file *f, const struct objtool_options *o, struct branch_list *out)
 {
 	struct symbol_index x = {0};
@@ -149,7 +155,9 @@ static void checks_list(const struct elf_file *f, const struct objtool_options *
 	symbol_index_free(&x);
 }
 
-/* True if the section must be made. It must not if an earlier run has made it. */
+/*
+ * True if the section must be made: it is `asked` for, the list has elements, and no earlier run has made the section.
+ */
 static bool is_wanted(const struct elf_file *f, bool asked, const struct branch_list *l, const char *name)
 {
 	if (!asked || !l->count)

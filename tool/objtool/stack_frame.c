@@ -56,7 +56,7 @@ void stack_frame_hinted(const struct note_frame *hint, bool typed, struct stack_
 		out->cfa.base = hint->reg == RSP ? BASE_RSP_DEREF : BASE_RBP_DEREF;
 }
 
-/* Records where a register is saved. Only the first time counts. */
+/* Records where a register is saved, unless it has been saved already. */
 static void save(struct stack_frame *f, int reg, int32_t base, int32_t off)
 {
 	if (STEP_CALLEE_SAVED >> reg & 1 && f->saved[reg].base == BASE_NONE)
@@ -65,7 +65,7 @@ static void save(struct stack_frame *f, int reg, int32_t base, int32_t off)
 
 static void restore(struct stack_frame *f, int reg) { f->saved[reg] = (struct spot){BASE_NONE, 0}; }
 
-/* Moves rsp down by some bytes. */
+/* Applies that rsp goes down by some bytes. */
 static void grow(struct stack_frame *f, int64_t bytes)
 {
 	f->size = plus(f->size, bytes);
@@ -73,13 +73,13 @@ static void grow(struct stack_frame *f, int64_t bytes)
 		f->cfa.off = plus(f->cfa.off, bytes);
 }
 
-/* Handles a copy of another register into the one that holds the CFA. */
+/* Applies a copy from another register to the register that is the base of the CFA. */
 static void base_copy(struct stack_frame *f, const struct spot *from)
 {
 	if (f->cfa.base == RSP && from->base == BASE_CFA)
 		f->size = f->cfa.off = negative(from->off);
 	else if (f->cfa.base == RSP && is_at(from, BASE_RSP_DEREF, f->cfa.off))
-		f->cfa.base = BASE_RSP_DEREF; /* the top of another stack, where rsp was saved */
+		f->cfa.base = BASE_RSP_DEREF; /* rsp now points to the top of another stack, where the old rsp has been saved */
 	else
 		f->cfa = (struct spot){BASE_NONE, 0};
 }
@@ -101,7 +101,7 @@ static void copy(struct stack_frame *f, int to, int from, bool all)
 	} else if (to == f->cfa.base) {
 		base_copy(f, x);
 	} else if (to == RSP && is_at(x, BASE_RSP_DEREF, f->cfa.off)) {
-		f->size = plus(f->size, 8); /* the value that was saved there will be popped */
+		f->size = plus(f->size, 8); /* counts the value that will be popped into rsp */
 	} else if (all && x->base == BASE_CFA) {
 		f->copies[to] = *x;
 	}
@@ -162,7 +162,7 @@ static void push(struct stack_frame *f, unsigned reg, bool pointers)
 static void pop(struct stack_frame *f, int reg)
 {
 	if (reg == RSP && f->cfa.base == BASE_RSP_DEREF) {
-		f->cfa.base = RSP; /* the stack is again the one that was left */
+		f->cfa.base = RSP; /* rsp points again to the stack from which the code has come */
 		return;
 	}
 	if (!f->aligned && reg == f->cfa.base)
@@ -229,7 +229,7 @@ static bool matters(const struct step *s, const struct stack_rules *rules)
 	}
 }
 
-/* Applies an instruction to the frame of an interrupt, of which only the distance from rsp matters. */
+/* Applies an instruction to the frame of an interrupt, in which only the distance of the CFA from rsp matters. */
 static void interrupted_step(struct stack_frame *f, const struct step *s, const struct stack_rules *rules)
 {
 	int64_t up = 0;
@@ -250,7 +250,7 @@ static void interrupted_step(struct stack_frame *f, const struct step *s, const 
 		f->cfa.off = plus(f->cfa.off, up);
 }
 
-/* Pops into a register, or for INSN_NO_REG into something else. */
+/* Applies a pop into a register; INSN_NO_REG stands for any other destination. */
 static void pop_any(struct stack_frame *f, unsigned reg)
 {
 	if (reg < 16)
@@ -322,7 +322,7 @@ bool stack_frame_has_pointer(const struct stack_frame *f)
 	return f->aligned && f->saved[RBP].base == RBP;
 }
 
-/* Returns the number that stands for a kind in warnings, which is the one that hints have. */
+/* Returns the number by which warnings name a kind of frame. It is the number of the kind in hints. */
 static int kind_number(const struct stack_frame *f, bool typed)
 {
 	uint8_t kind = f->kind & (uint8_t)~RULE_SIGNAL;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* For --stackval and --noinstr: applies an instruction to a path, and warns of what is wrong with the path there. */
+/*
+ * For --stackval and --noinstr: applies one instruction to a path, and prints the warnings that the instruction causes.
+ */
 #include "arch/x86/fast_decoder.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
@@ -7,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The function that is called. */
+/* The function that an instruction calls. */
 struct callee {
 	const char *name; /* null: unknown */
-	uint32_t section; /* 0: it is in another file, or unknown */
+	uint32_t section; /* 0: the function is in another file, or unknown */
 };
 
 static struct callee callee_of(const struct elf_symbol *y)
@@ -62,7 +64,7 @@ static bool return_check(struct stack_walk *w, const struct stack_path *p)
 	return !f->scratch || stack_warn(w, p->at, "BP used as a scratch register");
 }
 
-/* True for functions whose code lies inside instructions of others, and for the one that tracers hook. */
+/* True for functions whose code is embedded in instructions of others, and for the function that tracers hook. */
 static bool is_special(const char *name)
 {
 	static const char *const names[] = {"__fentry__", "retbleed_return_thunk", "srso_safe_ret", "srso_alias_safe_ret"};
@@ -81,7 +83,7 @@ static bool pointer_check(struct stack_walk *w, const struct stack_path *p, cons
 	       stack_warn(w, p->at, "call without frame pointer save/setup");
 }
 
-/* Returns the target of a call, with the name of its label if it is not a function. */
+/* Returns the target of a call. If the target is not a function, its name is that of the label. */
 static struct target call_target(const struct stack_walk *w, const struct part *part, uint64_t at, const struct step *s)
 {
 	struct target t = target_of(w->map, part, at, s);
@@ -120,7 +122,7 @@ static bool is_dropped(const struct stack_walk *w, const struct part *part, cons
 	       linux_section_noinstr(w->map->release, w->map->f->sections[part->code->section].name);
 }
 
-/* Follows a call. Returns false after a warning. *continues: the next instruction may follow. */
+/* Follows a call. Returns false after a warning. Sets *continues if the next instruction may follow. */
 static bool call_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -141,15 +143,15 @@ static bool call_follow(struct stack_walk *w, const struct part *part, const str
 	return true;
 }
 
-/* The relation of a jump table's entry to the function whose paths are followed. */
+/* Where an entry of a jump table leads, in relation to the function whose paths are followed. */
 enum entry {
-	ENTRY_OWN, /* it leads into the function */
-	/* It leads to the very end of the function: clang writes such entries for cases that cannot occur. */
+	ENTRY_OWN, /* into the function */
+	/* To the very end of the function: clang writes such entries for cases that cannot occur. */
 	ENTRY_DANGLING,
-	ENTRY_NONE, /* the table has ended */
+	ENTRY_NONE, /* the table has no such entry */
 };
 
-/* True if a part of the function, which may be its cold part, ends at an address. */
+/* True if the function, or its cold part, ends at an address. */
 static bool is_own_end(const struct stack_walk *w, uint64_t at)
 {
 	size_t number;
@@ -159,8 +161,10 @@ static bool is_own_end(const struct stack_walk *w, uint64_t at)
 	return c && stack_is_own(w, y) && c->addr + y->value + y->size == at;
 }
 
-/* Classifies entry k of a table, and sets *to to its target. The size of a table is known only from its relocations,
- * which follow one another, so the table continues after a dangling entry. */
+/*
+ * Classifies entry k of a table, and sets *to to its target. Only relocations show how many entries a table has: an
+ * entry without one ends it. A dangling entry does not.
+ */
 static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, size_t k, uint64_t *to)
 {
 	size_t number;
@@ -173,7 +177,10 @@ static enum entry own_entry(struct stack_walk *w, const struct table_jump *j, si
 	return *to && is_own_end(w, *to) ? ENTRY_DANGLING : ENTRY_NONE;
 }
 
-/* Follows an indirect jump: by its table or, if it has none, as a tail call. Returns false after a warning. */
+/*
+ * Follows an indirect jump by its table; a jump without a table is treated as a tail call. Returns false after a
+ * warning.
+ */
 static bool indirect_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p,
                             const struct step *s)
 {
@@ -192,7 +199,7 @@ static bool indirect_follow(struct stack_walk *w, const struct part *part, const
 	return true;
 }
 
-/* Follows a direct jump. Returns false after a warning. *continues: the next instruction may follow. */
+/* Follows a direct jump. Returns false after a warning. Sets *continues if the next instruction may follow. */
 static bool jump_follow(struct stack_walk *w, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -204,7 +211,7 @@ static bool jump_follow(struct stack_walk *w, const struct part *part, const str
 	case WAY_RETURN: *continues = false; return return_check(w, p);
 	case WAY_INDIRECT: return s->flow == FLOW_BRANCH || indirect_follow(w, part, p, s);
 	case WAY_AWAY:
-		if (is_dropped(w, part, called)) { /* a return replaces it */
+		if (is_dropped(w, part, called)) { /* objtool replaces the jump by a return */
 			*continues = false;
 			return return_check(w, p);
 		}
@@ -231,7 +238,7 @@ static bool context_follow(struct stack_walk *w, const struct stack_path *p, con
 	return !w->function || *continues || stack_warn(w, p->at, "unsupported instruction in callable function");
 }
 
-/* Follows std and cld. */
+/* Follows std and cld, which change the direction flag. Returns false after a warning. */
 static bool direction_follow(struct stack_walk *w, struct stack_path *p, const struct step *s)
 {
 	if (s->direction == DIRECTION_DOWN && p->down)
@@ -254,7 +261,7 @@ const struct part *stack_next(const struct stack_walk *w, const struct part *par
 	return part_at(w->map, place.to - 1);
 }
 
-/* Adds the path that falls through an instruction. Returns false after a warning. */
+/* Adds the path that continues with the next instruction. Returns false after a warning. */
 static bool next_add(struct stack_walk *w, const struct part *part, const struct stack_path *p, uint64_t after)
 {
 	struct alternative_place place;
@@ -313,7 +320,7 @@ bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_pat
 	if ((s->touches || s->flow != FLOW_NEXT) && !frame_apply(w, p, bytes, s))
 		return false;
 	if (code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at))
-		return next_add(w, part, p, p->at + s->len); /* it returns to the instruction after itself */
+		return next_add(w, part, p, p->at + s->len); /* the instruction is an iret that continues after itself */
 	if (stack_leaves(bytes, s))
 		return context_follow(w, p, s, &continues) && (!continues || next_add(w, part, p, p->at + s->len));
 	switch (s->flow) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements --stackval and --noinstr: follows all paths from the start of each function, and warns where the frame
- * is not built and removed by the kernel's rules: at a call without a frame pointer, at a return or tail call with a
- * frame, and where paths with different frames meet; and where code that must not be instrumented calls code that may
- * be. The first warning of a function ends it.
+ * Implements --stackval and --noinstr. It follows all paths from the start of each function. --stackval warns where the
+ * code breaks the kernel's rules for frames: at a call without a frame pointer, at a return or tail call with a frame
+ * left on the stack, and where paths with different frames meet. --noinstr warns where code that must not be
+ * instrumented calls code that may be. After the first warning of a function, its paths are no longer followed.
  *
- * This is not a domain of dataflow/solver.h: paths with different frames cause a warning instead of a joined state,
- * and the order of the paths decides which warning comes first, as in the kernel's objtool.
+ * This is not a domain of dataflow/solver.h: paths with different frames cause a warning instead of a joined state, and
+ * the order of the paths decides which warning comes first, as in the kernel's objtool.
  */
 #include "objtool/stack_walk.h"
 #include "support/memory.h"
@@ -48,7 +48,7 @@ bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 	w->warnings++;
 	if (w->alternatives.marks[at - w->map->space.first] & ALTERNATIVE_REPLACEMENT &&
 	    alternatives_find(&w->alternatives, at, &place)) {
-		original = place.original; /* the warning counts for the code that the replacement replaces */
+		original = place.original; /* the warning names the place of the original */
 		of = space_at(&w->map->space, original);
 	}
 	if (warns_first(w->map, of->section, original - of->addr))
@@ -69,9 +69,12 @@ bool stack_has_hint(const struct stack_walk *w, uint64_t at)
 	return note_at(&w->map->notes, at, NOTE_FRAME) || note_at(&w->map->notes, at, NOTE_RESTORE);
 }
 
-/* ---- entering an instruction ------------------------------------------------------------- */
+/* ---- visiting an instruction ------------------------------------------------------------- */
 
-/* Checks that the path has not left its function. Returns false after a warning, or if the path ends without one. */
+/*
+ * Checks that the path is still in its function. Returns false if the path ends here, whether with a warning or
+ * without.
+ */
 static bool function_check(struct stack_walk *w, const struct stack_path *p)
 {
 	const struct elf_symbol *y = w->function ? stack_function_at(w, p->at) : NULL;
@@ -89,8 +92,10 @@ static bool function_check(struct stack_walk *w, const struct stack_path *p)
 	return stack_warn_plainly(w, text);
 }
 
-/* Returns the address of the SAVE from which a RESTORE takes its frame: the last SAVE that precedes it in its
- * function has an edge to it. */
+/*
+ * Returns the address of the SAVE hint whose frame a RESTORE hint takes: the last SAVE before the RESTORE in its
+ * function. An edge leads from the one to the other.
+ */
 static uint64_t save_of(const struct stack_walk *w, uint64_t at)
 {
 	const struct notes *n = &w->map->notes;
@@ -102,8 +107,10 @@ static uint64_t save_of(const struct stack_walk *w, uint64_t at)
 	return 0;
 }
 
-/* Takes the frame that a hint describes. Returns false if the path ends; *ok is then set if it ends without a
- * warning. */
+/*
+ * Sets the frame of a path to the one that a hint describes. Returns false if the path ends; then *ok is set if this is
+ * without a warning.
+ */
 static bool hint_take(struct stack_walk *w, struct stack_path *p, bool *ok)
 {
 	const struct notes *n = &w->map->notes;
@@ -148,8 +155,10 @@ bool stack_alternative_check(struct stack_walk *w, uint64_t at, const struct alt
 	return stack_warn(w, place->original, text);
 }
 
-/* Adds the paths into the replacements of an instruction that are followed: those with code or, if not `sized`, those
- * without. */
+/*
+ * Adds the paths into the replacements of an instruction, except those that are not followed. `sized`: adds the
+ * replacements that have code, otherwise those without code.
+ */
 static void replacements_add(struct stack_walk *w, const struct stack_path *p, bool sized, bool all)
 {
 	size_t count, i;
@@ -160,7 +169,7 @@ static void replacements_add(struct stack_walk *w, const struct stack_path *p, b
 			stack_path_add(w, p, sized ? r[i].from : r[i].end, true);
 }
 
-/* True if an edge is the way into a replacement. */
+/* True if an edge leads into a replacement. */
 static bool enters_replacement(const struct replacement *r, size_t count, uint64_t to)
 {
 	size_t i;
@@ -188,13 +197,16 @@ bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const st
 	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++)
 		if (!enters_replacement(r, count, x->to) && !note_at(n, x->to, NOTE_RESTORE))
 			stack_path_add(w, p, x->to, true);
-	/* The last one is followed first; before 6.4 and since 7.2 the first one. */
+	/* The replacement that was added last is followed first; before 6.4 and since 7.2, the first one is. */
 	if (w->options->release->newer_validation && w->options->release->number < LINUX_NUMBER(7, 2))
 		stack_paths_reverse(w, first);
 	return all || alternative_original_runs(&w->alternatives, r, count);
 }
 
-/* Enters an instruction. Returns false if the path ends there; *ok is set if it does so without a warning. */
+/*
+ * Checks a path at an instruction, and records its frame there. Returns false if the path ends; then *ok is set if this
+ * is without a warning.
+ */
 static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 {
 	uint32_t *seen = frame_at(w, p->at);
@@ -224,7 +236,10 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 	return true;
 }
 
-/* Visits the instruction with which a path begins, its replacements first. Returns false after a warning. */
+/*
+ * Visits the instruction at which a path begins; paths into its replacements are followed first. Returns false after a
+ * warning.
+ */
 static bool visit(struct stack_walk *w, struct stack_path p)
 {
 	const struct part *part = part_at(w->map, p.at);
@@ -249,7 +264,7 @@ static bool visit(struct stack_walk *w, struct stack_path p)
 	return ok;
 }
 
-/* Follows all paths from an address unless other paths have been there. */
+/* Follows all paths from an address, unless other paths have visited it. */
 static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbol *function, size_t number)
 {
 	struct stack_path p = {.branched = true};
@@ -267,7 +282,7 @@ static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbo
 		;
 }
 
-/* True for a function without a size, whose code is thus not known. */
+/* True for a function without a size, so that the extent of its code is not known. */
 static bool is_unsized(const struct elf_symbol *y) { return y->section && y->type == STT_FUNC && !y->size; }
 
 /* Follows the paths from all functions of a section. */
@@ -286,7 +301,7 @@ static void functions_walk(struct stack_walk *w, uint32_t section)
 	}
 }
 
-/* Follows the paths from the places in [from, to) at which hints mark the start of entry code. */
+/* Follows the paths from those places in [from, to) at which entry code begins according to hints. */
 static void hints_walk(struct stack_walk *w, uint64_t from, uint64_t to)
 {
 	const struct code_map *m = w->map;
@@ -317,7 +332,7 @@ static void unsized_warn(struct stack_walk *w, uint32_t section)
 		}
 }
 
-/* Follows all code. Like objtool, it lets entry code outside of functions be instrumented. */
+/* Follows all code. Like objtool, it allows entry code outside of functions to be instrumented. */
 static void all_walk(struct stack_walk *w)
 {
 	const struct code_map *m = w->map;

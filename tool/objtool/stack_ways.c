@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Determines where jumps lead for --stackval: inside their function, to another function, or back to the caller. */
+/*
+ * Determines for --stackval where a jump leads: inside its function, to another function, or, by the return thunk, back
+ * to the caller.
+ */
 #include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 
 #include <string.h>
 
-/* Returns the length of a cold part's name without its suffix, or 0 if the symbol is not a cold part. */
+/* If a symbol is a cold part, returns the length of its name without the suffix; otherwise 0. */
 static size_t cold_length(const struct elf_symbol *y)
 {
 	const char *cold = strstr(y->name, ".cold");
@@ -13,7 +16,7 @@ static size_t cold_length(const struct elf_symbol *y)
 	return cold ? (size_t)(cold - y->name) : 0;
 }
 
-/* True if any name of the function whose paths are followed is equal to this one. */
+/* True if the function whose paths are followed has this name, or has it as an alias. */
 static bool is_named(const struct stack_walk *w, const char *name, size_t length)
 {
 	const struct symbol_index *x = &w->map->functions;
@@ -37,8 +40,11 @@ bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y)
 	return cold && is_named(w, y->name, cold);
 }
 
-/* Records a function that contains an address, if it is the last one that begins at or before the address: then it
- * contains everything up to its end or to the next function. */
+/*
+ * Records a function that contains an address as the result of the last search (struct near_function), if it is the
+ * last function that begins at or before the address. Then it contains all addresses up to its end or to the next
+ * function.
+ */
 static void near_note(const struct stack_walk *w, uint64_t at, const struct elf_symbol *y)
 {
 	const struct symbol_index *x = &w->map->functions;
@@ -70,7 +76,7 @@ const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t 
 
 static bool begins(const char *name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
 
-/* True if an address is a function's start, or follows the endbr there. */
+/* True if an address is the start of a function or, with --ibt, comes just after the endbr at the start. */
 static bool is_start(const struct stack_walk *w, const struct code_section *c, const struct elf_symbol *y, uint64_t at)
 {
 	uint64_t start = c->addr + y->value;

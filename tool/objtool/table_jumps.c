@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the table of an indirect jump: the last table before the jump, in its function, to which code refers. Kernels
- * with retpolines have such jumps only in interpreters. */
+/*
+ * Finds the table of an indirect jump. It is the last table to which code of the function refers before the jump.
+ * Kernels with retpolines have such jumps only in interpreters.
+ */
 #include "objtool/table_jumps.h"
 #include "support/memory.h"
 #include "shared/search.h"
@@ -9,7 +11,7 @@
 
 #define ADDRESS_BYTES  8u
 #define DISTANCE_BYTES 4u
-#define READS_PER_BYTE 64u /* per byte of code: a limit, since many jumps may share a table */
+#define READS_PER_BYTE 64u /* table entries that may be read, per byte of code: many jumps may share a table */
 
 void table_jumps_open(const struct code_map *map, struct table_jumps *out)
 {
@@ -35,7 +37,7 @@ void table_jumps_free(struct table_jumps *t)
 	free(t->list);
 }
 
-/* Returns the relocation at an offset of a section, or null. */
+/* Returns the relocation of data at an offset of a section, or null. */
 static const struct elf_reloc *data_reloc(struct table_jumps *t, uint32_t section, uint64_t off)
 {
 	struct data_relocs *d = &t->data[section];
@@ -60,7 +62,7 @@ uint64_t table_jump_target(struct table_jumps *t, const struct table_jump *j, si
 	const struct elf_reloc *r = t->work ? data_reloc(t, j->section, j->off + into) : NULL;
 	const struct elf_symbol *y = r && r->symbol < m->f->symbol_count ? &m->f->symbols[r->symbol] : NULL;
 	const struct code_section *c = y && y->section ? space_of(&m->space, y->section) : NULL;
-	/* The entry is a distance from the table's start, but the relocation counts from its own place. */
+	/* The entry is the distance from the table's start, but the relocation is relative to the entry. */
 	uint64_t base = j->distances ? into : 0, off = y ? y->value + (uint64_t)r->addend - base : 0;
 
 	if (!c || off > c->size || j->distances != (r->type == R_X86_64_PC32))
@@ -74,8 +76,10 @@ static bool may_hold_tables(const struct elf_section *s)
 	return (!strncmp(s->name, ".rodata", 7) && !strstr(s->name, ".str1.")) || !strncmp(s->name, ".data.rel.ro", 12);
 }
 
-/* Finds the table to which an instruction refers, which is one if its first entry leads into a function. Named data
- * is not a table, unless it is in the section for tables of labels. False if there is none. */
+/*
+ * Finds the table to which an instruction refers. The data there is a table if its first entry leads into a function;
+ * named data is never a table, except in the section for tables of labels. Returns false if there is no table.
+ */
 static bool table_of(struct table_jumps *t, const struct elf_reloc *r, struct table_jump *out)
 {
 	const struct code_map *m = t->map;
@@ -99,7 +103,7 @@ static bool table_of(struct table_jumps *t, const struct elf_reloc *r, struct ta
 	return to && (function_at(m, to, &k) || function_at(m, to - 1, &k)); /* the first entry may be a dangling one */
 }
 
-/* Lists the jumps of a function that have a table. */
+/* Lists those indirect jumps of a function that have a table. */
 static void function_read(struct table_jumps *t, const struct part *p, const struct elf_symbol *y, size_t number)
 {
 	const struct code_map *m = t->map;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements --uaccess. The kernel enables access to user memory (stac) for a few instructions at a time. This
+ * Implements --uaccess. The kernel enables access to user memory (stac) for a few instructions at a time. The pass
  * follows all paths from the start of each function, and warns where access is enabled at a call or return, or where
- * enabling and disabling do not pair. stac and clac are alternatives of nops; such a replacement is always taken.
+ * enabling and disabling do not pair. stac and clac are replacements of nops; the pass assumes that they are always
+ * used.
  *
  * This is not a domain of dataflow/solver.h: an instruction may be visited once with access enabled and once with it
  * disabled, and the order of the paths decides which warning comes first, as in the kernel's objtool.
@@ -20,21 +21,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The facts about a byte of code, each of which has a list of bits. */
+/* Facts about a byte of code. Each fact has a list of bits, one for each byte. */
 enum {
-	VISITED_DISABLED, /* a path came here while access was disabled */
-	VISITED_ENABLED,  /* a path came here while access was enabled */
-	IN_ALTERNATIVE,   /* it may be replaced, or is a replacement; only there pushf and popf save and restore access */
-	NOTED,            /* there is a note about it, or replaceable code begins there */
+	VISITED_DISABLED, /* a path has come here while access was disabled */
+	VISITED_ENABLED,  /* a path has come here while access was enabled */
+	/* the byte may be replaced, or is in a replacement; only there pushf and popf save and restore access */
+	IN_ALTERNATIVE,
+	NOTED, /* there is a note about the byte, or an original begins there */
 	MARKS,
 };
 
 /* A path that is still to be followed. */
 struct path {
-	uint64_t at;    /* address in the code space */
-	bool enabled;   /* access to user memory is enabled */
-	bool resumed;   /* the instruction has been visited, but its own effect is still to be applied */
-	uint32_t saved; /* the flags that pushf has saved, the last one in the lowest bit, below a bit 1; 0: none */
+	uint64_t at;  /* address in the code space */
+	bool enabled; /* access to user memory is enabled */
+	bool resumed; /* the instruction has been visited, but its own effect is still to be applied */
+	/* the states that pushf has saved, the last one in the lowest bit; the bit above the first one is 1; 0: none */
+	uint32_t saved;
 };
 
 struct access {
@@ -45,9 +48,9 @@ struct access {
 	const struct part *part; /* part of the last instruction that was visited, or null */
 	struct path *paths;
 	size_t path_count, path_capacity;
-	const struct elf_symbol *function; /* the function whose paths are followed; null: the code is in no function */
+	const struct elf_symbol *function; /* the function whose paths are followed; null: code outside of functions */
 	size_t warnings;
-	bool safe; /* it may be called while access is enabled */
+	bool safe; /* the function may be called while access is enabled */
 };
 
 static bool is_marked(const struct access *a, unsigned mark, uint64_t addr)
@@ -65,7 +68,7 @@ static bool is_thunk(const struct access *a, const char *name, const char *prefi
 	return name && name[0] == '_' && !strncmp(linux_thunk_name(a->map->release, name), prefix, strlen(prefix));
 }
 
-/* True if a name denotes the function whose paths are followed, or a cold part of it. */
+/* True if the name is that of the function whose paths are followed, or of its cold part. */
 static bool is_own(const struct access *a, const char *name)
 {
 	size_t n = a->function ? strlen(a->function->name) : 0;
@@ -79,7 +82,7 @@ static void path_add(struct access *a, const struct path *from, uint64_t to)
 	a->paths[a->path_count++] = (struct path){.at = to, .enabled = from->enabled, .saved = from->saved};
 }
 
-/* Returns false, since only the first warning of a function is printed. */
+/* Prints a warning. Returns false, so that the function's paths end: only its first warning is printed. */
 static bool warn(struct access *a, uint64_t at, const char *text)
 {
 	const struct code_section *c = space_at(&a->map->space, at);
@@ -145,7 +148,7 @@ static bool effect_apply(struct access *a, struct path *p, enum access_effect ef
 	}
 }
 
-/* True if an instruction of [at, at + size) has an effect on access. */
+/* True if an instruction in the `size` bytes from `at` on has an effect on access. */
 static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 {
 	const struct part *p = size ? part_at(a->map, at) : NULL;
@@ -163,7 +166,10 @@ static bool has_effect(const struct access *a, uint64_t at, uint64_t size)
 	return false;
 }
 
-/* Adds the paths into an instruction's replacements and to fixups. False if the instruction itself never runs. */
+/*
+ * Adds the paths into an instruction's replacements and to its fixups. Returns false if the instruction itself never
+ * runs.
+ */
 static bool successors_add(struct access *a, const struct path *p)
 {
 	const struct notes *n = &a->map->notes;
@@ -194,7 +200,10 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 		return return_check(a, p);
 	if (is_thunk(a, name, "__x86_indirect_thunk_"))
 		return call_check(a, p, NULL);
-	/* Code outside of functions jumps to its own labels; a function's jump to a symbol is a tail call. */
+	/*
+	 * In code outside of functions, a jump to a symbol leads to a label of this code. In a function, such a jump is a
+	 * tail call.
+	 */
 	if (name && !is_own(a, name) && (t.name || function_at(a->map, p->at, &k)))
 		return call_check(a, p, name);
 	if (t.at)
@@ -202,7 +211,7 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 	return true;
 }
 
-/* Follows a call. Returns false after a warning. *continues: the call may return. */
+/* Follows a call. Returns false after a warning. Sets *continues if the call may return. */
 static bool call_follow(struct access *a, const struct part *part, struct path *p, const struct step *s,
                         bool *continues)
 {
@@ -223,8 +232,10 @@ static bool call_follow(struct access *a, const struct part *part, struct path *
 	return call_check(a, p, is_thunk(a, t.name, "__x86_indirect_thunk_") ? NULL : t.name);
 }
 
-/* Adds the path that falls through an instruction. The last instruction of a replacement continues after the
- * original. */
+/*
+ * Adds the path that continues with the next instruction; after the last one of a replacement, that is the instruction
+ * after the original.
+ */
 static void next_add(struct access *a, const struct path *p, uint64_t after)
 {
 	const struct note *x;
@@ -242,7 +253,7 @@ static void next_add(struct access *a, const struct path *p, uint64_t after)
 		path_add(a, p, x->to);
 }
 
-/* Takes a path over one instruction, and adds the paths that continue from there. Returns false after a warning. */
+/* Applies one instruction to a path, and adds the paths that continue after it. Returns false after a warning. */
 static bool insn_follow(struct access *a, const struct part *part, struct path *p, const struct step *s)
 {
 	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
@@ -300,7 +311,10 @@ static bool path_step(const struct access *a, const struct part *part, uint64_t 
 	                      s);
 }
 
-/* Moves a path to the next instruction in map.stops, over those without an effect, which are most. */
+/*
+ * Moves a path to the next instruction in map.stops. Most instructions are not in that list, and have no effect on
+ * access.
+ */
 static void plain_follow(const struct access *a, struct path *p)
 {
 	const struct code_map *m = a->map;
@@ -312,12 +326,15 @@ static void plain_follow(const struct access *a, struct path *p)
 		p->at += (uint64_t)__builtin_ctzll(bits);
 		return;
 	}
-	for (at /= 64; !bits;) /* the last instruction of the section is one of them */
+	for (at /= 64; !bits;) /* ends at the last instruction of the section, which always has its bit set */
 		bits = m->stops[++at];
 	p->at = m->space.first + 64 * at + (uint64_t)__builtin_ctzll(bits);
 }
 
-/* Visits the instruction with which a path begins, its replacements first. Returns false after a warning. */
+/*
+ * Visits the instruction at which a path begins; paths into its replacements are followed first. Returns false after a
+ * warning.
+ */
 static bool insn_visit(struct access *a, struct path p)
 {
 	const struct part *part = a->part;
@@ -347,7 +364,7 @@ static bool insn_visit(struct access *a, struct path p)
 	return ok;
 }
 
-/* Follows all paths from an address unless other paths have been there. */
+/* Follows all paths from an address, unless other paths have visited it. */
 static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
 {
 	struct path p = {0};
@@ -363,8 +380,10 @@ static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *f
 		;
 }
 
-/* Follows all paths from each function except cold parts, then from the places at which hints mark the start of entry
- * code. */
+/*
+ * Follows all paths from each function except cold parts, and then from the places at which entry code begins according
+ * to hints.
+ */
 static void all_walk(struct access *a)
 {
 	size_t i, k;
@@ -381,7 +400,7 @@ static void all_walk(struct access *a)
 			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k));
 }
 
-/* True if any warning is possible, which is the case for few objects. */
+/* True if any warning is possible. Few objects have one. */
 static bool has_work(const struct elf_file *f, const struct linux_release *release, const struct code_space *space)
 {
 	uint64_t at;
@@ -397,7 +416,10 @@ static bool has_work(const struct elf_file *f, const struct linux_release *relea
 	return false;
 }
 
-/* Makes paths stop at a place about which there is a note, and at the instruction before it. */
+/*
+ * Sets the bits in map.stops for a place about which there is a note, and for the instruction before it, so that paths
+ * stop there.
+ */
 static void noted_mark(struct access *a, uint64_t at)
 {
 	uint64_t off = at - a->map->space.first, back;
@@ -413,7 +435,9 @@ static void noted_mark(struct access *a, uint64_t at)
 		}
 }
 
-/* Makes paths stop at the start of each function, too, so that it is known whether a path has been there. */
+/*
+ * Sets the bit in map.stops for the start of each function, too, so that it is recorded whether a path has visited it.
+ */
 static void functions_mark(struct access *a)
 {
 	size_t i;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* For --stackval: warns of code of functions that no path has reached. Compilers leave some after calls that do not
- * return. */
+/*
+ * For --stackval: warns of code in functions that no path has reached. Compilers leave some such code after calls that
+ * do not return; this is expected.
+ */
 #include "arch/x86/opcodes.h"
 #include "objtool/stack_walk.h"
 #include "support/plain.h"
@@ -8,14 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_AHEAD 5 /* number of instructions */
+#define LOOK_AHEAD 5 /* number of instructions in which a sanitizer's report is searched */
 
 /* The pass over one section. */
 struct unreached {
 	struct stack_walk *walk;
 	const struct part *part;
 	bool after_dead;    /* control does not continue after the previous instruction */
-	const char *called; /* the name that the previous instruction calls */
+	const char *called; /* name of the function that the previous instruction calls */
 };
 
 static bool decode(const struct unreached *u, uint64_t at, struct step *s)
@@ -31,7 +33,7 @@ static bool is_sanitizer(const char *name)
 	return name && (!strcmp(name, "__asan_handle_no_return") || !strcmp(name, "__ubsan_handle_builtin_unreachable"));
 }
 
-/* Returns the target of a jump inside its function, or 0 if it leads elsewhere. */
+/* Returns the target of a jump if it is in the same function, otherwise 0. */
 static uint64_t inside(const struct unreached *u, uint64_t at, const struct step *s)
 {
 	uint64_t to = 0;
@@ -44,7 +46,10 @@ static uint64_t inside(const struct unreached *u, uint64_t at, const struct step
 
 static bool is_trap(const struct step *s) { return s->flow == FLOW_STOP && !s->padding; }
 
-/* True for code that ends in a sanitizer's report, and for a trap after a call that does not return. */
+/*
+ * True if unreached code is expected: its first LOOK_AHEAD instructions call a sanitizer's report, or it is a trap, or
+ * a jump to one, after a call that does not return.
+ */
 static bool is_expected(const struct unreached *u, uint64_t at, struct step s, uint64_t end)
 {
 	const char *called;
@@ -70,7 +75,7 @@ static bool is_expected(const struct unreached *u, uint64_t at, struct step s, u
 	return false;
 }
 
-/* True if an instruction deserves a warning. */
+/* True if no path has reached an instruction, and this is not expected. */
 static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 {
 	struct stack_walk *w = u->walk;
@@ -81,7 +86,7 @@ static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 	if (w->at[at - w->map->space.first] || (s->padding && !insn_is_endbr(bytes, s->len)))
 		return false;
 	y = function_at(w->map, at, &w->number);
-	if (!y) /* in a linked object, it may be code that another file's function has replaced */
+	if (!y) /* in a linked object, the code may be that of a function which another file's function has replaced */
 		return !w->options->linked || code_map_sized(w->map, u->part->code->section, at - u->part->code->addr);
 	if (y->bind == STB_GLOBAL && !strncmp(y->name, "__SCT__", 7))
 		return false;
@@ -90,7 +95,7 @@ static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 	return !note_at(&w->map->notes, start, NOTE_IGNORE) && !is_expected(u, at, *s, start + y->size);
 }
 
-/* Returns false after a warning in releases that print only the first one. */
+/* Checks one section. Returns false after a warning, in releases that print only the first one. */
 static bool section_check(struct unreached *u)
 {
 	const struct code_section *c = u->part->code;

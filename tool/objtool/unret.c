@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements --unret: from the places at which the kernel is entered, no path may reach a return or indirect branch
- * before the CPU's prediction of returns has been reset, which a nop with LINUX_RETPOLINE_SAFE marks. Paths go into
- * calls and do not come back.
+ * Implements --unret. On paths from the places at which the kernel is entered, there must be no return or indirect
+ * branch before the CPU's prediction of returns has been reset. A nop with the annotation LINUX_RETPOLINE_SAFE marks
+ * the reset. Paths go into called functions and do not come back from them.
  */
 #include "objtool/code_map.h"
 #include "objtool/stack_walk.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct unret {
-	struct stack_walk *walk; /* its paths are used, but not its frames */
+	struct stack_walk *walk; /* the paths of this walk are used, but not its frames */
 	uint64_t *visited;       /* a bit for each byte of the space */
 	struct linux_place *safe;
 	size_t safe_count;
@@ -34,7 +34,10 @@ static bool is_safe_nop(const struct unret *u, const struct part *part, uint64_t
 /* Prints a warning. Returns false. */
 static bool warn(struct unret *u, uint64_t at, const char *text) { return stack_warn(u->walk, at, text); }
 
-/* Goes to the start of the function that a direct call or tail call names. Returns false after a warning. */
+/*
+ * Continues a path at the start of the function to which a direct call or tail call leads. Returns false after a
+ * warning.
+ */
 static bool call_follow(struct unret *u, const struct stack_path *p, const struct elf_symbol *y, uint64_t to)
 {
 	const struct code_section *c = y && y->section ? space_of(&u->walk->map->space, y->section) : NULL;
@@ -51,7 +54,7 @@ static bool call_follow(struct unret *u, const struct stack_path *p, const struc
 	return true;
 }
 
-/* Follows a direct jump. Returns false after a warning. *continues: the next instruction may follow. */
+/* Follows a direct jump. Returns false after a warning. Sets *continues if the next instruction may follow. */
 static bool jump_follow(struct unret *u, const struct part *part, const struct stack_path *p, const struct step *s,
                         bool *continues)
 {
@@ -83,7 +86,10 @@ static bool call_enter(struct unret *u, const struct part *part, const struct st
 	return call_follow(u, p, y && y->type != STT_SECTION && !t.at ? y : NULL, t.at);
 }
 
-/* Returns false if an instruction that returns to interrupted code ends the path, which depends on the release. */
+/*
+ * Returns false if a path ends at an instruction that returns to interrupted code. Whether it does depends on the
+ * release.
+ */
 static bool leaving_continues(const struct unret *u, uint64_t at, const uint8_t *bytes, const struct step *s)
 {
 	size_t k;
@@ -95,11 +101,11 @@ static bool leaving_continues(const struct unret *u, uint64_t at, const uint8_t 
 	}
 	if (s->op == STEP_SYSCALL)
 		return true;
-	/* An iret in a function continues after itself. */
+	/* In a function, control continues after an iret at the next instruction. */
 	return code_leaves(bytes, s->len) == LEAVES_BY_IRET && function_at(u->walk->map, at, &k);
 }
 
-/* Takes a path over one instruction. Returns false after a warning. */
+/* Applies one instruction to a path. Returns false after a warning. */
 static bool leave(struct unret *u, const struct part *part, const struct stack_path *p, const struct step *s)
 {
 	struct stack_walk *w = u->walk;
@@ -138,7 +144,10 @@ static bool leave(struct unret *u, const struct part *part, const struct stack_p
 	return true;
 }
 
-/* Visits the instruction with which a path begins, its replacements first. Returns false after a warning. */
+/*
+ * Visits the instruction at which a path begins; paths into its replacements are followed first. Returns false after a
+ * warning.
+ */
 static bool visit(struct unret *u, struct stack_path p)
 {
 	struct stack_walk *w = u->walk;
@@ -166,7 +175,7 @@ static bool visit(struct unret *u, struct stack_path p)
 	return ok;
 }
 
-/* Follows all paths from an address. Returns false if objtool gives up. */
+/* Follows all paths from an address. Returns false where objtool gives up. */
 static bool paths_follow(struct unret *u, uint64_t at)
 {
 	struct stack_walk *w = u->walk;
