@@ -17,7 +17,9 @@ static const char *const kernel_sections[] = {
 	".orc_header",
 };
 
-/* Sections that identify the objects of the kernel's build. A program may use one of these names, too. */
+/*
+ * Sections that identify the objects of the kernel's build. A program may also have a section with one of these names.
+ */
 static const char *const object_sections[] = {
 	".altinstructions", ".parainstructions", ".smp_locks", ".static_call_sites", ".retpoline_sites",
 	".return_sites",    ".call_sites",       ".cfi_sites", ".ibt_endbr_seal",    "__jump_table",
@@ -54,7 +56,7 @@ const char *kernel_kind(const struct kernel *k)
 
 /* ---- the release -------------------------------------------------------------- */
 
-/* Copies a release, which starts with two numbers, up to the next space. False if the text is not a release. */
+/* Copies a release up to the next space; it must start with two numbers. Returns false if the text is not a release. */
 static bool release_take(struct kernel *k, const char *from, const uint8_t *p, size_t left)
 {
 	unsigned major, minor;
@@ -90,7 +92,7 @@ static bool release_find(struct kernel *k, uint32_t section, const char *before,
 
 /*
  * Reads the release from a module's vermagic (include/linux/vermagic.h), or from the banner that a kernel prints at
- * boot (init/version.c), which is constant data.
+ * boot (init/version.c). The banner is in the constant data of vmlinux.
  */
 static void release_read(struct kernel *k)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ORC_REG_* of asm/orc_types.h before 7.2; AX was added last. */
+/* ORC_REG_* of asm/orc_types.h in releases before 7.2. AX was added after all others. */
 enum {
 	REG_UNDEFINED = 0,
 	REG_PREV_SP = 1,
@@ -23,8 +23,10 @@ enum {
 /* Offsets in struct pt_regs (asm/ptrace.h), and in the iret frame at its end. */
 enum { REGS_BP = 32, REGS_IP = 128, REGS_SP = 152, IRET_IP = 0, IRET_SP = 24 };
 
-/* Maps the numbers of 7.2 to those above. A number that 7.2 does not define maps to one that is not defined here
- * either. */
+/*
+ * The register numbers above, indexed by the numbers of 7.2. A number that 7.2 does not define has a value that is not
+ * defined above either.
+ */
 static const uint8_t registers_7_2[16] = {
 	REG_UNDEFINED, REG_AX,          REG_DX,          REG_SP, REG_BP, REG_DI, REG_R10, REG_R13,
 	REG_PREV_SP,   REG_SP_INDIRECT, REG_BP_INDIRECT, 11,     12,     13,     14,      15};
@@ -61,7 +63,7 @@ static const char *unpack_kind(unsigned type, bool end, enum kernel_orc_layout l
 const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_orc_layout layout,
                               struct kernel_orc *out)
 {
-	/* The number of the last 16 bits that the layout uses. */
+	/* The number of bits that the layout uses of the last 16 bits. */
 	unsigned used = layout == KERNEL_ORC_4_14 ? 11 : 12, type_bits = is_typed(layout) ? 7 : 3, bits;
 	const char *wrong;
 	bool end = false;
@@ -94,9 +96,11 @@ const char *kernel_orc_unpack(const uint8_t bytes[KERNEL_ORC_SIZE], enum kernel_
 
 void kernel_orc_vote(struct kernel_orc_votes *v, const uint8_t bytes[KERNEL_ORC_SIZE])
 {
-	/* By far the most frequent entry is an ordinary frame (type CALL). Its CFA is mostly relative to rsp, else to
-	 * rbp, whose number has never changed. In 7.2, rsp has the number that rdi had before, and the other way round;
-	 * but hardly any frame is relative to rdi. */
+	/*
+	 * By far the most entries describe an ordinary frame (type CALL). Its CFA is mostly relative to rsp, otherwise to
+	 * rbp. The number of rbp has never changed. The numbers of rsp and rdi were exchanged in 7.2; but hardly any frame
+	 * is relative to rdi, so the number shows the layout.
+	 */
 	unsigned sp = bytes[4] & 15, type = bytes[5] & 7;
 
 	v->types_6_4 += type == 2 && (sp == REG_SP || sp == REG_BP || registers_7_2[sp] == REG_SP);
@@ -105,7 +109,7 @@ void kernel_orc_vote(struct kernel_orc_votes *v, const uint8_t bytes[KERNEL_ORC_
 	v->registers_older += type == 2 && sp == REG_SP;
 }
 
-/* Writes the stack address that sp_reg and sp_offset give, plus `more`. */
+/* Writes the stack address sp_reg + sp_offset + `more`. */
 static void base_text(const struct kernel_orc *o, int more, char *out, size_t size)
 {
 	const char *name = names[o->sp_reg];
@@ -149,7 +153,10 @@ void kernel_orc_bp_text(const struct kernel_orc *o, char *out, size_t size)
 	} else if (o->bp_reg == REG_PREV_SP && o->kind == KERNEL_ORC_CALL) {
 		snprintf(out, size, "cfa%+d", o->bp_offset);
 	} else if (o->bp_reg == REG_PREV_SP || o->kind == KERNEL_ORC_REGS) {
-		/* rbp is relative to the register frame, which is not a CFA, or it is saved in the register frame. */
+		/*
+		 * The place of rbp is relative to the register frame rather than to a CFA, or it is the slot for rbp in the
+		 * register frame.
+		 */
 		base_text(o, o->bp_reg == REG_PREV_SP ? o->bp_offset : REGS_BP, base, sizeof(base));
 		snprintf(out, size, "*(%s)", base);
 	} else {
@@ -189,8 +196,10 @@ const char *kernel_orc_layout_text(enum kernel_orc_layout layout)
 
 enum kernel_orc_layout kernel_orc_layout_of_hash(const uint8_t hash[20])
 {
-	/* The SHA-1 that the kernel's scripts/orc_hash.sh computes over orc_types.h; new in 6.4, and backported to
-	 * 6.3.10. */
+	/*
+	 * Maps hashes to layouts. A hash is the SHA-1 that the kernel's scripts/orc_hash.sh computes over orc_types.h; it
+	 * exists since 6.4, and 6.3.10 has it too.
+	 */
 	static const struct {
 		enum kernel_orc_layout layout;
 		uint8_t hash[20];

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The two arrays. objtool generates one of each. */
+/* Indices of the two sections; objtool generates one of each. */
 struct arrays {
 	uint32_t ip, orc;
 };
@@ -56,7 +56,10 @@ bool kernel_orc_present(const struct elf_file *f)
 
 /* ---- which layout ------------------------------------------------------------------------ */
 
-/* Returns the layout of a release, or KERNEL_ORC_LAYOUTS for releases that may have either numbering of registers. */
+/*
+ * Returns the layout that a release has. Returns KERNEL_ORC_LAYOUTS for a release that may have either numbering of
+ * registers.
+ */
 static enum kernel_orc_layout layout_of_version(unsigned version)
 {
 	if (version >= KERNEL_VERSION_OF(7, 2))
@@ -79,8 +82,10 @@ static struct kernel_orc_votes votes_count(const struct elf_file *f, const struc
 	return v;
 }
 
-/* Returns the layout that the entries indicate, or KERNEL_ORC_LAYOUTS if they indicate none. `typed`: the layout is
- * at least that of 6.4. */
+/*
+ * Returns the layout by the counts of entries, or KERNEL_ORC_LAYOUTS if they do not show it. `typed`: it is known that
+ * the layout is that of 6.4 or a later one.
+ */
 static enum kernel_orc_layout layout_of_entries(const struct kernel_orc_votes *v, bool typed)
 {
 	if (!typed && v->types_6_4 <= v->types_older)
@@ -97,8 +102,10 @@ static bool is_contradicted(enum kernel_orc_layout layout, const struct kernel_o
 	       (layout == KERNEL_ORC_7_2 && v->registers_older > v->registers_7_2);
 }
 
-/* Sets the layout and its source. If nothing determines it, or the entries contradict it, the layout is
- * KERNEL_ORC_LAYOUTS and out->problem says so. */
+/*
+ * Sets out->layout, and out->layout_from to the way in which it was found. If nothing shows the layout, or the entries
+ * contradict it, sets KERNEL_ORC_LAYOUTS and out->problem.
+ */
 static void layout_find(const struct kernel *k, const struct arrays *a, struct kernel_rows *out)
 {
 	uint32_t header = elf_section_find(k->file, ".orc_header", 1);
@@ -145,13 +152,17 @@ static int order(const void *a, const void *b)
 		return x->place.section < y->place.section ? -1 : 1;
 	if (x->place.addr != y->place.addr)
 		return x->place.addr < y->place.addr ? -1 : 1;
-	/* A row that ends a section sorts before one that starts the next section, since the last row at an address
-	 * counts. */
+	/*
+	 * Of the rows at an address the last one counts, so the row that ends a section sorts before the one that starts
+	 * the next section.
+	 */
 	return undef_y - undef_x;
 }
 
-/* Checks that a row's address is in code or, because objtool ends each section with a row, at the end of a code
- * section. */
+/*
+ * Checks that the address of a row is in code. It may also be the end of a code section, because objtool ends each
+ * section with a row.
+ */
 static void place_check(struct kernel *k, struct kernel_row *r)
 {
 	struct kernel_place *p = &r->place, before = *p;
@@ -234,7 +245,7 @@ static void sizes_find(const struct kernel *k, struct kernel_rows *out)
 	}
 }
 
-/* Sorts the rows. The sort is stable, since of two rows at the same address the later one counts. */
+/* Sorts the rows. The sort must be stable, since of two rows at the same address the later one counts. */
 static void rows_sort(struct kernel_rows *out)
 {
 	struct kernel_row *copy, *from = out->list, *to, *swap;

@@ -40,7 +40,9 @@ static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel
 	return 0;
 }
 
-/* Links each section to the sections that relocate it. An object may have ten thousand of both. */
+/*
+ * Links each section to the sections with its relocations, to avoid searches: an object may have ten thousand of both.
+ */
 void kernel_relocs_open(struct kernel *k)
 {
 	const struct elf_file *f = k->file;
@@ -127,8 +129,10 @@ static bool type_fits(uint32_t type, enum kernel_ref ref)
 	return type == (ref == KREF_REL64 ? R_X86_64_PC64 : R_X86_64_64);
 }
 
-/* Returns the section that contains an address of a linked file. Consecutive lookups often hit the same section, so
- * the last one is tried first. */
+/*
+ * Returns the section that contains an address of a linked file. The section of the last lookup is tried first, since
+ * it is often the same one.
+ */
 static uint32_t section_at(struct kernel *k, uint64_t addr)
 {
 	const Elf64_Shdr *sh = &k->file->sections[k->last].sh;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Shows the rows of a kernel file (kernel_views.h): objtool's rows, in the columns of etch's own. A vmlinux has half a
- * million rows, so they are printed without a listing. */
+/*
+ * Prints the rows that the kernel's objtool made (kernel_views.h), in the columns for etch's own rows. A vmlinux has
+ * half a million rows, so they are printed one by one, without a listing.
+ */
 #include "kernel/kernel_views.h"
 
 #include "kernel/kernel_orc.h"
@@ -19,7 +21,7 @@ struct printer {
 	const struct kernel_symbol *last; /* the symbol of the previous row */
 };
 
-/* The columns of a row. */
+/* The texts in the columns of a row. */
 struct texts {
 	char address[20], cfa[64], bp[64], ra[64];
 	const char *section;
@@ -40,7 +42,7 @@ static void row_function(const struct printer *p, const struct kernel_row *r, ch
 	plain(out);
 }
 
-/* Prints a row as JSON. Only names need escapes; the other strings of a row have no such characters. */
+/* Prints a row as JSON. Only names can contain characters that need escapes. */
 static void row_json(struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
 	const char *quote = t->address[0] == '-' ? "" : "\"";
@@ -78,7 +80,7 @@ static void row_tsv(const struct printer *p, const struct kernel_row *r, const s
 	printf("\t%s\n", name[0] ? name : "-");
 }
 
-/* Prints a row as text. The name of a symbol is printed on its first row. */
+/* Prints a row as text. The name of a symbol is printed only on its first row. */
 static void row_text(struct printer *p, const struct kernel_row *r, const struct texts *t)
 {
 	const struct kernel_symbol *s = row_symbol(p, r);
@@ -119,8 +121,10 @@ static void row_print(struct printer *p, const struct kernel_row *r)
 
 /* ---- the range of --at --------------------------------------------------------------- */
 
-/* Finds the range of a symbol of the file or of --symbols: up to its end or, if it has no size, up to the next
- * symbol. */
+/*
+ * Finds the range of a symbol of the file or of the System.map of --symbols. The range ends where the symbol ends or,
+ * if it has no size, at the next symbol.
+ */
 static bool symbol_find(const struct kernel *k, const char *name, struct kernel_range *out)
 {
 	const struct kernel_symbol *s = kernel_symbol_named(k, name), *end = k->symbols.list + k->symbols.count, *next;
@@ -135,7 +139,7 @@ static bool symbol_find(const struct kernel *k, const char *name, struct kernel_
 	return true;
 }
 
-/* Finds "name+0x10", a single address. */
+/* Finds the single address that "name+0x10" names. */
 static bool offset_find(const struct kernel *k, const char *at, struct kernel_range *out)
 {
 	const char *plus = strrchr(at, '+');
@@ -210,13 +214,13 @@ int kernel_rows_show(struct kernel *k, const struct kernel_range *at, enum forma
 	if (kernel_orc_read(k, &rows, e))
 		goto out;
 	head_print(&p, &rows);
-	/* The last row of a section has no size; it only ends the row before it. */
+	/* The last row of a section has no size and is left out, since it only marks the end of the row before it. */
 	for (i = 0; i < rows.count; i++)
 		if ((rows.list[i].size || rows.list[i].problem) && is_asked(&rows.list[i], at))
 			row_print(&p, &rows.list[i]);
 	if (format == FORMAT_JSON)
 		printf("%s]\n}\n", p.count ? "\n  " : "");
-	/* The caller prints rows.problem (what was left out) to standard error, in every format. */
+	/* The caller prints rows.problem, which says what was left out, to standard error, whatever the format. */
 	err = rows.problem[0] ? error_set(e, "%s", rows.problem) : 0;
 out:
 	kernel_orc_free(&rows);

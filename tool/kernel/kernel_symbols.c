@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the symbols of a kernel file by address: functions, objects and labels, from the file or from a System.map. A
- * vmlinux has 150,000 of them and takes a million lookups. */
+/*
+ * Finds the symbols of a kernel file by address: functions, objects and labels, from the file or from a System.map. A
+ * vmlinux has 150,000 of them, and a million lookups are made in it.
+ */
 #include "kernel/kernel.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -19,7 +21,10 @@ static int order(const void *a, const void *b)
 		return x->value < y->value ? -1 : 1;
 	if (x->size != y->size)
 		return x->size > y->size ? -1 : 1;
-	/* The lookup finds the last one at an address: a global symbol, and of these the first in alphabetical order. */
+	/*
+	 * The lookup finds the last symbol at an address. This order makes that a global symbol if there is one, and the
+	 * first of several in alphabetical order.
+	 */
 	if (x->local != y->local)
 		return x->local ? -1 : 1;
 	return strcmp(y->name, x->name);
@@ -30,7 +35,10 @@ static bool encloses(const struct kernel_symbol *s, uint32_t section, uint64_t a
 	return s->section == section && addr >= s->value && addr - s->value < s->size;
 }
 
-/* Finds the enclosing symbol of each symbol. The chain of parents itself serves as the stack of open symbols. */
+/*
+ * Finds the enclosing symbol of each symbol. No separate stack of open symbols is needed: the chain of parents serves
+ * as one.
+ */
 static void parents_find(struct kernel_symbols *s)
 {
 	uint32_t top = 0;
@@ -81,7 +89,10 @@ static void load_elf(struct kernel *k)
 
 /* ---- System.map ------------------------------------------------------------------ */
 
-/* Parses "ffffffff81000000 T _stext". False for symbols of modules (/proc/kallsyms) and for absolute symbols. */
+/*
+ * Parses a line such as "ffffffff81000000 T _stext". Returns false for the symbols of modules (in /proc/kallsyms) and
+ * for absolute symbols.
+ */
 static bool line_take(char *line, struct kernel_symbol *out)
 {
 	char *end, *name, type;
@@ -128,7 +139,7 @@ static int load_map(struct kernel *k, const char *path, struct error *e)
 	if (file_read(path, &bytes, &size, &why))
 		return error_set(e, "--symbols %.200s: %.180s", path, why.text);
 	s->text = (char *)bytes;
-	s->text[size] = 0; /* file_read() leaves space for the NUL */
+	s->text[size] = 0; /* file_read() has allocated one byte more, for the NUL */
 	for (i = 0; i < size; i++)
 		lines += bytes[i] == '\n';
 	s->list = mem_zero(lines, sizeof(*s->list));
@@ -140,7 +151,7 @@ static int load_map(struct kernel *k, const char *path, struct error *e)
 			*next++ = 0;
 		if (!line_take(p, y))
 			continue;
-		y->section = elf_section_at(k->file, y->value); /* 0 for a symbol at the end of a section */
+		y->section = elf_section_at(k->file, y->value); /* 0 if the symbol is at the end of a section */
 		s->count++;
 	}
 	finish(s);

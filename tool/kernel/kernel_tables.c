@@ -35,14 +35,18 @@ static void fields_read(struct kernel *k, const struct kernel_table *t, uint64_t
 		if (kernel_reloc_in(k, t->section, from, from + f->size))
 			out->problem = "a relocation in a numeric field";
 	}
-	/* The low bits of a key are flags. A static call has them in the key's address, and a jump entry in the
-	 * difference; both give the same, since entries are aligned. */
+	/*
+	 * The low bits of a key are flags. A static call stores key + flags, and a jump entry stores a difference with the
+	 * flags in its low bits. Both are decoded in the same way, since entries are aligned.
+	 */
 	if (t->kind->id == KT_JUMP || t->kind->id == KT_STATIC_CALL) {
 		kernel_place_flags(&out->place[KF_KEY], 3, &flags);
 		out->number[KF_FLAGS] = flags;
 	}
 	if (t->kind->id == KT_ALT && t->layout->size < 14) {
-		/* Bit 15 of an alternative's feature is ALTINSTR_FLAG_INV (ALT_NOT); the numbers of X86_FEATURE are below it.
+		/*
+		 * Bit 15 of an alternative's feature is ALTINSTR_FLAG_INV (ALT_NOT); the numbers of X86_FEATURE are less than
+		 * that bit.
 		 */
 		out->number[KF_FLAGS] = out->number[KF_FEATURE] >> 15;
 		out->number[KF_FEATURE] &= 0x7fff;
@@ -59,7 +63,10 @@ static const char *code_check(const struct kernel *k, const struct kernel_place 
 	return length > kernel_place_left(k, p) ? end : NULL;
 }
 
-/* Checks a handler, which may be a function of another file, or code of this file. */
+/*
+ * Checks a handler. It may be a function of another file, or code of this file. Returns null, or the reason why it is
+ * malformed.
+ */
 static const char *handler_check(const struct kernel *k, const struct kernel_place *p)
 {
 	return p->kind == KPLACE_SYMBOL ? NULL : code_check(k, p, 1, "its handler is not in code", NULL);
@@ -105,7 +112,7 @@ static const char *other_check(const struct kernel *k, const struct kernel_table
 	return NULL;
 }
 
-/* True for an all-zero entry of a linked file, which refers to itself or to address 0. */
+/* True for an entry of a linked file whose bytes are all zero, so that it refers to itself or to address 0. */
 static bool is_empty(const struct kernel *k, const struct kernel_table *t, uint64_t at)
 {
 	const uint8_t *p = k->file->sections[t->section].data + at;
@@ -143,7 +150,7 @@ static bool comes_before(const struct kernel_place *a, const struct kernel_place
 	return a->section != b->section ? a->section < b->section : a->addr < b->addr;
 }
 
-/* Decodes the table with a layout, and counts the malformed entries. */
+/* Decodes the table by a layout, and counts the entries that are malformed under it. */
 static void table_try(struct kernel *k, struct kernel_table *t, const struct kernel_layout *layout)
 {
 	struct kernel_place before = {0};
@@ -171,14 +178,16 @@ static bool is_of(const struct kernel_layout *l, unsigned version)
 	return version && version >= l->from && (!l->to || version < l->to);
 }
 
-/* Compares two tries. The one with the smaller share of malformed entries is better; if these are equal, the one
- * without bytes left over. The result is positive if a is better. */
+/*
+ * Compares the results of table_try() for two layouts. The better one has the smaller share of malformed entries or, if
+ * both shares are equal, no bytes left over. Returns a positive number if a is better, and a negative one if b is.
+ */
 static int better(const struct kernel_table *a, const struct kernel_table *b)
 {
 	uint64_t n = a->count - a->empty, m = b->count - b->empty;
 	uint64_t x = (uint64_t)a->bad * m, y = (uint64_t)b->bad * n;
 
-	/* A try without whole entries loses. */
+	/* A layout without whole entries is the worse one. */
 	if (!n || !m)
 		return (n != 0) - (m != 0);
 	if (x != y)
@@ -239,7 +248,7 @@ static struct kernel_table *table_add(struct kernel_tables *out, const struct ke
 	return p;
 }
 
-/* Finds a table between two symbols, inside a section of another name. */
+/* Finds a table that is delimited by two symbols, inside a section with another name. */
 static bool by_symbols(struct kernel *k, const struct kernel_table_kind *kind, struct kernel_tables *out)
 {
 	const struct kernel_symbol *start = kernel_symbol_named(k, kind->start), *stop = kernel_symbol_named(k, kind->stop);
@@ -249,7 +258,7 @@ static bool by_symbols(struct kernel *k, const struct kernel_table_kind *kind, s
 	if (!start || !stop || (!start->section && start->value != stop->value))
 		return false;
 	if (start->value == stop->value)
-		return true; /* an empty table */
+		return true; /* the table is empty */
 	t = table_add(out, kind, start->section);
 	t->by_symbols = true;
 	sh = &k->file->sections[start->section].sh;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shows the tables of a kernel file (kernel_views.h): each with its entries resolved, as text, TSV or JSON. */
+/* Prints the tables of a kernel file (kernel_views.h), with their entries resolved, as text, TSV or JSON. */
 #include "kernel/kernel_views.h"
 
 #include "kernel/kernel_orc.h"
@@ -104,7 +104,7 @@ static void code_add(struct row_context *m, enum kernel_field field, uint64_t le
 	}
 }
 
-/* Lists the names of the bits that are set, and numbers for bits without a name; "-" if none is set. */
+/* Adds a cell that lists the bits of `flags`: by name, or by number if a bit has no name; "-" if no bit is set. */
 static void bits_add(struct listing *l, uint64_t flags, const char *const *names, unsigned count)
 {
 	char text[128] = "";
@@ -135,12 +135,14 @@ static const char *ex_type_name(unsigned type)
 	return type < sizeof(names) / sizeof(names[0]) ? names[type] : NULL;
 }
 
-/* Returns the source of a word of CPU feature bits: a CPUID leaf such as "7.0:ebx", or "linux" for words that the
- * kernel defines; null if it is unknown or differs between kernel versions. A feature's number is word * 32 + bit
- * (arch/x86/include/asm/cpufeatures.h). */
+/*
+ * Returns the source of a word of CPU feature bits: a CPUID leaf such as "7.0:ebx", or "linux" for a word that the
+ * kernel defines. Returns null if the source is unknown or differs between kernel versions. A feature's number is word
+ * * 32 + bit (arch/x86/include/asm/cpufeatures.h).
+ */
 static const char *feature_word(unsigned word)
 {
-	/* enum cpuid_leafs of asm/cpufeature.h: the words whose meaning no version has changed */
+	/* by enum cpuid_leafs of asm/cpufeature.h: only the words that have the same meaning in all versions */
 	static const char *const words[] = {
 		[0] = "1:edx",         [1] = "80000001:edx",  [2] = "80860001:edx", [3] = "linux",         [4] = "1:ecx",
 		[5] = "c0000001:edx",  [6] = "80000001:ecx",  [7] = "linux",        [8] = "linux",         [9] = "7.0:ebx",
@@ -266,7 +268,7 @@ static void bug_add(struct row_context *m)
 
 /* ---- tables ------------------------------------------------------------------------- */
 
-/* The columns of a kind of table, and the function that adds a row. */
+/* How a kind of table is printed: its columns, and the function that adds an entry as a row. */
 struct table_view {
 	const struct column *columns;
 	size_t count;
@@ -293,7 +295,7 @@ static struct table_view view_of(const struct kernel_table *t)
 	return v;
 }
 
-/* Fills a listing with a table. In text output, the column of problems is left out if there are none. */
+/* Fills a listing with a table. For text output, leaves out the column of problems if no entry has one. */
 static void table_list(struct kernel *k, const struct kernel_table *t, enum format format, struct listing *l)
 {
 	struct table_view v = view_of(t);
@@ -390,7 +392,7 @@ static void tables_print(struct kernel *k, const struct kernel_tables *t, enum f
 
 /* ---- JSON ------------------------------------------------------------------------------ */
 
-/* Prints a value and releases it. */
+/* Prints a JSON value and frees it. */
 static void value_put(struct json_object *o)
 {
 	json_put(stdout, o, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);

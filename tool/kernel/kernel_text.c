@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Formats the instructions that a table entry refers to as one line of text. */
+/* Writes the instructions at the place of a table entry as one line of text. */
 #include "kernel/kernel.h"
 
 #include "arch/x86/insn.h"
@@ -24,14 +24,15 @@ static bool is_relative(uint32_t type)
 	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
 }
 
-/* Finds the place to which an instruction refers: by its relocation, or in linked files by its operands. */
+/*
+ * Finds the place to which an instruction refers: in object files by its relocation, in linked files by its operands.
+ */
 static bool reference(struct kernel *k, const struct kernel_place *at, const struct insn *i, struct kernel_place *to)
 {
 	const struct elf_reloc *r;
 
 	if (elf_is_object(k->file)) {
-		/* The relocation of a PC-relative field is relative to the field, while the operand is relative to the next
-		 * instruction. */
+		/* A PC-relative relocation is relative to its field, while the operand is relative to the next instruction. */
 		r = kernel_reloc_in(k, at->section, at->addr, at->addr + i->len);
 		if (r)
 			kernel_reloc_place(k, r, is_relative(r->type) ? (int64_t)(at->addr + i->len - r->offset) : 0, to);
@@ -57,7 +58,9 @@ static void insn_line(struct kernel *k, const struct kernel_place *at, const str
 	if (!reference(k, at, i, &to))
 		return;
 	kernel_place_name(k, &to, name, sizeof(name));
-	/* Before linking, the target of a direct call is about 0; after linking it is an address. The symbol replaces it.
+	/*
+	 * The text of a direct call contains a target: about 0 before linking, an address after it. The name of the symbol
+	 * replaces this number.
 	 */
 	if (i->flow == FLOW_CALL || i->flow == FLOW_JUMP || i->flow == FLOW_BRANCH)
 		out[strcspn(out, " ")] = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layouts of the kernel's tables, each with the header that defines it. The version ranges come from the history
- * of these headers. Distributions backport changes, so the entries themselves are tried first (kernel_tables.c).
+ * The layouts of the kernel's tables, each with the header that defines it. The version ranges come from the history of
+ * these headers. Distributions backport changes to older versions, so a layout is chosen first by the entries
+ * themselves (kernel_tables.c).
  */
 #include "kernel/kernel_tables.h"
 
@@ -60,8 +61,9 @@ static const struct kernel_layout alt[] = {
       {KF_PADDING, 12, 1, 0}}},
 };
 
-/* struct paravirt_patch_site: arch/x86/include/asm/paravirt_types.h, until 6.7. The macros align
- * to 8 bytes. */
+/*
+ * struct paravirt_patch_site: arch/x86/include/asm/paravirt_types.h, until 6.7. The macros align each entry to 8 bytes.
+ */
 static const struct kernel_layout paravirt[] = {
 	{NULL, 0, V(6, 8), 16, 3, {{KF_INSN, 0, 0, KREF_ABS64}, {KF_SLOT, 8, 1, 0}, {KF_LENGTH, 9, 1, 0}}},
 };
@@ -86,8 +88,10 @@ static const struct kernel_layout far[] = {
 	{NULL, 0, 0, 8, 1, {{KF_INSN, 0, 0, KREF_ABS64}}},
 };
 
-/* struct bug_entry: include/asm-generic/bug.h; with GENERIC_BUG_RELATIVE_POINTERS, which is always set on x86-64. The
- * last layout is the one without DEBUG_BUGVERBOSE. */
+/*
+ * struct bug_entry: include/asm-generic/bug.h, with GENERIC_BUG_RELATIVE_POINTERS, which x86-64 always sets. The last
+ * layout is that of kernels without DEBUG_BUGVERBOSE.
+ */
 static const struct kernel_layout bug[] = {
 	{"6.19 and later",
      V(6, 19),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the annotations of instructions in Linux kernel objects. Each annotation has its own section; since 6.13 one
- * section holds all of them. */
+/*
+ * Reads the annotations of instructions in Linux kernel objects. Each kind of annotation has its own section; since
+ * 6.13 one section holds all kinds.
+ */
 #include "kernel/linux_kernel.h"
 #include "shared/search.h"
 #include "support/memory.h"
@@ -11,7 +13,10 @@
 #define ANNOTATE_INSN ".discard.annotate_insn"
 enum { ENTRY_SIZE = 8, ENTRY_TYPE = 4 };
 
-/* The own section of an annotation; null: the annotation is as new as .discard.annotate_insn. */
+/*
+ * For each kind of annotation, the name of its own section. Null: the kind came with .discard.annotate_insn or later,
+ * so it has none.
+ */
 static const char *const own_sections[LINUX_ANNOTATION_END] = {
 	[LINUX_NOENDBR] = ".discard.noendbr",
 	[LINUX_RETPOLINE_SAFE] = ".discard.retpoline_safe",
@@ -40,7 +45,10 @@ static int place_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Adds the place to which a relocation refers, which may be the end of a section. False if it is not in code. */
+/*
+ * Adds the place to which a relocation refers; it may be the end of a section. Returns false if the place is not in
+ * code.
+ */
 static bool place_add(struct places *p, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = r->symbol < p->f->symbol_count ? &p->f->symbols[r->symbol] : NULL;
@@ -60,9 +68,11 @@ static int bad(const struct elf_section *s, uint64_t at, const char *what, struc
 	return error_set(e, "section %s, entry at %#llx: %s", s->name, (unsigned long long)at, what);
 }
 
-/* Reads a section that has only this annotation. Annotations that change the control flow have entries of 4 bytes,
- * each of which must refer to code. The others have pointers or distances, and an entry that refers to no code of
- * this file is ignored. */
+/*
+ * Reads the section of one kind of annotation. The entries for kinds that change the control flow have 4 bytes, and
+ * each must refer to code. The entries for other kinds are pointers or distances; those that refer to no code of this
+ * file are ignored. Returns 0, or -1 and a message.
+ */
 static int own_read(struct places *p, const struct elf_section *s, const struct elf_reloc *r, size_t count,
                     struct error *e)
 {
@@ -79,7 +89,10 @@ static int own_read(struct places *p, const struct elf_section *s, const struct 
 	return 0;
 }
 
-/* Reads the section of all annotations: its entries have 8 bytes, the address and the type. */
+/*
+ * Reads the section that holds all kinds of annotations. Each entry has 8 bytes: the address and the kind. Returns 0,
+ * or -1 and a message.
+ */
 static int common_read(struct places *p, const struct elf_section *s, const struct elf_reloc *r, size_t count,
                        struct error *e)
 {

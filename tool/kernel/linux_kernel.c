@@ -23,8 +23,9 @@ struct table {
 	const struct elf_section *section;
 	struct elf_reloc *relocs; /* sorted by offset */
 	size_t count;
-	struct symbol_index functions, globals; /* globals: only for linux_entries() */
-	uint64_t *saves; /* for the table of hints: addresses of its SAVEs, sorted; null: not read yet */
+	struct symbol_index functions, globals; /* globals is used only by linux_entries() */
+	/* for the table of hints: addresses of the SAVE hints, sorted; null: they have not been read yet */
+	uint64_t *saves;
 	size_t save_count;
 	struct notes *out;
 	struct error *e;
@@ -43,7 +44,7 @@ static int bad(struct table *t, uint64_t at, const char *what)
 	return error_set(t->e, "section %s, entry at %#llx: %s", t->section->name, (unsigned long long)at, what);
 }
 
-/* Returns the relocation of the field at an offset, or null. */
+/* Returns the relocation that applies to the field at an offset, or null. */
 static const struct elf_reloc *reloc_of(const struct table *t, uint64_t at)
 {
 	size_t k = SEARCH(t->count, i, t->relocs[i].offset < at);
@@ -51,12 +52,16 @@ static const struct elf_reloc *reloc_of(const struct table *t, uint64_t at)
 	return k < t->count && t->relocs[k].offset == at ? &t->relocs[k] : NULL;
 }
 
-/* The place to which a field points: code of the file; something else, such as data, or code that is in another file
- * or that the build has dropped (COMDAT); nothing if the field has no relocation. */
+/*
+ * Where a field points. AT_CODE: to code of the file. AT_DATA: elsewhere, which may be data, code in another file, or
+ * code that the build has dropped (COMDAT). AT_NOTHING: the field has no relocation.
+ */
 enum place { AT_CODE, AT_DATA, AT_NOTHING };
 
-/* Finds the place to which the field at an offset points. *addr is set to an address of the code space, which may be
- * the end of a section. */
+/*
+ * Finds the place to which the field at an offset points. For code, sets *addr to its address in the code space, which
+ * may be the end of a section.
+ */
 static enum place field(struct table *t, uint64_t at, uint64_t *addr)
 {
 	const struct elf_reloc *r = reloc_of(t, at);
@@ -97,8 +102,10 @@ static int key_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* __ex_table: struct exception_table_entry (arch/x86/include/asm/extable.h). Whatever its type, only the fixup
- * matters here, since handlers change registers that hold no part of a frame. */
+/*
+ * __ex_table: struct exception_table_entry (arch/x86/include/asm/extable.h). Only the fixup matters here, whatever the
+ * entry's type, since handlers do not change registers that hold a part of a frame.
+ */
 static int exception_entry(struct table *t, uint64_t at)
 {
 	uint64_t code, fixup;
@@ -112,8 +119,10 @@ static int exception_entry(struct table *t, uint64_t at)
 /* .altinstructions: struct alt_instr (arch/x86/include/asm/alternative.h). */
 enum { ALT_REPLACEMENT = 4, ALT_FEATURE = 8 };
 
-/* Control may enter the replacement instead of the code, and continues after the code. Without a replacement, nops
- * take the place of the code. */
+/*
+ * Control may enter the replacement in place of the original, and continues after the original. If the replacement is
+ * empty, nops take the original's place.
+ */
 static int alternative_entry(struct table *t, uint64_t at)
 {
 	const uint8_t *lengths = t->section->data + at + t->release->alternative_length;
@@ -143,7 +152,10 @@ static int alternative_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* .discard.unwind_hints: struct unwind_hint (include/linux/objtool_types.h); registers by asm/orc_types.h. */
+/*
+ * .discard.unwind_hints: struct unwind_hint (include/linux/objtool_types.h), with registers numbered as in
+ * asm/orc_types.h.
+ */
 enum { HINT_OFFSET = 4, HINT_REG = 6, HINT_TYPE = 7, HINT_END = 8, HINT_SIZE = 12 };
 enum hint {
 	HINT_CALL,
@@ -169,8 +181,10 @@ static enum hint hint_of(const struct table *t, uint64_t at)
 	return type < t->release->hint_count ? t->release->hints[type] : HINT_UNKNOWN;
 }
 
-/* Sets the register of the CFA, and whether the CFA is in memory, from a register number of the release. False if the
- * number is unknown. */
+/*
+ * Sets in *out the register of the CFA, and whether the CFA is in memory, by a register number of the release. Returns
+ * false if the number is unknown.
+ */
 static bool hint_register(const struct linux_release *release, unsigned number, struct note_frame *out)
 {
 	static const uint8_t registers[LINUX_ORC_REGISTERS] = {NOTE_NO_REG, LINUX_ORC_NONE, 2, 7, 5, 4, 10, 13, 5, 4, 0};
@@ -192,7 +206,10 @@ static void frame_add(struct notes *n, uint64_t at, const struct note_frame *fra
 	notes_add(n, NOTE_FRAME, at, n->frame_count++);
 }
 
-/* Returns the function symbol that contains an address, or null. *start is set to the function's first address. */
+/*
+ * Returns the function symbol that contains an address, or null. Sets *start to the address at which the function
+ * begins.
+ */
 static const struct elf_symbol *function_of(const struct table *t, uint64_t addr, uint64_t *start)
 {
 	const struct code_section *c = space_at(t->space, addr);
@@ -214,7 +231,10 @@ static void saves_read(struct table *t)
 	t->save_count = words_unique(t->saves, t->save_count);
 }
 
-/* A RESTORE takes the frame of the last SAVE that precedes it in its function. Hints are in order of address there. */
+/*
+ * A RESTORE hint takes the frame of the last SAVE hint before it in the same function. There, hints are in order of
+ * address.
+ */
 static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
 {
 	uint64_t start;
@@ -232,7 +252,7 @@ static int restore_entry(struct table *t, uint64_t at, uint64_t addr)
 	return 0;
 }
 
-/* Gives the instruction at the hint's address the frame that the hint describes. */
+/* Sets the frame of the instruction at a hint's address to the one that the hint describes. */
 static int hint_entry(struct table *t, uint64_t at)
 {
 	const uint8_t *raw = t->section->data + at;
@@ -266,7 +286,10 @@ static int hint_entry(struct table *t, uint64_t at)
 	return 0;
 }
 
-/* Adds the place of a hint with which entry code begins: an ENTRY hint, or a frame of the CPU at a global symbol. */
+/*
+ * Adds the place of a hint if entry code begins there: it is an ENTRY hint, or describes a frame that the CPU made, at
+ * a global symbol.
+ */
 static void entry_read(const struct table *t, const struct elf_reloc *r, struct linux_place *list, long *n)
 {
 	const struct elf_symbol *y = r->symbol < t->f->symbol_count ? &t->f->symbols[r->symbol] : NULL;
@@ -319,8 +342,11 @@ long linux_entries(const struct linux_release *release, const struct elf_file *f
 	return n;
 }
 
-/* .discard.func_stack_frame_non_standard: functions whose frames cannot be derived. C writes pointers; assembly
- * writes distances of 4 bytes since 6.12. The upper half of a pointer has no relocation. */
+/*
+ * .discard.func_stack_frame_non_standard: functions whose frames cannot be derived from the code. C code writes
+ * pointers; since 6.12 assembly writes distances of 4 bytes. The upper half of a pointer is recognized by having no
+ * relocation.
+ */
 static int ignore_entry(struct table *t, uint64_t at)
 {
 	const struct code_section *c;
@@ -328,7 +354,7 @@ static int ignore_entry(struct table *t, uint64_t at)
 	uint64_t addr, start;
 
 	if (field(t, at, &addr) != AT_CODE)
-		return 0; /* a function of another file, or one that was dropped */
+		return 0; /* the function is in another file, or the build has dropped it */
 	y = function_of(t, addr, &start);
 	if (y) {
 		c = space_at(t->space, addr);
@@ -375,7 +401,7 @@ static int table_read(struct table *t, const struct special *kind, uint32_t sect
 	return err;
 }
 
-/* Returns the register in a retpoline's name, __x86_indirect_thunk_REG, or NOTE_NO_REG. */
+/* Returns the register that a retpoline's name ends with, __x86_indirect_thunk_REG, or NOTE_NO_REG. */
 static unsigned thunk_register(const char *name)
 {
 	static const char prefix[] = "__x86_indirect_thunk_";
@@ -388,9 +414,10 @@ static unsigned thunk_register(const char *name)
 	return i;
 }
 
-/* Adds a note for each jump to a retpoline that may be a computed goto, which is possible only if the file has tables
- * of labels. All other such jumps are tail calls, since the kernel is built without jump tables when it uses
- * retpolines. */
+/*
+ * Adds a note for each jump to a retpoline that may be a computed goto. Only a file with tables of labels can have one.
+ * All other jumps to retpolines are tail calls, since a kernel with retpolines is built without jump tables.
+ */
 static int thunks_read(const struct elf_file *f, const struct code_space *space, const char *label_tables,
                        struct notes *out, struct error *e)
 {
@@ -418,8 +445,10 @@ static int thunks_read(const struct elf_file *f, const struct code_space *space,
 	return 0;
 }
 
-/* Adds the calls that fill the return stack buffer or take their own address, and the traps after which control
- * continues. Releases with .discard.annotate_insn annotate the trap itself, the others the place after it. */
+/*
+ * Adds notes for the calls that fill the return stack buffer or push their own address, and for the traps after which
+ * control continues. Releases with .discard.annotate_insn annotate the trap; others annotate the place after it.
+ */
 static int annotations_read(const struct linux_release *release, const struct elf_file *f,
                             const struct code_space *space, struct notes *out, struct error *e)
 {

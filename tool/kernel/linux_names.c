@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists functions of Linux that are known by name; tools/objtool lists them too. */
+/*
+ * Lists the functions of Linux that have special properties and are known by name; the kernel's tools/objtool has the
+ * same lists.
+ */
 #include "kernel/linux_kernel.h"
 #include "support/memory.h"
 
@@ -9,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The lists are sorted by strcmp(). */
+/* Each list is sorted by strcmp(). */
 
-/* Global functions that are declared __noreturn: first in all releases, then in some. */
+/* Global functions that are declared __noreturn. The first list applies to all releases, the others to some. */
 static const char *const noreturn[] = {
 	"__module_put_and_kthread_exit",
 	"__stack_chk_fail",
@@ -262,7 +265,10 @@ static const char *const access_safe_7_2[] = {
 
 static int name_order(const void *key, const void *item) { return strcmp(key, *(const char *const *)item); }
 
-/* A list of names, the releases that have it, and a bit set by letters and length, which rejects most other names. */
+/*
+ * A list of names, and the releases that have it. A set of bits, indexed by letters and length, quickly rejects most
+ * names that are not in the list.
+ */
 #define BITS 1024u
 struct names {
 	const char *const *list;
@@ -271,7 +277,7 @@ struct names {
 	uint64_t bits[BITS / 64];
 };
 
-/* Bits of releases, in the order of linux_release.c. */
+/* The bit of each release, in the order of linux_release.c. */
 enum { R_6_1 = 1, R_6_12 = 2, R_7_2 = 4, R_ALL = 7 };
 #define NAMES(list, releases)                                 \
 	{                                                         \
@@ -291,7 +297,7 @@ static struct names access_safes[] = {
 	NAMES(access_safe_7_2, R_7_2),
 };
 #define COUNT(lists) (sizeof(lists) / sizeof((lists)[0]))
-static struct names from_file; /* set by linux_noreturns_read(); replaces all of `noreturns` */
+static struct names from_file; /* set by linux_noreturns_read(); used in place of all of `noreturns` */
 static pthread_once_t lists_once = PTHREAD_ONCE_INIT;
 
 static unsigned bit_of(const char *name)
@@ -319,7 +325,7 @@ static void lists_make(void)
 		bits_make(&access_safes[i]);
 }
 
-/* True if a name is in a list that one of these releases has. */
+/* True if a list that one of the releases has contains the name. */
 static bool is_listed(const char *name, const struct names *lists, size_t count, unsigned releases)
 {
 	unsigned bit = bit_of(name);
@@ -365,7 +371,7 @@ bool linux_section_noinstr(const struct linux_release *release, const char *name
 
 static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* Returns the name in NORETURN(name) at the start of a line, and ends it there; null if there is none. */
+/* If a line starts with NORETURN(name), ends the name with a NUL and returns it; otherwise returns null. */
 static char *name_in(char *line)
 {
 	static const char macro[] = "NORETURN(";
@@ -384,7 +390,7 @@ static char *name_in(char *line)
 bool linux_noreturns_read(const char *path)
 {
 	struct names l = {.releases = R_ALL};
-	const char **names = NULL; /* they stay allocated for the whole process */
+	const char **names = NULL; /* the strings are never freed, since they are used until the process ends */
 	size_t capacity = 0, size = 0;
 	char *line = NULL, *name;
 	FILE *in = fopen(path, "re");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The releases of Linux whose objects can be read. Each is described by its differences from the one before it. */
+/* The releases of Linux whose objects etch can read. Each is described by its differences from the previous one. */
 #include "kernel/linux_kernel.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* arch/x86/include/asm/orc_types.h. */
+/* Register numbers of arch/x86/include/asm/orc_types.h. */
 static const uint8_t registers_4_14[LINUX_ORC_REGISTERS] = {[ETCH_ORC_PREV_SP] = 1, [ETCH_ORC_DX] = 2,
                                                             [ETCH_ORC_DI] = 3,      [ETCH_ORC_BP] = 4,
                                                             [ETCH_ORC_SP] = 5,      [ETCH_ORC_R10] = 6,
@@ -112,7 +112,7 @@ static void releases_make(void)
 	}
 }
 
-/* Returns the number of a version, or 0 if the text is not one. */
+/* Returns the number of a version (LINUX_NUMBER), or 0 if the text is not a version. */
 static unsigned number_of(const char *version)
 {
 	char *end;
